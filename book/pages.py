@@ -1,0 +1,177 @@
+"""The notebook pages of the book: which there are, which are stale, and their execution."""
+
+import concurrent.futures
+import dataclasses
+import hashlib
+import json
+import multiprocessing
+import os
+import pathlib
+import tomllib
+
+import yaml
+
+from rc_utils.checks import check_keys, settings_from_dict, unknown_name
+from rc_utils.notebooks import NotebookError, check_parameters, execute_notebook, notebook_parameters
+from rc_utils.paths import campaigns_dir, results_dir
+
+STAMP = "rc_fingerprint"
+_WORKERS = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Page:
+    """One notebook page: a row of pages.toml. `depends` are patterns relative to the repository."""
+
+    name: str
+    notebook: str = ""
+    campaigns: tuple = ()
+    depends: tuple = ()
+    parameters: dict = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Where the source of a book lies. `root` holds notebooks/, rc_utils/ and the files that pages depend on."""
+
+    book: pathlib.Path
+    root: pathlib.Path
+
+    def source(self, page):
+        """The notebook as written."""
+        return self.root / "notebooks" / f"{page.notebook}.ipynb"
+
+    def executed(self, page):
+        """The notebook with its outputs, which Sphinx reads."""
+        return self.book / "notebooks" / f"{page.name}.ipynb"
+
+
+def read_pages(path):
+    """The campaigns to train and the pages of a pages.toml; unknown keys fail with the nearest valid name."""
+    table = tomllib.loads(path.read_text(encoding="utf8"))
+    check_keys(path.name, table, ["train", "depends", "pages"])
+    common = tuple(table.get("depends", []))
+    pages = []
+    for name, row in table.get("pages", {}).items():
+        page = settings_from_dict(Page, {"notebook": name, **row, "name": name}, f"{path.name}: pages.{name}")
+        pages.append(dataclasses.replace(page, depends=common + page.depends))
+    return tuple(table.get("train", [])), pages
+
+
+def select(pages, names):
+    """The pages named, in the book's order; all of them without names."""
+    known = [page.name for page in pages]
+    for name in names:
+        if name not in known:
+            raise unknown_name("page", name, known)
+    return [page for page in pages if page.name in names or not names]
+
+
+def check_contents(pages, toc_path):
+    """Raise ValueError unless the table of contents lists exactly the notebook pages of pages.toml."""
+    contents = yaml.safe_load(toc_path.read_text(encoding="utf8"))
+    listed = {pathlib.PurePosixPath(f).stem for f in _files(contents) if f.startswith("notebooks/")}
+    for name in sorted(listed ^ {page.name for page in pages}):
+        have, lack = (toc_path.name, "pages.toml") if name in listed else ("pages.toml", toc_path.name)
+        raise ValueError(f"page {name} is in {have} but not in {lack}; add it there, or remove it here")
+
+
+def _files(node):
+    children = node if isinstance(node, list) else node.values() if isinstance(node, dict) else []
+    own = [node[key] for key in ("root", "file") if isinstance(node, dict) and key in node]
+    return own + [name for child in children for name in _files(child)]
+
+
+def contents_without(toc_path, missing):
+    """The table of contents (YAML text) without the pages `missing` and without parts that are then empty."""
+
+    def keep(node):
+        if isinstance(node, list):
+            kept = [keep(child) for child in node]
+            return [child for child in kept if child is not None]
+        if not isinstance(node, dict):
+            return node
+        if node.get("file") in {f"notebooks/{name}" for name in missing}:
+            return None
+        kept = {key: keep(child) for key, child in node.items()}
+        return None if [] in kept.values() else kept
+
+    return yaml.safe_dump(keep(yaml.safe_load(toc_path.read_text(encoding="utf8"))))
+
+
+def fingerprint(page, layout):
+    """SHA-256 over the page's notebook, parameters and every file it depends on, by path and content."""
+    files = [layout.source(page)]
+    for pattern in page.depends:
+        files += _matches(layout.root, pattern, f"depends of page {page.name}")
+    for campaign in page.campaigns:
+        files += _matches(campaigns_dir(), f"{campaign}/campaign.toml", f"campaigns of page {page.name}")
+        files += campaigns_dir().glob(f"{campaign}/*.jsonl")
+        files += results_dir().glob(f"{campaign}/**/*.json*")
+    digest = hashlib.sha256(json.dumps(page.parameters, sort_keys=True).encode())
+    for file in sorted({f.resolve() for f in files if f.is_file()}):
+        digest.update(f"\0{os.path.relpath(file, layout.root)}\0".encode())
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _matches(folder, pattern, where):
+    found = sorted(folder.glob(pattern))
+    if not found:
+        raise ValueError(f"{where}: {pattern} matches no file in {folder}")
+    return found
+
+
+def execute_pages(pages, layout, device=None):
+    """Execute the stale ones of `pages`, two at a time; returns their names.
+
+    `device` is given to the notebooks that have such a parameter. Raises NotebookError after all of them have been
+    tried, with the error of every page that failed.
+    """
+    stamps = {}
+    for page in (with_device(page, layout, device) for page in pages):
+        check_parameters(layout.source(page), page.parameters)
+        stamp = fingerprint(page, layout)
+        if _stamp_of(layout.executed(page)) != stamp:
+            stamps[page.name] = (page, stamp)
+    if stamps:
+        _execute(stamps, layout)
+    return list(stamps)
+
+
+def with_device(page, layout, device):
+    """The page with the parameter `device` added, where its notebook has one and a device is asked for."""
+    source = layout.source(page)
+    if not source.is_file():
+        raise FileNotFoundError(f"page {page.name}: there is no {source}; write it or remove the page from pages.toml")
+    if device is None or "device" not in notebook_parameters(source):
+        return page
+    return dataclasses.replace(page, parameters={**page.parameters, "device": device})
+
+
+def _stamp_of(executed):
+    if not executed.is_file():
+        return None
+    return json.loads(executed.read_text(encoding="utf8"))["metadata"].get(STAMP)
+
+
+def _execute(stamps, layout):
+    context = multiprocessing.get_context("spawn")
+    errors = []
+    # papermill changes the current folder of its process, so that pages need processes of their own.
+    with concurrent.futures.ProcessPoolExecutor(_WORKERS, context, _one_thread) as pool:
+        running = {}
+        for name, (page, stamp) in stamps.items():
+            call = (layout.source(page), layout.executed(page), page.parameters)
+            running[pool.submit(execute_notebook, *call, cwd=layout.root, metadata={STAMP: stamp})] = name
+        for future in concurrent.futures.as_completed(running):
+            error = future.exception()
+            print(f"  {running[future]} {'FAILED' if error else 'executed'}", flush=True)
+            if error:
+                errors.append(f"page {running[future]}: {error}")
+    if errors:
+        raise NotebookError("\n".join(errors))
+
+
+def _one_thread():
+    os.environ.setdefault("OMP_NUM_THREADS", "1")

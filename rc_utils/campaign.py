@@ -1,0 +1,265 @@
+"""What a campaign asks for: campaigns/<name>/campaign.toml -> experiments -> cells -> runs.
+
+    title = "..."
+    [dataset]                       # arguments of load_dataset
+    name = "shapes"
+    [train]                         # defaults of TrainConfig for every run
+    epochs = 30
+    [networks.ResNet18]             # label -> arguments of build_network; architecture defaults to the label
+    width = 8
+    [counts.main]                   # arguments of region_count; points = "train" or "test"
+    num_samples = 300
+    [[experiments]]                 # in the order in which they are run
+    name = "main"
+    networks = ["ResNet18"]
+    seeds = [0, 1, 2]
+    counts = ["main"]
+    measures = ["margin"]
+    train = { optimizer = "adam" }  # overrides [train]
+    [experiments.grid]              # every combination is a cell
+    lr = [0.1, 0.01]
+    batch_size = [32, 128]
+
+A run that several experiments ask for is trained once. An unknown key anywhere fails with the nearest valid name.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import importlib.util
+import inspect
+import itertools
+import json
+import pathlib
+import tomllib
+
+from rc_utils.checks import check_keys, require, settings_from_dict, unknown_name
+from rc_utils.datasets import load_dataset
+from rc_utils.measures import MEASURES
+from rc_utils.networks import check_network
+from rc_utils.paths import campaigns_dir
+from rc_utils.regions import region_count
+from rc_utils.training import TrainConfig
+
+SCHEMA = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class RunSpec:
+    """Everything that decides the trained network: dataset, network and training, with the seed."""
+
+    dataset: dict
+    network: dict
+    train: TrainConfig
+
+    def as_dict(self):
+        """Plain JSON values."""
+        return {"dataset": self.dataset, "network": self.network, "train": dataclasses.asdict(self.train)}
+
+    @functools.cached_property
+    def run_id(self):
+        """Sixteen hexadecimal digits of the SHA-256 of the settings.
+
+        Training settings at their default are left out, so that a new setting with a neutral default renames no run.
+        """
+        default = dataclasses.asdict(TrainConfig())
+        train = {k: v for k, v in dataclasses.asdict(self.train).items() if v != default[k]}
+        settings = {"schema": SCHEMA, "dataset": self.dataset, "network": self.network, "train": train}
+        return hashlib.sha256(canonical_json(settings).encode()).hexdigest()[:16]
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedRun:
+    """A run together with what the campaign wants to know about it.
+
+    counts: region counts after training, settings by name. evolution_epochs, evolution_counts: the same during training.
+    """
+
+    spec: RunSpec
+    counts: dict
+    measures: tuple
+    evolution_epochs: tuple = ()
+    evolution_counts: dict = dataclasses.field(default_factory=dict)
+
+    def merged(self, other):
+        """The same run with the wishes of both."""
+        return dataclasses.replace(
+            self,
+            counts=self.counts | other.counts,
+            measures=tuple(dict.fromkeys(self.measures + other.measures)),
+            evolution_epochs=tuple(sorted({*self.evolution_epochs, *other.evolution_epochs})),
+            evolution_counts=self.evolution_counts | other.evolution_counts,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """A grid of cells over networks and seeds; one `[[experiments]]` table."""
+
+    name: str
+    networks: list
+    seeds: list
+    grid: dict
+    train: dict = dataclasses.field(default_factory=dict)
+    counts: list = dataclasses.field(default_factory=lambda: ["main"])
+    measures: list = dataclasses.field(default_factory=list)
+    evolution_epochs: list = dataclasses.field(default_factory=list)
+    evolution_counts: list = dataclasses.field(default_factory=list)
+
+    def cells(self):
+        """One dict of grid values for every combination, the last key running fastest."""
+        return [dict(zip(self.grid, values, strict=True)) for values in itertools.product(*self.grid.values())]
+
+
+@dataclasses.dataclass(frozen=True)
+class Campaign:
+    """A named set of runs; see the module's text for its file.
+
+    note: one line that pages show beside every result of the campaign, for instance on the origin of its data.
+    """
+
+    name: str
+    title: str
+    dataset: dict
+    networks: dict
+    counts: dict
+    experiments: tuple
+    train: dict
+    note: str = ""
+    folder: pathlib.Path = pathlib.Path()
+
+    def entries(self):
+        """(experiment, network label, PlannedRun) of everything that is asked for, in order: all cells of a seed first."""
+        for experiment in self.experiments:
+            for seed, label, cell in itertools.product(experiment.seeds, experiment.networks, experiment.cells()):
+                yield experiment, label, self._plan(experiment, label, cell | {"seed": seed})
+
+    def runs(self):
+        """The distinct runs, by run id, in the order in which they should be done."""
+        runs = {}
+        for _, _, planned in self.entries():
+            key = planned.spec.run_id
+            runs[key] = runs[key].merged(planned) if key in runs else planned
+        return runs
+
+    def _plan(self, experiment, label, cell):
+        train = settings_from_dict(
+            TrainConfig, self.train | experiment.train | cell, f"{self.name}, experiment {experiment.name!r}"
+        )
+        return PlannedRun(
+            spec=RunSpec(self.dataset, self.networks[label], train),
+            counts={name: self.counts[name] for name in experiment.counts},
+            measures=tuple(experiment.measures),
+            evolution_epochs=tuple(experiment.evolution_epochs),
+            evolution_counts={name: self.counts[name] for name in experiment.evolution_counts},
+        )
+
+
+def list_campaigns():
+    """Names of the campaigns that are there."""
+    return sorted(path.parent.name for path in campaigns_dir().glob("*/campaign.toml"))
+
+
+def load_campaign(name):
+    """The campaign of that name, or of the folder that holds a campaign.toml.
+
+    Raises ValueError for an unknown campaign, key or value; the message says which and what is valid.
+    """
+    folder = pathlib.Path(name) if pathlib.Path(name, "campaign.toml").is_file() else campaigns_dir() / str(name)
+    if not (folder / "campaign.toml").is_file():
+        raise unknown_name("campaign", name, list_campaigns())
+    try:
+        table = tomllib.loads((folder / "campaign.toml").read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{folder / 'campaign.toml'} is not valid TOML: {error}") from error
+    return parse_campaign(table, folder.name, folder)
+
+
+def parse_campaign(table, name, folder=pathlib.Path()):
+    """Campaign from the parsed TOML `table`, every name and value checked."""
+    sections = {"title", "note", "dataset", "train", "networks", "counts", "experiments"}
+    check_keys(f"campaign {name}", table, sections)
+    for section in ("title", "dataset", "networks", "counts", "experiments"):
+        require(section in table, f"campaign {name} has no {section!r}")
+    for section, kind in {"title": str, "note": str, "dataset": dict, "networks": dict, "counts": dict,
+                          "train": dict, "experiments": list}.items():  # fmt: skip
+        require(
+            isinstance(table.get(section, kind()), kind),
+            f"campaign {name}: {section} must be a {kind.__name__}",
+        )
+    check_keys(f"{name}, [dataset]", table["dataset"], _arguments(load_dataset) - {"device", "data_dir"})
+    campaign = Campaign(
+        name=name,
+        title=table["title"],
+        note=table.get("note", ""),
+        dataset=table["dataset"],
+        networks={label: _network(label, options, name) for label, options in table["networks"].items()},
+        counts={label: _count(label, options, name) for label, options in table["counts"].items()},
+        experiments=tuple(
+            settings_from_dict(Experiment, e, f"{name}, [[experiments]] {i}")
+            for i, e in enumerate(table["experiments"])
+        ),
+        train=table.get("train", {}),
+        folder=folder,
+    )
+    _check_experiments(campaign)
+    return campaign
+
+
+def canonical_json(value):
+    """JSON text that is the same for equal values."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _network(label, options, campaign):
+    require(isinstance(options, dict), f"{campaign}, [networks.{label}] must be a table")
+    network = {"name": options.get("architecture", label)}
+    network |= {k: v for k, v in options.items() if k != "architecture"}
+    try:
+        check_network(network["name"], **{k: v for k, v in network.items() if k != "name"})
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{campaign}, [networks.{label}]: {error}") from error
+    if ":" in network["name"]:
+        network["source_sha256"] = _source_hash(network["name"])
+    return network
+
+
+def _source_hash(name):
+    """Hash of the file of a user's network: an edited network is another network."""
+    spec = importlib.util.find_spec(name.split(":")[0])
+    return hashlib.sha256(pathlib.Path(spec.origin).read_bytes()).hexdigest()[:16]
+
+
+def _count(label, options, campaign):
+    valid = (_arguments(region_count) - {"model", "batch_size"}) | {"points"}
+    require(isinstance(options, dict), f"{campaign}, [counts.{label}] must be a table")
+    check_keys(f"{campaign}, [counts.{label}]", options, valid)
+    points = options.get("points", "train")
+    if points not in ("train", "test"):
+        raise unknown_name(f"points in {campaign}, [counts.{label}]", points, ("train", "test"))
+    return {"points": points} | options
+
+
+def _check_experiments(campaign):
+    seen = set()
+    for experiment in campaign.experiments:
+        where = f"{campaign.name}, experiment {experiment.name!r}"
+        require(experiment.name not in seen, f"{where} is there twice")
+        seen.add(experiment.name)
+        for kind, names, valid in (
+            ("network", experiment.networks, campaign.networks),
+            ("count", experiment.counts + experiment.evolution_counts, campaign.counts),
+            ("measure", experiment.measures, MEASURES),
+        ):
+            for name in names:
+                if name not in valid:
+                    raise unknown_name(f"{kind} in {where}", name, valid)
+        require(experiment.networks and experiment.seeds, f"{where} needs at least one network and one seed")
+        for key, values in experiment.grid.items():
+            require(isinstance(values, list) and values, f"{where}: grid.{key} must be a non-empty list")
+    for _ in campaign.entries():
+        pass  # builds every TrainConfig, which checks every value of every grid
+
+
+def _arguments(function):
+    return set(inspect.signature(function).parameters)

@@ -1,0 +1,7 @@
+"""Datasets as uint8 arrays on a device: made, cached, or downloaded, with balanced subsets and label noise by seed."""
+
+from rc_utils.datasets.cache import CacheError
+from rc_utils.datasets.images import Dataset, ImageTensor
+from rc_utils.datasets.load import dataset_names, load_dataset
+
+__all__ = ["CacheError", "Dataset", "ImageTensor", "dataset_names", "load_dataset"]

@@ -1,0 +1,160 @@
+"""Images on a device: stored as bytes, standardised when they are looked up."""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+
+
+class ImageTensor:
+    """Images held as uint8 on a device and standardised per channel when indexed.
+
+    `x[i]` is (raw[i] - mean) / std as float32, where mean and std (channels,) are in units of raw values, 0 to 255.
+    An index is an integer, a slice, an integer or boolean tensor, or anything NumPy makes such an array of; it
+    selects along the first axis only.
+
+    Attributes:
+        raw: the stored images (N, C, H, W) uint8, for pictures.
+        mean, std: per-channel constants, float32 (C,).
+    """
+
+    dtype = torch.float32
+
+    def __init__(self, raw, mean, std):
+        """Wrap raw (N, C, H, W) uint8 with mean and std of C values each; ValueError for any other type or shape."""
+        if raw.dtype != torch.uint8 or raw.ndim != 4:
+            raise ValueError(f"images are {raw.dtype} of shape {tuple(raw.shape)}; expected uint8 (N, C, H, W)")
+        self.raw = raw
+        self.mean, self.std = (torch.as_tensor(v, dtype=torch.float32, device=raw.device) for v in (mean, std))
+        if not self.mean.shape == self.std.shape == raw.shape[1:2]:
+            raise ValueError(f"mean and std must have one value for each of the {raw.shape[1]} channels")
+        self._shift = self.mean.view(-1, 1, 1)
+        self._scale = 1 / self.std.view(-1, 1, 1)
+
+    @property
+    def shape(self):
+        """(N, C, H, W)."""
+        return self.raw.shape
+
+    @property
+    def device(self):
+        """Where the images are."""
+        return self.raw.device
+
+    def __len__(self):
+        return len(self.raw)
+
+    def __getitem__(self, index):
+        if isinstance(index, torch.Tensor) and index.dtype == torch.int64 and index.ndim == 1:
+            # The training loop's case: index_select is several times faster than general indexing, and refuses
+            # negative indices, which the other forms take.
+            return self.standardise(self.raw.index_select(0, index.to(self.raw.device)))
+        if not isinstance(index, int | slice | torch.Tensor):
+            index = torch.as_tensor(np.asarray(index))
+        return self.standardise(self.raw[index])
+
+    def __array__(self, dtype=None, copy=None):
+        return self.all().cpu().numpy().astype(dtype or np.float32, copy=False)
+
+    def __repr__(self):
+        return f"ImageTensor(shape={tuple(self.shape)}, device='{self.device}')"
+
+    def standardise(self, raw):
+        """(raw - mean) / std as float32, for raw values (..., C, H, W) such as an augmented batch of `raw`."""
+        return torch.sub(raw, self._shift).mul_(self._scale)
+
+    def all(self):
+        """Every image, standardised, (N, C, H, W) float32: four times the memory of `raw`."""
+        return self.standardise(self.raw)
+
+    def to(self, device):
+        """The same images on another device."""
+        return ImageTensor(self.raw.to(device), self.mean, self.std)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """A training and a test set of images with integer labels, ready on one device.
+
+    x_train and x_test are `ImageTensor`s that share the training set's mean and standard deviation; y_train and
+    y_test are int64 in [0, num_classes). `provenance` holds strings for the run record: `source`, `note` where there
+    is one, and `sha256` of the arrays as they stand here (subset, size and label noise included).
+    """
+
+    name: str
+    x_train: ImageTensor
+    y_train: torch.Tensor
+    x_test: ImageTensor
+    y_test: torch.Tensor
+    num_classes: int
+    class_names: tuple
+    provenance: dict = field(default_factory=dict)
+
+    def __repr__(self):
+        sizes = f"{len(self.x_train)} training and {len(self.x_test)} test images"
+        shape = " x ".join(map(str, self.x_train.shape[1:]))
+        return f"Dataset({self.name!r}: {sizes} of {shape} in {self.num_classes} classes on {self.device})"
+
+    @property
+    def in_channels(self):
+        """Number of colour channels."""
+        return self.x_train.shape[1]
+
+    @property
+    def image_size(self):
+        """Side of the square images, in pixels."""
+        return self.x_train.shape[-1]
+
+    @property
+    def device(self):
+        """Where the arrays are."""
+        return self.x_train.device
+
+    def to(self, device):
+        """The same data on another device."""
+        moved = {key: getattr(self, key).to(device) for key in ("x_train", "y_train", "x_test", "y_test")}
+        return replace(self, **moved)
+
+
+def channel_stats(images):
+    """Mean and standard deviation (C,) float64 of each channel of images (N, C, H, W) uint8, in raw units.
+
+    Computed from exact counts of the 256 values. A constant channel gets a standard deviation of one, so that it
+    standardises to zeros.
+    """
+    counts = np.zeros((images.shape[1], 256), dtype=np.int64)
+    for start in range(0, len(images), 1000):
+        for channel, count in enumerate(counts):
+            count += np.bincount(images[start : start + 1000, channel].ravel(), minlength=256)
+    values, weights = np.arange(256), counts / counts.sum(axis=1, keepdims=True)
+    mean = weights @ values
+    variance = (weights * (values - mean[:, None]) ** 2).sum(axis=1)
+    return mean, np.where(variance > 0, np.sqrt(variance), 1.0)
+
+
+def area_average(images, size):
+    """Shrink images (N, C, H, W) uint8 to (N, C, size, size), each output pixel the mean over the area it covers.
+
+    Output pixel j covers [j H / size, (j + 1) H / size) of the input's rows, and columns likewise; input pixels that
+    are covered in part count in part. Sums are exact integers, rounded half up once at the end.
+
+    Raises:
+        ValueError: size is larger than the images or below one.
+    """
+    height, width = images.shape[-2:]
+    if not 1 <= size <= min(height, width):
+        raise ValueError(f"image_size is {size}; expected 1 to {min(height, width)}: images can only be made smaller")
+    if height == width == size:
+        return images
+    rows, columns = _overlaps(height, size), _overlaps(width, size)
+    shrunk = np.empty((*images.shape[:2], size, size), dtype=np.uint8)
+    for start in range(0, len(images), 500):
+        sums = rows @ images[start : start + 500].astype(np.float64) @ columns.T
+        shrunk[start : start + 500] = np.floor(sums / (height * width) + 0.5)
+    return shrunk
+
+
+def _overlaps(length, size):
+    """Overlap of output cell j with input pixel i in units of 1 / size pixel, (size, length); rows sum to length."""
+    pixels, cells = np.arange(length) * size, np.arange(size)[:, None] * length
+    return np.clip(np.minimum(pixels + size, cells + length) - np.maximum(pixels, cells), 0, None).astype(np.float64)

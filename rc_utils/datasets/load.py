@@ -1,0 +1,136 @@
+"""`load_dataset`: one call for every dataset."""
+
+import hashlib
+import inspect
+from numbers import Integral, Real
+
+import numpy as np
+import torch
+
+from rc_utils.checks import unknown_name
+from rc_utils.datasets import folders, sources
+from rc_utils.datasets.cache import data_folder
+from rc_utils.datasets.images import Dataset, ImageTensor, area_average, channel_stats
+from rc_utils.datasets.subsets import Choice, add_label_noise
+
+
+def load_dataset(
+    name,
+    *,
+    n_train=None,
+    n_test=None,
+    image_size=None,
+    label_noise=0.0,
+    classes=None,
+    seed=0,
+    device="cpu",
+    data_dir=None,
+    root=None,
+    **unknown,
+):
+    """Load a dataset, or part of one, as arrays on a device.
+
+    Args:
+        name: "shapes" (drawn, no download), "digits", "cifar10", "cifar100", "mnist", "imagenet" (class folders), or
+            the name of a file <name>.npz in data_dir with arrays x_train, x_test uint8 (N, H, W, C) or (N, H, W),
+            y_train, y_test integers (N,) and optionally class names `classes`.
+        n_train, n_test: number of samples, balanced by class and drawn by seed; None for all (shapes: 2,000, 4,000).
+            A smaller draw is the start of a larger one.
+        image_size: side in pixels. Stored images are made smaller by area averaging; shapes are drawn at any size
+            from 8 (default 16), class folders are resized to it (default 224).
+        label_noise: fraction in [0, 1] of training labels that are replaced by another class.
+        classes: indices or names of the classes to keep, which are relabelled 0, 1, ... in this order.
+        seed: of every draw above, and of the images themselves for shapes.
+        device: where the arrays go.
+        data_dir: folder of cached datasets; by default the environment variable RC_DATA, else the project's data/.
+        root: for "imagenet" only, the folder that holds train/ and val/; by default data_dir/imagenet.
+
+    Returns:
+        `Dataset`.
+
+    Raises:
+        ValueError: an unknown name, option or class, or a value that does not fit; as `CacheError` for a cache that
+            is corrupted.
+        FileNotFoundError: the data are not here and cannot be downloaded; the message says which file to put where.
+    """
+    folder = data_folder(data_dir)
+    _check_name(name, folder)
+    for option in unknown:
+        raise unknown_name("option of load_dataset", option, _options())
+    if root is not None and name != "imagenet":
+        raise ValueError(f"root is {str(root)!r}, but only 'imagenet' is read from class folders, not {name!r}")
+    _check_values(n_train=n_train, n_test=n_test, image_size=image_size, label_noise=label_noise, seed=seed)
+    if isinstance(classes, str):
+        raise ValueError(f"classes is {classes!r}; expected a list of class indices or names")
+    choice = Choice(n_train, n_test, image_size, None if classes is None else tuple(classes), seed)
+    arrays = _arrays(name, choice, folder, root)
+    return _dataset(name, arrays, image_size, label_noise, seed).to(device)
+
+
+def dataset_names():
+    """The built-in datasets' names."""
+    return ("shapes", "digits", "imagenet", *sources.DOWNLOADS)
+
+
+def _arrays(name, choice, folder, root):
+    if name == "shapes":
+        return sources.shapes(choice)
+    if name == "digits":
+        return sources.digits(choice)
+    if name == "imagenet":
+        return folders.imagenet(choice, folder, root)
+    return sources.stored(name, choice, folder)
+
+
+def _dataset(name, arrays, image_size, label_noise, seed):
+    x_train, x_test = (
+        area_average(np.ascontiguousarray(x.transpose(0, 3, 1, 2)), image_size or x.shape[1])
+        for x in (arrays.x_train, arrays.x_test)
+    )
+    y_train = add_label_noise(arrays.y_train, label_noise, len(arrays.classes), seed)
+    mean, std = channel_stats(x_train)
+    sha256 = _fingerprint(x_train, y_train, x_test, arrays.y_test)
+    texts = {"source": arrays.source, "note": arrays.note, "sha256": sha256}
+    return Dataset(
+        name=name,
+        x_train=ImageTensor(torch.from_numpy(x_train), mean, std),
+        y_train=torch.from_numpy(y_train),
+        x_test=ImageTensor(torch.from_numpy(x_test), mean, std),
+        y_test=torch.from_numpy(arrays.y_test),
+        num_classes=len(arrays.classes),
+        class_names=arrays.classes,
+        provenance={key: text for key, text in texts.items() if text},
+    )
+
+
+def _fingerprint(*arrays):
+    """SHA-256, in hexadecimal, of the types, shapes and contents of arrays."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def _check_name(name, folder):
+    known = {path.stem for path in folder.glob("*.npz")}.union(dataset_names())
+    if name not in known:
+        message = unknown_name("dataset", name, known)
+        raise ValueError(
+            f"{message}. Or put {name}.npz, with x_train, y_train, x_test, y_test, into {folder.resolve()}"
+        )
+
+
+def _options():
+    parameters = inspect.signature(load_dataset).parameters.values()
+    return [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+
+
+def _check_values(*, label_noise, **counts):
+    if not isinstance(label_noise, Real) or not 0 <= label_noise <= 1:
+        raise ValueError(f"label_noise is {label_noise!r}; expected a fraction from 0 to 1")
+    for key, value in counts.items():
+        least = 0 if key == "seed" else 1
+        optional = key != "seed" and value is None
+        if not optional and (not isinstance(value, Integral) or isinstance(value, bool) or value < least):
+            raise ValueError(f"{key} is {value!r}; expected an integer of at least {least}")

@@ -1,0 +1,137 @@
+"""Networks by name: the registry, its options, and `build_network`."""
+
+import inspect
+import operator
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from rc_utils.checks import unknown_name
+from rc_utils.networks.checks import check_positive, check_positive_integer
+from rc_utils.networks.user_class import find_user_network
+
+NetworkBuilder = Callable[..., nn.Module]
+_Builder = TypeVar("_Builder", bound=NetworkBuilder)
+
+NETWORKS: dict[str, NetworkBuilder] = {}
+"""Registered name -> class or function that builds the network."""
+
+SHAPE_ARGUMENTS = ("num_classes", "in_channels", "image_size", "width")
+"""What `build_network` offers to every builder; each gets those that its signature names."""
+
+
+def register_network(name: str) -> Callable[[_Builder], _Builder]:
+    """Decorate a class or function so that `build_network(name)` builds it.
+
+    Raises ValueError where `name` contains a colon or belongs to another builder. Defining the same builder
+    again, as a notebook cell run twice does, replaces it.
+    """
+    if ":" in name:
+        raise ValueError(f"network name {name!r} contains ':', which is kept for \"module:Class\"")
+
+    def register(builder: _Builder) -> _Builder:
+        present = NETWORKS.get(name)
+        if present is not None and _origin(present) != _origin(builder):
+            raise ValueError(f"network name {name!r} is taken by {_origin(present)}: choose another")
+        NETWORKS[name] = builder
+        return builder
+
+    return register
+
+
+def build_network(
+    name: str,
+    *,
+    num_classes: int = 10,
+    in_channels: int = 3,
+    image_size: int = 32,
+    width: float = 64,
+    seed: int = 0,
+    **options: Any,
+) -> nn.Module:
+    """A freshly initialised network: (N, in_channels, image_size, image_size) -> logits (N, num_classes).
+
+    `name` is a key of `NETWORKS` or "module:Class" for a class of your own, which gets those of num_classes,
+    in_channels, image_size and width that its signature names. The nine image networks take any image of at
+    least 8 x 8. Width 64 is the published network; width w has w / 64 times the channels in every layer, at
+    least one. `options` are the network's own, see `network_options`. Weights are PyTorch's default
+    initialisation drawn from `seed`; the same seed gives the same bits and the global random state stays as
+    it was.
+
+    Raises ValueError for an unknown network or option (with the nearest valid name) or a size that is not
+    positive, and the errors of a module that cannot be imported: ModuleNotFoundError, AttributeError,
+    TypeError.
+    """
+    check_positive_integer(num_classes=num_classes, in_channels=in_channels, image_size=image_size)
+    check_positive(width=width)
+    builder = _find_builder(name)
+    shape = {
+        "num_classes": num_classes,
+        "in_channels": in_channels,
+        "image_size": image_size,
+        "width": width,
+    }
+    arguments = _arguments(name, builder, shape, options)
+    with torch.random.fork_rng(devices=[]):
+        # torch.manual_seed would seed the GPUs as well, whose state is not forked here
+        torch.default_generator.manual_seed(operator.index(seed))
+        network = builder(**arguments)
+    if not isinstance(network, nn.Module):
+        raise TypeError(f"network {name!r} built {type(network).__name__!r}: expected a torch.nn.Module")
+    return network
+
+
+def network_options(name: str) -> dict[str, Any]:
+    """The network's own options and their defaults; `inspect.Parameter.empty` for one that must be given.
+
+    >>> network_options("EfficientNetB0")
+    {'dropout': 0.2, 'drop_connect': 0.2}
+    """
+    parameters = _named_parameters(_find_builder(name))
+    return {key: p.default for key, p in parameters.items() if key not in SHAPE_ARGUMENTS}
+
+
+def check_network(name: str, **options: Any) -> None:
+    """Raise what `build_network(name, **options)` would raise for an unknown network or option, building nothing."""
+    own = {key: value for key, value in options.items() if key not in SHAPE_ARGUMENTS}
+    if "width" in options:
+        check_positive(width=options["width"])
+    _arguments(name, _find_builder(name), {}, own)
+
+
+def _find_builder(name: str) -> NetworkBuilder:
+    if ":" in name:
+        return find_user_network(name)
+    if name not in NETWORKS:
+        raise unknown_name("network", name, [*NETWORKS, "module:Class"])
+    return NETWORKS[name]
+
+
+def _arguments(name: str, builder: NetworkBuilder, shape: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    """The keyword arguments for `builder`: the shape arguments it names, and `options` once checked."""
+    parameters = _named_parameters(builder)
+    valid = [key for key in parameters if key not in SHAPE_ARGUMENTS]
+    unknown = [key for key in options if key not in valid]
+    if unknown and not _takes_any_keyword(builder):
+        raise unknown_name(f"option of network {name!r}", unknown[0], valid or ["none"])
+    arguments = {key: value for key, value in shape.items() if key in parameters} | options
+    missing = [key for key in valid if parameters[key].default is inspect.Parameter.empty and key not in options]
+    if missing:
+        raise ValueError(f"network {name!r} needs the options {', '.join(missing)}: pass them by name")
+    return arguments
+
+
+def _named_parameters(builder: NetworkBuilder) -> dict[str, inspect.Parameter]:
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    parameters = inspect.signature(builder).parameters
+    return {key: p for key, p in parameters.items() if p.kind not in variadic}
+
+
+def _takes_any_keyword(builder: NetworkBuilder) -> bool:
+    return any(p.kind is inspect.Parameter.VAR_KEYWORD for p in inspect.signature(builder).parameters.values())
+
+
+def _origin(builder: NetworkBuilder) -> str:
+    return f"{builder.__module__}.{builder.__qualname__}"

@@ -1,0 +1,68 @@
+"""Find a network outside this package by its name "module:Class"."""
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+
+from torch import nn
+
+
+def find_user_network(name: str) -> Callable[..., nn.Module]:
+    """The class (or function that returns a module) which "package.module:Class" names.
+
+    The module may lie in the current working directory or anywhere Python finds modules. Raises
+    ModuleNotFoundError where there is no such module, AttributeError where it has no such class, TypeError
+    where that is no `torch.nn.Module`. An error inside the user's module comes through as it is.
+    """
+    module_name, _, attribute = name.partition(":")
+    if not module_name or not attribute.isidentifier():
+        raise ValueError(f'network {name!r} is not of the form "module:Class", such as "my_module:MyNet"')
+    module = _import_module(module_name, name)
+    if not hasattr(module, attribute):
+        candidates = sorted(key for key, value in vars(module).items() if _is_network_class(value))
+        raise AttributeError(
+            f"network {name!r}: {getattr(module, '__file__', module_name)} has no {attribute!r}; "
+            f"its torch.nn.Module classes are {', '.join(candidates) or 'none'}"
+        )
+    target = getattr(module, attribute)
+    is_function = callable(target) and not isinstance(target, (type, nn.Module))
+    if not (_is_network_class(target) or is_function):
+        raise TypeError(
+            f"network {name!r} is {target!r}: expected a class derived from torch.nn.Module, or a function that "
+            "returns one"
+        )
+    return target
+
+
+def _is_network_class(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, nn.Module)
+
+
+def _import_module(module_name: str, network_name: str) -> ModuleType:
+    importlib.invalidate_caches()
+    try:
+        with _working_directory_first():
+            return importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        is_asked_for = error.name == module_name or module_name.startswith(f"{error.name}.")
+        if not is_asked_for:
+            raise
+        raise ModuleNotFoundError(
+            f"network {network_name!r}: no module {error.name!r} in {os.getcwd()} or on Python's path; expected "
+            '"module:Class" without ".py", run from the folder that holds the module',
+            name=error.name,
+        ) from error
+
+
+@contextmanager
+def _working_directory_first() -> Iterator[None]:
+    """Look for modules in the working directory first, inside this block only."""
+    before = list(sys.path)
+    sys.path.insert(0, os.getcwd())
+    try:
+        yield
+    finally:
+        sys.path[:] = before

@@ -1,0 +1,36 @@
+"""VGG19 with batch normalisation for small images.
+
+Simonyan, Zisserman: Very Deep Convolutional Networks for Large-Scale Image Recognition, ICLR 2015, Table 1,
+column E, with batch normalisation after each convolution and one linear layer instead of three.
+"""
+
+from torch import nn
+
+from rc_utils.networks.layers import ImageClassifier, scale_channels
+from rc_utils.networks.registry import register_network
+
+# (convolutions, channels) between one max-pool and the next
+STAGES = ((2, 64), (2, 128), (4, 256), (4, 512), (4, 512))
+
+
+@register_network("VGG19")
+def vgg19(*, num_classes: int = 10, in_channels: int = 3, width: float = 64, dropout: float = 0.0) -> ImageClassifier:
+    """16 biased 3x3 convolutions, a max-pool after each of five stages; 20,040,522 parameters at ten classes.
+
+    The pools round the image size up: odd sizes keep their last row and column, and below 32 x 32 the late
+    pools work on single pixels and change nothing. At 32 x 32 every size is even and this is the published
+    network. `dropout` is the rate before the linear layer.
+    """
+    layers: list[nn.Module] = []
+    channels = in_channels
+    for depth, published in STAGES:
+        out_channels = scale_channels(published, width)
+        for _ in range(depth):
+            layers += [
+                nn.Conv2d(channels, out_channels, 3, padding=1),
+                nn.BatchNorm2d(out_channels),
+                nn.ReLU(),
+            ]
+            channels = out_channels
+        layers.append(nn.MaxPool2d(2, ceil_mode=True))
+    return ImageClassifier(nn.Sequential(*layers), channels, num_classes, dropout)

@@ -1,0 +1,167 @@
+"""Execute a notebook with other parameters.
+
+    python -m rc_utils.notebooks 03_main_correlation -p campaign shapes-tiny -p num_samples 50 -o out.ipynb
+
+papermill only warns about a parameter that a notebook does not have; here it is an error, and so is a value of another
+type than the default. Needs papermill and nbformat.
+"""
+
+import argparse
+import ast
+import logging
+import os
+import pathlib
+import sys
+
+from rc_utils.checks import check_keys, unknown_name
+from rc_utils.paths import project_root, results_dir
+
+_TRACEBACK_LINES = 30
+
+
+class NotebookError(RuntimeError):
+    """A notebook that could not be executed; the message names the notebook, the cell and the cell's error."""
+
+
+def find_notebook(name):
+    """Path of a notebook given by its path, or by its name in the folder `notebooks/` of the project.
+
+    Raises FileNotFoundError, naming the nearest notebook, where there is none.
+    """
+    path = pathlib.Path(name)
+    if path.suffix == ".ipynb" and path.is_file():
+        return path
+    folder = project_root() / "notebooks"
+    known = {p.stem: p for p in folder.glob("*.ipynb")}
+    if path.stem not in known or (path.parent != pathlib.Path(".") and path.parent.resolve() != folder):
+        raise FileNotFoundError(f"{unknown_name('notebook', name, known)} (in {folder})")
+    return known[path.stem]
+
+
+def notebook_parameters(path):
+    """Defaults of a notebook's parameters, by name, from its first cell tagged `parameters`; {} without one.
+
+    Raises ValueError if that cell holds anything but assignments of literals to names.
+    """
+    import nbformat
+
+    cells = nbformat.read(path, as_version=4).cells
+    source = next((c.source for c in cells if "parameters" in c.metadata.get("tags", [])), "")
+    try:
+        return dict(_literal_assignment(node) for node in ast.parse(source).body)
+    except (SyntaxError, ValueError) as error:
+        raise ValueError(
+            f"{path}: its parameters cell may hold assignments of literals only, one name each: {error}"
+        ) from error
+
+
+def _literal_assignment(node):
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    if len(targets) != 1 or not isinstance(targets[0], ast.Name) or getattr(node, "value", None) is None:
+        raise ValueError(f"found `{ast.unparse(node)}`")
+    return targets[0].id, ast.literal_eval(node.value)
+
+
+def check_parameters(path, parameters):
+    """Raise ValueError for a parameter the notebook does not have or whose value has another type than its default.
+
+    A default of None takes any value, a float an int as well, a tuple a list as well.
+    """
+    defaults = notebook_parameters(path)
+    check_keys(f"the parameters of {pathlib.Path(path).name}", parameters, defaults)
+    for name, value in parameters.items():
+        default = defaults[name]
+        accepted = {float: (float, int), tuple: (tuple, list)}.get(type(default), type(default))
+        fits = isinstance(value, accepted) and isinstance(value, bool) <= isinstance(default, bool)
+        if default is not None and not fits:
+            raise ValueError(
+                f"parameter {name} of {pathlib.Path(path).name} must be of type {type(default).__name__}"
+                f" like its default {default!r}, got {value!r} ({type(value).__name__})"
+            )
+
+
+def parse_value(text, default=None):
+    """Value of a parameter given as text: unchanged where the default is a string, else a literal if it is one."""
+    if isinstance(default, str):
+        return text
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def execute_notebook(path, output, parameters=None, *, cwd=None, metadata=None):
+    """Execute the notebook at `path` with `parameters` and write it, with its outputs, to `output`.
+
+    The kernel (`python3`) works in `cwd`, by default the current folder. `metadata` is added to the executed notebook's
+    own. `output` appears only when every cell has run. Raises ValueError as `check_parameters`, and NotebookError where
+    a cell fails; the notebook up to there is then left beside `output`, as `<name>.failed.ipynb`.
+    """
+    import nbformat
+    import papermill
+    from nbclient.exceptions import DeadKernelError
+    from papermill.exceptions import PapermillExecutionError
+
+    output = pathlib.Path(output)
+    check_parameters(path, parameters or {})
+    output.parent.mkdir(parents=True, exist_ok=True)
+    partial = output.with_suffix(".failed.ipynb")
+    options = {"kernel_name": "python3", "language": "python", "progress_bar": False}
+    options["cwd"] = str(cwd or pathlib.Path.cwd())
+    # The kernel and its client are on one machine: its notice of an unencrypted connection tells a reader nothing.
+    options["extra_arguments"] = ["--log-level=ERROR"]
+    # papermill reads parameters line by line and warns where a comment holds an equals sign; ours are checked already.
+    logging.getLogger("papermill").setLevel(logging.ERROR)
+    try:
+        papermill.execute_notebook(str(path), str(partial.resolve()), parameters or {}, **options)
+    except PapermillExecutionError as error:
+        raise NotebookError(_describe(path, error, partial)) from None
+    except DeadKernelError as error:
+        raise NotebookError(f"{pathlib.Path(path).name}: its kernel died ({error}); is memory short?") from None
+    notebook = nbformat.read(partial, as_version=4)
+    notebook.metadata.update(metadata or {})
+    nbformat.write(notebook, partial)
+    os.replace(partial, output)
+    return output
+
+
+def _describe(path, error, partial):
+    from papermill.exceptions import strip_color
+
+    trace = strip_color("\n".join(error.traceback)).splitlines()
+    return "\n".join(
+        [
+            f"{pathlib.Path(path).name} failed in its cell [{error.exec_count}]: {error.ename}: {error.evalue}",
+            *("    " + line for line in trace[-_TRACEBACK_LINES:]),
+            f"    The notebook up to there: {partial}",
+        ]
+    )
+
+
+def main(argv=None):
+    """The command line; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m rc_utils.notebooks", description=__doc__.split("\n")[0])
+    parser.add_argument("notebook", help="name in notebooks/, or a path")
+    parser.add_argument(
+        "-p", "--parameter", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), help="may be repeated"
+    )
+    parser.add_argument("-o", "--output", type=pathlib.Path, help="default: results/notebooks/<name>.ipynb")
+    parser.add_argument("--list", action="store_true", help="print the parameters with their defaults and stop")
+    args = parser.parse_args(argv)
+    try:
+        path = find_notebook(args.notebook)
+        defaults = notebook_parameters(path)
+        if args.list:
+            print("\n".join(f"{name} = {value!r}" for name, value in defaults.items()))
+            return 0
+        parameters = {name: parse_value(text, defaults.get(name)) for name, text in args.parameter}
+        output = args.output or results_dir() / "notebooks" / path.name
+        print(execute_notebook(path, output, parameters))
+    except (ValueError, OSError, NotebookError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,309 @@
+"""The published values, and the rule by which ours are held against them.
+
+The rule, for a published value p and our value with its interval [low, high]; p counts as inside the interval when the
+interval meets p ± half a unit of its last printed decimal:
+
+- no value of ours: **not tested here**. A value without an interval: **not resolved** (except for a bound).
+- An *effect* (a correlation, a change) whose interval excludes 0: **agrees** if p is inside, or if only a direction was
+  published and ours is the same; **agrees in direction** if p is outside and the signs are equal; **disagrees** if the
+  signs differ. Where the interval includes 0: **disagrees** if all of it is nearer to 0 than p / 2, which leaves no
+  room for the published effect; otherwise **not resolved**, since our data do not settle the sign.
+- A *level* (a mean count, a gap): **agrees** if p is inside, else **disagrees**. Levels depend on the data and the
+  network: hand in a result for a level only where it was measured in the published setting.
+- A *weak* correlation, said to be low without a number: **agrees** if the interval lies within (-0.5, 0.5),
+  **disagrees** if it lies outside, else **not resolved**. The 0.5 is ours.
+- A *bound*: **agrees** if the largest ratio of measured to allowed is at most 1, else **disagrees**.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from rc_utils import published_tables as tables
+from rc_utils.published_claims import BOUNDS, CLAIMS, TRENDS, Published
+
+AGREES = "agrees"
+AGREES_IN_DIRECTION = "agrees in direction"
+DISAGREES = "disagrees"
+NOT_RESOLVED = "not resolved"
+NOT_TESTED = "not tested here"
+WEAK = 0.5
+
+_NAN = float("nan")
+_ORDER = (
+    *("main", "trees", "bias", "motivation", "test accuracy", "grid size", "sample size", "range", "evolution"),
+    *("architectures", "optimizers", "hyperplanes", "mixup", "crop-flip", "theory", "safran", "loukas"),
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One result of ours for the published statement `id`; NaN stands for a number that cannot be had.
+
+    `low` and `high` bound `value`, `n` counts what the value rests on (cells unless `detail` says otherwise).
+    """
+
+    id: str
+    campaign: str
+    value: float
+    low: float = _NAN
+    high: float = _NAN
+    n: int = 0
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome of a comparison (one of this module's five labels) and one sentence that says why."""
+
+    label: str
+    why: str
+
+
+def _network_grid(
+    prefix: str, columns: tuple[str, ...], rows: tuple[tuple[float, ...], ...], source: str
+) -> Iterator[Published]:
+    for network, row in zip(tables.NETWORKS, rows, strict=True):
+        for column, value in zip(columns, row, strict=True):
+            claim = f"the count of {network} correlates with its gap ({prefix}: {column})"
+            quantity = f"correlation of count and gap, {network}, {column}"
+            yield Published(f"{prefix}/{network}/{column}", prefix, source, claim, quantity, value=value)
+
+
+def _network_claims() -> Iterator[Published]:
+    for network in tables.MAIN_NETWORKS:
+        claim, quantity = f"the count of {network} correlates with its gap", f"correlation of count and gap, {network}"
+        yield Published(f"main/{network}", "main", "v1 Fig 2 left, v3 Fig 4", claim, quantity, value=0.98)
+    for network in (*tables.MAIN_NETWORKS, "overall"):
+        for factor, words, sign in (("lr", "a larger lr", "negative"), ("batch-size", "a larger batch", "positive")):
+            claim = f"{words} gives {'fewer' if sign == 'negative' else 'more'} regions ({network})"
+            quantity = f"change of count per doubling of {factor.replace('-', ' ')}, {network}"
+            yield Published(f"bias/{factor}/{network}", "bias", "v1 Fig 3, v3 Fig 5", claim, quantity, direction=sign)
+    for network in tables.NETWORKS:
+        claim = f"the count of {network} falls with its test accuracy"
+        quantity = f"correlation of count and test accuracy, {network}, CIFAR-10"
+        where = "v1 Fig 5, v3 Fig 8"
+        yield Published(f"test-accuracy/{network}", "test accuracy", where, claim, quantity, direction="negative")
+
+
+def _count_levels() -> Iterator[Published]:
+    for dim, rows in tables.GRID_SIZE.items():
+        for points, value in rows:
+            claim, what = f"mean count with {points} points per edge, {dim}-D", "mean count, CIFAR-10"
+            yield Published(
+                f"grid-size/{dim}d/{points}", "grid size", tables.GRID_SIZE_SOURCE, claim, what, "level", value
+            )
+    for samples, value in tables.SAMPLE_SIZE:
+        claim, source = f"mean count over {samples} segments", tables.SAMPLE_SIZE_SOURCE
+        yield Published(f"sample-size/{samples}", "sample size", source, claim, "mean count, CIFAR-10", "level", value)
+    for span, count, value in tables.RANGE:
+        source, what = tables.RANGE_SOURCE, "ResNet18, CIFAR-10"
+        claim = f"mean count for alpha in {span}"
+        yield Published(f"range/{span}/count", "range", source, claim, f"mean count, {what}", "level", count)
+        claim, quantity = f"count and gap correlate for alpha in {span}", f"correlation of count and gap, {what}"
+        yield Published(f"range/{span}/correlation", "range", source, claim, quantity, value=value)
+
+
+def _evolution() -> Iterator[Published]:
+    what = "ResNet18, CIFAR-10"
+    for epoch, count, gap_v1, gap_v3, correlation in tables.EVOLUTION:
+        for name, source, value, kind, decimals in (
+            ("count", tables.EVOLUTION_SOURCE, count, "level", 2),
+            ("gap-v1", "v1 Table 6", gap_v1, "level", 2),
+            ("gap-v3", "v3 Table 3", None if gap_v3 is None else round(gap_v3 / 100, 3), "level", 3),
+            ("correlation", tables.EVOLUTION_SOURCE, correlation, "effect", 2),
+        ):
+            if value is not None:
+                words = {"count": "mean count", "correlation": "correlation of count and gap"}.get(name, "mean gap")
+                claim = f"{words} after epoch {epoch}"
+                id_ = f"evolution/{name}/{epoch}"
+                yield Published(id_, "evolution", source, claim, f"{words}, {what}", kind, value, decimals=decimals)
+
+
+def _theory() -> Iterator[Published]:
+    for id_, source, claim, quantity in BOUNDS:
+        yield Published(id_, id_.split("/")[0], source, claim, quantity, "bound")
+    for id_, source, claim, quantity in TRENDS:
+        yield Published(id_, id_.split("/")[0], source, claim, quantity, direction="positive")
+
+
+@cache
+def _all() -> dict[str, Published]:
+    grids = (
+        ("architectures", tables.ARCHITECTURES_COLUMNS, tables.ARCHITECTURES, tables.ARCHITECTURES_SOURCE),
+        ("optimizers", tables.OPTIMIZERS_COLUMNS, tables.OPTIMIZERS, tables.OPTIMIZERS_SOURCE),
+        ("hyperplanes", tables.HYPERPLANES_COLUMNS, tables.HYPERPLANES, tables.HYPERPLANES_SOURCE),
+    )
+    entries = [*CLAIMS, *_network_claims(), *_count_levels(), *_evolution(), *_theory()]
+    entries += [entry for grid in grids for entry in _network_grid(*grid)]
+    entries.sort(key=lambda entry: _ORDER.index(entry.experiment))
+    return {entry.id: entry for entry in entries}
+
+
+def _nearest(name: str, known: Iterable[str], what: str) -> str:
+    known = list(known)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.3)
+    return f"no {what} {name!r}" + (f"; did you mean {near[0]!r}?" if near else f"; there are {len(known)}")
+
+
+def published(id_: str) -> Published:
+    """The published statement with this id, such as "main/overall". Raises ValueError naming the nearest id."""
+    if id_ not in _all():
+        raise ValueError(_nearest(id_, _all(), "published value"))
+    return _all()[id_]
+
+
+def published_values() -> pd.DataFrame:
+    """Every published statement, one a row, with the fields of `Published` as columns."""
+    return pd.DataFrame([vars(entry) for entry in _all().values()])
+
+
+def _networks_frame(columns: tuple[str, ...], rows: tuple[tuple[float, ...], ...]) -> pd.DataFrame:
+    return pd.DataFrame(rows, index=pd.Index(tables.NETWORKS, name="Network"), columns=list(columns))
+
+
+def _architectures_frame() -> pd.DataFrame:
+    frame = _networks_frame(tables.ARCHITECTURES_COLUMNS, tables.ARCHITECTURES)
+    names = [("Counting dimension", c[2:]) if c.startswith("d=") else ("Dataset", c) for c in frame.columns]
+    frame.columns = pd.MultiIndex.from_tuples(names)
+    return frame
+
+
+def _grid_size_frame() -> pd.DataFrame:
+    one, two = (np.array(tables.GRID_SIZE[dim]) for dim in (1, 2))
+    columns = ["Points per edge, 1-D", "Region count, 1-D", "Points per edge, 2-D", "Region count, 2-D"]
+    return pd.DataFrame(np.hstack([one, two]), columns=columns).astype({columns[0]: int, columns[2]: int})
+
+
+def _evolution_frame(gap: int) -> pd.DataFrame:
+    columns = ["Epoch", "Region count", "Generalization gap", "Correlation"]
+    return pd.DataFrame([(row[0], row[1], row[gap], row[4]) for row in tables.EVOLUTION], columns=columns)
+
+
+_TABLES = {
+    "v1 Table 2": _grid_size_frame,
+    "v1 Table 3": lambda: pd.DataFrame(tables.SAMPLE_SIZE, columns=["Number of samples", "Region count"]),
+    "v1 Table 4": lambda: pd.DataFrame(tables.RANGE, columns=["Range of alpha", "Region count", "Correlation"]),
+    "v1 Table 5": _architectures_frame,
+    "v1 Table 6": lambda: _evolution_frame(2),
+    "v1 Table 7": lambda: _networks_frame(tables.OPTIMIZERS_COLUMNS, tables.OPTIMIZERS),
+    "v1 Table 8": lambda: _networks_frame(tables.HYPERPLANES_COLUMNS, tables.HYPERPLANES),
+    "v3 Table 3": lambda: _evolution_frame(3),
+}
+_SAME_TABLE = {
+    "v3 Table 2": "v1 Table 5",
+    "v3 Table 4": "v1 Table 2",
+    "v3 Table 5": "v1 Table 3",
+    "v3 Table 6": "v1 Table 4",
+    "v3 Table 7": "v1 Table 7",
+    "v3 Table 8": "v1 Table 8",
+}
+
+
+def published_table(name: str) -> pd.DataFrame:
+    """A table in the paper's own layout, such as "v1 Table 5" or "v3 Table 2"; networks carry our names.
+
+    The gaps of "v3 Table 3" are in percent, as printed. Raises ValueError naming the nearest table.
+    """
+    if name not in _TABLES and name not in _SAME_TABLE:
+        raise ValueError(_nearest(name, [*_TABLES, *_SAME_TABLE], "published table"))
+    return _TABLES[_SAME_TABLE.get(name, name)]()
+
+
+def _judge_effect(entry: Published, low: float, high: float) -> Verdict:
+    p, half_unit = entry.value, 0.5 * 10.0**-entry.decimals
+    positive = entry.direction == "positive" if p is None else p > 0
+    if low <= 0 <= high:
+        if p is not None and max(-low, high) < abs(p) / 2:
+            return Verdict(DISAGREES, f"our interval holds 0 and nothing as large as half of {p:g}")
+        return Verdict(NOT_RESOLVED, "our interval includes 0: these data do not settle the sign")
+    if (low > 0) != positive:
+        return Verdict(DISAGREES, f"our interval excludes 0 on the other side, the claim is {_shown(entry)}")
+    if p is None:
+        return Verdict(AGREES, f"our interval excludes 0, with the published sign ({_shown(entry)})")
+    if low <= p + half_unit and p - half_unit <= high:
+        return Verdict(AGREES, "the published value lies inside our interval")
+    side = "above" if p > high else "below"
+    return Verdict(AGREES_IN_DIRECTION, f"same sign, but the published value lies {side} our interval")
+
+
+def _judge_level(entry: Published, low: float, high: float) -> Verdict:
+    half_unit = 0.5 * 10.0**-entry.decimals
+    if low <= entry.value + half_unit and entry.value - half_unit <= high:
+        return Verdict(AGREES, "the published value lies inside our interval")
+    return Verdict(DISAGREES, f"the published value lies {'above' if entry.value > high else 'below'} our interval")
+
+
+def _judge_weak(low: float, high: float) -> Verdict:
+    if low > -WEAK and high < WEAK:
+        return Verdict(AGREES, f"our interval lies within ±{WEAK}")
+    if low >= WEAK or high <= -WEAK:
+        return Verdict(DISAGREES, f"our interval lies outside ±{WEAK}: the correlation is not low")
+    return Verdict(NOT_RESOLVED, f"our interval reaches across ±{WEAK}")
+
+
+def verdict(entry: Published, value: float | None, low: float = _NAN, high: float = _NAN) -> Verdict:
+    """Hold our `value` and its interval [`low`, `high`] against a published statement, by this module's rule.
+
+    None or NaN for `value` means that we have none. Raises ValueError for an interval whose ends are the wrong way
+    round. (A percentile interval need not contain the value itself.)
+    """
+    if value is None or np.isnan(value):
+        return Verdict(NOT_TESTED, "no result of ours yet")
+    if entry.kind == "bound":
+        if value <= 1:
+            return Verdict(AGREES, f"no case exceeds the bound (largest ratio {value:.3g})")
+        return Verdict(DISAGREES, f"a case exceeds the bound (largest ratio {value:.3g})")
+    if np.isnan(low) or np.isnan(high):
+        return Verdict(NOT_RESOLVED, "too little data, or none that varies, for an interval")
+    if low > high:
+        raise ValueError(f"the interval of {entry.id!r} is [{low}, {high}]; expected its low end first")
+    if entry.kind == "weak":
+        return _judge_weak(low, high)
+    return _judge_level(entry, low, high) if entry.kind == "level" else _judge_effect(entry, low, high)
+
+
+def _shown(entry: Published) -> str:
+    if entry.value is not None:
+        return f"{entry.value:.{entry.decimals}f}"
+    return {"weak": "low", "bound": "at most 1"}.get(entry.kind) or str(entry.direction)
+
+
+def _row(entry: Published, result: Result | None) -> dict[str, object]:
+    result = result or Result(entry.id, "", _NAN)
+    judged = verdict(entry, result.value, result.low, result.high)
+    bounded = np.isfinite(result.low) and np.isfinite(result.high)
+    return {
+        "id": entry.id,
+        "where": entry.source,
+        "campaign": result.campaign,
+        "claim": entry.claim,
+        "published": _shown(entry),
+        "ours": f"{result.value:.3g}" if np.isfinite(result.value) else "",
+        "interval": f"[{result.low:.3g}, {result.high:.3g}]" if bounded else "",
+        "n": result.n,
+        "verdict": judged.label,
+        "why": f"{judged.why} ({result.detail})" if result.detail else judged.why,
+    }
+
+
+def scorecard(results: Iterable[Result] = (), experiment: str | None = None) -> pd.DataFrame:
+    """Every published statement beside our results, one row a result and one for each statement without any.
+
+    Columns: id, where, campaign, claim, published, ours, interval, n, verdict, why; in the order of the paper, texts
+    ready to print. `experiment` keeps one experiment, such as "main". Raises ValueError for a result with an unknown
+    id, or an unknown experiment.
+    """
+    by_id: dict[str, list[Result]] = {}
+    for result in results:
+        by_id.setdefault(published(result.id).id, []).append(result)
+    if experiment is not None and experiment not in _ORDER:
+        raise ValueError(_nearest(experiment, _ORDER, "experiment"))
+    entries = [entry for entry in _all().values() if experiment in (None, entry.experiment)]
+    return pd.DataFrame([_row(entry, result) for entry in entries for result in by_id.get(entry.id) or [None]])

@@ -1,0 +1,46 @@
+"""Points and labels as they come - NumPy arrays, torch tensors, image tensors, data frames - as float32 tensors."""
+
+import numpy as np
+import torch
+
+from rc_utils.checks import require
+
+
+def as_tensor(array):
+    """A tensor of an array or tensor, sharing its memory where torch can; integers of any width become signed."""
+    if isinstance(array, torch.Tensor):
+        return array
+    array = np.asarray(array)
+    if array.dtype.kind == "u":
+        array = array.astype(np.int64)
+    # torch takes neither read-only memory nor negative strides.
+    return torch.from_numpy(np.require(array, requirements=["C", "W"]))
+
+
+def as_points(points):
+    """Data frames and lists as arrays; everything else as it is."""
+    if hasattr(points, "to_numpy"):
+        return points.to_numpy()
+    if isinstance(points, list | tuple):
+        return np.asarray(points)
+    require(
+        hasattr(points, "__getitem__") and hasattr(points, "__len__"),
+        f"points are {type(points).__name__}; expected an array or tensor (N, *shape)",
+    )
+    return points
+
+
+def gather(points, index, device=None):
+    """points[index] as a float32 tensor (*index.shape, *shape); ValueError if a value is not finite."""
+    flat = np.ascontiguousarray(index.reshape(-1))
+    if isinstance(points, torch.Tensor):
+        flat = torch.from_numpy(flat).to(points.device)
+    taken = as_tensor(points[flat])
+    require(not taken.is_complex(), f"points are {taken.dtype}; expected real numbers")
+    taken = taken.to(device=device, dtype=torch.float32)
+    require(taken.ndim >= 2, "points are one-dimensional; expected (N, *shape), so (N, 1) for one feature")
+    finite = torch.isfinite(taken).flatten(1).all(1)
+    if not bool(finite.all()):
+        first = int(index.reshape(-1)[int((~finite).nonzero()[0, 0])])
+        raise ValueError(f"points[{first}] holds NaN or infinity (or passes float32); remove it from the points")
+    return taken.view(*index.shape, *taken.shape[1:])

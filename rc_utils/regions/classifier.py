@@ -1,0 +1,118 @@
+"""One face for torch modules, scikit-learn classifiers and callables: from a batch of points to a label each."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from rc_utils.checks import require
+from rc_utils.regions.arrays import as_tensor
+
+# Stands for the label of a point whose scores are not all finite.
+NON_FINITE = -(2**31)
+
+
+@dataclass(frozen=True, eq=False)
+class Classifier:
+    """What is counted, made uniform.
+
+    Attributes:
+        call: from a float32 batch (n, *shape) on `device` to what the model returns; `labels_of` reads it.
+        device: where batches are wanted.
+        module: the torch module, whose modes are to be kept; None for other models.
+        per_call_cost: True where a call has a high fixed cost (scikit-learn), so that batches should be large.
+    """
+
+    call: Callable
+    device: torch.device
+    module: nn.Module | None = None
+    per_call_cost: bool = False
+
+
+def as_classifier(model, points):
+    """Adapt `model` to the kind of `points` (N, *shape) it is to be evaluated on.
+
+    - A torch module gets float32 tensors on the device of its parameters (float64 if its parameters are).
+    - An object with `predict` (scikit-learn) gets float32 arrays (n, prod(shape)).
+    - Any other callable gets batches (n, *shape) of the kind of `points`: NumPy arrays or tensors on their device.
+
+    What comes back is read as follows: (n, C) with C >= 2 - scores, the label is the argmax; (n,) or (n, 1) of floats -
+    one score, the label is whether it is positive; (n,) or (n, 1) of integers or booleans - labels.
+
+    Raises TypeError for another kind of model, ValueError for a module in half precision.
+    """
+    points_device = getattr(points, "device", None)
+    points_device = points_device if isinstance(points_device, torch.device) else torch.device("cpu")
+    if isinstance(model, nn.Module):
+        return _from_module(model, points_device)
+    if callable(getattr(model, "predict", None)):
+        return Classifier(_predict_of(model), torch.device("cpu"), per_call_cost=True)
+    if callable(model):
+        wants_numpy = isinstance(points, np.ndarray)
+        return Classifier(lambda batch: model(batch.numpy() if wants_numpy else batch), points_device)
+    raise TypeError(
+        f"model is a {type(model).__name__}; expected a torch module, a scikit-learn classifier or a callable"
+    )
+
+
+def _from_module(module, points_device):
+    state = [*module.parameters(), *module.buffers()]
+    device = state[0].device if state else points_device
+    dtype = next((t.dtype for t in state if t.is_floating_point()), torch.float32)
+    require(
+        dtype in (torch.float32, torch.float64),
+        f"the module's parameters are {dtype}; near a boundary a rounded score is another label: count on a copy in "
+        "float32 (model.float())",
+    )
+    return Classifier(lambda batch: module(batch.to(dtype)), device, module)
+
+
+def _predict_of(model):
+    classes = getattr(model, "classes_", None)
+    require(not isinstance(classes, list), "the classifier predicts several outputs; expected one label for each point")
+
+    def predict(batch):
+        predicted = model.predict(batch.flatten(1).numpy())
+        return predicted if classes is None else np.searchsorted(np.asarray(classes), predicted)
+
+    return predict
+
+
+def labels_of(output, num_points):
+    """Labels (n,) from a model's output for n points, read as `as_classifier` says.
+
+    int32 for scores, with NON_FINITE where a score is NaN or infinite; int64 where the model returns labels. Nothing
+    here waits for the device. Raises ValueError for any other output.
+    """
+    if not isinstance(output, torch.Tensor):
+        output = _tensor_of(output)
+    column = output.ndim <= 2 and output.numel() == num_points
+    scores = output.ndim == 2 and len(output) == num_points and output.shape[1] >= 2
+    require(
+        (column or scores) and not output.is_complex(),
+        f"the model returned {output.dtype} of shape {tuple(output.shape)} for {num_points} points; expected "
+        f"scores ({num_points}, num_classes) or one score or integer label for each point, ({num_points},)",
+    )
+    if column and not output.is_floating_point():
+        return output.reshape(-1).to(torch.int64)
+    output = output.reshape(num_points, -1)
+    labels = (output[:, 0] > 0) if column else output.argmax(1)
+    if not output.is_floating_point():
+        return labels.to(torch.int32)
+    return torch.where(torch.isfinite(output).all(1), labels.to(torch.int32), NON_FINITE)
+
+
+def _tensor_of(output):
+    require(
+        isinstance(output, np.ndarray | list),
+        f"the model returned a {type(output).__name__}; expected one array or tensor of scores or labels (wrap the "
+        "model in a function that picks it)",
+    )
+    array = np.asarray(output)
+    require(
+        array.dtype.kind in "fiub",
+        f"the model returned labels of type {array.dtype}; expected integers or scores",
+    )
+    return as_tensor(array)

@@ -1,0 +1,142 @@
+"""Region count: the mean number of connected regions of equal predicted label on random simplices between data."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from rc_utils.checks import require, unknown_name
+from rc_utils.regions.arrays import as_points
+from rc_utils.regions.classifier import as_classifier
+from rc_utils.regions.components import count_along_edges, count_runs
+from rc_utils.regions.grid import BOX_PADDING, label_lattice, lattice_corners
+from rc_utils.regions.lattice import default_resolution, make_lattice
+from rc_utils.regions.sampling import median_distance, sample_vertices
+
+
+@dataclass(frozen=True, eq=False)
+class RegionCount:
+    """Numbers of regions on sampled simplices.
+
+    Attributes:
+        counts: (num_samples,) int64, regions on each simplex, read-only; the i-th belongs to the same simplex for every
+            model counted with the same points and settings.
+        num_evaluations: points at which the model was evaluated.
+        settings: the settings of the call, defaults filled in.
+    """
+
+    counts: np.ndarray
+    num_evaluations: int
+    settings: Mapping
+
+    @property
+    def mean(self):
+        """The region count."""
+        return float(self.counts.mean())
+
+    @property
+    def std_error(self):
+        """Standard error of the mean over simplices, s / sqrt(n); NaN for a single simplex."""
+        n = len(self.counts)
+        return float(self.counts.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
+
+    def __str__(self):
+        of = self.settings
+        shape = "planes" if of["domain"] == "box" else {1: "segments", 2: "triangles"}.get(of["dim"], "simplices")
+        return (
+            f"{self.mean:.3f} ± {self.std_error:.3f} regions ({len(self.counts)} {shape}, d = {of['dim']}, "
+            f"{of['resolution']} points per edge, {of['adjacency']} adjacency, {of['sampling']}, seed {of['seed']})"
+        )
+
+    __repr__ = __str__
+
+
+def region_count(
+    model,
+    points,
+    *,
+    dim=1,
+    resolution=None,
+    num_samples=100,
+    alpha_range=(0.0, 1.0),
+    sampling="pairs",
+    domain="simplex",
+    adjacency="face",
+    strategy="grid",
+    seed=0,
+    batch_size=None,
+    direction_length=None,
+    padding=BOX_PADDING,
+):
+    """Region count R_d of a classifier: E[number of maximally connected regions of equal label] (v1 Definition 4).
+
+    The expectation is over simplices spanned by dim + 1 random data points; regions are connected components of equal
+    label on a lattice of the simplex.
+
+    Args:
+        model: torch module, scikit-learn classifier, or callable from a batch to scores or labels (`as_classifier`). A
+            module is evaluated in evaluation mode, without gradients, in float32 without TF32, and left as it was.
+        points: data (N, *shape): NumPy array, torch tensor, image tensor, data frame.
+        dim: d >= 1, the dimension of the simplices.
+        resolution: points on each edge; None takes 200, 30, 16, 12, 10 for d = 1..5, 50 for a box.
+        num_samples: simplices.
+        alpha_range: (low, high) of alpha in (1 - alpha) x_1 + alpha x_2, all of it covered by `resolution` points;
+            other than (0, 1) in one dimension only (v1 Table 4).
+        sampling: "pairs" (distinct data points) or "random_direction" (a data point and random directions of length
+            `direction_length`, v1 Table 8; None takes the median distance between data points).
+        domain: "simplex", or "box": the plane of Somepalli et al. (2022) around a triangle, `padding` being the share
+            of its extents that it reaches beyond it.
+        adjacency: "face", "full" or "simplex" (see `make_lattice`).
+        strategy: "grid", every lattice point is evaluated.
+        seed: draws the simplices, the same for every model and device.
+        batch_size: points in one forward pass; None chooses. Running out of memory halves it.
+
+    The points do not depend on the batch size. A network's scores can, in their last bits, for batches of a few points
+    (another matrix kernel); a label does only where two scores are equal to seven digits.
+
+    Returns:
+        RegionCount.
+
+    Raises ValueError for an invalid or unknown setting, too few points, points or scores that are not finite, and
+    outputs of a wrong shape; TypeError for a model of another kind; MemoryError if a single point is too much.
+    """
+    if strategy not in STRATEGIES:
+        raise unknown_name("strategy", strategy, STRATEGIES)
+    points = as_points(points)
+    if resolution is None:
+        resolution = default_resolution(dim, domain)
+    require(padding >= 0, f"padding={padding!r}; expected a number >= 0, a share of the extent")
+    alpha_range = tuple(alpha_range)
+    lattice = make_lattice(dim, resolution, alpha_range=alpha_range, domain=domain, adjacency=adjacency)
+    draw = {"dim": dim, "num_samples": num_samples, "sampling": sampling, "seed": seed}
+    if sampling == "random_direction" and direction_length is None:
+        direction_length = median_distance(points, seed)
+    classifier = as_classifier(model, points)
+    vertices = sample_vertices(points, **draw, direction_length=direction_length, device=classifier.device)
+    corners = lattice_corners(vertices, lattice, padding)
+    counts, num_evaluations = STRATEGIES[strategy](classifier, corners, lattice, batch_size)
+    counts.setflags(write=False)
+    settings = {
+        **draw,
+        "resolution": resolution,
+        "alpha_range": alpha_range,
+        "direction_length": direction_length,
+        "domain": domain,
+        "padding": padding if domain == "box" else None,
+        "adjacency": adjacency,
+        "strategy": strategy,
+    }
+    return RegionCount(counts, num_evaluations, MappingProxyType(settings))
+
+
+def count_on_grid(classifier, corners, lattice, batch_size):
+    """Regions of each simplex (B,) int64 and the number of evaluations, every lattice point being evaluated."""
+    labels = label_lattice(classifier, corners, lattice, batch_size)
+    counts = count_runs(labels) if lattice.dim == 1 else count_along_edges(labels, lattice.edges)
+    return counts.cpu().numpy(), labels.numel()
+
+
+# A strategy takes a classifier, corners (B, d + 1, *shape), a lattice and a batch size, and returns the counts (B,) and
+# the number of evaluations.
+STRATEGIES = {"grid": count_on_grid}

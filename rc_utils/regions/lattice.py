@@ -1,0 +1,187 @@
+"""Lattices: the points at which a simplex or a plane is looked at, and which of them are neighbours."""
+
+import functools
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from rc_utils.checks import require, unknown_name
+
+ADJACENCIES = ("face", "full", "simplex")
+DOMAINS = ("simplex", "box")
+DEFAULT_RESOLUTION = {1: 200, 2: 30, 3: 16, 4: 12, 5: 10}
+DEFAULT_RESOLUTION_HIGHER = 8
+DEFAULT_RESOLUTION_BOX = 50
+MAX_POINTS = 5_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Lattice:
+    """Points of a d-dimensional domain and the pairs of them that are neighbours; the same for every simplex.
+
+    Attributes:
+        dim: d.
+        resolution: points along an edge, ends included.
+        domain: "simplex" or "box".
+        adjacency: "face", "full" or "simplex".
+        coordinates: (P, d + 1) float64, rows sum to 1. A point is coordinates @ corners, where the corners are
+            the vertices of the simplex or, for the box, three corners of the rectangle (`box_corners`).
+        indices: (P, d) int64, position of each point in a right-angled grid, in lexicographic order.
+        grid_shape: the shape of that grid; a simplex fills one corner of it.
+        edges: (E, 2) int32, each pair of neighbours once, the later point first.
+    """
+
+    dim: int
+    resolution: int
+    domain: str
+    adjacency: str
+    coordinates: np.ndarray
+    indices: np.ndarray
+    grid_shape: tuple[int, ...]
+    edges: np.ndarray
+
+    @property
+    def num_points(self):
+        """P, the number of points."""
+        return len(self.coordinates)
+
+    def to_grid(self, labels):
+        """Labels (B, P) as an array (B, *grid_shape), -1 where the grid has no point of the domain."""
+        grid = np.full((len(labels), *self.grid_shape), -1, dtype=labels.dtype)
+        grid[(slice(None), *self.indices.T)] = labels
+        return grid
+
+
+def default_resolution(dim, domain="simplex"):
+    """Points per edge when none are given: v1 App. C for d = 1 and 2, Somepalli et al. (2022) for the box."""
+    if domain == "box":
+        return DEFAULT_RESOLUTION_BOX
+    return DEFAULT_RESOLUTION.get(dim, DEFAULT_RESOLUTION_HIGHER)
+
+
+@functools.lru_cache(maxsize=32)
+def make_lattice(dim, resolution, *, alpha_range=(0.0, 1.0), domain="simplex", adjacency="face"):
+    """The lattice of a domain; the same arguments give the same (read-only) object.
+
+    simplex: the points with barycentric coordinates k_i / (resolution - 1), k_i >= 0 integers, so that
+    P = C(resolution - 1 + d, d). In one dimension `resolution` equally spaced alpha in `alpha_range`, with
+    coordinates (1 - alpha, alpha).
+    box: resolution x resolution points of a rectangle, as coordinates (1 - p - q, p, q), p and q in [0, 1].
+
+    Neighbours differ by: face - one step along one axis of the grid; full - at most one step along every axis;
+    simplex - one unit moved from one barycentric coordinate to another.
+
+    Raises ValueError for an argument outside these ranges.
+    """
+    _check_lattice(dim, resolution, alpha_range, domain, adjacency)
+    if domain == "box":
+        indices = np.stack(np.indices((resolution, resolution)), axis=-1).reshape(-1, 2)
+    else:
+        indices = _simplex_indices(dim, resolution)
+    steps = resolution - 1
+    if dim == 1:
+        low, high = alpha_range
+        alpha = low + (high - low) * indices / steps
+        coordinates = np.hstack([1 - alpha, alpha])
+    else:
+        coordinates = np.hstack([steps - indices.sum(1, keepdims=True), indices]) / steps
+    grid_shape = (resolution,) * dim
+    edges = neighbour_pairs(indices, grid_shape, adjacency)
+    for array in (coordinates, indices, edges):
+        array.setflags(write=False)
+    return Lattice(dim, resolution, domain, adjacency, coordinates, indices, grid_shape, edges)
+
+
+def _check_lattice(dim, resolution, alpha_range, domain, adjacency):
+    check_count("dim", dim, 1)
+    check_count("resolution", resolution, 2)
+    check_domain(domain, dim)
+    check_adjacency(adjacency)
+    check_alpha_range(alpha_range, dim)
+    require(
+        not (domain == "box" and adjacency == "simplex"),
+        "adjacency 'simplex' needs barycentric coordinates, which domain 'box' has not; use 'face' or 'full'",
+    )
+    points = resolution**2 if domain == "box" else math.comb(resolution - 1 + dim, dim)
+    require(
+        points <= MAX_POINTS,
+        f"resolution={resolution} in dimension {dim} makes a lattice of {points:,} points, more than "
+        f"{MAX_POINTS:,}; lower the resolution",
+    )
+
+
+def check_count(name, value, minimum):
+    """Raise ValueError unless `value` is an integer of at least `minimum`."""
+    integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    require(integer and value >= minimum, f"{name}={value!r}; expected an integer of at least {minimum}")
+
+
+def check_adjacency(adjacency):
+    """Raise ValueError for an unknown adjacency."""
+    if adjacency not in ADJACENCIES:
+        raise unknown_name("adjacency", adjacency, ADJACENCIES)
+
+
+def check_domain(domain, dim):
+    """Raise ValueError for an unknown domain, or for a box that is not a plane."""
+    if domain not in DOMAINS:
+        raise unknown_name("domain", domain, DOMAINS)
+    require(domain == "simplex" or dim == 2, f"domain 'box' is a plane and needs dim=2, got dim={dim}")
+
+
+def check_alpha_range(alpha_range, dim):
+    """Raise ValueError unless `alpha_range` is an increasing pair, and [0, 1] in more than one dimension."""
+    pair = isinstance(alpha_range, tuple) and len(alpha_range) == 2
+    require(
+        pair and all(math.isfinite(a) for a in alpha_range) and alpha_range[0] < alpha_range[1],
+        f"alpha_range={alpha_range!r}; expected two finite numbers (low, high) with low < high",
+    )
+    require(
+        dim == 1 or alpha_range == (0.0, 1.0),
+        f"alpha_range={alpha_range!r} extends a segment and needs dim=1, got dim={dim}; leave it at (0, 1)",
+    )
+
+
+def _simplex_indices(dim, resolution):
+    """(P, dim) integers >= 0 with sum <= resolution - 1, in lexicographic order."""
+    indices = np.zeros((1, 0), dtype=np.int64)
+    left = np.array([resolution - 1])
+    for _ in range(dim):
+        repeats = left + 1
+        starts = np.repeat(np.cumsum(repeats) - repeats, repeats)
+        step = np.arange(repeats.sum()) - starts
+        indices = np.column_stack([np.repeat(indices, repeats, axis=0), step])
+        left = np.repeat(left, repeats) - step
+    return indices
+
+
+def neighbour_pairs(indices, grid_shape, adjacency):
+    """Pairs of neighbours (E, 2) int32 among grid positions (P, d) in lexicographic order, the later one first."""
+    keys = np.ravel_multi_index(tuple(indices.T), grid_shape)
+    later, earlier = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for offset in _backward_offsets(adjacency, len(grid_shape)):
+        moved = indices + offset
+        inside = np.flatnonzero(((moved >= 0) & (moved < grid_shape)).all(axis=1))
+        moved_keys = np.ravel_multi_index(tuple(moved[inside].T), grid_shape)
+        # A backward step from a later key always has an earlier one, so the search never passes the end.
+        found = np.searchsorted(keys, moved_keys)
+        present = keys[found] == moved_keys
+        later.append(inside[present])
+        earlier.append(found[present])
+    later, earlier = np.concatenate(later), np.concatenate(earlier)
+    order = np.lexsort((earlier, later))
+    return np.stack([later[order], earlier[order]], axis=1).astype(np.int32)
+
+
+def _backward_offsets(adjacency, dim):
+    """The steps to lexicographically earlier neighbours, each an array of dim integers."""
+    if adjacency == "full":
+        return [np.array(o) for o in itertools.product((-1, 0, 1), repeat=dim) if o < (0,) * dim]
+    axes = np.eye(dim, dtype=np.int64)
+    # One unit from k_i to k_0; between two axes, k_0 stays as it is.
+    to_first = [-axis for axis in axes]
+    if adjacency == "face":
+        return to_first
+    return to_first + [axes[j] - axes[i] for i, j in itertools.combinations(range(dim), 2)]

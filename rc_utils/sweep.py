@@ -1,0 +1,241 @@
+"""Run what is missing of a campaign: `python -m rc_utils.sweep NAME`.
+
+In this process by default, on local worker processes with --workers, on a Dask cluster with --scheduler. Every finished
+run is on the disk at once; a killed sweep loses at most the runs it was in, and the next call does the rest.
+"""
+
+import argparse
+import os
+import random
+import statistics
+import sys
+import time
+
+import torch
+
+from rc_utils import ledger, runs
+from rc_utils.campaign import load_campaign
+from rc_utils.checks import require
+from rc_utils.paths import results_dir
+
+
+def missing_runs(campaign, shard=(0, 1)):
+    """The planned runs without a complete record, in order; shard (i, n) keeps every n-th run, starting at i."""
+    plans = campaign.runs()
+    found = ledger.find_records(plans, campaign.folder / "runs.jsonl")
+    todo = [p for key, p in plans.items() if key not in found or not runs.is_complete(found[key][0], p)]
+    mine = {key for i, key in enumerate(plans) if i % shard[1] == shard[0]}
+    return [planned for planned in todo if planned.spec.run_id in mine]
+
+
+def sweep(
+    campaign,
+    *,
+    workers=0,
+    scheduler=None,
+    device="cpu",
+    time_budget=None,
+    shard=(0, 1),
+    threads=1,
+    **execution,
+):
+    """Run what is missing of `campaign` (a Campaign or its name).
+
+    Returns the outcomes (runs.Outcome): "done", "late" (the time was up) or "failed" with the error; a run that fails
+    does not end the sweep.
+
+    workers: local worker processes; 0 runs in this process. scheduler: address of a Dask scheduler instead.
+    time_budget: seconds after which no run is begun and runs in progress are given up; what is finished is kept.
+    threads: torch threads of each run; one is the default because results then do not depend on the machine's load.
+    execution: `compile` of `train`.
+    """
+    campaign = load_campaign(campaign) if not hasattr(campaign, "entries") else campaign
+    deadline = None if time_budget is None else time.time() + time_budget
+    todo = missing_runs(campaign, shard)
+    job = runs.Job(device, threads, deadline, execution)
+    if not todo:
+        finished = iter(())
+    elif workers or scheduler:
+        finished = _on_dask(todo, job, workers, scheduler)
+    else:
+        finished = (job(planned) for planned in todo)
+    return _report(finished, len(todo), campaign.name)
+
+
+def _on_dask(todo, job, workers, scheduler):
+    """Records as they are finished on worker processes; a killed worker's run goes to another worker."""
+    import dask
+    from distributed import Client, LocalCluster, as_completed
+
+    dask.config.set({"distributed.worker.daemon": False, "distributed.logging.distributed": "error"})
+    if scheduler is None:
+        cluster = LocalCluster(
+            n_workers=min(workers, len(todo)), threads_per_worker=1, dashboard_address=None, memory_limit=0
+        )
+    with Client(scheduler or cluster) as client:
+        try:
+            futures = [
+                client.submit(job, planned, key=f"rc-{planned.spec.run_id}", priority=-i, retries=0, pure=False)
+                for i, planned in enumerate(todo)
+            ]
+            plans = {future.key: planned for future, planned in zip(futures, todo, strict=True)}
+            for future in as_completed(futures):
+                yield _gathered(future, plans.pop(future.key))
+        finally:
+            if scheduler is None:
+                cluster.close()
+
+
+def _gathered(future, planned):
+    """Outcome of a future; a record from a machine that shares no file system with this one is written here."""
+    error = future.exception()
+    if error is not None:
+        outcome = runs.Outcome(planned.spec.run_id, "failed", error=f"{type(error).__name__}: {error}")
+    else:
+        outcome = future.result()
+    if outcome.record is not None and not ledger.record_path(outcome.run_id).exists():
+        ledger.write_record(outcome.record)
+    future.release()
+    return outcome
+
+
+def _report(outcomes, total, name):
+    from tqdm import tqdm
+
+    seen = []
+    with tqdm(total=total, desc=name, unit="run", mininterval=2.0, disable=total == 0) as bar:
+        for outcome in outcomes:
+            seen.append(outcome)
+            if outcome.status == "failed":
+                bar.write(f"run {outcome.run_id} failed:\n{outcome.error}", file=sys.stderr)
+            elif outcome.status == "done":
+                bar.set_postfix_str(_summary(outcome.record), refresh=False)
+                bar.update()
+    return seen
+
+
+def _summary(record):
+    results, network = record["results"], record["spec"]["network"]["name"]
+    return f"{network} {record['status']} train {results['train_accuracy']:.3f} test {results['test_accuracy']:.3f}"
+
+
+def plan(campaign):
+    """Lines that say how many runs each experiment asks for, how many are there, and the hours that are left.
+
+    The estimate takes the median seconds of the finished runs of the same network in this campaign.
+    """
+    plans = campaign.runs()
+    found = ledger.find_records(plans, campaign.folder / "runs.jsonl")
+    seconds = {}
+    for record, _ in found.values():
+        network = record["spec"]["network"]["name"]
+        spent = record["provenance"]["seconds_train"] + sum(c["seconds"] for c in record["counts"])
+        seconds.setdefault(network, []).append(spent)
+    todo = missing_runs(campaign)
+    known = [statistics.median(seconds[n]) for n in (p.spec.network["name"] for p in todo) if n in seconds]
+    yield f"{campaign.name}: {campaign.title}"
+    for experiment in campaign.experiments:
+        ids = {p.spec.run_id for e, _, p in campaign.entries() if e is experiment}
+        yield f"  {experiment.name}: {len(ids & found.keys())} of {len(ids)} runs have a record"
+    yield f"  {len(todo)} of {len(plans)} distinct runs to do"
+    if known:
+        hours = sum(known) / len(known) * len(todo) / 3600
+        yield f"  about {hours:.2f} process hours left, from {sum(map(len, seconds.values()))} finished runs"
+
+
+def verify(campaign, number, seed=0, device="cpu", threads=1):
+    """Train `number` random recorded runs again; yields (run id, largest difference of an accuracy, of a mean count).
+
+    Zero differences mean the same results to the last bit of the accuracies and every single count.
+    """
+    plans = campaign.runs()
+    found = ledger.find_records(plans, campaign.folder / "runs.jsonl")
+    complete = sorted(key for key, (record, _) in found.items() if record["status"] == "ok")
+    torch.set_num_threads(threads)
+    for key in random.Random(seed).sample(complete, min(number, len(complete))):
+        old, new = found[key][0], runs.train_run(plans[key], device)
+        accuracy = max(abs(old["results"][k] - new["results"][k]) for k in ("train_accuracy", "test_accuracy"))
+        counts = [(entry["counts"], ledger.find_count(old["counts"], entry["settings"])) for entry in new["counts"]]
+        differences = [abs(statistics.fmean(a) - statistics.fmean(b["counts"])) for a, b in counts if b is not None]
+        yield key, accuracy, max(differences, default=0.0)
+
+
+def _shard(text):
+    index, _, number = text.partition("/")
+    require(
+        index.isdigit() and number.isdigit() and 0 <= int(index) < int(number),
+        f"{text!r} is not i/N with i < N",
+    )
+    return int(index), int(number)
+
+
+def _parser():
+    parser = argparse.ArgumentParser(prog="python -m rc_utils.sweep", description=__doc__.split("\n\n")[0])
+    parser.add_argument("campaign", help="name of a folder in campaigns/, or the path of one")
+    parser.add_argument("--workers", type=int, default=0, help="local worker processes (default: this process alone)")
+    parser.add_argument("--scheduler", help="address of a Dask scheduler, for instance tcp://10.0.0.1:8786")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ... or auto")
+    parser.add_argument("--threads", type=int, default=1, help="torch threads a run (default 1)")
+    parser.add_argument("--time-budget", type=float, metavar="SECONDS", help="stop cleanly after this time")
+    parser.add_argument("--shard", type=_shard, default=(0, 1), metavar="i/N", help="every N-th run, starting at i")
+    parser.add_argument("--compile", action="store_true", help="torch.compile the networks")
+    parser.add_argument("--plan", action="store_true", help="say what is missing and how long it takes, run nothing")
+    parser.add_argument(
+        "--freeze", action="store_true", help="write the records to the campaign's runs.jsonl, run nothing"
+    )
+    parser.add_argument("--verify", type=int, metavar="N", help="train N recorded runs again and compare")
+    return parser
+
+
+def main(arguments=None):
+    """The command line; returns the exit status: 0 done, 1 a run failed or differs, 2 wrong arguments, 3 runs are left."""
+    options = _parser().parse_args(arguments)
+    device = options.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        campaign = load_campaign(options.campaign)
+        torch.zeros(1, device=device)
+    except (ValueError, RuntimeError, AssertionError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    if options.plan:
+        print("\n".join(plan(campaign)))
+    elif options.freeze:
+        path, number = ledger.freeze(campaign)
+        print(f"{number} records in {path}")
+    elif options.verify is not None:
+        return _print_verification(verify(campaign, options.verify, device=device, threads=options.threads))
+    else:
+        try:
+            return _run(campaign, options, device)
+        except KeyboardInterrupt:
+            print("interrupted: everything finished is kept, the same command does the rest", file=sys.stderr)
+            return 130
+    return 0
+
+
+def _run(campaign, options, device):
+    execution = {"compile": True} if options.compile else {}
+    outcomes = sweep(
+        campaign, workers=options.workers, scheduler=options.scheduler, device=device, threads=options.threads,
+        time_budget=options.time_budget, shard=options.shard, **execution,
+    )  # fmt: skip
+    done, failed = (sum(o.status == status for o in outcomes) for status in ("done", "failed"))
+    left = len(missing_runs(campaign, options.shard))
+    print(f"{campaign.name}: {done} runs finished now, {failed} failed, {left} left; records in {results_dir()}")
+    return 1 if failed else 3 if left else 0
+
+
+def _print_verification(rows):
+    same = True
+    for key, accuracy, count in rows:
+        print(f"{key}: accuracy differs by {accuracy:.2e}, mean count by {count:.2e}")
+        same &= accuracy <= 0.005 and count <= 0.05
+    print("verified" if same else "NOT reproduced")
+    return 0 if same else 1
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    sys.exit(main())

@@ -1,0 +1,267 @@
+"""One training loop for every experiment: data on the device, batches as index tensors, no DataLoader."""
+
+import contextlib
+import dataclasses
+import math
+import time
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from rc_utils.augmentation import crop_and_flip, mixup
+from rc_utils.checks import require, unknown_name
+
+OPTIMIZERS = ("sgd", "adam", "adagrad")
+SCHEDULES = ("cosine", "constant")
+PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16}
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainConfig:
+    """What changes the result of a training run, and nothing else.
+
+    The defaults are the paper's setting as far as it is stated (v1 App. C: SGD, cosine schedule, no
+    augmentation); momentum 0.9 is the assumption of the public CIFAR zoo whose networks the paper uses.
+
+    lr, weight_decay, momentum: as in the optimiser of that name in torch; momentum is used by SGD alone.
+    mixup_alpha: parameter of the Beta distribution of mixup's weight, 0 switches mixup off.
+    crop_padding: pixels of black border before a random crop back to the image size, 0 switches it off.
+    flip_probability: of a horizontal flip of each image.
+    precision: "float32" or "bfloat16" (autocast of the forward pass).
+    """
+
+    lr: float = 0.1
+    batch_size: int = 128
+    weight_decay: float = 1e-5
+    epochs: int = 30
+    seed: int = 0
+    optimizer: str = "sgd"
+    momentum: float = 0.9
+    schedule: str = "cosine"
+    mixup_alpha: float = 0.0
+    crop_padding: int = 0
+    flip_probability: float = 0.0
+    precision: str = "float32"
+
+    def __post_init__(self):
+        for name, valid in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES), ("precision", PRECISIONS)):
+            if getattr(self, name) not in valid:
+                raise unknown_name(name, getattr(self, name), valid)
+        require(self.lr > 0 and math.isfinite(self.lr), f"lr must be positive and finite, got {self.lr}")
+        require(self.batch_size >= 1, f"batch_size must be at least 1, got {self.batch_size}")
+        require(self.epochs >= 0, f"epochs must not be negative, got {self.epochs}")
+        for name in ("weight_decay", "momentum", "mixup_alpha", "crop_padding"):
+            require(getattr(self, name) >= 0, f"{name} must not be negative, got {getattr(self, name)}")
+        require(0 <= self.flip_probability <= 1, f"flip_probability {self.flip_probability} is not in [0, 1]")
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainRun:
+    """A trained network and how it came about.
+
+    status: "ok", or "diverged" when the loss left the finite numbers (training stopped there).
+    history: one dict an epoch: epoch (from 1), lr, train_loss and train_accuracy (running means over the
+        augmented batches), seconds.
+    measurements: what `measure(network, epoch)` returned, by epoch; epoch 0 is before training.
+    train_accuracy, test_accuracy in [0, 1], train_loss, test_loss in nats: in evaluation mode, without augmentation.
+    """
+
+    network: torch.nn.Module
+    config: TrainConfig
+    status: str
+    history: list
+    measurements: dict
+    train_accuracy: float
+    test_accuracy: float
+    train_loss: float
+    test_loss: float
+    seconds: float
+
+    @property
+    def gap(self):
+        """Generalisation gap: training accuracy minus test accuracy."""
+        return self.train_accuracy - self.test_accuracy
+
+    def __str__(self):
+        return (
+            f"{self.status}: train accuracy {self.train_accuracy:.3f}, test accuracy {self.test_accuracy:.3f}, "
+            f"gap {self.gap:.3f} after {len(self.history)} epochs in {self.seconds:.1f} s"
+        )
+
+
+class StopTraining(Exception):
+    """Raised inside `train` when `should_stop()` turned true: there is no result."""
+
+
+def train(
+    network,
+    data,
+    config,
+    *,
+    device=None,
+    measure=None,
+    measure_epochs=(),
+    should_stop=None,
+    compile=False,
+    channels_last=True,
+    progress=False,
+):
+    """Train `network` on `data` in place and evaluate it.
+
+    network: module from image batches (B, C, H, W) to logits (B, num_classes).
+    data: Dataset; moved to `device` if it is elsewhere.
+    device: where to train; default: where the network's parameters are.
+    measure, measure_epochs: `measure(network, epoch)` is called after each listed epoch (0: before training) in
+        evaluation mode; what it does cannot influence the training.
+    should_stop: called after every epoch; when it returns True, StopTraining is raised.
+    compile: torch.compile the network, for a GPU.
+    channels_last: memory layout of images and kernels; faster on CPUs and GPUs (`make bench`).
+    progress: show a bar over the epochs on stderr.
+
+    The random state of the caller is untouched. The same seed on the same kind of CPU with the same number of
+    threads gives the same bits; on a GPU, sums may differ in the last digits.
+    Raises ValueError for a measurement epoch outside [0, epochs] and RuntimeError from torch for wrong shapes.
+    """
+    outside = [e for e in measure_epochs if not 0 <= e <= config.epochs]
+    require(not outside, f"measure_epochs {outside} are not within 0..{config.epochs}")
+    device = torch.device(device) if device is not None else _device_of(network)
+    network, data = network.to(device), data.to(device)
+    if channels_last:
+        network = network.to(memory_format=torch.channels_last)
+    step = torch.compile(network) if compile else network
+    loop = _Loop(network, step, data, config, measure, frozenset(measure_epochs), channels_last)
+    started = time.perf_counter()
+    cuda = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=cuda):
+        torch.manual_seed(config.seed)
+        status = loop.run(should_stop, progress)
+    train_loss, train_accuracy = evaluate(network, data.x_train, data.y_train)
+    test_loss, test_accuracy = evaluate(network, data.x_test, data.y_test)
+    return TrainRun(
+        network, config, status, loop.history, loop.measurements,
+        train_accuracy, test_accuracy, train_loss, test_loss, time.perf_counter() - started,
+    )  # fmt: skip
+
+
+@torch.no_grad()
+def evaluate(network, x, y, batch_size=1000):
+    """Mean cross-entropy in nats and accuracy, in evaluation mode, on images `x` (N, C, H, W) with labels `y` (N,)."""
+    with evaluation_mode(network):
+        loss, correct = torch.zeros((), device=y.device), torch.zeros((), device=y.device)
+        for i in range(0, len(y), batch_size):
+            logits, target = network(x[i : i + batch_size]).float(), y[i : i + batch_size]
+            loss += F.cross_entropy(logits, target, reduction="sum")
+            correct += (logits.argmax(1) == target).sum()
+    return loss.item() / len(y), correct.item() / len(y)
+
+
+@contextlib.contextmanager
+def evaluation_mode(network):
+    """Evaluation mode inside the block; every submodule is back in its own mode afterwards."""
+    modes = [(module, module.training) for module in network.modules()]
+    network.eval()
+    try:
+        yield network
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+class _Loop:
+    """The state of one training run between epochs."""
+
+    def __init__(self, network, step, data, config, measure, measure_epochs, channels_last):
+        self.network, self.step, self.data, self.config = network, step, data, config
+        self.measure, self.measure_epochs, self.channels_last = measure, measure_epochs, channels_last
+        self.optimizer = build_optimizer(network.parameters(), config)
+        self.rng = np.random.default_rng(config.seed)
+        self.history, self.measurements = [], {}
+
+    def run(self, should_stop, progress):
+        self._measure(0)
+        for epoch in _epochs(self.config.epochs, progress):
+            started = time.perf_counter()
+            lr = learning_rate(self.config, epoch)
+            for group in self.optimizer.param_groups:
+                group["lr"] = lr
+            loss, accuracy = self._epoch()
+            row = {"epoch": epoch + 1, "lr": lr, "train_loss": loss, "train_accuracy": accuracy}
+            self.history.append(row | {"seconds": round(time.perf_counter() - started, 4)})
+            if not math.isfinite(loss):
+                return "diverged"
+            self._measure(epoch + 1)
+            if should_stop is not None and should_stop():
+                raise StopTraining(f"stopped after epoch {epoch + 1} of {self.config.epochs}")
+        return "ok" if all(p.isfinite().all() for p in self.network.parameters()) else "diverged"
+
+    def _epoch(self):
+        self.network.train()
+        order = torch.from_numpy(self.rng.permutation(len(self.data.y_train))).to(self.data.y_train.device)
+        loss_sum, correct, seen = 0.0, 0.0, 0
+        for batch in order.split(self.config.batch_size):
+            if len(batch) == 1 < self.config.batch_size:
+                continue  # batch normalisation has no variance over a single leftover image
+            loss, hits = self._batch(batch)
+            loss_sum, correct, seen = loss_sum + loss * len(batch), correct + hits, seen + len(batch)
+        return float(loss_sum) / seen, float(correct) / seen
+
+    def _batch(self, batch):
+        config, dtype = self.config, PRECISIONS[self.config.precision]
+        x, y = self._images(batch), self.data.y_train[batch]
+        x, y_other, weight = mixup(x, y, config.mixup_alpha, self.rng)
+        with torch.autocast(x.device.type, dtype=dtype) if dtype else contextlib.nullcontext():
+            logits = self.step(x)
+            loss = F.cross_entropy(logits, y)
+            if weight < 1:
+                loss = weight * loss + (1 - weight) * F.cross_entropy(logits, y_other)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach(), (logits.detach().argmax(1) == y).sum()
+
+    def _images(self, batch):
+        config, images = self.config, self.data.x_train
+        if config.crop_padding or config.flip_probability:
+            raw = crop_and_flip(images.raw[batch], config.crop_padding, config.flip_probability, self.rng)
+            x = images.standardise(raw)
+        else:
+            x = images[batch]
+        return x.contiguous(memory_format=torch.channels_last) if self.channels_last else x
+
+    def _measure(self, epoch):
+        if self.measure is not None and epoch in self.measure_epochs:
+            with torch.random.fork_rng(), evaluation_mode(self.network), torch.no_grad():
+                self.measurements[epoch] = self.measure(self.network, epoch)
+
+
+def learning_rate(config, epoch):
+    """Learning rate of epoch 0, 1, ...: constant, or cosine annealing lr/2 (1 + cos(pi epoch / epochs))."""
+    if config.schedule == "constant":
+        return config.lr
+    return 0.5 * config.lr * (1 + math.cos(math.pi * epoch / config.epochs))
+
+
+def build_optimizer(parameters, config):
+    """The torch optimiser that `config` names."""
+    common = {
+        "params": [p for p in parameters if p.requires_grad],
+        "lr": config.lr,
+        "weight_decay": config.weight_decay,
+    }
+    if config.optimizer == "sgd":
+        return torch.optim.SGD(**common, momentum=config.momentum)
+    return {"adam": torch.optim.Adam, "adagrad": torch.optim.Adagrad}[config.optimizer](**common)
+
+
+def _epochs(count, progress):
+    if not progress:
+        return range(count)
+    from tqdm import tqdm
+
+    return tqdm(range(count), desc="training", unit="epoch", mininterval=2.0)
+
+
+def _device_of(network):
+    parameter = next(network.parameters(), None)
+    return parameter.device if parameter is not None else torch.device("cpu")

@@ -1,0 +1,259 @@
+"""A tiny book, built by the code that builds the real one."""
+
+import dataclasses
+import pathlib
+import shutil
+import tomllib
+
+import nbformat
+import pytest
+import yaml
+
+BOOK = pathlib.Path(__file__).resolve().parents[1] / "book"
+
+PROSE = "# Start\n\nThe count is $r^2$ {cite:p}`li2025region`; see {numref}`fig-line`.\n\n$$\\sum_i x_i$$\n"
+PAGES = 'depends = ["lib.py"]\n\n[pages.line]\nparameters = { n = 4 }\n'
+CONTENTS = "format: jb-book\nroot: intro\nchapters:\n- file: notebooks/line\n- file: bibliography\n"
+FIGURE = {"mystnb": {"figure": {"caption": "A line.", "name": "fig-line"}, "image": {"alt": "A rising line"}}}
+
+
+@pytest.fixture(scope="module")
+def build():
+    """The module book/build.py, imported as Python does when it runs the script."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(BOOK))
+        import build
+
+        yield build
+
+
+@pytest.fixture(scope="module")
+def pages(build):
+    return build.pages
+
+
+def write_notebook(path, *cells, parameters="n = 3  # points"):
+    first = nbformat.v4.new_code_cell(parameters, metadata={"tags": ["parameters"]})
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# A page"), first, *cells])
+    notebook.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    path.parent.mkdir(exist_ok=True)
+    nbformat.write(notebook, path)
+
+
+def write_source(root):
+    """The source of a book with one prose page and one notebook, under the real book's configuration."""
+    book = root / "book"
+    book.mkdir()
+    for name in ("_config.yml", "references.bib", "bibliography.md"):
+        shutil.copy(BOOK / name, book)
+    for name in ("_static", "extra"):
+        shutil.copytree(BOOK / name, book / name)
+    (book / "intro.md").write_text(PROSE)
+    (book / "pages.toml").write_text(PAGES)
+    (book / "_toc.yml").write_text(CONTENTS)
+    (root / "lib.py").write_text("x = 1\n")
+    code = nbformat.v4.new_code_cell
+    write_notebook(
+        root / "notebooks" / "line.ipynb",
+        code(
+            "import sys\nfrom myst_nb import glue\nglue('half', n / 8, display=False)\nprint('noise', file=sys.stderr)"
+        ),
+        code("import matplotlib.pyplot as plt\nplt.plot(range(n));", metadata=FIGURE),
+        nbformat.v4.new_markdown_cell("It is {glue:text}`half:.3f`."),
+    )
+
+
+@pytest.fixture
+def layout(pages, tmp_path):
+    write_source(tmp_path)
+    return pages.Layout(tmp_path / "book", tmp_path)
+
+
+@pytest.fixture(scope="module")
+def built(build, pages, tmp_path_factory):
+    root = tmp_path_factory.mktemp("tiny")
+    write_source(root)
+    layout = pages.Layout(root / "book", root)
+    return layout, build.build(layout)
+
+
+def only_page(layout, pages):
+    return pages.read_pages(layout.book / "pages.toml")[1][0]
+
+
+@pytest.mark.slow
+def test_the_book_renders_offline(build, built):
+    _, index = built
+    assert index.is_file()
+    assert build.html_checks.book_problems(index.parent) == []
+    intro = (index.parent / "intro.html").read_text()
+    assert 'src="_static/mathjax/tex-mml-chtml.js' in intro
+    assert r"\sum_i x_i" in intro
+    assert (index.parent / "_static" / "mathjax" / "tex-mml-chtml.js").is_file()
+    page = (index.parent / "notebooks" / "line.html").read_text()
+    assert 'alt="A rising line"' in page
+    assert "0.500" in page  # the value glued by the parameter given, not by the default
+    assert "noise" not in page
+
+
+@pytest.mark.slow
+def test_a_second_build_does_nothing(build, pages, built, capsys):
+    layout, index = built
+    page = only_page(layout, pages)
+    files = [index, layout.executed(page), index.parent / "notebooks" / "line.html"]
+    before = [f.stat().st_mtime_ns for f in files]
+    assert build.build(layout) == index
+    assert [f.stat().st_mtime_ns for f in files] == before
+    assert "0 executed, 1 unchanged" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_warning_of_sphinx_fails_the_build_and_its_repair_mends_it(build, built):
+    layout, index = built
+    (layout.book / "intro.md").write_text(PROSE + "\nSee [](nowhere.md).\n")
+    for _ in range(2):  # a failed rendering is not taken for a finished one
+        with pytest.raises(build.BuildError, match=r"intro\.md.*nowhere"):
+            build.build(layout)
+    (layout.book / "intro.md").write_text(PROSE)
+    assert build.build(layout) == index
+
+
+@pytest.mark.slow
+def test_changed_pages_are_executed_again_and_a_failing_one_is_named(pages, layout):
+    page = only_page(layout, pages)
+    assert pages.execute_pages([page], layout) == ["line"]
+    assert pages.execute_pages([page], layout) == []
+    other = dataclasses.replace(page, parameters={"n": 5})
+    write_notebook(layout.root / "notebooks" / "broken.ipynb", nbformat.v4.new_code_cell("1 / (n - 3)"))
+    broken = dataclasses.replace(page, name="broken", notebook="broken", parameters={})
+    with pytest.raises(pages.NotebookError, match=r"page broken: broken\.ipynb failed in its cell") as caught:
+        pages.execute_pages([other, broken], layout)
+    assert "ZeroDivisionError: division by zero" in str(caught.value)
+    assert not layout.executed(broken).exists()
+    cells = nbformat.read(layout.executed(page), 4).cells
+    assert any("n = 5" in cell.source for cell in cells)
+    assert pages.execute_pages([other], layout) == []
+
+
+def test_a_fingerprint_covers_notebook_parameters_and_dependencies(pages, layout):
+    page = only_page(layout, pages)
+    prints = [pages.fingerprint(page, layout)]
+    assert pages.fingerprint(page, layout) == prints[0]
+    prints.append(pages.fingerprint(dataclasses.replace(page, parameters={"n": 5}), layout))
+    (layout.root / "lib.py").write_text("x = 2\n")
+    prints.append(pages.fingerprint(page, layout))
+    write_notebook(layout.source(page), nbformat.v4.new_code_cell("n"))
+    prints.append(pages.fingerprint(page, layout))
+    assert len(set(prints)) == len(prints)
+
+
+def test_a_fingerprint_covers_the_records_of_its_campaigns(pages, layout, tmp_path, monkeypatch):
+    from rc_utils import campaign, ledger
+
+    monkeypatch.setenv("RC_RESULTS", str(tmp_path / "results"))
+    page = dataclasses.replace(only_page(layout, pages), campaigns=("shapes-t*",))
+    before = pages.fingerprint(page, layout)
+    record = ledger.record_path(next(iter(campaign.load_campaign("shapes-tiny").runs())))
+    record.parent.mkdir(parents=True)
+    record.write_text("{}")
+    assert pages.fingerprint(page, layout) != before
+    with pytest.raises(ValueError, match="Did you mean 'shapes-tiny'"):
+        pages.fingerprint(dataclasses.replace(page, campaigns=("shapes-tinny",)), layout)
+
+
+def test_wrong_tables_are_refused(build, pages, layout):
+    table = layout.book / "pages.toml"
+    table.write_text(PAGES + 'campaign = ["shapes-tiny"]\n')
+    with pytest.raises(ValueError, match="Did you mean 'campaigns'"):
+        build.build(layout)
+    table.write_text(PAGES.replace("n = 4", "m = 4"))
+    with pytest.raises(ValueError, match=r"'m'.*line\.ipynb|line\.ipynb.*'m'"):
+        build.build(layout)
+    table.write_text(PAGES + "\n[pages.extra]\n")
+    with pytest.raises(ValueError, match=r"page extra is in pages\.toml but not in _toc\.yml"):
+        build.build(layout)
+    table.write_text(PAGES.replace("lib.py", "lost.py"))
+    with pytest.raises(ValueError, match=r"lost\.py matches no file"):
+        build.build(layout)
+    with pytest.raises(ValueError, match="Did you mean 'line'"):
+        build.build(layout, only=["lines"])
+
+
+def test_a_missing_notebook_is_named(build, layout):
+    (layout.root / "notebooks" / "line.ipynb").unlink()
+    with pytest.raises(FileNotFoundError, match=r"page line: there is no .*line\.ipynb"):
+        build.build(layout)
+
+
+def test_the_device_reaches_the_notebooks_that_take_one(pages, layout):
+    page = only_page(layout, pages)
+    assert pages.with_device(page, layout, "cuda") == page
+    write_notebook(layout.source(page), parameters='device = "cpu"')
+    assert pages.with_device(page, layout, "cuda").parameters == {"n": 4, "device": "cuda"}
+
+
+def test_a_contents_without_a_page_has_no_empty_part(pages, layout):
+    toc = layout.book / "_toc.yml"
+    part = {"caption": "One", "chapters": [{"file": "notebooks/line"}]}
+    toc.write_text(yaml.safe_dump({"root": "intro", "parts": [part, {"caption": "Two", "chapters": [{"file": "x"}]}]}))
+    left = yaml.safe_load(pages.contents_without(toc, ["line"]))
+    assert left["parts"] == [{"caption": "Two", "chapters": [{"file": "x"}]}]
+    assert yaml.safe_load(pages.contents_without(toc, [])) == yaml.safe_load(toc.read_text())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<script src="https://cdn.example/x.js"></script>',
+        '<script src="//cdn.example/x.js"></script>',
+        '<link rel="stylesheet" href="https://cdn.example/x.css">',
+        '<link rel="preconnect" href="https://fonts.example">',
+        '<img alt="a" src="https://cdn.example/x.png">',
+        '<img alt="a" src="x.png" srcset="https://cdn.example/x.png 2x">',
+        '<iframe src="https://cdn.example/"></iframe>',
+        '<video poster="//cdn.example/x.png"></video>',
+        '<div style="background: url(https://cdn.example/x.png)"></div>',
+        "<style>@import 'https://cdn.example/x.css';</style>",
+        '<script type="module">import x from "https://cdn.example/x.mjs"</script>',
+        '<img src="x.png">',
+        '<img src="../_images/x.png" alt="_images/x.png">',
+    ],
+)
+def test_what_is_fetched_from_elsewhere_or_has_no_alt_text_is_found(build, text):
+    assert len(build.html_checks.page_problems(f"<html><body>{text}</body></html>")) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<a href="https://example.org">a link to follow</a>',
+        '<script src="../_static/x.js"></script>',
+        '<link rel="stylesheet" href="x.css"><link rel="canonical" href="https://example.org/">',
+        '<img alt="a line" src="data:image/png;base64,AAAA//AA">',
+        '<img alt="" src="ornament.svg">',
+        '<script>const home = "https://example.org/"</script>',
+        "<p>https://example.org/x.js</p>",
+    ],
+)
+def test_what_a_page_may_have_is_not_reported(build, text):
+    assert build.html_checks.page_problems(f"<html><body>{text}</body></html>") == []
+
+
+def test_a_style_sheet_that_fetches_is_found(build, tmp_path):
+    (tmp_path / "x.css").write_text("@font-face { src: url('//fonts.example/x.woff2') }")
+    assert build.html_checks.book_problems(tmp_path) == ["x.css: style fetches //fonts.example/x.woff2"]
+
+
+def test_the_real_book_is_consistent(pages):
+    train, table = pages.read_pages(BOOK / "pages.toml")
+    pages.check_contents(table, BOOK / "_toc.yml")
+    assert set(train) <= {name for page in table for name in page.campaigns}
+    assert tomllib.loads((BOOK / "pages.toml").read_text())["depends"]
+    mathjax = (
+        BOOK
+        / "extra"
+        / "_static"
+        / yaml.safe_load((BOOK / "_config.yml").read_text())["sphinx"]["config"]["mathjax_path"]
+    )
+    assert mathjax.is_file()
+    assert list((mathjax.parent / "output" / "chtml" / "fonts" / "woff-v2").glob("*.woff"))

@@ -1,0 +1,127 @@
+"""Campaign files: what they expand to, and that a wrong key is named."""
+
+import copy
+import dataclasses
+
+import pytest
+
+from rc_utils.campaign import RunSpec, list_campaigns, load_campaign, parse_campaign
+from rc_utils.training import TrainConfig
+
+TABLE = {
+    "title": "a test",
+    "dataset": {"name": "shapes", "n_train": 100, "n_test": 100, "image_size": 8},
+    "train": {"epochs": 2},
+    "networks": {"ResNet18": {"width": 4}, "small": {"architecture": "ResNet18", "width": 2}},
+    "counts": {"main": {"num_samples": 5}, "test": {"points": "test"}},
+    "experiments": [
+        {"name": "main", "networks": ["ResNet18"], "seeds": [0, 1], "grid": {"lr": [0.1, 0.01], "batch_size": [16, 32]}},
+        {"name": "adam", "networks": ["ResNet18", "small"], "seeds": [0], "train": {"optimizer": "adam"},
+         "grid": {"lr": [0.01]}, "counts": ["main", "test"]},
+    ],
+}  # fmt: skip
+
+
+def changed(path, value):
+    table = copy.deepcopy(TABLE)
+    *parents, last = path
+    inner = table
+    for key in parents:
+        inner = inner[key]
+    inner[last] = value
+    return table
+
+
+def test_expansion_in_order():
+    campaign = parse_campaign(TABLE, "t")
+    entries = list(campaign.entries())
+    assert len(entries) == 8 + 2
+    first = [(e.name, label, p.spec.train.seed, p.spec.train.lr, p.spec.train.batch_size) for e, label, p in entries[:5]]
+    assert first == [
+        ("main", "ResNet18", 0, 0.1, 16), ("main", "ResNet18", 0, 0.1, 32),
+        ("main", "ResNet18", 0, 0.01, 16), ("main", "ResNet18", 0, 0.01, 32),
+        ("main", "ResNet18", 1, 0.1, 16),
+    ]  # fmt: skip
+    assert all(p.spec.train.epochs == 2 for _, _, p in entries)
+    assert entries[-1][2].spec.network == {"name": "ResNet18", "width": 2}
+    assert entries[-1][2].spec.train.optimizer == "adam"
+
+
+def test_a_run_that_two_experiments_want_is_done_once_with_the_wishes_of_both():
+    table = changed(["experiments", 1], TABLE["experiments"][0] | {"name": "again", "counts": ["test"], "seeds": [1, 2]})
+    runs = parse_campaign(table, "t").runs()
+    assert len(runs) == 12
+    wishes = sorted(tuple(planned.counts) for planned in runs.values())
+    assert wishes == [("main",)] * 4 + [("main", "test")] * 4 + [("test",)] * 4
+
+
+def test_run_id_follows_what_changes_the_result_and_nothing_else():
+    spec = RunSpec({"name": "shapes"}, {"name": "ResNet18"}, TrainConfig())
+    assert spec.run_id == RunSpec({"name": "shapes"}, {"name": "ResNet18"}, TrainConfig()).run_id
+    others = [
+        RunSpec({"name": "digits"}, spec.network, spec.train),
+        RunSpec(spec.dataset, {"name": "ResNet18", "width": 8}, spec.train),
+    ]
+    others += [
+        dataclasses.replace(spec, train=dataclasses.replace(spec.train, **change))
+        for change in ({"lr": 0.2}, {"batch_size": 64}, {"weight_decay": 0.0}, {"epochs": 31}, {"seed": 1},
+                       {"optimizer": "adam"}, {"momentum": 0.0}, {"schedule": "constant"}, {"mixup_alpha": 0.5},
+                       {"crop_padding": 4}, {"flip_probability": 0.5}, {"precision": "bfloat16"})
+    ]  # fmt: skip
+    assert len({s.run_id for s in [spec, *others]}) == 1 + len(others) == 2 + len(dataclasses.fields(TrainConfig)) + 1
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (["datset"], {}, r"'datset'.*Did you mean 'dataset'"),
+        (["dataset", "imagesize"], 8, r"\[dataset\].*Did you mean 'image_size'"),
+        (["train", "epoch"], 3, r"'epoch'.*Did you mean 'epochs'"),
+        (["train", "epochs"], "many", r"epochs must be of type int, got 'many'"),
+        (["networks", "ResNet81"], {}, r"networks.ResNet81.*did you mean 'ResNet18'"),
+        (["networks", "ResNet18", "widht"], 4, r"networks.ResNet18.*'widht'"),
+        (["counts", "main", "num_sample"], 4, r"counts.main.*Did you mean 'num_samples'"),
+        (["counts", "main", "points"], "tests", r"points in .*'tests'.*Did you mean 'test'"),
+        (["experiments", 0, "network"], [], r"experiments.* 0 'network'.*Did you mean 'networks'"),
+        (["experiments", 0, "networks"], ["SENet18"], r"network in t, experiment 'main' 'SENet18'"),
+        (["experiments", 0, "counts"], ["mian"], r"Did you mean 'main'"),
+        (["experiments", 0, "measures"], ["margins"], r"Did you mean 'margin'"),
+        (["experiments", 0, "grid", "lrs"], [1.0], r"'lrs'"),
+        (["experiments", 0, "grid", "lr"], 0.1, r"grid.lr must be a non-empty list"),
+        (["experiments", 0, "grid", "lr"], [-0.1], r"lr must be positive"),
+        (["experiments", 1, "name"], "main", r"is there twice"),
+        (["experiments", 0, "seeds"], [], r"at least one network and one seed"),
+        (["title"], 3, r"title must be a str"),
+    ],
+)
+def test_mistakes_are_named(path, value, message):
+    with pytest.raises(ValueError, match=message):
+        parse_campaign(changed(path, value), "t")
+
+
+def test_unknown_campaign_names_the_nearest():
+    with pytest.raises(ValueError, match=r"unknown campaign 'shapes-tyny'. Did you mean 'shapes-tiny'"):
+        load_campaign("shapes-tyny")
+
+
+def test_invalid_toml_names_the_file(tmp_path):
+    (tmp_path / "campaign.toml").write_text("title = [")
+    with pytest.raises(ValueError, match=r"campaign.toml is not valid TOML"):
+        load_campaign(tmp_path)
+
+
+@pytest.mark.parametrize("name", list_campaigns())
+def test_every_campaign_that_ships_is_valid(name):
+    campaign = load_campaign(name)
+    assert campaign.runs()
+
+
+def test_an_edited_network_of_the_users_is_another_run(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    source = "from torch import nn\nclass Net(nn.Linear):\n    def __init__(self):\n        super().__init__(3, {})\n"
+    ids = set()
+    for size in (2, 3):
+        (tmp_path / "edited_net.py").write_text(source.format(size))
+        table = changed(["networks", "ResNet18"], {"architecture": "edited_net:Net"})
+        ids.add(next(iter(parse_campaign(table, "t").runs())))
+    assert len(ids) == 2

@@ -1,0 +1,119 @@
+"""Results from tables of runs whose correlation and slopes are known by construction."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rc_utils.comparison import change_per_doubling, results_from_runs
+from rc_utils.paper import scorecard
+
+NETWORKS = ("ResNet18", "EfficientNetB0", "SENet18")
+LRS, BATCHES, DECAYS = (0.1, 0.01, 0.001), (256, 512, 1024), (1e-5, 1e-6, 1e-7)
+
+
+def make_runs(networks=NETWORKS, noise=0.02, slope_lr=-0.2, slope_batch=0.3, decays=DECAYS, seeds=2):
+    rng = np.random.default_rng(0)
+    rows = []
+    for network, lr, batch, decay, seed in itertools.product(networks, LRS, BATCHES, decays, range(seeds)):
+        count = 4 + slope_lr * np.log2(lr / 0.01) + slope_batch * np.log2(batch / 512) + noise * rng.normal()
+        gap = 0.1 * count + noise * rng.normal()
+        hyper = {"lr": lr, "batch_size": batch, "weight_decay": decay, "optimizer": "sgd", "epochs": 200}
+        rows.append(
+            {"campaign": "made", "experiment": "main", "network": network, "status": "ok", "seed": seed, **hyper}
+            | {"cell": f"lr={lr} b={batch} wd={decay}", "count": count, "gap": gap, "test_accuracy": 1 - gap}
+            | {"interpolates": True}
+        )
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize(("factor", "slope"), [("lr", -0.2), ("batch_size", 0.3)])
+def test_change_per_doubling_recovers_the_slope(factor, slope):
+    exact = change_per_doubling(make_runs(noise=0), factor)
+    assert exact.value == pytest.approx(slope)
+    assert (exact.n_groups, exact.n_cells) == (27, 81)
+    noisy = change_per_doubling(make_runs(noise=0.3), factor)
+    assert noisy.low < slope < noisy.high
+    assert noisy.low < noisy.value < noisy.high
+
+
+def test_change_compares_within_groups_only():
+    runs = make_runs(noise=0.01, slope_lr=-0.1)
+    # A confounder: networks with other learning rates and far larger counts would turn a pooled slope around.
+    shifted = runs[runs["network"] == "ResNet18"].assign(network="VGG19")
+    shifted["lr"] *= 100
+    shifted["count"] += 50
+    change = change_per_doubling(pd.concat([runs, shifted]), "lr")
+    assert change.value == pytest.approx(-0.1, abs=0.01)
+
+
+def test_change_with_few_groups_uses_students_interval():
+    runs = make_runs(networks=NETWORKS[:1], decays=(1e-5,), noise=0.1)
+    change = change_per_doubling(runs, "lr")
+    assert change.n_groups == 3
+    assert change.low < change.value < change.high
+    alone = change_per_doubling(runs[runs["batch_size"] == 256], "lr")
+    assert np.isfinite(alone.value)
+    assert np.isnan(alone.low)
+    none = change_per_doubling(runs[runs["lr"] == 0.1], "lr")
+    assert np.isnan(none.value)
+
+
+def test_change_refuses_a_factor_that_cannot_double():
+    with pytest.raises(ValueError, match="weight_decay has the value 0"):
+        change_per_doubling(make_runs().assign(weight_decay=0.0), "weight_decay")
+
+
+def test_results_agree_with_the_paper_when_the_runs_do():
+    results = results_from_runs(make_runs(), "made")
+    ids = {result.id for result in results}
+    assert {"main/overall", "main/SENet18", "bias/lr/overall", "bias/batch-size/ResNet18"} <= ids
+    assert len(ids) == 3 * 4 + 3
+    card = scorecard(results).set_index("id")
+    assert card.loc["bias/lr/overall", "verdict"] == "agrees"
+    assert card.loc["bias/batch-size/SENet18", "verdict"] == "agrees"
+    assert card.loc["test-accuracy/ResNet18", "verdict"] == "agrees"
+    assert card.loc["main/overall", "verdict"] in ("agrees", "agrees in direction")
+    assert card.loc["main/overall", "n"] == 81
+    assert "81 of them interpolate" in card.loc["main/overall", "why"]
+
+
+def test_results_disagree_when_the_runs_do():
+    runs = make_runs(slope_lr=0.2).assign(gap=lambda r: 1 - 0.1 * r["count"])
+    card = scorecard(results_from_runs(runs, "made")).set_index("id")
+    assert card.loc["bias/lr/overall", "verdict"] == "disagrees"
+    assert card.loc["main/overall", "verdict"] == "not resolved"  # Exactly linear: no interval.
+    noisy = runs.assign(gap=runs["gap"] + 0.01 * np.random.default_rng(0).normal(size=len(runs)))
+    card = scorecard(results_from_runs(noisy, "made")).set_index("id")
+    assert card.loc["main/overall", "verdict"] == "disagrees"
+
+
+def test_diverged_runs_are_left_out_and_counted():
+    runs = make_runs()
+    runs.loc[0, ["status", "count", "gap", "test_accuracy"]] = ["diverged", np.nan, np.nan, np.nan]
+    main = next(r for r in results_from_runs(runs, "made") if r.id == "main/ResNet18")
+    assert main.n == 27
+    assert "1 runs diverged" in main.detail
+
+
+def test_other_networks_count_overall_only():
+    results = results_from_runs(make_runs(networks=("MyNet", "ResNet18")), "made")
+    assert not any("MyNet" in result.id for result in results)
+    overall = next(result for result in results if result.id == "main/overall")
+    assert overall.n == 54
+    assert not any("overall" in r.id for r in results_from_runs(make_runs(networks=("ResNet18",)), "made"))
+
+
+def test_mixed_experiments_and_unknown_campaigns_are_refused():
+    runs = make_runs()
+    both = pd.concat([runs, runs.assign(experiment="mixup")])
+    with pytest.raises(ValueError, match="main, mixup"):
+        results_from_runs(both, "made")
+    assert len(results_from_runs(both, "made", "mixup")) == 15
+    with pytest.raises(ValueError, match="no runs of campaign 'other'; there is made"):
+        results_from_runs(runs, "other")
+    with pytest.raises(ValueError, match="did you mean 'count'"):
+        results_from_runs(runs.rename(columns={"count": "counts"}).assign(), "made")

@@ -1,0 +1,568 @@
+"""Datasets: what is drawn, chosen, shrunk and standardised, and that damaged or absent data are named."""
+
+import functools
+import gzip
+import hashlib
+import io
+import pickle
+import struct
+import tarfile
+from urllib.error import URLError
+
+import numpy as np
+import pytest
+import torch
+
+from rc_utils.datasets import CacheError, ImageTensor, dataset_names, load_dataset
+from rc_utils.datasets.cache import Arrays, read_cache, write_cache
+from rc_utils.datasets.images import area_average, channel_stats
+from rc_utils.datasets.shapes import SHAPE_NAMES
+
+CLASSES = ("apple", "pear", "plum", "quince")
+
+
+def arrays_of(seed=0, n_train=90, n_test=40, size=12, channels=3, classes=CLASSES):
+    """Random images in classes of unequal size (class 0 is four times as frequent as the others)."""
+    rng = np.random.default_rng(seed)
+    frequency = np.array([4] + [1] * (len(classes) - 1)) / (len(classes) + 3)
+
+    def images(n):
+        return rng.integers(0, 256, (n, size, size, channels), dtype=np.uint8)
+
+    def labels(n):
+        return np.concatenate([np.arange(len(classes)), rng.choice(len(classes), n - len(classes), p=frequency)])
+
+    return Arrays(images(n_train), labels(n_train), images(n_test), labels(n_test), classes)
+
+
+@pytest.fixture
+def fruit(tmp_path):
+    """A folder with a cached dataset `fruit`, and its arrays."""
+    arrays = arrays_of()
+    write_cache(tmp_path / "fruit.npz", arrays)
+    return tmp_path, arrays
+
+
+def same(a, b):
+    return all(torch.equal(a_, b_) for a_, b_ in zip(tensors(a), tensors(b), strict=True))
+
+
+def tensors(data):
+    return data.x_train.raw, data.y_train, data.x_test.raw, data.y_test
+
+
+# shapes
+
+
+def test_shapes_are_determined_by_the_seed():
+    draw = functools.partial(load_dataset, "shapes", n_train=60, n_test=40, image_size=8)
+    assert same(draw(seed=3), draw(seed=3))
+    assert not torch.equal(draw(seed=3).x_train.raw, draw(seed=4).x_train.raw)
+    assert not torch.equal(draw(seed=3).x_train.raw[:40], draw(seed=3).x_test.raw)
+
+
+def test_shapes_are_the_ones_the_reference_runs_were_trained_on():
+    """A change of the drawing, or of NumPy's random streams, makes committed results those of other images."""
+    data = load_dataset("shapes", n_train=600, n_test=100, image_size=16, seed=0)
+    assert data.provenance["sha256"] == "PINNED"
+
+
+@pytest.mark.parametrize("image_size", [8, 11, 16])
+def test_first_shapes_do_not_depend_on_how_many_are_drawn(image_size):
+    few = load_dataset("shapes", n_train=30, n_test=20, image_size=image_size, seed=1)
+    many = load_dataset("shapes", n_train=1130, n_test=520, image_size=image_size, seed=1)
+    assert torch.equal(few.x_train.raw, many.x_train.raw[:30])
+    assert torch.equal(few.y_test, many.y_test[:20])
+    assert many.x_train.shape == (1130, 3, image_size, image_size)
+
+
+def test_shapes_are_balanced_and_named():
+    data = load_dataset("shapes", n_train=1200, n_test=250, image_size=8)
+    assert data.y_train.bincount().tolist() == [120] * 10
+    assert data.y_test.bincount().tolist() == [25] * 10
+    assert (data.num_classes, data.in_channels, data.image_size) == (10, 3, 8)
+    assert data.class_names == SHAPE_NAMES
+
+
+def test_some_shapes_only():
+    data = load_dataset("shapes", n_train=90, n_test=30, image_size=8, classes=["ring", 0, "bars"])
+    assert data.class_names == ("ring", "disc", "bars")
+    assert data.y_train.bincount().tolist() == [30] * 3
+
+
+def test_classes_of_shapes_look_different():
+    """The mean silhouette (distance from the border's mean colour) separates a ring from a disc at its centre."""
+    data = load_dataset("shapes", n_train=4000, n_test=10, image_size=16, classes=["disc", "ring"])
+    brightness = data.x_train.raw.float().mean(dim=1)
+    centre = [brightness[data.y_train == k][:, 6:10, 6:10].mean() for k in range(2)]
+    assert centre[0] > centre[1] + 10
+
+
+def test_shapes_need_eight_pixels():
+    with pytest.raises(ValueError, match="image_size is 7"):
+        load_dataset("shapes", image_size=7)
+
+
+# subsets, sizes, labels
+
+
+def test_subset_is_balanced_as_far_as_the_classes_reach(fruit):
+    folder, arrays = fruit
+    rarest = np.bincount(arrays.y_train).min()
+    data = load_dataset("fruit", data_dir=folder, n_train=4 * rarest, n_test=7)
+    assert data.y_train.bincount().tolist() == [rarest] * 4
+    assert data.y_test.bincount().max() - data.y_test.bincount().min() <= 1
+    whole = load_dataset("fruit", data_dir=folder, n_train=90)
+    assert whole.y_train.bincount().tolist() == np.bincount(arrays.y_train).tolist()
+
+
+def test_subset_keeps_images_with_their_labels_and_is_nested(fruit):
+    folder, arrays = fruit
+    label_of = {image.tobytes(): label for image, label in zip(arrays.x_train, arrays.y_train, strict=True)}
+    few, many = (load_dataset("fruit", data_dir=folder, n_train=n, seed=5) for n in (11, 50))
+    for image, label in zip(many.x_train.raw, many.y_train, strict=True):
+        assert label_of.pop(image.permute(1, 2, 0).contiguous().numpy().tobytes()) == label
+    assert torch.equal(few.x_train.raw, many.x_train.raw[:11])
+    other = load_dataset("fruit", data_dir=folder, n_train=50, seed=6)
+    assert not torch.equal(other.x_train.raw, many.x_train.raw)
+
+
+def test_everything_in_stored_order_by_default(fruit):
+    folder, arrays = fruit
+    data = load_dataset("fruit", data_dir=folder)
+    assert np.array_equal(data.x_train.raw.permute(0, 2, 3, 1).numpy(), arrays.x_train)
+    assert np.array_equal(data.y_test.numpy(), arrays.y_test)
+
+
+def test_chosen_classes_are_relabelled_in_the_order_given(fruit):
+    folder, arrays = fruit
+    data = load_dataset("fruit", data_dir=folder, classes=("plum", 0))
+    assert data.class_names == ("plum", "apple")
+    assert data.y_train.bincount().tolist() == [(arrays.y_train == 2).sum(), (arrays.y_train == 0).sum()]
+    plums = torch.from_numpy(arrays.x_test[arrays.y_test == 2]).permute(0, 3, 1, 2)
+    assert torch.equal(data.x_test.raw[data.y_test == 0], plums)
+
+
+@pytest.mark.parametrize(("fraction", "wrong"), [(0.0, 0), (0.1, 9), (0.25, 22), (1.0, 90)])
+def test_label_noise_changes_exactly_the_fraction(fruit, fraction, wrong):
+    folder, _ = fruit
+    clean = load_dataset("fruit", data_dir=folder)
+    noisy = load_dataset("fruit", data_dir=folder, label_noise=fraction)
+    assert (noisy.y_train != clean.y_train).sum() == wrong
+    assert torch.equal(noisy.x_train.raw, clean.x_train.raw)
+    assert torch.equal(noisy.y_test, clean.y_test)
+    assert noisy.y_train.max() <= 3
+
+
+def test_label_noise_is_uniform_over_the_other_classes():
+    data = load_dataset("shapes", n_train=5000, n_test=10, image_size=8, label_noise=1.0)
+    clean = load_dataset("shapes", n_train=5000, n_test=10, image_size=8)
+    shift = ((data.y_train - clean.y_train) % 10).bincount(minlength=10)
+    assert shift[0] == 0
+    assert shift[1:].min() > 450
+    assert shift[1:].max() < 660
+
+
+@pytest.mark.parametrize(("height", "size"), [(12, 6), (12, 5), (9, 8), (7, 1), (5, 5), (32, 13)])
+def test_area_average_equals_brute_force(height, size):
+    images = np.random.default_rng(height).integers(0, 256, (3, 2, height, height), dtype=np.uint8)
+    # Repeating every pixel `size` times makes every cell of the result a whole number of pixels.
+    fine = images.repeat(size, axis=2).repeat(size, axis=3).astype(np.int64)
+    sums = fine.reshape(3, 2, size, height, size, height).sum(axis=(3, 5))
+    assert np.array_equal(area_average(images, size), (2 * sums + height**2) // (2 * height**2))
+
+
+def test_smaller_images(fruit):
+    folder, arrays = fruit
+    data = load_dataset("fruit", data_dir=folder, image_size=6)
+    blocks = arrays.x_train.reshape(-1, 6, 2, 6, 2, 3).mean(axis=(2, 4))
+    assert data.x_train.shape == (90, 3, 6, 6)
+    assert np.abs(data.x_train.raw.permute(0, 2, 3, 1).numpy() - blocks).max() <= 0.5
+
+
+# standardised images
+
+
+def test_training_statistics_standardise_both_sets(fruit):
+    folder, _ = fruit
+    data = load_dataset("fruit", data_dir=folder, n_train=40, image_size=6)
+    x = data.x_train.all().double()
+    torch.testing.assert_close(x.mean(dim=(0, 2, 3)), torch.zeros(3, dtype=torch.float64), atol=1e-6, rtol=0)
+    torch.testing.assert_close(x.var(dim=(0, 2, 3), correction=0), torch.ones(3, dtype=torch.float64))
+    raw = data.x_train.raw.double()
+    mean, std = (m.view(3, 1, 1) for m in (raw.mean(dim=(0, 2, 3)), raw.std(dim=(0, 2, 3), correction=0)))
+    torch.testing.assert_close(data.x_test.all(), ((data.x_test.raw - mean) / std).float())
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        3,
+        -1,
+        slice(2, 9, 3),
+        [4, -2, 4],
+        np.array([1, 0], dtype=np.int32),
+        np.int64(5),
+        torch.tensor([7, 7, 2]),
+        torch.tensor([[0, 1], [2, 3]]),
+        torch.arange(20) % 3 == 0,
+    ],
+)
+def test_indexing_is_explicit_standardisation(index):
+    raw = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (20, 2, 5, 5), dtype=np.uint8))
+    images = ImageTensor(raw, mean=[100.0, 20.0], std=[50.0, 3.0])
+    expected = (raw[index].double() - torch.tensor([100.0, 20.0]).view(2, 1, 1)) / torch.tensor([50.0, 3.0]).view(
+        2, 1, 1
+    )
+    assert images[index].dtype == images.dtype == torch.float32
+    torch.testing.assert_close(images[index], expected.float())
+    assert np.array_equal(np.asarray(images), images.all().numpy())
+
+
+def test_constant_channel_becomes_zero():
+    images = np.full((4, 2, 3, 3), 9, dtype=np.uint8)
+    images[:, 1, 0] = 200
+    mean, std = channel_stats(images)
+    assert (mean[0], std[0]) == (9, 1)
+    assert ImageTensor(torch.from_numpy(images), mean, std).all()[:, 0].abs().max() == 0
+
+
+@pytest.mark.parametrize(
+    ("raw", "mean"),
+    [
+        (torch.zeros(2, 3, 4, 4), [0] * 3),
+        (torch.zeros(2, 4, 4, dtype=torch.uint8), [0]),
+        (torch.zeros(2, 3, 4, 4).byte(), [0]),
+    ],
+)
+def test_image_tensor_refuses_other_arrays(raw, mean):
+    with pytest.raises(ValueError, match=r"expected uint8|one value for each"):
+        ImageTensor(raw, mean, [1.0] * len(mean))
+
+
+def test_moving_to_a_device_moves_everything(fruit):
+    moved = load_dataset("fruit", data_dir=fruit[0]).to("meta")
+    assert {t.device.type for t in tensors(moved)} == {"meta"}
+    assert moved.x_train[:2].device.type == moved.device.type == "meta"
+    assert moved.class_names == CLASSES
+
+
+def test_provenance_tells_the_data_apart(fruit):
+    folder, arrays = fruit
+    load = functools.partial(load_dataset, "fruit", data_dir=folder)
+    prints = [
+        load(**kw).provenance["sha256"] for kw in ({}, {}, {"n_train": 20}, {"label_noise": 0.1}, {"image_size": 6})
+    ]
+    assert prints[0] == prints[1]
+    assert len(set(prints)) == 4
+    assert load().provenance["source"] == "fruit.npz"
+    noted = Arrays(**{**arrays.__dict__, "source": "a camera", "note": "encoded twice"})
+    write_cache(folder / "noted.npz", noted)
+    assert (
+        load_dataset("noted", data_dir=folder).provenance.items()
+        >= {"source": "a camera", "note": "encoded twice"}.items()
+    )
+
+
+# stored, downloaded and damaged files
+
+
+def test_digits_are_split_by_seed():
+    first, again, other = (load_dataset("digits", seed=seed) for seed in (0, 0, 1))
+    assert same(first, again)
+    assert not torch.equal(first.x_test.raw, other.x_test.raw)
+    assert first.x_train.shape == (1437, 1, 8, 8)
+    assert first.y_test.bincount().tolist() == [36] * 10
+    assert (first.x_train.raw.min(), first.x_train.raw.max()) == (0, 255)
+
+
+def test_file_of_ones_own_without_names_or_channels(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 256, (30, 9, 9), dtype=np.uint8), (np.arange(30) % 3).astype(np.uint8)
+    np.savez_compressed(tmp_path / "mine.npz", x_train=x, y_train=y, x_test=x[:6], y_test=y[:6], other=x)
+    monkeypatch.setenv("RC_DATA", str(tmp_path))
+    data = load_dataset("mine")
+    assert data.class_names == ("0", "1", "2")
+    assert data.in_channels == 1
+    assert data.y_train.dtype == torch.int64
+
+
+def test_failed_write_leaves_the_old_file_and_nothing_else(fruit, monkeypatch):
+    folder, arrays = fruit
+    before = (folder / "fruit.npz").read_bytes()
+
+    def full_disk(file, **contents):
+        file.write(b"half a fi")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(np, "savez", full_disk)
+    with pytest.raises(OSError, match="No space"):
+        write_cache(folder / "fruit.npz", arrays)
+    assert [path.name for path in folder.iterdir() if path.is_file()] == ["fruit.npz"]
+    assert (folder / "fruit.npz").read_bytes() == before
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.1, 0.5, 0.99])
+def test_truncated_cache_is_named(fruit, kept):
+    path = fruit[0] / "fruit.npz"
+    content = path.read_bytes()
+    path.write_bytes(content[: int(kept * len(content))])
+    with pytest.raises(CacheError, match=r"fruit\.npz .*truncated or corrupted.*Delete"):
+        load_dataset("fruit", data_dir=fruit[0])
+
+
+def test_any_flipped_byte_of_the_arrays_is_noticed(fruit):
+    folder, arrays = fruit
+    path = folder / "fruit.npz"
+    content = path.read_bytes()
+    for array in (arrays.x_train, arrays.y_train, arrays.x_test, arrays.y_test):
+        damaged = bytearray(content)
+        damaged[content.index(array.tobytes()) + array.nbytes // 2] ^= 1
+        path.write_bytes(damaged)
+        with pytest.raises(CacheError, match="truncated or corrupted"):
+            load_dataset("fruit", data_dir=folder)
+
+
+def test_random_damage_never_yields_other_data(fruit):
+    """Bytes anywhere in the file: either the same arrays come out or a CacheError does."""
+    folder, arrays = fruit
+    path, rng = folder / "fruit.npz", np.random.default_rng(0)
+    content = path.read_bytes()
+    outside = [
+        i for i in range(len(content)) if not 300 < i < content.index(arrays.x_train.tobytes()) + arrays.x_train.nbytes
+    ]
+    for position in rng.choice(outside, 150, replace=False):
+        damaged = bytearray(content)
+        damaged[position] ^= 1 << rng.integers(8)
+        path.write_bytes(damaged)
+        try:
+            read = read_cache(path)
+        except CacheError:
+            continue
+        assert all(
+            np.array_equal(getattr(read, k), getattr(arrays, k)) for k in ("x_train", "y_train", "x_test", "y_test")
+        )
+
+
+def broken(**changes):
+    contents = {k: getattr(arrays_of(), k) for k in ("x_train", "y_train", "x_test", "y_test")} | {"classes": CLASSES}
+    contents |= changes
+    return {k: v for k, v in contents.items() if v is not None}
+
+
+@pytest.mark.parametrize(
+    ("contents", "message"),
+    [
+        (broken(y_test=None), "arrays missing: y_test"),
+        (broken(x_train=np.zeros((90, 12, 12, 3), dtype=np.float32)), "x_train is float32, expected uint8"),
+        (broken(x_test=np.zeros((40, 3, 12, 12), dtype=np.uint8)), r"x_test has shape \(40, 3, 12, 12\)"),
+        (broken(x_test=np.zeros((40, 6, 6, 3), dtype=np.uint8)), "x_test of"),
+        (broken(y_train=np.zeros(90)), "y_train is float64"),
+        (broken(y_train=np.zeros(89, dtype=int)), "90 images and y_train 89 labels"),
+        (broken(y_train=np.full(90, 4)), "y_train has labels from 4 to 4, expected 0 to 3"),
+        (broken(y_test=np.full(40, -1)), "y_test has labels from -1"),
+        (broken(y_test=np.full(40, 7), classes=None), "y_test has labels from 7 to 7, expected 0 to 3"),
+        (broken(classes=np.array("apple")), "classes has shape"),
+        (broken(x_test=np.array([{}, None], dtype=object)), "cannot be read"),
+    ],
+)
+def test_wrong_arrays_are_named(tmp_path, contents, message):
+    np.savez(tmp_path / "bad.npz", **contents)
+    with pytest.raises(CacheError, match=message):
+        load_dataset("bad", data_dir=tmp_path)
+
+
+def test_file_that_is_no_archive_is_named(tmp_path):
+    (tmp_path / "bad.npz").write_bytes(pickle.dumps({"x_train": 1}))
+    with pytest.raises(CacheError, match=r"bad\.npz"):
+        load_dataset("bad", data_dir=tmp_path)
+
+
+def test_cache_of_another_dataset_under_a_known_name_is_refused(tmp_path):
+    write_cache(tmp_path / "cifar10.npz", arrays_of())
+    with pytest.raises(CacheError, match=r"4 classes; CIFAR10 has \(32, 32, 3\) in 10"):
+        load_dataset("cifar10", data_dir=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "archive"),
+    [
+        ("cifar10", "cifar-10-python.tar.gz"),
+        ("cifar100", "cifar-100-python.tar.gz"),
+        ("mnist", "t10k-labels-idx1-ubyte.gz"),
+    ],
+)
+def test_without_network_the_error_says_which_file_to_put_where(tmp_path, monkeypatch, name, archive):
+    def no_network(*args, **kwargs):
+        raise URLError("no route to host")
+
+    monkeypatch.setattr("urllib.request.urlopen", no_network)
+    with pytest.raises(FileNotFoundError) as caught:
+        load_dataset(name, data_dir=tmp_path / "empty")
+    for part in (f"{name}.npz", archive, str(tmp_path / "empty")):
+        assert part in str(caught.value)
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
+def tar_of(files):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def md5(content):
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()
+
+
+def test_cifar_archive_in_the_data_folder_is_read_without_network(tmp_path, monkeypatch):
+    from torchvision.datasets import CIFAR10
+
+    rng = np.random.default_rng(0)
+    parts = {
+        part: pickle.dumps(
+            {"data": rng.integers(0, 256, (n, 3072), dtype=np.uint8), "labels": [i % 10 for i in range(n)]}
+        )
+        for part, n in (("data_batch_1", 40), ("test_batch", 20))
+    }
+    parts["batches.meta"] = pickle.dumps({"label_names": [f"thing {k}" for k in range(10)]})
+    archive = tar_of({f"cifar-10-batches-py/{part}": content for part, content in parts.items()})
+    (tmp_path / "cifar-10-python.tar.gz").write_bytes(archive)
+    monkeypatch.setattr(CIFAR10, "tgz_md5", md5(archive))
+    monkeypatch.setattr(CIFAR10, "train_list", [["data_batch_1", md5(parts["data_batch_1"])]])
+    monkeypatch.setattr(CIFAR10, "test_list", [["test_batch", md5(parts["test_batch"])]])
+    monkeypatch.setattr(CIFAR10, "meta", CIFAR10.meta | {"md5": md5(parts["batches.meta"])})
+
+    data = load_dataset("cifar10", data_dir=tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == [
+        "cifar-10-python.tar.gz",
+        "cifar10.npz",
+    ]
+    stored = pickle.loads(parts["test_batch"])["data"].reshape(20, 3, 32, 32)
+    assert np.array_equal(data.x_test.raw.numpy(), stored)
+    assert data.class_names[3] == "thing 3"
+    assert data.provenance["source"] == "torchvision CIFAR10"
+    (tmp_path / "cifar-10-python.tar.gz").unlink()
+    assert same(load_dataset("cifar10", data_dir=tmp_path), data)
+
+
+def test_mnist_archives_in_the_data_folder_are_read_without_network(tmp_path, monkeypatch):
+    from torchvision.datasets import MNIST
+
+    rng, resources, images = np.random.default_rng(0), [], {}
+    for split, n in (("train", 30), ("t10k", 10)):
+        images[split] = rng.integers(0, 256, (n, 28, 28), dtype=np.uint8)
+        labels = np.arange(n, dtype=np.uint8) % 10
+        header = {"images-idx3": struct.pack(">4i", 2051, n, 28, 28), "labels-idx1": struct.pack(">2i", 2049, n)}
+        for kind, array in (("images-idx3", images[split]), ("labels-idx1", labels)):
+            content = gzip.compress(header[kind] + array.tobytes())
+            (tmp_path / f"{split}-{kind}-ubyte.gz").write_bytes(content)
+            resources.append((f"{split}-{kind}-ubyte.gz", md5(content)))
+    monkeypatch.setattr(MNIST, "resources", resources)
+    data = load_dataset("mnist", data_dir=tmp_path, classes=["3", "4"])
+    assert np.array_equal(data.x_train.raw[data.y_train == 0, 0].numpy(), images["train"][3::10])
+    assert len(load_dataset("mnist", data_dir=tmp_path).x_test) == 10
+
+
+# class folders
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """root/{train,val}/{ant,bee}/*: ants are red, bees are green; wide, tall, small and greyscale images."""
+    from PIL import Image
+
+    root = tmp_path / "photos"
+    for split, n in (("train", 6), ("val", 3)):
+        for name, colour in (("ant", (200, 0, 0)), ("bee", (0, 200, 0))):
+            (root / split / name).mkdir(parents=True)
+            for i in range(n):
+                size = [(40, 24), (24, 40), (24, 24), (10, 12)][i % 4]
+                Image.new("RGB", size, colour).save(root / split / name / f"{i}.png")
+    (root / "train" / "ant" / "notes.txt").write_text("not an image")
+    return root
+
+
+def test_class_folders(folders, tmp_path):
+    load = functools.partial(load_dataset, "imagenet", root=folders, data_dir=tmp_path / "data", image_size=16)
+    data = load()
+    assert data.x_train.shape == (12, 3, 16, 16)
+    assert data.class_names == ("ant", "bee")
+    assert data.x_train.raw.amin(dim=(2, 3))[data.y_train == 1].tolist() == [[0, 200, 0]] * 6
+    assert load(n_train=4).y_train.bincount().tolist() == [2, 2]
+    assert len(list((tmp_path / "data").glob("imagenet-16-*.npz"))) == 2
+
+
+def test_class_folders_are_resized_on_the_short_side_and_cropped_at_the_centre(folders, tmp_path):
+    from PIL import Image
+
+    stripes = np.zeros((20, 60, 3), dtype=np.uint8)
+    stripes[:, 20:40] = 250
+    Image.fromarray(stripes).save(folders / "val" / "bee" / "zz.PNG")
+    data = load_dataset("imagenet", root=folders, data_dir=tmp_path / "data", image_size=10)
+    last = data.x_test.raw[-1]
+    assert last[:, :, 1:-1].min() == 250
+
+
+def test_class_folders_are_decoded_once_and_anew_when_they_change(folders, tmp_path, monkeypatch):
+    from PIL import Image
+
+    load = functools.partial(load_dataset, "imagenet", root=folders, data_dir=tmp_path / "data", image_size=8)
+    data = load()
+    with monkeypatch.context() as patch:
+        patch.setattr("rc_utils.datasets.folders._decode", None)
+        assert same(load(), data)
+    Image.new("RGB", (9, 9)).save(folders / "train" / "bee" / "new.png")
+    assert len(load().x_train) == 13
+
+
+def test_class_folders_that_are_wrong_are_named(folders, tmp_path):
+    load = functools.partial(load_dataset, "imagenet", data_dir=tmp_path / "data", image_size=8)
+    with pytest.raises(FileNotFoundError, match="must hold train/ and val/"):
+        load(root=tmp_path / "nowhere")
+    (folders / "train" / "ant" / "3.png").write_bytes(b"no image")
+    with pytest.raises(ValueError, match=r"3\.png cannot be decoded"):
+        load(root=folders)
+    (folders / "train" / "cat").mkdir()
+    with pytest.raises(ValueError, match="differ in the classes cat"):
+        load(root=folders)
+    (folders / "val" / "cat").mkdir()
+    with pytest.raises(FileNotFoundError, match=r"no images .*cat"):
+        load(root=folders)
+
+
+# wrong requests
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"name": "shape"}, "unknown dataset 'shape'. Did you mean 'shapes'"),
+        ({"name": "fruits"}, "Did you mean 'fruit'"),
+        ({"name": "../fruit"}, "unknown dataset"),
+        ({"n_tran": 3}, "'n_tran'. Did you mean 'n_train'"),
+        ({"n_train": 91}, "n_train is 91, but there are 90 train samples"),
+        ({"n_test": 41}, "n_test is 41, but there are 40 test samples"),
+        ({"n_train": 0}, "n_train is 0; expected an integer of at least 1"),
+        ({"n_train": 2.0}, "n_train is 2.0"),
+        ({"image_size": 13}, "image_size is 13; expected 1 to 12"),
+        ({"label_noise": 1.5}, "label_noise is 1.5"),
+        ({"seed": -1}, "seed is -1"),
+        ({"seed": None}, "seed is None"),
+        ({"classes": ["apple", "pare"]}, "Did you mean 'pear'"),
+        ({"classes": ["apple", 4]}, "indices 0 to 3"),
+        ({"classes": ["apple", 0]}, "at least two different classes"),
+        ({"classes": "apple"}, "expected a list"),
+        ({"root": "x"}, "only 'imagenet'"),
+    ],
+)
+def test_wrong_requests_are_explained(fruit, arguments, message):
+    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
+        load_dataset(**{"name": "fruit", "data_dir": fruit[0]} | arguments)
+
+
+def test_built_in_names():
+    assert set(dataset_names()) == {"shapes", "digits", "cifar10", "cifar100", "mnist", "imagenet"}

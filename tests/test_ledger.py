@@ -1,0 +1,143 @@
+"""Records on disk: whole or absent, checked, frozen and read back as one table."""
+
+import json
+import shutil
+import warnings
+
+import numpy as np
+import pytest
+
+from rc_utils import ledger, runs
+from rc_utils.campaign import load_campaign
+from rc_utils.paths import campaigns_dir
+
+
+@pytest.fixture
+def campaign(tmp_path):
+    """A copy of shapes-tiny, so that freezing writes into a folder of the test."""
+    folder = tmp_path / "shapes-tiny"
+    folder.mkdir()
+    shutil.copy(campaigns_dir() / "shapes-tiny" / "campaign.toml", folder)
+    return load_campaign(folder)
+
+
+def made_up(planned, value=2):
+    """A record of a run that was not trained."""
+    return {
+        "schema": 1, "run_id": planned.spec.run_id, "spec": planned.spec.as_dict(), "status": "ok", "history": [],
+        "results": {"train_accuracy": 1.0, "test_accuracy": 0.75, "train_loss": 0.01, "test_loss": 0.9},
+        "measures": {"distance_from_init": 1.5, "margin": 2.5},
+        "counts": [
+            {"settings": s, "counts": [value, value + 1], "num_evaluations": 4, "seconds": 0.1}
+            for s in planned.counts.values()
+        ],
+        "evolution": [
+            {"epoch": e, "train_accuracy": 0.5, "test_accuracy": 0.4, "counts": [
+                {"settings": s, "counts": [1, 2], "num_evaluations": 4, "seconds": 0.1}
+                for s in planned.evolution_counts.values()]}
+            for e in planned.evolution_epochs
+        ],
+        "provenance": {"seconds_train": 1.0},
+    }  # fmt: skip
+
+
+def write_all(campaign):
+    for planned in campaign.runs().values():
+        ledger.write_record(made_up(planned))
+
+
+def test_a_record_survives_the_disk_and_completes_its_run(campaign):
+    planned = next(iter(campaign.runs().values()))
+    record = made_up(planned)
+    path = ledger.write_record(record)
+    back = ledger.read_record(path)
+    assert {k: v for k, v in back.items() if k != "checksum"} == record
+    assert runs.is_complete(back, planned)
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("damage", ["truncate", "edit", "empty", "schema", "list", "binary"])
+def test_a_corrupt_record_is_named_and_missing(campaign, damage):
+    planned = next(iter(campaign.runs().values()))
+    path = ledger.write_record(made_up(planned))
+    text = path.read_text()
+    damaged = {
+        "truncate": text[: len(text) // 2].encode(), "edit": text.replace("0.75", "0.95").encode(), "empty": b"",
+        "list": b"[1, 2]", "binary": b"\xff\xfe\x00", "schema": text.replace('"schema": 1', '"schema": 7').encode(),
+    }[damage]  # fmt: skip
+    path.write_bytes(damaged)
+    with pytest.raises(ledger.CorruptRecord, match=planned.spec.run_id):
+        ledger.read_record(path)
+    with pytest.warns(UserWarning, match=planned.spec.run_id):
+        assert ledger.find_records(campaign.runs()) == {}
+
+
+def test_freezing_writes_sorted_lines_that_read_back(campaign):
+    write_all(campaign)
+    path, number = ledger.freeze(campaign)
+    lines = path.read_text().splitlines()
+    ids = [json.loads(line)["run_id"] for line in lines]
+    assert number == len(lines) == 8
+    assert ids == sorted(ids)
+    first = path.read_bytes()
+    assert ledger.freeze(campaign)[1] == 8
+    assert path.read_bytes() == first
+    shutil.rmtree(ledger.results_dir())
+    table = ledger.load_runs(campaign)
+    assert set(table.origin) == {"reference"}
+    assert len(table) == 8
+
+
+def test_one_corrupt_frozen_line_costs_that_line_alone(campaign):
+    write_all(campaign)
+    path, _ = ledger.freeze(campaign)
+    shutil.rmtree(ledger.results_dir())
+    lines = path.read_bytes().splitlines()
+    lines[2] = lines[2][:-40]
+    path.write_bytes(b"\n".join(lines))
+    with pytest.warns(UserWarning, match="line 3"):
+        assert len(ledger.load_runs(campaign)) == 7
+
+
+def test_the_table_has_the_documented_columns(campaign):
+    write_all(campaign)
+    table = ledger.load_runs(campaign)
+    row = table.iloc[0]
+    assert row.gap == 0.25
+    assert row.interpolates
+    assert row.network == "ResNet18"
+    assert row["count"] == row.count_main == row.count_triangles == 2.5
+    assert row.count_std_error == pytest.approx(np.std([2, 3], ddof=1) / np.sqrt(2))
+    assert row.cell == "lr=0.1, batch_size=32"
+    assert {"distance_from_init", "margin", "lr", "seed", "seconds_train", "seconds_count"} <= set(table.columns)
+    assert set(table.origin) == {"live"}
+    assert ledger.load_runs(campaign, origin="reference").empty
+
+
+def test_evolution_has_a_row_for_every_epoch(campaign):
+    write_all(campaign)
+    table = ledger.load_evolution(campaign)
+    assert len(table) == 8 * 3
+    assert set(table.epoch) == {0, 1, 3}
+    assert (table.count_few == 1.5).all()
+
+
+def test_no_records_is_an_empty_table(campaign):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert ledger.load_runs(campaign).empty
+
+
+def test_a_failed_write_leaves_the_old_record_and_no_debris(campaign, monkeypatch):
+    planned = next(iter(campaign.runs().values()))
+    path = ledger.write_record(made_up(planned))
+    before = path.read_bytes()
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(ledger.os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        ledger.write_record(made_up(planned, value=7))
+    assert path.read_bytes() == before
+    assert [p.name for p in path.parent.iterdir()] == [path.name]

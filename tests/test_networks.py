@@ -1,0 +1,439 @@
+"""The nine architectures, the small networks, the registry and classes from outside."""
+
+import math
+import operator
+import sys
+import textwrap
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from rc_utils.networks import NETWORKS, build_network, network_options, register_network
+from rc_utils.networks.layers import DropConnect, SqueezeExcitation, scale_channels
+from rc_utils.networks.mobilenet import InvertedResidual
+from rc_utils.networks.regnet import XBlock, compatible_widths
+from rc_utils.networks.resnet import BasicBlock
+from rc_utils.networks.shufflenet import shuffle_halves
+
+# trainable parameters of the published CIFAR form at ten classes, and of its linear layer's input
+PUBLISHED = {
+    "ResNet18": (11_173_962, 512),
+    "ResNet34": (21_282_122, 512),
+    "VGG19": (20_040_522, 512),
+    "MobileNetV2": (2_296_922, 1280),
+    "SENet18": (11_260_354, 512),
+    "ShuffleNetV2": (1_263_854, 1024),
+    "EfficientNetB0": (3_598_598, 320),
+    "RegNetX_200MF": (2_321_946, 368),
+    "SimpleDLA": (15_142_970, 512),
+}
+every_image_network = pytest.mark.parametrize("name", PUBLISHED)
+
+
+def count_parameters(network):
+    return sum(p.numel() for p in network.parameters())
+
+
+def random_images(batch_size=2, channels=3, size=16):
+    return torch.rand(batch_size, channels, size, size, generator=torch.Generator().manual_seed(1))
+
+
+# Architectures
+
+
+@every_image_network
+def test_published_parameter_counts(name):
+    parameters, feature_channels = PUBLISHED[name]
+    with torch.device("meta"):
+        assert count_parameters(build_network(name)) == parameters
+        more_classes = build_network(name, num_classes=100)
+        assert count_parameters(more_classes) == parameters + 90 * (feature_channels + 1)
+
+
+def test_efficientnet_has_no_dead_parameters():
+    # the published form also builds the first block's expansion from 32 to 32 channels, which it never calls
+    dead = 32 * 32 + 2 * 32
+    assert dead == 1_088
+    assert PUBLISHED["EfficientNetB0"][0] + dead == 3_599_686
+
+
+@every_image_network
+def test_every_parameter_is_used(name):
+    network = build_network(name, width=8, **{key: 0.0 for key in network_options(name) if key.startswith("drop")})
+    network(random_images(4)).square().sum().backward()
+    unused = [key for key, p in network.named_parameters() if p.grad is None or not p.grad.isfinite().all()]
+    assert not unused
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    list(zip(PUBLISHED, (4, 4, 1, 4, 4, 4, 2, 8, 4), strict=True)),
+)
+def test_feature_maps_at_32_have_the_published_size(name, size):
+    with torch.device("meta"):
+        features = build_network(name).features(torch.rand(2, 3, 32, 32))
+    assert features.shape == (2, PUBLISHED[name][1], size, size)
+
+
+@every_image_network
+@pytest.mark.parametrize(
+    ("width", "size", "channels"), [(4, 8, 3), (4, 16, 1), (4, 28, 1), (4, 32, 3), (8, 8, 1), (16, 16, 3), (1, 9, 2)]
+)
+def test_any_image_of_at_least_8_by_8_trains(name, width, size, channels):
+    network = build_network(name, num_classes=7, in_channels=channels, image_size=size, width=width)
+    logits = network(random_images(2, channels, size))
+    assert logits.shape == (2, 7)
+    assert logits.isfinite().all()
+
+
+def copy_in_order(source, target):
+    """Load `source`'s tensors, in order of definition, into `target`."""
+    tensors = list(source.state_dict().values())
+    names = list(target.state_dict())
+    target.load_state_dict(dict(zip(names, tensors, strict=True)))
+
+
+@pytest.mark.parametrize("name", ["ResNet18", "ResNet34"])
+def test_resnet_equals_torchvision_with_a_small_stem(name):
+    models = pytest.importorskip("torchvision.models")
+    reference = getattr(models, name.lower())(num_classes=10)
+    reference.conv1 = nn.Conv2d(3, 64, 3, 1, 1, bias=False)
+    reference.maxpool = nn.Identity()
+    network = build_network(name)
+    copy_in_order(reference, network)
+    images = random_images()
+    torch.testing.assert_close(network.eval()(images), reference.eval()(images))
+
+
+def test_vgg_equals_torchvision_with_one_linear_layer():
+    models = pytest.importorskip("torchvision.models")
+    with torch.device("meta"):
+        reference = models.vgg19_bn(num_classes=10)
+    features = reference.features.to_empty(device="cpu")
+    network = build_network("VGG19")
+    copy_in_order(network.features, features)
+    images = random_images(size=32)
+    expected = network.classifier[-1](features.eval()(images).flatten(1))
+    torch.testing.assert_close(network.eval()(images), expected)
+
+
+def test_shufflenet_equals_torchvision_with_a_small_stem():
+    models = pytest.importorskip("torchvision.models")
+    reference = models.shufflenet_v2_x1_0(num_classes=10)
+    reference.conv1[0] = nn.Conv2d(3, 24, 3, 1, 1, bias=False)
+    reference.maxpool = nn.Identity()
+    network = build_network("ShuffleNetV2")
+    copy_in_order(reference, network)
+    images = random_images()
+    torch.testing.assert_close(network.eval()(images), reference.eval()(images))
+
+
+def test_residual_blocks_add_their_shortcut():
+    images = random_images(channels=8)
+    for block, expected in (
+        (BasicBlock(8, 8), images.relu()),
+        (XBlock(8, 8, stride=1, group_width=4), images.relu()),
+        (InvertedResidual(8, 8, expansion=6, stride=1), images),
+        (InvertedResidual(8, 8, expansion=6, stride=2), torch.zeros(2, 8, 8, 8)),
+    ):
+        nn.init.zeros_(block.residual[-1][1].weight)
+        assert torch.equal(block.eval()(images), expected)
+
+
+def test_squeeze_excitation_is_the_published_pair_of_1x1_convolutions():
+    block = SqueezeExcitation(8, 2)
+    first, second = (layer for layer in block.gate if isinstance(layer, nn.Linear))
+    images = random_images(channels=8)
+    mean = images.mean((2, 3), keepdim=True)
+    squeezed = F.conv2d(mean, first.weight[:, :, None, None], first.bias).relu()
+    gate = F.conv2d(squeezed, second.weight[:, :, None, None], second.bias).sigmoid()
+    torch.testing.assert_close(block(images), images * gate)
+
+
+def test_shuffle_interleaves_the_halves():
+    channels = torch.arange(6.0).reshape(1, 6, 1, 1)
+    assert shuffle_halves(channels).flatten().tolist() == [0, 3, 1, 4, 2, 5]
+
+
+# Width
+
+
+def test_scale_channels():
+    assert [scale_channels(64, width) for width in (64, 32, 8, 0.1, 128)] == [64, 32, 8, 1, 128]
+    assert scale_channels(116, 8, divisor=2) == 14
+    assert scale_channels(116, 0.5, divisor=2) == 2
+
+
+def test_regnet_keeps_whole_groups():
+    assert compatible_widths(368, 64, 8) == (368, 8)
+    assert compatible_widths(152, 8, 8) == (16, 8)
+    assert compatible_widths(24, 8, 8) == (3, 3)
+
+
+@every_image_network
+def test_parameters_grow_with_the_width(name):
+    with torch.device("meta"):
+        counts = [count_parameters(build_network(name, width=width)) for width in (4, 8, 16, 32, 64, 96)]
+    assert all(narrow < wide for narrow, wide in pairwise(counts))
+    assert math.log2(counts[4] / counts[3]) == pytest.approx(2, abs=0.2)
+
+
+@pytest.mark.parametrize("name", ["SENet18", "EfficientNetB0"])
+def test_narrow_squeeze_keeps_two_channels(name):
+    network = build_network(name, width=4)
+    gates = [module.gate for module in network.modules() if isinstance(module, SqueezeExcitation)]
+    assert min(gate[2].out_features for gate in gates) == 2
+
+
+# Regularisation inside the networks
+
+
+def test_drop_connect_drops_whole_samples_in_training_only():
+    layer = DropConnect(0.25)
+    ones = torch.ones(4000, 2, 2, 2)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        dropped = layer(ones)
+    kept = dropped[:, 0, 0, 0] > 0
+    torch.testing.assert_close(dropped, ones * kept[:, None, None, None] / 0.75)
+    assert kept.float().mean().item() == pytest.approx(0.75, abs=0.03)
+    assert layer.eval()(ones) is ones
+
+
+def test_efficientnet_is_random_in_training_and_deterministic_in_evaluation():
+    network = build_network("EfficientNetB0", width=4, dropout=0.5, drop_connect=0.5)
+    images = random_images(8)
+    assert not torch.equal(network(images), network(images))
+    network.eval()
+    assert torch.equal(network(images), network(images))
+
+
+def test_dropout_options_reach_the_layers():
+    plain = build_network("EfficientNetB0", width=4, dropout=0, drop_connect=0)
+    assert torch.equal(plain(random_images()), plain(random_images()))
+    default = build_network("EfficientNetB0", width=4)
+    rates = [module.rate for module in default.modules() if isinstance(module, DropConnect)]
+    assert rates == sorted(rates)
+    assert 0 < rates[0] < rates[-1] < 0.2
+    assert build_network("VGG19", width=4, dropout=0.5).classifier[-2].p == 0.5
+
+
+# Graphs
+
+
+@every_image_network
+def test_symbolic_trace_shows_known_operations_only(name):
+    network = build_network(name, width=4).eval()
+    traced = torch.fx.symbolic_trace(network)
+    images = random_images()
+    assert torch.equal(traced(images), network(images))
+    targets = {node.target for node in traced.graph.nodes if node.op in ("call_function", "call_method")}
+    tensor_methods = {"chunk", "unflatten", "transpose", "flatten"}
+    assert targets <= {operator.add, operator.mul, operator.getitem, torch.cat} | tensor_methods
+
+
+@pytest.mark.parametrize("name", ["MLP", "TwoLayerReLU"])
+def test_small_networks_trace_to_modules(name):
+    traced = torch.fx.symbolic_trace(build_network(name, image_size=8))
+    assert {node.op for node in traced.graph.nodes} == {"placeholder", "call_module", "output"}
+
+
+# Small networks
+
+
+def test_mlp_layers():
+    network = build_network("MLP", num_classes=3, in_channels=1, image_size=4, widths=(5, 7), width=8)
+    assert [m.out_features for m in network.modules() if isinstance(m, nn.Linear)] == [5, 7, 3]
+    assert network(random_images(channels=1, size=4)).shape == (2, 3)
+    assert build_network("MLP", in_features=2)(torch.zeros(6, 2)).shape == (6, 10)
+    linear = build_network("MLP", in_features=2, widths=())
+    assert count_parameters(linear) == 30
+
+
+def test_mlp_without_bias_is_homogeneous():
+    network = build_network("MLP", in_features=5, bias=False)
+    x = torch.randn(4, 5, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(network(3 * x), 3 * network(x))
+
+
+def test_two_layer_relu_closed_form():
+    network = build_network("TwoLayerReLU", in_features=3, hidden=40, seed=5)
+    x = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
+    (weight,) = network.parameters()
+    expected = sum(a * (x @ w).relu() for a, w in zip(network.signs, weight, strict=True))
+    torch.testing.assert_close(network(x), expected[:, None])
+    assert set(network.signs.tolist()) == {-1.0, 1.0}
+    assert not network.signs.requires_grad
+    other = build_network("TwoLayerReLU", in_features=3, hidden=40, seed=6)
+    assert not torch.equal(other.signs, network.signs)
+
+
+# Registry, options, seeds
+
+
+def test_registered_names():
+    assert set(PUBLISHED) | {"MLP", "TwoLayerReLU"} <= set(NETWORKS)
+
+
+def test_same_seed_same_bits():
+    first, same, other = (build_network("ResNet18", width=4, seed=seed).state_dict() for seed in (3, 3, 4))
+    assert all(torch.equal(first[key], same[key]) for key in first)
+    assert not torch.equal(first["features.0.0.weight"], other["features.0.0.weight"])
+
+
+def test_global_random_state_is_neither_used_nor_changed():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(11)
+        before = torch.get_rng_state()
+        first = build_network("TwoLayerReLU", in_features=4)
+        assert torch.equal(torch.get_rng_state(), before)
+        torch.manual_seed(12)
+        second = build_network("TwoLayerReLU", in_features=4)
+    assert torch.equal(first.signs, second.signs)
+
+
+def test_network_options():
+    assert network_options("EfficientNetB0") == {"dropout": 0.2, "drop_connect": 0.2}
+    assert network_options("ResNet18") == {}
+    assert network_options("MLP") == {"in_features": None, "widths": (64, 64), "bias": True}
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("resnet18", {}, "network 'resnet18'. Did you mean 'ResNet18'.*VGG19.*module:Class"),
+        ("Transformer9000", {}, "unknown network 'Transformer9000'. Valid: "),
+        (
+            "EfficientNetB0",
+            {"drop_conect": 0.1},
+            "'drop_conect'. Did you mean 'drop_connect'.*Valid: drop_connect, dropout",
+        ),
+        ("ResNet18", {"dropout": 0.1}, "option of network 'ResNet18' 'dropout'. Valid: none"),
+        ("EfficientNetB0", {"drop_connect": 1.0}, r"drop_connect = 1.0: expected a number in \[0, 1\)"),
+        ("EfficientNetB0", {"dropout": -0.1}, "dropout = -0.1"),
+        ("ResNet18", {"width": 0}, "width = 0: expected a positive number"),
+        ("ResNet18", {"num_classes": 2.5}, "num_classes = 2.5: expected a positive integer"),
+        ("SENet18", {"reduction": 0}, "reduction = 0"),
+        ("RegNetX_200MF", {"group_width": 0}, "group_width = 0"),
+        ("MLP", {"widths": (3, 0)}, "widths = 0"),
+        ("TwoLayerReLU", {"hidden": -1}, "hidden = -1"),
+    ],
+)
+def test_bad_arguments_are_named(name, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        build_network(name, **arguments)
+
+
+def test_register_network(monkeypatch):
+    monkeypatch.setattr("rc_utils.networks.registry.NETWORKS", dict(NETWORKS))
+
+    def define():
+        @register_network("Probe")
+        class Probe(nn.Linear):
+            def __init__(self, num_classes, scale=2):
+                super().__init__(scale, num_classes)
+
+        return Probe
+
+    define()
+    latest = define()
+    network = build_network("Probe", num_classes=3, scale=5)
+    assert type(network) is latest
+    assert network.weight.shape == (3, 5)
+    with pytest.raises(ValueError, match=r"'Probe' is taken by .*Probe"):
+        register_network("Probe")(nn.Linear)
+    with pytest.raises(ValueError, match="contains ':'"):
+        register_network("a:b")
+
+
+# Classes from outside
+
+USER_MODULE = """
+    from torch import nn
+    import {name}_helper
+
+    class Net(nn.Module):
+        def __init__(self, num_classes, image_size, depth=2):
+            super().__init__()
+            self.seen = (num_classes, image_size, depth)
+            self.layer = nn.Linear(image_size, num_classes)
+
+    class Greedy(nn.Module):
+        def __init__(self, **options):
+            super().__init__()
+            self.seen = options
+
+    class Demanding(nn.Module):
+        def __init__(self, in_channels, depth):
+            super().__init__()
+
+    class Plain:
+        pass
+
+    instance = nn.Linear(1, 1)
+
+    def make(in_channels):
+        return nn.Linear(in_channels, 1)
+
+    def make_nothing():
+        return 3
+"""
+
+
+@pytest.fixture
+def user_module(tmp_path, monkeypatch):
+    """The name of a module that lies, with a helper it imports, in the working directory."""
+    name = "rc_test_user_networks"
+    (tmp_path / f"{name}.py").write_text(textwrap.dedent(USER_MODULE).format(name=name))
+    (tmp_path / f"{name}_helper.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    yield name
+    for key in [key for key in sys.modules if key.startswith(name)]:
+        del sys.modules[key]
+
+
+def test_user_class_gets_the_arguments_it_names(user_module):
+    path = list(sys.path)
+    network = build_network(f"{user_module}:Net", num_classes=4, image_size=9, depth=3)
+    assert network.seen == (4, 9, 3)
+    assert sys.path == path
+    assert build_network(f"{user_module}:make", in_channels=6).in_features == 6
+    assert build_network(f"{user_module}:Greedy", anything=1).seen == {"anything": 1}
+    again = build_network(f"{user_module}:Net", num_classes=4, image_size=9)
+    assert torch.equal(network.layer.weight, again.layer.weight)
+
+
+def test_user_class_options(user_module):
+    assert network_options(f"{user_module}:Net") == {"depth": 2}
+    with pytest.raises(ValueError, match=r"'dept'. Did you mean 'depth'"):
+        build_network(f"{user_module}:Net", dept=3)
+    with pytest.raises(ValueError, match="needs the options depth"):
+        build_network(f"{user_module}:Demanding")
+
+
+@pytest.mark.parametrize(
+    ("target", "error", "message"),
+    [
+        (":Missing", AttributeError, "has no 'Missing'; its torch.nn.Module classes are Demanding, Greedy, Net"),
+        (":Plain", TypeError, "Plain.*expected a class derived from torch.nn.Module"),
+        (":instance", TypeError, "Linear.*expected a class"),
+        (":make_nothing", TypeError, "built 'int': expected a torch.nn.Module"),
+        (".py:Net", ModuleNotFoundError, 'without ".py"'),
+        ("_elsewhere:Net", ModuleNotFoundError, "no module 'rc_test_user_networks_elsewhere' in .*run from the folder"),
+        (":", ValueError, 'not of the form "module:Class"'),
+    ],
+)
+def test_user_class_errors(user_module, target, error, message):
+    path = list(sys.path)
+    with pytest.raises(error, match=message):
+        build_network(f"{user_module}{target}")
+    assert sys.path == path
+
+
+def test_failing_import_inside_a_user_module_comes_through(user_module, tmp_path):
+    (tmp_path / f"{user_module}_broken.py").write_text("import package_that_is_not_there")
+    with pytest.raises(ModuleNotFoundError, match=r"^No module named 'package_that_is_not_there'$"):
+        build_network(f"{user_module}_broken:Net")

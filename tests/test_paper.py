@@ -1,0 +1,172 @@
+"""Shapes and samples of the published tables, and every branch of the verdict."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from rc_utils.paper import Published, Result, published, published_table, published_values, scorecard, verdict
+
+SHAPES = {
+    "v1 Table 2": (5, 4),
+    "v1 Table 3": (5, 2),
+    "v1 Table 4": (4, 3),
+    "v1 Table 5": (9, 7),
+    "v1 Table 6": (9, 4),
+    "v3 Table 3": (9, 4),
+    "v1 Table 7": (9, 3),
+    "v1 Table 8": (9, 3),
+}
+NAN = float("nan")
+
+
+def effect(value=None, direction=None, kind="effect"):
+    return Published("x", "main", "v1", "claim", "quantity", kind, value, direction)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_tables_have_the_papers_shape(name):
+    assert published_table(name).shape == SHAPES[name]
+
+
+def test_tables_sum_to_what_is_printed():
+    # Sums of the columns as the texts print them: a slip in any one cell shows.
+    architectures = published_table("v1 Table 5")
+    assert architectures.sum().round(2).tolist() == [8.72, 8.16, 7.89, 8.68, 8.69, 8.66, 8.61]
+    assert published_table("v1 Table 7").sum().round(2).tolist() == [8.72, 8.19, 8.49]
+    assert published_table("v1 Table 8").sum().round(2).tolist() == [8.72, 8.6, 8.29]
+    assert published_table("v1 Table 4").iloc[:, 1:].sum().round(2).tolist() == [20.28, 3.79]
+    assert published_table("v1 Table 6").iloc[:, 1:].sum().round(2).tolist() == [26.67, 2.71, 4.21]
+    assert published_table("v3 Table 3").iloc[:, 2].sum() == pytest.approx(188.3)
+
+
+def test_v3_tables_are_v1s_where_they_agree():
+    assert published_table("v3 Table 2").equals(published_table("v1 Table 5"))
+    first, third = published_table("v1 Table 6"), published_table("v3 Table 3")
+    same = np.isclose(first["Generalization gap"], third["Generalization gap"] / 100, atol=0.005)
+    assert same.tolist() == [False, True, True, True, False, False, False, False, False]
+    assert first["Correlation"].equals(third["Correlation"])
+
+
+@pytest.mark.parametrize(
+    ("id_", "value", "source"),
+    [
+        ("main/overall", 0.93, "v1 Fig 2 left, v3 Fig 4"),
+        ("trees/random-forest", 0.98, "v1 Fig 2 right"),
+        ("architectures/VGG19/d=4", 0.84, "v1 Table 5, v3 Table 2"),
+        ("optimizers/SENet18/Adam", 0.78, "v1 Table 7, v3 Table 7"),
+        ("hyperplanes/VGG19/Random", 0.78, "v1 Table 8, v3 Table 8"),
+        ("grid-size/1d/200", 2.78, "v1 Table 2, v3 Table 4"),
+        ("sample-size/10", 2.24, "v1 Table 3, v3 Table 5"),
+        ("range/[-3, 4]/count", 6.39, "v1 Table 4, v3 Table 6"),
+        ("evolution/correlation/20", -0.53, "v1 Table 6, v3 Table 3"),
+        ("evolution/gap-v1/80", 0.36, "v1 Table 6"),
+        ("evolution/gap-v3/80", 0.267, "v3 Table 3"),
+        ("bias/lr/ResNet18", None, "v1 Fig 3, v3 Fig 5"),
+    ],
+)
+def test_published_values_carry_their_source(id_, value, source):
+    entry = published(id_)
+    assert (entry.value, entry.source) == (value, source)
+    assert entry.id == id_
+
+
+def test_every_statement_says_what_would_test_it():
+    frame = published_values()
+    assert frame["id"].is_unique
+    assert (frame[["claim", "quantity", "source", "experiment"]].map(len) > 0).all().all()
+    assert set(frame["kind"]) == {"effect", "level", "weak", "bound"}
+    effects = frame[frame["kind"] == "effect"]
+    assert (effects["value"].notna() ^ effects["direction"].notna()).all()
+    assert set(effects["direction"].dropna()) == {"positive", "negative"}
+    assert frame[frame["kind"] == "level"]["value"].notna().all()
+    assert dataclasses.is_dataclass(published("main/overall"))
+
+
+def test_unknown_names_get_the_nearest():
+    with pytest.raises(ValueError, match="did you mean 'main/overall'"):
+        published("main/overal")
+    with pytest.raises(ValueError, match="did you mean 'v1 Table"):
+        published_table("v1 table 5")
+    with pytest.raises(ValueError, match="did you mean 'main'"):
+        scorecard(experiment="mains")
+
+
+@pytest.mark.parametrize(
+    ("entry", "ours", "label"),
+    [
+        (effect(0.93), (0.9, 0.8, 0.95), "agrees"),
+        (effect(0.93), (0.94, 0.934, 0.96), "agrees"),  # 0.93 was rounded: up to 0.935 is meant.
+        (effect(0.93), (0.94, 0.936, 0.96), "agrees in direction"),
+        (effect(0.93), (0.6, 0.3, 0.8), "agrees in direction"),
+        (effect(0.93), (-0.6, -0.8, -0.3), "disagrees"),
+        (effect(0.93), (0.1, -0.2, 0.4), "disagrees"),
+        (effect(0.93), (0.4, -0.2, 0.7), "not resolved"),
+        (effect(0.93), (0.6, -0.1, 0.98), "not resolved"),
+        (effect(-0.53), (-0.5, -0.7, -0.2), "agrees"),
+        (effect(-0.53), (0.5, 0.2, 0.7), "disagrees"),
+        (effect(0.93), (0.9, NAN, NAN), "not resolved"),
+        (effect(0.93), (NAN, NAN, NAN), "not tested here"),
+        (effect(0.93), (None,), "not tested here"),
+        (effect(direction="negative"), (-0.2, -0.3, -0.1), "agrees"),
+        (effect(direction="negative"), (0.2, 0.1, 0.3), "disagrees"),
+        (effect(direction="negative"), (-0.1, -0.3, 0.1), "not resolved"),
+        (effect(direction="positive"), (0.2, 0.1, 0.3), "agrees"),
+        (effect(2.78, kind="level"), (2.8, 2.7, 2.9), "agrees"),
+        (effect(2.78, kind="level"), (3.8, 3.7, 3.9), "disagrees"),
+        (effect(0.0, kind="level"), (0.01, -0.01, 0.02), "agrees"),
+        (effect(kind="weak"), (0.1, -0.3, 0.4), "agrees"),
+        (effect(kind="weak"), (-0.8, -0.9, -0.6), "disagrees"),
+        (effect(kind="weak"), (0.4, 0.1, 0.7), "not resolved"),
+        (effect(kind="bound"), (0.7,), "agrees"),
+        (effect(kind="bound"), (1.5,), "disagrees"),
+    ],
+)
+def test_verdict(entry, ours, label):
+    judged = verdict(entry, *ours)
+    assert judged.label == label
+    assert judged.why
+
+
+def test_verdict_refuses_a_reversed_interval():
+    with pytest.raises(ValueError, match="low end first"):
+        verdict(effect(0.93), 0.5, 0.8, 0.2)
+
+
+def test_verdict_is_symmetric_in_sign():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        p, (low, high) = round(rng.uniform(0.1, 1), 2), np.sort(rng.uniform(-1, 1, 2))
+        assert verdict(effect(p), 0.5, low, high).label == verdict(effect(-p), -0.5, -high, -low).label
+
+
+def test_scorecard_has_every_statement_and_each_result():
+    empty = scorecard()
+    assert len(empty) == len(published_values())
+    assert set(empty["verdict"]) == {"not tested here"}
+    results = [
+        Result("main/overall", "a", 0.9, 0.8, 0.95, 27, "3 networks"),
+        Result("main/overall", "b", 0.5, 0.2, 0.7, 27),
+        Result("theory/theorem-5", "constructed", 3.0),
+    ]
+    card = scorecard(results)
+    assert len(card) == len(empty) + 1
+    rows = card[card["id"] == "main/overall"]
+    assert rows["verdict"].tolist() == ["agrees", "agrees in direction"]
+    assert rows["published"].tolist() == ["0.93", "0.93"]
+    assert rows["interval"].iloc[0] == "[0.8, 0.95]"
+    assert "3 networks" in rows["why"].iloc[0]
+    assert (card["verdict"] != "not tested here").sum() == 3
+    assert set(scorecard(results, "main")["id"]) == {
+        "main/overall",
+        "main/ResNet18",
+        "main/EfficientNetB0",
+        "main/SENet18",
+    }
+
+
+def test_scorecard_refuses_a_result_that_tests_nothing():
+    with pytest.raises(ValueError, match="no published value 'main/all'"):
+        scorecard([Result("main/all", "a", 0.9)])

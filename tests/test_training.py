@@ -1,0 +1,161 @@
+"""The training loop: learns, repeats itself, leaves the caller alone, and says when it diverges."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from rc_utils.augmentation import crop_and_flip, mixup
+from rc_utils.checks import settings_from_dict
+from rc_utils.datasets import load_dataset
+from rc_utils.networks import build_network
+from rc_utils.training import StopTraining, TrainConfig, evaluate, learning_rate, train
+
+
+def small_network(seed=0):
+    return build_network("ResNet18", width=4, seed=seed)
+
+
+def state(network):
+    return torch.cat([p.detach().flatten() for p in network.parameters()])
+
+
+def test_it_learns_the_training_set():
+    data = load_dataset("shapes", n_train=150, n_test=100, image_size=16)
+    run = train(build_network("ResNet18", width=8), data, TrainConfig(lr=0.05, batch_size=16, epochs=25))
+    assert run.status == "ok"
+    assert run.train_accuracy > 0.9 > run.test_accuracy
+    assert run.gap == run.train_accuracy - run.test_accuracy
+    assert run.history[-1]["train_loss"] < run.history[0]["train_loss"]
+    assert [row["epoch"] for row in run.history] == list(range(1, 26))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{}, {"optimizer": "adam", "lr": 0.01}, {"optimizer": "adagrad"}, {"mixup_alpha": 1.0},
+     {"crop_padding": 2, "flip_probability": 0.5}, {"schedule": "constant"}, {"precision": "bfloat16"}],
+)  # fmt: skip
+def test_same_seed_same_bits_other_seed_other_weights(tiny_data, change):
+    config = TrainConfig(epochs=2, batch_size=64, **change)
+    first, again = (train(small_network(), tiny_data, config) for _ in range(2))
+    other = train(small_network(), tiny_data, dataclasses.replace(config, seed=1))
+    assert torch.equal(state(first.network), state(again.network))
+    assert not torch.equal(state(first.network), state(other.network))
+    assert (first.train_loss, first.test_accuracy) == (again.train_loss, again.test_accuracy)
+
+
+def test_training_settings_change_the_result(tiny_data):
+    base = TrainConfig(epochs=2, batch_size=64)
+    reference = state(train(small_network(), tiny_data, base).network)
+    for change in ({"lr": 0.01}, {"batch_size": 32}, {"weight_decay": 0.1}, {"momentum": 0.0}, {"mixup_alpha": 0.3}):
+        changed = train(small_network(), tiny_data, dataclasses.replace(base, **change))
+        assert not torch.equal(reference, state(changed.network)), change
+
+
+def test_random_state_of_the_caller_is_untouched(tiny_data):
+    network = build_network("EfficientNetB0", width=4)  # draws dropout and drop-connect from torch's global state
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    train(network, tiny_data, TrainConfig(epochs=1))
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_measuring_does_not_influence_the_training(tiny_data):
+    def measure(network, epoch):
+        torch.rand(7)
+        assert not network.training
+        return epoch, evaluate(network, tiny_data.x_test, tiny_data.y_test)[1]
+
+    config = TrainConfig(epochs=3, batch_size=64)
+    plain = train(small_network(), tiny_data, config)
+    measured = train(small_network(), tiny_data, config, measure=measure, measure_epochs=(0, 2, 3))
+    assert torch.equal(state(plain.network), state(measured.network))
+    assert list(measured.measurements) == [0, 2, 3]
+    assert measured.measurements[3] == (3, measured.test_accuracy)
+
+
+def test_divergence_is_a_status(tiny_data):
+    run = train(small_network(), tiny_data, TrainConfig(lr=1e30, epochs=5, momentum=0.0))
+    assert run.status == "diverged"
+    assert len(run.history) < 5
+
+
+def test_should_stop(tiny_data):
+    with pytest.raises(StopTraining, match="after epoch 1 of 4"):
+        train(small_network(), tiny_data, TrainConfig(epochs=4), should_stop=lambda: True)
+
+
+def test_a_single_leftover_image_is_skipped(tiny_data):
+    config = TrainConfig(epochs=1, batch_size=199)
+    assert train(small_network(), tiny_data, config).status == "ok"
+
+
+def test_evaluate_matches_the_definition(tiny_data):
+    network = small_network().eval()
+    with torch.no_grad():
+        logits = network(tiny_data.x_test.all())
+    loss, accuracy = evaluate(network.train(), tiny_data.x_test, tiny_data.y_test, batch_size=17)
+    assert loss == pytest.approx(float(nn.functional.cross_entropy(logits, tiny_data.y_test)), rel=1e-4)
+    assert accuracy == float((logits.argmax(1) == tiny_data.y_test).float().mean())
+    assert network.training
+
+
+def test_cosine_schedule():
+    config = TrainConfig(lr=0.2, epochs=10)
+    rates = [learning_rate(config, e) for e in range(10)]
+    assert rates[0] == 0.2
+    assert rates[5] == pytest.approx(0.1)
+    assert all(a > b for a, b in zip(rates, rates[1:], strict=False))
+    assert learning_rate(config, 10) == pytest.approx(0.0)
+    assert learning_rate(TrainConfig(lr=0.2, schedule="constant"), 7) == 0.2
+
+
+def test_crop_and_flip_moves_pixels_and_invents_none():
+    images = torch.arange(1, 2 * 3 * 6 * 6 + 1, dtype=torch.int32).remainder(251).to(torch.uint8).reshape(2, 3, 6, 6)
+    rng = np.random.default_rng(0)
+    padded = nn.functional.pad(images, (2, 2, 2, 2))
+    windows = {
+        tuple(window.flatten().tolist())
+        for i in range(2) for r in range(5) for c in range(5)
+        for window in (padded[i, :, r : r + 6, c : c + 6], padded[i, :, r : r + 6, c : c + 6].flip(-1))
+    }  # fmt: skip
+    for _ in range(50):
+        out = crop_and_flip(images, 2, 0.5, rng)
+        assert all(tuple(image.flatten().tolist()) in windows for image in out)
+    assert torch.equal(crop_and_flip(images, 0, 0.0, rng), images)
+    assert torch.equal(crop_and_flip(images, 0, 1.0, rng), images.flip(-1))
+
+
+def test_mixup_is_the_stated_combination(rng):
+    x, y = torch.randn(8, 3, 4, 4), torch.arange(8)
+    mixed, partner, weight = mixup(x, y, 1.0, rng)
+    assert 0 <= weight <= 1
+    torch.testing.assert_close(mixed, weight * x + (1 - weight) * x[partner])
+    assert mixup(x, y, 0.0, rng) == (x, y, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"optimizer": "sgdd"}, "Did you mean 'sgd'"), ({"lr": -1.0}, "lr must be positive"), ({"lr": math.nan}, "finite"),
+     ({"batch_size": 0}, "batch_size"), ({"flip_probability": 1.5}, "not in"), ({"precision": "float16"}, "bfloat16")],
+)  # fmt: skip
+def test_bad_settings_are_named(settings, message):
+    with pytest.raises(ValueError, match=message):
+        TrainConfig(**settings)
+
+
+def test_settings_from_dict_names_key_and_type():
+    with pytest.raises(ValueError, match=r"weight_decy.*Did you mean 'weight_decay'"):
+        settings_from_dict(TrainConfig, {"weight_decy": 1e-5}, "train")
+    with pytest.raises(ValueError, match=r"train.epochs must be of type int, got 2.5"):
+        settings_from_dict(TrainConfig, {"epochs": 2.5}, "train")
+    assert settings_from_dict(TrainConfig, {"lr": 1}, "train").lr == 1.0
+
+
+def test_measure_epochs_outside_the_training_are_refused(tiny_data):
+    with pytest.raises(ValueError, match=r"measure_epochs \[4\]"):
+        train(small_network(), tiny_data, TrainConfig(epochs=3), measure=print, measure_epochs=(4,))
