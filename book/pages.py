@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import dataclasses
+import fnmatch
 import hashlib
 import json
 import multiprocessing
@@ -11,9 +12,9 @@ import tomllib
 
 import yaml
 
+from rc_utils import campaign, ledger
 from rc_utils.checks import check_keys, settings_from_dict, unknown_name
 from rc_utils.notebooks import NotebookError, check_parameters, execute_notebook, notebook_parameters
-from rc_utils.paths import campaigns_dir, results_dir
 
 STAMP = "rc_fingerprint"
 _WORKERS = 2
@@ -104,15 +105,25 @@ def fingerprint(page, layout):
     files = [layout.source(page)]
     for pattern in page.depends:
         files += _matches(layout.root, pattern, f"depends of page {page.name}")
-    for campaign in page.campaigns:
-        files += _matches(campaigns_dir(), f"{campaign}/campaign.toml", f"campaigns of page {page.name}")
-        files += campaigns_dir().glob(f"{campaign}/*.jsonl")
-        files += results_dir().glob(f"{campaign}/**/*.json*")
+    for name in page.campaigns:
+        files += campaign_files(name)
     digest = hashlib.sha256(json.dumps(page.parameters, sort_keys=True).encode())
     for file in sorted({f.resolve() for f in files if f.is_file()}):
         digest.update(f"\0{os.path.relpath(file, layout.root)}\0".encode())
         digest.update(hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()
+
+
+def campaign_files(pattern):
+    """What a page may read of the campaigns whose name matches `pattern`: specification, frozen and live records."""
+    names = campaign.list_campaigns()
+    if not fnmatch.filter(names, pattern):
+        raise unknown_name("campaign", pattern, names)
+    files = []
+    for found in map(campaign.load_campaign, fnmatch.filter(names, pattern)):
+        files += [found.folder / "campaign.toml", found.folder / "runs.jsonl"]
+        files += [ledger.record_path(run_id) for run_id in found.runs()]
+    return files
 
 
 def _matches(folder, pattern, where):

@@ -1,0 +1,18 @@
+"""Region counts in input space: data, networks, training, counting and the table of runs."""
+
+from rc_utils.datasets import load_dataset
+from rc_utils.ledger import load_evolution, load_runs
+from rc_utils.networks import build_network
+from rc_utils.regions import count_components, region_count
+from rc_utils.training import TrainConfig, train
+
+__all__ = [
+    "TrainConfig",
+    "build_network",
+    "count_components",
+    "load_dataset",
+    "load_evolution",
+    "load_runs",
+    "region_count",
+    "train",
+]

@@ -72,7 +72,7 @@ class RunSpec:
 class PlannedRun:
     """A run together with what the campaign wants to know about it.
 
-    counts: region counts after training, settings by name. evolution_epochs, evolution_counts: the same during training.
+    counts: region counts after training, settings by name; evolution_epochs, evolution_counts: the same in between.
     """
 
     spec: RunSpec
@@ -129,7 +129,7 @@ class Campaign:
     folder: pathlib.Path = pathlib.Path()
 
     def entries(self):
-        """(experiment, network label, PlannedRun) of everything that is asked for, in order: all cells of a seed first."""
+        """(experiment, network label, PlannedRun) of everything asked for, in order: all cells of a seed first."""
         for experiment in self.experiments:
             for seed, label, cell in itertools.product(experiment.seeds, experiment.networks, experiment.cells()):
                 yield experiment, label, self._plan(experiment, label, cell | {"seed": seed})

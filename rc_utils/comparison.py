@@ -146,7 +146,7 @@ def _describe(runs: pd.DataFrame, cells: pd.DataFrame) -> str:
     if "interpolates" in cells.columns:
         words.append(f"{int(cells['interpolates'].sum())} of them interpolate")
     diverged = len(runs) - len(finished(runs))
-    return ", ".join([*words, *([f"{diverged} runs diverged"] if diverged else [])])
+    return ", ".join([*words, *([f"diverged runs: {diverged}"] if diverged else [])])
 
 
 def _biases(name: str, campaign: str, runs: pd.DataFrame, options: dict) -> Iterator[Result]:

@@ -2,7 +2,7 @@
 
 A record is the JSON of one run in `results/records/<run id>.json`, shared by all campaigns that ask for the run. The
 records of a reference campaign are frozen as `campaigns/<name>/runs.jsonl`, one line a record, sorted by run id.
-Records are written to a temporary name, flushed to the disk and renamed: a killed writer leaves the old file or the new.
+Records are written to a temporary name, flushed to the disk and renamed: a killed writer leaves the old or the new.
 Each carries a checksum of its content, so that damage and edits by hand are noticed.
 """
 

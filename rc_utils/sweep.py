@@ -188,7 +188,7 @@ def _parser():
 
 
 def main(arguments=None):
-    """The command line; returns the exit status: 0 done, 1 a run failed or differs, 2 wrong arguments, 3 runs are left."""
+    """The command line; returns the exit status: 0 done, 1 a run failed or differs, 2 wrong use, 3 runs are left."""
     options = _parser().parse_args(arguments)
     device = options.device
     if device == "auto":

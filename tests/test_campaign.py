@@ -15,7 +15,8 @@ TABLE = {
     "networks": {"ResNet18": {"width": 4}, "small": {"architecture": "ResNet18", "width": 2}},
     "counts": {"main": {"num_samples": 5}, "test": {"points": "test"}},
     "experiments": [
-        {"name": "main", "networks": ["ResNet18"], "seeds": [0, 1], "grid": {"lr": [0.1, 0.01], "batch_size": [16, 32]}},
+        {"name": "main", "networks": ["ResNet18"], "seeds": [0, 1],
+         "grid": {"lr": [0.1, 0.01], "batch_size": [16, 32]}},
         {"name": "adam", "networks": ["ResNet18", "small"], "seeds": [0], "train": {"optimizer": "adam"},
          "grid": {"lr": [0.01]}, "counts": ["main", "test"]},
     ],
@@ -36,7 +37,9 @@ def test_expansion_in_order():
     campaign = parse_campaign(TABLE, "t")
     entries = list(campaign.entries())
     assert len(entries) == 8 + 2
-    first = [(e.name, label, p.spec.train.seed, p.spec.train.lr, p.spec.train.batch_size) for e, label, p in entries[:5]]
+    first = [
+        (e.name, label, p.spec.train.seed, p.spec.train.lr, p.spec.train.batch_size) for e, label, p in entries[:5]
+    ]
     assert first == [
         ("main", "ResNet18", 0, 0.1, 16), ("main", "ResNet18", 0, 0.1, 32),
         ("main", "ResNet18", 0, 0.01, 16), ("main", "ResNet18", 0, 0.01, 32),
@@ -48,7 +51,9 @@ def test_expansion_in_order():
 
 
 def test_a_run_that_two_experiments_want_is_done_once_with_the_wishes_of_both():
-    table = changed(["experiments", 1], TABLE["experiments"][0] | {"name": "again", "counts": ["test"], "seeds": [1, 2]})
+    table = changed(
+        ["experiments", 1], TABLE["experiments"][0] | {"name": "again", "counts": ["test"], "seeds": [1, 2]}
+    )
     runs = parse_campaign(table, "t").runs()
     assert len(runs) == 12
     wishes = sorted(tuple(planned.counts) for planned in runs.values())
@@ -78,7 +83,7 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
         (["dataset", "imagesize"], 8, r"\[dataset\].*Did you mean 'image_size'"),
         (["train", "epoch"], 3, r"'epoch'.*Did you mean 'epochs'"),
         (["train", "epochs"], "many", r"epochs must be of type int, got 'many'"),
-        (["networks", "ResNet81"], {}, r"networks.ResNet81.*did you mean 'ResNet18'"),
+        (["networks", "ResNet81"], {}, r"networks.ResNet81.*Did you mean 'ResNet18'"),
         (["networks", "ResNet18", "widht"], 4, r"networks.ResNet18.*'widht'"),
         (["counts", "main", "num_sample"], 4, r"counts.main.*Did you mean 'num_samples'"),
         (["counts", "main", "points"], "tests", r"points in .*'tests'.*Did you mean 'test'"),

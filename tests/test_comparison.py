@@ -96,7 +96,7 @@ def test_diverged_runs_are_left_out_and_counted():
     runs.loc[0, ["status", "count", "gap", "test_accuracy"]] = ["diverged", np.nan, np.nan, np.nan]
     main = next(r for r in results_from_runs(runs, "made") if r.id == "main/ResNet18")
     assert main.n == 27
-    assert "1 runs diverged" in main.detail
+    assert "diverged runs: 1" in main.detail
 
 
 def test_other_networks_count_overall_only():
@@ -115,5 +115,5 @@ def test_mixed_experiments_and_unknown_campaigns_are_refused():
     assert len(results_from_runs(both, "made", "mixup")) == 15
     with pytest.raises(ValueError, match="no runs of campaign 'other'; there is made"):
         results_from_runs(runs, "other")
-    with pytest.raises(ValueError, match="did you mean 'count'"):
-        results_from_runs(runs.rename(columns={"count": "counts"}).assign(), "made")
+    with pytest.raises(ValueError, match="did you mean 'counts'"):
+        results_from_runs(runs.rename(columns={"count": "counts"}), "made")

@@ -195,7 +195,9 @@ def test_a_killed_worker_does_not_end_the_sweep(results):
     while process.poll() is None and not killed:
         time.sleep(0.2)
         if list(results.glob("records/*.json")):
-            children = subprocess.run(["pgrep", "-P", str(process.pid), "-f", "spawn_main"], capture_output=True, text=True)
+            children = subprocess.run(
+                ["pgrep", "-P", str(process.pid), "-f", "spawn_main"], capture_output=True, text=True
+            )
             if pids := children.stdout.split():
                 os.kill(int(pids[-1]), signal.SIGKILL)
                 killed = True

@@ -1,6 +1,7 @@
 """The training loop: learns, repeats itself, leaves the caller alone, and says when it diverges."""
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -100,7 +101,7 @@ def test_evaluate_matches_the_definition(tiny_data):
         logits = network(tiny_data.x_test.all())
     loss, accuracy = evaluate(network.train(), tiny_data.x_test, tiny_data.y_test, batch_size=17)
     assert loss == pytest.approx(float(nn.functional.cross_entropy(logits, tiny_data.y_test)), rel=1e-4)
-    assert accuracy == float((logits.argmax(1) == tiny_data.y_test).float().mean())
+    assert accuracy == float((logits.argmax(1) == tiny_data.y_test).double().mean())
     assert network.training
 
 
@@ -109,7 +110,7 @@ def test_cosine_schedule():
     rates = [learning_rate(config, e) for e in range(10)]
     assert rates[0] == 0.2
     assert rates[5] == pytest.approx(0.1)
-    assert all(a > b for a, b in zip(rates, rates[1:], strict=False))
+    assert all(a > b for a, b in itertools.pairwise(rates))
     assert learning_rate(config, 10) == pytest.approx(0.0)
     assert learning_rate(TrainConfig(lr=0.2, schedule="constant"), 7) == 0.2
 

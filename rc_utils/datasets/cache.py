@@ -76,7 +76,8 @@ def read_cache(path):
         FileNotFoundError: there is no such file.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        # Opened here because NumPy leaves a file open that it cannot read.
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             stored = {key: archive[key] for key in archive.files if key in _REQUIRED + _OPTIONAL}
     except FileNotFoundError:
         raise
