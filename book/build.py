@@ -6,6 +6,7 @@ python book/build.py [--only PAGE] [--skip-sweep] [--device DEVICE]
 import argparse
 import contextlib
 import hashlib
+import importlib.metadata
 import json
 import pathlib
 import shutil
@@ -18,6 +19,7 @@ import pages
 
 BOOK = pathlib.Path(__file__).resolve().parent
 _STAMP = ".rendered.json"
+_RENDERERS = ("jupyter-book", "sphinx", "sphinx-book-theme", "myst-nb", "sphinxcontrib-bibtex")
 
 
 class BuildError(RuntimeError):
@@ -53,7 +55,8 @@ def render(layout, missing=()):
     if previous == source:
         return False
     if previous.get("contents") != source["contents"]:
-        # Sphinx leaves the pages that are no longer in the table of contents where they are.
+        # Sphinx keeps pages that are no longer in the table of contents, and does not repeat the warnings of pages it
+        # has read before: after a failure (which leaves no stamp) it starts afresh, or the failure would pass.
         shutil.rmtree(build, ignore_errors=True)
     stamp.unlink(missing_ok=True)
     build.mkdir(exist_ok=True)
@@ -64,11 +67,15 @@ def render(layout, missing=()):
 
 
 def _source_state(book, missing):
-    """What a rendering depends on: the table of contents, and a hash of all the book's files."""
+    """What a rendering depends on: the table of contents, a hash of all the book's files, and the tools' versions."""
     digest = hashlib.sha256()
     for path in sorted(p for p in book.rglob("*") if p.is_file() and not {"_build", "__pycache__"} & set(p.parts)):
         digest.update(f"\0{path.relative_to(book)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
-    return {"contents": pages.contents_without(book / "_toc.yml", missing), "files": digest.hexdigest()}
+    return {
+        "contents": pages.contents_without(book / "_toc.yml", missing),
+        "files": digest.hexdigest(),
+        "versions": {name: importlib.metadata.version(name) for name in _RENDERERS},
+    }
 
 
 def _sphinx(book, missing):

@@ -3,7 +3,7 @@
 from rc_utils.datasets import load_dataset
 from rc_utils.ledger import load_evolution, load_runs
 from rc_utils.networks import build_network
-from rc_utils.regions import count_components, region_count
+from rc_utils.regions import count_components, predict_labels, region_count
 from rc_utils.training import TrainConfig, train
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "load_dataset",
     "load_evolution",
     "load_runs",
+    "predict_labels",
     "region_count",
     "train",
 ]

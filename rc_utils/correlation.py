@@ -217,7 +217,7 @@ def average_seeds(runs: pd.DataFrame) -> pd.DataFrame:
     return cells.reset_index()
 
 
-def _average_column(groups: pd.core.groupby.SeriesGroupBy, column: pd.Series, index: pd.Index) -> pd.Series:
+def _average_column(groups: pd.api.typing.SeriesGroupBy, column: pd.Series, index: pd.Index) -> pd.Series:
     if pd.api.types.is_bool_dtype(column):
         return groups.all().reindex(index, fill_value=False)
     if pd.api.types.is_numeric_dtype(column):

@@ -89,10 +89,11 @@ def freeze(campaign):
     return path, len(lines)
 
 
-def load_runs(name, origin=None):
+def load_runs(name, origin=None, num_samples=None):
     """One row a run and experiment of the campaign `name`, as far as there are records.
 
     origin: "live" or "reference" keeps the records made on this machine or the committed ones; default both.
+    num_samples: means over the first so many simplices of every count; default all.
     Columns: run_id, campaign, experiment, network, cell (the hyper-parameters of the grid without the seed), origin,
     status, all training settings, train_accuracy, test_accuracy, gap = train_accuracy - test_accuracy,
     train_loss, test_loss, interpolates (training accuracy >= 0.99), the measures by name, for every count c
@@ -108,7 +109,7 @@ def load_runs(name, origin=None):
             cell = ", ".join(f"{key}={getattr(planned.spec.train, key)}" for key in experiment.grid if key != "seed")
             head = {"run_id": planned.spec.run_id, "campaign": campaign.name, "experiment": experiment.name}
             head |= {"network": label, "cell": cell, "origin": where}
-            rows.append(head | record_row(record, campaign.counts))
+            rows.append(head | record_row(record, campaign.counts, num_samples))
     return pd.DataFrame(rows)
 
 
@@ -140,13 +141,13 @@ def load_evolution(name):
     return pd.DataFrame(rows)
 
 
-def record_row(record, counts):
+def record_row(record, counts, num_samples=None):
     """The values of one record as a flat dict; `counts` maps the names of counts to their settings."""
     results = {key: float(value) for key, value in record["results"].items()}
     row = {"status": record["status"], **record["spec"]["train"], **results}
     row["gap"] = results["train_accuracy"] - results["test_accuracy"]
     row["interpolates"] = results["train_accuracy"] >= INTERPOLATES
-    row |= record["measures"] | _count_columns(record["counts"], counts)
+    row |= record["measures"] | _count_columns(record["counts"], counts, num_samples)
     row["count"] = row.get("count_main", float("nan"))
     row["count_std_error"] = row.get("count_main_std_error", float("nan"))
     row["seconds_train"] = record["provenance"]["seconds_train"]
@@ -159,12 +160,12 @@ def find_count(entries, settings):
     return next((entry for entry in entries if entry["settings"] == settings), None)
 
 
-def _count_columns(entries, counts):
+def _count_columns(entries, counts, num_samples=None):
     columns = {}
     for name, settings in counts.items():
         entry = find_count(entries, settings)
         if entry is not None:
-            values = np.asarray(entry["counts"], dtype=float)
+            values = np.asarray(entry["counts"][:num_samples], dtype=float)
             columns[f"count_{name}"] = values.mean()
             columns[f"count_{name}_std_error"] = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else np.nan
     return columns

@@ -15,7 +15,7 @@ def distance_from_init(network, initial):
     shift of batch normalisation (parameters of fewer than two dimensions) are left out, as in the definition.
     """
     pairs = zip(network.parameters(), initial.parameters(), strict=True)
-    squares = [(w - w0.to(w.device)).double().square().sum() for w, w0 in pairs if w.dim() >= 2]
+    squares = [(w - w0.to(w.device)).detach().double().square().sum() for w, w0 in pairs if w.dim() >= 2]
     return math.sqrt(float(torch.stack(squares).sum()))
 
 

@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
+from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Polygon
@@ -34,8 +34,8 @@ _STYLES = {
     "DecisionTree": ("#CC79A7", "h"),
     "RandomForest": ("#000000", "*"),
 }
-# Polygons (corners, 0, angle) and stars (rays, 1, angle) that no known network has.
-_OTHER_MARKERS = ("d", "8", "H", (4, 1, 0), (6, 1, 0), (3, 1, 0), (5, 0, 180))
+# A thin diamond and stars (rays, 1, angle): none of them is easily taken for a known network's.
+_OTHER_MARKERS = ("d", (4, 1, 0), (6, 1, 0), (8, 1, 0))
 
 # Tol's muted scheme: ten colours that also differ for colour-blind readers; class k has colour k mod 10.
 CLASS_COLOURS = (
@@ -44,7 +44,7 @@ CLASS_COLOURS = (
 )
 
 LABELS = {
-    "count": "region count (mean per simplex)",
+    "count": "region count (mean over simplices)",
     "gap": "generalization gap (train − test accuracy)",
     "test_accuracy": "test accuracy",
     "train_accuracy": "training accuracy",
@@ -100,7 +100,7 @@ def network_style(name: str) -> NetworkStyle:
     if name in _STYLES:
         return NetworkStyle(*_STYLES[name])
     code = zlib.crc32(name.encode())
-    return NetworkStyle(_COLOURS[code % len(_COLOURS)], _OTHER_MARKERS[code // 7 % len(_OTHER_MARKERS)])
+    return NetworkStyle(_COLOURS[code % len(_COLOURS)], _OTHER_MARKERS[code // len(_COLOURS) % len(_OTHER_MARKERS)])
 
 
 def class_colour(label: int) -> str:
@@ -168,8 +168,7 @@ def lr_batch_panels(runs: pd.DataFrame, networks: Sequence[str] | None = None, c
             raise ValueError(f"no finished runs of network {network!r}; there are {', '.join(map(str, known))}")
     width = mpl.rcParams["figure.figsize"][0]
     rows = -(-len(networks) // 3)
-    shape = {"nrows": rows, "ncols": min(3, len(networks)), "sharex": True, "squeeze": False}
-    fig, axes = plt.subplots(**shape, figsize=(width, 0.4 + 3.2 * rows))
+    fig, axes = plt.subplots(rows, min(3, len(networks)), squeeze=False, figsize=(width, 0.4 + 3.2 * rows))
     batches = sorted(cells["batch_size"].unique())
     for index, (ax, network) in enumerate(zip(axes.flat, networks, strict=False)):
         _lr_panel(ax, cells[cells["network"] == network], column, batches)
@@ -179,11 +178,20 @@ def lr_batch_panels(runs: pd.DataFrame, networks: Sequence[str] | None = None, c
 
 
 def _lr_panel(ax: Axes, cells: pd.DataFrame, column: str, batches: Sequence[float]) -> None:
+    # A ramp, since batch sizes are ordered, and none of the colours that stand for networks.
+    ramp = mpl.colormaps["Blues"](np.linspace(0.45, 1, len(batches)))
     for index, batch in enumerate(batches):
         groups = cells[cells["batch_size"] == batch].groupby("lr")[column]
         mean, error = groups.mean(), groups.sem()
-        style = {"color": _COLOURS[index % len(_COLOURS)], "marker": "os^Dv<>"[index % 7], "capsize": 3}
-        ax.errorbar(mean.index, mean, error.fillna(0), label=f"batch size {batch:g}", linewidth=1.5, **style)
+        style = {"color": ramp[index], "marker": "os^Dv<>"[index % 7], "capsize": 3}
+        ax.errorbar(
+            mean.index.to_numpy(),
+            mean.to_numpy(),
+            error.fillna(0).to_numpy(),
+            label=f"batch size {batch:g}",
+            linewidth=1.5,
+            **style,
+        )
     lrs = sorted(cells["lr"].unique())
     ax.set_xscale("log")
     ax.set_xticks(lrs, [f"{lr:g}" for lr in lrs])
@@ -235,7 +243,7 @@ def decision_regions(
     vertices = np.asarray(vertices, dtype=float)
     ax = plt.subplots(figsize=(5.2, 4.4))[1] if ax is None else ax
     colours = [class_colour(label) for label in labels]
-    cells = PolyCollection(_cells(coordinates, box) @ vertices, facecolors=colours, edgecolors=colours, linewidths=0.3)
+    cells = PolyCollection(_cells(coordinates, box) @ vertices, facecolors=colours, edgecolors=colours, linewidths=0.6)
     outline = Polygon(_corners(box) @ vertices, fill=False, edgecolor="0.2", linewidth=1.2)
     ax.add_collection(cells)
     ax.add_patch(outline)
@@ -310,4 +318,16 @@ def segment_strip(
     ax.grid(False)
     _class_legend(ax, labels, class_names)
     ax.get_legend().set_bbox_to_anchor((1.06, 0.5))
+    return ax
+
+
+def lattice_picture(lattice, ax: Axes | None = None) -> Axes:
+    """The points of a two-dimensional `Lattice` on an equilateral triangle (or unit square) and lines between neighbours."""
+    corners = [[0, 0], [1, 0], [0, 1]] if lattice.domain == "box" else [[0, 0], [1, 0], [0.5, np.sqrt(0.75)]]
+    points = lattice.coordinates @ np.asarray(corners, dtype=float)
+    ax = plt.subplots(figsize=(3, 2.6))[1] if ax is None else ax
+    ax.add_collection(LineCollection(points[lattice.edges], colors="0.6", linewidths=1))
+    ax.plot(*points.T, "o", color="0.2", markersize=4)
+    ax.set_aspect("equal")
+    ax.axis("off")
     return ax

@@ -32,7 +32,6 @@ class Published:
 
 
 _MIXUP, _CROP = "v1 Fig 7, v3 Fig 6", "v1 Fig 8, v3 Fig 7"
-
 CLAIMS = (
     Published(
         "motivation/distance",

@@ -64,7 +64,7 @@ def test_shapes_are_determined_by_the_seed():
 def test_shapes_are_the_ones_the_reference_runs_were_trained_on():
     """A change of the drawing, or of NumPy's random streams, makes committed results those of other images."""
     data = load_dataset("shapes", n_train=600, n_test=100, image_size=16, seed=0)
-    assert data.provenance["sha256"] == "PINNED"
+    assert data.provenance["sha256"] == "b8dab09f17218167ea577a2801932af348d4402a65bbf6e60451928a0cb1cdbb"
 
 
 @pytest.mark.parametrize("image_size", [8, 11, 16])
@@ -187,11 +187,11 @@ def test_training_statistics_standardise_both_sets(fruit):
     folder, _ = fruit
     data = load_dataset("fruit", data_dir=folder, n_train=40, image_size=6)
     x = data.x_train.all().double()
-    torch.testing.assert_close(x.mean(dim=(0, 2, 3)), torch.zeros(3, dtype=torch.float64), atol=1e-6, rtol=0)
-    torch.testing.assert_close(x.var(dim=(0, 2, 3), correction=0), torch.ones(3, dtype=torch.float64))
+    np.testing.assert_allclose(x.mean(dim=(0, 2, 3)), np.zeros(3), atol=1e-6)
+    np.testing.assert_allclose(x.var(dim=(0, 2, 3), correction=0), np.ones(3), rtol=1e-6)
     raw = data.x_train.raw.double()
     mean, std = (m.view(3, 1, 1) for m in (raw.mean(dim=(0, 2, 3)), raw.std(dim=(0, 2, 3), correction=0)))
-    torch.testing.assert_close(data.x_test.all(), ((data.x_test.raw - mean) / std).float())
+    np.testing.assert_allclose(data.x_test.all(), (data.x_test.raw - mean) / std, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_indexing_is_explicit_standardisation(index):
         2, 1, 1
     )
     assert images[index].dtype == images.dtype == torch.float32
-    torch.testing.assert_close(images[index], expected.float())
+    np.testing.assert_allclose(images[index], expected, rtol=1e-5, atol=1e-6)
     assert np.array_equal(np.asarray(images), images.all().numpy())
 
 
@@ -240,11 +240,16 @@ def test_image_tensor_refuses_other_arrays(raw, mean):
         ImageTensor(raw, mean, [1.0] * len(mean))
 
 
-def test_moving_to_a_device_moves_everything(fruit):
-    moved = load_dataset("fruit", data_dir=fruit[0]).to("meta")
-    assert {t.device.type for t in tensors(moved)} == {"meta"}
-    assert moved.x_train[:2].device.type == moved.device.type == "meta"
-    assert moved.class_names == CLASSES
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_moving_to_a_device_moves_everything_and_changes_nothing(fruit, device):
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    here = load_dataset("fruit", data_dir=fruit[0])
+    moved = here.to(device)
+    assert {t.device.type for t in (*tensors(moved), moved.x_train[:2], moved.x_test[torch.arange(3)])} == {device}
+    assert same(moved.to("cpu"), here)
+    np.testing.assert_allclose(np.asarray(moved.x_test), np.asarray(here.x_test), rtol=1e-5, atol=1e-6)
+    assert (moved.class_names, moved.provenance) == (here.class_names, here.provenance)
 
 
 def test_provenance_tells_the_data_apart(fruit):
@@ -331,7 +336,7 @@ def test_random_damage_never_yields_other_data(fruit):
     outside = [
         i for i in range(len(content)) if not 300 < i < content.index(arrays.x_train.tobytes()) + arrays.x_train.nbytes
     ]
-    for position in rng.choice(outside, 150, replace=False):
+    for position in rng.choice(outside, 80, replace=False):
         damaged = bytearray(content)
         damaged[position] ^= 1 << rng.integers(8)
         path.write_bytes(damaged)

@@ -24,7 +24,7 @@ MIN_IMAGE_SIZE = 8
 _BLOCK = 500
 _STREAMS = {"train": 0, "test": 1}
 _NUM_GRATINGS = 3
-_NUM_BLOBS = 3
+_NUM_BLOBS = 2
 
 
 def make_shapes(n, *, image_size, split, seed, classes=tuple(range(10))):
@@ -66,7 +66,7 @@ def _draw(shapes, image_size, rng):
     canvas = base[:, None, None, :] + _texture(len(shapes), x, y, rng)
     canvas = _paint_shapes(canvas, base, shapes, x, y, rng)
     canvas = _paint_blobs(canvas, x, y, rng)
-    noise = rng.uniform(0.02, 0.09, (len(shapes), 1, 1, 1))
+    noise = rng.uniform(0.02, 0.08, (len(shapes), 1, 1, 1))
     canvas += noise * rng.standard_normal(canvas.shape)
     return np.floor(np.clip(canvas, 0, 1) * 255 + 0.5).astype(np.uint8)
 
@@ -75,19 +75,19 @@ def _texture(num, x, y, rng):
     """Sum of plane waves of random direction, wavelength, phase and colour, (num, S, S, 3)."""
     angle, phase = rng.uniform(0, 2 * np.pi, (2, num, _NUM_GRATINGS, 1, 1))
     frequency = rng.uniform(1.5, 9, (num, _NUM_GRATINGS, 1, 1))
-    colour = rng.uniform(-0.1, 0.1, (num, _NUM_GRATINGS, 3))
+    colour = rng.uniform(-0.09, 0.09, (num, _NUM_GRATINGS, 3))
     waves = np.sin(frequency * (np.cos(angle) * x + np.sin(angle) * y) + phase)
     return np.einsum("bkij,bkc->bijc", waves, colour)
 
 
 def _paint_shapes(canvas, base, shapes, x, y, rng):
-    """Cover each canvas with its shape, at a random place, scale, stretch, rotation, colour and contrast."""
+    """Cover each canvas with its shape, lighter than the base colour, at a random place, scale, stretch and angle."""
     num = len(shapes)
     centre_x, centre_y = rng.uniform(-0.35, 0.35, (2, num, 1, 1))
     scale = rng.uniform(0.5, 0.85, (num, 1, 1))
     stretch = rng.uniform(0.8, 1.25, (num, 1, 1))
     angle = rng.uniform(0, 2 * np.pi, (num, 1, 1))
-    contrast = rng.uniform(0.35, 0.8, (num, 1))
+    contrast = rng.uniform(0.4, 0.8, (num, 1))
     direction = np.abs(rng.standard_normal((num, 3)))
     colour = base + contrast * direction / np.linalg.norm(direction, axis=1, keepdims=True)
 

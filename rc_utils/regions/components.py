@@ -100,7 +100,7 @@ def _compiled_kernel():
 def _as_int32(labels):
     if labels.dtype != torch.int64:
         return labels.to(torch.int32)
-    if int(labels.max()) < 2**31:
+    if labels.numel() == 0 or int(labels.max()) < 2**31:
         return labels.to(torch.int32)
     _, ranks = torch.unique(labels.clamp(min=-1), return_inverse=True)
     return (ranks - int((labels < 0).any())).to(torch.int32)

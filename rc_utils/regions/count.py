@@ -11,7 +11,7 @@ from rc_utils.regions.arrays import as_points
 from rc_utils.regions.classifier import as_classifier
 from rc_utils.regions.components import count_along_edges, count_runs
 from rc_utils.regions.grid import BOX_PADDING, label_lattice, lattice_corners
-from rc_utils.regions.lattice import default_resolution, make_lattice
+from rc_utils.regions.lattice import make_lattice
 from rc_utils.regions.sampling import median_distance, sample_vertices
 
 
@@ -104,10 +104,7 @@ def region_count(
     if strategy not in STRATEGIES:
         raise unknown_name("strategy", strategy, STRATEGIES)
     points = as_points(points)
-    if resolution is None:
-        resolution = default_resolution(dim, domain)
     require(padding >= 0, f"padding={padding!r}; expected a number >= 0, a share of the extent")
-    alpha_range = tuple(alpha_range)
     lattice = make_lattice(dim, resolution, alpha_range=alpha_range, domain=domain, adjacency=adjacency)
     draw = {"dim": dim, "num_samples": num_samples, "sampling": sampling, "seed": seed}
     if sampling == "random_direction" and direction_length is None:
@@ -119,8 +116,8 @@ def region_count(
     counts.setflags(write=False)
     settings = {
         **draw,
-        "resolution": resolution,
-        "alpha_range": alpha_range,
+        "resolution": lattice.resolution,
+        "alpha_range": tuple(alpha_range),
         "direction_length": direction_length,
         "domain": domain,
         "padding": padding if domain == "box" else None,

@@ -9,7 +9,7 @@ from rc_utils.checks import require
 from rc_utils.regions.arrays import as_tensor
 from rc_utils.regions.classifier import NON_FINITE, as_classifier
 from rc_utils.regions.evaluation import evaluate
-from rc_utils.regions.lattice import Lattice, default_resolution, make_lattice
+from rc_utils.regions.lattice import Lattice, make_lattice
 
 BOX_PADDING = 0.1
 
@@ -61,8 +61,7 @@ def label_grid(
     )
     require(bool(torch.isfinite(given).all()), "vertices hold NaN or infinity; remove these points")
     dim = given.shape[1] - 1
-    resolution = resolution or default_resolution(dim, domain)
-    lattice = make_lattice(dim, resolution, alpha_range=tuple(alpha_range), domain=domain, adjacency=adjacency)
+    lattice = make_lattice(dim, resolution, alpha_range=alpha_range, domain=domain, adjacency=adjacency)
     classifier = as_classifier(model, vertices)
     corners = lattice_corners(given.to(classifier.device, torch.float32), lattice, padding)
     labels = label_lattice(classifier, corners, lattice, batch_size).cpu().numpy()
@@ -91,8 +90,8 @@ def _raise_non_finite(bad):
     first = int(simplices.nonzero()[0, 0])
     raise ValueError(
         f"the model's scores are NaN or infinite at {int(bad[first].sum())} of {bad.shape[1]} points of simplex "
-        f"{first}, and in {int(simplices.sum())} of {len(bad)} simplices: no region can be counted there. The model has "
-        "probably diverged: leave it out, or count at an earlier epoch"
+        f"{first}, and in {int(simplices.sum())} of {len(bad)} simplices: no region can be counted there. The model "
+        "has probably diverged: leave it out, or count at an earlier epoch"
     )
 
 

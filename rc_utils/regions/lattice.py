@@ -55,14 +55,13 @@ class Lattice:
 
 
 def default_resolution(dim, domain="simplex"):
-    """Points per edge when none are given: v1 App. C for d = 1 and 2, Somepalli et al. (2022) for the box."""
+    """Points per edge when none are given: v1 Table 2 for d = 1 and 2, Somepalli et al. (2022) for the box."""
     if domain == "box":
         return DEFAULT_RESOLUTION_BOX
     return DEFAULT_RESOLUTION.get(dim, DEFAULT_RESOLUTION_HIGHER)
 
 
-@functools.lru_cache(maxsize=32)
-def make_lattice(dim, resolution, *, alpha_range=(0.0, 1.0), domain="simplex", adjacency="face"):
+def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), domain="simplex", adjacency="face"):
     """The lattice of a domain; the same arguments give the same (read-only) object.
 
     simplex: the points with barycentric coordinates k_i / (resolution - 1), k_i >= 0 integers, so that
@@ -73,9 +72,23 @@ def make_lattice(dim, resolution, *, alpha_range=(0.0, 1.0), domain="simplex", a
     Neighbours differ by: face - one step along one axis of the grid; full - at most one step along every axis;
     simplex - one unit moved from one barycentric coordinate to another.
 
+    `resolution` None takes 200, 30, 16, 12, 10 for d = 1..5 and 8 beyond, 50 for the box.
+
     Raises ValueError for an argument outside these ranges.
     """
+    check_count("dim", dim, 1)
+    check_domain(domain, dim)
+    if resolution is None:
+        resolution = default_resolution(dim, domain)
+    check_count("resolution", resolution, 2)
+    if isinstance(alpha_range, list):
+        alpha_range = tuple(alpha_range)
     _check_lattice(dim, resolution, alpha_range, domain, adjacency)
+    return _build_lattice(int(dim), int(resolution), alpha_range, domain, adjacency)
+
+
+@functools.lru_cache(maxsize=32)
+def _build_lattice(dim, resolution, alpha_range, domain, adjacency):
     if domain == "box":
         indices = np.stack(np.indices((resolution, resolution)), axis=-1).reshape(-1, 2)
     else:
@@ -89,15 +102,13 @@ def make_lattice(dim, resolution, *, alpha_range=(0.0, 1.0), domain="simplex", a
         coordinates = np.hstack([steps - indices.sum(1, keepdims=True), indices]) / steps
     grid_shape = (resolution,) * dim
     edges = neighbour_pairs(indices, grid_shape, adjacency)
+    # Shared by all calls.
     for array in (coordinates, indices, edges):
         array.setflags(write=False)
     return Lattice(dim, resolution, domain, adjacency, coordinates, indices, grid_shape, edges)
 
 
 def _check_lattice(dim, resolution, alpha_range, domain, adjacency):
-    check_count("dim", dim, 1)
-    check_count("resolution", resolution, 2)
-    check_domain(domain, dim)
     check_adjacency(adjacency)
     check_alpha_range(alpha_range, dim)
     require(

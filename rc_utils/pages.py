@@ -1,0 +1,226 @@
+"""What the notebooks share: the runs of a campaign, its example network, and tables with a sentence beside them."""
+
+import numpy as np
+import pandas as pd
+from IPython.display import HTML
+
+from rc_utils import ledger, runs
+from rc_utils.campaign import list_campaigns, load_campaign
+from rc_utils.comparison import results_from_runs
+from rc_utils.sweep import missing_runs, sweep
+
+VERDICTS = ("agrees", "agrees in direction", "not resolved", "disagrees", "not tested here")
+
+
+def campaign_runs(name, experiment=None, *, device="cpu", num_samples=0):
+    """The table of runs of a campaign (see `load_runs`), of one experiment if it is named.
+
+    A campaign without any record is swept first, on `device`. num_samples: count only the first so many simplices of
+    each run; 0 takes all. Raises ValueError for an unknown campaign or experiment.
+    """
+    campaign = load_campaign(name)
+    table = ledger.load_runs(campaign, num_samples=num_samples or None)
+    if table.empty:
+        sweep(campaign, device=device)
+        table = ledger.load_runs(campaign, num_samples=num_samples or None)
+    if experiment:
+        names = [e.name for e in campaign.experiments]
+        if experiment not in names:
+            raise ValueError(f"campaign {name!r} has no experiment {experiment!r}; it has {', '.join(names)}")
+        table = table[table["experiment"] == experiment].reset_index(drop=True)
+    return table
+
+
+def example_run(name, network=""):
+    """The planned run whose network a page shows: of the runs of `network` (default: the first one) with a record that
+    interpolates, the one with the best test accuracy; the first planned run where there is none."""
+    campaign = load_campaign(name)
+    label = network or next(iter(campaign.networks))
+    if label not in campaign.networks:
+        raise ValueError(f"campaign {name!r} has no network {label!r}; it has {', '.join(campaign.networks)}")
+    planned = [entry for _, other, entry in campaign.entries() if other == label]
+    found = ledger.find_records([p.spec.run_id for p in planned], campaign.folder / "runs.jsonl")
+
+    def quality(p):
+        record = found.get(p.spec.run_id, (None,))[0]
+        if record is None or record["status"] != "ok":
+            return (-1, 0.0)
+        results = record["results"]
+        return (int(results["train_accuracy"] >= ledger.INTERPOLATES), results["test_accuracy"])
+
+    return max(planned, key=quality)
+
+
+def example_network(planned, device="cpu"):
+    """(network, dataset) of a planned run; trained again, in seconds to minutes, where its weights are not kept here."""
+    if not ledger.weights_path(planned.spec.run_id).exists():
+        runs.complete_run(planned, device)
+    return runs.trained_network(planned.spec, device), runs.dataset_of(planned.spec, device)
+
+
+def as_pictures(points, images):
+    """Standardised points (n, C, H, W) as RGB or grey pictures (n, H, W, 3 or 1) in [0, 1], for imshow.
+
+    images: the ImageTensor whose mean and standard deviation were used.
+    """
+    mean, std = (v.cpu().numpy().reshape(-1, 1, 1) for v in (images.mean, images.std))
+    return (np.clip(np.asarray(points) * std + mean, 0, 255) / 255).transpose(0, 2, 3, 1)
+
+
+def describe_run(name, planned):
+    """One paragraph of Markdown: which network, data and training a picture comes from."""
+    spec, campaign = planned.spec, load_campaign(name)
+    found = ledger.find_records([spec.run_id], campaign.folder / "runs.jsonl")
+    text = f"Campaign `{name}`: {_network_text(spec)}, {_data_text(campaign)}; {_training_text(spec.train)}"
+    if spec.run_id in found:
+        results = found[spec.run_id][0]["results"]
+        text += f"; train accuracy {results['train_accuracy']:.3f}, test accuracy {results['test_accuracy']:.3f}"
+    return f"{text}. {campaign.note}".strip()
+
+
+def describe_runs(name, table):
+    """One paragraph of Markdown: what the runs of a page are, where they were made, and the campaign's note."""
+    campaign = load_campaign(name)
+    planned = len({p.spec.run_id for e, _, p in campaign.entries() if e.name in set(table["experiment"])})
+    records = ledger.find_records(table["run_id"].unique(), campaign.folder / "runs.jsonl")
+    machines = sorted({record["provenance"]["hardware"] for record, _ in records.values()})
+    origin = {"live": "made on the machine that built this book", "reference": "committed with the book"}
+    diverged = int((table["status"] != "ok").sum())
+    text = (
+        f"Campaign `{name}`: {table['run_id'].nunique()} of {planned} runs, "
+        f"{table['network'].nunique()} networks ({', '.join(table['network'].unique())}), "
+        f"{table.groupby(['network', 'cell']).ngroups} cells, {table['seed'].nunique()} seed(s), {_data_text(campaign)}; "
+        f"{' and '.join(origin[o] for o in sorted(table['origin'].unique()))} ({', '.join(machines)}). "
+        f"{int(table['interpolates'].sum())} runs interpolate (training accuracy at least {ledger.INTERPOLATES}), "
+        f"{diverged} diverged. Region counts: {_count_text(campaign, records)}."
+    )
+    return f"{text} {campaign.note}".strip()
+
+
+def setting_warning(planned):
+    """Markdown: why a mean count of this run is not held against the published level."""
+    return (
+        f"**Verdict: not tested here.** The count of one network is a level, and a level belongs to its network and data: "
+        f"{_network_text(planned.spec)} on {planned.spec.dataset['name']} is not the paper's setting. What can be "
+        "compared elsewhere are effects: correlations and directions."
+    )
+
+
+def all_results(name="", *, num_samples=0, seed=0):
+    """Our results for the scorecard, from every campaign with records, or from one."""
+    results = []
+    for campaign in [name] if name else list_campaigns():
+        table = ledger.load_runs(campaign, num_samples=num_samples or None)
+        if len(table):
+            results += results_from_runs(table, campaign, "main", seed=seed)
+    return results
+
+
+def show_table(frame, *, index=False):
+    """A table as HTML that scrolls inside its own box and wraps its texts."""
+    return HTML(f'<div class="rc-table">{frame.to_html(index=index, border=0, na_rep="")}</div>')
+
+
+def show_correlations(table):
+    """A `correlation_table` for reading: one row a network, one column a coefficient with its interval."""
+    by = table.columns[0]
+    text = [
+        f"{_number(v)} {_interval(low, high)}"
+        for v, low, high in zip(table["value"], table["low"], table["high"], strict=True)
+    ]
+    wide = table.assign(text=text).pivot_table(
+        index=[by, "n_cells"], columns="method", values="text", aggfunc="first", sort=False
+    )
+    wide = wide.reset_index().rename(columns={"n_cells": "cells"})
+    wide.columns.name = None
+    return show_table(wide.rename(columns=str.capitalize))
+
+
+def show_changes(changes):
+    """Changes per doubling, {(network, factor): Change}, as a table."""
+    rows = [
+        {"Network": network, "Doubled": factor, "Change of the count": _signed(c.value), "Interval": _interval(c.low, c.high, "+.3f"),
+         "Groups": c.n_groups, "Cells": c.n_cells}
+        for (network, factor), c in changes.items()
+    ]  # fmt: skip
+    return show_table(pd.DataFrame(rows))
+
+
+def show_scorecard(card):
+    """Rows of a scorecard for reading."""
+    names = {"id": "Id", "where": "Where", "campaign": "Campaign", "claim": "Claim", "published": "Published", "ours": "Ours",
+             "interval": "Interval", "n": "n", "verdict": "Verdict", "why": "Why"}  # fmt: skip
+    empty = [c for c in ("campaign", "ours", "interval", "n", "why") if not card[c].astype(bool).any()]
+    if (card["campaign"] == "").all():
+        empty += ["n", "why"]
+    return show_table(card.drop(columns=list(dict.fromkeys(empty))).rename(columns=names))
+
+
+def verdict_summary(card, prefix=""):
+    """Markdown: the verdicts of the rows whose id starts with `prefix`, in words."""
+    rows = card[card["id"].str.startswith(prefix)]
+    lines = [f"- {row.claim}: **{row.verdict}** — {row.why}." for row in rows.itertuples()]
+    return "\n".join(lines) or "No result: the runs do not vary what this claim is about."
+
+
+def scorecard_summary(card):
+    """Markdown: how many rows have which verdict."""
+    tested = card[card["campaign"] != ""]
+    counts = tested["verdict"].value_counts()
+    parts = [f"{counts[v]} {v}" for v in VERDICTS if v in counts]
+    return f"Of {card['id'].nunique()} statements, {tested['id'].nunique()} have a result in this book: {', '.join(parts) or 'none'}."
+
+
+def campaign_table(name=""):
+    """One row a campaign: what it is, how much of it is there, where it was made and how long that took."""
+    rows = []
+    for campaign in map(load_campaign, [name] if name else list_campaigns()):
+        table = ledger.load_runs(campaign)
+        row = {"Campaign": campaign.name, "What": campaign.title, "Runs": f"{len(campaign.runs())}"}
+        if len(table):
+            table = table.drop_duplicates("run_id")
+            row["Runs"] = f"{len(table)} of {len(campaign.runs())}"
+            row["Complete"] = "yes" if not missing_runs(campaign) else "no"
+            row["Origin"] = " and ".join(sorted(table["origin"].unique()))
+            row["Process hours"] = f"{(table['seconds_train'] + table['seconds_count']).sum() / 3600:.2f}"
+        rows.append(row)
+    return show_table(pd.DataFrame(rows))
+
+
+def _network_text(spec):
+    options = ", ".join(f"{k} {v:g}" for k, v in spec.network.items() if isinstance(v, int | float))
+    return f"{spec.network['name']} ({options})" if options else spec.network["name"]
+
+
+def _training_text(train):
+    return f"lr {train.lr:g}, batch size {train.batch_size}, weight decay {train.weight_decay:g}, {train.epochs} epochs"
+
+
+def _data_text(campaign):
+    data = campaign.dataset
+    parts = [f"{data[k]} {text}" for k, text in (("n_train", "training"), ("n_test", "test")) if k in data]
+    size = f" at {data['image_size']} x {data['image_size']}" if "image_size" in data else ""
+    return f"dataset {data['name']}" + (f", {' and '.join(parts)} images{size}" if parts else size)
+
+
+def _count_text(campaign, records):
+    entries = [
+        c for record, _ in records.values() for c in record["counts"] if c["settings"] == campaign.counts.get("main")
+    ]
+    if not entries:
+        return "none"
+    numbers = sorted({len(entry["counts"]) for entry in entries})
+    evaluations = sum(entry["num_evaluations"] for entry in entries)
+    return f"{' or '.join(map(str, numbers))} segments a run, {evaluations:,} evaluations in all"
+
+
+def _number(value):
+    return "–" if np.isnan(value) else f"{value:.2f}"
+
+
+def _signed(value):
+    return "–" if np.isnan(value) else f"{value:+.3f}"
+
+
+def _interval(low, high, form=".2f"):
+    return "" if np.isnan(low) else f"[{low:{form}}, {high:{form}}]"

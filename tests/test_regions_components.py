@@ -1,0 +1,166 @@
+"""Counting components: against breadth-first search, between its three implementations, and at its edges."""
+
+import itertools
+from collections import deque
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rc_utils.regions import components, count_components, make_lattice
+
+ADJACENCIES = ["face", "full", "simplex"]
+
+
+def are_neighbours(step, adjacency):
+    """The definition of each adjacency, from the difference of two grid positions."""
+    if adjacency == "face":
+        return sum(abs(s) for s in step) == 1
+    if adjacency == "full":
+        return max(abs(s) for s in step) == 1
+    moved = [-sum(step), *step]
+    return sorted(m for m in moved if m) == [-1, 1]
+
+
+def count_by_search(grid, adjacency):
+    """Breadth-first search over one grid, -1 outside."""
+    steps = [s for s in itertools.product((-1, 0, 1), repeat=grid.ndim) if are_neighbours(s, adjacency)]
+    unseen = {tuple(int(i) for i in cell) for cell in np.argwhere(grid >= 0)}
+    count = 0
+    while unseen:
+        queue = deque([unseen.pop()])
+        count += 1
+        while queue:
+            cell = queue.popleft()
+            for step in steps:
+                near = tuple(c + s for c, s in zip(cell, step, strict=True))
+                if near in unseen and grid[near] == grid[cell]:
+                    unseen.remove(near)
+                    queue.append(near)
+    return count
+
+
+@st.composite
+def label_grids(draw):
+    """A batch of random grids in one to five dimensions, with or without cells outside."""
+    dim = draw(st.integers(1, 5))
+    longest = {1: 30, 2: 9, 3: 5, 4: 3, 5: 3}[dim]
+    shape = draw(st.tuples(*[st.integers(1, longest)] * dim))
+    seed = draw(st.integers(0, 2**32 - 1))
+    classes = draw(st.integers(1, 4))
+    lowest = draw(st.sampled_from([-1, 0]))
+    dtype = draw(st.sampled_from([np.int8, np.int32, np.int64]))
+    return np.random.default_rng(seed).integers(lowest, classes, size=(3, *shape)).astype(dtype)
+
+
+@given(labels=label_grids(), adjacency=st.sampled_from(ADJACENCIES))
+@settings(max_examples=150, deadline=None)
+def test_grids_agree_with_breadth_first_search(labels, adjacency):
+    expected = [count_by_search(grid, adjacency) for grid in labels]
+    assert count_components(labels, adjacency).tolist() == expected
+
+
+@given(
+    dim=st.integers(1, 5),
+    domain=st.sampled_from(["simplex", "box"]),
+    adjacency=st.sampled_from(ADJACENCIES),
+    classes=st.integers(1, 4),
+    seed=st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=100, deadline=None)
+def test_lattices_agree_with_breadth_first_search(dim, domain, adjacency, classes, seed):
+    if domain == "box":
+        dim, adjacency = 2, "full" if adjacency == "simplex" else adjacency
+    lattice = make_lattice(dim, {1: 25, 2: 8, 3: 5, 4: 4, 5: 3}[dim], domain=domain, adjacency=adjacency)
+    labels = np.random.default_rng(seed).integers(0, classes, size=(3, lattice.num_points))
+    expected = [count_by_search(grid, adjacency) for grid in lattice.to_grid(labels)]
+    assert components.count_along_edges(torch.from_numpy(labels), lattice.edges).tolist() == expected
+    assert count_components(lattice.to_grid(labels), adjacency).tolist() == expected
+
+
+@given(labels=label_grids(), adjacency=st.sampled_from(ADJACENCIES))
+@settings(max_examples=60, deadline=None)
+def test_label_propagation_equals_union_find(labels, adjacency):
+    pytest.importorskip("numba")
+    grid_shape = labels.shape[1:]
+    indices = np.stack(np.unravel_index(np.arange(np.prod(grid_shape)), grid_shape), axis=1)
+    edges = components.neighbour_pairs(indices, grid_shape, adjacency)
+    flat = torch.from_numpy(labels).flatten(1).to(torch.int32)
+    expected = components._compiled_kernel()(flat.numpy(), edges)
+    assert components.count_by_propagation(flat, edges).tolist() == expected.tolist()
+
+
+def test_large_smooth_grids_with_and_without_numba(monkeypatch):
+    """Long winding components, where label propagation needs many rounds, and more than one block of grids."""
+    waves = np.sin(np.arange(60) / 4)[:, None] * 8 + np.arange(60)
+    labels = np.stack([(waves / (3 + b)).astype(int) % 3 for b in range(6)])
+    expected = [count_by_search(grid, "face") for grid in labels]
+    assert len(set(expected)) > 2
+    assert count_components(labels).tolist() == expected
+    monkeypatch.setattr(components, "_compiled_kernel", lambda: None)
+    monkeypatch.setattr(components, "BLOCK_ELEMENTS", 2 * 60 * 60 * 2)
+    assert count_components(labels).tolist() == expected
+
+
+@given(labels=label_grids().filter(lambda grid: grid.ndim == 2))
+@settings(max_examples=40, deadline=None)
+def test_runs_equal_the_general_count(labels):
+    size = labels.shape[1]
+    chain = np.stack([np.arange(1, size), np.arange(size - 1)], axis=1).astype(np.int32)
+    flat = torch.from_numpy(labels)
+    assert components.count_runs(flat).tolist() == components.count_along_edges(flat, chain).tolist()
+
+
+def test_known_counts():
+    board = np.indices((6, 6)).sum(0) % 2
+    assert count_components(board[None], "face").tolist() == [36]
+    assert count_components(board[None], "full").tolist() == [2]
+    shells = np.abs(np.indices((9, 9, 9)) - 4).max(0)
+    assert count_components(shells[None], "face").tolist() == [5]
+    outside = np.full((2, 3, 3), -1)
+    assert count_components(outside).tolist() == [0, 0]
+
+
+def test_labels_of_any_size_and_memory_layout():
+    labels = np.array([[[0, 2**40, 2**40], [-1, 7, 7]]])
+    assert count_components(labels).tolist() == [3]
+    read_only = np.broadcast_to(np.uint8([[0, 1], [0, 1]]), (4, 2, 2))
+    assert count_components(read_only).tolist() == [2] * 4
+    assert count_components(read_only[:, ::-1]).tolist() == [2] * 4
+    assert count_components(np.array([[[True, False], [True, False]]])).tolist() == [2]
+
+
+def test_kind_of_result_follows_the_labels():
+    labels = np.zeros((2, 3, 3), dtype=int)
+    assert isinstance(count_components(labels), np.ndarray)
+    counts = count_components(torch.from_numpy(labels))
+    assert isinstance(counts, torch.Tensor)
+    assert counts.dtype == torch.int64
+    assert count_components(labels[:0]).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("labels", "adjacency", "message"),
+    [
+        (np.zeros((2, 3)), "face", "expected integers"),
+        (np.zeros(3, dtype=int), "face", r"expected \(B, \*grid\)"),
+        (np.full((1, 3), -2), "face", "labels hold -2"),
+        (np.zeros((1, 3), dtype=int), "faces", "Did you mean 'face'"),
+    ],
+)
+def test_bad_labels_are_named(labels, adjacency, message):
+    with pytest.raises(ValueError, match=message):
+        count_components(labels, adjacency)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("shape", [(200,), (30, 30), (8, 8, 8), (5, 5, 5, 5)])
+def test_gpu_counts_equal_cpu_counts(shape, adjacency):
+    labels = np.random.default_rng(0).integers(-1, 3, size=(50, *shape))
+    on_gpu = count_components(torch.from_numpy(labels).cuda(), adjacency)
+    assert on_gpu.device.type == "cuda"
+    assert on_gpu.tolist() == count_components(labels, adjacency).tolist()

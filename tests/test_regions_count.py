@@ -1,0 +1,313 @@
+"""Region counts of models whose regions are known, and what may not change them."""
+
+import math
+import random
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from rc_utils.networks import build_network
+from rc_utils.regions import (
+    components,
+    label_grid,
+    plane_coordinates,
+    predict_labels,
+    region_count,
+    sample_vertices,
+)
+from rc_utils.regions.classifier import as_classifier
+from rc_utils.regions.evaluation import default_chunk
+
+SEGMENT = np.array([[0.0, 0.0], [1.0, 0.0]])
+TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+TETRAHEDRON = np.concatenate([np.zeros((1, 3)), np.eye(3)])
+
+
+class Stripes(nn.Module):
+    """A ReLU network of two scores whose difference is a triangle wave in x_0 that changes sign k times in (0, 1)."""
+
+    def __init__(self, k):
+        super().__init__()
+        kinks = (torch.arange(k) + 0.0) / k
+        self.hidden = nn.Linear(2, k)
+        self.out = nn.Linear(k, 2)
+        slopes = 2.0 * (-1.0) ** torch.arange(k)
+        slopes[0] = 1.0
+        with torch.no_grad():
+            self.hidden.weight.copy_(torch.tensor([[1.0, 0.0]]).expand(k, 2))
+            self.hidden.bias.copy_(-kinks)
+            self.out.weight.copy_(torch.stack([slopes, -slopes]))
+            self.out.bias.copy_(torch.tensor([-0.5 / k, 0.5 / k]))
+
+    def forward(self, x):
+        return self.out(torch.relu(self.hidden(x)))
+
+
+@pytest.mark.parametrize("k", [1, 2, 7, 20])
+@pytest.mark.parametrize(("dim", "points"), [(1, SEGMENT), (2, TRIANGLE)])
+def test_network_of_stripes(k, dim, points):
+    count = region_count(Stripes(k), points, dim=dim, resolution=181, num_samples=3)
+    assert count.counts.tolist() == [k + 1] * 3
+
+
+def test_stripes_beyond_the_segment():
+    """The wave is flat before 0 and a straight line after 1: two more half-periods fit in no more than one region."""
+    count = region_count(Stripes(4), SEGMENT, num_samples=2, alpha_range=(-1, 2), resolution=600)
+    assert count.counts.tolist() == [5, 5]
+    half_planes = region_count(lambda x: np.floor(x[:, 0] + 1e-4).astype(int), SEGMENT, alpha_range=(-2.5, 3.5))
+    assert set(half_planes.counts) == {7}
+
+
+def test_checkerboards():
+    """The box around the unit right triangle is [-0.1, 1.1]^2; squares of 0.3 make 4 x 4."""
+
+    def board(x):
+        return np.floor((x + 0.1) / 0.3 * 0.99999 + 1e-6).sum(1).astype(int) % 2
+
+    labels = label_grid(board, TRIANGLE[None], domain="box", resolution=49).labels
+    assert components.count_components(labels, "face").tolist() == [16]
+    assert components.count_components(labels, "full").tolist() == [2]
+    # A triangle of almost four squares' legs holds the 4 + 3 + 2 + 1 squares on and below the board's diagonal.
+    labels = label_grid(board, 1.195 * TRIANGLE[None] - 0.1, resolution=40).labels
+    assert components.count_components(labels, "face").tolist() == [10]
+
+
+@pytest.mark.parametrize(("dim", "points"), [(1, SEGMENT - [0.5, 0]), (2, TRIANGLE - 1 / 3), (3, TETRAHEDRON - 1 / 4)])
+@pytest.mark.parametrize("adjacency", ["face", "full", "simplex"])
+def test_nested_shells_and_a_convex_body(dim, points, adjacency):
+    """Shells around the centre of the simplex: r inside r_in, between, outside r_out, which the simplex surrounds."""
+    options = {"dim": dim, "num_samples": 2, "resolution": 41, "adjacency": adjacency}
+    ball = region_count(lambda x: (x**2).sum(1) < 0.1**2, points, **options)
+    shells = region_count(lambda x: np.digitize((x**2).sum(1), [0.04**2, 0.1**2]), points, **options)
+    assert set(ball.counts) == {3 if dim == 1 else 2}
+    assert set(shells.counts) == {5 if dim == 1 else 3}
+
+
+def test_a_constant_has_one_region():
+    for dim in (1, 2, 3, 4, 5):
+        points = np.random.default_rng(0).standard_normal((20, 7))
+        count = region_count(lambda x: np.zeros(len(x)), points, dim=dim, num_samples=3)
+        assert count.counts.tolist() == [1, 1, 1]
+        assert count.num_evaluations == 3 * [200, 465, 816, 1365, 2002][dim - 1]
+
+
+def test_result_fields():
+    def label(x):
+        return (x[:, 0] > 0).astype(int)
+
+    points = np.random.default_rng(0).standard_normal((50, 2))
+    count = region_count(label, points, num_samples=40)
+    assert count.mean == count.counts.mean()
+    assert count.std_error == pytest.approx(count.counts.std(ddof=1) / math.sqrt(40))
+    assert math.isnan(region_count(label, points, num_samples=1).std_error)
+    assert str(count).startswith(f"{count.mean:.3f} ± {count.std_error:.3f} regions (40 segments, d = 1, 200 points")
+    assert "\n" not in str(count)
+    assert count.settings["resolution"] == 200
+    assert region_count(label, points, num_samples=9).counts.tolist() == count.counts[:9].tolist()
+
+
+@pytest.fixture(scope="module")
+def network():
+    """A narrow ResNet18 with standardised scores, so that its labels vary."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        net = build_network("ResNet18", num_classes=10, in_channels=3, width=4)
+        for _ in range(30):
+            net(torch.randn(64, 3, 8, 8) * 2)
+        net.eval()
+        scores = nn.Sequential(net, nn.BatchNorm1d(10, affine=False, momentum=None))
+        with torch.no_grad():
+            scores(torch.randn(500, 3, 8, 8))
+    return scores.eval()
+
+
+@pytest.fixture
+def images():
+    return torch.randn(30, 3, 8, 8, generator=torch.Generator().manual_seed(1)) * 2
+
+
+@pytest.mark.parametrize(("dim", "domain"), [(1, "simplex"), (2, "simplex"), (2, "box"), (3, "simplex")])
+def test_batch_size_changes_nothing(network, images, dim, domain):
+    options = {"dim": dim, "domain": domain, "resolution": 8, "num_samples": 6}
+    expected = region_count(network, images, **options).counts
+    assert len(set(expected.tolist())) > 1
+    for batch_size in (1, 7, 50, 10**6):
+        assert region_count(network, images, batch_size=batch_size, **options).counts.tolist() == expected.tolist()
+
+
+def test_the_points_are_the_same_in_every_chunk(images):
+    """Bit for bit, and each vertex is among them as it is."""
+    seen = {}
+    for batch_size in (3, 17, None):
+        batches = []
+        region_count(
+            lambda x, keep=batches: (keep.append(x.clone()), x[:, 0, 0, 0])[1], images, dim=2, resolution=9,
+            num_samples=5, batch_size=batch_size,
+        )  # fmt: skip
+        seen[batch_size] = torch.cat(batches)
+    assert torch.equal(seen[3], seen[None])
+    assert torch.equal(seen[17], seen[None])
+    points = {x.numpy().tobytes() for x in seen[None]}
+    assert all(v.numpy().tobytes() in points for v in sample_vertices(images, dim=2, num_samples=5).flatten(0, 1))
+
+
+def test_without_numba_the_result_is_the_same(network, images, monkeypatch):
+    options = {"dim": 3, "resolution": 8, "num_samples": 8}
+    compiled = region_count(network, images, **options).counts.tolist()
+    monkeypatch.setattr(components, "_compiled_kernel", lambda: None)
+    assert region_count(network, images, **options).counts.tolist() == compiled
+
+
+class Restless(nn.Module):
+    """Batch norm and dropout, modes set one by one, random numbers drawn in every forward pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 3))
+
+    def forward(self, x):
+        torch.rand(3)
+        self.seen = (self.training, torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"))
+        return self.body(x)
+
+
+def precision_settings():
+    backends = torch.backends
+    return torch.get_float32_matmul_precision(), backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_module_and_the_random_state_are_left_alone(fails):
+    net = Restless().train()
+    net.body[1].eval()
+    buffers = {name: value.clone() for name, value in net.state_dict().items()}
+    modes = [part.training for part in net.modules()]
+    torch.manual_seed(5), np.random.seed(5), random.seed(5)  # noqa: NPY002
+    before = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()  # noqa: NPY002
+    precision = precision_settings()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        if fails:
+            with pytest.raises(ValueError, match="batch of shape"):
+                region_count(net, np.zeros((5, 7)))
+        else:
+            region_count(net, TRIANGLE)
+    assert net.seen == (False, False, False)
+    assert [part.training for part in net.modules()] == modes
+    assert all(torch.equal(value, buffers[name]) for name, value in net.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert (np.random.get_state()[1] == before[1]).all()  # noqa: NPY002
+    assert random.getstate() == before[2]
+    assert precision_settings() == precision
+
+
+class Cramped(nn.Module):
+    """Runs out of memory above `limit` points."""
+
+    def __init__(self, limit, error):
+        super().__init__()
+        self.limit, self.error, self.sizes = limit, error, []
+
+    def forward(self, x):
+        self.sizes.append(len(x))
+        if len(x) > self.limit:
+            raise self.error
+        return torch.cat([x, 0.3 - x], dim=1)
+
+
+ERRORS = [
+    getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)("CUDA out of memory. Tried to allocate"),
+    RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes"),
+    MemoryError(),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_running_out_of_memory_halves_the_chunk(error):
+    points = np.random.default_rng(0).standard_normal((20, 1))
+    cramped = Cramped(30, error)
+    counts = region_count(cramped, points, num_samples=10, resolution=50, batch_size=200).counts
+    assert counts.tolist() == region_count(Cramped(10**9, error), points, num_samples=10, resolution=50).counts.tolist()
+    assert cramped.sizes[:3] == [167, 72, 36]
+    assert max(cramped.sizes[3:]) <= 30
+    assert sum(size for size in cramped.sizes if size <= 30) == 500
+    with pytest.raises(MemoryError, match="single point"):
+        region_count(Cramped(0, error), points)
+
+
+def test_a_real_allocation_that_fails_is_caught():
+    class Greedy(nn.Module):
+        def forward(self, x):
+            if len(x) > 5:
+                torch.empty(2**60)
+            return x
+
+    assert region_count(Greedy(), SEGMENT, num_samples=1, resolution=20).counts.tolist() == [1]
+
+
+def test_no_small_remainder():
+    sizes = []
+    predict_labels(lambda x: (sizes.append(len(x)), x[:, 0])[1], np.zeros((401, 2)), batch_size=400)
+    assert sorted(sizes) == [200, 201]
+
+
+def test_default_chunks():
+    linear = as_classifier(nn.Linear(2, 2), SEGMENT)
+    assert default_chunk(3 * 16 * 16, linear) == 426
+    assert default_chunk(2, linear) == 4096
+    assert default_chunk(3 * 224 * 224, linear) < 20
+    assert default_chunk(10**9, linear) == 1
+
+
+def test_numba_may_be_missing(monkeypatch):
+    components._compiled_kernel.cache_clear()
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.delitem(sys.modules, "rc_utils.regions._union_find", raising=False)
+    assert components.count_components(np.array([[[0, 1], [1, 1]]])).tolist() == [2]
+    assert components._compiled_kernel() is None
+    components._compiled_kernel.cache_clear()
+
+
+def test_label_grid_is_what_is_counted(network, images):
+    vertices = sample_vertices(images, dim=2, num_samples=4)
+    for domain, resolution in (("simplex", 30), ("box", 20)):
+        grid = label_grid(network, vertices, domain=domain, resolution=resolution)
+        counts = components.count_components(grid.labels).tolist()
+        options = {"dim": 2, "domain": domain, "resolution": resolution, "num_samples": 4}
+        assert counts == region_count(network, images, **options).counts.tolist()
+        assert (grid.labels >= 0).sum() == 4 * grid.lattice.num_points
+    # Half-plane in the frame of the plane itself: labels and positions belong together.
+    plane = plane_coordinates(vertices).float()
+    for domain in ("simplex", "box"):
+        grid = label_grid(lambda x: (x[:, 1] > 0.3).int(), plane, domain=domain)
+        at = (slice(None), *grid.lattice.indices.T)
+        assert (grid.labels[at] == (grid.positions[..., 1] > 0.3)).mean() > 0.999
+        np.testing.assert_allclose(grid.vertices, plane, atol=1e-4)
+    with pytest.raises(ValueError, match=r"expected \(B, d \+ 1, \*shape\)"):
+        label_grid(network, images[:, 0, 0])
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_gpu_counts_equal_cpu_counts(network, images, dim):
+    """Convolutions round differently on a GPU: a label at a boundary may differ, most counts may not."""
+    on_cpu = region_count(network, images, dim=dim, num_samples=40, resolution=15)
+    on_gpu = region_count(network.cuda(), images.cuda(), dim=dim, num_samples=40, resolution=15)
+    network.cpu()
+    assert (on_cpu.counts == on_gpu.counts).mean() >= 0.95
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_gpu_memory_that_runs_out_halves_the_chunk():
+    class Greedy(nn.Module):
+        def forward(self, x):
+            if len(x) > 5:
+                torch.empty(2**50, device=x.device)
+            return x
+
+    points = torch.tensor(SEGMENT, device="cuda")
+    assert region_count(Greedy(), points, num_samples=1, resolution=20).counts.tolist() == [1]

@@ -1,0 +1,187 @@
+"""Lattices and vertices: numbers of points and edges, symmetry, the box of a plane, what a seed fixes."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from rc_utils.regions import make_lattice, median_distance, plane_coordinates, sample_vertices
+from rc_utils.regions.components import count_along_edges
+from rc_utils.regions.grid import box_corners
+
+
+@pytest.mark.parametrize(("dim", "resolution"), [(1, 200), (2, 30), (3, 16), (4, 12), (5, 10), (6, 8)])
+def test_default_simplex_lattice(dim, resolution):
+    lattice = make_lattice(dim)
+    assert lattice.resolution == resolution
+    assert lattice.num_points == math.comb(resolution - 1 + dim, dim)
+    np.testing.assert_allclose(lattice.coordinates.sum(1), 1)
+    assert lattice.coordinates.min() == 0
+    for vertex in np.eye(dim + 1):
+        assert (lattice.coordinates == vertex).all(1).sum() == 1
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 4])
+def test_edges_are_the_definition(dim):
+    """Compared with all pairs of points."""
+    n = 4
+    for adjacency in ("face", "full", "simplex"):
+        lattice = make_lattice(dim, n + 1, adjacency=adjacency)
+        units = np.rint(lattice.coordinates * n).astype(int)
+        expected = set()
+        for i, j in itertools.combinations(range(len(units)), 2):
+            step = units[j] - units[i]
+            sizes = np.abs(step[1:])
+            near = {"face": sizes.sum() == 1, "full": sizes.max() == 1, "simplex": np.abs(step).sum() == 2}[adjacency]
+            if near:
+                expected.add((j, i))
+        assert set(map(tuple, lattice.edges.tolist())) == expected
+
+
+@pytest.mark.parametrize("dim", [2, 3, 4])
+def test_simplex_adjacency_does_not_depend_on_the_order_of_vertices(dim, rng):
+    lattice = make_lattice(dim, 7, adjacency="simplex")
+    units = np.rint(lattice.coordinates * 6).astype(int)
+    position = {tuple(unit): i for i, unit in enumerate(units)}
+    labels = rng.integers(0, 3, size=(20, lattice.num_points))
+    expected = count_along_edges(torch.from_numpy(labels), lattice.edges).tolist()
+    for order in itertools.permutations(range(dim + 1)):
+        moved = labels[:, [position[tuple(unit[list(order)])] for unit in units]]
+        assert count_along_edges(torch.from_numpy(moved), lattice.edges).tolist() == expected
+
+
+def test_face_adjacency_does_depend_on_it():
+    """Otherwise the test above would show nothing: a diagonal line of one label is cut up or not."""
+    diagonal = np.array([[0, 0, 1], [0, 1, -1], [1, -1, -1]])
+    straight = np.array([[1, 1, 1], [0, 0, -1], [0, -1, -1]])
+    lattices = {a: make_lattice(2, 3, adjacency=a) for a in ("face", "simplex")}
+    at = tuple(lattices["face"].indices.T)
+    labels = torch.from_numpy(np.stack([diagonal[at], straight[at]]))
+    assert count_along_edges(labels, lattices["face"].edges).tolist() == [4, 2]
+    assert count_along_edges(labels, lattices["simplex"].edges).tolist() == [2, 2]
+
+
+def test_alpha_range():
+    lattice = make_lattice(1, 7, alpha_range=(-1, 2))
+    np.testing.assert_allclose(lattice.coordinates[:, 1], [-1, -0.5, 0, 0.5, 1, 1.5, 2])
+
+
+def test_lattice_is_made_once():
+    assert make_lattice(3) is make_lattice(3, 16)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"dim": 0}, "dim=0"),
+        ({"dim": 1.5}, "dim=1.5"),
+        ({"dim": 1, "resolution": 1}, "resolution=1;"),
+        ({"dim": 5, "resolution": 200}, "lower the resolution"),
+        ({"dim": 2, "alpha_range": (-1.0, 2.0)}, "needs dim=1"),
+        ({"dim": 1, "alpha_range": (1.0, 0.0)}, "low < high"),
+        ({"dim": 1, "alpha_range": 3}, "alpha_range=3"),
+        ({"dim": 1, "domain": "box"}, "needs dim=2"),
+        ({"dim": 2, "domain": "boxes"}, "Did you mean 'box'"),
+        ({"dim": 2, "domain": "box", "adjacency": "simplex"}, "barycentric"),
+        ({"dim": 2, "adjacency": "edge"}, "face, full, simplex"),
+    ],
+)
+def test_bad_lattices_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make_lattice(**arguments)
+
+
+def test_box_surrounds_the_triangle_with_padding(rng):
+    vertices = torch.from_numpy(rng.standard_normal((40, 3, 2, 3)))
+    corners = box_corners(vertices, padding=0.1).flatten(2)
+    origin, along, up = corners[:, 0], corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
+    np.testing.assert_allclose((along * up).sum(1), 0, atol=1e-12)
+    relative = vertices.flatten(2) - origin[:, None]
+    p = (relative * along[:, None]).sum(2) / (along * along).sum(1, keepdim=True)
+    q = (relative * up[:, None]).sum(2) / (up * up).sum(1, keepdim=True)
+    for share in (p, q):
+        np.testing.assert_allclose(share.min(1).values, 0.1 / 1.2)
+        np.testing.assert_allclose(share.max(1).values, 1.1 / 1.2)
+    np.testing.assert_allclose(
+        origin[:, None] + p[..., None] * along[:, None] + q[..., None] * up[:, None], vertices.flatten(2)
+    )
+
+
+def test_plane_coordinates_keep_distances(rng):
+    vertices = torch.from_numpy(rng.standard_normal((5, 4, 2, 3)))
+    flat, plane = vertices.flatten(2), plane_coordinates(vertices)
+    np.testing.assert_allclose(torch.cdist(plane, plane), torch.cdist(flat, flat))
+    assert plane[:, 0].abs().max() == 0
+    assert plane[:, 1, 0].min() > 0
+
+
+def test_vertices_are_distinct_points_and_reach_all_of_them():
+    points = np.arange(7.0)[:, None]
+    drawn = sample_vertices(points, dim=3, num_samples=3000, seed=1).numpy().squeeze(2)
+    assert all(len(set(row)) == 4 for row in drawn.tolist())
+    for column in drawn.T:
+        assert stats.chisquare(np.bincount(column.astype(int), minlength=7)).pvalue > 1e-3
+
+
+def test_the_seed_draws_the_same_vertices_and_more_samples_only_add():
+    points = torch.randn(50, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+    for sampling in ("pairs", "random_direction"):
+        few = sample_vertices(points, dim=2, num_samples=5, sampling=sampling, seed=3)
+        many = sample_vertices(points.numpy(), dim=2, num_samples=9, sampling=sampling, seed=3)
+        assert torch.equal(few, many[:5])
+        assert not torch.equal(few, sample_vertices(points, dim=2, num_samples=5, sampling=sampling, seed=4))
+
+
+def test_random_directions_have_the_length_asked_for(rng):
+    points = rng.standard_normal((30, 5)).astype(np.float32)
+    for length in (2.5, None):
+        vertices = sample_vertices(points, dim=3, sampling="random_direction", direction_length=length)
+        steps = (vertices[:, 1:] - vertices[:, :1]).norm(dim=2)
+        np.testing.assert_allclose(steps, length or median_distance(points), rtol=1e-4)
+        assert {tuple(row) for row in vertices[:, 0].tolist()} <= {tuple(row) for row in points.tolist()}
+    # On average the directions have no direction.
+    mean = (vertices[:, 1:] - vertices[:, :1]).mean((0, 1))
+    assert mean.norm() < 0.3 * median_distance(points)
+
+
+def test_only_the_points_drawn_are_read(tiny_data):
+    class Recorder:
+        def __init__(self, points):
+            self.points, self.read = points, 0
+
+        def __len__(self):
+            return len(self.points)
+
+        def __getitem__(self, index):
+            self.read += len(index)
+            return self.points[index]
+
+    points = Recorder(np.random.default_rng(0).standard_normal((10000, 3)))
+    sample_vertices(points, dim=2, num_samples=4)
+    assert points.read == 12
+    images = sample_vertices(tiny_data.x_train, dim=2, num_samples=4)
+    assert images.shape == (4, 3, *tiny_data.x_train.shape[1:])
+    assert images.dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("points", "arguments", "message"),
+    [
+        (np.zeros((2, 3)), {"dim": 2}, "3 distinct points are needed for each simplex, but there are 2"),
+        (np.zeros(5), {}, "one-dimensional"),
+        (np.full((5, 2), np.nan), {}, r"points\[\d\] holds NaN"),
+        (np.zeros((5, 2), dtype=complex), {}, "real numbers"),
+        (np.zeros((5, 2)), {"sampling": "pair"}, "Did you mean 'pairs'"),
+        (np.zeros((5, 2)), {"num_samples": 0}, "num_samples=0"),
+        (np.zeros((5, 2)), {"seed": -1}, "seed=-1"),
+        (np.zeros((5, 2)), {"direction_length": 1.0}, "belongs to sampling 'random_direction'"),
+        (np.zeros((5, 2)), {"sampling": "random_direction", "direction_length": 0}, "finite positive"),
+        (7, {}, "points are int"),
+    ],
+)
+def test_bad_samplings_are_named(points, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        sample_vertices(points, **arguments)
