@@ -94,17 +94,29 @@ class PlannedRun:
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-    """A grid of cells over networks and seeds; one `[[experiments]]` table."""
+    """A grid of cells over networks and seeds; one `[[experiments]]` table.
+
+    seeds: a list for all networks, or a list for each of them: {ResNet18 = [0, 1, 2], SENet18 = [0]}.
+    """
 
     name: str
     networks: list
-    seeds: list
+    seeds: list | dict
     grid: dict
     train: dict = dataclasses.field(default_factory=dict)
     counts: list = dataclasses.field(default_factory=lambda: ["main"])
     measures: list = dataclasses.field(default_factory=list)
     evolution_epochs: list = dataclasses.field(default_factory=list)
     evolution_counts: list = dataclasses.field(default_factory=list)
+
+    def seeds_of(self, label):
+        """The seeds of one network."""
+        return self.seeds[label] if isinstance(self.seeds, dict) else self.seeds
+
+    def seeds_and_networks(self):
+        """(seed, network label) pairs, all networks of the first seed first."""
+        seeds = dict.fromkeys(seed for label in self.networks for seed in self.seeds_of(label))
+        return [(seed, label) for seed in seeds for label in self.networks if seed in self.seeds_of(label)]
 
     def cells(self):
         """One dict of grid values for every combination, the last key running fastest."""
@@ -131,7 +143,7 @@ class Campaign:
     def entries(self):
         """(experiment, network label, PlannedRun) of everything asked for, in order: all cells of a seed first."""
         for experiment in self.experiments:
-            for seed, label, cell in itertools.product(experiment.seeds, experiment.networks, experiment.cells()):
+            for (seed, label), cell in itertools.product(experiment.seeds_and_networks(), experiment.cells()):
                 yield experiment, label, self._plan(experiment, label, cell | {"seed": seed})
 
     def runs(self):
@@ -254,7 +266,11 @@ def _check_experiments(campaign):
             for name in names:
                 if name not in valid:
                     raise unknown_name(f"{kind} in {where}", name, valid)
-        require(experiment.networks and experiment.seeds, f"{where} needs at least one network and one seed")
+        if isinstance(experiment.seeds, dict):
+            missing = set(experiment.networks) ^ set(experiment.seeds)
+            require(not missing, f"{where}: seeds must list each of its networks once, see {sorted(missing)}")
+        seeds = [experiment.seeds_of(label) for label in experiment.networks]
+        require(seeds and all(seeds), f"{where} needs at least one network and one seed")
         for key, values in experiment.grid.items():
             require(isinstance(values, list) and values, f"{where}: grid.{key} must be a non-empty list")
     for _ in campaign.entries():

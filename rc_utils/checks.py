@@ -30,17 +30,17 @@ def settings_from_dict(cls, values, where):
 
 
 def _coerce(value, hint, where):
-    if isinstance(hint, types.UnionType):
-        if value is None and type(None) in typing.get_args(hint):
-            return None
-        hint = next(t for t in typing.get_args(hint) if t is not type(None))
-    wanted = typing.get_origin(hint) or hint
-    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+    allowed = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    allowed = tuple(typing.get_origin(kind) or kind for kind in allowed)
+    if isinstance(value, bool):
+        matches = bool in allowed
+    elif isinstance(value, int) and float in allowed and int not in allowed:
         return float(value)
-    if wanted is tuple and isinstance(value, list):
-        return tuple(value)
-    if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
-        raise ValueError(f"{where} must be of type {wanted.__name__}, got {value!r} ({type(value).__name__})")
+    else:
+        matches = isinstance(value, allowed)
+    if not matches:
+        names = " or ".join(kind.__name__ for kind in allowed)
+        raise ValueError(f"{where} must be of type {names}, got {value!r} ({type(value).__name__})")
     return value
 
 

@@ -60,6 +60,14 @@ def test_a_run_that_two_experiments_want_is_done_once_with_the_wishes_of_both():
     assert wishes == [("main",)] * 4 + [("main", "test")] * 4 + [("test",)] * 4
 
 
+def test_seeds_of_each_network():
+    table = changed(["experiments", 1, "seeds"], {"ResNet18": [0, 1], "small": [0]})
+    entries = [(label, p.spec.train.seed) for e, label, p in parse_campaign(table, "t").entries() if e.name == "adam"]
+    assert entries == [("ResNet18", 0), ("small", 0), ("ResNet18", 1)]
+    with pytest.raises(ValueError, match=r"seeds must list each of its networks once, see \['small'\]"):
+        parse_campaign(changed(["experiments", 1, "seeds"], {"ResNet18": [0, 1]}), "t")
+
+
 def test_run_id_follows_what_changes_the_result_and_nothing_else():
     spec = RunSpec({"name": "shapes"}, {"name": "ResNet18"}, TrainConfig())
     assert spec.run_id == RunSpec({"name": "shapes"}, {"name": "ResNet18"}, TrainConfig()).run_id
