@@ -19,7 +19,7 @@ book: env
 	$(BIN)/python book/build.py
 
 test: env
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: env
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
@@ -28,7 +28,7 @@ serve: book
 	$(BIN)/python -m http.server --directory book/_build/html 8000
 
 bench: env
-	$(BIN)/python -m tests.bench
+	$(BIN)/python -m benchmarks
 
 lock:
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header requirements.in -o requirements.txt

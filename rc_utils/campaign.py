@@ -154,6 +154,14 @@ class Campaign:
             runs[key] = runs[key].merged(planned) if key in runs else planned
         return runs
 
+    def restricted(self, names):
+        """The campaign with the experiments of these names alone, and what they ask for."""
+        known = {experiment.name: experiment for experiment in self.experiments}
+        for name in names:
+            if name not in known:
+                raise unknown_name(f"experiment of campaign {self.name}", name, known)
+        return dataclasses.replace(self, experiments=tuple(e for e in self.experiments if e.name in names))
+
     def _plan(self, experiment, label, cell):
         train = settings_from_dict(
             TrainConfig, self.train | experiment.train | cell, f"{self.name}, experiment {experiment.name!r}"

@@ -62,7 +62,7 @@ def change_per_doubling(
     slopes, n_cells = _slopes(cells, factor, column)
     if not len(slopes):
         return Change(float("nan"), float("nan"), float("nan"), 0, 0)
-    low, high = _mean_interval(slopes, num_resamples, confidence, seed)
+    low, high = mean_interval(slopes, num_resamples, confidence, seed)
     return Change(float(slopes.mean()), low, high, len(slopes), n_cells)
 
 
@@ -77,12 +77,18 @@ def _slopes(cells: pd.DataFrame, factor: str, column: str) -> tuple[np.ndarray, 
     return np.array(slopes), n_cells
 
 
-def _mean_interval(values: np.ndarray, num_resamples: int, confidence: float, seed: int) -> tuple[float, float]:
+def mean_interval(
+    values: np.ndarray, num_resamples: int = 2000, confidence: float = 0.95, seed: int = 0
+) -> tuple[float, float]:
+    """Interval of the mean of independent `values` (n,): expanded percentile, or Student's under `MIN_CELLS` values.
+
+    (NaN, NaN) for fewer than two, or where all are equal, which measures no uncertainty.
+    """
     n = len(values)
     if n >= MIN_CELLS:
         means = bootstrap_weights(range(n), num_resamples, seed) @ values / n
         return percentile_interval(means, n, confidence, expanded=True)
-    if n < 2:
+    if n < 2 or np.ptp(values) <= 1e-12 * np.abs(values).max():
         return float("nan"), float("nan")
     half = stats.t.ppf((1 + confidence) / 2, n - 1) * values.std(ddof=1) / np.sqrt(n)
     return float(values.mean() - half), float(values.mean() + half)
@@ -124,19 +130,25 @@ def results_from_runs(
     results: list[Result] = []
     for network, group in groups.items():
         if network in MAIN_NETWORKS:
-            results += _correlation(f"main/{network}", campaign, group, "gap", options)
+            results += correlation_result(f"main/{network}", campaign, group, "gap", options)
             results += _biases(network, campaign, group, options)
         if network in NETWORKS:
-            results += _correlation(f"test-accuracy/{network}", campaign, group, "test_accuracy", options)
+            results += correlation_result(f"test-accuracy/{network}", campaign, group, "test_accuracy", options)
     if len(groups) > 1:
-        results += _correlation("main/overall", campaign, runs, "gap", options)
+        results += correlation_result("main/overall", campaign, runs, "gap", options)
         results += _biases("overall", campaign, runs, options)
     return results
 
 
-def _correlation(id_: str, campaign: str, runs: pd.DataFrame, column: str, options: dict) -> Iterator[Result]:
+def correlation_result(
+    id_: str, campaign: str, runs: pd.DataFrame, column: str, options: dict, *, x: str = "count"
+) -> Iterator[Result]:
+    """The Result `id_`: Pearson's correlation of columns `x` and `column` over cells; nothing where it is undefined.
+
+    options: num_resamples and seed of `correlate`.
+    """
     cells = finished(average_seeds(runs))
-    c = correlate(cells["count"], cells[column], **options)
+    c = correlate(cells[x], cells[column], **options)
     if np.isfinite(c.value):
         yield Result(id_, campaign, c.value, c.low, c.high, c.n_cells, _describe(runs, cells))
 

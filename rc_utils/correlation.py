@@ -45,7 +45,7 @@ class Correlation:
         )
 
 
-def _weighted_pearson(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def weighted_pearson(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Pearson's r of rows counted `weights` times; x, y (n,) or (B, n), weights (B, n) -> (B,), NaN if degenerate."""
     total = weights.sum(1, keepdims=True)
     dx = x - (weights * x).sum(1, keepdims=True) / total
@@ -65,7 +65,7 @@ def _weighted_ranks(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 def _weighted_spearman(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Spearman's rho: Pearson's r of the mid-ranks of each resample, (B,)."""
-    return _weighted_pearson(_weighted_ranks(x, weights), _weighted_ranks(y, weights), weights)
+    return weighted_pearson(_weighted_ranks(x, weights), _weighted_ranks(y, weights), weights)
 
 
 def _weighted_kendall(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -80,7 +80,7 @@ def _weighted_kendall(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.n
 
 
 _METHODS: dict[str, tuple[Callable, Callable]] = {
-    "pearson": (stats.pearsonr, _weighted_pearson),
+    "pearson": (stats.pearsonr, weighted_pearson),
     "spearman": (stats.spearmanr, _weighted_spearman),
     "kendall": (stats.kendalltau, _weighted_kendall),
 }

@@ -7,6 +7,7 @@ from IPython.display import HTML
 from rc_utils import ledger, runs
 from rc_utils.campaign import list_campaigns, load_campaign
 from rc_utils.comparison import results_from_runs
+from rc_utils.forests import forest_runs, results_from_forests
 from rc_utils.sweep import missing_runs, sweep
 
 VERDICTS = ("agrees", "agrees in direction", "not resolved", "disagrees", "not tested here")
@@ -31,14 +32,16 @@ def campaign_runs(name, experiment=None, *, device="cpu", num_samples=0):
     return table
 
 
-def example_run(name, network=""):
+def example_run(name, network="", experiment=""):
     """The planned run whose network a page shows: of the runs of `network` (default: the first one) with a record that
-    interpolates, the one with the best test accuracy; the first planned run where there is none."""
+    interpolates, the one with the best test accuracy; the first planned run where there is none. `experiment` narrows
+    the choice to one experiment."""
     campaign = load_campaign(name)
     label = network or next(iter(campaign.networks))
     if label not in campaign.networks:
         raise ValueError(f"campaign {name!r} has no network {label!r}; it has {', '.join(campaign.networks)}")
-    planned = [entry for _, other, entry in campaign.entries() if other == label]
+    entries = [(e.name, other, entry) for e, other, entry in campaign.entries()]
+    planned = [entry for name_, other, entry in entries if other == label and experiment in ("", name_)]
     found = ledger.find_records([p.spec.run_id for p in planned], campaign.folder / "runs.jsonl")
 
     def quality(p):
@@ -107,13 +110,13 @@ def setting_warning(planned):
 
 
 def all_results(name="", *, num_samples=0, seed=0):
-    """Our results for the scorecard, from every campaign with records, or from one."""
+    """Our results for the scorecard: of every campaign with records and of trees and forests, or of one campaign."""
     results = []
     for campaign in [name] if name else list_campaigns():
         table = ledger.load_runs(campaign, num_samples=num_samples or None)
         if len(table):
             results += results_from_runs(table, campaign, "main", seed=seed)
-    return results
+    return results + ([] if name else results_from_forests(forest_runs(), seed=seed))
 
 
 def show_table(frame, *, index=False):

@@ -16,9 +16,10 @@ import torch
 from rc_utils import ledger, runs
 from rc_utils.campaign import load_campaign
 from rc_utils.checks import require
+from rc_utils.cost import run_flops
 from rc_utils.paths import results_dir
 
-
+DEFAULT_TFLOPS = 10.0  # what a data-centre card may sustain on networks this small; --tflops says otherwise
 DASK_SETTINGS = {
     "distributed.worker.daemon": False,
     "distributed.logging.distributed": "error",
@@ -81,7 +82,7 @@ def _on_dask(todo, job, workers, scheduler):
     dask.config.set(DASK_SETTINGS)
     if scheduler is None:
         cluster = LocalCluster(
-            n_workers=min(workers, len(todo)), threads_per_worker=1, dashboard_address=None, memory_limit=0
+            n_workers=min(workers, len(todo)), threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit=0
         )
     with Client(scheduler or cluster) as client:
         try:
@@ -130,28 +131,40 @@ def _summary(record):
     return f"{network} {record['status']} train {results['train_accuracy']:.3f} test {results['test_accuracy']:.3f}"
 
 
-def plan(campaign):
+def plan(campaign, tflops=DEFAULT_TFLOPS):
     """Lines that say how many runs each experiment asks for, how many are there, and the hours that are left.
 
-    The estimate takes the median seconds of the finished runs of the same network in this campaign.
+    From the median seconds of the finished runs of each network, as far as there are some, and from the floating-point
+    operations of what is missing at `tflops` sustained, in TFLOP/s.
     """
-    plans = campaign.runs()
+    plans, todo = campaign.runs(), missing_runs(campaign)
     found = ledger.find_records(plans, campaign.folder / "runs.jsonl")
-    seconds = {}
-    for record, _ in found.values():
-        network = record["spec"]["network"]["name"]
-        spent = record["provenance"]["seconds_train"] + sum(c["seconds"] for c in record["counts"])
-        seconds.setdefault(network, []).append(spent)
-    todo = missing_runs(campaign)
-    known = [statistics.median(seconds[n]) for n in (p.spec.network["name"] for p in todo) if n in seconds]
     yield f"{campaign.name}: {campaign.title}"
     for experiment in campaign.experiments:
         ids = {p.spec.run_id for e, _, p in campaign.entries() if e is experiment}
         yield f"  {experiment.name}: {len(ids & found.keys())} of {len(ids)} runs have a record"
     yield f"  {len(todo)} of {len(plans)} distinct runs to do"
+    seconds = _median_seconds(record for record, _ in found.values())
+    known = [seconds[n] for n in (p.spec.network["name"] for p in todo) if n in seconds]
     if known:
-        hours = sum(known) / len(known) * len(todo) / 3600
-        yield f"  about {hours:.2f} process hours left, from {sum(map(len, seconds.values()))} finished runs"
+        hours = sum(known) / 3600
+        yield f"  about {hours:.2f} process hours for {len(known)} of them, if they take as long as others did"
+    try:
+        flops = sum(map(run_flops, todo))
+    except ValueError as error:
+        yield f"  no estimate of the operations: {error}"
+    else:
+        hours = flops / tflops / 3.6e15
+        yield f"  {flops:.2e} floating-point operations: {hours:.2f} hours at {tflops:g} TFLOP/s sustained"
+
+
+def _median_seconds(records):
+    """Median seconds of a finished run, training and counting, by network."""
+    seconds = {}
+    for record in records:
+        spent = record["provenance"]["seconds_train"] + sum(c["seconds"] for c in record["counts"])
+        seconds.setdefault(record["spec"]["network"]["name"], []).append(spent)
+    return {network: statistics.median(values) for network, values in seconds.items()}
 
 
 def verify(campaign, number, seed=0, device="cpu", threads=1):
@@ -190,7 +203,9 @@ def _parser():
     parser.add_argument("--time-budget", type=float, metavar="SECONDS", help="stop cleanly after this time")
     parser.add_argument("--shard", type=_shard, default=(0, 1), metavar="i/N", help="every N-th run, starting at i")
     parser.add_argument("--compile", action="store_true", help="torch.compile the networks")
+    parser.add_argument("--experiment", action="append", metavar="NAME", help="this experiment alone; may be repeated")
     parser.add_argument("--plan", action="store_true", help="say what is missing and how long it takes, run nothing")
+    parser.add_argument("--tflops", type=float, default=DEFAULT_TFLOPS, help="sustained TFLOP/s assumed by --plan")
     parser.add_argument(
         "--freeze", action="store_true", help="write the records to the campaign's runs.jsonl, run nothing"
     )
@@ -206,12 +221,14 @@ def main(arguments=None):
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         campaign = load_campaign(options.campaign)
+        if options.experiment:
+            campaign = campaign.restricted(options.experiment)
         torch.zeros(1, device=device)
     except (ValueError, RuntimeError, AssertionError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     if options.plan:
-        print("\n".join(plan(campaign)))
+        print("\n".join(plan(campaign, options.tflops)))
     elif options.freeze:
         path, number = ledger.freeze(campaign)
         print(f"{number} records in {path}")

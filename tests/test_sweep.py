@@ -1,5 +1,6 @@
 """The sweep: finishes a campaign, survives kills, shares runs, says what is wrong."""
 
+import dataclasses
 import os
 import random
 import signal
@@ -11,6 +12,7 @@ import pytest
 
 from rc_utils import ledger, runs
 from rc_utils.campaign import load_campaign, parse_campaign
+from rc_utils.cost import run_flops
 from rc_utils.sweep import main, missing_runs, plan, sweep, verify
 
 TABLE = {
@@ -148,7 +150,22 @@ def test_plan_counts_what_is_missing():
     sweep(campaign, shard=(0, 2))
     text = "\n".join(plan(campaign))
     assert "main: 2 of 4 runs have a record" in text
-    assert "process hours left" in text
+    assert "process hours for 2" in text
+
+
+def test_operations_of_a_run_by_hand():
+    planned = next(iter(with_changes(networks=["ResNet18"]).runs().values()))
+    linear = dataclasses.replace(planned.spec, network={"name": "MLP", "widths": [5]})
+    planned = dataclasses.replace(planned, spec=linear)
+    forward = 2 * (3 * 8 * 8 * 5 + 5 * 10)
+    assert run_flops(planned) == forward * (3 * 64 * 1 + 4 * 10)
+
+
+def test_one_experiment_alone(capsys):
+    assert main(["shapes-tiny", "--experiment", "mian", "--plan"]) == 2
+    assert "Did you mean 'main'" in capsys.readouterr().err
+    assert main(["shapes-tiny", "--experiment", "main", "--plan"]) == 0
+    assert "TFLOP/s sustained" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

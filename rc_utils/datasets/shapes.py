@@ -25,6 +25,7 @@ _BLOCK = 500
 _STREAMS = {"train": 0, "test": 1}
 _NUM_GRATINGS = 3
 _NUM_BLOBS = 2
+_MAX_TILT = np.pi / 6  # of a shape, either way: a few hundred images then suffice to learn something
 
 
 def make_shapes(n, *, image_size, split, seed, classes=tuple(range(10))):
@@ -86,7 +87,7 @@ def _paint_shapes(canvas, base, shapes, x, y, rng):
     centre_x, centre_y = rng.uniform(-0.35, 0.35, (2, num, 1, 1))
     scale = rng.uniform(0.5, 0.85, (num, 1, 1))
     stretch = rng.uniform(0.8, 1.25, (num, 1, 1))
-    angle = rng.uniform(0, 2 * np.pi, (num, 1, 1))
+    angle = rng.uniform(-_MAX_TILT, _MAX_TILT, (num, 1, 1))
     contrast = rng.uniform(0.4, 0.8, (num, 1))
     direction = np.abs(rng.standard_normal((num, 3)))
     colour = base + contrast * direction / np.linalg.norm(direction, axis=1, keepdims=True)

@@ -1,0 +1,18 @@
+"""How long `rc_utils` takes, side by side with the usual way in the same run: `python -m benchmarks`.
+
+A benchmark is a function of a `Scale` that yields `Row`s, registered under a name (`registry.benchmark`) in a module
+that `load` imports.
+"""
+
+import importlib
+
+TOPICS = ("counting", "forward", "epoch", "layout", "allocator")
+
+
+def load():
+    """All benchmarks by name, in the order of TOPICS."""
+    from benchmarks.registry import BENCHMARKS
+
+    for topic in TOPICS:
+        importlib.import_module(f"benchmarks.{topic}")
+    return BENCHMARKS

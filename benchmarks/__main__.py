@@ -1,0 +1,45 @@
+"""The command line: `python -m benchmarks [--quick] [--only NAME]`."""
+
+import argparse
+import sys
+
+import torch
+
+import benchmarks
+from benchmarks.registry import FULL, QUICK
+from benchmarks.report import header, table, write_csv
+from rc_utils.checks import unknown_name
+from rc_utils.paths import results_dir
+
+
+def main(arguments=None):
+    """Run the benchmarks, print the table and write it as CSV; returns 2 for a wrong name, else 0."""
+    options = _parser().parse_args(arguments)
+    known = benchmarks.load()
+    wrong = [name for name in options.only or () if name not in known]
+    if wrong:
+        print(f"error: {unknown_name('benchmark', wrong[0], known)}", file=sys.stderr)
+        return 2
+    torch.set_num_threads(options.threads)
+    scale = QUICK if options.quick else FULL
+    rows = []
+    for name in options.only or known:
+        print(f"running {name} ...", file=sys.stderr, flush=True)
+        rows += known[name](scale)
+    print(f"{header(scale)}\n\n{table(rows)}")
+    path = results_dir() / "benchmarks.csv"
+    write_csv(rows, path)
+    print(f"\nwritten to {path}")
+    return 0
+
+
+def _parser():
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=benchmarks.__doc__.split("\n\n")[0])
+    parser.add_argument("--quick", action="store_true", help="fewer repeats and images")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="benchmarks to run (default: all)")
+    parser.add_argument("--threads", type=int, default=1, help="torch threads (default 1, as in a campaign)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

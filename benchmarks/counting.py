@@ -1,0 +1,85 @@
+"""Counting components of label grids: `count_components` against labelling functions called grid by grid."""
+
+import numpy as np
+
+from benchmarks.registry import Row, at_least, benchmark
+from benchmarks.timing import in_turns, timed
+from rc_utils.regions import count_components, make_lattice
+
+NUM_CLASSES = 10
+NUM_WAVES = 8
+# Share of Scale.grids in dimension d: all of them take about as long.
+SHARE = {3: 1 / 10, 4: 1 / 50, 5: 1 / 250}
+
+
+@benchmark("counting-2d")
+def counting_2d(scale):
+    """Grids of 30 x 30 against scikit-image's `label`, called per class and grid, and once a grid."""
+    grids = label_grids((30, 30), scale.grids)
+    targets = {
+        "scikit-image per class and grid": (_skimage_per_class, at_least(20)),
+        "scikit-image once a grid": (_skimage_per_grid, at_least(2)),
+    }
+    yield from _compare(f"count {len(grids):,} grids of 30 x 30", grids, targets, scale.repeats)
+
+
+@benchmark("counting-nd")
+def counting_nd(scale):
+    """Grids in d = 3, 4, 5 at the default resolutions against scipy's `ndimage.label` per class and grid."""
+    targets = {"ndimage per class and grid": (_ndimage_per_class, at_least(10))}
+    for dim, share in SHARE.items():
+        lattice = make_lattice(dim)
+        grids = label_grids(lattice.grid_shape, max(2, round(share * scale.grids)))
+        shape = f"{lattice.resolution}^{dim}"
+        yield from _compare(f"count {len(grids)} grids of {shape}", grids, targets, scale.repeats)
+        in_simplex = np.full_like(grids, -1)
+        cells = (slice(None), *lattice.indices.T)
+        in_simplex[cells] = grids[cells]
+        yield from _compare(f"count {len(grids)} simplices in {shape}", in_simplex, targets, scale.repeats)
+
+
+def _compare(name, grids, others, repeats):
+    """One row for each entry {against: (function of the grids, target)} of `others`, after the counts agreed."""
+    expected = count_components(grids)
+    for against, (count, _) in others.items():
+        if not np.array_equal(count(grids), expected):
+            raise AssertionError(f"{name}: rc_utils and {against} do not count the same; expected equal counts")
+    sides = [lambda: count_components(grids)]
+    sides += [lambda count=count: count(grids) for count, _ in others.values()]
+    ours, *seconds = in_turns([timed(side) for side in sides], repeats)
+    for (against, (_, target)), other in zip(others.items(), seconds, strict=True):
+        yield Row(name, against, ours, other, target)
+
+
+def label_grids(shape, number, seed=0):
+    """Labels (number, *shape) int64 in [0, 10) with smooth boundaries, as a network's are.
+
+    The label is the argmax over classes of a sum of plane waves sum_k a_k cos(2 pi f_k . x + p_k), x in [0, 1]^d.
+    """
+    rng = np.random.default_rng(seed)
+    x = np.stack(np.meshgrid(*(np.linspace(0, 1, n) for n in shape), indexing="ij"), axis=-1).reshape(-1, len(shape))
+    labels = np.empty((number, len(x)), dtype=np.int64)
+    for grid in labels:
+        frequency = rng.normal(0, 1.5, (len(shape), NUM_WAVES))
+        waves = np.cos(2 * np.pi * (x @ frequency + rng.random(NUM_WAVES)))
+        grid[:] = (waves @ rng.normal(size=(NUM_WAVES, NUM_CLASSES))).argmax(1)
+    return labels.reshape(number, *shape)
+
+
+def _skimage_per_class(grids):
+    from skimage.measure import label
+
+    return [sum(label(grid == c, connectivity=1, return_num=True)[1] for c in range(NUM_CLASSES)) for grid in grids]
+
+
+def _skimage_per_grid(grids):
+    from skimage.measure import label
+
+    return [label(grid, background=-1, connectivity=1, return_num=True)[1] for grid in grids]
+
+
+def _ndimage_per_class(grids):
+    from scipy import ndimage
+
+    face = ndimage.generate_binary_structure(grids.ndim - 1, 1)
+    return [sum(ndimage.label(grid == c, structure=face)[1] for c in range(NUM_CLASSES)) for grid in grids]

@@ -1,0 +1,34 @@
+"""Timing several functions in turns, so that what else the machine does falls on all of them alike."""
+
+import time
+
+MIN_SECONDS = 0.05
+
+
+def in_turns(sides, repeats):
+    """Seconds of each side in each turn, a tuple a side; one unmeasured turn comes first.
+
+    sides: functions without arguments that return the seconds of what they measured. Every other turn goes through
+    them backwards.
+    """
+    for side in sides:
+        side()
+    seconds = [[0.0] * repeats for _ in sides]
+    for turn in range(repeats):
+        order = range(len(sides)) if turn % 2 == 0 else reversed(range(len(sides)))
+        for i in order:
+            seconds[i][turn] = sides[i]()
+    return [tuple(s) for s in seconds]
+
+
+def timed(function):
+    """A function that returns the seconds of one call, called again until MIN_SECONDS have passed."""
+
+    def measure():
+        calls, started = 0, time.perf_counter()
+        while (elapsed := time.perf_counter() - started) < MIN_SECONDS or not calls:
+            function()
+            calls += 1
+        return elapsed / calls
+
+    return measure

@@ -1,0 +1,78 @@
+"""Write the headline figure and table of the README from the records of a reference campaign.
+
+    python book/headline.py [CAMPAIGN]
+
+Everything between the two `results` comments of README.md is replaced; nothing in it is typed.
+"""
+
+import argparse
+import pathlib
+import re
+
+import matplotlib
+import matplotlib.pyplot as plt
+
+from rc_utils import ledger, plotting
+from rc_utils.campaign import load_campaign
+from rc_utils.comparison import results_from_runs
+from rc_utils.correlation import average_seeds
+from rc_utils.paper import scorecard
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FIGURE = ROOT / "book" / "_static" / "headline.svg"
+START, END = "<!-- results: written by `python book/headline.py`, not by hand -->", "<!-- end of results -->"
+
+
+def table(runs, campaign):
+    """Markdown rows: statement, published, ours with its interval, cells, verdict."""
+    card = scorecard(results_from_runs(runs, campaign, "main"))
+    card = card[(card["campaign"] != "") & card["id"].str.match(r"main/|bias/.*/overall|test-accuracy/")]
+    lines = ["| claim | published | ours | interval | cells | verdict |", "|---|---|---|---|---|---|"]
+    lines += [
+        f"| {row.claim} ({row.where}) | {row.published} | {row.ours} | {row.interval} | {row.n} | {row.verdict} |"
+        for row in card.itertuples()
+    ]
+    return "\n".join(lines)
+
+
+def sentence(runs, campaign):
+    """What the results rest on and where they were made."""
+    records = ledger.find_records(runs["run_id"].unique(), campaign.folder / "runs.jsonl")
+    machines = sorted({record["provenance"]["hardware"] for record, _ in records.values()})
+    cells = average_seeds(runs)
+    per_network = ", ".join(f"{name} {count}" for name, count in cells["network"].value_counts(sort=False).items())
+    return (
+        f"Campaign `{campaign.name}` ({campaign.title}): {len(runs)} of its {len(campaign.runs())} runs so far, cells: "
+        f"{per_network}; {int(runs['interpolates'].sum())} runs interpolate. Computed on {', '.join(machines)}. "
+        f"{campaign.note}"
+    )
+
+
+def figure(runs):
+    """Gap against region count, as a vector graphic with the same bytes for the same runs."""
+    matplotlib.use("Agg")
+    plotting.use_style()
+    plotting.scatter_count_gap(runs)
+    plt.savefig(FIGURE, metadata={"Date": None})
+    plt.close()
+
+
+def main():
+    """Rewrite README.md and the figure."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("campaign", nargs="?", default="cifar10-small")
+    campaign = load_campaign(parser.parse_args().campaign)
+    runs = ledger.load_runs(campaign)
+    runs = runs[(runs["experiment"] == "main") & (runs["origin"] == "reference")]
+    figure(runs)
+    picture = f"![Generalisation gap against region count, one point a cell]({FIGURE.relative_to(ROOT)})"
+    block = "\n\n".join([START, picture, sentence(runs, campaign), table(runs, campaign.name), END])
+    readme = ROOT / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    readme.write_text(
+        re.sub(f"{re.escape(START)}.*{re.escape(END)}", lambda _: block, text, flags=re.S), encoding="utf-8"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""What an augmentation does to count and gap: the same cells with and without it (v1 Fig 7 and 8, v3 Fig 6 and 7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from rc_utils.comparison import correlation_result, mean_interval
+from rc_utils.correlation import average_seeds, bootstrap_weights, finished, percentile_interval, require_columns
+from rc_utils.paper import Result
+
+AUGMENTATIONS = {"mixup": ("count", "gap"), "crop-flip": ("count", "test_accuracy")}
+_MATCH = ("network", "lr", "batch_size", "weight_decay", "optimizer")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Mean over `n` matched cells of a quantity with the augmentation less without, and its interval."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+
+@dataclass(frozen=True)
+class Shift:
+    """Change of the gap at equal count, and the slopes of gap on count: common, without and with the augmentation."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+    slope: float
+    slope_without: float
+    slope_with: float
+
+
+def matched_cells(runs: pd.DataFrame, augmented: str, plain: str = "main") -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Cells of the experiments `plain` and `augmented`, row by row the same network and hyper-parameters.
+
+    Seeds are averaged; cells that are in one experiment alone, or diverged in one, are left out. The number of epochs
+    may differ. Raises ValueError for a missing column or an experiment that `runs` does not hold.
+    """
+    require_columns(runs, ["experiment", "network", "cell", "count", "gap", "test_accuracy"])
+    known = list(pd.unique(runs["experiment"]))
+    for name in (plain, augmented):
+        if name not in known:
+            raise ValueError(f"no runs of experiment {name!r}; there are {', '.join(known) or 'none'}")
+    keys = [key for key in _MATCH if key in runs.columns]
+    tables = [finished(average_seeds(runs[runs["experiment"] == name])).set_index(keys) for name in (plain, augmented)]
+    shared = tables[0].index.intersection(tables[1].index)
+    return tuple(table.loc[shared].reset_index() for table in tables)
+
+
+def paired_difference(
+    without: pd.DataFrame, with_: pd.DataFrame, column: str, *, num_resamples: int = 2000, seed: int = 0
+) -> Difference:
+    """Mean of `column` with less without, over the rows of `matched_cells`."""
+    differences = with_[column].to_numpy(float) - without[column].to_numpy(float)
+    value = float(differences.mean()) if len(differences) else float("nan")
+    return Difference(value, *mean_interval(differences, num_resamples, seed=seed), len(differences))
+
+
+def vertical_shift(
+    without: pd.DataFrame,
+    with_: pd.DataFrame,
+    *,
+    x: str = "count",
+    y: str = "gap",
+    num_resamples: int = 2000,
+    seed: int = 0,
+) -> Shift:
+    """Change of y at equal x: the coefficient s of y = a + b x + s [with] (analysis of covariance, common slope b).
+
+    b = sum_g S_xy,g / sum_g S_xx,g over both groups, s = (mean y_1 - mean y_0) - b (mean x_1 - mean x_0). The interval
+    resamples matched cells, both rows of a cell together. A shift is vertical if s is not 0 and explains more than
+    the change of x does; compare the slopes of the groups before believing in a common one. Value NaN where x is
+    constant. Raises ValueError for tables of unequal length.
+    """
+    if len(without) != len(with_):
+        raise ValueError(f"{len(without)} cells without and {len(with_)} with; expected the rows of matched_cells")
+    n = len(without)
+    if n < 2:
+        return Shift(*[float("nan")] * 3, n, *[float("nan")] * 3)
+    groups = [(t[x].to_numpy(float), t[y].to_numpy(float)) for t in (without, with_)]
+    weights = np.vstack([np.ones(n), bootstrap_weights(range(n), num_resamples, seed)])
+    moments = [_moments(*group, weights) for group in groups]
+    slope = _ratio(sum(m["sxy"] for m in moments), sum(m["sxx"] for m in moments))
+    shift = (moments[1]["y"] - moments[0]["y"]) - slope * (moments[1]["x"] - moments[0]["x"])
+    low, high = percentile_interval(shift[1:], n, 0.95, expanded=True)
+    slopes = [float(_ratio(m["sxy"], m["sxx"])[0]) for m in moments]
+    return Shift(float(shift[0]), low, high, n, float(slope[0]), *slopes)
+
+
+def _moments(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:
+    """Weighted means and centred sums of products; x, y (n,), weights (B, n) -> (B,) each."""
+    mean_x, mean_y = (weights @ v / weights.sum(1) for v in (x, y))
+    dx, dy = x - mean_x[:, None], y - mean_y[:, None]
+    return {"x": mean_x, "y": mean_y, "sxx": (weights * dx * dx).sum(1), "sxy": (weights * dx * dy).sum(1)}
+
+
+def _ratio(sxy: np.ndarray, sxx: np.ndarray) -> np.ndarray:
+    return np.divide(sxy, sxx, out=np.full(len(sxx), np.nan), where=sxx > 1e-24)
+
+
+def effects_table(without: pd.DataFrame, with_: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
+    """Mean of count, gap, training and test accuracy without and with, their paired difference, and the shift."""
+    rows = []
+    names = {
+        "count": "region count",
+        "gap": "gap",
+        "train_accuracy": "training accuracy",
+        "test_accuracy": "test accuracy",
+    }
+    for column, name in names.items():
+        d = paired_difference(without, with_, column, seed=seed)
+        row = {"Quantity": name, "Without": f"{without[column].mean():.3f}", "With": f"{with_[column].mean():.3f}"}
+        rows.append(row | {"Difference": _text(d), "Cells": d.n})
+    shift = vertical_shift(without, with_, seed=seed)
+    rows.append({"Quantity": "gap at equal count", "Difference": _text(shift), "Cells": shift.n})
+    return pd.DataFrame(rows)
+
+
+def _text(d: Difference | Shift) -> str:
+    if not np.isfinite(d.value):
+        return "–"
+    return f"{d.value:+.3f}" + (f" [{d.low:+.3f}, {d.high:+.3f}]" if np.isfinite(d.low) else "")
+
+
+def results_from_augmentation(
+    runs: pd.DataFrame, campaign: str, augmented: str, plain: str = "main", *, num_resamples: int = 2000, seed: int = 0
+) -> list[Result]:
+    """Our results for mixup/{count, gap, correlation} or crop-flip/{count, test-accuracy, shift, correlation}.
+
+    augmented: "mixup" or "crop-flip", the name of the experiment. A campaign without it, or without matching cells,
+    gives no result. Raises ValueError for another name.
+    """
+    if augmented not in AUGMENTATIONS:
+        raise ValueError(f"augmentation {augmented!r} has no published claim; expected {' or '.join(AUGMENTATIONS)}")
+    if not {plain, augmented} <= set(runs["experiment"]):
+        return []
+    without, with_ = matched_cells(runs, augmented, plain)
+    if len(without) < 2:
+        return []
+    options = {"num_resamples": num_resamples, "seed": seed}
+    results = []
+    for column in AUGMENTATIONS[augmented]:
+        d = paired_difference(without, with_, column, **options)
+        id_ = f"{augmented}/{column.replace('_', '-')}"
+        results.append(Result(id_, campaign, d.value, d.low, d.high, d.n, "mean difference over matched cells"))
+    if augmented == "crop-flip":
+        shift = vertical_shift(without, with_, **options)
+        if np.isfinite(shift.value):
+            bounds = (shift.low, shift.high, shift.n)
+            results.append(Result("crop-flip/shift", campaign, shift.value, *bounds, "common slope of both groups"))
+    return [*results, *correlation_result(f"{augmented}/correlation", campaign, with_, "gap", options)]

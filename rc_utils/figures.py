@@ -1,0 +1,72 @@
+"""Figures of single pages, in the style of `plotting`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from rc_utils import plotting
+from rc_utils.correlation import correlate
+
+
+def evolution_panels(summary: pd.DataFrame) -> Figure:
+    """Count, gap and correlation over the epochs of an `evolution_table`, a panel each, intervals as bars."""
+    fig, axes = plt.subplots(1, 3, figsize=(mpl.rcParams["figure.figsize"][0], 3.4))
+    names = {"count": "region count", "gap": "generalization gap", "correlation": "correlation of the two"}
+    looks = (("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"))
+    for ax, (column, label), (colour, marker) in zip(axes, names.items(), looks, strict=True):
+        value, low, high = (summary[column + end].to_numpy(float) for end in ("", "_low", "_high"))
+        ax.plot(summary["epoch"], value, color=colour, marker=marker, linewidth=1.5)
+        ax.vlines(summary["epoch"], low, high, color=colour, linewidth=1.5, alpha=0.6)
+        ax.set(xlabel="epoch", ylabel=label)
+    axes[2].axhline(0, color="0.6", linewidth=1)
+    axes[2].set_ylim(-1.05, 1.05)
+    return fig
+
+
+def region_panels(grids: Mapping[int, object], class_names: Sequence[str] | None = None) -> Figure:
+    """Decision regions of the first simplex of each {epoch: LabelGrid}, a panel each, three in a row, one legend."""
+    rows = -(-len(grids) // 3)
+    width = mpl.rcParams["figure.figsize"][0]
+    fig, axes = plt.subplots(rows, 3, squeeze=False, figsize=(width, 0.7 + 2.6 * rows))
+    present: set[int] = set()
+    for ax, (epoch, grid) in zip(axes.flat, grids.items(), strict=False):
+        labels = grid.labels[0][tuple(grid.lattice.indices.T)]
+        plotting.decision_regions(labels, grid.lattice.coordinates, ax)
+        ax.get_legend().remove()
+        ax.set_title(f"epoch {epoch}", fontsize=11, pad=14)
+        present |= set(np.unique(labels).tolist())
+    for ax in axes.flat[len(grids) :]:
+        ax.set_visible(False)
+    names = [str(k) if class_names is None else class_names[k] for k in sorted(present)]
+    patches = [Patch(color=plotting.class_colour(k), label=n) for k, n in zip(sorted(present), names, strict=True)]
+    fig.legend(handles=patches, loc="outside lower center", ncols=5, title="predicted")
+    return fig
+
+
+def overlay(plain: pd.DataFrame, augmented: pd.DataFrame, name: str, y: str = "gap") -> Figure:
+    """Scatter of `y` against the count for the same cells without (circles) and with (triangles) an augmentation.
+
+    Both are tables of cells of one network or several; each has its least-squares line, and Pearson's r in the legend.
+    """
+    fig, ax = plt.subplots()
+    for cells, label, colour, marker in (
+        (plain, "without", "#0072B2", "o"),
+        (augmented, f"with {name}", "#D55E00", "^"),
+    ):
+        r = correlate(cells["count"], cells[y], num_resamples=1).value
+        text = f"{label}, r = {r:.2f}" if np.isfinite(r) else label
+        ax.plot(cells["count"], cells[y], marker, color=colour, alpha=0.85, label=text)
+        if cells["count"].nunique() > 1:
+            line = np.polyfit(cells["count"], cells[y], 1)
+            ends = np.array([cells["count"].min(), cells["count"].max()])
+            ax.plot(ends, np.polyval(line, ends), color=colour, alpha=0.4, linewidth=1.5)
+    ax.set(xlabel=plotting.label_of("count"), ylabel=plotting.label_of(y))
+    ax.legend(loc="best")
+    return fig

@@ -1,0 +1,161 @@
+"""Decision trees and random forests over the grid of v1 Table 1: accuracies and region counts, kept in one table.
+
+They have no initialisation, learning rate or parameters to be rescaled, but they have regions: the count is the one
+measure of this book that they share with networks (v1 Fig 2, right).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from rc_utils.campaign import canonical_json
+from rc_utils.checks import check_keys, require
+from rc_utils.comparison import correlation_result
+from rc_utils.datasets import load_dataset
+from rc_utils.ledger import INTERPOLATES, write_atomically
+from rc_utils.paper import Result
+from rc_utils.paths import results_dir
+from rc_utils.regions import region_count
+
+TREE, FOREST = "DecisionTree", "RandomForest"
+DEPTHS = tuple(range(3, 18))
+CRITERIA = ("gini", "entropy")
+SPLITTERS = ("best", "random")
+IDS = {TREE: "trees/decision-tree", FOREST: "trees/random-forest"}
+
+_FORMAT = 1
+
+
+def forest_grid(depths: Sequence[int] = DEPTHS) -> list[tuple[str, dict]]:
+    """(kind, scikit-learn settings) of every cell of v1 Table 1, right.
+
+    Trees: depths x criteria x splitters, 60 at the published depths 3..17; forests: depths x criteria, 30, since their
+    trees always look for the best split.
+    """
+    cells = list(itertools.product(depths, CRITERIA))
+    trees = [
+        (TREE, {"max_depth": depth, "criterion": criterion, "splitter": splitter})
+        for (depth, criterion), splitter in itertools.product(cells, SPLITTERS)
+    ]
+    return trees + [(FOREST, {"max_depth": depth, "criterion": criterion}) for depth, criterion in cells]
+
+
+def build_forest(kind: str, settings: Mapping, *, num_trees: int = 100, seed: int = 0):
+    """The unfitted scikit-learn classifier of a cell of `forest_grid`; `num_trees` is scikit-learn's default."""
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.tree import DecisionTreeClassifier
+
+    if kind == TREE:
+        return DecisionTreeClassifier(**settings, random_state=seed)
+    return RandomForestClassifier(**settings, n_estimators=num_trees, random_state=seed)
+
+
+def forest_runs(
+    dataset: Mapping | None = None,
+    *,
+    depths: Sequence[int] = DEPTHS,
+    num_samples: int = 200,
+    resolution: int = 200,
+    num_trees: int = 100,
+    seed: int = 0,
+    progress: bool = False,
+) -> pd.DataFrame:
+    """One row a tree or forest: fitted on flattened pixels, with its accuracies, gap and region count.
+
+    dataset: arguments of `load_dataset`; default {"name": "digits"}. CIFAR-10, as in the paper, is {"name": "cifar10"},
+    best with `n_train`. seed: of the segments, which are the same for all models, and of the splits.
+    num_samples, resolution: segments and points on each, as in `region_count`.
+
+    Columns: those of `load_runs` that correlations and figures read (campaign, experiment, network, cell, status,
+    train_accuracy, test_accuracy, gap, interpolates, count, count_std_error) and depth, criterion, splitter ("" for a
+    forest). The table is kept under results/forests/ and read from there the next time.
+    Raises ValueError for an unknown setting of the dataset or numbers out of range.
+    """
+    dataset = {"name": "digits"} if dataset is None else dict(dataset)
+    require("name" in dataset, f"dataset {dataset} has no 'name'; expected arguments of load_dataset")
+    require(all(d >= 1 for d in depths), f"depths are {list(depths)}; expected depths of at least 1")
+    settings = {"dataset": dataset, "depths": list(depths), "num_samples": num_samples, "resolution": resolution}
+    settings |= {"num_trees": num_trees, "seed": seed, "format": _FORMAT, "scikit-learn": _version()}
+    path = results_dir() / "forests" / f"{hashlib.sha256(canonical_json(settings).encode()).hexdigest()[:16]}.json"
+    rows = _read(path, settings)
+    if rows is None:
+        rows = list(_fit_all(settings, progress))
+        write_atomically(path, json.dumps({"settings": settings, "rows": rows}, indent=1).encode() + b"\n")
+    return pd.DataFrame(rows)
+
+
+def _version() -> str:
+    import sklearn
+
+    return sklearn.__version__
+
+
+def _read(path, settings: Mapping) -> list[dict] | None:
+    if not path.exists():
+        return None
+    try:
+        table = json.loads(path.read_bytes())
+        check_keys(str(path), table, ("settings", "rows"))
+        require(table["settings"] == settings and len(table["rows"]) > 0, "its settings are others")
+    except (ValueError, KeyError, TypeError) as error:
+        warnings.warn(f"{path} cannot be used ({error}): it is made again", stacklevel=3)
+        return None
+    return table["rows"]
+
+
+def _fit_all(settings: Mapping, progress: bool) -> Iterator[dict]:
+    from tqdm import tqdm
+
+    data = load_dataset(**settings["dataset"])
+    x_train, x_test = (np.asarray(x).reshape(len(x), -1) for x in (data.x_train, data.x_test))
+    y_train, y_test = data.y_train.numpy(), data.y_test.numpy()
+    cells = forest_grid(settings["depths"])
+    for kind, cell in tqdm(cells, desc="trees and forests", mininterval=2.0, disable=not progress):
+        model = build_forest(kind, cell, num_trees=settings["num_trees"], seed=settings["seed"])
+        model.fit(x_train, y_train)
+        train, test = (float((model.predict(x) == y).mean()) for x, y in ((x_train, y_train), (x_test, y_test)))
+        draw = {key: settings[key] for key in ("num_samples", "resolution", "seed")}
+        count = region_count(model, x_train, **draw)
+        yield {
+            "campaign": settings["dataset"]["name"],
+            "experiment": "trees",
+            "network": kind,
+            "cell": ", ".join(f"{key}={value}" for key, value in cell.items()),
+            "status": "ok",
+            "depth": cell["max_depth"],
+            "criterion": cell["criterion"],
+            "splitter": cell.get("splitter", ""),
+            "train_accuracy": train,
+            "test_accuracy": test,
+            "gap": train - test,
+            "interpolates": train >= INTERPOLATES,
+            "count": count.mean,
+            "count_std_error": count.std_error,
+        }
+
+
+def describe_forests(table: pd.DataFrame) -> str:
+    """One sentence of Markdown: how many trees and forests, on what, how well they do."""
+    kinds = table["network"].value_counts()
+    best = table.loc[table["test_accuracy"].idxmax()]
+    return (
+        f"Dataset {table['campaign'].iloc[0]}: {kinds.get(TREE, 0)} decision trees and {kinds.get(FOREST, 0)} random "
+        f"forests, depth {table['depth'].min()} to {table['depth'].max()}; {int(table['interpolates'].sum())} of them "
+        f"interpolate. Best test accuracy {best['test_accuracy']:.3f} ({best['network']}, {best['cell']})."
+    )
+
+
+def results_from_forests(table: pd.DataFrame, *, num_resamples: int = 2000, seed: int = 0) -> list[Result]:
+    """Our results for trees/decision-tree, trees/random-forest and trees/overall (v1 Fig 2 right), Pearson."""
+    groups = {IDS[kind]: group for kind, group in table.groupby("network", sort=False)}
+    groups |= {"trees/overall": table} if len(groups) > 1 else {}
+    label = f"trees on {table['campaign'].iloc[0]}"
+    options = {"num_resamples": num_resamples, "seed": seed}
+    return [r for id_, group in groups.items() for r in correlation_result(id_, label, group, "gap", options)]

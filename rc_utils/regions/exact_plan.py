@@ -1,0 +1,197 @@
+"""The graph of a piecewise-linear network, layer by layer, in float64; any other layer is refused by name."""
+
+import copy
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import fx, nn
+from torch.nn import functional as F
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from rc_utils.regions.exact_layers import TiledConvolution
+
+# Modules that are affine in evaluation mode.
+AFFINE_MODULES = (
+    nn.Linear, nn.Conv1d, nn.Conv2d, nn.BatchNorm1d, nn.BatchNorm2d, nn.AvgPool1d, nn.AvgPool2d, nn.AdaptiveAvgPool1d,
+    nn.AdaptiveAvgPool2d, nn.Flatten, nn.Unflatten, nn.Identity, nn.Dropout, nn.Dropout2d, nn.ZeroPad2d,
+)  # fmt: skip
+AFFINE_FUNCTIONS = {
+    operator.add, operator.iadd, operator.sub, operator.isub, operator.neg, operator.getitem, torch.add, torch.sub,
+    torch.neg, torch.cat, torch.concat, torch.chunk, torch.split, torch.flatten, torch.reshape, torch.transpose,
+    torch.permute, torch.squeeze, torch.unsqueeze, torch.mean, torch.sum, torch.stack, F.adaptive_avg_pool2d,
+    F.avg_pool2d, F.pad,
+}  # fmt: skip
+AFFINE_METHODS = {
+    "add", "sub", "neg", "chunk", "split", "flatten", "unflatten", "reshape", "view", "transpose", "permute",
+    "contiguous", "squeeze", "unsqueeze", "mean", "sum", "size",
+}  # fmt: skip
+# Affine as long as one factor (the divisor) is no activation; a bilinear layer as long as its weights are none.
+PRODUCT_FUNCTIONS = {
+    operator.mul, operator.imul, operator.truediv, operator.itruediv, operator.matmul, torch.mul, torch.div,
+    torch.matmul, F.linear, F.conv2d,
+}  # fmt: skip
+PRODUCT_METHODS = {"mul", "div", "matmul"}
+KINK_MODULES = {
+    nn.ReLU: lambda m: [0.0],
+    nn.LeakyReLU: lambda m: [0.0],
+    nn.PReLU: lambda m: [0.0],
+    nn.ReLU6: lambda m: [0.0, 6.0],
+    nn.Hardtanh: lambda m: [m.min_val, m.max_val],
+}
+KINK_FUNCTIONS = {
+    F.relu: [0.0], torch.relu: [0.0], F.leaky_relu: [0.0], F.relu6: [0.0, 6.0], torch.abs: [0.0], F.dropout: None,
+}  # fmt: skip
+KINK_METHODS = {"relu": [0.0], "abs": [0.0]}
+SUPPORTED = (
+    "Linear, Conv2d, BatchNorm, ReLU, LeakyReLU, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, Flatten, Identity, Dropout, "
+    "sums, concatenation, chunks, reshaping and products with constants"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One node of the graph.
+
+    kind: "affine" (`call` is affine between breakpoints), "kink" (piecewise linear with corners at `thresholds` of its
+    first argument) or "max_pool". `dead`: names of the values that no later step reads.
+    """
+
+    name: str
+    kind: str
+    call: Callable
+    args: tuple
+    kwargs: dict
+    thresholds: tuple = ()
+    dead: tuple = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Steps in order, the name of the input, the name of the output, and constant tensors by name."""
+
+    steps: list
+    input: str
+    output: str
+    constants: dict = field(default_factory=dict)
+
+
+class RowCount:
+    """Stands for the size of the batch dimension, which grows with every breakpoint."""
+
+
+def make_plan(network, device=None):
+    """Plan of a copy of `network` in evaluation mode and float64, batch norms folded into the convolutions before them.
+
+    Raises ValueError, naming the layer, for a network that torch.fx cannot trace or that is not piecewise linear.
+    """
+    network = copy.deepcopy(network).eval().double().to(device)
+    try:
+        graph_module = fx.symbolic_trace(network)
+    except (fx.proxy.TraceError, TypeError, RuntimeError) as error:
+        raise ValueError(
+            f"torch.fx cannot trace {type(network).__name__}: {error}. exact_segment needs a forward pass without control "
+            "flow that depends on data"
+        ) from error
+    _fold_batch_norms(graph_module)
+    nodes = list(graph_module.graph.nodes)
+    inputs = [node for node in nodes if node.op == "placeholder"]
+    _refuse_unless(len(inputs) == 1, type(network).__name__, f"takes {len(inputs)} inputs; expected one")
+    depends = {inputs[0]}
+    for node in nodes:
+        if any(argument in depends for argument in node.all_input_nodes):
+            depends.add(node)
+    last_use = {source: node for node in nodes for source in node.all_input_nodes}
+    constants = {n.name: _attribute(graph_module, n.target) for n in nodes if n.op == "get_attr"}
+    steps = []
+    for node in nodes:
+        if node.op in ("placeholder", "get_attr", "output"):
+            continue
+        dead = tuple(source.name for source in node.all_input_nodes if last_use[source] is node)
+        steps.append(_step_of(node, graph_module, depends, dead))
+    result = nodes[-1].args[0]
+    _refuse_unless(isinstance(result, fx.Node), type(network).__name__, "returns several values; expected one tensor")
+    return Plan(steps, inputs[0].name, result.name, constants)
+
+
+def _attribute(module, target):
+    for part in target.split("."):
+        module = getattr(module, part)
+    return module
+
+
+def _refuse_unless(condition, where, reason):
+    if not condition:
+        raise ValueError(f"exact_segment cannot take this network: {where} {reason}")
+
+
+def _fold_batch_norms(graph_module):
+    """Replace each convolution whose only reader is a batch norm by the two folded into one."""
+    modules = dict(graph_module.named_modules())
+    for node in list(graph_module.graph.nodes):
+        norm = modules.get(node.target) if node.op == "call_module" else None
+        if not isinstance(norm, nn.BatchNorm2d) or norm.running_mean is None:
+            continue
+        source = node.args[0]
+        conv = modules.get(source.target) if source.op == "call_module" else None
+        if not isinstance(conv, nn.Conv2d) or len(source.users) > 1:
+            continue
+        name = f"folded_{source.name}"
+        graph_module.add_submodule(name, fuse_conv_bn_eval(conv, norm))
+        source.target = name
+        node.replace_all_uses_with(source)
+        graph_module.graph.erase_node(node)
+
+
+def _step_of(node, graph_module, depends, dead):
+    """The step of a node, or ValueError naming it."""
+    where, kind, call, thresholds = _describe(node, graph_module, depends)
+    in_place = node.op != "call_module" and getattr(node.target, "__name__", str(node.target)).endswith("_")
+    in_place = in_place or node.target in (operator.iadd, operator.isub, operator.imul, operator.itruediv)
+    in_place = in_place or bool(node.kwargs.get("inplace"))
+    if node.op == "call_module":
+        in_place = bool(getattr(graph_module.get_submodule(node.target), "inplace", False))
+    first = node.args[0] if node.args else None
+    shared = in_place and isinstance(first, fx.Node) and len(first.users) > 1
+    _refuse_unless(not shared, where, "works in place on a value that is read again; use the version out of place")
+    kwargs = {key: value for key, value in node.kwargs.items() if key != "inplace"}
+    return Step(node.name, kind, call, node.args, kwargs, tuple(thresholds), dead)
+
+
+def _describe(node, graph_module, depends):
+    if node.op == "call_module":
+        module = graph_module.get_submodule(node.target)
+        where = f"layer {node.target.removeprefix('folded_')} ({type(module).__name__})"
+        return where, *_module_step(module, where)
+    where = f"{node.name} ({getattr(node.target, '__name__', node.target)})"
+    return where, *_function_step(node, where, depends)
+
+
+def _module_step(module, where):
+    kind = type(module)
+    if kind in KINK_MODULES:
+        return "kink", _out_of_place(module), KINK_MODULES[kind](module)
+    if kind is nn.MaxPool2d:
+        plain = module.dilation in (1, (1, 1)) and not module.ceil_mode and not module.return_indices
+        _refuse_unless(plain, where, "has a dilation, ceil_mode or return_indices; expected a plain max-pool")
+        return "max_pool", _PoolSettings(module.kernel_size, module.stride, module.padding), ()
+    _refuse_unless(
+        isinstance(module, AFFINE_MODULES), where, f"is not piecewise linear or not known. Known: {SUPPORTED}. Other "
+        'networks are counted with region_count(..., strategy="adaptive")'
+    )  # fmt: skip
+    batch_statistics = isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) and module.running_mean is None
+    _refuse_unless(not batch_statistics, where, "normalises by the statistics of the batch: not a function of a point")
+    return "affine", TiledConvolution(module) if kind is nn.Conv2d else module, ()
+
+
+def _out_of_place(module):
+    module = copy.deepcopy(module)
+    if hasattr(module, "inplace"):
+        module.inplace = False
+    return module
+
+
+def _PoolSettings(kernel_size, stride=None, padding=0):
+    stride = kernel_size if stride is None else stride
+    return tuple(tuple(v) if isinstance(v, tuple | list) else (v, v) for v in (kernel_size, stride, padding))

@@ -1,0 +1,93 @@
+"""The count during training: the table of epochs, the match with the paper's, and a network trained once more."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rc_utils import evolution, runs
+from rc_utils.campaign import load_campaign
+from rc_utils.regions import label_grid, sample_vertices
+from rc_utils.sweep import sweep
+
+
+def made_table(cells=9, seeds=2, sign=(-1, 1)):
+    """Cells whose count and gap are tied with slope sign[0] at epoch 1 and sign[1] at epoch 10 of 10."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for cell, seed, (epoch, s) in itertools.product(range(cells), range(seeds), ((0, 0), (1, sign[0]), (10, sign[1]))):
+        count = 1 if epoch == 0 else 3 + 0.1 * cell
+        gap = 0 if epoch == 0 else 0.3 + s * 0.02 * cell + 0.001 * rng.normal()
+        head = {"campaign": "made", "experiment": "main", "network": "ResNet18", "cell": f"cell {cell}", "seed": seed}
+        rows.append(head | {"status": "ok", "epoch": epoch, "fraction": epoch / 10, "count": count, "gap": gap})
+    return pd.DataFrame(rows)
+
+
+def test_a_table_of_epochs_recovers_what_was_made():
+    table = evolution.evolution_table(made_table(), seed=1)
+    assert table["epoch"].tolist() == [0, 1, 10]
+    assert table["published_epoch"].tolist() == [0, 20, 200]
+    assert table["n_cells"].tolist() == [9, 9, 9]
+    assert table["count"].tolist() == pytest.approx([1, 3.4, 3.4])
+    assert np.isnan(table["correlation"][0])
+    assert table["correlation"][1] < -0.99 < 0.99 < table["correlation"][2]
+    assert table["gap_low"][2] < 0.38 < table["gap_high"][2]
+
+
+def test_a_diverged_run_takes_no_part():
+    table = made_table(seeds=1)
+    table.loc[table["cell"] == "cell 8", ["status", "gap"]] = ["diverged", 5.0]
+    assert evolution.evolution_table(table)["n_cells"].tolist() == [8, 8, 8]
+
+
+@pytest.mark.parametrize(("sign", "verdict"), [((-1, 1), 2), ((1, -1), -2)])
+def test_the_trend_is_the_rise_of_the_correlation(sign, verdict):
+    results = {r.id: r for r in evolution.results_from_evolution(made_table(sign=sign))}
+    assert results["evolution/trend"].value == pytest.approx(verdict, abs=0.02)
+    assert set(results) == {"evolution/trend", "evolution/correlation/20", "evolution/correlation/200"}
+    assert results["evolution/correlation/20"].n == 9
+
+
+def test_nothing_measured_gives_no_result():
+    assert evolution.results_from_evolution(made_table().iloc[:0]) == []
+
+
+@pytest.mark.parametrize(("fraction", "epoch"), [(0, 0), (0.1, 20), (0.66, 130), (1, 200)])
+def test_epochs_are_matched_by_their_share_of_training(fraction, epoch):
+    assert evolution.published_epoch(fraction) == epoch
+
+
+def test_an_epoch_between_the_published_ones_matches_none():
+    assert np.isnan(evolution.published_epoch(0.05))
+
+
+def test_published_numbers_stand_beside_ours():
+    texts = evolution.beside_published(evolution.evolution_table(made_table()))
+    assert texts["Gap, v1"].tolist() == ["–", "0.11", "0.49"]
+    assert texts["Gap, v3"].tolist() == ["–", "0.112", "0.316"]
+    assert texts["Correlation, paper"].tolist() == ["–", "-0.53", "0.98"]
+
+
+def test_unknown_names_are_explained():
+    with pytest.raises(ValueError, match=r"experiments that do: main"):
+        evolution.evolution_experiment("shapes-tiny", "evolutoin")
+    with pytest.raises(ValueError, match="VGG19"):
+        evolution.evolution_runs("shapes-tiny", network="VGG19")
+
+
+def test_training_once_more_ends_at_the_same_network():
+    campaign = load_campaign("shapes-tiny")
+    sweep(campaign)
+    table = evolution.evolution_runs("shapes-tiny")
+    assert sorted(table["epoch"].unique()) == [0, 1, 3]
+    assert table["fraction"].max() == 1
+    assert set(table["network"]) == {"ResNet18"}
+    planned = next(iter(campaign.runs().values()))
+    net, data = runs.trained_network(planned.spec), runs.dataset_of(planned.spec)
+    triple = sample_vertices(data.x_train, dim=2, num_samples=1, seed=0)
+    grids = evolution.grids_during_training(planned, triple, [0, 3], resolution=10)
+    assert np.array_equal(grids[3].labels, label_grid(net, triple, resolution=10).labels)
+    share, n = evolution.evolution_cost("shapes-tiny")
+    assert n == 8
+    assert 0 < share < 10
