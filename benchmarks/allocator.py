@@ -18,11 +18,12 @@ DASK_DEFAULT = {"MALLOC_TRIM_THRESHOLD_": "65536", "OMP_NUM_THREADS": "1"}
 @benchmark("allocator")
 def allocator(scale):
     """Seconds of a region count in two processes that differ in the environment alone; one thread each."""
+    segments = max(1, scale.segments // 2)
     environments = (DASK_SETTINGS["distributed.nanny.pre-spawn-environ"], DASK_DEFAULT)
     with contextlib.ExitStack() as stack:
-        sides = [stack.enter_context(counting_process(e, scale.segments)) for e in environments]
+        sides = [stack.enter_context(counting_process(e, segments)) for e in environments]
         ours, other = in_turns(sides, scale.repeats)
-    name = f"count on {scale.segments} segments, allocator"
+    name = f"count on {segments} segments, allocator"
     yield Row(name, "Dask's MALLOC_TRIM_THRESHOLD_", ours, other, at_least(1))
 
 

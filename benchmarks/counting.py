@@ -14,13 +14,17 @@ SHARE = {3: 1 / 10, 4: 1 / 50, 5: 1 / 250}
 
 @benchmark("counting-2d")
 def counting_2d(scale):
-    """Grids of 30 x 30 against scikit-image's `label`, called per class and grid, and once a grid."""
-    grids = label_grids((30, 30), scale.grids)
+    """Grids of 30 x 30 against scikit-image's `label`, called per class and grid, and once a grid.
+
+    Two kinds of labels: with smooth boundaries, where most cells are joined, and independent, where few are.
+    """
+    random = np.random.default_rng(0).integers(0, NUM_CLASSES, (scale.grids, 30, 30))
     targets = {
         "scikit-image per class and grid": (_skimage_per_class, at_least(20)),
         "scikit-image once a grid": (_skimage_per_grid, at_least(2)),
     }
-    yield from _compare(f"count {len(grids):,} grids of 30 x 30", grids, targets, scale.repeats)
+    for kind, grids in (("smooth", label_grids((30, 30), scale.grids)), ("random", random)):
+        yield from _compare(f"count {len(grids):,} {kind} grids of 30 x 30", grids, targets, scale.repeats)
 
 
 @benchmark("counting-nd")

@@ -1,6 +1,7 @@
 """An epoch of `train`: against the usual loop over a DataLoader, and how much of it is not the network."""
 
 import contextlib
+import functools
 import time
 from unittest import mock
 
@@ -51,14 +52,19 @@ def epoch_seconds(network, data, config, **settings):
 
 @contextlib.contextmanager
 def work_timer(network):
-    """Yields a list that collects the seconds of each forward pass, loss, backward pass and optimiser step."""
+    """Yields a list that collects the seconds of each forward pass, loss, backward pass and optimiser step.
+
+    Only while the network is in training mode: the evaluation after the epoch is not part of it.
+    """
     spent = []
 
     def timing(function):
+        @functools.wraps(function)
         def wrapped(*args, **kwargs):
             started = time.perf_counter()
             result = function(*args, **kwargs)
-            spent.append(time.perf_counter() - started)
+            if network.training:
+                spent.append(time.perf_counter() - started)
             return result
 
         return wrapped

@@ -4,6 +4,7 @@ import csv
 import importlib.metadata
 import os
 import platform
+import statistics
 
 import torch
 
@@ -37,7 +38,8 @@ def cells(row):
 
 def seconds_text(seconds):
     """Median of some seconds, in milliseconds."""
-    return f"{1000 * sorted(seconds)[len(seconds) // 2]:.3g} ms"
+    milliseconds = 1000 * statistics.median(seconds)
+    return f"{milliseconds:,.0f} ms" if milliseconds >= 100 else f"{milliseconds:.3g} ms"
 
 
 def table(rows):

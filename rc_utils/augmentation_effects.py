@@ -37,6 +37,12 @@ class Shift:
     slope_without: float
     slope_with: float
 
+    def __str__(self) -> str:
+        return (
+            f"gap at equal count {_text(self)} over {self.n} matched cells; slopes of gap on count: "
+            f"common {self.slope:.3f}, without {self.slope_without:.3f}, with {self.slope_with:.3f}"
+        )
+
 
 def matched_cells(runs: pd.DataFrame, augmented: str, plain: str = "main") -> tuple[pd.DataFrame, pd.DataFrame]:
     """Cells of the experiments `plain` and `augmented`, row by row the same network and hyper-parameters.
@@ -49,6 +55,8 @@ def matched_cells(runs: pd.DataFrame, augmented: str, plain: str = "main") -> tu
     for name in (plain, augmented):
         if name not in known:
             raise ValueError(f"no runs of experiment {name!r}; there are {', '.join(known) or 'none'}")
+    # A cell is one cell wherever its runs were made.
+    runs = runs.drop(columns="origin", errors="ignore")
     keys = [key for key in _MATCH if key in runs.columns]
     tables = [finished(average_seeds(runs[runs["experiment"] == name])).set_index(keys) for name in (plain, augmented)]
     shared = tables[0].index.intersection(tables[1].index)
@@ -117,7 +125,7 @@ def effects_table(without: pd.DataFrame, with_: pd.DataFrame, *, seed: int = 0) 
     }
     for column, name in names.items():
         d = paired_difference(without, with_, column, seed=seed)
-        row = {"Quantity": name, "Without": f"{without[column].mean():.3f}", "With": f"{with_[column].mean():.3f}"}
+        row = {"Quantity": column.replace("_", " "), "Without": f"{without[column].mean():.3f}", "With": f"{with_[column].mean():.3f}"}
         rows.append(row | {"Difference": _text(d), "Cells": d.n})
     shift = vertical_shift(without, with_, seed=seed)
     rows.append({"Quantity": "gap at equal count", "Difference": _text(shift), "Cells": shift.n})

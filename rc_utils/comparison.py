@@ -169,3 +169,24 @@ def _biases(name: str, campaign: str, runs: pd.DataFrame, options: dict) -> Iter
             yield Result(
                 f"bias/{factor}/{name}", campaign, change.value, change.low, change.high, change.n_cells, detail
             )
+
+
+MEASURE_IDS = {"distance_from_init": "motivation/distance", "margin": "motivation/margin"}
+
+
+def results_from_measures(
+    runs: pd.DataFrame, campaign: str, experiment: str | None = None, *, num_resamples: int = 2000, seed: int = 0
+) -> list[Result]:
+    """Our results for motivation/distance and motivation/margin (v1 Fig 4), from the runs of ResNet18 of a campaign.
+
+    Pearson of d(W) or the margin with the gap over cells. Runs without ResNet18 or without these measures give no
+    result. Raises ValueError as `select_campaign`.
+    """
+    runs = select_campaign(runs, campaign, experiment)
+    runs = runs[runs["network"] == "ResNet18"]
+    results: list[Result] = []
+    for column, id_ in MEASURE_IDS.items():
+        if len(runs) and column in runs.columns and finished(runs)[column].notna().all():
+            options = {"num_resamples": num_resamples, "seed": seed}
+            results += correlation_result(id_, campaign, runs, "gap", options, x=column)
+    return results

@@ -42,7 +42,8 @@ def evolution_runs(name: str, experiment: str = "", network: str = "") -> pd.Dat
     """One row a run and epoch of one network: `load_evolution` with `count` and `fraction` (of training, in [0, 1]).
 
     count: the first of the experiment's evolution_counts. network: default ResNet18, the paper's, or else the first.
-    Raises ValueError for a network that is not in the experiment, or where nothing is counted during training.
+    Empty without any record. Raises ValueError for a network that is not in the experiment, or where nothing is counted
+    during training.
     """
     campaign, chosen = evolution_experiment(name, experiment)
     if not network:
@@ -50,6 +51,8 @@ def evolution_runs(name: str, experiment: str = "", network: str = "") -> pd.Dat
     if network not in chosen.networks:
         raise ValueError(f"experiment {chosen.name!r} has no network {network!r}; it has {', '.join(chosen.networks)}")
     table = ledger.load_evolution(campaign)
+    if table.empty:
+        return table
     table = table[(table["experiment"] == chosen.name) & (table["network"] == network)].reset_index(drop=True)
     column = f"count_{chosen.evolution_counts[0]}"
     planned = next(p for e, label, p in campaign.entries() if e is chosen and label == network)

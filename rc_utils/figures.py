@@ -70,3 +70,50 @@ def overlay(plain: pd.DataFrame, augmented: pd.DataFrame, name: str, y: str = "g
     ax.set(xlabel=plotting.label_of("count"), ylabel=plotting.label_of(y))
     ax.legend(loc="best")
     return fig
+
+
+def not_run(what: str) -> Figure:
+    """A small figure that says that `what` was not run, in the place of one that would be empty."""
+    fig, ax = plt.subplots(figsize=(mpl.rcParams["figure.figsize"][0], 1.0))
+    ax.text(0.5, 0.5, f"{what}: not run in this campaign", ha="center", va="center", color="0.3")
+    ax.axis("off")
+    return fig
+
+
+def rescaling_strips(table: pd.DataFrame) -> Figure:
+    """Factors of distance, margin and region count over the rows of a `rescaling_table`, a strip each, log axis."""
+    fig, ax = plt.subplots(figsize=(mpl.rcParams["figure.figsize"][0], 2.6))
+    strips = {
+        "region count": table["count"] / table["count_before"],
+        "output margin": table["margin_factor"],
+        "distance from\ninitialization": table["distance_factor"],
+    }
+    for row, (values, marker) in enumerate(zip(strips.values(), "o^s", strict=True)):
+        offsets = np.linspace(-0.25, 0.25, len(values))
+        ax.plot(values, row + offsets, marker, color=("#0072B2", "#D55E00", "#009E73")[row], alpha=0.6, markersize=5)
+    ax.set_xscale("log", base=2)
+    ax.axvline(1, color="0.6", linewidth=1, zorder=0)
+    ax.set_yticks(range(len(strips)), list(strips))
+    ax.set_ylim(-0.5, len(strips) - 0.5)
+    ax.set_xlabel("value after rescaling / before")
+    return fig
+
+
+def correlation_heatmap(cells: pd.DataFrame) -> Figure:
+    """The paper's correlations and ours side by side, from `ablation_cells`; what was not run is a dash on grey."""
+    fig, axes = plt.subplots(1, 2, sharey=True, figsize=(mpl.rcParams["figure.figsize"][0], 4.2))
+    columns, networks = (list(dict.fromkeys(cells[key])) for key in ("column", "network"))
+    for ax, (value, title) in zip(axes, (("published", "paper"), ("value", "here")), strict=True):
+        wide = cells.pivot(index="network", columns="column", values=value).loc[networks, columns].to_numpy(float)
+        colours = mpl.colormaps["RdBu_r"].with_extremes(bad="#EEEEEE")
+        image = ax.imshow(np.ma.masked_invalid(wide), cmap=colours, vmin=-1, vmax=1, aspect="auto")
+        for (i, j), number in np.ndenumerate(wide):
+            dark = np.isfinite(number) and abs(number) > 0.6
+            text = f"{number:.2f}" if np.isfinite(number) else "–"
+            ax.text(j, i, text, ha="center", va="center", fontsize=9, color="white" if dark else "0.2")
+        ax.set_xticks(range(len(columns)), columns, rotation=45, ha="right", fontsize=10)
+        ax.set_yticks(range(len(networks)), networks, fontsize=10)
+        ax.set_title(title)
+        ax.grid(False)
+    fig.colorbar(image, ax=axes, label="correlation of count and gap", shrink=0.8)
+    return fig

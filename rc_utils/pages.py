@@ -1,13 +1,15 @@
 """What the notebooks share: the runs of a campaign, its example network, and tables with a sentence beside them."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 from IPython.display import HTML
 
 from rc_utils import ledger, runs
 from rc_utils.campaign import list_campaigns, load_campaign
-from rc_utils.comparison import results_from_runs
 from rc_utils.forests import forest_runs, results_from_forests
+from rc_utils.results import results_from_campaign
 from rc_utils.sweep import missing_runs, sweep
 
 VERDICTS = ("agrees", "agrees in direction", "not resolved", "disagrees", "not tested here")
@@ -52,6 +54,19 @@ def example_run(name, network="", experiment=""):
         return (int(results["train_accuracy"] >= ledger.INTERPOLATES), results["test_accuracy"])
 
     return max(planned, key=quality)
+
+
+def example_runs(name, number=5, experiment=""):
+    """The first `number` planned runs of a campaign (of one experiment, if named), taking turns between its networks;
+    runs whose weights are kept on this machine come first."""
+    by_network = {}
+    for e, label, planned in load_campaign(name).entries():
+        if experiment in ("", e.name):
+            by_network.setdefault(label, {})[planned.spec.run_id] = planned
+    for label, entries in by_network.items():
+        by_network[label] = sorted(entries.values(), key=lambda p: not ledger.weights_path(p.spec.run_id).exists())
+    turns = itertools.chain.from_iterable(itertools.zip_longest(*by_network.values()))
+    return [planned for planned in turns if planned is not None][:number]
 
 
 def example_network(planned, device="cpu"):
@@ -114,8 +129,7 @@ def all_results(name="", *, num_samples=0, seed=0):
     results = []
     for campaign in [name] if name else list_campaigns():
         table = ledger.load_runs(campaign, num_samples=num_samples or None)
-        if len(table):
-            results += results_from_runs(table, campaign, "main", seed=seed)
+        results += results_from_campaign(campaign, table, seed=seed)
     return results + ([] if name else results_from_forests(forest_runs(), seed=seed))
 
 
@@ -133,6 +147,20 @@ def show_correlations(table):
     ]
     wide = table.assign(text=text).pivot_table(
         index=[by, "n_cells"], columns="method", values="text", aggfunc="first", sort=False
+    )
+    wide = wide.reset_index().rename(columns={"n_cells": "cells"})
+    wide.columns.name = None
+    return show_table(wide.rename(columns=str.capitalize))
+
+
+def show_measures(table):
+    """Concatenated `correlation_table`s with a column `measure`: one row a network and method, one column a measure."""
+    text = [
+        f"{_number(v)} {_interval(low, high)}"
+        for v, low, high in zip(table["value"], table["low"], table["high"], strict=True)
+    ]
+    wide = table.assign(text=text).pivot_table(
+        index=["network", "method", "n_cells"], columns="measure", values="text", aggfunc="first", sort=False
     )
     wide = wide.reset_index().rename(columns={"n_cells": "cells"})
     wide.columns.name = None

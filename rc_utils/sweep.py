@@ -25,9 +25,13 @@ DASK_SETTINGS = {
     "distributed.logging.distributed": "error",
     # A worker that is suspended, as laptops and shared machines do, is not a dead worker.
     "distributed.scheduler.worker-ttl": None,
-    # Dask lets the allocator return memory at once, and a network's buffers are then mapped anew in every layer:
-    # counting took 2.6 times as long (one thread, width-8 ResNet18 at 16 x 16).
-    "distributed.nanny.pre-spawn-environ": {"MALLOC_TRIM_THRESHOLD_": str(2**32), "OMP_NUM_THREADS": "1"},
+    # Dask lets the allocator return memory at once, and a network's buffers are then mapped anew in every layer, which
+    # more than doubles the time of a count (`make bench`). Both thresholds: setting one switches off the other's rule.
+    "distributed.nanny.pre-spawn-environ": {
+        "MALLOC_TRIM_THRESHOLD_": str(2**30),
+        "MALLOC_MMAP_THRESHOLD_": str(2**25),
+        "OMP_NUM_THREADS": "1",
+    },
 }
 
 

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from rc_utils.augmentation import crop_and_flip, mixup
 from rc_utils.checks import require, unknown_name
+from rc_utils.regions.evaluation import evaluation_mode
 
 OPTIMIZERS = ("sgd", "adam", "adagrad")
 SCHEDULES = ("cosine", "constant")
@@ -154,18 +155,6 @@ def evaluate(network, x, y, batch_size=1000):
             loss += F.cross_entropy(logits, target, reduction="sum")
             correct += (logits.argmax(1) == target).sum()
     return loss.item() / len(y), correct.item() / len(y)
-
-
-@contextlib.contextmanager
-def evaluation_mode(network):
-    """Evaluation mode inside the block; every submodule is back in its own mode afterwards."""
-    modes = [(module, module.training) for module in network.modules()]
-    network.eval()
-    try:
-        yield network
-    finally:
-        for module, mode in modes:
-            module.training = mode
 
 
 class _Loop:

@@ -130,7 +130,7 @@ def undisturbed(classifier):
     cuda = [device] if device.type == "cuda" else []
     with contextlib.ExitStack() as stack:
         if classifier.module is not None:
-            stack.enter_context(_evaluation_mode(classifier.module))
+            stack.enter_context(evaluation_mode(classifier.module))
         stack.enter_context(_full_precision())
         stack.enter_context(torch.random.fork_rng(devices=cuda))
         stack.enter_context(torch.autocast(device.type, enabled=False))
@@ -139,11 +139,12 @@ def undisturbed(classifier):
 
 
 @contextlib.contextmanager
-def _evaluation_mode(module):
+def evaluation_mode(module):
+    """Evaluation mode inside the block; every submodule is back in its own mode afterwards."""
     training = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
-        yield
+        yield module
     finally:
         for part, mode in training:
             part.training = mode

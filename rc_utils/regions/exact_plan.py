@@ -41,13 +41,18 @@ KINK_MODULES = {
     nn.Hardtanh: lambda m: [m.min_val, m.max_val],
 }
 KINK_FUNCTIONS = {
-    F.relu: [0.0], torch.relu: [0.0], F.leaky_relu: [0.0], F.relu6: [0.0, 6.0], torch.abs: [0.0], F.dropout: None,
+    F.relu: [0.0], torch.relu: [0.0], F.leaky_relu: [0.0], F.relu6: [0.0, 6.0], torch.abs: [0.0],
 }  # fmt: skip
 KINK_METHODS = {"relu": [0.0], "abs": [0.0]}
 SUPPORTED = (
     "Linear, Conv2d, BatchNorm, ReLU, LeakyReLU, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, Flatten, Identity, Dropout, "
     "sums, concatenation, chunks, reshaping and products with constants"
 )
+NOT_PIECEWISE_LINEAR = (
+    f"is not piecewise linear, or not known to be. Known: {SUPPORTED}. Other networks are counted with "
+    'region_count(..., strategy="adaptive")'
+)
+IN_PLACE_OPERATORS = (operator.iadd, operator.isub, operator.imul, operator.itruediv)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,10 +80,6 @@ class Plan:
     input: str
     output: str
     constants: dict = field(default_factory=dict)
-
-
-class RowCount:
-    """Stands for the size of the batch dimension, which grows with every breakpoint."""
 
 
 def make_plan(network, device=None):
@@ -146,52 +147,72 @@ def _fold_batch_norms(graph_module):
 
 def _step_of(node, graph_module, depends, dead):
     """The step of a node, or ValueError naming it."""
-    where, kind, call, thresholds = _describe(node, graph_module, depends)
-    in_place = node.op != "call_module" and getattr(node.target, "__name__", str(node.target)).endswith("_")
-    in_place = in_place or node.target in (operator.iadd, operator.isub, operator.imul, operator.itruediv)
-    in_place = in_place or bool(node.kwargs.get("inplace"))
-    if node.op == "call_module":
-        in_place = bool(getattr(graph_module.get_submodule(node.target), "inplace", False))
-    first = node.args[0] if node.args else None
-    shared = in_place and isinstance(first, fx.Node) and len(first.users) > 1
-    _refuse_unless(not shared, where, "works in place on a value that is read again; use the version out of place")
-    kwargs = {key: value for key, value in node.kwargs.items() if key != "inplace"}
-    return Step(node.name, kind, call, node.args, kwargs, tuple(thresholds), dead)
-
-
-def _describe(node, graph_module, depends):
     if node.op == "call_module":
         module = graph_module.get_submodule(node.target)
         where = f"layer {node.target.removeprefix('folded_')} ({type(module).__name__})"
-        return where, *_module_step(module, where)
-    where = f"{node.name} ({getattr(node.target, '__name__', node.target)})"
-    return where, *_function_step(node, where, depends)
+        kind, call, thresholds = _module_step(module, where)
+        in_place = getattr(module, "inplace", False)
+    else:
+        name = getattr(node.target, "__name__", str(node.target))
+        where = f"operation {node.name} ({name})"
+        kind, call, thresholds = _function_step(node, where, depends)
+        in_place = node.target in IN_PLACE_OPERATORS or node.kwargs.get("inplace", False)
+    shared = isinstance(node.args[0], fx.Node) and len(node.args[0].users) > 1
+    _refuse_unless(
+        not (in_place and shared), where, "works in place on a value that is read again; use the version out of place"
+    )
+    kwargs = {key: value for key, value in node.kwargs.items() if key != "inplace"}
+    return Step(node.name, kind, call, node.args, kwargs, tuple(thresholds), dead)
 
 
 def _module_step(module, where):
     kind = type(module)
     if kind in KINK_MODULES:
-        return "kink", _out_of_place(module), KINK_MODULES[kind](module)
+        module.inplace = False
+        return "kink", module, KINK_MODULES[kind](module)
     if kind is nn.MaxPool2d:
         plain = module.dilation in (1, (1, 1)) and not module.ceil_mode and not module.return_indices
         _refuse_unless(plain, where, "has a dilation, ceil_mode or return_indices; expected a plain max-pool")
-        return "max_pool", _PoolSettings(module.kernel_size, module.stride, module.padding), ()
-    _refuse_unless(
-        isinstance(module, AFFINE_MODULES), where, f"is not piecewise linear or not known. Known: {SUPPORTED}. Other "
-        'networks are counted with region_count(..., strategy="adaptive")'
-    )  # fmt: skip
+        return "max_pool", _pool_settings(module.kernel_size, module.stride, module.padding), ()
+    _refuse_unless(kind in AFFINE_MODULES, where, NOT_PIECEWISE_LINEAR)
     batch_statistics = isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) and module.running_mean is None
     _refuse_unless(not batch_statistics, where, "normalises by the statistics of the batch: not a function of a point")
     return "affine", TiledConvolution(module) if kind is nn.Conv2d else module, ()
 
 
-def _out_of_place(module):
-    module = copy.deepcopy(module)
-    if hasattr(module, "inplace"):
-        module.inplace = False
-    return module
+def _function_step(node, where, depends):
+    method = node.op == "call_method"
+    call = _method(node.target) if method else node.target
+    if node.target in (KINK_METHODS if method else KINK_FUNCTIONS):
+        return "kink", call, (KINK_METHODS if method else KINK_FUNCTIONS)[node.target]
+    if node.target is F.max_pool2d:
+        known = not set(node.kwargs) - {"kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices"}
+        options = node.kwargs | dict(zip(("kernel_size", "stride", "padding"), node.args[1:4], strict=False))
+        plain = known and len(node.args) <= 4 and options.get("dilation", 1) in (1, (1, 1))
+        plain = plain and not options.get("ceil_mode") and not options.get("return_indices")
+        _refuse_unless(plain, where, "has a dilation, ceil_mode or return_indices; expected a plain max-pool")
+        return "max_pool", _pool_settings(options["kernel_size"], options.get("stride"), options.get("padding", 0)), ()
+    if node.target is F.dropout:
+        training = node.kwargs.get("training", node.args[2] if len(node.args) > 2 else True)
+        _refuse_unless(training is False, where, "drops units in evaluation mode too; pass training=self.training")
+        return "affine", call, ()
+    if node.target is getattr:
+        _refuse_unless(node.args[1] == "shape", where, NOT_PIECEWISE_LINEAR)
+        return "affine", call, ()
+    if node.target in (PRODUCT_METHODS if method else PRODUCT_FUNCTIONS):
+        factors = [argument for argument in node.args if argument in depends]
+        reason = "multiplies or divides by an activation, which is not piecewise linear"
+        divides = "div" in getattr(node.target, "__name__", str(node.target))
+        _refuse_unless(len(factors) < 2 and not (divides and node.args[0] not in depends), where, reason)
+        return "affine", call, ()
+    _refuse_unless(node.target in (AFFINE_METHODS if method else AFFINE_FUNCTIONS), where, NOT_PIECEWISE_LINEAR)
+    return "affine", call, ()
 
 
-def _PoolSettings(kernel_size, stride=None, padding=0):
+def _method(name):
+    return lambda value, *args, **kwargs: getattr(value, name)(*args, **kwargs)
+
+
+def _pool_settings(kernel_size, stride, padding):
     stride = kernel_size if stride is None else stride
     return tuple(tuple(v) if isinstance(v, tuple | list) else (v, v) for v in (kernel_size, stride, padding))

@@ -1,0 +1,146 @@
+"""The paper's three tables of correlations, in its own layout, with ours in every cell (v1 Tables 5, 7 and 8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from rc_utils import ledger
+from rc_utils.campaign import list_campaigns, load_campaign
+from rc_utils.checks import unknown_name
+from rc_utils.correlation import average_seeds, correlate, finished
+from rc_utils.paper import Result, published
+from rc_utils.published_tables import (
+    ARCHITECTURES_COLUMNS,
+    HYPERPLANES_COLUMNS,
+    NETWORKS,
+    OPTIMIZERS_COLUMNS,
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a column of a table comes from: an experiment, one of its counts, and the dataset if it must be that one."""
+
+    experiment: str = "main"
+    count: str = "main"
+    dataset: str = ""
+
+
+_DATASETS = {"CIFAR-10": "cifar10", "CIFAR-100": "cifar100", "ImageNet": "imagenet"}
+TABLES = {
+    "architectures": {
+        column: Source(dataset=_DATASETS[column]) if column in _DATASETS else Source(count=f"dim{column[2:]}")
+        for column in ARCHITECTURES_COLUMNS
+    },
+    "optimizers": {c: Source(experiment="main" if c == "SGD" else c.lower()) for c in OPTIMIZERS_COLUMNS},
+    "hyperplanes": {c: Source(count="main" if c == "Train" else c.lower()) for c in HYPERPLANES_COLUMNS},
+}
+
+
+def ablation_cells(
+    name: str, campaign: str, others: list[str] | None = None, *, num_resamples: int = 2000, seed: int = 0
+) -> pd.DataFrame:
+    """One row a cell of the table `name`: network, column, published, value, low, high, n, campaign, needs.
+
+    name: "architectures" (v1 Table 5: datasets, and d = 2..5), "optimizers" (Table 7) or "hyperplanes" (Table 8).
+    The columns of a dataset take the first of `campaign` and `others` (default: every campaign) on that dataset which
+    has the network; all other columns take `campaign`. value is Pearson's correlation of count and gap over cells,
+    seeds averaged. Where there is none it is NaN and `needs` says what is missing. Raises ValueError for an unknown
+    table or campaign.
+    """
+    if name not in TABLES:
+        raise unknown_name("table", name, TABLES)
+    others = list_campaigns() if others is None else others
+    rows = []
+    for column, source in TABLES[name].items():
+        candidates = [campaign]
+        if source.dataset:
+            every = dict.fromkeys([campaign, *others])
+            candidates = [c for c in every if load_campaign(c).dataset["name"] == source.dataset]
+        tables = {c: ledger.load_runs(c) for c in candidates}
+        for network in NETWORKS:
+            row = {"network": network, "column": column, "published": published(f"{name}/{network}/{column}").value}
+            rows.append(row | _cell(tables, network, source, num_resamples, seed))
+    return pd.DataFrame(rows)
+
+
+def _cell(tables: dict[str, pd.DataFrame], network: str, source: Source, num_resamples: int, seed: int) -> dict:
+    empty = {"value": float("nan"), "low": float("nan"), "high": float("nan"), "n": 0, "campaign": ""}
+    needs = ""
+    for campaign, runs in tables.items():
+        found, lacking = _select(runs, network, source)
+        needs = needs or (f"runs of {campaign}" if lacking == "runs" else lacking)
+        if found is None:
+            continue
+        cells = finished(average_seeds(found))
+        c = correlate(cells["selected"], cells["gap"], num_resamples=num_resamples, seed=seed)
+        if np.isfinite(c.value):
+            return {"value": c.value, "low": c.low, "high": c.high, "n": c.n_cells, "campaign": campaign, "needs": ""}
+        needs = needs or "cells that differ"
+    return empty | {"needs": needs or f"a campaign on {source.dataset}"}
+
+
+def _select(runs: pd.DataFrame, network: str, source: Source) -> tuple[pd.DataFrame | None, str]:
+    """The runs of one cell of a table with the wanted count as `selected`, or None and what is missing."""
+    if runs.empty:
+        return None, "runs"
+    runs = runs[runs["experiment"] == source.experiment]
+    if runs.empty:
+        return None, f"experiment {source.experiment}"
+    runs = runs[runs["network"] == network]
+    if runs.empty:
+        return None, "network"
+    column = f"count_{source.count}"
+    if column not in runs.columns or not runs[column].notna().any():
+        return None, f"count {source.count}"
+    # Without `origin` a cell is one cell wherever its runs were made.
+    runs = runs[runs[column].notna()].drop(columns="origin", errors="ignore")
+    return runs.assign(selected=runs[column]), ""
+
+
+def in_layout(cells: pd.DataFrame) -> pd.DataFrame:
+    """`ablation_cells` as the paper prints the table, one row a network, each cell a text: ours, interval, the paper's."""
+    texts = []
+    for cell in cells.itertuples():
+        if np.isfinite(cell.value):
+            bounds = f" [{cell.low:.2f}, {cell.high:.2f}]" if np.isfinite(cell.low) else ""
+            texts.append(f"{cell.value:.2f}{bounds}; paper {cell.published:.2f}")
+        else:
+            texts.append(f"not run ({cell.needs}); paper {cell.published:.2f}")
+    wide = cells.assign(text=texts).pivot(index="network", columns="column", values="text")
+    wide = wide.loc[list(NETWORKS), list(dict.fromkeys(cells["column"]))]
+    wide.columns.name = None
+    return wide.rename_axis("Network").reset_index()
+
+
+def needed(cells: pd.DataFrame) -> str:
+    """Markdown: what would fill the cells that were not run, each need with its number of cells."""
+    missing = cells[cells["needs"] != ""]
+    if missing.empty:
+        return "Every cell was run."
+    groups = missing.groupby("needs", sort=False)
+    words = {
+        "network": "a network that the campaign does not have",
+        "cells that differ": "cells whose counts or gaps differ",
+    }
+    lines = []
+    for need, group in groups:
+        if need.startswith("count "):
+            text = f"`[counts.{need[6:]}]` in the campaign's file, listed in `counts` of experiment `main`"
+        elif need.startswith("experiment "):
+            text = f"an experiment named `{need[11:]}`"
+        else:
+            text = words.get(need, need)
+        lines.append(f"- {len(group)} cells ({', '.join(dict.fromkeys(group['column']))}) need {text}.")
+    return "\n".join(lines)
+
+
+def results_from_ablations(cells: pd.DataFrame, name: str) -> list[Result]:
+    """Our results for the ids `<name>/<network>/<column>`, of the cells that were run."""
+    return [
+        Result(f"{name}/{c.network}/{c.column}", c.campaign, c.value, c.low, c.high, c.n, f"Pearson over {c.n} cells")
+        for c in cells[np.isfinite(cells["value"])].itertuples()
+    ]

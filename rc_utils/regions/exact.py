@@ -1,0 +1,155 @@
+"""The exact regions of a piecewise-linear network on a segment: label changes are solved for, not sampled."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from rc_utils.checks import require
+from rc_utils.regions.arrays import as_tensor
+from rc_utils.regions.exact_plan import make_plan
+from rc_utils.regions.exact_propagation import propagate
+
+# A region narrower than this share of the segment is rounding: scores that touch.
+REGION_TOLERANCE = 1e-12
+# A score bends where it leaves the straight line between its neighbours by more than this share of the largest score.
+BEND_TOLERANCE = 1e-13
+
+
+@dataclass(frozen=True, eq=False)
+class ExactSegment:
+    """The regions of equal label on a segment x(alpha) = (1 - alpha) x0 + alpha x1, alpha in [0, 1].
+
+    Attributes:
+        boundaries: (count - 1,) float64 in (0, 1), ascending: where the label changes.
+        labels: (count,) int64, the label of each region; region k lies between boundaries k - 1 and k.
+        witnesses: (count,) float64, an alpha inside each region, its middle.
+        num_linear_regions: pieces on which every score is affine; None where not all of the segment was solved.
+    """
+
+    boundaries: np.ndarray
+    labels: np.ndarray
+    witnesses: np.ndarray
+    num_linear_regions: int | None
+
+    @property
+    def count(self):
+        """Number of regions."""
+        return len(self.labels)
+
+
+def exact_segment(network, x0, x1, *, max_breakpoints_memory=32 << 20, device=None):
+    """Solve for the regions of equal label of a piecewise-linear network on the segment from x0 to x1.
+
+    On a segment every unit is a piecewise-linear function of alpha. Layer by layer, in float64, the breakpoints of all
+    units are inserted where a ReLU's input crosses 0 or the winner of a max-pool changes; affine layers act on the
+    values at the breakpoints. Between two of them the scores are lines, whose upper envelope gives the labels.
+
+    The label is the argmax of the scores, the lowest index where scores are equal, or, for a network with one output,
+    whether it is positive. Regions narrower than 1e-12 of the segment are left out.
+
+    Args:
+        network: torch module of the layers that `make_plan` knows, traceable by torch.fx; used in evaluation mode and
+            float64, itself left as it is.
+        x0, x1: the ends, arrays or tensors (*shape), without batch dimension.
+        max_breakpoints_memory: bytes of the activations kept at once, roughly; the segment is split to stay below.
+        device: where to compute; None takes that of the network.
+
+    Returns:
+        ExactSegment.
+
+    Raises ValueError for a layer that is not piecewise linear (named), ends of different shapes, and scores or ends
+    that are not finite.
+    """
+    require(
+        isinstance(max_breakpoints_memory, int) and max_breakpoints_memory > 0,
+        f"max_breakpoints_memory={max_breakpoints_memory!r}; expected a positive number of bytes",
+    )
+    device = device or next((p.device for p in network.parameters()), torch.device("cpu"))
+    x0, x1 = (_end(x, name, device) for x, name in ((x0, "x0"), (x1, "x1")))
+    require(x0.shape == x1.shape, f"x0 has shape {tuple(x0.shape)}, x1 {tuple(x1.shape)}; expected the same")
+    with torch.inference_mode():
+        plan = make_plan(network, device)
+        parts = [(a.cpu(), _two_scores(s).cpu()) for a, s in propagate(plan, x0, x1, max_breakpoints_memory)]
+    alphas = torch.cat([parts[0][0][:1]] + [a[1:] for a, _ in parts]).numpy()
+    scores = torch.cat([parts[0][1][:1]] + [s[1:] for _, s in parts]).numpy()
+    require(bool(np.isfinite(scores).all()), "the scores are not finite on the segment: has the network diverged?")
+    return _segment(*label_changes(alphas, scores), num_linear_regions=count_linear_pieces(alphas, scores))
+
+
+def _end(x, name, device):
+    x = as_tensor(x).detach().to(device=device, dtype=torch.float64)
+    require(bool(torch.isfinite(x).all()), f"{name} holds NaN or infinity; expected finite numbers")
+    return x
+
+
+def _two_scores(scores):
+    """Scores (P, C) with C >= 2; one output s becomes (0, s), whose argmax is whether s is positive."""
+    scores = scores.unsqueeze(1) if scores.ndim == 1 else scores
+    require(scores.ndim == 2, f"the network returns {tuple(scores.shape[1:])} numbers for a point; expected (classes,)")
+    return torch.cat([torch.zeros_like(scores), scores], 1) if scores.shape[1] == 1 else scores
+
+
+def _segment(starts, labels, num_linear_regions):
+    edges = np.append(starts, 1.0)
+    return ExactSegment(starts[1:], labels, (edges[:-1] + edges[1:]) / 2, num_linear_regions)
+
+
+def label_changes(alphas, scores):
+    """Where each region starts and its label, of scores (P, C) that are affine between alphas (P,).
+
+    A piece whose ends have the same argmax has it all along; in the others the upper envelope is followed.
+    """
+    at = scores.argmax(1)
+    same = at[1:] == at[:-1]
+    starts, labels = [alphas[:-1][same]], [at[:-1][same]]
+    for p in np.flatnonzero(~same):
+        shares, winners = upper_envelope(scores[p], scores[p + 1])
+        starts.append(alphas[p] + shares * (alphas[p + 1] - alphas[p]))
+        labels.append(winners)
+    starts, labels = np.concatenate(starts), np.concatenate(labels)
+    order = np.argsort(starts, kind="stable")
+    return merge_regions(starts[order], labels[order], alphas[-1])
+
+
+def upper_envelope(left, right):
+    """Starts in [0, 1) and winners of the upper envelope of the lines from left (C,) at 0 to right (C,) at 1."""
+    slope = right - left
+    starts, t = [0.0], 0.0
+    # Just after 0 the greatest value wins, then the greatest slope, then the lowest index.
+    tied = np.flatnonzero(left == left.max())
+    winners = [int(tied[slope[tied].argmax()])]
+    while True:
+        now = winners[-1]
+        steeper = np.flatnonzero(slope > slope[now])
+        meets = np.maximum((left[now] - left[steeper]) / (slope[steeper] - slope[now]), t)
+        steeper, meets = steeper[meets < 1], meets[meets < 1]
+        if not len(steeper):
+            return np.array(starts), np.array(winners, dtype=np.int64)
+        t = meets.min()
+        first = steeper[meets == t]
+        starts.append(t)
+        winners.append(int(first[slope[first].argmax()]))
+
+
+def merge_regions(starts, labels, end=1.0):
+    """Starts and labels of the maximal runs of equal label, those narrower than REGION_TOLERANCE left out."""
+    starts, labels = _runs(starts, labels)
+    keep = np.diff(np.append(starts, end)) > REGION_TOLERANCE
+    starts, labels = _runs(starts[keep], labels[keep])
+    return np.append(0.0, starts[1:]), labels
+
+
+def _runs(starts, labels):
+    first = np.append(True, labels[1:] != labels[:-1])
+    return starts[first], labels[first].astype(np.int64)
+
+
+def count_linear_pieces(alphas, scores):
+    """Number of pieces of the segment on which the scores (P, C), affine between alphas (P,), are affine."""
+    if len(alphas) < 3:
+        return 1
+    share = ((alphas[1:-1] - alphas[:-2]) / (alphas[2:] - alphas[:-2]))[:, None]
+    bend = scores[1:-1] - (1 - share) * scores[:-2] - share * scores[2:]
+    return 1 + int((np.abs(bend).max(1) > BEND_TOLERANCE * np.abs(scores).max()).sum())

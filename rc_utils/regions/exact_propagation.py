@@ -1,0 +1,201 @@
+"""Carrying the breakpoints of a piecewise-linear network along a segment, layer by layer."""
+
+from dataclasses import dataclass
+
+import torch
+from torch.fx.node import map_aggregate, map_arg
+
+from rc_utils.checks import require
+from rc_utils.regions.exact_layers import pool_windows
+
+# Breakpoints nearer than this, in units of the segment, are one: float64 rounds their positions to some 1e-15.
+BREAKPOINT_TOLERANCE = 1e-13
+# A part with this many rows is carried on even where it exceeds the memory asked for.
+FEWEST_ROWS = 8
+
+
+@dataclass(eq=False)
+class Part:
+    """A piece of the segment on its way through the network.
+
+    Attributes:
+        step: index of the next step.
+        alphas: (P,) float64, ascending: every value is affine between neighbours.
+        values: by name, tensors (P, *shape) of the activations at the alphas, or tuples of them.
+    """
+
+    step: int
+    alphas: torch.Tensor
+    values: dict
+
+
+def propagate(plan, x0, x1, max_bytes):
+    """Yield (alphas (P,), scores (P, ...)) of consecutive parts of the segment from x0 to x1, (*shape) float64.
+
+    The scores are affine between neighbouring alphas; a part begins where the one before ended.
+    """
+    ends = torch.tensor([0.0, 1.0], dtype=torch.float64, device=x0.device)
+    row_bytes = _rehearse(plan, x0, x1)
+    waiting = [Part(0, ends, {plan.input: torch.stack([x0, x1])})]
+    while waiting:
+        part = waiting.pop()
+        halves = _advance(plan, part, row_bytes, max_bytes)
+        if halves is None:
+            yield part.alphas, part.values[plan.output]
+        else:
+            waiting.extend(reversed(halves))
+
+
+def _rehearse(plan, x0, x1):
+    """Bytes of the live values for each row at each step; ValueError where a step mixes rows."""
+    rows = 3
+    part = Part(0, None, {plan.input: torch.stack([x0, x1, x0])})
+    row_bytes = []
+    for step in plan.steps:
+        _apply(plan, step, part)
+        tensors = _tensors(part.values)
+        mixed = [t for t in _tensors(part.values[step.name]) if t.ndim == 0 or len(t) != rows]
+        require(
+            not mixed,
+            f"exact_segment cannot take this network: {step.name} makes {mixed and tuple(mixed[0].shape)} of {rows} "
+            "points; expected the first dimension to stay that of the points",
+        )
+        row_bytes.append(sum(t.numel() * t.element_size() for t in tensors) // rows)
+        _forget(step, part)
+    return row_bytes
+
+
+def _advance(plan, part, row_bytes, max_bytes):
+    """Carry a part to the end of the plan, or return its two halves where it would take too much memory."""
+    while part.step < len(plan.steps):
+        step, size = plan.steps[part.step], row_bytes[part.step]
+        most_rows = max(FEWEST_ROWS, max_bytes // max(size, 1))
+        if len(part.alphas) > most_rows:
+            return _cut(part, part.alphas[len(part.alphas) // 2])
+        if step.kind == "affine":
+            _apply(plan, step, part)
+        else:
+            cut = _bend(plan, step, part, most_rows)
+            if cut is not None:
+                return _cut(part, cut)
+        _forget(step, part)
+        part.step += 1
+    return None
+
+
+def _apply(plan, step, part):
+    """Run a step at the rows that are there."""
+    args, kwargs = _arguments(plan, step, part)
+    if step.kind == "max_pool":
+        part.values[step.name] = pool_windows(args[0], *step.call).amax(-1)
+    else:
+        part.values[step.name] = step.call(*args, **kwargs)
+
+
+def _arguments(plan, step, part):
+    def look_up(node):
+        return plan.constants[node.name] if node.name in plan.constants else part.values[node.name]
+
+    return map_arg((step.args, step.kwargs), look_up)
+
+
+def _forget(step, part):
+    for name in step.dead:
+        part.values.pop(name, None)
+
+
+def _bend(plan, step, part, most_rows):
+    """Insert the breakpoints of a kink or a max-pool, then run it; or return where to cut if there are too many."""
+    if step.kind == "max_pool":
+        return _max_pool(plan, step, part, most_rows)
+    for threshold in step.thresholds:
+        z = _arguments(plan, step, part)[0][0]
+        cut = _insert_crossings(part, z - threshold if threshold else z, most_rows)
+        if cut is not None:
+            return cut
+    _apply(plan, step, part)
+    return None
+
+
+def _max_pool(plan, step, part, most_rows):
+    """Maximum over windows as a tournament: max(a, b) bends where a - b changes its sign."""
+    windows = "windows of " + step.name
+    part.values[windows] = pool_windows(_arguments(plan, step, part)[0][0], *step.call)
+    while part.values[windows].shape[-1] > 1:
+        half = part.values[windows].shape[-1] // 2
+        first, second = (part.values[windows][..., k * half : (k + 1) * half] for k in (0, 1))
+        cut = _insert_crossings(part, first - second, most_rows)
+        if cut is not None:
+            # The halves begin the tournament again.
+            del part.values[windows]
+            return cut
+        now = part.values[windows]
+        winners = torch.maximum(now[..., :half], now[..., half : 2 * half])
+        part.values[windows] = torch.cat([winners, now[..., 2 * half :]], dim=-1)
+    part.values[step.name] = part.values.pop(windows).squeeze(-1)
+    return None
+
+
+def _insert_crossings(part, z, most_rows):
+    """Insert the alphas where an entry of z (P, ...) changes its sign; or return the middle one if there are too many."""
+    new = _crossings(part.alphas, z.flatten(1))
+    if len(part.alphas) + len(new) > most_rows and len(part.alphas) + len(new) > FEWEST_ROWS:
+        both = torch.cat([part.alphas, new]).sort().values
+        return both[len(both) // 2]
+    if len(new):
+        _insert(part, new)
+    return None
+
+
+def _crossings(alphas, z):
+    """New breakpoints, ascending: alpha_p + (alpha_{p+1} - alpha_p) z_p / (z_p - z_{p+1}) where z changes its sign."""
+    negative = z < 0
+    row, unit = (negative[1:] ^ negative[:-1]).nonzero(as_tuple=True)
+    before, after = z[row, unit], z[row + 1, unit]
+    low, high = alphas[row], alphas[row + 1]
+    new = low + (high - low) * (before / (before - after))
+    new = new[(before != 0) & (after != 0) & (new - low > BREAKPOINT_TOLERANCE) & (high - new > BREAKPOINT_TOLERANCE)]
+    new = new.sort().values
+    apart = torch.ones(len(new), dtype=torch.bool, device=new.device)
+    apart[1:] = new.diff() > BREAKPOINT_TOLERANCE
+    return new[apart]
+
+
+def _insert(part, new):
+    """Insert alphas (ascending, none of them present) and interpolate every value there."""
+    alphas, order = torch.cat([part.alphas, new]).sort()
+    after = torch.searchsorted(part.alphas, new)
+    low, high = part.alphas[after - 1], part.alphas[after]
+    share = (new - low) / (high - low)
+
+    def resample(value):
+        if not isinstance(value, torch.Tensor):
+            return value
+        weight = share.view(-1, *(1,) * (value.ndim - 1))
+        between = torch.lerp(value[after - 1], value[after], weight)
+        return torch.cat([value, between])[order]
+
+    part.values = {name: map_aggregate(value, resample) for name, value in part.values.items()}
+    part.alphas = alphas
+
+
+def _cut(part, alpha):
+    """The parts left and right of an alpha inside, both with a row there."""
+    if not bool((part.alphas == alpha).any()):
+        _insert(part, alpha.view(1))
+    row = int(torch.searchsorted(part.alphas, alpha))
+
+    def half(rows):
+        values = {
+            name: map_aggregate(value, lambda v: v[rows] if isinstance(v, torch.Tensor) else v)
+            for name, value in part.values.items()
+        }
+        return Part(part.step, part.alphas[rows], values)
+
+    return half(slice(0, row + 1)), half(slice(row, None))
+
+
+def _tensors(values):
+    found = []
+    map_aggregate(tuple(values.values()) if isinstance(values, dict) else values, found.append)
+    return [value for value in found if isinstance(value, torch.Tensor)]

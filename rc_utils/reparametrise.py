@@ -1,0 +1,168 @@
+"""Other weights of the same function: layers of a trained network are rescaled, and no score changes but by one factor.
+
+Two rescalings, with a factor c > 0:
+- a convolution or linear layer followed by batch normalisation: weight, bias and running mean times c, scale
+  divided by c. In evaluation mode (g / c) (c z - c m) / sqrt(v + eps) + b = g (z - m) / sqrt(v + eps) + b.
+- a linear layer followed by a ReLU and a linear layer: weight and bias of the first times c, weight of the second
+  divided by c, since relu(c z) = c relu(z) (Neyshabur et al. 2015).
+The output layer times c multiplies every score, hence the margin, and changes no label. With c a power of two every
+step is exact in floating point, short of overflow: labels and region counts are equal, not merely close. The distance
+from initialisation changes, since it sees the weights; that is v1's argument for a measure of the function (App. B).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import nn
+
+from rc_utils.checks import require
+from rc_utils.measures import distance_from_init, output_margin
+from rc_utils.regions import region_count
+
+_LAYERS = (nn.Conv2d, nn.Linear)
+_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
+
+
+@dataclass(frozen=True)
+class Rescaling:
+    """Exponents k of the factors 2^k: one for each entry of `rescalable_layers`, and one for the output layer."""
+
+    exponents: tuple
+    output_exponent: int
+
+
+def rescalable_layers(network: nn.Module) -> list[tuple[str, str]]:
+    """(layer, compensating layer) names of a network: layers that can be scaled without changing the function.
+
+    Found inside the network's `nn.Sequential`s, where what follows a layer is known.
+    """
+    pairs = []
+    for prefix, module in network.named_modules():
+        if isinstance(module, nn.Sequential):
+            children = [(f"{prefix}.{name}".lstrip("."), child) for name, child in module.named_children()]
+            for (a, x), (b, y) in pairwise(children):
+                if isinstance(x, _LAYERS) and isinstance(y, _NORMS):
+                    pairs.append((a, b))
+            for (a, x), (_, y), (b, z) in zip(children, children[1:], children[2:], strict=False):
+                if isinstance(x, nn.Linear) and isinstance(y, nn.ReLU) and isinstance(z, nn.Linear):
+                    pairs.append((a, b))
+    return list(dict.fromkeys(pairs))
+
+
+def output_layer(network: nn.Module) -> str:
+    """Name of the last linear layer in order of registration. Raises ValueError where there is none."""
+    names = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]
+    require(bool(names), f"{type(network).__name__} has no linear layer; expected one that gives the scores")
+    return names[-1]
+
+
+def random_rescaling(network: nn.Module, seed: int, *, largest: int = 4) -> Rescaling:
+    """Exponents drawn uniformly from -`largest`..`largest`, that of the output layer without 0."""
+    rng = np.random.default_rng(seed)
+    exponents = rng.integers(-largest, largest + 1, size=len(rescalable_layers(network)))
+    output = int(rng.choice([k for k in range(-largest, largest + 1) if k]))
+    return Rescaling(tuple(exponents.tolist()), output)
+
+
+@torch.no_grad()
+def rescale(network: nn.Module, rescaling: Rescaling) -> nn.Module:
+    """A copy of `network` with rescaled weights: in evaluation mode its scores are 2^output_exponent times the same.
+
+    Raises ValueError for a number of exponents other than that of its `rescalable_layers`.
+    """
+    pairs = rescalable_layers(network)
+    given = len(rescaling.exponents)
+    require(given == len(pairs), f"{given} exponents for {len(pairs)} layers to rescale; expected one for each")
+    rescaled = copy.deepcopy(network)
+    modules = dict(rescaled.named_modules())
+    for (name, after), exponent in zip(pairs, rescaling.exponents, strict=True):
+        _multiply(modules[name], 2.0**exponent)
+        _compensate(modules[after], 2.0**exponent)
+    _multiply(modules[output_layer(rescaled)], 2.0**rescaling.output_exponent)
+    return rescaled
+
+
+def _multiply(layer: nn.Module, factor: float) -> None:
+    for tensor in (layer.weight, layer.bias):
+        if tensor is not None:
+            tensor.mul_(factor)
+
+
+def _compensate(layer: nn.Module, factor: float) -> None:
+    if isinstance(layer, _NORMS):
+        require(
+            layer.affine and layer.track_running_stats,
+            f"{layer} has no scale or no running mean to take up the factor; expected both",
+        )
+        layer.running_mean.mul_(factor)
+    layer.weight.div_(factor)
+
+
+def rescaling_table(
+    network: nn.Module,
+    initial: nn.Module,
+    data,
+    *,
+    number: int = 10,
+    num_samples: int = 100,
+    resolution: int = 200,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """One row a random rescaling of a trained network: what its measures do and what its regions do.
+
+    initial: the network at its initialisation. Columns: distance_factor = d(W') / d(W) and margin_factor, count,
+    count_before, and differing, the number of `num_samples` segments whose number of regions is not the same.
+    """
+    draw = {"num_samples": num_samples, "resolution": resolution, "seed": seed}
+    before = _values(network, initial, data, draw)
+    rows = []
+    for index in range(number):
+        rescaled = rescale(network, random_rescaling(network, seed + index))
+        distance, margin, count = _values(rescaled, initial, data, draw)
+        rows.append(
+            {
+                "distance_factor": distance / before[0],
+                "margin_factor": margin / before[1],
+                "count_before": before[2].mean,
+                "count": count.mean,
+                "differing": int((count.counts != before[2].counts).sum()),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _values(network, initial, data, draw):
+    count = region_count(network, data.x_train, **draw)
+    return distance_from_init(network, initial), output_margin(network, data.x_train, data.y_train), count
+
+
+def at_least_twice(factors: Sequence[float]) -> bool:
+    """Whether every factor is at least 2 or at most 1/2."""
+    factors = np.asarray(factors, dtype=float)
+    return bool((np.maximum(factors, 1 / factors) >= 2).all())
+
+
+def rescaling_summary(table: pd.DataFrame) -> pd.DataFrame:
+    """One row a network of concatenated `rescaling_table`s with a column `network`, as texts."""
+    rows = []
+    for network, group in table.groupby("network", sort=False):
+        factors = {c: f"{group[c].min():.3g} to {group[c].max():.3g}" for c in ("distance_factor", "margin_factor")}
+        rows.append(
+            {
+                "Network": network,
+                "Rescalings": len(group),
+                "d(W) times": factors["distance_factor"],
+                "Margin times": factors["margin_factor"],
+                "Count before": f"{group['count_before'].iloc[0]:.3f}",
+                "Counts after": ", ".join(f"{value:.3f}" for value in sorted(group["count"].unique())),
+                "Segments that differ": int(group["differing"].sum()),
+            }
+        )
+    return pd.DataFrame(rows)

@@ -1,0 +1,79 @@
+"""The paper's tables with ours in their cells, from a small campaign and from tables made by hand."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rc_utils import ablations, ledger
+from rc_utils.paper import published_table, scorecard
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """A campaign of nine cells, on CIFAR-10, of two networks; gap = 0.1 count and 0.05 count_dim2 + noise."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for network, cell in itertools.product(("ResNet18", "VGG19"), range(9)):
+        gap = 0.2 + 0.03 * cell
+        row = {"campaign": "made", "experiment": "main", "network": network, "cell": f"{cell}", "status": "ok", "seed": 0}
+        rows.append(row | {"gap": gap, "count_main": 10 * gap, "count_dim2": 20 * gap + 0.01 * rng.normal()})
+        rows.append(row | {"experiment": "adam", "gap": gap, "count_main": -gap})
+    rows[0]["origin"] = "live"
+    tables = {"shapes-tiny": pd.DataFrame(), "cifar10-small": pd.DataFrame(rows)}
+    monkeypatch.setattr(ledger, "load_runs", tables.__getitem__)
+
+
+def cell(cells, network, column):
+    return cells[(cells["network"] == network) & (cells["column"] == column)].iloc[0]
+
+
+def test_each_column_takes_its_count_and_its_experiment(made):
+    cells = ablations.ablation_cells("architectures", "cifar10-small", [])
+    assert cell(cells, "ResNet18", "CIFAR-10").value == pytest.approx(1)
+    assert cell(cells, "VGG19", "d=2").value == pytest.approx(1, abs=0.01)
+    assert cell(cells, "ResNet18", "d=2").n == 9
+    cells = ablations.ablation_cells("optimizers", "cifar10-small", [])
+    assert cell(cells, "ResNet18", "SGD").value == pytest.approx(1)
+    assert cell(cells, "ResNet18", "Adam").value == pytest.approx(-1)
+
+
+def test_what_was_not_run_says_what_it_needs(made):
+    cells = ablations.ablation_cells("architectures", "cifar10-small", [])
+    assert cell(cells, "ResNet18", "d=3").needs == "count dim3"
+    assert cell(cells, "ResNet18", "CIFAR-100").needs == "a campaign on cifar100"
+    assert cell(cells, "SimpleDLA", "d=2").needs == "network"
+    assert "`[counts.dim3]`" in ablations.needed(cells)
+    optimizers = ablations.ablation_cells("optimizers", "cifar10-small", [])
+    assert "an experiment named `adagrad`" in ablations.needed(optimizers)
+
+
+def test_a_column_of_a_dataset_takes_a_campaign_on_that_dataset_only(made):
+    cells = ablations.ablation_cells("architectures", "shapes-tiny", ["cifar10-small"])
+    assert cell(cells, "ResNet18", "CIFAR-10").campaign == "cifar10-small"
+    assert cell(cells, "ResNet18", "d=2").needs == "runs of shapes-tiny"
+
+
+def test_the_layout_is_the_papers(made):
+    for name, source in (("architectures", "v1 Table 5"), ("optimizers", "v1 Table 7"), ("hyperplanes", "v1 Table 8")):
+        cells = ablations.ablation_cells(name, "cifar10-small", [])
+        paper, ours = published_table(source), ablations.in_layout(cells)
+        assert ours["Network"].tolist() == paper.index.tolist()
+        assert ours.shape == (9, paper.shape[1] + 1)
+        numbers = ours.iloc[:, 1:].map(lambda text: float(text.split("paper ")[1]))
+        assert np.array_equal(numbers, paper)
+
+
+def test_results_are_the_cells_that_were_run(made):
+    cells = ablations.ablation_cells("architectures", "cifar10-small", [])
+    results = ablations.results_from_ablations(cells, "architectures")
+    assert {r.id for r in results} == {
+        f"architectures/{network}/{column}" for network in ("ResNet18", "VGG19") for column in ("CIFAR-10", "d=2")
+    }
+    assert len(scorecard(results)) > 4
+
+
+def test_an_unknown_table_names_the_nearest():
+    with pytest.raises(ValueError, match="Did you mean 'optimizers'"):
+        ablations.ablation_cells("optimisers", "shapes-tiny")

@@ -1,0 +1,93 @@
+"""The benchmarks run, compare equal results, and say honestly whether a target is met; no timing is asserted."""
+
+import csv
+
+import numpy as np
+import pytest
+
+import benchmarks
+from benchmarks import counting, epoch, report
+from benchmarks.__main__ import main
+from benchmarks.networks import narrow_network, one_epoch, shapes
+from benchmarks.registry import TINY, Row, Scale, at_least, at_most
+from benchmarks.timing import in_turns
+
+NUMBER_OF_ROWS = {
+    "counting-2d": 4, "counting-nd": 6, "forward": 1, "epoch": 1, "overhead": 2, "layout": 2, "allocator": 1,
+}  # fmt: skip
+
+
+def test_every_benchmark_is_expected_here():
+    assert set(NUMBER_OF_ROWS) <= set(benchmarks.load())
+
+
+@pytest.mark.parametrize("name", NUMBER_OF_ROWS)
+def test_benchmark_gives_its_rows(name):
+    rows = list(benchmarks.load()[name](TINY))
+    assert len(rows) == NUMBER_OF_ROWS[name]
+    for row in rows:
+        assert len(row.ours) == len(row.other) == TINY.repeats
+        assert min(*row.ours, *row.other) > 0
+        assert row.benchmark
+        assert row.against
+
+
+def test_ratio_and_verdict_follow_the_target():
+    fast = Row("b", "a", (1.0, 2.0, 1.0), (3.0, 4.0, 9.0), at_least(3))
+    assert fast.ratios == [3.0, 2.0, 9.0]
+    assert (fast.ratio, fast.verdict) == (3.0, "yes")
+    assert Row("b", "a", (1.0,), (2.9,), at_least(3)).verdict == "NO"
+    assert Row("b", "a", (1.05,), (1.0,), at_most(1.1)).verdict == "yes"
+    assert Row("b", "a", (1.2,), (1.0,), at_most(1.1)).verdict == "NO"
+    assert Row("b", "a", (2.0,), (1.0,)).verdict == "-"
+
+
+def test_sides_are_measured_in_turns_after_one_unmeasured_turn():
+    calls = []
+
+    def side(name):
+        return lambda: calls.append(name) or len(calls)
+
+    seconds = in_turns([side("x"), side("y")], 3)
+    assert "".join(calls) == "xy" + "xy" + "yx" + "xy"
+    assert seconds == [(3, 6, 7), (4, 5, 8)]
+
+
+def test_a_wrong_count_is_an_error():
+    grids = counting.label_grids((6, 6), 3)
+    wrong = {"wrong": (lambda grids: np.zeros(len(grids)), at_least(1))}
+    with pytest.raises(AssertionError, match="do not count the same"):
+        list(counting._compare("six", grids, wrong, 1))
+
+
+def test_smooth_grids_hold_several_classes_in_few_regions():
+    grids = counting.label_grids((30, 30), 5)
+    assert grids.shape == (5, 30, 30)
+    assert all(len(np.unique(grid)) >= 3 for grid in grids)
+    assert (counting.count_components(grids) < 100).all()
+
+
+def test_work_timer_leaves_evaluation_out_and_cleans_up():
+    network, data = narrow_network(width=4), shapes(30)
+    forward = network.forward
+    with epoch.work_timer(network) as spent:
+        total = epoch.epoch_seconds(network, data, one_epoch(batch_size=10))
+    # Three batches of forward pass, loss, backward pass and step.
+    assert len(spent) == 3 * 4
+    assert 0 < sum(spent) < total
+    assert network.forward == forward
+
+
+def test_command_line_prints_and_writes_the_table(results, capsys, monkeypatch):
+    monkeypatch.setattr("benchmarks.__main__.QUICK", Scale(1, 4, 48, 1, (0,)))
+    assert main(["--quick", "--only", "counting-2d"]) == 0
+    printed = capsys.readouterr().out
+    lines = list(csv.reader((results / "benchmarks.csv").read_text(encoding="utf-8").splitlines()))
+    assert tuple(lines[0]) == report.COLUMNS
+    assert len(lines) == 1 + NUMBER_OF_ROWS["counting-2d"]
+    assert all(cell in printed for line in lines for cell in line)
+
+
+def test_an_unknown_benchmark_is_named(capsys):
+    assert main(["--only", "countin-2d"]) == 2
+    assert "Did you mean 'counting-2d'?" in capsys.readouterr().err
