@@ -23,6 +23,12 @@ FIGURE = ROOT / "book" / "_static" / "headline.svg"
 START, END = "<!-- results: written by `python book/headline.py`, not by hand -->", "<!-- end of results -->"
 
 
+def reference_runs(campaign):
+    """The committed runs of the campaign's main experiment."""
+    runs = ledger.load_runs(campaign, origin="reference")
+    return runs[runs["experiment"] == "main"]
+
+
 def table(runs, campaign):
     """Markdown rows: statement, published, ours with its interval, cells, verdict."""
     card = scorecard(results_from_runs(runs, campaign, "main"))
@@ -62,8 +68,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("campaign", nargs="?", default="cifar10-small")
     campaign = load_campaign(parser.parse_args().campaign)
-    runs = ledger.load_runs(campaign)
-    runs = runs[(runs["experiment"] == "main") & (runs["origin"] == "reference")]
+    runs = reference_runs(campaign)
     figure(runs)
     picture = f"![Generalisation gap against region count, one point a cell]({FIGURE.relative_to(ROOT)})"
     block = "\n\n".join([START, picture, sentence(runs, campaign), table(runs, campaign.name), END])

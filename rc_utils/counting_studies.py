@@ -13,9 +13,8 @@ from torch import nn
 
 from rc_utils.checks import require
 from rc_utils.paper import Result
-from rc_utils.regions import label_grid, region_count, sample_vertices
-from rc_utils.regions.components import count_along_edges
-from rc_utils.regions.lattice import ADJACENCIES, make_lattice
+from rc_utils.regions import count_components, label_grid, region_count, sample_vertices
+from rc_utils.regions.lattice import ADJACENCIES
 
 RANGES = ((0, 1), (-1, 2), (-2, 3), (-3, 4))
 Z = 1.959964  # Two-sided 95 % of the normal distribution.
@@ -118,12 +117,10 @@ def adjacency_table(model, points, *, resolution: int = 30, num_samples: int = 5
     rows = []
     for domain in ("simplex", "box"):
         grid = label_grid(model, vertices, resolution=resolution, domain=domain)
-        labels = torch.from_numpy(np.stack([g[tuple(grid.lattice.indices.T)] for g in grid.labels]))
         for adjacency in ADJACENCIES:
             if domain == "box" and adjacency == "simplex":
                 continue
-            lattice = make_lattice(2, resolution, domain=domain, adjacency=adjacency)
-            counts = np.asarray(count_along_edges(labels, lattice.edges))
+            counts = np.asarray(count_components(grid.labels, adjacency=adjacency))
             error = counts.std(ddof=1) / math.sqrt(len(counts))
             rows.append({"domain": domain, "adjacency": adjacency, "count": counts.mean(), "std_error": error})
     return pd.DataFrame(rows)

@@ -49,19 +49,20 @@ def read_record(path):
     return _parse(pathlib.Path(path).read_bytes(), str(path))
 
 
-def find_records(run_ids, frozen=None):
+def find_records(run_ids, frozen=None, origin=None):
     """Records of the wanted runs that are there: {run id: (record, origin)}, origin "live" or "reference".
 
     frozen: a runs.jsonl. A record made on this machine comes before a frozen one that knows no more than it.
+    origin: look at the records of this origin alone.
     A corrupt record is named in a warning and treated as missing, so that a sweep makes it again.
     """
     found = {}
-    reference = read_frozen(frozen) if frozen is not None else {}
+    reference = read_frozen(frozen) if frozen is not None and origin != "live" else {}
     for run_id in run_ids:
         if run_id in reference:
             found[run_id] = (reference[run_id], "reference")
         path = record_path(run_id)
-        if path.exists():
+        if origin != "reference" and path.exists():
             with _warn_if_corrupt():
                 record = read_record(path)
                 if run_id not in found or len(record["counts"]) >= len(found[run_id][0]["counts"]):
@@ -101,11 +102,11 @@ def load_runs(name, origin=None, num_samples=None):
     seconds_train, seconds_count. Raises ValueError for an unknown campaign.
     """
     campaign = load_campaign(name) if isinstance(name, str | os.PathLike) else name
-    found = find_records(campaign.runs(), campaign.folder / "runs.jsonl")
+    found = find_records(campaign.runs(), campaign.folder / "runs.jsonl", origin)
     rows = []
     for experiment, label, planned in campaign.entries():
         record, where = found.get(planned.spec.run_id, (None, None))
-        if record is not None and origin in (None, where):
+        if record is not None:
             cell = ", ".join(f"{key}={getattr(planned.spec.train, key)}" for key in experiment.grid if key != "seed")
             head = {"run_id": planned.spec.run_id, "campaign": campaign.name, "experiment": experiment.name}
             head |= {"network": label, "cell": cell, "origin": where}

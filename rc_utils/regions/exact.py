@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import nn
 
 from rc_utils.checks import require
 from rc_utils.regions.arrays import as_tensor

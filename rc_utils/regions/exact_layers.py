@@ -92,10 +92,16 @@ def _is_plain(conv):
     return conv.padding_mode == "zeros" and conv.dilation == (1, 1) and not isinstance(conv.padding, str)
 
 
-def pool_windows(z, kernel_size, stride, padding):
+def pool_windows(z, kernel_size, stride, padding, ceil_mode):
     """The windows of a max-pool of z (P, C, H, W), as (P, C, H_out, W_out, numbers in a window).
 
     Padding is filled with a number below all of z: a constant never wins and, unlike -inf, can be interpolated.
     """
-    padded = F.pad(z, (padding[1], padding[1], padding[0], padding[0]), value=float(z.min()) - 1)
+    pads = []
+    for n, k, s, pad in zip(z.shape[2:], kernel_size, stride, padding, strict=True):
+        left_over = (n + 2 * pad - k) % s
+        # A last window that would start in the padding on the right is left out, as torch does.
+        reaches = ceil_mode and left_over and n + 2 * pad - k - left_over + s < n + pad
+        pads.append((pad, pad + (s - left_over if reaches else 0)))
+    padded = F.pad(z, (*pads[1], *pads[0]), value=float(z.min()) - 1)
     return padded.unfold(2, kernel_size[0], stride[0]).unfold(3, kernel_size[1], stride[1]).flatten(4)

@@ -33,6 +33,7 @@ PRODUCT_FUNCTIONS = {
     torch.matmul, F.linear, F.conv2d,
 }  # fmt: skip
 PRODUCT_METHODS = {"mul", "div", "matmul"}
+POOL_OPTIONS = ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices")
 KINK_MODULES = {
     nn.ReLU: lambda m: [0.0],
     nn.LeakyReLU: lambda m: [0.0],
@@ -92,8 +93,8 @@ def make_plan(network, device=None):
         graph_module = fx.symbolic_trace(network)
     except (fx.proxy.TraceError, TypeError, RuntimeError) as error:
         raise ValueError(
-            f"torch.fx cannot trace {type(network).__name__}: {error}. exact_segment needs a forward pass without control "
-            "flow that depends on data"
+            f"torch.fx cannot trace {type(network).__name__}: {error}. exact_segment needs a forward pass without "
+            "control flow that depends on data"
         ) from error
     _fold_batch_norms(graph_module)
     nodes = list(graph_module.graph.nodes)
@@ -171,9 +172,7 @@ def _module_step(module, where):
         module.inplace = False
         return "kink", module, KINK_MODULES[kind](module)
     if kind is nn.MaxPool2d:
-        plain = module.dilation in (1, (1, 1)) and not module.ceil_mode and not module.return_indices
-        _refuse_unless(plain, where, "has a dilation, ceil_mode or return_indices; expected a plain max-pool")
-        return "max_pool", _pool_settings(module.kernel_size, module.stride, module.padding), ()
+        return "max_pool", _pool_settings(where, **{key: getattr(module, key) for key in POOL_OPTIONS}), ()
     _refuse_unless(kind in AFFINE_MODULES, where, NOT_PIECEWISE_LINEAR)
     batch_statistics = isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) and module.running_mean is None
     _refuse_unless(not batch_statistics, where, "normalises by the statistics of the batch: not a function of a point")
@@ -186,12 +185,8 @@ def _function_step(node, where, depends):
     if node.target in (KINK_METHODS if method else KINK_FUNCTIONS):
         return "kink", call, (KINK_METHODS if method else KINK_FUNCTIONS)[node.target]
     if node.target is F.max_pool2d:
-        known = not set(node.kwargs) - {"kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices"}
-        options = node.kwargs | dict(zip(("kernel_size", "stride", "padding"), node.args[1:4], strict=False))
-        plain = known and len(node.args) <= 4 and options.get("dilation", 1) in (1, (1, 1))
-        plain = plain and not options.get("ceil_mode") and not options.get("return_indices")
-        _refuse_unless(plain, where, "has a dilation, ceil_mode or return_indices; expected a plain max-pool")
-        return "max_pool", _pool_settings(options["kernel_size"], options.get("stride"), options.get("padding", 0)), ()
+        options = dict(zip(POOL_OPTIONS, node.args[1:], strict=False)) | node.kwargs
+        return "max_pool", _pool_settings(where, **options), ()
     if node.target is F.dropout:
         training = node.kwargs.get("training", node.args[2] if len(node.args) > 2 else True)
         _refuse_unless(training is False, where, "drops units in evaluation mode too; pass training=self.training")
@@ -213,6 +208,11 @@ def _method(name):
     return lambda value, *args, **kwargs: getattr(value, name)(*args, **kwargs)
 
 
-def _pool_settings(kernel_size, stride, padding):
+def _pool_settings(where, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+    """The arguments of `pool_windows` after the first."""
+    _refuse_unless(
+        dilation in (1, (1, 1)) and not return_indices, where, "has a dilation or returns indices; expected neither"
+    )
     stride = kernel_size if stride is None else stride
-    return tuple(tuple(v) if isinstance(v, tuple | list) else (v, v) for v in (kernel_size, stride, padding))
+    pairs = (tuple(v) if isinstance(v, tuple | list) else (v, v) for v in (kernel_size, stride, padding))
+    return *pairs, ceil_mode

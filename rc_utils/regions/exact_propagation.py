@@ -137,7 +137,7 @@ def _max_pool(plan, step, part, most_rows):
 
 
 def _insert_crossings(part, z, most_rows):
-    """Insert the alphas where an entry of z (P, ...) changes its sign; or return the middle one if there are too many."""
+    """Insert the alphas where an entry of z (P, ...) changes its sign, or return the middle one of too many."""
     new = _crossings(part.alphas, z.flatten(1))
     if len(part.alphas) + len(new) > most_rows and len(part.alphas) + len(new) > FEWEST_ROWS:
         both = torch.cat([part.alphas, new]).sort().values

@@ -1,0 +1,268 @@
+"""Exact regions on a segment: against dense grids, networks whose boundaries are known, and what is refused."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from rc_utils.networks import build_network
+from rc_utils.regions.exact import ExactSegment, exact_segment, upper_envelope
+from rc_utils.regions.exact_layers import TiledConvolution
+from rc_utils.regions.exact_plan import make_plan
+from rc_utils.regions.exact_propagation import propagate
+
+PIECEWISE_LINEAR = ["ResNet18", "ResNet34", "VGG19", "MobileNetV2", "ShuffleNetV2", "RegNetX_200MF", "SimpleDLA"]
+# in_channels, out_channels, kernel_size, stride, padding, groups
+CONVOLUTIONS = [(8, 8, 3, 1, 1, 1), (4, 8, 5, 2, 2, 4), (3, 6, 1, 2, 0, 3), (2, 2, (3, 1), 1, (0, 2), 1)]
+# kernel_size, stride, padding, ceil_mode
+POOLS = [(2, 2, 0, True), (3, 2, 1, True), (3, 2, 1, False), (2, 3, 1, True), (2, 1, 0, False)]
+
+
+def scores_at(network, x0, x1, alphas):
+    """Scores (P, C) in float64 at the alphas of a segment."""
+    a = torch.as_tensor(alphas, dtype=torch.float64).view(-1, *(1,) * x0.ndim)
+    with torch.no_grad():
+        return network.double()((1 - a) * x0.double() + a * x1.double())
+
+
+def labels_at(network, x0, x1, alphas):
+    scores = scores_at(network, x0, x1, alphas)
+    return (scores[:, 0] > 0).long().numpy() if scores.shape[1] == 1 else scores.argmax(1).numpy()
+
+
+def agrees_with_grid(network, x0, x1, exact, points):
+    """The exact labels at each grid point, except where a boundary is as near as rounding."""
+    alphas = np.linspace(0, 1, points)
+    expected = labels_at(network, x0, x1, alphas)
+    found = exact.labels[np.searchsorted(exact.boundaries, alphas)]
+    near = np.abs(alphas[:, None] - exact.boundaries).min(1, initial=1.0) < 1e-9
+    assert ((found == expected) | near).all()
+    assert (labels_at(network, x0, x1, exact.witnesses) == exact.labels).all()
+    runs = 1 + int((expected[1:] != expected[:-1]).sum())
+    assert exact.count >= runs
+    return runs
+
+
+def random_mlp(seed):
+    generator = torch.Generator().manual_seed(seed)
+    depth, width = 1 + seed % 3, 8 + seed % 17
+    sizes = [5] + [width] * depth + [1 if seed % 10 == 0 else 2 + seed % 5]
+    layers = []
+    for fan_in, fan_out in itertools.pairwise(sizes):
+        layers += [nn.Linear(fan_in, fan_out), nn.LeakyReLU(0.1) if seed % 4 == 0 else nn.ReLU()]
+        with torch.no_grad():
+            layers[-2].weight.normal_(0, (2 / fan_in) ** 0.5, generator=generator)
+            layers[-2].bias.normal_(0, 0.3, generator=generator)
+    x0, x1 = 3 * torch.randn(2, 5, generator=generator)
+    return nn.Sequential(*layers[:-1]), x0, x1
+
+
+def test_two_hundred_random_networks_equal_a_grid_of_100_000_points():
+    extra = total = 0
+    for seed in range(200):
+        network, x0, x1 = random_mlp(seed)
+        exact = exact_segment(network, x0, x1)
+        runs = agrees_with_grid(network, x0, x1, exact, 100_000)
+        total += exact.count
+        extra += exact.count - runs
+        narrow = np.diff(np.concatenate([[0], exact.boundaries, [1]])) < 1e-5
+        assert exact.count - runs <= 2 * narrow.sum()
+    assert total > 350
+    assert extra <= 4
+
+
+def sawtooth(k):
+    """One input, one output that changes its sign 2k times in (0, 1): 2k + 1 regions, 2k + 1 linear pieces."""
+    hidden, out = nn.Linear(1, 2 * k + 1), nn.Linear(2 * k + 1, 1)
+    slopes = torch.tensor([2.0 * (-1) ** i for i in range(2 * k + 1)])
+    slopes[0] = 1.0
+    with torch.no_grad():
+        hidden.weight.fill_(2 * k + 1)
+        hidden.bias.copy_(-torch.arange(2.0 * k + 1))
+        out.weight.copy_(slopes[None])
+        out.bias.fill_(-0.5)
+    return nn.Sequential(hidden, nn.ReLU(), out)
+
+
+@pytest.mark.parametrize("k", [1, 7, 100, 500])
+def test_sawtooth(k):
+    exact = exact_segment(sawtooth(k), torch.zeros(1), torch.ones(1))
+    teeth = 2 * k + 1
+    # The wave is 0 at even kinks and 1 at odd ones, and passes 1/2 in the middle of every piece.
+    assert exact.count == teeth + 1
+    assert exact.num_linear_regions == teeth
+    np.testing.assert_allclose(exact.boundaries, (np.arange(teeth) + 0.5) / teeth, atol=1e-12)
+    assert exact.labels.tolist() == [i % 2 for i in range(teeth + 1)]
+    inside = exact_segment(sawtooth(k), torch.zeros(1), torch.full((1,), 1 - 0.5 / teeth - 1e-6))
+    assert inside.count == 2 * k + 1
+
+
+def test_two_boundaries_a_billionth_apart():
+    """Class 1 wins by |alpha - 0.3| < 0.5e-9 only."""
+    network = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 2)).double()
+    with torch.no_grad():
+        network[0].weight.copy_(torch.tensor([[1.0], [-1.0]]))
+        network[0].bias.copy_(torch.tensor([-0.3, 0.3], dtype=torch.float64))
+        network[2].weight.copy_(torch.tensor([[1.0, 1.0], [0.0, 0.0]]))
+        network[2].bias.copy_(torch.tensor([0.0, 0.5e-9], dtype=torch.float64))
+    exact = exact_segment(network, torch.zeros(1), torch.ones(1))
+    assert exact.labels.tolist() == [0, 1, 0]
+    np.testing.assert_allclose(exact.boundaries, [0.3 - 0.5e-9, 0.3 + 0.5e-9], atol=1e-14)
+
+
+def test_ties_go_to_the_lowest_index_and_touching_scores_make_no_region():
+    shares, winners = upper_envelope(np.array([1.0, 1.0, 0.0]), np.array([1.0, 1.0, 2.0]))
+    assert shares.tolist() == [0, 0.5]
+    assert winners.tolist() == [0, 2]
+    identity = nn.Sequential(nn.Linear(1, 3))
+    with torch.no_grad():
+        identity[0].weight.zero_()
+        identity[0].bias.fill_(0.7)
+    exact = exact_segment(identity, torch.zeros(1), torch.ones(1))
+    assert (exact.count, exact.labels.tolist(), exact.num_linear_regions) == (1, [0], 1)
+    # |alpha - 1/2| > 0 on both sides of 1/2, and label 0 at the point itself.
+    touching = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1, bias=False))
+    with torch.no_grad():
+        touching[0].weight.copy_(torch.tensor([[1.0], [-1.0]]))
+        touching[0].bias.copy_(torch.tensor([-0.5, 0.5]))
+        touching[2].weight.fill_(1.0)
+    assert exact_segment(touching, torch.zeros(1), torch.ones(1)).labels.tolist() == [1]
+
+
+def lively(network, size):
+    """Batch statistics of its own and standardised scores, so that labels vary."""
+    with torch.random.fork_rng(), torch.no_grad():
+        torch.manual_seed(1)
+        for _ in range(10):
+            network.train()(2 * torch.randn(32, 3, size, size))
+        network.eval()
+        scores = network(2 * torch.randn(200, 3, size, size))
+        network.classifier[-1].weight.div_(scores.std(0)[:, None])
+        network.classifier[-1].bias.sub_(scores.mean(0)).div_(scores.std(0))
+        images = 2 * torch.randn(2, 3, size, size)
+    return network, *images
+
+
+@pytest.mark.parametrize("name", PIECEWISE_LINEAR)
+def test_each_architecture(name):
+    network, x0, x1 = lively(build_network(name, width=4, image_size=8), 8)
+    exact = exact_segment(network, x0, x1)
+    agrees_with_grid(network, x0, x1, exact, 1001)
+    assert exact.num_linear_regions > 50
+    split = exact_segment(network, x0, x1, max_breakpoints_memory=1 << 18)
+    np.testing.assert_allclose(split.boundaries, exact.boundaries, atol=1e-10)
+    assert split.labels.tolist() == exact.labels.tolist()
+    assert abs(split.num_linear_regions - exact.num_linear_regions) <= 0.002 * exact.num_linear_regions
+
+
+@pytest.mark.parametrize(
+    ("name", "layer"), [("SENet18", r"features\S*gate\.5 \(Sigmoid\)"), ("EfficientNetB0", r"\(SiLU\)")]
+)
+def test_curved_networks_are_refused_by_name(name, layer):
+    network = build_network(name, width=8, image_size=8)
+    with pytest.raises(ValueError, match=f"{layer} is not piecewise linear"):
+        exact_segment(network, torch.zeros(3, 8, 8), torch.ones(3, 8, 8))
+
+
+class Pieces(nn.Module):
+    """Layers as functions and methods, pools of both kinds, sizes read from the batch, constants."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 6, 5, stride=2, padding=2, groups=3)
+        self.pool = nn.MaxPool2d(3, 2, 1)
+        self.shift = nn.Parameter(torch.linspace(-1, 1, 6).view(6, 1, 1))
+        self.out = nn.Linear(6 * 4 + 3, 4)
+
+    def forward(self, x):
+        y = F.leaky_relu(self.conv(x) * 2 + self.shift, 0.2)
+        a, b = self.pool(y).chunk(2, dim=1)
+        y = torch.cat([b - 0.5 * a, F.relu6(a)], dim=1)
+        y = F.max_pool2d(y, 2, stride=1, padding=1)[:, :, :2, :2]
+        pooled = F.avg_pool2d(x, 2).mean([2, 3]).abs()
+        return self.out(torch.cat([y.reshape(x.size(0), -1), F.dropout(pooled, 0.3, self.training)], 1))
+
+
+def test_functions_methods_and_pools():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = Pieces().eval()
+        x0, x1 = 4 * torch.randn(2, 3, 8, 8)
+    with torch.no_grad():
+        network.out.bias.sub_(network(torch.stack([(x0 + x1) / 2]))[0])
+    exact = exact_segment(network, x0, x1)
+    assert agrees_with_grid(network, x0, x1, exact, 20_001) > 1
+
+
+class Refused(nn.Module):
+    def __init__(self, forward):
+        super().__init__()
+        self.layer, self.rule = nn.Linear(2, 2), forward
+
+    def forward(self, x):
+        return self.rule(self, x)
+
+
+@pytest.mark.parametrize(
+    ("forward", "message"),
+    [
+        (lambda m, x: m.layer(x) * x, r"mul \(mul\) multiplies or divides by an activation"),
+        (lambda m, x: 1 / m.layer(x), r"truediv\S* \(truediv\) multiplies or divides"),
+        (lambda m, x: torch.tanh(m.layer(x)), r"tanh \(tanh\) is not piecewise linear"),
+        (lambda m, x: m.layer(x).sigmoid(), r"sigmoid \(sigmoid\) is not piecewise linear"),
+        (lambda m, x: x - x.mean(0, keepdim=True), "expected the first dimension to stay that of the points"),
+        (lambda m, x: x if x.sum() > 0 else -x, "cannot trace Refused"),
+        (lambda m, x: m.layer(x) + F.relu(x, inplace=True) + x, "works in place"),
+        (lambda m, x: F.dropout(x), "drops units in evaluation mode too"),
+        (lambda m, x: (x, x), "returns several values"),
+    ],
+)
+def test_what_is_not_piecewise_linear_is_refused(forward, message):
+    with pytest.raises(ValueError, match=message):
+        exact_segment(Refused(forward), torch.zeros(2), torch.ones(2))
+
+
+def test_bad_arguments_are_named():
+    network = nn.Linear(2, 2)
+    with pytest.raises(ValueError, match="x1 holds NaN"):
+        exact_segment(network, torch.zeros(2), torch.full((2,), torch.nan))
+    with pytest.raises(ValueError, match=r"x0 has shape \(2,\), x1 \(3,\)"):
+        exact_segment(network, torch.zeros(2), torch.zeros(3))
+    with pytest.raises(ValueError, match="max_breakpoints_memory=0"):
+        exact_segment(network, torch.zeros(2), torch.ones(2), max_breakpoints_memory=0)
+
+
+def test_the_network_is_left_alone():
+    network = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.ReLU(inplace=True), nn.Linear(4, 2)).train()
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    result = exact_segment(network, np.zeros(2), np.ones(2))
+    assert isinstance(result, ExactSegment)
+    assert all(part.training for part in network.modules())
+    assert network[2].inplace
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+
+
+@pytest.mark.parametrize("options", CONVOLUTIONS)
+@pytest.mark.parametrize("size", [(8, 8), (16, 5), (3, 3)])
+def test_tiled_convolution(options, size):
+    channels, out, kernel, stride, padding, groups = options
+    conv = nn.Conv2d(channels, out, kernel, stride, padding, groups=groups).double()
+    x = torch.randn(3, channels, *size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        torch.testing.assert_close(TiledConvolution(conv)(x), conv(x), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("options", POOLS)
+@pytest.mark.parametrize("size", [(5, 8), (7, 2), (3, 3)])
+def test_max_pool_windows(options, size):
+    pool = nn.MaxPool2d(*options[:3], ceil_mode=options[3])
+    x0, x1 = torch.randn(2, 2, *size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    network = nn.Sequential(pool, nn.Flatten())
+    a = torch.linspace(0, 1, 101, dtype=torch.float64).view(-1, 1, 1, 1)
+    expected = network((1 - a) * x0 + a * x1)
+    alphas, scores = next(propagate(make_plan(network), x0, x1, 1 << 20))
+    found = np.stack([np.interp(a.flatten(), alphas, column) for column in scores.T.numpy()], axis=1)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
