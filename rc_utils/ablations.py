@@ -22,7 +22,7 @@ from rc_utils.published_tables import (
 
 @dataclass(frozen=True)
 class Source:
-    """Where a column of a table comes from: an experiment, one of its counts, and the dataset if it must be that one."""
+    """Where a column of a table comes from: an experiment, one of its counts, and a dataset if it must be that one."""
 
     experiment: str = "main"
     count: str = "main"
@@ -102,7 +102,7 @@ def _select(runs: pd.DataFrame, network: str, source: Source) -> tuple[pd.DataFr
 
 
 def in_layout(cells: pd.DataFrame) -> pd.DataFrame:
-    """`ablation_cells` as the paper prints the table, one row a network, each cell a text: ours, interval, the paper's."""
+    """`ablation_cells` as the paper prints the table, a row a network; cells are texts: ours, interval, the paper's."""
     texts = []
     for cell in cells.itertuples():
         if np.isfinite(cell.value):

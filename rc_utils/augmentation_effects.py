@@ -117,15 +117,13 @@ def _ratio(sxy: np.ndarray, sxx: np.ndarray) -> np.ndarray:
 def effects_table(without: pd.DataFrame, with_: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     """Mean of count, gap, training and test accuracy without and with, their paired difference, and the shift."""
     rows = []
-    names = {
-        "count": "region count",
-        "gap": "gap",
-        "train_accuracy": "training accuracy",
-        "test_accuracy": "test accuracy",
-    }
-    for column, name in names.items():
+    for column in ("count", "gap", "train_accuracy", "test_accuracy"):
         d = paired_difference(without, with_, column, seed=seed)
-        row = {"Quantity": column.replace("_", " "), "Without": f"{without[column].mean():.3f}", "With": f"{with_[column].mean():.3f}"}
+        row = {
+            "Quantity": column.replace("_", " "),
+            "Without": f"{without[column].mean():.3f}",
+            "With": f"{with_[column].mean():.3f}",
+        }
         rows.append(row | {"Difference": _text(d), "Cells": d.n})
     shift = vertical_shift(without, with_, seed=seed)
     rows.append({"Quantity": "gap at equal count", "Difference": _text(shift), "Cells": shift.n})

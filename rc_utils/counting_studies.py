@@ -1,4 +1,4 @@
-"""What the choices of counting do to the count of one network (v1 Tables 2, 3 and 4): grid, samples, range, adjacency."""
+"""What grid, samples, range and adjacency do to the count of one network (v1 Tables 2, 3 and 4)."""
 
 from __future__ import annotations
 
@@ -109,9 +109,10 @@ def results_from_ranges(counts: dict[tuple, np.ndarray], campaign: str) -> list[
 
 
 def adjacency_table(model, points, *, resolution: int = 30, num_samples: int = 50, seed: int = 0) -> pd.DataFrame:
-    """Counts on the same triangles with each adjacency, and on the box around each: count, std_error, domain, adjacency.
+    """Counts on the same triangles and on the box around each, with each adjacency.
 
-    The labels are computed once for a domain; a box has no `simplex` adjacency.
+    Columns: domain, adjacency, count, std_error. The labels are computed once for a domain; a box has no `simplex`
+    adjacency.
     """
     vertices = sample_vertices(points, dim=2, num_samples=num_samples, seed=seed)
     rows = []

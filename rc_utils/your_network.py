@@ -14,6 +14,7 @@ from rc_utils.campaign import Campaign, load_campaign
 from rc_utils.checks import require, settings_from_dict
 from rc_utils.ledger import INTERPOLATES
 from rc_utils.networks import build_network
+from rc_utils.networks.user_class import find_user_network
 from rc_utils.regions import region_count
 from rc_utils.runs import dataset_of
 from rc_utils.training import TrainConfig, train
@@ -41,12 +42,14 @@ def instantiate(network: str | Callable[..., nn.Module], data, *, width: float =
     """
     given = {"num_classes": data.num_classes, "in_channels": data.in_channels, "image_size": data.image_size}
     options = {"width": width} if width else {}
-    if isinstance(network, str):
+    if isinstance(network, str) and ":" not in network:
         return build_network(network, **given, seed=seed, **options)
+    if isinstance(network, str):
+        network = find_user_network(network)
     require_callable(network)
     named = inspect.signature(network).parameters
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         return network(**{key: value for key, value in (given | options).items() if key in named})
 
 
@@ -66,16 +69,16 @@ def run_small_grid(
     *,
     width: float = 0,
     epochs: int = 0,
-    num_samples: int = 100,
+    num_samples: int = 0,
     device: str = "cpu",
     seed: int = 0,
 ) -> pd.DataFrame:
     """Train a network on the corners of a campaign's grid and count its regions as the campaign does.
 
     The data, training settings and count `main` are the campaign's; `num_samples` takes the first so many of its
-    segments; `epochs` 0 keeps its number. One row a cell with the columns of `load_runs` that correlations and figures
-    read, network = its name. A diverged run has status "diverged" and no count. Raises ValueError for an unknown
-    campaign or experiment, a campaign without count `main`, and what the network itself raises.
+    segments, 0 all of them; `epochs` 0 keeps its number. One row a cell with the columns of `load_runs` that
+    correlations and figures read, network = its name. A diverged run has status "diverged" and no count. Raises
+    ValueError for an unknown campaign or experiment, a campaign without count `main`, and what the network itself raises.
     """
     chosen = load_campaign(campaign)
     planned = [(e, p) for e, _, p in chosen.entries() if e.name == experiment]
@@ -91,7 +94,11 @@ def run_small_grid(
         module = instantiate(network, data, width=width, seed=seed)
         run = train(module, data, config, device=device)
         row = {"campaign": chosen.name, "experiment": experiment, "network": name, "seed": seed, "status": run.status}
-        row |= {"cell": ", ".join(f"{k}={v}" for k, v in cell.items()), "lr": config.lr, "batch_size": config.batch_size}
+        row |= {
+            "cell": ", ".join(f"{k}={v}" for k, v in cell.items()),
+            "lr": config.lr,
+            "batch_size": config.batch_size,
+        }
         row |= {"train_accuracy": run.train_accuracy, "test_accuracy": run.test_accuracy, "gap": run.gap}
         row |= {"interpolates": run.train_accuracy >= INTERPOLATES, "seconds": run.seconds}
         rows.append(row | _count(run, data, chosen, num_samples))
@@ -104,5 +111,7 @@ def _count(run, data, campaign: Campaign, num_samples: int) -> dict:
     settings = dict(campaign.counts["main"])
     points = data.x_test if settings.pop("points") == "test" else data.x_train
     settings = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
-    count = region_count(run.network, points, **settings | {"num_samples": num_samples})
+    if num_samples:
+        settings["num_samples"] = min(num_samples, settings.get("num_samples", num_samples))
+    count = region_count(run.network, points, **settings)
     return {"count": count.mean, "count_std_error": count.std_error}

@@ -17,7 +17,14 @@ def made(monkeypatch):
     rows = []
     for network, cell in itertools.product(("ResNet18", "VGG19"), range(9)):
         gap = 0.2 + 0.03 * cell
-        row = {"campaign": "made", "experiment": "main", "network": network, "cell": f"{cell}", "status": "ok", "seed": 0}
+        row = {
+            "campaign": "made",
+            "experiment": "main",
+            "network": network,
+            "cell": f"{cell}",
+            "status": "ok",
+            "seed": 0,
+        }
         rows.append(row | {"gap": gap, "count_main": 10 * gap, "count_dim2": 20 * gap + 0.01 * rng.normal()})
         rows.append(row | {"experiment": "adam", "gap": gap, "count_main": -gap})
     rows[0]["origin"] = "live"

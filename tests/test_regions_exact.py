@@ -5,6 +5,9 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 from torch.nn import functional as F
 
@@ -13,6 +16,7 @@ from rc_utils.regions.exact import ExactSegment, exact_segment, upper_envelope
 from rc_utils.regions.exact_layers import TiledConvolution
 from rc_utils.regions.exact_plan import make_plan
 from rc_utils.regions.exact_propagation import propagate
+from rc_utils.regions.trees import rounding_thresholds
 
 PIECEWISE_LINEAR = ["ResNet18", "ResNet34", "VGG19", "MobileNetV2", "ShuffleNetV2", "RegNetX_200MF", "SimpleDLA"]
 # in_channels, out_channels, kernel_size, stride, padding, groups
@@ -61,17 +65,19 @@ def random_mlp(seed):
 
 
 def test_two_hundred_random_networks_equal_a_grid_of_100_000_points():
-    extra = total = 0
+    extra = total = pruned_wrong = 0
     for seed in range(200):
         network, x0, x1 = random_mlp(seed)
         exact = exact_segment(network, x0, x1)
         runs = agrees_with_grid(network, x0, x1, exact, 100_000)
+        pruned_wrong += exact_segment(network, x0, x1, prune=True).labels.tolist() != exact.labels.tolist()
         total += exact.count
         extra += exact.count - runs
         narrow = np.diff(np.concatenate([[0], exact.boundaries, [1]])) < 1e-5
         assert exact.count - runs <= 2 * narrow.sum()
     assert total > 350
     assert extra <= 4
+    assert pruned_wrong <= 2
 
 
 def sawtooth(k):
@@ -152,6 +158,9 @@ def test_each_architecture(name):
     exact = exact_segment(network, x0, x1)
     agrees_with_grid(network, x0, x1, exact, 1001)
     assert exact.num_linear_regions > 50
+    pruned = exact_segment(network, x0, x1, prune=True)
+    np.testing.assert_allclose(pruned.boundaries, exact.boundaries, atol=1e-10)
+    assert (pruned.labels.tolist(), pruned.num_linear_regions) == (exact.labels.tolist(), None)
     split = exact_segment(network, x0, x1, max_breakpoints_memory=1 << 18)
     np.testing.assert_allclose(split.boundaries, exact.boundaries, atol=1e-10)
     assert split.labels.tolist() == exact.labels.tolist()
@@ -223,6 +232,46 @@ class Refused(nn.Module):
 def test_what_is_not_piecewise_linear_is_refused(forward, message):
     with pytest.raises(ValueError, match=message):
         exact_segment(Refused(forward), torch.zeros(2), torch.ones(2))
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_trees_and_forests_equal_a_grid(seed):
+    rng = np.random.default_rng(seed)
+    points = rng.standard_normal((120, 3)) * [1.0, 100.0, 0.01]
+    labels = np.array(["a", "b", "c"])[rng.integers(0, 3, 120)]
+    if seed % 2:
+        model = DecisionTreeClassifier(
+            max_depth=2 + seed % 9, splitter=["best", "random"][seed % 4 // 2], random_state=0
+        )
+    else:
+        model = RandomForestClassifier(2 + seed % 11, max_depth=2 + seed % 7, random_state=0)
+    model.fit(points, labels)
+    x0, x1 = points[rng.choice(120, 2, replace=False)]
+    if seed % 5 == 0:
+        x1[1] = x0[1]
+    exact = exact_segment(model, x0, x1)
+    alphas = np.linspace(0, 1, 20_001)
+    expected = np.searchsorted(model.classes_, model.predict(np.outer(1 - alphas, x0) + np.outer(alphas, x1)))
+    assert (exact.labels[np.searchsorted(exact.boundaries, alphas)] == expected).all()
+    at = exact.witnesses[:, None]
+    assert (np.searchsorted(model.classes_, model.predict((1 - at) * x0 + at * x1)) == exact.labels).all()
+    assert exact.count <= exact.num_linear_regions
+
+
+def test_thresholds_round_as_scikit_learn_does(rng):
+    thresholds = np.concatenate([rng.standard_normal(100), rng.standard_normal(100).astype(np.float32), [0.0]])
+    effective = rounding_thresholds(thresholds)
+    around = effective * (1 - 1e-12), effective * (1 + 1e-12)
+    for low, high, threshold in zip(np.minimum(*around), np.maximum(*around), thresholds, strict=True):
+        assert np.float32(low) <= threshold
+        assert threshold == 0 or np.float32(high) > threshold
+
+
+def test_a_model_of_another_kind_is_refused():
+    with pytest.raises(TypeError, match="GaussianNB; expected"):
+        exact_segment(GaussianNB(), np.zeros(2), np.ones(2))
+    with pytest.raises(ValueError, match="not fitted"):
+        exact_segment(DecisionTreeClassifier(), np.zeros(2), np.ones(2))
 
 
 def test_bad_arguments_are_named():

@@ -7,6 +7,8 @@ from types import MappingProxyType
 import numpy as np
 
 from rc_utils.checks import require, unknown_name
+from rc_utils.regions.adaptive import count_adaptively
+from rc_utils.regions.adaptive_lattice import count_adaptively_on_lattice
 from rc_utils.regions.arrays import as_points
 from rc_utils.regions.classifier import as_classifier
 from rc_utils.regions.components import count_along_edges, count_runs
@@ -88,7 +90,9 @@ def region_count(
         domain: "simplex", or "box": the plane of Somepalli et al. (2022) around a triangle, `padding` being the share
             of its extents that it reaches beyond it.
         adjacency: "face", "full" or "simplex" (see `make_lattice`).
-        strategy: "grid", every lattice point is evaluated.
+        strategy: "grid", every lattice point is evaluated; "adaptive", a coarse grid that is refined where
+            another label could hide, in 1-D down to 1/32 of the grid's interval (`count_adaptively`), beyond down to
+            half of it (`count_adaptively_on_lattice`, which needs scores).
         seed: draws the simplices, the same for every model and device.
         batch_size: points in one forward pass; None chooses. Running out of memory halves it.
 
@@ -134,6 +138,12 @@ def count_on_grid(classifier, corners, lattice, batch_size):
     return counts.cpu().numpy(), labels.numel()
 
 
+def count_where_needed(classifier, corners, lattice, batch_size):
+    """As `count_on_grid`, evaluating only where the scores leave the label in doubt."""
+    count = count_adaptively if lattice.dim == 1 else count_adaptively_on_lattice
+    return count(classifier, corners, lattice, batch_size)
+
+
 # A strategy takes a classifier, corners (B, d + 1, *shape), a lattice and a batch size, and returns the counts (B,) and
 # the number of evaluations.
-STRATEGIES = {"grid": count_on_grid}
+STRATEGIES = {"grid": count_on_grid, "adaptive": count_where_needed}

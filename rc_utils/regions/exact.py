@@ -1,14 +1,17 @@
-"""The exact regions of a piecewise-linear network on a segment: label changes are solved for, not sampled."""
+"""The exact regions of a network or a tree on a segment: label changes are solved for, not sampled."""
 
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import nn
 
 from rc_utils.checks import require
 from rc_utils.regions.arrays import as_tensor
 from rc_utils.regions.exact_plan import make_plan
 from rc_utils.regions.exact_propagation import propagate
+from rc_utils.regions.exact_pruning import FINEST, suspicious_parts
+from rc_utils.regions.trees import is_tree_model, tree_pieces
 
 # A region narrower than this share of the segment is rounding: scores that touch.
 REGION_TOLERANCE = 1e-12
@@ -24,7 +27,8 @@ class ExactSegment:
         boundaries: (count - 1,) float64 in (0, 1), ascending: where the label changes.
         labels: (count,) int64, the label of each region; region k lies between boundaries k - 1 and k.
         witnesses: (count,) float64, an alpha inside each region, its middle.
-        num_linear_regions: pieces on which every score is affine; None where not all of the segment was solved.
+        num_linear_regions: pieces on which every score is affine; for trees, constant. None with
+            `prune`: the rest of the segment was not solved.
     """
 
     boundaries: np.ndarray
@@ -38,20 +42,25 @@ class ExactSegment:
         return len(self.labels)
 
 
-def exact_segment(network, x0, x1, *, max_breakpoints_memory=32 << 20, device=None):
-    """Solve for the regions of equal label of a piecewise-linear network on the segment from x0 to x1.
+def exact_segment(model, x0, x1, *, prune=False, max_breakpoints_memory=32 << 20, device=None):
+    """Solve for the regions of equal label of a piecewise-linear network, a tree or a forest between x0 and x1.
 
     On a segment every unit is a piecewise-linear function of alpha. Layer by layer, in float64, the breakpoints of all
     units are inserted where a ReLU's input crosses 0 or the winner of a max-pool changes; affine layers act on the
-    values at the breakpoints. Between two of them the scores are lines, whose upper envelope gives the labels.
+    values at the breakpoints. Between two of them the scores are lines, whose upper envelope gives the labels. A tree
+    or forest is constant between the thresholds that the segment passes; labels are indices in its `classes_`.
 
     The label is the argmax of the scores, the lowest index where scores are equal, or, for a network with one output,
     whether it is positive. Regions narrower than 1e-12 of the segment are left out.
 
     Args:
-        network: torch module of the layers that `make_plan` knows, traceable by torch.fx; used in evaluation mode and
-            float64, itself left as it is.
+        model: torch module of the layers that `make_plan` knows, traceable by torch.fx (used in evaluation mode and
+            float64, itself left as it is), or a fitted DecisionTreeClassifier, RandomForestClassifier or
+            ExtraTreesClassifier.
         x0, x1: the ends, arrays or tensors (*shape), without batch dimension.
+        prune: solve only the parts of the segment that could hold another label than that of their ends, told from
+            some hundred float64 evaluations (`suspicious_parts`): faster, and an estimate where the rest is a solution.
+            Trees and forests do not need it.
         max_breakpoints_memory: bytes of the activations kept at once, roughly; the segment is split to stay below.
         device: where to compute; None takes that of the network.
 
@@ -59,22 +68,57 @@ def exact_segment(network, x0, x1, *, max_breakpoints_memory=32 << 20, device=No
         ExactSegment.
 
     Raises ValueError for a layer that is not piecewise linear (named), ends of different shapes, and scores or ends
-    that are not finite.
+    that are not finite; TypeError for a model of another kind.
     """
     require(
         isinstance(max_breakpoints_memory, int) and max_breakpoints_memory > 0,
         f"max_breakpoints_memory={max_breakpoints_memory!r}; expected a positive number of bytes",
     )
-    device = device or next((p.device for p in network.parameters()), torch.device("cpu"))
+    device = device or next((p.device for p in getattr(model, "parameters", list)()), torch.device("cpu"))
     x0, x1 = (_end(x, name, device) for x, name in ((x0, "x0"), (x1, "x1")))
     require(x0.shape == x1.shape, f"x0 has shape {tuple(x0.shape)}, x1 {tuple(x1.shape)}; expected the same")
+    if isinstance(model, nn.Module):
+        return _network_segment(model, x0, x1, prune, max_breakpoints_memory)
+    if not is_tree_model(model):
+        raise TypeError(
+            f"model is a {type(model).__name__}; expected a torch module, a DecisionTreeClassifier, a "
+            "RandomForestClassifier or an ExtraTreesClassifier"
+        )
+    alphas, labels = tree_pieces(model, x0.cpu().numpy(), x1.cpu().numpy(), REGION_TOLERANCE)
+    return _segment(*merge_regions(alphas[:-1], labels), num_linear_regions=len(labels))
+
+
+def _network_segment(network, x0, x1, prune, max_bytes):
     with torch.inference_mode():
-        plan = make_plan(network, device)
-        parts = [(a.cpu(), _two_scores(s).cpu()) for a, s in propagate(plan, x0, x1, max_breakpoints_memory)]
+        plan = make_plan(network, x0.device)
+        if prune:
+            return _segment(*_solve_suspicious_parts(plan, x0, x1, max_bytes), num_linear_regions=None)
+        alphas, scores = _solve(plan, x0, x1, max_bytes)
+    return _segment(*label_changes(alphas, scores), num_linear_regions=count_linear_pieces(alphas, scores))
+
+
+def _solve(plan, x0, x1, max_bytes, between=(0.0, 1.0)):
+    """All breakpoints (P,) between two alphas and the scores (P, C) there."""
+    parts = [(a.cpu(), _two_scores(s).cpu()) for a, s in propagate(plan, x0, x1, max_bytes, between)]
     alphas = torch.cat([parts[0][0][:1]] + [a[1:] for a, _ in parts]).numpy()
     scores = torch.cat([parts[0][1][:1]] + [s[1:] for _, s in parts]).numpy()
     require(bool(np.isfinite(scores).all()), "the scores are not finite on the segment: has the network diverged?")
-    return _segment(*label_changes(alphas, scores), num_linear_regions=count_linear_pieces(alphas, scores))
+    return alphas, scores
+
+
+def _solve_suspicious_parts(plan, x0, x1, max_bytes):
+    """Starts and labels of all regions, only the suspicious parts being solved."""
+    samples, left = suspicious_parts(plan, x0, x1, max_bytes, _two_scores)
+    alphas = samples.position / FINEST
+    starts, labels = [np.delete(alphas[:-1], left)], [np.delete(samples.labels[:-1], left)]
+    for part in np.split(left, np.flatnonzero(np.diff(left) > 1) + 1) if len(left) else []:
+        solved = _solve(plan, x0, x1, max_bytes, (float(alphas[part[0]]), float(alphas[part[-1] + 1])))
+        within, found = label_changes(*solved)
+        starts.append(within)
+        labels.append(found)
+    starts, labels = np.concatenate(starts), np.concatenate(labels)
+    order = np.argsort(starts, kind="stable")
+    return merge_regions(starts[order], labels[order])
 
 
 def _end(x, name, device):
@@ -134,10 +178,11 @@ def upper_envelope(left, right):
 
 def merge_regions(starts, labels, end=1.0):
     """Starts and labels of the maximal runs of equal label, those narrower than REGION_TOLERANCE left out."""
+    begin = starts[:1]
     starts, labels = _runs(starts, labels)
     keep = np.diff(np.append(starts, end)) > REGION_TOLERANCE
     starts, labels = _runs(starts[keep], labels[keep])
-    return np.append(0.0, starts[1:]), labels
+    return np.append(begin, starts[1:]), labels
 
 
 def _runs(starts, labels):

@@ -29,14 +29,16 @@ class Part:
     values: dict
 
 
-def propagate(plan, x0, x1, max_bytes):
+def propagate(plan, x0, x1, max_bytes, between=(0.0, 1.0)):
     """Yield (alphas (P,), scores (P, ...)) of consecutive parts of the segment from x0 to x1, (*shape) float64.
+
+    `between` limits it to these alphas.
 
     The scores are affine between neighbouring alphas; a part begins where the one before ended.
     """
-    ends = torch.tensor([0.0, 1.0], dtype=torch.float64, device=x0.device)
-    row_bytes = _rehearse(plan, x0, x1)
-    waiting = [Part(0, ends, {plan.input: torch.stack([x0, x1])})]
+    ends = torch.tensor(between, dtype=torch.float64, device=x0.device)
+    row_bytes = rehearse(plan, x0, x1)
+    waiting = [Part(0, ends, {plan.input: torch.stack([(1 - a) * x0 + a * x1 for a in between])})]
     while waiting:
         part = waiting.pop()
         halves = _advance(plan, part, row_bytes, max_bytes)
@@ -46,7 +48,20 @@ def propagate(plan, x0, x1, max_bytes):
             waiting.extend(reversed(halves))
 
 
-def _rehearse(plan, x0, x1):
+def run_rows(plan, points, max_bytes):
+    """Scores (P, ...) at points (P, *shape), without breakpoints between them."""
+    chunk = max(FEWEST_ROWS, max_bytes // max(rehearse(plan, points[0], points[-1])))
+    outputs = []
+    for rows in points.split(chunk):
+        part = Part(0, None, {plan.input: rows})
+        for step in plan.steps:
+            _apply(plan, step, part)
+            _forget(step, part)
+        outputs.append(part.values[plan.output])
+    return torch.cat(outputs)
+
+
+def rehearse(plan, x0, x1):
     """Bytes of the live values for each row at each step; ValueError where a step mixes rows."""
     rows = 3
     part = Part(0, None, {plan.input: torch.stack([x0, x1, x0])})

@@ -1,0 +1,140 @@
+"""Adaptive counting on triangles, planes and simplices of any dimension: a lattice refined where scores are uncertain."""
+
+import math
+
+import numpy as np
+import torch
+
+from rc_utils.checks import require
+from rc_utils.regions.adaptive import labels_and_scores
+from rc_utils.regions.components import count_along_edges
+from rc_utils.regions.lattice import MAX_POINTS, make_lattice
+
+# Fewest intervals on an edge of the first lattice, and how many of the last one's there are to one of the grid's.
+COARSE_INTERVALS = 12
+FINEST_PER_GRID_INTERVAL = 2
+# Times the bend that its neighbours show by which a score may leave its interpolation (as for segments).
+BEND_FACTOR = 5.0
+# Scores kept at once, for a block of simplices.
+BLOCK_SCORES = 1 << 24
+
+
+def count_adaptively_on_lattice(classifier, corners, lattice, batch_size):
+    """Regions (B,) int64 of simplices or planes with corners (B, d + 1, *shape), and the number of evaluations.
+
+    A coarse lattice is evaluated; then its interval is halved until it is at most half that of `lattice`. A new point
+    lies in the middle of two old ones. Its scores are interpolated, by a cubic through four points on their line where
+    there are four, and evaluated instead where the interpolation leaves its label in doubt (`doubtful`).
+
+    Raises ValueError for a model that returns labels alone, and where scores are not finite.
+    """
+    fine, spacing = _finest_lattice(lattice)
+    levels = list(_levels(fine, spacing))
+    counts, evaluations, block, done = [], 0, 1, 0
+    while done < len(corners):
+        part = corners[done : done + block]
+        labels, looked_at, num_classes = _label_block(classifier, part, fine, spacing, levels, batch_size)
+        counts.append(count_along_edges(torch.from_numpy(labels), fine.edges).numpy())
+        evaluations += looked_at
+        done += len(part)
+        block = max(1, BLOCK_SCORES // (fine.num_points * num_classes))
+    return np.concatenate(counts), evaluations
+
+
+def _finest_lattice(lattice):
+    """The lattice that is counted on, and the interval of the first one in its units, a power of two."""
+    wanted = FINEST_PER_GRID_INTERVAL * (lattice.resolution - 1)
+    levels = max(0, int(math.log2(max(1.0, wanted / COARSE_INTERVALS))))
+    intervals = -(-wanted // 2**levels) * 2**levels
+    if math.comb(intervals + lattice.dim, lattice.dim) > MAX_POINTS:
+        intervals, levels = lattice.resolution - 1, 0
+    shape = {"domain": lattice.domain, "adjacency": lattice.adjacency}
+    return make_lattice(lattice.dim, intervals + 1, **shape), 2**levels
+
+
+def _levels(lattice, spacing):
+    """For each halving: new points (n,), the two points (2, n) they lie between, and those beyond (2, n), -1 outside.
+
+    The coordinates of a new point, in units of the new interval, are odd in some places. It lies between the two points
+    whose coordinates there are one more and one less in turn: in barycentric coordinates an even number is odd.
+    """
+    where = np.full(lattice.grid_shape, -1)
+    where[tuple(lattice.indices.T)] = np.arange(lattice.num_points)
+    coordinates = lattice.indices
+    if lattice.domain == "simplex":
+        first = lattice.resolution - 1 - coordinates.sum(1, keepdims=True)
+        coordinates = np.hstack([first, coordinates])
+    while spacing > 1:
+        half = spacing // 2
+        on = (coordinates % half == 0).all(1) & (coordinates % spacing != 0).any(1)
+        odd = coordinates[on] // half % 2
+        step = (odd * np.where(np.cumsum(odd, axis=1) % 2, 1, -1))[:, -lattice.dim :] * half
+        new = np.flatnonzero(on)
+        positions = [lattice.indices[on] + factor * step for factor in (-1, 1, -3, 3)]
+        points = np.stack([_look_up(where, position) for position in positions])
+        yield new, points[:2], points[2:]
+        spacing = half
+
+
+def _look_up(where, position):
+    inside = ((position >= 0) & (position < where.shape)).all(1)
+    return np.where(inside, where[tuple((position * inside[:, None]).T)], -1)
+
+
+def _label_block(classifier, corners, lattice, spacing, levels, batch_size):
+    """Labels (B, P) int32 of a block of simplices, the number of evaluations, and that of classes."""
+    batch = len(corners)
+    first = np.flatnonzero((lattice.indices % spacing == 0).all(1))
+    looked_at = batch * len(first)
+    start = _scores(classifier, corners, lattice, np.repeat(np.arange(batch), len(first)), np.tile(first, batch), batch_size)
+    scores = np.empty((batch, lattice.num_points, start.shape[1]), dtype=np.float32)
+    scores[:, first] = start.reshape(batch, len(first), -1)
+    for new, between, beyond in levels:
+        scores[:, new], doubt = interpolate(scores, between, beyond)
+        simplex, place = doubt.nonzero()
+        if len(simplex):
+            point = new[place]
+            scores[simplex, point] = _scores(classifier, corners, lattice, simplex, point, batch_size)
+            looked_at += len(simplex)
+    return scores.argmax(2).astype(np.int32), looked_at, scores.shape[2]
+
+
+def interpolate(scores, between, beyond):
+    """Scores (B, n, C) in the middle of pairs of points, and (B, n) whether they leave the label in doubt.
+
+    From scores a, b at the pair and o beyond a, the second difference is o - 2 a + b; the middle is
+    (a + b) / 2 - (mean of the second differences) / 8. A label is in doubt where a score comes nearer to the highest
+    than BEND_FACTOR times an eighth of the greatest second difference of the two, and where no point beyond is known.
+    """
+    a, b = scores[:, between[0]], scores[:, between[1]]
+    known = (beyond >= 0)[:, None, :, None]
+    bends = np.stack([scores[:, beyond[0]] - 2 * a + b, scores[:, beyond[1]] - 2 * b + a]) * known
+    middle = (a + b) / 2 - bends.sum(0) / (8 * np.maximum(known.sum(0), 1))
+    best = middle.argmax(2)[..., None]
+    lead = np.take_along_axis(middle, best, 2) - middle
+    apart = np.abs(bends - np.take_along_axis(bends, best[None], 3)).max(0) / 8
+    close = lead < BEND_FACTOR * apart
+    np.put_along_axis(close, best, False, 2)
+    return middle, close.any(2) | ~known.any(0)[..., 0]
+
+
+def _scores(classifier, corners, lattice, simplex, point, batch_size):
+    """Scores (n, C) at points of the lattice, sum_k c_k v_k."""
+    weights = torch.from_numpy(lattice.coordinates[point].astype(np.float32)).to(corners.device)
+    rows = torch.from_numpy(simplex).to(corners.device)
+    trailing = (1,) * (corners.ndim - 2)
+
+    def batch_of(start, stop):
+        of, weight = rows[start:stop], weights[start:stop].view(stop - start, -1, *trailing)
+        batch = corners[of, 0].mul_(weight[:, 0])
+        for k in range(1, corners.shape[1]):
+            batch.add_(corners[of, k].mul_(weight[:, k]))
+        return batch
+
+    scores = labels_and_scores(classifier, batch_of, len(point), batch_size)[1]
+    require(
+        scores is not None,
+        "the model returns labels; strategy 'adaptive' in more than one dimension needs scores: give the model's scores "
+        "(predict_proba, logits) or use strategy='grid'",
+    )
+    return scores

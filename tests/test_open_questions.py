@@ -1,0 +1,61 @@
+"""The computed answers: each against something that is known without it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rc_utils import open_questions as questions
+
+
+def test_every_question_has_its_own_id():
+    ids = [q.id for q in (*questions.DOUBTS, *questions.SILENCES)]
+    assert len(set(ids)) == len(ids) == 17
+
+
+def test_half_spaces_have_two_regions_on_lines_and_shatter_one_point_more_than_the_dimension():
+    assert questions.half_space_regions() == [(2, 2, 3), (5, 2, 6), (10, 2, 11)]
+
+
+def test_convex_sets_have_three_regions_on_lines_and_shatter_a_circle():
+    assert questions.convex_regions() == [(3, 4), (3, 8)]
+
+
+def test_hulls_of_few_points():
+    x = np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [0.5, 0.4]])
+    assert questions.in_hull(x, x[:0]).tolist() == [False] * 4
+    assert questions.in_hull(x, x[:1]).tolist() == [True, False, False, False]
+    assert questions.in_hull(x, x[[0, 1]]).tolist() == [True, True, False, False]
+    triangle = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 1.0]])
+    assert questions.in_hull(x, triangle).tolist() == [True, True, False, True]
+
+
+def test_printed_answers():
+    answers = questions.answers_from_print()
+    assert answers["evolution-gap"].endswith("first at epoch 80")
+    assert "for 9 of 9" in answers["swapped-columns"]
+    assert answers["mean-counts"] == "3.26, 2.78, 3.56"
+    assert questions.bce_derivative_error() < 1e-12
+
+
+def test_answers_from_runs_say_what_the_runs_hold():
+    rows = [
+        {"experiment": e, "network": "ResNet18", "cell": str(i), "seed": 0, "status": "ok", "interpolates": i > 1,
+         "count": 3 + 0.1 * i, "gap": 0.1 * i * (1 if e == "main" else -1), "test_accuracy": 1 - 0.1 * i,
+         "count_test": 3 - 0.1 * i}
+        for e in ("main", "no-momentum") for i in range(9)
+    ]  # fmt: skip
+    answers = questions.answers_from_runs(pd.DataFrame(rows))
+    assert set(answers) == {"coefficient", "gap-or-accuracy", "swapped-columns", "momentum"}
+    assert "training pairs 1.00" in answers["swapped-columns"]
+    assert "test pairs -1.00" in answers["swapped-columns"]
+    assert "with 0.9: 1.00" in answers["momentum"]
+    assert "without: -1.00" in answers["momentum"]
+    assert "the 7 that interpolate" in answers["gap-or-accuracy"]
+    table = questions.question_table(questions.SILENCES, answers)
+    assert (table["Computed"] != "–").sum() == 2
+
+
+@pytest.mark.parametrize("column", ["count"])
+def test_nothing_is_answered_without_counts(column):
+    row = {"experiment": "main", "network": "A", "cell": "1", "status": "ok", column: float("nan"), "gap": 0.1}
+    assert questions.answers_from_runs(pd.DataFrame([row])) == {}

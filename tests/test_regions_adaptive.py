@@ -1,0 +1,152 @@
+"""Adaptive counts on segments: as right as a fine grid, at a fraction of its evaluations."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.tree import DecisionTreeClassifier
+from torch import nn
+
+from rc_utils.datasets import load_dataset
+from rc_utils.networks import build_network
+from rc_utils.regions import exact_segment, region_count, sample_vertices
+from rc_utils.regions.adaptive import COARSE_INTERVALS, Samples, hiding_places, second_derivatives
+from rc_utils.training import TrainConfig, train
+
+SEGMENT = np.array([[0.0], [1.0]])
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """Narrow networks that fit 200 shapes, and the shapes."""
+    data = load_dataset("shapes", n_train=200, n_test=100, image_size=8, seed=0)
+    torch.set_num_threads(1)
+    networks = [
+        train(build_network(name, width=4, image_size=8, **options), data, TrainConfig(lr=lr, epochs=6, batch_size=32))
+        for name, options, lr in [("ResNet18", {}, 0.1), ("SENet18", {}, 0.03)]
+    ]
+    return [run.network for run in networks], data.x_train
+
+
+def test_fewer_evaluations_and_fewer_errors_than_the_grid(trained):
+    networks, points = trained
+    wrong = {"adaptive": 0, "grid": 0}
+    for network in networks:
+        truth = region_count(network, points, resolution=1601, num_samples=20).counts
+        for strategy in wrong:
+            count = region_count(network, points, num_samples=20, strategy=strategy)
+            wrong[strategy] += int((count.counts != truth).sum())
+            if strategy == "adaptive":
+                assert count.num_evaluations <= 20 * 40
+                assert truth.mean() > 1.5
+    assert wrong["adaptive"] <= wrong["grid"]
+    assert wrong["adaptive"] <= 1
+
+
+def test_exact_adaptive_and_grid_agree(trained):
+    (network, *_), points = trained
+    vertices = sample_vertices(points, num_samples=4)
+    exact = [exact_segment(network, *ends).count for ends in vertices]
+    assert region_count(network, points, num_samples=4, strategy="adaptive").counts.tolist() == exact
+    assert region_count(network, points, num_samples=4, resolution=3201).counts.tolist() == exact
+
+
+def test_evaluations_are_counted(trained):
+    (network, *_), points = trained
+    seen = []
+    hook = network.register_forward_hook(lambda module, inputs, output: seen.append(len(output)))
+    count = region_count(network, points, num_samples=10, strategy="adaptive")
+    hook.remove()
+    assert sum(seen) == count.num_evaluations >= 10 * (COARSE_INTERVALS + 1)
+    assert count.settings["strategy"] == "adaptive"
+
+
+def test_batch_size_and_the_number_of_segments_change_nothing(trained):
+    (network, *_), points = trained
+    expected = region_count(network, points, num_samples=12, strategy="adaptive")
+    for options in ({"batch_size": 50}, {"batch_size": 7}):
+        again = region_count(network, points, num_samples=12, strategy="adaptive", **options)
+        assert again.counts.tolist() == expected.counts.tolist()
+    assert (
+        region_count(network, points, num_samples=5, strategy="adaptive").counts.tolist()
+        == expected.counts[:5].tolist()
+    )
+
+
+def narrow_peak(centre, width):
+    """Scores (0, s): s is positive in an interval of this width, its slopes visible from far away."""
+    return lambda x: np.hstack([0 * x, (width / 2) ** 2 - (x - centre) ** 2])
+
+
+@pytest.mark.parametrize("centre", [0.3, 0.4901, 0.7777])
+def test_a_region_far_below_the_grid_is_found(centre):
+    model = narrow_peak(centre, 2e-3)
+    assert region_count(model, SEGMENT, num_samples=1, resolution=200).counts.tolist() in ([1], [3])
+    count = region_count(model, SEGMENT, num_samples=1, strategy="adaptive")
+    assert count.counts.tolist() == [3]
+    assert count.num_evaluations < 60
+
+
+def test_a_third_label_at_a_crossing_is_found():
+    def scores(x):
+        return np.hstack([0.5 - x, x - 0.5, 1e-3 - 0.25 * (x - 0.5) ** 2 + 0 * x])
+
+    assert region_count(scores, SEGMENT, num_samples=1, strategy="adaptive").counts.tolist() == [3]
+
+
+def test_one_score_and_a_constant():
+    torch_one = nn.Linear(1, 1)
+    with torch.no_grad():
+        torch_one.weight.fill_(1.0)
+        torch_one.bias.fill_(-0.4)
+    count = region_count(torch_one, SEGMENT, num_samples=3, strategy="adaptive")
+    assert count.counts.tolist() == [2, 2, 2]
+    constant = region_count(lambda x: np.zeros((len(x), 3)), SEGMENT, num_samples=2, strategy="adaptive")
+    assert constant.counts.tolist() == [1, 1]
+    assert constant.num_evaluations == 2 * (COARSE_INTERVALS + 1)
+
+
+def test_a_longer_range_starts_from_more_points():
+    def wave(x):
+        return np.sin(9 * x[:, 0] + 0.3)
+
+    wide = region_count(wave, SEGMENT, num_samples=2, alpha_range=(-3, 4), strategy="adaptive")
+    fine = region_count(wave, SEGMENT, num_samples=2, alpha_range=(-3, 4), resolution=5001)
+    assert wide.counts.tolist() == fine.counts.tolist()
+    assert wide.num_evaluations >= 2 * 7 * COARSE_INTERVALS
+
+
+def test_models_that_return_labels(rng):
+    points = rng.standard_normal((300, 2))
+    tree = DecisionTreeClassifier(max_depth=5, random_state=0).fit(points, (points**2).sum(1) > 1.2)
+    truth = region_count(tree, points, num_samples=50, resolution=3201).counts
+    count = region_count(tree, points, num_samples=50, strategy="adaptive")
+    assert count.num_evaluations < 50 * 200
+    assert (count.counts != truth).sum() <= 5
+    steps = region_count(lambda x: (x[:, 0] > 0.31).astype(int), SEGMENT, num_samples=1, strategy="adaptive")
+    assert steps.counts.tolist() == [2]
+
+
+def test_second_derivatives_of_a_parabola():
+    position = np.array([0, 4, 5, 9, 0, 3, 10])
+    segment = np.array([0, 0, 0, 0, 1, 1, 1])
+    scores = np.stack([position**2 * 1.0, 3.0 * position], axis=1)
+    samples = Samples(segment, position, scores.argmax(1), scores)
+    np.testing.assert_allclose(second_derivatives(samples), np.tile([2.0, 0.0], (7, 1)), atol=1e-12)
+    assert set(hiding_places(samples)) <= {0, 1, 2, 4, 5}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dim": 2, "strategy": "adaptive"}, "got dim=2"),
+        ({"strategy": "adaptiv"}, "Did you mean 'adaptive'"),
+    ],
+)
+def test_what_is_not_offered(options, message, rng):
+    with pytest.raises(ValueError, match=message):
+        region_count(lambda x: x, rng.standard_normal((10, 3)), **options)
+
+
+def test_scores_that_are_not_finite_are_an_error():
+    with pytest.raises(ValueError, match="NaN or infinite at"):
+        region_count(lambda x: np.where(x > 0.5, np.nan, x), SEGMENT, num_samples=1, strategy="adaptive")
