@@ -26,8 +26,8 @@ class Page:
 
     name: str
     notebook: str = ""
-    campaigns: tuple = ()
-    depends: tuple = ()
+    campaigns: tuple | list = ()
+    depends: tuple | list = ()
     parameters: dict = dataclasses.field(default_factory=dict)
 
 
@@ -55,7 +55,7 @@ def read_pages(path):
     pages = []
     for name, row in table.get("pages", {}).items():
         page = settings_from_dict(Page, {"notebook": name, **row, "name": name}, f"{path.name}: pages.{name}")
-        pages.append(dataclasses.replace(page, depends=common + page.depends))
+        pages.append(dataclasses.replace(page, depends=common + tuple(page.depends)))
     return tuple(table.get("train", [])), pages
 
 

@@ -70,7 +70,7 @@ def example_runs(name, number=5, experiment=""):
 
 
 def example_network(planned, device="cpu"):
-    """(network, dataset) of a planned run; trained again, in seconds to minutes, where its weights are not kept here."""
+    """(network, dataset) of a planned run; trained again where its weights are not kept here."""
     if not ledger.weights_path(planned.spec.run_id).exists():
         runs.complete_run(planned, device)
     return runs.trained_network(planned.spec, device), runs.dataset_of(planned.spec, device)
@@ -107,7 +107,8 @@ def describe_runs(name, table):
     text = (
         f"Campaign `{name}`: {table['run_id'].nunique()} of {planned} runs, "
         f"{table['network'].nunique()} networks ({', '.join(table['network'].unique())}), "
-        f"{table.groupby(['network', 'cell']).ngroups} cells, {table['seed'].nunique()} seed(s), {_data_text(campaign)}; "
+        f"{table.groupby(['network', 'cell']).ngroups} cells, {table['seed'].nunique()} seed(s), "
+        f"{_data_text(campaign)}; "
         f"{' and '.join(origin[o] for o in sorted(table['origin'].unique()))} ({', '.join(machines)}). "
         f"{int(table['interpolates'].sum())} runs interpolate (training accuracy at least {ledger.INTERPOLATES}), "
         f"{diverged} diverged. Region counts: {_count_text(campaign, records)}."
@@ -118,7 +119,7 @@ def describe_runs(name, table):
 def setting_warning(planned):
     """Markdown: why a mean count of this run is not held against the published level."""
     return (
-        f"**Verdict: not tested here.** The count of one network is a level, and a level belongs to its network and data: "
+        "**Verdict: not tested here.** The count of one network is a level, and a level belongs to its network and data: "
         f"{_network_text(planned.spec)} on {planned.spec.dataset['name']} is not the paper's setting. What can be "
         "compared elsewhere are effects: correlations and directions."
     )
@@ -133,9 +134,9 @@ def all_results(name="", *, num_samples=0, seed=0):
     return results + ([] if name else results_from_forests(forest_runs(), seed=seed))
 
 
-def show_table(frame, *, index=False):
-    """A table as HTML that scrolls inside its own box and wraps its texts."""
-    return HTML(f'<div class="rc-table">{frame.to_html(index=index, border=0, na_rep="")}</div>')
+def show_table(frame, *, index=False, kind="rc-table"):
+    """A table as HTML that scrolls inside its own box and wraps its texts; `kind` names its style."""
+    return HTML(f'<div class="{kind}">{frame.to_html(index=index, border=0, na_rep="")}</div>')
 
 
 def show_correlations(table):
@@ -170,21 +171,27 @@ def show_measures(table):
 def show_changes(changes):
     """Changes per doubling, {(network, factor): Change}, as a table."""
     rows = [
-        {"Network": network, "Doubled": factor, "Change of the count": _signed(c.value), "Interval": _interval(c.low, c.high, "+.3f"),
-         "Groups": c.n_groups, "Cells": c.n_cells}
-        for (network, factor), c in changes.items()
-    ]  # fmt: skip
+        {
+            "Network": network,
+            "Doubled": factor,
+            "Change of the count": _signed(change.value),
+            "Interval": _interval(change.low, change.high, "+.3f"),
+            "Groups": change.n_groups,
+            "Cells": change.n_cells,
+        }
+        for (network, factor), change in changes.items()
+    ]
     return show_table(pd.DataFrame(rows))
 
 
 def show_scorecard(card):
-    """Rows of a scorecard for reading."""
-    names = {"id": "Id", "where": "Where", "campaign": "Campaign", "claim": "Claim", "published": "Published", "ours": "Ours",
-             "interval": "Interval", "n": "n", "verdict": "Verdict", "why": "Why"}  # fmt: skip
-    empty = [c for c in ("campaign", "ours", "interval", "n", "why") if not card[c].astype(bool).any()]
-    if (card["campaign"] == "").all():
-        empty += ["n", "why"]
-    return show_table(card.drop(columns=list(dict.fromkeys(empty))).rename(columns=names))
+    """Rows of a scorecard for reading: the verdict within the page's width, what explains it to its right."""
+    shown = pd.DataFrame({"Claim": card["claim"] + " (" + card["where"] + ")", "Published": card["published"]})
+    if card["campaign"].any():
+        shown["Ours"] = (card["ours"] + " " + card["interval"]).str.strip()
+        shown["n"], shown["Verdict"], shown["Why"] = card["n"], card["verdict"], card["why"]
+        shown["Campaign"] = card["campaign"]
+    return show_table(shown.assign(Id=card["id"]), kind="rc-table rc-card")
 
 
 def verdict_summary(card, prefix=""):
@@ -199,7 +206,8 @@ def scorecard_summary(card):
     tested = card[card["campaign"] != ""]
     counts = tested["verdict"].value_counts()
     parts = [f"{counts[v]} {v}" for v in VERDICTS if v in counts]
-    return f"Of {card['id'].nunique()} statements, {tested['id'].nunique()} have a result in this book: {', '.join(parts) or 'none'}."
+    known = f"Of {card['id'].nunique()} statements, {tested['id'].nunique()} have a result in this book"
+    return f"{known}: {', '.join(parts) or 'none'}."
 
 
 def campaign_table(name=""):

@@ -322,7 +322,7 @@ def segment_strip(
 
 
 def lattice_picture(lattice, ax: Axes | None = None) -> Axes:
-    """The points of a two-dimensional `Lattice` on an equilateral triangle (or unit square) and lines between neighbours."""
+    """The points of a two-dimensional `Lattice` on an equilateral triangle or the unit square, neighbours joined."""
     corners = [[0, 0], [1, 0], [0, 1]] if lattice.domain == "box" else [[0, 0], [1, 0], [0.5, np.sqrt(0.75)]]
     points = lattice.coordinates @ np.asarray(corners, dtype=float)
     ax = plt.subplots(figsize=(3, 2.6))[1] if ax is None else ax

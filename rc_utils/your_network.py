@@ -78,7 +78,7 @@ def run_small_grid(
     The data, training settings and count `main` are the campaign's; `num_samples` takes the first so many of its
     segments, 0 all of them; `epochs` 0 keeps its number. One row a cell with the columns of `load_runs` that
     correlations and figures read, network = its name. A diverged run has status "diverged" and no count. Raises
-    ValueError for an unknown campaign or experiment, a campaign without count `main`, and what the network itself raises.
+    ValueError for an unknown campaign or experiment, a campaign without count `main`, and what the network raises.
     """
     chosen = load_campaign(campaign)
     planned = [(e, p) for e, _, p in chosen.entries() if e.name == experiment]

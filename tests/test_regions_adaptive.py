@@ -1,4 +1,4 @@
-"""Adaptive counts on segments: as right as a fine grid, at a fraction of its evaluations."""
+"""Adaptive counts: as right as a fine grid, at a fraction of its evaluations."""
 
 import numpy as np
 import pytest
@@ -8,8 +8,9 @@ from torch import nn
 
 from rc_utils.datasets import load_dataset
 from rc_utils.networks import build_network
-from rc_utils.regions import exact_segment, region_count, sample_vertices
+from rc_utils.regions import exact_segment, make_lattice, region_count, sample_vertices
 from rc_utils.regions.adaptive import COARSE_INTERVALS, Samples, hiding_places, second_derivatives
+from rc_utils.regions.adaptive_lattice import _levels, interpolate
 from rc_utils.training import TrainConfig, train
 
 SEGMENT = np.array([[0.0], [1.0]])
@@ -135,16 +136,73 @@ def test_second_derivatives_of_a_parabola():
     assert set(hiding_places(samples)) <= {0, 1, 2, 4, 5}
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"dim": 2, "strategy": "adaptive"}, "got dim=2"),
-        ({"strategy": "adaptiv"}, "Did you mean 'adaptive'"),
-    ],
-)
-def test_what_is_not_offered(options, message, rng):
-    with pytest.raises(ValueError, match=message):
-        region_count(lambda x: x, rng.standard_normal((10, 3)), **options)
+def test_what_is_not_offered(rng):
+    points = rng.standard_normal((10, 3))
+    with pytest.raises(ValueError, match="Did you mean 'adaptive'"):
+        region_count(lambda x: x, points, strategy="adaptiv")
+    with pytest.raises(ValueError, match="in more than one dimension needs scores"):
+        region_count(lambda x: x.argmax(1), points, dim=2, strategy="adaptive")
+
+
+TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+SHAPES = [(2, "simplex", "face"), (2, "simplex", "simplex"), (2, "box", "full"), (3, "simplex", "face")]
+
+
+@pytest.mark.parametrize(("dim", "domain", "adjacency"), SHAPES)
+def test_shells_in_any_dimension(dim, domain, adjacency):
+    """Scores -(r - r_i)^2 of three radii: a ball, a shell around it and the outside, which the simplex surrounds."""
+    points = TRIANGLE - 1 / 3 if dim == 2 else np.concatenate([np.zeros((1, 3)), np.eye(3)]) - 1 / 4
+    radii = np.array([0.0, 0.08, 0.16])
+
+    def scores(x):
+        return -((np.linalg.norm(x, axis=1, keepdims=True) - radii) ** 2)
+
+    options = {"dim": dim, "domain": domain, "adjacency": adjacency, "num_samples": 3, "resolution": 41}
+    grid = region_count(scores, points, **options)
+    adaptive = region_count(scores, points, strategy="adaptive", **options)
+    assert grid.counts.tolist() == adaptive.counts.tolist() == [3, 3, 3]
+    assert adaptive.num_evaluations < 0.5 * grid.num_evaluations
+    small = region_count(scores, points, strategy="adaptive", batch_size=100, **options)
+    assert (small.counts.tolist(), small.num_evaluations) == ([3, 3, 3], adaptive.num_evaluations)
+
+
+def test_a_linear_model_needs_only_the_first_lattice():
+    """Straight boundaries are interpolated exactly: only edges of the domain, where no point lies beyond, are added."""
+    angles = 0.3 + np.arange(3) * 2 * np.pi / 3
+    weights = np.stack([np.cos(angles), np.sin(angles)])
+    options = {"dim": 2, "num_samples": 2, "resolution": 100, "adjacency": "full"}
+    grid = region_count(lambda x: x @ weights, TRIANGLE - 0.3, **options)
+    adaptive = region_count(lambda x: x @ weights, TRIANGLE - 0.3, strategy="adaptive", **options)
+    assert adaptive.counts.tolist() == grid.counts.tolist() == [3, 3]
+    assert adaptive.num_evaluations < 0.1 * grid.num_evaluations
+
+
+@pytest.mark.parametrize(("dim", "domain"), [(2, "simplex"), (2, "box"), (3, "simplex"), (4, "simplex")])
+def test_new_points_lie_in_the_middle(dim, domain):
+    """Every point of the last lattice is reached once, halfway between two points that were there before."""
+    adjacency = "face"
+    lattice = make_lattice(dim, 9, domain=domain, adjacency=adjacency)
+    there = (lattice.indices % 4 == 0).all(1)
+    for new, between, beyond in _levels(lattice, 4):
+        assert not there[new].any()
+        assert (between >= 0).all()
+        assert there[between].all()
+        np.testing.assert_array_equal(2 * lattice.indices[new], lattice.indices[between].sum(0))
+        inside = (beyond >= 0).all(0)
+        np.testing.assert_array_equal(2 * lattice.indices[new][inside], lattice.indices[beyond[:, inside]].sum(0))
+        there[new] = True
+    assert there.all()
+
+
+def test_interpolation_is_exact_for_cubics():
+    """Points at -3, -1, 1, 3 around 0, and where one of the outer two is missing, for a parabola."""
+    x = np.array([-3.0, -1.0, 1.0, 3.0])
+    cubic = np.stack([1 + 2 * x - x**2 + x**3, 5 - x**2 / 2], axis=1)[None]
+    middle, _ = interpolate(cubic, np.array([[1], [2]]), np.array([[0], [3]]))
+    np.testing.assert_allclose(middle[0, 0], [1, 5])
+    middle, _ = interpolate(cubic, np.array([[1], [2]]), np.array([[-1], [3]]))
+    np.testing.assert_allclose(middle[0, 0, 1], 5)
+    assert interpolate(cubic, np.array([[1], [2]]), np.array([[-1], [-1]]))[1].all()
 
 
 def test_scores_that_are_not_finite_are_an_error():

@@ -1,4 +1,4 @@
-"""Adaptive counting on triangles, planes and simplices of any dimension: a lattice refined where scores are uncertain."""
+"""Adaptive counting on triangles, planes and simplices: a lattice that is refined where labels are in doubt."""
 
 import math
 
@@ -86,7 +86,9 @@ def _label_block(classifier, corners, lattice, spacing, levels, batch_size):
     batch = len(corners)
     first = np.flatnonzero((lattice.indices % spacing == 0).all(1))
     looked_at = batch * len(first)
-    start = _scores(classifier, corners, lattice, np.repeat(np.arange(batch), len(first)), np.tile(first, batch), batch_size)
+    start = _scores(
+        classifier, corners, lattice, np.repeat(np.arange(batch), len(first)), np.tile(first, batch), batch_size
+    )
     scores = np.empty((batch, lattice.num_points, start.shape[1]), dtype=np.float32)
     scores[:, first] = start.reshape(batch, len(first), -1)
     for new, between, beyond in levels:
@@ -134,7 +136,7 @@ def _scores(classifier, corners, lattice, simplex, point, batch_size):
     scores = labels_and_scores(classifier, batch_of, len(point), batch_size)[1]
     require(
         scores is not None,
-        "the model returns labels; strategy 'adaptive' in more than one dimension needs scores: give the model's scores "
-        "(predict_proba, logits) or use strategy='grid'",
+        "the model returns labels; strategy 'adaptive' in more than one dimension needs scores: give the model's "
+        "scores (predict_proba, logits) or use strategy='grid'",
     )
     return scores
