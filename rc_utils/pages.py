@@ -103,14 +103,16 @@ def describe_runs(name, table):
     records = ledger.find_records(table["run_id"].unique(), campaign.folder / "runs.jsonl")
     machines = sorted({record["provenance"]["hardware"] for record, _ in records.values()})
     origin = {"live": "made on the machine that built this book", "reference": "committed with the book"}
-    diverged = int((table["status"] != "ok").sum())
+    distinct = table.drop_duplicates("run_id")
+    diverged = int((distinct["status"] != "ok").sum())
+    seeds = table["seed"].nunique()
     text = (
         f"Campaign `{name}`: {table['run_id'].nunique()} of {planned} runs, "
         f"{table['network'].nunique()} networks ({', '.join(table['network'].unique())}), "
-        f"{table.groupby(['network', 'cell']).ngroups} cells, {table['seed'].nunique()} seed(s), "
+        f"{table.groupby(['network', 'cell']).ngroups} cells, {seeds} seed{'s' if seeds > 1 else ''}, "
         f"{_data_text(campaign)}; "
         f"{' and '.join(origin[o] for o in sorted(table['origin'].unique()))} ({', '.join(machines)}). "
-        f"{int(table['interpolates'].sum())} runs interpolate (training accuracy at least {ledger.INTERPOLATES}), "
+        f"{int(distinct['interpolates'].sum())} runs interpolate (training accuracy at least {ledger.INTERPOLATES}), "
         f"{diverged} diverged. Region counts: {_count_text(campaign, records)}."
     )
     return f"{text} {campaign.note}".strip()
@@ -119,7 +121,7 @@ def describe_runs(name, table):
 def setting_warning(planned):
     """Markdown: why a mean count of this run is not held against the published level."""
     return (
-        "**Verdict: not tested here.** The count of one network is a level, and a level belongs to its network and data: "
+        "**Verdict: not tested here.** The count of one network is a level, and belongs to its network and data: "
         f"{_network_text(planned.spec)} on {planned.spec.dataset['name']} is not the paper's setting. What can be "
         "compared elsewhere are effects: correlations and directions."
     )

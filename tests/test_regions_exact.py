@@ -187,12 +187,13 @@ class Pieces(nn.Module):
         self.out = nn.Linear(6 * 4 + 3, 4)
 
     def forward(self, x):
+        n, channels = x.shape[0], x.size(1)
         y = F.leaky_relu(self.conv(x) * 2 + self.shift, 0.2)
         a, b = self.pool(y).chunk(2, dim=1)
         y = torch.cat([b - 0.5 * a, F.relu6(a)], dim=1)
         y = F.max_pool2d(y, 2, stride=1, padding=1)[:, :, :2, :2]
-        pooled = F.avg_pool2d(x, 2).mean([2, 3]).abs()
-        return self.out(torch.cat([y.reshape(x.size(0), -1), F.dropout(pooled, 0.3, self.training)], 1))
+        pooled = F.avg_pool2d(x, 2).mean([2, 3]).view(x.size(0), channels).abs()
+        return self.out(torch.cat([y.reshape(n, -1), F.dropout(pooled, 0.3, self.training)], 1))
 
 
 def test_functions_methods_and_pools():
@@ -209,7 +210,7 @@ def test_functions_methods_and_pools():
 class Refused(nn.Module):
     def __init__(self, forward):
         super().__init__()
-        self.layer, self.rule = nn.Linear(2, 2), forward
+        self.layer, self.relu, self.rule = nn.Linear(2, 2), nn.ReLU(inplace=True), forward
 
     def forward(self, x):
         return self.rule(self, x)
@@ -225,6 +226,9 @@ class Refused(nn.Module):
         (lambda m, x: x - x.mean(0, keepdim=True), "expected the first dimension to stay that of the points"),
         (lambda m, x: x if x.sum() > 0 else -x, "cannot trace Refused"),
         (lambda m, x: m.layer(x) + F.relu(x, inplace=True) + x, "works in place"),
+        (lambda m, x: x.flatten(1) + F.relu(x.flatten(1), inplace=True) + x, "works in place"),
+        (lambda m, x: m.relu(x) + x, "works in place"),
+        (lambda m, x: x.reshape(2 * x.shape[0], 1), "expected the first dimension to stay|batch"),
         (lambda m, x: F.dropout(x), "drops units in evaluation mode too"),
         (lambda m, x: (x, x), "returns several values"),
     ],

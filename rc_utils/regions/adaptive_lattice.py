@@ -10,9 +10,12 @@ from rc_utils.regions.adaptive import labels_and_scores
 from rc_utils.regions.components import count_along_edges
 from rc_utils.regions.lattice import MAX_POINTS, make_lattice
 
-# Fewest intervals on an edge of the first lattice, and how many of the last one's there are to one of the grid's.
+# Intervals on an edge of the first lattice: at least so many (at most half the grid's), and a share of the grid's.
 COARSE_INTERVALS = 12
-FINEST_PER_GRID_INTERVAL = 2
+COARSE_SHARE = 1 / 4
+# Intervals of the last lattice to one of the grid's, in two dimensions and beyond. The fragmentation score of planes is
+# defined by its grid, so that one stays.
+FINEST_PER_GRID_INTERVAL = {"simplex": (4, 1), "box": (1, 1)}
 # Times the bend that its neighbours show by which a score may leave its interpolation (as for segments).
 BEND_FACTOR = 5.0
 # Scores kept at once, for a block of simplices.
@@ -22,9 +25,10 @@ BLOCK_SCORES = 1 << 24
 def count_adaptively_on_lattice(classifier, corners, lattice, batch_size):
     """Regions (B,) int64 of simplices or planes with corners (B, d + 1, *shape), and the number of evaluations.
 
-    A coarse lattice is evaluated; then its interval is halved until it is at most half that of `lattice`. A new point
-    lies in the middle of two old ones. Its scores are interpolated, by a cubic through four points on their line where
-    there are four, and evaluated instead where the interpolation leaves its label in doubt (`doubtful`).
+    A coarse lattice is evaluated; then its interval is halved until it is at most a quarter of that of `lattice` on
+    triangles, that of `lattice` in a box and in higher dimensions. A new point lies in the middle of two old ones. Its
+    scores are interpolated, by a cubic through four points on their line where there are four, and evaluated instead
+    where that leaves its label in doubt (`interpolate`).
 
     Raises ValueError for a model that returns labels alone, and where scores are not finite.
     """
@@ -43,11 +47,13 @@ def count_adaptively_on_lattice(classifier, corners, lattice, batch_size):
 
 def _finest_lattice(lattice):
     """The lattice that is counted on, and the interval of the first one in its units, a power of two."""
-    wanted = FINEST_PER_GRID_INTERVAL * (lattice.resolution - 1)
-    levels = max(0, int(math.log2(max(1.0, wanted / COARSE_INTERVALS))))
+    grid = lattice.resolution - 1
+    wanted = FINEST_PER_GRID_INTERVAL[lattice.domain][lattice.dim > 2] * grid
+    coarse = max(COARSE_SHARE * grid, min(COARSE_INTERVALS, grid / 2))
+    levels = max(0, int(math.log2(max(1.0, wanted / coarse))))
     intervals = -(-wanted // 2**levels) * 2**levels
     if math.comb(intervals + lattice.dim, lattice.dim) > MAX_POINTS:
-        intervals, levels = lattice.resolution - 1, 0
+        intervals, levels = grid, 0
     shape = {"domain": lattice.domain, "adjacency": lattice.adjacency}
     return make_lattice(lattice.dim, intervals + 1, **shape), 2**levels
 

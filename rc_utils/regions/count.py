@@ -90,9 +90,9 @@ def region_count(
         domain: "simplex", or "box": the plane of Somepalli et al. (2022) around a triangle, `padding` being the share
             of its extents that it reaches beyond it.
         adjacency: "face", "full" or "simplex" (see `make_lattice`).
-        strategy: "grid", every lattice point is evaluated; "adaptive", a coarse grid that is refined where
-            another label could hide, in 1-D down to 1/32 of the grid's interval (`count_adaptively`), beyond down to
-            half of it (`count_adaptively_on_lattice`, which needs scores).
+        strategy: "grid", every lattice point is evaluated; "adaptive", a coarse lattice that is refined where another
+            label could hide: on segments down to 1/32 of the grid's interval (`count_adaptively`), on triangles to a
+            quarter, else to about the grid's own (`count_adaptively_on_lattice`, which needs scores).
         seed: draws the simplices, the same for every model and device.
         batch_size: points in one forward pass; None chooses. Running out of memory halves it.
 

@@ -25,7 +25,7 @@ AFFINE_FUNCTIONS = {
 }  # fmt: skip
 AFFINE_METHODS = {
     "add", "sub", "neg", "chunk", "split", "flatten", "unflatten", "reshape", "view", "transpose", "permute",
-    "contiguous", "squeeze", "unsqueeze", "mean", "sum", "size",
+    "contiguous", "squeeze", "unsqueeze", "mean", "sum",
 }  # fmt: skip
 # Affine as long as one factor (the divisor) is no activation; a bilinear layer as long as its weights are none.
 PRODUCT_FUNCTIONS = {
@@ -53,6 +53,13 @@ NOT_PIECEWISE_LINEAR = (
     f"is not piecewise linear, or not known to be. Known: {SUPPORTED}. Other networks are counted with "
     'region_count(..., strategy="adaptive")'
 )
+# What may return a view of its first argument, so that a change of the result changes that as well.
+VIEWS = {
+    operator.getitem, torch.chunk, torch.split, torch.flatten, torch.reshape, torch.transpose, torch.permute,
+    torch.squeeze, torch.unsqueeze, F.dropout, "chunk", "split", "flatten", "unflatten", "reshape", "view", "transpose",
+    "permute", "contiguous", "squeeze", "unsqueeze", nn.Flatten, nn.Unflatten, nn.Identity, nn.Dropout, nn.Dropout2d,
+    nn.ReLU, nn.LeakyReLU, nn.ReLU6, nn.Hardtanh,
+}  # fmt: skip
 IN_PLACE_OPERATORS = (operator.iadd, operator.isub, operator.imul, operator.itruediv)
 
 
@@ -61,7 +68,8 @@ class Step:
     """One node of the graph.
 
     kind: "affine" (`call` is affine between breakpoints), "kink" (piecewise linear with corners at `thresholds` of its
-    first argument) or "max_pool". `dead`: names of the values that no later step reads.
+    first argument), "max_pool" or "size" (of an activation, read by the network). `dead`: names of the values that no
+    later step reads.
     """
 
     name: str
@@ -91,7 +99,7 @@ def make_plan(network, device=None):
     network = copy.deepcopy(network).eval().double().to(device)
     try:
         graph_module = fx.symbolic_trace(network)
-    except (fx.proxy.TraceError, TypeError, RuntimeError) as error:
+    except (fx.proxy.TraceError, TypeError, RuntimeError, NameError) as error:
         raise ValueError(
             f"torch.fx cannot trace {type(network).__name__}: {error}. exact_segment needs a forward pass without "
             "control flow that depends on data"
@@ -152,24 +160,36 @@ def _step_of(node, graph_module, depends, dead):
         module = graph_module.get_submodule(node.target)
         where = f"layer {node.target.removeprefix('folded_')} ({type(module).__name__})"
         kind, call, thresholds = _module_step(module, where)
-        in_place = getattr(module, "inplace", False)
+        in_place = bool(getattr(module, "inplace", False))
     else:
         name = getattr(node.target, "__name__", str(node.target))
         where = f"operation {node.name} ({name})"
         kind, call, thresholds = _function_step(node, where, depends)
         in_place = node.target in IN_PLACE_OPERATORS or node.kwargs.get("inplace", False)
-    shared = isinstance(node.args[0], fx.Node) and len(node.args[0].users) > 1
     _refuse_unless(
-        not (in_place and shared), where, "works in place on a value that is read again; use the version out of place"
+        not (in_place and _is_read_again(node.args[0], graph_module)),
+        where,
+        "works in place on a value that is read again; use the version out of place",
     )
     kwargs = {key: value for key, value in node.kwargs.items() if key != "inplace"}
     return Step(node.name, kind, call, node.args, kwargs, tuple(thresholds), dead)
 
 
+def _is_read_again(node, graph_module):
+    """Whether the memory of a node's value has another reader than the step at hand."""
+    while isinstance(node, fx.Node):
+        if len(node.users) > 1:
+            return True
+        made_by = type(graph_module.get_submodule(node.target)) if node.op == "call_module" else node.target
+        if made_by not in VIEWS and made_by not in IN_PLACE_OPERATORS:
+            return False
+        node = node.args[0]
+    return False
+
+
 def _module_step(module, where):
     kind = type(module)
     if kind in KINK_MODULES:
-        module.inplace = False
         return "kink", module, KINK_MODULES[kind](module)
     if kind is nn.MaxPool2d:
         return "max_pool", _pool_settings(where, **{key: getattr(module, key) for key in POOL_OPTIONS}), ()
@@ -193,7 +213,9 @@ def _function_step(node, where, depends):
         return "affine", call, ()
     if node.target is getattr:
         _refuse_unless(node.args[1] == "shape", where, NOT_PIECEWISE_LINEAR)
-        return "affine", call, ()
+        return "size", call, ()
+    if method and node.target == "size":
+        return "size", call, ()
     if node.target in (PRODUCT_METHODS if method else PRODUCT_FUNCTIONS):
         factors = [argument for argument in node.args if argument in depends]
         reason = "multiplies or divides by an activation, which is not piecewise linear"

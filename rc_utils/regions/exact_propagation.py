@@ -1,5 +1,6 @@
 """Carrying the breakpoints of a piecewise-linear network along a segment, layer by layer."""
 
+import operator
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +13,10 @@ from rc_utils.regions.exact_layers import pool_windows
 BREAKPOINT_TOLERANCE = 1e-13
 # A part with this many rows is carried on even where it exceeds the memory asked for.
 FEWEST_ROWS = 8
+
+
+# Stands for the size of the first dimension, which grows with every breakpoint.
+ROWS = object()
 
 
 @dataclass(eq=False)
@@ -87,7 +92,7 @@ def _advance(plan, part, row_bytes, max_bytes):
         most_rows = max(FEWEST_ROWS, max_bytes // max(size, 1))
         if len(part.alphas) > most_rows:
             return _cut(part, part.alphas[len(part.alphas) // 2])
-        if step.kind == "affine":
+        if step.kind in ("affine", "size"):
             _apply(plan, step, part)
         else:
             cut = _bend(plan, step, part, most_rows)
@@ -102,9 +107,21 @@ def _apply(plan, step, part):
     """Run a step at the rows that are there."""
     args, kwargs = _arguments(plan, step, part)
     if step.kind == "max_pool":
-        part.values[step.name] = pool_windows(args[0], *step.call).amax(-1)
+        result = pool_windows(args[0], *step.call).amax(-1)
+    elif step.kind == "size":
+        shape = (ROWS, *args[0].shape[1:])
+        which = kwargs.get("dim", args[1] if isinstance(args[-1], int) else None)
+        result = shape if which is None else shape[which]
+    elif step.call is operator.getitem:
+        result = args[0][args[1]]
     else:
-        part.values[step.name] = step.call(*args, **kwargs)
+        args, kwargs = map_aggregate((args, kwargs), lambda value: _rows(part) if value is ROWS else value)
+        result = step.call(*args, **kwargs)
+    part.values[step.name] = result
+
+
+def _rows(part):
+    return len(next(value for value in _tensors(part.values)))
 
 
 def _arguments(plan, step, part):
