@@ -1,6 +1,8 @@
-"""Write the headline figure and table of the README from the records of a reference campaign.
+"""Write the headline figure and table of the README from the records of a campaign.
 
     python book/headline.py [CAMPAIGN]
+
+The committed records are taken where the campaign has some, else those made on this machine.
 
 Everything between the two `results` comments of README.md is replaced; nothing in it is typed.
 """
@@ -23,9 +25,10 @@ FIGURE = ROOT / "book" / "_static" / "headline.svg"
 START, END = "<!-- results: written by `python book/headline.py`, not by hand -->", "<!-- end of results -->"
 
 
-def reference_runs(campaign):
-    """The committed runs of the campaign's main experiment."""
-    runs = ledger.load_runs(campaign, origin="reference")
+def headline_runs(campaign):
+    """The runs of the campaign's main experiment: the committed ones if there are any."""
+    committed = (campaign.folder / "runs.jsonl").exists()
+    runs = ledger.load_runs(campaign, origin="reference" if committed else "live")
     return runs[runs["experiment"] == "main"]
 
 
@@ -47,11 +50,11 @@ def sentence(runs, campaign):
     machines = sorted({record["provenance"]["hardware"] for record, _ in records.values()})
     cells = average_seeds(runs)
     per_network = ", ".join(f"{name} {count}" for name, count in cells["network"].value_counts(sort=False).items())
+    planned = {p.spec.run_id for experiment, _, p in campaign.entries() if experiment.name == "main"}
     return (
-        f"Campaign `{campaign.name}` ({campaign.title}): {len(runs)} of its {len(campaign.runs())} runs so far, cells: "
-        f"{per_network}; {int(runs['interpolates'].sum())} runs interpolate. Computed on {', '.join(machines)}. "
-        f"{campaign.note}"
-    )
+        f"Campaign `{campaign.name}` ({campaign.title}): {len(runs)} of {len(planned)} runs, cells: {per_network}; "
+        f"{int(runs['interpolates'].sum())} runs interpolate. Computed on {', '.join(machines)}. {campaign.note}"
+    ).strip()
 
 
 def figure(runs):
@@ -68,7 +71,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("campaign", nargs="?", default="cifar10-small")
     campaign = load_campaign(parser.parse_args().campaign)
-    runs = reference_runs(campaign)
+    runs = headline_runs(campaign)
     figure(runs)
     picture = f"![Generalisation gap against region count, one point a cell]({FIGURE.relative_to(ROOT)})"
     block = "\n\n".join([START, picture, sentence(runs, campaign), table(runs, campaign.name), END])

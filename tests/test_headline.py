@@ -23,7 +23,7 @@ def test_the_table_of_the_readme_is_the_one_of_the_records(headline):
     campaign = load_campaign("cifar10-small")
     if not (campaign.folder / "runs.jsonl").exists():
         pytest.skip("no reference records of cifar10-small are committed yet")
-    runs = headline.reference_runs(campaign)
+    runs = headline.headline_runs(campaign)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert headline.table(runs, campaign.name) in readme
     assert headline.sentence(runs, campaign) in readme
