@@ -5,7 +5,7 @@ import math
 import torch
 
 from rc_utils.checks import unknown_name
-from rc_utils.training import evaluation_mode
+from rc_utils.regions.evaluation import evaluation_mode
 
 
 def distance_from_init(network, initial):

@@ -117,7 +117,7 @@ def train(
         evaluation mode; what it does cannot influence the training.
     should_stop: called after every epoch; when it returns True, StopTraining is raised.
     compile: torch.compile the network, for a GPU.
-    channels_last: memory layout of images and kernels; faster on CPUs and GPUs (`make bench`).
+    channels_last: memory layout of images and kernels; faster on CPUs (`make bench`), not measured on a GPU.
     progress: show a bar over the epochs on stderr.
 
     The random state of the caller is untouched. The same seed on the same kind of CPU with the same number of
