@@ -81,15 +81,7 @@ def read_cache(path):
             stored = {key: archive[key] for key in archive.files if key in _REQUIRED + _OPTIONAL}
     except FileNotFoundError:
         raise
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        ValueError,
-        EOFError,
-        OSError,
-        NotImplementedError,
-        AttributeError,
-    ) as error:
+    except _UNREADABLE as error:
         raise CacheError(
             f"{path} cannot be read as an npz file of plain arrays ({error}): it is truncated or corrupted. "
             "Delete it so that it is made again, or put an intact copy in its place."
