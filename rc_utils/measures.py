@@ -2,7 +2,9 @@
 
 import math
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 
 from rc_utils.checks import unknown_name
 from rc_utils.regions.evaluation import evaluation_mode
@@ -34,10 +36,70 @@ def output_margin(network, x, y, batch_size=1000):
     return total / len(y)
 
 
+def sharpness(network, x, y, tolerance=0.02):
+    """Largest eigenvalue of the Hessian of the mean cross-entropy over (x, y) with respect to all parameters.
+
+    The network is in evaluation mode, so that the loss is a function of the parameters alone. Lanczos iterations with
+    Hessian-vector products from a fixed start; `tolerance` is the relative error of the eigenvalue.
+    x: images (N, C, H, W); y: labels (N,). All images are in one graph: a few hundred are meant.
+    """
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
+    parameters = [p for p in network.parameters() if p.requires_grad]
+    size = sum(p.numel() for p in parameters)
+    with evaluation_mode(network), torch.enable_grad():
+        gradients = torch.autograd.grad(F.cross_entropy(network(x), y), parameters, create_graph=True)
+        gradient = torch.cat([g.reshape(-1) for g in gradients])
+
+        def hessian_vector_product(vector):
+            vector = torch.as_tensor(vector.reshape(-1), dtype=gradient.dtype, device=gradient.device)
+            product = torch.autograd.grad(gradient, parameters, vector, retain_graph=True)
+            return torch.cat([part.reshape(-1) for part in product]).double().cpu().numpy()
+
+        hessian = LinearOperator((size, size), matvec=hessian_vector_product, dtype=np.float64)
+        start = np.random.default_rng(0).standard_normal(size)
+        return float(eigsh(hessian, k=1, which="LA", v0=start, tol=tolerance, return_eigenvectors=False)[0])
+
+
+@torch.no_grad()
+def log_spectral_product(network):
+    """Natural logarithm of the product of the spectral norms of all weight matrices and kernels.
+
+    A kernel (out, in, k, k) counts as the matrix (out, in k k). The product bounds the Lipschitz constant of a network
+    of matrices and 1-Lipschitz activations; with normalisation layers, which rescale every layer, it bounds nothing.
+    """
+    matrices = [w.detach().double().flatten(1) for w in network.parameters() if w.dim() >= 2]
+    return float(sum(torch.linalg.matrix_norm(matrix, 2).log() for matrix in matrices))
+
+
+def input_gradient(network, x, y, batch_size=500):
+    """Mean over (x, y) of the Euclidean norm of the gradient of the output margin with respect to the image.
+
+    A local Lipschitz constant at the data: margin over input gradient is, to first order, the distance to the nearest
+    decision boundary. x: standardised images (N, C, H, W); y: labels (N,).
+    """
+    total = 0.0
+    with evaluation_mode(network), torch.enable_grad():
+        for i in range(0, len(y), batch_size):
+            images, target = x[i : i + batch_size].detach().clone().requires_grad_(), y[i : i + batch_size, None]
+            logits = network(images)
+            margins = logits.gather(1, target).squeeze(1) - logits.scatter(1, target, -math.inf).amax(1)
+            (gradient,) = torch.autograd.grad(margins.sum(), images)
+            total += float(gradient.flatten(1).double().norm(dim=1).sum())
+    return total / len(y)
+
+
+SHARPNESS_IMAGES = 250
+
 MEASURES = {
     "distance_from_init": lambda network, initial, data: distance_from_init(network, initial),
     "margin": lambda network, initial, data: output_margin(network, data.x_train, data.y_train),
     "num_parameters": lambda network, initial, data: sum(p.numel() for p in network.parameters()),
+    "sharpness": lambda network, initial, data: sharpness(
+        network, data.x_train[:SHARPNESS_IMAGES], data.y_train[:SHARPNESS_IMAGES]
+    ),
+    "log_spectral_product": lambda network, initial, data: log_spectral_product(network),
+    "input_gradient": lambda network, initial, data: input_gradient(network, data.x_train, data.y_train),
 }
 
 
