@@ -48,7 +48,8 @@ def test_sharpness_is_the_largest_eigenvalue_of_the_full_hessian(data):
     flat = torch.cat([p.reshape(-1) for p in parameters.values()])
     expected = torch.linalg.eigvalsh(torch.autograd.functional.hessian(loss, flat))[-1]
     assert sharpness(network, x, y, tolerance=1e-4) == pytest.approx(float(expected), rel=1e-3)
-    assert network.training and all(p.grad is None for p in network.parameters())
+    assert network.training
+    assert all(p.grad is None for p in network.parameters())
 
 
 def test_input_gradient_is_the_mean_norm_of_the_margins_gradient(data):
