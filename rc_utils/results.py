@@ -1,6 +1,12 @@
-"""Everything that one campaign's records can say about the published statements."""
+"""Our results for the published statements: from a campaign's records, and kept by the pages that compute their own."""
 
 from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import pathlib
+from collections.abc import Iterable
 
 import pandas as pd
 
@@ -8,7 +14,9 @@ from rc_utils import ablations, evolution
 from rc_utils.augmentation_effects import AUGMENTATIONS, results_from_augmentation
 from rc_utils.campaign import load_campaign
 from rc_utils.comparison import results_from_measures, results_from_runs
-from rc_utils.paper import Result
+from rc_utils.ledger import write_atomically
+from rc_utils.paper import Result, published
+from rc_utils.paths import results_dir
 
 
 def results_from_campaign(name: str, table: pd.DataFrame, *, seed: int = 0) -> list[Result]:
@@ -30,4 +38,34 @@ def results_from_campaign(name: str, table: pd.DataFrame, *, seed: int = 0) -> l
         results += evolution.results_from_evolution(evolution.evolution_runs(name), seed=seed)
     for layout in ablations.TABLES:
         results += ablations.results_from_ablations(ablations.ablation_cells(layout, name, [], seed=seed), layout)
+    return results
+
+
+def findings_path(page: str) -> pathlib.Path:
+    """Where the results of a page that trains no campaign are kept."""
+    return results_dir() / "findings" / f"{page}.json"
+
+
+def keep_results(page: str, results: Iterable[Result]) -> None:
+    """Keep the results that a page computed itself, in place of its former ones; the scorecard shows them.
+
+    Raises ValueError for an id that no published statement has.
+    """
+    rows = []
+    for result in results:
+        published(result.id)
+        values = dataclasses.asdict(result)
+        rows.append({k: None if isinstance(v, float) and math.isnan(v) else v for k, v in values.items()})
+    write_atomically(findings_path(page), json.dumps(rows, indent=1).encode())
+
+
+def kept_results() -> list[Result]:
+    """The results that pages have kept, in the order of the pages' names. Raises ValueError naming a damaged file."""
+    results = []
+    for path in sorted(findings_path("*").parent.glob("*.json")):
+        try:
+            rows = json.loads(path.read_text(encoding="utf-8"))
+            results += [Result(**{k: math.nan if v is None else v for k, v in row.items()}) for row in rows]
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{path} is damaged ({error}): delete it and run its page again") from error
     return results
