@@ -1,6 +1,7 @@
 """Counting connected components of equal label: runs in 1-D, union-find on a CPU, label propagation elsewhere."""
 
 import functools
+import weakref
 
 import numpy as np
 import torch
@@ -63,7 +64,9 @@ def _grid_edges(grid_shape, adjacency, used):
     size = int(np.prod(grid_shape))
     cells = np.arange(size) if used is None else np.flatnonzero(np.frombuffer(used, dtype=bool))
     indices = np.stack(np.unravel_index(cells, grid_shape), axis=1)
-    return neighbour_pairs(indices, grid_shape, adjacency)
+    edges = neighbour_pairs(indices, grid_shape, adjacency)
+    edges.setflags(write=False)  # shared by all calls
+    return edges
 
 
 def count_runs(labels):
@@ -82,7 +85,7 @@ def count_along_edges(labels, edges):
     labels = _as_int32(labels)
     kernel = _compiled_kernel() if labels.device.type == "cpu" else None
     if kernel is not None:
-        return torch.from_numpy(kernel(labels.contiguous().numpy(), edges))
+        return torch.from_numpy(kernel(labels.contiguous().numpy(), *_prepared(edges, labels.shape[1])))
     return count_by_propagation(labels, edges)
 
 
@@ -95,6 +98,22 @@ def _compiled_kernel():
             raise
         return None
     return count_by_union_find
+
+
+def _prepared(edges, size):
+    """`prepare` of the kernel, kept for as long as the array of edges lives, if nobody can write to that."""
+    from rc_utils.regions._union_find import prepare
+
+    if edges.flags.writeable:
+        return prepare(edges, size)
+    key = (id(edges), size)
+    if key not in _PREPARED:
+        _PREPARED[key] = prepare(edges, size)
+        weakref.finalize(edges, _PREPARED.pop, key, None)
+    return _PREPARED[key]
+
+
+_PREPARED = {}
 
 
 def _as_int32(labels):
