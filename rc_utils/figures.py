@@ -117,3 +117,46 @@ def correlation_heatmap(cells: pd.DataFrame) -> Figure:
         ax.grid(False)
     fig.colorbar(image, ax=axes, label="correlation of count and gap", shrink=0.8)
     return fig
+
+
+def miscount_bars(table: pd.DataFrame, reference: str) -> Figure:
+    """Share of miscounted simplices over the learning rate, a panel a network, from `miscounts` by network and lr."""
+    table = table[table["count"] != reference]
+    networks = list(dict.fromkeys(table["network"]))
+    fig, axes = plt.subplots(1, len(networks), sharey=True, squeeze=False, figsize=(_width(), 3.4))
+    for ax, network in zip(axes[0], networks, strict=True):
+        here = table[table["network"] == network]
+        rates = sorted(here["lr"].unique())
+        for k, (method, group) in enumerate(here.groupby("method", sort=False)):
+            x = np.array([rates.index(rate) for rate in group["lr"]]) + (k - 0.5) * 0.24
+            colour, marker = _TWO_LOOKS[k % 2]
+            ax.plot(x, 100 * group["share"], marker, color=colour, label=method)
+            ax.vlines(x, 100 * group["low"], 100 * group["high"], color=colour, linewidth=2, alpha=0.6)
+        ax.set(title=network, xlabel="learning rate")
+        ax.set_xticks(range(len(rates)), [f"{rate:g}" for rate in rates])
+        ax.set_xlim(-0.6, len(rates) - 0.4)
+    axes[0, 0].set_ylabel("miscounted segments, %")
+    axes[0, 0].set_ylim(bottom=0)
+    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    return fig
+
+
+def conclusion_dots(table: pd.DataFrame, names: tuple[str, str]) -> Figure:
+    """Two values of each statement of `conclusions`, a line a statement; `names` says what they are."""
+    fig, ax = plt.subplots(figsize=(_width(), 0.9 + 0.45 * len(table)))
+    rows = np.arange(len(table))[::-1]
+    for column, name, (colour, marker), shift in zip(("first", "second"), names, _TWO_LOOKS, (0.1, -0.1), strict=True):
+        ax.plot(table[column], rows + shift, marker, color=colour, label=name)
+    ax.axvline(0, color="0.6", linewidth=1, zorder=0)
+    ax.set_yticks(rows, table["statement"])
+    ax.set_xlabel("correlation, or regions a doubling")
+    ax.set_ylim(-0.6, len(table) - 0.4)
+    fig.legend(loc="outside upper center", ncols=2)
+    return fig
+
+
+_TWO_LOOKS = (("#D55E00", "s"), ("#0072B2", "o"))
+
+
+def _width() -> float:
+    return mpl.rcParams["figure.figsize"][0]

@@ -1,0 +1,211 @@
+"""How often the paper's grid miscounts, and whether its conclusions move when counts are right."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+from torch import nn
+
+from rc_utils.campaign import load_campaign
+from rc_utils.comparison import change_per_doubling
+from rc_utils.correlation import (
+    average_seeds,
+    bootstrap_weights,
+    correlate,
+    finished,
+    percentile_interval,
+    weighted_pearson,
+)
+from rc_utils.ledger import find_count, find_records, load_runs
+from rc_utils.regions import exact_segment, region_count, sample_vertices
+from rc_utils.regions.lattice import default_resolution
+
+# Points on an edge of the grid that stands for the truth, by dimension.
+FINE = {1: 6401, 2: 401}
+
+
+def counts_by_simplex(name: str, labels: Sequence[str]) -> pd.DataFrame:
+    """The counts of single simplices, for every run of the campaign `name` that has all the counts `labels`.
+
+    One row a run and count: run_id, network, lr, batch_size, count (its label), method (how it was counted), counts
+    (an array over the simplices that all the labels share, the first ones), evaluations and seconds of a simplex.
+    """
+    campaign = load_campaign(name)
+    wanted = {label: campaign.counts[label] for label in labels if label in campaign.counts}
+    found = find_records(campaign.runs(), campaign.folder / "runs.jsonl")
+    rows, seen = [], set()
+    for _, network, planned in campaign.entries():
+        run_id = planned.spec.run_id
+        if len(wanted) < len(labels) or run_id in seen or run_id not in found:
+            continue
+        entries = {label: find_count(found[run_id][0]["counts"], settings) for label, settings in wanted.items()}
+        if None in entries.values():
+            continue
+        seen.add(run_id)
+        shared = min(len(entry["counts"]) for entry in entries.values())
+        for label, entry in entries.items():
+            n = len(entry["counts"])
+            row = {"run_id": run_id, "network": network, "lr": planned.spec.train.lr, "count": label}
+            row |= {"batch_size": planned.spec.train.batch_size, "counts": np.array(entry["counts"][:shared])}
+            row |= {"method": describe_count(wanted[label])}
+            rows.append(row | {"evaluations": entry["num_evaluations"] / n, "seconds": entry["seconds"] / n})
+    return pd.DataFrame(rows)
+
+
+def describe_count(settings: dict) -> str:
+    """How a count of a campaign is made, in a few words: "grid of 200 points", "adaptive"."""
+    if settings.get("strategy") == "adaptive":
+        return "adaptive"
+    dim = settings.get("dim", 1)
+    points = settings.get("resolution") or default_resolution(dim, settings.get("domain", "simplex"))
+    return f"grid of {points:,} points" + (" an edge" if dim > 1 else "")
+
+
+def miscounts(
+    counted: pd.DataFrame, reference: str, by: Sequence[str] = (), confidence: float = 0.95, seed: int = 0
+) -> pd.DataFrame:
+    """How often each count of `counts_by_simplex` differs from the count `reference` of the same simplex.
+
+    One row a group of `by` and count: method, n (simplices), wrong (their number), share with `low` and `high`, mean
+    count, missed (mean of reference - count), evaluations and seconds of a simplex. The interval resamples runs; with fewer
+    than seven of them, or none or all wrong, it is Wilson's, which takes simplices of one network as independent.
+    """
+    truth = counted[counted["count"] == reference].set_index("run_id")["counts"]
+    rows = counted.assign(difference=[truth[r] - c for r, c in zip(counted["run_id"], counted["counts"], strict=True)])
+    records = []
+    for key, group in rows.groupby([*by, "count"], sort=False):
+        wrong = np.array([(difference != 0).sum() for difference in group["difference"]])
+        sizes = np.array([len(difference) for difference in group["difference"]])
+        low, high = _share_interval(wrong, sizes, confidence, seed)
+        records.append(
+            dict(zip([*by, "count"], key, strict=True))
+            | {"method": group["method"].iloc[0]}
+            | {"n": sizes.sum(), "wrong": wrong.sum(), "share": wrong.sum() / sizes.sum(), "low": low, "high": high}
+            | {"mean": np.concatenate(list(group["counts"])).mean()}
+            | {"missed": np.concatenate(list(group["difference"])).mean()}
+            | {"evaluations": group["evaluations"].mean(), "seconds": group["seconds"].mean()}
+        )
+    return pd.DataFrame(records)
+
+
+def _share_interval(wrong: np.ndarray, sizes: np.ndarray, confidence: float, seed: int) -> tuple[float, float]:
+    weights = bootstrap_weights(np.arange(len(wrong)), 2000, seed)
+    low, high = percentile_interval((weights @ wrong) / (weights @ sizes), len(wrong), confidence, expanded=True)
+    if np.isfinite(low):
+        return low, high
+    wilson = stats.binomtest(int(wrong.sum()), int(sizes.sum())).proportion_ci(confidence, method="wilson")
+    return float(wilson.low), float(wilson.high)
+
+
+def conclusions(name: str, experiment: str, first: str, second: str, seed: int = 0) -> pd.DataFrame:
+    """The paper's statements with the counts `first` and `second` of the same segments of the same runs.
+
+    One row a statement: the correlation of count and gap for each network and overall, and the change of the count
+    with a doubling of learning rate and batch size; n cells, its value with each count, and the difference
+    second - first with its interval (low, high). Empty where a count is missing.
+    """
+    columns = [f"count_{first}", f"count_{second}"]
+    campaign = load_campaign(name)
+    if not {first, second} <= set(campaign.counts):
+        return pd.DataFrame()
+    shared = min(campaign.counts[label].get("num_samples", 100) for label in (first, second))
+    runs = load_runs(name, num_samples=shared)
+    runs = runs[runs["experiment"] == experiment] if len(runs) else runs
+    if not set(columns) <= set(runs.columns):
+        return pd.DataFrame()
+    runs = finished(runs).dropna(subset=columns)
+    cells = average_seeds(runs)
+    groups = [(network, cells[cells["network"] == network]) for network in pd.unique(cells["network"])]
+    rows = [
+        _correlations(f"correlation of count and gap, {network}", group, columns, seed)
+        for network, group in [*groups, ("overall", cells)]
+    ]
+    for factor, what in (("lr", "learning rate"), ("batch_size", "batch size")):
+        if cells[factor].nunique() > 1:
+            rows.append(_changes(f"change of the count when the {what} doubles", runs, factor, columns, seed))
+    table = pd.DataFrame(rows)
+    table.insert(4, "difference", table["second"] - table["first"])
+    return table
+
+
+def _correlations(statement: str, cells: pd.DataFrame, columns: Sequence[str], seed: int) -> dict:
+    gap, values = cells["gap"].to_numpy(), [cells[column].to_numpy() for column in columns]
+    first, second = (correlate(v, gap).value for v in values)
+    weights = bootstrap_weights(np.arange(len(cells)), 2000, seed)
+    resampled = weighted_pearson(values[1], gap, weights) - weighted_pearson(values[0], gap, weights)
+    low, high = percentile_interval(resampled, len(cells), 0.95, expanded=True)
+    return {"statement": statement, "n": len(cells), "first": first, "second": second, "low": low, "high": high}
+
+
+def _changes(statement: str, runs: pd.DataFrame, factor: str, columns: Sequence[str], seed: int) -> dict:
+    first, second = (change_per_doubling(runs, factor, column, seed=seed) for column in columns)
+    moved = runs.assign(moved=runs[columns[1]] - runs[columns[0]])
+    difference = change_per_doubling(moved, factor, "moved", seed=seed)
+    row = {"statement": statement, "n": first.n_cells, "first": first.value, "second": second.value}
+    return row | {"low": difference.low, "high": difference.high}
+
+
+def cost_and_error(model: nn.Module, points, *, num_samples: int = 4, seed: int = 0) -> pd.DataFrame:
+    """Grid of 200, adaptive, 6,401-point grid and exact counts of the same segments: errors and seconds.
+
+    One row a method: method, counts (an array), wrong (against the exact ones), evaluations and seconds of a segment;
+    the exact counts are not made of evaluations. `model` must be piecewise linear (`exact_segment`).
+    """
+    ends = sample_vertices(points, num_samples=num_samples, seed=seed)
+
+    def grid(**options) -> Callable:
+        return lambda: region_count(model, points, num_samples=num_samples, seed=seed, **options)
+
+    def exact(**options) -> Callable:
+        return lambda: np.array([exact_segment(model, x0, x1, **options).count for x0, x1 in ends])
+
+    methods = {
+        "grid, 200 points": grid(),
+        "adaptive": grid(strategy="adaptive"),
+        f"grid, {FINE[1]:,} points": grid(resolution=FINE[1]),
+        "exact, pruned": exact(prune=True),
+        "exact": exact(),
+    }
+    rows = []
+    for method, count in methods.items():
+        started = time.perf_counter()
+        result = count()
+        row = {"method": method, "seconds": (time.perf_counter() - started) / num_samples}
+        counted = hasattr(result, "num_evaluations")
+        row |= {"evaluations": result.num_evaluations / num_samples if counted else np.nan}
+        rows.append(row | {"counts": result.counts if counted else result})
+    table = pd.DataFrame(rows)
+    table["wrong"] = [int((counts != table["counts"].iloc[-1]).sum()) for counts in table["counts"]]
+    return table[["method", "counts", "wrong", "evaluations", "seconds"]]
+
+
+_READABLE = {
+    "share": "{:.1%}".format,
+    "mean": "{:.3f}".format,
+    "missed": "{:+.3f}".format,
+    "evaluations": "{:,.0f}".format,
+    "seconds": "{:.3g}".format,
+    "first": "{:.3f}".format,
+    "second": "{:.3f}".format,
+    "difference": "{:+.3f}".format,
+}
+
+
+def readable(table: pd.DataFrame) -> pd.DataFrame:
+    """A table of this module with numbers as texts and its interval in one column, ready to print."""
+    shown = table.drop(columns=[column for column in ("low", "high", "count", "counts") if column in table])
+    for column, text in _READABLE.items():
+        if column in shown:
+            shown[column] = ["" if pd.isna(v) else text(v) for v in shown[column]]
+    if {"low", "high"} <= set(table):
+        form = ".1%" if "share" in table else "+.3f"
+        bounds = zip(table["low"], table["high"], strict=True)
+        texts = [f"[{low:{form}}, {high:{form}}]" if np.isfinite(low) else "" for low, high in bounds]
+        shown.insert(shown.columns.get_loc("share" if "share" in table else "difference") + 1, "interval", texts)
+    if "counts" in table:
+        shown.insert(1, "mean count", [f"{np.mean(counts):.2f}" for counts in table["counts"]])
+    return shown.rename(columns={"evaluations": "evaluations each", "seconds": "seconds each"})

@@ -1,0 +1,87 @@
+"""Miscounts, what they do to conclusions, and the cost of each way of counting."""
+
+import pathlib
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from rc_utils import beyond_grid
+from rc_utils.campaign import load_campaign
+from rc_utils.sweep import sweep
+
+TINY = pathlib.Path(__file__).parent / "campaigns" / "tiny-all"
+
+
+def counted(**counts):
+    """Rows as of `counts_by_simplex`: label=[counts of run 0, counts of run 1, ...]."""
+    rows = [
+        {"run_id": str(run), "network": "ABC"[run % 3], "lr": 0.1, "count": label, "counts": np.array(values)}
+        | {"method": label, "evaluations": 200.0, "seconds": 0.1}
+        for label, runs in counts.items()
+        for run, values in enumerate(runs)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_miscounts_are_differences_from_the_reference():
+    table = counted(fine=[[3, 5, 2], [4, 4, 4]], grid=[[3, 3, 2], [4, 4, 3]])
+    fine, grid = beyond_grid.miscounts(table, "fine").to_dict("records")
+    assert (fine["wrong"], grid["wrong"], grid["n"]) == (0, 2, 6)
+    assert grid["share"] == pytest.approx(2 / 6)
+    assert grid["missed"] == pytest.approx(3 / 6)
+    assert grid["mean"] == pytest.approx(19 / 6)
+    assert 0 < grid["low"] < grid["share"] < grid["high"] < 1
+    by_network = beyond_grid.miscounts(table, "fine", ["network"])
+    assert by_network.set_index(["network", "count"]).loc[("A", "grid"), "wrong"] == 1
+
+
+def test_interval_of_the_share_is_wider_where_errors_cluster_in_runs():
+    scattered = counted(fine=[[0] * 10] * 12, grid=[[1] + [0] * 9] * 6 + [[1, 1] + [0] * 8] * 6)
+    clustered = counted(fine=[[0] * 10] * 12, grid=[[0] * 10] * 10 + [[1] * 9 + [0]] * 2)
+    widths = []
+    for table in (scattered, clustered):
+        row = beyond_grid.miscounts(table, "fine").set_index("count").loc["grid"]
+        assert row["share"] == pytest.approx(18 / 120)
+        widths.append(row["high"] - row["low"])
+    assert widths[1] > 2 * widths[0]
+
+
+def test_records_of_a_campaign_give_counts_and_conclusions():
+    sweep(load_campaign(TINY))
+    table = beyond_grid.counts_by_simplex(TINY, ["grid", "main", "fine"])
+    assert table["run_id"].nunique() == 2
+    assert {len(counts) for counts in table["counts"]} == {5}
+    assert set(table.loc[table["count"] == "fine", "evaluations"]) == {401}
+    assert set(table["method"]) == {"grid of 20 points", "grid of 30 points", "grid of 401 points"}
+    assert beyond_grid.counts_by_simplex(TINY, ["grid", "no such count"]).empty
+    shown = beyond_grid.readable(beyond_grid.miscounts(table, "fine"))
+    assert shown.loc[shown["method"] == "grid of 401 points", "share"].item() == "0.0%"
+    concluded = beyond_grid.conclusions(TINY, "main", "grid", "main")
+    assert list(concluded["statement"])[-1] == "change of the count when the batch size doubles"
+    assert np.allclose(concluded["difference"], concluded["second"] - concluded["first"], equal_nan=True)
+    assert beyond_grid.conclusions(TINY, "main", "grid", "absent").empty
+
+
+def test_exact_counts_of_a_narrow_stripe_which_the_grid_misses():
+    class Stripe(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.hidden = torch.nn.Linear(1, 2)
+            self.out = torch.nn.Linear(2, 1, bias=False)
+            with torch.no_grad():
+                self.hidden.weight[:] = torch.tensor([[1.0], [-1.0]])
+                self.hidden.bias[:] = torch.tensor([-0.5012, 0.5011])
+                self.out.weight[:] = torch.tensor([[1.0, 1.0]])
+
+        def forward(self, x):
+            # Positive away from 0.50115; the stripe of width 2e-4 around it is shifted below zero.
+            return self.out(torch.relu(self.hidden(x))) - 1e-5
+
+    points = np.array([[0.0], [1.0]], dtype=np.float32)
+    table = beyond_grid.cost_and_error(Stripe(), points, num_samples=3).set_index("method")
+    assert table.loc["exact", "counts"].tolist() == [3, 3, 3]
+    assert table.loc["grid, 200 points", "wrong"] == 3
+    assert table.loc["grid, 200 points", "evaluations"] == 200
+    assert np.isnan(table.loc["exact", "evaluations"])
