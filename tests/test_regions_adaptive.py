@@ -8,7 +8,7 @@ from torch import nn
 
 from rc_utils.datasets import load_dataset
 from rc_utils.networks import build_network
-from rc_utils.regions import exact_segment, make_lattice, region_count, sample_vertices
+from rc_utils.regions import adaptive_lattice, exact_segment, make_lattice, region_count, sample_vertices
 from rc_utils.regions.adaptive import COARSE_INTERVALS, Samples, hiding_places, second_derivatives
 from rc_utils.regions.adaptive_lattice import _levels, interpolate
 from rc_utils.training import TrainConfig, train
@@ -164,6 +164,23 @@ def test_shells_in_any_dimension(dim, domain, adjacency):
     assert adaptive.num_evaluations < 0.5 * grid.num_evaluations
     small = region_count(scores, points, strategy="adaptive", batch_size=100, **options)
     assert (small.counts.tolist(), small.num_evaluations) == ([3, 3, 3], adaptive.num_evaluations)
+
+
+@pytest.mark.parametrize(("dim", "domain", "resolution"), [(2, "box", 50), (2, "box", 30), (3, "simplex", 16)])
+def test_the_same_lattice_as_the_grid(dim, domain, resolution, monkeypatch):
+    """Where every point is in doubt all of the grid's own points are evaluated, and nothing beyond is counted."""
+    monkeypatch.setattr(adaptive_lattice, "BEND_FACTOR", 1e9)
+    points = np.random.default_rng(2).standard_normal((20, 6)).astype(np.float32)
+    waves = np.random.default_rng(3).standard_normal((6, 3)).astype(np.float32) * 5
+
+    def scores(x):
+        return np.sin(x @ waves)
+
+    options = {"dim": dim, "domain": domain, "resolution": resolution, "num_samples": 3}
+    grid = region_count(scores, points, **options)
+    adaptive = region_count(scores, points, strategy="adaptive", **options)
+    assert grid.mean > 20
+    assert adaptive.counts.tolist() == grid.counts.tolist()
 
 
 def test_a_linear_model_needs_only_the_first_lattice():

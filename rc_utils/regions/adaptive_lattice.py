@@ -25,37 +25,59 @@ BLOCK_SCORES = 1 << 24
 def count_adaptively_on_lattice(classifier, corners, lattice, batch_size):
     """Regions (B,) int64 of simplices or planes with corners (B, d + 1, *shape), and the number of evaluations.
 
-    A coarse lattice is evaluated; then its interval is halved until it is at most a quarter of that of `lattice` on
-    triangles, that of `lattice` in a box and in higher dimensions. A new point lies in the middle of two old ones. Its
-    scores are interpolated, by a cubic through four points on their line where there are four, and evaluated instead
-    where that leaves its label in doubt (`interpolate`).
+    A coarse lattice is evaluated; then its interval is halved until it is a quarter of that of `lattice` on triangles,
+    that of `lattice` in a box and in higher dimensions. A new point lies in the middle of two old ones. Its scores are
+    interpolated, by a cubic through four points on their line where there are four, and evaluated instead where that
+    leaves its label in doubt (`interpolate`). Intervals that are no power of two of the last ones reach over the far
+    side of the domain; what lies there is not counted.
 
     Raises ValueError for a model that returns labels alone, and where scores are not finite.
     """
-    fine, spacing = _finest_lattice(lattice)
+    counted, spacing = _counted_lattice(lattice)
+    fine = _reaching_over(counted, spacing)
+    inside = np.flatnonzero(_inside(fine.indices, counted))
+    weights = _coordinates(fine.indices, counted.resolution - 1)
     levels = list(_levels(fine, spacing))
     counts, evaluations, block, done = [], 0, 1, 0
     while done < len(corners):
         part = corners[done : done + block]
-        labels, looked_at, num_classes = _label_block(classifier, part, fine, spacing, levels, batch_size)
-        counts.append(count_along_edges(torch.from_numpy(labels), fine.edges).numpy())
+        labels, looked_at, num_classes = _label_block(classifier, part, fine, weights, spacing, levels, batch_size)
+        counts.append(count_along_edges(torch.from_numpy(labels[:, inside]), counted.edges).numpy())
         evaluations += looked_at
         done += len(part)
         block = max(1, BLOCK_SCORES // (fine.num_points * num_classes))
     return np.concatenate(counts), evaluations
 
 
-def _finest_lattice(lattice):
+def _counted_lattice(lattice):
     """The lattice that is counted on, and the interval of the first one in its units, a power of two."""
     grid = lattice.resolution - 1
-    wanted = FINEST_PER_GRID_INTERVAL[lattice.domain][lattice.dim > 2] * grid
+    intervals = FINEST_PER_GRID_INTERVAL[lattice.domain][lattice.dim > 2] * grid
     coarse = max(COARSE_SHARE * grid, min(COARSE_INTERVALS, grid / 2))
-    levels = max(0, int(math.log2(max(1.0, wanted / coarse))))
-    intervals = -(-wanted // 2**levels) * 2**levels
-    if math.comb(intervals + lattice.dim, lattice.dim) > MAX_POINTS:
+    levels = max(0, int(math.log2(max(1.0, intervals / coarse))))
+    if math.comb(intervals + 2**levels + lattice.dim, lattice.dim) > MAX_POINTS:
         intervals, levels = grid, 0
-    shape = {"domain": lattice.domain, "adjacency": lattice.adjacency}
-    return make_lattice(lattice.dim, intervals + 1, **shape), 2**levels
+    return _same_domain(lattice, intervals), 2**levels
+
+
+def _reaching_over(counted, spacing):
+    """The smallest lattice of the same intervals that holds `counted` and is a multiple of `spacing` wide."""
+    return _same_domain(counted, -(-(counted.resolution - 1) // spacing) * spacing)
+
+
+def _same_domain(lattice, intervals):
+    return make_lattice(lattice.dim, intervals + 1, domain=lattice.domain, adjacency=lattice.adjacency)
+
+
+def _inside(indices, lattice):
+    reach = indices.sum(1) if lattice.domain == "simplex" else indices.max(1)
+    return reach < lattice.resolution
+
+
+def _coordinates(indices, intervals):
+    """Barycentric coordinates (P, d + 1) float32 of points k / intervals; the first is negative beyond the domain."""
+    rest = intervals - indices.sum(1, keepdims=True)
+    return (np.hstack([rest, indices]) / intervals).astype(np.float32)
 
 
 def _levels(lattice, spacing):
@@ -87,14 +109,16 @@ def _look_up(where, position):
     return np.where(inside, where[tuple((position * inside[:, None]).T)], -1)
 
 
-def _label_block(classifier, corners, lattice, spacing, levels, batch_size):
-    """Labels (B, P) int32 of a block of simplices, the number of evaluations, and that of classes."""
+def _label_block(classifier, corners, lattice, weights, spacing, levels, batch_size):
+    """Labels (B, P) int32 of a block of simplices, the number of evaluations, and that of classes.
+
+    weights: (P, d + 1), the coordinates of the points of `lattice`.
+    """
     batch = len(corners)
     first = np.flatnonzero((lattice.indices % spacing == 0).all(1))
     looked_at = batch * len(first)
-    start = _scores(
-        classifier, corners, lattice, np.repeat(np.arange(batch), len(first)), np.tile(first, batch), batch_size
-    )
+    rows, points = np.repeat(np.arange(batch), len(first)), np.tile(first, batch)
+    start = _scores(classifier, corners, rows, weights[points], batch_size)
     scores = np.empty((batch, lattice.num_points, start.shape[1]), dtype=np.float32)
     scores[:, first] = start.reshape(batch, len(first), -1)
     for new, between, beyond in levels:
@@ -102,7 +126,7 @@ def _label_block(classifier, corners, lattice, spacing, levels, batch_size):
         simplex, place = doubt.nonzero()
         if len(simplex):
             point = new[place]
-            scores[simplex, point] = _scores(classifier, corners, lattice, simplex, point, batch_size)
+            scores[simplex, point] = _scores(classifier, corners, simplex, weights[point], batch_size)
             looked_at += len(simplex)
     return scores.argmax(2).astype(np.int32), looked_at, scores.shape[2]
 
@@ -126,9 +150,9 @@ def interpolate(scores, between, beyond):
     return middle, close.any(2) | ~known.any(0)[..., 0]
 
 
-def _scores(classifier, corners, lattice, simplex, point, batch_size):
-    """Scores (n, C) at points of the lattice, sum_k c_k v_k."""
-    weights = torch.from_numpy(lattice.coordinates[point].astype(np.float32)).to(corners.device)
+def _scores(classifier, corners, simplex, weights, batch_size):
+    """Scores (n, C) at the points sum_k c_k v_k, c being a row of `weights` and v the corners of a simplex."""
+    weights = torch.from_numpy(weights).to(corners.device)
     rows = torch.from_numpy(simplex).to(corners.device)
     trailing = (1,) * (corners.ndim - 2)
 
@@ -139,7 +163,7 @@ def _scores(classifier, corners, lattice, simplex, point, batch_size):
             batch.add_(corners[of, k].mul_(weight[:, k]))
         return batch
 
-    scores = labels_and_scores(classifier, batch_of, len(point), batch_size)[1]
+    scores = labels_and_scores(classifier, batch_of, len(weights), batch_size)[1]
     require(
         scores is not None,
         "the model returns labels; strategy 'adaptive' in more than one dimension needs scores: give the model's "

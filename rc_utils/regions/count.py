@@ -92,7 +92,7 @@ def region_count(
         adjacency: "face", "full" or "simplex" (see `make_lattice`).
         strategy: "grid", every lattice point is evaluated; "adaptive", a coarse lattice that is refined where another
             label could hide: on segments down to 1/32 of the grid's interval (`count_adaptively`), on triangles to a
-            quarter, else to about the grid's own (`count_adaptively_on_lattice`, which needs scores).
+            quarter, else to the grid's own (`count_adaptively_on_lattice`, which needs scores).
         seed: draws the simplices, the same for every model and device.
         batch_size: points in one forward pass; None chooses. Running out of memory halves it.
 
