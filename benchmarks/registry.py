@@ -22,7 +22,9 @@ class Scale:
 
     repeats: times each side is measured, in turns. grids: label grids of 30 x 30; fewer in higher dimensions.
     images: training images of an epoch. segments: segments of a region count, 200 points each.
-    loader_workers: numbers of DataLoader processes.
+    loader_workers: numbers of DataLoader processes. truth: segments, triangles and exact segments of a network that
+    are compared with a count that stands for the truth. planes: planes of 50 x 50 points. trials: simulated campaigns
+    whose intervals are checked.
     """
 
     repeats: int
@@ -30,11 +32,16 @@ class Scale:
     images: int
     segments: int
     loader_workers: tuple
+    truth: tuple
+    planes: int
+    trials: int = 600
 
 
-FULL = Scale(repeats=7, grids=1000, images=1280, segments=20, loader_workers=(0, 2))
-QUICK = Scale(repeats=3, grids=1000, images=640, segments=10, loader_workers=(0, 2))
-TINY = Scale(repeats=2, grids=12, images=48, segments=2, loader_workers=(0,))
+FULL = Scale(repeats=7, grids=1000, images=1280, segments=20, loader_workers=(0, 2), truth=(24, 3, 3), planes=100)
+QUICK = Scale(
+    repeats=3, grids=1000, images=640, segments=10, loader_workers=(0, 2), truth=(6, 1, 1), planes=20, trials=150
+)
+TINY = Scale(repeats=2, grids=12, images=48, segments=2, loader_workers=(0,), truth=(2, 0, 1), planes=2, trials=2)
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,7 @@ def at_most(limit):
 
 @dataclass(frozen=True)
 class Row:
-    """One comparison: seconds of both sides, measured in turns.
+    """One comparison: seconds of both sides, measured in turns, or what else `unit` says.
 
     The ratio of a turn is other / ours, or ours / other where the target is `at_most`; without a target it is
     other / ours.
@@ -75,14 +82,15 @@ class Row:
     ours: tuple
     other: tuple
     target: Target | None = None
+    unit: str = "s"
 
     @property
     def ratios(self):
         """The ratio of each turn."""
         pairs = list(zip(self.ours, self.other, strict=True))
         if self.target is not None and self.target.kind == "costs":
-            return [ours / other for ours, other in pairs]
-        return [other / ours for ours, other in pairs]
+            return [_quotient(ours, other) for ours, other in pairs]
+        return [_quotient(other, ours) for ours, other in pairs]
 
     @property
     def ratio(self):
@@ -95,3 +103,8 @@ class Row:
         if self.target is None:
             return "-"
         return "yes" if self.target.is_met(self.ratio) else "NO"
+
+
+def _quotient(a, b):
+    """a / b, where nothing is once as much as nothing."""
+    return a / b if b else 1.0 if a == b else float("inf")

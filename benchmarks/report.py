@@ -28,17 +28,22 @@ def header(scale):
 
 
 def cells(row):
-    """The columns of one row, as text."""
+    """The columns of one row, as text; a row that is no timing brings its own."""
+    if hasattr(row, "texts"):
+        return row.texts
     low, high = min(row.ratios), max(row.ratios)
+    ours, other = (amount_text(amounts, row.unit) for amounts in (row.ours, row.other))
     return (
-        row.benchmark, row.against, seconds_text(row.ours), seconds_text(row.other), f"{row.ratio:.3g}",
-        f"{low:.3g}-{high:.3g}", str(row.target or "-"), row.verdict,
+        row.benchmark, row.against, ours, other, f"{row.ratio:.3g}", f"{low:.3g}-{high:.3g}", str(row.target or "-"),
+        row.verdict,
     )  # fmt: skip
 
 
-def seconds_text(seconds):
-    """Median of some seconds, in milliseconds."""
-    milliseconds = 1000 * statistics.median(seconds)
+def amount_text(amounts, unit="s"):
+    """Median of some amounts; seconds are shown in milliseconds."""
+    if unit != "s":
+        return f"{statistics.median(amounts):,.4g} {unit}"
+    milliseconds = 1000 * statistics.median(amounts)
     return f"{milliseconds:,.0f} ms" if milliseconds >= 100 else f"{milliseconds:.3g} ms"
 
 

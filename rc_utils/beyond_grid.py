@@ -71,8 +71,8 @@ def miscounts(
     """How often each count of `counts_by_simplex` differs from the count `reference` of the same simplex.
 
     One row a group of `by` and count: method, n (simplices), wrong (their number), share with `low` and `high`, mean
-    count, missed (mean of reference - count), evaluations and seconds of a simplex. The interval resamples runs; with fewer
-    than seven of them, or none or all wrong, it is Wilson's, which takes simplices of one network as independent.
+    count, missed (mean of reference - count), evaluations and seconds of a simplex. The interval resamples runs; with
+    fewer than seven of them, or none or all wrong, it is Wilson's, which takes simplices of one network as independent.
     """
     truth = counted[counted["count"] == reference].set_index("run_id")["counts"]
     rows = counted.assign(difference=[truth[r] - c for r, c in zip(counted["run_id"], counted["counts"], strict=True)])
