@@ -12,7 +12,7 @@ import tomllib
 
 import yaml
 
-from rc_utils import campaign, ledger
+from rc_utils import campaign, ledger, results
 from rc_utils.checks import check_keys, settings_from_dict, unknown_name
 from rc_utils.notebooks import NotebookError, check_parameters, execute_notebook, notebook_parameters
 
@@ -22,12 +22,17 @@ _WORKERS = 2
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-    """One notebook page: a row of pages.toml. `depends` are patterns relative to the repository."""
+    """One notebook page: a row of pages.toml.
+
+    `depends` are patterns relative to the repository; `findings` are pages whose kept results (`rc_utils.results`) it
+    shows, so that it is executed after them.
+    """
 
     name: str
     notebook: str = ""
     campaigns: tuple | list = ()
     depends: tuple | list = ()
+    findings: tuple | list = ()
     parameters: dict = dataclasses.field(default_factory=dict)
 
 
@@ -107,6 +112,7 @@ def fingerprint(page, layout):
         files += _matches(layout.root, pattern, f"depends of page {page.name}")
     for name in page.campaigns:
         files += campaign_files(name)
+    files += map(results.findings_path, page.findings)
     digest = hashlib.sha256(json.dumps(page.parameters, sort_keys=True).encode())
     for file in sorted({f.resolve() for f in files if f.is_file()}):
         digest.update(f"\0{os.path.relpath(file, layout.root)}\0".encode())
@@ -134,20 +140,29 @@ def _matches(folder, pattern, where):
 
 
 def execute_pages(pages, layout, device=None):
-    """Execute the stale ones of `pages`, two at a time; returns their names.
+    """Execute the stale ones of `pages`, two at a time, and return their names; those with `findings` come last.
 
     `device` is given to the notebooks that have such a parameter. Raises NotebookError after all of them have been
     tried, with the error of every page that failed.
     """
-    stamps = {}
-    for page in (with_device(page, layout, device) for page in pages):
+    pages = [with_device(page, layout, device) for page in pages]
+    for page in pages:
         check_parameters(layout.source(page), page.parameters)
-        stamp = fingerprint(page, layout)
-        if _stamp_of(layout.executed(page)) != stamp:
-            stamps[page.name] = (page, stamp)
-    if stamps:
-        _execute(stamps, layout)
-    return list(stamps)
+    kept = {name for page in pages for name in page.findings}
+    executed, errors = [], []
+    for wave in ([p for p in pages if not p.findings], [p for p in pages if p.findings]):
+        stamps = {page.name: (page, fingerprint(page, layout)) for page in wave}
+        stale = {name: stamps[name] for name in stamps if _is_stale(*stamps[name], layout, name in kept)}
+        errors += _execute(stale, layout) if stale else []
+        executed += stale
+    if errors:
+        raise NotebookError("\n".join(errors))
+    return executed
+
+
+def _is_stale(page, stamp, layout, keeps_results):
+    lost = keeps_results and not results.findings_path(page.name).is_file()
+    return lost or _stamp_of(layout.executed(page)) != stamp
 
 
 def with_device(page, layout, device):
@@ -167,6 +182,7 @@ def _stamp_of(executed):
 
 
 def _execute(stamps, layout):
+    """Execute the pages of {name: (page, stamp)}; returns the errors of those that failed."""
     context = multiprocessing.get_context("spawn")
     errors = []
     # papermill changes the current folder of its process, so that pages need processes of their own.
@@ -180,8 +196,7 @@ def _execute(stamps, layout):
             print(f"  {running[future]} {'FAILED' if error else 'executed'}", flush=True)
             if error:
                 errors.append(f"page {running[future]}: {error}")
-    if errors:
-        raise NotebookError("\n".join(errors))
+    return errors
 
 
 def _one_thread():

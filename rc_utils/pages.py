@@ -9,7 +9,7 @@ from IPython.display import HTML
 from rc_utils import ledger, runs
 from rc_utils.campaign import list_campaigns, load_campaign
 from rc_utils.forests import forest_runs, results_from_forests
-from rc_utils.results import results_from_campaign
+from rc_utils.results import kept_results, results_from_campaign
 from rc_utils.sweep import missing_runs, sweep
 
 VERDICTS = ("agrees", "agrees in direction", "not resolved", "disagrees", "not tested here")
@@ -128,12 +128,13 @@ def setting_warning(planned):
 
 
 def all_results(name="", *, num_samples=0, seed=0):
-    """Our results for the scorecard: of every campaign with records and of trees and forests, or of one campaign."""
+    """Our results for the scorecard: of every campaign with records, of trees and forests, and those that other pages
+    have kept; or of one campaign alone."""
     results = []
     for campaign in [name] if name else list_campaigns():
         table = ledger.load_runs(campaign, num_samples=num_samples or None)
         results += results_from_campaign(campaign, table, seed=seed)
-    return results + ([] if name else results_from_forests(forest_runs(), seed=seed))
+    return results + ([] if name else results_from_forests(forest_runs(), seed=seed) + kept_results())
 
 
 def show_table(frame, *, index=False, kind="rc-table"):

@@ -9,6 +9,8 @@ import nbformat
 import pytest
 import yaml
 
+from rc_utils.results import findings_path
+
 BOOK = pathlib.Path(__file__).resolve().parents[1] / "book"
 
 PROSE = "# Start\n\nThe count is $r^2$ {cite:p}`li2025region`; see {numref}`fig-line`.\n\n$$\\sum_i x_i$$\n"
@@ -137,6 +139,25 @@ def test_changed_pages_are_executed_again_and_a_failing_one_is_named(pages, buil
     cells = nbformat.read(layout.executed(page), 4).cells
     assert any("n = 5" in cell.source for cell in cells)
     assert pages.execute_pages([other], layout) == []
+
+
+@pytest.mark.slow
+def test_a_page_that_shows_findings_follows_the_pages_that_keep_them(pages, layout):
+    keep = "from rc_utils.paper import Result\nfrom rc_utils.results import keep_results\n"
+    keep += "keep_results('keeper', [Result('theory/lemma-7', 'here', n / 4)])"
+    show = "from rc_utils.results import kept_results\nprint([result.value for result in kept_results()])"
+    for name, source in (("keeper", keep), ("card", show)):
+        write_notebook(layout.root / "notebooks" / f"{name}.ipynb", nbformat.v4.new_code_cell(source))
+    card = pages.Page("card", "card", findings=["keeper"])
+    keeper = pages.Page("keeper", "keeper")
+    assert pages.execute_pages([card, keeper], layout) == ["keeper", "card"]
+    assert "[0.75]" in layout.executed(card).read_text()
+    assert pages.execute_pages([card, keeper], layout) == []
+    other = dataclasses.replace(keeper, parameters={"n": 2})
+    assert pages.execute_pages([card, other], layout) == ["keeper", "card"]
+    assert "[0.5]" in layout.executed(card).read_text()
+    findings_path("keeper").unlink()
+    assert pages.execute_pages([card, other], layout) == ["keeper"]  # and it found what it had found before
 
 
 def test_a_fingerprint_covers_notebook_parameters_and_dependencies(pages, layout):
