@@ -319,3 +319,19 @@ def test_max_pool_windows(options, size):
     alphas, scores = next(propagate(make_plan(network), x0, x1, 1 << 20))
     found = np.stack([np.interp(a.flatten(), alphas, column) for column in scores.T.numpy()], axis=1)
     np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_a_dead_stretch_of_a_single_output_is_a_region():
+    """relu(w x - a) + relu(b - w x) is 0, hence not positive, between b and a, whatever rounding does to a and b."""
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        low, high = np.sort(rng.uniform(0.1, 0.9, 2))
+        scale = rng.uniform(0.1, 10)
+        network = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1, bias=False)).double()
+        with torch.no_grad():
+            network[0].weight[:] = torch.tensor([[scale], [-scale]])
+            network[0].bias[:] = torch.tensor([-scale * high, scale * low])
+            network[2].weight[:] = torch.from_numpy(rng.uniform(0.5, 2, (1, 2)))
+        solved = exact_segment(network, np.zeros(1), np.ones(1))
+        assert solved.labels.tolist() == [1, 0, 1]
+        np.testing.assert_allclose(solved.boundaries, [low, high], atol=1e-9)

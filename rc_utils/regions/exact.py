@@ -103,6 +103,9 @@ def _solve(plan, x0, x1, max_bytes, between=(0.0, 1.0)):
     alphas = torch.cat([parts[0][0][:1]] + [a[1:] for a, _ in parts]).numpy()
     scores = torch.cat([parts[0][1][:1]] + [s[1:] for _, s in parts]).numpy()
     require(bool(np.isfinite(scores).all()), "the scores are not finite on the segment: has the network diverged?")
+    if not scores[:, 0].any():
+        # One output: where all its units are dead it is 0, which rounding at the breakpoints would make positive.
+        scores[np.abs(scores) <= BEND_TOLERANCE * np.abs(scores).max()] = 0.0
     return alphas, scores
 
 
