@@ -58,22 +58,27 @@ def weighted_pearson(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.nd
 
 
 def _weighted_ranks(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Mid-ranks (up to a constant) of every row within each resample; values (n,), weights (B, n) -> (B, n)."""
-    below = (values[:, None] < values[None, :]) + 0.5 * (values[:, None] == values[None, :])
-    return weights @ below
+    """Mid-ranks (up to a constant) within each resample; values (n,) or (B, n), weights (B, n) -> (B, n)."""
+    row, column = values[..., :, None], values[..., None, :]
+    return _times(weights, (row < column) + 0.5 * (row == column))
 
 
-def _weighted_spearman(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Spearman's rho: Pearson's r of the mid-ranks of each resample, (B,)."""
+def _times(weights: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """weights (B, n) times one matrix (n, n), or each resample's own (B, n, n) -> (B, n)."""
+    return weights @ matrix if matrix.ndim == 2 else (weights[:, None, :] @ matrix)[:, 0]
+
+
+def weighted_spearman(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Spearman's rho: Pearson's r of the mid-ranks of each resample; shapes as in `weighted_pearson`."""
     return weighted_pearson(_weighted_ranks(x, weights), _weighted_ranks(y, weights), weights)
 
 
-def _weighted_kendall(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Kendall's tau-b as a ratio of quadratic forms, w'(S_x S_y)w / sqrt(w'S_x²w · w'S_y²w), (B,)."""
-    sign_x, sign_y = (np.sign(v[:, None] - v[None, :]) for v in (x, y))
+def weighted_kendall(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Kendall's tau-b as a ratio of quadratic forms, w'(S_x S_y)w / sqrt(w'S_x²w · w'S_y²w); shapes as above."""
+    sign_x, sign_y = (np.sign(v[..., :, None] - v[..., None, :]) for v in (x, y))
 
     def form(matrix: np.ndarray) -> np.ndarray:
-        return ((weights @ matrix) * weights).sum(1)
+        return (_times(weights, matrix) * weights).sum(1)
 
     scale = form(sign_x**2) * form(sign_y**2)
     return np.divide(form(sign_x * sign_y), np.sqrt(scale), out=np.full(len(weights), np.nan), where=scale > 0)
@@ -81,8 +86,8 @@ def _weighted_kendall(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.n
 
 _METHODS: dict[str, tuple[Callable, Callable]] = {
     "pearson": (stats.pearsonr, weighted_pearson),
-    "spearman": (stats.spearmanr, _weighted_spearman),
-    "kendall": (stats.kendalltau, _weighted_kendall),
+    "spearman": (stats.spearmanr, weighted_spearman),
+    "kendall": (stats.kendalltau, weighted_kendall),
 }
 
 
@@ -114,6 +119,38 @@ def percentile_interval(
         tail = stats.norm.cdf(stats.t.ppf(tail, num_units - 1) * np.sqrt(num_units / (num_units - 1)))
     low, high = np.quantile(usable, [tail, 1 - tail])
     return float(low), float(high)
+
+
+def bias_corrected_interval(
+    resampled: np.ndarray, value: float, num_units: int, confidence: float
+) -> tuple[float, float]:
+    """Bias-corrected percentile interval (Efron 1981) of a statistic with this `value` from its resamples (B,).
+
+    For resamples that add noise of their own, as those of simplices within cells do: it weakens the
+    correlations of all resamples, which shifts plain percentiles. (NaN, NaN) where `percentile_interval` has none.
+    """
+    usable = resampled[np.isfinite(resampled)]
+    if not np.isfinite(percentile_interval(resampled, num_units, confidence, expanded=False)[0]):
+        return float("nan"), float("nan")
+    below = np.mean(usable < value) + 0.5 * np.mean(usable == value)
+    shift = 2 * stats.norm.ppf(np.clip(below, 1 / len(usable), 1 - 1 / len(usable)))
+    z = stats.norm.ppf((1 + confidence) / 2)
+    low, high = np.quantile(usable, stats.norm.cdf([shift - z, shift + z]))
+    return float(low), float(high)
+
+
+def fisher_interval(resampled: np.ndarray, value: float, num_units: int, confidence: float) -> tuple[float, float]:
+    """Student's interval on Fisher's scale, atanh(value) ± t s, with s the spread of the resamples (B,) on that scale.
+
+    For correlations of the kind of Pearson's. (NaN, NaN) where `percentile_interval` has none.
+    """
+    usable = resampled[np.isfinite(resampled)]
+    if not np.isfinite(percentile_interval(resampled, num_units, confidence, expanded=False)[0]):
+        return float("nan"), float("nan")
+    # Resamples of few cells can be in perfect order, which is infinitely far on this scale.
+    z, centre = (np.arctanh(np.clip(v, -0.999, 0.999)) for v in (usable, value))
+    half = stats.t.ppf((1 + confidence) / 2, num_units - 1) * z.std()
+    return float(np.tanh(centre - half)), float(np.tanh(centre + half))
 
 
 def _is_constant(values: np.ndarray) -> bool:

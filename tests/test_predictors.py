@@ -1,0 +1,367 @@
+"""Statistics of predictors against loops over pairs, on random tables with ties; their intervals in a simulation."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter, defaultdict
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+
+import benchmarks
+from benchmarks import coverage, report
+from rc_utils import league, predictor_figures, predictor_tables
+from rc_utils import predictors as p
+from rc_utils.correlation import bias_corrected_interval, fisher_interval, weighted_kendall, weighted_spearman
+from rc_utils.plotting import use_style
+
+SEEDS = range(8)
+
+
+def grid(rng, missing=0):
+    factors = pd.DataFrame(
+        itertools.product("AB", [0.1, 0.01, 0.001], [32, 64]), columns=["network", "lr", "batch_size"]
+    )
+    factors["momentum"] = 0.9
+    kept = rng.permutation(len(factors))[: len(factors) - missing]
+    return factors.iloc[np.sort(kept)].reset_index(drop=True)
+
+
+def table(seed, missing=3):
+    rng = np.random.default_rng(seed)
+    factors = grid(rng, missing)
+    x, y = rng.integers(0, 4, len(factors)).astype(float), rng.integers(0, 5, len(factors)).astype(float)
+    return x, y, factors
+
+
+def sign(value):
+    return int(value > 0) - int(value < 0)
+
+
+def settings(factors):
+    return [tuple(row) for row in factors[["network", "lr", "batch_size"]].itertuples(index=False)]
+
+
+def axis_oracle(x, y, factors, axis):
+    """Mean over groups of the mean over the group's pairs, by loops."""
+    groups = defaultdict(list)
+    for index, setting in enumerate(settings(factors)):
+        groups[setting[:axis] + setting[axis + 1 :]].append(index)
+    taus = []
+    for members in groups.values():
+        orders = [sign(x[i] - x[j]) * sign(y[i] - y[j]) for i in members for j in members if i != j]
+        if orders:
+            taus.append(sum(orders) / len(orders))
+    return sum(taus) / len(taus) if taus else None
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("missing", [0, 3])
+def test_granulated_kendall_is_the_mean_over_axes_and_groups(seed, missing):
+    x, y, factors = table(seed, missing)
+    expected = [tau for tau in (axis_oracle(x, y, factors, a) for a in range(3)) if tau is not None]
+    pairs = p.neighbours(factors)
+    assert sorted(e.value for e in p.axis_kendall(x, y, pairs).values()) == pytest.approx(sorted(expected))
+    assert p.granulated_kendall(x, y, pairs).value == pytest.approx(sum(expected) / len(expected))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_sign_errors_are_those_of_loops_over_environments(seed):
+    x, y, factors = table(seed)
+    errors, rows = defaultdict(list), settings(factors)
+    for i, j in itertools.combinations(range(len(rows)), 2):
+        differing = [a for a in range(3) if rows[i][a] != rows[j][a]]
+        if len(differing) == 1:
+            a = differing[0]
+            wrong = (1 - sign(x[i] - x[j]) * sign(y[i] - y[j])) / 2
+            errors[a, frozenset((rows[i][a], rows[j][a]))].append(wrong)
+    means = [sum(v) / len(v) for v in errors.values()]
+    pairs = p.neighbours(factors)
+    assert sorted(p.environment_errors(x, y, pairs)) == pytest.approx(sorted(means))
+    assert p.sign_error(x, y, pairs).value == pytest.approx(sum(means) / len(means))
+    assert p.worst_sign_error(x, y, pairs).value == pytest.approx(max(means))
+
+
+def information_oracle(x, y, keys):
+    """I(V_x; V_y | U) / H(V_y | U) from the definition, by loops over ordered pairs."""
+    counts, n = Counter(), len(x)
+    for i, j in itertools.permutations(range(n), 2):
+        counts[(keys[i], keys[j]), sign(x[i] - x[j]), sign(y[i] - y[j])] += 1
+    total, information, entropy = sum(counts.values()), 0.0, 0.0
+    for u in {key[0] for key in counts}:
+        inside = {key[1:]: c for key, c in counts.items() if key[0] == u}
+        size = sum(inside.values())
+        for b in (-1, 0, 1):
+            of_b = sum(c for (_, other), c in inside.items() if other == b) / size
+            entropy -= size / total * (of_b * math.log2(of_b) if of_b else 0)
+            for a in (-1, 0, 1):
+                of_a = sum(c for (other, _), c in inside.items() if other == a) / size
+                both = inside.get((a, b), 0) / size
+                information += size / total * (both * math.log2(both / (of_a * of_b)) if both else 0)
+    return information / entropy if entropy > 1e-12 else math.nan
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("names", [(), ("lr",), ("network", "batch_size")])
+def test_conditional_information_is_that_of_the_definition(seed, names):
+    x, y, factors = table(seed)
+    keys = [tuple(factors.iloc[i][list(names)]) for i in range(len(factors))]
+    expected = information_oracle(x, y, keys)
+    value = p.conditional_information(x, y, p.strata_of(factors, names))
+    assert value == pytest.approx(expected, nan_ok=True)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_partial_correlation_is_that_of_the_residuals(seed):
+    rng = np.random.default_rng(seed)
+    x, y, z, other = rng.integers(0, 6, size=(4, 15)).astype(float)
+    weights = rng.integers(0, 3, size=(5, 15)).astype(float)
+    ours = p.partial_pearson(x, y, weights, [z, other, 2 * z + 1])
+    for row, value in zip(weights.astype(int), ours, strict=True):
+        a, b, *controls = (np.repeat(v, row) for v in (x, y, z, other))
+        design = np.column_stack([np.ones(len(a)), *controls])
+        left = [v - design @ np.linalg.lstsq(design, v, rcond=None)[0] for v in (a, b)]
+        assert value == pytest.approx(np.corrcoef(*left)[0, 1], abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_correlation_within_strata_is_that_of_deviations_from_their_means(seed):
+    x, y, factors = table(seed, missing=0)
+    frame = factors.assign(x=x, y=y)
+    left = frame[["x", "y"]] - frame.groupby("lr")[["x", "y"]].transform("mean")
+    value = p.partial_pearson(x, y, np.ones((1, len(x))), strata=p.strata_of(factors, ["lr"]))[0]
+    assert value == pytest.approx(np.corrcoef(left["x"], left["y"])[0, 1])
+
+
+def test_a_control_that_is_the_measure_leaves_nothing():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 9))
+    one = np.ones((1, 9))
+    assert np.isnan(p.partial_pearson(x, y, one, [3 * x - 1])[0])
+    assert p.partial_pearson(x, y, one, [np.full(9, 0.7)])[0] == pytest.approx(np.corrcoef(x, y)[0, 1])
+
+
+@pytest.mark.parametrize(
+    ("ours", "scipys"), [(weighted_spearman, stats.spearmanr), (weighted_kendall, stats.kendalltau)]
+)
+def test_rank_correlations_take_other_values_in_each_resample(ours, scipys):
+    rng = np.random.default_rng(4)
+    x, y, weights = rng.integers(0, 5, (6, 11)), rng.integers(0, 5, (6, 11)), rng.integers(0, 3, (6, 11))
+    values = ours(x.astype(float), y.astype(float), weights.astype(float))
+    for a, b, row, value in zip(x, y, weights, values, strict=True):
+        assert value == pytest.approx(scipys(np.repeat(a, row), np.repeat(b, row)).statistic, abs=1e-9)
+
+
+def test_permutations_keep_the_strata_and_the_plug_in_is_biased_without_dependence():
+    rng = np.random.default_rng(0)
+    factors = pd.DataFrame(itertools.product(range(9), range(3)), columns=["stratum", "member"])
+    strata = p.strata_of(factors, ["stratum"])
+    x, y = rng.normal(size=(2, 27))
+    null = p.information_null(x, y, strata, 100)
+    assert null.mean() > 0.1
+    assert p.information_null(x, y, np.zeros(27, int), 100).mean() < 0.03
+    fixed = 10.0 * strata + np.array([0.0, 0.0, 1.0] * 9)
+    assert np.ptp(p.information_null(10.0 * strata, y, strata, 5)) == 0
+    assert np.ptp(p.information_null(fixed, y, strata, 20)) > 0
+
+
+def test_conditionings_leave_cells_to_compare():
+    factors = grid(np.random.default_rng(0))
+    sets = set(p.conditionings(factors))
+    pairs = {("network", "lr"), ("network", "batch_size"), ("lr", "batch_size")}
+    assert sets == {(), ("network",), ("lr",), ("batch_size",)} | pairs
+    assert set(p.conditionings(factors[["lr"]].drop_duplicates())) == {()}
+
+
+def test_dyadic_variance_is_the_sum_over_pairs_of_pairs_with_a_common_cell():
+    x, y, factors = table(3, missing=0)
+    pairs = p.neighbours(factors)
+    values, shares = p.agreement(x, y, pairs), np.full(len(pairs.first), 1 / len(pairs.first))
+    mean, variance, own = values.mean(), 0.0, 0.0
+    ends = list(zip(pairs.first, pairs.second, strict=True))
+    for (a, one), (b, other) in itertools.product(enumerate(ends), repeat=2):
+        if set(one) & set(other):
+            product = (values[a] - mean) * (values[b] - mean) / len(ends) ** 2
+            variance, own = variance + product, own + product * (a == b)
+    n = len(factors)
+    half = stats.t.ppf(0.975, n - 1) * math.sqrt(max(variance, own) * n / (n - 1)) / (1 - mean**2)
+    found = p.pair_mean(values, shares, pairs)
+    assert (found.low, found.high) == pytest.approx(
+        (math.tanh(math.atanh(mean) - half), math.tanh(math.atanh(mean) + half))
+    )
+
+
+def test_two_cells_of_one_setting_are_an_error():
+    with pytest.raises(ValueError, match="two cells have the factors"):
+        p.neighbours(pd.DataFrame({"lr": [0.1, 0.1]}))
+
+
+def test_no_pairs_and_perfect_order():
+    lone = p.neighbours(pd.DataFrame({"lr": [0.1], "network": ["A"]}))
+    for statistic in (p.granulated_kendall, p.sign_error, p.worst_sign_error):
+        assert np.isnan(statistic(np.ones(1), np.ones(1), lone).value)
+    factors = grid(np.random.default_rng(0))
+    x = np.arange(len(factors), dtype=float)
+    perfect = p.granulated_kendall(x, x, p.neighbours(factors))
+    assert perfect.value == pytest.approx(1)
+    assert np.isnan(perfect.low)
+    assert p.worst_sign_error(x, x, p.neighbours(factors)).value == 0
+
+
+def runs_table(seeds=2, segments=30):
+    rng = np.random.default_rng(0)
+    rows = []
+    for network, lr, batch_size, seed in itertools.product("AB", [0.1, 0.01], [32, 64], range(seeds)):
+        base = rng.normal()
+        row = {"network": network, "cell": f"{lr}, {batch_size}", "seed": seed, "lr": lr, "batch_size": batch_size}
+        row |= {
+            "status": "ok",
+            "count": 3 + base,
+            "gap": 0.3 + 0.1 * base + 0.02 * rng.normal(),
+            "margin": rng.normal(),
+        }
+        rows.append(row | {"train_accuracy": 1 - 0.01 * (batch_size == 64), "interpolates": batch_size == 32})
+    runs = pd.DataFrame(rows)
+    return runs, runs["count"].to_numpy()[:, None] + rng.normal(size=(len(runs), segments))
+
+
+def test_cells_average_seeds_and_leave_diverged_runs_out():
+    runs, segments = runs_table()
+    runs.loc[0, "status"] = "diverged"
+    cells = league.cells_of(runs, segments)
+    assert len(cells.factors) == 8
+    assert cells.segments.shape == (15, 30)
+    assert cells.means("gap")[0] == pytest.approx(runs["gap"][1])
+    assert cells.means("gap")[1] == pytest.approx(runs["gap"][2:4].mean())
+    fitted = cells.interpolating()
+    assert list(fitted.factors["batch_size"]) == [32] * 4
+    assert fitted.means("gap") == pytest.approx(cells.means("gap")[[0, 2, 4, 6]])
+    with pytest.raises(ValueError, match="one experiment"):
+        league.cells_of(pd.concat([runs, runs]))
+
+
+def test_draws_resample_cells_seeds_and_shared_segments():
+    runs, segments = runs_table()
+    segments[:, 0] += 100.0  # A segment on which every run has many regions moves all counts of a resample together.
+    cells = league.cells_of(runs.assign(count=segments.mean(1)), segments)
+    draws = league.draw(cells, ["count", "gap"], 400, seed=1, seeds_again=True)
+    assert (draws.weights.sum(1) == 8).all()
+    assert draws.columns["count"].mean(0) == pytest.approx(cells.means("count"), abs=0.6)
+    common = draws.columns["count"] - draws.columns["count"].mean(0)
+    assert np.corrcoef(common.T).min() > 0.9
+    assert np.ptp(draws.columns["gap"][:, 0]) == pytest.approx(abs(runs["gap"][0] - runs["gap"][1]))
+    together = league.draw(cells, ["count", "gap"], 400, seed=1)
+    assert np.ptp(together.columns["gap"][:, 0]) == 0
+    again = league.draw(cells, ["count", "gap"], 400, seed=1, seeds_again=True)
+    assert np.array_equal(again.columns["count"], draws.columns["count"])
+    whole = league.draw(cells, ["gap"], 50, units=np.repeat([0, 1], 4))
+    assert (whole.weights[:, :1] == whole.weights[:, :4]).all()
+
+
+def test_league_has_a_row_for_each_measure_and_statistic_and_names_what_is_missing():
+    runs, segments = runs_table()
+    cells = league.cells_of(runs, segments)
+    measures, missing = league.available(cells)
+    assert measures == ["count", "minus_margin"]
+    assert "sharpness" in missing
+    found = league.league_table(cells, num_resamples=200, num_permutations=20)
+    assert len(found) == 2 * len(league.STATISTICS)
+    known = found.set_index(["measure", "statistic"])
+    assert known.loc[("count", "pearson"), "value"] > 0.8
+    assert known.loc[("count", "pearson"), "low"] < known.loc[("count", "pearson"), "value"]
+    assert "sharpness" in predictor_tables.describe_cells(cells, missing)
+    with pytest.raises(ValueError, match="no column 'sharpness'"):
+        league.league_table(cells, ["sharpness"])
+
+
+def test_a_measure_that_recognises_the_learning_rate_has_nothing_within_it():
+    rng = np.random.default_rng(2)
+    runs = pd.DataFrame(
+        itertools.product("ABC", [0.1, 0.01, 0.001], [32, 64, 128]), columns=["network", "lr", "batch_size"]
+    )
+    log_lr = np.log10(runs["lr"])
+    runs = runs.assign(count=log_lr + 0.1 * rng.normal(size=27), gap=log_lr + 0.1 * rng.normal(size=27), seed=0)
+    runs = runs.assign(cell=runs.index, status="ok", train_accuracy=1.0, interpolates=True)
+    held = league.held_fixed(league.cells_of(runs), num_resamples=200).set_index(["runs", "fixed"])
+    assert held.loc[("all", "nothing"), "low"] > 0.9
+    within = held.loc[("all", "learning rate")]
+    assert within["low"] < 0 < within["high"]
+    assert "not resolved from 0" in predictor_tables.answer(held.reset_index())
+
+
+def test_seeds_of_a_cell_are_the_last_rung():
+    cells = league.cells_of(*runs_table(seeds=3))
+    held = league.held_fixed(cells, num_resamples=100)
+    last = held[(held["fixed"] == "everything but the seed") & (held["runs"] == "all")].iloc[0]
+    left = cells.runs.groupby(cells.cell)[["count", "gap"]].transform(lambda v: v - v.mean())
+    assert last["value"] == pytest.approx(np.corrcoef(left["count"], left["gap"])[0, 1])
+    assert last["n_strata"] == 8
+
+
+def test_intervals_of_resamples():
+    resampled = np.random.default_rng(0).normal(0.4, 0.1, 4000)
+    low, high = bias_corrected_interval(resampled, 0.5, 27, 0.95)
+    plain = np.quantile(resampled, [0.025, 0.975])
+    assert low > plain[0] + 0.1
+    assert high > plain[1] + 0.05
+    assert bias_corrected_interval(resampled, np.median(resampled), 27, 0.95) == pytest.approx(plain, abs=0.01)
+    low, high = fisher_interval(resampled, 0.5, 27, 0.95)
+    assert (np.arctanh(low) + np.arctanh(high)) / 2 == pytest.approx(np.arctanh(0.5))
+    assert np.isnan(fisher_interval(resampled, 0.5, 5, 0.95)).all()
+    assert np.isnan(bias_corrected_interval(np.ones(50), 1.0, 27, 0.95)).all()
+
+
+def test_intervals_cover_at_about_the_nominal_rate(monkeypatch):
+    monkeypatch.setattr(coverage, "NUM_RESAMPLES", 150)
+    monkeypatch.setattr(coverage, "NUM_PERMUTATIONS", 10)
+    rows = {row.benchmark.split(",")[0]: row for row in coverage.coverage_of(coverage.SETTINGS[1], 40, seed=3)}
+    assert set(rows) == set(coverage.STATISTICS)
+    for name, row in rows.items():
+        assert row.ours >= 0.84, name  # Three standard errors of 40 trials are 10 points.
+    assert rows["worst_sign_error"].other < 0.6  # The plain bootstrap of a maximum does not cover.
+
+
+def test_a_row_of_coverage_says_whether_it_is_within_three_points():
+    assert coverage.Coverage("a", 0.93, 0.8, 100).is_met
+    assert not coverage.Coverage("a", 0.99, 0.8, 100).is_met
+    assert coverage.Coverage("a", 0.99, 0.8, 100, at_least=True).is_met
+    short = coverage.Coverage("a", 0.9, math.nan, 100)
+    assert short.texts[-1] == "NO"
+    assert "90.0%" in report.table([short])
+    assert "coverage" in benchmarks.load()
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_figures_and_tables_show_every_row(seeds):
+    cells = league.cells_of(*runs_table(seeds))
+    found = league.league_table(cells, num_resamples=50, num_permutations=5)
+    held = league.held_fixed(cells, num_resamples=50)
+    information = league.information_table(cells, num_permutations=5)
+    environments = league.environment_table(cells, ["count", "minus_margin"])
+    with mpl.rc_context():
+        use_style()
+        figures = [
+            predictor_figures.league_panels(found),
+            predictor_figures.held_fixed_dots(held),
+            predictor_figures.within_panels(cells),
+            predictor_figures.information_null(information),
+            predictor_figures.environment_strips(environments),
+        ]
+        for figure in figures:
+            figure.canvas.draw()
+        assert len([ax for ax in figures[0].axes if ax.get_visible()]) == len(league.STATISTICS)
+        plt.close("all")
+    assert predictor_tables.show_league(found).data.count("<tr") == 3
+    assert predictor_tables.show_held_fixed(held).data.count("<tr") == 1 + held["fixed"].nunique()
+    assert predictor_tables.show_information(information).data.count("<tr") == 1 + len(information)
+    assert predictor_tables.verdicts(held, found, information).count("- ") >= 4
+    assert "region count" in predictor_tables.best_measures(found)
+    assert "environments" in predictor_tables.worst_environments(environments)
