@@ -40,8 +40,7 @@ def sharpness(network, x, y, tolerance=0.05):
     """Largest eigenvalue of the Hessian of the mean cross-entropy over (x, y) with respect to all parameters.
 
     The network is in evaluation mode, so that the loss is a function of the parameters alone. Lanczos iterations with
-    Hessian-vector products from a fixed start; `tolerance` bounds the relative error of the eigenvalue (which is usually
-    ten times smaller).
+    Hessian-vector products from a fixed start; `tolerance` bounds the relative error of the eigenvalue.
     x: images (N, C, H, W); y: labels (N,). All images are in one graph: a few hundred are meant.
     """
     from scipy.sparse.linalg import LinearOperator, eigsh
