@@ -102,6 +102,9 @@ MEASURES = {
     "input_gradient": lambda network, initial, data: input_gradient(network, data.x_train, data.y_train),
 }
 
+# Measures of the architecture alone: a record gets them without training again.
+UNTRAINED = ("num_parameters",)
+
 
 def measure(name, network, initial, data):
     """Value of the measure `name` (a key of MEASURES) of `network` that started as `initial` and trained on `data`."""

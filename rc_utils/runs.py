@@ -14,7 +14,7 @@ import torch
 from rc_utils import ledger
 from rc_utils.campaign import SCHEMA, canonical_json
 from rc_utils.datasets import load_dataset
-from rc_utils.measures import measure
+from rc_utils.measures import UNTRAINED, measure
 from rc_utils.networks import build_network
 from rc_utils.paths import project_root
 from rc_utils.regions import region_count
@@ -116,17 +116,30 @@ def complete_run(planned, device="cpu", should_stop=None, **execution):
         record = None
     if record is None or not _can_extend(record, planned):
         record = _merge(record, train_run(planned, device, should_stop, **execution))
-    elif missing_counts(record, planned):
-        data, network = dataset_of(planned.spec, device), trained_network(planned.spec, device)
-        new = [count_regions(network, data, settings) for settings in missing_counts(record, planned)]
-        record = record | {"counts": record["counts"] + new}
+    elif not is_complete(record, planned):
+        record = _extend(record, planned, device)
     ledger.write_record(record)
     return record
 
 
+def _extend(record, planned, device):
+    """The record with the counts and measures that it lacks, none of which needs training."""
+    data = dataset_of(planned.spec, device)
+    measures = record["measures"] | {
+        name: measure(name, network_of(planned.spec, data), None, data) for name in _missing_measures(record, planned)
+    }
+    counts = list(record["counts"])
+    if missing := missing_counts(record, planned):
+        network = trained_network(planned.spec, device)
+        counts += [count_regions(network, data, settings) for settings in missing]
+    return record | {"measures": measures, "counts": counts}
+
+
 def is_complete(record, planned):
     """Whether `record` holds everything that `planned` asks for."""
-    return not missing_counts(record, planned) and not _needs_training(record, planned)
+    return not (
+        missing_counts(record, planned) or _missing_measures(record, planned) or _needs_training(record, planned)
+    )
 
 
 def missing_counts(record, planned):
@@ -145,7 +158,13 @@ def _needs_training(record, planned):
         for epoch in planned.evolution_epochs
         for settings in planned.evolution_counts.values()
     )
-    return epochs or any(name not in record["measures"] for name in planned.measures)
+    return epochs or any(name not in UNTRAINED for name in _missing_measures(record, planned))
+
+
+def _missing_measures(record, planned):
+    if record["status"] != "ok":
+        return []
+    return [name for name in planned.measures if name not in record["measures"]]
 
 
 def _can_extend(record, planned):

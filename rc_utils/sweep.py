@@ -68,6 +68,7 @@ def sweep(
     campaign = load_campaign(campaign) if not hasattr(campaign, "entries") else campaign
     deadline = None if time_budget is None else time.time() + time_budget
     todo = missing_runs(campaign, shard)
+    _thaw(campaign, todo)
     job = runs.Job(device, threads, deadline, execution)
     if not todo:
         finished = iter(())
@@ -76,6 +77,14 @@ def sweep(
     else:
         finished = (job(planned) for planned in todo)
     return _report(finished, len(todo), campaign.name)
+
+
+def _thaw(campaign, todo):
+    """Give the frozen records that lack something a place of their own, where a run finds what it need not do again."""
+    ids = [planned.spec.run_id for planned in todo]
+    for run_id, (record, _) in ledger.find_records(ids, campaign.folder / "runs.jsonl", "reference").items():
+        if not ledger.record_path(run_id).exists():
+            ledger.write_record({key: value for key, value in record.items() if key != "checksum"})
 
 
 def _on_dask(todo, job, workers, scheduler):

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -78,6 +79,19 @@ def test_without_weights_a_new_count_trains_again_and_keeps_the_old_counts():
     more = parse_campaign(table | {"experiments": [TABLE["experiments"][0] | {"counts": ["test"]}]}, "four")
     sweep(more)
     assert ledger.load_runs(campaign).set_index("run_id")["count_main"].equals(before)
+
+
+def test_a_measure_of_the_architecture_needs_no_training_even_of_a_frozen_record(tmp_path, monkeypatch):
+    campaign = dataclasses.replace(with_changes(), folder=tmp_path)
+    sweep(campaign)
+    ledger.freeze(campaign)
+    shutil.rmtree(ledger.results_dir())
+    more = dataclasses.replace(with_changes(measures=["num_parameters"]), folder=tmp_path)
+    monkeypatch.setattr(runs, "train", lambda *a, **k: pytest.fail("trained again"))
+    assert statuses(sweep(more)) == ["done"] * 4
+    table = ledger.load_runs(more)
+    assert (table["num_parameters"] > 1000).all()
+    assert table["count_main"].notna().all()
 
 
 def test_an_evolution_that_is_asked_for_later_trains_again():
