@@ -8,8 +8,10 @@ import json
 import multiprocessing
 import os
 import pathlib
+import tempfile
 import tomllib
 
+import nbformat
 import yaml
 
 from rc_utils import campaign, ledger, results
@@ -25,7 +27,8 @@ class Page:
     """One notebook page: a row of pages.toml.
 
     `depends` are patterns relative to the repository; `findings` are pages whose kept results (`rc_utils.results`) it
-    shows, so that it is executed after them.
+    shows, so that it is executed after them. `without` are tags of cells that it leaves out; `suffix` follows its
+    title.
     """
 
     name: str
@@ -33,6 +36,8 @@ class Page:
     campaigns: tuple | list = ()
     depends: tuple | list = ()
     findings: tuple | list = ()
+    without: tuple | list = ()
+    suffix: str = ""
     parameters: dict = dataclasses.field(default_factory=dict)
 
 
@@ -113,7 +118,8 @@ def fingerprint(page, layout):
     for name in page.campaigns:
         files += campaign_files(name)
     files += map(results.findings_path, page.findings)
-    digest = hashlib.sha256(json.dumps(page.parameters, sort_keys=True).encode())
+    options = [page.name, page.parameters, sorted(page.without), page.suffix]
+    digest = hashlib.sha256(json.dumps(options, sort_keys=True).encode())
     for file in sorted({f.resolve() for f in files if f.is_file()}):
         digest.update(f"\0{os.path.relpath(file, layout.root)}\0".encode())
         digest.update(hashlib.sha256(file.read_bytes()).digest())
@@ -137,6 +143,23 @@ def _matches(folder, pattern, where):
     if not found:
         raise ValueError(f"{where}: {pattern} matches no file in {folder}")
     return found
+
+
+def notebook_of(page, layout):
+    """The notebook of a page as it is executed: without the cells left out, with a title and figure names of its own.
+
+    Several pages can show one notebook, on other campaigns; names of figures are unique within a book.
+    """
+    notebook = nbformat.read(layout.source(page), as_version=4)
+    notebook.cells = [c for c in notebook.cells if not set(c.metadata.get("tags", [])) & set(page.without)]
+    if page.suffix:
+        title, rest = notebook.cells[0].source.partition("\n")[::2]
+        notebook.cells[0].source = f"{title}{page.suffix}\n{rest}"
+    if page.name != page.notebook:
+        figures = [c.metadata["mystnb"]["figure"] for c in notebook.cells if "figure" in c.metadata.get("mystnb", {})]
+        for figure in (f for f in figures if "name" in f):
+            figure["name"] += f"-{page.name}"
+    return notebook
 
 
 def execute_pages(pages, layout, device=None):
@@ -186,10 +209,15 @@ def _execute(stamps, layout):
     context = multiprocessing.get_context("spawn")
     errors = []
     # papermill changes the current folder of its process, so that pages need processes of their own.
-    with concurrent.futures.ProcessPoolExecutor(_WORKERS, context, _one_thread) as pool:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        concurrent.futures.ProcessPoolExecutor(_WORKERS, context, _one_thread) as pool,
+    ):
         running = {}
         for name, (page, stamp) in stamps.items():
-            call = (layout.source(page), layout.executed(page), page.parameters)
+            source = pathlib.Path(folder) / f"{name}.ipynb"
+            nbformat.write(notebook_of(page, layout), source)
+            call = (source, layout.executed(page), page.parameters)
             running[pool.submit(execute_notebook, *call, cwd=layout.root, metadata={STAMP: stamp})] = name
         for future in concurrent.futures.as_completed(running):
             error = future.exception()

@@ -160,6 +160,25 @@ def test_a_page_that_shows_findings_follows_the_pages_that_keep_them(pages, layo
     assert pages.execute_pages([card, other], layout) == ["keeper"]  # and it found what it had found before
 
 
+def test_a_notebook_can_be_two_pages(pages, layout):
+    page = dataclasses.replace(only_page(layout, pages), name="other", without=["dear"], suffix=", again")
+    dear = nbformat.v4.new_code_cell("1 / 0", metadata={"tags": ["dear"]})
+    figure = nbformat.v4.new_code_cell("n", metadata={"mystnb": {"figure": {"name": "fig-x"}}})
+    write_notebook(layout.source(page), dear, figure)
+    notebook = pages.notebook_of(page, layout)
+    assert notebook.cells[0].source.splitlines()[0] == "# A page, again"
+    assert "1 / 0" not in {cell.source for cell in notebook.cells}
+    assert notebook.cells[-1].metadata["mystnb"]["figure"]["name"] == "fig-x-other"
+    same = pages.notebook_of(dataclasses.replace(page, name=page.notebook, without=[], suffix=""), layout)
+    assert [cell.source for cell in same.cells][2:] == ["1 / 0", "n"]
+    assert same.cells[-1].metadata["mystnb"]["figure"]["name"] == "fig-x"
+    stamps = {
+        pages.fingerprint(p, layout)
+        for p in (page, dataclasses.replace(page, without=[]), dataclasses.replace(page, suffix=""))
+    }
+    assert len(stamps) == 3
+
+
 def test_a_fingerprint_covers_notebook_parameters_and_dependencies(pages, layout):
     page = only_page(layout, pages)
     prints = [pages.fingerprint(page, layout)]
