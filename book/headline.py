@@ -1,10 +1,10 @@
-"""Write the headline figure and table of the README from the records of a campaign.
+"""Write the headline figure and table of the README and of the book's first page from the records of a campaign.
 
     python book/headline.py [CAMPAIGN]
 
 The committed records are taken where the campaign has some, else those made on this machine.
 
-Everything between the two `results` comments of README.md is replaced; nothing in it is typed.
+Everything between the two `results` comments of README.md and book/intro.md is replaced; nothing in it is typed.
 """
 
 import argparse
@@ -18,7 +18,9 @@ from rc_utils import ledger, plotting
 from rc_utils.campaign import load_campaign
 from rc_utils.comparison import results_from_runs
 from rc_utils.correlation import average_seeds
-from rc_utils.paper import scorecard
+from rc_utils.pages import VERDICTS
+from rc_utils.paper import published, scorecard
+from rc_utils.results import results_from_campaign
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FIGURE = ROOT / "book" / "_static" / "headline.svg"
@@ -44,6 +46,20 @@ def table(runs, campaign):
     return "\n".join(lines)
 
 
+def summary(campaign):
+    """Markdown rows: each experiment of the paper, and how many of its statements got which verdict."""
+    origin = "reference" if (campaign.folder / "runs.jsonl").exists() else "live"
+    runs = ledger.load_runs(campaign, origin=origin)
+    card = scorecard(results_from_campaign(campaign.name, runs))
+    card = card[card["campaign"] != ""]
+    experiments = card["id"].map(lambda id_: published(id_).experiment)
+    counts = card.groupby([experiments, "verdict"], sort=False).size().unstack(fill_value=0)
+    columns = [verdict for verdict in VERDICTS if verdict in counts]
+    lines = [f"| experiment | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
+    lines += [f"| {name} | {' | '.join(str(row[c] or '') for c in columns)} |" for name, row in counts.iterrows()]
+    return "\n".join(lines)
+
+
 def sentence(runs, campaign):
     """What the results rest on and where they were made."""
     records = ledger.find_records(runs["run_id"].unique(), campaign.folder / "runs.jsonl")
@@ -66,20 +82,26 @@ def figure(runs):
     plt.close()
 
 
+def rewrite(path, picture, parts):
+    """Replace what stands between the two comments of a file."""
+    alternative = "Generalisation gap against region count, one point a cell"
+    block = "\n\n".join([START, f"![{alternative}]({picture})", *parts, END])
+    text = path.read_text(encoding="utf-8")
+    replaced = re.sub(f"{re.escape(START)}.*{re.escape(END)}", lambda _: block, text, flags=re.S)
+    path.write_text(replaced, encoding="utf-8")
+
+
 def main():
-    """Rewrite README.md and the figure."""
+    """Rewrite README.md, the first page and the figure."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("campaign", nargs="?", default="cifar10-small")
     campaign = load_campaign(parser.parse_args().campaign)
     runs = headline_runs(campaign)
     figure(runs)
-    picture = f"![Generalisation gap against region count, one point a cell]({FIGURE.relative_to(ROOT)})"
-    block = "\n\n".join([START, picture, sentence(runs, campaign), table(runs, campaign.name), END])
-    readme = ROOT / "README.md"
-    text = readme.read_text(encoding="utf-8")
-    readme.write_text(
-        re.sub(f"{re.escape(START)}.*{re.escape(END)}", lambda _: block, text, flags=re.S), encoding="utf-8"
-    )
+    parts = [sentence(runs, campaign), table(runs, campaign.name)]
+    rewrite(ROOT / "README.md", FIGURE.relative_to(ROOT), parts)
+    verdicts = "What held, and what did not, counted over the statements that this campaign can test:"
+    rewrite(ROOT / "book" / "intro.md", FIGURE.relative_to(ROOT / "book"), [*parts, verdicts, summary(campaign)])
 
 
 if __name__ == "__main__":

@@ -27,6 +27,9 @@ def test_the_table_of_the_readme_is_the_one_of_the_records(headline):
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert headline.table(runs, campaign.name) in readme
     assert headline.sentence(runs, campaign) in readme
+    intro = (ROOT / "book" / "intro.md").read_text(encoding="utf-8")
+    assert headline.table(runs, campaign.name) in intro
+    assert headline.summary(campaign) in intro
     assert set(runs["origin"]) == {"reference"}
 
 
