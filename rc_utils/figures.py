@@ -130,7 +130,7 @@ def miscount_bars(table: pd.DataFrame, reference: str) -> Figure:
         for k, (method, group) in enumerate(here.groupby("method", sort=False)):
             x = np.array([rates.index(rate) for rate in group["lr"]]) + (k - 0.5) * 0.24
             colour, marker = _TWO_LOOKS[k % 2]
-            ax.plot(x, 100 * group["share"], marker, color=colour, label=method)
+            ax.plot(x, 100 * group["share"], marker, color=colour, label=method, clip_on=False)
             ax.vlines(x, 100 * group["low"], 100 * group["high"], color=colour, linewidth=2, alpha=0.6)
         ax.set(title=network, xlabel="learning rate")
         ax.set_xticks(range(len(rates)), [f"{rate:g}" for rate in rates])
