@@ -20,11 +20,15 @@ def benchmark(name):
 class Scale:
     """How much a benchmark measures.
 
-    repeats: times each side is measured, in turns. grids: label grids of 30 x 30; fewer in higher dimensions.
-    images: training images of an epoch. segments: segments of a region count, 200 points each.
-    loader_workers: numbers of DataLoader processes. truth: segments, triangles and exact segments of a network that
-    are compared with a count that stands for the truth. planes: planes of 50 x 50 points. trials: simulated campaigns
-    whose intervals are checked.
+    repeats: times each side is measured, in turns.
+    grids: label grids of 30 x 30; fewer in higher dimensions.
+    images: training images of an epoch.
+    segments: segments of a region count, 200 points each.
+    loader_workers: numbers of DataLoader processes.
+    truth: segments, triangles and exact segments of a network that are compared with a count that stands for the truth.
+    planes: planes of 50 x 50 points.
+    many_segments: of region counts whose memory is compared.
+    trials: simulated campaigns whose intervals are checked.
     """
 
     repeats: int
@@ -34,14 +38,22 @@ class Scale:
     loader_workers: tuple
     truth: tuple
     planes: int
-    trials: int = 600
+    many_segments: tuple
+    trials: int
 
 
-FULL = Scale(repeats=7, grids=1000, images=1280, segments=20, loader_workers=(0, 2), truth=(24, 3, 3), planes=100)
+FULL = Scale(
+    repeats=7, grids=1000, images=1280, segments=20, loader_workers=(0, 2), truth=(24, 3, 3), planes=100,
+    many_segments=(100, 1000, 10000), trials=600,
+)  # fmt: skip
 QUICK = Scale(
-    repeats=3, grids=1000, images=640, segments=10, loader_workers=(0, 2), truth=(6, 1, 1), planes=20, trials=150
-)
-TINY = Scale(repeats=2, grids=12, images=48, segments=2, loader_workers=(0,), truth=(2, 0, 1), planes=2, trials=2)
+    repeats=3, grids=1000, images=640, segments=10, loader_workers=(0, 2), truth=(6, 1, 1), planes=20,
+    many_segments=(100,), trials=150,
+)  # fmt: skip
+TINY = Scale(
+    repeats=2, grids=12, images=48, segments=2, loader_workers=(0,), truth=(2, 0, 1), planes=2,
+    many_segments=(20,), trials=2,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The benchmarks run, compare equal results, and say honestly whether a target is met; no timing is asserted."""
 
 import csv
+import dataclasses
 
 import numpy as np
 import pytest
@@ -9,12 +10,12 @@ import benchmarks
 from benchmarks import adaptive, counting, epoch, report
 from benchmarks.__main__ import main
 from benchmarks.networks import narrow_network, one_epoch, shapes
-from benchmarks.registry import TINY, Row, Scale, at_least, at_most
+from benchmarks.registry import TINY, Row, at_least, at_most
 from benchmarks.timing import in_turns
 
 NUMBER_OF_ROWS = {
     "counting-2d": 4, "counting-nd": 6, "forward": 1, "epoch": 1, "overhead": 2, "layout": 2, "allocator": 1,
-    "adaptive": 2, "planes": 2, "exact": 3,
+    "adaptive": 2, "planes": 2, "exact": 3, "memory": 1,
 }  # fmt: skip
 
 
@@ -96,7 +97,7 @@ def test_work_timer_leaves_evaluation_out_and_cleans_up():
 
 
 def test_command_line_prints_and_writes_the_table(results, capsys, monkeypatch):
-    monkeypatch.setattr("benchmarks.__main__.QUICK", Scale(1, 4, 48, 1, (0,)))
+    monkeypatch.setattr("benchmarks.__main__.QUICK", dataclasses.replace(TINY, repeats=1, grids=4, segments=1))
     assert main(["--quick", "--only", "counting-2d"]) == 0
     printed = capsys.readouterr().out
     lines = list(csv.reader((results / "benchmarks.csv").read_text(encoding="utf-8").splitlines()))

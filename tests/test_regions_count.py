@@ -18,6 +18,7 @@ from rc_utils.regions import (
     region_count,
     sample_vertices,
 )
+from rc_utils.regions import sampling as sampling_module
 from rc_utils.regions.classifier import as_classifier
 from rc_utils.regions.evaluation import default_chunk
 
@@ -311,3 +312,21 @@ def test_gpu_memory_that_runs_out_halves_the_chunk():
 
     points = torch.tensor(SEGMENT, device="cuda")
     assert region_count(Greedy(), points, num_samples=1, resolution=20).counts.tolist() == [1]
+
+
+@pytest.mark.parametrize("sampling", ["pairs", "random_direction"])
+@pytest.mark.parametrize(("dim", "strategy"), [(1, "grid"), (1, "adaptive"), (2, "grid")])
+def test_blocks_of_simplices_change_nothing(sampling, dim, strategy, monkeypatch):
+    """Counts and vertices are the same whether all simplices are held at once or a few at a time."""
+    points = np.random.default_rng(0).standard_normal((30, 4)).astype(np.float32)
+    weights = np.random.default_rng(1).standard_normal((4, 3)).astype(np.float32)
+    options = {"dim": dim, "num_samples": 11, "sampling": sampling, "strategy": strategy, "resolution": 30, "seed": 3}
+    whole = region_count(lambda x: np.sin(2 * x @ weights), points, **options)
+    vertices = sampling_module.sample_vertices(points, dim=dim, num_samples=11, sampling=sampling, seed=3)
+    monkeypatch.setattr(sampling_module, "BLOCK_BYTES", 100)
+    blocks = list(sampling_module.vertex_blocks(points, dim=dim, num_samples=11, sampling=sampling, seed=3))
+    assert len(blocks) > 3
+    assert torch.equal(torch.cat(blocks), vertices)
+    parts = region_count(lambda x: np.sin(2 * x @ weights), points, **options)
+    assert parts.counts.tolist() == whole.counts.tolist()
+    assert parts.num_evaluations == whole.num_evaluations

@@ -12,6 +12,8 @@ from rc_utils.regions.lattice import check_count
 SAMPLINGS = ("pairs", "random_direction")
 # Pairs of data points whose median distance is the default length of a random direction.
 NUM_LENGTH_PAIRS = 200
+# Vertices that a region count holds at once.
+BLOCK_BYTES = 1 << 25
 
 
 def sample_vertices(points, *, dim=1, num_samples=100, sampling="pairs", seed=0, direction_length=None, device=None):
@@ -34,18 +36,31 @@ def sample_vertices(points, *, dim=1, num_samples=100, sampling="pairs", seed=0,
 
     Raises ValueError for fewer than dim + 1 points, for points that are not finite, and for bad settings.
     """
+    options = {"sampling": sampling, "seed": seed, "direction_length": direction_length, "device": device}
+    return torch.cat(list(vertex_blocks(points, dim=dim, num_samples=num_samples, **options)))
+
+
+def vertex_blocks(points, *, dim=1, num_samples=100, sampling="pairs", seed=0, direction_length=None, device=None):
+    """The vertices of `sample_vertices` in blocks of at most BLOCK_BYTES, one simplex at least."""
     check_sampling(sampling, dim, num_samples, seed, direction_length)
     points = as_points(points)
     distinct = dim + 1 if sampling == "pairs" else 1
     index = draw_distinct(_generator(seed, 0), len(points), num_samples, distinct)
-    vertices = gather(points, index, device)
-    if sampling == "pairs":
-        return vertices
-    length = median_distance(points, seed) if direction_length is None else direction_length
+    if sampling == "random_direction" and direction_length is None:
+        direction_length = median_distance(points, seed)
+    directions = _generator(seed, 1)
+    simplex_bytes = 4 * (dim + 1) * gather(points, index[:1, :1]).numel()
+    for part in np.array_split(index, -(-num_samples * simplex_bytes // BLOCK_BYTES)):
+        vertices = gather(points, part, device)
+        yield vertices if sampling == "pairs" else _with_directions(vertices, dim, direction_length, directions)
+
+
+def _with_directions(vertices, dim, length, rng):
+    """First vertices (n, 1, *shape) -> (n, dim + 1, *shape), the others a step of `length` away in any direction."""
     shape = vertices.shape[2:]
-    normal = _generator(seed, 1).standard_normal((num_samples, dim, math.prod(shape)))
+    normal = rng.standard_normal((len(vertices), dim, math.prod(shape)))
     unit = normal / np.linalg.norm(normal, axis=2, keepdims=True)
-    step = torch.from_numpy((length * unit).astype(np.float32)).view(num_samples, dim, *shape)
+    step = torch.from_numpy((length * unit).astype(np.float32)).view(len(vertices), dim, *shape)
     return torch.cat([vertices, vertices + step.to(vertices.device)], dim=1)
 
 

@@ -1,0 +1,37 @@
+"""Peak memory of a region count, whatever the number of segments."""
+
+import subprocess
+import sys
+
+from benchmarks.registry import Row, at_most, benchmark
+
+# Largest share by which the peaks may differ.
+TOLERATED = 1.2
+# Divides ru_maxrss to kibibytes: it is in bytes on macOS.
+UNIT = 1024 if sys.platform == "darwin" else 1
+
+SCRIPT = """
+import resource, torch
+torch.set_num_threads(1)
+from benchmarks.networks import narrow_network, shapes
+from rc_utils.regions import region_count
+data = shapes(100)
+region_count(narrow_network(), data.x_train, num_samples={segments}, resolution={resolution})
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@benchmark("memory")
+def memory(scale):
+    """The peak of a process that counts regions on many segments against one that counts on ten, ResNet18/8."""
+    few = peak_megabytes(10)
+    for segments in scale.many_segments:
+        name = f"peak memory, {segments:,} segments of 200 points"
+        yield Row(name, "10 segments", (peak_megabytes(segments),), (few,), at_most(TOLERATED), "MB")
+
+
+def peak_megabytes(segments, resolution=200):
+    """Largest resident size of a new process that counts regions on so many segments, in megabytes."""
+    script = SCRIPT.format(segments=segments, resolution=resolution)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return int(done.stdout.split()[-1]) / UNIT / 1024
