@@ -1,12 +1,24 @@
 """How long `rc_utils` takes, side by side with the usual way in the same run: `python -m benchmarks`.
 
 A benchmark is a function of a `Scale` that yields `Row`s, registered under a name (`registry.benchmark`) in a module
-that `load` imports.
+that `load` imports. `coverage` checks intervals instead of times.
 """
 
 import importlib
 
-TOPICS = ("counting", "forward", "epoch", "layout", "allocator")
+TOPICS = (
+    "counting",
+    "forward",
+    "epoch",
+    "layout",
+    "allocator",
+    "adaptive",
+    "planes",
+    "exact",
+    "memory",
+    "stacked",
+    "coverage",
+)
 
 
 def load():

@@ -283,7 +283,7 @@ BOUNDS = (  # id, source, claim, ratio that is at most 1 if the claim holds.
         "loukas/corollary-1",
         "Loukas Corollary 1",
         "a (τ, φ)-steady learner has Lipschitz constant at most β φ at the data",
-        "Lipschitz constant / (β φ)",
+        "iterations at which a training point breaks the bound / what the proof allows",
     ),
     (
         "loukas/corollary-2",

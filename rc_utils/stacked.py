@@ -1,0 +1,220 @@
+"""Many small networks of one architecture trained side by side: every parameter has a leading axis of models.
+
+A step of SGD on one sample costs far less arithmetic than it costs calls; M models in one batched matrix product cost
+hardly more calls than one model. `stack` takes ordinary networks, `sgd_steps` trains them, `unstack` gives them back.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from rc_utils.checks import require, unknown_name
+
+
+class IdentityLayer(nn.Module):
+    """x -> x + b: a layer with identity weights and a bias that no two inputs share (Loukas Sec. 6).
+
+    `shape` is that of a sample; input and output (N, *shape). The bias starts uniform in ±1/sqrt(inputs), as that of a
+    linear layer does.
+    """
+
+    def __init__(self, *shape: int):
+        super().__init__()
+        bound = float(np.prod(shape)) ** -0.5
+        self.bias = nn.Parameter(torch.empty(shape).uniform_(-bound, bound))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.bias
+
+
+class StackedIdentity(nn.Module):
+    """`IdentityLayer` of M models: (M, B, *shape) -> (M, B, *shape)."""
+
+    def __init__(self, layers: Sequence[IdentityLayer]):
+        super().__init__()
+        self.bias = _stacked(layers, "bias")
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.bias.unsqueeze(1)
+
+
+class StackedLinear(nn.Module):
+    """`nn.Linear` of M models, one batched matrix product: (M, B, in) -> (M, B, out)."""
+
+    def __init__(self, layers: Sequence[nn.Linear]):
+        super().__init__()
+        self.weight = _stacked(layers, "weight")
+        self.bias = None if layers[0].bias is None else _stacked(layers, "bias")
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.bias is None:
+            return torch.bmm(x, self.weight.mT)
+        return torch.baddbmm(self.bias.unsqueeze(1), x, self.weight.mT)
+
+
+class StackedConv2d(nn.Module):
+    """`nn.Conv2d` (no groups, no dilation) of M models, grouped: (M, B, C, H, W) -> (M, B, O, H', W')."""
+
+    def __init__(self, layers: Sequence[nn.Conv2d]):
+        super().__init__()
+        first = layers[0]
+        plain = first.groups == 1 and first.dilation == (1, 1) and first.padding_mode == "zeros"
+        require(plain and not isinstance(first.padding, str), f"cannot stack {first}; use a plain convolution")
+        self.weight = _stacked(layers, "weight")
+        self.bias = None if first.bias is None else _stacked(layers, "bias")
+        self.stride, self.padding = first.stride, first.padding
+
+    def forward(self, x: Tensor) -> Tensor:
+        models = len(x)
+        bias = None if self.bias is None else self.bias.flatten()
+        x = x.transpose(0, 1).flatten(1, 2)
+        out = F.conv2d(x, self.weight.flatten(0, 1), bias, self.stride, self.padding, groups=models)
+        return out.unflatten(1, (models, -1)).transpose(0, 1)
+
+
+_STACKED = {IdentityLayer: StackedIdentity, nn.Linear: StackedLinear, nn.Conv2d: StackedConv2d}
+_ELEMENTWISE = (nn.ReLU, nn.Dropout)
+
+
+def _stacked(layers, name):
+    return nn.Parameter(torch.stack([getattr(layer, name).detach() for layer in layers]))
+
+
+def stack(networks: Sequence[nn.Sequential]) -> nn.Sequential:
+    """M networks (`nn.Sequential`, all alike) as one network (M, B, *shape) -> (M, B, outputs), with copied parameters.
+
+    Layers: IdentityLayer, Linear, Conv2d, ReLU, Dropout and Flatten(1). Raises ValueError for any other, named, and for
+    networks that differ in their layers or shapes.
+    """
+    require(len(networks) > 0, "no networks to stack; give at least one")
+    for index, network in enumerate(networks):
+        require(
+            [repr(layer) for layer in network] == [repr(layer) for layer in networks[0]]
+            and [p.shape for p in network.parameters()] == [p.shape for p in networks[0].parameters()],
+            f"network {index} differs from network 0: {network} is not {networks[0]}",
+        )
+    return nn.Sequential(*(_stack_layer(layers) for layers in zip(*networks, strict=True)))
+
+
+def _stack_layer(layers):
+    first = layers[0]
+    if type(first) in _STACKED:
+        return _STACKED[type(first)](layers)
+    if isinstance(first, nn.Flatten) and (first.start_dim, first.end_dim) == (1, -1):
+        return nn.Flatten(2)
+    if isinstance(first, _ELEMENTWISE):
+        return copy.deepcopy(first)
+    names = ", ".join(kind.__name__ for kind in (*_STACKED, *_ELEMENTWISE, nn.Flatten))
+    raise ValueError(f"cannot stack the layer {first}; expected one of {names}")
+
+
+def unstack(stacked: nn.Sequential, template: nn.Sequential, index: int) -> nn.Sequential:
+    """Model `index` of a stack as an ordinary network: a copy of `template`, one of the networks that were stacked."""
+    network = copy.deepcopy(template).to(next(stacked.parameters()))
+    network.load_state_dict({name: value[index] for name, value in stacked.state_dict().items()})
+    return network
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss of the last layer's input z and the target y, elementwise; `output` is f = rho_d(z).
+
+    value: the loss; slope: d loss / d z; output, output_slope: f and d f / d z. Where f is the network's output, the
+    loss's derivative with respect to it is slope / output_slope.
+    """
+
+    value: Callable[[Tensor, Tensor], Tensor]
+    slope: Callable[[Tensor, Tensor], Tensor]
+    output: Callable[[Tensor], Tensor]
+    output_slope: Callable[[Tensor], Tensor]
+
+
+def _signed_sigmoid(z, y):
+    # sigmoid(z) - y for y in {0, 1}, without cancellation where they are almost equal.
+    sign = 1 - 2 * y
+    return sign * torch.sigmoid(sign * z)
+
+
+LOSSES = {
+    # Squared error (f - y)^2 / 2 with f = z, for regression (Loukas Sec. 4.1).
+    "mse": Loss(lambda z, y: (z - y).square() / 2, lambda z, y: z - y, lambda z: z, torch.ones_like),
+    # Binary cross-entropy with f = sigmoid(z), y in {0, 1}.
+    "bce": Loss(
+        lambda z, y: F.softplus((1 - 2 * y) * z),
+        _signed_sigmoid,
+        torch.sigmoid,
+        lambda z: torch.sigmoid(z) * torch.sigmoid(-z),
+    ),
+}
+
+
+def loss_named(name: str) -> Loss:
+    """The loss "mse" or "bce". Raises ValueError for any other."""
+    if name not in LOSSES:
+        raise unknown_name("loss", name, LOSSES)
+    return LOSSES[name]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of SGD of M models, before it is applied; B is the batch size.
+
+    z, slope: (M, B), the last layer's input and the derivative of the loss with respect to it.
+    gradients: a tensor (M, ...) for each of `parameters()`, of each model's mean loss over its batch.
+    input_gradients: (M, B, *shape), of the same mean losses with respect to the samples.
+    """
+
+    z: Tensor
+    slope: Tensor
+    gradients: tuple[Tensor, ...]
+    input_gradients: Tensor
+
+
+def draw_samples(seeds: Sequence[int], num_steps: int, num_points: int, batch_size: int = 1) -> Tensor:
+    """Indices (num_steps, M, B) drawn with replacement, model m by seeds[m]: equal seeds see the same samples."""
+    shape = (num_steps, batch_size)
+    drawn = {seed: np.random.default_rng([seed, 77]).integers(0, num_points, shape) for seed in set(seeds)}
+    return torch.from_numpy(np.stack([drawn[seed] for seed in seeds], axis=1))
+
+
+def sgd_steps(
+    networks: nn.Sequential, x: Tensor, y: Tensor, samples: Tensor, *, loss: str, lr: float
+) -> Iterator[Step]:
+    """Train a stack in place by plain SGD; yields every `Step` before it is applied.
+
+    networks: a stack of M with one output. x: (M, N, *shape), a data set for each model, or (1, N, *shape), one for
+    all. y: (M, N). samples: indices (T, M, B) of the batch of each step. The iterator must be exhausted: a step is
+    applied when the next one is asked for. Raises ValueError for shapes that do not fit and a loss that is not known.
+    """
+    chosen = loss_named(loss)
+    models = len(y)
+    require(
+        x.shape[:2] in {(models, y.shape[1]), (1, y.shape[1])} and samples.shape[1:2] == (models,),
+        f"x is {tuple(x.shape)}, y {tuple(y.shape)}, samples {tuple(samples.shape)}; expected (M or 1, N, ...), (M, N) "
+        "and (T, M, B)",
+    )
+    parameters = list(networks.parameters())
+    samples, rows = samples.to(y.device), torch.arange(models, device=y.device).unsqueeze(1)
+    x_rows = rows if len(x) == models else torch.zeros_like(rows)
+    for batch in samples:
+        inputs, targets = x[x_rows, batch].requires_grad_(), y[rows, batch]
+        z = networks(inputs).squeeze(-1)
+        slope = chosen.slope(z.detach(), targets)
+        *gradients, input_gradients = torch.autograd.grad(z, [*parameters, inputs], slope / batch.shape[1])
+        yield Step(z.detach(), slope, tuple(gradients), input_gradients)
+        with torch.no_grad():
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.add_(gradient, alpha=-lr)
+
+
+def train_stacked(networks: nn.Sequential, x: Tensor, y: Tensor, samples: Tensor, *, loss: str, lr: float) -> None:
+    """`sgd_steps`, all of them, unwatched."""
+    for _ in sgd_steps(networks, x, y, samples, loss=loss, lr=lr):
+        pass

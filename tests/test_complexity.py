@@ -1,0 +1,390 @@
+"""The inequalities of Loukas et al. on random small networks, and the quantities they are made of."""
+
+import dataclasses
+import math
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from rc_utils import complexity, complexity_dropout, complexity_figures, complexity_regions, complexity_results
+from rc_utils import complexity_tasks as tasks
+from rc_utils.stacked import IdentityLayer, draw_samples, sgd_steps, stack, unstack
+
+# float64: norms and singular values of matrices of some ten rows, each good to a few dozen units of 2.2e-16.
+TOLERANCE = 1e-12
+POINTS, INPUTS = 12, 4
+
+
+def random_networks(models=6, *, inputs=INPUTS, first=3, seed=0):
+    """float64 perceptrons with a random linear first layer of `first` units, and one hidden layer more."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layers = lambda: (nn.Linear(inputs, first), nn.ReLU(), nn.Linear(first, 5), nn.ReLU(), nn.Linear(5, 1))  # noqa: E731
+        return [nn.Sequential(*layers()).double() for _ in range(models)]
+
+
+def random_data(models=6, *, loss="mse", inputs=INPUTS, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(models, POINTS, inputs, generator=generator, dtype=torch.float64)
+    y = torch.randn(models, POINTS, generator=generator, dtype=torch.float64)
+    return x, (y > 0).double() if loss == "bce" else y
+
+
+def random_path(loss="mse", *, first=3, every=POINTS, steps=5 * POINTS, seed=0, batch_size=1):
+    data = random_data(loss=loss, seed=seed)
+    samples = draw_samples(range(6), steps, POINTS, batch_size)
+    networks = stack(random_networks(first=first, seed=seed))
+    return complexity.follow_training(networks, data, data, samples, loss=loss, lr=0.05, every=every, all_layers=True)
+
+
+@pytest.fixture(scope="module")
+def quick():
+    """(task, stack, trajectory) of a few epochs of both tasks."""
+    one = tasks.sinusoid_task(repetitions=2, num_points=20, widths=(8, 8))
+    two = tasks.corruption_task(repetitions=2, num_images=20, num_test=20, image_size=8)
+    return (one, *one.run(epochs=4, lr=0.01)), (two, *two.run(epochs=4, lr=0.01))
+
+
+@pytest.mark.parametrize("loss", ["mse", "bce"])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("first", [1, 3, 4])
+def test_the_bounds_near_the_data_hold_on_random_networks(loss, seed, first):
+    path = random_path(loss, first=first, seed=seed)
+    assert path.num_checked.sum() > 100
+    for check in (complexity.check_lemma_1(path), complexity.check_theorem_1(path)):
+        assert 0.3 < check.ratio <= 1 + TOLERANCE
+    assert 0 < complexity.check_corollary_2(path, 3).ratio <= 1 + TOLERANCE
+    assert 0 < complexity.check_corollary_3(path).ratio <= 1 + TOLERANCE
+
+
+def test_the_first_bias_moves_as_recorded():
+    networks, (x, y) = stack(random_networks()), random_data()
+    samples = draw_samples(range(6), POINTS, POINTS)
+    before, total = networks[0].bias.detach().clone(), 0.0
+    for step in sgd_steps(networks, x, y, samples, loss="mse", lr=0.05):
+        if step is not None:
+            moved = (networks[0].bias.detach() - before).norm(dim=1)
+            total, before = total + moved, networks[0].bias.detach().clone()
+    path = complexity.follow_training(
+        stack(random_networks()), (x, y), (x, y), samples, loss="mse", lr=0.05, every=POINTS
+    )
+    # The sum of the moves is at least the distance, and both come from the same parameters.
+    end = (networks[0].bias.detach() - stack(random_networks())[0].bias.detach()).norm(dim=1)
+    np.testing.assert_allclose(path.distance[-1], end, rtol=1e-12)
+    assert (path.distance[-1] <= path.reach.sum(0)).all()
+
+
+def test_the_normalised_update_is_the_change_of_the_bias():
+    networks, (x, y), samples = stack(random_networks()), random_data(), draw_samples(range(6), 1, POINTS)
+    initial = networks[0].bias.detach().clone()
+    error = (networks(x).squeeze(-1) - y).abs().detach()[torch.arange(6), samples[0, :, 0]]
+    path = complexity.follow_training(networks, (x, y), (x, y), samples, loss="mse", lr=0.05, every=1)
+    change = (networks[0].bias.detach() - initial).norm(dim=1) / (0.05 * error)
+    # b of order 1 rounds at 1e-16, its change is some 0.01.
+    np.testing.assert_allclose(path.length[0, :, 0], change, rtol=1e-12, atol=1e-13)
+
+
+def test_the_upper_bound_fails_for_a_first_layer_wider_than_its_input():
+    """g = (1, -1) is where W_1^T vanishes for W_1 = (1, 1)^T: the bias moves, the function is flat."""
+    network = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1)).double()
+    with torch.no_grad():
+        network[0].weight.copy_(torch.tensor([[1.0], [1.0]]))
+        network[0].bias.zero_()
+        network[2].weight.copy_(torch.tensor([[1.0, -1.0]]))
+        network[2].bias.zero_()
+    data = torch.ones(1, 1, 1, dtype=torch.float64), torch.full((1, 1), 3.0, dtype=torch.float64)
+    samples = draw_samples([0], 1, 1)
+    path = complexity.follow_training(stack([network]), data, data, samples, loss="mse", lr=0.1, every=1)
+    assert path.length[0, 0, 0] == pytest.approx(math.sqrt(2))
+    assert path.upper[0, 0] == 0
+    assert complexity.check_theorem_1(path).ratio == math.inf
+    assert complexity.check_corollary_3(path).ratio == math.inf
+
+
+def test_with_batches_the_upper_bound_holds_and_the_lower_one_need_not():
+    path = random_path(batch_size=4)
+    assert path.lemma_upper.max() <= 1 + TOLERANCE
+    assert path.lemma_lower.max() > 1
+
+
+def test_an_identity_first_layer_makes_both_bounds_equalities(quick):
+    for _, _, path in quick:
+        # The same float32 norms on both sides; float64 sums of them.
+        np.testing.assert_allclose(path.length[..., 0], path.lower, rtol=1e-6)
+        np.testing.assert_allclose(path.length[..., 0], path.upper, rtol=1e-6)
+
+
+def test_corollary_2_fails_for_a_single_step_as_stated():
+    path = random_path(every=1, steps=5)
+    assert complexity.check_corollary_2(path, 1, ends=False).ratio > 1
+    assert complexity.check_corollary_2(path, 1, ends=True).ratio <= 1 + TOLERANCE
+
+
+def test_variance_and_distance_are_those_of_the_biases():
+    networks, (x, y), samples = stack(random_networks()), random_data(), draw_samples(range(6), 4 * POINTS, POINTS)
+    biases = []
+    for _ in sgd_steps(networks, x, y, samples, loss="mse", lr=0.05):
+        biases.append(networks[0].bias.detach().clone())
+    biases.append(networks[0].bias.detach())
+    track = torch.stack(biases).numpy()
+    path = random_path(steps=4 * POINTS)
+    window = track[2 * POINTS : 4 * POINTS]
+    expected = ((window - window.mean(0)) ** 2).sum(2).mean(0)
+    np.testing.assert_allclose(path.variance(2)[-1], expected, rtol=1e-9)
+    longer = track[2 * POINTS :]
+    expected = ((longer - longer.mean(0)) ** 2).sum(2).sum(0) / (2 * POINTS)
+    np.testing.assert_allclose(path.variance(2, ends=True)[-1], expected, rtol=1e-9)
+    np.testing.assert_allclose(path.distance[-1], np.linalg.norm(track[-1] - track[0], axis=1), rtol=1e-12)
+
+
+def test_checks_see_a_broken_bound():
+    path = random_path()
+    assert complexity.check_theorem_1(dataclasses.replace(path, upper=0.5 * path.lower)).ratio > 1
+    assert complexity.check_corollary_3(dataclasses.replace(path, reach=1e-3 * path.reach)).ratio > 1
+    assert complexity.check_corollary_2(dataclasses.replace(path, lower=1e3 * path.lower), 3).ratio > 1
+    steep = dataclasses.replace(path, lipschitz_max=10 * path.lipschitz_max)
+    # All 36 later iterations break it; a dozen points and six models allow 12 log(120) = 57.
+    assert complexity.check_corollary_1(steep, POINTS).ratio == pytest.approx(36 / (POINTS * math.log(6 / 0.05)))
+    assert complexity.check_corollary_1(dataclasses.replace(path, lipschitz_max=0 * path.upper), POINTS).ratio == 0
+
+
+def test_rounding_is_forgiven_and_nothing_else():
+    assert complexity.Check(1 + 1e-8, 1).within(1e-6) == 1
+    assert complexity.Check(1 + 1e-5, 1).within(1e-6) > 1
+    assert complexity.Check(0.5, 1).within(1e-6) == 0.5
+
+
+def test_lipschitz_constants_are_gradient_norms_of_the_output():
+    networks, (x, _) = random_networks(), random_data()
+    found = complexity.lipschitz_constants(stack(networks), x, "bce")
+    point = x[2, 5].clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(torch.sigmoid(networks[2](point)).sum(), point)
+    assert float(found[2, 5]) == pytest.approx(float(gradient.norm()), rel=1e-12)
+
+
+def test_what_cannot_be_followed_is_named():
+    data, samples = random_data(), draw_samples(range(6), 5, POINTS)
+    options = {"loss": "mse", "lr": 0.05}
+    with pytest.raises(ValueError, match="expected 1 to the number of steps, 5"):
+        complexity.follow_training(stack(random_networks()), data, data, samples, every=6, **options)
+    headless = stack([network[1:] for network in random_networks(first=INPUTS)])
+    with pytest.raises(ValueError, match="the first layer is ReLU"):
+        complexity.follow_training(headless, data, data, samples, every=1, **options)
+    with pytest.raises(ValueError, match="is lr = 1e\\+200 too large"):
+        complexity.follow_training(stack(random_networks()), data, data, samples, every=5, loss="mse", lr=1e200)
+
+
+def test_an_identity_layer_cuts_the_plane_into_quadrants():
+    network = nn.Sequential(IdentityLayer(2), nn.ReLU(), nn.Linear(2, 1)).double()
+    with torch.no_grad():
+        network[0].bias.copy_(torch.tensor([0.5, 0.0]))
+        network[2].weight.copy_(torch.tensor([[3.0, 4.0]]))
+    regions = complexity_regions.linear_regions(network, np.eye(2))
+    assert sorted(region.area for region in regions) == pytest.approx([0.5, 0.5, 1.5, 1.5])
+    assert sorted(region.lipschitz for region in regions) == pytest.approx([0, 3, 4, 5])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_linear_regions_tile_the_square_and_know_their_gradients(seed):
+    network = tasks.multilayer_perceptron(5, (6, 6), seed=seed, bias_range=0.3).double()
+    basis = tasks.isometry(seed, 5)
+    regions = complexity_regions.linear_regions(network, basis)
+    assert sum(region.area for region in regions) == pytest.approx(4, rel=1e-12)
+    assert len({np.concatenate(region.pattern).tobytes() for region in regions}) == len(regions) > 10
+    for region in regions:
+        point = torch.from_numpy(basis @ region.polygon.mean(0)).requires_grad_()
+        (gradient,) = torch.autograd.grad(network(point).sum(), point)
+        np.testing.assert_allclose(region.gradient, gradient, rtol=1e-10, atol=1e-12)
+
+
+def test_regions_need_fully_connected_layers():
+    with pytest.raises(ValueError, match="cannot cut along Conv2d"):
+        complexity_regions.affine_layers(nn.Sequential(nn.Conv2d(1, 1, 3)))
+
+
+def test_pathways_are_the_kronecker_product_last_layer_first():
+    first, second = np.array([True, False, True]), np.array([False, True])
+    np.testing.assert_array_equal(complexity_regions.pathways((first, second)), [0, 0, 0, 1, 0, 1])
+
+
+def test_basis_pursuit_takes_the_cheapest_combination():
+    columns = np.array([[1.0, 0, 1], [0, 1, 1], [0, 0, 0]])
+    solve = complexity_regions.basis_pursuit(columns, np.array([1.0, 1.0, 1.5]))
+    assert solve(np.array([1.0, 1, 0])) == pytest.approx(1.5)
+    # (1, 0) alone costs 1, and (1, 1) - (0, 1) costs 2.5.
+    assert solve(np.array([1.0, 0, 0])) == pytest.approx(1)
+    assert solve(np.array([0.0, 0, 1])) == math.inf
+    dear = complexity_regions.basis_pursuit(columns, np.array([1.0, 4.0, 1.5]))
+    assert dear(np.array([0.0, 1, 0])) == pytest.approx(2.5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_theorem_2_bounds_every_empty_region_it_speaks_of(seed):
+    task = tasks.sinusoid_task(
+        frequencies=(0.5,), repetitions=2, num_points=60, widths=(6,), dtype=torch.float64, seed=seed
+    )
+    networks, samples = stack(task.networks), draw_samples([1, 2], 300, 60)
+    interval = complexity_regions.watch_interval(networks, *task.train, samples, loss="mse", lr=1e-7)
+    assert (interval.gamma < 1e-3).all()
+    for m in range(2):
+        network = unstack(networks, task.networks[m], m)
+        bound = complexity_regions.bound_empty_regions(network, tasks.isometry(seed * 1000 + m), interval, m)
+        assert len(bound.ratios) >= 3
+        # The linear programme is solved to 1e-7.
+        assert bound.ratios.min() >= 1 - 1e-6
+        assert np.isnan(bound.bound[bound.filled]).all()
+
+
+def test_an_interval_prices_points_at_their_smallest_update():
+    task = tasks.sinusoid_task(frequencies=(0.5,), repetitions=1, num_points=5, widths=(4,), dtype=torch.float64)
+    networks, samples = stack(task.networks), torch.tensor([[[0]], [[3]], [[0]]])
+    interval = complexity_regions.watch_interval(networks, *task.train, samples, loss="mse", lr=1e-6)
+    prices = interval.smallest_updates(0)
+    assert np.isfinite(prices).tolist() == [True, False, False, True, False]
+    # With an identity first layer an update is the Lipschitz constant, which has hardly changed.
+    constants = complexity.lipschitz_constants(networks, task.train[0], "mse")[0].numpy()
+    np.testing.assert_allclose(prices[[0, 3]], constants[[0, 3]], rtol=1e-4)
+
+
+def test_covering_and_its_bound():
+    points = np.array([[0.0], [1], [2], [10]])
+    assert complexity_dropout.covering_lower_bound(points, 0.4) == 4
+    assert complexity_dropout.covering_lower_bound(points, 0.6) == 3
+    assert complexity_dropout.covering_lower_bound(points, 6) == 1
+    expected = math.sqrt((4 * math.log(2) * 3 + 2 * math.log(20)) / 50)
+    assert complexity_dropout.covering_bound(3, 50, 0.05) == pytest.approx(expected)
+    assert complexity_dropout.steady_constant(0.5, 2, 0.5, 0.25) == pytest.approx(48)
+
+
+def test_a_steady_learner_bounds_its_gradients():
+    task = complexity_dropout.dropout_task(repetitions=2, num_images=24, num_test=20, image_size=8, hidden=8)
+    options = {"epochs": 4, "steady_epochs": 2, "lr": 0.01, "steady_lr": 1e-5}
+    learners = complexity_dropout.steady_learners(task, **options)
+    assert learners == complexity_dropout.steady_learners(task, **options)
+    for learner in learners:
+        assert learner.lipschitz <= learner.steady_lipschitz
+        assert learner.vacuous == (learner.bound >= 1)
+        assert 0 < learner.mu <= 0.5
+        assert learner.c == pytest.approx(
+            (1 + learner.gamma) * learner.beta / (learner.mu * (1 - learner.mu) * learner.p_min)
+        )
+        assert learner.gap <= learner.bound
+
+
+def test_the_target_and_its_embedding():
+    assert tasks.sinusoid(np.array([[0.0, 0], [0.5, 0], [0.5, 0.25]]), 1.0) == pytest.approx([1, -1, 0], abs=1e-15)
+    basis = tasks.isometry(3)
+    np.testing.assert_allclose(basis.T @ basis, np.eye(2), atol=1e-14)
+    task = tasks.sinusoid_task(repetitions=2, num_points=30, widths=(4,), dtype=torch.float64)
+    assert task.train[0].shape == (8, 30, 10)
+    assert torch.equal(task.train[0][0], task.train[0][2])
+    assert torch.equal(task.networks[0][2].weight, task.networks[2][2].weight)
+    assert not torch.equal(task.train[1][0], task.train[1][2])
+
+
+def test_a_larger_corruption_holds_a_smaller_one():
+    labels = np.arange(1000) % 2
+    few, many = (tasks.corrupt(labels, share, 0) != labels for share in (0.2, 0.6))
+    assert 80 <= few.sum() <= 120
+    assert 250 <= many.sum() <= 350
+    assert (few <= many).all()
+    assert np.array_equal(tasks.corrupt(labels, 0.0, 0), labels)
+
+
+def test_corrupted_training_labels_leave_the_test_alone():
+    task = tasks.corruption_task(repetitions=1, num_images=40, num_test=20, image_size=8)
+    assert len(task.train[0]) == 1
+    wrong = (task.train[1] != task.train[1][0]).double().mean(1)
+    assert wrong[0] == 0
+    assert (wrong.diff() > 0).all()
+    assert torch.equal(task.test[1][0], task.test[1][-1])
+    with pytest.raises(ValueError, match="which two classes of 'cifar100'"):
+        tasks.corruption_task(dataset="cifar100")
+    with pytest.raises(ValueError, match="expected two"):
+        tasks.corruption_task(classes=("disc", "ring", "star"))
+
+
+def test_the_digits_are_the_same_for_both_networks():
+    pair = tasks.digit_tasks(images_per_class=10, repetitions=2, widths=(8,))
+    mlp, cnn = pair["MLP"], pair["CNN"]
+    assert torch.equal(mlp.train[0], cnn.train[0].flatten(2))
+    for task in pair.values():
+        _, path = task.run(epochs=2, lr=0.002, every=10)
+        assert path.steps.tolist() == [10, 20, 30, 40]
+
+
+def test_trends_find_a_direction(quick):
+    task = dataclasses.replace(quick[0][0], level=np.tile([1.0, 2, 3, 4], 8), repetition=np.repeat(np.arange(8), 4))
+    noise = np.random.default_rng(0).normal(size=32)
+    rising = complexity_results.trend_result("loukas/task-1", task, task.level + noise, "")
+    assert rising.low > 0
+    assert rising.n == 8
+    falling = complexity_results.trend_result("loukas/task-1", task, -task.level + noise, "")
+    assert falling.high < 0
+    ratio = complexity_results.log_ratio_result("loukas/a5", np.full(8, 2.0) + noise[:8] / 10, np.ones(8), "")
+    assert ratio.low < math.log(2) < ratio.high
+
+
+def test_length_until_fit():
+    path = random_path()
+    loss = np.linspace(1, 0.2, 5)[:, None] * np.ones((5, 6))
+    loss[:, 0] = 1
+    total, fitted = complexity_results.until_fit(dataclasses.replace(path, train_loss=loss), 0.65)
+    assert fitted.tolist() == [False] + [True] * 5
+    np.testing.assert_allclose(total[0], path.length[:, 0, 0].sum())
+    np.testing.assert_allclose(total[1], path.length[:3, 1, 0].sum())
+
+
+def test_results_are_of_published_statements(quick):
+    (one, _, path_1), (two, _, path_2) = quick
+    checks = complexity_results.check_table([("Task 1", one, path_1), ("Task 2", two, path_2)])
+    results = complexity_results.results_from_checks(checks)
+    assert [r.id for r in results] == [
+        f"loukas/{x}" for x in ("theorem-1", "corollary-1", "corollary-2", "corollary-3")
+    ]
+    assert all(r.value <= 1 and r.n > 0 for r in results)
+    broken = checks.assign(ratio=1.5)
+    assert all(r.value == 1.5 for r in complexity_results.results_from_checks(broken))
+    ids = {r.id for r in complexity_results.results_from_task_2(two, path_2, "shapes")}
+    assert ids == {"loukas/task-2", "loukas/variance", "loukas/a2", "loukas/a4"}
+
+
+def test_the_bridge_counts_both_kinds_of_regions(quick):
+    for task, networks, path in quick:
+        table = complexity_results.bridge_table(task, networks, path, num_segments=5, num_exact=2)
+        assert (table["count"] >= 1).all() if task.loss == "bce" else table["count"].isna().all()
+        assert (table["pieces"] > 1).all()
+        agreement = complexity_results.agreement(table, [("total", "pieces"), ("lipschitz", "gap")])
+        assert agreement["pooled"].between(-1, 1).all()
+    words = complexity_results.bridge_words(*[complexity_results.agreement(table), "count"] * 2)
+    assert words.count("no interval") == 12
+
+
+def test_agreement_within_a_level_leaves_the_level_out():
+    rng = np.random.default_rng(0)
+    level, repetition = np.repeat(np.arange(4.0), 20), np.tile(np.arange(20), 4)
+    x, y = (100 * level + rng.normal(size=80) for _ in range(2))
+    table = complexity_results.pd.DataFrame({"x": x, "y": y, "level": level, "repetition": repetition})
+    row = complexity_results.agreement(table, [("x", "y")]).iloc[0]
+    assert row["pooled"] > 0.9
+    assert row["within_low"] < 0 < row["within_high"]
+
+
+def test_figures_have_their_panels(quick):
+    (one, _, path_1), (two, _, path_2) = quick
+    both = [("Task 1", one, path_1), ("Task 2", two, path_2)]
+    values = complexity_results.readouts(path_1)
+    assert len(complexity_figures.training_curves(both).axes) == 6
+    assert len(complexity_figures.total_lengths(both).axes) == 4
+    ends = complexity_figures.ends([("Task 1", "variance", one, values["variance"])], log=(True,))
+    assert [ax.get_yscale() for ax in ends.axes if ax.get_visible()] == ["log"]
+    compared = complexity_figures.compare_curves({"a": path_1, "b": path_1}, 20)
+    assert [ax.get_ylabel() for ax in compared.axes] == [
+        "training loss",
+        "trajectory in 20 steps",
+        "test loss",
+    ]
+    plt.close("all")
