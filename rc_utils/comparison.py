@@ -120,8 +120,9 @@ def results_from_runs(
 
     Ids: main/<network> and main/overall (v1 Fig 2 left, Pearson of count and gap), bias/lr/... and bias/batch-size/...
     (v1 Fig 3, change of count per doubling), test-accuracy/<network> (v1 Fig 5, Pearson). Networks without a published
-    value are left out but count towards the overall ones; what the runs cannot answer (one network, one lr) gives no
-    result. Seeds are averaged first. Raises ValueError as `select_campaign` and `correlate`.
+    value are left out but count towards the overall ones, which need three networks of at least `MIN_CELLS` cells; what
+    the runs cannot answer (one lr) gives no result. Seeds are averaged first. Raises ValueError as `select_campaign`
+    and `correlate`.
     """
     runs = select_campaign(runs, campaign, experiment)
     require_columns(runs, ["network", "cell", "count", "gap", "test_accuracy"])
@@ -134,10 +135,18 @@ def results_from_runs(
             results += _biases(network, campaign, group, options)
         if network in NETWORKS:
             results += correlation_result(f"test-accuracy/{network}", campaign, group, "test_accuracy", options)
-    if len(groups) > 1:
-        results += correlation_result("main/overall", campaign, runs, "gap", options)
-        results += _biases("overall", campaign, runs, options)
+    several = _networks_with_enough_cells(runs)
+    if len(several) >= len(MAIN_NETWORKS):
+        across = runs[runs["network"].isin(several)]
+        results += correlation_result("main/overall", campaign, across, "gap", options)
+        results += _biases("overall", campaign, across, options)
     return results
+
+
+def _networks_with_enough_cells(runs: pd.DataFrame) -> list[str]:
+    """The networks that a statement about several of them rests on: one with a few cells would be there in name only."""
+    cells = finished(average_seeds(runs))["network"].value_counts(sort=False)
+    return list(cells.index[cells >= MIN_CELLS])
 
 
 def correlation_result(
