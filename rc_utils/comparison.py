@@ -144,7 +144,7 @@ def results_from_runs(
 
 
 def _networks_with_enough_cells(runs: pd.DataFrame) -> list[str]:
-    """The networks that a statement about several of them rests on: one with a few cells would be there in name only."""
+    """The networks that a statement about several rests on: one with a few cells would be there in name only."""
     cells = finished(average_seeds(runs))["network"].value_counts(sort=False)
     return list(cells.index[cells >= MIN_CELLS])
 
