@@ -23,6 +23,7 @@ test: env
 
 lint: env
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	$(BIN)/mypy
 
 serve: book
 	$(BIN)/python -m http.server --directory book/_build/html 8000

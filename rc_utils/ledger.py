@@ -17,7 +17,7 @@ import warnings
 import numpy as np
 import pandas as pd
 
-from rc_utils.campaign import SCHEMA, canonical_json, load_campaign
+from rc_utils.campaign import SCHEMA, Campaign, canonical_json, load_campaign
 from rc_utils.paths import results_dir
 
 INTERPOLATES = 0.99
@@ -90,7 +90,9 @@ def freeze(campaign):
     return path, len(lines)
 
 
-def load_runs(name, origin=None, num_samples=None):
+def load_runs(
+    name: str | os.PathLike | Campaign, origin: str | None = None, num_samples: int | None = None
+) -> pd.DataFrame:
     """One row a run and experiment of the campaign `name`, as far as there are records.
 
     origin: "live" or "reference" keeps the records made on this machine or the committed ones; default both.
@@ -114,7 +116,7 @@ def load_runs(name, origin=None, num_samples=None):
     return pd.DataFrame(rows)
 
 
-def load_evolution(name):
+def load_evolution(name: str | os.PathLike | Campaign) -> pd.DataFrame:
     """One row a run and measured epoch: the columns of `load_runs` that identify the run, epoch, accuracies, counts."""
     campaign = load_campaign(name) if isinstance(name, str | os.PathLike) else name
     found = find_records(campaign.runs(), campaign.folder / "runs.jsonl")

@@ -4,6 +4,8 @@ import contextlib
 import dataclasses
 import math
 import time
+from collections.abc import Callable, Collection
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,6 +13,7 @@ from torch.nn import functional as F
 
 from rc_utils.augmentation import crop_and_flip, mixup
 from rc_utils.checks import require, unknown_name
+from rc_utils.datasets import Dataset, ImageTensor
 from rc_utils.regions.evaluation import evaluation_mode
 
 OPTIMIZERS = ("sgd", "adam", "adagrad")
@@ -65,14 +68,15 @@ class TrainRun:
     history: one dict an epoch: epoch (from 1), lr, train_loss and train_accuracy (running means over the
         augmented batches), seconds.
     measurements: what `measure(network, epoch)` returned, by epoch; epoch 0 is before training.
-    train_accuracy, test_accuracy in [0, 1], train_loss, test_loss in nats: in evaluation mode, without augmentation.
+    train_accuracy, test_accuracy: in [0, 1], in evaluation mode, without augmentation.
+    train_loss, test_loss: in nats, likewise.
     """
 
     network: torch.nn.Module
     config: TrainConfig
     status: str
-    history: list
-    measurements: dict
+    history: list[dict[str, Any]]
+    measurements: dict[int, Any]
     train_accuracy: float
     test_accuracy: float
     train_loss: float
@@ -80,11 +84,11 @@ class TrainRun:
     seconds: float
 
     @property
-    def gap(self):
-        """Generalisation gap: training accuracy minus test accuracy."""
+    def gap(self) -> float:
+        """Generalisation gap, training accuracy minus test accuracy."""
         return self.train_accuracy - self.test_accuracy
 
-    def __str__(self):
+    def __str__(self) -> str:
         return (
             f"{self.status}: train accuracy {self.train_accuracy:.3f}, test accuracy {self.test_accuracy:.3f}, "
             f"gap {self.gap:.3f} after {len(self.history)} epochs in {self.seconds:.1f} s"
@@ -96,18 +100,18 @@ class StopTraining(Exception):
 
 
 def train(
-    network,
-    data,
-    config,
+    network: torch.nn.Module,
+    data: Dataset,
+    config: TrainConfig,
     *,
-    device=None,
-    measure=None,
-    measure_epochs=(),
-    should_stop=None,
-    compile=False,
-    channels_last=True,
-    progress=False,
-):
+    device: torch.device | str | None = None,
+    measure: Callable[[torch.nn.Module, int], Any] | None = None,
+    measure_epochs: Collection[int] = (),
+    should_stop: Callable[[], bool] | None = None,
+    compile: bool = False,
+    channels_last: bool = True,
+    progress: bool = False,
+) -> TrainRun:
     """Train `network` on `data` in place and evaluate it.
 
     network: module from image batches (B, C, H, W) to logits (B, num_classes).
@@ -146,7 +150,9 @@ def train(
 
 
 @torch.no_grad()
-def evaluate(network, x, y, batch_size=1000):
+def evaluate(
+    network: torch.nn.Module, x: torch.Tensor | ImageTensor, y: torch.Tensor, batch_size: int = 1000
+) -> tuple[float, float]:
     """Mean cross-entropy in nats and accuracy, in evaluation mode, on images `x` (N, C, H, W) with labels `y` (N,)."""
     with evaluation_mode(network):
         loss, correct = torch.zeros((), device=y.device), torch.zeros((), device=y.device)

@@ -46,7 +46,7 @@ def write_source(root):
     """The source of a book with one prose page and one notebook, under the real book's configuration."""
     book = root / "book"
     book.mkdir()
-    for name in ("_config.yml", "references.bib", "bibliography.md"):
+    for name in ("_config.yml", "docstrings.py", "references.bib", "bibliography.md"):
         shutil.copy(BOOK / name, book)
     for name in ("_static", "extra"):
         shutil.copytree(BOOK / name, book / name)

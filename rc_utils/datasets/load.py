@@ -2,7 +2,10 @@
 
 import hashlib
 import inspect
+import os
+from collections.abc import Sequence
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,19 +18,19 @@ from rc_utils.datasets.subsets import Choice, add_label_noise
 
 
 def load_dataset(
-    name,
+    name: str,
     *,
-    n_train=None,
-    n_test=None,
-    image_size=None,
-    label_noise=0.0,
-    classes=None,
-    seed=0,
-    device="cpu",
-    data_dir=None,
-    root=None,
-    **unknown,
-):
+    n_train: int | None = None,
+    n_test: int | None = None,
+    image_size: int | None = None,
+    label_noise: float = 0.0,
+    classes: Sequence[int | str] | None = None,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+    data_dir: str | os.PathLike | None = None,
+    root: str | os.PathLike | None = None,
+    **unknown: Any,
+) -> Dataset:
     """Load a dataset, or part of one, as arrays on a device.
 
     Args:
@@ -67,7 +70,7 @@ def load_dataset(
     return _dataset(name, arrays, image_size, label_noise, seed).to(device)
 
 
-def dataset_names():
+def dataset_names() -> tuple[str, ...]:
     """The built-in datasets' names."""
     return ("shapes", "digits", "imagenet", *sources.DOWNLOADS)
 

@@ -2,6 +2,7 @@
 
 import functools
 import weakref
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -10,11 +11,13 @@ from rc_utils.checks import require
 from rc_utils.regions.arrays import as_tensor
 from rc_utils.regions.lattice import check_adjacency, neighbour_pairs
 
+Labels = TypeVar("Labels", np.ndarray, torch.Tensor)
+
 # Elements of the largest temporary array of one block of label propagation.
 BLOCK_ELEMENTS = 1 << 25
 
 
-def count_components(labels, adjacency="face"):
+def count_components(labels: Labels, adjacency: str = "face") -> Labels:
     """Number of connected components of equal label in each of B grids.
 
     Args:

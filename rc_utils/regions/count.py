@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -12,9 +13,10 @@ from rc_utils.regions.adaptive_lattice import count_adaptively_on_lattice
 from rc_utils.regions.arrays import as_points
 from rc_utils.regions.classifier import as_classifier
 from rc_utils.regions.components import count_along_edges, count_runs
+from rc_utils.regions.evaluation import Model, Points
 from rc_utils.regions.grid import BOX_PADDING, label_lattice, lattice_corners
 from rc_utils.regions.lattice import make_lattice
-from rc_utils.regions.sampling import median_distance, sample_vertices
+from rc_utils.regions.sampling import median_distance, vertex_blocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,20 +32,20 @@ class RegionCount:
 
     counts: np.ndarray
     num_evaluations: int
-    settings: Mapping
+    settings: Mapping[str, Any]
 
     @property
-    def mean(self):
+    def mean(self) -> float:
         """The region count."""
         return float(self.counts.mean())
 
     @property
-    def std_error(self):
+    def std_error(self) -> float:
         """Standard error of the mean over simplices, s / sqrt(n); NaN for a single simplex."""
         n = len(self.counts)
         return float(self.counts.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
 
-    def __str__(self):
+    def __str__(self) -> str:
         of = self.settings
         shape = "planes" if of["domain"] == "box" else {1: "segments", 2: "triangles"}.get(of["dim"], "simplices")
         return (
@@ -55,22 +57,22 @@ class RegionCount:
 
 
 def region_count(
-    model,
-    points,
+    model: Model,
+    points: Points,
     *,
-    dim=1,
-    resolution=None,
-    num_samples=100,
-    alpha_range=(0.0, 1.0),
-    sampling="pairs",
-    domain="simplex",
-    adjacency="face",
-    strategy="grid",
-    seed=0,
-    batch_size=None,
-    direction_length=None,
-    padding=BOX_PADDING,
-):
+    dim: int = 1,
+    resolution: int | None = None,
+    num_samples: int = 100,
+    alpha_range: tuple[float, float] = (0.0, 1.0),
+    sampling: str = "pairs",
+    domain: str = "simplex",
+    adjacency: str = "face",
+    strategy: str = "grid",
+    seed: int = 0,
+    batch_size: int | None = None,
+    direction_length: float | None = None,
+    padding: float = BOX_PADDING,
+) -> RegionCount:
     """Region count R_d of a classifier: E[number of maximally connected regions of equal label] (v1 Definition 4).
 
     The expectation is over simplices spanned by dim + 1 random data points; regions are connected components of equal
@@ -114,9 +116,10 @@ def region_count(
     if sampling == "random_direction" and direction_length is None:
         direction_length = median_distance(points, seed)
     classifier = as_classifier(model, points)
-    vertices = sample_vertices(points, **draw, direction_length=direction_length, device=classifier.device)
-    corners = lattice_corners(vertices, lattice, padding)
-    counts, num_evaluations = STRATEGIES[strategy](classifier, corners, lattice, batch_size)
+    blocks = vertex_blocks(points, **draw, direction_length=direction_length, device=classifier.device)
+    corners = (lattice_corners(vertices, lattice, padding) for vertices in blocks)
+    parts = [STRATEGIES[strategy](classifier, block, lattice, batch_size) for block in corners]
+    counts, num_evaluations = np.concatenate([part[0] for part in parts]), sum(part[1] for part in parts)
     counts.setflags(write=False)
     settings = {
         **draw,

@@ -2,9 +2,12 @@
 
 import contextlib
 import functools
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
 import torch
+from torch import nn
 
 from rc_utils.regions.arrays import as_points, gather
 from rc_utils.regions.classifier import NON_FINITE, as_classifier, labels_of
@@ -13,7 +16,25 @@ from rc_utils.regions.lattice import check_count
 OUT_OF_MEMORY_WORDS = ("out of memory", "not enough memory", "can't allocate memory", "alloc_failed")
 
 
-def predict_labels(model, points, *, batch_size=None):
+class Points(Protocol):
+    """Data points (N, *shape): anything with a length and integer-array indexing."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: Any, /) -> Any: ...
+
+
+class Predictor(Protocol):
+    """A classifier as scikit-learn has them."""
+
+    def predict(self, points: Any, /) -> Any: ...
+
+
+Model = nn.Module | Predictor | Callable[[Any], Any]
+"""What is counted; `as_classifier` says how its outputs are read."""
+
+
+def predict_labels(model: Model, points: Points, *, batch_size: int | None = None) -> np.ndarray:
     """Predicted label of each point.
 
     Args:

@@ -1,6 +1,7 @@
 """The exact regions of a network or a tree on a segment: label changes are solved for, not sampled."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -37,12 +38,20 @@ class ExactSegment:
     num_linear_regions: int | None
 
     @property
-    def count(self):
+    def count(self) -> int:
         """Number of regions."""
         return len(self.labels)
 
 
-def exact_segment(model, x0, x1, *, prune=False, max_breakpoints_memory=32 << 20, device=None):
+def exact_segment(
+    model: nn.Module | Any,
+    x0: np.ndarray | torch.Tensor,
+    x1: np.ndarray | torch.Tensor,
+    *,
+    prune: bool = False,
+    max_breakpoints_memory: int = 32 << 20,
+    device: torch.device | str | None = None,
+) -> ExactSegment:
     """Solve for the regions of equal label of a piecewise-linear network, a tree or a forest between x0 and x1.
 
     On a segment every unit is a piecewise-linear function of alpha. Layer by layer, in float64, the breakpoints of all

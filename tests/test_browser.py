@@ -1,0 +1,319 @@
+"""The book in a real browser, cut off from the network: what a reader would trip over.
+
+The pages are those of `book/_build/html` where the book has been built, else of the tiny book of test_book.py.
+"""
+
+import functools
+import http.server
+import pathlib
+import re
+import shutil
+import threading
+import urllib.parse
+
+import numpy as np
+import pytest
+import torch
+from axe_playwright_python.sync_playwright import Axe
+from PIL import Image
+from playwright.sync_api import sync_playwright
+from test_book import BOOK, write_source
+
+from rc_utils import explorer
+from rc_utils.plotting import CLASS_COLOURS
+from rc_utils.regions import count_components, label_grid
+
+pytestmark = pytest.mark.slow
+
+HTML = BOOK / "_build" / "html"
+TINY_PAGES = ["bibliography.html", "genindex.html", "intro.html", "notebooks/line.html", "search.html"]
+DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+# Violations in what the tools write: (rule, part of the element's selector) and the reason.
+NOT_OURS = {
+    ("definition-list", "#rc_utils"): "Sphinx writes the parameters of a long signature as <dd> without a <dt>",
+    ("aria-required-children", ".citation-list"): "docutils gives references the role doc-biblioentry, not listitem",
+}
+
+
+def built_pages():
+    """The pages of the built book, without its first address, which only leads to the introduction."""
+    if not (HTML / "index.html").is_file():
+        return TINY_PAGES
+    pages = sorted(str(path.relative_to(HTML)) for path in HTML.rglob("*.html"))
+    return [page for page in pages if page != "index.html" and not page.startswith("_static/")]
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    """Files without a line in the log for each."""
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture(scope="module")
+def serve():
+    """Serve a folder on this machine; the address of its server."""
+    servers = []
+
+    def start(folder):
+        handler = functools.partial(QuietHandler, directory=str(folder))
+        servers.append(http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler))
+        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{servers[-1].server_port}/"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if program is None:
+        pytest.skip("there is no chromium on the path; on Debian: apt-get install chromium")
+    with sync_playwright() as playwright:
+        yield playwright.chromium.launch(
+            executable_path=program, args=["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
+        )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The built book, or a tiny one built here."""
+    if (HTML / "index.html").is_file():
+        return HTML
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(BOOK))
+        import build
+
+        root = tmp_path_factory.mktemp("tiny")
+        write_source(root)
+        return build.build(build.pages.Layout(root / "book", root)).parent
+
+
+@pytest.fixture(scope="module")
+def book(serve, folder):
+    return folder, serve(folder)
+
+
+@pytest.fixture
+def tab(browser):
+    """A new tab that remembers nothing of the ones before; `requests` and `errors` are what happened in it."""
+    context = browser.new_context(viewport=DESKTOP, color_scheme="light", reduced_motion="reduce")
+    tab = context.new_page()
+    tab.set_default_timeout(60_000)
+    tab.requests, tab.errors = [], []
+    tab.on("request", lambda request: tab.requests.append(request.url))
+    tab.on("console", lambda message: tab.errors.append(message.text) if message.type == "error" else None)
+    tab.on("pageerror", lambda error: tab.errors.append(str(error)))
+    yield tab
+    context.close()
+
+
+def open_page(tab, address):
+    tab.goto(address)
+    tab.evaluate("async () => { if (window.MathJax?.startup) await MathJax.startup.promise; }")
+
+
+def problems(tab, root, address):
+    """What is wrong with the page that `tab` shows, as sentences; root is the folder behind `address`."""
+    found = [f"asks for {url}" for url in tab.requests if not url.startswith((address, "data:", "blob:"))]
+    found += [f"console: {text}" for text in tab.errors]
+    found += [f"formula not rendered: {text}" for text in tab.evaluate(RAW_FORMULAS)]
+    found += [f"broken image: {source}" for source in tab.evaluate(BROKEN_IMAGES)]
+    found += [f"figure without alt text: {source}" for source in tab.evaluate(NO_ALT)]
+    found += broken_links(tab, root, address)
+    found += [f"light: {text}" for text in violations(tab)]
+    tab.emulate_media(color_scheme="dark")
+    if tab.evaluate("'mode' in document.documentElement.dataset"):
+        tab.wait_for_function("document.documentElement.dataset.theme === 'dark'")
+    found += [f"dark: {text}" for text in violations(tab, ["color-contrast"])]
+    tab.set_viewport_size(PHONE)
+    found += [f"wider than a phone: {text}" for text in tab.evaluate(TOO_WIDE)]
+    return found
+
+
+RAW_FORMULAS = """() => [...document.querySelectorAll(".math")]
+    .filter(e => !e.querySelector("mjx-container") || e.querySelector("mjx-merror")).map(e => e.textContent.trim())"""
+BROKEN_IMAGES = """async () => {
+    const images = [...document.images].filter(e => e.getAttribute("src"));
+    images.forEach(e => e.loading = "eager");
+    await Promise.allSettled(images.map(e => e.decode()));
+    return images.filter(e => !e.complete || !e.naturalWidth).map(e => e.src.slice(0, 100));
+}"""
+NO_ALT = """() => [...document.querySelectorAll("main figure img, main .cell_output img, main figure svg")]
+    .filter(e => !(e.getAttribute("alt") || e.getAttribute("aria-label") || "").trim())
+    .map(e => (e.src || e.outerHTML).slice(0, 100))"""
+# The elements that stick out, where the page can be scrolled sideways.
+TOO_WIDE = """() => {
+    const root = document.documentElement;
+    if (root.scrollWidth <= root.clientWidth) return [];
+    const sticksOut = e => e.getBoundingClientRect().right > root.clientWidth + 1;
+    const out = [...document.querySelectorAll("main *")].filter(sticksOut);
+    return [`${root.scrollWidth} px`, ...out.slice(0, 3).map(e => e.outerHTML.slice(0, 100))];
+}"""
+
+
+def broken_links(tab, root, address):
+    found = []
+    for link in sorted(set(tab.evaluate("() => [...document.querySelectorAll('a[href]')].map(e => e.href)"))):
+        url, fragment = urllib.parse.urldefrag(link)
+        if url.startswith(address):
+            path = pathlib.Path(root, urllib.parse.unquote(url[len(address) :].split("?")[0]))
+            path = path / "index.html" if path.is_dir() else path
+            if not path.is_file():
+                found.append(f"broken link: {link}")
+            elif fragment and path.suffix == ".html" and urllib.parse.unquote(fragment) not in anchors(path):
+                found.append(f"link to nothing on its page: {link}")
+    return found
+
+
+@functools.cache
+def anchors(path):
+    return set(re.findall(r'\sid="([^"]+)"', path.read_text(encoding="utf8")))
+
+
+def violations(tab, rules=None):
+    """axe-core's serious and critical violations, without those of the theme."""
+    options = {"resultTypes": ["violations"]} | ({"runOnly": rules} if rules else {})
+    found = []
+    for rule in Axe().run(tab, options=options).response["violations"]:
+        for node in rule["nodes"]:
+            selector = " ".join(map(str, node["target"]))
+            theirs = any(rule["id"] == known and part in selector for known, part in NOT_OURS)
+            if node["impact"] in ("serious", "critical") and not theirs:
+                found.append(f"{rule['id']} at {selector}: {node['html'][:100]}")
+    return found
+
+
+@pytest.mark.parametrize("page", built_pages())
+def test_a_page_is_sound(tab, book, page):
+    root, address = book
+    open_page(tab, address + page)
+    found = problems(tab, root, address)
+    assert not found, "\n".join(found)
+
+
+def test_the_first_address_leads_to_the_introduction(tab, book):
+    tab.goto(book[1])
+    tab.wait_for_url("**/intro.html")
+    assert tab.locator("main h1:visible").count() == 1
+
+
+def test_the_search_finds_the_region_count(tab, book):
+    root, address = book
+    open_page(tab, f"{address}search.html?q=region+count")
+    tab.locator("#search-results li a").first.wait_for()
+    links = [e.get_attribute("href") for e in tab.locator("#search-results li a").all()]
+    assert (root / urllib.parse.unquote(links[0]).split("?")[0].split("#")[0]).is_file()
+    assert tab.errors == []
+
+
+BROKEN = {
+    "asks for": '<img alt="a" src="http://cdn.example/x.png">',
+    "console": '<script>console.error("no")</script>',
+    "formula not rendered": '<span class="math">\\(x\\)</span>',
+    "broken image": '<img alt="a" src="lost.png">',
+    "figure without alt text": '<figure><img src="data:image/gif;base64,R0lGODlhAQABAAAAACw="></figure>',
+    "broken link": '<a href="lost.html">a page</a>',
+    "link to nothing": '<a href="#lost">a place</a>',
+    "light: button-name": "<button></button>",
+    "dark: color-contrast": "<style>@media (prefers-color-scheme: dark) {p {color: #eee}}</style><p>pale</p>",
+    "wider than a phone": '<div style="width: 500px">wide</div>',
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_each_problem_is_found(tab, serve, tmp_path, kind):
+    shell = '<!doctype html><html lang="en"><title>A page</title><meta name="viewport" content="width=device-width">'
+    (tmp_path / "x.html").write_text(f"{shell}<main><h1>A page</h1>{BROKEN[kind]}</main></html>")
+    (tmp_path / "favicon.ico").touch()
+    address = serve(tmp_path)
+    open_page(tab, address + "x.html")
+    found = problems(tab, tmp_path, address)
+    assert any(text.startswith(kind) for text in found), found
+
+
+@pytest.fixture(scope="module")
+def made_explorer(tiny_data):
+    """An explorer of two random networks: its grids and its page."""
+    triangles = explorer.draw_triangles(tiny_data, 2, seed=0)
+
+    def network(seed):
+        generator = torch.Generator().manual_seed(seed)
+        first = torch.randn(tiny_data.x_train[:1].numel(), 32, generator=generator) / 8
+        second = torch.randn(32, 10, generator=generator)
+        return lambda x: torch.sin(torch.as_tensor(x).flatten(1) @ first) @ second
+
+    grids = {
+        name: {e: label_grid(network(e + k), triangles.vertices, resolution=30) for e in (0, 5, 9)}
+        for k, name in enumerate(("learning rate 0.01", "learning rate 0.02"))
+    }
+    return grids, explorer.explorer_html(grids, triangles, tiny_data.class_names)
+
+
+@pytest.fixture
+def explorer_tab(tab, serve, tmp_path, made_explorer):
+    for name in ("explorer.js", "explorer.css"):
+        shutil.copy(BOOK / "_static" / name, tmp_path)
+    head = '<meta charset="utf8"><meta name="viewport" content="width=device-width"><title>Explorer</title>'
+    head += (
+        '<link rel="icon" href="data:,"><link rel="stylesheet" href="explorer.css"><script src="explorer.js"></script>'
+    )
+    page = f'<!doctype html><html lang="en">{head}<main><h1>Explorer</h1>{made_explorer[1]}</main></html>'
+    (tmp_path / "x.html").write_text(page, encoding="utf8")
+    tab.address = serve(tmp_path)
+    tab.goto(tab.address + "x.html")
+    return tab
+
+
+def counts_shown(tab):
+    return [int(text.split()[0]) for text in tab.locator(".rc-explorer figcaption strong").all_inner_texts()]
+
+
+def counts_of(grids, triangle, epoch):
+    return [int(count_components(run[epoch].labels, "simplex")[triangle]) for run in grids.values()]
+
+
+def test_the_explorer_is_a_sound_page(explorer_tab, tmp_path):
+    assert problems(explorer_tab, tmp_path, explorer_tab.address) == []
+
+
+def test_the_explorer_shows_our_counts_and_follows_the_keyboard(explorer_tab, made_explorer):
+    tab, grids = explorer_tab, made_explorer[0]
+    assert counts_shown(tab) == counts_of(grids, 0, 9)
+    tab.keyboard.press("Tab")
+    tab.keyboard.press("ArrowDown")
+    assert counts_shown(tab) == counts_of(grids, 1, 9)
+    tab.keyboard.press("Tab")
+    tab.keyboard.press("ArrowLeft")
+    assert counts_shown(tab) == counts_of(grids, 1, 5)
+    tab.keyboard.press("Home")
+    assert counts_shown(tab) == counts_of(grids, 1, 0)
+    status = tab.locator("[role=status]").inner_text()
+    first, second = counts_of(grids, 1, 0)
+    assert status == (
+        f"Triangle 2, epoch 0 of 9: {first} regions with learning rate 0.01, {second} regions with learning rate 0.02."
+    )
+    assert f"{second} regions" in tab.locator("svg").nth(1).get_attribute("aria-label")
+    assert len({*counts_of(grids, 0, 9), *counts_of(grids, 1, 9), first, second}) > 3
+
+
+def test_the_explorer_paints_the_labels_where_they_belong(explorer_tab, made_explorer, tmp_path):
+    tab, grid = explorer_tab, made_explorer[0]["learning rate 0.02"][9]
+    corners = tab.evaluate("""() => {
+        const svg = document.querySelectorAll(".rc-explorer svg")[1];
+        const place = svg.getScreenCTM();
+        return [...svg.querySelector(".rc-outline").points].map(p => p.matrixTransform(place)).map(p => [p.x, p.y]);
+    }""")
+    tab.screenshot(path=tmp_path / "x.png")
+    pixels = np.asarray(Image.open(tmp_path / "x.png").convert("RGB")).astype(int)
+    coordinates = grid.lattice.coordinates
+    inside = coordinates.min(1) > 0  # the outline covers the points on the edges
+    columns, rows = (coordinates @ np.asarray(corners))[inside].T.round().astype(int)
+    labels = grid.labels[0][tuple(grid.lattice.indices.T)][inside]
+    colours = np.array([[int(CLASS_COLOURS[k][i : i + 2], 16) for i in (1, 3, 5)] for k in labels])
+    right = np.abs(pixels[rows, columns] - colours).max(1) <= 2
+    assert len(set(labels)) > 2
+    assert right.mean() > 0.97

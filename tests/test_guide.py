@@ -1,0 +1,349 @@
+"""Every code block of the README and of the guide: run in a folder of its own, or checked against the code.
+
+A comment before a block says which (`% test: run` in the book, `<!-- test: run -->` in the README; words in brackets
+say why); without one it is checked:
+
+    run         Python is executed, the blocks of a page in one namespace, one after the other; commands in this process
+    parse       Python compiles, its imports exist, its calls of the package fit; commands have arguments that are taken
+    file NAME   the block is checked, and written to NAME for the blocks after it
+"""
+
+import ast
+import dataclasses
+import http.server
+import importlib
+import inspect
+import json
+import pathlib
+import re
+import runpy
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+import tomllib
+
+import numpy as np
+import pytest
+
+import rc_utils
+from rc_utils import campaign, measures, notebooks, sweep
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "book" / "rerun.md"]
+PAGES += sorted((ROOT / "book" / "guide").glob("*.md"))
+MODES = ("run", "parse", "file")
+_MARK = r"^(?:% |<!-- )test: (\w+)(?: ([\w./]+))?[^\n]*\n"
+_BLOCK = re.compile(rf"(?:{_MARK})?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """A fenced block of a page and how it is tested; `line` is where its fence begins."""
+
+    language: str
+    text: str
+    line: int
+    mode: str
+    name: str
+
+
+def blocks(path):
+    """The fenced blocks of a Markdown file that name a language."""
+    text = path.read_text()
+    return [
+        Block(language, code, text.count("\n", 0, match.start(3)) + 1, mode or "parse", name or "")
+        for match in _BLOCK.finditer(text)
+        for mode, name, language, code in [match.groups()]
+    ]
+
+
+def commands(block):
+    """The commands of a console block, as lists of words, comments left out."""
+    for line in block.text.splitlines():
+        assert line.startswith("$ "), f"line {line!r} of a console block is no command"
+        yield shlex.split(line[2:], comments=True)
+
+
+# What is behind a command's first words -> a check of the rest. An unknown command fails the test.
+
+
+def check_sweep(words):
+    options = sweep._parser().parse_args(words)
+    known = campaign.list_campaigns()
+    assert pathlib.Path(options.campaign).name in [*known, "mine"], options.campaign
+    if options.experiment:
+        campaign.load_campaign(options.campaign).restricted(options.experiment)
+
+
+def check_notebook(words):
+    name, *rest = words
+    path = notebooks.find_notebook(name)
+    defaults = notebooks.notebook_parameters(path)
+    given = {rest[i + 1]: rest[i + 2] for i, word in enumerate(rest) if word == "-p"}
+    assert [word for word in rest if word.startswith("-")] == [w for w in rest if w in ("-p", "-o", "--list")]
+    notebooks.check_parameters(path, {key: notebooks.parse_value(v, defaults.get(key)) for key, v in given.items()})
+
+
+def check_build(words):
+    known = {"--only": "page", "--skip-sweep": None, "--device": "device"}
+    table = tomllib.loads((ROOT / "book" / "pages.toml").read_text())["pages"]
+    script = (ROOT / "book" / "build.py").read_text()
+    assert all(f'"{word}"' in script for word in words if word.startswith("--"))
+    assert all(words[i + 1] in {*table, "PAGE"} for i, word in enumerate(words) if known.get(word) == "page")
+
+
+def check_pip(words):
+    what = words[-1]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert words[0] == "install"
+    assert what == "." or set(re.fullmatch(r"\.\[(.+)\]", what)[1].split(",")) <= set(extras)
+
+
+def check_make(words):
+    targets = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split()
+    assert set(words) <= set(targets)
+
+
+def check_copy(words):
+    assert (ROOT / words[-2]).exists()
+
+
+def check_pytest(words):
+    assert words[0].startswith("tests/")
+
+
+def check_dask(words):
+    from distributed.cli import dask_scheduler, dask_worker
+
+    command = {"scheduler": dask_scheduler.main, "worker": dask_worker.main}[words[0]]
+    command.make_context(words[0], words[1:])
+
+
+CHECKS = {
+    (".venv/bin/python", "-m", "rc_utils.sweep"): check_sweep,
+    (".venv/bin/python", "-m", "rc_utils.notebooks"): check_notebook,
+    (".venv/bin/python", "-m", "pytest"): check_pytest,
+    (".venv/bin/python", "book/build.py"): check_build,
+    ("python", "-m", "pip"): check_pip,
+    (".venv/bin/dask",): check_dask,
+    ("make",): check_make,
+    ("cp", "-r"): check_copy,
+}
+MAINS = {check_sweep: sweep.main, check_notebook: notebooks.main}
+
+
+def resolve(words):
+    """The check of a command and the words that it is given."""
+    for start, check in CHECKS.items():
+        if tuple(words[: len(start)]) == start:
+            return check, words[len(start) :]
+    raise AssertionError(f"no check for the command {shlex.join(words)}: add one to CHECKS")
+
+
+def check_python(text):
+    """The block compiles, what it imports exists, and its calls of the public surface fit the signatures."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                importlib.import_module(alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            module = importlib.import_module(node.module)
+            assert all(hasattr(module, alias.name) for alias in node.names), ast.unparse(node)
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("rc", "rc_utils"):
+            assert node.attr in rc_utils.__all__, ast.unparse(node)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).startswith("rc."):
+            check_call(node)
+
+
+def check_call(node):
+    function = getattr(rc_utils, ast.unparse(node.func).removeprefix("rc."))
+    signature = inspect.signature(function)
+    bound = signature.bind(*node.args, **{keyword.arg: keyword.value for keyword in node.keywords})
+    # A `**unknown` takes every misspelt name, and then refuses it.
+    assert not any(p.kind is p.VAR_KEYWORD and p.name == "unknown" and p.name in bound.arguments
+                   for p in signature.parameters.values()), ast.unparse(node)  # fmt: skip
+
+
+def check_block(block):
+    """Raise unless the block's words are ones that the code takes."""
+    if block.language == "python":
+        check_python(block.text)
+    elif block.language == "console":
+        for words in commands(block):
+            check, rest = resolve(words)
+            check(rest)
+    elif block.language == "toml":
+        campaign.parse_campaign(tomllib.loads(block.text), "mine")
+    elif block.language == "bash":
+        subprocess.run(["bash", "-n"], input=block.text, text=True, check=True)
+        calls = re.findall(r"^\.venv/bin/.*$", block.text.replace('"$SLURM_ARRAY_TASK_ID/16"', "3/16"), re.MULTILINE)
+        for check, rest in map(resolve, map(shlex.split, calls)):
+            check(rest)
+    else:
+        raise AssertionError(f"no check for a block in {block.language}: add one to check_block")
+
+
+def run_block(block, namespace):
+    if block.language == "python":
+        exec(compile(block.text, f"line {block.line}", "exec"), namespace)
+        return
+    for words in commands(block):
+        check, rest = resolve(words)
+        check(rest)
+        assert MAINS[check](rest) == 0, shlex.join(words)
+
+
+class _Model(http.server.BaseHTTPRequestHandler):
+    """A service that labels digits: whether the upper half is brighter, and whether the image is bright."""
+
+    def do_POST(self):
+        batch = np.array(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        labels = (batch[:, :32].sum(1) > batch[:, 32:].sum(1)) + 2 * (batch.mean(1) > 5)
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(labels.tolist()).encode())
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def service(monkeypatch):
+    """The address of a model that is asked over HTTP."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Model) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread.start()
+        monkeypatch.setenv("PREDICT_URL", f"http://127.0.0.1:{server.server_address[1]}/predict")
+        yield
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def reader(tmp_path, monkeypatch):
+    """A reader's folder: campaigns and data of its own, nothing left behind in this process."""
+    shutil.copytree(ROOT / "campaigns" / "shapes-tiny", tmp_path / "campaigns" / "shapes-tiny")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RC_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(measures, "MEASURES", measures.MEASURES | {})
+    monkeypatch.setattr(campaign, "MEASURES", measures.MEASURES)
+    modules = set(sys.modules)
+    yield tmp_path
+    sys.modules.pop("my_module", None)
+    assert not {name for name in set(sys.modules) - modules if name.startswith("my_")}
+
+
+def test_every_block_has_a_mode_that_exists():
+    for page in PAGES:
+        assert blocks(page) or page.name == "CONTRIBUTING.md"
+        for block in blocks(page):
+            assert block.mode in MODES, f"{page.name}, line {block.line}: {block.mode}"
+            assert bool(block.name) == (block.mode == "file"), f"{page.name}, line {block.line}"
+
+
+def test_every_mark_belongs_to_a_block():
+    for page in PAGES:
+        text = page.read_text()
+        marked = [match for match in _BLOCK.finditer(text) if match[1]]
+        assert len(re.findall(_MARK, text, re.MULTILINE)) == len(marked), page.name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_is_not_run_is_taken(page):
+    for block in blocks(page):
+        # A campaign in a file needs the files before it: it is read where the page is run.
+        if block.mode == "parse" or (block.mode == "file" and block.language != "toml"):
+            try:
+                check_block(block)
+            except (Exception, SystemExit) as error:
+                pytest.fail(f"{page.name}, line {block.line}: {error!r}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [p for p in PAGES if any(b.mode != "parse" for b in blocks(p))], ids=lambda p: p.stem)
+def test_what_is_run_runs(page, reader, service, monkeypatch):
+    monkeypatch.setenv("RC_CAMPAIGNS", str(reader / "campaigns"))
+    namespace = {"__name__": page.stem}
+    try:
+        for block in blocks(page):
+            try:
+                if block.mode == "file":
+                    (reader / block.name).parent.mkdir(parents=True, exist_ok=True)
+                    (reader / block.name).write_text(block.text)
+                elif block.mode == "run":
+                    run_block(block, namespace)
+            except (Exception, SystemExit) as error:
+                raise AssertionError(f"{page.name}, line {block.line}") from error
+    finally:
+        if "cluster" in namespace:
+            namespace["cluster"].close()
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("python", "import rc_utils as rc\nrc.region_count(model, x, samples=3)\n"),
+        ("python", "import rc_utils as rc\nrc.load_dataset('shapes', n_tran=3)\n"),
+        ("python", "import rc_utils as rc\nrc.count_regions(model)\n"),
+        ("python", "from rc_utils.sweep import sweeep\n"),
+        ("python", "x = = 1\n"),
+        ("console", "$ .venv/bin/python -m rc_utils.sweep shapes-tiny --worker-number 2\n"),
+        ("console", "$ .venv/bin/python -m rc_utils.sweep no-such-campaign\n"),
+        ("console", "$ .venv/bin/python -m rc_utils.sweep cifar10-paper --experiment man\n"),
+        ("console", "$ .venv/bin/python -m rc_utils.notebooks 03_main_correlation -p campain shapes-tiny\n"),
+        ("console", "$ .venv/bin/python -m rc_utils.notebooks 33_main_correlation --list\n"),
+        ("console", "$ .venv/bin/python book/build.py --only 99_nothing\n"),
+        ("console", "$ python -m pip install '.[everything]'\n"),
+        ("console", "$ .venv/bin/dask worker --no-such-option 3\n"),
+        ("console", "$ make books\n"),
+        ("console", "$ rm -rf results\n"),
+        ("console", "make book\n"),
+        ("toml", 'title = "x"\n[dataset]\nname = "shapes"\nn_tran = 3\n'),
+        ("bash", "for x in; do\n"),
+        ("bash", ".venv/bin/python -m rc_utils.sweep cifar10-paper --shards 1\n"),
+        ("ruby", "puts 1\n"),
+    ],
+)
+def test_a_wrong_block_is_found(language, text):
+    with pytest.raises((Exception, SystemExit)):
+        check_block(Block(language, text, 1, "parse", ""))
+
+
+def test_blocks_are_read_with_their_marks(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("a\n\n% test: run (why)\n```python\nx = 1\n```\n\n```console\n$ make book\n```\n"
+                    "<!-- test: file a/b.toml -->\n```toml\n```\n```{note}\nno code\n```\n")  # fmt: skip
+    assert [(b.language, b.text, b.line, b.mode, b.name) for b in blocks(page)] == [
+        ("python", "x = 1\n", 4, "run", ""),
+        ("console", "$ make book\n", 8, "parse", ""),
+        ("toml", "", 12, "file", "a/b.toml"),
+    ]
+
+
+DOCSTRING = r"""Sum of |x_i| for points (N, *shape).
+
+    x, y: `x` holds 2 * "pairs", and
+        `y`s the rest
+    that goes on here.
+    Columns: a_, b.
+    >>> f("x")
+"""
+
+
+def test_docstrings_become_restructured_text():
+    functions = runpy.run_path(str(ROOT / "book" / "docstrings.py"))
+    lines = functions["as_restructured_text"](inspect.cleandoc(DOCSTRING).splitlines())
+    assert lines == [
+        r"Sum of \|x_i\| for points (N, \*shape).",
+        "",
+        "Args:",
+        r"    x, y: ``x`` holds 2 \* ``" + '"pairs"' + "``, and",
+        r"        ``y``\ s the rest",
+        "        that goes on here.",
+        "",
+        r"Columns: a\_, b.",
+        '>>> f("x")',
+    ]

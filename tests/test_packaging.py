@@ -1,0 +1,163 @@
+"""The package as others install it: what it holds, what it needs, how it is cited."""
+
+import ast
+import inspect
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tomllib
+import typing
+import zipfile
+
+import pytest
+import yaml
+
+import rc_utils
+from rc_utils.datasets import Dataset
+from rc_utils.regions import ExactSegment, RegionCount
+from rc_utils.training import TrainRun
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+IMPORT_NAMES = {"scikit-learn": "sklearn", "dask-jobqueue": "dask_jobqueue"}
+# Import name -> the requirement that brings it along.
+CARRIED = {
+    "dask": "distributed",
+    "PIL": "torchvision",
+    "nbformat": "papermill",
+    "nbclient": "papermill",
+    "IPython": "ipykernel",
+}
+BUILD = "import setuptools.build_meta as backend, sys; print(backend.build_wheel(sys.argv[1]))"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel that `pip install .` makes, built without a package index, outside the repository."""
+    folder = tmp_path_factory.mktemp("wheel")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        (folder / name).write_bytes((ROOT / name).read_bytes())
+    for name in ("rc_utils", "tests", "book", "benchmarks"):
+        (folder / name).symlink_to(ROOT / name)
+    subprocess.run([sys.executable, "-c", BUILD, folder], cwd=folder, check=True, capture_output=True, text=True)
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_the_package_alone(wheel):
+    names = [pathlib.PurePosixPath(name) for name in zipfile.ZipFile(wheel).namelist()]
+    info = f"rc_utils-{PROJECT['version']}.dist-info"
+    assert {path.parts[0] for path in names} == {"rc_utils", info}
+    source = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("rc_utils/**/*.py")}
+    assert {path.as_posix() for path in names if path.suffix == ".py"} == source
+    assert pathlib.PurePosixPath("rc_utils/py.typed") in names
+    assert pathlib.PurePosixPath(f"{info}/licenses/LICENSE") in names
+
+
+@pytest.mark.slow
+def test_the_installed_package_counts_away_from_the_repository(wheel, tmp_path):
+    """Without the extras that are not needed, and with the folder it is called from as the project."""
+    optional = sorted(extras_alone())
+    code = f"""
+import sys
+sys.modules |= dict.fromkeys({optional!r})  # an import of these fails
+import numpy as np, pathlib, rc_utils
+from rc_utils.paths import project_root
+assert ".whl" in rc_utils.__file__, rc_utils.__file__
+assert project_root() == pathlib.Path.cwd()
+x = np.random.default_rng(0).random((20, 2))
+print(rc_utils.region_count(lambda batch: batch[:, 0] - 0.5, x, dim=2, num_samples=3, resolution=5))
+"""
+    environment = {**os.environ, "PYTHONPATH": str(wheel)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "regions (3 triangles" in done.stdout
+
+
+def names_of(requirements):
+    """Distribution names of requirements, own extras left out."""
+    return {re.match(r"[\w-]+", line)[0] for line in requirements} - {PROJECT["name"]}
+
+
+def import_name(distribution):
+    return IMPORT_NAMES.get(distribution, distribution)
+
+
+def extras_alone():
+    """Import names of what the extras need and the package does not."""
+    extras = {name for lines in PROJECT["optional-dependencies"].values() for name in names_of(lines)}
+    return {import_name(name) for name in extras - names_of(PROJECT["dependencies"])}
+
+
+def imports(path):
+    """Names of the packages that a file imports."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        modules += [node.module] if isinstance(node, ast.ImportFrom) and not node.level else []
+        yield from (module.split(".")[0] for module in modules)
+
+
+def test_everything_imported_is_a_dependency_or_in_an_extra():
+    named = {import_name(name) for name in names_of(PROJECT["dependencies"])} | extras_alone()
+    carried = {name for name, by in CARRIED.items() if by in named}
+    used = {name for path in ROOT.glob("rc_utils/**/*.py") for name in imports(path)}
+    assert used - named - carried - {"rc_utils", *sys.stdlib_module_names} == set()
+
+
+def test_the_books_requirements_hold_the_packages():
+    listed = names_of(line for line in (ROOT / "requirements.in").read_text().splitlines() if re.match(r"\w", line))
+    locked = names_of(line for line in (ROOT / "requirements.txt").read_text().splitlines() if re.match(r"\w", line))
+    extras = {name for lines in PROJECT["optional-dependencies"].values() for name in names_of(lines)}
+    assert names_of(PROJECT["dependencies"]) | extras <= listed <= locked
+
+
+def test_the_extra_all_holds_every_other():
+    extras = PROJECT["optional-dependencies"]
+
+    def reached(name):
+        own = {extra for line in extras[name] for part in re.findall(r"\[(.+)\]", line) for extra in part.split(",")}
+        return own.union(*(reached(extra) for extra in own))
+
+    assert reached("all") == set(extras) - {"all"}
+
+
+def test_citation_licence_and_package_agree():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert {"cff-version", "message", "title", "authors"} <= set(citation)
+    assert str(citation["version"]) == PROJECT["version"]
+    assert citation["license"] == PROJECT["license"] == "MIT"
+    assert (ROOT / "LICENSE").read_text().startswith("MIT License\n\nCopyright (c) 2026 the rc_utils authors\n")
+    paper = citation["preferred-citation"]
+    entry = re.search(r"@misc\{li2025region,.*?\n\}", (ROOT / "book" / "references.bib").read_text(), re.DOTALL)[0]
+    authors = " and ".join(f"{author['family-names']}, {author['given-names']}" for author in paper["authors"])
+    assert f"{{{authors}}}" in entry
+    assert f"{{{paper['title']}}}" in entry
+    assert f"{{{paper['year']}}}" in entry
+
+
+def public_functions():
+    """Every function of the public surface, and the methods and properties of what it returns, by name."""
+    for name in rc_utils.__all__:
+        if inspect.isfunction(getattr(rc_utils, name)):
+            yield name, getattr(rc_utils, name)
+    for kind in (RegionCount, ExactSegment, TrainRun):
+        for name, value in vars(kind).items():
+            if isinstance(value, property) and not name.startswith("_"):
+                yield f"{kind.__name__}.{name}", value.fget
+
+
+@pytest.mark.parametrize(("name", "function"), [pytest.param(*pair, id=pair[0]) for pair in public_functions()])
+def test_public_functions_are_typed(name, function):
+    hints = typing.get_type_hints(function)
+    parameters = set(inspect.signature(function).parameters) - {"self"}
+    assert set(hints) == parameters | {"return"}
+
+
+def test_what_public_functions_return_is_typed():
+    for kind in (Dataset, RegionCount, ExactSegment, TrainRun, rc_utils.TrainConfig):
+        assert typing.get_type_hints(kind)

@@ -1,0 +1,47 @@
+"""A reader's use of the package: not run, but read by the type checker, which fails where a type is lost."""
+
+from collections.abc import Mapping
+from typing import Any, assert_type
+
+import numpy as np
+import pandas as pd
+import torch
+
+import rc_utils as rc
+from rc_utils.datasets import Dataset
+from rc_utils.regions import ExactSegment, RegionCount
+from rc_utils.training import TrainRun
+
+
+def train_and_count() -> None:
+    data = rc.load_dataset("shapes", n_train=100, classes=[0, "ring"], device=torch.device("cpu"))
+    assert_type(data, Dataset)
+    network = rc.build_network("ResNet18", num_classes=data.num_classes, width=8)
+    assert_type(network, torch.nn.Module)
+    run = rc.train(network, data, rc.TrainConfig(lr=0.1), measure=lambda network, epoch: epoch, measure_epochs=[0])
+    assert_type(run, TrainRun)
+    assert_type(run.gap, float)
+    count = rc.region_count(run.network, data.x_train, num_samples=10)
+    assert_type(count, RegionCount)
+    assert_type(count.mean, float)
+    assert_type(count.settings, Mapping[str, Any])
+    exact = rc.exact_segment(run.network, data.x_train[0], data.x_train[1])
+    assert_type(exact, ExactSegment)
+    assert_type(exact.count, int)
+
+
+def other_kinds(frame: pd.DataFrame, array: np.ndarray, tensor: torch.Tensor, tree: Any) -> None:
+    rc.region_count(lambda batch: batch[:, 0] > 0, array)
+    rc.region_count(tree, frame, strategy="adaptive")
+    rc.predict_labels(torch.nn.Linear(2, 3), tensor, batch_size=None)
+    assert_type(rc.count_components(tensor), torch.Tensor)
+    assert_type(rc.count_components(array, "full").ndim, int)
+    assert_type(rc.load_runs("shapes-tiny", num_samples=10), pd.DataFrame)
+    assert_type(rc.load_evolution("shapes-tiny"), pd.DataFrame)
+
+
+def wrong(array: np.ndarray) -> None:
+    rc.region_count("ResNet18", array)  # type: ignore[arg-type]
+    rc.build_network("ResNet18", num_classes="ten")  # type: ignore[arg-type]
+    rc.load_dataset("shapes", device=0)  # type: ignore[arg-type]
+    rc.train(torch.nn.Linear(2, 3), array, rc.TrainConfig())  # type: ignore[arg-type]
