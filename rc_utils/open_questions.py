@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,8 +9,8 @@ import pandas as pd
 import torch
 
 from rc_utils.correlation import average_seeds, correlate, finished
+from rc_utils.half_spaces import convex_bodies, half_spaces
 from rc_utils.published_tables import ARCHITECTURES, EVOLUTION, GRID_SIZE, HYPERPLANES, NETWORKS, RANGE
-from rc_utils.regions import region_count
 
 
 @dataclass(frozen=True)
@@ -36,6 +35,8 @@ DOUBTS = (
              "the formulas are taken"),
     Question("theorem-6-sum", "v1 Theorem 6", "the bound names x_1 and x_2 inside a double sum over i and j",
              "read as x_i and x_j"),
+    Question("n-dependence", "v3 Sec. 6.2", "the factor N is called tight by points on a line",
+             "computed in 08_theory: orthonormal points need it, points on that line do not"),
     Question("mean-counts", "v3 Tables 3, 4 and 6", "three mean counts for what reads as one setting",
              "no mean count is held against ours outside the paper's own setting"),
     Question("loukas-prints", "Loukas App. A",
@@ -78,70 +79,17 @@ def answers_from_print() -> dict[str, str]:
     test = np.array(HYPERPLANES)[:, 0]
     main = np.array(ARCHITECTURES)[:, 0]
     counts = ", ".join(f"{v:.2f}" for v in (EVOLUTION[-1][1], GRID_SIZE[1][2][1], RANGE[0][1]))
-    lines = "; ".join(f"R^{d}: {n} on lines, {k} points shattered" for d, n, k in half_space_regions())
-    convex = "; ".join(f"{k} points shattered, {n} on lines" for n, k in convex_regions())
+    cases = [*map(half_spaces, (2, 5, 10)), *map(convex_bodies, (4, 8))]
+    shattered = "; ".join(
+        f"{c.family} of R^{c.dim}: {c.regions} regions on lines, {c.points} points shattered" for c in cases
+    )
     return {
         "evolution-gap": f"they differ by up to {max(abs(d) for _, d in gaps):.2f}, first at epoch {parts[0]}",
         "swapped-columns": f"Test equals the main results for {int((test == main).sum())} of {len(NETWORKS)} networks",
-        "theorem-5": f"half-spaces, most regions: {lines}. Indicators of convex sets: {convex}",
+        "theorem-5": shattered,
         "mean-counts": f"{counts}",
         "loukas-prints": f"1 / |1 - y - f| is off automatic differentiation by {bce_derivative_error():.1e} at most",
     }
-
-
-def half_space_regions(dims=(2, 5, 10), num_samples: int = 200) -> list[tuple[int, int, int]]:
-    """(d, most regions on random segments over random half-spaces of R^d, points that half-spaces shatter).
-
-    The points are 0 and the unit vectors: each of their 2^(d+1) labellings is checked on the half-space that gives it.
-    """
-    rows = []
-    for d in dims:
-        rng = np.random.default_rng(d)
-        cloud, normal = rng.normal(size=(50, d)), rng.normal(size=d)
-        most = region_count(lambda x, w=normal: (x @ w > 0.1).astype(int), cloud, num_samples=num_samples).counts.max()
-        points = np.vstack([np.zeros(d), np.eye(d)])
-        signs = 2 * np.array(list(itertools.product((0, 1), repeat=d + 1))) - 1
-        # w.0 + b = s_0 and w.e_i + b = s_i: b = s_0 and w_i = s_i - s_0.
-        scores = (signs[:, 1:] - signs[:, :1]) @ points.T + signs[:, :1]
-        rows.append((d, int(most), d + 1 if (np.sign(scores) == signs).all() else 0))
-    return rows
-
-
-def convex_regions(sizes=(4, 8), num_samples: int = 100) -> list[tuple[int, int]]:
-    """(most regions on random segments over indicators of polygons, points on a circle that polygons shatter).
-
-    Every subset of k points on a circle is the set of those inside the hull of the subset; the segments are drawn
-    between points around it. All labellings are checked.
-    """
-    rows = []
-    for k in sizes:
-        circle = np.exp(2j * np.pi * np.arange(k) / k)
-        points = np.stack([circle.real, circle.imag], 1)
-        cloud = np.random.default_rng(k).normal(size=(60, 2))
-        subsets = [np.array(s, bool) for s in itertools.product((0, 1), repeat=k)]
-        shattered = all((in_hull(points, points[s]) == s).all() for s in subsets)
-        largest = [points[s] for s in subsets if s.sum() >= 3][-20:]
-        counts = [
-            region_count(lambda x, c=c: in_hull(x, c).astype(int), cloud, num_samples=num_samples).counts.max()
-            for c in largest
-        ]
-        rows.append((int(max(counts)), k if shattered else 0))
-    return rows
-
-
-def in_hull(x: np.ndarray, corners: np.ndarray) -> np.ndarray:
-    """Whether the points x (n, 2) lie in the convex hull of `corners` (k, 2), given in counter-clockwise order."""
-    if len(corners) == 0:
-        return np.zeros(len(x), bool)
-    if len(corners) == 1:
-        return np.linalg.norm(x - corners[0], axis=1) < 1e-6
-    edges = np.roll(corners, -1, axis=0) - corners
-    offset = x[:, None, :] - corners[None]
-    inside = (edges[:, 0] * offset[..., 1] - edges[:, 1] * offset[..., 0] > -1e-6).all(1)
-    if len(corners) == 2:  # both half-planes leave the line; the segment is where the distances add up
-        ends = np.linalg.norm(offset, axis=2).sum(1)
-        inside &= ends < np.linalg.norm(edges[0]) + 1e-6
-    return inside
 
 
 def bce_derivative_error() -> float:
