@@ -30,6 +30,8 @@ from rc_utils.regions.sampling import draw_distinct
 
 # A cell of the picture touches six others: these are the neighbours that a reader sees.
 ADJACENCY = "simplex"
+# Of the smaller and of the larger learning rate.
+_LINES = {"-o": "#0072B2", "--^": "#D55E00"}
 # A triangle of side 60 with images of side 14 at its corners and their names; explorer.js has the same lengths.
 _VIEW_BOX = "-11 -16 82 89"
 
@@ -129,8 +131,8 @@ def count_panels(table: pd.DataFrame) -> Figure:
     fig, axes = plt.subplots(1, len(triangles), squeeze=False, sharey=True, figsize=(width, 3.2))
     for ax, triangle in zip(axes[0], triangles, strict=True):
         shown = table[table["triangle"] == triangle]
-        for (run, line), marker in zip(shown.groupby("run", sort=False), "o^sD", strict=False):
-            ax.plot(line["epoch"], line["regions"], marker=marker, label=run)
+        for (run, line), style in zip(shown.groupby("run", sort=False), _LINES, strict=False):
+            ax.plot(line["epoch"], line["regions"], style, color=_LINES[style], label=run)
         ax.set(xlabel="epoch", ylabel="regions" if triangle == triangles[0] else "", title=f"triangle {triangle}")
     axes[0][0].set_ylim(bottom=0)
     fig.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
