@@ -14,6 +14,8 @@ from rc_utils.sweep import sweep
 
 NOTEBOOKS = sorted((project_root() / "notebooks").glob("*.ipynb"))
 CAMPAIGNS = pathlib.Path(__file__).parent / "campaigns"
+# Pages that compute all they show.
+WITHOUT_CAMPAIGN = {"08_theory", "09_linear_regions", "10_training_complexity"}
 
 # What keeps a page to seconds; the rest of its parameters are its own.
 SMALL = {
@@ -21,6 +23,16 @@ SMALL = {
     "02_counting": {"num_samples": 40},
     "03_main_correlation": {"forest_samples": 5, "forest_images": 100},
     "07_training_evolution": {"num_samples": 5},
+    "08_theory": {"num_networks": 40, "num_inits": 2, "steps": 200},
+    "09_linear_regions": {
+        **{"sign_changes": [1, 2], "widths": [8, 16], "sample_sizes": [8, 16], "fixed_r": 2, "num_students": 3},
+        **{"num_steps": 200, "width_ratios": [1, 2], "narrow_r": 4, "num_narrow": 4, "num_stated": 1},
+    },
+    "10_training_complexity": {
+        **{"repetitions": 2, "epochs": 4, "num_points": 20, "width": 8, "num_images": 20, "num_test": 40},
+        **{"image_size": 8, "image_epochs": 2, "images_per_class": (10,), "digit_epochs": 1, "batch_iterations": 40},
+        **{"layer_epochs": 2, "region_epochs": 2, "num_segments": 20},
+    },
     "12_your_network": {"epochs": 1},
     "14_scorecard": {"campaign": "shapes-tiny"},
 }
@@ -29,6 +41,16 @@ OTHER = {
     "02_counting": {"num_samples": 41, "seed": 1},
     "03_main_correlation": {"forest_samples": 6, "forest_images": 100, "num_samples": 10, "seed": 1},
     "07_training_evolution": {"num_samples": 6, "seed": 1},
+    "08_theory": {"num_networks": 30, "num_inits": 3, "steps": 100, "n_train": 6, "hidden": 12},
+    "09_linear_regions": {
+        **{"sign_changes": [2], "widths": [8, 16], "sample_sizes": [8, 16], "fixed_r": 1, "num_students": 2},
+        **{"num_steps": 100, "width_ratios": [1, 1.2], "narrow_r": 5, "num_narrow": 3, "num_stated": 1},
+    },
+    "10_training_complexity": {
+        **{"repetitions": 1, "epochs": 3, "num_points": 16, "width": 6, "num_images": 16, "num_test": 30},
+        **{"image_size": 10, "image_epochs": 1, "images_per_class": (8,), "digit_epochs": 2, "batch_iterations": 50},
+        **{"layer_epochs": 1, "region_epochs": 3, "num_segments": 10},
+    },
     "12_your_network": {"network": "ResNet18", "width": 2, "epochs": 1, "seed": 1},
     "14_scorecard": {"num_samples": 10},
 }
@@ -67,11 +89,15 @@ def run(path, parameters, monkeypatch):
     return shown
 
 
+def campaign(notebook, name):
+    return {} if notebook.stem in WITHOUT_CAMPAIGN else {"campaign": name}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_on_the_tiny_campaign(notebook, swept, monkeypatch):
     monkeypatch.setenv("RC_RESULTS", str(swept))
-    assert run(notebook, {"campaign": "shapes-tiny"} | SMALL.get(notebook.stem, {}), monkeypatch)
+    assert run(notebook, campaign(notebook, "shapes-tiny") | SMALL.get(notebook.stem, {}), monkeypatch)
 
 
 @pytest.mark.slow
@@ -79,12 +105,13 @@ def test_a_notebook_runs_on_the_tiny_campaign(notebook, swept, monkeypatch):
 def test_a_notebook_runs_with_other_parameters(notebook, swept, monkeypatch):
     monkeypatch.setenv("RC_RESULTS", str(swept))
     monkeypatch.setenv("RC_CAMPAIGNS", str(CAMPAIGNS))
-    assert run(notebook, {"campaign": "tiny-all", "seed": 1} | OTHER.get(notebook.stem, {}), monkeypatch)
+    assert run(notebook, campaign(notebook, "tiny-all") | {"seed": 1} | OTHER.get(notebook.stem, {}), monkeypatch)
 
 
 def test_every_notebook_has_the_shared_parameters_and_no_outputs():
     for notebook in NOTEBOOKS:
-        assert {"campaign", "device", "num_samples", "seed"} <= set(notebook_parameters(notebook)), notebook.name
+        shared = {"device", "seed"} | (set() if notebook.stem in WITHOUT_CAMPAIGN else {"campaign", "num_samples"})
+        assert shared <= set(notebook_parameters(notebook)), notebook.name
         assert not any(cell.get("outputs") for cell in nbformat.read(notebook, 4).cells), notebook.name
 
 
