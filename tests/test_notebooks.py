@@ -30,7 +30,7 @@ SMALL = {
     },
     "10_training_complexity": {
         **{"repetitions": 2, "epochs": 4, "num_points": 20, "width": 8, "num_images": 20, "num_test": 40},
-        **{"image_size": 8, "image_epochs": 2, "images_per_class": (10,), "digit_epochs": 1, "batch_iterations": 40},
+        **{"image_size": 8, "image_epochs": 2, "images_per_class": (60,), "digit_epochs": 1, "batch_iterations": 100},
         **{"layer_epochs": 2, "region_epochs": 2, "num_segments": 20},
     },
     "12_your_network": {"epochs": 1},
@@ -48,7 +48,7 @@ OTHER = {
     },
     "10_training_complexity": {
         **{"repetitions": 1, "epochs": 3, "num_points": 16, "width": 6, "num_images": 16, "num_test": 30},
-        **{"image_size": 10, "image_epochs": 1, "images_per_class": (8,), "digit_epochs": 2, "batch_iterations": 50},
+        **{"image_size": 10, "image_epochs": 1, "images_per_class": (30,), "digit_epochs": 2, "batch_iterations": 120},
         **{"layer_epochs": 1, "region_epochs": 3, "num_segments": 10},
     },
     "12_your_network": {"network": "ResNet18", "width": 2, "epochs": 1, "seed": 1},
