@@ -9,6 +9,7 @@ from scipy import stats
 
 from benchmarks.registry import benchmark
 from rc_utils import league, predictors
+from rc_utils.cells import cells_of, draw
 from rc_utils.correlation import weighted_kendall, weighted_pearson, weighted_spearman
 
 NUM_RESAMPLES = 400
@@ -117,7 +118,7 @@ def simulate(setting, rng, replicates=1, num_segments=50):
     runs = runs.assign(seed=np.tile(np.arange(seeds), n), cell=np.repeat(np.arange(n), seeds))
     # A training accuracy that has to do with neither leaves the same partial correlation.
     runs = runs.assign(count=segments.mean(1), gap=gap, train_accuracy=rng.normal(size=n * seeds))
-    return league.cells_of(runs, segments)
+    return cells_of(runs, segments)
 
 
 def true_values(setting, rng):
@@ -144,7 +145,7 @@ def true_values(setting, rng):
 
 def our_intervals(cells, seed):
     """The `Estimate` of each statistic."""
-    draws = league.draw(cells, ["count", "gap", "log_lr", "train_accuracy"], NUM_RESAMPLES, seed)
+    draws = draw(cells, ["count", "gap", "log_lr", "train_accuracy"], NUM_RESAMPLES, seed)
     options = {"num_permutations": NUM_PERMUTATIONS, "seed": seed}
     found = {s: league.estimate(cells, "count", s, draws, **options) for s in league.STATISTICS}
     found["within_lr"] = league.within(cells, ["lr"], num_resamples=NUM_RESAMPLES, seed=seed)

@@ -20,7 +20,7 @@ from rc_utils.correlation import (
     percentile_interval,
     weighted_pearson,
 )
-from rc_utils.ledger import find_count, find_records, load_runs
+from rc_utils.ledger import count_entries, load_runs
 from rc_utils.regions import exact_segment, region_count, sample_vertices
 from rc_utils.regions.lattice import default_resolution
 
@@ -35,23 +35,15 @@ def counts_by_simplex(name: str, labels: Sequence[str]) -> pd.DataFrame:
     (an array over the simplices that all the labels share, the first ones), evaluations and seconds of a simplex.
     """
     campaign = load_campaign(name)
-    wanted = {label: campaign.counts[label] for label in labels if label in campaign.counts}
-    found = find_records(campaign.runs(), campaign.folder / "runs.jsonl")
-    rows, seen = [], set()
-    for _, network, planned in campaign.entries():
-        run_id = planned.spec.run_id
-        if len(wanted) < len(labels) or run_id in seen or run_id not in found:
-            continue
-        entries = {label: find_count(found[run_id][0]["counts"], settings) for label, settings in wanted.items()}
-        if None in entries.values():
-            continue
-        seen.add(run_id)
+    plans, rows = {planned.spec.run_id: (network, planned) for _, network, planned in campaign.entries()}, []
+    for run_id, entries in count_entries(name, labels).items():
+        network, planned = plans[run_id]
         shared = min(len(entry["counts"]) for entry in entries.values())
         for label, entry in entries.items():
             n = len(entry["counts"])
             row = {"run_id": run_id, "network": network, "lr": planned.spec.train.lr, "count": label}
             row |= {"batch_size": planned.spec.train.batch_size, "counts": np.array(entry["counts"][:shared])}
-            row |= {"method": describe_count(wanted[label])}
+            row |= {"method": describe_count(campaign.counts[label])}
             rows.append(row | {"evaluations": entry["num_evaluations"] / n, "seconds": entry["seconds"] / n})
     return pd.DataFrame(rows)
 

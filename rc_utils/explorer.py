@@ -19,19 +19,20 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from rc_utils import plotting
 from rc_utils.campaign import PlannedRun
 from rc_utils.checks import require
 from rc_utils.datasets import Dataset
 from rc_utils.evolution import evolution_experiment
 from rc_utils.ledger import load_evolution
-from rc_utils.plotting import class_colour
+from rc_utils.plotting import BLUE, ORANGE, class_colour
 from rc_utils.regions import count_components
 from rc_utils.regions.sampling import draw_distinct
 
 # A cell of the picture touches six others: these are the neighbours that a reader sees.
 ADJACENCY = "simplex"
 # Of the smaller and of the larger learning rate.
-_LINES = {"-o": "#0072B2", "--^": "#D55E00"}
+_LINES = {"-o": BLUE, "--^": ORANGE}
 # A triangle of side 60 with images of side 14 at its corners and their names; explorer.js has the same lengths.
 _VIEW_BOX = "-11 -16 82 89"
 
@@ -127,7 +128,7 @@ def _note(row, count):
 def count_panels(table: pd.DataFrame) -> Figure:
     """Regions of each triangle of a `count_table` against the epoch, a panel a triangle, a line a run."""
     triangles = sorted(table["triangle"].unique())
-    width = plt.rcParams["figure.figsize"][0]
+    width = plotting.width()
     fig, axes = plt.subplots(1, len(triangles), squeeze=False, sharey=True, figsize=(width, 3.2))
     for ax, triangle in zip(axes[0], triangles, strict=True):
         shown = table[table["triangle"] == triangle]

@@ -13,13 +13,14 @@ from matplotlib.patches import Patch
 
 from rc_utils import plotting
 from rc_utils.correlation import correlate
+from rc_utils.plotting import BLUE, GREEN, ORANGE
 
 
 def evolution_panels(summary: pd.DataFrame) -> Figure:
     """Count, gap and correlation over the epochs of an `evolution_table`, a panel each, intervals as bars."""
-    fig, axes = plt.subplots(1, 3, figsize=(mpl.rcParams["figure.figsize"][0], 3.4))
+    fig, axes = plt.subplots(1, 3, figsize=(plotting.width(), 3.4))
     names = {"count": "region count", "gap": "generalization gap", "correlation": "correlation of the two"}
-    looks = (("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"))
+    looks = ((BLUE, "o"), (ORANGE, "s"), (GREEN, "^"))
     for ax, (column, label), (colour, marker) in zip(axes, names.items(), looks, strict=True):
         value, low, high = (summary[column + end].to_numpy(float) for end in ("", "_low", "_high"))
         ax.plot(summary["epoch"], value, color=colour, marker=marker, linewidth=1.5)
@@ -33,7 +34,7 @@ def evolution_panels(summary: pd.DataFrame) -> Figure:
 def region_panels(grids: Mapping[int, object], class_names: Sequence[str] | None = None) -> Figure:
     """Decision regions of the first simplex of each {epoch: LabelGrid}, a panel each, three in a row, one legend."""
     rows = -(-len(grids) // 3)
-    width = mpl.rcParams["figure.figsize"][0]
+    width = plotting.width()
     fig, axes = plt.subplots(rows, 3, squeeze=False, figsize=(width, 0.7 + 2.6 * rows))
     present: set[int] = set()
     for ax, (epoch, grid) in zip(axes.flat, grids.items(), strict=False):
@@ -57,8 +58,8 @@ def overlay(plain: pd.DataFrame, augmented: pd.DataFrame, name: str, y: str = "g
     """
     fig, ax = plt.subplots()
     for cells, label, colour, marker in (
-        (plain, "without", "#0072B2", "o"),
-        (augmented, f"with {name}", "#D55E00", "^"),
+        (plain, "without", BLUE, "o"),
+        (augmented, f"with {name}", ORANGE, "^"),
     ):
         r = correlate(cells["count"], cells[y], num_resamples=1).value
         text = f"{label}, r = {r:.2f}" if np.isfinite(r) else label
@@ -74,7 +75,7 @@ def overlay(plain: pd.DataFrame, augmented: pd.DataFrame, name: str, y: str = "g
 
 def not_run(what: str) -> Figure:
     """A small figure that says that `what` was not run, in the place of one that would be empty."""
-    fig, ax = plt.subplots(figsize=(mpl.rcParams["figure.figsize"][0], 1.0))
+    fig, ax = plt.subplots(figsize=(plotting.width(), 1.0))
     ax.text(0.5, 0.5, f"{what}: not run in this campaign", ha="center", va="center", color="0.3")
     ax.axis("off")
     return fig
@@ -82,7 +83,7 @@ def not_run(what: str) -> Figure:
 
 def rescaling_strips(table: pd.DataFrame) -> Figure:
     """Factors of distance, margin and region count over the rows of a `rescaling_table`, a strip each, log axis."""
-    fig, ax = plt.subplots(figsize=(mpl.rcParams["figure.figsize"][0], 2.6))
+    fig, ax = plt.subplots(figsize=(plotting.width(), 2.6))
     strips = {
         "region count": table["count"] / table["count_before"],
         "output margin": table["margin_factor"],
@@ -90,7 +91,14 @@ def rescaling_strips(table: pd.DataFrame) -> Figure:
     }
     for row, (values, marker) in enumerate(zip(strips.values(), "o^s", strict=True)):
         offsets = np.linspace(-0.25, 0.25, len(values))
-        ax.plot(values, row + offsets, marker, color=("#0072B2", "#D55E00", "#009E73")[row], alpha=0.6, markersize=5)
+        ax.plot(
+            values,
+            row + offsets,
+            marker,
+            color=(BLUE, ORANGE, GREEN)[row],
+            alpha=0.6,
+            markersize=5,
+        )
     ax.set_xscale("log", base=2)
     ax.axvline(1, color="0.6", linewidth=1, zorder=0)
     ax.set_yticks(range(len(strips)), list(strips))
@@ -101,7 +109,7 @@ def rescaling_strips(table: pd.DataFrame) -> Figure:
 
 def correlation_heatmap(cells: pd.DataFrame) -> Figure:
     """The paper's correlations and ours side by side, from `ablation_cells`; what was not run is a dash on grey."""
-    fig, axes = plt.subplots(1, 2, sharey=True, figsize=(mpl.rcParams["figure.figsize"][0], 4.2))
+    fig, axes = plt.subplots(1, 2, sharey=True, figsize=(plotting.width(), 4.2))
     columns, networks = (list(dict.fromkeys(cells[key])) for key in ("column", "network"))
     for ax, (value, title) in zip(axes, (("published", "paper"), ("value", "here")), strict=True):
         wide = cells.pivot(index="network", columns="column", values=value).loc[networks, columns].to_numpy(float)
@@ -123,7 +131,7 @@ def miscount_bars(table: pd.DataFrame, reference: str) -> Figure:
     """Share of miscounted simplices over the learning rate, a panel a network, from `miscounts` by network and lr."""
     table = table[table["count"] != reference]
     networks = list(dict.fromkeys(table["network"]))
-    fig, axes = plt.subplots(1, len(networks), sharey=True, squeeze=False, figsize=(_width(), 3.4))
+    fig, axes = plt.subplots(1, len(networks), sharey=True, squeeze=False, figsize=(plotting.width(), 3.4))
     for ax, network in zip(axes[0], networks, strict=True):
         here = table[table["network"] == network]
         rates = sorted(here["lr"].unique())
@@ -143,7 +151,7 @@ def miscount_bars(table: pd.DataFrame, reference: str) -> Figure:
 
 def conclusion_dots(table: pd.DataFrame, names: tuple[str, str]) -> Figure:
     """Two values of each statement of `conclusions`, a line a statement; `names` says what they are."""
-    fig, ax = plt.subplots(figsize=(_width(), 0.9 + 0.45 * len(table)))
+    fig, ax = plt.subplots(figsize=(plotting.width(), 0.9 + 0.45 * len(table)))
     rows = np.arange(len(table))[::-1]
     for column, name, (colour, marker), shift in zip(("first", "second"), names, _TWO_LOOKS, (0.1, -0.1), strict=True):
         ax.plot(table[column], rows + shift, marker, color=colour, label=name)
@@ -155,8 +163,4 @@ def conclusion_dots(table: pd.DataFrame, names: tuple[str, str]) -> Figure:
     return fig
 
 
-_TWO_LOOKS = (("#D55E00", "s"), ("#0072B2", "o"))
-
-
-def _width() -> float:
-    return mpl.rcParams["figure.figsize"][0]
+_TWO_LOOKS = ((ORANGE, "s"), (BLUE, "o"))

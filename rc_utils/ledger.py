@@ -144,6 +144,21 @@ def load_evolution(name: str | os.PathLike | Campaign) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def count_entries(name, labels):
+    """The entries of a record's list of counts, with the count of every simplex, for the counts `labels`.
+
+    {run id: {label: entry}} of the runs of the campaign `name` that have them all.
+    """
+    campaign = load_campaign(name)
+    wanted = [campaign.counts.get(label) for label in labels]
+    entries = {}
+    for run_id, (record, _) in find_records(campaign.runs(), campaign.folder / "runs.jsonl").items():
+        found = [find_count(record["counts"], settings) for settings in wanted]
+        if None not in found:
+            entries[run_id] = dict(zip(labels, found, strict=True))
+    return entries
+
+
 def record_row(record, counts, num_samples=None):
     """The values of one record as a flat dict; `counts` maps the names of counts to their settings."""
     results = {key: float(value) for key, value in record["results"].items()}

@@ -30,10 +30,14 @@ def output_margin(network, x, y, batch_size=1000):
     total = 0.0
     with evaluation_mode(network):
         for i in range(0, len(y), batch_size):
-            logits, target = network(x[i : i + batch_size]).double(), y[i : i + batch_size, None]
-            own = logits.gather(1, target).squeeze(1)
-            total += float((own - logits.scatter(1, target, -math.inf).amax(1)).sum())
+            total += float(_margins(network(x[i : i + batch_size]).double(), y[i : i + batch_size]).sum())
     return total / len(y)
+
+
+def _margins(logits, y):
+    """f(x)_y - max_{i != y} f(x)_i of every image, (N,)."""
+    target = y[:, None]
+    return logits.gather(1, target).squeeze(1) - logits.scatter(1, target, -math.inf).amax(1)
 
 
 def sharpness(network, x, y, tolerance=0.05):
@@ -81,9 +85,8 @@ def input_gradient(network, x, y, batch_size=500):
     total = 0.0
     with evaluation_mode(network), torch.enable_grad():
         for i in range(0, len(y), batch_size):
-            images, target = x[i : i + batch_size].detach().clone().requires_grad_(), y[i : i + batch_size, None]
-            logits = network(images)
-            margins = logits.gather(1, target).squeeze(1) - logits.scatter(1, target, -math.inf).amax(1)
+            images = x[i : i + batch_size].detach().clone().requires_grad_()
+            margins = _margins(network(images), y[i : i + batch_size])
             (gradient,) = torch.autograd.grad(margins.sum(), images)
             total += float(gradient.flatten(1).double().norm(dim=1).sum())
     return total / len(y)

@@ -9,8 +9,8 @@ import pandas as pd
 import torch
 
 from rc_utils.correlation import average_seeds, correlate, finished
-from rc_utils.half_spaces import convex_bodies, half_spaces
 from rc_utils.published_tables import ARCHITECTURES, EVOLUTION, GRID_SIZE, HYPERPLANES, NETWORKS, RANGE
+from rc_utils.theory.half_spaces import convex_bodies, half_spaces
 
 
 @dataclass(frozen=True)

@@ -19,20 +19,22 @@ from matplotlib.patches import Patch, Polygon
 from rc_utils.correlation import average_seeds, correlate, finished, require_columns
 
 # Okabe and Ito's colours without yellow, which is too faint for markers on white.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+YELLOW, SKY, BLACK = "#E69F00", "#56B4E9", "#000000"
+_COLOURS = (BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, BLACK)
 _STYLES = {
-    "ResNet18": ("#0072B2", "o"),
-    "EfficientNetB0": ("#D55E00", "s"),
-    "SENet18": ("#009E73", "^"),
-    "ResNet34": ("#56B4E9", "D"),
-    "VGG19": ("#E69F00", "v"),
-    "MobileNetV2": ("#CC79A7", "P"),
-    "ShuffleNetV2": ("#000000", "X"),
-    "RegNetX_200MF": ("#0072B2", "<"),
-    "SimpleDLA": ("#D55E00", ">"),
-    "MLP": ("#009E73", "p"),
-    "DecisionTree": ("#CC79A7", "h"),
-    "RandomForest": ("#000000", "*"),
+    "ResNet18": (BLUE, "o"),
+    "EfficientNetB0": (ORANGE, "s"),
+    "SENet18": (GREEN, "^"),
+    "ResNet34": (SKY, "D"),
+    "VGG19": (YELLOW, "v"),
+    "MobileNetV2": (PINK, "P"),
+    "ShuffleNetV2": (BLACK, "X"),
+    "RegNetX_200MF": (BLUE, "<"),
+    "SimpleDLA": (ORANGE, ">"),
+    "MLP": (GREEN, "p"),
+    "DecisionTree": (PINK, "h"),
+    "RandomForest": (BLACK, "*"),
 }
 # A thin diamond and stars (rays, 1, angle): none of them is easily taken for a known network's.
 _OTHER_MARKERS = ("d", (4, 1, 0), (6, 1, 0), (8, 1, 0))
@@ -90,6 +92,11 @@ class NetworkStyle:
 def use_style() -> None:
     """Set this project's style for all figures that follow: 8 inches wide at 100 dots an inch, 800 pixels."""
     mpl.rcParams.update(_STYLE)
+
+
+def width() -> float:
+    """The width of a figure in inches, once the style is set."""
+    return mpl.rcParams["figure.figsize"][0]
 
 
 def network_style(name: str) -> NetworkStyle:
@@ -166,9 +173,8 @@ def lr_batch_panels(runs: pd.DataFrame, networks: Sequence[str] | None = None, c
     for network in networks:
         if network not in known:
             raise ValueError(f"no finished runs of network {network!r}; there are {', '.join(map(str, known))}")
-    width = mpl.rcParams["figure.figsize"][0]
     rows = -(-len(networks) // 3)
-    fig, axes = plt.subplots(rows, min(3, len(networks)), squeeze=False, figsize=(width, 0.4 + 3.2 * rows))
+    fig, axes = plt.subplots(rows, min(3, len(networks)), squeeze=False, figsize=(width(), 0.4 + 3.2 * rows))
     batches = sorted(cells["batch_size"].unique())
     for index, (ax, network) in enumerate(zip(axes.flat, networks, strict=False)):
         _lr_panel(ax, cells[cells["network"] == network], column, batches)
@@ -303,7 +309,7 @@ def segment_strip(
     alpha = np.linspace(0, 1, labels.shape[1]) if alpha is None else np.asarray(alpha, dtype=float)
     if alpha.shape != labels.shape[1:]:
         raise ValueError(f"alpha has shape {alpha.shape}, labels {labels.shape}; expected one alpha a point")
-    ax = plt.subplots(figsize=(mpl.rcParams["figure.figsize"][0], 1.2 + 0.4 * len(labels)))[1] if ax is None else ax
+    ax = plt.subplots(figsize=(width(), 1.2 + 0.4 * len(labels)))[1] if ax is None else ax
     edges = np.concatenate([alpha[:1], (alpha[1:] + alpha[:-1]) / 2, alpha[-1:]])
     for row, line in enumerate(labels):
         starts = np.concatenate([[0], np.flatnonzero(np.diff(line)) + 1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -10,8 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rc_utils import league, plotting
+from rc_utils.cells import Cells
+from rc_utils.plotting import BLACK, BLUE, GREEN, ORANGE, PINK
 
-_BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "0.35"
+_GREY = "0.35"
 # What a useless measure has, and the ends of the axis.
 _SCALES = {"sign_error": (0.5, 0, 1), "worst_sign_error": (0.5, 0, 1), "information": (0.0, -0.3, 1)}
 
@@ -24,7 +25,7 @@ def league_panels(table: pd.DataFrame) -> Figure:
     statistics, measures = (list(dict.fromkeys(table[key])) for key in ("statistic", "measure"))
     rows = -(-len(statistics) // 3)
     height = 0.5 + rows * (0.75 + 0.24 * len(measures))
-    size = (mpl.rcParams["figure.figsize"][0], height)
+    size = (plotting.width(), height)
     fig, axes = plt.subplots(rows, 3, sharey=True, squeeze=False, figsize=size)
     for ax, statistic in zip(axes.flat, statistics, strict=False):
         part = table[table["statistic"] == statistic].set_index("measure").loc[measures]
@@ -32,7 +33,7 @@ def league_panels(table: pd.DataFrame) -> Figure:
         ax.axvline(neutral, color="0.6", linewidth=1, zorder=0)
         for row, (measure, found) in enumerate(part.iterrows()):
             ours = measure == "count"
-            _dot(ax, row, found, _BLUE if ours else _GREY, "o" if ours else "s")
+            _dot(ax, row, found, BLUE if ours else _GREY, "o" if ours else "s")
         ax.set(xlim=(low - 0.05, high + 0.05), ylim=(len(measures) - 0.4, -0.6))
         ax.set_title(league.STATISTICS[statistic].replace(", ", ",\n"), fontsize=11)
         ax.set_yticks(range(len(measures)), [league.MEASURES[m] for m in measures], fontsize=10)
@@ -50,9 +51,12 @@ def _dot(ax: Axes, row: float, found: pd.Series, colour: str, marker: str, label
 def held_fixed_dots(table: pd.DataFrame) -> Figure:
     """A `held_fixed` table: one row what is held fixed, dots with intervals for all and for interpolating cells."""
     names = list(dict.fromkeys(table["fixed"]))
-    fig, ax = plt.subplots(figsize=(mpl.rcParams["figure.figsize"][0], 1.2 + 0.42 * len(names)))
+    fig, ax = plt.subplots(figsize=(plotting.width(), 1.2 + 0.42 * len(names)))
     ax.axvline(0, color="0.6", linewidth=1, zorder=0)
-    looks = {"all": (_BLUE, "o", "all cells"), "interpolating": (_ORANGE, "^", "interpolating cells only")}
+    looks = {
+        "all": (BLUE, "o", "all cells"),
+        "interpolating": (ORANGE, "^", "interpolating cells only"),
+    }
     for k, (runs, (colour, marker, label)) in enumerate(looks.items()):
         for _, found in table[table["runs"] == runs].iterrows():
             row = names.index(found["fixed"])
@@ -63,12 +67,12 @@ def held_fixed_dots(table: pd.DataFrame) -> Figure:
     return fig
 
 
-def within_panels(cells: league.Cells, measure: str = "count") -> Figure:
+def within_panels(cells: Cells, measure: str = "count") -> Figure:
     """Gap against a measure, a panel for each learning rate, a marker and a least-squares line for each network."""
     frame = cells.factors.assign(x=cells.means(measure), y=cells.means("gap"))
     rates = sorted(frame["lr"].unique(), reverse=True)
     rows = -(-len(rates) // 3)
-    size = (mpl.rcParams["figure.figsize"][0], 0.8 + 2.7 * rows)
+    size = (plotting.width(), 0.8 + 2.7 * rows)
     fig, axes = plt.subplots(rows, min(3, len(rates)), squeeze=False, sharex=True, sharey=True, figsize=size)
     for ax, lr in zip(axes.flat, rates, strict=False):
         for network, group in frame[frame["lr"] == lr].groupby("network", sort=False):
@@ -90,7 +94,7 @@ def within_panels(cells: league.Cells, measure: str = "count") -> Figure:
 
 def information_null(table: pd.DataFrame) -> Figure:
     """An `information_table`: the estimate of each conditioning over its null distribution, one row a conditioning."""
-    fig, ax = plt.subplots(figsize=(mpl.rcParams["figure.figsize"][0], 1.3 + 0.42 * len(table)))
+    fig, ax = plt.subplots(figsize=(plotting.width(), 1.3 + 0.42 * len(table)))
     for row, found in enumerate(table.itertuples()):
         low, high = np.quantile(found.null, [0.025, 0.975])
         label = row == 0
@@ -98,7 +102,7 @@ def information_null(table: pd.DataFrame) -> Figure:
         ax.plot(found.null, row + offsets, ".", color="0.7", markersize=3, label="permuted" if label else None)
         ax.hlines(row, low, high, color=_GREY, linewidth=2, label="95 % of the permuted" if label else None)
         ax.plot(found.null_mean, row, "|", color="black", markersize=14, label="their mean" if label else None)
-        ax.plot(found.value, row, "o", color=_BLUE, label="region count" if label else None, clip_on=False)
+        ax.plot(found.value, row, "o", color=BLUE, label="region count" if label else None, clip_on=False)
     ax.set_yticks(range(len(table)), [f"given {name}" for name in table["given"]])
     ax.set(xlim=(-0.02, 1.02), ylim=(len(table) - 0.4, -0.6))
     ax.set_xlabel("normalized conditional mutual information (plug-in)")
@@ -111,9 +115,15 @@ def environment_strips(table: pd.DataFrame) -> Figure:
     measures = list(dict.fromkeys(table["measure"]))
     factors = table["environment"].str.split(" ").str[0]
     names = list(dict.fromkeys(factors))
-    fig, ax = plt.subplots(figsize=(mpl.rcParams["figure.figsize"][0], 1.3 + 0.42 * len(measures)))
+    fig, ax = plt.subplots(figsize=(plotting.width(), 1.3 + 0.42 * len(measures)))
     ax.axvline(0.5, color="0.6", linewidth=1, zorder=0)
-    looks = (("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "D"), ("#000000", "v"))
+    looks = (
+        (BLUE, "o"),
+        (ORANGE, "s"),
+        (GREEN, "^"),
+        (PINK, "D"),
+        (BLACK, "v"),
+    )
     for k, name in enumerate(names):
         colour, marker = looks[k % len(looks)]
         part = table[factors == name]

@@ -6,12 +6,14 @@ import numpy as np
 import pandas as pd
 
 from rc_utils import league, pages
+from rc_utils.cells import Cells
 from rc_utils.correlation import MIN_CELLS
+from rc_utils.paper import AGREES, DISAGREES, NOT_RESOLVED, NOT_TESTED
 
 _ERRORS = ("sign_error", "worst_sign_error")
 
 
-def describe_cells(cells: league.Cells, missing: list[str]) -> str:
+def describe_cells(cells: Cells, missing: list[str]) -> str:
     """Markdown: how many cells there are for the statistics, what they differ in, and what cannot be said of them."""
     n, factors = len(cells.factors), league.p.varying(cells.factors)
     text = f"{n} cells differ in {_and([_words(f) for f in factors]) or 'nothing'}."
@@ -165,24 +167,29 @@ def verdicts(held: pd.DataFrame, table: pd.DataFrame, information: pd.DataFrame)
     }.items():
         if (runs, fixed) in rows.index:
             found = rows.loc[(runs, fixed)]
-            lines.append(f"- {claim}: **{_verdict(found['low'], found['high'])}** — {_estimate(found)}.")
+            lines.append(f"- {claim}: **{_verdict(found)}** — {_estimate(found)}.")
     worst = table[(table["measure"] == "count") & (table["statistic"] == "worst_sign_error")]
     if len(worst) and np.isfinite(worst["value"].iloc[0]):
         found = worst.iloc[0]
-        verdict = _verdict(-found["high"], -found["low"], -0.5)
-        lines.append(f"- it orders better than a coin in every environment: **{verdict}** — {_estimate(found)}.")
+        lines.append(f"- it orders better than a coin in every environment: **{_coin(found)}** — {_estimate(found)}.")
     if len(information):
         above, all_ = int((information["p"] <= 0.05).sum()), len(information)
-        verdict = "agrees" if above == all_ else "not resolved" if above else "disagrees"
+        verdict = AGREES if above == all_ else NOT_RESOLVED
         text = f"**{verdict}** — above chance in {above} of {all_} conditionings"
         lines.append(f"- it tells more of the gap than any one or two of the hyper-parameters: {text}.")
     return "\n".join(lines)
 
 
-def _verdict(low: float, high: float, threshold: float = 0.0) -> str:
-    if np.isnan(low):
-        return "not tested here"
-    return "agrees" if low > threshold else "disagrees" if high < threshold else "not resolved"
+def _verdict(found: pd.Series) -> str:
+    """On the claim that a value is positive."""
+    if np.isnan(found["value"]):
+        return NOT_TESTED
+    return AGREES if found["low"] > 0 else DISAGREES if found["high"] < 0 else NOT_RESOLVED
+
+
+def _coin(found: pd.Series) -> str:
+    """On the claim that a share of wrongly ordered pairs is below one half."""
+    return AGREES if found["high"] < 0.5 else DISAGREES if found["low"] > 0.5 else NOT_RESOLVED
 
 
 def _estimate(found: pd.Series) -> str:

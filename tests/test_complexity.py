@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from rc_utils import complexity, complexity_dropout, complexity_figures, complexity_regions, complexity_results
-from rc_utils import complexity_tasks as tasks
-from rc_utils.stacked import IdentityLayer, draw_samples, sgd_steps, stack, unstack
+from rc_utils.theory import complexity, complexity_dropout, complexity_figures, complexity_regions, complexity_results
+from rc_utils.theory import complexity_tasks as tasks
+from rc_utils.theory.stacked import IdentityLayer, draw_samples, sgd_steps, stack, unstack
 
 # float64: norms and singular values of matrices of some ten rows, each good to a few dozen units of 2.2e-16.
 TOLERANCE = 1e-12

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from rc_utils import half_spaces as hs
-from rc_utils import theory_figures
+from rc_utils.theory import half_spaces as hs
+from rc_utils.theory import two_layer_figures
 
 
 @pytest.mark.parametrize("regions", [1, 2, 3, 6])
@@ -88,8 +88,8 @@ def test_bad_input_is_named():
 def test_the_pictures_show_what_they_say():
     import matplotlib.pyplot as plt
 
-    titles = [ax.get_title() for ax in theory_figures.convex_panels().axes]
+    titles = [ax.get_title() for ax in two_layer_figures.convex_panels().axes]
     assert titles == ["3 regions on the line"] * 3
-    halves = [ax.get_title()[0] for ax in theory_figures.half_plane_panels().axes]
+    halves = [ax.get_title()[0] for ax in two_layer_figures.half_plane_panels().axes]
     assert sorted(halves) == ["1", "1"] + ["2"] * 6
     plt.close("all")

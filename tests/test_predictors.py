@@ -20,6 +20,7 @@ import benchmarks
 from benchmarks import coverage, report
 from rc_utils import league, predictor_figures, predictor_tables
 from rc_utils import predictors as p
+from rc_utils.cells import cells_of, draw
 from rc_utils.correlation import bias_corrected_interval, fisher_interval, weighted_kendall, weighted_spearman
 from rc_utils.plotting import use_style
 
@@ -236,7 +237,7 @@ def runs_table(seeds=2, segments=30):
 def test_cells_average_seeds_and_leave_diverged_runs_out():
     runs, segments = runs_table()
     runs.loc[0, "status"] = "diverged"
-    cells = league.cells_of(runs, segments)
+    cells = cells_of(runs, segments)
     assert len(cells.factors) == 8
     assert cells.segments.shape == (15, 30)
     assert cells.means("gap")[0] == pytest.approx(runs["gap"][1])
@@ -245,30 +246,30 @@ def test_cells_average_seeds_and_leave_diverged_runs_out():
     assert list(fitted.factors["batch_size"]) == [32] * 4
     assert fitted.means("gap") == pytest.approx(cells.means("gap")[[0, 2, 4, 6]])
     with pytest.raises(ValueError, match="one experiment"):
-        league.cells_of(pd.concat([runs, runs]))
+        cells_of(pd.concat([runs, runs]))
 
 
 def test_draws_resample_cells_seeds_and_shared_segments():
     runs, segments = runs_table()
     segments[:, 0] += 100.0  # A segment on which every run has many regions moves all counts of a resample together.
-    cells = league.cells_of(runs.assign(count=segments.mean(1)), segments)
-    draws = league.draw(cells, ["count", "gap"], 400, seed=1, seeds_again=True)
+    cells = cells_of(runs.assign(count=segments.mean(1)), segments)
+    draws = draw(cells, ["count", "gap"], 400, seed=1, seeds_again=True)
     assert (draws.weights.sum(1) == 8).all()
     assert draws.columns["count"].mean(0) == pytest.approx(cells.means("count"), abs=0.6)
     common = draws.columns["count"] - draws.columns["count"].mean(0)
     assert np.corrcoef(common.T).min() > 0.9
     assert np.ptp(draws.columns["gap"][:, 0]) == pytest.approx(abs(runs["gap"][0] - runs["gap"][1]))
-    together = league.draw(cells, ["count", "gap"], 400, seed=1)
+    together = draw(cells, ["count", "gap"], 400, seed=1)
     assert np.ptp(together.columns["gap"][:, 0]) == 0
-    again = league.draw(cells, ["count", "gap"], 400, seed=1, seeds_again=True)
+    again = draw(cells, ["count", "gap"], 400, seed=1, seeds_again=True)
     assert np.array_equal(again.columns["count"], draws.columns["count"])
-    whole = league.draw(cells, ["gap"], 50, units=np.repeat([0, 1], 4))
+    whole = draw(cells, ["gap"], 50, units=np.repeat([0, 1], 4))
     assert (whole.weights[:, :1] == whole.weights[:, :4]).all()
 
 
 def test_league_has_a_row_for_each_measure_and_statistic_and_names_what_is_missing():
     runs, segments = runs_table()
-    cells = league.cells_of(runs, segments)
+    cells = cells_of(runs, segments)
     measures, missing = league.available(cells)
     assert measures == ["count", "minus_margin"]
     assert "sharpness" in missing
@@ -290,7 +291,7 @@ def test_a_measure_that_recognises_the_learning_rate_has_nothing_within_it():
     log_lr = np.log10(runs["lr"])
     runs = runs.assign(count=log_lr + 0.1 * rng.normal(size=27), gap=log_lr + 0.1 * rng.normal(size=27), seed=0)
     runs = runs.assign(cell=runs.index, status="ok", train_accuracy=1.0, interpolates=True)
-    held = league.held_fixed(league.cells_of(runs), num_resamples=200).set_index(["runs", "fixed"])
+    held = league.held_fixed(cells_of(runs), num_resamples=200).set_index(["runs", "fixed"])
     assert held.loc[("all", "nothing"), "low"] > 0.9
     within = held.loc[("all", "learning rate")]
     assert within["low"] < 0 < within["high"]
@@ -298,7 +299,7 @@ def test_a_measure_that_recognises_the_learning_rate_has_nothing_within_it():
 
 
 def test_seeds_of_a_cell_are_the_last_rung():
-    cells = league.cells_of(*runs_table(seeds=3))
+    cells = cells_of(*runs_table(seeds=3))
     held = league.held_fixed(cells, num_resamples=100)
     last = held[(held["fixed"] == "everything but the seed") & (held["runs"] == "all")].iloc[0]
     left = cells.runs.groupby(cells.cell)[["count", "gap"]].transform(lambda v: v - v.mean())
@@ -341,7 +342,7 @@ def test_a_row_of_coverage_says_whether_it_is_within_three_points():
 
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_figures_and_tables_show_every_row(seeds):
-    cells = league.cells_of(*runs_table(seeds))
+    cells = cells_of(*runs_table(seeds))
     found = league.league_table(cells, num_resamples=50, num_permutations=5)
     held = league.held_fixed(cells, num_resamples=50)
     information = league.information_table(cells, num_permutations=5)

@@ -10,8 +10,8 @@ from torch import nn
 import benchmarks
 from benchmarks import stacked as benchmark
 from benchmarks.registry import TINY
-from rc_utils.complexity_tasks import convolutional_network, multilayer_perceptron
-from rc_utils.stacked import LOSSES, IdentityLayer, draw_samples, sgd_steps, stack, train_stacked, unstack
+from rc_utils.theory.complexity_tasks import convolutional_network, multilayer_perceptron
+from rc_utils.theory.stacked import LOSSES, IdentityLayer, draw_samples, sgd_steps, stack, train_stacked, unstack
 
 MODELS, POINTS = 3, 7
 # float64 sums of some ten terms in another order, over a few dozen steps.

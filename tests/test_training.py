@@ -1,5 +1,6 @@
 """The training loop: learns, repeats itself, leaves the caller alone, and says when it diverges."""
 
+import copy
 import dataclasses
 import itertools
 import math
@@ -77,6 +78,24 @@ def test_measuring_does_not_influence_the_training(tiny_data):
     assert torch.equal(state(plain.network), state(measured.network))
     assert list(measured.measurements) == [0, 2, 3]
     assert measured.measurements[3] == (3, measured.test_accuracy)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 4, 7, 8, 12, 16])
+def test_strided_projections_have_their_gradient(tiny_data, channels):
+    """One step of gradient descent in float32 is the step in float64, whatever the processor's kernels make of it."""
+    torch.manual_seed(0)
+    network = nn.Sequential(
+        nn.Conv2d(3, channels, 1), nn.ReLU(), nn.Conv2d(channels, 8, 1, 2, bias=False),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, tiny_data.num_classes),
+    )  # fmt: skip
+    exact = copy.deepcopy(network).double()
+    n = len(tiny_data.y_train)
+    for _ in range(3):  # a heap that is damaged shows it at the next allocations
+        trained = copy.deepcopy(network)
+        train(trained, tiny_data, TrainConfig(lr=1.0, batch_size=n, epochs=1, momentum=0.0, weight_decay=0.0))
+    nn.functional.cross_entropy(exact(tiny_data.x_train[:n].double()), tiny_data.y_train).backward()
+    for ours, other in zip(trained.parameters(), exact.parameters(), strict=True):
+        assert torch.allclose(ours.double(), other - other.grad, rtol=0, atol=1e-5 * max(1, other.grad.abs().max()))
 
 
 def test_divergence_is_a_status(tiny_data):

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import rc_utils as rc
-from rc_utils import two_layer_bounds as bounds
-from rc_utils import two_layer_examples as examples
 from rc_utils.networks.mlp import TwoLayerReLU
-from rc_utils.two_layer import (
+from rc_utils.theory import two_layer_bounds as bounds
+from rc_utils.theory import two_layer_examples as examples
+from rc_utils.theory.two_layer import (
     Networks,
     active_neurons,
     full_hessian,
@@ -26,7 +26,7 @@ from rc_utils.two_layer import (
     sharpness,
     sharpness_by_lanczos,
 )
-from rc_utils.two_layer_training import DIVERGED, train, train_over_rates, training_sets
+from rc_utils.theory.two_layer_training import DIVERGED, train, train_over_rates, training_sets
 
 
 def points(number, n, dim, seed=0):

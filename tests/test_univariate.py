@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 import torch
 
-from rc_utils import univariate as uni
-from rc_utils import univariate_figures as figures
-from rc_utils import univariate_theory as theory
-from rc_utils.univariate_flow import gradient_flow
+from rc_utils.theory import univariate as uni
+from rc_utils.theory import univariate_figures as figures
+from rc_utils.theory import univariate_theory as theory
+from rc_utils.theory.univariate_flow import gradient_flow
 
 
 def network(w, b, v):

@@ -12,16 +12,23 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
-from rc_utils.complexity import Trajectory
-from rc_utils.complexity_regions import RegionBound
-from rc_utils.complexity_tasks import Task
+from rc_utils import plotting
+from rc_utils.plotting import BLUE, GREEN, ORANGE, SKY, YELLOW
+from rc_utils.theory.complexity import Trajectory
+from rc_utils.theory.complexity_regions import RegionBound
+from rc_utils.theory.complexity_tasks import Task
 
 LEVELS = {"mse": "frequency", "bce": "corruption"}
-_LOOKS = (("#0072B2", "-", "o"), ("#009E73", "--", "s"), ("#E69F00", "-.", "^"), ("#D55E00", ":", "D"))
+_LOOKS = (
+    (BLUE, "-", "o"),
+    (GREEN, "--", "s"),
+    (YELLOW, "-.", "^"),
+    (ORANGE, ":", "D"),
+)
 
 
 def _width():
-    return mpl.rcParams["figure.figsize"][0]
+    return plotting.width()
 
 
 def _curves(ax: Axes, x, values, groups: Mapping[str, np.ndarray], *, log: bool = False) -> None:
@@ -71,10 +78,10 @@ def ends(panels: Sequence[tuple[str, str, Task, np.ndarray]], *, log: Sequence[b
     for index, (ax, (title, label, task, values)) in enumerate(zip(axes.flat, panels, strict=False)):
         for repetition in np.unique(task.repetition):
             runs = task.repetition == repetition
-            ax.plot(task.level[runs], values[runs], "-o", color="#56B4E9", alpha=0.5, linewidth=0.8, markersize=4)
+            ax.plot(task.level[runs], values[runs], "-o", color=SKY, alpha=0.5, linewidth=0.8, markersize=4)
         levels = np.unique(task.level)
         means = [values[task.level == level].mean() for level in levels]
-        ax.plot(levels, means, "-s", color="#0072B2", linewidth=2.2, markersize=6)
+        ax.plot(levels, means, "-s", color=BLUE, linewidth=2.2, markersize=6)
         ax.set(title=title, xlabel=LEVELS[task.loss], ylabel=label)
         ax.set_xticks(levels)
         if index < len(log) and log[index]:
@@ -169,7 +176,7 @@ def region_maps(
     polygons = [region.polygon for region in bound.regions]
     for ax, function, title in zip(axes[0], (target, learned), ("target", "learned, with its regions"), strict=True):
         shown = ax.imshow(function(grid), extent=(-1, 1, -1, 1), origin="lower", cmap="cividis", vmin=-1, vmax=1)
-        ax.plot(*points.T, "o", color="#56B4E9", markeredgecolor="0.2", markersize=3, markeredgewidth=0.4)
+        ax.plot(*points.T, "o", color=SKY, markeredgecolor="0.2", markersize=3, markeredgewidth=0.4)
         ax.set_title(title)
     axes[0, 1].add_collection(PolyCollection(polygons, facecolors="none", edgecolors="black", linewidths=0.4))
     fig.colorbar(shown, ax=axes[0], label="value", shrink=0.8)
@@ -195,11 +202,11 @@ def factors(bounds: Sequence[RegionBound]) -> Figure:
     rng = np.random.default_rng(0)
     for index, bound in enumerate(bounds):
         ratios = bound.ratios
-        ax.plot(index + 1 + rng.uniform(-0.2, 0.2, len(ratios)), ratios, "o", color="#56B4E9", alpha=0.5, markersize=4)
+        ax.plot(index + 1 + rng.uniform(-0.2, 0.2, len(ratios)), ratios, "o", color=SKY, alpha=0.5, markersize=4)
         if len(ratios):
-            ax.hlines(np.median(ratios), index + 0.7, index + 1.3, color="#0072B2", linewidth=2.5)
+            ax.hlines(np.median(ratios), index + 0.7, index + 1.3, color=BLUE, linewidth=2.5)
     ax.axhline(1, color="0.4", linewidth=1)
-    ax.axhline(4, color="#D55E00", linewidth=1.2, linestyle="--", label="the paper's factor, about 4")
+    ax.axhline(4, color=ORANGE, linewidth=1.2, linestyle="--", label="the paper's factor, about 4")
     ax.set(yscale="log", xlabel="network", ylabel="bound / Lipschitz constant")
     ax.set_xticks(range(1, len(bounds) + 1))
     ax.legend()

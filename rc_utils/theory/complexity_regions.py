@@ -12,8 +12,8 @@ from scipy.optimize import linprog
 from torch import Tensor, nn
 
 from rc_utils.checks import require
-from rc_utils.complexity import lipschitz_constants
-from rc_utils.stacked import IdentityLayer, StackedLinear, loss_named, sgd_steps
+from rc_utils.theory.complexity import lipschitz_constants
+from rc_utils.theory.stacked import IdentityLayer, StackedLinear, loss_named, sgd_steps
 
 # A polygon's corner this near to a line counts as on it: polygons have extent 1, and float64 rounds at 1e-16.
 ON_LINE = 1e-10

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from rc_utils.checks import require
-from rc_utils.complexity import Trajectory, follow_training
 from rc_utils.datasets import load_dataset
-from rc_utils.stacked import IdentityLayer, draw_samples, stack
+from rc_utils.theory.complexity import Trajectory, follow_training
+from rc_utils.theory.stacked import IdentityLayer, draw_samples, stack
 
 FREQUENCIES = (0.25, 0.5, 0.75, 1.0)
 CORRUPTIONS = (0.0, 0.2, 0.4, 0.6)

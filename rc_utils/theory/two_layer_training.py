@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from rc_utils.checks import require, unknown_name
-from rc_utils.two_layer import Networks, active_neurons, outputs, sharpness
+from rc_utils.theory.two_layer import Networks, active_neurons, outputs, sharpness
 
 DATASETS = ("sphere", "digits", "line")
 # A loss this many times the initial one is taken for divergence.

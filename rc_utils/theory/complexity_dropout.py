@@ -11,10 +11,10 @@ from scipy.spatial.distance import cdist
 from scipy.special import expit
 from torch import Tensor, nn
 
-from rc_utils.complexity import lipschitz_constants
-from rc_utils.complexity_regions import SteadyInterval, activations, watch_interval
-from rc_utils.complexity_tasks import Task, corruption_task
-from rc_utils.stacked import draw_samples, stack, train_stacked
+from rc_utils.theory.complexity import lipschitz_constants
+from rc_utils.theory.complexity_regions import SteadyInterval, activations, watch_interval
+from rc_utils.theory.complexity_tasks import Task, corruption_task
+from rc_utils.theory.stacked import draw_samples, stack, train_stacked
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,14 @@ import torch
 from torch import nn
 
 from rc_utils.comparison import mean_interval
-from rc_utils.complexity import ROUNDING_FLOAT32, Check, Trajectory, all_checks
-from rc_utils.complexity_dropout import SteadyLearner
-from rc_utils.complexity_regions import RegionBound
-from rc_utils.complexity_tasks import Task
 from rc_utils.correlation import Correlation, correlate
 from rc_utils.paper import Result
 from rc_utils.regions import exact_segment, region_count, sample_vertices
-from rc_utils.stacked import unstack
+from rc_utils.theory.complexity import ROUNDING_FLOAT32, Check, Trajectory, all_checks
+from rc_utils.theory.complexity_dropout import SteadyLearner
+from rc_utils.theory.complexity_regions import RegionBound
+from rc_utils.theory.complexity_tasks import Task
+from rc_utils.theory.stacked import unstack
 
 PAGE = "10_training_complexity"
 LAST = 10  # The paper's "last 10 epochs".

@@ -15,10 +15,19 @@ import torch
 from torch import Tensor
 
 from rc_utils.checks import require
+from rc_utils.comparison import mean_interval
 from rc_utils.paper import Result
-from rc_utils.two_layer import Networks, active_neurons, mean_count, pair_counts, pairs, random_networks, sharpness
-from rc_utils.two_layer_examples import line_network, line_sharpness_floor, orthonormal_network, tight_segment
-from rc_utils.two_layer_training import Training
+from rc_utils.theory.two_layer import (
+    Networks,
+    active_neurons,
+    mean_count,
+    pair_counts,
+    pairs,
+    random_networks,
+    sharpness,
+)
+from rc_utils.theory.two_layer_examples import line_network, line_sharpness_floor, orthonormal_network, tight_segment
+from rc_utils.theory.two_layer_training import Training
 
 LEMMA_7, LEMMA_8, THEOREM_6 = "theory/lemma-7", "theory/lemma-8", "theory/theorem-6"
 # Shapes (p, d, N) of the random networks: narrow and wide, few and many inputs, more and fewer points than inputs.
@@ -212,7 +221,7 @@ class CountChange:
 def count_change(training: Training, factors: Sequence[float], *, seed: int = 0) -> CountChange:
     """Paired change of the mean count between the smallest and the largest lr at which all networks settle.
 
-    For a training of `train_over_rates`; the interval is a percentile bootstrap over initialisations. Raises
+    For a training of `train_over_rates`; the interval, `mean_interval`, is over initialisations. Raises
     ValueError where networks of fewer than two learning rates all settle.
     """
     number = len(factors)
@@ -221,9 +230,8 @@ def count_change(training: Training, factors: Sequence[float], *, seed: int = 0)
     require(len(usable) >= 2, f"all networks settle at {len(usable)} learning rates; expected 2 at least, take smaller")
     first, last = usable[0], usable[-1]
     change = (counts[:, last] - counts[:, first]).cpu().numpy()
-    draws = np.random.default_rng(seed).choice(change, (10000, len(change))).mean(1)
-    low, high = np.quantile(draws, [0.025, 0.975])
-    return CountChange(factors[first], factors[last], float(change.mean()), float(low), float(high), len(change))
+    low, high = mean_interval(change, seed=seed)
+    return CountChange(factors[first], factors[last], float(change.mean()), low, high, len(change))
 
 
 def summary_table(groups: Mapping[str, Mapping[str, Inequality]]) -> pd.DataFrame:

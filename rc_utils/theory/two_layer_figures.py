@@ -12,11 +12,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from rc_utils import half_spaces
-from rc_utils.two_layer_bounds import LEMMA_7, LEMMA_8, THEOREM_6, Inequality
-from rc_utils.two_layer_training import Training
+from rc_utils import plotting
+from rc_utils.plotting import BLUE, GREEN, ORANGE, PINK
+from rc_utils.theory import half_spaces
+from rc_utils.theory.two_layer_bounds import LEMMA_7, LEMMA_8, THEOREM_6, Inequality
+from rc_utils.theory.two_layer_training import Training
 
-BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 _GROUP_LOOKS = ((BLUE, "o"), (ORANGE, "s"), (GREEN, "^"), (PINK, "D"))
 
 
@@ -30,7 +31,7 @@ def inequality_panels(groups: Mapping[str, Mapping[str, Inequality]]) -> Figure:
         LEMMA_8: ("Lemma 8", r"$\lambda_{\max}$", r"$(r^2/N^2)\,\sum_i N(x_i)$"),
         THEOREM_6: ("Theorem 6", r"$(2N/r^2)\,\lambda_{\max} + 2$", "mean count"),
     }
-    fig, axes = plt.subplots(1, 3, figsize=(mpl.rcParams["figure.figsize"][0], 3.6))
+    fig, axes = plt.subplots(1, 3, figsize=(plotting.width(), 3.6))
     for ax, (key, (title, allowed, measured)) in zip(axes, names.items(), strict=True):
         for (group, checks), (colour, marker) in zip(groups.items(), _GROUP_LOOKS, strict=False):
             points = np.unique(np.stack([checks[key].allowed, checks[key].measured], 1), axis=0)
@@ -61,7 +62,7 @@ def sharpness_trajectories(trainings: Mapping[str, Training], factors: Sequence[
     factors: the learning rates of `train_over_rates`, as multiples of 2 / (initial sharpness). A line ends in a cross
     where the network diverged.
     """
-    fig, axes = plt.subplots(1, len(trainings), figsize=(mpl.rcParams["figure.figsize"][0], 3.8), sharey=True)
+    fig, axes = plt.subplots(1, len(trainings), figsize=(plotting.width(), 3.8), sharey=True)
     ramp = _ramp(len(factors))
     for ax, (name, training) in zip(np.atleast_1d(axes), trainings.items(), strict=True):
         edge = (training.lr * training.sharpness).cpu().numpy()
@@ -87,7 +88,7 @@ def sharpness_trajectories(trainings: Mapping[str, Training], factors: Sequence[
 
 def final_sharpness(trainings: Mapping[str, Training]) -> Figure:
     """Sharpness at the end of training against 2 / eta, one point a network; by what became of it."""
-    fig, axes = plt.subplots(1, len(trainings), figsize=(mpl.rcParams["figure.figsize"][0], 3.4))
+    fig, axes = plt.subplots(1, len(trainings), figsize=(plotting.width(), 3.4))
     for ax, (name, training) in zip(np.atleast_1d(axes), trainings.items(), strict=True):
         edge, sharp = (2 / training.lr).cpu().numpy(), training.sharpness[-1].cpu().numpy()
         for mask, label, colour, marker in (
@@ -115,7 +116,7 @@ def count_and_bounds(tables: Mapping[str, pd.DataFrame]) -> Figure:
         "mean_count": ("mean count, end of training", BLUE, "o", "-"),
         "count_at_loss": ("mean count, equal loss", GREEN, "^", ":"),
     }
-    fig, axes = plt.subplots(1, len(tables), figsize=(mpl.rcParams["figure.figsize"][0], 3.6), sharey=True)
+    fig, axes = plt.subplots(1, len(tables), figsize=(plotting.width(), 3.6), sharey=True)
     for ax, (name, table) in zip(np.atleast_1d(axes), tables.items(), strict=True):
         for column, (label, colour, marker, line) in columns.items():
             look = {"markersize": 9, "mfc": "none"} if column == "count_at_loss" else {"markersize": 5}
@@ -128,7 +129,7 @@ def count_and_bounds(tables: Mapping[str, pd.DataFrame]) -> Figure:
 
 def growth_panels(line: pd.DataFrame, orthonormal: pd.DataFrame) -> Figure:
     """Mean count and what Theorem 6 allows against N, for the two families of `growth_with_n`."""
-    fig, axes = plt.subplots(1, 2, figsize=(mpl.rcParams["figure.figsize"][0], 3.6), sharey=True)
+    fig, axes = plt.subplots(1, 2, figsize=(plotting.width(), 3.6), sharey=True)
     titles = ("points on a line, alternating targets", "orthonormal points")
     for ax, table, title in zip(axes, (line, orthonormal), titles, strict=True):
         ax.plot(table["N"], table["allowed"], "-s", color=ORANGE, label=r"$(2N/r^2)\,\lambda_{\max} + 2$")
@@ -147,7 +148,7 @@ def half_plane_panels(seed: int = 0) -> Figure:
     """Three points of the plane with all eight labellings, each given by a half-plane, and a line across each."""
     points, labels = half_spaces.circle(3) @ [[0, 1], [-1, 0]], half_spaces.labellings(3)
     normals, offsets = half_spaces.separating_half_spaces(points, labels)
-    fig, axes = plt.subplots(2, 4, figsize=(mpl.rcParams["figure.figsize"][0], 4.2))
+    fig, axes = plt.subplots(2, 4, figsize=(plotting.width(), 4.2))
     grid = np.stack(np.meshgrid(*[np.linspace(-1.6, 1.6, 600)] * 2), -1)
     rng = np.random.default_rng(seed)
     for ax, w, b, label in zip(axes.flat, normals, offsets, labels, strict=True):
@@ -162,7 +163,7 @@ def convex_panels(n: int = 8, chosen: Sequence[int] = (0b10101010, 0b11010010, 0
     """n points on a circle, some labellings (as binary numbers), and the convex polygon that gives each of them."""
     labels = half_spaces.labellings(n)[list(chosen)]
     polygons = half_spaces.convex_polygons(labels)
-    fig, axes = plt.subplots(1, len(chosen), figsize=(mpl.rcParams["figure.figsize"][0], 2.9))
+    fig, axes = plt.subplots(1, len(chosen), figsize=(plotting.width(), 2.9))
     grid = np.stack(np.meshgrid(*[np.linspace(-1.6, 1.6, 600)] * 2), -1)
     for ax, polygon, label in zip(axes, polygons, labels, strict=True):
         filled = half_spaces.inside(polygon[None], grid.reshape(-1, 2))[0].reshape(grid.shape[:2])
@@ -189,7 +190,7 @@ def _set_panel(ax: Axes, grid, filled, points, labels, along, on_line) -> None:
 
 def deviation_lines(constants: pd.DataFrame) -> Figure:
     """The largest deviation times sqrt(n / k) against n, a line a k, from `half_spaces.deviation_constants`."""
-    fig, ax = plt.subplots(figsize=(mpl.rcParams["figure.figsize"][0], 3.4))
+    fig, ax = plt.subplots(figsize=(plotting.width(), 3.4))
     shown = [k for k in constants.columns if k > 1]
     for k, colour in zip(shown, _ramp(len(shown)), strict=True):
         ax.plot(constants.index, constants[k], marker="osD^v<>"[k % 7], color=colour, label=str(k), markersize=5)

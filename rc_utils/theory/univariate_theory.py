@@ -13,7 +13,7 @@ from scipy.stats import linregress
 from scipy.stats import t as student_t
 
 from rc_utils.paper import Result
-from rc_utils.univariate import (
+from rc_utils.theory.univariate import (
     CONVERGED,
     draw_crossings,
     draw_samples,
@@ -23,7 +23,7 @@ from rc_utils.univariate import (
     linear_regions,
     outputs,
 )
-from rc_utils.univariate_flow import Flow, gradient_flow
+from rc_utils.theory.univariate_flow import Flow, gradient_flow
 
 # The stated density and support: uniform on [-1, 1].
 _RADIUS, _DENSITY = 1.0, 0.5

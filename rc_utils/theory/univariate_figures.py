@@ -9,11 +9,10 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rc_utils.univariate import kinks, make_teachers, outputs
-from rc_utils.univariate_flow import Flow
-from rc_utils.univariate_theory import above_bound, region_bound
-
-_BLUE, _ORANGE, _GREEN, _BLACK = "#0072B2", "#D55E00", "#009E73", "#000000"
+from rc_utils.plotting import BLACK, BLUE, GREEN, ORANGE
+from rc_utils.theory.univariate import kinks, make_teachers, outputs
+from rc_utils.theory.univariate_flow import Flow
+from rc_utils.theory.univariate_theory import above_bound, region_bound
 
 
 def teacher_and_student(
@@ -26,18 +25,18 @@ def teacher_and_student(
     fig, ax = plt.subplots()
     grid = torch.linspace(-1.15, 1.15, 2001, dtype=torch.float64)
     curves = (
-        ("teacher", make_teachers(crossings[None])[0], _BLACK, ":"),
+        ("teacher", make_teachers(crossings[None])[0], BLACK, ":"),
         ("student at the start", start, "0.65", "--"),
     )
-    for name, network, colour, style in (*curves, ("student, converged", end, _BLUE, "-")):
+    for name, network, colour, style in (*curves, ("student, converged", end, BLUE, "-")):
         values = outputs(network[None], grid)[0]
         ax.plot(grid, values / values.abs().max(), style, color=colour, label=name, linewidth=1.8)
     top = outputs(end[None], grid).abs().max()
     places = torch.as_tensor(kinks(end)[0])
-    ax.plot(places, outputs(end[None], places)[0] / top, "o", color=_ORANGE, label="its kinks", zorder=3)
+    ax.plot(places, outputs(end[None], places)[0] / top, "o", color=ORANGE, label="its kinks", zorder=3)
     for sign, marker in ((1, "+"), (-1, "_")):
-        ax.plot(x[y == sign], np.full(int((y == sign).sum()), 1.2 * sign), marker, color=_GREEN, markersize=6)
-    ax.plot([], [], "+", color=_GREEN, label="samples, by label")
+        ax.plot(x[y == sign], np.full(int((y == sign).sum()), 1.2 * sign), marker, color=GREEN, markersize=6)
+    ax.plot([], [], "+", color=GREEN, label="samples, by label")
     ax.axhline(0, color="0.5", linewidth=0.8)
     ax.set(xlabel="x", ylabel="N(x), scaled to height 1", xlim=(-1.15, 1.15), ylim=(-1.3, 1.3))
     fig.legend(loc="outside upper center", ncols=3)
@@ -50,8 +49,8 @@ def regions_against_sign_changes(table: pd.DataFrame) -> Axes:
     kept = table[table["converged"]]
     r = np.arange(1, table["sign_changes"].max() + 1)
     _points(ax, kept["sign_changes"], kept["regions"])
-    ax.plot(r, [region_bound(v) for v in r], "--", color=_ORANGE, label="bound 32 r + 67 (Theorem 4.2)")
-    ax.plot(r, r, ":", color=_BLACK, label="r")
+    ax.plot(r, [region_bound(v) for v in r], "--", color=ORANGE, label="bound 32 r + 67 (Theorem 4.2)")
+    ax.plot(r, r, ":", color=BLACK, label="r")
     ax.set(xlabel="sign changes of the teacher r", ylabel="linear regions", yscale="log", xticks=r)
     ax.legend(loc="center left", bbox_to_anchor=(0, 0.62))
     return ax
@@ -81,8 +80,8 @@ def success_against_width(narrow: pd.DataFrame) -> Figure:
     fig, axes = plt.subplots(1, 2)
     shares = above_bound(narrow)
     error = np.sqrt(shares["fitted"] * (1 - shares["fitted"]) / shares["n"])
-    axes[0].errorbar(shares["width_ratio"], shares["fitted"], error, color=_BLUE, marker="o", capsize=3)
-    axes[0].axvline(4 / 3, color=_ORANGE, linestyle="--", label="4 / 3")
+    axes[0].errorbar(shares["width_ratio"], shares["fitted"], error, color=BLUE, marker="o", capsize=3)
+    axes[0].axvline(4 / 3, color=ORANGE, linestyle="--", label="4 / 3")
     ticks = [v for v in shares["width_ratio"] if v == int(v)]
     axes[0].set_xscale("log")
     axes[0].set_xticks(ticks, [f"{v:g}" for v in ticks])
@@ -91,8 +90,14 @@ def success_against_width(narrow: pd.DataFrame) -> Figure:
     axes[0].legend()
     low = shares.dropna(subset=["above"])
     for column, name, style in (("above", "measured", "o-"), ("certified", "whatever the training", "s--")):
-        axes[1].plot(low["width_ratio"], low[column], style, color=_BLUE if column == "above" else _GREEN, label=name)
-    axes[1].axhline(0.25, color=_ORANGE, linestyle="--", label="0.25 (Theorem 3.2)")
+        axes[1].plot(
+            low["width_ratio"],
+            low[column],
+            style,
+            color=BLUE if column == "above" else GREEN,
+            label=name,
+        )
+    axes[1].axhline(0.25, color=ORANGE, linestyle="--", label="0.25 (Theorem 3.2)")
     axes[1].set(xlabel="width / r", ylabel="share above (1 − 0.75 α) / 4", ylim=(-0.03, 1.03))
     axes[1].legend(loc="center left", bbox_to_anchor=(0, 0.5))
     return fig
@@ -104,8 +109,8 @@ def residual_course(flow: Flow, limit: float) -> Axes:
     steps = [step for step, _, _ in flow.course]
     values = np.array([residual for _, residual, _ in flow.course])
     values[~np.isfinite(values)] = np.nan
-    ax.plot(steps, values, "o-", color=_BLUE, alpha=0.6, markersize=4, linewidth=1.2)
-    ax.axhline(limit, color=_ORANGE, linestyle="--", label=f"converged below {limit:g}")
+    ax.plot(steps, values, "o-", color=BLUE, alpha=0.6, markersize=4, linewidth=1.2)
+    ax.axhline(limit, color=ORANGE, linestyle="--", label=f"converged below {limit:g}")
     ax.set(xlabel="step", ylabel="KKT residual", yscale="log")
     ax.legend()
     return ax
@@ -115,9 +120,9 @@ def error_against_samples(errors: pd.DataFrame, delta: float) -> Axes:
     """Error over the population against n with what Corollary 5.1 allows at C_0 = 1; bars are standard errors."""
     ax = plt.subplots()[1]
     n = errors["num_samples"]
-    ax.errorbar(n, errors["mean"], errors["std_error"].fillna(0), color=_BLUE, marker="o", capsize=3, label="mean")
-    ax.plot(n, errors["quantile"], "s-", color=_GREEN, label=f"{1 - delta:.0%} of the students are below")
-    ax.plot(n, errors["allowed"], "--", color=_ORANGE, label="allowed at $C_0$ = 1 (Corollary 5.1)")
+    ax.errorbar(n, errors["mean"], errors["std_error"].fillna(0), color=BLUE, marker="o", capsize=3, label="mean")
+    ax.plot(n, errors["quantile"], "s-", color=GREEN, label=f"{1 - delta:.0%} of the students are below")
+    ax.plot(n, errors["allowed"], "--", color=ORANGE, label="allowed at $C_0$ = 1 (Corollary 5.1)")
     ax.set(xlabel="sample size n", ylabel="error over the population", xscale="log", yscale="log")
     ax.set_xticks(list(n), [f"{v:g}" for v in n])
     ax.minorticks_off()
@@ -129,7 +134,13 @@ def _points(ax: Axes, x: pd.Series, y: pd.Series, log: bool = False) -> None:
     """Every student as a faint point, moved sideways by its rank among equals, and the mean as a line."""
     spread = np.linspace(-0.12, 0.12, 9)[np.arange(len(x)) % 9]
     ax.plot(
-        x * 2**spread if log else x + spread, y, "o", color=_BLUE, alpha=0.35, markersize=6, label="converged students"
+        x * 2**spread if log else x + spread,
+        y,
+        "o",
+        color=BLUE,
+        alpha=0.35,
+        markersize=6,
+        label="converged students",
     )
     mean = y.groupby(x).mean()
-    ax.plot(mean.index, mean, "-", color=_BLUE, linewidth=1.8, label="mean")
+    ax.plot(mean.index, mean, "-", color=BLUE, linewidth=1.8, label="mean")

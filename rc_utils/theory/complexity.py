@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from rc_utils.checks import require
-from rc_utils.stacked import Loss, StackedIdentity, StackedLinear, Step, loss_named, sgd_steps
+from rc_utils.theory.stacked import Loss, StackedIdentity, StackedLinear, Step, loss_named, sgd_steps
 
 # Two ways to the same float32 gradient norm differ by a few units of its last place, 1.2e-7, for each of a few layers.
 ROUNDING_FLOAT32 = 1e-5

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rc_utils.checks import require
-from rc_utils.two_layer import Networks
+from rc_utils.theory.two_layer import Networks
 
 
 def tight_segment() -> tuple[Networks, Tensor]:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch.nn.functional import logsigmoid, softplus
 
-from rc_utils.univariate import kkt_residuals
+from rc_utils.theory.univariate import kkt_residuals
 
 # The widest band, used while the smallest margin is below 1 / _WIDEST_BAND.
 _WIDEST_BAND = 1e-2
