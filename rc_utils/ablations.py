@@ -1,4 +1,4 @@
-"""The paper's three tables of correlations, in its own layout, with ours in every cell (v1 Tables 5, 7 and 8)."""
+"""The paper's tables of correlations, in its own layout, with ours in every cell (v1 Tables 4, 5, 7 and 8)."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from rc_utils.published_tables import (
     HYPERPLANES_COLUMNS,
     NETWORKS,
     OPTIMIZERS_COLUMNS,
+    RANGE,
 )
 
 
@@ -37,6 +38,7 @@ TABLES = {
     },
     "optimizers": {c: Source(experiment="main" if c == "SGD" else c.lower()) for c in OPTIMIZERS_COLUMNS},
     "hyperplanes": {c: Source(count="main" if c == "Train" else c.lower()) for c in HYPERPLANES_COLUMNS},
+    "range": {span: Source(count=f"range{i}" if i else "main") for i, (span, _, _) in enumerate(RANGE)},
 }
 
 
@@ -45,7 +47,8 @@ def ablation_cells(
 ) -> pd.DataFrame:
     """One row a cell of the table `name`: network, column, published, value, low, high, n, campaign, needs.
 
-    name: "architectures" (v1 Table 5: datasets, and d = 2..5), "optimizers" (Table 7) or "hyperplanes" (Table 8).
+    name: "architectures" (v1 Table 5: datasets, and d = 2..5), "optimizers" (Table 7), "hyperplanes" (Table 8) or "range"
+    (Table 4, which has ResNet18 alone).
     The columns of a dataset take the first of `campaign` and `others` (default: every campaign) on that dataset which
     has the network; all other columns take `campaign`. value is Pearson's correlation of count and gap over cells,
     seeds averaged. Where there is none it is NaN and `needs` says what is missing. Raises ValueError for an unknown
@@ -61,10 +64,18 @@ def ablation_cells(
             every = dict.fromkeys([campaign, *others])
             candidates = [c for c in every if load_campaign(c).dataset["name"] == source.dataset]
         tables = {c: ledger.load_runs(c) for c in candidates}
-        for network in NETWORKS:
-            row = {"network": network, "column": column, "published": published(f"{name}/{network}/{column}").value}
+        for network in _networks(name):
+            row = {"network": network, "column": column, "published": published(_id(name, network, column)).value}
             rows.append(row | _cell(tables, network, source, num_resamples, seed))
     return pd.DataFrame(rows)
+
+
+def _networks(name: str) -> tuple[str, ...]:
+    return ("ResNet18",) if name == "range" else NETWORKS
+
+
+def _id(name: str, network: str, column: str) -> str:
+    return f"range/{column}/correlation" if name == "range" else f"{name}/{network}/{column}"
 
 
 def _cell(tables: dict[str, pd.DataFrame], network: str, source: Source, num_resamples: int, seed: int) -> dict:
@@ -111,7 +122,7 @@ def in_layout(cells: pd.DataFrame) -> pd.DataFrame:
         else:
             texts.append(f"not run ({cell.needs}); paper {cell.published:.2f}")
     wide = cells.assign(text=texts).pivot(index="network", columns="column", values="text")
-    wide = wide.loc[list(NETWORKS), list(dict.fromkeys(cells["column"]))]
+    wide = wide.loc[list(dict.fromkeys(cells["network"])), list(dict.fromkeys(cells["column"]))]
     wide.columns.name = None
     return wide.rename_axis("Network").reset_index()
 
@@ -139,8 +150,8 @@ def needed(cells: pd.DataFrame) -> str:
 
 
 def results_from_ablations(cells: pd.DataFrame, name: str) -> list[Result]:
-    """Our results for the ids `<name>/<network>/<column>`, of the cells that were run."""
+    """Our results for the published cells of the table `name`, of the cells that were run."""
     return [
-        Result(f"{name}/{c.network}/{c.column}", c.campaign, c.value, c.low, c.high, c.n, f"Pearson over {c.n} cells")
+        Result(_id(name, c.network, c.column), c.campaign, c.value, c.low, c.high, c.n, f"Pearson over {c.n} cells")
         for c in cells[np.isfinite(cells["value"])].itertuples()
     ]

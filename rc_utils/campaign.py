@@ -32,16 +32,25 @@ import itertools
 import json
 import pathlib
 import tomllib
+import typing
 
-from rc_utils.checks import check_keys, require, settings_from_dict, unknown_name
+from rc_utils.checks import check_keys, checked_value, require, settings_from_dict, unknown_name
 from rc_utils.datasets import load_dataset
 from rc_utils.measures import MEASURES
 from rc_utils.networks import check_network
+from rc_utils.networks.registry import SHAPE_ARGUMENTS
 from rc_utils.paths import campaigns_dir
-from rc_utils.regions import region_count
+from rc_utils.regions import make_lattice, region_count
+from rc_utils.regions.count import STRATEGIES
+from rc_utils.regions.sampling import check_sampling
 from rc_utils.training import TrainConfig
 
 SCHEMA = 1
+# Keys that are no options of a network, and where they come from.
+_NOT_OPTIONS = {
+    "name": "the key is architecture",
+    **{key: "it comes from the dataset" for key in SHAPE_ARGUMENTS if key != "width"},
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,14 +109,14 @@ class Experiment:
     """
 
     name: str
-    networks: list
-    seeds: list | dict
+    networks: list[str]
+    seeds: list[int] | dict[str, list[int]]
     grid: dict
     train: dict = dataclasses.field(default_factory=dict)
-    counts: list = dataclasses.field(default_factory=lambda: ["main"])
-    measures: list = dataclasses.field(default_factory=list)
-    evolution_epochs: list = dataclasses.field(default_factory=list)
-    evolution_counts: list = dataclasses.field(default_factory=list)
+    counts: list[str] = dataclasses.field(default_factory=lambda: ["main"])
+    measures: list[str] = dataclasses.field(default_factory=list)
+    evolution_epochs: list[int] = dataclasses.field(default_factory=list)
+    evolution_counts: list[str] = dataclasses.field(default_factory=list)
 
     def seeds_of(self, label):
         """The seeds of one network."""
@@ -128,6 +137,7 @@ class Campaign:
     """A named set of runs; see the module's text for its file.
 
     note: one line that pages show beside every result of the campaign, for instance on the origin of its data.
+    choice: how its settings were chosen, and on what; the page of the main results shows it.
     """
 
     name: str
@@ -138,6 +148,7 @@ class Campaign:
     experiments: tuple
     train: dict
     note: str = ""
+    choice: str = ""
     folder: pathlib.Path = pathlib.Path()
 
     def entries(self):
@@ -190,28 +201,30 @@ def load_campaign(name):
         raise unknown_name("campaign", name, list_campaigns())
     try:
         table = tomllib.loads((folder / "campaign.toml").read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{folder / 'campaign.toml'} is not valid TOML: {error}") from error
     return parse_campaign(table, folder.name, folder)
 
 
 def parse_campaign(table, name, folder=pathlib.Path()):
     """Campaign from the parsed TOML `table`, every name and value checked."""
-    sections = {"title", "note", "dataset", "train", "networks", "counts", "experiments"}
+    sections = {"title", "note", "choice", "dataset", "train", "networks", "counts", "experiments"}
     check_keys(f"campaign {name}", table, sections)
     for section in ("title", "dataset", "networks", "counts", "experiments"):
         require(section in table, f"campaign {name} has no {section!r}")
-    for section, kind in {"title": str, "note": str, "dataset": dict, "networks": dict, "counts": dict,
+    for section, kind in {"title": str, "note": str, "choice": str, "dataset": dict, "networks": dict, "counts": dict,
                           "train": dict, "experiments": list}.items():  # fmt: skip
         require(
             isinstance(table.get(section, kind()), kind),
             f"campaign {name}: {section} must be a {kind.__name__}",
         )
-    check_keys(f"{name}, [dataset]", table["dataset"], _arguments(load_dataset) - {"device", "data_dir"})
+    _check_dataset(table["dataset"], f"{name}, [dataset]")
+    settings_from_dict(TrainConfig, table.get("train", {}), f"{name}, [train]")
     campaign = Campaign(
         name=name,
         title=table["title"],
         note=table.get("note", ""),
+        choice=table.get("choice", "").strip(),
         dataset=table["dataset"],
         networks={label: _network(label, options, name) for label, options in table["networks"].items()},
         counts={label: _count(label, options, name) for label, options in table["counts"].items()},
@@ -231,14 +244,27 @@ def canonical_json(value):
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
+def _check_dataset(settings, where):
+    check_keys(where, settings, _arguments(load_dataset) - {"device", "data_dir"})
+    require("name" in settings, f"{where} has no 'name'")
+    _check_types(load_dataset, settings, where)
+    for key, value in settings.items():
+        require(not isinstance(value, int | float) or value >= 0, f"{where}.{key} must not be negative, got {value}")
+
+
 def _network(label, options, campaign):
-    require(isinstance(options, dict), f"{campaign}, [networks.{label}] must be a table")
+    where = f"{campaign}, [networks.{label}]"
+    require(isinstance(options, dict), f"{where} must be a table")
+    for key, value in options.items():
+        require(key not in _NOT_OPTIONS, f"{where}.{key} cannot be set here: {_NOT_OPTIONS.get(key)}")
+        _check_json(value, f"{where}.{key}")
+    checked_value(options.get("architecture", label), str, f"{where}.architecture")
     network = {"name": options.get("architecture", label)}
     network |= {k: v for k, v in options.items() if k != "architecture"}
     try:
         check_network(network["name"], **{k: v for k, v in network.items() if k != "name"})
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{campaign}, [networks.{label}]: {error}") from error
+    except (ValueError, TypeError, ImportError, AttributeError) as error:
+        raise ValueError(f"{where}: {error}") from error
     if ":" in network["name"]:
         network["source_sha256"] = _source_hash(network["name"])
     return network
@@ -251,13 +277,45 @@ def _source_hash(name):
 
 
 def _count(label, options, campaign):
-    valid = (_arguments(region_count) - {"model", "batch_size"}) | {"points"}
-    require(isinstance(options, dict), f"{campaign}, [counts.{label}] must be a table")
-    check_keys(f"{campaign}, [counts.{label}]", options, valid)
+    where = f"{campaign}, [counts.{label}]"
+    require(isinstance(options, dict), f"{where} must be a table")
+    check_keys(where, options, (_arguments(region_count) - {"model", "batch_size"}) | {"points"})
     points = options.get("points", "train")
     if points not in ("train", "test"):
-        raise unknown_name(f"points in {campaign}, [counts.{label}]", points, ("train", "test"))
+        raise unknown_name(f"points in {where}", points, ("train", "test"))
+    _check_types(region_count, {k: v for k, v in options.items() if k != "points"}, where)
+    try:
+        _check_count(**options)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
     return {"points": points} | options
+
+
+def _check_count(
+    points="train", dim=1, num_samples=100, sampling="pairs", seed=0, direction_length=None, strategy="grid",
+    padding=0.0, resolution=None, **lattice,
+):  # fmt: skip
+    """Raise ValueError for what `region_count` would refuse once a network is trained."""
+    check_sampling(sampling, dim, num_samples, seed, direction_length)
+    make_lattice(dim, resolution, **lattice)
+    require(padding >= 0, f"padding={padding!r}; expected a number >= 0, a share of the extent")
+    if strategy not in STRATEGIES:
+        raise unknown_name("strategy", strategy, STRATEGIES)
+
+
+def _check_types(function, settings, where):
+    """Raise ValueError for a setting of another type than the argument of `function` has."""
+    hints = typing.get_type_hints(function)
+    for key, value in settings.items():
+        checked_value(value, hints[key], f"{where}.{key}")
+
+
+def _check_json(value, where):
+    """Raise ValueError for a value that no record can hold, such as a date or NaN."""
+    try:
+        canonical_json(value)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{where} cannot be kept in a record: {error}") from error
 
 
 def _check_experiments(campaign):
@@ -279,11 +337,21 @@ def _check_experiments(campaign):
             require(not missing, f"{where}: seeds must list each of its networks once, see {sorted(missing)}")
         seeds = [experiment.seeds_of(label) for label in experiment.networks]
         require(seeds and all(seeds), f"{where} needs at least one network and one seed")
+        for seed in itertools.chain(*seeds):
+            require(0 <= seed < 2**63, f"{where}: seeds must be in 0..2^63 - 1, got {seed}")
         for key, values in experiment.grid.items():
             require(isinstance(values, list) and values, f"{where}: grid.{key} must be a non-empty list")
-    for _ in campaign.entries():
-        pass  # builds every TrainConfig, which checks every value of every grid
+        require("seed" not in experiment.grid | experiment.train, f"{where}: 'seed' cannot be set here, use seeds")
+    # Builds every TrainConfig, which checks every value of every grid.
+    for experiment, _, planned in campaign.entries():
+        epochs = planned.spec.train.epochs
+        outside = [epoch for epoch in planned.evolution_epochs if not 0 <= epoch <= epochs]
+        require(
+            not outside,
+            f"{campaign.name}, experiment {experiment.name!r}: evolution_epochs {outside} are not within 0..{epochs}",
+        )
 
 
 def _arguments(function):
-    return set(inspect.signature(function).parameters)
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name for p in parameters if p.kind is not p.VAR_KEYWORD}

@@ -1,7 +1,9 @@
 """Messages for wrong names and settings: what was given, what is nearest, what is valid."""
 
+import collections.abc
 import dataclasses
 import difflib
+import sys
 import types
 import typing
 
@@ -22,26 +24,45 @@ def check_keys(where, given, valid):
 
 
 def settings_from_dict(cls, values, where):
-    """Frozen dataclass `cls` from a mapping; unknown keys and values of another type fail, naming the key."""
+    """Frozen dataclass `cls` from a mapping; unknown and missing keys and values of another type fail, naming the key."""
+    require(isinstance(values, dict), f"{where} must be a table, got {values!r}")
     fields = {f.name: f for f in dataclasses.fields(cls)}
     check_keys(where, values, fields)
+    needed = [f.name for f in fields.values() if f.default is f.default_factory is dataclasses.MISSING]
+    for name in needed:
+        require(name in values, f"{where} has no {name!r}")
     hints = typing.get_type_hints(cls)
-    return cls(**{key: _coerce(value, hints[key], f"{where}.{key}") for key, value in values.items()})
+    return cls(**{key: checked_value(value, hints[key], f"{where}.{key}") for key, value in values.items()})
 
 
-def _coerce(value, hint, where):
-    allowed = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    allowed = tuple(typing.get_origin(kind) or kind for kind in allowed)
+def checked_value(value, hint, where):
+    """`value`, as a float where `hint` asks for one; ValueError, naming `where`, for another type, NaN and infinity."""
+    if not _fits(value, hint):
+        raise ValueError(f"{where} must be of type {_type_name(hint)}, got {value!r} ({type(value).__name__})")
+    wants = typing.get_args(hint) or (hint,)
+    return float(value) if type(value) is int and float in wants and int not in wants else value
+
+
+def _fits(value, hint):
+    """Whether a value from a file is of the type `hint`; a list may stand for a tuple, a whole number for a float."""
+    kind, inner = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if kind in (types.UnionType, typing.Union):
+        return any(_fits(value, option) for option in inner)
     if isinstance(value, bool):
-        matches = bool in allowed
-    elif isinstance(value, int) and float in allowed and int not in allowed:
-        return float(value)
-    else:
-        matches = isinstance(value, allowed)
-    if not matches:
-        names = " or ".join(kind.__name__ for kind in allowed)
-        raise ValueError(f"{where} must be of type {names}, got {value!r} ({type(value).__name__})")
-    return value
+        return kind is bool
+    if kind is float:
+        return isinstance(value, int | float) and abs(value) <= sys.float_info.max
+    if kind in (list, tuple, collections.abc.Sequence):
+        return isinstance(value, list | tuple) and all(_fits(item, inner[0]) for item in value if inner)
+    if kind is dict and inner:
+        return isinstance(value, dict) and all(_fits(item, inner[1]) for item in value.values())
+    return isinstance(value, kind)
+
+
+def _type_name(hint):
+    if isinstance(hint, types.UnionType):
+        return " or ".join(_type_name(option) for option in typing.get_args(hint))
+    return "finite float" if hint is float else hint.__name__ if isinstance(hint, type) else str(hint)
 
 
 def require(condition, message):

@@ -21,6 +21,7 @@ from rc_utils.campaign import SCHEMA, Campaign, canonical_json, load_campaign
 from rc_utils.paths import results_dir
 
 INTERPOLATES = 0.99
+ADVICE = "delete it and run the sweep again"
 
 
 class CorruptRecord(ValueError):
@@ -45,8 +46,12 @@ def write_record(record):
 
 
 def read_record(path):
-    """The record in the file `path`. Raises CorruptRecord if it is damaged, edited or of another schema."""
-    return _parse(pathlib.Path(path).read_bytes(), str(path))
+    """The record in the file `path`. Raises CorruptRecord if it is damaged, edited, of another run or schema."""
+    path = pathlib.Path(path)
+    record = _parse(path.read_bytes(), str(path))
+    if record["run_id"] != path.stem:
+        raise CorruptRecord(f"{path} holds the record of run {record['run_id']}: {ADVICE}")
+    return record
 
 
 def find_records(run_ids, frozen=None, origin=None):
@@ -86,7 +91,7 @@ def freeze(campaign):
     path = campaign.folder / "runs.jsonl"
     found = find_records(campaign.runs(), path)
     lines = [canonical_json(_sealed(record)) for _, (record, _) in sorted(found.items())]
-    write_atomically(path, ("\n".join(lines) + "\n").encode())
+    write_atomically(path, "".join(f"{line}\n" for line in lines).encode())
     return path, len(lines)
 
 
@@ -198,16 +203,15 @@ def _sealed(record):
 
 
 def _parse(text, where):
-    advice = "delete it and run the sweep again"
     try:
         record = json.loads(text)
-        checksum = record["checksum"]
-    except (ValueError, TypeError, KeyError) as error:
-        raise CorruptRecord(f"{where} is not a whole record ({error}): {advice}") from error
-    if checksum != _digest(record):
-        raise CorruptRecord(f"{where} does not match its checksum, it was damaged or edited: {advice}")
+        checksum, digest = record["checksum"], _digest(record)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise CorruptRecord(f"{where} is not a whole record ({error}): {ADVICE}") from error
+    if checksum != digest:
+        raise CorruptRecord(f"{where} does not match its checksum, it was damaged or edited: {ADVICE}")
     if record["schema"] != SCHEMA:
-        raise CorruptRecord(f"{where} has schema {record['schema']}, this version reads {SCHEMA}: {advice}")
+        raise CorruptRecord(f"{where} has schema {record['schema']}, this version reads {SCHEMA}: {ADVICE}")
     return record
 
 
@@ -219,18 +223,33 @@ def _warn_if_corrupt():
         warnings.warn(str(error), stacklevel=3)
 
 
+def check_writable():
+    """Raise OSError, naming the folder and what to do, if results cannot be written: training would be in vain."""
+    for folder in ("records", "weights"):
+        probe = results_dir() / folder / f".writable.{uuid.uuid4().hex[:8]}"
+        write_atomically(probe, b"")
+        probe.unlink()
+
+
 def write_atomically(path, content):
-    """Write bytes to a temporary name beside `path`, flush them to the disk, rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write bytes to a temporary name beside `path`, flush them to the disk, rename.
+
+    Raises OSError that names `path` and says what to do; what was there before is then as it was.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with open(temporary, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        advice = "free disk space or make the folder writable, then run the same command again"
+        raise OSError(error.errno, f"{error.strerror}; {advice}", str(path)) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
     _sync_folder(path.parent)
 
 

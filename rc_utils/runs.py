@@ -109,17 +109,32 @@ def complete_run(planned, device="cpu", should_stop=None, **execution):
     missing trains again, which on the same kind of CPU gives the same network.
     execution: `compile` of `train`.
     """
-    path = ledger.record_path(planned.spec.run_id)
-    try:
-        record = ledger.read_record(path) if path.exists() else None
-    except ledger.CorruptRecord:
-        record = None
+    ledger.check_writable()
+    record = _record_on_disk(planned.spec.run_id)
     if record is None or not _can_extend(record, planned):
-        record = _merge(record, train_run(planned, device, should_stop, **execution))
+        record = train_run(planned, device, should_stop, **execution)
     elif not is_complete(record, planned):
         record = _extend(record, planned, device)
+    return keep_record(record)
+
+
+def keep_record(record):
+    """Write a record to its place, with the counts that lie there and it has not; returns what was written.
+
+    Another process may have finished the same run in the meantime, for other counts.
+    """
+    record = _merge(_record_on_disk(record["run_id"]), record)
     ledger.write_record(record)
     return record
+
+
+def _record_on_disk(run_id):
+    """The record of a run made on this machine, or None if there is none or a corrupt one."""
+    path = ledger.record_path(run_id)
+    try:
+        return ledger.read_record(path) if path.exists() else None
+    except ledger.CorruptRecord:
+        return None
 
 
 def _extend(record, planned, device):

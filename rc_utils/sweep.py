@@ -20,6 +20,8 @@ from rc_utils.cost import run_flops
 from rc_utils.paths import results_dir
 
 DEFAULT_TFLOPS = 10.0  # what a data-centre card may sustain on networks this small; --tflops says otherwise
+BLOCK = 1000  # runs submitted to Dask in one message
+PAUSE = 0.1  # seconds between two batches of outcomes
 DASK_SETTINGS = {
     "distributed.worker.daemon": False,
     "distributed.logging.distributed": "error",
@@ -64,10 +66,14 @@ def sweep(
     time_budget: seconds after which no run is begun and runs in progress are given up; what is finished is kept.
     threads: torch threads of each run; one is the default because results then do not depend on the machine's load.
     execution: `compile` of `train`.
+
+    Raises OSError before any training if the results cannot be written.
     """
     campaign = load_campaign(campaign) if not hasattr(campaign, "entries") else campaign
     deadline = None if time_budget is None else time.time() + time_budget
     todo = missing_runs(campaign, shard)
+    if todo:
+        ledger.check_writable()
     _thaw(campaign, todo)
     job = runs.Job(device, threads, deadline, execution)
     if not todo:
@@ -87,41 +93,59 @@ def _thaw(campaign, todo):
             ledger.write_record({key: value for key, value in record.items() if key != "checksum"})
 
 
-def _on_dask(todo, job, workers, scheduler):
-    """Records as they are finished on worker processes; a killed worker's run goes to another worker."""
+def local_cluster(workers):
+    """A Dask cluster of so many processes on this machine, with one thread each and the settings of a sweep."""
     import dask
-    from distributed import Client, LocalCluster, as_completed
+    from distributed import LocalCluster
 
     dask.config.set(DASK_SETTINGS)
+    return LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit=0)
+
+
+def _on_dask(todo, job, workers, scheduler):
+    """Outcomes as they are finished on worker processes; a killed worker's run goes to another worker."""
     if scheduler is None:
-        cluster = LocalCluster(
-            n_workers=min(workers, len(todo)), threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit=0
-        )
-    with Client(scheduler or cluster) as client:
-        try:
-            futures = [
-                client.submit(job, planned, key=f"rc-{planned.spec.run_id}", priority=-i, retries=0, pure=False)
-                for i, planned in enumerate(todo)
-            ]
-            plans = {future.key: planned for future, planned in zip(futures, todo, strict=True)}
-            for future in as_completed(futures):
-                yield _gathered(future, plans.pop(future.key))
-        finally:
-            if scheduler is None:
-                cluster.close()
-
-
-def _gathered(future, planned):
-    """Outcome of a future; a record from a machine that shares no file system with this one is written here."""
-    error = future.exception()
-    if error is not None:
-        outcome = runs.Outcome(planned.spec.run_id, "failed", error=f"{type(error).__name__}: {error}")
+        with local_cluster(min(workers, len(todo))) as cluster:
+            yield from _on_scheduler(todo, job, cluster)
     else:
-        outcome = future.result()
-    if outcome.record is not None and not ledger.record_path(outcome.run_id).exists():
-        ledger.write_record(outcome.record)
-    future.release()
-    return outcome
+        yield from _on_scheduler(todo, job, scheduler)
+
+
+def _on_scheduler(todo, job, address):
+    """Outcomes of runs submitted in blocks, earlier ones first, and gathered many at a time.
+
+    One message a block or a batch instead of one a run: with 10,000 runs the messages are what takes the time.
+    """
+    import dask
+    from distributed import Client, as_completed
+
+    dask.config.set(DASK_SETTINGS)
+    with Client(address) as client:
+        plans, futures = {}, []
+        for i in range(0, len(todo), BLOCK):
+            keys = {f"rc-{planned.spec.run_id}": planned for planned in todo[i : i + BLOCK]}
+            futures += client.map(job, keys.values(), key=list(keys), priority=-i, retries=0, pure=False)
+            plans |= keys
+        for batch in as_completed(futures).batches():
+            yield from _gathered(client, batch, plans)
+            time.sleep(PAUSE)
+
+
+def _gathered(client, batch, plans):
+    """Outcomes of futures; a record from a machine that shares no file system with this one is written here."""
+    finished = [future for future in batch if future.status == "finished"]
+    results = dict(zip(finished, client.gather(finished), strict=True))
+    for future in batch:
+        run_id = plans[future.key].spec.run_id
+        if future in results:
+            outcome = results[future]
+        else:
+            error = future.exception()
+            outcome = runs.Outcome(run_id, "failed", error=f"{type(error).__name__}: {error}")
+        if outcome.record is not None:
+            runs.keep_record(outcome.record)
+        future.release()
+        yield outcome
 
 
 def _report(outcomes, total, name):
@@ -227,7 +251,7 @@ def _parser():
 
 
 def main(arguments=None):
-    """The command line; returns the exit status: 0 done, 1 a run failed or differs, 2 wrong use, 3 runs are left."""
+    """The command line; returns the exit status: 0 done, 1 a run failed or differs, 2 wrong use or no place to write, 3 runs are left."""
     options = _parser().parse_args(arguments)
     device = options.device
     if device == "auto":
@@ -240,19 +264,26 @@ def main(arguments=None):
     except (ValueError, RuntimeError, AssertionError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    try:
+        return _act(campaign, options, device)
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted: everything finished is kept, the same command does the rest", file=sys.stderr)
+        return 130
+
+
+def _act(campaign, options, device):
+    if options.verify is not None:
+        return _print_verification(verify(campaign, options.verify, device=device, threads=options.threads))
+    if not (options.plan or options.freeze):
+        return _run(campaign, options, device)
     if options.plan:
         print("\n".join(plan(campaign, options.tflops)))
-    elif options.freeze:
+    else:
         path, number = ledger.freeze(campaign)
         print(f"{number} records in {path}")
-    elif options.verify is not None:
-        return _print_verification(verify(campaign, options.verify, device=device, threads=options.threads))
-    else:
-        try:
-            return _run(campaign, options, device)
-        except KeyboardInterrupt:
-            print("interrupted: everything finished is kept, the same command does the rest", file=sys.stderr)
-            return 130
     return 0
 
 

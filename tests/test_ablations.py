@@ -84,3 +84,12 @@ def test_results_are_the_cells_that_were_run(made):
 def test_an_unknown_table_names_the_nearest():
     with pytest.raises(ValueError, match="Did you mean 'optimizers'"):
         ablations.ablation_cells("optimisers", "shapes-tiny")
+
+
+def test_ranges_are_a_table_of_one_network(made):
+    cells = ablations.ablation_cells("range", "cifar10-small", [])
+    assert cells["network"].unique().tolist() == ["ResNet18"]
+    assert cells["column"].tolist() == ["[0, 1]", "[-1, 2]", "[-2, 3]", "[-3, 4]"]
+    assert cell(cells, "ResNet18", "[0, 1]").value == pytest.approx(1)
+    assert cell(cells, "ResNet18", "[-3, 4]").needs == "count range3"
+    assert [r.id for r in ablations.results_from_ablations(cells, "range")] == ["range/[0, 1]/correlation"]
