@@ -45,6 +45,20 @@ def overhead(scale):
         yield Row(name, "whole epoch", outside, tuple(total), at_most(0.05))
 
 
+@benchmark("depthwise")
+def depthwise(scale):
+    """A training epoch of a narrow EfficientNetB0 with and without the products of `rc_utils.depthwise`."""
+    data, config = shapes(scale.images // 4), one_epoch(32)
+    network = narrow_network("EfficientNetB0", width=16, dropout=0.0, drop_connect=0.0)
+
+    def without():
+        with mock.patch("rc_utils.depthwise._is_plain_depthwise", return_value=False):
+            return epoch_seconds(network, data, config)
+
+    ours, other = in_turns([lambda: epoch_seconds(network, data, config), without], scale.repeats)
+    yield Row(f"epoch of {scale.images // 4:,} images, EfficientNetB0/16", "depthwise layers by oneDNN", ours, other)
+
+
 def epoch_seconds(network, data, config, **settings):
     """Seconds of the one epoch of `config`, without the evaluation that follows it."""
     return train(network, data, config, **settings).history[0]["seconds"]

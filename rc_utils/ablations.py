@@ -47,8 +47,8 @@ def ablation_cells(
 ) -> pd.DataFrame:
     """One row a cell of the table `name`: network, column, published, value, low, high, n, campaign, needs.
 
-    name: "architectures" (v1 Table 5: datasets, and d = 2..5), "optimizers" (Table 7), "hyperplanes" (Table 8) or "range"
-    (Table 4, which has ResNet18 alone).
+    name: "architectures" (v1 Table 5: datasets, and d = 2..5), "optimizers" (Table 7), "hyperplanes" (Table 8), or
+    "range" (Table 4, which has ResNet18 alone).
     The columns of a dataset take the first of `campaign` and `others` (default: every campaign) on that dataset which
     has the network; all other columns take `campaign`. value is Pearson's correlation of count and gap over cells,
     seeds averaged. Where there is none it is NaN and `needs` says what is missing. Raises ValueError for an unknown

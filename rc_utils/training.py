@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from rc_utils.augmentation import crop_and_flip, mixup
 from rc_utils.checks import require, unknown_name
 from rc_utils.datasets import Dataset, ImageTensor
+from rc_utils.depthwise import fast_depthwise
 from rc_utils.regions.evaluation import evaluation_mode
 
 OPTIMIZERS = ("sgd", "adam", "adagrad")
@@ -141,7 +142,8 @@ def train(
     cuda = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=cuda):
         torch.manual_seed(config.seed)
-        status = loop.run(should_stop, progress)
+        with fast_depthwise(network):
+            status = loop.run(should_stop, progress)
     train_loss, train_accuracy = evaluate(network, data.x_train, data.y_train)
     test_loss, test_accuracy = evaluate(network, data.x_test, data.y_test)
     return TrainRun(

@@ -14,8 +14,8 @@ from benchmarks.registry import TINY, Row, at_least, at_most
 from benchmarks.timing import in_turns
 
 NUMBER_OF_ROWS = {
-    "counting-2d": 4, "counting-nd": 6, "forward": 1, "epoch": 1, "overhead": 2, "layout": 2, "allocator": 1,
-    "adaptive": 2, "planes": 2, "exact": 3, "memory": 1, "stacked": 1,
+    "counting-2d": 4, "counting-nd": 6, "forward": 1, "epoch": 1, "overhead": 2, "depthwise": 1, "layout": 2,
+    "allocator": 1, "adaptive": 2, "planes": 2, "exact": 3, "memory": 1, "stacked": 1,
 }  # fmt: skip
 
 
