@@ -17,6 +17,7 @@ TOPICS = (
     "exact",
     "memory",
     "stacked",
+    "scale_out",
     "coverage",
 )
 

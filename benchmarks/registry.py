@@ -29,6 +29,7 @@ class Scale:
     planes: planes of 50 x 50 points.
     many_segments: of region counts whose memory is compared.
     trials: simulated campaigns whose intervals are checked.
+    runs: of a campaign that does nothing and of one that trains.
     """
 
     repeats: int
@@ -40,19 +41,20 @@ class Scale:
     planes: int
     many_segments: tuple
     trials: int
+    runs: tuple
 
 
 FULL = Scale(
     repeats=7, grids=1000, images=1280, segments=20, loader_workers=(0, 2), truth=(24, 3, 3), planes=100,
-    many_segments=(100, 1000, 10000), trials=600,
+    many_segments=(100, 1000, 10000), trials=600, runs=(10000, 8),
 )  # fmt: skip
 QUICK = Scale(
     repeats=3, grids=1000, images=640, segments=10, loader_workers=(0, 2), truth=(6, 1, 1), planes=20,
-    many_segments=(100,), trials=150,
+    many_segments=(100,), trials=150, runs=(1000, 4),
 )  # fmt: skip
 TINY = Scale(
     repeats=2, grids=12, images=48, segments=2, loader_workers=(0,), truth=(2, 0, 1), planes=2,
-    many_segments=(20,), trials=2,
+    many_segments=(20,), trials=2, runs=(20, 2),
 )  # fmt: skip
 
 

@@ -218,6 +218,7 @@ def parse_campaign(table, name, folder=pathlib.Path()):
             isinstance(table.get(section, kind()), kind),
             f"campaign {name}: {section} must be a {kind.__name__}",
         )
+    require(table["experiments"], f"campaign {name} has no experiments")
     _check_dataset(table["dataset"], f"{name}, [dataset]")
     settings_from_dict(TrainConfig, table.get("train", {}), f"{name}, [train]")
     campaign = Campaign(
@@ -326,7 +327,8 @@ def _check_experiments(campaign):
         seen.add(experiment.name)
         for kind, names, valid in (
             ("network", experiment.networks, campaign.networks),
-            ("count", experiment.counts + experiment.evolution_counts, campaign.counts),
+            ("count", experiment.counts, campaign.counts),
+            ("evolution_count", experiment.evolution_counts, campaign.counts),
             ("measure", experiment.measures, MEASURES),
         ):
             for name in names:
@@ -341,7 +343,10 @@ def _check_experiments(campaign):
             require(0 <= seed < 2**63, f"{where}: seeds must be in 0..2^63 - 1, got {seed}")
         for key, values in experiment.grid.items():
             require(isinstance(values, list) and values, f"{where}: grid.{key} must be a non-empty list")
-        require("seed" not in experiment.grid | experiment.train, f"{where}: 'seed' cannot be set here, use seeds")
+        require(
+            "seed" not in campaign.train | experiment.train | experiment.grid,
+            f"{where}: 'seed' cannot be set here, use seeds",
+        )
     # Builds every TrainConfig, which checks every value of every grid.
     for experiment, _, planned in campaign.entries():
         epochs = planned.spec.train.epochs

@@ -24,7 +24,7 @@ def check_keys(where, given, valid):
 
 
 def settings_from_dict(cls, values, where):
-    """Frozen dataclass `cls` from a mapping; unknown and missing keys and values of another type fail, naming the key."""
+    """Frozen dataclass `cls` from a mapping; unknown and missing keys and ill-typed values fail, naming the key."""
     require(isinstance(values, dict), f"{where} must be a table, got {values!r}")
     fields = {f.name: f for f in dataclasses.fields(cls)}
     check_keys(where, values, fields)

@@ -251,7 +251,10 @@ def _parser():
 
 
 def main(arguments=None):
-    """The command line; returns the exit status: 0 done, 1 a run failed or differs, 2 wrong use or no place to write, 3 runs are left."""
+    """The command line; returns the exit status.
+
+    0 done, 1 a run failed or differs, 2 wrong use or no place to write, 3 runs are left.
+    """
     options = _parser().parse_args(arguments)
     device = options.device
     if device == "auto":

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import benchmarks
-from benchmarks import adaptive, counting, epoch, report
+from benchmarks import adaptive, counting, epoch, report, scale_out
 from benchmarks.__main__ import main
 from benchmarks.networks import narrow_network, one_epoch, shapes
 from benchmarks.registry import TINY, Row, at_least, at_most
@@ -16,6 +16,7 @@ from benchmarks.timing import in_turns
 NUMBER_OF_ROWS = {
     "counting-2d": 4, "counting-nd": 6, "forward": 1, "epoch": 1, "overhead": 2, "depthwise": 1, "layout": 2,
     "allocator": 1, "adaptive": 2, "planes": 2, "exact": 3, "memory": 1, "stacked": 1,
+    "scheduling": 1, "workers": 2,
 }  # fmt: skip
 
 
@@ -24,6 +25,7 @@ def one_tiny_network(monkeypatch):
     """The benchmarks on trained networks train a single one, of a few hundred weights."""
     monkeypatch.setattr(adaptive, "NETWORKS", {"ResNet18": {"width": 2}})
     monkeypatch.setattr(adaptive, "LEARNING_RATES", (0.02,))
+    monkeypatch.setattr(scale_out, "DATASET", scale_out.DATASET | {"n_train": 20, "n_test": 10})
 
 
 def test_every_benchmark_is_expected_here():

@@ -60,6 +60,7 @@ def as_classifier(model, points):
 def _from_module(module, points_device):
     state = [*module.parameters(), *module.buffers()]
     device = state[0].device if state else points_device
+    require(device.type != "meta", "the module is on the meta device and has no weights: load them first")
     dtype = next((t.dtype for t in state if t.is_floating_point()), torch.float32)
     require(
         dtype in (torch.float32, torch.float64),
