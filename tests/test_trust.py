@@ -367,7 +367,7 @@ def test_half_precision_buffers_and_parameters_are_refused(dtype):
 
 
 def test_a_model_on_the_meta_device_is_refused():
-    with pytest.raises((ValueError, RuntimeError), match="meta"):
+    with pytest.raises(ValueError, match="meta device"):
         region_count(nn.Linear(2, 2, device="meta"), POINTS)
 
 
