@@ -88,9 +88,9 @@ def _cell(tables: dict[str, pd.DataFrame], network: str, source: Source, num_res
             continue
         cells = finished(average_seeds(found))
         c = correlate(cells["selected"], cells["gap"], num_resamples=num_resamples, seed=seed)
-        if np.isfinite(c.value):
+        if np.isfinite(c.value) and c.n_cells > 2:
             return {"value": c.value, "low": c.low, "high": c.high, "n": c.n_cells, "campaign": campaign, "needs": ""}
-        needs = needs or "cells that differ"
+        needs = needs or ("three cells" if c.n_cells < 3 else "cells that differ")
     return empty | {"needs": needs or f"a campaign on {source.dataset}"}
 
 
@@ -136,6 +136,7 @@ def needed(cells: pd.DataFrame) -> str:
     words = {
         "network": "a network that the campaign does not have",
         "cells that differ": "cells whose counts or gaps differ",
+        "three cells": "at least three cells",
     }
     lines = []
     for need, group in groups:

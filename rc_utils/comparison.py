@@ -154,11 +154,13 @@ def correlation_result(
 ) -> Iterator[Result]:
     """The Result `id_`: Pearson's correlation of columns `x` and `column` over cells; nothing where it is undefined.
 
+    Nothing for two cells either, whose correlation is 1 or -1 whatever they are.
+
     options: num_resamples and seed of `correlate`.
     """
     cells = finished(average_seeds(runs))
     c = correlate(cells[x], cells[column], **options)
-    if np.isfinite(c.value):
+    if np.isfinite(c.value) and c.n_cells > 2:
         yield Result(id_, campaign, c.value, c.low, c.high, c.n_cells, _describe(runs, cells))
 
 

@@ -191,8 +191,7 @@ def correlate(
     samples of correlation 0.9 they covered the truth at nominal 95 % with a rate of 0.95 and 0.95 (Pearson, 9 and 27
     cells; plain percentiles: 0.90 and 0.92; BCa: 0.93 and 0.92), 0.98 and 0.98 (Spearman), 0.96 and 0.97 (Kendall).
 
-    A constant x or y, or fewer than three cells, between which any line is a perfect fit, gives NaN for all three
-    numbers. The same seed gives the same interval.
+    A constant x or y, or fewer than two rows, gives NaN for all three numbers. The same seed gives the same interval.
     Raises ValueError for an unknown method, vectors of unequal length, rows that are not finite, a confidence outside
     (0, 1) or no resamples.
     """
@@ -204,7 +203,7 @@ def correlate(
         raise ValueError(f"num_resamples is {num_resamples}; expected at least 1, usually 2000")
     x, y, units = _checked(x, y, cells)
     n_cells = len(pd.unique(units))
-    if n_cells < 3 or _is_constant(x) or _is_constant(y):
+    if len(x) < 2 or _is_constant(x) or _is_constant(y):
         nan = float("nan")
         return Correlation(method, nan, nan, nan, len(x), n_cells, confidence)
     exact, weighted = _METHODS[method]

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from rc_utils import evolution, ledger, plotting
+from rc_utils import evolution, figures, ledger, plotting
 from rc_utils.correlation import MIN_CELLS, average_seeds, correlate, finished
 
 QUANTITIES = {"gap": "gap", "test_accuracy": "test accuracy"}
@@ -57,6 +57,8 @@ def _grids(name: str):
 
 def show_interpolation(table: pd.DataFrame) -> Figure:
     """Correlation of count with gap and with test accuracy against the mean training accuracy of a grid."""
+    if table.empty:
+        return figures.not_run("grids of cells")
     fig, axes = plt.subplots(1, 2, figsize=(plotting.width(), 3.2), sharex=True)
     for ax, (quantity, words) in zip(axes, QUANTITIES.items(), strict=True):
         for network, group in table.groupby("network", sort=False):

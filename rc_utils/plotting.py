@@ -96,10 +96,9 @@ def use_style() -> None:
     In a notebook, figures are vector graphics (SVG), as the pages of the book offer them for download.
     """
     mpl.rcParams.update(_STYLE)
-    if "IPython" in sys.modules and sys.modules["IPython"].get_ipython() is not None:
-        from matplotlib_inline.backend_inline import set_matplotlib_formats
-
-        set_matplotlib_formats("svg")
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is not None:
+        shell.run_line_magic("config", "InlineBackend.figure_format = 'svg'")
 
 
 def width() -> float:
