@@ -10,7 +10,7 @@ import pandas as pd
 from rc_utils import ledger
 from rc_utils.campaign import list_campaigns, load_campaign
 from rc_utils.checks import unknown_name
-from rc_utils.correlation import average_seeds, correlate, finished
+from rc_utils.correlation import average_seeds, correlate, finished, interval_text
 from rc_utils.paper import Result, published
 from rc_utils.published_tables import (
     ARCHITECTURES_COLUMNS,
@@ -117,8 +117,7 @@ def in_layout(cells: pd.DataFrame) -> pd.DataFrame:
     texts = []
     for cell in cells.itertuples():
         if np.isfinite(cell.value):
-            bounds = f" [{cell.low:.2f}, {cell.high:.2f}]" if np.isfinite(cell.low) else ""
-            texts.append(f"{cell.value:.2f}{bounds}; paper {cell.published:.2f}")
+            texts.append(f"{interval_text(cell.value, cell.low, cell.high)}; paper {cell.published:.2f}")
         else:
             texts.append(f"not run ({cell.needs}); paper {cell.published:.2f}")
     wide = cells.assign(text=texts).pivot(index="network", columns="column", values="text")

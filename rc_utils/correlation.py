@@ -45,6 +45,13 @@ class Correlation:
         )
 
 
+def interval_text(value: float, low: float, high: float) -> str:
+    """`value [low, high]` to two decimals: without the interval where there is none, a dash where there is no value."""
+    if np.isnan(value):
+        return "–"
+    return f"{value:.2f}" + (f" [{low:.2f}, {high:.2f}]" if np.isfinite(low) else "")
+
+
 def weighted_pearson(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Pearson's r of rows counted `weights` times; x, y (n,) or (B, n), weights (B, n) -> (B,), NaN if degenerate."""
     total = weights.sum(1, keepdims=True)

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from rc_utils import evolution, figures, ledger, plotting
-from rc_utils.correlation import MIN_CELLS, average_seeds, correlate, finished
+from rc_utils.correlation import MIN_CELLS, average_seeds, correlate, finished, interval_text
 
 QUANTITIES = {"gap": "gap", "test_accuracy": "test accuracy"}
 
@@ -80,9 +80,5 @@ def texts(table: pd.DataFrame) -> pd.DataFrame:
     shown["Interpolate"] = [f"{a} of {b}" for a, b in zip(table["n_interpolating"], table["n_cells"], strict=True)]
     for quantity, words in QUANTITIES.items():
         bounds = table[[quantity, f"{quantity}_low", f"{quantity}_high"]].to_numpy()
-        shown[f"Count and {words}"] = [_text(*row) for row in bounds]
+        shown[f"Count and {words}"] = [interval_text(*row) for row in bounds]
     return shown
-
-
-def _text(value: float, low: float, high: float) -> str:
-    return "–" if np.isnan(value) else f"{value:.2f}" + ("" if np.isnan(low) else f" [{low:.2f}, {high:.2f}]")

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from rc_utils.correlation import average_seeds, correlate, finished
+from rc_utils.correlation import average_seeds, correlate, finished, interval_text
 from rc_utils.published_tables import ARCHITECTURES, EVOLUTION, GRID_SIZE, HYPERPLANES, NETWORKS, RANGE
 from rc_utils.theory.half_spaces import convex_bodies, half_spaces
 
@@ -140,4 +140,4 @@ def _text(cells: pd.DataFrame, x: str, y: str, method: str = "pearson", seed: in
     if len(cells) < 3:
         return "too few cells"
     c = correlate(cells[x], cells[y], method, seed=seed)
-    return f"{c.value:.2f}" + (f" [{c.low:.2f}, {c.high:.2f}]" if np.isfinite(c.low) else "")
+    return interval_text(c.value, c.low, c.high)

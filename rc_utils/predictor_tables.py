@@ -7,7 +7,7 @@ import pandas as pd
 
 from rc_utils import league, pages
 from rc_utils.cells import Cells
-from rc_utils.correlation import MIN_CELLS
+from rc_utils.correlation import MIN_CELLS, interval_text
 from rc_utils.paper import AGREES, DISAGREES, NOT_RESOLVED, NOT_TESTED
 
 _ERRORS = ("sign_error", "worst_sign_error")
@@ -193,10 +193,7 @@ def _coin(found: pd.Series) -> str:
 
 
 def _estimate(found: pd.Series) -> str:
-    if np.isnan(found["value"]):
-        return "–"
-    interval = "" if np.isnan(found["low"]) else f" [{found['low']:.2f}, {found['high']:.2f}]"
-    return f"{found['value']:.2f}{interval}"
+    return interval_text(found["value"], found["low"], found["high"])
 
 
 def _words(factor: str) -> str:

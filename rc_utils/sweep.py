@@ -278,16 +278,17 @@ def main(arguments=None):
 
 
 def _act(campaign, options, device):
+    """Do the one thing that the options ask for; returns the exit status."""
     if options.verify is not None:
         return _print_verification(verify(campaign, options.verify, device=device, threads=options.threads))
-    if not (options.plan or options.freeze):
-        return _run(campaign, options, device)
     if options.plan:
         print("\n".join(plan(campaign, options.tflops)))
-    else:
+        return 0
+    if options.freeze:
         path, number = ledger.freeze(campaign)
         print(f"{number} records in {path}")
-    return 0
+        return 0
+    return _run(campaign, options, device)
 
 
 def _run(campaign, options, device):
