@@ -23,19 +23,24 @@ from rc_utils.published_tables import (
 
 @dataclass(frozen=True)
 class Source:
-    """Where a column of a table comes from: an experiment, one of its counts, and a dataset if it must be that one."""
+    """Where a column of a table comes from: an experiment, one of its counts, and a dataset if it must be that one.
+
+    stand_in: a dataset that is taken where there is no campaign on `dataset`; its cells say so.
+    """
 
     experiment: str = "main"
     count: str = "main"
     dataset: str = ""
+    stand_in: str = ""
 
 
-_DATASETS = {"CIFAR-10": "cifar10", "CIFAR-100": "cifar100", "ImageNet": "imagenet"}
+_DATASETS = {
+    "CIFAR-10": Source(dataset="cifar10"),
+    "CIFAR-100": Source(dataset="cifar100"),
+    "ImageNet": Source(dataset="imagenet", stand_in="tiny-imagenet-20"),
+}
 TABLES = {
-    "architectures": {
-        column: Source(dataset=_DATASETS[column]) if column in _DATASETS else Source(count=f"dim{column[2:]}")
-        for column in ARCHITECTURES_COLUMNS
-    },
+    "architectures": {c: _DATASETS.get(c) or Source(count=f"dim{c[2:]}") for c in ARCHITECTURES_COLUMNS},
     "optimizers": {c: Source(experiment="main" if c == "SGD" else c.lower()) for c in OPTIMIZERS_COLUMNS},
     "hyperplanes": {c: Source(count="main" if c == "Train" else c.lower()) for c in HYPERPLANES_COLUMNS},
     "range": {span: Source(count=f"range{i}" if i else "main") for i, (span, _, _) in enumerate(RANGE)},
@@ -45,12 +50,13 @@ TABLES = {
 def ablation_cells(
     name: str, campaign: str, others: list[str] | None = None, *, num_resamples: int = 2000, seed: int = 0
 ) -> pd.DataFrame:
-    """One row a cell of the table `name`: network, column, published, value, low, high, n, campaign, needs.
+    """One row a cell of the table `name`: network, column, published, value, low, high, n, campaign, needs, stand_in.
 
     name: "architectures" (v1 Table 5: datasets, and d = 2..5), "optimizers" (Table 7), "hyperplanes" (Table 8), or
     "range" (Table 4, which has ResNet18 alone).
     The columns of a dataset take the first of `campaign` and `others` (default: every campaign) on that dataset which
-    has the network; all other columns take `campaign`. value is Pearson's correlation of count and gap over cells,
+    has the network, else one on a dataset that stands in for it and is named in `stand_in`; all other columns take
+    `campaign`. value is Pearson's correlation of count and gap over cells,
     seeds averaged. Where there is none it is NaN and `needs` says what is missing. Raises ValueError for an unknown
     table or campaign.
     """
@@ -59,15 +65,23 @@ def ablation_cells(
     others = list_campaigns() if others is None else others
     rows = []
     for column, source in TABLES[name].items():
-        candidates = [campaign]
-        if source.dataset:
-            every = dict.fromkeys([campaign, *others])
-            candidates = [c for c in every if load_campaign(c).dataset["name"] == source.dataset]
+        candidates = _candidates(source, campaign, others)
         tables = {c: ledger.load_runs(c) for c in candidates}
         for network in _networks(name):
             row = {"network": network, "column": column, "published": published(_id(name, network, column)).value}
-            rows.append(row | _cell(tables, network, source, num_resamples, seed))
+            cell = _cell(tables, network, source, num_resamples, seed)
+            used = load_campaign(cell["campaign"]).dataset["name"] if cell["campaign"] and source.stand_in else ""
+            rows.append(row | cell | {"stand_in": used if used == source.stand_in else ""})
     return pd.DataFrame(rows)
+
+
+def _candidates(source: Source, campaign: str, others: list[str]) -> list[str]:
+    """The campaigns that a column may take its results from, the best first."""
+    if not source.dataset:
+        return [campaign]
+    datasets = {name: load_campaign(name).dataset["name"] for name in (campaign, *others)}
+    wanted = [source.dataset] + [source.stand_in] * bool(source.stand_in)
+    return [name for dataset in wanted for name in datasets if datasets[name] == dataset]
 
 
 def _networks(name: str) -> tuple[str, ...]:
@@ -117,7 +131,8 @@ def in_layout(cells: pd.DataFrame) -> pd.DataFrame:
     texts = []
     for cell in cells.itertuples():
         if np.isfinite(cell.value):
-            texts.append(f"{interval_text(cell.value, cell.low, cell.high)}; paper {cell.published:.2f}")
+            where = f" on {cell.stand_in}" if cell.stand_in else ""
+            texts.append(f"{interval_text(cell.value, cell.low, cell.high)}{where}; paper {cell.published:.2f}")
         else:
             texts.append(f"not run ({cell.needs}); paper {cell.published:.2f}")
     wide = cells.assign(text=texts).pivot(index="network", columns="column", values="text")
@@ -152,6 +167,9 @@ def needed(cells: pd.DataFrame) -> str:
 def results_from_ablations(cells: pd.DataFrame, name: str) -> list[Result]:
     """Our results for the published cells of the table `name`, of the cells that were run."""
     return [
-        Result(_id(name, c.network, c.column), c.campaign, c.value, c.low, c.high, c.n, f"Pearson over {c.n} cells")
+        Result(
+            _id(name, c.network, c.column), c.campaign, c.value, c.low, c.high, c.n,
+            f"Pearson over {c.n} cells" + (f" of {c.stand_in}, which stands in" if c.stand_in else ""),
+        )
         for c in cells[np.isfinite(cells["value"])].itertuples()
-    ]
+    ]  # fmt: skip

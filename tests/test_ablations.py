@@ -62,6 +62,22 @@ def test_a_column_of_a_dataset_takes_a_campaign_on_that_dataset_only(made):
     assert cell(cells, "ResNet18", "d=2").needs == "runs of shapes-tiny"
 
 
+def test_a_stand_in_is_taken_where_there_is_nothing_better_and_named(made, monkeypatch):
+    tables = {"tiny-imagenet-small": ledger.load_runs("cifar10-small"), "cifar10-small": pd.DataFrame()}
+    monkeypatch.setattr(ledger, "load_runs", tables.__getitem__)
+    cells = ablations.ablation_cells("architectures", "cifar10-small", ["tiny-imagenet-small"])
+    found = cell(cells, "ResNet18", "ImageNet")
+    assert (found.campaign, found.stand_in) == ("tiny-imagenet-small", "tiny-imagenet-20")
+    assert "on tiny-imagenet-20; paper" in ablations.in_layout(cells)["ImageNet"][0]
+    results = {r.id: r for r in ablations.results_from_ablations(cells, "architectures")}
+    assert "stands in" in results["architectures/ResNet18/ImageNet"].detail
+    assert cell(cells, "ResNet18", "CIFAR-10").stand_in == ""
+    # Runs on the very dataset come first, whatever the order of the campaigns.
+    tables["imagenet-paper"] = tables["tiny-imagenet-small"]
+    cells = ablations.ablation_cells("architectures", "cifar10-small", ["tiny-imagenet-small", "imagenet-paper"])
+    assert cell(cells, "ResNet18", "ImageNet").campaign == "imagenet-paper"
+
+
 def test_the_layout_is_the_papers(made):
     for name, source in (("architectures", "v1 Table 5"), ("optimizers", "v1 Table 7"), ("hyperplanes", "v1 Table 8")):
         cells = ablations.ablation_cells(name, "cifar10-small", [])
