@@ -10,11 +10,13 @@ import pandas as pd
 from rc_utils import ledger
 from rc_utils.campaign import list_campaigns, load_campaign
 from rc_utils.checks import unknown_name
-from rc_utils.correlation import average_seeds, correlate, finished, interval_text
+from rc_utils.comparison import plain_runs
+from rc_utils.correlation import average_seeds, correlate_cells, finished, interval_text
 from rc_utils.paper import Result, published
 from rc_utils.published_tables import (
     ARCHITECTURES_COLUMNS,
     HYPERPLANES_COLUMNS,
+    MAIN_NETWORKS,
     NETWORKS,
     OPTIMIZERS_COLUMNS,
     RANGE,
@@ -65,8 +67,7 @@ def ablation_cells(
     others = list_campaigns() if others is None else others
     rows = []
     for column, source in TABLES[name].items():
-        candidates = _candidates(source, campaign, others)
-        tables = {c: ledger.load_runs(c) for c in candidates}
+        tables = {c: _runs_of(c, name, source) for c in _candidates(source, campaign, others)}
         for network in _networks(name):
             row = {"network": network, "column": column, "published": published(_id(name, network, column)).value}
             cell = _cell(tables, network, source, num_resamples, seed)
@@ -82,6 +83,16 @@ def _candidates(source: Source, campaign: str, others: list[str]) -> list[str]:
     datasets = {name: load_campaign(name).dataset["name"] for name in (campaign, *others)}
     wanted = [source.dataset] + [source.stand_in] * bool(source.stand_in)
     return [name for dataset in wanted for name in datasets if datasets[name] == dataset]
+
+
+def _runs_of(campaign: str, name: str, source: Source) -> pd.DataFrame:
+    """The runs of a campaign that a column may take; those of "range" have all its counts, as far as any has them."""
+    runs = ledger.load_runs(campaign)
+    if source.experiment == "main" and len(runs):
+        runs = plain_runs(runs, load_campaign(campaign))
+    counts = [f"count_{s.count}" for s in TABLES[name].values()] if name == "range" else []
+    whole = runs.dropna(subset=[count for count in counts if count in runs.columns])
+    return whole if len(whole) else runs
 
 
 def _networks(name: str) -> tuple[str, ...]:
@@ -101,10 +112,10 @@ def _cell(tables: dict[str, pd.DataFrame], network: str, source: Source, num_res
         if found is None:
             continue
         cells = finished(average_seeds(found))
-        c = correlate(cells["selected"], cells["gap"], num_resamples=num_resamples, seed=seed)
-        if np.isfinite(c.value) and c.n_cells > 2:
-            return {"value": c.value, "low": c.low, "high": c.high, "n": c.n_cells, "campaign": campaign, "needs": ""}
-        needs = needs or ("three cells" if c.n_cells < 3 else "cells that differ")
+        c = correlate_cells(cells, "selected", "gap", num_resamples=num_resamples, seed=seed)
+        if np.isfinite(c.value) and c.n > 2:
+            return {"value": c.value, "low": c.low, "high": c.high, "n": c.n, "campaign": campaign, "needs": ""}
+        needs = needs or ("three cells" if c.n < 3 else "cells that differ")
     return empty | {"needs": needs or f"a campaign on {source.dataset}"}
 
 
@@ -121,8 +132,7 @@ def _select(runs: pd.DataFrame, network: str, source: Source) -> tuple[pd.DataFr
     column = f"count_{source.count}"
     if column not in runs.columns or not runs[column].notna().any():
         return None, f"count {source.count}"
-    # Without `origin` a cell is one cell wherever its runs were made.
-    runs = runs[runs[column].notna()].drop(columns="origin", errors="ignore")
+    runs = runs[runs[column].notna()]
     return runs.assign(selected=runs[column]), ""
 
 
@@ -165,11 +175,23 @@ def needed(cells: pd.DataFrame) -> str:
 
 
 def results_from_ablations(cells: pd.DataFrame, name: str) -> list[Result]:
-    """Our results for the published cells of the table `name`, of the cells that were run."""
-    return [
-        Result(
-            _id(name, c.network, c.column), c.campaign, c.value, c.low, c.high, c.n,
-            f"Pearson over {c.n} cells" + (f" of {c.stand_in}, which stands in" if c.stand_in else ""),
-        )
-        for c in cells[np.isfinite(cells["value"])].itertuples()
-    ]  # fmt: skip
+    """Our results for the published cells of the table `name`, of the cells that were run.
+
+    The paper prints its main results in a column of each table; their rows say whose number they repeat.
+    """
+    results = []
+    for c in cells[np.isfinite(cells["value"])].itertuples():
+        detail = f"Pearson over {c.n} cells" + (f" of {c.stand_in}, which stands in" if c.stand_in else "")
+        same = _same_as(name, c.network, c.column)
+        results.append(Result(_id(name, c.network, c.column), c.campaign, c.value, c.low, c.high, c.n, detail, same))
+    return results
+
+
+def _same_as(name: str, network: str, column: str) -> str:
+    """The id whose number this cell of a table repeats: the main result, or its cell in the table of networks."""
+    source = TABLES[name][column]
+    if (source.experiment, source.count) != ("main", "main") or source.dataset not in ("", "cifar10"):
+        return ""
+    if network in MAIN_NETWORKS:
+        return f"main/{network}"
+    return "" if name == "architectures" else f"architectures/{network}/CIFAR-10"

@@ -8,7 +8,15 @@ import numpy as np
 import pandas as pd
 
 from rc_utils.comparison import correlation_result, mean_interval
-from rc_utils.correlation import average_seeds, bootstrap_weights, finished, percentile_interval, require_columns
+from rc_utils.correlation import (
+    average_seeds,
+    bootstrap_weights,
+    finished,
+    percentile_interval,
+    require_columns,
+    sampling_units,
+    unit_means,
+)
 from rc_utils.paper import Result
 
 AUGMENTATIONS = {"mixup": ("count", "gap"), "crop-flip": ("count", "test_accuracy")}
@@ -55,8 +63,6 @@ def matched_cells(runs: pd.DataFrame, augmented: str, plain: str = "main") -> tu
     for name in (plain, augmented):
         if name not in known:
             raise ValueError(f"no runs of experiment {name!r}; there are {', '.join(known) or 'none'}")
-    # A cell is one cell wherever its runs were made.
-    runs = runs.drop(columns="origin", errors="ignore")
     keys = [key for key in _MATCH if key in runs.columns]
     tables = [finished(average_seeds(runs[runs["experiment"] == name])).set_index(keys) for name in (plain, augmented)]
     shared = tables[0].index.intersection(tables[1].index)
@@ -67,9 +73,10 @@ def paired_difference(
     without: pd.DataFrame, with_: pd.DataFrame, column: str, *, num_resamples: int = 2000, seed: int = 0
 ) -> Difference:
     """Mean of `column` with less without, over the rows of `matched_cells`."""
-    differences = with_[column].to_numpy(float) - without[column].to_numpy(float)
-    value = float(differences.mean()) if len(differences) else float("nan")
-    return Difference(value, *mean_interval(differences, num_resamples, seed=seed), len(differences))
+    differences = without.assign(difference=with_[column].to_numpy(float) - without[column].to_numpy(float))
+    value = float(differences["difference"].mean()) if len(differences) else float("nan")
+    bounds = mean_interval(unit_means(differences, "difference"), num_resamples, seed=seed)
+    return Difference(value, *bounds, len(differences))
 
 
 def vertical_shift(
@@ -94,11 +101,12 @@ def vertical_shift(
     if n < 2:
         return Shift(*[float("nan")] * 3, n, *[float("nan")] * 3)
     groups = [(t[x].to_numpy(float), t[y].to_numpy(float)) for t in (without, with_)]
-    weights = np.vstack([np.ones(n), bootstrap_weights(range(n), num_resamples, seed)])
+    units = sampling_units(without)
+    weights = np.vstack([np.ones(n), bootstrap_weights(units, num_resamples, seed)])
     moments = [_moments(*group, weights) for group in groups]
     slope = _ratio(sum(m["sxy"] for m in moments), sum(m["sxx"] for m in moments))
     shift = (moments[1]["y"] - moments[0]["y"]) - slope * (moments[1]["x"] - moments[0]["x"])
-    low, high = percentile_interval(shift[1:], n, 0.95, expanded=True)
+    low, high = percentile_interval(shift[1:], len(set(units)), 0.95, expanded=True)
     slopes = [float(_ratio(m["sxy"], m["sxx"])[0]) for m in moments]
     return Shift(float(shift[0]), low, high, n, float(slope[0]), *slopes)
 

@@ -18,6 +18,7 @@ from rc_utils.correlation import (
     correlate,
     finished,
     percentile_interval,
+    sampling_units,
     weighted_pearson,
 )
 from rc_utils.ledger import count_entries, load_runs
@@ -118,7 +119,7 @@ def conclusions(name: str, experiment: str, first: str, second: str, seed: int =
     ]
     for factor, what in (("lr", "learning rate"), ("batch_size", "batch size")):
         if cells[factor].nunique() > 1:
-            rows.append(_changes(f"change of the count when the {what} doubles", runs, factor, columns, seed))
+            rows.append(_changes(f"change of the count when the {what} doubles", runs, factor, columns))
     table = pd.DataFrame(rows)
     table.insert(4, "difference", table["second"] - table["first"])
     return table
@@ -127,16 +128,17 @@ def conclusions(name: str, experiment: str, first: str, second: str, seed: int =
 def _correlations(statement: str, cells: pd.DataFrame, columns: Sequence[str], seed: int) -> dict:
     gap, values = cells["gap"].to_numpy(), [cells[column].to_numpy() for column in columns]
     first, second = (correlate(v, gap).value for v in values)
-    weights = bootstrap_weights(np.arange(len(cells)), 2000, seed)
+    units = sampling_units(cells)
+    weights = bootstrap_weights(units, 2000, seed)
     resampled = weighted_pearson(values[1], gap, weights) - weighted_pearson(values[0], gap, weights)
-    low, high = percentile_interval(resampled, len(cells), 0.95, expanded=True)
+    low, high = percentile_interval(resampled, len(set(units)), 0.95, expanded=True)
     return {"statement": statement, "n": len(cells), "first": first, "second": second, "low": low, "high": high}
 
 
-def _changes(statement: str, runs: pd.DataFrame, factor: str, columns: Sequence[str], seed: int) -> dict:
-    first, second = (change_per_doubling(runs, factor, column, seed=seed) for column in columns)
+def _changes(statement: str, runs: pd.DataFrame, factor: str, columns: Sequence[str]) -> dict:
+    first, second = (change_per_doubling(runs, factor, column) for column in columns)
     moved = runs.assign(moved=runs[columns[1]] - runs[columns[0]])
-    difference = change_per_doubling(moved, factor, "moved", seed=seed)
+    difference = change_per_doubling(moved, factor, "moved")
     row = {"statement": statement, "n": first.n_cells, "first": first.value, "second": second.value}
     return row | {"low": difference.low, "high": difference.high}
 

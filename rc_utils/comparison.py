@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from rc_utils.campaign import Campaign
 from rc_utils.correlation import (
     MIN_CELLS,
     average_seeds,
     bootstrap_weights,
-    correlate,
+    correlate_cells,
     finished,
     percentile_interval,
     require_columns,
@@ -29,7 +30,7 @@ _HYPERPARAMETERS = (
 
 @dataclass(frozen=True)
 class Change:
-    """Mean change of a quantity per doubling of a hyper-parameter, over `n_groups` groups of `n_cells` cells."""
+    """Change of a quantity per doubling of a hyper-parameter, common to `n_groups` groups of `n_cells` cells."""
 
     value: float
     low: float
@@ -38,43 +39,39 @@ class Change:
     n_cells: int
 
 
-def change_per_doubling(
-    runs: pd.DataFrame,
-    factor: str,
-    column: str = "count",
-    *,
-    num_resamples: int = 2000,
-    confidence: float = 0.95,
-    seed: int = 0,
-) -> Change:
-    """Mean change of `column` when `factor` doubles and all else stays, with its interval.
+def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count", *, confidence: float = 0.95) -> Change:
+    """Change of `column` when `factor` doubles and all else stays, with Student's interval.
 
-    Seeds are averaged; cells that differ in `factor` alone form a group; each group with at least two values of
-    `factor` gives the least-squares slope of `column` on log2(factor); the value is the mean slope. The interval comes
-    from resampling whole groups (expanded percentile), or is Student's where there are fewer than `MIN_CELLS` groups.
-    NaN without any group, and no interval from a single one. In units of `column` per doubling. Raises ValueError for
-    a missing column or a factor that is not positive.
+    Seeds are averaged, and so are cells that differ in weight decay alone, which repeat each other. Cells that differ
+    in `factor` alone form a group; those with at least two values of it are fitted by least squares with a level of
+    their own and one slope in common, y = a_g + b log2(factor). The interval is that of b from the residuals, so that
+    curvature, and slopes that differ between groups, count as error. NaN without any group, and no interval where
+    nothing is left to estimate the error from. In units of `column` per doubling. Raises ValueError for a missing
+    column or a factor that is not positive.
     """
     require_columns(runs, ["network", "cell", factor, column])
     cells = finished(average_seeds(runs))
     if not (cells[factor] > 0).all():
         raise ValueError(f"{factor} has the value {cells[factor].min()}; expected positive numbers, to be doubled")
-    slopes, n_cells = _slopes(cells, factor, column)
-    if not len(slopes):
+    others = [key for key in ("campaign", "experiment", "network", *_HYPERPARAMETERS) if key in cells.columns]
+    others = [key for key in others if key not in (factor, "weight_decay")]
+    cells = cells[cells.groupby(others, dropna=False)[factor].transform("nunique") > 1]
+    units = cells.groupby([*others, factor], dropna=False)[column].mean().reset_index()
+    if units.empty:
         return Change(float("nan"), float("nan"), float("nan"), 0, 0)
-    low, high = mean_interval(slopes, num_resamples, confidence, seed)
-    return Change(float(slopes.mean()), low, high, len(slopes), n_cells)
+    groups = units.groupby(others, dropna=False).ngroup()
+    x, y = (v - v.groupby(groups).transform("mean") for v in (np.log2(units[factor].astype(float)), units[column]))
+    value, n_groups = float((x * y).sum() / (x**2).sum()), int(groups.nunique())
+    half = _half_width(x, y - value * x, len(units) - n_groups - 1, confidence)
+    return Change(value, value - half, value + half, n_groups, len(cells))
 
 
-def _slopes(cells: pd.DataFrame, factor: str, column: str) -> tuple[np.ndarray, int]:
-    others = [key for key in ("campaign", "experiment", "origin", "network", *_HYPERPARAMETERS) if key in cells.columns]
-    others.remove(factor)
-    slopes, n_cells = [], 0
-    for _, group in cells.groupby(others, sort=False, dropna=False):
-        if group[factor].nunique() > 1:
-            slopes.append(np.polyfit(np.log2(group[factor].astype(float)), group[column], 1)[0])
-            n_cells += len(group)
-    return np.array(slopes), n_cells
+def _half_width(x: pd.Series, residuals: pd.Series, freedom: int, confidence: float) -> float:
+    """Half of Student's interval of a least-squares slope on centred x; NaN where the residuals say nothing."""
+    square = (residuals**2).sum()
+    if freedom < 1 or square <= 1e-24 * max(1.0, (residuals.abs() + x.abs()).max() ** 2):
+        return float("nan")
+    return float(stats.t.ppf((1 + confidence) / 2, freedom) * np.sqrt(square / freedom / (x**2).sum()))
 
 
 def mean_interval(
@@ -92,6 +89,16 @@ def mean_interval(
         return float("nan"), float("nan")
     half = stats.t.ppf((1 + confidence) / 2, n - 1) * values.std(ddof=1) / np.sqrt(n)
     return float(values.mean() - half), float(values.mean() + half)
+
+
+def plain_runs(runs: pd.DataFrame, campaign: Campaign) -> pd.DataFrame:
+    """The runs of all experiments that train as `[train]` says, with nothing of their own: one row a run, as "main".
+
+    A campaign may spread its networks over several experiments, and count the same runs again in others.
+    """
+    plain = [experiment.name for experiment in campaign.experiments if not experiment.train]
+    kept = runs[runs["experiment"].isin(plain)].assign(experiment="main")
+    return kept.drop_duplicates("run_id") if "run_id" in kept.columns else kept
 
 
 def select_campaign(runs: pd.DataFrame, campaign: str, experiment: str | None = None) -> pd.DataFrame:
@@ -119,9 +126,9 @@ def results_from_runs(
     """Our results for the main correlation, the two biases and test accuracy, from one campaign's runs.
 
     Ids: main/<network> and main/overall (v1 Fig 2 left, Pearson of count and gap), bias/lr/... and bias/batch-size/...
-    (v1 Fig 3, change of count per doubling), test-accuracy/<network> (v1 Fig 5, Pearson). Networks without a published
-    value are left out but count towards the overall ones, which need three networks of at least `MIN_CELLS` cells; what
-    the runs cannot answer (one lr) gives no result. Seeds are averaged first. Raises ValueError as `select_campaign`
+    (v1 Fig 3, change of count per doubling), test-accuracy/<network> (v1 Fig 5, Pearson). The overall ones are over the
+    paper's three networks and need at least `MIN_CELLS` cells of each; what the runs cannot answer (one lr) gives no
+    result. Seeds are averaged first. Raises ValueError as `select_campaign`
     and `correlate`.
     """
     runs = select_campaign(runs, campaign, experiment)
@@ -132,21 +139,15 @@ def results_from_runs(
     for network, group in groups.items():
         if network in MAIN_NETWORKS:
             results += correlation_result(f"main/{network}", campaign, group, "gap", options)
-            results += _biases(network, campaign, group, options)
+            results += _biases(network, campaign, group)
         if network in NETWORKS:
             results += correlation_result(f"test-accuracy/{network}", campaign, group, "test_accuracy", options)
-    several = _networks_with_enough_cells(runs)
-    if len(several) >= len(MAIN_NETWORKS):
-        across = runs[runs["network"].isin(several)]
+    cells = finished(average_seeds(runs))["network"].value_counts()
+    if all(cells.get(network, 0) >= MIN_CELLS for network in MAIN_NETWORKS):
+        across = runs[runs["network"].isin(MAIN_NETWORKS)]
         results += correlation_result("main/overall", campaign, across, "gap", options)
-        results += _biases("overall", campaign, across, options)
+        results += _biases("overall", campaign, across)
     return results
-
-
-def _networks_with_enough_cells(runs: pd.DataFrame) -> list[str]:
-    """The networks that a statement about several rests on: one with a few cells would be there in name only."""
-    cells = finished(average_seeds(runs))["network"].value_counts(sort=False)
-    return list(cells.index[cells >= MIN_CELLS])
 
 
 def correlation_result(
@@ -159,9 +160,16 @@ def correlation_result(
     options: num_resamples and seed of `correlate`.
     """
     cells = finished(average_seeds(runs))
-    c = correlate(cells[x], cells[column], **options)
-    if np.isfinite(c.value) and c.n_cells > 2:
-        yield Result(id_, campaign, c.value, c.low, c.high, c.n_cells, _describe(runs, cells))
+    c = correlate_cells(cells, x, column, **options)
+    if np.isfinite(c.value) and c.n > 2:
+        yield Result(id_, campaign, c.value, c.low, c.high, c.n, _describe(runs, cells), _same_as(id_, cells))
+
+
+def _same_as(id_: str, cells: pd.DataFrame) -> str:
+    """The id whose number this one repeats: test accuracy is the gap turned around where all cells fit alike."""
+    experiment, _, network = id_.partition("/")
+    repeats = experiment == "test-accuracy" and network in MAIN_NETWORKS
+    return f"main/{network}" if repeats and np.ptp(cells["gap"] + cells["test_accuracy"]) < 1e-9 else ""
 
 
 def _describe(runs: pd.DataFrame, cells: pd.DataFrame) -> str:
@@ -172,11 +180,11 @@ def _describe(runs: pd.DataFrame, cells: pd.DataFrame) -> str:
     return ", ".join([*words, *([f"diverged runs: {diverged}"] if diverged else [])])
 
 
-def _biases(name: str, campaign: str, runs: pd.DataFrame, options: dict) -> Iterator[Result]:
+def _biases(name: str, campaign: str, runs: pd.DataFrame) -> Iterator[Result]:
     for factor, column in (("lr", "lr"), ("batch-size", "batch_size")):
-        change = change_per_doubling(runs, column, **options)
+        change = change_per_doubling(runs, column)
         if np.isfinite(change.value):
-            detail = f"mean over {change.n_groups} groups of cells that differ in {column} alone"
+            detail = f"common to {change.n_groups} groups of cells that differ in {column} alone"
             yield Result(
                 f"bias/{factor}/{name}", campaign, change.value, change.low, change.high, change.n_cells, detail
             )

@@ -1,8 +1,8 @@
 """Correlations between what a run measures, with bootstrap intervals over cells.
 
-A cell is one combination of hyper-parameters; its seeds are not independent evidence, so the unit that is resampled is
-the cell. Every coefficient is written with integer weights (how often each row was drawn), which makes one matrix
-product of all resamples at once.
+A cell is one combination of hyper-parameters. Its seeds are averaged, and cells that differ in weight decay alone are
+drawn together (see `sampling_units`), since neither are independent evidence. Every coefficient is written with integer
+weights (how often each row was drawn), which makes one matrix product of all resamples at once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from scipy import stats
 # With fewer cells most resamples of a rank correlation are ±1 and intervals miss the truth far too often.
 MIN_CELLS = 7
 
-_KEYS = ("campaign", "experiment", "origin", "network", "cell")
+_KEYS = ("campaign", "experiment", "network", "cell")
+_WEIGHT_DECAY = r"(?:^|, )weight_decay=[^,]*"
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Correlation:
     """One correlation coefficient with its bootstrap interval.
 
     `value` lies in [-1, 1], or is NaN where a variable is constant; `low` and `high` bound it at `confidence`, or are
-    NaN where no interval can be had; `n` counts the rows and `n_cells` the cells that were resampled.
+    NaN where no interval can be had; `n` counts the rows and `n_units` the groups of rows that were drawn whole.
     """
 
     method: str
@@ -34,14 +35,14 @@ class Correlation:
     low: float
     high: float
     n: int
-    n_cells: int
+    n_units: int
     confidence: float
 
     def __str__(self) -> str:
         interval = f"[{self.low:.2f}, {self.high:.2f}]" if np.isfinite(self.low) else "[no interval]"
         return (
             f"{self.method} {self.value:.2f} {interval} "
-            f"({self.confidence:.0%} bootstrap over {self.n_cells} cells, {self.n} rows)"
+            f"({self.confidence:.0%} bootstrap over {self.n_units} groups of {self.n} cells)"
         )
 
 
@@ -164,12 +165,12 @@ def _is_constant(values: np.ndarray) -> bool:
     return bool(np.ptp(values) <= 1e-12 * np.abs(values).max())
 
 
-def _checked(x: Sequence[float], y: Sequence[float], cells: Sequence[Hashable] | None) -> tuple[np.ndarray, ...]:
+def _checked(x: Sequence[float], y: Sequence[float], units: Sequence[Hashable] | None) -> tuple[np.ndarray, ...]:
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-    units = np.arange(len(x)) if cells is None else np.asarray(cells)
+    units = np.arange(len(x)) if units is None else np.asarray(units)
     if x.ndim != 1 or x.shape != y.shape or len(units) != len(x):
         raise ValueError(
-            f"x has shape {x.shape}, y {y.shape} and cells {units.shape}; expected three vectors of equal length"
+            f"x has shape {x.shape}, y {y.shape} and units {units.shape}; expected three vectors of equal length"
         )
     bad = np.flatnonzero(~(np.isfinite(x) & np.isfinite(y)))
     if len(bad):
@@ -185,18 +186,19 @@ def correlate(
     x: Sequence[float],
     y: Sequence[float],
     method: str = "pearson",
-    cells: Sequence[Hashable] | None = None,
+    units: Sequence[Hashable] | None = None,
     num_resamples: int = 2000,
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Correlation:
-    """Correlation of x and y, both (n,), with a bootstrap interval over cells.
+    """Correlation of x and y, both (n,), with a bootstrap interval.
 
-    `method` is "pearson", "spearman" or "kendall" (tau-b). `cells` (n,) names the cell of each row, whose rows are
-    drawn together; without it every row is a cell. The interval is the expanded percentile interval for Pearson and
-    the plain one for the rank correlations, whose few possible values make it wide enough. In 600 to 1,500 normal
-    samples of correlation 0.9 they covered the truth at nominal 95 % with a rate of 0.95 and 0.95 (Pearson, 9 and 27
-    cells; plain percentiles: 0.90 and 0.92; BCa: 0.93 and 0.92), 0.98 and 0.98 (Spearman), 0.96 and 0.97 (Kendall).
+    `method` is "pearson", "spearman" or "kendall" (tau-b). `units` (n,) names the unit of each row, whose rows are
+    drawn together (for cells: `sampling_units`); without it every row is one. The interval is the expanded percentile
+    interval for Pearson and the plain one for the rank correlations, whose few possible values make it wide enough. In
+    600 to 1,500 normal samples of correlation 0.9 they covered the truth at nominal 95 % with a rate of 0.95 and 0.95
+    (Pearson, 9 and 27 units; plain percentiles: 0.90 and 0.92; BCa: 0.93 and 0.92), 0.98 and 0.98 (Spearman), 0.96 and
+    0.97 (Kendall).
 
     A constant x or y, or fewer than two rows, gives NaN for all three numbers. The same seed gives the same interval.
     Raises ValueError for an unknown method, vectors of unequal length, rows that are not finite, a confidence outside
@@ -208,16 +210,16 @@ def correlate(
         raise ValueError(f"confidence is {confidence}; expected a number between 0 and 1, such as 0.95")
     if num_resamples < 1:
         raise ValueError(f"num_resamples is {num_resamples}; expected at least 1, usually 2000")
-    x, y, units = _checked(x, y, cells)
-    n_cells = len(pd.unique(units))
+    x, y, units = _checked(x, y, units)
+    n_units = len(pd.unique(units))
     if len(x) < 2 or _is_constant(x) or _is_constant(y):
         nan = float("nan")
-        return Correlation(method, nan, nan, nan, len(x), n_cells, confidence)
+        return Correlation(method, nan, nan, nan, len(x), n_units, confidence)
     exact, weighted = _METHODS[method]
     value = float(exact(x, y).statistic)
     resampled = weighted(x, y, bootstrap_weights(units, num_resamples, seed))
-    low, high = percentile_interval(resampled, n_cells, confidence, expanded=method == "pearson")
-    return Correlation(method, value, low, high, len(x), n_cells, confidence)
+    low, high = percentile_interval(resampled, n_units, confidence, expanded=method == "pearson")
+    return Correlation(method, value, low, high, len(x), n_units, confidence)
 
 
 def require_columns(runs: pd.DataFrame, columns: Sequence[str]) -> None:
@@ -237,7 +239,7 @@ def finished(runs: pd.DataFrame) -> pd.DataFrame:
 def average_seeds(runs: pd.DataFrame) -> pd.DataFrame:
     """One row a cell: numeric columns averaged over the seeds that finished, as the paper does (v1 App. C.1).
 
-    A cell is a value of campaign, experiment, origin, network and cell, as far as `runs` has them. `interpolates`
+    A cell is a value of campaign, experiment, network and cell, as far as `runs` has them. `interpolates`
     holds where every seed interpolates; other columns are kept where the seeds agree; `run_id` and `seed` give way to
     `num_seeds` and `num_diverged`. A cell whose seeds all diverged stays, with status "diverged" and no numbers.
     `count_std_error` becomes the mean of the seeds' standard errors, an upper bound for that of the mean count: seeds
@@ -259,6 +261,29 @@ def average_seeds(runs: pd.DataFrame) -> pd.DataFrame:
     cells["num_seeds"] = num_seeds
     cells["num_diverged"] = grouped.size().reindex(cells.index) - num_seeds
     return cells.reset_index()
+
+
+def sampling_units(cells: pd.DataFrame) -> np.ndarray:
+    """(n,) codes of the groups of rows that a bootstrap draws together: cells that differ in weight decay alone.
+
+    Weight decays as small as the paper's, 1e-5 to 1e-7, leave a network nearly as it is: such cells repeat each other,
+    and intervals that took them for independent would be too narrow. Rows of one cell are together as well. Raises
+    ValueError without `network` and `cell`.
+    """
+    require_columns(cells, ["network", "cell"])
+    keys = [key for key in _KEYS if key in cells.columns]
+    text = cells["cell"].astype(str).str.replace(_WEIGHT_DECAY, "", regex=True)
+    return cells.assign(cell=text).groupby(keys, sort=False, dropna=False).ngroup().to_numpy()
+
+
+def unit_means(cells: pd.DataFrame, column: str) -> np.ndarray:
+    """Mean of a column over each of the `sampling_units`, (number of units,)."""
+    return cells[column].astype(float).groupby(sampling_units(cells)).mean().to_numpy()
+
+
+def correlate_cells(cells: pd.DataFrame, x: str, y: str, method: str = "pearson", **options) -> Correlation:
+    """`correlate` of two columns of cells with its interval over `sampling_units`; options as there."""
+    return correlate(cells[x], cells[y], method, sampling_units(cells), **options)
 
 
 def _average_column(groups: pd.api.typing.SeriesGroupBy, column: pd.Series, index: pd.Index) -> pd.Series:
@@ -286,7 +311,7 @@ def correlation_table(
 
     With `average` the seeds of a cell are averaged first, as in the paper; without it every run is a row and the runs
     of a cell are resampled together. Diverged runs are left out and counted. Returns the columns `by` (the last group
-    is "overall"), method, value, low, high, n, n_cells, n_diverged. Raises ValueError for a column that is missing and
+    is "overall"), method, value, low, high, n, n_units, n_diverged. Raises ValueError for a column that is missing and
     as `correlate`.
     """
     require_columns(runs, ["network", "cell", x, y, *([by] if by else [])])
@@ -295,10 +320,9 @@ def correlation_table(
     records = []
     for name, every, original in [*groups, ("overall", rows, runs)]:
         group, n_diverged = finished(every), len(original) - len(finished(original))
-        keys = [key for key in _KEYS if key in group.columns]
-        cells = group.groupby(keys, sort=False, dropna=False).ngroup()
         for method in methods:
-            c = correlate(group[x], group[y], method, cells, num_resamples, confidence, seed)
-            records.append((name, method, c.value, c.low, c.high, c.n, c.n_cells, n_diverged))
-    columns = [by or "group", "method", "value", "low", "high", "n", "n_cells", "n_diverged"]
+            options = {"num_resamples": num_resamples, "confidence": confidence, "seed": seed}
+            c = correlate_cells(group, x, y, method, **options)
+            records.append((name, method, c.value, c.low, c.high, c.n, c.n_units, n_diverged))
+    columns = [by or "group", "method", "value", "low", "high", "n", "n_units", "n_diverged"]
     return pd.DataFrame(records, columns=columns)

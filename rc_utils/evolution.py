@@ -8,8 +8,16 @@ import pandas as pd
 from rc_utils import ledger, runs
 from rc_utils.campaign import Campaign, Experiment, PlannedRun, load_campaign
 from rc_utils.comparison import mean_interval
-from rc_utils.correlation import average_seeds, bootstrap_weights, correlate, finished, weighted_pearson
-from rc_utils.correlation import percentile_interval as interval_of
+from rc_utils.correlation import (
+    average_seeds,
+    bootstrap_weights,
+    correlate_cells,
+    finished,
+    percentile_interval,
+    sampling_units,
+    unit_means,
+    weighted_pearson,
+)
 from rc_utils.paper import Result
 from rc_utils.published_tables import EVOLUTION
 from rc_utils.regions import label_grid
@@ -76,9 +84,9 @@ def evolution_table(table: pd.DataFrame, *, num_resamples: int = 2000, seed: int
             "n_cells": len(cells),
         }
         for column in ("count", "gap"):
-            low, high = mean_interval(cells[column].to_numpy(), num_resamples, seed=seed)
+            low, high = mean_interval(unit_means(cells, column), num_resamples, seed=seed)
             row |= {column: cells[column].mean(), f"{column}_low": low, f"{column}_high": high}
-        r = correlate(cells["count"], cells["gap"], num_resamples=num_resamples, seed=seed)
+        r = correlate_cells(cells, "count", "gap", num_resamples=num_resamples, seed=seed)
         rows.append(row | {"correlation": r.value, "correlation_low": r.low, "correlation_high": r.high})
     return pd.DataFrame(rows)
 
@@ -147,14 +155,15 @@ def _trend(table, campaign, network, num_resamples, seed):
         return []
     ends = [finished(average_seeds(table[table["epoch"] == e])).set_index("cell") for e in (epochs[0], epochs[-1])]
     cells = ends[0].index.intersection(ends[1].index)
-    weights = np.vstack([np.ones(len(cells)), bootstrap_weights(cells, num_resamples, seed)])
+    units = sampling_units(ends[0].loc[cells].reset_index())
+    weights = np.vstack([np.ones(len(cells)), bootstrap_weights(units, num_resamples, seed)])
     first, last = (
         weighted_pearson(end.loc[cells, "count"].to_numpy(), end.loc[cells, "gap"].to_numpy(), weights) for end in ends
     )
     rise = last - first
     if not np.isfinite(rise[0]):
         return []
-    low, high = interval_of(rise[1:], len(cells), 0.95, expanded=True)
+    low, high = percentile_interval(rise[1:], len(set(units)), 0.95, expanded=True)
     detail = f"{network}, epoch {epochs[-1]} less epoch {epochs[0]}, {len(cells)} cells"
     return [Result("evolution/trend", campaign, float(rise[0]), low, high, len(cells), detail)]
 

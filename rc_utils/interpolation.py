@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from rc_utils import evolution, figures, ledger, plotting
-from rc_utils.correlation import MIN_CELLS, average_seeds, correlate, finished, interval_text
+from rc_utils.correlation import MIN_CELLS, average_seeds, correlate_cells, finished, interval_text
 
 QUANTITIES = {"gap": "gap", "test_accuracy": "test accuracy"}
 
@@ -30,7 +30,7 @@ def interpolation_table(name: str, *, num_resamples: int = 2000, seed: int = 0) 
         row = {"grid": words, "network": network, "train_accuracy": cells["train_accuracy"].mean()}
         row |= {"n_cells": len(cells), "n_interpolating": fitted}
         for quantity in QUANTITIES:
-            c = correlate(cells["count"], cells[quantity], num_resamples=num_resamples, seed=seed)
+            c = correlate_cells(cells, "count", quantity, num_resamples=num_resamples, seed=seed)
             row |= {quantity: c.value, f"{quantity}_low": c.low, f"{quantity}_high": c.high}
         rows.append(row)
     columns = ["grid", "network", "train_accuracy", "n_cells", "n_interpolating"]

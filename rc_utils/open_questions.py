@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from rc_utils.correlation import average_seeds, correlate, finished, interval_text
+from rc_utils.correlation import average_seeds, correlate_cells, finished, interval_text
 from rc_utils.published_tables import ARCHITECTURES, EVOLUTION, GRID_SIZE, HYPERPLANES, NETWORKS, RANGE
 from rc_utils.theory.half_spaces import convex_bodies, half_spaces
 
@@ -139,5 +139,5 @@ def answers_from_runs(runs: pd.DataFrame, *, seed: int = 0) -> dict[str, str]:
 def _text(cells: pd.DataFrame, x: str, y: str, method: str = "pearson", seed: int = 0) -> str:
     if len(cells) < 3:
         return "too few cells"
-    c = correlate(cells[x], cells[y], method, seed=seed)
+    c = correlate_cells(cells, x, y, method, seed=seed)
     return interval_text(c.value, c.low, c.high)

@@ -12,7 +12,7 @@ from rc_utils.forests import forest_runs, results_from_forests
 from rc_utils.results import kept_results, results_from_campaign
 from rc_utils.sweep import missing_runs, sweep
 
-VERDICTS = ("agrees", "agrees in direction", "not resolved", "disagrees", "not tested here")
+VERDICTS = ("agrees", "agrees in direction", "not resolved", "disagrees", "not checkable", "not tested here")
 
 
 def campaign_runs(name, experiment=None, *, device="cpu", num_samples=0):
@@ -150,9 +150,9 @@ def show_correlations(table):
         for v, low, high in zip(table["value"], table["low"], table["high"], strict=True)
     ]
     wide = table.assign(text=text).pivot_table(
-        index=[by, "n_cells"], columns="method", values="text", aggfunc="first", sort=False
+        index=[by, "n", "n_units"], columns="method", values="text", aggfunc="first", sort=False
     )
-    wide = wide.reset_index().rename(columns={"n_cells": "cells"})
+    wide = wide.reset_index().rename(columns={"n": "cells", "n_units": "drawn as"})
     wide.columns.name = None
     return show_table(wide.rename(columns=str.capitalize))
 
@@ -164,9 +164,9 @@ def show_measures(table):
         for v, low, high in zip(table["value"], table["low"], table["high"], strict=True)
     ]
     wide = table.assign(text=text).pivot_table(
-        index=["network", "method", "n_cells"], columns="measure", values="text", aggfunc="first", sort=False
+        index=["network", "method", "n", "n_units"], columns="measure", values="text", aggfunc="first", sort=False
     )
-    wide = wide.reset_index().rename(columns={"n_cells": "cells"})
+    wide = wide.reset_index().rename(columns={"n": "cells", "n_units": "drawn as"})
     wide.columns.name = None
     return show_table(wide.rename(columns=str.capitalize))
 
@@ -206,7 +206,7 @@ def verdict_summary(card, prefix=""):
 
 def scorecard_summary(card):
     """Markdown: how many rows have which verdict."""
-    tested = card[card["campaign"] != ""]
+    tested = card[card["counted"]]
     counts = tested["verdict"].value_counts()
     parts = [f"{counts[v]} {v}" for v in VERDICTS if v in counts]
     known = f"Of {card['id'].nunique()} statements, {tested['id'].nunique()} have a result in this book"

@@ -3,11 +3,13 @@
 The rule, for a published value p and our value with its interval [low, high]; p counts as inside the interval when the
 interval meets p ± half a unit of its last printed decimal:
 
-- no value of ours: **not tested here**. A value without an interval: **not resolved** (except for a bound).
-- An *effect* (a correlation, a change) whose interval excludes 0: **agrees** if p is inside, or if only a direction was
-  published and ours is the same; **agrees in direction** if p is outside and the signs are equal; **disagrees** if the
-  signs differ. Where the interval includes 0: **disagrees** if all of it is nearer to 0 than p / 2, which leaves no
-  room for the published effect; otherwise **not resolved**, since our data do not settle the sign.
+- No result of ours: **not tested here**. A result that says why the statement cannot be checked: **not checkable**. A
+  value without an interval: **not resolved** (except for a bound).
+- An *effect* (a correlation, a change): **disagrees** if the interval excludes 0 on the other side, or if all of it is
+  nearer to 0 than p / 2, which leaves no room for half of the published effect; otherwise **not resolved** if the
+  interval includes 0. What is left has the published sign: it **agrees** if only a direction was published, or if p is
+  inside and the whole interval beyond p / 2; else it **agrees in direction**, because p is outside, or because the
+  interval is too wide to tell p from half of it.
 - A *level* (a mean count, a gap): **agrees** if p is inside, else **disagrees**. Levels depend on the data and the
   network: hand in a result for a level only where it was measured in the published setting.
 - A *weak* correlation, said to be low without a number: **agrees** if the interval lies within (-0.5, 0.5),
@@ -32,6 +34,7 @@ AGREES = "agrees"
 AGREES_IN_DIRECTION = "agrees in direction"
 DISAGREES = "disagrees"
 NOT_RESOLVED = "not resolved"
+NOT_CHECKABLE = "not checkable"
 NOT_TESTED = "not tested here"
 WEAK = 0.5
 
@@ -46,7 +49,9 @@ _ORDER = (
 class Result:
     """One result of ours for the published statement `id`; NaN stands for a number that cannot be had.
 
-    `low` and `high` bound `value`, `n` counts what the value rests on (cells unless `detail` says otherwise).
+    `low` and `high` bound `value`, `n` counts what the value rests on (cells unless `detail` says otherwise). A NaN
+    `value` with a `detail` says why the statement cannot be checked. `same_as` is the id of the statement whose result
+    this one repeats, a number that the paper prints twice; what counts verdicts passes over it.
     """
 
     id: str
@@ -56,11 +61,12 @@ class Result:
     high: float = _NAN
     n: int = 0
     detail: str = ""
+    same_as: str = ""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of a comparison (one of this module's five labels) and one sentence that says why."""
+    """The outcome of a comparison (one of this module's six labels) and one sentence that says why."""
 
     label: str
     why: str
@@ -217,26 +223,33 @@ def published_table(name: str) -> pd.DataFrame:
 
 
 def _judge_effect(entry: Published, low: float, high: float) -> Verdict:
-    p, half_unit = entry.value, 0.5 * 10.0**-entry.decimals
+    p = entry.value
     positive = entry.direction == "positive" if p is None else p > 0
-    if low <= 0 <= high:
-        if p is not None and max(-low, high) < abs(p) / 2:
-            return Verdict(DISAGREES, f"our interval holds 0 and nothing as large as half of {p:g}")
-        return Verdict(NOT_RESOLVED, "our interval includes 0: these data do not settle the sign")
-    if (low > 0) != positive:
+    if (low > 0 and not positive) or (high < 0 and positive):
         return Verdict(DISAGREES, f"our interval excludes 0 on the other side, the claim is {_shown(entry)}")
+    if p is not None and max(-low, high) < abs(p) / 2:
+        return Verdict(DISAGREES, f"our interval holds nothing as large as half of {p:g}")
+    if low <= 0 <= high:
+        return Verdict(NOT_RESOLVED, "our interval includes 0: these data do not settle the sign")
     if p is None:
         return Verdict(AGREES, f"our interval excludes 0, with the published sign ({_shown(entry)})")
-    if low <= p + half_unit and p - half_unit <= high:
-        return Verdict(AGREES, "the published value lies inside our interval")
-    side = "above" if p > high else "below"
-    return Verdict(AGREES_IN_DIRECTION, f"same sign, but the published value lies {side} our interval")
+    if not _holds(low, high, entry):
+        side = "above" if p > high else "below"
+        return Verdict(AGREES_IN_DIRECTION, f"same sign, but the published value lies {side} our interval")
+    if min(abs(low), abs(high)) < abs(p) / 2:
+        return Verdict(AGREES_IN_DIRECTION, f"same sign, but our interval reaches below half of {p:g}")
+    return Verdict(AGREES, f"our interval holds the published value, as printed to {entry.decimals} decimals")
+
+
+def _holds(low: float, high: float, entry: Published) -> bool:
+    """Whether the interval meets the published value, give or take half a unit of its last decimal."""
+    half_unit = 0.5 * 10.0**-entry.decimals
+    return low <= entry.value + half_unit and entry.value - half_unit <= high
 
 
 def _judge_level(entry: Published, low: float, high: float) -> Verdict:
-    half_unit = 0.5 * 10.0**-entry.decimals
-    if low <= entry.value + half_unit and entry.value - half_unit <= high:
-        return Verdict(AGREES, "the published value lies inside our interval")
+    if _holds(low, high, entry):
+        return Verdict(AGREES, f"our interval holds the published value, as printed to {entry.decimals} decimals")
     return Verdict(DISAGREES, f"the published value lies {'above' if entry.value > high else 'below'} our interval")
 
 
@@ -276,29 +289,35 @@ def _shown(entry: Published) -> str:
 
 
 def _row(entry: Published, result: Result | None) -> dict[str, object]:
-    result = result or Result(entry.id, "", _NAN)
-    judged = verdict(entry, result.value, result.low, result.high)
-    bounded = np.isfinite(result.low) and np.isfinite(result.high)
+    found = result or Result(entry.id, "", _NAN)
+    judged = verdict(entry, found.value, found.low, found.high)
+    bounded = np.isfinite(found.low) and np.isfinite(found.high)
+    why = f"{judged.why} ({found.detail})" if found.detail else judged.why
+    if result is None and entry.kind == "level":
+        why = "a level, which only the paper's own setting can test"
+    if result is not None and np.isnan(found.value) and found.detail:
+        judged, why = Verdict(NOT_CHECKABLE, found.detail), found.detail
     return {
         "id": entry.id,
         "where": entry.source,
-        "campaign": result.campaign,
+        "campaign": found.campaign,
         "claim": entry.claim,
         "published": _shown(entry),
-        "ours": f"{result.value:.3g}" if np.isfinite(result.value) else "",
-        "interval": f"[{result.low:.3g}, {result.high:.3g}]" if bounded else "",
-        "n": result.n,
+        "ours": f"{found.value:.3g}" if np.isfinite(found.value) else "",
+        "interval": f"[{found.low:.3g}, {found.high:.3g}]" if bounded else "",
+        "n": found.n,
         "verdict": judged.label,
-        "why": f"{judged.why} ({result.detail})" if result.detail else judged.why,
+        "why": f"the same number as {found.same_as}, not counted again" if found.same_as else why,
+        "counted": result is not None and not found.same_as,
     }
 
 
 def scorecard(results: Iterable[Result] = (), experiment: str | None = None) -> pd.DataFrame:
     """Every published statement beside our results, one row a result and one for each statement without any.
 
-    Columns: id, where, campaign, claim, published, ours, interval, n, verdict, why; in the order of the paper, texts
-    ready to print. `experiment` keeps one experiment, such as "main". Raises ValueError for a result with an unknown
-    id, or an unknown experiment.
+    Columns: id, where, campaign, claim, published, ours, interval, n, verdict, why, counted (whether the row is a
+    result of ours that repeats no other); in the order of the paper, texts ready to print. `experiment` keeps one
+    experiment, such as "main". Raises ValueError for a result with an unknown id, or an unknown experiment.
     """
     by_id: dict[str, list[Result]] = {}
     for result in results:

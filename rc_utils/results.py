@@ -13,7 +13,7 @@ import pandas as pd
 from rc_utils import ablations, evolution
 from rc_utils.augmentation_effects import AUGMENTATIONS, results_from_augmentation
 from rc_utils.campaign import load_campaign
-from rc_utils.comparison import results_from_measures, results_from_runs
+from rc_utils.comparison import plain_runs, results_from_measures, results_from_runs
 from rc_utils.ledger import write_atomically
 from rc_utils.paper import Result, published
 from rc_utils.paths import results_dir
@@ -22,16 +22,17 @@ from rc_utils.paths import results_dir
 def results_from_campaign(name: str, table: pd.DataFrame, *, seed: int = 0) -> list[Result]:
     """Our results from the campaign `name`, whose `load_runs` is `table`: one for each statement that it can test.
 
-    Reads the experiments main, mixup, crop-flip, adam and adagrad by these names, and whatever counts during training.
-    Nothing for a table without rows.
+    Reads the experiments that train as the campaign's `[train]` says, the others (mixup, crop-flip, adam, adagrad) by
+    name, and whatever counts during training. Nothing for a table without rows.
     """
     if table.empty:
         return []
     campaign = load_campaign(name)
     results = []
-    if "main" in set(table["experiment"]):
-        results += results_from_runs(table, campaign.name, "main", seed=seed)
-        results += results_from_measures(table, campaign.name, "main", seed=seed)
+    plain = plain_runs(table, campaign)
+    if len(plain):
+        results += results_from_runs(plain, campaign.name, seed=seed)
+        results += results_from_measures(plain, campaign.name, seed=seed)
     for augmentation in AUGMENTATIONS:
         results += results_from_augmentation(table, campaign.name, augmentation, seed=seed)
     if any(e.evolution_epochs and e.evolution_counts for e in campaign.experiments):

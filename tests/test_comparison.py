@@ -34,7 +34,7 @@ def make_runs(networks=NETWORKS, noise=0.02, slope_lr=-0.2, slope_batch=0.3, dec
 def test_change_per_doubling_recovers_the_slope(factor, slope):
     exact = change_per_doubling(make_runs(noise=0), factor)
     assert exact.value == pytest.approx(slope)
-    assert (exact.n_groups, exact.n_cells) == (27, 81)
+    assert (exact.n_groups, exact.n_cells) == (9, 81)
     noisy = change_per_doubling(make_runs(noise=0.3), factor)
     assert noisy.low < slope < noisy.high
     assert noisy.low < noisy.value < noisy.high
@@ -50,16 +50,35 @@ def test_change_compares_within_groups_only():
     assert change.value == pytest.approx(-0.1, abs=0.01)
 
 
-def test_change_with_few_groups_uses_students_interval():
-    runs = make_runs(networks=NETWORKS[:1], decays=(1e-5,), noise=0.1)
+def test_change_is_the_slope_of_least_squares_with_a_level_for_every_group():
+    runs = make_runs(networks=NETWORKS[:1], decays=(1e-5,), noise=0.1, seeds=1)
     change = change_per_doubling(runs, "lr")
     assert change.n_groups == 3
-    assert change.low < change.value < change.high
-    alone = change_per_doubling(runs[runs["batch_size"] == 256], "lr")
+    levels = pd.get_dummies(runs["batch_size"]).to_numpy(float)
+    design = np.column_stack([np.log2(runs["lr"]), levels])
+    solution, (square,), *_ = np.linalg.lstsq(design, runs["count"].to_numpy(), rcond=None)
+    error = np.sqrt(square / 5 * np.linalg.inv(design.T @ design)[0, 0])
+    assert change.value == pytest.approx(solution[0])
+    assert change.high - change.value == pytest.approx(2.5706 * error, rel=1e-4)
+    pair = runs[(runs["batch_size"] == 256) & (runs["lr"] < 0.1)]
+    alone = change_per_doubling(pair, "lr")
     assert np.isfinite(alone.value)
     assert np.isnan(alone.low)
     none = change_per_doubling(runs[runs["lr"] == 0.1], "lr")
     assert np.isnan(none.value)
+
+
+def test_repeating_cells_at_other_weight_decays_narrows_no_interval():
+    runs = make_runs(networks=NETWORKS[:1], decays=(1e-5,), noise=0.1)
+    repeated = pd.concat(
+        [runs.assign(weight_decay=decay, cell=runs["cell"].str[:-6] + f", weight_decay={decay}") for decay in DECAYS]
+    )
+    for table in (runs, repeated):
+        table["cell"] = table["cell"].str.replace(" wd=1e-05", "")
+    once, thrice = change_per_doubling(runs, "lr"), change_per_doubling(repeated, "lr")
+    assert (thrice.value, thrice.high) == pytest.approx((once.value, once.high))
+    bounds = [next((r.low, r.high) for r in results_from_runs(table, "made")) for table in (runs, repeated)]
+    assert bounds[1] == pytest.approx(bounds[0], abs=1e-9)
 
 
 def test_change_refuses_a_factor_that_cannot_double():
@@ -99,15 +118,27 @@ def test_diverged_runs_are_left_out_and_counted():
     assert "diverged runs: 1" in main.detail
 
 
-def test_other_networks_count_overall_only():
-    runs = make_runs(networks=("MyNet", "ResNet18", "SENet18"))
+def test_overall_is_the_papers_three_networks_and_no_other():
+    runs = make_runs(networks=("MyNet", *NETWORKS))
     results = results_from_runs(runs, "made")
     assert not any("MyNet" in result.id for result in results)
+    others = make_runs(networks=("MyNet", "ResNet18", "SENet18"))
+    assert not any("overall" in result.id for result in results_from_runs(others, "made"))
     overall = next(result for result in results if result.id == "main/overall")
     assert overall.n == 81
     assert not any("overall" in r.id for r in results_from_runs(make_runs(networks=("ResNet18",)), "made"))
     begun = runs[(runs["network"] != "SENet18") | (runs.groupby("network").cumcount() < 6)]
     assert not any("overall" in result.id for result in results_from_runs(begun, "made"))
+
+
+def test_a_number_that_the_paper_prints_twice_is_counted_once():
+    fits_alike = scorecard(results_from_runs(make_runs(), "made")).set_index("id")
+    assert fits_alike.loc["main/ResNet18", "counted"]
+    assert not fits_alike.loc["test-accuracy/ResNet18", "counted"]
+    assert "same number as main/ResNet18" in fits_alike.loc["test-accuracy/ResNet18", "why"]
+    runs = make_runs()
+    runs.loc[0, "test_accuracy"] -= 0.01
+    assert scorecard(results_from_runs(runs, "made")).set_index("id").loc["test-accuracy/ResNet18", "counted"]
 
 
 def test_mixed_experiments_and_unknown_campaigns_are_refused():

@@ -114,10 +114,10 @@ def test_repeating_every_row_does_not_narrow_a_clustered_interval():
     x = rng.normal(size=12)
     y = x + rng.normal(size=12)
     once = correlate(x, y)
-    thrice = correlate(np.repeat(x, 3), np.repeat(y, 3), cells=np.repeat(np.arange(12), 3))
+    thrice = correlate(np.repeat(x, 3), np.repeat(y, 3), units=np.repeat(np.arange(12), 3))
     naive = correlate(np.repeat(x, 3), np.repeat(y, 3))
     assert (thrice.low, thrice.high) == pytest.approx((once.low, once.high), abs=1e-9)
-    assert (thrice.n, thrice.n_cells) == (36, 12)
+    assert (thrice.n, thrice.n_units) == (36, 12)
     assert naive.high - naive.low < 0.8 * (once.high - once.low)
 
 
@@ -152,7 +152,7 @@ def test_expansion_widens_most_where_units_are_few():
         ({"method": "person"}, "unknown method 'person'"),
         ({"confidence": 95}, "between 0 and 1"),
         ({"num_resamples": 0}, "at least 1"),
-        ({"cells": ["a"]}, "equal length"),
+        ({"units": ["a"]}, "equal length"),
     ],
 )
 def test_bad_input_is_named(kwargs, message):
@@ -204,7 +204,7 @@ def test_table_has_each_network_and_overall(average):
     runs.loc[0, "status"] = "diverged"
     table = correlation_table(runs, methods=("pearson", "kendall"), average=average, num_resamples=200)
     assert list(table["network"]) == ["A", "A", "B", "B", "overall", "overall"]
-    assert list(table["n_cells"]) == [9, 9, 9, 9, 18, 18]
+    assert list(table["n_units"]) == [9, 9, 9, 9, 18, 18]
     assert list(table["n_diverged"]) == [1, 1, 0, 0, 1, 1]
     assert list(table["n"]) == ([9, 9, 9, 9, 18, 18] if average else [26, 26, 27, 27, 53, 53])
     assert (table["low"] < table["value"]).all()

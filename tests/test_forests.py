@@ -38,7 +38,7 @@ def test_a_row_holds_what_a_fresh_fit_gives():
     model = build_forest(last["network"], {"max_depth": 6, "criterion": "entropy"}, num_trees=5).fit(x, y)
     assert last["train_accuracy"] == (model.predict(x) == y).mean()
     assert last["count"] == region_count(model, x, num_samples=10).mean
-    assert correlation_table(table, methods=["pearson"])["n_cells"].tolist() == [8, 4, 12]
+    assert correlation_table(table, methods=["pearson"])["n_units"].tolist() == [8, 4, 12]
 
 
 def test_the_table_is_kept_and_a_broken_one_made_again(results, monkeypatch):

@@ -26,6 +26,15 @@ def effect(value=None, direction=None, kind="effect"):
     return Published("x", "main", "v1", "claim", "quantity", kind, value, direction)
 
 
+def test_a_result_that_says_why_it_cannot_be_checked_is_a_result():
+    row = (
+        scorecard([Result("main/overall", "c", NAN, n=3, detail="the bound is vacuous")])
+        .set_index("id")
+        .loc["main/overall"]
+    )
+    assert (row["verdict"], row["why"], row["counted"]) == ("not checkable", "the bound is vacuous", True)
+
+
 @pytest.mark.parametrize("name", SHAPES)
 def test_tables_have_the_papers_shape(name):
     assert published_table(name).shape == SHAPES[name]
@@ -105,7 +114,9 @@ def test_unknown_names_get_the_nearest():
         (effect(0.93), (0.1, -0.2, 0.4), "disagrees"),
         (effect(0.93), (0.4, -0.2, 0.7), "not resolved"),
         (effect(0.93), (0.6, -0.1, 0.98), "not resolved"),
-        (effect(-0.53), (-0.5, -0.7, -0.2), "agrees"),
+        (effect(-0.53), (-0.5, -0.7, -0.3), "agrees"),
+        (effect(-0.53), (-0.5, -0.7, -0.2), "agrees in direction"),  # Too wide to tell -0.53 from half of it.
+        (effect(0.98), (0.1, 0.02, 0.18), "disagrees"),  # No room for half of 0.98, although 0 is excluded.
         (effect(-0.53), (0.5, 0.2, 0.7), "disagrees"),
         (effect(0.93), (0.9, NAN, NAN), "not resolved"),
         (effect(0.93), (NAN, NAN, NAN), "not tested here"),

@@ -49,7 +49,7 @@ def test_a_name_and_a_class_of_the_same_network_are_trained_alike(monkeypatch, t
     columns = ["cell", "train_accuracy", "gap", "count"]
     assert named[columns].equals(direct[columns])
     assert len(direct) == 4
-    assert correlation_table(direct, methods=["pearson"])["n_cells"].tolist() == [4, 4]
+    assert correlation_table(direct, methods=["pearson"])["n_units"].tolist() == [4, 4]
 
 
 def test_the_first_segments_are_those_of_the_campaign(tiny_data):
