@@ -72,12 +72,13 @@ def estimate(
     to 99 % (`python -m benchmarks --only coverage`); the others as their functions in `predictors` say. A partial
     correlation or information is unknown where what it is given has one value: there is nothing to hold fixed.
     """
-    x, y = cells.means(measure), cells.means("gap")
     if statistic in _CORRELATIONS:
         control, function = _CORRELATIONS[statistic]
         if control and np.ptp(cells.means(control)) == 0:
             return p.UNKNOWN
         return _resampled(cells, [measure, "gap", *([control] if control else [])], function, draws, confidence)
+    cells = cells.merged() if statistic == "information" else cells
+    x, y = cells.means(measure), cells.means("gap")
     if statistic == "information":
         if cells.factors["lr"].nunique() < 2:
             return p.UNKNOWN
@@ -114,9 +115,10 @@ def _resampled(cells: Cells, columns: Sequence[str], function, draws: Draws, con
     resampled = np.concatenate([function(*(draws.columns[c][s] for c in columns), draws.weights[s]) for s in parts])
     if not np.isfinite(value):
         return p.UNKNOWN
+    drawn = len(set(cells.units))
     if function in (weighted_spearman, weighted_kendall):
-        return p.Estimate(value, *bias_corrected_interval(resampled, value, n, confidence))
-    return p.Estimate(value, *fisher_interval(resampled, value, n, confidence))
+        return p.Estimate(value, *bias_corrected_interval(resampled, value, drawn, confidence))
+    return p.Estimate(value, *fisher_interval(resampled, value, drawn, confidence))
 
 
 def league_table(
@@ -157,19 +159,18 @@ def within(
     """Pearson's r of a measure and the gap within the strata of cells that agree in the factors `names`.
 
     The mean of each stratum is taken out of both, and what is left is pooled. At least `MIN_CELLS` strata are drawn
-    whole, fewer are kept and their cells are drawn. Fisher's interval of the draws.
+    whole, fewer are kept and the groups of their cells (`Cells.units`) are drawn. Fisher's interval of the draws.
     """
     strata = p.strata_of(cells.factors, names)
     number = len(np.unique(strata))
-    units = strata if number >= MIN_CELLS else None
+    units = strata if number >= MIN_CELLS else cells.units
     draws = draw(cells, [measure, "gap"], num_resamples, seed, units)
     one = np.ones((1, len(strata)))
     value = float(p.partial_pearson(cells.means(measure), cells.means("gap"), one, strata=strata)[0])
     resampled = p.partial_pearson(draws.columns[measure], draws.columns["gap"], draws.weights, strata=strata)
     if not np.isfinite(value):
         return p.UNKNOWN
-    drawn = len(strata) if units is None else number
-    return p.Estimate(value, *fisher_interval(resampled, value, drawn, confidence))
+    return p.Estimate(value, *fisher_interval(resampled, value, len(set(units)), confidence))
 
 
 def held_fixed(cells: Cells, measure: str = "count", **options) -> pd.DataFrame:
@@ -208,10 +209,12 @@ def _words(names: Sequence[str]) -> str:
 def information_table(cells: Cells, measure: str = "count", *, num_permutations: int = 200, seed: int = 0):
     """Conditional mutual information of a measure and the gap for every conditioning of `conditionings`.
 
+    Cells that differ in weight decay alone are one here: permuting repeated cells would make the null too narrow.
     Columns: given (in words), pairs (per value of the conditioning, on average), value (plug-in), null (array, of
     permutations within the strata), null_mean, null_high (95 % of the null lie below), p (share of the null that is not
     below the value, the value itself counted), adjusted, low, high.
     """
+    cells = cells.merged()
     x, y, rows = cells.means(measure), cells.means("gap"), []
     for names, strata in p.conditionings(cells.factors).items():
         value = p.conditional_information(x, y, strata)

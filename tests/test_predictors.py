@@ -267,6 +267,17 @@ def test_draws_resample_cells_seeds_and_shared_segments():
     assert (whole.weights[:, :1] == whole.weights[:, :4]).all()
 
 
+def test_cells_that_differ_in_weight_decay_alone_are_drawn_and_merged_as_one():
+    runs, _ = runs_table()
+    decays = [runs.assign(weight_decay=d, cell=runs["cell"].astype(str) + f" {d}", seed=runs["seed"]) for d in (0, 1)]
+    cells = cells_of(pd.concat(decays, ignore_index=True))
+    assert len(cells.factors) == 16
+    assert (cells.units[:8] == cells.units[8:]).all()
+    weights = draw(cells, ["gap"], 50).weights
+    assert (weights[:, :8] == weights[:, 8:]).all()
+    assert cells.merged().means("gap") == pytest.approx(cells_of(runs).means("gap"))
+
+
 def test_league_has_a_row_for_each_measure_and_statistic_and_names_what_is_missing():
     runs, segments = runs_table()
     cells = cells_of(runs, segments)
