@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -64,6 +65,21 @@ def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count", 
     value, n_groups = float((x * y).sum() / (x**2).sum()), int(groups.nunique())
     half = _half_width(x, y - value * x, len(units) - n_groups - 1, confidence)
     return Change(value, value - half, value + half, n_groups, len(cells))
+
+
+def changes_by_level(runs: pd.DataFrame, column: str = "count") -> pd.DataFrame:
+    """`change_per_doubling` of learning rate and batch size at each value of the other: texts, one row a network and
+    hyper-parameter, one column a level of the other from its smallest on."""
+    rows = []
+    for (network, group), (factor, other) in itertools.product(
+        runs.groupby("network", sort=False), (("lr", "batch_size"), ("batch_size", "lr"))
+    ):
+        levels = sorted(group[other].unique())
+        changes = [change_per_doubling(group[group[other] == level], factor, column).value for level in levels]
+        texts = [f"{c:+.2f} at {level:g}" for c, level in zip(changes, levels, strict=True) if np.isfinite(c)]
+        row = {"Network": network, "Doubled": factor, "At each": other, "Change of the count": "; ".join(texts) or "–"}
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def _half_width(x: pd.Series, residuals: pd.Series, freedom: int, confidence: float) -> float:
@@ -166,10 +182,10 @@ def correlation_result(
 
 
 def _same_as(id_: str, cells: pd.DataFrame) -> str:
-    """The id whose number this one repeats: test accuracy is the gap turned around where all cells fit alike."""
+    """The id whose number this one repeats: test accuracy is the gap turned around where all cells fit equally well."""
     experiment, _, network = id_.partition("/")
     repeats = experiment == "test-accuracy" and network in MAIN_NETWORKS
-    return f"main/{network}" if repeats and np.ptp(cells["gap"] + cells["test_accuracy"]) < 1e-9 else ""
+    return f"main/{network}" if repeats and np.ptp(cells["gap"] + cells["test_accuracy"]) < 0.005 else ""
 
 
 def _describe(runs: pd.DataFrame, cells: pd.DataFrame) -> str:

@@ -9,10 +9,18 @@ from IPython.display import HTML
 from rc_utils import ledger, runs
 from rc_utils.campaign import list_campaigns, load_campaign
 from rc_utils.forests import forest_runs, results_from_forests
+from rc_utils.paper import (
+    AGREES,
+    AGREES_IN_DIRECTION,
+    DISAGREES,
+    NOT_CHECKABLE,
+    NOT_RESOLVED,
+    NOT_TESTED,
+)
 from rc_utils.results import kept_results, results_from_campaign
 from rc_utils.sweep import missing_runs, sweep
 
-VERDICTS = ("agrees", "agrees in direction", "not resolved", "disagrees", "not checkable", "not tested here")
+VERDICTS = (DISAGREES, AGREES, AGREES_IN_DIRECTION, NOT_RESOLVED, NOT_CHECKABLE, NOT_TESTED)
 
 
 def campaign_runs(name, experiment=None, *, device="cpu", num_samples=0):
@@ -53,16 +61,18 @@ def example_run(name, network="", experiment=""):
         results = record["results"]
         return (int(results["train_accuracy"] >= ledger.INTERPOLATES), results["test_accuracy"])
 
-    return max(planned, key=quality)
+    # The whole plan: an experiment of another name may want more of the same run.
+    return campaign.runs()[max(planned, key=quality).spec.run_id]
 
 
 def example_runs(name, number=5, experiment=""):
     """The first `number` planned runs of a campaign (of one experiment, if named), taking turns between its networks;
     runs whose weights are kept on this machine come first."""
-    by_network = {}
-    for e, label, planned in load_campaign(name).entries():
+    by_network, campaign = {}, load_campaign(name)
+    plans = campaign.runs()
+    for e, label, planned in campaign.entries():
         if experiment in ("", e.name):
-            by_network.setdefault(label, {})[planned.spec.run_id] = planned
+            by_network.setdefault(label, {})[planned.spec.run_id] = plans[planned.spec.run_id]
     for label, entries in by_network.items():
         by_network[label] = sorted(entries.values(), key=lambda p: not ledger.weights_path(p.spec.run_id).exists())
     turns = itertools.chain.from_iterable(itertools.zip_longest(*by_network.values()))
@@ -71,9 +81,12 @@ def example_runs(name, number=5, experiment=""):
 
 def example_network(planned, device="cpu"):
     """(network, dataset) of a planned run; trained again where its weights are not kept here."""
-    if not ledger.weights_path(planned.spec.run_id).exists():
-        runs.complete_run(planned, device)
-    return runs.trained_network(planned.spec, device), runs.dataset_of(planned.spec, device)
+    try:
+        network = runs.trained_network(planned.spec, device)
+    except FileNotFoundError:
+        runs.complete_run(planned, device, weights=True)
+        network = runs.trained_network(planned.spec, device)
+    return network, runs.dataset_of(planned.spec, device)
 
 
 def as_pictures(points, images):
@@ -115,7 +128,22 @@ def describe_runs(name, table):
         f"{int(distinct['interpolates'].sum())} runs interpolate (training accuracy at least {ledger.INTERPOLATES}), "
         f"{diverged} diverged. Region counts: {_count_text(campaign, records)}."
     )
-    return f"{text} {campaign.note}".strip()
+    hashes = {record["provenance"]["data"].get("sha256") for record, _ in records.values()}
+    mixed = " **These runs are not all on the same data**: the fingerprints in their records differ."
+    return f"{text} {campaign.note}".strip() + (mixed if len(hashes) > 1 else "")
+
+
+def beside_the_count(table):
+    """Markdown: for each network which measure correlates most with the gap, of `correlation_table`s with `measure`."""
+    lines = []
+    for network, group in table[table["method"] == "pearson"].groupby("network", sort=False):
+        ordered = (
+            group.dropna(subset="value").assign(size=lambda g: g["value"].abs()).sort_values("size", ascending=False)
+        )
+        if len(ordered):
+            texts = [f"{row.measure} {row.value:.2f}" for row in ordered.itertuples()]
+            lines.append(f"- {network}, strongest first: {', '.join(texts)}.")
+    return "\n".join(lines)
 
 
 def setting_warning(planned):
@@ -190,7 +218,7 @@ def show_changes(changes):
 def show_scorecard(card):
     """Rows of a scorecard for reading: the verdict within the page's width, what explains it to its right."""
     shown = pd.DataFrame({"Claim": card["claim"] + " (" + card["where"] + ")", "Published": card["published"]})
-    if card["campaign"].any():
+    if (card["verdict"] != NOT_TESTED).any():
         shown["Ours"] = (card["ours"] + " " + card["interval"]).str.strip()
         shown["n"], shown["Verdict"], shown["Why"] = card["n"], card["verdict"], card["why"]
         shown["Campaign"] = card["campaign"]
@@ -205,7 +233,7 @@ def verdict_summary(card, prefix=""):
 
 
 def scorecard_summary(card):
-    """Markdown: how many rows have which verdict."""
+    """Markdown: how many results have which verdict; one that repeats another is not counted again."""
     tested = card[card["counted"]]
     counts = tested["verdict"].value_counts()
     parts = [f"{counts[v]} {v}" for v in VERDICTS if v in counts]

@@ -45,6 +45,11 @@ _ORDER = (
 )
 
 
+def rule() -> str:
+    """The rule of this module's text, as Markdown."""
+    return str(__doc__).partition("\n\n")[2]
+
+
 @dataclass(frozen=True)
 class Result:
     """One result of ours for the published statement `id`; NaN stands for a number that cannot be had.

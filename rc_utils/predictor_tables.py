@@ -176,7 +176,7 @@ def verdicts(held: pd.DataFrame, table: pd.DataFrame, information: pd.DataFrame)
         above, all_ = int((information["p"] <= 0.05).sum()), len(information)
         verdict = AGREES if above == all_ else NOT_RESOLVED
         text = f"**{verdict}** — above chance in {above} of {all_} conditionings"
-        lines.append(f"- it tells more of the gap than any one or two of the hyper-parameters: {text}.")
+        lines.append(f"- it tells something of the gap beyond any one or two of the hyper-parameters: {text}.")
     return "\n".join(lines)
 
 

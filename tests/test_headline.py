@@ -25,11 +25,12 @@ def test_the_table_of_the_readme_is_the_one_of_the_records(headline):
         pytest.skip("no reference records of cifar10-small are committed yet")
     runs = headline.headline_runs(campaign)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert headline.table(runs, campaign.name) in readme
+    card = headline.results_card(campaign)
+    assert headline.table(card) in readme
     assert headline.sentence(runs, campaign) in readme
     intro = (ROOT / "book" / "intro.md").read_text(encoding="utf-8")
-    assert headline.table(runs, campaign.name) in intro
-    assert headline.summary(campaign) in intro
+    assert headline.table(card) in intro
+    assert headline.summary(card) in intro
     assert set(runs["origin"]) == {"reference"}
 
 

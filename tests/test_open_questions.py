@@ -31,8 +31,8 @@ def test_answers_from_runs_say_what_the_runs_hold():
     assert set(answers) == {"coefficient", "gap-or-accuracy", "swapped-columns", "momentum"}
     assert "training pairs 1.00" in answers["swapped-columns"]
     assert "test pairs -1.00" in answers["swapped-columns"]
-    assert "with 0.9: 1.00" in answers["momentum"]
-    assert "without: -1.00" in answers["momentum"]
+    assert "with 0.9 1.00" in answers["momentum"]
+    assert "without -1.00" in answers["momentum"]
     assert "the 7 that interpolate" in answers["gap-or-accuracy"]
     table = questions.question_table(questions.SILENCES, answers)
     assert (table["Computed"] != "–").sum() == 2
