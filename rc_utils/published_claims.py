@@ -235,13 +235,13 @@ BOUNDS = (  # id, source, claim, ratio that is at most 1 if the claim holds.
         "safran/theorem-3.1",
         "Safran Theorem 3.1",
         "gradient flow on a wide network brings the training loss down to 1 / (2 n)",
-        "2 n × smallest training loss",
+        "(1 - δ) / share of students whose loss gets there",
     ),
     (
         "safran/theorem-3.2",
         "Safran Theorem 3.2",
         "width α r leaves a population loss of (1 - 0.75 α) / 4 on one initialization in four at least",
-        "0.25 / share of initializations with that loss",
+        "0.25 / share of initializations that no training brings below that loss",
     ),
     (
         "safran/theorem-4.2",

@@ -7,9 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy.stats import binom
 
 from rc_utils.theory import univariate as uni
 from rc_utils.theory import univariate_figures as figures
+from rc_utils.theory import univariate_results
 from rc_utils.theory import univariate_theory as theory
 from rc_utils.theory.univariate_flow import gradient_flow
 
@@ -109,14 +111,31 @@ def students():
     return theory.train_students(2, 32, 24, 8, seed=0, num_steps=500)
 
 
-def test_most_students_converge_and_keep_to_the_bound(students):
+def test_students_that_could_break_the_bound_keep_to_it():
+    # 130 linear regions are possible, 99 allowed, and 64 samples leave room for some 3 * 64 kinks.
+    table, _ = theory.train_students(1, 129, 64, 2, seed=300, num_steps=400)
+    assert table["converged"].all()
+    assert (table["width"] + 1 > 1.3 * theory.region_bound(1)).all()
+    assert table[["regions", "regions_fine"]].max(axis=None) <= 5 < theory.region_bound(1)
+    # Neurons that have not joined yet: the count to tolerance 0 is not that of the limit.
+    assert (table["regions_all"] > 20).all()
+    assert theory.region_table(table)["reach"].item() == pytest.approx(130 / 99)
+    result = univariate_results._region_result("safran/theorem-4.2", table)
+    assert result.n == 2
+    assert result.value == pytest.approx(table[["regions", "regions_fine"]].max(axis=None) / 99)
+    worse = table.assign(regions_fine=[3, 100])
+    assert univariate_results._region_result("safran/theorem-4.2", worse).value > 1
+
+
+def test_most_students_converge(students):
     table, trained = students
     assert table["fitted"].all()
     assert table["converged"].mean() >= 0.7
     kept = table[table["converged"]]
     assert (kept["regions"] >= 2).all()  # two sign changes need one kink at least
-    assert (kept["regions"] <= theory.region_bound(2)).all()
     assert kept["regions"].max() <= 8
+    assert (kept["regions_coarse"] <= kept["regions"]).all()
+    assert (kept["regions_all"] >= kept["regions_fine"]).all()
     assert table["error"].max() < 0.25
     residuals = np.array([residual for _, residual, _ in trained.course])
     assert (residuals[-1] < residuals[0]).all()
@@ -171,9 +190,22 @@ def test_theorem_32_narrow_students_stay_above_the_bound():
     shares = theory.above_bound(table)
     assert (shares["above"].dropna() >= 0.25).all()
     assert shares["bound"].tolist() == pytest.approx([1 / 16, 1 / 64, -5 / 16])
-    assert shares["above"].isna().tolist() == [False, False, True]
+    assert shares["above"].isna().tolist() == shares["certified_low"].isna().tolist() == [False, False, True]
     # What holds whatever the training does holds for this training.
     assert (table["least_loss"] >= table["certified"] - 1e-12).all()
+    assert (shares["certified"].dropna() <= shares["above"].dropna()).all()
+
+
+def test_the_certified_share_is_that_of_a_binomial():
+    found = theory.certified_share(8, (1, 1.25, 3), 4000, seed=0)
+    assert found["width_ratio"].tolist() == [1, 1.25]
+    # w / 9 + b and w + b are both not positive on a wedge of (w, b), whose angle is pi less that between the normals
+    # (1 / 9, 1) and (1, 1) of its two half-planes.
+    active = 1 - (math.pi - (math.pi / 4 - math.atan(1 / 9))) / (2 * math.pi)
+    for row, width in zip(found.itertuples(), (8, 10), strict=True):
+        expected = binom.cdf(6, width, active)  # 6 active neurons leave one of eight sign changes out
+        assert row.low <= expected <= row.high
+        assert row.share == row.certified / 4000
 
 
 def test_the_allowed_error_solves_its_equation_and_falls_with_n():
@@ -189,6 +221,20 @@ def test_the_error_rate_is_a_share_of_the_line():
     assert uni.error_rate(moved, crossings)[0] == pytest.approx(0.25, abs=1e-3)
 
 
+def test_corollary_5_1_is_not_checkable_and_its_constant_is_the_least(students):
+    table, _ = students
+    table = table.assign(converged=True, error=np.linspace(0.01, 0.2, len(table)))
+    errors = theory.error_table(table.assign(converged=[True] * 7 + [False]), 0.1)
+    assert errors["n_students"].item() == 7
+    constant = errors["constant"].item()
+    assert theory.allowed_error(24, 2, 0.1, constant) == pytest.approx(errors["largest"].item())
+    both = pd.concat([table.assign(num_samples=n, error=3 / n) for n in (10, 20, 40)])
+    assert theory.error_slope(both) == pytest.approx((-1, -1, -1))
+    result = univariate_results._result_51(errors, table, 0.1)
+    assert math.isnan(result.value)
+    assert f"C_0 = {constant:.2g}" in result.detail
+
+
 def test_a_trend_is_recovered():
     table = pd.DataFrame({"width": [8, 16, 32, 64] * 3, "converged": True})
     table["regions"] = 2 * np.log2(table["width"]) + np.tile([0.1, -0.1, 0.1], 4)
@@ -201,35 +247,45 @@ def test_a_trend_is_recovered():
 def test_results_and_figures_of_a_small_page(students):
     table, trained = students
     start = theory.theorem_23(1, 24, 8, 0.5, 4, seed=0, num_steps=600)
-    stated = pd.DataFrame({"ratio": [0.5, 0.9], "sign_changes": 1, "num_samples": 8, "width": 9})
+    stated = pd.DataFrame({"ratio": [0.5, 0.9, 1.1], "sign_changes": 1, "num_samples": 8, "width": 9})
     narrow = pd.concat([theory.theorem_32(6, a, 8, seed=0, num_steps=50) for a in (1, 2)], ignore_index=True)
-    errors = theory.error_table(table, 0.1)
-    found = {r.id: r for r in theory.results_from_students(table, start, stated, narrow, errors, 0.5)}
-    assert len(found) == 6
-    assert found["safran/theorem-3.1"].value == pytest.approx(0.7)
-    assert math.isnan(found["safran/theorem-2.3"].value)
-    wide = theory._result_23(start.assign(stated_width=24))
-    assert wide.value == pytest.approx(start.loc[start["converged"], "regions"].max() / 99)
+    certified = theory.certified_share(6, (1, 2), 100, seed=0)
+    found = univariate_results.results_from_students(table, start, stated, certified, table, 0.5, 0.1)
+    assert len({r.id for r in found}) == len(found) == 6
+    assert all(r.campaign == "univariate students" and r.detail for r in found)
+    found = {r.id: r for r in found}
+    low = theory.share(2, 3)[1]
+    assert found["safran/theorem-3.1"].value == pytest.approx(0.5 / (2 / 3))
+    assert found["safran/theorem-3.1"].high == pytest.approx(0.5 / low)
+    assert found["safran/theorem-3.2"].value == pytest.approx(0.25 / certified["share"].item())
     assert found["safran/example-1"].value == pytest.approx(0.5)
-    kept = table[table["converged"]]
-    assert found["safran/theorem-4.2"].value == pytest.approx(kept["regions"].max() / 131)
+    for name in ("theorem-2.3", "theorem-4.2", "corollary-5.1"):
+        assert math.isnan(found[f"safran/{name}"].value)
+    assert "24 neurons" in found["safran/theorem-2.3"].detail
+    assert "8 narrower ones cannot exceed" in found["safran/theorem-4.2"].detail
+    wide = univariate_results._result_23(start.assign(stated_width=24, width=99))
+    assert wide.value == pytest.approx(start.loc[start["converged"], ["regions", "regions_fine"]].max(axis=None) / 99)
     crossings = uni.draw_crossings(8, 2, 0)
     x, y = uni.draw_samples(crossings, 24, 1)
     figures.teacher_and_student(crossings[0], uni.draw_students(8, 32, 2)[0], trained.theta[0], x[0], y[0])
     figures.regions_against_sign_changes(table)
     figures.regions_against_size(table, table)
-    figures.success_against_width(narrow)
+    figures.success_against_width(narrow, certified)
     figures.residual_course(trained, uni.CONVERGED)
-    figures.error_against_samples(errors, 0.1)
+    figures.error_against_samples(theory.error_table(table, 0.1), 0.1)
 
 
 def test_nothing_converged_is_said_so():
-    table = pd.DataFrame({"converged": [False], "regions": [5], "regions_coarse": [5], "sign_changes": [1]})
+    counts = dict.fromkeys(("regions", "regions_coarse", "regions_fine", "regions_all"), 5)
+    table = pd.DataFrame(
+        {"converged": [False], "sign_changes": 1, "width": 200, "num_samples": 9, "error": 0.1, **counts}
+    )
     row = theory.region_table(table).iloc[0]
     assert row["n"] == 0
     assert math.isnan(row["most"])
     assert row["bound"] == 99
-    assert "no student converged" in theory._region_result("safran/theorem-4.2", table, "").detail
+    assert "no student wider" in univariate_results._region_result("safran/theorem-4.2", table).detail
+    assert "no student converged" in univariate_results._result_51(theory.error_table(table, 0.1), table, 0.1).detail
 
 
 @pytest.mark.parametrize(

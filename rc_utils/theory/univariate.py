@@ -11,10 +11,13 @@ import numpy as np
 import torch
 from scipy.optimize import nnls
 
-# Kinks nearer than this are one, and a kink nearer than this to a sample is on it; the samples lie in [-1, 1].
+# Kinks nearer than this are one, and a kink nearer than this to a sample is on it; the samples lie in [-1, 1]. Neurons
+# that join in the limit are still apart where a flow stops: its limit's kinks are counted to a tolerance, not exactly.
 POSITION_TOLERANCE = 1e-3
 # A kink counts where the slope changes by more than this share of all changes of slope together.
 SLOPE_TOLERANCE = 1e-3
+# Both tolerances of the finer count that a bound is held against as well.
+FINE_TOLERANCE = 1e-5
 # A direction whose KKT residual is below this is called converged.
 CONVERGED = 1e-3
 # How heavily a multiplier outside of the subdifferential counts in the residual.
@@ -106,7 +109,7 @@ def kinks(
 
 
 def linear_regions(theta: torch.Tensor, **tolerances: float) -> int:
-    """Number of linear pieces of one network on the whole line: its `kinks` and one."""
+    """Number of linear pieces of one network on the whole line, to the tolerances of `kinks`: those and one."""
     return len(kinks(theta, **tolerances)[0]) + 1
 
 

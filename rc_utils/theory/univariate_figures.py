@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from rc_utils.plotting import BLACK, BLUE, GREEN, ORANGE
 from rc_utils.theory.univariate import kinks, make_teachers, outputs
 from rc_utils.theory.univariate_flow import Flow
-from rc_utils.theory.univariate_theory import above_bound, region_bound
+from rc_utils.theory.univariate_theory import above_bound, allowed_error, region_bound
 
 
 def teacher_and_student(
@@ -75,11 +75,12 @@ def regions_against_size(by_width: pd.DataFrame, by_samples: pd.DataFrame) -> Fi
     return fig
 
 
-def success_against_width(narrow: pd.DataFrame) -> Figure:
-    """Share of students that fit their points, and that stay above the loss of Theorem 3.2, against width / r."""
+def success_against_width(narrow: pd.DataFrame, certified: pd.DataFrame) -> Figure:
+    """Share of students that fit their points, with exact 95 % intervals, and that stay above the loss of Theorem 3.2
+    against width / r; certified: of `certified_share`."""
     fig, axes = plt.subplots(1, 2)
     shares = above_bound(narrow)
-    error = np.sqrt(shares["fitted"] * (1 - shares["fitted"]) / shares["n"])
+    error = (shares["fitted"] - shares["fitted_low"], shares["fitted_high"] - shares["fitted"])
     axes[0].errorbar(shares["width_ratio"], shares["fitted"], error, color=BLUE, marker="o", capsize=3)
     axes[0].axvline(4 / 3, color=ORANGE, linestyle="--", label="4 / 3")
     ticks = [v for v in shares["width_ratio"] if v == int(v)]
@@ -89,14 +90,10 @@ def success_against_width(narrow: pd.DataFrame) -> Figure:
     axes[0].set(xlabel="width / r", ylabel="share that fits its sample", ylim=(-0.03, 1.03))
     axes[0].legend()
     low = shares.dropna(subset=["above"])
-    for column, name, style in (("above", "measured", "o-"), ("certified", "whatever the training", "s--")):
-        axes[1].plot(
-            low["width_ratio"],
-            low[column],
-            style,
-            color=BLUE if column == "above" else GREEN,
-            label=name,
-        )
+    axes[1].plot(low["width_ratio"], low["above"], "o-", color=BLUE, label="after a finite run")
+    error = (certified["share"] - certified["low"], certified["high"] - certified["share"])
+    look = {"fmt": "s--", "color": GREEN, "capsize": 3}
+    axes[1].errorbar(certified["width_ratio"], certified["share"], error, label="whatever the training", **look)
     axes[1].axhline(0.25, color=ORANGE, linestyle="--", label="0.25 (Theorem 3.2)")
     axes[1].set(xlabel="width / r", ylabel="share above (1 − 0.75 α) / 4", ylim=(-0.03, 1.03))
     axes[1].legend(loc="center left", bbox_to_anchor=(0, 0.5))
@@ -117,12 +114,15 @@ def residual_course(flow: Flow, limit: float) -> Axes:
 
 
 def error_against_samples(errors: pd.DataFrame, delta: float) -> Axes:
-    """Error over the population against n with what Corollary 5.1 allows at C_0 = 1; bars are standard errors."""
+    """Error over the population against n, with standard errors, and what Corollary 5.1 allows at the least C_0 that
+    allows the largest error at each n."""
     ax = plt.subplots()[1]
-    n = errors["num_samples"]
+    n, constant = errors["num_samples"], errors["constant"].max()
     ax.errorbar(n, errors["mean"], errors["std_error"].fillna(0), color=BLUE, marker="o", capsize=3, label="mean")
-    ax.plot(n, errors["quantile"], "s-", color=GREEN, label=f"{1 - delta:.0%} of the students are below")
-    ax.plot(n, errors["allowed"], "--", color=ORANGE, label="allowed at $C_0$ = 1 (Corollary 5.1)")
+    ax.plot(n, errors["largest"], "s-", color=GREEN, label="largest")
+    pairs = zip(n, errors["sign_changes"], strict=True)
+    allowed = [allowed_error(samples, r, delta, constant) for samples, r in pairs]
+    ax.plot(n, allowed, "--", color=ORANGE, label=f"Corollary 5.1 if $C_0$ were {constant:.2g}")
     ax.set(xlabel="sample size n", ylabel="error over the population", xscale="log", yscale="log")
     ax.set_xticks(list(n), [f"{v:g}" for v in n])
     ax.minorticks_off()

@@ -1,4 +1,4 @@
-"""The statements of Safran et al. on univariate networks, each measured on students that gradient flow trained."""
+"""What the statements of Safran et al. are about, measured on univariate students that gradient flow trained."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 import torch
 from scipy.optimize import brentq
-from scipy.stats import linregress
+from scipy.stats import binomtest, linregress
 from scipy.stats import t as student_t
 
-from rc_utils.paper import Result
 from rc_utils.theory.univariate import (
     CONVERGED,
+    FINE_TOLERANCE,
     draw_crossings,
     draw_samples,
     draw_students,
@@ -27,6 +27,8 @@ from rc_utils.theory.univariate_flow import Flow, gradient_flow
 
 # The stated density and support: uniform on [-1, 1].
 _RADIUS, _DENSITY = 1.0, 0.5
+# `error_rate` looks at so many points, and cannot tell a smaller error from none.
+_ERROR_GRID = 20_001
 
 
 def region_bound(sign_changes: int) -> int:
@@ -48,7 +50,8 @@ def train_students(
     """Students with a teacher, a sample and an initialisation each: one row a student, and the flow that trained them.
 
     Columns: sign_changes, width, num_samples, student, least_loss, residual, fitted (the loss fell below 1 / n, where
-    Theorem 4.2 begins), converged (residual < 1e-3), regions, regions_coarse (kinks within 0.01 merged), error.
+    Theorem 4.2 begins), converged (residual < 1e-3), regions (to a tolerance of 0.001), regions_coarse (kinks within
+    0.01 merged), regions_fine (to 1e-5), regions_all (to 0: of the network as it stopped, not of its limit), error.
     `flow`: settings of `gradient_flow`.
     """
     crossings = draw_crossings(num_students, sign_changes, seed)
@@ -59,9 +62,14 @@ def train_students(
     table = table.assign(sign_changes=sign_changes, width=width, num_samples=num_samples, residual=trained.residual)
     table["fitted"] = table["least_loss"] < 1 / num_samples
     table["converged"] = table["fitted"] & (table["residual"] < CONVERGED)
-    table["regions"] = [linear_regions(network) for network in trained.theta]
-    table["regions_coarse"] = [linear_regions(network, position_tolerance=1e-2) for network in trained.theta]
-    table["error"] = error_rate(trained.theta, crossings)
+    tolerances = {"regions": {}, "regions_coarse": {"position_tolerance": 1e-2}}
+    tolerances |= {
+        name: {"position_tolerance": tolerance, "slope_tolerance": tolerance}
+        for name, tolerance in (("regions_fine", FINE_TOLERANCE), ("regions_all", 0.0))
+    }
+    for name, tolerance in tolerances.items():
+        table[name] = [linear_regions(network, **tolerance) for network in trained.theta]
+    table["error"] = error_rate(trained.theta, crossings, _ERROR_GRID)
     return table, trained
 
 
@@ -73,15 +81,21 @@ def train_cells(
     return pd.concat(tables, ignore_index=True)
 
 
-def region_table(table: pd.DataFrame) -> pd.DataFrame:
-    """By sign changes r: n converged students, their share, mean and largest number of linear regions, the largest with
-    kinks within 0.01 merged, and the bound 32 r + 67. NaN where none converged."""
+def region_table(table: pd.DataFrame, by: tuple[str, ...] = ("sign_changes",)) -> pd.DataFrame:
+    """By the columns `by`: n converged students, their share, the mean number of their linear regions, the largest
+    number to each tolerance (see `train_students`), the bound 32 r + 67, and reach, (k + 1) / bound at the largest k.
+
+    No network of width k has more than k + 1 regions: where reach is at most 1 the bound cannot fail. NaN where none
+    converged.
+    """
     rows = []
-    for r, group in table.groupby("sign_changes"):
-        kept = group[group["converged"]]
-        most = (kept["regions"].mean(), kept["regions"].max(), kept["regions_coarse"].max())
-        rows.append([r, len(kept), len(kept) / len(group), *most, region_bound(r)])
-    return pd.DataFrame(rows, columns=["sign_changes", "n", "share", "mean", "most", "most_coarse", "bound"])
+    for keys, group in table.groupby(list(by)):
+        kept, bound = group[group["converged"]], region_bound(int(group["sign_changes"].iloc[0]))
+        most = [kept[c].max() for c in ("regions_coarse", "regions", "regions_fine", "regions_all")]
+        reach = (group["width"].max() + 1) / bound
+        rows.append([*keys, len(kept), len(kept) / len(group), kept["regions"].mean(), *most, bound, reach])
+    columns = ["n", "share", "mean", "most_coarse", "most", "most_fine", "most_all", "bound", "reach"]
+    return pd.DataFrame(rows, columns=[*by, *columns])
 
 
 def trend(table: pd.DataFrame, column: str) -> tuple[float, float, float]:
@@ -90,10 +104,14 @@ def trend(table: pd.DataFrame, column: str) -> tuple[float, float, float]:
     NaN throughout where fewer than two values of `column` or three students are left.
     """
     kept = table[table["converged"]]
-    if kept[column].nunique() < 2 or len(kept) < 3:
+    return _slope(np.log2(kept[column].astype(float)), kept["regions"])
+
+
+def _slope(x: pd.Series, y: pd.Series) -> tuple[float, float, float]:
+    if x.nunique() < 2 or len(x) < 3:
         return math.nan, math.nan, math.nan
-    fit = linregress(np.log2(kept[column].astype(float)), kept["regions"])
-    half = student_t.ppf(0.975, len(kept) - 2) * fit.stderr
+    fit = linregress(x, y)
+    half = student_t.ppf(0.975, len(x) - 2) * fit.stderr
     return fit.slope, fit.slope - half, fit.slope + half
 
 
@@ -146,39 +164,81 @@ def theorem_32(sign_changes: int, width_ratio: float, num_students: int, seed: i
     """Students of width floor(alpha r) on r + 1 points of (0, 1], evenly spaced, with alternating labels.
 
     The sample holds each point once, so that training and population loss are one. Columns: least_loss; bound,
-    (1 - 0.75 alpha) / 4; fitted; active, how many neurons are active on a point at the start; certified, a loss below
-    which no training can get: a neuron that is active nowhere never moves, m active neurons change sign at most m + 1
-    times, and each misclassified point mends at most two of the r - m - 1 missing changes, at a loss of log 2 or more.
+    (1 - 0.75 alpha) / 4; fitted; active and certified as in `certified_loss`.
     """
-    width, points = math.floor(width_ratio * sign_changes + 1e-9), sign_changes + 1
-    x = (torch.arange(1, points + 1, dtype=torch.float64) / points).expand(num_students, -1)
+    points, theta = sign_changes + 1, draw_students(num_students, _width(sign_changes, width_ratio), seed)
+    x = _even_points(sign_changes).expand(num_students, -1)
     y = (2.0 * (torch.arange(points) % 2) - 1).to(torch.float64).expand(num_students, -1)
-    theta = draw_students(num_students, width, seed)
-    ends = theta[:, 0, :, None] * x[:, None, [0, -1]] + theta[:, 1, :, None]
-    active = (ends > 0).any(2).sum(1).numpy()
-    missing = np.ceil(np.maximum(sign_changes - active - 1, 0) / 2)
     # Below 1 / n all points are classified, and the loss goes on to zero (Theorem 4.1).
     trained = gradient_flow(theta, x, y, **({"stop_loss": 1 / points, "residuals": False} | flow))
     fitted = trained.least_loss < 1 / points
-    table = pd.DataFrame({"least_loss": np.where(fitted, 0.0, trained.least_loss), "fitted": fitted, "active": active})
-    table["certified"] = math.log(2) * missing / points
+    table = pd.DataFrame({"least_loss": np.where(fitted, 0.0, trained.least_loss), "fitted": fitted})
+    table["active"], table["certified"] = certified_loss(theta, sign_changes)
     bound = (1 - 0.75 * width_ratio) / 4
-    return table.assign(sign_changes=sign_changes, width=width, width_ratio=width_ratio, bound=bound)
+    return table.assign(sign_changes=sign_changes, width=theta.shape[2], width_ratio=width_ratio, bound=bound)
+
+
+def certified_loss(theta: torch.Tensor, sign_changes: int) -> tuple[np.ndarray, np.ndarray]:
+    """How many neurons of each initialization (S, 3, k) are active on a point of `theorem_32`, and a loss below which
+    no training can get: (S,) each.
+
+    A neuron that is active nowhere never moves, m active neurons change sign at most m + 1 times, and each
+    misclassified point mends at most two of the r - m - 1 missing changes, at a loss of log 2 or more.
+    """
+    ends = theta[:, 0, :, None] * _even_points(sign_changes)[[0, -1]] + theta[:, 1, :, None]
+    active = (ends > 0).any(2).sum(1).numpy()
+    missing = np.ceil(np.maximum(sign_changes - active - 1, 0) / 2)
+    return active, math.log(2) * missing / (sign_changes + 1)
+
+
+def certified_share(
+    sign_changes: int, width_ratios: Iterable[float], num_initializations: int, seed: int
+) -> pd.DataFrame:
+    """By width ratio with a positive bound: in how many of so many initializations `certified_loss` reaches it.
+
+    Nothing is trained. Columns: width_ratio, n, certified (a number), share, and low, high, its exact 95 % interval.
+    """
+    rows = []
+    for ratio in width_ratios:
+        bound = (1 - 0.75 * ratio) / 4
+        if bound > 0:
+            theta = draw_students(num_initializations, _width(sign_changes, ratio), seed)
+            certified = int((certified_loss(theta, sign_changes)[1] >= bound).sum())
+            rows.append([ratio, num_initializations, certified, *share(certified, num_initializations)])
+    return pd.DataFrame(rows, columns=["width_ratio", "n", "certified", "share", "low", "high"])
+
+
+def share(successes: int, trials: int) -> tuple[float, float, float]:
+    """A share and its exact (Clopper-Pearson) 95 % interval."""
+    interval = binomtest(successes, trials).proportion_ci()
+    return successes / trials, float(interval.low), float(interval.high)
+
+
+def _width(sign_changes: int, width_ratio: float) -> int:
+    return math.floor(width_ratio * sign_changes + 1e-9)
+
+
+def _even_points(sign_changes: int) -> torch.Tensor:
+    return torch.arange(1, sign_changes + 2, dtype=torch.float64) / (sign_changes + 1)
 
 
 def above_bound(table: pd.DataFrame) -> pd.DataFrame:
-    """By width ratio: n, share fitted, share of students at or above the bound of Theorem 3.2, and share certified so.
+    """By width ratio: n, share fitted, share of students at or above the bound of Theorem 3.2, and share certified so;
+    of the fitted and the certified ones the ends of the exact 95 % interval, too.
 
-    Ratios whose bound is not positive have NaN for both of the latter.
+    Ratios whose bound is not positive have NaN for all but the fitted.
     """
     rows = []
     for ratio, group in table.groupby("width_ratio"):
-        applies = group["bound"].iloc[0] > 0
-        above = [
-            float((group[c] >= group["bound"]).mean()) if applies else math.nan for c in ("least_loss", "certified")
-        ]
-        rows.append([ratio, len(group), group["fitted"].mean(), *above, group["bound"].iloc[0]])
-    return pd.DataFrame(rows, columns=["width_ratio", "n", "fitted", "above", "certified", "bound"])
+        n, bound, row = len(group), group["bound"].iloc[0], {"width_ratio": ratio}
+        row |= {"n": n, "bound": bound, "above": float((group["least_loss"] >= bound).mean())}
+        for name, number in (("fitted", group["fitted"].sum()), ("certified", (group["certified"] >= bound).sum())):
+            row |= dict(zip((name, f"{name}_low", f"{name}_high"), share(int(number), n), strict=True))
+        rows.append(row)
+    shares = pd.DataFrame(rows)
+    names = ["above", *(c for c in shares.columns if c.startswith("certified"))]
+    shares[names] = shares[names].where(shares["bound"] > 0)
+    return shares
 
 
 def example_1(**flow: object) -> dict[str, object]:
@@ -211,89 +271,28 @@ def allowed_error(num_samples: int, sign_changes: int, delta: float, constant: f
     return 1.0 if missing(1.0) > 0 else float(brentq(missing, 1e-12, 1.0))
 
 
-def error_table(table: pd.DataFrame, delta: float) -> pd.DataFrame:
-    """By (r, n) over fitted students: n_students, mean and (1 - delta) quantile of the error, and what is allowed.
+def least_constant(error: float, num_samples: int, sign_changes: int, delta: float) -> float:
+    """The least C_0 at which Corollary 5.1 allows this error; one too small to be seen counts as half a grid cell."""
+    eps = max(error, 0.5 / _ERROR_GRID)
+    return num_samples * eps / (sign_changes * math.log(1 / eps) + math.log(1 / delta))
 
-    allowed: by Corollary 5.1 with C_0 = 1; constant: the C_0 at which the quantile would just be allowed.
-    """
+
+def error_table(table: pd.DataFrame, delta: float) -> pd.DataFrame:
+    """By (r, n) over converged students, whose limit the corollary is about: n_students, converged (their share), mean,
+    std_error and largest error, and constant, the C_0 at which Corollary 5.1 would just allow the largest."""
     rows = []
-    for (r, n), group in table[table["fitted"]].groupby(["sign_changes", "num_samples"]):
-        quantile = float(group["error"].quantile(1 - delta))
-        eps = max(quantile, 1e-12)
-        constant = n * eps / (r * math.log(1 / eps) + math.log(1 / delta))
-        allowed = allowed_error(n, r, delta)
-        rows.append([r, n, len(group), group["error"].mean(), group["error"].sem(), quantile, allowed, constant])
-    columns = ["sign_changes", "num_samples", "n_students", "mean", "std_error", "quantile", "allowed", "constant"]
+    for (r, n), group in table.groupby(["sign_changes", "num_samples"]):
+        errors = group.loc[group["converged"], "error"]
+        if len(errors):
+            constant = least_constant(errors.max(), n, r, delta)
+            rows.append(
+                [r, n, len(errors), len(errors) / len(group), errors.mean(), errors.sem(), errors.max(), constant]
+            )
+    columns = ["sign_changes", "num_samples", "n_students", "converged", "mean", "std_error", "largest", "constant"]
     return pd.DataFrame(rows, columns=columns)
 
 
-def _region_result(id_: str, table: pd.DataFrame, extra: str) -> Result:
-    kept = table[table["converged"]].reset_index(drop=True)
-    if kept.empty:
-        return Result(id_, "", math.nan, n=0, detail="no student converged")
-    ratio = kept["regions"] / kept["sign_changes"].map(region_bound)
-    worst = kept.loc[ratio.idxmax()]
-    detail = (
-        f"tightest: {worst['regions']:.0f} regions at r = {worst['sign_changes']:.0f}, width {worst['width']:.0f}, "
-        f"{worst['num_samples']:.0f} samples; {len(kept)} of {len(table)} students converged{extra}"
-    )
-    return Result(id_, "", float(ratio.max()), n=len(kept), detail=detail)
-
-
-def _result_23(table: pd.DataFrame) -> Result:
-    """No value where the students are narrower than the theorem asks for: what it claims is then only illustrated."""
-    result = _region_result("safran/theorem-2.3", table, "; variances as stated")
-    short = table[table["width"] < table["stated_width"]]
-    if short.empty:
-        return result
-    detail = f"{result.detail}, but the theorem asks for {short['stated_width'].min():.0f} neurons at least"
-    return Result(result.id, "", math.nan, n=result.n, detail=detail)
-
-
-def results_from_students(
-    students: pd.DataFrame,
-    from_stated: pd.DataFrame,
-    stated: pd.DataFrame,
-    narrow: pd.DataFrame,
-    errors: pd.DataFrame,
-    delta: float,
-) -> list[Result]:
-    """The results for the scorecard: students of `train_cells`, tables of `theorem_23`, `theorem_31`, `theorem_32` and
-    `error_table`, and `example_1`, which runs here."""
-    worst = stated.loc[stated["ratio"].idxmax()]
-    fitting = float((stated["ratio"] <= 1).mean())
-    detail_31 = (
-        f"r = {worst['sign_changes']:.0f}, n = {worst['num_samples']:.0f}, width {worst['width']:.0f}; "
-        f"{fitting:.0%} of {len(stated)} students got there"
-    )
-    shares = above_bound(narrow).dropna(subset=["above"])
-    least = shares.loc[shares["above"].idxmin()]
-    detail_32 = (
-        f"least share {least['above']:.2f} of {least['n']:.0f} at width {least['width_ratio']:g} r; "
-        f"{least['certified']:.2f} whatever the training; points chosen by us, the paper's are not in the text we have"
-    )
-    tight = errors.loc[(errors["quantile"] / errors["allowed"]).idxmax()]
-    detail_51 = (
-        f"C_0 is not given: 1 here, {errors['constant'].max():.2g} would do; tightest at r = "
-        f"{tight['sign_changes']:.0f}, {tight['num_samples']:.0f} samples: {tight['quantile']:.3f}"
-    )
-    example = example_1()
-    detail_1 = (
-        f"limit {example['limit_norm']:.4f} with KKT residual {example['limit_residual']:.1g}, better solution "
-        f"{example['better_norm']:.4f} with margins {example['better_margins']}"
-    )
-    loss = float(stated["ratio"].quantile(1 - delta))
-    return [
-        _result_23(from_stated),
-        Result("safran/theorem-3.1", "", loss, n=len(stated), detail=detail_31),
-        Result("safran/theorem-3.2", "", 0.25 / max(least["above"], 1e-12), n=int(shares["n"].sum()), detail=detail_32),
-        _region_result("safran/theorem-4.2", students, ""),
-        Result(
-            "safran/corollary-5.1",
-            "",
-            float((errors["quantile"] / errors["allowed"]).max()),
-            n=int(errors["n_students"].sum()),
-            detail=detail_51,
-        ),
-        Result("safran/example-1", "", example["better_norm"] / example["limit_norm"], n=1, detail=detail_1),
-    ]
+def error_slope(table: pd.DataFrame) -> tuple[float, float, float]:
+    """Slope of log error on log n over converged students, with its 95 % interval; NaN for fewer than two n."""
+    kept = table[table["converged"]]
+    return _slope(np.log(kept["num_samples"]), np.log(kept["error"].clip(lower=0.5 / _ERROR_GRID)))

@@ -1,0 +1,117 @@
+"""Our results for the statements of Safran et al., from the tables of `univariate_theory`."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from rc_utils.paper import Result
+from rc_utils.theory.univariate import FINE_TOLERANCE
+from rc_utils.theory.univariate_theory import error_slope, error_table, example_1, region_bound, share
+
+CAMPAIGN = "univariate students"
+
+
+def _region_result(id_: str, table: pd.DataFrame) -> Result:
+    """Largest number of regions over the bound, over converged students of more than 32 r + 66 neurons: others cannot
+    exceed it. Counted to both tolerances, the larger of which is taken."""
+    bound = table["sign_changes"].map(region_bound)
+    kept = table[table["converged"] & (table["width"] >= bound)].reset_index(drop=True)
+    narrow = int((table["width"] < bound).sum())
+    if kept.empty:
+        detail = f"no student wider than 32 r + 66 neurons converged; {narrow} narrower ones cannot exceed the bound"
+        return Result(id_, CAMPAIGN, math.nan, n=0, detail=detail)
+    bound = kept["sign_changes"].map(region_bound)
+    ratio, reach = kept[["regions", "regions_fine"]].max(axis=1) / bound, (kept["width"] + 1) / bound
+    worst = kept.loc[ratio.idxmax()]
+    detail = (
+        f"at most {worst[['regions', 'regions_fine']].max():.0f} regions, to tolerances 0.001 and {FINE_TOLERANCE:g}, "
+        f"at r = {worst['sign_changes']:.0f} and width {worst['width']:.0f}; (k + 1) / (32 r + 67) is "
+        f"{reach.min():.2f} to {reach.max():.2f} here, and {narrow} students for whom it is at most 1 are left out; "
+        f"to tolerance 0 the networks as they stopped have up to {kept['regions_all'].max():.0f}, their limits are not "
+        "reached in finite time"
+    )
+    return Result(id_, CAMPAIGN, float(ratio.max()), n=len(kept), detail=detail)
+
+
+def _result_23(table: pd.DataFrame) -> Result:
+    """No value where the students are narrower than the theorem asks for: what it claims is then only illustrated."""
+    short = table[table["width"] < table["stated_width"]]
+    if short.empty:
+        return _region_result("safran/theorem-2.3", table)
+    kept = table[table["converged"]]
+    detail = (
+        f"asks for {short['stated_width'].min():.0f} neurons at least, and for a sample size whose constant C_0 is not "
+        f"given; students of {short['width'].max():.0f} neurons with the stated variances only illustrate it "
+        f"({len(kept)} of {len(table)} converged, with at most {kept['regions'].max():.0f} linear regions)"
+    )
+    return Result("safran/theorem-2.3", CAMPAIGN, math.nan, n=len(kept), detail=detail)
+
+
+def _result_31(stated: pd.DataFrame, delta: float) -> Result:
+    """The share that the theorem promises over the share that got there, with its exact interval."""
+    reached, low, high = share(int((stated["ratio"] <= 1).sum()), len(stated))
+    worst = stated.loc[stated["ratio"].idxmax()]
+    detail = (
+        f"{reached:.0%} of {len(stated)} students [{low:.0%}, {high:.0%}] got there, {1 - delta:.0%} are promised; r = "
+        f"{worst['sign_changes']:.0f}, n = {worst['num_samples']:.0f}, width {worst['width']:.0f}; 2 n times the least "
+        f"loss met is {worst['ratio']:.2g} at most"
+    )
+    return Result("safran/theorem-3.1", CAMPAIGN, *_inverse(1 - delta, reached, low, high), len(stated), detail)
+
+
+def _result_32(certified: pd.DataFrame) -> Result:
+    """0.25 over the least share of initializations that no training can bring below the bound."""
+    least = certified.loc[certified["share"].idxmin()]
+    detail = (
+        f"whatever the training, {least['share']:.3f} [{least['low']:.3f}, {least['high']:.3f}] of the initializations "
+        f"at width {least['width_ratio']:g} r, the least of {len(certified)} widths; points chosen by us, the paper's "
+        "are not in the text we have"
+    )
+    values = _inverse(0.25, least["share"], least["low"], least["high"])
+    return Result("safran/theorem-3.2", CAMPAIGN, *values, int(least["n"]), detail)
+
+
+def _inverse(promised: float, found: float, low: float, high: float) -> tuple[float, float, float]:
+    """promised / share, with its interval."""
+    return tuple(promised / max(value, 1e-12) for value in (found, high, low))
+
+
+def _result_51(errors: pd.DataFrame, samples: pd.DataFrame, delta: float) -> Result:
+    """No value: the constant C_0 is not given, and some C_0 allows any finite number of students."""
+    if errors.empty:
+        return Result("safran/corollary-5.1", CAMPAIGN, math.nan, detail="no student converged")
+    slope, low, high = error_slope(samples)
+    detail = (
+        f"the constant C_0 is not given; C_0 = {errors['constant'].max():.2g} would allow the errors of all "
+        f"{errors['n_students'].sum()} converged students at delta = {delta:g}; the error goes as n to the power "
+        f"{slope:.2f} [{low:.2f}, {high:.2f}], the corollary's as 1 / n but for a logarithm"
+    )
+    return Result("safran/corollary-5.1", CAMPAIGN, math.nan, n=int(errors["n_students"].sum()), detail=detail)
+
+
+def results_from_students(
+    students: pd.DataFrame,
+    from_stated: pd.DataFrame,
+    stated: pd.DataFrame,
+    certified: pd.DataFrame,
+    by_samples: pd.DataFrame,
+    delta: float,
+    delta_error: float,
+) -> list[Result]:
+    """The results for the scorecard: students of `train_cells`, tables of `theorem_23`, `theorem_31` and
+    `certified_share`, the students of several sample sizes, and `example_1`, which runs here."""
+    example = example_1()
+    detail_1 = (
+        f"limit {example['limit_norm']:.4f} with KKT residual {example['limit_residual']:.1g}, better solution "
+        f"{example['better_norm']:.4f} with margins {example['better_margins']}"
+    )
+    return [
+        _result_23(from_stated),
+        _result_31(stated, delta),
+        _result_32(certified),
+        _region_result("safran/theorem-4.2", students),
+        _result_51(error_table(by_samples, delta_error), by_samples, delta_error),
+        Result("safran/example-1", CAMPAIGN, example["better_norm"] / example["limit_norm"], n=1, detail=detail_1),
+    ]
