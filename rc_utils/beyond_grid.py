@@ -64,20 +64,20 @@ def miscounts(
     """How often each count of `counts_by_simplex` differs from the count `reference` of the same simplex.
 
     One row a group of `by` and count: method, n (simplices), wrong (their number), share with `low` and `high`, mean
-    count, missed (mean of reference - count), evaluations and seconds of a simplex. The interval resamples runs; with
-    fewer than seven of them, or none or all wrong, it is Wilson's, which takes simplices of one network as independent.
+    count, missed (mean of reference - count), evaluations and seconds of a simplex. The interval resamples runs and
+    simplices, which all runs share; with fewer than seven of either, or none or all wrong, it is Wilson's, which takes
+    every simplex of every run as independent.
     """
     truth = counted[counted["count"] == reference].set_index("run_id")["counts"]
     rows = counted.assign(difference=[truth[r] - c for r, c in zip(counted["run_id"], counted["counts"], strict=True)])
     records = []
     for key, group in rows.groupby([*by, "count"], sort=False):
-        wrong = np.array([(difference != 0).sum() for difference in group["difference"]])
-        sizes = np.array([len(difference) for difference in group["difference"]])
-        low, high = _share_interval(wrong, sizes, confidence, seed)
+        wrong = np.stack([difference != 0 for difference in group["difference"]])
+        low, high = _share_interval(wrong, confidence, seed)
         records.append(
             dict(zip([*by, "count"], key, strict=True))
             | {"method": group["method"].iloc[0]}
-            | {"n": sizes.sum(), "wrong": wrong.sum(), "share": wrong.sum() / sizes.sum(), "low": low, "high": high}
+            | {"n": wrong.size, "wrong": wrong.sum(), "share": wrong.mean(), "low": low, "high": high}
             | {"mean": np.concatenate(list(group["counts"])).mean()}
             | {"missed": np.concatenate(list(group["difference"])).mean()}
             | {"evaluations": group["evaluations"].mean(), "seconds": group["seconds"].mean()}
@@ -85,12 +85,14 @@ def miscounts(
     return pd.DataFrame(records)
 
 
-def _share_interval(wrong: np.ndarray, sizes: np.ndarray, confidence: float, seed: int) -> tuple[float, float]:
-    weights = bootstrap_weights(np.arange(len(wrong)), 2000, seed)
-    low, high = percentile_interval((weights @ wrong) / (weights @ sizes), len(wrong), confidence, expanded=True)
+def _share_interval(wrong: np.ndarray, confidence: float, seed: int) -> tuple[float, float]:
+    """Interval of the share of True in a table of runs by simplices, both of which are drawn again."""
+    runs, simplices = (bootstrap_weights(range(n), 2000, seed + i) for i, n in enumerate(wrong.shape))
+    resampled = ((runs @ wrong) * simplices).sum(1) / wrong.size
+    low, high = percentile_interval(resampled, min(wrong.shape), confidence, expanded=True)
     if np.isfinite(low):
         return low, high
-    wilson = stats.binomtest(int(wrong.sum()), int(sizes.sum())).proportion_ci(confidence, method="wilson")
+    wilson = stats.binomtest(int(wrong.sum()), int(wrong.size)).proportion_ci(confidence, method="wilson")
     return float(wilson.low), float(wilson.high)
 
 

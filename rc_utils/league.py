@@ -16,6 +16,7 @@ from rc_utils.correlation import (
     MIN_CELLS,
     bias_corrected_interval,
     fisher_interval,
+    percentile_interval,
     require_columns,
     weighted_kendall,
     weighted_pearson,
@@ -107,18 +108,23 @@ _CORRELATIONS = {
 
 
 def _resampled(cells: Cells, columns: Sequence[str], function, draws: Draws, confidence: float) -> p.Estimate:
-    """`function(*columns, weights)` at the cells and in the resamples, a part of these at a time."""
+    """`function(*columns, weights)` at the cells, with its interval from the resamples."""
     n = len(cells.factors)
     value = float(function(*(cells.means(c)[None] for c in columns), np.ones((1, n)))[0])
-    step = max(1, _CHUNK // n**2)
-    parts = [slice(start, start + step) for start in range(0, len(draws.weights), step)]
-    resampled = np.concatenate([function(*(draws.columns[c][s] for c in columns), draws.weights[s]) for s in parts])
+    resampled = _over_draws(function, columns, draws)
     if not np.isfinite(value):
         return p.UNKNOWN
     drawn = len(set(cells.units))
     if function in (weighted_spearman, weighted_kendall):
         return p.Estimate(value, *bias_corrected_interval(resampled, value, drawn, confidence))
     return p.Estimate(value, *fisher_interval(resampled, value, drawn, confidence))
+
+
+def _over_draws(function, columns: Sequence[str], draws: Draws) -> np.ndarray:
+    """`function(*columns, weights)` in every resample, (B,), a part of them at a time."""
+    step = max(1, _CHUNK // draws.weights.shape[1] ** 2)
+    parts = [slice(start, start + step) for start in range(0, len(draws.weights), step)]
+    return np.concatenate([function(*(draws.columns[c][s] for c in columns), draws.weights[s]) for s in parts])
 
 
 def league_table(
@@ -145,6 +151,32 @@ def league_table(
         for s in statistics
     ]
     return pd.DataFrame(rows, columns=["measure", "statistic", "value", "low", "high"])
+
+
+def beside_the_count(
+    cells: Cells, measures: Sequence[str], *, num_resamples: int = 1000, confidence: float = 0.95, seed: int = 0
+) -> pd.DataFrame:
+    """Correlation of the count and the gap less that of a rival, in the same resamples: who is ahead, and who is level.
+
+    One row a rival in `measures` and correlation, linear or of ranks: statistic, measure, value, low, high, with the
+    expanded percentile interval of the difference.
+    """
+    rivals = [m for m in measures if m != "count"]
+    draws = draw(cells, ["count", "gap", *rivals], num_resamples, seed)
+    drawn, one, rows = len(set(cells.units)), np.ones((1, len(cells.factors))), []
+    for statistic in ("pearson", "spearman", "kendall"):
+        function = _CORRELATIONS[statistic][1]
+
+        def both(measure, function=function):
+            value = function(cells.means(measure)[None], cells.means("gap")[None], one)
+            return float(value[0]), _over_draws(function, [measure, "gap"], draws)
+
+        count, counts = both("count")
+        for rival in rivals:
+            value, values = both(rival)
+            low, high = percentile_interval(counts - values, drawn, confidence, expanded=True)
+            rows.append((statistic, rival, count - value, low, high))
+    return pd.DataFrame(rows, columns=["statistic", "measure", "value", "low", "high"])
 
 
 def within(

@@ -20,18 +20,25 @@ from rc_utils.paper import (
 from rc_utils.results import kept_results, results_from_campaign
 from rc_utils.sweep import missing_runs, sweep
 
+SMALL = 100  # runs that a page trains itself where there is not one record
 VERDICTS = (DISAGREES, AGREES, AGREES_IN_DIRECTION, NOT_RESOLVED, NOT_CHECKABLE, NOT_TESTED)
 
 
 def campaign_runs(name, experiment=None, *, device="cpu", num_samples=0):
     """The table of runs of a campaign (see `load_runs`), of one experiment if it is named.
 
-    A campaign without any record is swept first, on `device`. num_samples: count only the first so many simplices of
-    each run; 0 takes all. Raises ValueError for an unknown campaign or experiment.
+    A campaign of at most `SMALL` runs without any record is swept first, on `device`. num_samples: count only the first
+    so many simplices of each run; 0 takes all. Raises ValueError for an unknown campaign or experiment, or a larger
+    campaign without a record.
     """
     campaign = load_campaign(name)
     table = ledger.load_runs(campaign, num_samples=num_samples or None)
     if table.empty:
+        if (number := len(campaign.runs())) > SMALL:
+            raise ValueError(
+                f"campaign {name!r} has no record yet and asks for {number:,} runs: "
+                f"`python -m rc_utils.sweep {name} --plan` says what they cost, and without --plan it trains them"
+            )
         sweep(campaign, device=device)
         table = ledger.load_runs(campaign, num_samples=num_samples or None)
     if experiment:

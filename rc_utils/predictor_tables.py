@@ -126,6 +126,24 @@ def best_measures(table: pd.DataFrame) -> str:
     return "\n".join(lines) or "The campaign has no region count named main."
 
 
+def rivals(table: pd.DataFrame) -> str:
+    """Markdown: by statistic, the measures that the count is resolved to be ahead of, behind, and level with."""
+    lines = []
+    for statistic, part in table.dropna(subset="low").groupby("statistic", sort=False):
+        groups = {
+            "ahead of": part[part["low"] > 0],
+            "behind": part[part["high"] < 0],
+            "not told apart from": part[(part["low"] <= 0) & (part["high"] >= 0)],
+        }
+        texts = [
+            f"{words} {_and([f'{league.MEASURES[r.measure]} ({r.value:+.2f})' for r in rows.itertuples()])}"
+            for words, rows in groups.items()
+            if len(rows)
+        ]
+        lines.append(f"- {league.STATISTICS[statistic]}: the region count is {'; '.join(texts)}.")
+    return "\n".join(lines) or "Too few cells to tell two measures apart."
+
+
 def worst_environments(table: pd.DataFrame) -> str:
     """Markdown: where each measure errs most, and in how many environments it does no better than a coin."""
     if table.empty:

@@ -37,15 +37,19 @@ def test_miscounts_are_differences_from_the_reference():
     assert by_network.set_index(["network", "count"]).loc[("A", "grid"), "wrong"] == 1
 
 
-def test_interval_of_the_share_is_wider_where_errors_cluster_in_runs():
-    scattered = counted(fine=[[0] * 10] * 12, grid=[[1] + [0] * 9] * 6 + [[1, 1] + [0] * 8] * 6)
-    clustered = counted(fine=[[0] * 10] * 12, grid=[[0] * 10] * 10 + [[1] * 9 + [0]] * 2)
+def test_interval_of_the_share_is_wider_where_errors_cluster_in_runs_or_segments():
+    in_runs = np.zeros((12, 12), int)
+    in_runs[:2, :9] = 1
+    scattered = np.eye(12, dtype=int)
+    scattered[range(6), range(6, 12)] = 1
     widths = []
-    for table in (scattered, clustered):
+    for grid in (scattered, in_runs, in_runs.T):
+        table = counted(fine=[[0] * 12] * 12, grid=grid.tolist())
         row = beyond_grid.miscounts(table, "fine").set_index("count").loc["grid"]
-        assert row["share"] == pytest.approx(18 / 120)
+        assert row["share"] == pytest.approx(18 / 144)
         widths.append(row["high"] - row["low"])
     assert widths[1] > 2 * widths[0]
+    assert widths[2] > 2 * widths[0]
 
 
 def test_records_of_a_campaign_give_counts_and_conclusions():

@@ -278,6 +278,27 @@ def test_cells_that_differ_in_weight_decay_alone_are_drawn_and_merged_as_one():
     assert cells.merged().means("gap") == pytest.approx(cells_of(runs).means("gap"))
 
 
+def test_a_rival_is_ahead_behind_or_not_told_apart():
+    rng = np.random.default_rng(0)
+    runs, _ = runs_table()
+    runs = pd.concat([runs.assign(lr=runs["lr"] * f, cell=runs["cell"].astype(str) + f" {f}") for f in (1, 3, 9)])
+    runs["gap"] = rng.normal(size=len(runs))
+    runs["count"], runs["sharpness"] = runs["gap"] + 0.01 * rng.normal(size=len(runs)), rng.normal(size=len(runs))
+    runs["train_loss"] = runs["count"] + 0.01 * rng.normal(size=len(runs))
+    cells = cells_of(runs.reset_index(drop=True))
+    table = league.beside_the_count(cells, ["count", "sharpness", "train_loss"], num_resamples=300)
+    assert len(table) == 6
+    low = table.set_index(["statistic", "measure"])["low"]
+    assert low["pearson", "sharpness"] > 0
+    text = predictor_tables.rivals(table)
+    assert "Pearson: the region count is ahead of sharpness" in text
+    behind = table.assign(value=-table["value"], low=-table["high"], high=-table["low"])
+    assert "behind sharpness" in predictor_tables.rivals(behind)
+    level = table.assign(low=-1.0, high=1.0)
+    assert "not told apart from sharpness" in predictor_tables.rivals(level)
+    assert "Too few cells" in predictor_tables.rivals(table.assign(low=np.nan))
+
+
 def test_league_has_a_row_for_each_measure_and_statistic_and_names_what_is_missing():
     runs, segments = runs_table()
     cells = cells_of(runs, segments)

@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from rc_utils import pages
 from rc_utils.paper import Result
 from rc_utils.results import findings_path, keep_results, kept_results
 
@@ -31,3 +32,8 @@ def test_unknown_statement_and_damaged_file_are_named():
     findings_path("08_theory").write_text("[{")
     with pytest.raises(ValueError, match=r"08_theory\.json is damaged"):
         kept_results()
+
+
+def test_a_page_does_not_train_a_large_campaign():
+    with pytest.raises(ValueError, match=r"cifar10-paper' has no record yet and asks for [\d,]+ runs.*--plan"):
+        pages.campaign_runs("cifar10-paper")
