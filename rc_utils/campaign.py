@@ -82,6 +82,7 @@ class PlannedRun:
     """A run together with what the campaign wants to know about it.
 
     counts: region counts after training, settings by name; evolution_epochs, evolution_counts: the same in between.
+    frozen: file of the campaign's frozen records, where there may be one of this run.
     """
 
     spec: RunSpec
@@ -89,6 +90,7 @@ class PlannedRun:
     measures: tuple
     evolution_epochs: tuple = ()
     evolution_counts: dict = dataclasses.field(default_factory=dict)
+    frozen: pathlib.Path | None = None
 
     def merged(self, other):
         """The same run with the wishes of both."""
@@ -183,6 +185,7 @@ class Campaign:
             measures=tuple(experiment.measures),
             evolution_epochs=tuple(experiment.evolution_epochs),
             evolution_counts={name: self.counts[name] for name in experiment.evolution_counts},
+            frozen=self.folder / "runs.jsonl",
         )
 
 

@@ -7,6 +7,7 @@ milliseconds for the gradient of the kernel, many times as long as its arithmeti
 import contextlib
 import functools
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -49,6 +50,7 @@ def depthwise_product(x, weight, stride=(1, 1), padding=(0, 0)):
     x (B, C, H, W) and weight (C, 1, K, L) give (B, C, h, w). Work and memory grow with H W h w.
     """
     taps, size = _taps(tuple(x.shape[2:]), tuple(weight.shape[2:]), stride, padding)
+    taps = torch.from_numpy(taps)
     by_tap = F.pad(weight.flatten(1).t(), (0, 0, 0, 1)).to(x.dtype)  # the last one is zero: taps that do not meet
     matrix = by_tap.index_select(0, taps.flatten()).unflatten(0, taps.shape)  # (H W, h w, C)
     pixels = x.permute(0, 2, 3, 1).flatten(1, 2)
@@ -57,13 +59,15 @@ def depthwise_product(x, weight, stride=(1, 1), padding=(0, 0)):
 
 @functools.lru_cache(maxsize=64)
 def _taps(image, kernel, stride, padding):
-    """Index of the weight that joins input pixel p to output pixel q, (H W, h w), K L where none does; and (h, w)."""
+    """Index of the weight that joins input pixel p to output pixel q, (H W, h w), K L where none does; and (h, w).
+
+    NumPy, because a tensor made in inference mode could not be kept for training.
+    """
     size = tuple((n + 2 * p - k) // s + 1 for n, k, s, p in zip(image, kernel, stride, padding, strict=True))
     rows, columns = (
-        torch.arange(n)[:, None] + p - s * torch.arange(m)
-        for n, p, s, m in zip(image, padding, stride, size, strict=True)
+        np.arange(n)[:, None] + p - s * np.arange(m) for n, p, s, m in zip(image, padding, stride, size, strict=True)
     )
     rows, columns = rows[:, None, :, None], columns[None, :, None, :]
     meets = (rows >= 0) & (rows < kernel[0]) & (columns >= 0) & (columns < kernel[1])
-    taps = torch.where(meets, rows * kernel[1] + columns, kernel[0] * kernel[1])
+    taps = np.where(meets, rows * kernel[1] + columns, kernel[0] * kernel[1])
     return taps.reshape(image[0] * image[1], size[0] * size[1]), size

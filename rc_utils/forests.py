@@ -19,7 +19,8 @@ from rc_utils.campaign import canonical_json
 from rc_utils.checks import check_keys, require
 from rc_utils.comparison import correlation_result
 from rc_utils.datasets import load_dataset
-from rc_utils.ledger import INTERPOLATES, write_atomically
+from rc_utils.files import write_atomically
+from rc_utils.ledger import INTERPOLATES
 from rc_utils.paper import Result
 from rc_utils.paths import results_dir
 from rc_utils.regions import region_count

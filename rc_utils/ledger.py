@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import uuid
 import warnings
 
@@ -18,10 +19,12 @@ import numpy as np
 import pandas as pd
 
 from rc_utils.campaign import SCHEMA, Campaign, canonical_json, load_campaign
+from rc_utils.files import locked, write_atomically
 from rc_utils.paths import results_dir
 
 INTERPOLATES = 0.99
 ADVICE = "delete it and run the sweep again"
+_RUN_ID = re.compile(rb'"run_id":"([0-9a-f]{16})"')
 
 
 class CorruptRecord(ValueError):
@@ -36,6 +39,11 @@ def record_path(run_id):
 def weights_path(run_id):
     """File of the trained weights of a run made on this machine."""
     return results_dir() / "weights" / f"{run_id}.safetensors"
+
+
+def records_lock():
+    """One process at a time inside the block: what it reads of a record is still there when it writes."""
+    return locked(results_dir() / "lock")
 
 
 def write_record(record):
@@ -57,12 +65,13 @@ def read_record(path):
 def find_records(run_ids, frozen=None, origin=None):
     """Records of the wanted runs that are there: {run id: (record, origin)}, origin "live" or "reference".
 
-    frozen: a runs.jsonl. A record made on this machine comes before a frozen one that knows no more than it.
+    frozen: a runs.jsonl. A record made on this machine comes before a frozen one, unless that one knows more: then the
+    frozen one, with what the other adds where both are of the same network.
     origin: look at the records of this origin alone.
     A corrupt record is named in a warning and treated as missing, so that a sweep makes it again.
     """
     found = {}
-    reference = read_frozen(frozen) if frozen is not None and origin != "live" else {}
+    reference = read_frozen(frozen, set(run_ids)) if frozen is not None and origin != "live" else {}
     for run_id in run_ids:
         if run_id in reference:
             found[run_id] = (reference[run_id], "reference")
@@ -70,27 +79,92 @@ def find_records(run_ids, frozen=None, origin=None):
         if origin != "reference" and path.exists():
             with _warn_if_corrupt():
                 record = read_record(path)
-                if run_id not in found or len(record["counts"]) >= len(found[run_id][0]["counts"]):
-                    found[run_id] = (record, "live")
+                found[run_id] = _richer(record, reference[run_id]) if run_id in reference else (record, "live")
     return found
 
 
-def read_frozen(path):
-    """The records of a runs.jsonl by run id; {} if there is no such file; corrupt lines are named in a warning."""
+def _richer(live, reference):
+    mine, theirs = _knowledge(live), _knowledge(reference)
+    if theirs <= mine:
+        return live, "live"
+    if same_network(live, reference):
+        return merge_records(reference, live), "reference"
+    # Networks of two machines: what this one was asked for beyond the reference is not to be asked for again.
+    return (reference, "reference") if mine < theirs else (live, "live")
+
+
+def _knowledge(record):
+    """The measures, the counts and the epochs with their counts that a record holds, as a set."""
+    evolution = {(p["epoch"], canonical_json(c["settings"])) for p in record["evolution"] for c in p["counts"]}
+    epochs = {point["epoch"] for point in record["evolution"]}
+    return {canonical_json(c["settings"]) for c in record["counts"]} | evolution | epochs | set(record["measures"])
+
+
+def same_network(one, other):
+    """Whether two records of a run are of one network: trained on equal data to equal accuracies and losses."""
+    ok = one["status"] == other["status"] == "ok"
+    return ok and one["results"] == other["results"] and data_sha256(one) == data_sha256(other)
+
+
+def data_sha256(record):
+    """The hash of the data that a record was made with, None where it does not say."""
+    return record["provenance"].get("data", {}).get("sha256")
+
+
+def merge_records(record, other):
+    """`record` with the counts, measures and epochs that `other` has beyond it; as it is if that is another network."""
+    if not same_network(record, other):
+        return record
+    by_epoch = {point["epoch"]: point for point in other["evolution"]}
+    for point in record["evolution"]:
+        more = by_epoch.get(point["epoch"], point)
+        by_epoch[point["epoch"]] = point | {"counts": _union(point["counts"], more["counts"])}
+    return record | {
+        "counts": _union(record["counts"], other["counts"]),
+        "measures": other["measures"] | record["measures"],
+        "evolution": [by_epoch[epoch] for epoch in sorted(by_epoch)],
+    }
+
+
+def _union(entries, others):
+    return entries + [entry for entry in others if find_count(entries, entry["settings"]) is None]
+
+
+def read_frozen(path, run_ids=None):
+    """The records of a runs.jsonl by run id, those of `run_ids` alone if given; {} if there is no such file.
+
+    Corrupt lines are named in a warning.
+    """
     path, records = pathlib.Path(path), {}
+    wanted = None if run_ids is None else {None, *run_ids}
     if path.exists():
         for number, line in enumerate(path.read_bytes().splitlines(), start=1):
-            with _warn_if_corrupt():
-                record = _parse(line, f"{path}, line {number}")
-                records[record["run_id"]] = record
+            if wanted is None or _run_id_of(line) in wanted:
+                with _warn_if_corrupt():
+                    record = _parse(line, f"{path}, line {number}")
+                    records[record["run_id"]] = record
     return records
 
 
+def _run_id_of(line):
+    match = _RUN_ID.search(line)
+    return match and match[1].decode()
+
+
 def freeze(campaign):
-    """Write every record that `campaign` has to its runs.jsonl, atomically; returns (path, number of records)."""
+    """Write every record of `campaign` to its runs.jsonl, atomically, beside those that are there.
+
+    Returns (path, number of records). Raises CorruptRecord where that would lose a damaged line of a run that has no
+    other record.
+    """
     path = campaign.folder / "runs.jsonl"
-    found = find_records(campaign.runs(), path)
-    lines = [canonical_json(_sealed(record)) for _, (record, _) in sorted(found.items())]
+    records = read_frozen(path) | {key: record for key, (record, _) in find_records(campaign.runs(), path).items()}
+    for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else (), start=1):
+        if _run_id_of(line) not in records:
+            raise CorruptRecord(
+                f"{path}, line {number} is damaged and its run has no other record: restore the file or {ADVICE}"
+            )
+    lines = [canonical_json(_sealed(record)) for _, record in sorted(records.items())]
     write_atomically(path, "".join(f"{line}\n" for line in lines).encode())
     return path, len(lines)
 
@@ -170,7 +244,9 @@ def record_row(record, counts, num_samples=None):
     row = {"status": record["status"], **record["spec"]["train"], **results}
     row["gap"] = results["train_accuracy"] - results["test_accuracy"]
     row["interpolates"] = results["train_accuracy"] >= INTERPOLATES
-    row |= record["measures"] | _count_columns(record["counts"], counts, num_samples)
+    # A measure that is not finite is kept by its name.
+    row |= {name: float(v) if isinstance(v, str) else v for name, v in record["measures"].items()}
+    row |= _count_columns(record["counts"], counts, num_samples)
     row["count"] = row.get("count_main", float("nan"))
     row["count_std_error"] = row.get("count_main_std_error", float("nan"))
     row["seconds_train"] = record["provenance"]["seconds_train"]
@@ -229,35 +305,3 @@ def check_writable():
         probe = results_dir() / folder / f".writable.{uuid.uuid4().hex[:8]}"
         write_atomically(probe, b"")
         probe.unlink()
-
-
-def write_atomically(path, content):
-    """Write bytes to a temporary name beside `path`, flush them to the disk, rename.
-
-    Raises OSError that names `path` and says what to do; what was there before is then as it was.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        advice = "free disk space or make the folder writable, then run the same command again"
-        raise OSError(error.errno, f"{error.strerror}; {advice}", str(path)) from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder):
-    """Make a rename durable; some file systems refuse to open folders, and then there is nothing to flush."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from rc_utils.checks import unknown_name
-from rc_utils.regions.evaluation import evaluation_mode
+from rc_utils.regions.evaluation import evaluation_mode, images_per_batch
 
 
 def distance_from_init(network, initial):
@@ -22,12 +22,12 @@ def distance_from_init(network, initial):
 
 
 @torch.no_grad()
-def output_margin(network, x, y, batch_size=1000):
+def output_margin(network, x, y, batch_size=None):
     """gamma(W) = mean over (x, y) of f(x)_y - max_{i != y} f(x)_i (v1 App. B), in logits.
 
-    x: images (N, C, H, W); y: labels (N,).
+    x: images (N, C, H, W); y: labels (N,). batch_size: images in one forward pass; None chooses.
     """
-    total = 0.0
+    total, batch_size = 0.0, batch_size or images_per_batch(x, 1000)
     with evaluation_mode(network):
         for i in range(0, len(y), batch_size):
             total += float(_margins(network(x[i : i + batch_size]).double(), y[i : i + batch_size]).sum())
@@ -76,13 +76,14 @@ def log_spectral_product(network):
     return float(sum(torch.linalg.matrix_norm(matrix, 2).log() for matrix in matrices))
 
 
-def input_gradient(network, x, y, batch_size=500):
+def input_gradient(network, x, y, batch_size=None):
     """Mean over (x, y) of the Euclidean norm of the gradient of the output margin with respect to the image.
 
     A local Lipschitz constant at the data: margin over input gradient is, to first order, the distance to the nearest
     decision boundary. x: standardised images (N, C, H, W); y: labels (N,).
+    batch_size: images in one forward pass; None chooses.
     """
-    total = 0.0
+    total, batch_size = 0.0, batch_size or images_per_batch(x, 500)
     with evaluation_mode(network), torch.enable_grad():
         for i in range(0, len(y), batch_size):
             images = x[i : i + batch_size].detach().clone().requires_grad_()

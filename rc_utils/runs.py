@@ -1,10 +1,10 @@
 """One run from its plan to its record: train, measure, count."""
 
+import contextlib
 import dataclasses
 import datetime
 import functools
-import platform
-import subprocess
+import hashlib
 import time
 import traceback
 
@@ -16,8 +16,9 @@ from rc_utils.campaign import SCHEMA, canonical_json
 from rc_utils.datasets import load_dataset
 from rc_utils.measures import UNTRAINED, measure
 from rc_utils.networks import build_network
-from rc_utils.paths import project_root
+from rc_utils.provenance import provenance
 from rc_utils.regions import region_count
+from rc_utils.regions.classifier import NonFiniteScores
 from rc_utils.training import StopTraining, evaluate, train
 
 
@@ -49,9 +50,9 @@ class Job:
         run_id = planned.spec.run_id
         if self._late():
             return Outcome(run_id, "late")
-        torch.set_num_threads(self.threads)
         try:
-            return Outcome(run_id, "done", complete_run(planned, self.device, self._late, **self.execution))
+            with torch_threads(self.threads):
+                return Outcome(run_id, "done", complete_run(planned, self.device, self._late, **self.execution))
         except StopTraining:
             return Outcome(run_id, "late")
         except Exception:
@@ -60,6 +61,17 @@ class Job:
 
     def _late(self):
         return self.deadline is not None and time.time() > self.deadline
+
+
+@contextlib.contextmanager
+def torch_threads(number):
+    """So many torch threads inside the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @functools.lru_cache(maxsize=2)
@@ -90,41 +102,53 @@ def network_of(spec, data):
 def trained_network(spec, device="cpu"):
     """The trained network of a run that was made on this machine, from its kept weights.
 
-    Raises FileNotFoundError if the weights are not there; `python -m rc_utils.sweep` makes them.
+    Raises FileNotFoundError if they are missing, damaged, or not those of the run's record.
     """
-    from safetensors.torch import load_file
+    state = _kept_weights(_record_on_disk(spec.run_id) or {"run_id": spec.run_id, "provenance": {}})
+    if state is None:
+        raise FileNotFoundError(
+            f"{ledger.weights_path(spec.run_id)} is missing, damaged, or not of the network that was counted: "
+            f"complete_run(planned, weights=True) trains run {spec.run_id} again"
+        )
+    return _network_with(state, spec, device)
 
-    path = ledger.weights_path(spec.run_id)
-    if not path.exists():
-        raise FileNotFoundError(f"{path} is missing: run the sweep of a campaign that has run {spec.run_id}")
+
+def _network_with(state, spec, device):
     network = network_of(spec, dataset_of(spec, device))
-    network.load_state_dict(load_file(path))
+    network.load_state_dict(state)
     return network.to(device).eval()
 
 
-def complete_run(planned, device="cpu", should_stop=None, **execution):
+def complete_run(planned, device="cpu", should_stop=None, *, weights=False, **execution):
     """Make what is missing of a planned run and return its record, written to its place.
 
     A new count of a trained network whose weights are kept is taken without training again; anything else that is
-    missing trains again, which on the same kind of CPU gives the same network.
+    missing trains again, which on the same kind of CPU gives the same network. What is known of the run already, on
+    this machine or from the campaign's frozen records, stays.
+    weights: train again where the weights are not kept, even if the record lacks nothing.
     execution: `compile` of `train`.
     """
     ledger.check_writable()
-    record = _record_on_disk(planned.spec.run_id)
-    if record is None or not _can_extend(record, planned):
-        record = train_run(planned, device, should_stop, **execution)
-    elif not is_complete(record, planned):
+    run_id = planned.spec.run_id
+    record, _ = ledger.find_records([run_id], planned.frozen).get(run_id, (None, None))
+    if record is None or not _can_extend(record, planned, device) or (weights and _kept_weights(record) is None):
+        return keep_record(*train_run(planned, device, should_stop, **execution))
+    if not is_complete(record, planned):
         record = _extend(record, planned, device)
     return keep_record(record)
 
 
-def keep_record(record):
-    """Write a record to its place, with the counts that lie there and it has not; returns what was written.
+def keep_record(record, weights=None):
+    """Write a record to its place, with what lies there of the same network and it has not; returns what was written.
 
-    Another process may have finished the same run in the meantime, for other counts.
+    Another process may have finished the same run in the meantime, for other counts. weights: bytes of its file.
     """
-    record = _merge(_record_on_disk(record["run_id"]), record)
-    ledger.write_record(record)
+    with ledger.records_lock():
+        old = _record_on_disk(record["run_id"])
+        record = record if old is None else ledger.merge_records(record, old)
+        if weights is not None:
+            ledger.write_atomically(ledger.weights_path(record["run_id"]), weights)
+        ledger.write_record(record)
     return record
 
 
@@ -137,6 +161,31 @@ def _record_on_disk(run_id):
         return None
 
 
+def _kept_weights(record):
+    """State dict of a record's network; None where its weights are not on this machine, damaged, or another's.
+
+    They were written together with the record that lies on this machine.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    path = ledger.weights_path(record["run_id"])
+    live = _record_on_disk(record["run_id"])
+    if not path.exists() or (live is not None and not ledger.same_network(live, record)):
+        return None
+    content = path.read_bytes()
+    if record["provenance"].get("weights_sha256", _sha256(content)) != _sha256(content):
+        return None
+    try:
+        return load(content)
+    except SafetensorError:
+        return None
+
+
+def _sha256(content):
+    return hashlib.sha256(content).hexdigest()
+
+
 def _extend(record, planned, device):
     """The record with the counts and measures that it lacks, none of which needs training."""
     data = dataset_of(planned.spec, device)
@@ -145,7 +194,7 @@ def _extend(record, planned, device):
     }
     counts = list(record["counts"])
     if missing := missing_counts(record, planned):
-        network = trained_network(planned.spec, device)
+        network = _network_with(_kept_weights(record), planned.spec, device)
         counts += [count_regions(network, data, settings) for settings in missing]
     return record | {"measures": measures, "counts": counts}
 
@@ -182,22 +231,24 @@ def _missing_measures(record, planned):
     return [name for name in planned.measures if name not in record["measures"]]
 
 
-def _can_extend(record, planned):
-    return not _needs_training(record, planned) and (
-        not missing_counts(record, planned) or ledger.weights_path(planned.spec.run_id).exists()
-    )
+def _can_extend(record, planned, device):
+    if _needs_training(record, planned):
+        return False
+    if not missing_counts(record, planned):
+        return True
+    return _kept_weights(record) is not None and has_same_data(record, planned, device)
 
 
-def _merge(old, new):
-    """The new record with the counts of the old one that it does not have."""
-    if old is None or old["status"] != "ok" or new["status"] != "ok":
-        return new
-    kept = [c for c in old["counts"] if ledger.find_count(new["counts"], c["settings"]) is None]
-    return new | {"counts": new["counts"] + kept, "measures": old["measures"] | new["measures"]}
+def has_same_data(record, planned, device="cpu"):
+    """Whether the data of a run are, by their hash, those that its record was made with; True if it does not say."""
+    return ledger.data_sha256(record) in (None, dataset_of(planned.spec, device).provenance["sha256"])
 
 
 def train_run(planned, device="cpu", should_stop=None, **execution):
-    """Train, measure and count one run; returns its record without writing it. The weights are kept on this machine."""
+    """Train, measure and count one run without writing anything.
+
+    Returns its record and its weights, the bytes of a safetensors file; None for a diverged run.
+    """
     spec, started = planned.spec, datetime.datetime.now(datetime.UTC)
     data = dataset_of(spec, device)
     run = train(
@@ -205,8 +256,6 @@ def train_run(planned, device="cpu", should_stop=None, **execution):
         measure=functools.partial(_evolution_point, data=data, counts=planned.evolution_counts),
         measure_epochs=planned.evolution_epochs, **execution,
     )  # fmt: skip
-    ok = run.status == "ok"
-    initial = network_of(spec, data).to(device) if planned.measures else None
     record = {
         "schema": SCHEMA,
         "run_id": spec.run_id,
@@ -219,14 +268,28 @@ def train_run(planned, device="cpu", should_stop=None, **execution):
             "test_loss": _finite(run.test_loss),
         },
         "history": [{k: _finite(v) for k, v in row.items()} for row in run.history],
-        "measures": {name: measure(name, run.network, initial, data) for name in planned.measures} if ok else {},
-        "counts": [count_regions(run.network, data, settings) for settings in planned.counts.values()] if ok else [],
+        "measures": {},
+        "counts": [],
         "evolution": list(run.measurements.values()),
-        "provenance": _provenance(data, device, started, run.seconds, execution),
+        "provenance": provenance(data, device, started, run.seconds, execution),
     }
-    if ok:
-        _keep_weights(run.network, spec.run_id)
-    return record
+    if run.status != "ok":
+        return record, None
+    try:
+        record |= _measured(run.network, planned, data, device)
+    except NonFiniteScores:
+        return record | {"status": "diverged"}, None
+    weights = _weights(run.network)
+    record["provenance"]["weights_sha256"] = _sha256(weights)
+    return record, weights
+
+
+def _measured(network, planned, data, device):
+    initial = network_of(planned.spec, data).to(device) if planned.measures else None
+    return {
+        "measures": {name: _finite(measure(name, network, initial, data)) for name in planned.measures},
+        "counts": [count_regions(network, data, settings) for settings in planned.counts.values()],
+    }
 
 
 def count_regions(network, data, settings):
@@ -255,57 +318,13 @@ def _evolution_point(network, epoch, data, counts):
     }
 
 
-def _keep_weights(network, run_id):
+def _weights(network):
     from safetensors.torch import save
 
-    state = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
-    ledger.write_atomically(ledger.weights_path(run_id), save(state))
+    # Cloned, because safetensors refuses parameters that share memory.
+    return save({name: value.detach().cpu().clone().contiguous() for name, value in network.state_dict().items()})
 
 
 def _finite(value):
     """JSON has no infinities: a value that is not finite becomes its name."""
     return value if not isinstance(value, float) or np.isfinite(value) else str(value)
-
-
-def _provenance(data, device, started, seconds, execution):
-    return {
-        "started": started.isoformat(timespec="seconds"),
-        "seconds_train": round(seconds, 3),
-        "device": str(device),
-        "hardware": hardware(device),
-        "threads": torch.get_num_threads(),
-        "git_revision": git_revision(),
-        "versions": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-        },
-        "execution": execution,
-        "data": data.provenance,
-    }
-
-
-def hardware(device="cpu"):
-    """Name of the processor or of the graphics card."""
-    if torch.device(device).type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return _processor()
-
-
-@functools.cache
-def _processor():
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
-
-
-@functools.cache
-def git_revision():
-    """Revision of the code, with a plus when tracked files differ from it; "unknown" outside a repository."""
-    command = ["git", "-C", str(project_root()), "describe", "--always", "--abbrev=12", "--dirty=+"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"

@@ -10,7 +10,7 @@ import torch
 
 from rc_utils.pages import show_table
 from rc_utils.paths import project_root
-from rc_utils.runs import git_revision, hardware
+from rc_utils.provenance import git_revision, hardware
 
 PACKAGES = ("torch", "torchvision", "numpy", "scipy", "pandas", "scikit-learn", "numba", "matplotlib", "papermill",
             "distributed", "jupyter-book", "sphinx")  # fmt: skip

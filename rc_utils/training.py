@@ -12,10 +12,12 @@ import torch
 from torch.nn import functional as F
 
 from rc_utils.augmentation import crop_and_flip, mixup
-from rc_utils.checks import require, unknown_name
+from rc_utils.checks import checked_value, require, unknown_name
 from rc_utils.datasets import Dataset, ImageTensor
 from rc_utils.depthwise import fast_depthwise
-from rc_utils.regions.evaluation import evaluation_mode
+from rc_utils.regions.classifier import NonFiniteScores
+from rc_utils.regions.evaluation import evaluation_mode, images_per_batch
+from rc_utils.regions.lattice import check_count
 
 OPTIMIZERS = ("sgd", "adam", "adagrad")
 SCHEDULES = ("cosine", "constant")
@@ -53,10 +55,13 @@ class TrainConfig:
         for name, valid in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES), ("precision", PRECISIONS)):
             if getattr(self, name) not in valid:
                 raise unknown_name(name, getattr(self, name), valid)
-        require(self.lr > 0 and math.isfinite(self.lr), f"lr must be positive and finite, got {self.lr}")
-        require(self.batch_size >= 1, f"batch_size must be at least 1, got {self.batch_size}")
-        require(self.epochs >= 0, f"epochs must not be negative, got {self.epochs}")
-        for name in ("weight_decay", "momentum", "mixup_alpha", "crop_padding"):
+        for name, minimum in (("batch_size", 1), ("epochs", 0), ("seed", 0), ("crop_padding", 0)):
+            check_count(name, getattr(self, name), minimum)
+        require(self.seed < 2**63, f"seed must be below 2^63, got {self.seed}")
+        for name in ("lr", "weight_decay", "momentum", "mixup_alpha", "flip_probability"):
+            checked_value(getattr(self, name), float, name)
+        require(self.lr > 0, f"lr must be positive and finite, got {self.lr}")
+        for name in ("weight_decay", "momentum", "mixup_alpha"):
             require(getattr(self, name) >= 0, f"{name} must not be negative, got {getattr(self, name)}")
         require(0 <= self.flip_probability <= 1, f"flip_probability {self.flip_probability} is not in [0, 1]")
 
@@ -65,7 +70,7 @@ class TrainConfig:
 class TrainRun:
     """A trained network and how it came about.
 
-    status: "ok", or "diverged" when the loss left the finite numbers (training stopped there).
+    status: "ok", or "diverged" when the loss (training stopped there) or a score left the finite numbers.
     history: one dict an epoch: epoch (from 1), lr, train_loss and train_accuracy (running means over the
         augmented batches), seconds.
     measurements: what `measure(network, epoch)` returned, by epoch; epoch 0 is before training.
@@ -128,10 +133,13 @@ def train(
 
     The random state of the caller is untouched. The same seed on the same kind of CPU with the same number of
     threads gives the same bits; on a GPU, sums may differ in the last digits.
-    Raises ValueError for a measurement epoch outside [0, epochs] and RuntimeError from torch for wrong shapes.
+    Raises ValueError for a measurement epoch outside [0, epochs], for a single training image in a batch of more, and
+    for an output without a score for each class; RuntimeError from torch for images of a shape it does not take.
     """
     outside = [e for e in measure_epochs if not 0 <= e <= config.epochs]
     require(not outside, f"measure_epochs {outside} are not within 0..{config.epochs}")
+    enough = len(data.y_train) > 1 or config.batch_size == 1
+    require(enough, "a single training image makes no batch of two or more: give more images, or batch_size=1")
     device = torch.device(device) if device is not None else _device_of(network)
     network, data = network.to(device), data.to(device)
     channels_last = channels_last and not _overruns_channels_last(network, device)
@@ -139,13 +147,18 @@ def train(
     step = torch.compile(network) if compile else network
     loop = _Loop(network, step, data, config, measure, frozenset(measure_epochs), channels_last)
     started = time.perf_counter()
-    cuda = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=cuda):
-        torch.manual_seed(config.seed)
+    with _own_random_state(device):
+        _check_outputs(network, data)
+        _seed(config.seed, device)
         with fast_depthwise(network):
-            status = loop.run(should_stop, progress)
+            try:
+                status = loop.run(should_stop, progress)
+            except NonFiniteScores:
+                status = "diverged"
     train_loss, train_accuracy = evaluate(network, data.x_train, data.y_train)
     test_loss, test_accuracy = evaluate(network, data.x_test, data.y_test)
+    if not math.isfinite(train_loss + test_loss):
+        status = "diverged"
     return TrainRun(
         network, config, status, loop.history, loop.measurements,
         train_accuracy, test_accuracy, train_loss, test_loss, time.perf_counter() - started,
@@ -154,9 +167,13 @@ def train(
 
 @torch.no_grad()
 def evaluate(
-    network: torch.nn.Module, x: torch.Tensor | ImageTensor, y: torch.Tensor, batch_size: int = 1000
+    network: torch.nn.Module, x: torch.Tensor | ImageTensor, y: torch.Tensor, batch_size: int | None = None
 ) -> tuple[float, float]:
-    """Mean cross-entropy in nats and accuracy, in evaluation mode, on images `x` (N, C, H, W) with labels `y` (N,)."""
+    """Mean cross-entropy in nats and accuracy, in evaluation mode, on images `x` (N, C, H, W) with labels `y` (N,).
+
+    batch_size: images in one forward pass; None chooses (`images_per_batch`).
+    """
+    batch_size = batch_size or images_per_batch(x, 1000)
     with evaluation_mode(network):
         loss, correct = torch.zeros((), device=y.device), torch.zeros((), device=y.device)
         for i in range(0, len(y), batch_size):
@@ -241,8 +258,33 @@ class _Loop:
 
     def _measure(self, epoch):
         if self.measure is not None and epoch in self.measure_epochs:
-            with torch.random.fork_rng(), evaluation_mode(self.network), torch.no_grad():
+            device = self.data.y_train.device
+            with _own_random_state(device), evaluation_mode(self.network), torch.no_grad():
                 self.measurements[epoch] = self.measure(self.network, epoch)
+
+
+def _own_random_state(device):
+    """Inside the block, random numbers of the CPU and of `device` are drawn without a trace."""
+    return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
+
+
+def _seed(seed, device):
+    """Seed the generators of the CPU and of `device`; torch.manual_seed would seed those of all devices."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        with torch.cuda.device(device):
+            torch.cuda.manual_seed(seed)
+
+
+def _check_outputs(network, data):
+    """Raise ValueError unless the network gives an image a score for each class."""
+    with evaluation_mode(network), torch.no_grad():
+        shape = tuple(getattr(network(data.x_train[:1]), "shape", ()))
+    require(
+        len(shape) == 2 and shape[0] == 1 and shape[1] >= data.num_classes,
+        f"{type(network).__name__} makes an output of shape {shape} of one image; expected (1, {data.num_classes}), a "
+        "score for each class",
+    )
 
 
 def learning_rate(config, epoch):

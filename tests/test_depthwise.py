@@ -24,6 +24,14 @@ def test_product_is_the_convolution_with_its_gradients(size, kernel, stride):
         torch.testing.assert_close(a, b)
 
 
+def test_what_is_kept_from_inference_serves_training():
+    x, weight = torch.rand(1, 2, 2, 3), torch.rand(2, 1, 4, 5, requires_grad=True)
+    with torch.inference_mode():
+        depthwise_product(x, weight, padding=(2, 2))
+    depthwise_product(x, weight, padding=(2, 2)).sum().backward()
+    assert weight.grad is not None
+
+
 def test_the_network_is_left_as_it_was():
     network = build_network("MobileNetV2", image_size=16, width=16)
     before = [sorted(vars(m)) for m in network.modules()]

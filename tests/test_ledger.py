@@ -1,5 +1,6 @@
 """Records on disk: whole or absent, checked, frozen and read back as one table."""
 
+import dataclasses
 import json
 import shutil
 import warnings
@@ -120,6 +121,56 @@ def test_evolution_has_a_row_for_every_epoch(campaign):
     assert len(table) == 8 * 3
     assert set(table.epoch) == {0, 1, 3}
     assert (table.count_few == 1.5).all()
+
+
+def test_a_live_record_never_hides_what_a_reference_record_knows(campaign):
+    """A page that trains its example network again writes a record with less in it."""
+    write_all(campaign)
+    path, _ = ledger.freeze(campaign)
+    before = ledger.load_runs(campaign)
+    for planned in campaign.runs().values():
+        ledger.write_record(made_up(planned) | {"evolution": [], "measures": {}})
+    assert len(ledger.load_evolution(campaign)) == 8 * 3
+    assert ledger.load_runs(campaign)["margin"].equals(before["margin"])
+    # Trained on another kind of processor it is another network: the richer record alone is read ...
+    key, planned = next(iter(campaign.runs().items()))
+    other = made_up(planned) | {"results": made_up(planned)["results"] | {"test_loss": 0.8}, "evolution": []}
+    ledger.write_record(other)
+    assert ledger.find_records([key], path)[key][1] == "reference"
+    # ... until this machine's knows something that was asked for since, or a sweep would ask for it for ever.
+    ledger.write_record(other | {"measures": {"sharpness": 1.0}})
+    record, origin = ledger.find_records([key], path)[key]
+    assert (origin, record["measures"]) == ("live", {"sharpness": 1.0})
+
+
+def test_records_of_one_network_are_united_and_of_two_are_not(campaign):
+    planned = next(iter(campaign.runs().values()))
+    record = made_up(planned)
+    early, late = (record | {"evolution": [p for p in record["evolution"] if p["epoch"] in e]} for e in ((0, 1), (3,)))
+    late["measures"] = {"sharpness": 3.0}
+    united = ledger.merge_records(late, early)
+    assert united["evolution"] == record["evolution"]
+    assert united["measures"] == record["measures"] | {"sharpness": 3.0}
+    others = [{"results": record["results"] | {"train_loss": 0.02}}, {"provenance": {"data": {"sha256": "0"}}}]
+    for change in others:
+        assert ledger.merge_records(late | change, early) == late | change
+
+
+def test_freezing_an_experiment_keeps_the_records_of_the_others_and_loses_no_damaged_line(campaign):
+    write_all(campaign)
+    path, _ = ledger.freeze(campaign)
+    whole = path.read_bytes()
+    experiment = campaign.experiments[0]
+    grid = {name: values[:1] for name, values in experiment.grid.items()}
+    part = dataclasses.replace(campaign, experiments=(dataclasses.replace(experiment, grid=grid),))
+    assert 0 < len(part.runs()) < 8
+    assert ledger.freeze(part)[1] == 8
+    assert path.read_bytes() == whole
+    shutil.rmtree(ledger.results_dir())
+    path.write_bytes(whole[:-40])
+    with pytest.warns(UserWarning, match="line 8"), pytest.raises(ledger.CorruptRecord, match="line 8"):
+        ledger.freeze(campaign)
+    assert path.read_bytes() == whole[:-40]
 
 
 def test_no_records_is_an_empty_table(campaign):

@@ -316,6 +316,8 @@ def test_network_options():
         ("EfficientNetB0", {"dropout": -0.1}, "dropout = -0.1"),
         ("ResNet18", {"width": 0}, "width = 0: expected a positive number"),
         ("ResNet18", {"num_classes": 2.5}, "num_classes = 2.5: expected a positive integer"),
+        ("ResNet18", {"seed": 2.5}, "seed = 2.5: expected an integer in 0"),
+        ("ResNet18", {"seed": -1}, "seed = -1"),
         ("SENet18", {"reduction": 0}, "reduction = 0"),
         ("RegNetX_200MF", {"group_width": 0}, "group_width = 0"),
         ("MLP", {"widths": (3, 0)}, "widths = 0"),

@@ -1,5 +1,6 @@
 """The sweep: finishes a campaign, survives kills, shares runs, says what is wrong."""
 
+import contextlib
 import dataclasses
 import os
 import random
@@ -10,10 +11,16 @@ import sys
 import time
 
 import pytest
+import torch
 
+import rc_utils.sweep
 from rc_utils import ledger, runs
 from rc_utils.campaign import load_campaign, parse_campaign
 from rc_utils.cost import run_flops
+from rc_utils.measures import MEASURES
+from rc_utils.networks import build_network
+from rc_utils.pages import example_network
+from rc_utils.regions.classifier import NonFiniteScores
 from rc_utils.sweep import main, missing_runs, plan, sweep, verify
 
 TABLE = {
@@ -21,7 +28,10 @@ TABLE = {
     "dataset": {"name": "shapes", "n_train": 64, "n_test": 32, "image_size": 8},
     "train": {"epochs": 1},
     "networks": {"ResNet18": {"width": 2}},
-    "counts": {"main": {"num_samples": 4, "resolution": 10}},
+    "counts": {
+        "main": {"num_samples": 4, "resolution": 10},
+        "test": {"points": "test", "num_samples": 3, "resolution": 5},
+    },
     "experiments": [
         {"name": "main", "networks": ["ResNet18"], "seeds": [0], "grid": {"lr": [0.1, 0.01], "batch_size": [16, 32]}}
     ],
@@ -103,6 +113,120 @@ def test_an_evolution_that_is_asked_for_later_trains_again():
     assert last.equals(ledger.load_runs(more).set_index("run_id").sort_index()["count_main"])
 
 
+def test_two_campaigns_that_measure_a_run_at_different_epochs_keep_what_both_asked_for(monkeypatch):
+    first, second = (with_changes(evolution_epochs=[e], evolution_counts=["main"]) for e in (0, 1))
+    sweep(first)
+    sweep(second)
+    monkeypatch.setattr(runs, "train", lambda *a, **k: pytest.fail("trained again"))
+    assert sweep(first) == sweep(second) == []
+    assert set(ledger.load_evolution(first)["epoch"]) == {0, 1}
+
+
+def test_what_a_frozen_record_knows_stays_when_a_page_trains_its_run_again(tmp_path):
+    wishes = {"evolution_epochs": [0, 1], "evolution_counts": ["main"], "measures": ["margin"]}
+    campaign = dataclasses.replace(with_changes(**wishes), folder=tmp_path)
+    sweep(campaign)
+    ledger.freeze(campaign)
+    shutil.rmtree(ledger.results_dir())
+    planned = dataclasses.replace(next(iter(campaign.runs().values())), measures=(), evolution_epochs=())
+    network, _ = example_network(planned)
+    assert not network.training
+    assert len(ledger.load_evolution(campaign)) == 8
+    assert ledger.load_runs(campaign)["margin"].notna().all()
+    assert missing_runs(campaign) == []
+
+
+@pytest.mark.parametrize("damage", ["truncated", "of another training", "truncated, of an older record"])
+def test_weights_that_do_not_belong_to_the_record_are_made_again_not_counted(damage):
+    """A new count is taken of the network that the record is of."""
+    sweep(with_changes())
+    planned = next(iter(with_changes(counts=["main", "test"]).runs().values()))
+    key, other = list(with_changes().runs())[:2]
+    path = ledger.weights_path(key)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-9] if "truncated" in damage else ledger.weights_path(other).read_bytes())
+    if "older" in damage:
+        record = ledger.read_record(ledger.record_path(key))
+        record["provenance"].pop("weights_sha256")
+        ledger.write_record(record)
+    with pytest.raises(FileNotFoundError, match=key):
+        runs.trained_network(planned.spec)
+    record = runs.complete_run(planned)
+    assert len(record["counts"]) == 2
+    assert path.read_bytes() == whole
+    assert len(missing_runs(with_changes())) == 0
+
+
+def test_verifying_writes_nothing_and_names_other_data(results, capsys):
+    campaign = with_changes()
+    sweep(campaign)
+    before = {path: path.stat().st_mtime_ns for path in results.rglob("*") if path.is_file()}
+    assert next(iter(verify(campaign, 1)))[1:] == (0, 0)
+    assert {path: path.stat().st_mtime_ns for path in results.rglob("*") if path.is_file()} == before
+    record = ledger.read_record(ledger.record_path(next(iter(campaign.runs()))))
+    record["provenance"]["data"]["sha256"] = "of an older file"
+    ledger.write_record(record)
+    only = with_changes(grid={"lr": [0.1], "batch_size": [16]})
+    assert rc_utils.sweep._print_verification(verify(only, 1)) == 1
+    assert "other data than the record has" in capsys.readouterr().out
+
+
+def test_other_data_are_not_counted_into_a_record():
+    sweep(with_changes())
+    planned = next(iter(with_changes(counts=["main", "test"]).runs().values()))
+    path = ledger.record_path(planned.spec.run_id)
+    record = ledger.read_record(path)
+    record["provenance"]["data"]["sha256"] = "of an older file"
+    ledger.write_record(record)
+    assert runs.complete_run(planned)["provenance"]["data"]["sha256"] != "of an older file"
+
+
+def test_a_measure_that_is_infinite_and_tied_parameters_cost_no_training(monkeypatch):
+    def tied(**options):
+        network = build_network("ResNet18", **options)
+        network.twin = next(m for m in network.modules() if isinstance(m, torch.nn.Linear))
+        return network
+
+    monkeypatch.setitem(MEASURES, "margin", lambda *_: float("inf"))
+    monkeypatch.setattr(runs, "build_network", lambda name, **options: tied(**options))
+    campaign = with_changes(measures=["margin"], grid={"lr": [0.1], "batch_size": [16]})
+    assert statuses(sweep(campaign)) == ["done"]
+    assert ledger.load_runs(campaign)["margin"].tolist() == [float("inf")]
+
+
+def test_a_sweep_holds_no_records_and_leaves_the_threads():
+    threads = torch.get_num_threads()
+    outcomes = sweep(with_changes(), threads=threads + 1)
+    assert {outcome.record for outcome in outcomes} == {None}
+    assert torch.get_num_threads() == threads
+
+
+def test_sweeps_on_one_scheduler_have_tasks_of_their_own(monkeypatch):
+    """A scheduler takes two tasks of one key for one."""
+    import distributed
+
+    campaign, keys = with_changes(), []
+    monkeypatch.setattr(distributed, "Client", lambda address: contextlib.nullcontext(FakeClient(keys)))
+    monkeypatch.setattr(distributed, "as_completed", lambda futures: FakeClient(keys))
+    for _ in range(2):
+        list(rc_utils.sweep._on_scheduler(list(campaign.runs().values()), None, "tcp://nowhere"))
+    assert len(set(keys)) == len(keys) == 8
+
+
+class FakeClient:
+    """Takes keys down and finishes nothing."""
+
+    def __init__(self, keys):
+        self.keys = keys
+
+    def map(self, job, plans, *, key, **options):
+        self.keys.extend(key)
+        return []
+
+    def batches(self):
+        return []
+
+
 def test_shards_are_a_partition():
     campaign = with_changes()
     shards = [{p.spec.run_id for p in missing_runs(campaign, (i, 3))} for i in range(3)]
@@ -135,6 +259,19 @@ def test_a_diverged_run_is_a_record_with_that_status():
     table = ledger.load_runs(campaign)
     assert list(table.status) == ["diverged"]
     assert missing_runs(campaign) == []
+
+
+def test_scores_that_leave_the_finite_numbers_after_training_are_a_diverged_run(monkeypatch):
+    """The parameters are finite, the scores between two images are not: at the end, and at an epoch in between."""
+
+    def overflow(*arguments, **options):
+        raise NonFiniteScores("the model's scores are NaN")
+
+    monkeypatch.setattr(runs, "region_count", overflow)
+    for wishes in ({}, {"counts": [], "evolution_epochs": [1], "evolution_counts": ["main"]}):
+        campaign = with_changes(grid={"lr": [0.05], "batch_size": [16]}, seeds=[len(wishes)], **wishes)
+        assert statuses(sweep(campaign)) == ["done"]
+        assert list(ledger.load_runs(campaign).status) == ["diverged"]
 
 
 def test_a_corrupt_record_is_made_again():

@@ -12,7 +12,8 @@ from torch import nn
 
 from rc_utils.augmentation import crop_and_flip, mixup
 from rc_utils.checks import settings_from_dict
-from rc_utils.datasets import load_dataset
+from rc_utils.datasets import ImageTensor, load_dataset
+from rc_utils.measures import output_margin
 from rc_utils.networks import build_network
 from rc_utils.training import StopTraining, TrainConfig, evaluate, learning_rate, train
 
@@ -66,6 +67,19 @@ def test_random_state_of_the_caller_is_untouched(tiny_data):
     assert torch.equal(torch.rand(3), expected)
 
 
+def test_only_the_generators_of_the_cpu_and_of_the_device_are_seeded(tiny_data, monkeypatch):
+    monkeypatch.setattr(torch, "manual_seed", lambda seed: pytest.fail("seeds every device"))
+    train(small_network(), tiny_data, TrainConfig(epochs=1, batch_size=64), measure=print, measure_epochs=(0,))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_random_state_of_the_gpu_is_untouched(tiny_data):
+    before = torch.cuda.get_rng_state()
+    train(small_network(), tiny_data, TrainConfig(epochs=1, batch_size=64))
+    train(small_network(), tiny_data, TrainConfig(epochs=1, batch_size=64), device="cuda")
+    assert torch.equal(torch.cuda.get_rng_state(), before)
+
+
 def test_measuring_does_not_influence_the_training(tiny_data):
     def measure(network, epoch):
         torch.rand(7)
@@ -102,6 +116,42 @@ def test_divergence_is_a_status(tiny_data):
     run = train(small_network(), tiny_data, TrainConfig(lr=1e30, epochs=5, momentum=0.0))
     assert run.status == "diverged"
     assert len(run.history) < 5
+
+
+def test_scores_that_are_not_finite_are_divergence(tiny_data):
+    """Parameters that are finite can make scores that are not."""
+    network = small_network()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.fill_(1e30)
+    assert train(network, tiny_data, TrainConfig(epochs=0)).status == "diverged"
+
+
+def test_networks_and_data_that_cannot_be_trained_are_named(tiny_data):
+    with pytest.raises(ValueError, match=r"TwoLayerReLU makes an output of shape \(1, 1\).*expected \(1, 10\)"):
+        train(build_network("TwoLayerReLU", image_size=8), tiny_data, TrainConfig(epochs=1))
+    image = ImageTensor(tiny_data.x_train.raw[:1], [0] * 3, [1] * 3)
+    one = dataclasses.replace(tiny_data, x_train=image, y_train=tiny_data.y_train[:1])
+    with pytest.raises(ValueError, match="a single training image"):
+        train(small_network(), one, TrainConfig())
+
+
+@pytest.mark.parametrize(("shape", "expected"), [((3, 16, 16), 1000), ((3, 32, 32), 1000), ((3, 224, 224), 20)])
+def test_batches_of_large_images_are_small(shape, expected):
+    sizes = []
+
+    def network(x):
+        sizes.append(len(x))
+        return torch.zeros(len(x), 2)
+
+    class Network(torch.nn.Module):
+        forward = staticmethod(network)
+
+    count = expected + 1
+    x, y = torch.zeros(1, *shape).expand(count, *shape), torch.zeros(count, dtype=torch.int64)
+    evaluate(Network(), x, y)
+    output_margin(Network(), x, y)
+    assert sizes == [expected, 1] * 2
 
 
 def test_should_stop(tiny_data):
@@ -161,7 +211,9 @@ def test_mixup_is_the_stated_combination(rng):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [({"optimizer": "sgdd"}, "Did you mean 'sgd'"), ({"lr": -1.0}, "lr must be positive"), ({"lr": math.nan}, "finite"),
-     ({"batch_size": 0}, "batch_size"), ({"flip_probability": 1.5}, "not in"), ({"precision": "float16"}, "bfloat16")],
+     ({"batch_size": 0}, "batch_size"), ({"batch_size": 1.5}, "batch_size=1.5"), ({"epochs": 2.5}, "epochs=2.5"),
+     ({"seed": -1}, "seed=-1"), ({"lr": "0.1"}, "lr must be of type"), ({"momentum": math.inf}, "momentum"),
+     ({"flip_probability": 1.5}, "not in"), ({"precision": "float16"}, "bfloat16")],
 )  # fmt: skip
 def test_bad_settings_are_named(settings, message):
     with pytest.raises(ValueError, match=message):

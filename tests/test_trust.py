@@ -13,6 +13,7 @@ import sys
 import time
 import tomllib
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -240,14 +241,13 @@ def files(folder):
 @pytest.mark.parametrize("call", ["fsync", "replace"])
 def test_a_full_disk_leaves_everything_as_it_was_and_names_the_file(campaign, frozen, monkeypatch, call):
     planned = next(iter(campaign.runs().values()))
-    network = nn.Linear(2, 2)
-    runs._keep_weights(network, planned.spec.run_id)
-    record_path = ledger.write_record(made_up(planned))
+    runs.keep_record(made_up(planned))
+    record_path, weights_path = ledger.record_path(planned.spec.run_id), ledger.weights_path(planned.spec.run_id)
     before = files(frozen.parent)
     monkeypatch.setattr(ledger.os, call, fails(errno.ENOSPC))
     for write, path in (
         (lambda: ledger.write_record(made_up(planned)), record_path),
-        (lambda: runs._keep_weights(network, planned.spec.run_id), ledger.weights_path(planned.spec.run_id)),
+        (lambda: runs.keep_record(made_up(planned), b"weights"), weights_path),
         (lambda: ledger.freeze(campaign), frozen),
     ):
         with pytest.raises(OSError, match="No space left on device; free disk space or make the folder") as caught:
@@ -316,6 +316,23 @@ def test_two_processes_that_finish_the_same_run_keep_the_counts_of_both(campaign
     record = ledger.read_record(ledger.record_path(planned.spec.run_id))
     assert ledger.find_count(record["counts"], wish)
     assert runs.is_complete(record, planned)
+
+
+def test_records_of_one_run_that_are_written_at_the_same_time_are_all_kept(campaign, monkeypatch):
+    """Without a lock a writer that reads before another's renaming drops what that one wrote."""
+    planned = next(iter(campaign.runs().values()))
+    read = runs._record_on_disk
+
+    def read_slowly(run_id):
+        record = read(run_id)
+        time.sleep(0.05)
+        return record
+
+    monkeypatch.setattr(runs, "_record_on_disk", read_slowly)
+    records = [made_up(planned) | {"measures": {f"measure {i}": 1.0}} for i in range(4)]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(runs.keep_record, records))
+    assert len(read(planned.spec.run_id)["measures"]) == 4
 
 
 KILLED_FREEZE = """

@@ -22,3 +22,9 @@ def check_rate(**values: object) -> None:
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value < 1:
             raise ValueError(f"{name} = {value!r}: expected a number in [0, 1), 0 to switch it off")
+
+
+def check_seed(seed: object) -> None:
+    """Raise ValueError unless `seed` is an integer that every random generator takes."""
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= seed < 2**63:
+        raise ValueError(f"seed = {seed!r}: expected an integer in 0..2^63 - 1")

@@ -1,7 +1,6 @@
 """Networks by name: the registry, its options, and `build_network`."""
 
 import inspect
-import operator
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -9,7 +8,7 @@ import torch
 from torch import nn
 
 from rc_utils.checks import unknown_name
-from rc_utils.networks.checks import check_positive, check_positive_integer
+from rc_utils.networks.checks import check_positive, check_positive_integer, check_seed
 from rc_utils.networks.user_class import find_user_network
 
 NetworkBuilder = Callable[..., nn.Module]
@@ -60,12 +59,13 @@ def build_network(
     initialisation drawn from `seed`; the same seed gives the same bits and the global random state stays as
     it was.
 
-    Raises ValueError for an unknown network or option (with the nearest valid name) or a size that is not
-    positive, and the errors of a module that cannot be imported: ModuleNotFoundError, AttributeError,
-    TypeError.
+    Raises ValueError for an unknown network or option (with the nearest valid name), a size that is not
+    positive or a seed that is no integer in 0..2^63 - 1, and the errors of a module that cannot be imported:
+    ModuleNotFoundError, AttributeError, TypeError.
     """
     check_positive_integer(num_classes=num_classes, in_channels=in_channels, image_size=image_size)
     check_positive(width=width)
+    check_seed(seed)
     builder = _find_builder(name)
     shape = {
         "num_classes": num_classes,
@@ -76,7 +76,7 @@ def build_network(
     arguments = _arguments(name, builder, shape, options)
     with torch.random.fork_rng(devices=[]):
         # torch.manual_seed would seed the GPUs as well, whose state is not forked here
-        torch.default_generator.manual_seed(operator.index(seed))
+        torch.default_generator.manual_seed(int(seed))
         network = builder(**arguments)
     if not isinstance(network, nn.Module):
         raise TypeError(f"network {name!r} built {type(network).__name__!r}: expected a torch.nn.Module")

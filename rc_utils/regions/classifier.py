@@ -14,6 +14,10 @@ from rc_utils.regions.arrays import as_tensor
 NON_FINITE = -(2**31)
 
 
+class NonFiniteScores(ValueError):
+    """The model's scores are NaN or infinite where a label is asked for."""
+
+
 @dataclass(frozen=True, eq=False)
 class Classifier:
     """What is counted, made uniform.

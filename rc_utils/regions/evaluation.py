@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -10,7 +11,7 @@ import torch
 from torch import nn
 
 from rc_utils.regions.arrays import as_points, gather
-from rc_utils.regions.classifier import NON_FINITE, as_classifier, labels_of
+from rc_utils.regions.classifier import NON_FINITE, NonFiniteScores, as_classifier, labels_of
 from rc_utils.regions.lattice import check_count
 
 OUT_OF_MEMORY_WORDS = ("out of memory", "not enough memory", "can't allocate memory", "alloc_failed")
@@ -57,7 +58,7 @@ def predict_labels(model: Model, points: Points, *, batch_size: int | None = Non
     labels = evaluate(classifier, batch_of, len(points), batch_size).cpu().numpy()
     bad = np.flatnonzero(labels == NON_FINITE) if labels.dtype == np.int32 else []
     if len(bad):
-        raise ValueError(
+        raise NonFiniteScores(
             f"the model's scores are NaN or infinite at {len(bad)} of {len(labels)} points, first at points[{bad[0]}]; "
             "the model has probably diverged"
         )
@@ -142,6 +143,11 @@ def default_chunk(num_features, classifier):
         return min(16384, max(1, (64 << 20) // num_bytes))
     in_cache = min(4096, max(400, (5 << 18) // num_bytes))
     return min(in_cache, max(1, (8 << 20) // num_bytes))
+
+
+def images_per_batch(images, most):
+    """How many of images (N, *shape) make one pass: `most` up to 3 x 32 x 32, fewer of larger ones in proportion."""
+    return min(most, max(1, most * 3 * 32 * 32 // math.prod(images.shape[1:])))
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import torch
 
 from rc_utils.checks import require
 from rc_utils.regions.arrays import as_tensor
-from rc_utils.regions.classifier import NON_FINITE, as_classifier
+from rc_utils.regions.classifier import NON_FINITE, NonFiniteScores, as_classifier
 from rc_utils.regions.evaluation import evaluate
 from rc_utils.regions.lattice import Lattice, make_lattice
 
@@ -88,7 +88,7 @@ def label_lattice(classifier, corners, lattice, batch_size=None):
 def _raise_non_finite(bad):
     simplices = bad.any(1)
     first = int(simplices.nonzero()[0, 0])
-    raise ValueError(
+    raise NonFiniteScores(
         f"the model's scores are NaN or infinite at {int(bad[first].sum())} of {bad.shape[1]} points of simplex "
         f"{first}, and in {int(simplices.sum())} of {len(bad)} simplices: no region can be counted there. The model "
         "has probably diverged: leave it out, or count at an earlier epoch"
