@@ -323,6 +323,7 @@ def correlation_table(
         for method in methods:
             options = {"num_resamples": num_resamples, "confidence": confidence, "seed": seed}
             c = correlate_cells(group, x, y, method, **options)
-            records.append((name, method, c.value, c.low, c.high, c.n, c.n_units, n_diverged))
+            value = c.value if len(group) > 2 else float("nan")  # Two rows correlate by 1 or -1 whatever they are.
+            records.append((name, method, value, c.low, c.high, c.n, c.n_units, n_diverged))
     columns = [by or "group", "method", "value", "low", "high", "n", "n_units", "n_diverged"]
     return pd.DataFrame(records, columns=columns)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import pathlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -22,7 +23,7 @@ from rc_utils.datasets import load_dataset
 from rc_utils.files import write_atomically
 from rc_utils.ledger import INTERPOLATES
 from rc_utils.paper import Result
-from rc_utils.paths import results_dir
+from rc_utils.paths import campaigns_dir, results_dir
 from rc_utils.regions import region_count
 
 TREE, FOREST = "DecisionTree", "RandomForest"
@@ -76,20 +77,39 @@ def forest_runs(
 
     Columns: those of `load_runs` that correlations and figures read (campaign, experiment, network, cell, status,
     train_accuracy, test_accuracy, gap, interpolates, count, count_std_error) and depth, criterion, splitter ("" for a
-    forest). The table is kept under results/forests/ and read from there the next time.
+    forest). The table is kept under results/forests/ and read from there the next time; one that is committed with the
+    same settings (campaigns/forests/, see `freeze_forests`) comes before it.
     Raises ValueError for an unknown setting of the dataset or numbers out of range.
     """
+    settings = _settings(dataset, depths, num_samples, resolution, num_trees, seed)
+    rows = _committed_rows(settings)
+    if rows is None:
+        rows = _live_rows(settings, progress)
+    return pd.DataFrame(rows)
+
+
+def freeze_forests(dataset: Mapping, *, progress: bool = False) -> pathlib.Path:
+    """Make `forest_runs(dataset)` on this machine if need be and commit it; returns campaigns/forests/<name>.json."""
+    settings = _settings(dataset)
+    _live_rows(settings, progress)
+    path = _committed(dataset["name"])
+    write_atomically(path, _live(settings).read_bytes())
+    return path
+
+
+def committed_forests() -> list[dict]:
+    """The `dataset` of every committed table."""
+    return [
+        json.loads(path.read_bytes())["settings"]["dataset"] for path in sorted(_committed("").parent.glob("*.json"))
+    ]
+
+
+def _settings(dataset, depths=DEPTHS, num_samples=200, resolution=200, num_trees=100, seed=0) -> dict:
     dataset = {"name": "digits"} if dataset is None else dict(dataset)
     require("name" in dataset, f"dataset {dataset} has no 'name'; expected arguments of load_dataset")
     require(all(d >= 1 for d in depths), f"depths are {list(depths)}; expected depths of at least 1")
     settings = {"dataset": dataset, "depths": list(depths), "num_samples": num_samples, "resolution": resolution}
-    settings |= {"num_trees": num_trees, "seed": seed, "format": _FORMAT, "scikit-learn": _version()}
-    path = results_dir() / "forests" / f"{hashlib.sha256(canonical_json(settings).encode()).hexdigest()[:16]}.json"
-    rows = _read(path, settings)
-    if rows is None:
-        rows = list(_fit_all(settings, progress))
-        write_atomically(path, json.dumps({"settings": settings, "rows": rows}, indent=1).encode() + b"\n")
-    return pd.DataFrame(rows)
+    return settings | {"num_trees": num_trees, "seed": seed, "format": _FORMAT, "scikit-learn": _version()}
 
 
 def _version() -> str:
@@ -98,17 +118,37 @@ def _version() -> str:
     return sklearn.__version__
 
 
-def _read(path, settings: Mapping) -> list[dict] | None:
+def _committed(name: str) -> pathlib.Path:
+    return campaigns_dir() / "forests" / f"{name}.json"
+
+
+def _live(settings: Mapping) -> pathlib.Path:
+    return results_dir() / "forests" / f"{hashlib.sha256(canonical_json(settings).encode()).hexdigest()[:16]}.json"
+
+
+def _committed_rows(settings: Mapping) -> list[dict] | None:
+    """The committed rows with these settings, whatever the version of scikit-learn that made them."""
+    path = _committed(settings["dataset"]["name"])
     if not path.exists():
         return None
-    try:
-        table = json.loads(path.read_bytes())
-        check_keys(str(path), table, ("settings", "rows"))
-        require(table["settings"] == settings and len(table["rows"]) > 0, "its settings are others")
-    except (ValueError, KeyError, TypeError) as error:
-        warnings.warn(f"{path} cannot be used ({error}): it is made again", stacklevel=3)
-        return None
-    return table["rows"]
+    table = json.loads(path.read_bytes())
+    return table["rows"] if table["settings"] | {"scikit-learn": settings["scikit-learn"]} == settings else None
+
+
+def _live_rows(settings: Mapping, progress: bool) -> list[dict]:
+    """The rows made on this machine, now or before."""
+    path = _live(settings)
+    if path.exists():
+        try:
+            table = json.loads(path.read_bytes())
+            check_keys(str(path), table, ("settings", "rows"))
+            require(table["settings"] == settings and len(table["rows"]) > 0, "its settings are others")
+            return table["rows"]
+        except (ValueError, KeyError, TypeError) as error:
+            warnings.warn(f"{path} cannot be used ({error}): it is made again", stacklevel=3)
+    rows = list(_fit_all(settings, progress))
+    write_atomically(path, json.dumps({"settings": settings, "rows": rows}, indent=1).encode() + b"\n")
+    return rows
 
 
 def _fit_all(settings: Mapping, progress: bool) -> Iterator[dict]:
@@ -160,3 +200,19 @@ def results_from_forests(table: pd.DataFrame, *, num_resamples: int = 2000, seed
     label = f"trees on {table['campaign'].iloc[0]}"
     options = {"num_resamples": num_resamples, "seed": seed}
     return [r for id_, group in groups.items() for r in correlation_result(id_, label, group, "gap", options)]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Fit the trees and forests of a dataset and commit their table: for instance `cifar10 --n-train 3000`."""
+    import argparse
+
+    parser = argparse.ArgumentParser(prog="python -m rc_utils.forests", description=(main.__doc__ or "").split(":")[0])
+    parser.add_argument("dataset", help="digits, cifar10, ...")
+    parser.add_argument("--n-train", type=int, help="training images (default: all)")
+    options = parser.parse_args(arguments)
+    dataset = {"name": options.dataset} | ({"n_train": options.n_train} if options.n_train else {})
+    print(freeze_forests(dataset, progress=True))
+
+
+if __name__ == "__main__":
+    main()

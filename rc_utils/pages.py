@@ -8,7 +8,7 @@ from IPython.display import HTML
 
 from rc_utils import ledger, runs
 from rc_utils.campaign import list_campaigns, load_campaign
-from rc_utils.forests import forest_runs, results_from_forests
+from rc_utils.forests import committed_forests, forest_runs, results_from_forests
 from rc_utils.paper import (
     AGREES,
     AGREES_IN_DIRECTION,
@@ -169,7 +169,11 @@ def all_results(name="", *, num_samples=0, seed=0):
     for campaign in [name] if name else list_campaigns():
         table = ledger.load_runs(campaign, num_samples=num_samples or None)
         results += results_from_campaign(campaign, table, seed=seed)
-    return results + ([] if name else results_from_forests(forest_runs(), seed=seed) + kept_results())
+    if name:
+        return results
+    for dataset in [{"name": "digits"}, *committed_forests()]:
+        results += results_from_forests(forest_runs(dataset), seed=seed)
+    return results + kept_results()
 
 
 def show_table(frame, *, index=False, kind="rc-table"):
