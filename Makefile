@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: env book test lint serve bench lock clean
+.PHONY: env book test coverage lint serve bench lock clean
 
 env: $(VENV)/.ready
 
@@ -20,6 +20,9 @@ book: env
 
 test: env
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+coverage: env
+	$(BIN)/python -m pytest -n 2 --dist loadfile --cov=rc_utils --cov-report=term:skip-covered --cov-fail-under=90
 
 lint: env
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
