@@ -1,5 +1,7 @@
 """Adaptive counts: as right as a fine grid, at a fraction of its evaluations."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from torch import nn
 
 from rc_utils.datasets import load_dataset
 from rc_utils.networks import build_network
-from rc_utils.regions import adaptive_lattice, exact_segment, make_lattice, region_count, sample_vertices
+from rc_utils.regions import adaptive, adaptive_lattice, exact_segment, make_lattice, region_count, sample_vertices
 from rc_utils.regions.adaptive import COARSE_INTERVALS, Samples, hiding_places, second_derivatives
 from rc_utils.regions.adaptive_lattice import _levels, interpolate
 from rc_utils.training import TrainConfig, train
@@ -116,6 +118,38 @@ def test_a_longer_range_starts_from_more_points():
     assert wide.num_evaluations >= 2 * 7 * COARSE_INTERVALS
 
 
+@pytest.mark.parametrize("returns", ["scores", "labels"])
+def test_a_shorter_range_is_looked_at_as_closely(returns):
+    def wave(x):
+        score = np.sin(600 * x[:, 0])
+        return score if returns == "scores" else (score > 0).astype(int)
+
+    options = {"num_samples": 1, "alpha_range": (0.4, 0.45)}
+    fine = region_count(wave, SEGMENT, resolution=5001, **options).counts.tolist()
+    assert fine == [10]
+    assert region_count(wave, SEGMENT, strategy="adaptive", **options).counts.tolist() == fine
+
+
+def test_scores_are_copied_at_once_and_dropped_with_a_chunk_that_fails(monkeypatch):
+    """A model that writes its scores into the same memory every time, and labels for which memory runs out."""
+    memory, read, fails = np.empty((100, 2), dtype=np.float64), adaptive.labels_of, iter([True])
+
+    def model(x):
+        memory[: len(x), 0], memory[: len(x), 1] = np.sin(20 * x[:, 0]), 0.2
+        return memory[: len(x)]
+
+    def short_of_memory(output, num_points):
+        if next(fails, False):
+            raise MemoryError
+        return read(output, num_points)
+
+    whole = region_count(lambda x: model(x).copy(), SEGMENT, num_samples=2, strategy="adaptive")
+    monkeypatch.setattr(adaptive, "labels_of", short_of_memory)
+    parts = region_count(model, SEGMENT, num_samples=2, strategy="adaptive", batch_size=20)
+    assert parts.counts.tolist() == whole.counts.tolist()
+    assert parts.num_evaluations == whole.num_evaluations
+
+
 def test_models_that_return_labels(rng):
     points = rng.standard_normal((300, 2))
     tree = DecisionTreeClassifier(max_depth=5, random_state=0).fit(points, (points**2).sum(1) > 1.2)
@@ -209,6 +243,19 @@ def test_new_points_lie_in_the_middle(dim, domain):
         np.testing.assert_array_equal(2 * lattice.indices[new][inside], lattice.indices[beyond[:, inside]].sum(0))
         there[new] = True
     assert there.all()
+
+
+def test_a_lattice_of_many_dimensions_needs_no_dense_grid():
+    """Eight points to an edge in ten dimensions: the grid that the simplex is a corner of has 10^9 cells."""
+    lattice = make_lattice(10, 5)
+    spacing = 4
+    tracemalloc.start()
+    levels = list(_levels(lattice, spacing))
+    assert tracemalloc.get_traced_memory()[1] < 2**24
+    tracemalloc.stop()
+    assert sum(len(new) for new, *_ in levels) == lattice.num_points - 11
+    for new, between, _ in levels:
+        assert (2 * lattice.indices[new] == lattice.indices[between].sum(0)).all()
 
 
 def test_interpolation_is_exact_for_cubics():

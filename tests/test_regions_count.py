@@ -204,6 +204,37 @@ def test_the_module_and_the_random_state_are_left_alone(fails):
     assert precision_settings() == precision
 
 
+@pytest.fixture
+def _precision():
+    """torch's settings of TF32 as they were."""
+    matmul, conv = torch.get_float32_matmul_precision(), torch.backends.mkldnn.conv.fp32_precision
+    yield
+    torch.backends.fp32_precision = "none"
+    torch.backends.mkldnn.conv.fp32_precision = conv
+    torch.set_float32_matmul_precision(matmul)
+    torch.backends.cudnn.allow_tf32 = True
+
+
+@pytest.mark.usefixtures("_precision")
+@pytest.mark.parametrize("matmul", ["highest", "high", "medium"])
+def test_tf32_is_off_inside_for_old_and_new_readers_and_as_it_was_afterwards(matmul):
+    class Reader(nn.Module):
+        def forward(self, x):
+            self.seen = precision_settings()
+            return x
+
+    torch.set_float32_matmul_precision(matmul)
+    before = precision_settings()
+    network = Reader()
+    region_count(network, SEGMENT, num_samples=1)
+    assert network.seen == ("highest", False, False)
+    assert precision_settings() == before
+    torch.backends.fp32_precision = "tf32"
+    region_count(network, SEGMENT, num_samples=1)
+    torch.backends.fp32_precision = "ieee"
+    assert torch.backends.mkldnn.conv.fp32_precision == "ieee"
+
+
 class Cramped(nn.Module):
     """Runs out of memory above `limit` points."""
 

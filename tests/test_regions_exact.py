@@ -231,11 +231,32 @@ class Refused(nn.Module):
         (lambda m, x: x.reshape(2 * x.shape[0], 1), "expected the first dimension to stay|batch"),
         (lambda m, x: F.dropout(x), "drops units in evaluation mode too"),
         (lambda m, x: (x, x), "returns several values"),
+        (lambda m, x: torch.mul(m.layer(x), other=x), "multiplies or divides by an activation"),
+        (lambda m, x: torch.div(input=2.0, other=x), "multiplies or divides by an activation"),
+        (lambda m, x: torch.div(x, 2.0, rounding_mode="floor"), "rounds"),
+        (lambda m, x: x.div(2.0, rounding_mode="trunc"), "rounds"),
     ],
 )
 def test_what_is_not_piecewise_linear_is_refused(forward, message):
     with pytest.raises(ValueError, match=message):
         exact_segment(Refused(forward), torch.zeros(2), torch.ones(2))
+
+
+def test_the_first_argument_may_have_its_name():
+    network = Refused(lambda m, x: torch.div(other=2.0, input=torch.relu(input=m.layer(x))))
+    x0, x1 = torch.tensor([-4.0, 3.0]), torch.tensor([5.0, -2.0])
+    positional = Refused(lambda m, x: torch.relu(m.layer(x)) / 2.0)
+    positional.load_state_dict(network.state_dict())
+    assert exact_segment(network, x0, x1).boundaries.tolist() == exact_segment(positional, x0, x1).boundaries.tolist()
+
+
+@pytest.mark.parametrize("prune", [False, True])
+def test_a_diverged_network_has_no_regions(prune):
+    network = nn.Linear(2, 3)
+    with torch.no_grad():
+        network.weight[0] = torch.nan
+    with pytest.raises(ValueError, match="not finite on the segment"):
+        exact_segment(network, torch.zeros(2), torch.ones(2), prune=prune)
 
 
 @pytest.mark.parametrize("seed", range(50))

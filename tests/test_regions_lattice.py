@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy import stats
 
-from rc_utils.regions import make_lattice, median_distance, plane_coordinates, sample_vertices
+from rc_utils.regions import make_lattice, median_distance, plane_coordinates, sample_vertices, sampling
 from rc_utils.regions.components import count_along_edges
 from rc_utils.regions.grid import box_corners
 
@@ -80,6 +80,10 @@ def test_lattice_is_made_once():
         ({"dim": 1.5}, "dim=1.5"),
         ({"dim": 1, "resolution": 1}, "resolution=1;"),
         ({"dim": 5, "resolution": 200}, "lower the resolution"),
+        ({"dim": 10**9, "resolution": 10**9}, "more than 5,000,000 points"),
+        ({"dim": 10**6, "resolution": 2}, "more than 64 bits can number"),
+        ({"dim": 21, "resolution": 8}, "more than 64 bits can number"),
+        ({"dim": 10, "resolution": 8, "adjacency": "full"}, "59,048 neighbours each"),
         ({"dim": 2, "alpha_range": (-1.0, 2.0)}, "needs dim=1"),
         ({"dim": 1, "alpha_range": (1.0, 0.0)}, "low < high"),
         ({"dim": 1, "alpha_range": 3}, "alpha_range=3"),
@@ -167,6 +171,15 @@ def test_only_the_points_drawn_are_read(tiny_data):
     assert images.dtype == torch.float32
 
 
+def test_points_larger_than_a_block_are_drawn_one_simplex_at_a_time(monkeypatch):
+    """So large that each simplex would fill several blocks."""
+    points = np.random.default_rng(0).standard_normal((5, 40))
+    monkeypatch.setattr(sampling, "BLOCK_BYTES", 100)
+    assert [len(block) for block in sampling.vertex_blocks(points, num_samples=3)] == [1, 1, 1]
+    monkeypatch.setattr(sampling, "BLOCK_BYTES", 10**6)
+    assert [len(block) for block in sampling.vertex_blocks(points, num_samples=8, labels=10**5)] == [2, 2, 2, 2]
+
+
 @pytest.mark.parametrize(
     ("points", "arguments", "message"),
     [
@@ -180,6 +193,7 @@ def test_only_the_points_drawn_are_read(tiny_data):
         (np.zeros((5, 2)), {"direction_length": 1.0}, "belongs to sampling 'random_direction'"),
         (np.zeros((5, 2)), {"sampling": "random_direction", "direction_length": 0}, "finite positive"),
         (7, {}, "points are int"),
+        (np.zeros((5, 2, 0)), {}, r"points have shape \(N, 2, 0\) and hold no number"),
     ],
 )
 def test_bad_samplings_are_named(points, arguments, message):

@@ -5,11 +5,11 @@ import dataclasses
 import numpy as np
 import torch
 
-from rc_utils.checks import require
-from rc_utils.regions.classifier import NON_FINITE
-from rc_utils.regions.evaluation import evaluate
+from rc_utils.regions.classifier import NON_FINITE, NonFiniteScores, labels_of
+from rc_utils.regions.evaluation import read_outputs
 
-# Intervals a unit of alpha is first cut into, where the model returns scores and where it returns labels alone.
+# Intervals a unit of alpha, or a shorter range as a whole, is first cut into, where the model returns scores and where
+# it returns labels alone.
 COARSE_INTERVALS = 24
 COARSE_INTERVALS_LABELS = 64
 # Finest interval: this many to an interval of the grid with the same resolution.
@@ -50,11 +50,12 @@ def count_adaptively(classifier, corners, lattice, batch_size):
     finest = FINEST_PER_GRID_INTERVAL * (lattice.resolution - 1)
     low, high = lattice.coordinates[[0, -1], 1]
     look = _looker(classifier, corners, (low, high), finest, batch_size)
-    first = look(*_coarse(len(corners), finest, COARSE_INTERVALS * (high - low)))
+    units = max(1.0, high - low)
+    first = look(*_coarse(len(corners), finest, COARSE_INTERVALS * units))
     if first.scores is None:
-        extra = _coarse(len(corners), finest, COARSE_INTERVALS_LABELS * (high - low))
+        extra = _coarse(len(corners), finest, COARSE_INTERVALS_LABELS * units)
         samples = _add(look, first, *_missing(first, *extra, finest))
-        narrowest = FINEST_LABEL_SHARE * finest / (COARSE_INTERVALS_LABELS * (high - low))
+        narrowest = FINEST_LABEL_SHARE * finest / (COARSE_INTERVALS_LABELS * units)
         samples = refine(look, samples, max(1, narrowest), beside_changes)
     else:
         samples = refine(look, first, 1, hiding_places)
@@ -176,23 +177,24 @@ def _looker(classifier, corners, alpha_range, finest, batch_size):
 
 def labels_and_scores(classifier, batch_of, total, batch_size):
     """Labels (total,) and scores (total, C) float64, or None for a model that returns labels; one score s is (0, s)."""
-    kept = []
+    parts = read_outputs(classifier, batch_of, total, _labels_and_scores_of, batch_size)
+    labels = torch.cat([part[0] for part in parts]).numpy()
+    if parts[0][1] is None:
+        return labels, None
+    bad = int((labels == NON_FINITE).sum())
+    if bad:
+        raise NonFiniteScores(
+            f"the model's scores are NaN or infinite at {bad} of {total} points: no region can be counted there. The "
+            "model has probably diverged: leave it out, or count at an earlier epoch"
+        )
+    scores = torch.cat([part[1] for part in parts]).numpy()
+    return labels.astype(np.int64), np.hstack([np.zeros_like(scores), scores]) if scores.shape[1] == 1 else scores
 
-    def call(batch):
-        output = classifier.call(batch)
-        kept.append(output)
-        return output
 
-    labels = evaluate(dataclasses.replace(classifier, call=call), batch_of, total, batch_size).cpu().numpy()
-    bad = int((labels == NON_FINITE).sum()) if labels.dtype == np.int32 else 0
-    require(
-        not bad,
-        f"the model's scores are NaN or infinite at {bad} of {total} points: no region can be counted there. The model "
-        "has probably diverged: leave it out, or count at an earlier epoch",
-    )
-    outputs = [torch.as_tensor(output).detach().cpu() for output in kept]
-    column = outputs[0].ndim == 1 or outputs[0].shape[1] == 1
-    if column and not outputs[0].is_floating_point():
-        return labels.astype(np.int64), None
-    scores = torch.cat([output.reshape(len(output), -1).double() for output in outputs]).numpy()
-    return labels.astype(np.int64), np.hstack([np.zeros_like(scores), scores]) if column else scores
+def _labels_and_scores_of(output, num_points):
+    """Labels (n,) and scores (n, C) float64 or None, copied to the CPU: a model may use its output's memory again."""
+    labels = labels_of(output, num_points)
+    if labels.dtype == torch.int64:
+        return labels.cpu(), None
+    scores = torch.as_tensor(output).detach().reshape(num_points, -1)
+    return labels.cpu(), scores.to("cpu", torch.float64, copy=True)

@@ -8,7 +8,7 @@ import torch
 from rc_utils.checks import require
 from rc_utils.regions.adaptive import labels_and_scores
 from rc_utils.regions.components import count_along_edges
-from rc_utils.regions.lattice import MAX_POINTS, make_lattice
+from rc_utils.regions.lattice import excess, make_lattice
 
 # Intervals on an edge of the first lattice: at least so many (at most half the grid's), and a share of the grid's.
 COARSE_INTERVALS = 12
@@ -55,7 +55,7 @@ def _counted_lattice(lattice):
     intervals = FINEST_PER_GRID_INTERVAL[lattice.domain][lattice.dim > 2] * grid
     coarse = max(COARSE_SHARE * grid, min(COARSE_INTERVALS, grid / 2))
     levels = max(0, int(math.log2(max(1.0, intervals / coarse))))
-    if math.comb(intervals + 2**levels + lattice.dim, lattice.dim) > MAX_POINTS:
+    if excess(lattice.dim, intervals + 2**levels + 1, "simplex", lattice.adjacency):
         intervals, levels = grid, 0
     return _same_domain(lattice, intervals), 2**levels
 
@@ -86,8 +86,7 @@ def _levels(lattice, spacing):
     The coordinates of a new point, in units of the new interval, are odd in some places. It lies between the two points
     whose coordinates there are one more and one less in turn: in barycentric coordinates an even number is odd.
     """
-    where = np.full(lattice.grid_shape, -1)
-    where[tuple(lattice.indices.T)] = np.arange(lattice.num_points)
+    keys = np.ravel_multi_index(tuple(lattice.indices.T), lattice.grid_shape)
     coordinates = lattice.indices
     if lattice.domain == "simplex":
         first = lattice.resolution - 1 - coordinates.sum(1, keepdims=True)
@@ -99,14 +98,17 @@ def _levels(lattice, spacing):
         step = (odd * np.where(np.cumsum(odd, axis=1) % 2, 1, -1))[:, -lattice.dim :] * half
         new = np.flatnonzero(on)
         positions = [lattice.indices[on] + factor * step for factor in (-1, 1, -3, 3)]
-        points = np.stack([_look_up(where, position) for position in positions])
+        points = np.stack([_look_up(keys, lattice.grid_shape, position) for position in positions])
         yield new, points[:2], points[2:]
         spacing = half
 
 
-def _look_up(where, position):
-    inside = ((position >= 0) & (position < where.shape)).all(1)
-    return np.where(inside, where[tuple((position * inside[:, None]).T)], -1)
+def _look_up(keys, grid_shape, position):
+    """Rows of grid positions (n, d) among the points of ascending `keys`, -1 where there is none."""
+    inside = ((position >= 0) & (position < grid_shape)).all(1)
+    wanted = np.ravel_multi_index(tuple((position * inside[:, None]).T), grid_shape)
+    found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(inside & (keys[found] == wanted), found, -1)
 
 
 def _label_block(classifier, corners, lattice, weights, spacing, levels, batch_size):

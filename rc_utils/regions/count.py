@@ -116,7 +116,9 @@ def region_count(
     if sampling == "random_direction" and direction_length is None:
         direction_length = median_distance(points, seed)
     classifier = as_classifier(model, points)
-    blocks = vertex_blocks(points, **draw, direction_length=direction_length, device=classifier.device)
+    blocks = vertex_blocks(
+        points, **draw, direction_length=direction_length, device=classifier.device, labels=lattice.num_points
+    )
     corners = (lattice_corners(vertices, lattice, padding) for vertices in blocks)
     parts = [STRATEGIES[strategy](classifier, block, lattice, batch_size) for block in corners]
     counts, num_evaluations = np.concatenate([part[0] for part in parts]), sum(part[1] for part in parts)

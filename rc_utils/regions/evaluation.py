@@ -73,34 +73,42 @@ def evaluate(classifier, batch_of, total, batch_size=None):
 
     Raises ValueError if the model does not take the batch, MemoryError if one point is too many.
     """
+    parts = read_outputs(
+        classifier, batch_of, total, lambda output, n: labels_of(output, n).to(classifier.device), batch_size
+    )
+    return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.int64, device=classifier.device)
+
+
+def read_outputs(classifier, batch_of, total, read, batch_size=None):
+    """As `evaluate`, a list of what `read(output, n)` makes of the model's output for each chunk of n points."""
     if batch_size is not None:
         check_count("batch_size", batch_size, 1)
     with undisturbed(classifier):
-        return _evaluate(classifier, batch_of, total, batch_size)
+        return _read_chunks(classifier, batch_of, total, read, batch_size)
 
 
-def _evaluate(classifier, batch_of, total, chunk):
+def _read_chunks(classifier, batch_of, total, read, chunk):
     parts, done = [], 0
     while done < total:
         chunk = chunk or default_chunk(batch_of(done, done + 1)[0].numel(), classifier)
         left = total - done
         size = -(-left // -(-left // chunk))
-        labels = _try_chunk(classifier, batch_of, done, done + size)
-        if labels is None:
+        part = _try_chunk(classifier, batch_of, done, done + size, read)
+        if part is None:
             # Freed here, after the exception and the frames it holds are gone.
             if classifier.device.type == "cuda":
                 torch.cuda.empty_cache()
             chunk = size // 2
             continue
-        parts.append(labels)
+        parts.append(part)
         done += size
-    return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.int64, device=classifier.device)
+    return parts
 
 
-def _try_chunk(classifier, batch_of, start, stop):
-    """Labels of one chunk, or None if memory ran out for more than one point."""
+def _try_chunk(classifier, batch_of, start, stop, read):
+    """What is read of one chunk, or None if memory ran out for more than one point."""
     try:
-        return _labels_of_chunk(classifier, batch_of(start, stop))
+        return read(_output_of_chunk(classifier, batch_of(start, stop)), stop - start)
     except (RuntimeError, MemoryError) as error:
         if not _is_out_of_memory(error):
             raise
@@ -111,16 +119,15 @@ def _try_chunk(classifier, batch_of, start, stop):
     return None
 
 
-def _labels_of_chunk(classifier, batch):
+def _output_of_chunk(classifier, batch):
     try:
-        output = classifier.call(batch)
+        return classifier.call(batch)
     except (RuntimeError, ValueError) as error:
         if _is_out_of_memory(error):
             raise
         raise ValueError(
             f"the model failed on a batch of shape {tuple(batch.shape)}: {error}. Have the points the shape it takes?"
         ) from error
-    return labels_of(output, len(batch)).to(classifier.device)
 
 
 def _is_out_of_memory(error):
@@ -179,24 +186,43 @@ def evaluation_mode(module):
 
 @contextlib.contextmanager
 def _full_precision():
-    switches, full = _precision_switches()
-    before = [getattr(owner, name) for owner, name in switches]
-    for owner, name in switches:
-        setattr(owner, name, full)
+    """No TF32 inside the block; every switch that torch has for it reads as before afterwards.
+
+    The older switches go with the newer: reading one, as torch.backends.cudnn.flags does, is an error where they
+    disagree. A newer one that only follows a wider one goes on following it; cuDNN's, which do so by default, are set from
+    then on: torch 2.13 has no call that undoes that.
+    """
+    older, newer = _older_switches(), _newer_switches()
+    for switch, full, _ in older:
+        switch(full)
+    for owner, _ in newer:
+        owner.fp32_precision = "ieee"
     try:
         yield
     finally:
-        for (owner, name), value in zip(switches, before, strict=True):
-            setattr(owner, name, value)
+        for switch, _, value in older:
+            switch(value)
+        for owner, value in newer:
+            owner.fp32_precision = "none"
+            if owner.fp32_precision != value:
+                owner.fp32_precision = value
 
 
-@functools.cache
-def _precision_switches():
-    """Where this version of torch allows TF32, and the value that forbids it."""
+def _older_switches():
+    """(setter, value without TF32, value now) of the switches of older versions of torch that it does not refuse."""
+    cudnn, found = torch.backends.cudnn, []
+    with contextlib.suppress(RuntimeError):
+        found.append((torch.set_float32_matmul_precision, "highest", torch.get_float32_matmul_precision()))
+    with contextlib.suppress(RuntimeError):
+        found.append((functools.partial(setattr, cudnn, "allow_tf32"), False, cudnn.allow_tf32))
+    return found
+
+
+def _newer_switches():
+    """(owner, its `fp32_precision` now) of each operation; none before torch 2.9."""
     backends = torch.backends
     if not hasattr(backends.cuda.matmul, "fp32_precision"):
-        return [(backends.cuda.matmul, "allow_tf32"), (backends.cudnn, "allow_tf32")], False
-    owners = [backends.cuda.matmul]
+        return []
+    owners = [backends.cuda.matmul, backends.mkldnn.matmul]
     owners += [getattr(backend, op) for backend in (backends.cudnn, backends.mkldnn) for op in ("conv", "rnn")]
-    owners.append(backends.mkldnn.matmul)
-    return [(owner, "fp32_precision") for owner in owners], "ieee"
+    return [(owner, owner.fp32_precision) for owner in owners]

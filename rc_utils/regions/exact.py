@@ -11,7 +11,7 @@ from rc_utils.checks import require
 from rc_utils.regions.arrays import as_tensor
 from rc_utils.regions.exact_plan import make_plan
 from rc_utils.regions.exact_propagation import propagate
-from rc_utils.regions.exact_pruning import FINEST, suspicious_parts
+from rc_utils.regions.exact_pruning import FINEST, require_finite, suspicious_parts
 from rc_utils.regions.trees import is_tree_model, tree_pieces
 
 # A region narrower than this share of the segment is rounding: scores that touch.
@@ -111,7 +111,7 @@ def _solve(plan, x0, x1, max_bytes, between=(0.0, 1.0)):
     parts = [(a.cpu(), _two_scores(s).cpu()) for a, s in propagate(plan, x0, x1, max_bytes, between)]
     alphas = torch.cat([parts[0][0][:1]] + [a[1:] for a, _ in parts]).numpy()
     scores = torch.cat([parts[0][1][:1]] + [s[1:] for _, s in parts]).numpy()
-    require(bool(np.isfinite(scores).all()), "the scores are not finite on the segment: has the network diverged?")
+    require_finite(scores)
     if not scores[:, 0].any():
         # One output: where all its units are dead it is 0, which rounding at the breakpoints would make positive.
         scores[np.abs(scores) <= BEND_TOLERANCE * np.abs(scores).max()] = 0.0

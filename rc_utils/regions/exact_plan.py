@@ -106,6 +106,11 @@ def make_plan(network, device=None):
         ) from error
     _fold_batch_norms(graph_module)
     nodes = list(graph_module.graph.nodes)
+    for node in nodes:
+        if node.op == "call_function" and not node.args and "input" in node.kwargs:
+            # Steps look at their first argument, which torch calls so.
+            node.args = (node.kwargs["input"],)
+            node.kwargs = {key: value for key, value in node.kwargs.items() if key != "input"}
     inputs = [node for node in nodes if node.op == "placeholder"]
     _refuse_unless(len(inputs) == 1, type(network).__name__, f"takes {len(inputs)} inputs; expected one")
     depends = {inputs[0]}
@@ -217,10 +222,11 @@ def _function_step(node, where, depends):
     if method and node.target == "size":
         return "size", call, ()
     if node.target in (PRODUCT_METHODS if method else PRODUCT_FUNCTIONS):
-        factors = [argument for argument in node.args if argument in depends]
+        factors = [argument for argument in (*node.args, *node.kwargs.values()) if argument in depends]
         reason = "multiplies or divides by an activation, which is not piecewise linear"
         divides = "div" in getattr(node.target, "__name__", str(node.target))
         _refuse_unless(len(factors) < 2 and not (divides and node.args[0] not in depends), where, reason)
+        _refuse_unless(node.kwargs.get("rounding_mode") is None, where, "rounds, which is not piecewise linear")
         return "affine", call, ()
     _refuse_unless(node.target in (AFFINE_METHODS if method else AFFINE_FUNCTIONS), where, NOT_PIECEWISE_LINEAR)
     return "affine", call, ()

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from rc_utils.regions.adaptive import Samples, hiding_places, refine
+from rc_utils.regions.classifier import NonFiniteScores
 from rc_utils.regions.exact_propagation import run_rows
 
 # The first look, the finest that a suspicion can ask for, and the width down to which a change of label is narrowed.
@@ -23,6 +24,7 @@ def suspicious_parts(plan, x0, x1, max_bytes, scores_of):
     def look(segment, position):
         a = torch.from_numpy(position / FINEST).to(x0.device).view(-1, *(1,) * x0.ndim)
         scores = scores_of(run_rows(plan, (1 - a) * x0 + a * x1, max_bytes)).cpu().numpy()
+        require_finite(scores)
         return Samples(segment, position, scores.argmax(1), scores)
 
     def suspects(samples):
@@ -32,3 +34,9 @@ def suspicious_parts(plan, x0, x1, max_bytes, scores_of):
     position = np.arange(0, FINEST + 1, FINEST // COARSE)
     samples = refine(look, look(np.zeros_like(position), position), 1, suspects)
     return samples, np.union1d(hiding_places(samples), np.flatnonzero(np.diff(samples.labels) != 0))
+
+
+def require_finite(scores):
+    """Raise NonFiniteScores unless all scores are finite: NaN is neither a label nor a suspicion."""
+    if not np.isfinite(scores).all():
+        raise NonFiniteScores("the scores are not finite on the segment: has the network diverged?")

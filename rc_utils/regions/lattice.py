@@ -15,6 +15,7 @@ DEFAULT_RESOLUTION = {1: 200, 2: 30, 3: 16, 4: 12, 5: 10}
 DEFAULT_RESOLUTION_HIGHER = 8
 DEFAULT_RESOLUTION_BOX = 50
 MAX_POINTS = 5_000_000
+MAX_PAIRS = 100_000_000  # of neighbours
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,12 +116,26 @@ def _check_lattice(dim, resolution, alpha_range, domain, adjacency):
         not (domain == "box" and adjacency == "simplex"),
         "adjacency 'simplex' needs barycentric coordinates, which domain 'box' has not; use 'face' or 'full'",
     )
-    points = resolution**2 if domain == "box" else math.comb(resolution - 1 + dim, dim)
+    too_much = excess(dim, resolution, domain, adjacency)
     require(
-        points <= MAX_POINTS,
-        f"resolution={resolution} in dimension {dim} makes a lattice of {points:,} points, more than "
-        f"{MAX_POINTS:,}; lower the resolution",
+        not too_much, f"resolution={resolution} in dimension {dim} makes a lattice of {too_much}; lower the resolution"
     )
+
+
+def excess(dim, resolution, domain, adjacency):
+    """What a lattice would have too much of to be made, in words; "" where it can be made."""
+    # C(m + n, m) is at least 2^m for m <= n, and at least n: beyond, it need not be known, and could take for ever.
+    few, many = sorted((dim, resolution - 1))
+    small = few < MAX_POINTS.bit_length() and many <= MAX_POINTS
+    points = resolution**2 if domain == "box" else math.comb(many + few, few) if small else math.inf
+    if points > MAX_POINTS:
+        return f"more than {MAX_POINTS:,} points"
+    if dim * math.log2(resolution) >= 63:
+        return f"{resolution}^{dim} positions, more than 64 bits can number"
+    steps = {"face": dim, "full": (3**dim - 1) // 2, "simplex": dim * (dim + 1) // 2}[adjacency]
+    if points * steps > MAX_PAIRS:
+        return f"{points:,} points with {2 * steps:,} neighbours each"
+    return ""
 
 
 def check_count(name, value, minimum):

@@ -12,7 +12,7 @@ from rc_utils.regions.lattice import check_count
 SAMPLINGS = ("pairs", "random_direction")
 # Pairs of data points whose median distance is the default length of a random direction.
 NUM_LENGTH_PAIRS = 200
-# Vertices that a region count holds at once.
+# Vertices and labels that a region count holds at once.
 BLOCK_BYTES = 1 << 25
 
 
@@ -40,8 +40,13 @@ def sample_vertices(points, *, dim=1, num_samples=100, sampling="pairs", seed=0,
     return torch.cat(list(vertex_blocks(points, dim=dim, num_samples=num_samples, **options)))
 
 
-def vertex_blocks(points, *, dim=1, num_samples=100, sampling="pairs", seed=0, direction_length=None, device=None):
-    """The vertices of `sample_vertices` in blocks of at most BLOCK_BYTES, one simplex at least."""
+def vertex_blocks(
+    points, *, dim=1, num_samples=100, sampling="pairs", seed=0, direction_length=None, device=None, labels=0
+):
+    """The vertices of `sample_vertices` in blocks of at most BLOCK_BYTES, one simplex at least.
+
+    labels: numbers of four bytes that are kept for each simplex beside its vertices.
+    """
     check_sampling(sampling, dim, num_samples, seed, direction_length)
     points = as_points(points)
     distinct = dim + 1 if sampling == "pairs" else 1
@@ -49,8 +54,8 @@ def vertex_blocks(points, *, dim=1, num_samples=100, sampling="pairs", seed=0, d
     if sampling == "random_direction" and direction_length is None:
         direction_length = median_distance(points, seed)
     directions = _generator(seed, 1)
-    simplex_bytes = 4 * (dim + 1) * gather(points, index[:1, :1]).numel()
-    for part in np.array_split(index, -(-num_samples * simplex_bytes // BLOCK_BYTES)):
+    simplex_bytes = 4 * ((dim + 1) * gather(points, index[:1, :1]).numel() + labels)
+    for part in np.array_split(index, min(num_samples, -(-num_samples * simplex_bytes // BLOCK_BYTES))):
         vertices = gather(points, part, device)
         yield vertices if sampling == "pairs" else _with_directions(vertices, dim, direction_length, directions)
 
