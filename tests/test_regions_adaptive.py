@@ -246,7 +246,7 @@ def test_new_points_lie_in_the_middle(dim, domain):
 
 
 def test_a_lattice_of_many_dimensions_needs_no_dense_grid():
-    """Eight points to an edge in ten dimensions: the grid that the simplex is a corner of has 10^9 cells."""
+    """Five points to an edge in ten dimensions: the grid that the simplex is a corner of has 10^7 cells."""
     lattice = make_lattice(10, 5)
     spacing = 4
     tracemalloc.start()

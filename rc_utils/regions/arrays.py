@@ -39,9 +39,7 @@ def gather(points, index, device=None):
     require(not taken.is_complex(), f"points are {taken.dtype}; expected real numbers")
     taken = taken.to(device=device, dtype=torch.float32)
     require(taken.ndim >= 2, "points are one-dimensional; expected (N, *shape), so (N, 1) for one feature")
-    require(
-        0 not in taken.shape[1:], f"points have shape (N, {', '.join(map(str, taken.shape[1:]))}) and hold no number"
-    )
+    require(0 not in taken.shape[1:], f"points of shape {tuple(taken.shape[1:])} hold no number; expected at least one")
     finite = torch.isfinite(taken).flatten(1).all(1)
     if not bool(finite.all()):
         first = int(index.reshape(-1)[int((~finite).nonzero()[0, 0])])

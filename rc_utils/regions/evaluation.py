@@ -189,8 +189,8 @@ def _full_precision():
     """No TF32 inside the block; every switch that torch has for it reads as before afterwards.
 
     The older switches go with the newer: reading one, as torch.backends.cudnn.flags does, is an error where they
-    disagree. A newer one that only follows a wider one goes on following it; cuDNN's, which do so by default, are set from
-    then on: torch 2.13 has no call that undoes that.
+    disagree. A newer one that only follows a wider one goes on following it; cuDNN's, which do so by default, are set
+    from then on: torch 2.13 has no call that undoes that.
     """
     older, newer = _older_switches(), _newer_switches()
     for switch, full, _ in older:
