@@ -124,12 +124,21 @@ CLAIMS = (
         "correlation at the last epoch less that at the first counted",
         direction="positive",
     ),
+    # "Not an increasing function": a falling one fits, a rising one does not.
     Published(
         "loukas/a2",
         "loukas",
         "Loukas App. A.2, Fig 4",
-        "with a cross-entropy loss the distance from initialization does not follow the complexity",
-        "rank correlation of distance from initialization and label corruption",
+        "with a cross-entropy loss the distance from initialization does not increase with the complexity",
+        "rank correlation of distance from initialization and label corruption, which is not positive",
+        direction="negative",
+    ),
+    Published(
+        "loukas/a7-last",
+        "loukas",
+        "Loukas App. A.7, Fig 10",
+        "the trajectories of the last two layers' biases are uncorrelated with the complexity",
+        "rank correlation of trajectory length and frequency, last two layers",
         "weak",
     ),
     Published(
@@ -208,10 +217,16 @@ BOUNDS = (  # id, source, claim, ratio that is at most 1 if the claim holds.
         "shattered points / k",
     ),
     (
+        "theory/theorem-5-gap",
+        "v1 Theorem 5",
+        "at most k regions on every line bound the expected gap by O(√(k / n))",
+        "largest deviation of sample mean and expectation / what is allowed",
+    ),
+    (
         "theory/theorem-6",
         "v1 Theorem 6, v3 Theorem 6.3",
         "at the edge of stability the mean count on training pairs is O(N / (r² η))",
-        "mean count / (2 N λ_max / r² + 2)",
+        "mean count / (2 N λ_max / r² + 2), its form without η",
     ),
     (
         "theory/lemma-7",
@@ -260,6 +275,18 @@ BOUNDS = (  # id, source, claim, ratio that is at most 1 if the claim holds.
         "Safran Example 1",
         "gradient flow can converge to a point that does not maximize the margin",
         "squared norm of a better solution / squared norm of the limit",
+    ),
+    (
+        "loukas/lemma-1",
+        "Loukas Lemma 1",
+        "a step of the first bias bounds the Lipschitz constant at its sample, from both sides",
+        "largest ratio over both sides",
+    ),
+    (
+        "loukas/lemma-3",
+        "Loukas Lemma 3",
+        "after long training with dropout λ_steady bounds the Lipschitz constant",
+        "largest gradient norm / λ_steady",
     ),
     (
         "loukas/theorem-1",

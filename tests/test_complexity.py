@@ -9,7 +9,15 @@ import pytest
 import torch
 from torch import nn
 
-from rc_utils.theory import complexity, complexity_dropout, complexity_figures, complexity_regions, complexity_results
+from rc_utils.theory import (
+    complexity,
+    complexity_bridge,
+    complexity_counterexamples,
+    complexity_dropout,
+    complexity_figures,
+    complexity_regions,
+    complexity_results,
+)
 from rc_utils.theory import complexity_tasks as tasks
 from rc_utils.theory.stacked import IdentityLayer, draw_samples, sgd_steps, stack, unstack
 
@@ -88,20 +96,22 @@ def test_the_normalised_update_is_the_change_of_the_bias():
 
 
 def test_the_upper_bound_fails_for_a_first_layer_wider_than_its_input():
-    """g = (1, -1) is where W_1^T vanishes for W_1 = (1, 1)^T: the bias moves, the function is flat."""
-    network = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1)).double()
-    with torch.no_grad():
-        network[0].weight.copy_(torch.tensor([[1.0], [1.0]]))
-        network[0].bias.zero_()
-        network[2].weight.copy_(torch.tensor([[1.0, -1.0]]))
-        network[2].bias.zero_()
-    data = torch.ones(1, 1, 1, dtype=torch.float64), torch.full((1, 1), 3.0, dtype=torch.float64)
-    samples = draw_samples([0], 1, 1)
-    path = complexity.follow_training(stack([network]), data, data, samples, loss="mse", lr=0.1, every=1)
-    assert path.length[0, 0, 0] == pytest.approx(math.sqrt(2))
-    assert path.upper[0, 0] == 0
-    assert complexity.check_theorem_1(path).ratio == math.inf
-    assert complexity.check_corollary_3(path).ratio == math.inf
+    path = complexity_counterexamples.wide_first_layer()
+    # g = (1, -0.9), W_1 = (1, 1)^T: sigma = sqrt(2), lambda = 0.1.
+    assert path.length[0, 0, 0] == pytest.approx(math.sqrt(1.81))
+    assert path.upper[0, 0] == pytest.approx(0.1 / math.sqrt(2))
+    ratio = math.sqrt(2 * 1.81) / 0.1
+    assert complexity.check_theorem_1(path).ratio == pytest.approx(ratio)
+    assert complexity.check_lemma_1(path).ratio == pytest.approx(ratio)
+    assert complexity.check_corollary_3(path).ratio == pytest.approx(ratio)
+
+
+def test_corollary_2_fails_for_two_uneven_steps_as_printed():
+    path = complexity_counterexamples.uneven_steps()
+    # The variance over both steps is (0.1 * 0.01 / 2)^2; the bound twice that, but for 1 + (0.01 / 2)^2 and the step.
+    assert path.variance(2)[0, 0] == pytest.approx(2.5e-7, rel=1e-9)
+    assert complexity.check_corollary_2(path, 2, ends=False).ratio == pytest.approx(2, rel=2e-3)
+    assert complexity.check_corollary_2(path, 2, ends=True).ratio <= 1
 
 
 def test_with_batches_the_upper_bound_holds_and_the_lower_one_need_not():
@@ -200,6 +210,33 @@ def test_linear_regions_tile_the_square_and_know_their_gradients(seed):
         np.testing.assert_allclose(region.gradient, gradient, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_every_point_of_a_region_has_its_pattern(seed):
+    network = tasks.multilayer_perceptron(5, (6, 6), seed=seed, bias_range=0.3).double()
+    basis = tasks.isometry(seed, 5)
+    regions = complexity_regions.linear_regions(network, basis)
+    # Off the diagonal and the axes, on which lines may lie.
+    side = np.linspace(-0.997, 0.9961, 151)
+    grid = np.stack(np.meshgrid(side, side), -1).reshape(-1, 2)
+    x = torch.from_numpy(grid @ basis.T)[None]
+    patterns = np.concatenate([p[0].numpy() for p in complexity_regions.activations(stack([network]), x)], 1)
+    distance, owner = np.full(len(grid), -np.inf), np.zeros(len(grid), int)
+    for index, region in enumerate(regions):
+        edges = np.roll(region.polygon, -1, axis=0) - region.polygon
+        offset = grid[:, None] - region.polygon
+        cross = edges[:, 0] * offset[..., 1] - edges[:, 1] * offset[..., 0]
+        # How far inside the nearest edge, whichever way the corners run; negative outside.
+        depth = np.maximum(cross.min(1), (-cross).min(1))
+        owner, distance = np.where(depth > distance, index, owner), np.maximum(distance, depth)
+    clear = distance > 1e-9
+    assert clear.mean() > 0.99
+    expected = np.stack([np.concatenate(regions[index].pattern) for index in owner[clear]])
+    np.testing.assert_array_equal(patterns[clear], expected)
+    # A region that holds no point of the grid is smaller than some of its cells.
+    missed = set(range(len(regions))) - set(owner[clear])
+    assert sum(regions[index].area for index in missed) < 0.05
+
+
 def test_regions_need_fully_connected_layers():
     with pytest.raises(ValueError, match="cannot cut along Conv2d"):
         complexity_regions.affine_layers(nn.Sequential(nn.Conv2d(1, 1, 3)))
@@ -259,19 +296,43 @@ def test_covering_and_its_bound():
     assert complexity_dropout.steady_constant(0.5, 2, 0.5, 0.25) == pytest.approx(48)
 
 
-def test_a_steady_learner_bounds_its_gradients():
+def test_steady_learners_have_the_quantities_of_theorem_3():
     task = complexity_dropout.dropout_task(repetitions=2, num_images=24, num_test=20, image_size=8, hidden=8)
     options = {"epochs": 4, "steady_epochs": 2, "lr": 0.01, "steady_lr": 1e-5}
     learners = complexity_dropout.steady_learners(task, **options)
     assert learners == complexity_dropout.steady_learners(task, **options)
     for learner in learners:
-        assert learner.lipschitz <= learner.steady_lipschitz
-        assert learner.vacuous == (learner.bound >= 1)
         assert 0 < learner.mu <= 0.5
         assert learner.c == pytest.approx(
             (1 + learner.gamma) * learner.beta / (learner.mu * (1 - learner.mu) * learner.p_min)
         )
-        assert learner.gap <= learner.bound
+        assert learner.steady_lipschitz == pytest.approx(learner.c * learner.phi * math.log(learner.num_units) / 4)
+        assert learner.bound == complexity_dropout.covering_bound(learner.covering, 24, 0.05)
+
+
+def test_theorem_3_has_a_value_only_where_its_hypotheses_are_met():
+    task = complexity_dropout.dropout_task(repetitions=1, num_images=24, num_test=20, image_size=8, hidden=8)
+    (learner,) = complexity_dropout.steady_learners(task, epochs=1, steady_epochs=1, lr=0.01, steady_lr=1e-5)
+    met = {"unchanged": 1.0, "covered": 1.0, "steps": 500, "steps_wanted": 400.0, "gap": 0.2}
+    met |= {"lipschitz": 1.0, "steady_lipschitz": 4.0}
+
+    def results(**changes):
+        changed = dataclasses.replace(learner, **(met | changes))
+        return complexity_results.results_from_theorem_3([changed])
+
+    assert [r.value for r in results(bound=0.8)] == pytest.approx([0.25, 0.25])
+    assert [r.value for r in results(bound=0.1, lipschitz=8.0)] == pytest.approx([2, 2])
+    vacuous = results(bound=1.5)
+    assert math.isnan(vacuous[0].value)
+    assert vacuous[1].value == 0.25
+    assert "vacuous for 1 of 1" in vacuous[0].detail
+    for changes, words in (
+        ({"unchanged": 0.9}, "activations stayed at only 90.0%"),
+        ({"covered": 0.5}, "(b) holds at only 50.0%"),
+        ({"steps": 100}, "100 steps where Lemma 3 wants 400"),
+    ):
+        found = results(bound=0.8, **changes)
+        assert all(math.isnan(r.value) and words in r.detail for r in found)
 
 
 def test_the_target_and_its_embedding():
@@ -340,26 +401,82 @@ def test_length_until_fit():
 
 def test_results_are_of_published_statements(quick):
     (one, _, path_1), (two, _, path_2) = quick
-    checks = complexity_results.check_table([("Task 1", one, path_1), ("Task 2", two, path_2)])
-    results = complexity_results.results_from_checks(checks)
-    assert [r.id for r in results] == [
-        f"loukas/{x}" for x in ("theorem-1", "corollary-1", "corollary-2", "corollary-3")
-    ]
-    assert all(r.value <= 1 and r.n > 0 for r in results)
-    broken = checks.assign(ratio=1.5)
-    assert all(r.value == 1.5 for r in complexity_results.results_from_checks(broken))
-    ids = {r.id for r in complexity_results.results_from_task_2(two, path_2, "shapes")}
+    free = tasks.sinusoid_task(repetitions=2, num_points=20, widths=(8, 8), free_first_layer=True, dtype=torch.float64)
+    _, path = free.run(epochs=4, lr=0.01)
+    checks = complexity_results.check_table([("Task 1", one, path_1), ("Task 2", two, path_2), ("free", free, path)])
+    assert checks.groupby("runs")["tolerance"].first().to_dict() == {"Task 1": 1e-5, "Task 2": 1e-5, "free": 1e-12}
+    results = {r.id.removeprefix("loukas/"): r for r in complexity_results.results_from_checks(checks)}
+    assert list(results) == ["lemma-1", "theorem-1", "corollary-2", "corollary-3", "corollary-1"]
+    examples = complexity_counterexamples.counterexamples()
+    assert {key: r.value for key, r in results.items() if key != "corollary-1"} == {
+        key: examples[key].ratio for key in complexity_results.REPAIRED
+    }
+    assert math.isnan(results["corollary-1"].value)
+    lemma = checks[(checks["inequality"] == "lemma-1") & (checks["runs"] == "free")]
+    # Runs with an identity in front are not counted, and the counterexample is one check more.
+    assert results["lemma-1"].n == lemma["n"].item() + 1
+    assert all("holds" in r.detail for key, r in results.items() if key != "corollary-1")
+    broken = complexity_results.results_from_checks(checks.assign(ratio=1 + 1e-9))
+    assert all("fails for" in r.detail for r in broken[:-1])
+    worse = checks.assign(ratio=np.where(checks["trained"], 50.0, 0.5))
+    assert all(r.value == 50 for r in complexity_results.results_from_checks(worse)[:-1])
+    ids = {r.id for r in complexity_results.results_from_task_2(two, path_2, 0.05, "shapes")}
     assert ids == {"loukas/task-2", "loukas/variance", "loukas/a2", "loukas/a4"}
+
+
+def test_whole_trajectories_are_compared_at_one_loss():
+    path, task = (
+        random_path(),
+        dataclasses.replace(
+            tasks.sinusoid_task(frequencies=(0.5,), repetitions=6, num_points=5, widths=(4,)), level=np.arange(6.0)
+        ),
+    )
+    loss = np.linspace(1, 0.2, 5)[:, None] * np.ones((5, 6))
+    loss[:, 0] = 1
+    path = dataclasses.replace(path, train_loss=loss)
+    result = complexity_results.equal_fit_result("loukas/a4", task, path, 0.65, "")
+    totals, _ = complexity_results.until_fit(path, 0.65)
+    assert result.value == complexity_results.trend(task, totals).value
+    assert "5 of 6 runs reach (the others" in result.detail
+    sooner = dataclasses.replace(path, train_loss=0.1 * loss)
+    (ratio,) = complexity_results.results_from_networks({("MLP", 100): path, ("CNN", 100): sooner}, "digits", 0.65)
+    assert ratio.value == pytest.approx(np.log(totals / path.length[0, :, 0]).mean())
+    assert "5 MLPs and 6 CNNs of 6" in ratio.detail
+    assert complexity_results.results_from_networks({("MLP", 1000): path}, "digits", 0.65) == []
+
+
+def test_the_last_layers_have_a_result_of_their_own():
+    rows = [
+        (1, 0.9, 0.8, 1.0),
+        (2, 0.6, 0.4, 0.8),
+        (3, 0.7, 0.5, 0.9),
+        (4, -0.2, -0.4, 0.1),
+        (5, np.nan, np.nan, np.nan),
+    ]
+    trends = complexity_results.pd.DataFrame(rows, columns=["layer", "value", "low", "high"])
+    first, last = complexity_results.layer_results(trends, 7)
+    assert (first.id, first.value) == ("loukas/a7", 0.6)
+    assert (last.id, last.value, last.low) == ("loukas/a7-last", -0.2, -0.4)
+
+
+def test_the_factor_of_theorem_2_is_not_held_against_the_papers():
+    class Bound:
+        ratios, applies, filled = np.array([2.0, 4.0, 6.0]), np.array([True]), np.array([False])
+
+    theorem, factor = complexity_results.results_from_theorem_2([Bound(), Bound()])
+    assert theorem.value == 0.5
+    assert math.isnan(factor.value)
+    assert "4.00" in factor.detail
 
 
 def test_the_bridge_counts_both_kinds_of_regions(quick):
     for task, networks, path in quick:
-        table = complexity_results.bridge_table(task, networks, path, num_segments=5, num_exact=2)
+        table = complexity_bridge.bridge_table(task, networks, path, num_segments=5, num_exact=2)
         assert (table["count"] >= 1).all() if task.loss == "bce" else table["count"].isna().all()
         assert (table["pieces"] > 1).all()
-        agreement = complexity_results.agreement(table, [("total", "pieces"), ("lipschitz", "gap")])
+        agreement = complexity_bridge.agreement(table, [("total", "pieces"), ("lipschitz", "gap")])
         assert agreement["pooled"].between(-1, 1).all()
-    words = complexity_results.bridge_words(*[complexity_results.agreement(table), "count"] * 2)
+    words = complexity_bridge.bridge_words(*[complexity_bridge.agreement(table), "count"] * 2)
     assert words.count("no interval") == 12
 
 
@@ -368,7 +485,7 @@ def test_agreement_within_a_level_leaves_the_level_out():
     level, repetition = np.repeat(np.arange(4.0), 20), np.tile(np.arange(20), 4)
     x, y = (100 * level + rng.normal(size=80) for _ in range(2))
     table = complexity_results.pd.DataFrame({"x": x, "y": y, "level": level, "repetition": repetition})
-    row = complexity_results.agreement(table, [("x", "y")]).iloc[0]
+    row = complexity_bridge.agreement(table, [("x", "y")]).iloc[0]
     assert row["pooled"] > 0.9
     assert row["within_low"] < 0 < row["within_high"]
 

@@ -19,6 +19,8 @@ from rc_utils.theory.stacked import Loss, StackedIdentity, StackedLinear, Step, 
 
 # Two ways to the same float32 gradient norm differ by a few units of its last place, 1.2e-7, for each of a few layers.
 ROUNDING_FLOAT32 = 1e-5
+# As many of 2.2e-16, and sums of a thousand such terms.
+ROUNDING_FLOAT64 = 1e-12
 
 
 @dataclass(frozen=True)
@@ -249,9 +251,10 @@ def check_theorem_1(path: Trajectory) -> Check:
 def check_corollary_1(path: Trajectory, num_points: int, *, start: float = 0.5, delta: float = 0.05) -> Check:
     """Corollary 1: from the share `start` of training on, lambda <= beta phi at every training point, almost always.
 
-    phi is the largest u and beta the largest s_1 from there on. Its proof allows iterations at which a point breaks the
-    bound as long as none is drawn: with probability 1 - delta over M models at most N log(M / delta) of them. The
-    ratio is the number of such iterations, told from those that end a block, to this allowance.
+    phi is the largest u and beta the largest s_1 from there on. The corollary speaks of ever longer training. Its proof
+    allows iterations at which a point breaks the bound as long as none is drawn: with probability 1 - delta over M
+    models at most N log(M / delta) of them. The ratio to this allowance is a heuristic: only the ends of blocks are
+    looked at, each of which stands for `every` iterations, and phi is taken from the same steps.
     """
     first, models = int(start * len(path.steps)), path.sigma.shape[1]
     limit = path.sigma[first:].max(0) * path.steady[first:].max(0)

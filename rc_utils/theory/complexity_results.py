@@ -1,4 +1,4 @@
-"""Our results for the statements of Loukas et al., and the bridge from their complexity to region counts."""
+"""Our results for the statements of Loukas et al."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 import torch
-from torch import nn
 
 from rc_utils.comparison import mean_interval
 from rc_utils.correlation import Correlation, correlate
 from rc_utils.paper import Result
-from rc_utils.regions import exact_segment, region_count, sample_vertices
-from rc_utils.theory.complexity import ROUNDING_FLOAT32, Check, Trajectory, all_checks
+from rc_utils.theory.complexity import ROUNDING_FLOAT32, ROUNDING_FLOAT64, Check, Trajectory, all_checks
+from rc_utils.theory.complexity_counterexamples import counterexamples
 from rc_utils.theory.complexity_dropout import SteadyLearner
 from rc_utils.theory.complexity_regions import RegionBound
 from rc_utils.theory.complexity_tasks import Task
-from rc_utils.theory.stacked import unstack
+from rc_utils.theory.stacked import IdentityLayer
 
 PAGE = "10_training_complexity"
 LAST = 10  # The paper's "last 10 epochs".
@@ -63,7 +62,7 @@ def bound_result(id_: str, check: Check, words: str = "", tolerance: float = ROU
 def trend_result(id_: str, task: Task, values: np.ndarray, words: str, *, seed: int = 0) -> Result:
     """The Result of a `trend`; n counts the repetitions."""
     c = trend(task, values, seed=seed)
-    return Result(id_, PAGE, c.value, c.low, c.high, c.n_cells, f"{words}; Spearman over {c.n} runs")
+    return Result(id_, PAGE, c.value, c.low, c.high, c.n_units, f"{words}; Spearman over {c.n} runs")
 
 
 def log_ratio_result(id_: str, over: np.ndarray, under: np.ndarray, words: str, *, seed: int = 0) -> Result:
@@ -73,51 +72,92 @@ def log_ratio_result(id_: str, over: np.ndarray, under: np.ndarray, words: str, 
     return Result(id_, PAGE, float(ratios.mean()), low, high, len(ratios), words)
 
 
-def results_from_task_1(task: Task, path: Trajectory, *, seed: int = 0) -> list[Result]:
+def equal_fit_result(id_: str, task: Task, path: Trajectory, loss: float, words: str, *, seed: int = 0) -> Result:
+    """The Result of the `trend` of the total length up to a common training loss (`until_fit`)."""
+    totals, fitted = until_fit(path, loss)
+    words = f"{words}, until the training loss first is {loss:g}, which {fitted.sum()} of {len(fitted)} runs reach"
+    if not fitted.all():
+        words += " (the others count with all of their path, less than they would need)"
+    return trend_result(id_, task, totals, words, seed=seed)
+
+
+def results_from_task_1(task: Task, path: Trajectory, fit_loss: float, *, seed: int = 0) -> list[Result]:
     """loukas/task-1, variance, distance and a4 from the runs of Task 1."""
     values = readouts(path)
     return [
         trend_result("loukas/task-1", task, values["length"], "Task 1, mean of the last epochs", seed=seed),
         trend_result("loukas/variance", task, values["variance"], "Task 1", seed=seed),
         trend_result("loukas/distance", task, values["distance"], "Task 1", seed=seed),
-        trend_result("loukas/a4", task, values["total"], "Task 1, after equal epochs", seed=seed),
+        equal_fit_result("loukas/a4", task, path, fit_loss, "Task 1", seed=seed),
     ]
 
 
-def results_from_task_2(task: Task, path: Trajectory, dataset: str, *, seed: int = 0) -> list[Result]:
+def results_from_task_2(task: Task, path: Trajectory, fit_loss: float, dataset: str, *, seed: int = 0) -> list[Result]:
     """loukas/task-2, variance, a2 and a4 from the runs of Task 2."""
     values, where = readouts(path), f"Task 2 on {dataset}"
     return [
         trend_result("loukas/task-2", task, values["length"], f"{where}, mean of the last epochs", seed=seed),
         trend_result("loukas/variance", task, values["variance"], where, seed=seed),
         trend_result("loukas/a2", task, values["distance"], where, seed=seed),
-        trend_result("loukas/a4", task, values["total"], f"{where}, after equal epochs", seed=seed),
+        equal_fit_result("loukas/a4", task, path, fit_loss, where, seed=seed),
     ]
 
 
 def check_table(runs: Sequence[tuple[str, Task, Trajectory]]) -> pd.DataFrame:
-    """Every inequality of Loukas Sec. 4 on every stack: columns inequality, runs, ratio, n, detail."""
+    """Every inequality of Loukas Sec. 4 on every stack: columns inequality, runs, trained (whether the first layer is
+    no identity), tolerance (what rounding explains in the stack's precision), ratio, n, detail."""
     rows = []
     for name, task, path in runs:
+        trained = not isinstance(task.networks[0][0], IdentityLayer)
+        tolerance = ROUNDING_FLOAT64 if task.train[0].dtype == torch.float64 else ROUNDING_FLOAT32
         for inequality, check in all_checks(path, task.train[1].shape[1], task.loss).items():
-            rows.append({"inequality": inequality, "runs": name, **vars(check)})
+            row = {"inequality": inequality, "runs": name, "trained": trained, "tolerance": tolerance}
+            rows.append(row | vars(check))
     return pd.DataFrame(rows).sort_values("inequality", kind="stable", ignore_index=True)
 
 
+def counterexample_table() -> pd.DataFrame:
+    """The `counterexamples`, as texts."""
+    rows = [{"Inequality": i, "Ratio": f"{c.ratio:.3g}", "Where": c.detail} for i, c in counterexamples().items()]
+    return pd.DataFrame(rows)
+
+
+# What is checked instead of what is printed.
+REPAIRED = {
+    "lemma-1": "for n_1 = n",
+    "theorem-1": "for n_1 = n",
+    "corollary-2": "for intervals, with the bias after the last step",
+    "corollary-3": "for n_1 = n",
+}
+
+
 def results_from_checks(checks: pd.DataFrame) -> list[Result]:
-    """loukas/theorem-1, holding Lemma 1 too, and loukas/corollary-1 to -3, each over all stacks of a `check_table`."""
-    results = []
-    for id_, names in (("theorem-1", ("theorem-1", "lemma-1")), *((f"corollary-{k}",) * 2 for k in (1, 2, 3))):
-        rows = checks[checks["inequality"].isin([names] if isinstance(names, str) else names)]
+    """loukas/lemma-1, theorem-1 and corollary-1 to -3 from a `check_table`.
+
+    The statements as printed, so that their `counterexamples` count; what they become where these are ruled out is
+    checked on the stacks whose first layer is trained. With an identity both gradients are the same vector.
+    """
+    results, examples = [], counterexamples()
+    for id_, words in REPAIRED.items():
+        rows = checks[(checks["inequality"] == id_) & checks["trained"]]
         if len(rows):
-            words = "; ".join(f"{row.inequality}, {row.runs}: {row.ratio:.6g}" for row in rows.itertuples())
-            check = Check(rows["ratio"].max(), int(rows["n"].sum()), words)
-            results.append(bound_result(f"loukas/{id_}", check))
-    return results
+            found = [Check(r.ratio, r.n).within(r.tolerance) for r in rows.itertuples()]
+            verb, example = "holds" if max(found) <= 1 else "fails", examples[id_]
+            detail = (
+                f"fails as printed, with a ratio of {example.ratio:.3g}: {example.detail}; {verb} {words} in "
+                f"{rows['n'].sum():,} checks of a trained first layer, largest ratio {max(found):.3g}"
+            )
+            results.append(
+                Result(f"loukas/{id_}", PAGE, max(example.ratio, *found), n=int(rows["n"].sum()) + 1, detail=detail)
+            )
+    rows = checks[checks["inequality"] == "corollary-1"]
+    words = "; ".join(f"{row.runs}: {row.detail}" for row in rows.itertuples())
+    detail = f"speaks of the limit of long training, which no finite run contradicts; {words}"
+    return [*results, Result("loukas/corollary-1", PAGE, np.nan, n=int(rows["n"].sum()), detail=detail)]
 
 
-def results_from_theorem_2(bounds: Sequence[RegionBound], *, in_paper_setting: bool, seed: int = 0) -> list[Result]:
-    """loukas/theorem-2, and loukas/a3 (the median factor over networks) where the setting is the paper's."""
+def results_from_theorem_2(bounds: Sequence[RegionBound], *, seed: int = 0) -> list[Result]:
+    """loukas/theorem-2, and loukas/a3, the factor over the Lipschitz constant, which is a level of its setting."""
     ratios = [bound.ratios for bound in bounds if len(bound.ratios)]
     if not ratios:
         return []
@@ -125,93 +165,54 @@ def results_from_theorem_2(bounds: Sequence[RegionBound], *, in_paper_setting: b
         sum(int(n.sum()) for n in parts) for parts in zip(*((b.applies, ~b.filled) for b in bounds), strict=True)
     )
     check = Check(float(1 / np.concatenate(ratios).min()), sum(map(len, ratios)))
-    # The linear programme is solved to 1e-7.
-    results = [bound_result("loukas/theorem-2", check, f"applies to {applies} of {empty} empty regions", 1e-6)]
     medians = np.array([np.median(r) for r in ratios])
     low, high = mean_interval(medians, seed=seed)
-    words = f"mean over {len(medians)} networks of the median over their regions"
-    level = Result("loukas/a3", PAGE, float(medians.mean()), low, high, len(medians), words)
-    return [*results, level] if in_paper_setting else results
+    words = (
+        "the factor is a level of its setting, and the paper prints no widths, initialization, learning rate or number "
+        f"of steps; in ours it is {medians.mean():.2f} [{low:.2f}, {high:.2f}], the mean over {len(medians)} networks "
+        "of the median over their regions"
+    )
+    return [
+        # The linear programme is solved to 1e-7.
+        bound_result("loukas/theorem-2", check, f"applies to {applies} of {empty} empty regions", 1e-6),
+        Result("loukas/a3", PAGE, np.nan, n=len(medians), detail=words),
+    ]
 
 
 def results_from_theorem_3(learners: Sequence[SteadyLearner]) -> list[Result]:
-    """loukas/theorem-3: the gap over the least value of the bound."""
-    worst = max(learners, key=lambda learner: learner.gap / learner.bound)
-    vacuous = sum(learner.vacuous for learner in learners)
+    """loukas/theorem-3: the gap over the least value of the bound; loukas/lemma-3: gradient norms over lambda_steady.
+
+    No value where the bound says nothing or a hypothesis of both is not met by all learners.
+    """
+    table = pd.DataFrame([vars(learner) for learner in learners])
+    n, unmet = len(table), unmet_hypotheses(table)
+    vacuous = int((table["bound"] >= 1).sum())
     words = (
-        f"error difference {worst.gap:.3f}, bound at least {worst.bound:.2f}; vacuous for {vacuous} of {len(learners)}"
+        f"vacuous for {vacuous} of {n} networks: two error rates differ by at most 1, here by "
+        f"{table['gap'].max():.2g}, and the bound is at least {table['bound'].min():.3g}"
     )
-    return [Result("loukas/theorem-3", PAGE, worst.gap / worst.bound, n=len(learners), detail=words)]
+    factors = table["steady_lipschitz"] / table["lipschitz"]
+    lemma = f"λ_steady is {factors.min():,.0f} to {factors.max():,.0f} times the largest gradient norm at our points"
+    missing = f"; hypotheses not met: {unmet}" if unmet else ""
+    gap, lipschitz = (table["gap"] / table["bound"]).max(), (1 / factors).max()
+    return [
+        Result("loukas/theorem-3", PAGE, np.nan if vacuous or unmet else gap, n=n, detail=words + missing),
+        Result("loukas/lemma-3", PAGE, np.nan if unmet else lipschitz, n=n, detail=lemma + missing),
+    ]
 
 
-def accuracies(networks: nn.Sequential, task: Task) -> tuple[np.ndarray, np.ndarray]:
-    """Training (as labelled) and test accuracy of each classifier of a stack, (M,) each."""
-    found = []
-    with torch.no_grad():
-        for x, y in (task.train, task.test):
-            z = networks(x.expand(len(y), *x.shape[1:])).squeeze(-1)
-            found.append(((z > 0) == (y > 0.5)).double().mean(1).cpu().numpy())
-    return found[0], found[1]
-
-
-def bridge_table(
-    task: Task,
-    networks: nn.Sequential,
-    path: Trajectory,
-    *,
-    num_segments: int = 1500,
-    num_exact: int = 10,
-    seed: int = 0,
-) -> pd.DataFrame:
-    """One row a run: both notions of complexity, and what they are to predict.
-
-    level, repetition; total (trajectory length); lipschitz (mean at the training points at the end); count (regions of
-    equal label on `num_segments` segments between training points, of 50 points each; NaN for regression, which has no
-    labels); pieces (linear pieces on the first `num_exact` of them, solved for); gap (training less test accuracy, or
-    for regression the test loss less the training loss).
-    """
-    rows = []
-    for m, template in enumerate(task.networks):
-        network = unstack(networks, template, m)
-        points = task.train[0][m if len(task.train[0]) > 1 else 0]
-        count = np.nan
-        if task.loss == "bce":
-            count = region_count(network, points, num_samples=num_segments, resolution=50, seed=seed).mean
-        ends = sample_vertices(points.cpu(), dim=1, num_samples=num_exact, seed=seed)
-        pieces = [exact_segment(network, *pair).num_linear_regions for pair in ends]
-        rows.append({"count": count, "pieces": np.mean(pieces)})
-    if task.loss == "bce":
-        train, test = accuracies(networks, task)
-        gap = train - test
-    else:
-        gap = path.test_loss[-1] - path.train_loss[-1]
-    values = {"level": task.level, "repetition": task.repetition, "total": path.length[..., 0].sum(0), "gap": gap}
-    return pd.DataFrame(rows).assign(**values, lipschitz=path.lipschitz_mean[-1])
-
-
-PAIRS = (
-    *(("total", "gap"), ("lipschitz", "gap"), ("count", "gap"), ("pieces", "gap")),
-    *(("total", "count"), ("lipschitz", "count"), ("total", "pieces"), ("lipschitz", "pieces")),
-)
-
-
-def agreement(table: pd.DataFrame, pairs: Sequence[tuple[str, str]] = PAIRS, *, seed: int = 0) -> pd.DataFrame:
-    """Spearman's correlations of the columns of a `bridge_table`, pooled and within a level, a row a pair.
-
-    Within: of the ranks less their mean at the level, which leaves out what the level does to both. Intervals are
-    bootstrapped over repetitions. Columns: x, y, pooled, pooled_low, pooled_high, within, within_low, within_high.
-    """
-    ranks = table[list(dict.fromkeys(c for pair in pairs for c in pair))].rank()
-    centred = ranks - ranks.groupby(table["level"]).transform("mean")
-    rows = []
-    for x, y in pairs:
-        pooled = correlate(table[x], table[y], "spearman", table["repetition"], seed=seed)
-        within = correlate(centred[x], centred[y], "pearson", table["repetition"], seed=seed)
-        row = {"x": x, "y": y}
-        for key, c in (("pooled", pooled), ("within", within)):
-            row |= {key: c.value, f"{key}_low": c.low, f"{key}_high": c.high}
-        rows.append(row)
-    return pd.DataFrame(rows)
+def unmet_hypotheses(table: pd.DataFrame) -> str:
+    """Which hypotheses of Theorem 3 some learner (a row) does not meet, in words; nothing where all meet them."""
+    least = table[["unchanged", "covered"]].min()
+    wanted = table["steps_wanted"]
+    parts = []
+    if least["unchanged"] < 1:
+        parts.append(f"(a) activations stayed at only {least['unchanged']:.1%} of the training points")
+    if least["covered"] < 1:
+        parts.append(f"(b) holds at only {least['covered']:.1%} of all points")
+    if (table["steps"] < wanted).any():
+        parts.append(f"{table['steps'].min()} steps where Lemma 3 wants {wanted.max():,.0f}, logarithms apart")
+    return ", ".join(parts)
 
 
 def layer_trends(task: Task, path: Trajectory, *, seed: int = 0) -> pd.DataFrame:
@@ -225,25 +226,38 @@ def layer_trends(task: Task, path: Trajectory, *, seed: int = 0) -> pd.DataFrame
     return pd.DataFrame(rows)
 
 
-def first_layers_result(trends: pd.DataFrame, repetitions: int, layers: int = 3) -> Result:
-    """loukas/a7 from `layer_trends`: the weakest trend of the first three layers, all of which are to follow."""
-    first = trends[trends["layer"] <= layers]
-    weakest = first.loc[first["value"].idxmin()]
-    words = f"the weakest of layers 1 to {layers}: {', '.join(f'{value:.2f}' for value in first['value'])}"
-    return Result("loukas/a7", PAGE, weakest["value"], weakest["low"], weakest["high"], repetitions, words)
+def layer_results(trends: pd.DataFrame, repetitions: int, layers: int = 3) -> list[Result]:
+    """loukas/a7 and a7-last from `layer_trends`: the weakest trend of the first three layers, all of which are to
+    follow, and the strongest of the others, none of which is to. The last bias moves by 1 whatever the network."""
+    first, last = trends[trends["layer"] <= layers], trends[trends["layer"] > layers].dropna(subset=["value"])
+    results = []
+    for id_, rows, words in (("a7", first, "the weakest"), ("a7-last", last, "the strongest")):
+        if len(rows):
+            row = rows.loc[rows["value"].idxmin() if id_ == "a7" else rows["value"].abs().idxmax()]
+            values = ", ".join(f"{r.value:.2f} in layer {r.layer}" for r in rows.itertuples())
+            result = Result(
+                f"loukas/{id_}", PAGE, row["value"], row["low"], row["high"], repetitions, f"{words} of {values}"
+            )
+            results.append(result)
+    return results
 
 
 def results_from_networks(
-    by_network: dict[tuple[str, int], Trajectory], dataset: str, *, seed: int = 0
+    by_network: dict[tuple[str, int], Trajectory], dataset: str, fit_loss: float, *, seed: int = 0
 ) -> list[Result]:
-    """loukas/a5 from {("MLP" or "CNN", images a class): Trajectory}: log ratio of the total lengths at 100 a class.
+    """loukas/a5 from {("MLP" or "CNN", images a class): Trajectory}: log ratio of the total lengths at 100 a class, up
+    to a common training loss.
 
     Nothing where 100 images a class were not trained on.
     """
     if ("MLP", 100) not in by_network:
         return []
-    mlp, cnn = (by_network[name, 100].length[..., 0].sum(0) for name in ("MLP", "CNN"))
-    return [log_ratio_result("loukas/a5", mlp, cnn, f"{dataset}, whole training", seed=seed)]
+    (mlp, mlp_fits), (cnn, cnn_fits) = (until_fit(by_network[name, 100], fit_loss) for name in ("MLP", "CNN"))
+    words = (
+        f"{dataset}, until the training loss first is {fit_loss:g}, which {mlp_fits.sum()} MLPs and "
+        f"{cnn_fits.sum()} CNNs of {len(mlp)} each reach"
+    )
+    return [log_ratio_result("loukas/a5", mlp, cnn, words, seed=seed)]
 
 
 def results_from_batches(by_batch: dict[tuple[float, int], Trajectory], *, seed: int = 0) -> list[Result]:
@@ -259,30 +273,3 @@ def results_from_batches(by_batch: dict[tuple[float, int], Trajectory], *, seed:
             log_ratio_result("loukas/a6", high, low, f"batch size {batch_size}, last tenth of training", seed=seed)
         )
     return results
-
-
-def bridge_words(labels: pd.DataFrame, label_column: str, pieces: pd.DataFrame, piece_column: str) -> str:
-    """Markdown: whether the two notions agree, read off two tables of `agreement` by their intervals."""
-
-    def sentence(table, x, y, where, what):
-        row = table[(table["x"] == x) & (table["y"] == y)].iloc[0]
-        parts = [_sign_words(row[key], row[f"{key}_low"], row[f"{key}_high"]) for key in ("pooled", "within")]
-        return f"- {what} ({where}): over all runs {parts[0]}; within a level {parts[1]}."
-
-    lines = [
-        sentence(labels, "lipschitz", label_column, "Task 2", "Lipschitz constant and region count"),
-        sentence(labels, "total", label_column, "Task 2", "Trajectory length and region count"),
-        sentence(pieces, "lipschitz", piece_column, "Task 1", "Lipschitz constant and linear pieces"),
-        sentence(pieces, "total", piece_column, "Task 1", "Trajectory length and linear pieces"),
-        sentence(labels, "total", "gap", "Task 2", "Trajectory length and gap"),
-        sentence(labels, label_column, "gap", "Task 2", "Region count and gap"),
-    ]
-    return "\n".join(lines)
-
-
-def _sign_words(value: float, low: float, high: float) -> str:
-    if not np.isfinite(low):
-        return f"no interval ({value:.2f})"
-    if low > 0 or high < 0:
-        return f"they {'agree' if low > 0 else 'run against each other'} ({value:.2f} [{low:.2f}, {high:.2f}])"
-    return f"not resolved ({value:.2f} [{low:.2f}, {high:.2f}])"
