@@ -85,6 +85,24 @@ def test_bad_input_is_named():
         hs.convex_polygons(hs.labellings(2))
 
 
+def test_convex_bodies_break_the_rate_for_every_constant():
+    assert hs.circle_deviation(50) == 1
+    constants = hs.deviation_constants((10, 400), 3, trials=20)
+    result = hs.theorem_5_gap_result(constants)
+    assert result.value == pytest.approx(math.sqrt(400 / 3))
+    assert f"at most {constants.max(axis=None):.2f}" in result.detail
+    # On a line the ratio does not grow.
+    assert constants.loc[400].max() < 1.5 * constants.loc[10].max()
+
+
+def test_regions_of_half_spaces_are_those_on_the_lines(monkeypatch):
+    monkeypatch.setattr(hs, "separating_half_spaces", lambda points, labels: (np.zeros((8, 2)), np.ones(8)))
+    with pytest.raises(ValueError, match="not realised"):
+        hs.half_spaces(2)
+    monkeypatch.setattr(hs, "require", lambda *_: None)
+    assert hs.half_spaces(2).regions == 1
+
+
 def test_the_pictures_show_what_they_say():
     import matplotlib.pyplot as plt
 

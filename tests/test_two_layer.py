@@ -171,12 +171,17 @@ def test_a_rate_far_beyond_the_edge_diverges_and_stops_finite():
     assert training.stop[0] == len(training.steps) - 1 > training.stop[1]
 
 
-def test_sharpness_is_flat_at_a_small_rate_and_ends_below_the_edge_near_it():
+def test_sharpness_is_kept_at_a_small_rate_and_falls_below_the_edge_from_beyond_it():
     networks, (x, y) = random_networks(2, 24, 64), training_sets("digits", 2, 8)
     edge = train_over_rates(networks, x, y, [0.01, 1.5], steps=150, keep=5)
-    final = (edge.lr * edge.sharpness[-1]).view(2, 2)
-    assert (final[:, 0] < 0.1).all()
-    assert ((final[:, 1] > 0.1) & (final[:, 1] < 2.1)).all()
+    table = bounds.edge_table(edge)
+    assert table["reached"].tolist() == [False, True, False, True]
+    assert table["start"].tolist() == pytest.approx([0.02, 3, 0.02, 3])
+    assert table["growth"][[0, 2]].between(0.8, 1.3).all()
+    assert table["final"][[1, 3]].between(0.8, 2).all()
+    words = bounds.edge_words(table)
+    assert "2 of 4 came to the edge" in words
+    assert f"{table['final'][[1, 3]].between(1, 2).mean():.0%} of them in [1, 2]" in words
 
 
 def test_training_sets_have_norm_one_or_lie_on_a_line():
@@ -203,6 +208,33 @@ def test_wrong_shapes_are_named():
         random_networks(1, 0, 2)
     with pytest.raises(ValueError, match="finite"):
         Networks(networks.weights * torch.inf, networks.signs)
+
+
+def test_means_over_rates_are_over_networks_that_settled():
+    networks, (x, y) = random_networks(4, 32, 8), training_sets("sphere", 4, 16)
+    training = train_over_rates(networks, x, y, [0.3, 1.4, 8.0], steps=200, keep=12)
+    settled = training.settled.view(4, 3)
+    assert settled[:, 0].all()
+    assert not settled[:, 2].any()
+    table = bounds.rates_table(training, [0.3, 1.4, 8.0], level=float(training.loss[-1, ::3].max()))
+    lr, kept = training.lr.view(4, 3), settled[:, 1]
+    assert table["lr"][1] == pytest.approx(lr[kept, 1].log().mean().exp().item())
+    assert table["allowed_edge"][1] == pytest.approx((4 * 16 / lr[kept, 1] + 2).mean().item())
+    assert table.loc[2, ["lr", "allowed_edge", "mean_count", "count_at_loss"]].isna().all()
+    assert np.isfinite(table["count_at_loss"][0])
+    # At a loss that one of the four does not reach, the three others are another population.
+    reached = training.loss[:, ::3].amin(0).sort().values
+    strict = bounds.rates_table(training, [0.3, 1.4, 8.0], level=float(reached[2:].mean()))
+    assert np.isnan(strict["count_at_loss"][0])
+
+
+def test_networks_that_stopped_moving_are_checked_once():
+    networks, (x, y) = random_networks(2, 32, 8), training_sets("sphere", 2, 16)
+    training = train_over_rates(networks, x, y, [0.1, 8.0], steps=60, keep=12)
+    kept = len(training.steps)
+    frozen = int((kept - 1 - training.stop[[1, 3]]).sum())
+    assert frozen > 0
+    assert len(bounds.check_trained([training])[bounds.THEOREM_6]) == 4 * kept - frozen
 
 
 @pytest.mark.parametrize("key", [bounds.LEMMA_7, bounds.LEMMA_8, bounds.THEOREM_6])
@@ -288,6 +320,21 @@ def test_rates_table_and_change_are_those_of_the_networks():
     assert change.low <= change.value <= change.high
     with pytest.raises(ValueError, match="2 at least"):
         bounds.count_change(train_over_rates(networks, x, y, [0.2], steps=5), [0.2])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_bends_of_an_alternating_function_weigh_as_much_as_the_floor_says(seed):
+    # Values of alternating sign at 0, ..., n - 1, and any at five places between, where the function may bend too.
+    rng, n = np.random.default_rng(seed), 9
+    at = np.sort(np.concatenate([np.arange(n), rng.uniform(0, n - 1, 5)]))
+    signs = np.where(at == at.round(), (-1.0) ** at.round(), rng.choice([-1, 1], len(at)))
+    values = rng.uniform(0.2, 1, len(at)) * signs
+    slopes = np.diff(values) / np.diff(at)
+    bends = at[1:-1][~np.isclose(slopes[1:], slopes[:-1])]
+    weight = lambda gap: np.minimum(gap, n - gap) ** 2.0  # noqa: E731
+    # A bend on a point is in the lighter of its two gaps.
+    gaps = np.minimum(weight(np.floor(bends)), weight(np.ceil(bends)))
+    assert gaps.sum() >= weight(np.arange(1, n)).sum() - weight(np.arange(1, n)).max()
 
 
 def test_kink_distance_vanishes_on_a_kink():

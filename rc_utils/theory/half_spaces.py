@@ -84,14 +84,19 @@ def separating_half_spaces(points: np.ndarray, labels: np.ndarray) -> tuple[np.n
 def half_spaces(dim: int, *, num_lines: int = 200, seed: int = 0) -> Shattering:
     """Half-spaces of R^d that give d + 1 random points all their labellings, and their regions on random lines.
 
-    Along a line w.x + b is affine: two regions unless its slope is 0. Raises ValueError if a labelling is missed.
+    Counted as changes of sign between points of the lines, near the middle and far out. Raises ValueError if a
+    labelling is missed.
     """
     rng = np.random.default_rng(seed)
     points, labels = rng.normal(size=(dim + 1, dim)), labellings(dim + 1)
     w, b = separating_half_spaces(points, labels)
     require(bool((((points @ w.T + b).T > 0) == labels).all()), f"a labelling of {dim + 1} points was not realised")
-    slopes = w @ rng.normal(size=(dim, num_lines))
-    return Shattering("half-spaces", dim, int(1 + (slopes != 0).max()), dim + 1, num_lines)
+    along = np.sinh(np.linspace(-12, 12, 41))
+    regions = 0
+    for start, direction in rng.normal(size=(num_lines, 2, dim)):
+        on_line = (start + along[:, None] * direction) @ w.T + b > 0
+        regions = max(regions, int(1 + (on_line[1:] != on_line[:-1]).sum(0).max()))
+    return Shattering("half-spaces", dim, regions, dim + 1, num_lines)
 
 
 def circle(n: int) -> np.ndarray:
@@ -203,3 +208,27 @@ def deviation_constants(sizes=(10, 30, 100, 300, 1000), regions: int = 8, *, tri
     k = np.arange(1, regions + 1)
     rows = [largest_deviation(rng.random((trials, n)), regions).mean(0) * np.sqrt(n / k) for n in sizes]
     return pd.DataFrame(rows, index=pd.Index(sizes, name="n"), columns=pd.Index(k, name="k"))
+
+
+def circle_deviation(n: int, *, num_points: int = 1000, seed: int = 0) -> float:
+    """P_n f - P f for the indicator f of the closed polygon with corners at n points drawn from P, uniform on a circle.
+
+    P_n f is 1, and P f the share of `num_points` more points of P that lie inside.
+    """
+    angle = np.random.default_rng(seed).uniform(0, 2 * np.pi, n + num_points)
+    points = np.stack([np.cos(angle), np.sin(angle)], 1)
+    corners = points[:n][np.argsort(angle[:n])]
+    return 1 - float(inside(corners[None], points[n:]).mean())
+
+
+def theorem_5_gap_result(constants: pd.DataFrame) -> Result:
+    """The result for "theory/theorem-5-gap", from `deviation_constants` and `circle_deviation` at its largest n."""
+    n = int(constants.index.max())
+    on_circle = circle_deviation(n)
+    detail = (
+        f"convex bodies in the plane have k = 3, and on a circle the largest deviation is {on_circle:.2g} at n = {n}, "
+        "as at every n, which no constant allows; on a line the largest deviation is at most "
+        f"{constants.max(axis=None):.2f} √(k / n) for n from {constants.index.min()} to {n} and k up to "
+        f"{constants.columns.max()}"
+    )
+    return Result("theory/theorem-5-gap", "families of sets", on_circle * math.sqrt(n / 3), n=n, detail=detail)

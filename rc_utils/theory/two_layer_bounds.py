@@ -133,9 +133,20 @@ def check_random(number: int, *, seed: int = 0, device: str = "cpu") -> dict[str
 
 
 def check_trained(trainings: Iterable[Training], every: int = 1) -> dict[str, Inequality]:
-    """The three inequalities on trained networks, at every `every`-th of the kept steps counted from the last."""
-    kept = [(t, index) for t in trainings for index in range(len(t.steps) - 1, -1, -every)]
-    return _join_all([check_all(t.networks(index), t.x) for t, index in kept])
+    """The three inequalities on trained networks, at every `every`-th of the kept steps counted from the last.
+
+    A network that has not moved until the next of these steps, since it diverged or died, is checked there alone.
+    """
+    checks = []
+    for t in trainings:
+        indices = list(range(len(t.steps) - 1, -1, -every))
+        for index, later in zip(indices, [None, *indices], strict=False):
+            moved = torch.ones(len(t.lr), dtype=torch.bool, device=t.x.device)
+            if later is not None:
+                moved = (t.weights[index] != t.weights[later]).flatten(1).any(1)
+            if moved.any():
+                checks.append(check_all(Networks(t.weights[index][moved], t.signs[moved]), t.x[moved]))
+    return _join_all(checks)
 
 
 def _join_all(checks: list[dict[str, Inequality]]) -> dict[str, Inequality]:
@@ -175,7 +186,8 @@ def rates_table(training: Training, factors: Sequence[float], *, level: float = 
     Columns: factor (lr in units of 2 / initial sharpness), lr (geometric mean), diverged, dead, settled (numbers of
     networks), edge (median of lr * sharpness), and means of accuracy, mean_count, allowed = 2N / r^2 lambda_max + 2,
     allowed_edge = 4N / (r^2 lr) + 2, which puts 2 / lr for the sharpness, constant = mean_count r^2 lr / N, and
-    count_at_loss, the mean count when the loss first is at most `level` (of the networks that reach it; NaN if none).
+    count_at_loss, the mean count at the first kept step with a loss of at most `level` (NaN unless all that settled
+    reach it). All but the numbers are over the same networks, those that settled.
     """
     n, number = training.x.shape[1], len(factors)
     counts = mean_count(pair_counts(training.networks(), training.x), n)
@@ -196,13 +208,38 @@ def rates_table(training: Training, factors: Sequence[float], *, level: float = 
     }
     frame = pd.DataFrame({name: values.cpu().numpy() for name, values in columns.items()})
     frame["factor"] = np.tile(factors, len(frame) // number)
-    means = ["accuracy", "mean_count", "allowed", "constant", "count_at_loss"]
+    means = ["lr", "accuracy", "mean_count", "allowed", "allowed_edge", "constant", "count_at_loss"]
     frame[["edge", *means]] = frame[["edge", *means]].where(frame["settled"])
     groups = frame.groupby("factor", as_index=False)
-    table = groups[["lr", *means, "allowed_edge"]].mean()
+    table = groups[means].mean()
     table["lr"] = np.exp(table["lr"])
+    missed = (frame["settled"] & frame["count_at_loss"].isna()).groupby(frame["factor"]).any()
+    table["count_at_loss"] = table["count_at_loss"].where(~missed.to_numpy())
     table["edge"] = groups["edge"].median()["edge"]
     return table.join(groups[["diverged", "dead", "settled"]].sum().drop(columns="factor"))
+
+
+def edge_table(training: Training, *, near: float = 0.95) -> pd.DataFrame:
+    """One row a network that settled: start and final lr * sharpness, their ratio `growth`, and whether it `reached`
+    the edge: whether lr * sharpness was at least 2 * near at some kept step, the first among them."""
+    edge = (training.lr * training.sharpness)[:, training.settled].cpu().numpy()
+    columns = {"start": edge[0], "final": edge[-1], "growth": edge[-1] / edge[0]}
+    return pd.DataFrame(columns | {"reached": edge.max(0) >= 2 * near})
+
+
+def edge_words(table: pd.DataFrame) -> str:
+    """What the networks of an `edge_table` did, in words."""
+    parts = []
+    for reached, where in ((True, "came to the edge or began beyond it"), (False, "never came near it")):
+        rows = table[table["reached"] == reached]
+        text = f"{len(rows)} of {len(table)} {where}"
+        if len(rows):
+            held, growth = rows["final"].between(1, 2).mean(), rows["growth"]
+            text += f" and end at η λ_max from {rows['final'].min():.2g} to {rows['final'].max():.2g}"
+            text += f", {held:.0%} of them in [1, 2]" if reached else ""
+            text += f", λ_max {growth.min():.2f} to {growth.max():.2f} times its initial value"
+        parts.append(text)
+    return "; ".join(parts)
 
 
 @dataclass(frozen=True)

@@ -65,10 +65,12 @@ def line_network(n: int, overshoot: float = 0.75) -> Networks:
 def line_sharpness_floor(n: int) -> float:
     """Below this lambda_max no two-layer network changes sign between all n neighbours of the training set `line`.
 
-    Such a network bends at least b - a times in any b - a + 1 successive gaps, hence in all gaps but one. A neuron that
-    bends in gap g is active at g or n - g points x_i = (1, t_i); with the unit vector 1 / sqrt(n) the Gram matrix of
-    `sharpness` gives lambda_max >= 1/n^2 sum_j |sum_i x_i|^2, i over the points where j is active, and
-    |sum_i x_i| >= min(g, n - g).
+    A neuron that bends in gap g is active at g or n - g points x_i = (1, t_i); with the unit vector 1 / sqrt(n) the
+    Gram matrix of `sharpness` gives lambda_max >= 1/n^2 sum_j |sum_i x_i|^2, i over the points where j is active, and
+    |sum_i x_i| >= min(g, n - g) =: m(g). Over any L successive gaps the mean slopes of such a network alternate in
+    sign, so that it bends at least L - 1 times among them. m^2 is unimodal in g: the gaps where it exceeds a level are
+    successive, and at least one bend less than there are such gaps lies among them. Summed over all levels,
+    sum_j m(g_j)^2 >= sum_g m(g)^2 - max_g m(g)^2.
     """
     gaps = np.minimum(np.arange(1, n), n - np.arange(1, n)).astype(float)
     return float((gaps**2).sum() - (gaps**2).max()) / n**2

@@ -114,7 +114,7 @@ def count_and_bounds(tables: Mapping[str, pd.DataFrame]) -> Figure:
         "allowed_edge": (r"$4N/(r^2\eta) + 2$", "black", "", "--"),
         "allowed": (r"$(2N/r^2)\,\lambda_{\max} + 2$", ORANGE, "s", "-"),
         "mean_count": ("mean count, end of training", BLUE, "o", "-"),
-        "count_at_loss": ("mean count, equal loss", GREEN, "^", ":"),
+        "count_at_loss": ("mean count, first kept step with loss 0.05 or less", GREEN, "^", ":"),
     }
     fig, axes = plt.subplots(1, len(tables), figsize=(plotting.width(), 3.6), sharey=True)
     for ax, (name, table) in zip(np.atleast_1d(axes), tables.items(), strict=True):
