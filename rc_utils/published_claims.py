@@ -220,7 +220,7 @@ BOUNDS = (  # id, source, claim, ratio that is at most 1 if the claim holds.
         "theory/theorem-5-gap",
         "v1 Theorem 5",
         "at most k regions on every line bound the expected gap by O(√(k / n))",
-        "largest deviation of sample mean and expectation / what is allowed",
+        "largest deviation of sample mean and expectation / √(k / n), with any constant",
     ),
     (
         "theory/theorem-6",

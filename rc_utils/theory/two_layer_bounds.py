@@ -221,7 +221,7 @@ def rates_table(training: Training, factors: Sequence[float], *, level: float = 
 
 def edge_table(training: Training, *, near: float = 0.95) -> pd.DataFrame:
     """One row a network that settled: start and final lr * sharpness, their ratio `growth`, and whether it `reached`
-    the edge: whether lr * sharpness was at least 2 * near at some kept step, the first among them."""
+    the edge: whether lr * sharpness was at least 2 * near at some kept step, the start included."""
     edge = (training.lr * training.sharpness)[:, training.settled].cpu().numpy()
     columns = {"start": edge[0], "final": edge[-1], "growth": edge[-1] / edge[0]}
     return pd.DataFrame(columns | {"reached": edge.max(0) >= 2 * near})
