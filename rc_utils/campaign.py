@@ -1,4 +1,4 @@
-"""What a campaign asks for: campaigns/<name>/campaign.toml -> experiments -> cells -> runs.
+"""Reading and checking what a campaign asks for: campaigns/<name>/campaign.toml -> `Campaign`.
 
     title = "..."
     [dataset]                       # arguments of load_dataset
@@ -23,13 +23,8 @@
 A run that several experiments ask for is trained once. An unknown key anywhere fails with the nearest valid name.
 """
 
-import dataclasses
-import functools
-import hashlib
-import importlib.util
 import inspect
 import itertools
-import json
 import pathlib
 import tomllib
 import typing
@@ -39,154 +34,19 @@ from rc_utils.datasets import load_dataset
 from rc_utils.measures import MEASURES
 from rc_utils.networks import check_network
 from rc_utils.networks.registry import SHAPE_ARGUMENTS
+from rc_utils.networks.user_class import source_hash
 from rc_utils.paths import campaigns_dir
 from rc_utils.regions import make_lattice, region_count
 from rc_utils.regions.count import STRATEGIES
 from rc_utils.regions.sampling import check_sampling
+from rc_utils.specification import Campaign, Experiment, canonical_json
 from rc_utils.training import TrainConfig
 
-SCHEMA = 1
 # Keys that are no options of a network, and where they come from.
 _NOT_OPTIONS = {
     "name": "the key is architecture",
     **{key: "it comes from the dataset" for key in SHAPE_ARGUMENTS if key != "width"},
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class RunSpec:
-    """Everything that decides the trained network: dataset, network and training, with the seed."""
-
-    dataset: dict
-    network: dict
-    train: TrainConfig
-
-    def as_dict(self):
-        """Plain JSON values."""
-        return {"dataset": self.dataset, "network": self.network, "train": dataclasses.asdict(self.train)}
-
-    @functools.cached_property
-    def run_id(self):
-        """Sixteen hexadecimal digits of the SHA-256 of the settings.
-
-        Training settings at their default are left out, so that a new setting with a neutral default renames no run.
-        """
-        default = dataclasses.asdict(TrainConfig())
-        train = {k: v for k, v in dataclasses.asdict(self.train).items() if v != default[k]}
-        settings = {"schema": SCHEMA, "dataset": self.dataset, "network": self.network, "train": train}
-        return hashlib.sha256(canonical_json(settings).encode()).hexdigest()[:16]
-
-
-@dataclasses.dataclass(frozen=True)
-class PlannedRun:
-    """A run together with what the campaign wants to know about it.
-
-    counts: region counts after training, settings by name; evolution_epochs, evolution_counts: the same in between.
-    frozen: file of the campaign's frozen records, where there may be one of this run.
-    """
-
-    spec: RunSpec
-    counts: dict
-    measures: tuple
-    evolution_epochs: tuple = ()
-    evolution_counts: dict = dataclasses.field(default_factory=dict)
-    frozen: pathlib.Path | None = None
-
-    def merged(self, other):
-        """The same run with the wishes of both."""
-        return dataclasses.replace(
-            self,
-            counts=self.counts | other.counts,
-            measures=tuple(dict.fromkeys(self.measures + other.measures)),
-            evolution_epochs=tuple(sorted({*self.evolution_epochs, *other.evolution_epochs})),
-            evolution_counts=self.evolution_counts | other.evolution_counts,
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class Experiment:
-    """A grid of cells over networks and seeds; one `[[experiments]]` table.
-
-    seeds: a list for all networks, or a list for each of them: {ResNet18 = [0, 1, 2], SENet18 = [0]}.
-    """
-
-    name: str
-    networks: list[str]
-    seeds: list[int] | dict[str, list[int]]
-    grid: dict
-    train: dict = dataclasses.field(default_factory=dict)
-    counts: list[str] = dataclasses.field(default_factory=lambda: ["main"])
-    measures: list[str] = dataclasses.field(default_factory=list)
-    evolution_epochs: list[int] = dataclasses.field(default_factory=list)
-    evolution_counts: list[str] = dataclasses.field(default_factory=list)
-
-    def seeds_of(self, label):
-        """The seeds of one network."""
-        return self.seeds[label] if isinstance(self.seeds, dict) else self.seeds
-
-    def seeds_and_networks(self):
-        """(seed, network label) pairs, all networks of the first seed first."""
-        seeds = dict.fromkeys(seed for label in self.networks for seed in self.seeds_of(label))
-        return [(seed, label) for seed in seeds for label in self.networks if seed in self.seeds_of(label)]
-
-    def cells(self):
-        """One dict of grid values for every combination, the last key running fastest."""
-        return [dict(zip(self.grid, values, strict=True)) for values in itertools.product(*self.grid.values())]
-
-
-@dataclasses.dataclass(frozen=True)
-class Campaign:
-    """A named set of runs; see the module's text for its file.
-
-    note: one line that pages show beside every result of the campaign, for instance on the origin of its data.
-    choice: how its settings were chosen, and on what; the page of the main results shows it.
-    """
-
-    name: str
-    title: str
-    dataset: dict
-    networks: dict
-    counts: dict
-    experiments: tuple
-    train: dict
-    note: str = ""
-    choice: str = ""
-    folder: pathlib.Path = pathlib.Path()
-
-    def entries(self):
-        """(experiment, network label, PlannedRun) of everything asked for, in order: all cells of a seed first."""
-        for experiment in self.experiments:
-            for (seed, label), cell in itertools.product(experiment.seeds_and_networks(), experiment.cells()):
-                yield experiment, label, self._plan(experiment, label, cell | {"seed": seed})
-
-    def runs(self):
-        """The distinct runs, by run id, in the order in which they should be done."""
-        runs = {}
-        for _, _, planned in self.entries():
-            key = planned.spec.run_id
-            runs[key] = runs[key].merged(planned) if key in runs else planned
-        return runs
-
-    def restricted(self, names):
-        """The campaign with the experiments of these names alone, and what they ask for."""
-        known = {experiment.name: experiment for experiment in self.experiments}
-        for name in names:
-            if name not in known:
-                raise unknown_name(f"experiment of campaign {self.name}", name, known)
-        return dataclasses.replace(self, experiments=tuple(e for e in self.experiments if e.name in names))
-
-    def _plan(self, experiment, label, cell):
-        train = settings_from_dict(
-            TrainConfig, self.train | experiment.train | cell, f"{self.name}, experiment {experiment.name!r}"
-        )
-        return PlannedRun(
-            spec=RunSpec(self.dataset, self.networks[label], train),
-            counts={name: self.counts[name] for name in experiment.counts},
-            measures=tuple(experiment.measures),
-            evolution_epochs=tuple(experiment.evolution_epochs),
-            evolution_counts={name: self.counts[name] for name in experiment.evolution_counts},
-            frozen=self.folder / "runs.jsonl",
-        )
 
 
 def list_campaigns():
@@ -243,13 +103,9 @@ def parse_campaign(table, name, folder=pathlib.Path()):
     return campaign
 
 
-def canonical_json(value):
-    """JSON text that is the same for equal values."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
 def _check_dataset(settings, where):
-    check_keys(where, settings, _arguments(load_dataset) - {"device", "data_dir"})
+    # What names a place on this machine is no part of a run.
+    check_keys(where, settings, _arguments(load_dataset) - {"device", "data_dir", "root"})
     require("name" in settings, f"{where} has no 'name'")
     _check_types(load_dataset, settings, where)
     for key, value in settings.items():
@@ -270,14 +126,9 @@ def _network(label, options, campaign):
     except (ValueError, TypeError, ImportError, AttributeError) as error:
         raise ValueError(f"{where}: {error}") from error
     if ":" in network["name"]:
-        network["source_sha256"] = _source_hash(network["name"])
+        # An edited network is another network.
+        network["source_sha256"] = source_hash(network["name"])
     return network
-
-
-def _source_hash(name):
-    """Hash of the file of a user's network: an edited network is another network."""
-    spec = importlib.util.find_spec(name.split(":")[0])
-    return hashlib.sha256(pathlib.Path(spec.origin).read_bytes()).hexdigest()[:16]
 
 
 def _count(label, options, campaign):

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from rc_utils import ledger, runs
-from rc_utils.campaign import Campaign, Experiment, PlannedRun, load_campaign
+from rc_utils.campaign import load_campaign
 from rc_utils.comparison import mean_interval
 from rc_utils.correlation import (
     average_seeds,
@@ -21,6 +21,7 @@ from rc_utils.correlation import (
 from rc_utils.paper import Result
 from rc_utils.published_tables import EVOLUTION
 from rc_utils.regions import label_grid
+from rc_utils.specification import Campaign, Experiment, PlannedRun
 from rc_utils.training import train
 
 PUBLISHED_EPOCHS = 200

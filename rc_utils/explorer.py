@@ -20,7 +20,6 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from rc_utils import plotting
-from rc_utils.campaign import PlannedRun
 from rc_utils.checks import require
 from rc_utils.datasets import Dataset
 from rc_utils.evolution import evolution_experiment
@@ -28,6 +27,7 @@ from rc_utils.ledger import load_evolution
 from rc_utils.plotting import BLUE, ORANGE, class_colour
 from rc_utils.regions import count_components
 from rc_utils.regions.sampling import draw_distinct
+from rc_utils.specification import PlannedRun
 
 # A cell of the picture touches six others: these are the neighbours that a reader sees.
 ADJACENCY = "simplex"

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from rc_utils.campaign import canonical_json
 from rc_utils.checks import check_keys, require
 from rc_utils.comparison import correlation_result
 from rc_utils.datasets import load_dataset
@@ -25,6 +24,7 @@ from rc_utils.ledger import INTERPOLATES
 from rc_utils.paper import Result
 from rc_utils.paths import campaigns_dir, results_dir
 from rc_utils.regions import region_count
+from rc_utils.specification import canonical_json
 
 TREE, FOREST = "DecisionTree", "RandomForest"
 DEPTHS = tuple(range(3, 18))

@@ -18,9 +18,10 @@ import warnings
 import numpy as np
 import pandas as pd
 
-from rc_utils.campaign import SCHEMA, Campaign, canonical_json, load_campaign
+from rc_utils.campaign import load_campaign
 from rc_utils.files import locked, write_atomically
 from rc_utils.paths import results_dir
+from rc_utils.specification import SCHEMA, Campaign, canonical_json
 
 INTERPOLATES = 0.99
 ADVICE = "delete it and run the sweep again"

@@ -12,13 +12,15 @@ import numpy as np
 import torch
 
 from rc_utils import ledger
-from rc_utils.campaign import SCHEMA, canonical_json
+from rc_utils.checks import require
 from rc_utils.datasets import load_dataset
 from rc_utils.measures import UNTRAINED, measure
 from rc_utils.networks import build_network
+from rc_utils.networks.user_class import source_hash
 from rc_utils.provenance import provenance
 from rc_utils.regions import region_count
 from rc_utils.regions.classifier import NonFiniteScores
+from rc_utils.specification import SCHEMA, canonical_json
 from rc_utils.training import StopTraining, evaluate, train
 
 
@@ -86,7 +88,12 @@ def dataset_of(spec, device="cpu"):
 
 
 def network_of(spec, data):
-    """The untrained network of a run."""
+    """The untrained network of a run. Raises ValueError if it is a user's and its file is not the one of the plan."""
+    asked_for = spec.network.get("source_sha256")
+    require(
+        asked_for is None or source_hash(spec.network["name"]) == asked_for,
+        f"the file of network {spec.network['name']!r} is not the one that the campaign was loaded with: load it again",
+    )
     options = {k: v for k, v in spec.network.items() if k not in ("name", "source_sha256")}
     network = build_network(
         spec.network["name"],

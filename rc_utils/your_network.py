@@ -10,13 +10,14 @@ import pandas as pd
 import torch
 from torch import nn
 
-from rc_utils.campaign import Campaign, load_campaign
+from rc_utils.campaign import load_campaign
 from rc_utils.checks import require, settings_from_dict
 from rc_utils.ledger import INTERPOLATES
 from rc_utils.networks import build_network
 from rc_utils.networks.user_class import find_user_network
 from rc_utils.regions import region_count
 from rc_utils.runs import dataset_of
+from rc_utils.specification import Campaign
 from rc_utils.training import TrainConfig, train
 
 

@@ -2,10 +2,13 @@
 
 import copy
 import dataclasses
+import types
 
 import pytest
 
-from rc_utils.campaign import RunSpec, list_campaigns, load_campaign, parse_campaign
+from rc_utils.campaign import list_campaigns, load_campaign, parse_campaign
+from rc_utils.runs import network_of
+from rc_utils.specification import RunSpec
 from rc_utils.training import TrainConfig
 
 TABLE = {
@@ -89,6 +92,7 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
     [
         (["datset"], {}, r"'datset'.*Did you mean 'dataset'"),
         (["dataset", "imagesize"], 8, r"\[dataset\].*Did you mean 'image_size'"),
+        (["dataset", "root"], "/data/imagenet", r"'root'"),
         (["train", "epoch"], 3, r"'epoch'.*Did you mean 'epochs'"),
         (["train", "epochs"], "many", r"epochs must be of type int, got 'many'"),
         (["networks", "ResNet81"], {}, r"networks.ResNet81.*Did you mean 'ResNet18'"),
@@ -132,9 +136,13 @@ def test_every_campaign_that_ships_is_valid(name):
 def test_an_edited_network_of_the_users_is_another_run(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     source = "from torch import nn\nclass Net(nn.Linear):\n    def __init__(self):\n        super().__init__(3, {})\n"
-    ids = set()
-    for size in (2, 3):
+    plans = []
+    for size in (2, 30):
         (tmp_path / "edited_net.py").write_text(source.format(size))
         table = changed(["networks", "ResNet18"], {"architecture": "edited_net:Net"})
-        ids.add(next(iter(parse_campaign(table, "t").runs())))
-    assert len(ids) == 2
+        plans.append(next(iter(parse_campaign(table, "t").runs().values())))
+        data = types.SimpleNamespace(num_classes=2, in_channels=3, image_size=8)
+        assert network_of(plans[-1].spec, data).out_features == size
+    assert plans[0].spec.run_id != plans[1].spec.run_id
+    with pytest.raises(ValueError, match="'edited_net:Net' is not the one that the campaign was loaded with"):
+        network_of(plans[0].spec, data)

@@ -1,9 +1,11 @@
 """Datasets: what is drawn, chosen, shrunk and standardised, and that damaged or absent data are named."""
 
+import errno
 import functools
 import gzip
 import hashlib
 import io
+import os
 import pickle
 import struct
 import tarfile
@@ -305,6 +307,25 @@ def test_failed_write_leaves_the_old_file_and_nothing_else(fruit, monkeypatch):
         write_cache(folder / "fruit.npz", arrays)
     assert [path.name for path in folder.iterdir() if path.is_file()] == ["fruit.npz"]
     assert (folder / "fruit.npz").read_bytes() == before
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o002, 0o664)])
+def test_a_cache_can_be_read_by_whom_the_umask_lets(fruit, umask, mode):
+    folder, arrays = fruit
+    before = os.umask(umask)
+    write_cache(folder / "shared.npz", arrays)
+    os.umask(before)
+    assert (folder / "shared.npz").stat().st_mode & 0o777 == mode
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EIO])
+def test_a_cache_that_cannot_be_opened_is_not_called_corrupted(fruit, monkeypatch, code):
+    def fail(*arguments, **options):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(np, "load", fail)
+    with pytest.raises(OSError, match=os.strerror(code)):
+        load_dataset("fruit", data_dir=fruit[0])
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.1, 0.5, 0.99])

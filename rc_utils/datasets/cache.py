@@ -1,7 +1,8 @@
 """Datasets on disk: one npz file of plain arrays a dataset, written atomically and checked when read."""
 
+import errno
 import os
-import tempfile
+import uuid
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -19,7 +20,6 @@ _UNREADABLE = (
     zlib.error,
     ValueError,
     EOFError,
-    OSError,
     NotImplementedError,
     AttributeError,
 )
@@ -52,15 +52,16 @@ def write_cache(path, arrays):
     path.parent.mkdir(parents=True, exist_ok=True)
     contents = {key: getattr(arrays, key) for key in _REQUIRED}
     contents |= {key: np.array(getattr(arrays, key)) for key in _OPTIONAL if getattr(arrays, key)}
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    # Not by tempfile, whose files nobody else can read.
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(temporary, "xb") as file:
             np.savez(file, **contents)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -73,15 +74,16 @@ def read_cache(path):
 
     Raises:
         CacheError: the file is truncated or corrupted, or an array is missing or not as expected.
-        FileNotFoundError: there is no such file.
+        OSError: the file is not there, not to be read by this user, or on a disk that fails.
     """
     try:
         # Opened here because NumPy leaves a file open that it cannot read.
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             stored = {key: archive[key] for key in archive.files if key in _REQUIRED + _OPTIONAL}
-    except FileNotFoundError:
-        raise
-    except _UNREADABLE as error:
+    except (*_UNREADABLE, OSError) as error:
+        # zipfile seeks where a damaged archive sends it; any other fault of a disk says nothing of the file.
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise
         raise CacheError(
             f"{path} cannot be read as an npz file of plain arrays ({error}): it is truncated or corrupted. "
             "Delete it so that it is made again, or put an intact copy in its place."

@@ -1,19 +1,25 @@
 """Find a network outside this package by its name "module:Class"."""
 
+import hashlib
 import importlib
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 
 from torch import nn
+
+# Name that a module gets for the hash of the file that it was loaded from.
+_LOADED = "_rc_utils_loaded_from"
 
 
 def find_user_network(name: str) -> Callable[..., nn.Module]:
     """The class (or function that returns a module) which "package.module:Class" names.
 
-    The module may lie in the current working directory or anywhere Python finds modules. Raises
+    The module may lie in the current working directory or anywhere Python finds modules. One whose file was
+    edited since this function last found it is loaded again; the modules that it imports are not. Raises
     ModuleNotFoundError where there is no such module, AttributeError where it has no such class, TypeError
     where that is no `torch.nn.Module`. An error inside the user's module comes through as it is.
     """
@@ -37,6 +43,23 @@ def find_user_network(name: str) -> Callable[..., nn.Module]:
     return target
 
 
+def source_hash(name: str) -> str:
+    """Sixteen hexadecimal digits of the SHA-256 of the file that the network "module:Class" is loaded from.
+
+    Raises ValueError for a module without a file, and as `find_user_network`.
+    """
+    find_user_network(name)
+    digest = getattr(sys.modules[name.split(":")[0]], _LOADED)
+    if not digest:
+        raise ValueError(f"network {name!r} is of a module without a file: write it to one, so that edits are noticed")
+    return digest
+
+
+def _file_hash(module: ModuleType) -> str:
+    path = getattr(module, "__file__", None)
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16] if path else ""
+
+
 def _is_network_class(value: object) -> bool:
     return isinstance(value, type) and issubclass(value, nn.Module)
 
@@ -45,7 +68,12 @@ def _import_module(module_name: str, network_name: str) -> ModuleType:
     importlib.invalidate_caches()
     try:
         with _working_directory_first():
-            return importlib.import_module(module_name)
+            module = importlib.import_module(module_name)
+            digest = _file_hash(module)
+            if vars(module).get(_LOADED, digest) != digest:
+                module = importlib.reload(module)
+            setattr(module, _LOADED, digest)
+            return module
     except ModuleNotFoundError as error:
         is_asked_for = error.name == module_name or module_name.startswith(f"{error.name}.")
         if not is_asked_for:
