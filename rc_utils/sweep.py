@@ -34,6 +34,7 @@ DASK_SETTINGS = {
     "distributed.nanny.pre-spawn-environ": {
         "MALLOC_TRIM_THRESHOLD_": str(2**30),
         "MALLOC_MMAP_THRESHOLD_": str(2**25),
+        "OMP_NUM_THREADS": "1",
     },
 }
 
