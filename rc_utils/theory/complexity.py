@@ -261,7 +261,7 @@ def check_corollary_1(path: Trajectory, num_points: int, *, start: float = 0.5, 
     broken = path.lipschitz_max[first:] > limit * (1 + ROUNDING_FLOAT32)
     iterations = broken.sum(0) * path.every
     largest = largest_ratio(path.lipschitz_max[first:], limit[None])
-    words = f"lambda / (beta phi) reaches {largest:.3f}; at most 1 at {1 - broken.mean():.1%} of the iterations"
+    words = f"lambda / (beta phi) reaches {largest:.3f}; at most 1 at {1 - broken.mean():.1%} of the ends of blocks"
     return Check(float(iterations.max()) / (num_points * np.log(models / delta)), broken.size, words)
 
 
