@@ -89,11 +89,14 @@ def forest_runs(
 
 
 def freeze_forests(dataset: Mapping, *, progress: bool = False) -> pathlib.Path:
-    """Make `forest_runs(dataset)` on this machine if need be and commit it; returns campaigns/forests/<name>.json."""
+    """Make `forest_runs(dataset)` on this machine if need be and commit it with the provenance of its data.
+
+    Returns campaigns/forests/<name>.json.
+    """
     settings = _settings(dataset)
-    _live_rows(settings, progress)
+    table = {"settings": settings, "data": load_dataset(**dataset).provenance, "rows": _live_rows(settings, progress)}
     path = _committed(dataset["name"])
-    write_atomically(path, _live(settings).read_bytes())
+    write_atomically(path, json.dumps(table, indent=1).encode() + b"\n")
     return path
 
 
@@ -124,6 +127,16 @@ def _committed(name: str) -> pathlib.Path:
 
 def _live(settings: Mapping) -> pathlib.Path:
     return results_dir() / "forests" / f"{hashlib.sha256(canonical_json(settings).encode()).hexdigest()[:16]}.json"
+
+
+def _note(table: pd.DataFrame) -> str:
+    """What the committed table of the same dataset says about its data, if it is the one shown; else nothing."""
+    path = _committed(table["campaign"].iloc[0])
+    if not path.exists():
+        return ""
+    committed = json.loads(path.read_bytes())
+    note = committed["data"].get("note", "")
+    return f"Data: {note}." if note and committed["rows"] == table.to_dict("records") else ""
 
 
 def _committed_rows(settings: Mapping) -> list[dict] | None:
@@ -189,8 +202,9 @@ def describe_forests(table: pd.DataFrame) -> str:
     return (
         f"Dataset {table['campaign'].iloc[0]}: {kinds.get(TREE, 0)} decision trees and {kinds.get(FOREST, 0)} random "
         f"forests, depth {table['depth'].min()} to {table['depth'].max()}; {int(table['interpolates'].sum())} of them "
-        f"interpolate. Best test accuracy {best['test_accuracy']:.3f} ({best['network']}, {best['cell']})."
-    )
+        f"interpolate. Best test accuracy {best['test_accuracy']:.3f} ({best['network']}, {best['cell']}). "
+        f"{_note(table)}"
+    ).strip()
 
 
 def results_from_forests(table: pd.DataFrame, *, num_resamples: int = 2000, seed: int = 0) -> list[Result]:
