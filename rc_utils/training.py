@@ -278,12 +278,14 @@ def _seed(seed, device):
 
 def _check_outputs(network, data):
     """Raise ValueError unless the network gives an image a score for each class."""
+    images = data.x_train[:2]
     with evaluation_mode(network), torch.no_grad():
-        shape = tuple(getattr(network(data.x_train[:1]), "shape", ()))
+        shape = tuple(getattr(network(images), "shape", ()))
+    n, classes = len(images), data.num_classes
     require(
-        len(shape) == 2 and shape[0] == 1 and shape[1] >= data.num_classes,
-        f"{type(network).__name__} makes an output of shape {shape} of one image; expected (1, {data.num_classes}), a "
-        "score for each class",
+        len(shape) == 2 and shape[0] == n and shape[1] >= classes,
+        f"{type(network).__name__} makes an output of shape {shape} of {n} images; expected ({n}, {classes}), a score "
+        "for each class",
     )
 
 
