@@ -28,7 +28,8 @@ import numpy as np
 import pandas as pd
 
 from rc_utils import published_tables as tables
-from rc_utils.published_claims import BOUNDS, CLAIMS, TRENDS, Published
+from rc_utils.published_claims import CLAIMS, Published
+from rc_utils.published_theory import BOUNDS, TRENDS
 
 AGREES = "agrees"
 AGREES_IN_DIRECTION = "agrees in direction"
