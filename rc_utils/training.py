@@ -304,7 +304,8 @@ def build_optimizer(parameters, config):
         "weight_decay": config.weight_decay,
     }
     if config.optimizer == "sgd":
-        return torch.optim.SGD(**common, momentum=config.momentum)
+        # All parameters in one call: the same bits as one by one, in less time for a network of many small layers.
+        return torch.optim.SGD(**common, momentum=config.momentum, foreach=True)
     return {"adam": torch.optim.Adam, "adagrad": torch.optim.Adagrad}[config.optimizer](**common)
 
 
