@@ -108,8 +108,8 @@ def execute_notebook(path, output, parameters=None, *, cwd=None, metadata=None):
     partial = output.with_suffix(".failed.ipynb")
     options = {"kernel_name": "python3", "language": "python", "progress_bar": False}
     options["cwd"] = str(cwd or pathlib.Path.cwd())
-    # The kernel and its client are on one machine: its notice of an unencrypted connection tells a reader nothing.
-    options["extra_arguments"] = ["--log-level=ERROR"]
+    # Its notices, of an unencrypted connection or of being stopped at the end, tell a reader nothing.
+    options["extra_arguments"] = ["--log-level=CRITICAL"]
     # papermill reads parameters line by line and warns where a comment holds an equals sign; ours are checked already.
     logging.getLogger("papermill").setLevel(logging.ERROR)
     try:

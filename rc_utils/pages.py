@@ -164,10 +164,13 @@ def setting_warning(planned):
 
 def all_results(name="", *, num_samples=0, seed=0):
     """Our results for the scorecard: of every campaign with records, of trees and forests, and those that other pages
-    have kept; or of one campaign alone."""
-    results = []
+    have kept; or of one campaign alone. A campaign all of whose runs belong to one before it repeats it."""
+    results, seen = [], set()
     for campaign in [name] if name else list_campaigns():
         table = ledger.load_runs(campaign, num_samples=num_samples or None)
+        if len(table) and set(table["run_id"]) <= seen:
+            continue
+        seen |= set(table["run_id"]) if len(table) else set()
         results += results_from_campaign(campaign, table, seed=seed)
     if name:
         return results

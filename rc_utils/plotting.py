@@ -133,7 +133,8 @@ def scatter_count_gap(
     """Scatter of two columns with a marker and a least-squares line for each network (v1 Fig 2 and 5).
 
     One point a cell, seeds averaged, unless `average` is false; hollow points do not interpolate; the legend gives
-    each network's Pearson correlation. Diverged runs are left out. Raises ValueError for a missing column.
+    the Pearson correlation of each network with more than two points. Diverged runs are left out. Raises ValueError
+    for a missing column.
     """
     require_columns(runs, ["network", "cell", x, y])
     points = finished(average_seeds(runs) if average else runs)
@@ -142,8 +143,9 @@ def scatter_count_gap(
     for network, group in points.groupby("network", sort=False):
         style = network_style(str(network))
         _scatter(ax, group, x, y, style)
-        _least_squares_line(ax, group[x], group[y], style.color)
-        r = correlate(group[x], group[y], num_resamples=1).value
+        r = correlate(group[x], group[y], num_resamples=1).value if len(group) > 2 else float("nan")
+        if np.isfinite(r):
+            _least_squares_line(ax, group[x], group[y], style.color)
         text = f"{network}, r = {r:.2f}" if np.isfinite(r) else str(network)
         handles.append(Line2D([], [], color=style.color, marker=style.marker, linestyle="none", label=text))
     if "interpolates" in points.columns and not points["interpolates"].all():
@@ -161,10 +163,9 @@ def _scatter(ax: Axes, group: pd.DataFrame, x: str, y: str, style: NetworkStyle)
 
 
 def _least_squares_line(ax: Axes, x: pd.Series, y: pd.Series, color: str) -> None:
-    if x.nunique() > 1:
-        slope, intercept = np.polyfit(x, y, 1)
-        ends = np.array([x.min(), x.max()])
-        ax.plot(ends, slope * ends + intercept, color=color, alpha=0.4, linewidth=1.5, zorder=1)
+    slope, intercept = np.polyfit(x, y, 1)
+    ends = np.array([x.min(), x.max()])
+    ax.plot(ends, slope * ends + intercept, color=color, alpha=0.4, linewidth=1.5, zorder=1)
 
 
 def lr_batch_panels(runs: pd.DataFrame, networks: Sequence[str] | None = None, column: str = "count") -> Figure:

@@ -6,6 +6,7 @@ run is on the disk at once; a killed sweep loses at most the runs it was in, and
 
 import argparse
 import dataclasses
+import logging
 import math
 import random
 import statistics
@@ -92,6 +93,7 @@ def local_cluster(workers):
     from distributed import LocalCluster
 
     dask.config.set(DASK_SETTINGS)
+    logging.getLogger("distributed.nanny").setLevel(logging.ERROR)  # It warns of workers that take seconds to end.
     return LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit=0)
 
 
