@@ -17,8 +17,7 @@ import matplotlib.pyplot as plt
 from rc_utils import ledger, plotting
 from rc_utils.campaign import load_campaign
 from rc_utils.correlation import average_seeds
-from rc_utils.pages import VERDICTS
-from rc_utils.paper import published, scorecard
+from rc_utils.paper import VERDICTS, published, scorecard
 from rc_utils.results import results_from_campaign
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -26,17 +25,21 @@ FIGURE = ROOT / "book" / "_static" / "headline.svg"
 START, END = "<!-- results: written by `python book/headline.py`, not by hand -->", "<!-- end of results -->"
 
 
-def headline_runs(campaign):
-    """The runs of the campaign's main experiment: the committed ones if there are any."""
+def campaign_runs(campaign):
+    """The runs of the campaign: the committed ones if there are any."""
     committed = (campaign.folder / "runs.jsonl").exists()
-    runs = ledger.load_runs(campaign, origin="reference" if committed else "live")
+    return ledger.load_runs(campaign, origin="reference" if committed else "live")
+
+
+def headline_runs(campaign):
+    """Those of its main experiment."""
+    runs = campaign_runs(campaign)
     return runs[runs["experiment"] == "main"]
 
 
 def results_card(campaign):
     """The scorecard's rows with a result of the campaign, without those that repeat another."""
-    origin = "reference" if (campaign.folder / "runs.jsonl").exists() else "live"
-    card = scorecard(results_from_campaign(campaign.name, ledger.load_runs(campaign, origin=origin)))
+    card = scorecard(results_from_campaign(campaign.name, campaign_runs(campaign)))
     return card[card["counted"]]
 
 

@@ -113,7 +113,7 @@ def _cell(tables: dict[str, pd.DataFrame], network: str, source: Source, num_res
             continue
         cells = finished(average_seeds(found))
         c = correlate_cells(cells, "selected", "gap", num_resamples=num_resamples, seed=seed)
-        if np.isfinite(c.value) and c.n > 2:
+        if np.isfinite(c.value):
             return {"value": c.value, "low": c.low, "high": c.high, "n": c.n, "campaign": campaign, "needs": ""}
         needs = needs or ("three cells" if c.n < 3 else "cells that differ")
     return empty | {"needs": needs or f"a campaign on {source.dataset}"}

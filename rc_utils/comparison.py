@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from rc_utils.campaign import Campaign
 from rc_utils.correlation import (
     MIN_CELLS,
     average_seeds,
@@ -22,6 +21,7 @@ from rc_utils.correlation import (
 )
 from rc_utils.paper import Result
 from rc_utils.published_tables import MAIN_NETWORKS, NETWORKS
+from rc_utils.specification import Campaign
 
 _HYPERPARAMETERS = (
     *("lr", "batch_size", "weight_decay", "optimizer", "epochs"),
@@ -68,8 +68,10 @@ def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count", 
 
 
 def changes_by_level(runs: pd.DataFrame, column: str = "count") -> pd.DataFrame:
-    """`change_per_doubling` of learning rate and batch size at each value of the other: texts, one row a network and
-    hyper-parameter, one column a level of the other from its smallest on."""
+    """`change_per_doubling` of learning rate and batch size at each value of the other, from its smallest on, as texts.
+
+    One row a network and hyper-parameter.
+    """
     rows = []
     for (network, group), (factor, other) in itertools.product(
         runs.groupby("network", sort=False), (("lr", "batch_size"), ("batch_size", "lr"))
@@ -177,7 +179,7 @@ def correlation_result(
     """
     cells = finished(average_seeds(runs))
     c = correlate_cells(cells, x, column, **options)
-    if np.isfinite(c.value) and c.n > 2:
+    if np.isfinite(c.value):
         yield Result(id_, campaign, c.value, c.low, c.high, c.n, _describe(runs, cells), _same_as(id_, cells))
 
 

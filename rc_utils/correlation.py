@@ -1,7 +1,7 @@
 """Correlations between what a run measures, with bootstrap intervals over cells.
 
 A cell is one combination of hyper-parameters. Its seeds are averaged, and cells that differ in weight decay alone are
-drawn together (see `sampling_units`), since neither are independent evidence. Every coefficient is written with integer
+drawn together (see `sampling_units`), since neither is independent evidence. Every coefficient is written with integer
 weights (how often each row was drawn), which makes one matrix product of all resamples at once.
 """
 
@@ -200,7 +200,8 @@ def correlate(
     (Pearson, 9 and 27 units; plain percentiles: 0.90 and 0.92; BCa: 0.93 and 0.92), 0.98 and 0.98 (Spearman), 0.96 and
     0.97 (Kendall).
 
-    A constant x or y, or fewer than two rows, gives NaN for all three numbers. The same seed gives the same interval.
+    A constant x or y, or fewer than three rows, gives NaN for all three numbers: two rows correlate by 1 or -1 whatever
+    they are. The same seed gives the same interval.
     Raises ValueError for an unknown method, vectors of unequal length, rows that are not finite, a confidence outside
     (0, 1) or no resamples.
     """
@@ -212,7 +213,7 @@ def correlate(
         raise ValueError(f"num_resamples is {num_resamples}; expected at least 1, usually 2000")
     x, y, units = _checked(x, y, units)
     n_units = len(pd.unique(units))
-    if len(x) < 2 or _is_constant(x) or _is_constant(y):
+    if len(x) < 3 or _is_constant(x) or _is_constant(y):
         nan = float("nan")
         return Correlation(method, nan, nan, nan, len(x), n_units, confidence)
     exact, weighted = _METHODS[method]
@@ -323,7 +324,6 @@ def correlation_table(
         for method in methods:
             options = {"num_resamples": num_resamples, "confidence": confidence, "seed": seed}
             c = correlate_cells(group, x, y, method, **options)
-            value = c.value if len(group) > 2 else float("nan")  # Two rows correlate by 1 or -1 whatever they are.
-            records.append((name, method, value, c.low, c.high, c.n, c.n_units, n_diverged))
+            records.append((name, method, c.value, c.low, c.high, c.n, c.n_units, n_diverged))
     columns = [by or "group", "method", "value", "low", "high", "n", "n_units", "n_diverged"]
     return pd.DataFrame(records, columns=columns)

@@ -8,20 +8,13 @@ from IPython.display import HTML
 
 from rc_utils import ledger, runs
 from rc_utils.campaign import list_campaigns, load_campaign
+from rc_utils.correlation import interval_text
 from rc_utils.forests import committed_forests, forest_runs, results_from_forests
-from rc_utils.paper import (
-    AGREES,
-    AGREES_IN_DIRECTION,
-    DISAGREES,
-    NOT_CHECKABLE,
-    NOT_RESOLVED,
-    NOT_TESTED,
-)
+from rc_utils.paper import NOT_TESTED, VERDICTS
 from rc_utils.results import kept_results, results_from_campaign
 from rc_utils.sweep import missing_runs, sweep
 
 SMALL = 100  # runs that a page trains itself where there is not one record
-VERDICTS = (DISAGREES, AGREES, AGREES_IN_DIRECTION, NOT_RESOLVED, NOT_CHECKABLE, NOT_TESTED)
 
 
 def campaign_runs(name, experiment=None, *, device="cpu", num_samples=0):
@@ -140,7 +133,7 @@ def describe_runs(name, table):
     return f"{text} {campaign.note}".strip() + (mixed if len(hashes) > 1 else "")
 
 
-def beside_the_count(table):
+def strongest_measures(table):
     """Markdown: for each network which measure correlates most with the gap, of `correlation_table`s with `measure`."""
     lines = []
     for network, group in table[table["method"] == "pearson"].groupby("network", sort=False):
@@ -168,9 +161,10 @@ def all_results(name="", *, num_samples=0, seed=0):
     results, seen = [], set()
     for campaign in [name] if name else list_campaigns():
         table = ledger.load_runs(campaign, num_samples=num_samples or None)
-        if len(table) and set(table["run_id"]) <= seen:
+        made = set(table["run_id"]) if len(table) else set()
+        if made and made <= seen:
             continue
-        seen |= set(table["run_id"]) if len(table) else set()
+        seen |= made
         results += results_from_campaign(campaign, table, seed=seed)
     if name:
         return results
@@ -187,10 +181,7 @@ def show_table(frame, *, index=False, kind="rc-table"):
 def show_correlations(table):
     """A `correlation_table` for reading: one row a network, one column a coefficient with its interval."""
     by = table.columns[0]
-    text = [
-        f"{_number(v)} {_interval(low, high)}"
-        for v, low, high in zip(table["value"], table["low"], table["high"], strict=True)
-    ]
+    text = [interval_text(*row) for row in table[["value", "low", "high"]].to_numpy()]
     wide = table.assign(text=text).pivot_table(
         index=[by, "n", "n_units"], columns="method", values="text", aggfunc="first", sort=False
     )
@@ -201,10 +192,7 @@ def show_correlations(table):
 
 def show_measures(table):
     """Concatenated `correlation_table`s with a column `measure`: one row a network and method, one column a measure."""
-    text = [
-        f"{_number(v)} {_interval(low, high)}"
-        for v, low, high in zip(table["value"], table["low"], table["high"], strict=True)
-    ]
+    text = [interval_text(*row) for row in table[["value", "low", "high"]].to_numpy()]
     wide = table.assign(text=text).pivot_table(
         index=["network", "method", "n", "n_units"], columns="measure", values="text", aggfunc="first", sort=False
     )
@@ -296,10 +284,6 @@ def _count_text(campaign, records):
     numbers = sorted({len(entry["counts"]) for entry in entries})
     evaluations = sum(entry["num_evaluations"] for entry in entries)
     return f"{' or '.join(map(str, numbers))} segments a run, {evaluations:,} evaluations in all"
-
-
-def _number(value):
-    return "–" if np.isnan(value) else f"{value:.2f}"
 
 
 def _signed(value):

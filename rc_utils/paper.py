@@ -37,6 +37,7 @@ DISAGREES = "disagrees"
 NOT_RESOLVED = "not resolved"
 NOT_CHECKABLE = "not checkable"
 NOT_TESTED = "not tested here"
+VERDICTS = (DISAGREES, AGREES, AGREES_IN_DIRECTION, NOT_RESOLVED, NOT_CHECKABLE, NOT_TESTED)
 WEAK = 0.5
 
 _NAN = float("nan")
@@ -294,15 +295,23 @@ def _shown(entry: Published) -> str:
     return {"weak": "low", "bound": "at most 1"}.get(entry.kind) or str(entry.direction)
 
 
+def _judged(entry: Published, result: Result | None) -> Verdict:
+    """The verdict on a result, with what the result says of itself; on none, what it would take."""
+    if result is None:
+        needs = "a level, which only the paper's own setting can test" if entry.kind == "level" else ""
+        return Verdict(NOT_TESTED, needs or "no result of ours yet")
+    if np.isnan(result.value) and result.detail:
+        return Verdict(NOT_CHECKABLE, result.detail)
+    judged = verdict(entry, result.value, result.low, result.high)
+    if result.same_as:
+        return Verdict(judged.label, f"the same number as {result.same_as}, not counted again")
+    return Verdict(judged.label, f"{judged.why} ({result.detail})" if result.detail else judged.why)
+
+
 def _row(entry: Published, result: Result | None) -> dict[str, object]:
+    judged = _judged(entry, result)
     found = result or Result(entry.id, "", _NAN)
-    judged = verdict(entry, found.value, found.low, found.high)
     bounded = np.isfinite(found.low) and np.isfinite(found.high)
-    why = f"{judged.why} ({found.detail})" if found.detail else judged.why
-    if result is None and entry.kind == "level":
-        why = "a level, which only the paper's own setting can test"
-    if result is not None and np.isnan(found.value) and found.detail:
-        judged, why = Verdict(NOT_CHECKABLE, found.detail), found.detail
     return {
         "id": entry.id,
         "where": entry.source,
@@ -313,7 +322,7 @@ def _row(entry: Published, result: Result | None) -> dict[str, object]:
         "interval": f"[{found.low:.3g}, {found.high:.3g}]" if bounded else "",
         "n": found.n,
         "verdict": judged.label,
-        "why": f"the same number as {found.same_as}, not counted again" if found.same_as else why,
+        "why": judged.why,
         "counted": result is not None and not found.same_as,
     }
 

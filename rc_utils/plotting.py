@@ -143,7 +143,7 @@ def scatter_count_gap(
     for network, group in points.groupby("network", sort=False):
         style = network_style(str(network))
         _scatter(ax, group, x, y, style)
-        r = correlate(group[x], group[y], num_resamples=1).value if len(group) > 2 else float("nan")
+        r = correlate(group[x], group[y], num_resamples=1).value
         if np.isfinite(r):
             _least_squares_line(ax, group[x], group[y], style.color)
         text = f"{network}, r = {r:.2f}" if np.isfinite(r) else str(network)

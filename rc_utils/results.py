@@ -14,7 +14,7 @@ from rc_utils import ablations, evolution
 from rc_utils.augmentation_effects import AUGMENTATIONS, results_from_augmentation
 from rc_utils.campaign import load_campaign
 from rc_utils.comparison import plain_runs, results_from_measures, results_from_runs
-from rc_utils.ledger import write_atomically
+from rc_utils.files import write_atomically
 from rc_utils.paper import Result, published
 from rc_utils.paths import results_dir
 

@@ -14,6 +14,7 @@ import torch
 from rc_utils import ledger
 from rc_utils.checks import require
 from rc_utils.datasets import load_dataset
+from rc_utils.files import write_atomically
 from rc_utils.measures import UNTRAINED, measure
 from rc_utils.networks import build_network
 from rc_utils.networks.user_class import source_hash
@@ -154,7 +155,7 @@ def keep_record(record, weights=None):
         old = _record_on_disk(record["run_id"])
         record = record if old is None else ledger.merge_records(record, old)
         if weights is not None:
-            ledger.write_atomically(ledger.weights_path(record["run_id"]), weights)
+            write_atomically(ledger.weights_path(record["run_id"]), weights)
         ledger.write_record(record)
     return record
 

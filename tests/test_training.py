@@ -69,7 +69,8 @@ def test_random_state_of_the_caller_is_untouched(tiny_data):
 
 def test_only_the_generators_of_the_cpu_and_of_the_device_are_seeded(tiny_data, monkeypatch):
     monkeypatch.setattr(torch, "manual_seed", lambda seed: pytest.fail("seeds every device"))
-    train(small_network(), tiny_data, TrainConfig(epochs=1, batch_size=64), measure=print, measure_epochs=(0,))
+    run = train(small_network(), tiny_data, TrainConfig(epochs=1, batch_size=64), measure=print, measure_epochs=(0,))
+    assert run.status == "ok"
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
