@@ -68,6 +68,7 @@ def forest_runs(
     num_trees: int = 100,
     seed: int = 0,
     progress: bool = False,
+    committed: bool = True,
 ) -> pd.DataFrame:
     """One row a tree or forest: fitted on flattened pixels, with its accuracies, gap and region count.
 
@@ -78,25 +79,28 @@ def forest_runs(
     Columns: those of `load_runs` that correlations and figures read (campaign, experiment, network, cell, status,
     train_accuracy, test_accuracy, gap, interpolates, count, count_std_error) and depth, criterion, splitter ("" for a
     forest). The table is kept under results/forests/ and read from there the next time; one that is committed with the
-    same settings (campaigns/forests/, see `freeze_forests`) comes before it.
+    same settings (campaigns/forests/, see `freeze_forests`) comes before it, unless `committed` is false.
+    Its `attrs` are the settings and, where committed, a note on the data.
     Raises ValueError for an unknown setting of the dataset or numbers out of range.
     """
-    settings = _settings(dataset, depths, num_samples, resolution, num_trees, seed)
-    rows = _committed_rows(settings)
-    if rows is None:
-        rows = _live_rows(settings, progress)
-    return pd.DataFrame(rows)
+    dataset = {"name": "digits"} if dataset is None else dict(dataset)
+    require("name" in dataset, f"dataset {dataset} has no 'name'; expected arguments of load_dataset")
+    require(all(d >= 1 for d in depths), f"depths are {list(depths)}; expected depths of at least 1")
+    settings = {"dataset": dataset, "depths": list(depths), "num_samples": num_samples, "resolution": resolution}
+    settings |= {"num_trees": num_trees, "seed": seed, "format": _FORMAT, "scikit-learn": _version()}
+    found = _committed_table(settings) if committed else None
+    found = found or {"rows": _live_rows(settings, progress)}
+    table = pd.DataFrame(found["rows"])
+    table.attrs = {"settings": settings, "note": found.get("data", {}).get("note", "")}
+    return table
 
 
-def freeze_forests(dataset: Mapping, *, progress: bool = False) -> pathlib.Path:
-    """Make `forest_runs(dataset)` on this machine if need be and commit it with the provenance of its data.
-
-    Returns campaigns/forests/<name>.json.
-    """
-    settings = _settings(dataset)
-    table = {"settings": settings, "data": load_dataset(**dataset).provenance, "rows": _live_rows(settings, progress)}
+def freeze_forests(dataset: Mapping, **options) -> pathlib.Path:
+    """Commit `forest_runs(dataset, **options)` with the provenance of its data, as campaigns/forests/<name>.json."""
+    table = forest_runs(dataset, committed=False, **options)
+    content = {"settings": table.attrs["settings"], "data": load_dataset(**dataset).provenance}
     path = _committed(dataset["name"])
-    write_atomically(path, json.dumps(table, indent=1).encode() + b"\n")
+    write_atomically(path, json.dumps(content | {"rows": table.to_dict("records")}, indent=1).encode() + b"\n")
     return path
 
 
@@ -105,14 +109,6 @@ def committed_forests() -> list[dict]:
     return [
         json.loads(path.read_bytes())["settings"]["dataset"] for path in sorted(_committed("").parent.glob("*.json"))
     ]
-
-
-def _settings(dataset, depths=DEPTHS, num_samples=200, resolution=200, num_trees=100, seed=0) -> dict:
-    dataset = {"name": "digits"} if dataset is None else dict(dataset)
-    require("name" in dataset, f"dataset {dataset} has no 'name'; expected arguments of load_dataset")
-    require(all(d >= 1 for d in depths), f"depths are {list(depths)}; expected depths of at least 1")
-    settings = {"dataset": dataset, "depths": list(depths), "num_samples": num_samples, "resolution": resolution}
-    return settings | {"num_trees": num_trees, "seed": seed, "format": _FORMAT, "scikit-learn": _version()}
 
 
 def _version() -> str:
@@ -129,23 +125,13 @@ def _live(settings: Mapping) -> pathlib.Path:
     return results_dir() / "forests" / f"{hashlib.sha256(canonical_json(settings).encode()).hexdigest()[:16]}.json"
 
 
-def _note(table: pd.DataFrame) -> str:
-    """What the committed table of the same dataset says about its data, if it is the one shown; else nothing."""
-    path = _committed(table["campaign"].iloc[0])
-    if not path.exists():
-        return ""
-    committed = json.loads(path.read_bytes())
-    note = committed["data"].get("note", "")
-    return f"Data: {note}." if note and committed["rows"] == table.to_dict("records") else ""
-
-
-def _committed_rows(settings: Mapping) -> list[dict] | None:
-    """The committed rows with these settings, whatever the version of scikit-learn that made them."""
+def _committed_table(settings: Mapping) -> dict | None:
+    """The committed table with these settings, whatever the version of scikit-learn that made them."""
     path = _committed(settings["dataset"]["name"])
     if not path.exists():
         return None
     table = json.loads(path.read_bytes())
-    return table["rows"] if table["settings"] | {"scikit-learn": settings["scikit-learn"]} == settings else None
+    return table if table["settings"] | {"scikit-learn": settings["scikit-learn"]} == settings else None
 
 
 def _live_rows(settings: Mapping, progress: bool) -> list[dict]:
@@ -202,9 +188,8 @@ def describe_forests(table: pd.DataFrame) -> str:
     return (
         f"Dataset {table['campaign'].iloc[0]}: {kinds.get(TREE, 0)} decision trees and {kinds.get(FOREST, 0)} random "
         f"forests, depth {table['depth'].min()} to {table['depth'].max()}; {int(table['interpolates'].sum())} of them "
-        f"interpolate. Best test accuracy {best['test_accuracy']:.3f} ({best['network']}, {best['cell']}). "
-        f"{_note(table)}"
-    ).strip()
+        f"interpolate. Best test accuracy {best['test_accuracy']:.3f} ({best['network']}, {best['cell']})."
+    ) + (f" Data: {table.attrs['note']}." if table.attrs.get("note") else "")
 
 
 def results_from_forests(table: pd.DataFrame, *, num_resamples: int = 2000, seed: int = 0) -> list[Result]:

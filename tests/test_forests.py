@@ -78,15 +78,13 @@ def test_bad_settings_are_named():
 def test_a_committed_table_needs_no_data_and_no_fitting(tmp_path, monkeypatch):
     campaigns = tmp_path / "campaigns"
     monkeypatch.setattr(forests, "campaigns_dir", lambda: campaigns)
-    monkeypatch.setattr(forests, "DEPTHS", (3,))
-    monkeypatch.setattr(forests._settings, "__defaults__", ((3,), 10, 20, 3, 0))
-    path = forests.freeze_forests({"name": "digits", "n_train": 100})
+    options = {"depths": (3,), "num_samples": 10, "resolution": 20, "num_trees": 3}
+    path = forests.freeze_forests({"name": "digits", "n_train": 100}, **options)
     assert path == campaigns / "forests" / "digits.json"
     assert forests.committed_forests() == [{"name": "digits", "n_train": 100}]
     monkeypatch.setenv("RC_RESULTS", str(tmp_path / "elsewhere"))
     monkeypatch.setattr(forests, "_fit_all", lambda *a: pytest.fail("fitted again"))
     monkeypatch.setattr(forests, "_version", lambda: "99")
-    options = {"depths": (3,), "num_samples": 10, "resolution": 20, "num_trees": 3}
     assert len(forest_runs({"name": "digits", "n_train": 100}, **options)) == 6
     with pytest.raises(pytest.fail.Exception):
         forest_runs({"name": "digits"}, **options)
