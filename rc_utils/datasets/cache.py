@@ -1,8 +1,8 @@
 """Datasets on disk: one npz file of plain arrays a dataset, written atomically and checked when read."""
 
 import errno
+import io
 import os
-import uuid
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from rc_utils.files import write_atomically
 from rc_utils.paths import project_root
 
 _REQUIRED = ("x_train", "y_train", "x_test", "y_test")
@@ -48,21 +49,12 @@ def data_folder(data_dir=None):
 
 
 def write_cache(path, arrays):
-    """Write arrays to path (npz, not compressed) under a temporary name, then rename it: readers see all or nothing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write arrays to path (npz, not compressed), whole or not at all."""
     contents = {key: getattr(arrays, key) for key in _REQUIRED}
     contents |= {key: np.array(getattr(arrays, key)) for key in _OPTIONAL if getattr(arrays, key)}
-    # Not by tempfile, whose files nobody else can read.
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            np.savez(file, **contents)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    archive = io.BytesIO()
+    np.savez(archive, **contents)
+    write_atomically(path, archive.getbuffer())
 
 
 def read_cache(path):
