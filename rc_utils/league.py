@@ -91,7 +91,7 @@ def estimate(
         "sign_error": p.sign_error,
         "worst_sign_error": p.worst_sign_error,
     }
-    return functions[statistic](x, y, p.neighbours(cells.factors), confidence)
+    return functions[statistic](x, y, p.neighbours(cells.factors, cells.units), confidence)
 
 
 def _partial(x, y, control, weights):
@@ -264,7 +264,7 @@ def information_table(cells: Cells, measure: str = "count", *, num_permutations:
 
 def axis_table(cells: Cells, measures: Sequence[str]) -> pd.DataFrame:
     """Kendall's tau along each axis: one row a measure and axis; measure, axis, pairs, value, low, high."""
-    pairs, y = p.neighbours(cells.factors), cells.means("gap")
+    pairs, y = p.neighbours(cells.factors, cells.units), cells.means("gap")
     rows = [
         {"measure": m, "axis": axis, "pairs": int((pairs.axis == a).sum()), **dataclasses.asdict(found)}
         for m in measures
@@ -275,7 +275,7 @@ def axis_table(cells: Cells, measures: Sequence[str]) -> pd.DataFrame:
 
 def environment_table(cells: Cells, measures: Sequence[str]) -> pd.DataFrame:
     """Share of wrongly ordered pairs in every environment: measure, environment, pairs, error."""
-    pairs, y = p.neighbours(cells.factors), cells.means("gap")
+    pairs, y = p.neighbours(cells.factors, cells.units), cells.means("gap")
     sizes = np.bincount(pairs.environment, minlength=len(pairs.environments))
     rows = [
         {"measure": m, "environment": name, "pairs": int(size), "error": float(error)}

@@ -35,12 +35,14 @@ UNKNOWN = Estimate(float("nan"))
 class Pairs:
     """The P pairs of cells that differ in exactly one factor.
 
-    first, second: (P,) indices of cells. axis: (P,) which factor differs; group: (P,) which setting of all others they
-    share; environment: (P,) which factor differs between which two values. axes, environments: the names of the codes.
+    first, second: (P,) indices of cells; units: (n,) codes of the groups of cells that repeat each other. axis: (P,)
+    which factor differs; group: (P,) which setting of all others they share; environment: (P,) which factor differs
+    between which two values. axes, environments: the names of the codes.
     """
 
     first: np.ndarray
     second: np.ndarray
+    units: np.ndarray
     axis: np.ndarray
     group: np.ndarray
     environment: np.ndarray
@@ -53,9 +55,10 @@ def varying(factors: pd.DataFrame) -> list[str]:
     return [column for column in factors.columns if factors[column].nunique() > 1]
 
 
-def neighbours(factors: pd.DataFrame) -> Pairs:
+def neighbours(factors: pd.DataFrame, units: np.ndarray | None = None) -> Pairs:
     """The `Pairs` of a grid. A factor that does not vary is no axis, and one without a pair neither.
 
+    units: (n,) codes of groups of cells that repeat each other (`Cells.units`); default: each cell is its own.
     Raises ValueError where two cells agree in every factor.
     """
     if factors.duplicated().any():
@@ -72,7 +75,8 @@ def neighbours(factors: pd.DataFrame) -> Pairs:
     levels = [tuple(sorted(factors[name].iloc[[i, j]])) for name, i, j in zip(names, first, second, strict=True)]
     environments = [f"{name} {_text(a)} / {_text(b)}" for name, (a, b) in zip(names, levels, strict=True)]
     (axis, axes), (group, _), (environment, known) = map(_codes, (names, map(tuple, shared), environments))
-    return Pairs(first, second, axis, group, environment, axes, known)
+    units = np.arange(len(factors)) if units is None else units
+    return Pairs(first, second, units, axis, group, environment, axes, known)
 
 
 def _codes(names) -> tuple[np.ndarray, tuple]:
@@ -136,14 +140,15 @@ def worst_sign_error(x: np.ndarray, y: np.ndarray, pairs: Pairs, confidence: flo
     """Maximum of `environment_errors`: the robust sign-error (Dziugaite et al. 2020, Sec. 3).
 
     The maximum of noisy shares lies above the share of the environment that is truly worst; the interval does not. It
-    joins the exact binomial intervals of the environments, whose pairs have no cell in common: its upper end is the
-    largest upper end, its lower end the largest lower end, this one at a level divided by the number of environments.
-    It covers at least at the nominal rate.
+    joins the exact binomial intervals of the environments, whose pairs have no cell in common and count as one where
+    they join the same two units: its upper end is the largest upper end, its lower end the largest lower end, this one
+    at a level divided by the number of environments. It covers at least at the nominal rate.
     """
     errors = environment_errors(x, y, pairs)
     if not len(errors):
         return UNKNOWN
-    size, tail = np.bincount(pairs.environment), (1 - confidence) / 2
+    independent = np.unique(np.stack([pairs.environment, _joined_units(pairs)[0]]), axis=1)
+    size, tail = np.bincount(independent[0]), (1 - confidence) / 2
     wrong = errors * size
     low = stats.beta.ppf(tail / len(errors), np.maximum(wrong, 1e-9), size - wrong + 1)
     high = stats.beta.ppf(1 - tail, wrong + 1, np.maximum(size - wrong, 1e-9))
@@ -153,27 +158,39 @@ def worst_sign_error(x: np.ndarray, y: np.ndarray, pairs: Pairs, confidence: flo
 def pair_mean(values: np.ndarray, shares: np.ndarray, pairs: Pairs, confidence: float = 0.95) -> Estimate:
     """Weighted mean of `values` in [-1, 1] of pairs of cells, with its interval; shares (P,) sum to 1.
 
-    Pairs that share a cell are dependent. The variance is the dyadic cluster-robust one, the sum of the products of
-    residuals over all pairs of pairs with a cell in common (Fafchamps and Gubert 2007; Aronow, Samii and Assenova
-    2015), not less than that of independent pairs; Student's interval on Fisher's scale atanh. Resampling cells, or
-    leaving one out, counts each pair's own variance more than once, and covers 98 to 99 % where this covers 94 to 97 %
-    (`python -m benchmarks --only coverage`). No interval with fewer than `MIN_CELLS` cells, or where all pairs agree.
+    Pairs that touch the same unit are dependent. The variance is the dyadic cluster-robust one, the sum of the products
+    of residuals over all pairs of pairs with a unit in common (Fafchamps and Gubert 2007; Aronow, Samii and Assenova
+    2015), not less than if pairs were dependent only where they join the same two units; Student's interval on Fisher's
+    scale atanh. Resampling cells, or leaving one out, counts each pair's own variance more than once, and covers 98 to
+    99 % where this covers 94 to 97 % (`python -m benchmarks --only coverage`). No interval with fewer than `MIN_CELLS`
+    units, or where all pairs agree.
     """
     used = shares > 0
     if not used.any():
         return UNKNOWN
     value = float(shares @ values)
     residuals = shares * (values - value)
-    ends = np.concatenate([pairs.first, pairs.second])
-    by_cell = np.bincount(ends, np.concatenate([residuals, residuals]))
-    cells = len(np.unique(ends[np.concatenate([used, used])]))
-    own = float(residuals @ residuals)
-    variance = max(float(by_cell @ by_cell) - own, own) * cells / max(1, cells - 1)
-    if cells < MIN_CELLS or variance < 1e-20:
+    joined, one, other = _joined_units(pairs)
+    apart = one != other
+    by_joined = np.bincount(joined, residuals)
+    by_unit = np.bincount(np.concatenate([one, other[apart]]), np.concatenate([residuals, residuals[apart]]))
+    # Pairs that join the same two units have both in common, and are in the first sum twice.
+    twice = np.bincount(joined[apart], residuals[apart], minlength=1)
+    variance = max(float(by_unit @ by_unit - twice @ twice), float(by_joined @ by_joined))
+    units = len(np.unique(np.concatenate([one[used], other[used]])))
+    variance *= units / max(1, units - 1)
+    if units < MIN_CELLS or variance < 1e-20:
         return Estimate(value)
-    half = stats.t.ppf((1 + confidence) / 2, cells - 1) * np.sqrt(variance) / (1 - value**2)
+    half = stats.t.ppf((1 + confidence) / 2, units - 1) * np.sqrt(variance) / (1 - value**2)
     low, high = np.tanh(np.arctanh(value) + np.array([-half, half]))
     return Estimate(value, float(low), float(high))
+
+
+def _joined_units(pairs: Pairs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A code of the two units, or the one unit, that each pair joins, and the units themselves, (P,) each."""
+    ends = np.stack([pairs.units[pairs.first], pairs.units[pairs.second]])
+    one, other = ends.min(0), ends.max(0)
+    return one * (pairs.units.max(initial=0) + 1) + other, one, other
 
 
 def partial_pearson(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections import Counter, defaultdict
@@ -182,22 +183,36 @@ def test_conditionings_leave_cells_to_compare():
     assert set(p.conditionings(factors[["lr"]].drop_duplicates())) == {()}
 
 
-def test_dyadic_variance_is_the_sum_over_pairs_of_pairs_with_a_common_cell():
+@pytest.mark.parametrize("siblings", [False, True])
+def test_dyadic_variance_is_the_sum_over_pairs_of_pairs_with_a_common_unit(siblings):
     x, y, factors = table(3, missing=0)
-    pairs = p.neighbours(factors)
+    units = np.maximum(np.arange(len(factors)) - (4 if siblings else 0), 0)
+    pairs = p.neighbours(factors, units)
     values, shares = p.agreement(x, y, pairs), np.full(len(pairs.first), 1 / len(pairs.first))
-    mean, variance, own = values.mean(), 0.0, 0.0
-    ends = list(zip(pairs.first, pairs.second, strict=True))
+    mean, variance, least = values.mean(), 0.0, 0.0
+    ends = [{units[i], units[j]} for i, j in zip(pairs.first, pairs.second, strict=True)]
     for (a, one), (b, other) in itertools.product(enumerate(ends), repeat=2):
-        if set(one) & set(other):
-            product = (values[a] - mean) * (values[b] - mean) / len(ends) ** 2
-            variance, own = variance + product, own + product * (a == b)
-    n = len(factors)
-    half = stats.t.ppf(0.975, n - 1) * math.sqrt(max(variance, own) * n / (n - 1)) / (1 - mean**2)
+        product = (values[a] - mean) * (values[b] - mean) / len(ends) ** 2
+        variance, least = variance + product * bool(one & other), least + product * (one == other)
+    n = len(set(units))
+    half = stats.t.ppf(0.975, n - 1) * math.sqrt(max(variance, least) * n / (n - 1)) / (1 - mean**2)
     found = p.pair_mean(values, shares, pairs)
     assert (found.low, found.high) == pytest.approx(
         (math.tanh(math.atanh(mean) - half), math.tanh(math.atanh(mean) + half))
     )
+
+
+def test_cells_that_repeat_each_other_make_no_interval_narrower():
+    x, y, factors = table(3, missing=0)
+    three = pd.concat([factors.assign(weight_decay=wd) for wd in (1e-5, 1e-6, 1e-7)], ignore_index=True)
+    units = np.tile(np.arange(len(factors)), 3)
+    x3, y3 = np.tile(x, 3), np.tile(y, 3)
+    pairs, repeated = p.neighbours(factors), p.neighbours(three, units)
+    one, all_three = (p.worst_sign_error(*xy, q) for xy, q in (((x, y), pairs), ((x3, y3), repeated)))
+    # Among equal cells an order is a coin: the axis of the weight decay adds environments of one half.
+    assert all_three.high >= one.high
+    lr, lr3 = (p.axis_kendall(*xy, q)["lr"] for xy, q in (((x, y), pairs), ((x3, y3), repeated)))
+    assert dataclasses.astuple(lr3) == pytest.approx(dataclasses.astuple(lr))
 
 
 def test_two_cells_of_one_setting_are_an_error():
