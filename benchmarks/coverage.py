@@ -15,7 +15,12 @@ from rc_utils.correlation import weighted_kendall, weighted_pearson, weighted_sp
 NUM_RESAMPLES = 400
 NUM_PERMUTATIONS = 40
 TOLERANCE = 0.03
-STATISTICS = (*league.STATISTICS, "within_lr", "within_lr_network")
+HELD = {
+    "within_lr": ["lr"],
+    "within_lr_network": ["lr", "network"],
+    "within_all_but_batch": ["lr", "network", "weight_decay"],
+}
+STATISTICS = (*league.STATISTICS, *HELD)
 GRID = {"network": ["A", "B", "C"], "lr": [0.02, 0.014, 0.01], "batch_size": [25, 50, 100]}
 
 
@@ -130,7 +135,7 @@ def true_values(setting, rng):
     """The value of each statistic in the population of cells."""
     cells = simulate(setting, rng, replicates=400)
     x, y, factors = cells.means("count"), cells.means("gap"), cells.factors
-    lr, network = ([names, predictors.strata_of(factors, names)] for names in (["lr"], ["lr", "network"]))
+    strata = {name: predictors.strata_of(factors, held) for name, held in HELD.items()}
     one = np.ones((1, len(x)))
     # Cells that repeat each other are one for the information, whose null permutes what can be exchanged.
     merged = [v.reshape(-1, setting.weight_decays).mean(1)[:2700] for v in (x, y)]
@@ -138,10 +143,11 @@ def true_values(setting, rng):
         "pearson": stats.pearsonr(x, y)[0], "spearman": stats.spearmanr(x, y)[0], "kendall": stats.kendalltau(x, y)[0],
         "given_lr": predictors.partial_pearson(x, y, one, [cells.means("log_lr")])[0],
         "given_train_accuracy": stats.pearsonr(x, y)[0],
-        "information": predictors.conditional_information(*merged, lr[1][:: setting.weight_decays][:2700]),
-        "within_lr": predictors.partial_pearson(x, y, one, strata=lr[1])[0],
-        "within_lr_network": predictors.partial_pearson(x, y, one, strata=network[1])[0],
+        "information": predictors.conditional_information(
+            *merged, strata["within_lr"][:: setting.weight_decays][:2700]
+        ),
     }  # fmt: skip
+    values |= {name: predictors.partial_pearson(x, y, one, strata=codes)[0] for name, codes in strata.items()}
     size = 27 * setting.weight_decays
     pairs = predictors.neighbours(factors.iloc[:size], cells.units[:size])
     grids = list(zip(x.reshape(-1, size), y.reshape(-1, size), strict=True))
@@ -155,9 +161,8 @@ def our_intervals(cells, seed):
     draws = draw(cells, ["count", "gap", "log_lr", "train_accuracy"], NUM_RESAMPLES, seed)
     options = {"num_permutations": NUM_PERMUTATIONS, "seed": seed}
     found = {s: league.estimate(cells, "count", s, draws, **options) for s in league.STATISTICS}
-    found["within_lr"] = league.within(cells, ["lr"], num_resamples=NUM_RESAMPLES, seed=seed)
-    found["within_lr_network"] = league.within(cells, ["lr", "network"], num_resamples=NUM_RESAMPLES, seed=seed)
-    return found
+    held = {name: league.within(cells, h, num_resamples=NUM_RESAMPLES, seed=seed) for name, h in HELD.items()}
+    return found | held
 
 
 def plain_intervals(cells, rng):
@@ -170,17 +175,16 @@ def plain_intervals(cells, rng):
     environment = np.eye(len(pairs.environments))[pairs.environment]
     wrong = (pair_weights * (1 - predictors.agreement(x, y, pairs)) / 2) @ environment
     errors = wrong / np.maximum(pair_weights @ environment, 1)
-    lr, network = (predictors.strata_of(cells.factors, names) for names in (["lr"], ["lr", "network"]))
+    strata = {name: predictors.strata_of(cells.factors, held) for name, held in HELD.items()}
     resampled = {
         "pearson": weighted_pearson(x, y, weights),
         "spearman": weighted_spearman(x, y, weights),
         "kendall": weighted_kendall(x, y, weights),
         "given_lr": predictors.partial_pearson(x, y, weights, [cells.means("log_lr")]),
         "given_train_accuracy": predictors.partial_pearson(x, y, weights, [cells.means("train_accuracy")]),
-        "within_lr": predictors.partial_pearson(x, y, weights, strata=lr),
-        "within_lr_network": predictors.partial_pearson(x, y, weights, strata=network),
         "granulated": granulated,
         "sign_error": (1 - granulated) / 2,
         "worst_sign_error": errors.max(1),
     }
+    resampled |= {name: predictors.partial_pearson(x, y, weights, strata=codes) for name, codes in strata.items()}
     return {name: np.nanquantile(values, [0.025, 0.975]) for name, values in resampled.items()}

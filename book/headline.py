@@ -25,21 +25,20 @@ FIGURE = ROOT / "book" / "_static" / "headline.svg"
 START, END = "<!-- results: written by `python book/headline.py`, not by hand -->", "<!-- end of results -->"
 
 
-def campaign_runs(campaign):
-    """The runs of the campaign: the committed ones if there are any."""
-    committed = (campaign.folder / "runs.jsonl").exists()
-    return ledger.load_runs(campaign, origin="reference" if committed else "live")
+def origin_of(campaign):
+    """Which records are taken: the committed ones if there are any."""
+    return "reference" if (campaign.folder / "runs.jsonl").exists() else "live"
 
 
 def headline_runs(campaign):
     """Those of its main experiment."""
-    runs = campaign_runs(campaign)
+    runs = ledger.load_runs(campaign, origin=origin_of(campaign))
     return runs[runs["experiment"] == "main"]
 
 
 def results_card(campaign):
     """The scorecard's rows with a result of the campaign, without those that repeat another."""
-    card = scorecard(results_from_campaign(campaign.name, campaign_runs(campaign)))
+    card = scorecard(results_from_campaign(campaign.name, origin=origin_of(campaign)))
     return card[card["counted"]]
 
 
@@ -66,7 +65,7 @@ def summary(card):
 
 def sentence(runs, campaign):
     """What the results rest on and where they were made."""
-    records = ledger.find_records(runs["run_id"].unique(), campaign.folder / "runs.jsonl")
+    records = ledger.find_records(runs["run_id"].unique(), campaign.folder / "runs.jsonl", origin_of(campaign))
     machines = sorted({record["provenance"]["hardware"] for record, _ in records.values()})
     cells = average_seeds(runs)
     per_network = ", ".join(f"{name} {count}" for name, count in cells["network"].value_counts(sort=False).items())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,7 +51,7 @@ TABLES = {
 
 
 def ablation_cells(
-    name: str, campaign: str, others: list[str] | None = None, *, num_resamples: int = 2000, seed: int = 0
+    name: str, campaign: str, others: list[str] | None = None, *, num_resamples: int = 2000, seed: int = 0, **read
 ) -> pd.DataFrame:
     """One row a cell of the table `name`: network, column, published, value, low, high, n, campaign, needs, stand_in.
 
@@ -58,16 +59,17 @@ def ablation_cells(
     "range" (Table 4, which has ResNet18 alone).
     The columns of a dataset take the first of `campaign` and `others` (default: every campaign) on that dataset which
     has the network, else one on a dataset that stands in for it and is named in `stand_in`; all other columns take
-    `campaign`. value is Pearson's correlation of count and gap over cells,
-    seeds averaged. Where there is none it is NaN and `needs` says what is missing. Raises ValueError for an unknown
-    table or campaign.
+    `campaign`. value is Pearson's correlation of count and gap over cells, seeds averaged. Where there is none it is
+    NaN and `needs` says what is missing. read: `origin` and `num_samples` of `load_runs`. Raises ValueError for an
+    unknown table or campaign.
     """
     if name not in TABLES:
         raise unknown_name("table", name, TABLES)
     others = list_campaigns() if others is None else others
+    load = functools.cache(functools.partial(ledger.load_runs, **read))
     rows = []
     for column, source in TABLES[name].items():
-        tables = {c: _runs_of(c, name, source) for c in _candidates(source, campaign, others)}
+        tables = {c: _runs_of(c, load(c), name, source) for c in _candidates(source, campaign, others)}
         for network in _networks(name):
             row = {"network": network, "column": column, "published": published(_id(name, network, column)).value}
             cell = _cell(tables, network, source, num_resamples, seed)
@@ -85,9 +87,8 @@ def _candidates(source: Source, campaign: str, others: list[str]) -> list[str]:
     return [name for dataset in wanted for name in datasets if datasets[name] == dataset]
 
 
-def _runs_of(campaign: str, name: str, source: Source) -> pd.DataFrame:
-    """The runs of a campaign that a column may take; those of "range" have all its counts, as far as any has them."""
-    runs = ledger.load_runs(campaign)
+def _runs_of(campaign: str, runs: pd.DataFrame, name: str, source: Source) -> pd.DataFrame:
+    """Of the runs of a campaign those that a column may take; "range" wants all its counts, as far as any has them."""
     if source.experiment == "main" and len(runs):
         runs = plain_runs(runs, load_campaign(campaign))
     counts = [f"count_{s.count}" for s in TABLES[name].values()] if name == "range" else []

@@ -3,6 +3,7 @@
 import collections.abc
 import dataclasses
 import difflib
+import functools
 import sys
 import types
 import typing
@@ -31,8 +32,11 @@ def settings_from_dict(cls, values, where):
     needed = [f.name for f in fields.values() if f.default is f.default_factory is dataclasses.MISSING]
     for name in needed:
         require(name in values, f"{where} has no {name!r}")
-    hints = typing.get_type_hints(cls)
+    hints = _type_hints(cls)
     return cls(**{key: checked_value(value, hints[key], f"{where}.{key}") for key, value in values.items()})
+
+
+_type_hints = functools.cache(typing.get_type_hints)
 
 
 def checked_value(value, hint, where):

@@ -29,10 +29,14 @@ PUBLISHED_EPOCHS = 200
 TOLERANCE = 0.02
 
 
+class NothingCounted(ValueError):
+    """A campaign that counts nothing during training, or has not done so yet."""
+
+
 def evolution_experiment(name: str, experiment: str = "") -> tuple[Campaign, Experiment]:
     """The campaign and its experiment that counts during training: the one named, or the first that does.
 
-    Raises ValueError where there is none.
+    Raises NothingCounted where there is none.
     """
     campaign = load_campaign(name)
     measured = [e for e in campaign.experiments if e.evolution_epochs and e.evolution_counts]
@@ -41,28 +45,33 @@ def evolution_experiment(name: str, experiment: str = "") -> tuple[Campaign, Exp
             return campaign, found
     have = ", ".join(e.name for e in measured) or "none"
     wanted = f"experiment {experiment!r} of campaign" if experiment else "campaign"
-    raise ValueError(
+    raise NothingCounted(
         f"{wanted} {name!r} counts nothing during training; its experiments that do: {have}. Give one "
         "evolution_epochs and evolution_counts"
     )
 
 
-def evolution_runs(name: str, experiment: str = "", network: str = "") -> pd.DataFrame:
+def evolution_runs(name: str, experiment: str = "", network: str = "", **read) -> pd.DataFrame:
     """One row a run and epoch of one network: `load_evolution` with `count` and `fraction` (of training, in [0, 1]).
 
+    read: `origin` and `num_samples` of `load_evolution`.
     count: the first of the experiment's evolution_counts. network: default ResNet18, the paper's, or else the first.
-    Empty without any record. Raises ValueError for a network that is not in the experiment, or where nothing is counted
-    during training.
+    Raises ValueError for a network that is not in the experiment, NothingCounted where nothing is counted during
+    training, or no record of it is there yet.
     """
     campaign, chosen = evolution_experiment(name, experiment)
     if not network:
         network = "ResNet18" if "ResNet18" in chosen.networks else chosen.networks[0]
     if network not in chosen.networks:
         raise ValueError(f"experiment {chosen.name!r} has no network {network!r}; it has {', '.join(chosen.networks)}")
-    table = ledger.load_evolution(campaign)
+    table = ledger.load_evolution(campaign, **read)
+    if len(table):
+        table = table[(table["experiment"] == chosen.name) & (table["network"] == network)].reset_index(drop=True)
     if table.empty:
-        return table
-    table = table[(table["experiment"] == chosen.name) & (table["network"] == network)].reset_index(drop=True)
+        raise NothingCounted(
+            f"no run of {network} in campaign {name!r} has been counted during training yet: "
+            f"`python -m rc_utils.sweep {name} --experiment {chosen.name}` does it"
+        )
     column = f"count_{chosen.evolution_counts[0]}"
     planned = next(p for e, label, p in campaign.entries() if e is chosen and label == network)
     return table.assign(count=table[column], fraction=table["epoch"] / planned.spec.train.epochs)
@@ -134,10 +143,8 @@ def results_from_evolution(table: pd.DataFrame, *, num_resamples: int = 2000, se
 
     trend: correlation at the last epoch less that at the first after training began, its interval from resampling the
     cells of both together. Mean counts and gaps are levels, which only the paper's own setting can test, and are left
-    out. An empty table, or a correlation that is not defined, gives no result.
+    out. A correlation that is not defined gives no result.
     """
-    if table.empty:
-        return []
     campaign, network = table["campaign"].iloc[0], table["network"].iloc[0]
     results = []
     for row in evolution_table(table, num_resamples=num_resamples, seed=seed).itertuples():
@@ -156,6 +163,8 @@ def _trend(table, campaign, network, num_resamples, seed):
         return []
     ends = [finished(average_seeds(table[table["epoch"] == e])).set_index("cell") for e in (epochs[0], epochs[-1])]
     cells = ends[0].index.intersection(ends[1].index)
+    if not len(cells):
+        return []
     units = sampling_units(ends[0].loc[cells].reset_index())
     weights = np.vstack([np.ones(len(cells)), bootstrap_weights(units, num_resamples, seed)])
     first, last = (

@@ -13,16 +13,17 @@ from rc_utils.correlation import MIN_CELLS, average_seeds, correlate_cells, fini
 QUANTITIES = {"gap": "gap", "test_accuracy": "test accuracy"}
 
 
-def interpolation_table(name: str, *, num_resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
+def interpolation_table(name: str, *, num_resamples: int = 2000, seed: int = 0, **read) -> pd.DataFrame:
     """One row a grid of cells of the campaign `name` that were trained alike, the least fitted first.
 
     The grids: every network of the experiments `main` and `short`, and the network of the evolution after every counted
     epoch but 0. Grids of fewer than `MIN_CELLS` cells are left out. Columns: grid (in words), network, train_accuracy
     (mean), n_cells, n_interpolating, and for both of `QUANTITIES` Pearson's correlation with the count over cells,
-    seeds averaged: the quantity's name, and with `_low` and `_high` its interval.
+    seeds averaged: the quantity's name, and with `_low` and `_high` its interval. read: `origin` and `num_samples` of
+    `load_runs`.
     """
     rows = []
-    for words, network, runs in _grids(name):
+    for words, network, runs in _grids(name, **read):
         cells = finished(average_seeds(runs))
         if len(cells) < MIN_CELLS or not cells["count"].notna().all():
             continue
@@ -38,16 +39,16 @@ def interpolation_table(name: str, *, num_resamples: int = 2000, seed: int = 0) 
     return pd.DataFrame(rows, columns=columns).sort_values("train_accuracy", ignore_index=True)
 
 
-def _grids(name: str):
-    runs = ledger.load_runs(name)
+def _grids(name: str, **read):
+    runs = ledger.load_runs(name, **read)
     if runs.empty:
         return
     for (experiment, network), group in runs.groupby(["experiment", "network"], sort=False):
         if experiment in ("main", "short"):
             yield f"{network}, {int(group['epochs'].max())} epochs", network, group
     try:
-        counted = evolution.evolution_runs(name)
-    except ValueError:
+        counted = evolution.evolution_runs(name, **read)
+    except evolution.NothingCounted:
         return
     for epoch, group in counted.groupby("epoch"):
         if 0 < epoch < counted["epoch"].max():

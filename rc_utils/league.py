@@ -184,18 +184,21 @@ def within(
     names: Sequence[str],
     measure: str = "count",
     *,
+    groups: np.ndarray | None = None,
     num_resamples: int = 1000,
     confidence: float = 0.95,
     seed: int = 0,
 ) -> p.Estimate:
     """Pearson's r of a measure and the gap within the strata of cells that agree in the factors `names`.
 
-    The mean of each stratum is taken out of both, and what is left is pooled. At least `MIN_CELLS` strata are drawn
-    whole, fewer are kept and the groups of their cells (`Cells.units`) are drawn. Fisher's interval of the draws.
+    The mean of each stratum is taken out of both, and what is left is pooled. Strata that differ in weight decay alone
+    repeat each other: at least `MIN_CELLS` groups of them, or of the cells with equal codes in `groups` (n,), are drawn
+    whole; where there are fewer, the strata are kept and the groups of their cells (`Cells.units`) are drawn. Fisher's
+    interval of the draws.
     """
     strata = p.strata_of(cells.factors, names)
-    number = len(np.unique(strata))
-    units = strata if number >= MIN_CELLS else cells.units
+    whole = p.strata_of(cells.factors, [n for n in names if n != "weight_decay"]) if groups is None else groups
+    units = whole if len(np.unique(whole)) >= MIN_CELLS else cells.units
     draws = draw(cells, [measure, "gap"], num_resamples, seed, units)
     one = np.ones((1, len(strata)))
     value = float(p.partial_pearson(cells.means(measure), cells.means("gap"), one, strata=strata)[0])
@@ -220,7 +223,8 @@ def held_fixed(cells: Cells, measure: str = "count", **options) -> pd.DataFrame:
             rows.append((_words(names), name, len(part.factors), n_strata, found.value, found.low, found.high))
         if len(cells.runs) > len(cells.factors):
             single = part.as_runs()
-            found = within(single, ["cell"], measure, **options) if len(part.runs) else p.UNKNOWN
+            groups = part.units[part.cell]
+            found = within(single, ["cell"], measure, groups=groups, **options) if len(part.runs) else p.UNKNOWN
             numbers = (len(part.factors), len(part.factors))
             rows.append(("everything but the seed", name, *numbers, found.value, found.low, found.high))
     return pd.DataFrame(rows, columns=["fixed", "runs", "n_cells", "n_strata", "value", "low", "high"])

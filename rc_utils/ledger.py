@@ -184,44 +184,34 @@ def load_runs(
     seconds_train, seconds_count. Raises ValueError for an unknown campaign.
     """
     campaign = load_campaign(name) if isinstance(name, str | os.PathLike) else name
-    found = find_records(campaign.runs(), campaign.folder / "runs.jsonl", origin)
-    rows = []
-    for experiment, label, planned in campaign.entries():
-        record, where = found.get(planned.spec.run_id, (None, None))
-        if record is not None:
-            cell = ", ".join(f"{key}={getattr(planned.spec.train, key)}" for key in experiment.grid if key != "seed")
-            head = {"run_id": planned.spec.run_id, "campaign": campaign.name, "experiment": experiment.name}
-            head |= {"network": label, "cell": cell, "origin": where}
-            rows.append(head | record_row(record, campaign.counts, num_samples))
+    rows = [head | record_row(record, campaign.counts, num_samples) for head, record in _entries(campaign, origin)]
     return pd.DataFrame(rows)
 
 
-def load_evolution(name: str | os.PathLike | Campaign) -> pd.DataFrame:
+def load_evolution(
+    name: str | os.PathLike | Campaign, origin: str | None = None, num_samples: int | None = None
+) -> pd.DataFrame:
     """One row a run and measured epoch: the columns of `load_runs` that identify the run, epoch, accuracies, counts."""
     campaign = load_campaign(name) if isinstance(name, str | os.PathLike) else name
-    found = find_records(campaign.runs(), campaign.folder / "runs.jsonl")
     rows = []
-    for _, row in load_runs(campaign).iterrows():
-        record = found[row.run_id][0]
-        head = row[
-            [
-                "run_id",
-                "campaign",
-                "experiment",
-                "network",
-                "cell",
-                "origin",
-                "status",
-                "seed",
-                "lr",
-                "batch_size",
-            ]
-        ]
+    for head, record in _entries(campaign, origin):
+        head |= {"status": record["status"]} | {k: record["spec"]["train"][k] for k in ("seed", "lr", "batch_size")}
         for point in record["evolution"]:
             values = {k: point[k] for k in ("epoch", "train_accuracy", "test_accuracy")}
             values["gap"] = point["train_accuracy"] - point["test_accuracy"]
-            rows.append(dict(head) | values | _count_columns(point["counts"], campaign.counts))
+            rows.append(head | values | _count_columns(point["counts"], campaign.counts, num_samples))
     return pd.DataFrame(rows)
+
+
+def _entries(campaign, origin):
+    """(columns that identify a run and its experiment, record) of everything a campaign asks for and has a record of."""
+    found = find_records(campaign.runs(), campaign.folder / "runs.jsonl", origin)
+    for experiment, label, planned in campaign.entries():
+        if planned.spec.run_id in found:
+            record, where = found[planned.spec.run_id]
+            cell = ", ".join(f"{key}={getattr(planned.spec.train, key)}" for key in experiment.grid if key != "seed")
+            head = {"run_id": planned.spec.run_id, "campaign": campaign.name, "experiment": experiment.name}
+            yield head | {"network": label, "cell": cell, "origin": where}, record
 
 
 def count_entries(name, labels):

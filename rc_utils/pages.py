@@ -21,8 +21,8 @@ def campaign_runs(name, experiment=None, *, device="cpu", num_samples=0):
     """The table of runs of a campaign (see `load_runs`), of one experiment if it is named.
 
     A campaign of at most `SMALL` runs without any record is swept first, on `device`. num_samples: count only the first
-    so many simplices of each run; 0 takes all. Raises ValueError for an unknown campaign or experiment, or a larger
-    campaign without a record.
+    so many simplices of each run; 0 takes all. Raises ValueError for an unknown campaign or experiment, a larger
+    campaign without a record, or an experiment without one.
     """
     campaign = load_campaign(name)
     table = ledger.load_runs(campaign, num_samples=num_samples or None)
@@ -35,10 +35,13 @@ def campaign_runs(name, experiment=None, *, device="cpu", num_samples=0):
         sweep(campaign, device=device)
         table = ledger.load_runs(campaign, num_samples=num_samples or None)
     if experiment:
-        names = [e.name for e in campaign.experiments]
-        if experiment not in names:
-            raise ValueError(f"campaign {name!r} has no experiment {experiment!r}; it has {', '.join(names)}")
+        campaign.restricted([experiment])
         table = table[table["experiment"] == experiment].reset_index(drop=True)
+        if table.empty:
+            raise ValueError(
+                f"experiment {experiment!r} of campaign {name!r} has no record yet: "
+                f"`python -m rc_utils.sweep {name} --experiment {experiment}` trains it"
+            )
     return table
 
 
@@ -159,13 +162,12 @@ def all_results(name="", *, num_samples=0, seed=0):
     """Our results for the scorecard: of every campaign with records, of trees and forests, and those that other pages
     have kept; or of one campaign alone. A campaign all of whose runs belong to one before it repeats it."""
     results, seen = [], set()
-    for campaign in [name] if name else list_campaigns():
-        table = ledger.load_runs(campaign, num_samples=num_samples or None)
-        made = set(table["run_id"]) if len(table) else set()
+    for campaign in map(load_campaign, [name] if name else list_campaigns()):
+        made = set(ledger.find_records(campaign.runs(), campaign.folder / "runs.jsonl"))
         if made and made <= seen:
             continue
         seen |= made
-        results += results_from_campaign(campaign, table, seed=seed)
+        results += results_from_campaign(campaign.name, num_samples=num_samples or None, seed=seed)
     if name:
         return results
     for dataset in [{"name": "digits"}, *committed_forests()]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
 import pathlib
 from collections.abc import Iterable
 
-import pandas as pd
-
-from rc_utils import ablations, evolution
+from rc_utils import ablations, evolution, ledger
 from rc_utils.augmentation_effects import AUGMENTATIONS, results_from_augmentation
 from rc_utils.campaign import load_campaign
 from rc_utils.comparison import plain_runs, results_from_measures, results_from_runs
@@ -19,15 +18,19 @@ from rc_utils.paper import Result, published
 from rc_utils.paths import results_dir
 
 
-def results_from_campaign(name: str, table: pd.DataFrame, *, seed: int = 0) -> list[Result]:
-    """Our results from the campaign `name`, whose `load_runs` is `table`: one for each statement that it can test.
+def results_from_campaign(
+    name: str, *, origin: str | None = None, num_samples: int | None = None, seed: int = 0
+) -> list[Result]:
+    """Our results from the campaign `name`: one for each statement that it can test, none without records.
 
     Reads the experiments that train as the campaign's `[train]` says, the others (mixup, crop-flip, adam, adagrad) by
-    name, and whatever counts during training. Nothing for a table without rows.
+    name, and whatever counts during training. origin, num_samples: which records, and how many simplices of each, as in
+    `load_runs`.
     """
+    campaign, read = load_campaign(name), {"origin": origin, "num_samples": num_samples}
+    table = ledger.load_runs(campaign, **read)
     if table.empty:
         return []
-    campaign = load_campaign(name)
     results = []
     plain = plain_runs(table, campaign)
     if len(plain):
@@ -35,10 +38,11 @@ def results_from_campaign(name: str, table: pd.DataFrame, *, seed: int = 0) -> l
         results += results_from_measures(plain, campaign.name, seed=seed)
     for augmentation in AUGMENTATIONS:
         results += results_from_augmentation(table, campaign.name, augmentation, seed=seed)
-    if any(e.evolution_epochs and e.evolution_counts for e in campaign.experiments):
-        results += evolution.results_from_evolution(evolution.evolution_runs(name), seed=seed)
+    with contextlib.suppress(evolution.NothingCounted):
+        results += evolution.results_from_evolution(evolution.evolution_runs(name, **read), seed=seed)
     for layout in ablations.TABLES:
-        results += ablations.results_from_ablations(ablations.ablation_cells(layout, name, [], seed=seed), layout)
+        cells = ablations.ablation_cells(layout, name, [], seed=seed, **read)
+        results += ablations.results_from_ablations(cells, layout)
     return results
 
 

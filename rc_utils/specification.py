@@ -11,6 +11,7 @@ from rc_utils.checks import settings_from_dict, unknown_name
 from rc_utils.training import TrainConfig
 
 SCHEMA = 1
+_DEFAULTS = dataclasses.asdict(TrainConfig())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,8 +32,7 @@ class RunSpec:
 
         Training settings at their default are left out, so that a new setting with a neutral default renames no run.
         """
-        default = dataclasses.asdict(TrainConfig())
-        train = {k: v for k, v in dataclasses.asdict(self.train).items() if v != default[k]}
+        train = {k: v for k, v in dataclasses.asdict(self.train).items() if v != _DEFAULTS[k]}
         settings = {"schema": SCHEMA, "dataset": self.dataset, "network": self.network, "train": train}
         return hashlib.sha256(canonical_json(settings).encode()).hexdigest()[:16]
 
@@ -96,7 +96,7 @@ class Experiment:
 
 @dataclasses.dataclass(frozen=True)
 class Campaign:
-    """A named set of runs; see the module's text for its file.
+    """A named set of runs; the text of `rc_utils.campaign` describes its file.
 
     note: one line that pages show beside every result of the campaign, for instance on the origin of its data.
     choice: how its settings were chosen, and on what; the page of the main results shows it.
@@ -115,9 +115,15 @@ class Campaign:
 
     def entries(self):
         """(experiment, network label, PlannedRun) of everything asked for, in order: all cells of a seed first."""
-        for experiment in self.experiments:
-            for (seed, label), cell in itertools.product(experiment.seeds_and_networks(), experiment.cells()):
-                yield experiment, label, self._plan(experiment, label, cell | {"seed": seed})
+        return iter(self._entries)
+
+    @functools.cached_property
+    def _entries(self):
+        return tuple(
+            (experiment, label, self._plan(experiment, label, cell | {"seed": seed}))
+            for experiment in self.experiments
+            for (seed, label), cell in itertools.product(experiment.seeds_and_networks(), experiment.cells())
+        )
 
     def runs(self):
         """The distinct runs, by run id, in the order in which they should be done."""

@@ -49,8 +49,15 @@ def test_the_trend_is_the_rise_of_the_correlation(sign, verdict):
     assert results["evolution/correlation/20"].n == 9
 
 
-def test_nothing_measured_gives_no_result():
-    assert evolution.results_from_evolution(made_table().iloc[:0]) == []
+def test_nothing_measured_yet_is_said_with_the_sweep_that_measures_it(results):
+    with pytest.raises(evolution.NothingCounted, match="rc_utils.sweep shapes-tiny --experiment main"):
+        evolution.evolution_runs("shapes-tiny")
+
+
+def test_ends_without_a_common_cell_have_no_trend():
+    table = made_table()
+    table.loc[table["epoch"] == table["epoch"].max(), "status"] = "diverged"
+    assert "evolution/trend" not in [r.id for r in evolution.results_from_evolution(table)]
 
 
 @pytest.mark.parametrize(("fraction", "epoch"), [(0, 0), (0.1, 20), (0.66, 130), (1, 200)])

@@ -17,9 +17,9 @@ def made(monkeypatch):
                 row |= {"epochs": 80 if experiment == "main" else 16, "train_accuracy": train - 0.02 * (i == 0)}
                 rows.append(row | {"count": 3 + 0.1 * i, "gap": 0.5 + 0.01 * sign * i, "test_accuracy": 0.5 - 0.01 * i})
     rows = [r for r in rows if not (r["network"] == "SENet18" and r["experiment"] == "short" and int(r["cell"]) > 2)]
-    monkeypatch.setattr(ledger, "load_runs", lambda name: pd.DataFrame(rows))
+    monkeypatch.setattr(ledger, "load_runs", lambda name, **read: pd.DataFrame(rows))
     counted = pd.DataFrame([r | {"epoch": e} for r in rows if r["experiment"] == "main" for e in (0, 8, 80)])
-    monkeypatch.setattr(evolution, "evolution_runs", lambda name: counted[counted["network"] == "ResNet18"])
+    monkeypatch.setattr(evolution, "evolution_runs", lambda name, **read: counted[counted["network"] == "ResNet18"])
 
 
 def test_grids_in_order_of_their_training_accuracy(made):
