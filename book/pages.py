@@ -27,8 +27,8 @@ class Page:
     """One notebook page: a row of pages.toml.
 
     `depends` are patterns relative to the repository; `findings` are pages whose kept results (`rc_utils.results`) it
-    shows, so that it is executed after them. `without` are tags of cells that it leaves out; `suffix` follows its
-    title.
+    shows, so that it is executed after them; `last` is for a page about the others, executed after every one of them
+    whenever one was. `without` are tags of cells that it leaves out; `suffix` follows its title.
     """
 
     name: str
@@ -36,6 +36,7 @@ class Page:
     campaigns: tuple | list = ()
     depends: tuple | list = ()
     findings: tuple | list = ()
+    last: bool = False
     without: tuple | list = ()
     suffix: str = ""
     parameters: dict = dataclasses.field(default_factory=dict)
@@ -163,7 +164,7 @@ def notebook_of(page, layout):
 
 
 def execute_pages(pages, layout, device=None):
-    """Execute the stale ones of `pages`, two at a time, and return their names; those with `findings` come last.
+    """Execute the stale ones of `pages`, two at a time, and return their names; those with `findings` come later.
 
     `device` is given to the notebooks that have such a parameter. Raises NotebookError after all of them have been
     tried, with the error of every page that failed.
@@ -173,14 +174,24 @@ def execute_pages(pages, layout, device=None):
         check_parameters(layout.source(page), page.parameters)
     kept = {name for page in pages for name in page.findings}
     executed, errors = [], []
-    for wave in ([p for p in pages if not p.findings], [p for p in pages if p.findings]):
+    for wave in _waves(pages):
         stamps = {page.name: (page, fingerprint(page, layout)) for page in wave}
-        stale = {name: stamps[name] for name in stamps if _is_stale(*stamps[name], layout, name in kept)}
+        stale = {
+            name: (page, stamp)
+            for name, (page, stamp) in stamps.items()
+            if (page.last and executed) or _is_stale(page, stamp, layout, name in kept)
+        }
         errors += _execute(stale, layout) if stale else []
         executed += stale
     if errors:
         raise NotebookError("\n".join(errors))
     return executed
+
+
+def _waves(pages):
+    """Pages whose order does not matter, in the order in which one needs the other."""
+    first, last = [p for p in pages if not p.last], [p for p in pages if p.last]
+    return [p for p in first if not p.findings], [p for p in first if p.findings], last
 
 
 def _is_stale(page, stamp, layout, keeps_results):
@@ -218,13 +229,18 @@ def _execute(stamps, layout):
             source = pathlib.Path(folder) / f"{name}.ipynb"
             nbformat.write(notebook_of(page, layout), source)
             call = (source, layout.executed(page), page.parameters)
-            running[pool.submit(execute_notebook, *call, cwd=layout.root, metadata={STAMP: stamp})] = name
+            running[pool.submit(_execute_page, name, *call, cwd=layout.root, metadata={STAMP: stamp})] = name
         for future in concurrent.futures.as_completed(running):
             error = future.exception()
             print(f"  {running[future]} {'FAILED' if error else 'executed'}", flush=True)
             if error:
                 errors.append(f"page {running[future]}: {error}")
     return errors
+
+
+def _execute_page(name, *call, **options):
+    os.environ[results.PAGE] = name
+    execute_notebook(*call, **options)
 
 
 def _one_thread():

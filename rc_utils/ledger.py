@@ -204,7 +204,7 @@ def load_evolution(
 
 
 def _entries(campaign, origin):
-    """(columns that identify a run and its experiment, record) of everything a campaign asks for and has a record of."""
+    """(columns that identify a run and its experiment, record) of all that a campaign asks for and has records of."""
     found = find_records(campaign.runs(), campaign.folder / "runs.jsonl", origin)
     for experiment, label, planned in campaign.entries():
         if planned.spec.run_id in found:

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import math
+import os
 import pathlib
 from collections.abc import Iterable
 
@@ -46,22 +47,28 @@ def results_from_campaign(
     return results
 
 
+PAGE = "RC_BOOK_PAGE"
+"""The environment variable with the name of the page that a build of the book executes."""
+
+
 def findings_path(page: str) -> pathlib.Path:
     """Where the results of a page that trains no campaign are kept."""
     return results_dir() / "findings" / f"{page}.json"
 
 
-def keep_results(page: str, results: Iterable[Result]) -> None:
+def keep_results(results: Iterable[Result]) -> None:
     """Keep the results that a page computed itself, in place of its former ones; the scorecard shows them.
 
-    Raises ValueError for an id that no published statement has.
+    Only where a build executes the page: a notebook that is run on its own, with other parameters, changes no other
+    page. Raises ValueError for an id that no published statement has.
     """
     rows = []
     for result in results:
         published(result.id)
         values = dataclasses.asdict(result)
         rows.append({k: None if isinstance(v, float) and math.isnan(v) else v for k, v in values.items()})
-    write_atomically(findings_path(page), json.dumps(rows, indent=1).encode())
+    if page := os.environ.get(PAGE):
+        write_atomically(findings_path(page), json.dumps(rows, indent=1).encode())
 
 
 def kept_results() -> list[Result]:

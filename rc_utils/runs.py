@@ -172,7 +172,8 @@ def _record_on_disk(run_id):
 def _kept_weights(record):
     """State dict of a record's network; None where its weights are not on this machine, damaged, or another's.
 
-    They were written together with the record that lies on this machine.
+    A record has the hash of its weights; one of an older version that has none must be of the network of the record
+    on this machine, with which they were written.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load
@@ -181,8 +182,8 @@ def _kept_weights(record):
     live = _record_on_disk(record["run_id"])
     if not path.exists() or (live is not None and not ledger.same_network(live, record)):
         return None
-    content = path.read_bytes()
-    if record["provenance"].get("weights_sha256", _sha256(content)) != _sha256(content):
+    content, expected = path.read_bytes(), record["provenance"].get("weights_sha256")
+    if live is None if expected is None else expected != _sha256(content):
         return None
     try:
         return load(content)

@@ -47,7 +47,7 @@ def execution_table(folder=None):
 
     folder = pathlib.Path(folder) if folder else project_root() / "book" / "notebooks"
     rows = []
-    for path in sorted(folder.glob("*.ipynb")):
+    for path in sorted(p for p in folder.glob("*.ipynb") if not p.name.endswith(".failed.ipynb")):
         run = nbformat.read(path, as_version=4).metadata.get("papermill", {})
         if run.get("duration"):
             rows.append(

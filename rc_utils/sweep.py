@@ -202,10 +202,11 @@ def _median_seconds(records):
 
 
 def verify(campaign, number, seed=0, device="cpu", threads=1):
-    """Train `number` random recorded runs again; yields (run id, largest difference of an accuracy, of a mean count).
+    """Train `number` random recorded runs again and compare them with their records.
 
-    Zero differences mean the same results to the last bit of the accuracies and every single count; NaN, that the data
-    are not those of the record, so that nothing was trained.
+    Yields (run id, largest difference of an accuracy, largest difference of a mean count, share of simplices whose
+    counts differ). Zeros mean the same results to the last bit of the accuracies and the regions on every simplex. NaN:
+    the data are not those of the record, so that nothing was trained, or it has no count with the campaign's settings.
     """
     plans = campaign.runs()
     found = ledger.find_records(plans, campaign.folder / "runs.jsonl")
@@ -213,14 +214,16 @@ def verify(campaign, number, seed=0, device="cpu", threads=1):
     for key in random.Random(seed).sample(complete, min(number, len(complete))):
         old = found[key][0]
         if not runs.has_same_data(old, plans[key], device):
-            yield key, math.nan, math.nan
+            yield key, math.nan, math.nan, math.nan
             continue
         with runs.torch_threads(threads):
             new, _ = runs.train_run(plans[key], device)
         accuracy = max(abs(old["results"][k] - new["results"][k]) for k in ("train_accuracy", "test_accuracy"))
         counts = [(entry["counts"], ledger.find_count(old["counts"], entry["settings"])) for entry in new["counts"]]
-        differences = [abs(statistics.fmean(a) - statistics.fmean(b["counts"])) for a, b in counts if b is not None]
-        yield key, accuracy, max(differences, default=0.0)
+        counts = [(ours, theirs["counts"]) for ours, theirs in counts if theirs]
+        means = max((abs(statistics.fmean(a) - statistics.fmean(b)) for a, b in counts), default=math.nan)
+        differ = [a != b for ours, theirs in counts for a, b in zip(ours, theirs, strict=True)]
+        yield key, accuracy, means, statistics.fmean(differ) if differ else math.nan
 
 
 def _shard(text):
@@ -307,8 +310,9 @@ def _run(campaign, options, device):
 
 def _print_verification(rows):
     same = True
-    for key, accuracy, count in rows:
-        differs = f"accuracy differs by {accuracy:.2e}, mean count by {count:.2e}"
+    for key, accuracy, count, share in rows:
+        counts = f"mean count by {count:.2e} ({share:.1%} of the simplices)"
+        differs = f"accuracy differs by {accuracy:.2e}, {'no count to compare' if math.isnan(count) else counts}"
         print(f"{key}: {'other data than the record has' if math.isnan(accuracy) else differs}")
         same &= accuracy <= 0.005 and count <= 0.05
     print("verified" if same else "NOT reproduced")

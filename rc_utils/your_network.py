@@ -6,6 +6,7 @@ import inspect
 import itertools
 from collections.abc import Callable
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import nn
@@ -15,8 +16,8 @@ from rc_utils.checks import require, settings_from_dict
 from rc_utils.ledger import INTERPOLATES
 from rc_utils.networks import build_network
 from rc_utils.networks.user_class import find_user_network
-from rc_utils.regions import region_count
-from rc_utils.runs import dataset_of
+from rc_utils.regions.classifier import NonFiniteScores
+from rc_utils.runs import count_regions, dataset_of
 from rc_utils.specification import Campaign
 from rc_utils.training import TrainConfig, train
 
@@ -107,12 +108,15 @@ def run_small_grid(
 
 
 def _count(run, data, campaign: Campaign, num_samples: int) -> dict:
+    nothing = {"status": "diverged", "count": float("nan"), "count_std_error": float("nan")}
     if run.status != "ok":
-        return {"count": float("nan"), "count_std_error": float("nan")}
+        return nothing
     settings = dict(campaign.counts["main"])
-    points = data.x_test if settings.pop("points") == "test" else data.x_train
-    settings = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
     if num_samples:
         settings["num_samples"] = min(num_samples, settings.get("num_samples", num_samples))
-    count = region_count(run.network, points, **settings)
-    return {"count": count.mean, "count_std_error": count.std_error}
+    try:
+        counts = np.array(count_regions(run.network, data, settings)["counts"])
+    except NonFiniteScores:
+        return nothing
+    error = counts.std(ddof=1) / len(counts) ** 0.5 if len(counts) > 1 else float("nan")
+    return {"count": counts.mean(), "count_std_error": error}

@@ -144,7 +144,7 @@ def test_changed_pages_are_executed_again_and_a_failing_one_is_named(pages, buil
 @pytest.mark.slow
 def test_a_page_that_shows_findings_follows_the_pages_that_keep_them(pages, layout):
     keep = "from rc_utils.paper import Result\nfrom rc_utils.results import keep_results\n"
-    keep += "keep_results('keeper', [Result('theory/lemma-7', 'here', n / 4)])"
+    keep += "keep_results([Result('theory/lemma-7', 'here', n / 4)])"
     show = "from rc_utils.results import kept_results\nprint([result.value for result in kept_results()])"
     for name, source in (("keeper", keep), ("card", show)):
         write_notebook(layout.root / "notebooks" / f"{name}.ipynb", nbformat.v4.new_code_cell(source))
@@ -158,6 +158,19 @@ def test_a_page_that_shows_findings_follows_the_pages_that_keep_them(pages, layo
     assert "[0.5]" in layout.executed(card).read_text()
     findings_path("keeper").unlink()
     assert pages.execute_pages([card, other], layout) == ["keeper"]  # and it found what it had found before
+
+
+@pytest.mark.slow
+def test_the_last_page_is_executed_after_all_others_whenever_one_of_them_was(pages, layout):
+    listing = "import pathlib\nprint(sorted(p.stem for p in pathlib.Path('book/notebooks').glob('*.ipynb')))"
+    for name, source in (("status", listing), ("other", "n")):
+        write_notebook(layout.root / "notebooks" / f"{name}.ipynb", nbformat.v4.new_code_cell(source))
+    status, other = pages.Page("status", "status", last=True), pages.Page("other", "other")
+    assert pages.execute_pages([status, other], layout) == ["other", "status"]
+    assert "'other'" in layout.executed(status).read_text()
+    assert pages.execute_pages([status, other], layout) == []
+    changed = dataclasses.replace(other, parameters={"n": 2})
+    assert pages.execute_pages([status, changed], layout) == ["other", "status"]
 
 
 def test_a_notebook_can_be_two_pages(pages, layout):

@@ -50,7 +50,7 @@ def test_the_trend_is_the_rise_of_the_correlation(sign, verdict):
 
 
 def test_nothing_measured_yet_is_said_with_the_sweep_that_measures_it(results):
-    with pytest.raises(evolution.NothingCounted, match="rc_utils.sweep shapes-tiny --experiment main"):
+    with pytest.raises(evolution.NothingCounted, match=r"rc_utils\.sweep shapes-tiny --experiment main"):
         evolution.evolution_runs("shapes-tiny")
 
 

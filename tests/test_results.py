@@ -6,7 +6,7 @@ import pytest
 
 from rc_utils import pages
 from rc_utils.paper import Result
-from rc_utils.results import findings_path, keep_results, kept_results
+from rc_utils.results import PAGE, findings_path, keep_results, kept_results
 
 
 @pytest.fixture(autouse=True)
@@ -14,21 +14,40 @@ def elsewhere(tmp_path, monkeypatch):
     monkeypatch.setenv("RC_RESULTS", str(tmp_path))
 
 
-def test_kept_results_come_back_and_a_page_replaces_its_own():
+@pytest.fixture
+def keep(monkeypatch):
+    """`keep_results` of a page that a build executes."""
+
+    def keep_as(page, results):
+        monkeypatch.setenv(PAGE, page)
+        keep_results(results)
+
+    return keep_as
+
+
+def test_a_notebook_that_is_run_on_its_own_keeps_nothing(keep, monkeypatch):
+    result = Result("theory/lemma-7", "two-layer networks", 0.75)
+    keep("08_theory", [result])
+    monkeypatch.delenv(PAGE)
+    keep_results([Result("theory/lemma-7", "of other parameters", 0.1)])
+    assert [r.value for r in kept_results()] == [result.value]
+
+
+def test_kept_results_come_back_and_a_page_replaces_its_own(keep):
     bound = Result("theory/lemma-7", "two-layer networks", 0.75, n=1000, detail="tightest case")
-    keep_results("08_theory", [Result("theory/lemma-7", "x", 0.5), bound])
-    keep_results("09_linear_regions", [Result("safran/theorem-2.3", "students", 0.4, 0.3, 0.5, 12)])
-    keep_results("08_theory", [bound])
+    keep("08_theory", [Result("theory/lemma-7", "x", 0.5), bound])
+    keep("09_linear_regions", [Result("safran/theorem-2.3", "students", 0.4, 0.3, 0.5, 12)])
+    keep("08_theory", [bound])
     first, second = kept_results()
     assert (first.id, first.value, first.n, first.detail) == (bound.id, 0.75, 1000, "tightest case")
     assert math.isnan(first.low)
     assert second == Result("safran/theorem-2.3", "students", 0.4, 0.3, 0.5, 12)
 
 
-def test_unknown_statement_and_damaged_file_are_named():
+def test_unknown_statement_and_damaged_file_are_named(keep):
     with pytest.raises(ValueError, match="theory/lemma-7"):
-        keep_results("08_theory", [Result("theory/lemma-77", "x", 0.5)])
-    keep_results("08_theory", [])
+        keep("08_theory", [Result("theory/lemma-77", "x", 0.5)])
+    keep("08_theory", [])
     findings_path("08_theory").write_text("[{")
     with pytest.raises(ValueError, match=r"08_theory\.json is damaged"):
         kept_results()

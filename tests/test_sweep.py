@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 import torch
 
@@ -157,11 +158,25 @@ def test_weights_that_do_not_belong_to_the_record_are_made_again_not_counted(dam
     assert len(missing_runs(with_changes())) == 0
 
 
+def test_weights_without_a_hash_are_not_taken_for_those_of_a_frozen_record(tmp_path):
+    """They may be of another machine's network: the record made here has gone, as the advice on damaged ones says."""
+    campaign = dataclasses.replace(with_changes(grid={"lr": [0.1], "batch_size": [16]}), folder=tmp_path)
+    sweep(campaign)
+    key = next(iter(campaign.runs()))
+    record = ledger.read_record(ledger.record_path(key))
+    record["provenance"].pop("weights_sha256")
+    ledger.write_record(record)
+    ledger.freeze(campaign)
+    ledger.record_path(key).unlink()
+    with pytest.raises(FileNotFoundError, match=key):
+        runs.trained_network(campaign.runs()[key].spec)
+
+
 def test_verifying_writes_nothing_and_names_other_data(results, capsys):
     campaign = with_changes()
     sweep(campaign)
     before = {path: path.stat().st_mtime_ns for path in results.rglob("*") if path.is_file()}
-    assert next(iter(verify(campaign, 1)))[1:] == (0, 0)
+    assert next(iter(verify(campaign, 1)))[1:] == (0, 0, 0)
     assert {path: path.stat().st_mtime_ns for path in results.rglob("*") if path.is_file()} == before
     record = ledger.read_record(ledger.record_path(next(iter(campaign.runs()))))
     record["provenance"]["data"]["sha256"] = "of an older file"
@@ -292,7 +307,22 @@ def test_verify_reproduces_the_records():
     sweep(campaign)
     rows = list(verify(campaign, 2))
     assert len(rows) == 2
-    assert all(accuracy == count == 0 for _, accuracy, count in rows)
+    assert all(row[1:] == (0, 0, 0) for row in rows)
+
+
+def test_verify_compares_the_count_of_each_simplex_and_nothing_with_nothing(capsys):
+    campaign = with_changes(grid={"lr": [0.1], "batch_size": [16]})
+    sweep(campaign)
+    record = ledger.read_record(ledger.record_path(next(iter(campaign.runs()))))
+    (entry,) = record["counts"]
+    turned = entry["counts"][::-1]
+    share = np.mean(np.array(turned) != entry["counts"])
+    assert share > 0
+    ledger.write_record(record | {"counts": [entry | {"counts": turned}]})
+    assert next(iter(verify(campaign, 1)))[1:] == (0, 0, pytest.approx(share))
+    ledger.write_record(record | {"counts": [entry | {"settings": entry["settings"] | {"seed": 9}}]})
+    assert rc_utils.sweep._print_verification(verify(campaign, 1)) == 1
+    assert "no count to compare" in capsys.readouterr().out
 
 
 def test_plan_counts_what_is_missing():

@@ -7,6 +7,7 @@ from torch import nn
 from rc_utils import your_network
 from rc_utils.correlation import correlation_table
 from rc_utils.regions import region_count, sample_vertices
+from rc_utils.regions.classifier import NonFiniteScores
 from rc_utils.your_network import corner_cells, instantiate, run_small_grid
 
 
@@ -50,6 +51,16 @@ def test_a_name_and_a_class_of_the_same_network_are_trained_alike(monkeypatch, t
     assert named[columns].equals(direct[columns])
     assert len(direct) == 4
     assert correlation_table(direct, methods=["pearson"])["n_units"].tolist() == [4, 4]
+
+
+def test_scores_that_are_not_finite_between_images_are_divergence(monkeypatch):
+    def not_finite(*arguments):
+        raise NonFiniteScores("made")
+
+    monkeypatch.setattr(your_network, "count_regions", not_finite)
+    runs = run_small_grid(TinyNet, "shapes-tiny", epochs=1, num_samples=10)
+    assert set(runs["status"]) == {"diverged"}
+    assert runs["count"].isna().all()
 
 
 def test_the_first_segments_are_those_of_the_campaign(tiny_data):
