@@ -10,12 +10,7 @@ import numpy as np
 import pandas as pd
 
 from rc_utils import ledger
-from rc_utils.correlation import finished, require_columns
-
-_FACTORS = (
-    *("network", "lr", "batch_size", "weight_decay", "optimizer", "epochs"),
-    *("momentum", "mixup_alpha", "crop_padding", "flip_probability"),
-)
+from rc_utils.correlation import HYPERPARAMETERS, finished, require_columns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +82,7 @@ def cells_of(runs: pd.DataFrame, segments: np.ndarray | None = None) -> Cells:
     if "margin" in kept.columns:
         kept["minus_margin"] = -kept["margin"]
     cell = kept.groupby(["network", "cell"], sort=False).ngroup().to_numpy()
-    factors = kept.drop_duplicates(["network", "cell"])[[c for c in _FACTORS if c in kept.columns]]
+    factors = kept.drop_duplicates(["network", "cell"])[[c for c in ("network", *HYPERPARAMETERS) if c in kept.columns]]
     return Cells(kept, cell, factors.reset_index(drop=True), None if segments is None else segments[done])
 
 

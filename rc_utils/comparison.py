@@ -11,6 +11,7 @@ import pandas as pd
 from scipy import stats
 
 from rc_utils.correlation import (
+    HYPERPARAMETERS,
     MIN_CELLS,
     average_seeds,
     bootstrap_weights,
@@ -22,11 +23,6 @@ from rc_utils.correlation import (
 from rc_utils.paper import Result
 from rc_utils.published_tables import MAIN_NETWORKS, NETWORKS
 from rc_utils.specification import Campaign
-
-_HYPERPARAMETERS = (
-    *("lr", "batch_size", "weight_decay", "optimizer", "epochs"),
-    *("momentum", "mixup_alpha", "crop_padding", "flip_probability"),
-)
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,7 @@ def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count", 
     cells = finished(average_seeds(runs))
     if not (cells[factor] > 0).all():
         raise ValueError(f"{factor} has the value {cells[factor].min()}; expected positive numbers, to be doubled")
-    others = [key for key in ("campaign", "experiment", "network", *_HYPERPARAMETERS) if key in cells.columns]
+    others = [key for key in ("campaign", "experiment", "network", *HYPERPARAMETERS) if key in cells.columns]
     others = [key for key in others if key not in (factor, "weight_decay")]
     cells = cells[cells.groupby(others, dropna=False)[factor].transform("nunique") > 1]
     units = cells.groupby([*others, factor], dropna=False)[column].mean().reset_index()

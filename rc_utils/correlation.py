@@ -18,6 +18,10 @@ from scipy import stats
 # With fewer cells most resamples of a rank correlation are ±1 and intervals miss the truth far too often.
 MIN_CELLS = 7
 
+HYPERPARAMETERS = (
+    *("lr", "batch_size", "weight_decay", "optimizer", "epochs"),
+    *("momentum", "mixup_alpha", "crop_padding", "flip_probability"),
+)
 _KEYS = ("campaign", "experiment", "network", "cell")
 _WEIGHT_DECAY = r"(?:^|, )weight_decay=[^,]*"
 
@@ -177,7 +181,7 @@ def _checked(x: Sequence[float], y: Sequence[float], units: Sequence[Hashable] |
         row = bad[0]
         raise ValueError(
             f"{len(bad)} of {len(x)} rows are not finite (first: row {row}, x = {x[row]}, y = {y[row]}); "
-            "leave out diverged runs before correlating"
+            "leave out runs that diverged or were not counted"
         )
     return x, y, units
 
@@ -242,7 +246,8 @@ def average_seeds(runs: pd.DataFrame) -> pd.DataFrame:
 
     A cell is a value of campaign, experiment, network and cell, as far as `runs` has them. `interpolates`
     holds where every seed interpolates; other columns are kept where the seeds agree; `run_id` and `seed` give way to
-    `num_seeds` and `num_diverged`. A cell whose seeds all diverged stays, with status "diverged" and no numbers.
+    `num_seeds` and `num_diverged`. A cell whose seeds all diverged stays, with status "diverged" and no numbers but its
+    hyper-parameters.
     `count_std_error` becomes the mean of the seeds' standard errors, an upper bound for that of the mean count: seeds
     share their simplices, so their errors are not independent. A number missing in one seed is missing in the mean.
     Raises ValueError without `network` and `cell`.
@@ -252,11 +257,14 @@ def average_seeds(runs: pd.DataFrame) -> pd.DataFrame:
     values = [column for column in runs.columns if column not in (*keys, "run_id", "seed", "status")]
     grouped, done = (part.groupby(keys, sort=False, dropna=False) for part in (runs, finished(runs)))
     cells = runs.drop_duplicates(keys).set_index(keys)[values]
+    finishing = done.size().index
     agreed = grouped[values].nunique(dropna=False).reindex(cells.index) == 1
     for column in values:
-        if not agreed[column].all():
+        setting = column in HYPERPARAMETERS or not pd.api.types.is_numeric_dtype(runs[column])
+        kept = agreed[column] & (setting | cells.index.isin(finishing))
+        if not kept.all():
             averaged = _average_column(done[column], runs[column], cells.index)
-            cells[column] = cells[column].astype(averaged.dtype).where(agreed[column], averaged)
+            cells[column] = cells[column].astype(averaged.dtype).where(kept, averaged)
     num_seeds = done.size().reindex(cells.index, fill_value=0)
     cells["status"] = np.where(num_seeds > 0, "ok", "diverged")
     cells["num_seeds"] = num_seeds

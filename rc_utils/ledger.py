@@ -188,6 +188,24 @@ def load_runs(
     return pd.DataFrame(rows)
 
 
+def counted(table: pd.DataFrame, campaign: Campaign) -> pd.DataFrame:
+    """The rows of `load_runs` without finished runs that lack the count `main`; a warning says how many these are.
+
+    A run lacks it between a change of the campaign's count and the sweep that counts again.
+    """
+    if table.empty:
+        return table
+    asked = table["experiment"].isin([e.name for e in campaign.experiments if "main" in e.counts])
+    without = asked & (table["status"] == "ok") & table["count"].isna()
+    if without.any():
+        warnings.warn(
+            f"{without.sum()} of {len(table)} rows of campaign {campaign.name!r} are left out: their runs are not "
+            f"counted as its [counts.main] says, `python -m rc_utils.sweep {campaign.name}` counts them",
+            stacklevel=2,
+        )
+    return table[~without].reset_index(drop=True)
+
+
 def load_evolution(
     name: str | os.PathLike | Campaign, origin: str | None = None, num_samples: int | None = None
 ) -> pd.DataFrame:

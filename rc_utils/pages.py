@@ -34,6 +34,7 @@ def campaign_runs(name, experiment=None, *, device="cpu", num_samples=0):
             )
         sweep(campaign, device=device)
         table = ledger.load_runs(campaign, num_samples=num_samples or None)
+    table = ledger.counted(table, campaign)
     if experiment:
         campaign.restricted([experiment])
         table = table[table["experiment"] == experiment].reset_index(drop=True)

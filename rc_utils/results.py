@@ -29,7 +29,7 @@ def results_from_campaign(
     `load_runs`.
     """
     campaign, read = load_campaign(name), {"origin": origin, "num_samples": num_samples}
-    table = ledger.load_runs(campaign, **read)
+    table = ledger.counted(ledger.load_runs(campaign, **read), campaign)
     if table.empty:
         return []
     results = []

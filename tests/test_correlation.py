@@ -179,13 +179,15 @@ def test_average_seeds_keeps_one_row_a_cell():
 def test_average_seeds_keeps_a_cell_that_only_diverged():
     runs = make_runs()
     gone = (runs.network == "A") & (runs.cell == "lr=3")
-    runs.loc[gone, ["status", "count", "gap"]] = ["diverged", np.nan, np.nan]
+    runs.loc[gone, ["status", "count", "gap"]] = ["diverged", np.nan, 0.05]
     runs.loc[(runs.network == "B") & (runs.cell == "lr=0") & (runs.seed == 1), "status"] = "diverged"
     cells = average_seeds(runs)
     assert len(cells) == 18
     row = cells[(cells.network == "A") & (cells.cell == "lr=3")].iloc[0]
     assert row["status"] == "diverged"
     assert np.isnan(row["count"])
+    assert np.isnan(row["gap"])
+    assert row["optimizer"] == "sgd"
     assert row["lr"] == pytest.approx(0.4)
     assert list(cells["num_diverged"].value_counts().sort_index()) == [16, 1, 1]
 

@@ -115,6 +115,21 @@ def test_the_table_has_the_documented_columns(campaign):
     assert ledger.load_runs(campaign, origin="reference").empty
 
 
+def test_runs_that_are_not_counted_as_the_campaign_says_are_left_out_and_numbered(campaign):
+    write_all(campaign)
+    first = next(iter(campaign.runs().values()))
+    record = made_up(first)
+    ledger.write_record(record | {"counts": record["counts"][1:]})
+    table = ledger.load_runs(campaign)
+    assert table["count"].isna().sum() == 1
+    with pytest.warns(UserWarning, match=r"1 of 8 rows .* left out.*rc_utils\.sweep shapes-tiny"):
+        kept = ledger.counted(table, campaign)
+    assert len(kept) == 7
+    assert kept["count"].notna().all()
+    ledger.write_record(record | {"status": "diverged", "counts": []})
+    assert len(ledger.counted(ledger.load_runs(campaign), campaign)) == 8
+
+
 def test_evolution_has_a_row_for_every_epoch(campaign):
     write_all(campaign)
     table = ledger.load_evolution(campaign)
