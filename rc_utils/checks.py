@@ -4,6 +4,7 @@ import collections.abc
 import dataclasses
 import difflib
 import functools
+import numbers
 import sys
 import types
 import typing
@@ -67,6 +68,13 @@ def _type_name(hint):
     if isinstance(hint, types.UnionType):
         return " or ".join(_type_name(option) for option in typing.get_args(hint))
     return "finite float" if hint is float else hint.__name__ if isinstance(hint, type) else str(hint)
+
+
+def check_count(name, value, minimum, maximum=2**63 - 1):
+    """Raise ValueError unless `value` is an integer from `minimum` to `maximum`."""
+    integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    require(integer and value >= minimum, f"{name}={value!r}; expected an integer of at least {minimum}")
+    require(value <= maximum, f"{name}={value!r} is too large; expected an integer of at most {maximum}")
 
 
 def require(condition, message):

@@ -172,63 +172,6 @@ def published(id_: str) -> Published:
     return _all()[id_]
 
 
-def published_values() -> pd.DataFrame:
-    """Every published statement, one a row, with the fields of `Published` as columns."""
-    return pd.DataFrame([vars(entry) for entry in _all().values()])
-
-
-def _networks_frame(columns: tuple[str, ...], rows: tuple[tuple[float, ...], ...]) -> pd.DataFrame:
-    return pd.DataFrame(rows, index=pd.Index(tables.NETWORKS, name="Network"), columns=list(columns))
-
-
-def _architectures_frame() -> pd.DataFrame:
-    frame = _networks_frame(tables.ARCHITECTURES_COLUMNS, tables.ARCHITECTURES)
-    names = [("Counting dimension", c[2:]) if c.startswith("d=") else ("Dataset", c) for c in frame.columns]
-    frame.columns = pd.MultiIndex.from_tuples(names)
-    return frame
-
-
-def _grid_size_frame() -> pd.DataFrame:
-    one, two = (np.array(tables.GRID_SIZE[dim]) for dim in (1, 2))
-    columns = ["Points per edge, 1-D", "Region count, 1-D", "Points per edge, 2-D", "Region count, 2-D"]
-    return pd.DataFrame(np.hstack([one, two]), columns=columns).astype({columns[0]: int, columns[2]: int})
-
-
-def _evolution_frame(gap: int) -> pd.DataFrame:
-    columns = ["Epoch", "Region count", "Generalization gap", "Correlation"]
-    return pd.DataFrame([(row[0], row[1], row[gap], row[4]) for row in tables.EVOLUTION], columns=columns)
-
-
-_TABLES = {
-    "v1 Table 2": _grid_size_frame,
-    "v1 Table 3": lambda: pd.DataFrame(tables.SAMPLE_SIZE, columns=["Number of samples", "Region count"]),
-    "v1 Table 4": lambda: pd.DataFrame(tables.RANGE, columns=["Range of alpha", "Region count", "Correlation"]),
-    "v1 Table 5": _architectures_frame,
-    "v1 Table 6": lambda: _evolution_frame(2),
-    "v1 Table 7": lambda: _networks_frame(tables.OPTIMIZERS_COLUMNS, tables.OPTIMIZERS),
-    "v1 Table 8": lambda: _networks_frame(tables.HYPERPLANES_COLUMNS, tables.HYPERPLANES),
-    "v3 Table 3": lambda: _evolution_frame(3),
-}
-_SAME_TABLE = {
-    "v3 Table 2": "v1 Table 5",
-    "v3 Table 4": "v1 Table 2",
-    "v3 Table 5": "v1 Table 3",
-    "v3 Table 6": "v1 Table 4",
-    "v3 Table 7": "v1 Table 7",
-    "v3 Table 8": "v1 Table 8",
-}
-
-
-def published_table(name: str) -> pd.DataFrame:
-    """A table in the paper's own layout, such as "v1 Table 5" or "v3 Table 2"; networks carry our names.
-
-    The gaps of "v3 Table 3" are in percent, as printed. Raises ValueError naming the nearest table.
-    """
-    if name not in _TABLES and name not in _SAME_TABLE:
-        raise ValueError(_nearest(name, [*_TABLES, *_SAME_TABLE], "published table"))
-    return _TABLES[_SAME_TABLE.get(name, name)]()
-
-
 def _judge_effect(entry: Published, low: float, high: float) -> Verdict:
     p = entry.value
     positive = entry.direction == "positive" if p is None else p > 0

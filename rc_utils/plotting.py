@@ -220,18 +220,6 @@ def _finish_panels(fig: Figure, axes: np.ndarray, used: int) -> None:
     fig.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)))
 
 
-def plane_vertices(x: np.ndarray) -> np.ndarray:
-    """Three points of any space, (3, ...), laid into the plane with their distances kept, (3, 2): first at the origin,
-    second on the first axis, third above it. Raises ValueError for another number of points."""
-    x = np.asarray(x, dtype=float).reshape(len(x), -1)
-    if len(x) != 3:
-        raise ValueError(f"got {len(x)} points; expected the 3 vertices of a triangle")
-    a, b = x[1] - x[0], x[2] - x[0]
-    base = np.linalg.norm(a)
-    along = a @ b / base if base else 0.0
-    return np.array([[0, 0], [base, 0], [along, np.sqrt(max(b @ b - along**2, 0.0))]])
-
-
 def decision_regions(
     labels: np.ndarray,
     coordinates: np.ndarray,

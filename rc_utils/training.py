@@ -12,12 +12,11 @@ import torch
 from torch.nn import functional as F
 
 from rc_utils.augmentation import crop_and_flip, mixup
-from rc_utils.checks import checked_value, require, unknown_name
+from rc_utils.checks import check_count, checked_value, require, unknown_name
 from rc_utils.datasets import Dataset, ImageTensor
 from rc_utils.depthwise import fast_depthwise
 from rc_utils.regions.classifier import NonFiniteScores
 from rc_utils.regions.evaluation import evaluation_mode, images_per_batch
-from rc_utils.regions.lattice import check_count
 
 OPTIMIZERS = ("sgd", "adam", "adagrad")
 SCHEDULES = ("cosine", "constant")
@@ -57,7 +56,6 @@ class TrainConfig:
                 raise unknown_name(name, getattr(self, name), valid)
         for name, minimum in (("batch_size", 1), ("epochs", 0), ("seed", 0), ("crop_padding", 0)):
             check_count(name, getattr(self, name), minimum)
-        require(self.seed < 2**63, f"seed must be below 2^63, got {self.seed}")
         for name in ("lr", "weight_decay", "momentum", "mixup_alpha", "flip_probability"):
             checked_value(getattr(self, name), float, name)
         require(self.lr > 0, f"lr must be positive and finite, got {self.lr}")

@@ -29,7 +29,8 @@ def one_tiny_network(monkeypatch):
 
 
 def test_every_benchmark_is_expected_here():
-    assert set(NUMBER_OF_ROWS) <= set(benchmarks.load())
+    simulated = {"coverage"}  # whose rows are no speeds; `test_predictors` tests the intervals
+    assert set(NUMBER_OF_ROWS) == set(benchmarks.load()) - simulated
 
 
 @pytest.mark.parametrize("name", NUMBER_OF_ROWS)

@@ -22,7 +22,6 @@ from rc_utils.plotting import (
     decision_regions,
     lr_batch_panels,
     network_style,
-    plane_vertices,
     scatter_count_gap,
     segment_strip,
     use_style,
@@ -67,7 +66,6 @@ def test_styles_are_distinct_and_stable():
     styles = [network_style(name) for name in KNOWN]
     assert len(set(styles)) == len(KNOWN)
     assert len({style.marker for style in styles}) == len(KNOWN)
-    assert network_style("ResNet18") == network_style("ResNet18")
     assert (network_style("ResNet18").color, network_style("ResNet18").marker) == ("#0072B2", "o")
     others = [network_style(name) for name in ("MyNet", "my_module:Net", "Tiny")]
     assert others == [network_style(name) for name in ("MyNet", "my_module:Net", "Tiny")]
@@ -161,16 +159,6 @@ def test_box_picture_is_tiled_by_squares():
 def test_decision_regions_refuses_other_shapes():
     with pytest.raises(ValueError, match=r"expected \(P,\) and \(P, 3\)"):
         decision_regions(np.zeros(5), np.zeros((4, 3)))
-
-
-def test_plane_vertices_keep_distances():
-    x = np.random.default_rng(0).normal(size=(3, 3, 4, 4))
-    flat, plane = x.reshape(3, -1), plane_vertices(x)
-    for i, j in itertools.combinations(range(3), 2):
-        assert np.linalg.norm(plane[i] - plane[j]) == pytest.approx(np.linalg.norm(flat[i] - flat[j]))
-    assert plane_vertices(np.ones((3, 2))).tolist() == [[0, 0], [0, 0], [0, 0]]
-    with pytest.raises(ValueError, match="got 2 points"):
-        plane_vertices(np.zeros((2, 5)))
 
 
 def test_segment_strip_shows_runs_of_labels_and_their_number():

@@ -4,13 +4,13 @@ import hashlib
 import inspect
 import os
 from collections.abc import Sequence
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import torch
 
-from rc_utils.checks import unknown_name
+from rc_utils.checks import check_count, unknown_name
 from rc_utils.datasets import folders, sources
 from rc_utils.datasets.cache import data_folder
 from rc_utils.datasets.images import Dataset, ImageTensor, area_average, channel_stats
@@ -133,7 +133,5 @@ def _check_values(*, label_noise, **counts):
     if not isinstance(label_noise, Real) or not 0 <= label_noise <= 1:
         raise ValueError(f"label_noise is {label_noise!r}; expected a fraction from 0 to 1")
     for key, value in counts.items():
-        least = 0 if key == "seed" else 1
-        optional = key != "seed" and value is None
-        if not optional and (not isinstance(value, Integral) or isinstance(value, bool) or value < least):
-            raise ValueError(f"{key} is {value!r}; expected an integer of at least {least}")
+        if value is not None or key == "seed":
+            check_count(key, value, 0 if key == "seed" else 1)

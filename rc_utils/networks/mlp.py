@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from rc_utils.networks.checks import check_positive_integer
+from rc_utils.checks import check_count
 from rc_utils.networks.registry import register_network
 
 
@@ -36,7 +36,7 @@ class MLP(nn.Module):
         fan_in = _in_features(in_features, in_channels, image_size)
         layers: list[nn.Module] = [nn.Flatten()]
         for fan_out in widths:
-            check_positive_integer(widths=fan_out)
+            check_count("widths", fan_out, 1)
             layers += [nn.Linear(fan_in, fan_out, bias=bias), nn.ReLU()]
             fan_in = fan_out
         self.layers = nn.Sequential(*layers, nn.Linear(fan_in, num_classes, bias=bias))
@@ -57,7 +57,7 @@ class TwoLayerReLU(nn.Module):
     def __init__(self, *, in_channels: int = 3, image_size: int = 32, in_features: int | None = None, hidden: int = 64):
         super().__init__()
         fan_in = _in_features(in_features, in_channels, image_size)
-        check_positive_integer(hidden=hidden)
+        check_count("hidden", hidden, 1)
         signs = 2.0 * torch.randint(0, 2, (1, hidden)) - 1.0
         output = nn.Linear(hidden, 1, bias=False)
         # A buffer: optimisers, weight decay and distances from initialisation see parameters only.
@@ -77,5 +77,5 @@ class TwoLayerReLU(nn.Module):
 def _in_features(in_features: int | None, in_channels: int, image_size: int) -> int:
     if in_features is None:
         return in_channels * image_size**2
-    check_positive_integer(in_features=in_features)
+    check_count("in_features", in_features, 1)
     return in_features

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from rc_utils.checks import unknown_name
-from rc_utils.networks.checks import check_positive, check_positive_integer, check_seed
+from rc_utils.checks import check_count, unknown_name
+from rc_utils.networks.checks import check_positive
 from rc_utils.networks.user_class import find_user_network
 
 NetworkBuilder = Callable[..., nn.Module]
@@ -60,12 +60,13 @@ def build_network(
     it was.
 
     Raises ValueError for an unknown network or option (with the nearest valid name), a size that is not
-    positive or a seed that is no integer in 0..2^63 - 1, and the errors of a module that cannot be imported:
+    positive or a seed that is no integer from 0 to 2^63 - 1, and the errors of a module that cannot be imported:
     ModuleNotFoundError, AttributeError, TypeError.
     """
-    check_positive_integer(num_classes=num_classes, in_channels=in_channels, image_size=image_size)
+    for key, value in {"num_classes": num_classes, "in_channels": in_channels, "image_size": image_size}.items():
+        check_count(key, value, 1)
     check_positive(width=width)
-    check_seed(seed)
+    check_count("seed", seed, 0)
     builder = _find_builder(name)
     shape = {
         "num_classes": num_classes,

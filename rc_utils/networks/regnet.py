@@ -6,7 +6,7 @@ D, with a 3x3 stem of 64 channels and strides 1 1 2 2.
 
 from torch import Tensor, nn
 
-from rc_utils.networks.checks import check_positive_integer
+from rc_utils.checks import check_count
 from rc_utils.networks.layers import (
     ImageClassifier,
     conv_norm,
@@ -53,7 +53,7 @@ def regnetx_200mf(
     `group_width` is the number of channels in each group of the 3x3 convolutions; it does not shrink with
     `width`.
     """
-    check_positive_integer(group_width=group_width)
+    check_count("group_width", group_width, 1)
     channels = scale_channels(64, width)
     layers = [conv_norm_act(in_channels, channels, 3)]
     for published, depth, stage_stride in STAGES:

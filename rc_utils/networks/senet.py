@@ -6,7 +6,7 @@ Mappings in Deep Residual Networks, ECCV 2016.
 
 from torch import Tensor, nn
 
-from rc_utils.networks.checks import check_positive_integer
+from rc_utils.checks import check_count
 from rc_utils.networks.layers import ImageClassifier, SqueezeExcitation, conv_norm_act, scale_channels
 from rc_utils.networks.registry import register_network
 from rc_utils.networks.resnet import STAGE_CHANNELS, STAGE_STRIDES
@@ -45,7 +45,7 @@ def senet18(*, num_classes: int = 10, in_channels: int = 3, width: float = 64, r
 
     `reduction` is the ratio of channels to squeezed channels, of which a narrow network keeps at least two.
     """
-    check_positive_integer(reduction=reduction)
+    check_count("reduction", reduction, 1)
     channels = scale_channels(64, width)
     layers = [conv_norm_act(in_channels, channels, 3)]
     for published, stage_stride in zip(STAGE_CHANNELS, STAGE_STRIDES, strict=True):

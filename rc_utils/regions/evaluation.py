@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from rc_utils.checks import check_count
 from rc_utils.regions.arrays import as_points, gather
 from rc_utils.regions.classifier import NON_FINITE, NonFiniteScores, as_classifier, labels_of
-from rc_utils.regions.lattice import check_count
 
 OUT_OF_MEMORY_WORDS = ("out of memory", "not enough memory", "can't allocate memory", "alloc_failed")
 

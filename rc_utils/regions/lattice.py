@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rc_utils.checks import require, unknown_name
+from rc_utils.checks import check_count, require, unknown_name
 
 ADJACENCIES = ("face", "full", "simplex")
 DOMAINS = ("simplex", "box")
@@ -136,12 +136,6 @@ def excess(dim, resolution, domain, adjacency):
     if points * steps > MAX_PAIRS:
         return f"{points:,} points with {2 * steps:,} neighbours each"
     return ""
-
-
-def check_count(name, value, minimum):
-    """Raise ValueError unless `value` is an integer of at least `minimum`."""
-    integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    require(integer and value >= minimum, f"{name}={value!r}; expected an integer of at least {minimum}")
 
 
 def check_adjacency(adjacency):

@@ -5,9 +5,8 @@ import math
 import numpy as np
 import torch
 
-from rc_utils.checks import require, unknown_name
+from rc_utils.checks import check_count, require, unknown_name
 from rc_utils.regions.arrays import as_points, gather
-from rc_utils.regions.lattice import check_count
 
 SAMPLINGS = ("pairs", "random_direction")
 # Pairs of data points whose median distance is the default length of a random direction.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rc_utils.checks import require
+from rc_utils.checks import check_count, require
 
 # Numbers held at once while segments are counted.
 _CHUNK = 1 << 22
@@ -44,7 +44,7 @@ def random_networks(
 ) -> Networks:
     """`number` networks with w_ij ~ N(0, scale^2 / dim) and a_i = +-1 with equal probability (v1 App. G)."""
     for name, value in {"number": number, "hidden": hidden, "dim": dim}.items():
-        require(isinstance(value, int) and value > 0, f"{name}={value!r}; expected a positive whole number")
+        check_count(name, value, 1)
     generator = torch.Generator().manual_seed(seed)
     weights = torch.randn(number, hidden, dim, generator=generator, dtype=torch.float64) * scale / math.sqrt(dim)
     signs = 2.0 * torch.randint(0, 2, (number, hidden), generator=generator).double() - 1
