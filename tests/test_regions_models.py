@@ -129,3 +129,38 @@ def test_image_tensors_and_random_directions(tiny_data):
     count = region_count(net, x, **options)
     assert count.settings["direction_length"] == median_distance(x)
     assert count.counts.tolist() == region_count(net, x, direction_length=median_distance(x), **options).counts.tolist()
+
+
+@pytest.mark.parametrize("strategy", ["grid", "adaptive"])
+def test_points_in_double_precision_stay_so(strategy):
+    """Times in seconds since 1970, say: float32 knows them to two minutes."""
+    rng = np.random.default_rng(0)
+    points, offset = rng.normal(size=(200, 2)), 1.7e9
+    scores = {}
+
+    def model(x):
+        scores[x.dtype] = True
+        z = x - offset
+        return np.stack([np.sin(5 * z[:, 0]), np.cos(5 * z[:, 1])], axis=1)
+
+    far = region_count(model, points + offset, num_samples=50, strategy=strategy)
+    near = region_count(lambda x: model(x + offset), points, num_samples=50, strategy=strategy)
+    assert set(scores) == {np.dtype(np.float64)}
+    assert far.counts.tolist() == near.counts.tolist()
+    assert region_count(lambda x: model(x.astype(float) + offset), points.astype(np.float32)).mean > 1
+
+
+def test_a_module_gets_its_own_precision():
+    seen = []
+
+    class Watch(torch.nn.Linear):
+        def forward(self, x):
+            seen.append(x.dtype)
+            return super().forward(x)
+
+    points = np.random.default_rng(0).normal(size=(20, 3))
+    for dtype in (torch.float32, torch.float64):
+        seen.clear()
+        region_count(Watch(3, 4, dtype=dtype), points, num_samples=3)
+        predict_labels(Watch(3, 4, dtype=dtype), points)
+        assert set(seen) == {dtype}

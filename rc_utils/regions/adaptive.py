@@ -161,7 +161,7 @@ def _looker(classifier, corners, alpha_range, finest, batch_size):
 
     def look(segment, position):
         alpha = low + (high - low) * position / finest
-        weights = torch.from_numpy(np.stack([1 - alpha, alpha]).astype(np.float32)).to(corners.device)
+        weights = torch.from_numpy(np.stack([1 - alpha, alpha])).to(corners)
         rows = torch.from_numpy(segment).to(corners.device)
 
         def batch_of(start, stop):

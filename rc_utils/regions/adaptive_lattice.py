@@ -75,9 +75,9 @@ def _inside(indices, lattice):
 
 
 def _coordinates(indices, intervals):
-    """Barycentric coordinates (P, d + 1) float32 of points k / intervals; the first is negative beyond the domain."""
+    """Barycentric coordinates (P, d + 1) of points k / intervals; the first is negative beyond the domain."""
     rest = intervals - indices.sum(1, keepdims=True)
-    return (np.hstack([rest, indices]) / intervals).astype(np.float32)
+    return np.hstack([rest, indices]) / intervals
 
 
 def _levels(lattice, spacing):
@@ -154,7 +154,7 @@ def interpolate(scores, between, beyond):
 
 def _scores(classifier, corners, simplex, weights, batch_size):
     """Scores (n, C) at the points sum_k c_k v_k, c being a row of `weights` and v the corners of a simplex."""
-    weights = torch.from_numpy(weights).to(corners.device)
+    weights = torch.from_numpy(weights).to(corners)
     rows = torch.from_numpy(simplex).to(corners.device)
     trailing = (1,) * (corners.ndim - 2)
 

@@ -1,4 +1,4 @@
-"""Points and labels as they come - NumPy arrays, torch tensors, image tensors, data frames - as float32 tensors."""
+"""Points and labels as they come - NumPy arrays, torch tensors, image tensors, data frames - as float tensors."""
 
 import numpy as np
 import torch
@@ -30,18 +30,24 @@ def as_points(points):
     return points
 
 
-def gather(points, index, device=None):
-    """points[index] as a float32 tensor (*index.shape, *shape); ValueError if a value is not finite."""
+def precision_of(points):
+    """float64 for points in double precision or in integers that float32 does not hold, else float32."""
+    name = str(getattr(points, "dtype", "")).removeprefix("torch.")
+    return torch.float64 if name in ("float64", "int64", "uint64", "int32", "uint32") else torch.float32
+
+
+def gather(points, index, device=None, dtype=torch.float32):
+    """points[index] as a tensor (*index.shape, *shape) of `dtype`; ValueError if a value is not finite."""
     flat = np.ascontiguousarray(index.reshape(-1))
     if isinstance(points, torch.Tensor):
         flat = torch.from_numpy(flat).to(points.device)
     taken = as_tensor(points[flat])
     require(not taken.is_complex(), f"points are {taken.dtype}; expected real numbers")
-    taken = taken.to(device=device, dtype=torch.float32)
+    taken = taken.to(device=device, dtype=dtype)
     require(taken.ndim >= 2, "points are one-dimensional; expected (N, *shape), so (N, 1) for one feature")
     require(0 not in taken.shape[1:], f"points of shape {tuple(taken.shape[1:])} hold no number; expected at least one")
     finite = torch.isfinite(taken).flatten(1).all(1)
     if not bool(finite.all()):
         first = int(index.reshape(-1)[int((~finite).nonzero()[0, 0])])
-        raise ValueError(f"points[{first}] holds NaN or infinity (or passes float32); remove it from the points")
+        raise ValueError(f"points[{first}] holds NaN or infinity (or passes {dtype}); remove it from the points")
     return taken.view(*index.shape, *taken.shape[1:])

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from rc_utils.checks import require
-from rc_utils.regions.arrays import as_tensor
+from rc_utils.regions.arrays import as_tensor, precision_of
 
 # Stands for the label of a point whose scores are not all finite.
 NON_FINITE = -(2**31)
@@ -23,14 +23,15 @@ class Classifier:
     """What is counted, made uniform.
 
     Attributes:
-        call: from a float32 batch (n, *shape) on `device` to what the model returns; `labels_of` reads it.
-        device: where batches are wanted.
+        call: from a batch (n, *shape) of `dtype` on `device` to what the model returns; `labels_of` reads it.
+        device, dtype: where and in which precision batches are wanted.
         module: the torch module, whose modes are to be kept; None for other models.
         per_call_cost: True where a call has a high fixed cost (scikit-learn), so that batches should be large.
     """
 
     call: Callable
     device: torch.device
+    dtype: torch.dtype = torch.float32
     module: nn.Module | None = None
     per_call_cost: bool = False
 
@@ -39,8 +40,11 @@ def as_classifier(model, points):
     """Adapt `model` to the kind of `points` (N, *shape) it is to be evaluated on.
 
     - A torch module gets float32 tensors on the device of its parameters (float64 if its parameters are).
-    - An object with `predict` (scikit-learn) gets float32 arrays (n, prod(shape)).
-    - Any other callable gets batches (n, *shape) of the kind of `points`: NumPy arrays or tensors on their device.
+    - An object with `predict` (scikit-learn) gets arrays (n, prod(shape)) in the precision of `points`.
+    - Any other callable gets batches (n, *shape) of the kind of `points`: NumPy arrays or tensors on their device, in
+      their precision.
+
+    The precision of points is float64 where they are (or are integers of 32 bits or more), else float32.
 
     What comes back is read as follows: (n, C) with C >= 2 - scores, the label is the argmax; (n,) or (n, 1) of floats -
     one score, the label is whether it is positive; (n,) or (n, 1) of integers or booleans - labels.
@@ -52,10 +56,11 @@ def as_classifier(model, points):
     if isinstance(model, nn.Module):
         return _from_module(model, points_device)
     if callable(getattr(model, "predict", None)):
-        return Classifier(_predict_of(model), torch.device("cpu"), per_call_cost=True)
+        return Classifier(_predict_of(model), torch.device("cpu"), precision_of(points), per_call_cost=True)
     if callable(model):
         wants_numpy = isinstance(points, np.ndarray)
-        return Classifier(lambda batch: model(batch.numpy() if wants_numpy else batch), points_device)
+        call = (lambda batch: model(batch.numpy())) if wants_numpy else model
+        return Classifier(call, points_device, precision_of(points))
     raise TypeError(
         f"model is a {type(model).__name__}; expected a torch module, a scikit-learn classifier or a callable"
     )
@@ -71,7 +76,7 @@ def _from_module(module, points_device):
         f"the module's parameters are {dtype}; near a boundary a rounded score is another label: count on a copy in "
         "float32 (model.float())",
     )
-    return Classifier(lambda batch: module(batch.to(dtype)), device, module)
+    return Classifier(module, device, dtype, module)
 
 
 def _predict_of(model):

@@ -80,7 +80,7 @@ def region_count(
 
     Args:
         model: torch module, scikit-learn classifier, or callable from a batch to scores or labels (`as_classifier`). A
-            module is evaluated in evaluation mode, without gradients, in float32 without TF32, and left as it was.
+            module is evaluated in evaluation mode, without gradients, without TF32, and left as it was.
         points: data (N, *shape): NumPy array, torch tensor, image tensor, data frame.
         dim: d >= 1, the dimension of the simplices.
         resolution: points on each edge; None takes 200, 30, 16, 12, 10 for d = 1..5, 50 for a box.
@@ -116,9 +116,8 @@ def region_count(
     if sampling == "random_direction" and direction_length is None:
         direction_length = median_distance(points, seed)
     classifier = as_classifier(model, points)
-    blocks = vertex_blocks(
-        points, **draw, direction_length=direction_length, device=classifier.device, labels=lattice.num_points
-    )
+    options = {"direction_length": direction_length, "device": classifier.device, "dtype": classifier.dtype}
+    blocks = vertex_blocks(points, **draw, **options, labels=lattice.num_points)
     corners = (lattice_corners(vertices, lattice, padding) for vertices in blocks)
     parts = [STRATEGIES[strategy](classifier, block, lattice, batch_size) for block in corners]
     counts, num_evaluations = np.concatenate([part[0] for part in parts]), sum(part[1] for part in parts)

@@ -53,7 +53,7 @@ def predict_labels(model: Model, points: Points, *, batch_size: int | None = Non
     classifier = as_classifier(model, points)
 
     def batch_of(start, stop):
-        return gather(points, np.arange(start, stop), classifier.device)
+        return gather(points, np.arange(start, stop), classifier.device, classifier.dtype)
 
     labels = evaluate(classifier, batch_of, len(points), batch_size).cpu().numpy()
     bad = np.flatnonzero(labels == NON_FINITE) if labels.dtype == np.int32 else []

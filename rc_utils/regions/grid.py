@@ -63,7 +63,7 @@ def label_grid(
     dim = given.shape[1] - 1
     lattice = make_lattice(dim, resolution, alpha_range=alpha_range, domain=domain, adjacency=adjacency)
     classifier = as_classifier(model, vertices)
-    corners = lattice_corners(given.to(classifier.device, torch.float32), lattice, padding)
+    corners = lattice_corners(given.to(classifier.device, classifier.dtype), lattice, padding)
     labels = label_lattice(classifier, corners, lattice, batch_size).cpu().numpy()
     frame = plane_coordinates(given)
     weights = torch.tensor(lattice.coordinates)
@@ -96,14 +96,14 @@ def _raise_non_finite(bad):
 
 
 def _point_maker(corners, lattice):
-    """A function (start, stop) -> points of flat positions simplex * P + point, float32 (stop - start, *shape).
+    """A function (start, stop) -> points of flat positions simplex * P + point, (stop - start, *shape).
 
     x = sum_k c_k v_k, one multiplication and one addition at a time: each is rounded the same way whatever the chunk
     and the device, which a matrix product is not, and at a vertex x is the vertex exactly.
     """
     size = lattice.num_points
     by_corner = corners.transpose(0, 1).contiguous()
-    weights = torch.from_numpy(lattice.coordinates.T.astype(np.float32)).to(corners.device)
+    weights = torch.from_numpy(np.ascontiguousarray(lattice.coordinates.T)).to(corners)
     trailing = (1,) * (corners.ndim - 2)
 
     def batch_of(start, stop):

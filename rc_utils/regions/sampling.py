@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from rc_utils.checks import check_count, require, unknown_name
-from rc_utils.regions.arrays import as_points, gather
+from rc_utils.regions.arrays import as_points, gather, precision_of
 
 SAMPLINGS = ("pairs", "random_direction")
 # Pairs of data points whose median distance is the default length of a random direction.
@@ -31,16 +31,27 @@ def sample_vertices(points, *, dim=1, num_samples=100, sampling="pairs", seed=0,
         device: where the vertices go; None leaves them where the points are.
 
     Returns:
-        float32 tensor (num_samples, dim + 1, *shape).
+        Tensor (num_samples, dim + 1, *shape), float64 for points in double precision, else float32.
 
     Raises ValueError for fewer than dim + 1 points, for points that are not finite, and for bad settings.
     """
+    points = as_points(points)
     options = {"sampling": sampling, "seed": seed, "direction_length": direction_length, "device": device}
+    options["dtype"] = precision_of(points)
     return torch.cat(list(vertex_blocks(points, dim=dim, num_samples=num_samples, **options)))
 
 
 def vertex_blocks(
-    points, *, dim=1, num_samples=100, sampling="pairs", seed=0, direction_length=None, device=None, labels=0
+    points,
+    *,
+    dim=1,
+    num_samples=100,
+    sampling="pairs",
+    seed=0,
+    direction_length=None,
+    device=None,
+    dtype=torch.float32,
+    labels=0,
 ):
     """The vertices of `sample_vertices` in blocks of at most BLOCK_BYTES, one simplex at least.
 
@@ -53,9 +64,9 @@ def vertex_blocks(
     if sampling == "random_direction" and direction_length is None:
         direction_length = median_distance(points, seed)
     directions = _generator(seed, 1)
-    simplex_bytes = 4 * ((dim + 1) * gather(points, index[:1, :1]).numel() + labels)
+    simplex_bytes = dtype.itemsize * (dim + 1) * gather(points, index[:1, :1]).numel() + 4 * labels
     for part in np.array_split(index, min(num_samples, -(-num_samples * simplex_bytes // BLOCK_BYTES))):
-        vertices = gather(points, part, device)
+        vertices = gather(points, part, device, dtype)
         yield vertices if sampling == "pairs" else _with_directions(vertices, dim, direction_length, directions)
 
 
@@ -64,7 +75,7 @@ def _with_directions(vertices, dim, length, rng):
     shape = vertices.shape[2:]
     normal = rng.standard_normal((len(vertices), dim, math.prod(shape)))
     unit = normal / np.linalg.norm(normal, axis=2, keepdims=True)
-    step = torch.from_numpy((length * unit).astype(np.float32)).view(len(vertices), dim, *shape)
+    step = torch.from_numpy(length * unit).to(vertices.dtype).view(len(vertices), dim, *shape)
     return torch.cat([vertices, vertices + step.to(vertices.device)], dim=1)
 
 
@@ -90,7 +101,7 @@ def median_distance(points, seed=0):
     """Median Euclidean distance of 200 random pairs of distinct points, the default length of a random direction."""
     points = as_points(points)
     index = draw_distinct(_generator(seed, 2), len(points), NUM_LENGTH_PAIRS, 2)
-    pairs = gather(points, index).flatten(2).double()
+    pairs = gather(points, index, dtype=torch.float64).flatten(2)
     return float((pairs[:, 1] - pairs[:, 0]).norm(dim=1).median())
 
 
