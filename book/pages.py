@@ -133,7 +133,9 @@ def campaign_files(pattern):
     if not fnmatch.filter(names, pattern):
         raise unknown_name("campaign", pattern, names)
     files = []
-    for found in map(campaign.load_campaign, fnmatch.filter(names, pattern)):
+    # One that is named is needed; of all of them, one that cannot be read stops no page.
+    chosen = [campaign.load_campaign(pattern)] if pattern in names else campaign.load_campaigns()
+    for found in (c for c in chosen if fnmatch.fnmatch(c.name, pattern)):
         files += [found.folder / "campaign.toml", found.folder / "runs.jsonl"]
         files += [ledger.record_path(run_id) for run_id in found.runs()]
     return files

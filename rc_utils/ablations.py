@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from rc_utils import ledger
-from rc_utils.campaign import list_campaigns, load_campaign
+from rc_utils.campaign import load_campaign, load_campaigns
 from rc_utils.checks import unknown_name
 from rc_utils.comparison import plain_runs
 from rc_utils.correlation import average_seeds, correlate_cells, finished, interval_text
@@ -65,7 +65,7 @@ def ablation_cells(
     """
     if name not in TABLES:
         raise unknown_name("table", name, TABLES)
-    others = list_campaigns() if others is None else others
+    others = [c.name for c in load_campaigns()] if others is None else others
     load = functools.cache(functools.partial(ledger.load_runs, **read))
     rows = []
     for column, source in TABLES[name].items():

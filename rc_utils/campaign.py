@@ -28,8 +28,9 @@ import itertools
 import pathlib
 import tomllib
 import typing
+import warnings
 
-from rc_utils.checks import check_keys, checked_value, require, settings_from_dict, unknown_name
+from rc_utils.checks import check_keys, check_number, checked_value, require, settings_from_dict, unknown_name
 from rc_utils.datasets import load_dataset
 from rc_utils.measures import MEASURES
 from rc_utils.networks import check_network
@@ -52,6 +53,17 @@ _NOT_OPTIONS = {
 def list_campaigns():
     """Names of the campaigns that are there."""
     return sorted(path.parent.name for path in campaigns_dir().glob("*/campaign.toml"))
+
+
+def load_campaigns():
+    """Every campaign that can be read; one that cannot is named in a warning and left out."""
+    campaigns = []
+    for name in list_campaigns():
+        try:
+            campaigns.append(load_campaign(name))
+        except (ValueError, ImportError, AttributeError, TypeError, SyntaxError) as error:
+            warnings.warn(f"campaign {name!r} is left out: {error}", stacklevel=2)
+    return campaigns
 
 
 def load_campaign(name):
@@ -153,7 +165,7 @@ def _check_count(
     """Raise ValueError for what `region_count` would refuse once a network is trained."""
     check_sampling(sampling, dim, num_samples, seed, direction_length)
     make_lattice(dim, resolution, **lattice)
-    require(padding >= 0, f"padding={padding!r}; expected a number >= 0, a share of the extent")
+    check_number("padding", padding, 0)
     if strategy not in STRATEGIES:
         raise unknown_name("strategy", strategy, STRATEGIES)
 

@@ -4,6 +4,7 @@ import collections.abc
 import dataclasses
 import difflib
 import functools
+import math
 import numbers
 import sys
 import types
@@ -75,6 +76,14 @@ def check_count(name, value, minimum, maximum=2**63 - 1):
     integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     require(integer and value >= minimum, f"{name}={value!r}; expected an integer of at least {minimum}")
     require(value <= maximum, f"{name}={value!r} is too large; expected an integer of at most {maximum}")
+
+
+def check_number(name, value, minimum=-math.inf, above=False):
+    """Raise ValueError unless `value` is a finite number of at least `minimum`, or above it."""
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
+    bound = "" if minimum == -math.inf else f" {'above' if above else 'of at least'} {minimum:g}"
+    fits = number and (value > minimum if above else value >= minimum)
+    require(fits, f"{name}={value!r}; expected a finite number{bound}")
 
 
 def require(condition, message):

@@ -163,7 +163,7 @@ def _trend(table, campaign, network, num_resamples, seed):
         return []
     ends = [finished(average_seeds(table[table["epoch"] == e])).set_index("cell") for e in (epochs[0], epochs[-1])]
     cells = ends[0].index.intersection(ends[1].index)
-    if not len(cells):
+    if len(cells) < 3:
         return []
     units = sampling_units(ends[0].loc[cells].reset_index())
     weights = np.vstack([np.ones(len(cells)), bootstrap_weights(units, num_resamples, seed)])

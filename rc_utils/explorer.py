@@ -20,7 +20,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from rc_utils import plotting
-from rc_utils.checks import require
+from rc_utils.checks import require, unknown_name
 from rc_utils.datasets import Dataset
 from rc_utils.evolution import evolution_experiment
 from rc_utils.ledger import load_evolution
@@ -60,6 +60,8 @@ def lr_pair(name: str, experiment: str = "", network: str = "", batch_size: int 
     """
     campaign, chosen = evolution_experiment(name, experiment)
     network = network or chosen.networks[0]
+    if network not in chosen.networks:
+        raise unknown_name(f"network of experiment {chosen.name!r}", network, chosen.networks)
     runs = [p for e, label, p in campaign.entries() if e is chosen and label == network]
     sizes = sorted({p.spec.train.batch_size for p in runs})
     size = batch_size or max(sizes, default=0)

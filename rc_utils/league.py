@@ -72,7 +72,10 @@ def estimate(
     of the draws, rank correlations their bias-corrected percentiles, because plain percentiles cover 91 to 95 % and 95
     to 99 % (`python -m benchmarks --only coverage`); the others as their functions in `predictors` say. A partial
     correlation or information is unknown where what it is given has one value: there is nothing to hold fixed.
+    Everything is unknown of fewer than three cells, whose order is right or wrong altogether.
     """
+    if len(cells.factors) < 3:
+        return p.UNKNOWN
     if statistic in _CORRELATIONS:
         control, function = _CORRELATIONS[statistic]
         if control and np.ptp(cells.means(control)) == 0:
@@ -203,7 +206,7 @@ def within(
     one = np.ones((1, len(strata)))
     value = float(p.partial_pearson(cells.means(measure), cells.means("gap"), one, strata=strata)[0])
     resampled = p.partial_pearson(draws.columns[measure], draws.columns["gap"], draws.weights, strata=strata)
-    if not np.isfinite(value):
+    if not np.isfinite(value) or len(strata) < 3:
         return p.UNKNOWN
     return p.Estimate(value, *fisher_interval(resampled, value, len(set(units)), confidence))
 

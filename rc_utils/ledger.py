@@ -7,6 +7,7 @@ Each carries a checksum of its content, so that damage and edits by hand are not
 """
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import os
@@ -19,12 +20,21 @@ import numpy as np
 import pandas as pd
 
 from rc_utils.campaign import load_campaign
+from rc_utils.checks import check_count, unknown_name
 from rc_utils.files import locked, write_atomically
 from rc_utils.paths import results_dir
 from rc_utils.specification import SCHEMA, Campaign, canonical_json
+from rc_utils.training import TrainConfig
 
 INTERPOLATES = 0.99
+ORIGINS = ("live", "reference")
 ADVICE = "delete it and run the sweep again"
+_COLUMNS = [
+    *("run_id", "campaign", "experiment", "network", "cell", "origin", "status"),
+    *(field.name for field in dataclasses.fields(TrainConfig)),
+    *("train_accuracy", "test_accuracy", "train_loss", "test_loss", "gap", "interpolates"),
+    *("count", "count_std_error", "seconds_train", "seconds_count"),
+]
 _RUN_ID = re.compile(rb'"run_id":"([0-9a-f]{16})"')
 
 
@@ -155,8 +165,8 @@ def _run_id_of(line):
 def freeze(campaign):
     """Write every record of `campaign` to its runs.jsonl, atomically, beside those that are there.
 
-    Returns (path, number of records). Raises CorruptRecord where that would lose a damaged line of a run that has no
-    other record.
+    Returns (path, number of records); without any nothing is written. Raises CorruptRecord where that would lose a
+    damaged line of a run that has no other record.
     """
     path = campaign.folder / "runs.jsonl"
     records = read_frozen(path) | {key: record for key, (record, _) in find_records(campaign.runs(), path).items()}
@@ -165,6 +175,8 @@ def freeze(campaign):
             raise CorruptRecord(
                 f"{path}, line {number} is damaged and its run has no other record: restore the file or {ADVICE}"
             )
+    if not records:
+        return path, 0
     lines = [canonical_json(_sealed(record)) for _, record in sorted(records.items())]
     write_atomically(path, "".join(f"{line}\n" for line in lines).encode())
     return path, len(lines)
@@ -181,11 +193,12 @@ def load_runs(
     status, all training settings, train_accuracy, test_accuracy, gap = train_accuracy - test_accuracy,
     train_loss, test_loss, interpolates (training accuracy >= 0.99), the measures by name, for every count c
     `count_<c>` and `count_<c>_std_error` (of the mean over simplices), with `count` short for `count_main`, and
-    seconds_train, seconds_count. Raises ValueError for an unknown campaign.
+    seconds_train, seconds_count. Raises ValueError for an unknown campaign or origin and a number of samples below 1.
     """
     campaign = load_campaign(name) if isinstance(name, str | os.PathLike) else name
+    _check_choice(origin, num_samples)
     rows = [head | record_row(record, campaign.counts, num_samples) for head, record in _entries(campaign, origin)]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows) if rows else pd.DataFrame(columns=_COLUMNS)
 
 
 def counted(table: pd.DataFrame, campaign: Campaign) -> pd.DataFrame:
@@ -211,6 +224,7 @@ def load_evolution(
 ) -> pd.DataFrame:
     """One row a run and measured epoch: the columns of `load_runs` that identify the run, epoch, accuracies, counts."""
     campaign = load_campaign(name) if isinstance(name, str | os.PathLike) else name
+    _check_choice(origin, num_samples)
     rows = []
     for head, record in _entries(campaign, origin):
         head |= {"status": record["status"]} | {k: record["spec"]["train"][k] for k in ("seed", "lr", "batch_size")}
@@ -219,6 +233,13 @@ def load_evolution(
             values["gap"] = point["train_accuracy"] - point["test_accuracy"]
             rows.append(head | values | _count_columns(point["counts"], campaign.counts, num_samples))
     return pd.DataFrame(rows)
+
+
+def _check_choice(origin, num_samples):
+    if origin not in (None, *ORIGINS):
+        raise unknown_name("origin", origin, ORIGINS)
+    if num_samples is not None:
+        check_count("num_samples", num_samples, 1)
 
 
 def _entries(campaign, origin):

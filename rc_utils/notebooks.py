@@ -103,6 +103,9 @@ def execute_notebook(path, output, parameters=None, *, cwd=None, metadata=None):
     from papermill.exceptions import PapermillExecutionError
 
     output = pathlib.Path(output)
+    if output.is_dir() or output.resolve() == pathlib.Path(path).resolve():
+        what = "a folder" if output.is_dir() else "the notebook itself, which is left as it is"
+        raise ValueError(f"the output {output} is {what}: give the path of another file")
     check_parameters(path, parameters or {})
     output.parent.mkdir(parents=True, exist_ok=True)
     partial = output.with_suffix(".failed.ipynb")

@@ -7,7 +7,7 @@ import pandas as pd
 from IPython.display import HTML
 
 from rc_utils import ledger, runs
-from rc_utils.campaign import list_campaigns, load_campaign
+from rc_utils.campaign import load_campaign, load_campaigns
 from rc_utils.correlation import interval_text
 from rc_utils.forests import committed_forests, forest_runs, results_from_forests
 from rc_utils.paper import NOT_TESTED, VERDICTS
@@ -113,8 +113,11 @@ def describe_run(name, planned):
     return f"{text}. {campaign.note}".strip()
 
 
-def describe_runs(name, table):
-    """One paragraph of Markdown: what the runs of a page are, where they were made, and the campaign's note."""
+def describe_runs(name, table, num_samples=0):
+    """One paragraph of Markdown: what the runs of a page are, where they were made, and the campaign's note.
+
+    num_samples: the first so many simplices of each run are what the page counts; 0 for all.
+    """
     campaign = load_campaign(name)
     planned = len({p.spec.run_id for e, _, p in campaign.entries() if e.name in set(table["experiment"])})
     records = ledger.find_records(table["run_id"].unique(), campaign.folder / "runs.jsonl")
@@ -130,7 +133,7 @@ def describe_runs(name, table):
         f"{_data_text(campaign)}; "
         f"{' and '.join(origin[o] for o in sorted(table['origin'].unique()))} ({', '.join(machines)}). "
         f"{int(distinct['interpolates'].sum())} runs interpolate (training accuracy at least {ledger.INTERPOLATES}), "
-        f"{diverged} diverged. Region counts: {_count_text(campaign, records)}."
+        f"{diverged} diverged. Region counts: {_count_text(campaign, records, num_samples)}."
     )
     hashes = {record["provenance"]["data"].get("sha256") for record, _ in records.values()}
     mixed = " **These runs are not all on the same data**: the fingerprints in their records differ."
@@ -163,7 +166,7 @@ def all_results(name="", *, num_samples=0, seed=0):
     """Our results for the scorecard: of every campaign with records, of trees and forests, and those that other pages
     have kept; or of one campaign alone. A campaign all of whose runs belong to one before it repeats it."""
     results, seen = [], set()
-    for campaign in map(load_campaign, [name] if name else list_campaigns()):
+    for campaign in [load_campaign(name)] if name else load_campaigns():
         made = set(ledger.find_records(campaign.runs(), campaign.folder / "runs.jsonl"))
         if made and made <= seen:
             continue
@@ -234,7 +237,7 @@ def verdict_summary(card, prefix=""):
     """Markdown: the verdicts of the rows whose id starts with `prefix`, in words."""
     rows = card[card["id"].str.startswith(prefix)]
     lines = [f"- {row.claim}: **{row.verdict}** — {row.why}." for row in rows.itertuples()]
-    return "\n".join(lines) or "No result: the runs do not vary what this claim is about."
+    return "\n".join(lines) or "No result: there are too few runs of what this claim is about, or they do not vary it."
 
 
 def scorecard_summary(card):
@@ -243,13 +246,15 @@ def scorecard_summary(card):
     counts = tested["verdict"].value_counts()
     parts = [f"{counts[v]} {v}" for v in VERDICTS if v in counts]
     known = f"Of {card['id'].nunique()} statements, {tested['id'].nunique()} have a result in this book"
-    return f"{known}: {', '.join(parts) or 'none'}."
+    repeated = int(((card["verdict"] != NOT_TESTED) & ~card["counted"]).sum())
+    rest = f"; {repeated} results more repeat a number that is counted elsewhere" if repeated else ""
+    return f"{known}: {', '.join(parts) or 'none'}{rest}."
 
 
 def campaign_table(name=""):
     """One row a campaign: what it is, how much of it is there, where it was made and how long that took."""
     rows = []
-    for campaign in map(load_campaign, [name] if name else list_campaigns()):
+    for campaign in [load_campaign(name)] if name else load_campaigns():
         table = ledger.load_runs(campaign)
         row = {"Campaign": campaign.name, "What": campaign.title, "Runs": f"{len(campaign.runs())}"}
         if len(table):
@@ -278,7 +283,7 @@ def _data_text(campaign):
     return f"dataset {data['name']}" + (f", {' and '.join(parts)} images{size}" if parts else size)
 
 
-def _count_text(campaign, records):
+def _count_text(campaign, records, num_samples):
     entries = [
         c for record, _ in records.values() for c in record["counts"] if c["settings"] == campaign.counts.get("main")
     ]
@@ -286,7 +291,8 @@ def _count_text(campaign, records):
         return "none"
     numbers = sorted({len(entry["counts"]) for entry in entries})
     evaluations = sum(entry["num_evaluations"] for entry in entries)
-    return f"{' or '.join(map(str, numbers))} segments a run, {evaluations:,} evaluations in all"
+    first = f"the first {num_samples} of " if 0 < num_samples < numbers[0] else ""
+    return f"{first}{' or '.join(map(str, numbers))} segments a run, {evaluations:,} evaluations in all"
 
 
 def _signed(value):

@@ -82,7 +82,7 @@ def answer(table: pd.DataFrame) -> str:
     for runs, words in (("all", "Among all cells"), ("interpolating", "Among the cells that interpolate")):
         free, within = rows.loc[(runs, "nothing")], rows.loc[(runs, "learning rate")]
         if np.isnan(within["value"]) or np.isnan(free["value"]):
-            lines.append(f"- {words} there are too few ({free['n_cells']}) for a correlation.")
+            lines.append(f"- {words} there are too few ({int(free['n_cells'])}) for a correlation.")
             continue
         lines.append(
             f"- {words} the correlation is {_estimate(free)}; within one learning rate {_estimate(within)}, "

@@ -18,7 +18,7 @@ import torch
 
 from rc_utils import ledger, runs
 from rc_utils.campaign import load_campaign
-from rc_utils.checks import require
+from rc_utils.checks import check_count
 from rc_utils.cost import run_flops
 from rc_utils.paths import results_dir
 
@@ -73,6 +73,8 @@ def sweep(
     Raises OSError before any training if the results cannot be written.
     """
     campaign = load_campaign(campaign) if not hasattr(campaign, "entries") else campaign
+    check_count("workers", workers, 0)
+    check_count("threads", threads, 1)
     deadline = None if time_budget is None else time.time() + time_budget
     todo = missing_runs(campaign, shard)
     if todo:
@@ -228,30 +230,46 @@ def verify(campaign, number, seed=0, device="cpu", threads=1):
 
 def _shard(text):
     index, _, number = text.partition("/")
-    require(
-        index.isdigit() and number.isdigit() and 0 <= int(index) < int(number),
-        f"{text!r} is not i/N with i < N",
-    )
+    if not (index.isdigit() and number.isdigit() and 0 <= int(index) < int(number)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not i/N with i < N, such as 0/4")
     return int(index), int(number)
+
+
+def _number(kind, least, above=False):
+    """A reader of numbers of at least `least`, or above it."""
+
+    def read(text):
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        if not (math.isfinite(value) and (value > least if above else value >= least)):
+            what = "a whole number" if kind is int else "a number"
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what} {'above' if above else 'of at least'} {least}")
+        return value
+
+    return read
 
 
 def _parser():
     parser = argparse.ArgumentParser(prog="python -m rc_utils.sweep", description=__doc__.split("\n\n")[0])
     parser.add_argument("campaign", help="name of a folder in campaigns/, or the path of one")
-    parser.add_argument("--workers", type=int, default=0, help="local worker processes (default: this process alone)")
+    workers = "local worker processes (default: this process alone)"
+    parser.add_argument("--workers", type=_number(int, 0), default=0, help=workers)
     parser.add_argument("--scheduler", help="address of a Dask scheduler, for instance tcp://10.0.0.1:8786")
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ... or auto")
-    parser.add_argument("--threads", type=int, default=1, help="torch threads a run (default 1)")
-    parser.add_argument("--time-budget", type=float, metavar="SECONDS", help="stop cleanly after this time")
+    parser.add_argument("--threads", type=_number(int, 1), default=1, help="torch threads a run (default 1)")
+    parser.add_argument("--time-budget", type=_number(float, 0), metavar="SECONDS", help="stop cleanly after this time")
     parser.add_argument("--shard", type=_shard, default=(0, 1), metavar="i/N", help="every N-th run, starting at i")
     parser.add_argument("--compile", action="store_true", help="torch.compile the networks")
     parser.add_argument("--experiment", action="append", metavar="NAME", help="this experiment alone; may be repeated")
-    parser.add_argument("--plan", action="store_true", help="say what is missing and how long it takes, run nothing")
-    parser.add_argument("--tflops", type=float, default=DEFAULT_TFLOPS, help="sustained TFLOP/s assumed by --plan")
-    parser.add_argument(
-        "--freeze", action="store_true", help="write the records to the campaign's runs.jsonl, run nothing"
-    )
-    parser.add_argument("--verify", type=int, metavar="N", help="train N recorded runs again and compare")
+    tflops = {"type": _number(float, 0, above=True), "default": DEFAULT_TFLOPS}
+    parser.add_argument("--tflops", **tflops, help="sustained TFLOP/s assumed by --plan")
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument("--plan", action="store_true", help="say what is missing and how long it takes, run nothing")
+    freeze = "write the records to the campaign's runs.jsonl, run nothing"
+    one.add_argument("--freeze", action="store_true", help=freeze)
+    one.add_argument("--verify", type=_number(int, 1), metavar="N", help="train N recorded runs again and compare")
     return parser
 
 
@@ -291,8 +309,8 @@ def _act(campaign, options, device):
         return 0
     if options.freeze:
         path, number = ledger.freeze(campaign)
-        print(f"{number} records in {path}")
-        return 0
+        print(f"{number} records in {path}" if number else f"no record to freeze: run {campaign.name} first")
+        return 0 if number else 1
     return _run(campaign, options, device)
 
 
@@ -309,12 +327,16 @@ def _run(campaign, options, device):
 
 
 def _print_verification(rows):
-    same = True
+    same, compared = True, 0
     for key, accuracy, count, share in rows:
         counts = f"mean count by {count:.2e} ({share:.1%} of the simplices)"
         differs = f"accuracy differs by {accuracy:.2e}, {'no count to compare' if math.isnan(count) else counts}"
         print(f"{key}: {'other data than the record has' if math.isnan(accuracy) else differs}")
         same &= accuracy <= 0.005 and count <= 0.05
+        compared += 1
+    if not compared:
+        print("nothing to verify: no finished run has a record")
+        return 1
     print("verified" if same else "NOT reproduced")
     return 0 if same else 1
 

@@ -79,8 +79,9 @@ def run_small_grid(
 
     The data, training settings and count `main` are the campaign's; `num_samples` takes the first so many of its
     segments, 0 all of them; `epochs` 0 keeps its number. One row a cell with the columns of `load_runs` that
-    correlations and figures read, network = its name. A diverged run has status "diverged" and no count. Raises
-    ValueError for an unknown campaign or experiment, a campaign without count `main`, and what the network raises.
+    correlations and figures read, network = its name, told apart from a network of the campaign. A diverged run has
+    status "diverged" and no count. Raises ValueError for an unknown campaign or experiment, a campaign without count
+    `main`, and what the network raises.
     """
     chosen = load_campaign(campaign)
     planned = [(e, p) for e, _, p in chosen.entries() if e.name == experiment]
@@ -89,6 +90,7 @@ def run_small_grid(
     require("main" in chosen.counts, f"campaign {campaign!r} has no [counts.main]; expected one to count with")
     setting, data = planned[0][0], dataset_of(planned[0][1].spec, device)
     name = network.split(":")[-1] if isinstance(network, str) else network.__name__
+    name += " (yours)" if name in chosen.networks else ""
     rows = []
     for cell in corner_cells(setting.grid):
         own = {"seed": seed} | ({"epochs": epochs} if epochs else {})

@@ -2,11 +2,13 @@
 
 import copy
 import dataclasses
+import shutil
 import types
 
 import pytest
 
-from rc_utils.campaign import list_campaigns, load_campaign, parse_campaign
+from rc_utils.campaign import list_campaigns, load_campaign, load_campaigns, parse_campaign
+from rc_utils.paths import campaigns_dir
 from rc_utils.runs import network_of
 from rc_utils.specification import RunSpec
 from rc_utils.training import TrainConfig
@@ -146,3 +148,15 @@ def test_an_edited_network_of_the_users_is_another_run(tmp_path, monkeypatch):
     assert plans[0].spec.run_id != plans[1].spec.run_id
     with pytest.raises(ValueError, match="'edited_net:Net' is not the one that the campaign was loaded with"):
         network_of(plans[0].spec, data)
+
+
+def test_a_campaign_that_cannot_be_read_is_named_and_stops_no_other(tmp_path, monkeypatch):
+    for name in ("shapes-tiny", "shapes-quick"):
+        shutil.copytree(campaigns_dir() / name, tmp_path / name)
+    path = tmp_path / "shapes-quick" / "campaign.toml"
+    path.write_text(path.read_text().replace('"margin"', '"weight_norm"'))
+    monkeypatch.setenv("RC_CAMPAIGNS", str(tmp_path))
+    with pytest.warns(UserWarning, match=r"campaign 'shapes-quick' is left out: unknown measure.*weight_norm"):
+        assert [campaign.name for campaign in load_campaigns()] == ["shapes-tiny"]
+    with pytest.raises(ValueError, match="weight_norm"):
+        load_campaign("shapes-quick")

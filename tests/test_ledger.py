@@ -207,3 +207,16 @@ def test_a_failed_write_leaves_the_old_record_and_no_debris(campaign, monkeypatc
         ledger.write_record(made_up(planned, value=7))
     assert path.read_bytes() == before
     assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_a_table_without_rows_has_its_columns_and_nonsense_is_named(campaign):
+    empty = ledger.load_runs(campaign)
+    write_all(campaign)
+    full = ledger.load_runs(campaign)
+    assert empty.empty
+    assert set(empty.columns) <= set(full.columns)
+    assert {"count", "gap", "lr", "experiment"} <= set(empty.columns)
+    for options, words in (({"origin": "lvie"}, "Did you mean 'live'"), ({"num_samples": -3}, "at least 1")):
+        for load in (ledger.load_runs, ledger.load_evolution):
+            with pytest.raises(ValueError, match=words):
+                load(campaign, **options)

@@ -106,6 +106,9 @@ def test_result_fields():
     assert math.isnan(region_count(label, points, num_samples=1).std_error)
     assert str(count).startswith(f"{count.mean:.3f} ± {count.std_error:.3f} regions (40 segments, d = 1, 200 points")
     assert "\n" not in str(count)
+    longer = region_count(label, points, num_samples=4, alpha_range=(-1.0, 2.0), strategy="adaptive")
+    assert "adaptive from 200 points per edge" in str(longer)
+    assert "alpha in [-1, 2]" in str(longer)
     assert count.settings["resolution"] == 200
     assert region_count(label, points, num_samples=9).counts.tolist() == count.counts[:9].tolist()
 

@@ -192,7 +192,7 @@ def test_points_larger_than_a_block_are_drawn_one_simplex_at_a_time(monkeypatch)
         (np.zeros((5, 2)), {"num_samples": 0}, "num_samples=0"),
         (np.zeros((5, 2)), {"seed": -1}, "seed=-1"),
         (np.zeros((5, 2)), {"direction_length": 1.0}, "belongs to sampling 'random_direction'"),
-        (np.zeros((5, 2)), {"sampling": "random_direction", "direction_length": 0}, "finite positive"),
+        (np.zeros((5, 2)), {"sampling": "random_direction", "direction_length": 0}, "finite number above 0"),
         (7, {}, "points are int"),
         (np.zeros((5, 2, 0)), {}, r"points of shape \(2, 0\) hold no number"),
     ],

@@ -403,3 +403,26 @@ def test_a_killed_worker_does_not_end_the_sweep(results):
     assert killed
     assert process.returncode == 0
     assert missing_runs(load_campaign("shapes-tiny")) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--workers", "-1", "whole number of at least 0"), ("--threads", "0", "whole number of at least 1"),
+        ("--tflops", "0", "number above 0"), ("--time-budget", "nan", "number of at least 0"),
+        ("--verify", "0", "whole number of at least 1"), ("--shard", "8/8", "not i/N with i < N"),
+        ("--freeze", "--plan", "not allowed with argument"),
+    ],
+)  # fmt: skip
+def test_numbers_that_make_no_sense_are_named(option, value, words, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["shapes-tiny", option, value])
+    assert caught.value.code == 2
+    assert words in capsys.readouterr().err
+
+
+def test_nothing_to_verify_and_nothing_to_freeze_are_no_success(capsys):
+    assert main(["shapes-tiny", "--verify", "3"]) == 1
+    assert "nothing to verify" in capsys.readouterr().out
+    assert main(["shapes-tiny", "--freeze"]) == 1
+    assert "no record to freeze" in capsys.readouterr().out

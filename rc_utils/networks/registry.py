@@ -116,7 +116,7 @@ def _arguments(name: str, builder: NetworkBuilder, shape: dict[str, Any], option
     valid = [key for key in parameters if key not in SHAPE_ARGUMENTS]
     unknown = [key for key in options if key not in valid]
     if unknown and not _takes_any_keyword(builder):
-        raise unknown_name(f"option of network {name!r}", unknown[0], valid or ["none"])
+        raise unknown_name(f"option of network {name!r}", unknown[0], [*valid, *(k for k in shape if k in parameters)])
     arguments = {key: value for key, value in shape.items() if key in parameters} | options
     missing = [key for key in valid if parameters[key].default is inspect.Parameter.empty and key not in options]
     if missing:

@@ -20,13 +20,15 @@ def as_tensor(array):
 def as_points(points):
     """Data frames and lists as arrays; everything else as it is."""
     if hasattr(points, "to_numpy"):
-        return points.to_numpy()
-    if isinstance(points, list | tuple):
-        return np.asarray(points)
+        points = points.to_numpy()
+    elif isinstance(points, list | tuple):
+        points = np.asarray(points)
     require(
-        hasattr(points, "__getitem__") and hasattr(points, "__len__"),
+        hasattr(points, "__getitem__") and hasattr(points, "__len__") and getattr(points, "ndim", 1) > 0,
         f"points are {type(points).__name__}; expected an array or tensor (N, *shape)",
     )
+    if isinstance(points, np.ndarray):
+        require(points.dtype.kind in "fiubc", f"points are of type {points.dtype}; expected numbers alone")
     return points
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rc_utils.checks import require, unknown_name
+from rc_utils.checks import check_number, unknown_name
 from rc_utils.regions.adaptive import count_adaptively
 from rc_utils.regions.adaptive_lattice import count_adaptively_on_lattice
 from rc_utils.regions.arrays import as_points
@@ -48,10 +48,16 @@ class RegionCount:
     def __str__(self) -> str:
         of = self.settings
         shape = "planes" if of["domain"] == "box" else {1: "segments", 2: "triangles"}.get(of["dim"], "simplices")
-        return (
-            f"{self.mean:.3f} ± {self.std_error:.3f} regions ({len(self.counts)} {shape}, d = {of['dim']}, "
-            f"{of['resolution']} points per edge, {of['adjacency']} adjacency, {of['sampling']}, seed {of['seed']})"
-        )
+        adaptive = "adaptive from " if of["strategy"] == "adaptive" else ""
+        low, high = of["alpha_range"]
+        own = [f"alpha in [{low:g}, {high:g}]"] if (low, high) != (0, 1) else []
+        own += [f"padding {of['padding']:g}"] if of["padding"] is not None else []
+        own += [f"length {of['direction_length']:.3g}"] if of["direction_length"] is not None else []
+        settings = [
+            f"{len(self.counts)} {shape}", f"d = {of['dim']}", f"{adaptive}{of['resolution']} points per edge",
+            f"{of['adjacency']} adjacency", of["sampling"], *own, f"seed {of['seed']}",
+        ]  # fmt: skip
+        return f"{self.mean:.3f} ± {self.std_error:.3f} regions ({', '.join(settings)})"
 
     __repr__ = __str__
 
@@ -107,10 +113,10 @@ def region_count(
     Raises ValueError for an invalid or unknown setting, too few points, points or scores that are not finite, and
     outputs of a wrong shape; TypeError for a model of another kind; MemoryError if a single point is too much.
     """
-    if strategy not in STRATEGIES:
+    if not isinstance(strategy, str) or strategy not in STRATEGIES:
         raise unknown_name("strategy", strategy, STRATEGIES)
     points = as_points(points)
-    require(padding >= 0, f"padding={padding!r}; expected a number >= 0, a share of the extent")
+    check_number("padding", padding, 0)
     lattice = make_lattice(dim, resolution, alpha_range=alpha_range, domain=domain, adjacency=adjacency)
     draw = {"dim": dim, "num_samples": num_samples, "sampling": sampling, "seed": seed}
     if sampling == "random_direction" and direction_length is None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from rc_utils.checks import require
+from rc_utils.checks import check_number, require
 from rc_utils.regions.arrays import as_tensor
 from rc_utils.regions.classifier import NON_FINITE, NonFiniteScores, as_classifier
 from rc_utils.regions.evaluation import evaluate
@@ -131,7 +131,7 @@ def box_corners(vertices, padding=BOX_PADDING):
     along a and b and reaches beyond these extents by `padding` times each. Its corners: the lower left one, the end of
     the side along a, the end of the side along b. Vertices on a line give a rectangle without height.
     """
-    require(padding >= 0, f"padding={padding!r}; expected a number >= 0, a share of the extent")
+    check_number("padding", padding, 0)
     origin, first, second = vertices.flatten(2).double().unbind(1)
     a, c = first - origin, second - origin
     squared = (a * a).sum(1, keepdim=True)

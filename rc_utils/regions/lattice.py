@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+import numbers
 from dataclasses import dataclass
 
 import numpy as np
@@ -118,7 +119,9 @@ def _check_lattice(dim, resolution, alpha_range, domain, adjacency):
     )
     too_much = excess(dim, resolution, domain, adjacency)
     require(
-        not too_much, f"resolution={resolution} in dimension {dim} makes a lattice of {too_much}; lower the resolution"
+        not too_much,
+        f"resolution={resolution} in dimension {dim} makes a lattice of {too_much}; lower "
+        f"{'the resolution' if resolution > 2 else 'the dimension'}",
     )
 
 
@@ -151,11 +154,15 @@ def check_domain(domain, dim):
     require(domain == "simplex" or dim == 2, f"domain 'box' is a plane and needs dim=2, got dim={dim}")
 
 
+def _is_finite(value):
+    return isinstance(value, numbers.Real) and math.isfinite(value)
+
+
 def check_alpha_range(alpha_range, dim):
     """Raise ValueError unless `alpha_range` is an increasing pair, and [0, 1] in more than one dimension."""
     pair = isinstance(alpha_range, tuple) and len(alpha_range) == 2
     require(
-        pair and all(math.isfinite(a) for a in alpha_range) and alpha_range[0] < alpha_range[1],
+        pair and all(_is_finite(a) for a in alpha_range) and alpha_range[0] < alpha_range[1],
         f"alpha_range={alpha_range!r}; expected two finite numbers (low, high) with low < high",
     )
     require(

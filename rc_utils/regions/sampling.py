@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 
-from rc_utils.checks import check_count, require, unknown_name
+from rc_utils.checks import check_count, check_number, require, unknown_name
 from rc_utils.regions.arrays import as_points, gather, precision_of
 
 SAMPLINGS = ("pairs", "random_direction")
@@ -91,10 +91,7 @@ def check_sampling(sampling, dim, num_samples, seed, direction_length):
             sampling == "random_direction",
             f"direction_length={direction_length!r} belongs to sampling 'random_direction', got sampling {sampling!r}",
         )
-        require(
-            math.isfinite(direction_length) and direction_length > 0,
-            f"direction_length={direction_length!r}; expected a finite positive number",
-        )
+        check_number("direction_length", direction_length, 0, above=True)
 
 
 def median_distance(points, seed=0):
