@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from rc_utils import ledger
+from rc_utils.checks import check_count
 from rc_utils.correlation import HYPERPARAMETERS, finished, require_columns
 
 
@@ -127,6 +128,7 @@ def draw(
     already, so that this counts it twice (Davison and Hinkley 1997, Sec. 3.8): for three seeds and a correlation of
     0.9 the intervals of Pearson's r then covered 98.0 to 98.5 % in 400 simulated campaigns.
     """
+    check_count("num_resamples", number, 1)
     rng = np.random.default_rng(seed)
     units = cells.units if units is None else units
     n_units = int(units.max()) + 1

@@ -20,7 +20,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from rc_utils import plotting
-from rc_utils.checks import require, unknown_name
+from rc_utils.checks import check_count, require, unknown_name
 from rc_utils.datasets import Dataset
 from rc_utils.evolution import evolution_experiment
 from rc_utils.ledger import load_evolution
@@ -81,6 +81,7 @@ def _with_lr(spec, lr):
 
 def draw_triangles(data: Dataset, number: int, seed: int = 0) -> Triangles:
     """`number` triangles between distinct training images, drawn uniformly and not chosen by their look."""
+    check_count("num_samples", number, 1)
     index = draw_distinct(np.random.default_rng(seed), len(data.x_train), number, 3)
     pictures = data.x_train.raw.cpu().numpy()[index].transpose(0, 1, 3, 4, 2)
     vertices = np.asarray(data.x_train[index.ravel()].cpu()).reshape(*index.shape, *data.x_train.shape[1:])

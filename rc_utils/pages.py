@@ -8,6 +8,7 @@ from IPython.display import HTML
 
 from rc_utils import ledger, runs
 from rc_utils.campaign import load_campaign, load_campaigns
+from rc_utils.checks import check_count
 from rc_utils.correlation import interval_text
 from rc_utils.forests import committed_forests, forest_runs, results_from_forests
 from rc_utils.paper import NOT_TESTED, VERDICTS
@@ -72,6 +73,7 @@ def example_run(name, network="", experiment=""):
 def example_runs(name, number=5, experiment=""):
     """The first `number` planned runs of a campaign (of one experiment, if named), taking turns between its networks;
     runs whose weights are kept on this machine come first."""
+    check_count("num_networks", number, 1)
     by_network, campaign = {}, load_campaign(name)
     plans = campaign.runs()
     for e, label, planned in campaign.entries():
@@ -135,7 +137,7 @@ def describe_runs(name, table, num_samples=0):
         f"{int(distinct['interpolates'].sum())} runs interpolate (training accuracy at least {ledger.INTERPOLATES}), "
         f"{diverged} diverged. Region counts: {_count_text(campaign, records, num_samples)}."
     )
-    hashes = {record["provenance"]["data"].get("sha256") for record, _ in records.values()}
+    hashes = {ledger.data_sha256(record) for record, _ in records.values()}
     mixed = " **These runs are not all on the same data**: the fingerprints in their records differ."
     return f"{text} {campaign.note}".strip() + (mixed if len(hashes) > 1 else "")
 

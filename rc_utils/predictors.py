@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from rc_utils.checks import check_count
 from rc_utils.correlation import MIN_CELLS, weighted_pearson
 
 
@@ -271,6 +272,7 @@ def _entropy(counts: np.ndarray) -> float:
 
 def information_null(x: np.ndarray, y: np.ndarray, strata: np.ndarray, number: int = 200, seed: int = 0) -> np.ndarray:
     """`conditional_information` after each of `number` permutations of x within the strata, (number,)."""
+    check_count("num_permutations", number, 1)
     rng, order = np.random.default_rng(seed), np.argsort(strata, kind="stable")
     values, shuffled = np.empty(number), np.empty_like(x)
     for k in range(number):

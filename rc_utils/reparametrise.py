@@ -22,7 +22,7 @@ import pandas as pd
 import torch
 from torch import nn
 
-from rc_utils.checks import require
+from rc_utils.checks import check_count, require
 from rc_utils.measures import distance_from_init, output_margin
 from rc_utils.regions import region_count
 
@@ -120,6 +120,7 @@ def rescaling_table(
     initial: the network at its initialisation. Columns: distance_factor = d(W') / d(W) and margin_factor, count,
     count_before, and differing, the number of `num_samples` segments whose number of regions is not the same.
     """
+    check_count("num_rescalings", number, 1)
     draw = {"num_samples": num_samples, "resolution": resolution, "seed": seed}
     before = _values(network, initial, data, draw)
     rows = []

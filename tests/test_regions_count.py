@@ -364,3 +364,25 @@ def test_blocks_of_simplices_change_nothing(sampling, dim, strategy, monkeypatch
     parts = region_count(lambda x: np.sin(2 * x @ weights), points, **options)
     assert parts.counts.tolist() == whole.counts.tolist()
     assert parts.num_evaluations == whole.num_evaluations
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"padding": "0.1"}, "padding='0.1'; expected a finite number of at least 0"),
+        ({"padding": math.inf, "dim": 2, "domain": "box"}, "padding=inf"),
+        ({"alpha_range": ("0", "1")}, "two finite numbers"),
+        ({"strategy": ["grid"]}, "unknown strategy"),
+        ({"sampling": "random_direction", "direction_length": "1"}, "finite number above 0"),
+        ({"dim": 250, "resolution": 2}, "lower the dimension"),
+    ],
+)
+def test_settings_of_another_type_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        region_count(lambda x: (x[:, 0] > 0).astype(int), np.random.default_rng(0).normal(size=(300, 2)), **arguments)
+
+
+@pytest.mark.parametrize("points", [["a", "b"], torch.tensor(1.0), np.array([["x", 1], ["y", 2]], dtype=object)])
+def test_points_that_are_no_numbers_are_named(points):
+    with pytest.raises(ValueError, match="points are"):
+        region_count(lambda x: x, points)

@@ -356,3 +356,9 @@ def test_a_dead_stretch_of_a_single_output_is_a_region():
         solved = exact_segment(network, np.zeros(1), np.ones(1))
         assert solved.labels.tolist() == [1, 0, 1]
         np.testing.assert_allclose(solved.boundaries, [low, high], atol=1e-9)
+
+
+def test_ends_of_a_shape_that_the_network_does_not_take_are_named():
+    network = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+    with pytest.raises(ValueError, match=r"point of shape \(5,\).*Is that the shape it takes"):
+        exact_segment(network, torch.zeros(5), torch.ones(5))

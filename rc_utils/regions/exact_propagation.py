@@ -67,12 +67,18 @@ def run_rows(plan, points, max_bytes):
 
 
 def rehearse(plan, x0, x1):
-    """Bytes of the live values for each row at each step; ValueError where a step mixes rows."""
+    """Bytes of the live values for each row at each step; ValueError where a step mixes rows or refuses them."""
     rows = 3
     part = Part(0, None, {plan.input: torch.stack([x0, x1, x0])})
     row_bytes = []
     for step in plan.steps:
-        _apply(plan, step, part)
+        try:
+            _apply(plan, step, part)
+        except RuntimeError as error:
+            shape = tuple(x0.shape)
+            raise ValueError(
+                f"the network failed in {step.name} on a point of shape {shape}: {error}. Is that the shape it takes?"
+            ) from error
         tensors = _tensors(part.values)
         mixed = [t for t in _tensors(part.values[step.name]) if t.ndim == 0 or len(t) != rows]
         require(

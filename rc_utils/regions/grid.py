@@ -56,7 +56,7 @@ def label_grid(
     """
     given = as_tensor(vertices)
     require(
-        given.ndim >= 3 and given.shape[1] >= 2,
+        given.ndim >= 3 and given.shape[1] >= 2 and len(given) > 0,
         f"vertices have shape {tuple(given.shape)}; expected (B, d + 1, *shape) with d >= 1",
     )
     require(bool(torch.isfinite(given).all()), "vertices hold NaN or infinity; remove these points")
