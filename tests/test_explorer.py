@@ -50,7 +50,7 @@ def test_the_two_runs_differ_in_lr_alone():
 def test_a_pair_that_is_not_there_is_refused():
     with pytest.raises(ValueError, match=r"batch size 7 that differ in lr alone.*\[25, 50, 100\]"):
         explorer.lr_pair("shapes-quick", batch_size=7)
-    with pytest.raises(ValueError, match="unknown network .* 'LeNet'"):
+    with pytest.raises(ValueError, match=r"unknown network .* 'LeNet'"):
         explorer.lr_pair("shapes-quick", network="LeNet")
 
 
