@@ -15,14 +15,14 @@ from rc_utils import ledger
 from rc_utils.checks import require
 from rc_utils.datasets import load_dataset
 from rc_utils.files import write_atomically
-from rc_utils.measures import UNTRAINED, measure
+from rc_utils.measures import MEASURES, UNTRAINED, measure
 from rc_utils.networks import build_network
 from rc_utils.networks.user_class import source_hash
 from rc_utils.provenance import provenance
 from rc_utils.regions import region_count
 from rc_utils.regions.classifier import NonFiniteScores
-from rc_utils.specification import SCHEMA, canonical_json
-from rc_utils.training import StopTraining, evaluate, train
+from rc_utils.specification import SCHEMA, PlannedRun, canonical_json
+from rc_utils.training import StopTraining, evaluate, train, training_layout
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +104,7 @@ def network_of(spec, data):
         seed=spec.train.seed,
         **options,
     )
-    return network.to(memory_format=torch.channels_last)
+    return network.to(memory_format=training_layout(network, torch.device("cpu")))
 
 
 def trained_network(spec, device="cpu"):
@@ -130,8 +130,8 @@ def _network_with(state, spec, device):
 def complete_run(planned, device="cpu", should_stop=None, *, weights=False, **execution):
     """Make what is missing of a planned run and return its record, written to its place.
 
-    A new count of a trained network whose weights are kept is taken without training again; anything else that is
-    missing trains again, which on the same kind of CPU gives the same network. What is known of the run already, on
+    A new count or measure of a network whose weights are kept is taken without training; anything else that is missing
+    trains again, which on the same kind of CPU gives the same network. What is known of the run already, on
     this machine or from the campaign's frozen records, stays.
     weights: train again where the weights are not kept, even if the record lacks nothing.
     execution: `compile` of `train`.
@@ -140,10 +140,22 @@ def complete_run(planned, device="cpu", should_stop=None, *, weights=False, **ex
     run_id = planned.spec.run_id
     record, _ = ledger.find_records([run_id], planned.frozen).get(run_id, (None, None))
     if record is None or not _can_extend(record, planned, device) or (weights and _kept_weights(record) is None):
+        # Another machine may make another network: it is measured and counted as the one on record was.
+        planned = planned if record is None else planned.merged(_wishes(record))
         return keep_record(*train_run(planned, device, should_stop, **execution))
     if not is_complete(record, planned):
         record = _extend(record, planned, device)
     return keep_record(record)
+
+
+def _wishes(record):
+    """What a record holds, as a plan that asks for it."""
+    counts = [c for point in record["evolution"] for c in point["counts"]]
+    counts, during = (
+        {canonical_json(c["settings"]): c["settings"] for c in entries} for entries in (record["counts"], counts)
+    )
+    measures = tuple(name for name in record["measures"] if name in MEASURES)
+    return PlannedRun(None, counts, measures, tuple(point["epoch"] for point in record["evolution"]), during)
 
 
 def keep_record(record, weights=None):
@@ -198,14 +210,12 @@ def _sha256(content):
 def _extend(record, planned, device):
     """The record with the counts and measures that it lacks, none of which needs training."""
     data = dataset_of(planned.spec, device)
-    measures = record["measures"] | {
-        name: measure(name, network_of(planned.spec, data), None, data) for name in _missing_measures(record, planned)
-    }
-    counts = list(record["counts"])
-    if missing := missing_counts(record, planned):
+    initial = network = network_of(planned.spec, data).to(device)
+    if _needs_weights(record, planned):
         network = _network_with(_kept_weights(record), planned.spec, device)
-        counts += [count_regions(network, data, settings) for settings in missing]
-    return record | {"measures": measures, "counts": counts}
+    new = {name: _finite(measure(name, network, initial, data)) for name in _missing_measures(record, planned)}
+    counts = [count_regions(network, data, settings) for settings in missing_counts(record, planned)]
+    return record | {"measures": record["measures"] | new, "counts": record["counts"] + counts}
 
 
 def is_complete(record, planned):
@@ -226,12 +236,15 @@ def _needs_training(record, planned):
     if record["status"] != "ok":
         return False
     by_epoch = {point["epoch"]: point["counts"] for point in record["evolution"]}
-    epochs = any(
+    return any(
         ledger.find_count(by_epoch.get(epoch, []), settings) is None
         for epoch in planned.evolution_epochs
         for settings in planned.evolution_counts.values()
     )
-    return epochs or any(name not in UNTRAINED for name in _missing_measures(record, planned))
+
+
+def _needs_weights(record, planned):
+    return bool(missing_counts(record, planned)) or not set(_missing_measures(record, planned)) <= set(UNTRAINED)
 
 
 def _missing_measures(record, planned):
@@ -243,7 +256,7 @@ def _missing_measures(record, planned):
 def _can_extend(record, planned, device):
     if _needs_training(record, planned):
         return False
-    if not missing_counts(record, planned):
+    if not _needs_weights(record, planned):
         return True
     return _kept_weights(record) is not None and has_same_data(record, planned, device)
 

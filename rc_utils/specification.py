@@ -53,14 +53,18 @@ class PlannedRun:
     frozen: pathlib.Path | None = None
 
     def merged(self, other):
-        """The same run with the wishes of both."""
+        """The same run with the wishes of both; a count that both ask for keeps this one's name."""
         return dataclasses.replace(
             self,
-            counts=self.counts | other.counts,
+            counts=_union(self.counts, other.counts),
             measures=tuple(dict.fromkeys(self.measures + other.measures)),
             evolution_epochs=tuple(sorted({*self.evolution_epochs, *other.evolution_epochs})),
-            evolution_counts=self.evolution_counts | other.evolution_counts,
+            evolution_counts=_union(self.evolution_counts, other.evolution_counts),
         )
+
+
+def _union(counts, others):
+    return counts | {name: settings for name, settings in others.items() if settings not in counts.values()}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -126,7 +126,7 @@ def train(
     should_stop: called after every epoch; when it returns True, StopTraining is raised.
     compile: torch.compile the network, for a GPU.
     channels_last: memory layout of images and kernels; faster on CPUs (`make bench`), not measured on a GPU. Very
-        narrow networks are in the other layout all the same, see `_overruns_channels_last`.
+        narrow networks are in the other layout all the same, see `training_layout`.
     progress: show a bar over the epochs on stderr.
 
     The random state of the caller is untouched. The same seed on the same kind of CPU with the same number of
@@ -140,10 +140,10 @@ def train(
     require(enough, "a single training image makes no batch of two or more: give more images, or batch_size=1")
     device = torch.device(device) if device is not None else _device_of(network)
     network, data = network.to(device), data.to(device)
-    channels_last = channels_last and not _overruns_channels_last(network, device)
-    network = network.to(memory_format=torch.channels_last if channels_last else torch.contiguous_format)
+    layout = training_layout(network, device) if channels_last else torch.contiguous_format
+    network = network.to(memory_format=layout)
     step = torch.compile(network) if compile else network
-    loop = _Loop(network, step, data, config, measure, frozenset(measure_epochs), channels_last)
+    loop = _Loop(network, step, data, config, measure, frozenset(measure_epochs), layout)
     started = time.perf_counter()
     with _own_random_state(device):
         _check_outputs(network, data)
@@ -181,24 +181,26 @@ def evaluate(
     return loss.item() / len(y), correct.item() / len(y)
 
 
-def _overruns_channels_last(network, device):
-    """Whether a kernel of oneDNN would write past its buffer in the backward pass of a layer in channels-last layout.
+def training_layout(network: torch.nn.Module, device: torch.device) -> torch.memory_format:
+    """The memory layout of images and kernels in which `network` is trained on `device`: channels last, if it can be.
 
-    On a CPU with AVX2 and without AVX-512 that happens for a strided 1 x 1 convolution of fewer than 8 channels, ends
-    in a crash or in wrong gradients, and does not happen in the contiguous layout (oneDNN issue 6035, open in 2026).
+    In that layout a kernel of oneDNN writes past its buffer in the backward pass of a strided 1 x 1 convolution of
+    fewer than 8 channels, on a CPU with AVX2 and without AVX-512; that ends in a crash or in wrong gradients, and does
+    not happen in the contiguous layout (oneDNN issue 6035, open in 2026).
     """
-    return device.type == "cpu" and any(
+    overruns = device.type == "cpu" and any(
         isinstance(m, torch.nn.Conv2d) and set(m.kernel_size) == {1} and max(m.stride) > 1 and m.in_channels < 8
         for m in network.modules()
     )
+    return torch.contiguous_format if overruns else torch.channels_last
 
 
 class _Loop:
     """The state of one training run between epochs."""
 
-    def __init__(self, network, step, data, config, measure, measure_epochs, channels_last):
+    def __init__(self, network, step, data, config, measure, measure_epochs, layout):
         self.network, self.step, self.data, self.config = network, step, data, config
-        self.measure, self.measure_epochs, self.channels_last = measure, measure_epochs, channels_last
+        self.measure, self.measure_epochs, self.layout = measure, measure_epochs, layout
         self.optimizer = build_optimizer(network.parameters(), config)
         self.rng = np.random.default_rng(config.seed)
         self.history, self.measurements = [], {}
@@ -252,7 +254,7 @@ class _Loop:
             x = images.standardise(raw)
         else:
             x = images[batch]
-        return x.contiguous(memory_format=torch.channels_last) if self.channels_last else x
+        return x.contiguous(memory_format=self.layout)
 
     def _measure(self, epoch):
         if self.measure is not None and epoch in self.measure_epochs:

@@ -105,6 +105,33 @@ def test_a_measure_of_the_architecture_needs_no_training_even_of_a_frozen_record
     assert table["count_main"].notna().all()
 
 
+def test_measures_of_kept_weights_are_those_of_training_and_need_none(monkeypatch):
+    names = list(MEASURES)
+    sweep(with_changes(measures=names))
+    before = ledger.load_runs(with_changes(measures=names)).set_index("run_id")[names]
+    for path in ledger.results_dir().glob("records/*.json"):
+        ledger.write_record(ledger.read_record(path) | {"measures": {}})
+    monkeypatch.setattr(runs, "train", lambda *a, **k: pytest.fail("trained again"))
+    assert statuses(sweep(with_changes(measures=names))) == ["done"] * 4
+    after = ledger.load_runs(with_changes(measures=names)).set_index("run_id")[names]
+    np.testing.assert_allclose(after.to_numpy(float), before.to_numpy(float), rtol=1e-5)
+
+
+def test_a_network_that_is_made_again_is_measured_as_the_one_on_record_was(tmp_path):
+    wishes = {"evolution_epochs": [0, 1], "evolution_counts": ["main"], "measures": ["margin"]}
+    campaign = dataclasses.replace(with_changes(**wishes, grid={"lr": [0.1], "batch_size": [16]}), folder=tmp_path)
+    sweep(campaign)
+    ledger.freeze(campaign)
+    shutil.rmtree(ledger.results_dir())
+    other = with_changes(counts=["main", "test"], grid={"lr": [0.1], "batch_size": [16]})
+    sweep(dataclasses.replace(other, folder=tmp_path))
+    record = ledger.read_record(ledger.record_path(next(iter(other.runs()))))
+    assert len(record["counts"]) == 2
+    assert list(record["measures"]) == ["margin"]
+    assert [point["epoch"] for point in record["evolution"]] == [0, 1]
+    assert missing_runs(campaign) == []
+
+
 def test_an_evolution_that_is_asked_for_later_trains_again():
     sweep(with_changes())
     more = with_changes(evolution_epochs=[0, 1], evolution_counts=["main"], measures=["margin"])
