@@ -12,6 +12,7 @@ from rc_utils.correlation import (
     average_seeds,
     bootstrap_weights,
     finished,
+    interval_text,
     percentile_interval,
     require_columns,
     sampling_units,
@@ -139,9 +140,7 @@ def effects_table(without: pd.DataFrame, with_: pd.DataFrame, *, seed: int = 0) 
 
 
 def _text(d: Difference | Shift) -> str:
-    if not np.isfinite(d.value):
-        return "–"
-    return f"{d.value:+.3f}" + (f" [{d.low:+.3f}, {d.high:+.3f}]" if np.isfinite(d.low) else "")
+    return interval_text(d.value, d.low, d.high, "+.3f")
 
 
 def results_from_augmentation(

@@ -50,11 +50,11 @@ class Correlation:
         )
 
 
-def interval_text(value: float, low: float, high: float) -> str:
-    """`value [low, high]` to two decimals: without the interval where there is none, a dash where there is no value."""
-    if np.isnan(value):
+def interval_text(value: float | None, low: float = float("nan"), high: float = float("nan"), form: str = ".2f") -> str:
+    """`value [low, high]` in the format `form`: without an interval where there is none, a dash without a value."""
+    if value is None or np.isnan(value):
         return "–"
-    return f"{value:.2f}" + (f" [{low:.2f}, {high:.2f}]" if np.isfinite(low) else "")
+    return f"{value:{form}}" + (f" [{low:{form}}, {high:{form}}]" if np.isfinite(low) else "")
 
 
 def weighted_pearson(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -13,6 +13,7 @@ from rc_utils.correlation import (
     bootstrap_weights,
     correlate_cells,
     finished,
+    interval_text,
     percentile_interval,
     sampling_units,
     unit_means,
@@ -119,23 +120,16 @@ def beside_published(summary: pd.DataFrame) -> pd.DataFrame:
             {
                 "Epoch": f"{row.epoch}",
                 "Of 200": f"{row.fraction * PUBLISHED_EPOCHS:.0f}",
-                "Count": _text(row.count, row.count_low, row.count_high),
-                "Count, paper": _text(theirs[1]),
-                "Gap": _text(row.gap, row.gap_low, row.gap_high),
-                "Gap, v1": _text(theirs[2]),
-                "Gap, v3": _text(gap_v3, digits=3),
-                "Correlation": _text(row.correlation, row.correlation_low, row.correlation_high),
-                "Correlation, paper": _text(theirs[4]),
+                "Count": interval_text(row.count, row.count_low, row.count_high),
+                "Count, paper": interval_text(theirs[1]),
+                "Gap": interval_text(row.gap, row.gap_low, row.gap_high),
+                "Gap, v1": interval_text(theirs[2]),
+                "Gap, v3": interval_text(gap_v3, form=".3f"),
+                "Correlation": interval_text(row.correlation, row.correlation_low, row.correlation_high),
+                "Correlation, paper": interval_text(theirs[4]),
             }
         )
     return pd.DataFrame(rows)
-
-
-def _text(value, low=float("nan"), high=float("nan"), digits=2):
-    if value is None or not np.isfinite(value):
-        return "–"
-    bounds = f" [{low:.{digits}f}, {high:.{digits}f}]" if np.isfinite(low) else ""
-    return f"{value:.{digits}f}{bounds}"
 
 
 def results_from_evolution(table: pd.DataFrame, *, num_resamples: int = 2000, seed: int = 0) -> list[Result]:
