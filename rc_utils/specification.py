@@ -104,6 +104,7 @@ class Campaign:
 
     note: one line that pages show beside every result of the campaign, for instance on the origin of its data.
     choice: how its settings were chosen, and on what; the page of the main results shows it.
+    whole: the campaign of which this one has some of the experiments.
     """
 
     name: str
@@ -116,6 +117,7 @@ class Campaign:
     note: str = ""
     choice: str = ""
     folder: pathlib.Path = pathlib.Path()
+    whole: "Campaign | None" = None
 
     def entries(self):
         """(experiment, network label, PlannedRun) of everything asked for, in order: all cells of a seed first."""
@@ -131,6 +133,10 @@ class Campaign:
 
     def runs(self):
         """The distinct runs, by run id, in the order in which they should be done."""
+        return dict(self._runs)
+
+    @functools.cached_property
+    def _runs(self):
         runs = {}
         for _, _, planned in self.entries():
             key = planned.spec.run_id
@@ -143,7 +149,15 @@ class Campaign:
         for name in names:
             if name not in known:
                 raise unknown_name(f"experiment of campaign {self.name}", name, known)
-        return dataclasses.replace(self, experiments=tuple(e for e in self.experiments if e.name in names))
+        chosen = tuple(e for e in self.experiments if e.name in names)
+        return dataclasses.replace(self, experiments=chosen, whole=self.whole or self)
+
+    def to_train(self, run_id):
+        """The plan of a run that has to be trained: what else the whole campaign counts during its training is counted
+        at once, which later would take another training."""
+        planned, everything = self.runs()[run_id], (self.whole or self).runs()[run_id]
+        during = {"evolution_epochs": everything.evolution_epochs, "evolution_counts": everything.evolution_counts}
+        return dataclasses.replace(planned, **during)
 
     def _plan(self, experiment, label, cell):
         train = settings_from_dict(

@@ -44,9 +44,9 @@ def missing_runs(campaign, shard=(0, 1)):
     """The planned runs without a complete record, in order; shard (i, n) keeps every n-th run, starting at i."""
     plans = campaign.runs()
     found = ledger.find_records(plans, campaign.folder / "runs.jsonl")
-    todo = [p for key, p in plans.items() if key not in found or not runs.is_complete(found[key][0], p)]
-    mine = {key for i, key in enumerate(plans) if i % shard[1] == shard[0]}
-    return [planned for planned in todo if planned.spec.run_id in mine]
+    mine = [(key, planned) for i, (key, planned) in enumerate(plans.items()) if i % shard[1] == shard[0]]
+    todo = [(key, p) for key, p in mine if key not in found or not runs.is_complete(found[key][0], p)]
+    return [planned if key in found else campaign.to_train(key) for key, planned in todo]
 
 
 def sweep(

@@ -117,6 +117,17 @@ def test_measures_of_kept_weights_are_those_of_training_and_need_none(monkeypatc
     np.testing.assert_allclose(after.to_numpy(float), before.to_numpy(float), rtol=1e-5)
 
 
+def test_one_experiment_alone_trains_its_runs_for_the_whole_campaign(monkeypatch):
+    grid = {"lr": [0.1], "batch_size": [16]}
+    main_ = TABLE["experiments"][0] | {"grid": grid}
+    evolution = main_ | {"name": "evolution", "evolution_epochs": [0, 1], "evolution_counts": ["main"]}
+    campaign = parse_campaign(TABLE | {"experiments": [main_, evolution]}, "four")
+    sweep(campaign.restricted(["main"]))
+    monkeypatch.setattr(runs, "train", lambda *a, **k: pytest.fail("trained again"))
+    assert sweep(campaign) == []
+    assert len(ledger.load_evolution(campaign)) == 2 * 2
+
+
 def test_a_network_that_is_made_again_is_measured_as_the_one_on_record_was(tmp_path):
     wishes = {"evolution_epochs": [0, 1], "evolution_counts": ["main"], "measures": ["margin"]}
     campaign = dataclasses.replace(with_changes(**wishes, grid={"lr": [0.1], "batch_size": [16]}), folder=tmp_path)
