@@ -311,7 +311,7 @@ def test_network_options():
             {"drop_conect": 0.1},
             "'drop_conect'. Did you mean 'drop_connect'.*Valid: drop_connect, dropout",
         ),
-        ("ResNet18", {"dropout": 0.1}, "option of network 'ResNet18' 'dropout'. Valid: none"),
+        ("ResNet18", {"dropout": 0.1}, "option of network 'ResNet18' 'dropout'. Valid: in_channels"),
         ("EfficientNetB0", {"drop_connect": 1.0}, r"drop_connect = 1.0: expected a number in \[0, 1\)"),
         ("EfficientNetB0", {"dropout": -0.1}, "dropout = -0.1"),
         ("ResNet18", {"width": 0}, "width = 0: expected a positive number"),
