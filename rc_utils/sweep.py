@@ -5,6 +5,7 @@ run is on the disk at once; a killed sweep loses at most the runs it was in, and
 """
 
 import argparse
+import asyncio
 import dataclasses
 import logging
 import math
@@ -111,10 +112,11 @@ def _on_dask(todo, job, workers, scheduler):
 def _on_scheduler(todo, job, address):
     """Outcomes of runs submitted in blocks, earlier ones first, and gathered many at a time.
 
-    One message a block or a batch instead of one a run: with 10,000 runs the messages are what takes the time.
+    One message a block or a batch instead of one a run: with 10,000 runs the messages are what takes the time. Raises
+    OSError if the scheduler goes away.
     """
     import dask
-    from distributed import Client, as_completed
+    from distributed import Client
 
     dask.config.set(DASK_SETTINGS)
     with Client(address) as client:
@@ -125,26 +127,38 @@ def _on_scheduler(todo, job, address):
             keys = {f"rc-{planned.spec.run_id}-{own}": planned for planned in todo[i : i + BLOCK]}
             futures += client.map(job, keys.values(), key=list(keys), priority=-i, retries=0, pure=False)
             plans |= keys
+        for future, outcome in _gathered(client, futures, address):
+            yield _kept(future, outcome, plans[future.key].spec.run_id)
+
+
+def _gathered(client, futures, address):
+    """(future, what it returned or None if it failed) as they are finished, many at a time."""
+    from distributed import CancelledError, as_completed
+
+    try:
         for batch in as_completed(futures).batches():
-            yield from _gathered(client, batch, plans)
+            if any(future.status in ("cancelled", "lost") for future in batch):
+                raise CancelledError("tasks are lost")
+            finished = [future for future in batch if future.status == "finished"]
+            results = dict(zip(finished, client.gather(finished), strict=True))
+            yield from ((future, results.get(future)) for future in batch)
             time.sleep(PAUSE)
+    except (OSError, CancelledError, asyncio.CancelledError) as error:
+        raise OSError(
+            f"the scheduler {address} is gone ({type(error).__name__}). Records that were written are kept: start one "
+            "and its workers, and the same command with its address does the rest"
+        ) from error
 
 
-def _gathered(client, batch, plans):
-    """Outcomes of futures; a record from a machine that shares no file system with this one is written here."""
-    finished = [future for future in batch if future.status == "finished"]
-    results = dict(zip(finished, client.gather(finished), strict=True))
-    for future in batch:
-        run_id = plans[future.key].spec.run_id
-        if future in results:
-            outcome = results[future]
-        else:
-            error = future.exception()
-            outcome = runs.Outcome(run_id, "failed", error=f"{type(error).__name__}: {error}")
-        if outcome.record is not None:
-            runs.keep_record(outcome.record)
-        future.release()
-        yield outcome
+def _kept(future, outcome, run_id):
+    """The outcome of a run; a record from a machine that shares no file system with this one is written here."""
+    if outcome is None:
+        error = future.exception()
+        outcome = runs.Outcome(run_id, "failed", error=f"{type(error).__name__}: {error}")
+    if outcome.record is not None:
+        runs.keep_record(outcome.record)
+    future.release()
+    return outcome
 
 
 def _report(outcomes, total, name):

@@ -8,6 +8,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import dask
 import pytest
 from distributed import Client
 
@@ -50,13 +51,20 @@ def process(*arguments):
 @contextlib.contextmanager
 def scheduler(folder):
     """A scheduler on a free port of this machine; yields its address."""
+    with scheduler_process(folder) as (_, address):
+        yield address
+
+
+@contextlib.contextmanager
+def scheduler_process(folder):
+    """The process of a scheduler, and its address."""
     file = folder / f"scheduler-{time.monotonic_ns()}.json"
     options = ("--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(file))
     with process("-m", "dask", "scheduler", *options) as child:
         while not file.exists() or not file.read_bytes().endswith(b"}"):
             assert child.poll() is None
             time.sleep(0.05)
-        yield json.loads(file.read_bytes())["address"]
+        yield child, json.loads(file.read_bytes())["address"]
 
 
 def worker(address):
@@ -76,6 +84,21 @@ def kill_at_work(child):
     while not whole_records():
         time.sleep(0.01)
     child.kill()
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_is_killed_at_work_is_said_to_be_gone_and_loses_nothing(tmp_path):
+    whole = parse_campaign(table(200), "many")
+    soon = dask.config.set({"distributed.comm.timeouts.connect": "2s"})
+    with soon, scheduler_process(tmp_path) as (child, address), worker(address), ThreadPoolExecutor() as pool:
+        with Client(address) as client:
+            client.wait_for_workers(1)
+        pool.submit(kill_at_work, child)
+        with pytest.raises(OSError, match=r"scheduler tcp://.* is gone .* the same command with its address"):
+            sweep(whole, scheduler=address)
+    done = whole_records()
+    assert 0 < len(done) < 200
+    assert len(missing_runs(whole)) == 200 - len(done)
 
 
 @pytest.mark.slow
