@@ -73,10 +73,21 @@ def evaluate(classifier, batch_of, total, batch_size=None):
 
     Raises ValueError if the model does not take the batch, MemoryError if one point is too many.
     """
-    parts = read_outputs(
-        classifier, batch_of, total, lambda output, n: labels_of(output, n).to(classifier.device), batch_size
-    )
-    return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.int64, device=classifier.device)
+    labels = torch.zeros(0, dtype=torch.int64, device=classifier.device)
+    done = 0
+
+    def read(output, n):
+        # Into one buffer: a small tensor kept from every chunk would keep the allocator from using its memory again.
+        nonlocal labels, done
+        part = labels_of(output, n)
+        if not done:
+            labels = torch.empty(total, dtype=part.dtype, device=classifier.device)
+        labels[done : done + n] = part
+        done += n
+        return done
+
+    read_outputs(classifier, batch_of, total, read, batch_size)
+    return labels
 
 
 def read_outputs(classifier, batch_of, total, read, batch_size=None):
