@@ -71,19 +71,22 @@ def _type_name(hint):
     return "finite float" if hint is float else hint.__name__ if isinstance(hint, type) else str(hint)
 
 
-def check_count(name, value, minimum, maximum=2**63 - 1):
-    """Raise ValueError unless `value` is an integer from `minimum` to `maximum`."""
+def check_count(name, value, minimum):
+    """Raise ValueError unless `value` is an integer of at least `minimum` that 64 bits hold."""
     integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     require(integer and value >= minimum, f"{name}={value!r}; expected an integer of at least {minimum}")
-    require(value <= maximum, f"{name}={value!r} is too large; expected an integer of at most {maximum}")
+    require(value < 2**63, f"{name}={value!r}; expected an integer below 2^63")
 
 
-def check_number(name, value, minimum=-math.inf, above=False):
+def is_finite_number(value):
+    """Whether `value` is a real number, and neither infinite nor NaN."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def check_number(name, value, minimum, above=False):
     """Raise ValueError unless `value` is a finite number of at least `minimum`, or above it."""
-    number = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
-    bound = "" if minimum == -math.inf else f" {'above' if above else 'of at least'} {minimum:g}"
-    fits = number and (value > minimum if above else value >= minimum)
-    require(fits, f"{name}={value!r}; expected a finite number{bound}")
+    fits = is_finite_number(value) and (value > minimum if above else value >= minimum)
+    require(fits, f"{name}={value!r}; expected a finite number {'above' if above else 'of at least'} {minimum:g}")
 
 
 def require(condition, message):

@@ -18,6 +18,8 @@ from scipy import stats
 # With fewer cells most resamples of a rank correlation are ±1 and intervals miss the truth far too often.
 MIN_CELLS = 7
 
+# Two rows correlate by 1 or -1 whatever they are.
+FEWEST_ROWS = 3
 HYPERPARAMETERS = (
     *("lr", "batch_size", "weight_decay", "optimizer", "epochs"),
     *("momentum", "mixup_alpha", "crop_padding", "flip_probability"),
@@ -217,7 +219,7 @@ def correlate(
         raise ValueError(f"num_resamples is {num_resamples}; expected at least 1, usually 2000")
     x, y, units = _checked(x, y, units)
     n_units = len(pd.unique(units))
-    if len(x) < 3 or _is_constant(x) or _is_constant(y):
+    if len(x) < FEWEST_ROWS or _is_constant(x) or _is_constant(y):
         nan = float("nan")
         return Correlation(method, nan, nan, nan, len(x), n_units, confidence)
     exact, weighted = _METHODS[method]

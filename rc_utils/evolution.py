@@ -9,6 +9,7 @@ from rc_utils import ledger, runs
 from rc_utils.campaign import load_campaign
 from rc_utils.comparison import mean_interval
 from rc_utils.correlation import (
+    FEWEST_ROWS,
     average_seeds,
     bootstrap_weights,
     correlate_cells,
@@ -157,7 +158,7 @@ def _trend(table, campaign, network, num_resamples, seed):
         return []
     ends = [finished(average_seeds(table[table["epoch"] == e])).set_index("cell") for e in (epochs[0], epochs[-1])]
     cells = ends[0].index.intersection(ends[1].index)
-    if len(cells) < 3:
+    if len(cells) < FEWEST_ROWS:
         return []
     units = sampling_units(ends[0].loc[cells].reset_index())
     weights = np.vstack([np.ones(len(cells)), bootstrap_weights(units, num_resamples, seed)])

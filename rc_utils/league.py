@@ -13,6 +13,7 @@ import pandas as pd
 from rc_utils import predictors as p
 from rc_utils.cells import Cells, Draws, draw
 from rc_utils.correlation import (
+    FEWEST_ROWS,
     MIN_CELLS,
     bias_corrected_interval,
     fisher_interval,
@@ -74,7 +75,7 @@ def estimate(
     correlation or information is unknown where what it is given has one value: there is nothing to hold fixed.
     Everything is unknown of fewer than three cells, whose order is right or wrong altogether.
     """
-    if len(cells.factors) < 3:
+    if len(cells.factors) < FEWEST_ROWS:
         return p.UNKNOWN
     if statistic in _CORRELATIONS:
         control, function = _CORRELATIONS[statistic]
@@ -206,7 +207,7 @@ def within(
     one = np.ones((1, len(strata)))
     value = float(p.partial_pearson(cells.means(measure), cells.means("gap"), one, strata=strata)[0])
     resampled = p.partial_pearson(draws.columns[measure], draws.columns["gap"], draws.weights, strata=strata)
-    if not np.isfinite(value) or len(strata) < 3:
+    if not np.isfinite(value) or len(strata) < FEWEST_ROWS:
         return p.UNKNOWN
     return p.Estimate(value, *fisher_interval(resampled, value, len(set(units)), confidence))
 

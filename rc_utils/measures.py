@@ -106,7 +106,7 @@ MEASURES = {
     "input_gradient": lambda network, initial, data: input_gradient(network, data.x_train, data.y_train),
 }
 
-# Measures of the architecture alone: a record gets them without training again.
+# Measures of the architecture alone: a record gets them without its weights.
 UNTRAINED = ("num_parameters",)
 
 

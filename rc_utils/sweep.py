@@ -9,7 +9,6 @@ import asyncio
 import dataclasses
 import logging
 import math
-import random
 import statistics
 import sys
 import time
@@ -22,6 +21,7 @@ from rc_utils.campaign import load_campaign
 from rc_utils.checks import check_count
 from rc_utils.cost import run_flops
 from rc_utils.paths import results_dir
+from rc_utils.verification import print_verification, verify
 
 DEFAULT_TFLOPS = 10.0  # what a data-centre card may sustain on networks this small; --tflops says otherwise
 BLOCK = 1000  # runs submitted to Dask in one message
@@ -217,31 +217,6 @@ def _median_seconds(records):
     return {network: statistics.median(values) for network, values in seconds.items()}
 
 
-def verify(campaign, number, seed=0, device="cpu", threads=1):
-    """Train `number` random recorded runs again and compare them with their records.
-
-    Yields (run id, largest difference of an accuracy, largest difference of a mean count, share of simplices whose
-    counts differ). Zeros mean the same results to the last bit of the accuracies and the regions on every simplex. NaN:
-    the data are not those of the record, so that nothing was trained, or it has no count with the campaign's settings.
-    """
-    plans = campaign.runs()
-    found = ledger.find_records(plans, campaign.folder / "runs.jsonl")
-    complete = sorted(key for key, (record, _) in found.items() if record["status"] == "ok")
-    for key in random.Random(seed).sample(complete, min(number, len(complete))):
-        old = found[key][0]
-        if not runs.has_same_data(old, plans[key], device):
-            yield key, math.nan, math.nan, math.nan
-            continue
-        with runs.torch_threads(threads):
-            new, _ = runs.train_run(plans[key], device)
-        accuracy = max(abs(old["results"][k] - new["results"][k]) for k in ("train_accuracy", "test_accuracy"))
-        counts = [(entry["counts"], ledger.find_count(old["counts"], entry["settings"])) for entry in new["counts"]]
-        counts = [(ours, theirs["counts"]) for ours, theirs in counts if theirs]
-        means = max((abs(statistics.fmean(a) - statistics.fmean(b)) for a, b in counts), default=math.nan)
-        differ = [a != b for ours, theirs in counts for a, b in zip(ours, theirs, strict=True)]
-        yield key, accuracy, means, statistics.fmean(differ) if differ else math.nan
-
-
 def _shard(text):
     index, _, number = text.partition("/")
     if not (index.isdigit() and number.isdigit() and 0 <= int(index) < int(number)):
@@ -317,7 +292,7 @@ def main(arguments=None):
 def _act(campaign, options, device):
     """Do the one thing that the options ask for; returns the exit status."""
     if options.verify is not None:
-        return _print_verification(verify(campaign, options.verify, device=device, threads=options.threads))
+        return print_verification(verify(campaign, options.verify, device=device, threads=options.threads))
     if options.plan:
         print("\n".join(plan(campaign, options.tflops)))
         return 0
@@ -338,21 +313,6 @@ def _run(campaign, options, device):
     left = len(missing_runs(campaign, options.shard))
     print(f"{campaign.name}: {done} runs finished now, {failed} failed, {left} left; records in {results_dir()}")
     return 1 if failed else 3 if left else 0
-
-
-def _print_verification(rows):
-    same, compared = True, 0
-    for key, accuracy, count, share in rows:
-        counts = f"mean count by {count:.2e} ({share:.1%} of the simplices)"
-        differs = f"accuracy differs by {accuracy:.2e}, {'no count to compare' if math.isnan(count) else counts}"
-        print(f"{key}: {'other data than the record has' if math.isnan(accuracy) else differs}")
-        same &= accuracy <= 0.005 and count <= 0.05
-        compared += 1
-    if not compared:
-        print("nothing to verify: no finished run has a record")
-        return 1
-    print("verified" if same else "NOT reproduced")
-    return 0 if same else 1
 
 
 if __name__ == "__main__":

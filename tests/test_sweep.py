@@ -22,7 +22,8 @@ from rc_utils.measures import MEASURES
 from rc_utils.networks import build_network
 from rc_utils.pages import example_network
 from rc_utils.regions.classifier import NonFiniteScores
-from rc_utils.sweep import main, missing_runs, plan, sweep, verify
+from rc_utils.sweep import main, missing_runs, plan, sweep
+from rc_utils.verification import print_verification, verify
 
 TABLE = {
     "title": "four runs",
@@ -220,7 +221,7 @@ def test_verifying_writes_nothing_and_names_other_data(results, capsys):
     record["provenance"]["data"]["sha256"] = "of an older file"
     ledger.write_record(record)
     only = with_changes(grid={"lr": [0.1], "batch_size": [16]})
-    assert rc_utils.sweep._print_verification(verify(only, 1)) == 1
+    assert print_verification(verify(only, 1)) == 1
     assert "other data than the record has" in capsys.readouterr().out
 
 
@@ -359,7 +360,7 @@ def test_verify_compares_the_count_of_each_simplex_and_nothing_with_nothing(caps
     ledger.write_record(record | {"counts": [entry | {"counts": turned}]})
     assert next(iter(verify(campaign, 1)))[1:] == (0, 0, pytest.approx(share))
     ledger.write_record(record | {"counts": [entry | {"settings": entry["settings"] | {"seed": 9}}]})
-    assert rc_utils.sweep._print_verification(verify(campaign, 1)) == 1
+    assert print_verification(verify(campaign, 1)) == 1
     assert "no count to compare" in capsys.readouterr().out
 
 

@@ -3,12 +3,11 @@
 import functools
 import itertools
 import math
-import numbers
 from dataclasses import dataclass
 
 import numpy as np
 
-from rc_utils.checks import check_count, require, unknown_name
+from rc_utils.checks import check_count, is_finite_number, require, unknown_name
 
 ADJACENCIES = ("face", "full", "simplex")
 DOMAINS = ("simplex", "box")
@@ -154,15 +153,11 @@ def check_domain(domain, dim):
     require(domain == "simplex" or dim == 2, f"domain 'box' is a plane and needs dim=2, got dim={dim}")
 
 
-def _is_finite(value):
-    return isinstance(value, numbers.Real) and math.isfinite(value)
-
-
 def check_alpha_range(alpha_range, dim):
     """Raise ValueError unless `alpha_range` is an increasing pair, and [0, 1] in more than one dimension."""
     pair = isinstance(alpha_range, tuple) and len(alpha_range) == 2
     require(
-        pair and all(_is_finite(a) for a in alpha_range) and alpha_range[0] < alpha_range[1],
+        pair and all(is_finite_number(a) for a in alpha_range) and alpha_range[0] < alpha_range[1],
         f"alpha_range={alpha_range!r}; expected two finite numbers (low, high) with low < high",
     )
     require(
