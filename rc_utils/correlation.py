@@ -257,21 +257,28 @@ def average_seeds(runs: pd.DataFrame) -> pd.DataFrame:
     require_columns(runs, ["network", "cell"])
     keys = [key for key in _KEYS if key in runs.columns]
     values = [column for column in runs.columns if column not in (*keys, "run_id", "seed", "status")]
-    grouped, done = (part.groupby(keys, sort=False, dropna=False) for part in (runs, finished(runs)))
-    cells = runs.drop_duplicates(keys).set_index(keys)[values]
-    finishing = done.size().index
-    agreed = grouped[values].nunique(dropna=False).reindex(cells.index) == 1
+    runs = runs.reset_index(drop=True)
+    code = runs.groupby(keys, sort=False, dropna=False).ngroup().to_numpy()
+    first = np.unique(code, return_index=True)[1]
+    done = finished(runs)
+    num_seeds = np.bincount(code[done.index], minlength=len(first))
+    cells = runs.loc[first, [*keys, *values]].reset_index(drop=True)
     for column in values:
         setting = column in HYPERPARAMETERS or not pd.api.types.is_numeric_dtype(runs[column])
-        kept = agreed[column] & (setting | cells.index.isin(finishing))
+        kept = _agreed(runs[column], code, first) & (setting | (num_seeds > 0))
         if not kept.all():
-            averaged = _average_column(done[column], runs[column], cells.index)
+            averaged = _average_column(done[column].groupby(code[done.index]), runs[column], cells.index)
             cells[column] = cells[column].astype(averaged.dtype).where(kept, averaged)
-    num_seeds = done.size().reindex(cells.index, fill_value=0)
     cells["status"] = np.where(num_seeds > 0, "ok", "diverged")
     cells["num_seeds"] = num_seeds
-    cells["num_diverged"] = grouped.size().reindex(cells.index) - num_seeds
-    return cells.reset_index()
+    cells["num_diverged"] = np.bincount(code) - num_seeds
+    return cells
+
+
+def _agreed(column: pd.Series, code: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """For each cell whether its rows, those of its `code`, have the value of its `first` row."""
+    value = pd.factorize(column, use_na_sentinel=False)[0]
+    return np.bincount(code, weights=value != value[first][code]) == 0
 
 
 def sampling_units(cells: pd.DataFrame) -> np.ndarray:

@@ -112,16 +112,16 @@ def rescaling_table(
     *,
     number: int = 10,
     num_samples: int = 100,
-    resolution: int = 200,
     seed: int = 0,
 ) -> pd.DataFrame:
     """One row a random rescaling of a trained network: what its measures do and what its regions do.
 
     initial: the network at its initialisation. Columns: distance_factor = d(W') / d(W) and margin_factor, count,
-    count_before, and differing, the number of `num_samples` segments whose number of regions is not the same.
+    count_before, and differing, the number of `num_samples` segments whose number of regions is not the same; they are
+    counted adaptively.
     """
     check_count("num_rescalings", number, 1)
-    draw = {"num_samples": num_samples, "resolution": resolution, "seed": seed}
+    draw = {"num_samples": num_samples, "strategy": "adaptive", "seed": seed}
     before = _values(network, initial, data, draw)
     rows = []
     for index in range(number):
