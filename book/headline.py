@@ -22,6 +22,21 @@ from rc_utils.results import results_from_campaign
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FIGURE = ROOT / "book" / "_static" / "headline.svg"
+# What the headline's table shows: of the biases, those over all networks.
+ROWS = r"main/|bias/.*/overall|motivation/|mixup/|crop-flip/|evolution/trend"
+# The words of the first page for an experiment of the paper, and the page that has it.
+SUBJECTS = {
+    "main": ("count and gap", "reference_03_main_correlation"),
+    "bias": ("learning rate and batch size", "reference_04_lr_batch_bias"),
+    "motivation": ("measures of the weights", "reference_01_motivation"),
+    "evolution": ("during training", "reference_07_training_evolution"),
+    "architectures": ("networks, datasets, dimensions", "reference_05_ablations"),
+    "optimizers": ("optimisers", "reference_05_ablations"),
+    "hyperplanes": ("where segments lie", "reference_05_ablations"),
+    "range": ("how far segments reach", "reference_05_ablations"),
+    "mixup": ("mixup", "reference_06_augmentation"),
+    "crop-flip": ("crop and flip", "reference_06_augmentation"),
+}
 START, END = "<!-- results: written by `python book/headline.py`, not by hand -->", "<!-- end of results -->"
 
 
@@ -44,7 +59,7 @@ def results_card(campaign):
 
 def table(card):
     """Markdown rows: statement, published, ours with its interval, cells, verdict."""
-    card = card[card["id"].str.match(r"main/|bias/|motivation/|mixup/|crop-flip/|evolution/trend")]
+    card = card[card["id"].str.match(ROWS)]
     lines = ["| claim | published | ours | interval | cells | verdict |", "|---|---|---|---|---|---|"]
     lines += [
         f"| {row.claim} ({row.where}) | {row.published} | {row.ours} | {row.interval} | {row.n} | {row.verdict} |"
@@ -56,10 +71,12 @@ def table(card):
 def summary(card):
     """Markdown rows: each experiment of the paper, and how many of its statements got which verdict."""
     experiments = card["id"].map(lambda id_: published(id_).experiment)
-    counts = card.groupby([experiments, "verdict"], sort=False).size().unstack(fill_value=0)
+    counts = card.groupby([experiments, "verdict"]).size().unstack(fill_value=0)
     columns = [verdict for verdict in VERDICTS if verdict in counts]
-    lines = [f"| experiment | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
-    lines += [f"| {name} | {' | '.join(str(row[c] or '') for c in columns)} |" for name, row in counts.iterrows()]
+    lines = [f"| | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
+    for name in sorted(counts.index, key=list(SUBJECTS).index):
+        words, page = SUBJECTS[name]
+        lines.append(f"| [{words}](notebooks/{page}) | {' | '.join(str(counts.loc[name, c] or '') for c in columns)} |")
     return "\n".join(lines)
 
 
@@ -105,10 +122,11 @@ def main():
     runs = headline_runs(campaign)
     figure(runs)
     card = results_card(campaign)
-    parts = [sentence(runs, campaign), table(card)]
-    rewrite(ROOT / "README.md", FIGURE.relative_to(ROOT), parts)
+    text = sentence(runs, campaign)
+    rewrite(ROOT / "README.md", FIGURE.relative_to(ROOT), [text, table(card)])
     verdicts = "What held, and what did not, counted over the statements that this campaign can test:"
-    rewrite(ROOT / "book" / "intro.md", FIGURE.relative_to(ROOT / "book"), [*parts, verdicts, summary(card)])
+    first_page = [text, verdicts, summary(card), "The main statements:", table(card)]
+    rewrite(ROOT / "book" / "intro.md", FIGURE.relative_to(ROOT / "book"), first_page)
 
 
 if __name__ == "__main__":
