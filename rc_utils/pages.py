@@ -1,6 +1,7 @@
 """What the notebooks share: the runs of a campaign, its example network, and tables with a sentence beside them."""
 
 import itertools
+import re
 
 import numpy as np
 import pandas as pd
@@ -182,7 +183,11 @@ def all_results(name="", *, num_samples=0, seed=0):
 
 
 def show_table(frame, *, index=False, kind="rc-table"):
-    """A table as HTML that scrolls inside its own box and wraps its texts; `kind` names its style."""
+    """A table as HTML that scrolls inside its own box and wraps its texts; `kind` names its style.
+
+    Columns with names such as `std_error` are headed "std error".
+    """
+    frame = frame.rename(columns=lambda name: re.sub(r"(?<=[a-z0-9])_(?=[a-z0-9])", " ", str(name)))
     return HTML(f'<div class="{kind}">{frame.to_html(index=index, border=0, na_rep="")}</div>')
 
 
@@ -225,12 +230,14 @@ def show_changes(changes):
     return show_table(pd.DataFrame(rows))
 
 
-def show_scorecard(card):
-    """Rows of a scorecard for reading: the verdict within the page's width, what explains it to its right."""
+def show_scorecard(card, *, why=False):
+    """Rows of a scorecard for reading; `why` adds what explains a verdict, which `verdict_summary` says in prose."""
     shown = pd.DataFrame({"Claim": card["claim"] + " (" + card["where"] + ")", "Published": card["published"]})
     if (card["verdict"] != NOT_TESTED).any():
         shown["Ours"] = (card["ours"] + " " + card["interval"]).str.strip()
-        shown["n"], shown["Verdict"], shown["Why"] = card["n"], card["verdict"], card["why"]
+        shown["n"], shown["Verdict"] = card["n"], card["verdict"]
+        if why:
+            shown["Why"] = card["why"]
         shown["Campaign"] = card["campaign"]
     return show_table(shown.assign(Id=card["id"]), kind="rc-table rc-card")
 

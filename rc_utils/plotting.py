@@ -22,7 +22,6 @@ from rc_utils.correlation import average_seeds, correlate, finished, require_col
 # Okabe and Ito's colours without yellow, which is too faint for markers on white.
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 YELLOW, SKY, BLACK = "#E69F00", "#56B4E9", "#000000"
-_COLOURS = (BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, BLACK)
 _STYLES = {
     "ResNet18": (BLUE, "o"),
     "EfficientNetB0": (ORANGE, "s"),
@@ -37,7 +36,8 @@ _STYLES = {
     "DecisionTree": (PINK, "h"),
     "RandomForest": (BLACK, "*"),
 }
-# A thin diamond and stars (rays, 1, angle): none of them is easily taken for a known network's.
+# Purple, brown, crimson, grey; a thin diamond and stars (rays, 1, angle): not easily taken for a known network's.
+_OTHER_COLOURS = ("#6A3D9A", "#8C510A", "#A50026", "#666666")
 _OTHER_MARKERS = ("d", (4, 1, 0), (6, 1, 0), (8, 1, 0))
 
 # Tol's muted scheme: ten colours that also differ for colour-blind readers; class k has colour k mod 10.
@@ -109,12 +109,13 @@ def width() -> float:
 def network_style(name: str) -> NetworkStyle:
     """The fixed style of a known network; any other name gets one that depends on the name alone.
 
-    The markers of other networks are never those of known ones, and two others may rarely share a style.
+    Neither colours nor markers of other networks are those of known ones; two others may share a style.
     """
     if name in _STYLES:
         return NetworkStyle(*_STYLES[name])
     code = zlib.crc32(name.encode())
-    return NetworkStyle(_COLOURS[code % len(_COLOURS)], _OTHER_MARKERS[code // len(_COLOURS) % len(_OTHER_MARKERS)])
+    shape = code // len(_OTHER_COLOURS) % len(_OTHER_MARKERS)
+    return NetworkStyle(_OTHER_COLOURS[code % len(_OTHER_COLOURS)], _OTHER_MARKERS[shape])
 
 
 def class_colour(label: int) -> str:

@@ -69,7 +69,8 @@ def test_styles_are_distinct_and_stable():
     assert (network_style("ResNet18").color, network_style("ResNet18").marker) == ("#0072B2", "o")
     others = [network_style(name) for name in ("MyNet", "my_module:Net", "Tiny")]
     assert others == [network_style(name) for name in ("MyNet", "my_module:Net", "Tiny")]
-    assert not set(others) & set(styles)
+    for part in ("color", "marker"):
+        assert not {getattr(style, part) for style in others} & {getattr(style, part) for style in styles}
 
 
 def test_class_colours_are_ten_and_white_is_outside():

@@ -1,11 +1,12 @@
-"""Results that pages keep for the scorecard."""
+"""Results that pages keep for the scorecard, and how pages show tables."""
 
 import math
 
+import pandas as pd
 import pytest
 
 from rc_utils import pages
-from rc_utils.paper import Result
+from rc_utils.paper import Result, scorecard
 from rc_utils.results import PAGE, findings_path, keep_results, kept_results
 
 
@@ -56,3 +57,18 @@ def test_unknown_statement_and_damaged_file_are_named(keep):
 def test_a_page_does_not_train_a_large_campaign():
     with pytest.raises(ValueError, match=r"cifar10-paper' has no record yet and asks for [\d,]+ runs.*--plan"):
         pages.campaign_runs("cifar10-paper")
+
+
+def test_tables_are_headed_in_words_and_networks_keep_their_names():
+    shown = pages.show_table(pd.DataFrame({"std_error": [0.1], "RegNetX_200MF": [1.0]})).data
+    assert "<th>std error</th>" in shown
+    assert "<th>RegNetX_200MF</th>" in shown
+
+
+def test_a_card_says_why_where_no_prose_does():
+    card = scorecard([Result("main/overall", "cifar10-small", 0.9, 0.8, 0.95, 27)], experiment="main")
+    card = card[card["campaign"] != ""]
+    (why,) = card["why"]
+    assert why in pages.show_scorecard(card, why=True).data
+    assert why not in pages.show_scorecard(card).data
+    assert why in pages.verdict_summary(card)
