@@ -191,8 +191,11 @@ def plan(campaign, tflops=DEFAULT_TFLOPS):
     found = ledger.find_records(plans, campaign.folder / "runs.jsonl")
     yield f"{campaign.name}: {campaign.title}"
     for experiment in campaign.experiments:
-        ids = {p.spec.run_id for e, _, p in campaign.entries() if e is experiment}
-        yield f"  {experiment.name}: {len(ids & found.keys())} of {len(ids)} runs have a record"
+        asked = {p.spec.run_id: p for e, _, p in campaign.entries() if e is experiment}
+        records = {run_id: found[run_id][0] for run_id in asked if run_id in found}
+        complete = sum(runs.is_complete(record, asked[run_id]) for run_id, record in records.items())
+        line = f"  {experiment.name}: {complete} of {len(asked)} runs are complete"
+        yield line + (f", {len(records) - complete} lack a count or a measure" if complete < len(records) else "")
     yield f"  {len(todo)} of {len(plans)} distinct runs to do"
     seconds = _median_seconds(record for record, _ in found.values())
     known = [seconds[n] for n in (p.spec.network["name"] for p in todo) if n in seconds]

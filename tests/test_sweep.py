@@ -369,7 +369,7 @@ def test_plan_counts_what_is_missing():
     assert "4 of 4 distinct runs to do" in "\n".join(plan(campaign))
     sweep(campaign, shard=(0, 2))
     text = "\n".join(plan(campaign))
-    assert "main: 2 of 4 runs have a record" in text
+    assert "main: 2 of 4 runs are complete" in text
     assert "process hours for 2" in text
 
 
