@@ -18,6 +18,7 @@ from rc_utils.sweep import _on_dask, local_cluster, sweep
 # Seconds that scheduling a run may take.
 TOLERATED = 0.005
 DATASET = {"name": "shapes", "n_train": 500, "n_test": 100, "image_size": 16}
+EPOCHS = 5
 
 
 def campaign(num_runs):
@@ -25,7 +26,7 @@ def campaign(num_runs):
     table = {
         "title": "one cell, many seeds",
         "dataset": DATASET,
-        "train": {"epochs": 5},
+        "train": {"epochs": EPOCHS},
         "networks": {"ResNet18": {"width": 8}},
         "counts": {"main": {"num_samples": 10}},
         "experiments": [

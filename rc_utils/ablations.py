@@ -22,6 +22,7 @@ from rc_utils.published_tables import (
     OPTIMIZERS_COLUMNS,
     RANGE,
 )
+from rc_utils.specification import Campaign
 
 
 @dataclass(frozen=True)
@@ -65,32 +66,33 @@ def ablation_cells(
     """
     if name not in TABLES:
         raise unknown_name("table", name, TABLES)
-    others = [c.name for c in load_campaigns()] if others is None else others
-    load = functools.cache(functools.partial(ledger.load_runs, **read))
+    found = {c.name: c for c in load_campaigns()} if others is None else {c: load_campaign(c) for c in others}
+    campaigns = {campaign: load_campaign(campaign)} | found
+    load = functools.cache(lambda name: ledger.load_runs(campaigns[name], **read))
     rows = []
     for column, source in TABLES[name].items():
-        tables = {c: _runs_of(c, load(c), name, source) for c in _candidates(source, campaign, others)}
+        chosen = _candidates(source, campaigns)
+        tables = {c: _runs_of(campaigns[c], load(c), name, source) for c in chosen}
         for network in _networks(name):
             row = {"network": network, "column": column, "published": published(_id(name, network, column)).value}
             cell = _cell(tables, network, source, num_resamples, seed)
-            used = load_campaign(cell["campaign"]).dataset["name"] if cell["campaign"] and source.stand_in else ""
+            used = campaigns[cell["campaign"]].dataset["name"] if cell["campaign"] and source.stand_in else ""
             rows.append(row | cell | {"stand_in": used if used == source.stand_in else ""})
     return pd.DataFrame(rows)
 
 
-def _candidates(source: Source, campaign: str, others: list[str]) -> list[str]:
+def _candidates(source: Source, campaigns: dict[str, Campaign]) -> list[str]:
     """The campaigns that a column may take its results from, the best first."""
     if not source.dataset:
-        return [campaign]
-    datasets = {name: load_campaign(name).dataset["name"] for name in (campaign, *others)}
+        return [next(iter(campaigns))]
     wanted = [source.dataset] + [source.stand_in] * bool(source.stand_in)
-    return [name for dataset in wanted for name in datasets if datasets[name] == dataset]
+    return [name for dataset in wanted for name, c in campaigns.items() if c.dataset["name"] == dataset]
 
 
-def _runs_of(campaign: str, runs: pd.DataFrame, name: str, source: Source) -> pd.DataFrame:
+def _runs_of(campaign: Campaign, runs: pd.DataFrame, name: str, source: Source) -> pd.DataFrame:
     """Of the runs of a campaign those that a column may take; "range" wants all its counts, as far as any has them."""
     if source.experiment == "main" and len(runs):
-        runs = plain_runs(runs, load_campaign(campaign))
+        runs = plain_runs(runs, campaign)
     counts = [f"count_{s.count}" for s in TABLES[name].values()] if name == "range" else []
     whole = runs.dropna(subset=[count for count in counts if count in runs.columns])
     return whole if len(whole) else runs

@@ -8,6 +8,7 @@ import pytest
 
 from rc_utils import ablations, ledger
 from rc_utils import published_tables as tables
+from rc_utils.campaign import load_campaign
 from rc_utils.paper import scorecard
 
 
@@ -30,7 +31,7 @@ def made(monkeypatch):
         rows.append(row | {"experiment": "adam", "gap": gap, "count_main": -gap})
     rows[0]["origin"] = "live"
     tables = {"shapes-tiny": pd.DataFrame(), "cifar10-small": pd.DataFrame(rows)}
-    monkeypatch.setattr(ledger, "load_runs", tables.__getitem__)
+    monkeypatch.setattr(ledger, "load_runs", lambda campaign: tables[campaign.name])
 
 
 def cell(cells, network, column):
@@ -64,8 +65,8 @@ def test_a_column_of_a_dataset_takes_a_campaign_on_that_dataset_only(made):
 
 
 def test_a_stand_in_is_taken_where_there_is_nothing_better_and_named(made, monkeypatch):
-    tables = {"tiny-imagenet-small": ledger.load_runs("cifar10-small"), "cifar10-small": pd.DataFrame()}
-    monkeypatch.setattr(ledger, "load_runs", tables.__getitem__)
+    tables = {"tiny-imagenet-small": ledger.load_runs(load_campaign("cifar10-small")), "cifar10-small": pd.DataFrame()}
+    monkeypatch.setattr(ledger, "load_runs", lambda campaign: tables[campaign.name])
     cells = ablations.ablation_cells("architectures", "cifar10-small", ["tiny-imagenet-small"])
     found = cell(cells, "ResNet18", "ImageNet")
     assert (found.campaign, found.stand_in) == ("tiny-imagenet-small", "tiny-imagenet-20")

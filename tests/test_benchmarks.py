@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import benchmarks
-from benchmarks import adaptive, counting, epoch, report, scale_out
+from benchmarks import adaptive, counting, epoch, report, scale_out, stacked
 from benchmarks.__main__ import main
 from benchmarks.networks import narrow_network, one_epoch, shapes
 from benchmarks.registry import TINY, Row, at_least, at_most
@@ -22,10 +22,13 @@ NUMBER_OF_ROWS = {
 
 @pytest.fixture(autouse=True)
 def one_tiny_network(monkeypatch):
-    """The benchmarks on trained networks train a single one, of a few hundred weights."""
+    """The benchmarks on trained networks train a single one, of a few hundred weights; the others few, and shortly."""
     monkeypatch.setattr(adaptive, "NETWORKS", {"ResNet18": {"width": 2}})
     monkeypatch.setattr(adaptive, "LEARNING_RATES", (0.02,))
     monkeypatch.setattr(scale_out, "DATASET", scale_out.DATASET | {"n_train": 20, "n_test": 10})
+    monkeypatch.setattr(scale_out, "EPOCHS", 1)
+    monkeypatch.setattr(stacked, "NUM_MODELS", 4)
+    monkeypatch.setattr(stacked, "NUM_STEPS", 20)
 
 
 def test_every_benchmark_is_expected_here():
