@@ -1,5 +1,6 @@
 """Adaptive counts: as right as a fine grid, at a fraction of its evaluations."""
 
+import itertools
 import tracemalloc
 
 import numpy as np
@@ -168,6 +169,23 @@ def test_second_derivatives_of_a_parabola():
     samples = Samples(segment, position, scores.argmax(1), scores)
     np.testing.assert_allclose(second_derivatives(samples), np.tile([2.0, 0.0], (7, 1)), atol=1e-12)
     assert set(hiding_places(samples)) <= {0, 1, 2, 4, 5}
+
+
+def test_hiding_places_are_the_same_in_blocks_of_whole_segments(rng, monkeypatch):
+    lengths = rng.integers(3, 9, size=30)
+    segment = np.repeat(np.arange(30), lengths)
+    position = np.concatenate([np.sort(rng.choice(1000, size=n, replace=False)) for n in lengths])
+    scores = rng.standard_normal((len(segment), 3))
+    samples = Samples(segment, position, scores.argmax(1), scores)
+    whole = hiding_places(samples)
+    assert 0 < len(whole) < len(segment) - 30
+    for block in (1, 30, 100):
+        monkeypatch.setattr(adaptive, "BLOCK", block)
+        parts = [part for _, part in adaptive._blocks(samples)]
+        assert len(parts) >= 3
+        assert sum(len(part.segment) for part in parts) == len(segment)
+        assert not any({*a.segment} & {*b.segment} for a, b in itertools.pairwise(parts))
+        np.testing.assert_array_equal(hiding_places(samples), whole)
 
 
 def test_what_is_not_offered(rng):

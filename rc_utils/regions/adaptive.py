@@ -1,6 +1,7 @@
 """Adaptive counting on segments: few evaluations where one label is safe, many where another could hide."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import torch
@@ -22,6 +23,8 @@ BEND_FACTOR = 5.0
 # A change of label is simple where the difference of the two scores changes by more than this many bends.
 MONOTONE_FACTOR = 2.0
 PLACES = (0.125, 0.25, 0.5, 0.75, 0.875)
+# Scores that are looked at together, so that memory does not grow with the number of segments: 8 MB an array.
+BLOCK = 2**20
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -119,6 +122,21 @@ def hiding_places(samples):
     A label could hide where this is positive for the labels of both ends. Where the ends differ, their own difference
     must change by more than MONOTONE_FACTOR max(|k_0|, |k_1|) h^2 / 2, or the label could change more than once.
     """
+    return np.concatenate([start + _hiding_places(block) for start, block in _blocks(samples)])
+
+
+def _blocks(samples):
+    """(index of the first, Samples) of parts with whole segments, of some BLOCK scores each."""
+    starts = np.flatnonzero(np.diff(samples.segment, prepend=-1))
+    points = max(1, BLOCK // samples.scores.shape[1])
+    wanted = np.arange(points, len(samples.segment), points)
+    cuts = np.unique(np.append(starts[np.searchsorted(starts, wanted, side="right") - 1], [0, len(samples.segment)]))
+    fields = [field.name for field in dataclasses.fields(Samples)]
+    for start, stop in itertools.pairwise(cuts):
+        yield start, Samples(**{name: getattr(samples, name)[start:stop] for name in fields})
+
+
+def _hiding_places(samples):
     left = np.flatnonzero(np.diff(samples.segment) == 0)
     bends = second_derivatives(samples)
     width = (samples.position[left + 1] - samples.position[left])[:, None].astype(np.float64)
@@ -177,9 +195,9 @@ def _looker(classifier, corners, alpha_range, finest, batch_size):
 
 def labels_and_scores(classifier, batch_of, total, batch_size):
     """Labels (total,) and scores (total, C) float64, or None for a model that returns labels; one score s is (0, s)."""
-    parts = read_outputs(classifier, batch_of, total, _labels_and_scores_of, batch_size)
-    labels = torch.cat([part[0] for part in parts]).numpy()
-    if parts[0][1] is None:
+    labels, *scores = read_outputs(classifier, batch_of, total, _labels_and_scores_of, batch_size)
+    labels = labels.numpy()
+    if not scores:
         return labels, None
     bad = int((labels == NON_FINITE).sum())
     if bad:
@@ -187,14 +205,13 @@ def labels_and_scores(classifier, batch_of, total, batch_size):
             f"the model's scores are NaN or infinite at {bad} of {total} points: no region can be counted there. The "
             "model has probably diverged: leave it out, or count at an earlier epoch"
         )
-    scores = torch.cat([part[1] for part in parts]).numpy()
+    scores = scores[0].numpy()
     return labels.astype(np.int64), np.hstack([np.zeros_like(scores), scores]) if scores.shape[1] == 1 else scores
 
 
 def _labels_and_scores_of(output, num_points):
-    """Labels (n,) and scores (n, C) float64 or None, copied to the CPU: a model may use its output's memory again."""
+    """[labels (n,), scores (n, C) float64], or the labels alone of a model that returns no more, on the CPU."""
     labels = labels_of(output, num_points)
     if labels.dtype == torch.int64:
-        return labels.cpu(), None
-    scores = torch.as_tensor(output).detach().reshape(num_points, -1)
-    return labels.cpu(), scores.to("cpu", torch.float64, copy=True)
+        return [labels.cpu()]
+    return [labels.cpu(), torch.as_tensor(output).detach().reshape(num_points, -1).to("cpu", torch.float64)]

@@ -73,25 +73,12 @@ def evaluate(classifier, batch_of, total, batch_size=None):
 
     Raises ValueError if the model does not take the batch, MemoryError if one point is too many.
     """
-    labels = torch.zeros(0, dtype=torch.int64, device=classifier.device)
-    done = 0
-
-    def read(output, n):
-        # Into one buffer: a small tensor kept from every chunk would keep the allocator from using its memory again.
-        nonlocal labels, done
-        part = labels_of(output, n)
-        if not done:
-            labels = torch.empty(total, dtype=part.dtype, device=classifier.device)
-        labels[done : done + n] = part
-        done += n
-        return done
-
-    read_outputs(classifier, batch_of, total, read, batch_size)
-    return labels
+    buffers = read_outputs(classifier, batch_of, total, lambda output, n: [labels_of(output, n)], batch_size)
+    return buffers[0] if buffers else torch.zeros(0, dtype=torch.int64, device=classifier.device)
 
 
 def read_outputs(classifier, batch_of, total, read, batch_size=None):
-    """As `evaluate`, a list of what `read(output, n)` makes of the model's output for each chunk of n points."""
+    """As `evaluate`, a tensor (total, ...) for each tensor (n, ...) that `read(output, n)` makes of n points."""
     if batch_size is not None:
         check_count("batch_size", batch_size, 1)
     with undisturbed(classifier):
@@ -99,21 +86,26 @@ def read_outputs(classifier, batch_of, total, read, batch_size=None):
 
 
 def _read_chunks(classifier, batch_of, total, read, chunk):
-    parts, done = [], 0
+    buffers, done = [], 0
     while done < total:
         chunk = chunk or default_chunk(batch_of(done, done + 1)[0].numel(), classifier)
         left = total - done
         size = -(-left // -(-left // chunk))
-        part = _try_chunk(classifier, batch_of, done, done + size, read)
-        if part is None:
+        parts = _try_chunk(classifier, batch_of, done, done + size, read)
+        if parts is None:
             # Freed here, after the exception and the frames it holds are gone.
             if classifier.device.type == "cuda":
                 torch.cuda.empty_cache()
             chunk = size // 2
             continue
-        parts.append(part)
+        # One buffer each: a small tensor kept from every chunk would keep the allocator from using its memory again.
+        buffers = buffers or [
+            torch.empty((total, *part.shape[1:]), dtype=part.dtype, device=part.device) for part in parts
+        ]
+        for buffer, part in zip(buffers, parts, strict=True):
+            buffer[done : done + size] = part
         done += size
-    return parts
+    return buffers
 
 
 def _try_chunk(classifier, batch_of, start, stop, read):

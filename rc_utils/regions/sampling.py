@@ -12,7 +12,7 @@ SAMPLINGS = ("pairs", "random_direction")
 # Pairs of data points whose median distance is the default length of a random direction.
 NUM_LENGTH_PAIRS = 200
 # Vertices and labels that a region count holds at once.
-BLOCK_BYTES = 1 << 25
+BLOCK_BYTES = 1 << 24
 
 
 def sample_vertices(points, *, dim=1, num_samples=100, sampling="pairs", seed=0, direction_length=None, device=None):
