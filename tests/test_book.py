@@ -141,27 +141,10 @@ def test_changed_pages_are_executed_again_and_a_failing_one_is_named(pages, buil
     assert pages.execute_pages([other], layout) == []
 
 
-@pytest.mark.slow
-def test_a_page_that_shows_findings_follows_the_pages_that_keep_them(pages, layout):
-    keep = "from rc_utils.paper import Result\nfrom rc_utils.results import keep_results\n"
-    keep += "keep_results([Result('theory/lemma-7', 'here', n / 4)])"
-    show = "from rc_utils.results import kept_results\nprint([result.value for result in kept_results()])"
-    for name, source in (("keeper", keep), ("card", show)):
-        write_notebook(layout.root / "notebooks" / f"{name}.ipynb", nbformat.v4.new_code_cell(source))
-    card = pages.Page("card", "card", findings=["keeper"])
-    keeper = pages.Page("keeper", "keeper")
-    assert pages.execute_pages([card, keeper], layout) == ["keeper", "card"]
-    assert "[0.75]" in layout.executed(card).read_text()
-    assert pages.execute_pages([card, keeper], layout) == []
-    other = dataclasses.replace(keeper, parameters={"n": 2})
-    assert pages.execute_pages([card, other], layout) == ["keeper", "card"]
-    assert "[0.5]" in layout.executed(card).read_text()
-    findings_path("keeper").unlink()
-    assert pages.execute_pages([card, other], layout) == ["keeper"]  # and it found what it had found before
-
-
-def test_the_last_page_is_executed_after_all_others_whenever_one_of_them_was(pages, layout, monkeypatch):
-    order = []
+@pytest.fixture
+def order(pages, monkeypatch):
+    """The names of pages in the order in which they would be executed: they are written with their stamp, not run."""
+    names = []
 
     def execute(stamps, layout):
         for name, (page, stamp) in stamps.items():
@@ -169,10 +152,41 @@ def test_the_last_page_is_executed_after_all_others_whenever_one_of_them_was(pag
             notebook.metadata[pages.STAMP] = stamp
             layout.executed(page).parent.mkdir(parents=True, exist_ok=True)
             nbformat.write(notebook, layout.executed(page))
-            order.append(name)
+            names.append(name)
         return []
 
     monkeypatch.setattr(pages, "_execute", execute)
+    return names
+
+
+@pytest.mark.slow
+def test_a_page_that_shows_findings_follows_the_pages_that_keep_them(pages, layout):
+    keep = "from rc_utils.paper import Result\nfrom rc_utils.results import keep_results\n"
+    keep += "keep_results([Result('theory/lemma-7', 'here', n / 4)])"
+    show = "from rc_utils.results import kept_results\nprint([result.value for result in kept_results()])"
+    for name, source in (("keeper", keep), ("card", show)):
+        write_notebook(layout.root / "notebooks" / f"{name}.ipynb", nbformat.v4.new_code_cell(source))
+    card, keeper = pages.Page("card", "card", findings=["keeper"]), pages.Page("keeper", "keeper")
+    assert pages.execute_pages([card, keeper], layout) == ["keeper", "card"]
+    assert "[0.75]" in layout.executed(card).read_text()
+    assert pages.execute_pages([card, keeper], layout) == []
+
+
+def test_a_page_is_executed_again_where_findings_changed_and_their_page_where_they_are_lost(pages, layout, order):
+    for name in ("keeper", "card"):
+        write_notebook(layout.root / "notebooks" / f"{name}.ipynb", nbformat.v4.new_code_cell("n"))
+    card, keeper = pages.Page("card", "card", findings=["keeper"]), pages.Page("keeper", "keeper")
+    findings_path("keeper").parent.mkdir(parents=True, exist_ok=True)
+    findings_path("keeper").write_text("[]")
+    assert pages.execute_pages([card, keeper], layout) == ["keeper", "card"] == order
+    assert pages.execute_pages([card, keeper], layout) == []
+    findings_path("keeper").write_text("[ ]")
+    assert pages.execute_pages([card, keeper], layout) == ["card"]
+    findings_path("keeper").unlink()
+    assert pages.execute_pages([card, keeper], layout) == ["keeper", "card"]
+
+
+def test_the_last_page_is_executed_after_all_others_whenever_one_of_them_was(pages, layout, order):
     for name in ("status", "other"):
         write_notebook(layout.root / "notebooks" / f"{name}.ipynb", nbformat.v4.new_code_cell("n"))
     status, other = pages.Page("status", "status", last=True), pages.Page("other", "other")
