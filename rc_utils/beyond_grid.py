@@ -32,13 +32,16 @@ FINE = {1: 6401, 2: 401}
 def counts_by_simplex(name: str, labels: Sequence[str]) -> pd.DataFrame:
     """The counts of single simplices, for every run of the campaign `name` that has all the counts `labels`.
 
-    One row a run and count: run_id, network, lr, batch_size, count (its label), method (how it was counted), counts
-    (an array over the simplices that all the labels share, the first ones), evaluations and seconds of a simplex.
+    One row a run and count: run_id, network (in the campaign's order), lr, batch_size, count (its label), method (how
+    it was counted), counts (an array over the simplices that all the labels share, the first ones), evaluations and
+    seconds of a simplex.
     """
     campaign = load_campaign(name)
     plans, rows = {planned.spec.run_id: (network, planned) for _, network, planned in campaign.entries()}, []
-    for run_id, entries in count_entries(name, labels).items():
-        network, planned = plans[run_id]
+    order = list(campaign.networks)
+    found = count_entries(name, labels)
+    for run_id in sorted(found, key=lambda run_id: order.index(plans[run_id][0])):
+        (network, planned), entries = plans[run_id], found[run_id]
         shared = min(len(entry["counts"]) for entry in entries.values())
         for label, entry in entries.items():
             n = len(entry["counts"])

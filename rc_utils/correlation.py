@@ -20,6 +20,7 @@ MIN_CELLS = 7
 
 # Two rows correlate by 1 or -1 whatever they are.
 FEWEST_ROWS = 3
+
 HYPERPARAMETERS = (
     *("lr", "batch_size", "weight_decay", "optimizer", "epochs"),
     *("momentum", "mixup_alpha", "crop_padding", "flip_probability"),

@@ -23,7 +23,7 @@ BEND_FACTOR = 5.0
 # A change of label is simple where the difference of the two scores changes by more than this many bends.
 MONOTONE_FACTOR = 2.0
 PLACES = (0.125, 0.25, 0.5, 0.75, 0.875)
-# Scores that are looked at together, so that memory does not grow with the number of segments: 8 MB an array.
+# Scores that are looked at together: 8 MB an array, whatever the number of segments and of classes.
 BLOCK = 2**20
 
 
