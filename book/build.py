@@ -54,9 +54,10 @@ def render(layout, missing=()):
     previous = json.loads(stamp.read_text(encoding="utf8")) if stamp.is_file() else {}
     if previous == source:
         return False
-    if previous.get("contents") != source["contents"]:
-        # Sphinx keeps pages that are no longer in the table of contents, and does not repeat the warnings of pages it
-        # has read before: after a failure (which leaves no stamp) it starts afresh, or the failure would pass.
+    if any(previous.get(part) != source[part] for part in ("contents", "static")):
+        # Sphinx keeps pages that are no longer in the table of contents, leaves style sheets as they are where no page
+        # has changed, and does not repeat the warnings of pages it has read before: after a failure (which leaves no
+        # stamp) it starts afresh, or the failure would pass.
         shutil.rmtree(build, ignore_errors=True)
     stamp.unlink(missing_ok=True)
     build.mkdir(exist_ok=True)
@@ -67,15 +68,21 @@ def render(layout, missing=()):
 
 
 def _source_state(book, missing):
-    """What a rendering depends on: the table of contents, a hash of all the book's files, and the tools' versions."""
-    digest = hashlib.sha256()
-    for path in sorted(p for p in book.rglob("*") if p.is_file() and not {"_build", "__pycache__"} & set(p.parts)):
-        digest.update(f"\0{path.relative_to(book)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    """What a rendering depends on: the table of contents, hashes of the book's files, and the tools' versions."""
+    files = [p for p in book.rglob("*") if p.is_file() and not {"_build", "__pycache__"} & set(p.parts)]
     return {
         "contents": pages.contents_without(book / "_toc.yml", missing),
-        "files": digest.hexdigest(),
+        "files": _digest(files, book),
+        "static": _digest([path for path in files if "_static" in path.parts], book),
         "versions": {name: importlib.metadata.version(name) for name in _RENDERERS},
     }
+
+
+def _digest(files, folder):
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        digest.update(f"\0{path.relative_to(folder)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
 
 
 def _sphinx(book, missing):

@@ -109,6 +109,15 @@ def test_a_second_build_does_nothing(build, pages, built, capsys):
 
 
 @pytest.mark.slow
+def test_a_changed_style_sheet_reaches_the_pages(build, built):
+    layout, index = built
+    sheet = layout.book / "_static" / "custom.css"
+    sheet.write_text(sheet.read_text() + "\n/* another */\n")
+    assert build.render(layout)
+    assert "/* another */" in (index.parent / "_static" / "custom.css").read_text()
+
+
+@pytest.mark.slow
 def test_a_warning_of_sphinx_fails_the_build_until_it_is_repaired(build, built, monkeypatch):
     layout, index = built
     (layout.book / "intro.md").write_text(PROSE + "\nSee [](nowhere.md).\n")
