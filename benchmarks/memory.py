@@ -1,5 +1,7 @@
 """Peak memory of a region count, whatever the number of segments."""
 
+import pathlib
+import resource
 import subprocess
 import sys
 
@@ -7,17 +9,15 @@ from benchmarks.registry import Row, at_most, benchmark
 
 # Largest share by which the peaks may differ.
 TOLERATED = 1.2
-# Divides ru_maxrss to kibibytes: it is in bytes on macOS.
-UNIT = 1024 if sys.platform == "darwin" else 1
-
 SCRIPT = """
-import resource, torch
+import torch
 torch.set_num_threads(1)
+from benchmarks.memory import own_peak
 from benchmarks.networks import narrow_network, shapes
 from rc_utils.regions import region_count
 data = shapes(100)
 region_count(narrow_network(), data.x_train, num_samples={segments}, resolution={resolution})
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(own_peak())
 """
 
 
@@ -34,4 +34,16 @@ def peak_megabytes(segments, resolution=200):
     """Largest resident size of a new process that counts regions on so many segments, in megabytes."""
     script = SCRIPT.format(segments=segments, resolution=resolution)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    return int(done.stdout.split()[-1]) / UNIT / 1024
+    return int(done.stdout.split()[-1]) / 1024
+
+
+def own_peak():
+    """Largest resident size of this process so far, in kibibytes.
+
+    Linux counts the memory of the process that started it into `ru_maxrss`, but not into VmHWM.
+    """
+    if sys.platform == "linux":
+        status = pathlib.Path("/proc/self/status").read_text(encoding="ascii")
+        return int(status.partition("VmHWM:")[2].split()[0])
+    bytes_a_unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * bytes_a_unit // 1024

@@ -2,6 +2,8 @@
 
 import csv
 import dataclasses
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -115,3 +117,14 @@ def test_command_line_prints_and_writes_the_table(results, capsys, monkeypatch):
 def test_an_unknown_benchmark_is_named(capsys):
     assert main(["--only", "countin-2d"]) == 2
     assert "Did you mean 'counting-2d'?" in capsys.readouterr().err
+
+
+def test_the_peak_is_that_of_the_process_itself_and_not_of_the_one_that_started_it():
+    script = "from benchmarks.memory import own_peak; held = b'x' * {size}; print(own_peak())"
+    ballast = np.ones(2**26)  # half a gigabyte of this process
+    peaks = []
+    for megabytes in (0, 200):
+        command = [sys.executable, "-c", script.format(size=megabytes * 2**20)]
+        peaks.append(int(subprocess.run(command, capture_output=True, text=True, check=True).stdout) / 1024)
+    assert peaks[1] - peaks[0] == pytest.approx(200, abs=20)
+    assert peaks[1] < ballast.nbytes / 2**20 + 200
