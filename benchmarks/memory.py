@@ -9,6 +9,7 @@ from benchmarks.registry import Row, at_most, benchmark
 
 # Largest share by which the peaks may differ.
 TOLERATED = 1.2
+
 SCRIPT = """
 import torch
 torch.set_num_threads(1)

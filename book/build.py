@@ -5,7 +5,6 @@ python book/build.py [--only PAGE] [--skip-sweep] [--device DEVICE]
 
 import argparse
 import contextlib
-import hashlib
 import importlib.metadata
 import json
 import pathlib
@@ -72,17 +71,10 @@ def _source_state(book, missing):
     files = [p for p in book.rglob("*") if p.is_file() and not {"_build", "__pycache__"} & set(p.parts)]
     return {
         "contents": pages.contents_without(book / "_toc.yml", missing),
-        "files": _digest(files, book),
-        "static": _digest([path for path in files if "_static" in path.parts], book),
+        "files": pages.hash_of(files, book),
+        "static": pages.hash_of([path for path in files if "_static" in path.parts], book),
         "versions": {name: importlib.metadata.version(name) for name in _RENDERERS},
     }
-
-
-def _digest(files, folder):
-    digest = hashlib.sha256()
-    for path in sorted(files):
-        digest.update(f"\0{path.relative_to(folder)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()
 
 
 def _sphinx(book, missing):

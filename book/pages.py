@@ -119,10 +119,16 @@ def fingerprint(page, layout):
     for name in page.campaigns:
         files += campaign_files(name)
     files += map(results.findings_path, page.findings)
-    options = [page.name, page.parameters, sorted(page.without), page.suffix]
-    digest = hashlib.sha256(json.dumps(options, sort_keys=True).encode())
-    for file in sorted({f.resolve() for f in files if f.is_file()}):
-        digest.update(f"\0{os.path.relpath(file, layout.root)}\0".encode())
+    read = hash_of({file.resolve() for file in files if file.is_file()}, layout.root)
+    options = [page.name, page.parameters, sorted(page.without), page.suffix, read]
+    return hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()
+
+
+def hash_of(files, folder):
+    """SHA-256 over files, by content and path relative to `folder`."""
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        digest.update(f"\0{os.path.relpath(file, folder)}\0".encode())
         digest.update(hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()
 
