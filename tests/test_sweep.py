@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import multiprocessing
 import os
 import random
 import shutil
@@ -403,22 +404,36 @@ def command(results):
     return {"args": line, "env": environment, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
 
 
+def sweep_into(results):
+    """`python -m rc_utils.sweep shapes-tiny`, for a process forked from one that has imported everything."""
+    os.environ["RC_RESULTS"] = str(results)
+    sys.stderr = open(os.devnull, "w")
+    torch.set_num_threads(1)
+    main(["shapes-tiny"])
+
+
 @pytest.mark.slow
 def test_killed_at_random_moments_loses_no_finished_record(results):
     """SIGKILL twenty times; records only ever grow in number and are whole; then the next call finishes the rest."""
     campaign, rng, seen = load_campaign("shapes-tiny"), random.Random(0), {}
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["rc_utils.sweep", "rc_utils.regions._union_find", "torch._dynamo"])
+    written = 0
     for _ in range(20):
-        process = subprocess.Popen(**command(results))
-        time.sleep(rng.uniform(1.5, 5.0))
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+        process = processes.Process(target=sweep_into, args=(results,))
+        process.start()
+        process.join(rng.uniform(0.5, 2.5))
+        process.kill()
+        process.join()
         now = {path.name: ledger.read_record(path)["checksum"] for path in results.glob("records/*.json")}
         assert seen.items() <= now.items()
+        written += len(now) - len(seen)
         seen = now
         if len(seen) == 8:
             for path in sorted(results.glob("records/*.json"))[rng.randrange(8) :: 2]:
                 path.unlink()
                 seen.pop(path.name)
+    assert written > 0
     subprocess.run(**command(results), check=True)
     assert missing_runs(campaign) == []
 
