@@ -407,9 +407,9 @@ def command(results):
 def sweep_into(results):
     """`python -m rc_utils.sweep shapes-tiny`, for a process forked from one that has imported everything."""
     os.environ["RC_RESULTS"] = str(results)
-    sys.stderr = open(os.devnull, "w")
     torch.set_num_threads(1)
-    main(["shapes-tiny"])
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere), contextlib.redirect_stdout(nowhere):
+        main(["shapes-tiny"])
 
 
 @pytest.mark.slow
