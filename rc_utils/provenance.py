@@ -17,6 +17,7 @@ def provenance(data, device, started, seconds, execution):
         "seconds_train": round(seconds, 3),
         "device": str(device),
         "hardware": hardware(device),
+        "instructions": instructions(),
         "threads": torch.get_num_threads(),
         "git_revision": git_revision(),
         "versions": {
@@ -34,6 +35,11 @@ def hardware(device="cpu"):
     if torch.device(device).type == "cuda":
         return torch.cuda.get_device_name(device)
     return _processor()
+
+
+def instructions():
+    """The vector instructions that torch takes on this processor, such as "AVX2": others round differently."""
+    return torch.backends.cpu.get_cpu_capability()
 
 
 @functools.cache

@@ -10,16 +10,16 @@ import torch
 
 from rc_utils.pages import show_table
 from rc_utils.paths import project_root
-from rc_utils.provenance import git_revision, hardware
+from rc_utils.provenance import git_revision, hardware, instructions
 
 PACKAGES = ("torch", "torchvision", "numpy", "scipy", "pandas", "scikit-learn", "numba", "matplotlib", "papermill",
             "distributed", "jupyter-book", "sphinx")  # fmt: skip
 
 
 def machine_table(device="cpu"):
-    """The processor, its cores, the device and the revision of the code."""
+    """The processor and its vector instructions, its cores, the device and the revision of the code."""
     rows = {
-        "Processor": hardware("cpu"),
+        "Processor": f"{hardware('cpu')} ({instructions()})",
         "Cores": str(os.cpu_count()),
         "Memory": _memory(),
         "Device": f"{device} ({hardware(device)})" if device != "cpu" else "cpu",

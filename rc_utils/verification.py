@@ -5,6 +5,7 @@ import random
 import statistics
 
 from rc_utils import ledger, runs
+from rc_utils.provenance import hardware, instructions
 
 
 def verify(campaign, number, seed=0, device="cpu", threads=1):
@@ -47,5 +48,6 @@ def print_verification(rows):
     if not compared:
         print("nothing to verify: no finished run has a record")
         return 1
-    print("verified" if same else "NOT reproduced")
+    here = f"{hardware()}, {instructions()}"
+    print("verified" if same else f"NOT reproduced on {here}; records made on another processor say so (`provenance`)")
     return 0 if same else 1

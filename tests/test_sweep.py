@@ -22,6 +22,7 @@ from rc_utils.cost import run_flops
 from rc_utils.measures import MEASURES
 from rc_utils.networks import build_network
 from rc_utils.pages import example_network
+from rc_utils.provenance import hardware, instructions
 from rc_utils.regions.classifier import NonFiniteScores
 from rc_utils.sweep import main, missing_runs, plan, sweep
 from rc_utils.verification import print_verification, verify
@@ -354,6 +355,7 @@ def test_verify_compares_the_count_of_each_simplex_and_nothing_with_nothing(caps
     campaign = with_changes(grid={"lr": [0.1], "batch_size": [16]})
     sweep(campaign)
     record = ledger.read_record(ledger.record_path(next(iter(campaign.runs()))))
+    assert record["provenance"]["instructions"] == instructions()
     (entry,) = record["counts"]
     turned = entry["counts"][::-1]
     share = np.mean(np.array(turned) != entry["counts"])
@@ -362,7 +364,9 @@ def test_verify_compares_the_count_of_each_simplex_and_nothing_with_nothing(caps
     assert next(iter(verify(campaign, 1)))[1:] == (0, 0, pytest.approx(share))
     ledger.write_record(record | {"counts": [entry | {"settings": entry["settings"] | {"seed": 9}}]})
     assert print_verification(verify(campaign, 1)) == 1
-    assert "no count to compare" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "no count to compare" in out
+    assert f"NOT reproduced on {hardware()}" in out
 
 
 def test_plan_counts_what_is_missing():
