@@ -1,53 +1,113 @@
-"""Recorded runs trained again and compared with their records: `python -m rc_utils.sweep NAME --verify N`."""
+"""Recorded runs trained again and compared with their records: `python -m rc_utils.sweep NAME --verify N`.
 
+On the same kind of processor a run is repeated to the last bit. On another one sums are rounded differently; training
+enlarges that, and the network comes out as different as that of another seed. The tolerance for it is what two seeds of
+a cell differ by in `cifar10-small`: in 23 pairs an accuracy by at most 0.032, a mean count of 1,000 segments by 9 %.
+"""
+
+import dataclasses
 import math
 import random
-import statistics
+
+import numpy as np
 
 from rc_utils import ledger, runs
 from rc_utils.provenance import hardware, instructions
 
+ACCURACY_TOLERANCE = 0.04  # of an accuracy
+COUNT_TOLERANCE = 0.1  # of a recorded mean count, beside three standard errors of the difference over the simplices
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """A run trained again beside its record.
+
+    accuracy: largest difference of an accuracy; NaN where the data are not those of the record, so that nothing was
+    trained. count: largest difference of a mean count; simplices: share of simplices whose counts differ; both NaN
+    where the record has no count with the campaign's settings. alike: the record was made on this kind of machine and
+    must be met to the last bit. close: every difference is within the tolerance.
+    """
+
+    run_id: str
+    accuracy: float
+    count: float
+    simplices: float
+    alike: bool
+    close: bool
+
+    @property
+    def equal(self):
+        """The same accuracies and the same count on every simplex."""
+        return self.accuracy == self.count == self.simplices == 0
+
+    @property
+    def agrees(self):
+        """Whether the run is what its record says it is."""
+        return self.equal or (self.close and not self.alike)
+
+    def __str__(self):
+        if math.isnan(self.accuracy):
+            return f"{self.run_id}: other data than the record has"
+        if self.equal:
+            return f"{self.run_id}: equal to the last bit"
+        counts = f"a mean count by {self.count:.2g} ({self.simplices:.1%} of the simplices)"
+        if math.isnan(self.count):
+            counts = "no count to compare"
+        verdict = "within" if self.close else "beyond"
+        text = f"{self.run_id}: an accuracy differs by {self.accuracy:.2g}, {counts}: {verdict} what seeds differ by"
+        return text + (", on the same kind of machine" if self.alike else "")
+
 
 def verify(campaign, number, seed=0, device="cpu", threads=1):
-    """Train `number` random recorded runs again and compare them with their records.
-
-    Yields (run id, largest difference of an accuracy, largest difference of a mean count, share of simplices whose
-    counts differ). Zeros mean the same results to the last bit of the accuracies and the regions on every simplex. NaN:
-    the data are not those of the record, so that nothing was trained, or it has no count with the campaign's settings.
-    """
+    """Train `number` random recorded runs again; yields a `Comparison` of each with its record. Writes nothing."""
     plans = campaign.runs()
     found = ledger.find_records(plans, campaign.folder / "runs.jsonl")
     complete = sorted(key for key, (record, _) in found.items() if record["status"] == "ok")
     for key in random.Random(seed).sample(complete, min(number, len(complete))):
         old = found[key][0]
         if not runs.has_same_data(old, plans[key], device):
-            yield key, math.nan, math.nan, math.nan
+            yield Comparison(key, math.nan, math.nan, math.nan, alike=False, close=False)
             continue
         with runs.torch_threads(threads):
             new, _ = runs.train_run(plans[key], device)
-        accuracy = max(abs(old["results"][k] - new["results"][k]) for k in ("train_accuracy", "test_accuracy"))
-        counts = [(entry["counts"], ledger.find_count(old["counts"], entry["settings"])) for entry in new["counts"]]
-        counts = [(ours, theirs["counts"]) for ours, theirs in counts if theirs]
-        means = max((abs(statistics.fmean(a) - statistics.fmean(b)) for a, b in counts), default=math.nan)
-        differ = [a != b for ours, theirs in counts for a, b in zip(ours, theirs, strict=True)]
-        yield key, accuracy, means, statistics.fmean(differ) if differ else math.nan
+        yield _compare(old, new)
+
+
+def _compare(old, new):
+    accuracy = max(abs(old["results"][k] - new["results"][k]) for k in ("train_accuracy", "test_accuracy"))
+    pairs = [(ledger.find_count(old["counts"], entry["settings"]), entry) for entry in new["counts"]]
+    pairs = [(np.asarray(a["counts"], float), np.asarray(b["counts"], float)) for a, b in pairs if a]
+    differences = [abs((a - b).mean()) for a, b in pairs]
+    allowed = [COUNT_TOLERANCE * a.mean() + 3 * (a - b).std() / math.sqrt(len(a)) for a, b in pairs]
+    return Comparison(
+        old["run_id"],
+        accuracy,
+        max(differences, default=math.nan),
+        float(np.mean(np.concatenate([a != b for a, b in pairs]))) if pairs else math.nan,
+        alike=_machine(old) == _machine(new),
+        close=accuracy <= ACCURACY_TOLERANCE and bool(pairs) and bool(np.all(np.array(differences) <= allowed)),
+    )
+
+
+def _machine(record):
+    """What decides how sums are rounded; older records do not say their instructions and are like no machine."""
+    made = record["provenance"]
+    where = made["device"], made["hardware"], made["threads"], made["versions"]["torch"]
+    # On a graphics card the order of sums is not fixed.
+    return (*where, made["instructions"]) if made["device"] == "cpu" and "instructions" in made else object()
 
 
 def print_verification(rows):
-    """Print the rows of `verify` and the verdict; returns an exit status, 0 where each was compared and agrees.
-
-    Another kind of processor rounds differently, so that half a per cent of accuracy and 0.05 regions are tolerated.
-    """
-    same, compared = True, 0
-    for key, accuracy, count, share in rows:
-        counts = f"mean count by {count:.2e} ({share:.1%} of the simplices)"
-        differs = f"accuracy differs by {accuracy:.2e}, {'no count to compare' if math.isnan(count) else counts}"
-        print(f"{key}: {'other data than the record has' if math.isnan(accuracy) else differs}")
-        same &= accuracy <= 0.005 and count <= 0.05
-        compared += 1
+    """Print each `Comparison` and the verdict; returns an exit status, 0 where each was compared and agrees."""
+    compared = []
+    for row in rows:
+        print(row, flush=True)
+        compared.append(row)
     if not compared:
         print("nothing to verify: no finished run has a record")
         return 1
-    here = f"{hardware()}, {instructions()}"
-    print("verified" if same else f"NOT reproduced on {here}; records made on another processor say so (`provenance`)")
-    return 0 if same else 1
+    equal = sum(row.equal for row in compared)
+    counted = f"{equal} of {len(compared)} to the last bit, on {hardware()} with {instructions()}"
+    verified = all(row.agrees for row in compared)
+    print(f"verified: {counted}" if verified else f"NOT reproduced: {counted}")
+    return 0 if verified else 1
