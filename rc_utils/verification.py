@@ -15,7 +15,7 @@ from rc_utils import ledger, runs
 from rc_utils.provenance import hardware, instructions
 
 ACCURACY_TOLERANCE = 0.04  # of an accuracy
-COUNT_TOLERANCE = 0.1  # of a recorded mean count, beside three standard errors of the difference over the simplices
+COUNT_TOLERANCE = 0.1  # of a mean count, as a share of it, beside three standard errors of the difference
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Comparison:
     """A run trained again beside its record.
 
     accuracy: largest difference of an accuracy; NaN where the data are not those of the record, so that nothing was
-    trained. count: largest difference of a mean count; simplices: share of simplices whose counts differ; both NaN
-    where the record has no count with the campaign's settings. alike: the record was made on this kind of machine and
-    must be met to the last bit. close: every difference is within the tolerance.
+    trained. count: largest difference of a mean count, as a share of the recorded one; simplices: share of simplices
+    whose counts differ; both NaN where the record has no count with the campaign's settings. alike: the record was made
+    on this kind of machine and must be met to the last bit. close: every difference is within the tolerance.
     """
 
     run_id: str
@@ -50,7 +50,7 @@ class Comparison:
             return f"{self.run_id}: other data than the record has"
         if self.equal:
             return f"{self.run_id}: equal to the last bit"
-        counts = f"a mean count by {self.count:.2g} ({self.simplices:.1%} of the simplices)"
+        counts = f"a mean count by {self.count:.1%} ({self.simplices:.1%} of the simplices)"
         if math.isnan(self.count):
             counts = "no count to compare"
         verdict = "within" if self.close else "beyond"
@@ -77,8 +77,8 @@ def _compare(old, new):
     accuracy = max(abs(old["results"][k] - new["results"][k]) for k in ("train_accuracy", "test_accuracy"))
     pairs = [(ledger.find_count(old["counts"], entry["settings"]), entry) for entry in new["counts"]]
     pairs = [(np.asarray(a["counts"], float), np.asarray(b["counts"], float)) for a, b in pairs if a]
-    differences = [abs((a - b).mean()) for a, b in pairs]
-    allowed = [COUNT_TOLERANCE * a.mean() + 3 * (a - b).std() / math.sqrt(len(a)) for a, b in pairs]
+    differences = [abs((a - b).mean()) / a.mean() for a, b in pairs]
+    allowed = [COUNT_TOLERANCE + 3 * (a - b).std() / math.sqrt(len(a)) / a.mean() for a, b in pairs]
     return Comparison(
         old["run_id"],
         accuracy,
