@@ -19,7 +19,7 @@ from rc_utils.plotting import BLUE, GREEN, ORANGE
 def evolution_panels(summary: pd.DataFrame) -> Figure:
     """Count, gap and correlation over the epochs of an `evolution_table`, a panel each, intervals as bars."""
     fig, axes = plt.subplots(1, 3, figsize=(plotting.width(), 3.4))
-    names = {"count": "region count", "gap": "generalization gap", "correlation": "correlation of the two"}
+    names = {"count": "region count", "gap": "generalisation gap", "correlation": "correlation of the two"}
     looks = ((BLUE, "o"), (ORANGE, "s"), (GREEN, "^"))
     for ax, (column, label), (colour, marker) in zip(axes, names.items(), looks, strict=True):
         value, low, high = (summary[column + end].to_numpy(float) for end in ("", "_low", "_high"))

@@ -48,7 +48,7 @@ CLASS_COLOURS = (
 
 LABELS = {
     "count": "region count (mean over simplices)",
-    "gap": "generalization gap (train − test accuracy)",
+    "gap": "generalisation gap (train − test accuracy)",
     "test_accuracy": "test accuracy",
     "train_accuracy": "training accuracy",
     "lr": "learning rate",

@@ -84,7 +84,7 @@ def within_panels(cells: Cells, measure: str = "count") -> Figure:
         ax.set_title(f"learning rate {lr:g}")
         ax.set_xlabel("region count" if measure == "count" else league.MEASURES[measure])
     for ax in axes[:, 0]:
-        ax.set_ylabel("generalization gap")
+        ax.set_ylabel("generalisation gap")
     for ax in axes.flat[len(rates) :]:
         ax.set_visible(False)
     handles, labels = axes.flat[0].get_legend_handles_labels()
