@@ -1,8 +1,8 @@
 """Recorded runs trained again and compared with their records: `python -m rc_utils.sweep NAME --verify N`.
 
 On the same kind of processor a run is repeated to the last bit. On another one sums are rounded differently; training
-enlarges that, and the network comes out as different as that of another seed. The tolerance for it is what two seeds of
-a cell differ by in `cifar10-small`: in 23 pairs an accuracy by at most 0.032, a mean count of 1,000 segments by 9 %.
+enlarges that, and the network comes out as different as that of another seed. So the tolerance is a little more than
+seeds of a cell differ by in the committed records of `cifar10-small`.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from rc_utils import ledger, runs
 from rc_utils.provenance import hardware, instructions
 
 ACCURACY_TOLERANCE = 0.04  # of an accuracy
-COUNT_TOLERANCE = 0.1  # of a mean count, as a share of it, beside three standard errors of the difference
+COUNT_TOLERANCE = 0.12  # of a mean count, as a share of it, beside three standard errors of the difference
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,17 +84,16 @@ def _compare(old, new):
         accuracy,
         max(differences, default=math.nan),
         float(np.mean(np.concatenate([a != b for a, b in pairs]))) if pairs else math.nan,
-        alike=_machine(old) == _machine(new),
+        alike=_is_alike(old, new),
         close=accuracy <= ACCURACY_TOLERANCE and bool(pairs) and bool(np.all(np.array(differences) <= allowed)),
     )
 
 
-def _machine(record):
-    """What decides how sums are rounded; older records do not say their instructions and are like no machine."""
-    made = record["provenance"]
-    where = made["device"], made["hardware"], made["threads"], made["versions"]["torch"]
-    # On a graphics card the order of sums is not fixed.
-    return (*where, made["instructions"]) if made["device"] == "cpu" and "instructions" in made else object()
+def _is_alike(old, new):
+    """Whether sums are rounded alike: not on a graphics card, and not known of records that do not say enough."""
+    old, new = old["provenance"], new["provenance"]
+    same = all(old.get(key) == new[key] for key in ("device", "hardware", "instructions", "threads"))
+    return same and new["device"] == "cpu" and old["versions"]["torch"] == new["versions"]["torch"]
 
 
 def print_verification(rows):

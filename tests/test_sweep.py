@@ -25,7 +25,7 @@ from rc_utils.pages import example_network
 from rc_utils.provenance import instructions
 from rc_utils.regions.classifier import NonFiniteScores
 from rc_utils.sweep import main, missing_runs, plan, sweep
-from rc_utils.verification import print_verification, verify
+from rc_utils.verification import ACCURACY_TOLERANCE, COUNT_TOLERANCE, print_verification, verify
 
 TABLE = {
     "title": "four runs",
@@ -380,15 +380,27 @@ def test_verify_tolerates_what_seeds_differ_by_on_another_processor_alone(capsys
     ledger.write_record(near)
     assert print_verification(verify(campaign, 1)) == 1
     assert "on the same kind of machine" in capsys.readouterr().out
-    for made in (record["provenance"] | {"instructions": "of another"}, dict(record["provenance"])):
-        made.pop("instructions") if made == record["provenance"] else None
+    other = record["provenance"] | {"instructions": "of another"}
+    silent = {key: value for key, value in record["provenance"].items() if key != "instructions"}
+    for made in (other, silent):
         ledger.write_record(near | {"provenance": made})
         assert print_verification(verify(campaign, 1)) == 0
     assert "verified: 0 of 1 to the last bit" in capsys.readouterr().out
-    far = results | {"test_accuracy": results["test_accuracy"] + 0.05}
-    ledger.write_record(near | {"results": far, "provenance": made})
-    assert print_verification(verify(campaign, 1)) == 1
-    assert "beyond what seeds differ by" in capsys.readouterr().out
+    far = {"results": results | {"test_accuracy": results["test_accuracy"] + 0.05}}
+    more = {"counts": [entry | {"counts": [2 * n for n in entry["counts"]]} for entry in record["counts"]]}
+    for change in (far, more):
+        ledger.write_record(record | {"provenance": other} | change)
+        assert print_verification(verify(campaign, 1)) == 1
+        assert "beyond what seeds differ by" in capsys.readouterr().out
+
+
+def test_the_tolerance_is_what_two_seeds_of_the_committed_records_differ_by(results):
+    cell = ["network", "lr", "batch_size", "weight_decay"]
+    table = ledger.load_runs("cifar10-small").query("experiment == 'main'").groupby(cell)
+    least, most = (table[["test_accuracy", "count"]].agg(function) for function in ("min", "max"))
+    assert (table.size() > 1).sum() >= 27
+    assert 0.02 < (most - least)["test_accuracy"].max() <= ACCURACY_TOLERANCE
+    assert 0.05 < (most / least - 1)["count"].max() <= COUNT_TOLERANCE
 
 
 def test_plan_counts_what_is_missing():
