@@ -92,9 +92,12 @@ def test_a_step_holds_the_gradients_of_each_model():
     step = next(iter(sgd_steps(stack(networks), x, y, torch.tensor([[[4], [0], [2]]]), loss="mse", lr=0.1)))
     inputs = x[1, 0].clone().requires_grad_()
     error = 0.5 * (networks[1](inputs) - y[1, 0]).square().sum()
-    expected = torch.autograd.grad(error, [*networks[1].parameters(), inputs])
-    for found, value in zip([*step.gradients, step.input_gradients[:, 0]], expected, strict=True):
+    biases = {name: p for name, p in networks[1].named_parameters() if name.endswith("bias")}
+    *expected, of_inputs = torch.autograd.grad(error, [*biases.values(), inputs])
+    assert list(step.gradients) == list(biases)
+    for found, value in zip(step.gradients.values(), expected, strict=True):
         torch.testing.assert_close(found[1], value, **TOLERANCE)
+    torch.testing.assert_close(step.input_gradients[1, 0], of_inputs, **TOLERANCE)
 
 
 def test_equal_seeds_see_equal_samples():

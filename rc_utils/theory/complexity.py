@@ -125,8 +125,7 @@ def follow_training(
     )
     samples = samples[: len(samples) // every * every]
     chosen, initial = loss_named(loss), networks[0].bias.detach().clone()
-    names = [name for name, _ in networks.named_parameters()]
-    layers = [i for i, name in enumerate(names) if name.endswith("bias")][: None if all_layers else 1]
+    biases = [name for name, _ in networks.named_parameters() if name.endswith("bias")][: None if all_layers else 1]
     rows, block, shifts = [], [], _Shifts(initial)
     for step in sgd_steps(networks, *train, samples, loss=loss, lr=lr):
         require(bool(torch.isfinite(step.z).all()), f"an output is not finite: is lr = {lr} too large?")
@@ -134,7 +133,7 @@ def follow_training(
             rows.append(_finish_block(networks, train, test, block, shifts, loss, lr))
             block, shifts = [], _Shifts(initial)
         shifts.add(networks[0].bias)
-        block.append(_observe(networks[0], step, chosen, layers))
+        block.append(_observe(networks[0], step, chosen, biases))
     rows.append(_finish_block(networks, train, test, block, shifts, loss, lr))
     arrays = {key: np.stack([row[key] for row in rows]) for key in rows[0]}
     return Trajectory(steps=every * np.arange(1, len(rows) + 1), every=every, lr=lr, **arrays)
@@ -156,10 +155,10 @@ class _Shifts:
         return (bias.detach() - self.initial).double()
 
 
-def _observe(first: nn.Module, step: Step, loss: Loss, layers: Iterable[int]) -> dict[str, Tensor]:
+def _observe(first: nn.Module, step: Step, loss: Loss, biases: Iterable[str]) -> dict[str, Tensor]:
     """Of one step: epsilon (M,), |d loss / d b_l| (M, L), the summed norms of the input gradients (M,), s_1 and s_n."""
     error = (step.slope.abs() / loss.output_slope(step.z)).mean(1)
-    updates = torch.stack([step.gradients[i].flatten(1).norm(dim=1) for i in layers], dim=1)
+    updates = torch.stack([step.gradients[name].flatten(1).norm(dim=1) for name in biases], dim=1)
     pull = step.input_gradients.flatten(2).norm(dim=2).sum(1)
     seen = {"error": error, "update": updates, "pull": pull}
     if isinstance(first, StackedLinear):

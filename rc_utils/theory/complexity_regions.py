@@ -149,7 +149,7 @@ def watch_interval(
     chosen, rows, start = loss_named(loss), {"updates": [], "z": []}, activations(networks, x)
     unchanged, lowest, highest, beta, active = True, np.inf, 0.0, 1.0, [1.0] * len(start)
     for step in sgd_steps(networks, x, y, samples, loss=loss, lr=lr):
-        bias_norm = step.gradients[_first_bias(networks)].flatten(1).norm(dim=1)
+        bias_norm = step.gradients["0.bias"].flatten(1).norm(dim=1)
         error = (step.slope.abs() / chosen.output_slope(step.z))[:, 0]
         rows["updates"].append(bias_norm / error)
         rows["z"].append(step.z[:, 0])
@@ -176,10 +176,6 @@ def watch_interval(
         beta=np.broadcast_to(beta, len(unchanged)),
         active=active,
     )
-
-
-def _first_bias(networks):
-    return [name for name, _ in networks.named_parameters()].index("0.bias")
 
 
 def _constants_without_dropout(networks, x, loss):
