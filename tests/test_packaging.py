@@ -4,6 +4,7 @@ import ast
 import inspect
 import os
 import pathlib
+import platform
 import re
 import subprocess
 import sys
@@ -161,3 +162,19 @@ def test_public_functions_are_typed(name, function):
 def test_what_public_functions_return_is_typed():
     for kind in (Dataset, RegionCount, ExactSegment, TrainRun, rc_utils.TrainConfig):
         assert typing.get_type_hints(kind)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="is about glibc's memory")
+def test_temporaries_keep_their_memory():
+    """A MB freed and taken again would be 256 new pages each time."""
+    code = """
+import resource, numpy as np, rc_utils
+ones = np.ones((3, 2**17))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(100):
+    a, b, c = ones + 1, ones + 2, ones + 3
+    del a, b, c
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert int(done.stdout) < 20_000

@@ -112,7 +112,7 @@ def _no_residuals(theta: torch.Tensor, *_: torch.Tensor) -> np.ndarray:
 
 
 def _smallest_margin(theta: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> np.ndarray:
-    return _margins(_forward(theta, x, x.new_full((len(x),), 1e-12)), theta, y).min(1).values.cpu().numpy()
+    return _margins(_Layer(theta, x, x.new_full((len(x),), 1e-12)), theta, y).min(1).values.cpu().numpy()
 
 
 def _start(theta: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> _State:
@@ -135,17 +135,19 @@ def _one_step(
 ) -> _State:
     """Try one step of each network; where it turns too far or raises the loss, shorten the next instead."""
     theta, n = state.theta, x.shape[1]
-    layer = _forward(theta, x, widths)
+    layer = _Layer(theta, x, widths)
     q = _margins(layer, theta, y)
     smallest = q.min(1).values
     log_loss = _log_sum_loss(q)
-    move = _implicit_step(theta, x, y, q, layer, state.length, widths)
-    move = _stop_at_samples(theta, move, x, y, layer, widths)
+    by_z, by_size = layer.slopes()
+    signed = y[:, :, None] * theta[:, None, 2]
+    move = _implicit_step(theta, x, y, q, layer, state.length, signed, by_z, by_size)
+    move = _stop_at_samples(move, x, layer.z, (by_size == 0) & (signed < 0))
     squared = theta.square().sum((1, 2))
     growth = (theta * move).sum((1, 2)) / squared
     turn = ((move - growth[:, None, None] * theta).square().sum((1, 2)) / squared).sqrt() / (1 + growth.clamp_min(0))
     new = theta + move
-    new_q = _margins(_forward(new, x, widths), new, y)
+    new_q = _margins(_Layer(new, x, widths), new, y)
     fitted = smallest > _FITTED
     # The normalised margin is what flow raises once the samples are fitted; before, the loss itself falls.
     shrink = torch.where(fitted, squared / new.square().sum((1, 2)), 1.0)
@@ -161,23 +163,30 @@ def _one_step(
     return _State(theta, state.length * torch.where(good, longer, 0.5), state.margin.maximum(smallest), least)
 
 
-def _forward(theta: torch.Tensor, x: torch.Tensor, widths: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Inputs z, outputs and slopes of the rounded relu, all (S, n, k), and its derivative by |(w, b)|.
+class _Layer:
+    """Inputs z and outputs `active` of the rounded relu, (S, n, k), and on demand its derivatives by z and |(w, b)|.
 
     Rounded by a parabola over |z| <= widths |(w, b)|, so that the network stays homogeneous of degree 2 in theta.
     """
-    w, b, _ = theta.unbind(1)
-    z = x[:, :, None] * w[:, None] + b[:, None]
-    size = torch.hypot(w, b)[:, None]
-    half = widths[:, None, None] * size.clamp_min(1e-290)
-    t = (z / half).clamp(-1, 1)
-    there = size > 0
-    active = torch.where(t.abs() < 1, half * (1 + t).square() / 4, z.clamp_min(0)) * there
-    return z, active, (1 + t) / 2 * there, widths[:, None, None] / 4 * (1 - t * t) * there
+
+    def __init__(self, theta: torch.Tensor, x: torch.Tensor, widths: torch.Tensor):
+        w, b, _ = theta.unbind(1)
+        self.widths = widths[:, None, None]
+        self.size = torch.hypot(w, b)[:, None].clamp_min(1e-290)
+        self.alive = (self.size > 1e-290).to(theta.dtype)
+        self.z = torch.addcmul(b[:, None], x[:, :, None], w[:, None])
+        half = self.widths * self.size
+        self.rise = (self.z / half).clamp_(-1, 1).add_(1)
+        beyond = (self.z - half).clamp_min_(0)
+        self.active = torch.addcmul(beyond, self.rise, self.rise * (half / 4 * self.alive))
+
+    def slopes(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """The derivative by z, and that by |(w, b)|, which is positive inside the band alone."""
+        return self.rise * (self.alive / 2), (2 - self.rise).mul_(self.rise).mul_(self.widths / 4 * self.alive)
 
 
-def _margins(layer: tuple[torch.Tensor, ...], theta: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    return y * (layer[1] @ theta[:, 2, :, None])[:, :, 0]
+def _margins(layer: _Layer, theta: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return y * (layer.active @ theta[:, 2, :, None])[:, :, 0]
 
 
 def _log_sum_loss(q: torch.Tensor) -> torch.Tensor:
@@ -190,52 +199,45 @@ def _implicit_step(
     x: torch.Tensor,
     y: torch.Tensor,
     q: torch.Tensor,
-    layer: tuple[torch.Tensor, ...],
+    layer: _Layer,
     length: torch.Tensor,
-    widths: torch.Tensor,
+    signed: torch.Tensor,
+    by_z: torch.Tensor,
+    by_size: torch.Tensor,
 ) -> torch.Tensor:
     """The step m of (K + h G' M G) m = h G' p, with G the gradients of the margins, (S, n, 3 k).
 
     M is the curvature of the log loss in the margins, and K - 1 that of the rounded relu where it is convex, a 2 x 2
     block a neuron; both are positive semi-definite. Solved in the n margins, by the Woodbury identity.
     """
-    _, active, slope, by_size = layer
-    w, b, v = theta.unbind(1)
-    size = torch.hypot(w, b)[:, None].clamp_min(1e-290)
+    w, b, v = theta[:, None].unbind(2)
     h = length[:, None]
     p = torch.softmax(logsigmoid(-q), 1)
-    signed = y[:, :, None] * v[:, None]
-    grad_w = signed * (slope * x[:, :, None] + by_size * (w[:, None] / size))
-    grad_b = signed * (slope + by_size * (b[:, None] / size))
-    grad_v = y[:, :, None] * active
-    inside = (slope > 0) & (slope < 1)
-    curved = (-p[:, :, None] * signed).clamp_min(0) * inside / (2 * widths[:, None, None] * size)
-    ww = 1 + h * (curved * x[:, :, None].square()).sum(1)
-    wb, bb = h * (curved * x[:, :, None]).sum(1), 1 + h * curved.sum(1)
-    det = (ww * bb - wb.square())[:, None]
-    solved_w = (bb[:, None] * grad_w - wb[:, None] * grad_b) / det
-    solved_b = (ww[:, None] * grad_b - wb[:, None] * grad_w) / det
-    solved = torch.cat([solved_w, solved_b, grad_v], 2)
-    kernel = torch.cat([grad_w, grad_b, grad_v], 2) @ solved.transpose(1, 2)
+    grad_w = torch.addcmul(by_size * (w / layer.size), by_z, x[:, :, None]).mul_(signed)
+    grad_b = torch.addcmul(by_z, by_size, b / layer.size).mul_(signed)
+    grad_v = y[:, :, None] * layer.active
+    curved = ((-p * y)[:, :, None] * (v / (2 * layer.widths * layer.size))).clamp_min_(0).mul_(by_size > 0)
+    moments = torch.stack([x.square(), x, torch.ones_like(x)], 1) @ curved
+    ww, wb, bb = (h[:, None] * moments).split(1, 1)
+    ww, bb = 1 + ww, 1 + bb
+    det = ww * bb - wb.square()
+    solved_w = torch.addcmul(grad_w * (bb / det), grad_b, wb / det, value=-1)
+    solved_b = torch.addcmul(grad_b * (ww / det), grad_w, wb / det, value=-1)
+    kernel = grad_w @ solved_w.mT
+    kernel.baddbmm_(grad_b, solved_b.mT).baddbmm_(grad_v, grad_v.mT)
     d = p * torch.sigmoid(q) + 1e-300
     curvature = d[:, :, None] * (kernel - (d[:, None] @ kernel) / d.sum(1)[:, None, None])
     identity = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
     weights = torch.linalg.solve(identity + h[:, :, None] * curvature, p)
-    return (h * (weights[:, None] @ solved)[:, 0]).view_as(theta)
+    return h[:, None] * torch.cat([weights[:, None] @ part for part in (solved_w, solved_b, grad_v)], 1)
 
 
-def _stop_at_samples(
-    theta: torch.Tensor,
-    move: torch.Tensor,
-    x: torch.Tensor,
-    y: torch.Tensor,
-    layer: tuple[torch.Tensor, ...],
-    widths: torch.Tensor,
-) -> torch.Tensor:
-    """Shorten a neuron's move so that its kink stops on the first sample that holds it, where it would jump across."""
-    z, _, slope, _ = layer
-    moved = x[:, :, None] * move[:, None, 0] + move[:, None, 1]
-    holds = (slope == 0) | (slope == 1)
-    crossing = (z * (z + moved) < 0) & holds & (y[:, :, None] * theta[:, None, 2] < 0)
+def _stop_at_samples(move: torch.Tensor, x: torch.Tensor, z: torch.Tensor, holds: torch.Tensor) -> torch.Tensor:
+    """Shorten a neuron's move so that its kink stops on the first sample that holds it, where it would jump across.
+
+    z, holds (S, n, k): the inputs, and whether a sample is outside the band and pulls against the neuron.
+    """
+    moved = torch.addcmul(move[:, None, 1], x[:, :, None], move[:, None, 0])
+    crossing = (z * (z + moved) < 0) & holds
     share = torch.where(crossing, -z / torch.where(crossing, moved, 1.0), 1.0).min(1).values
     return move * share[:, None]
