@@ -8,6 +8,7 @@ import json
 import multiprocessing
 import os
 import pathlib
+import sys
 import tempfile
 import tomllib
 
@@ -180,26 +181,38 @@ def execute_pages(pages, layout, device=None):
     pages = [with_device(page, layout, device) for page in pages]
     for page in pages:
         check_parameters(layout.source(page), page.parameters)
-    kept = {name for page in pages for name in page.findings}
-    executed, errors = [], []
-    for wave in _waves(pages):
-        stamps = {page.name: (page, fingerprint(page, layout)) for page in wave}
-        stale = {
-            name: (page, stamp)
-            for name, (page, stamp) in stamps.items()
-            if (page.last and executed) or _is_stale(page, stamp, layout, name in kept)
-        }
-        errors += _execute(stale, layout) if stale else []
-        executed += stale
+    needed = {name for page in pages for name in page.findings}
+    # The page that shows the results of others waits for them the less the sooner they begin.
+    waiting = sorted(pages, key=lambda page: page.name not in needed)
+    unfinished = {page.name for page in pages}
+    running, executed, errors = {}, [], []
+    # papermill changes the current folder of its process, so that pages need processes of their own.
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(_WORKERS, context, _one_thread) as pool:
+        while waiting or running:
+            for page in [page for page in waiting if not unfinished & _before(page, pages)]:
+                waiting.remove(page)
+                stamp = fingerprint(page, layout)
+                if (page.last and executed) or _is_stale(page, stamp, layout, page.name in needed):
+                    running[_submit(pool, page, stamp, layout, fork=len(pages) > 2 * _WORKERS)] = page.name
+                else:
+                    unfinished.remove(page.name)
+            for future in concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED).done:
+                name, error = running.pop(future), future.exception()
+                print(f"  {name} {'FAILED' if error else 'executed'}", flush=True)
+                unfinished.remove(name)
+                executed.append(name)
+                errors += [f"page {name}: {error}"] if error else []
     if errors:
         raise NotebookError("\n".join(errors))
     return executed
 
 
-def _waves(pages):
-    """Pages whose order does not matter, in the order in which one needs the other."""
-    first, last = [p for p in pages if not p.last], [p for p in pages if p.last]
-    return [p for p in first if not p.findings], [p for p in first if p.findings], last
+def _before(page, pages):
+    """Names of the pages that `page` waits for."""
+    if page.last:
+        return {other.name for other in pages if not other.last}
+    return {other.name for other in pages if other.name in page.findings and not other.findings}
 
 
 def _is_stale(page, stamp, layout, keeps_results):
@@ -223,32 +236,19 @@ def _stamp_of(executed):
     return json.loads(executed.read_text(encoding="utf8"))["metadata"].get(STAMP)
 
 
-def _execute(stamps, layout):
-    """Execute the pages of {name: (page, stamp)}; returns the errors of those that failed."""
-    context = multiprocessing.get_context("spawn")
-    errors = []
-    # papermill changes the current folder of its process, so that pages need processes of their own.
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        concurrent.futures.ProcessPoolExecutor(_WORKERS, context, _one_thread) as pool,
-    ):
-        running = {}
-        for name, (page, stamp) in stamps.items():
-            source = pathlib.Path(folder) / f"{name}.ipynb"
-            nbformat.write(notebook_of(page, layout), source)
-            call = (source, layout.executed(page), page.parameters)
-            running[pool.submit(_execute_page, name, *call, cwd=layout.root, metadata={STAMP: stamp})] = name
-        for future in concurrent.futures.as_completed(running):
-            error = future.exception()
-            print(f"  {running[future]} {'FAILED' if error else 'executed'}", flush=True)
-            if error:
-                errors.append(f"page {running[future]}: {error}")
-    return errors
+def _submit(pool, page, stamp, layout, *, fork):
+    """The future of a page's execution in a process of `pool`; `fork` is worth its own imports for several pages."""
+    on_cpu = page.parameters.get("device", "cpu") == "cpu"
+    fork = fork and on_cpu and sys.platform == "linux"
+    return pool.submit(_execute_page, page, layout, metadata={STAMP: stamp}, fork=fork)
 
 
-def _execute_page(name, *call, **options):
-    os.environ[results.PAGE] = name
-    execute_notebook(*call, **options)
+def _execute_page(page, layout, **options):
+    os.environ[results.PAGE] = page.name
+    with tempfile.TemporaryDirectory() as folder:
+        source = pathlib.Path(folder) / f"{page.name}.ipynb"
+        nbformat.write(notebook_of(page, layout), source)
+        execute_notebook(source, layout.executed(page), page.parameters, cwd=layout.root, **options)
 
 
 def _one_thread():

@@ -90,11 +90,12 @@ def parse_value(text, default=None):
         return text
 
 
-def execute_notebook(path, output, parameters=None, *, cwd=None, metadata=None):
+def execute_notebook(path, output, parameters=None, *, cwd=None, metadata=None, fork=False):
     """Execute the notebook at `path` with `parameters` and write it, with its outputs, to `output`.
 
     The kernel (`python3`) works in `cwd`, by default the current folder. `metadata` is added to the executed notebook's
-    own. `output` appears only when every cell has run. Raises ValueError as `check_parameters`, and NotebookError where
+    own. `fork` makes kernels start five seconds faster (`rc_utils.forked_kernel`, on Linux and without a GPU only).
+    `output` appears only when every cell has run. Raises ValueError as `check_parameters`, and NotebookError where
     a cell fails; the notebook up to there is then left beside `output`, as `<name>.failed.ipynb`.
     """
     import nbformat
@@ -111,6 +112,10 @@ def execute_notebook(path, output, parameters=None, *, cwd=None, metadata=None):
     partial = output.with_suffix(".failed.ipynb")
     options = {"kernel_name": "python3", "language": "python", "progress_bar": False}
     options["cwd"] = str(cwd or pathlib.Path.cwd())
+    if fork:
+        from rc_utils.forked_kernel import ForkedKernelManager
+
+        options["kernel_manager_class"] = ForkedKernelManager
     # Its notices, of an unencrypted connection or of being stopped at the end, tell a reader nothing.
     options["extra_arguments"] = ["--log-level=CRITICAL"]
     # papermill reads parameters line by line and warns where a comment holds an equals sign; ours are checked already.

@@ -1,5 +1,6 @@
 """A tiny book, built by the code that builds the real one."""
 
+import concurrent.futures
 import dataclasses
 import pathlib
 import shutil
@@ -155,16 +156,17 @@ def order(pages, monkeypatch):
     """The names of pages in the order in which they would be executed: they are written with their stamp, not run."""
     names = []
 
-    def execute(stamps, layout):
-        for name, (page, stamp) in stamps.items():
-            notebook = pages.notebook_of(page, layout)
-            notebook.metadata[pages.STAMP] = stamp
-            layout.executed(page).parent.mkdir(parents=True, exist_ok=True)
-            nbformat.write(notebook, layout.executed(page))
-            names.append(name)
-        return []
+    def submit(pool, page, stamp, layout, *, fork):
+        notebook = pages.notebook_of(page, layout)
+        notebook.metadata[pages.STAMP] = stamp
+        layout.executed(page).parent.mkdir(parents=True, exist_ok=True)
+        nbformat.write(notebook, layout.executed(page))
+        names.append(page.name)
+        future = concurrent.futures.Future()
+        future.set_result(None)
+        return future
 
-    monkeypatch.setattr(pages, "_execute", execute)
+    monkeypatch.setattr(pages, "_submit", submit)
     return names
 
 

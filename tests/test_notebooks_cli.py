@@ -1,5 +1,6 @@
 """Parameters of notebooks: what is accepted, what is refused, and one real execution through the command line."""
 
+import re
 import subprocess
 import sys
 
@@ -112,3 +113,43 @@ def test_the_command_line_executes_with_other_parameters(notebook, tmp_path):
     assert printed == ["shapes-tiny 42 0.5\n"]
     assert [p.name for p in output.parent.iterdir()] == ["out.ipynb"]
     assert not any(cell.get("outputs") for cell in nbformat.read(notebook, 4).cells)
+
+
+FIGURE = """import os
+import matplotlib.pyplot as plt
+from rc_utils import plotting
+
+plotting.use_style()
+plt.rcParams["svg.hashsalt"] = "same"
+plt.plot([0, 1], [1, 0])
+plt.show()
+print(os.environ["RC_RESULTS"], os.path.basename(os.getcwd()), __name__)"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux alone")
+def test_a_forked_kernel_shows_what_an_ordinary_one_shows(tmp_path):
+    path = tmp_path / "page.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(FIGURE)]), path)
+    outputs = []
+    for fork in (False, True):
+        done = notebooks.execute_notebook(path, tmp_path / f"{fork}.ipynb", cwd=tmp_path, fork=fork)
+        outputs.append(nbformat.read(done, 4).cells[0].outputs)
+    ordinary, forked = (re.sub("<dc:date>.*?</dc:date>", "", str(shown)) for shown in outputs)
+    assert "image/svg+xml" in ordinary
+    assert f"{tmp_path / 'results'} {tmp_path.name} __main__" in ordinary
+    assert forked == ordinary
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux alone")
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [("import rc_utils\n1 / 0", "ZeroDivisionError"), ("import os\nos._exit(3)", "its kernel died")],
+)
+def test_a_forked_kernel_that_fails_or_dies_is_named(tmp_path, source, words):
+    path = tmp_path / "page.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)]), path)
+    with pytest.raises(notebooks.NotebookError, match=rf"page\.ipynb.*{words}"):
+        notebooks.execute_notebook(path, tmp_path / "out.ipynb", fork=True)
+    assert not (tmp_path / "out.ipynb").exists()
