@@ -22,7 +22,7 @@ from rc_utils.training import TrainRun
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-IMPORT_NAMES = {"scikit-learn": "sklearn", "dask-jobqueue": "dask_jobqueue"}
+IMPORT_NAMES = {"scikit-learn": "sklearn"}
 # Import name -> the requirement that brings it along.
 CARRIED = {
     "dask": "distributed",
@@ -86,7 +86,7 @@ def names_of(requirements):
 
 
 def import_name(distribution):
-    return IMPORT_NAMES.get(distribution, distribution)
+    return IMPORT_NAMES.get(distribution, distribution.replace("-", "_"))
 
 
 def extras_alone():
