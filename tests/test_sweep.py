@@ -465,7 +465,7 @@ def test_killed_at_random_moments_loses_no_finished_record(results):
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline and len(list(results.glob("records/*.json"))) < len(seen) + kill % 2:
             time.sleep(0.02)
-        process.join(rng.uniform(0, 1))
+        process.join(rng.uniform(0, 0.7))
         process.kill()
         process.join()
         now = {path.name: ledger.read_record(path)["checksum"] for path in results.glob("records/*.json")}
