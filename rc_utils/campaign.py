@@ -16,6 +16,9 @@
     counts = ["main"]
     measures = ["margin"]
     train = { optimizer = "adam" }  # overrides [train]
+    evolution_epochs = [0, 10, 30]  # looked at during training as well,
+    evolution_counts = ["main"]     # with these counts,
+    evolution_weights = true        # and their networks kept, for pictures of them
     [experiments.grid]              # every combination is a cell
     lr = [0.1, 0.01]
     batch_size = [32, 128]
@@ -207,6 +210,8 @@ def _check_experiments(campaign):
         require(seeds and all(seeds), f"{where} needs at least one network and one seed")
         for seed in itertools.chain(*seeds):
             require(0 <= seed < 2**63, f"{where}: seeds must be in 0..2^63 - 1, got {seed}")
+        kept = not experiment.evolution_weights or experiment.evolution_epochs
+        require(kept, f"{where}: evolution_weights keeps the networks of evolution_epochs, of which there are none")
         for key, values in experiment.grid.items():
             require(isinstance(values, list) and values, f"{where}: grid.{key} must be a non-empty list")
         require(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pandas as pd
 
@@ -189,15 +191,19 @@ def evolution_cost(name: str, experiment: str = "") -> tuple[float, int]:
 def grids_during_training(
     planned: PlannedRun, vertices: np.ndarray, epochs: list, *, resolution: int = 60, device: str = "cpu"
 ) -> dict:
-    """{epoch: LabelGrid} of the simplices `vertices` (B, d + 1, C, H, W), from training the run once more.
+    """{epoch: LabelGrid} of the simplices `vertices` (B, d + 1, C, H, W), from the networks kept of these epochs, or
+    from training the run once more where they are not.
 
     Raises ValueError for an epoch outside the run's training.
     """
-    data = runs.dataset_of(planned.spec, device)
 
     def measure(network, epoch):
         return label_grid(network, vertices, resolution=resolution)
 
+    with contextlib.suppress(FileNotFoundError):
+        kept = runs.networks_during_training(planned.spec, epochs, device)
+        return {epoch: measure(network, epoch) for epoch, network in kept.items()}
+    data = runs.dataset_of(planned.spec, device)
     network = runs.network_of(planned.spec, data)
     run = train(network, data, planned.spec.train, device=device, measure=measure, measure_epochs=tuple(epochs))
     return run.measurements

@@ -112,13 +112,21 @@ def trained_network(spec, device="cpu"):
 
     Raises FileNotFoundError if they are missing, damaged, or not those of the run's record.
     """
-    state = _kept_weights(_record_on_disk(spec.run_id) or {"run_id": spec.run_id, "provenance": {}})
-    if state is None:
+    return networks_during_training(spec, [None], device)[None]
+
+
+def networks_during_training(spec, epochs, device="cpu"):
+    """{epoch: network} from the weights kept of a run that was made on this machine, with `evolution_weights`.
+
+    epochs: None stands for the end. Raises FileNotFoundError as `trained_network`, and where an epoch is not kept.
+    """
+    states = _kept_weights(_record_on_disk(spec.run_id) or {"run_id": spec.run_id, "provenance": {}}) or {}
+    if not set(epochs) <= set(states):
         raise FileNotFoundError(
-            f"{ledger.weights_path(spec.run_id)} is missing, damaged, or not of the network that was counted: "
-            f"complete_run(planned, weights=True) trains run {spec.run_id} again"
+            f"{ledger.weights_path(spec.run_id)} is missing, damaged, not of the network that was counted, or without "
+            f"one of the epochs: complete_run(planned, weights=True) trains run {spec.run_id} again"
         )
-    return _network_with(state, spec, device)
+    return {epoch: _network_with(states[epoch], spec, device) for epoch in epochs}
 
 
 def _network_with(state, spec, device):
@@ -182,7 +190,8 @@ def _record_on_disk(run_id):
 
 
 def _kept_weights(record):
-    """State dict of a record's network; None where its weights are not on this machine, damaged, or another's.
+    """State dicts of a record's network by epoch, None for the end; None where they are not on this machine, damaged,
+    or another network's.
 
     A record has the hash of its weights; one of an older version that has none must be of the network of the record
     on this machine, with which they were written.
@@ -198,9 +207,14 @@ def _kept_weights(record):
     if live is None if expected is None else expected != _sha256(content):
         return None
     try:
-        return load(content)
+        tensors = load(content)
     except SafetensorError:
         return None
+    states = {}
+    for key, value in tensors.items():
+        epoch, slash, name = key.rpartition("/")
+        states.setdefault(int(epoch) if slash else None, {})[name] = value
+    return states
 
 
 def _sha256(content):
@@ -212,7 +226,7 @@ def _extend(record, planned, device):
     data = dataset_of(planned.spec, device)
     initial = network = network_of(planned.spec, data).to(device)
     if _needs_weights(record, planned):
-        network = _network_with(_kept_weights(record), planned.spec, device)
+        network = _network_with(_kept_weights(record)[None], planned.spec, device)
     new = {name: _finite(measure(name, network, initial, data)) for name in _missing_measures(record, planned)}
     counts = [count_regions(network, data, settings) for settings in missing_counts(record, planned)]
     return record | {"measures": record["measures"] | new, "counts": record["counts"] + counts}
@@ -269,14 +283,20 @@ def has_same_data(record, planned, device="cpu"):
 def train_run(planned, device="cpu", should_stop=None, **execution):
     """Train, measure and count one run without writing anything.
 
-    Returns its record and its weights, the bytes of a safetensors file; None for a diverged run.
+    Returns its record and its weights, the bytes of a safetensors file in which a name begins with "<epoch>/" where it
+    is not of the end; None for a diverged run.
     """
     spec, started = planned.spec, datetime.datetime.now(datetime.UTC)
-    data = dataset_of(spec, device)
+    data, states = dataset_of(spec, device), {}
+
+    def look(network, epoch):
+        if planned.evolution_weights:
+            states[epoch] = _state(network)
+        return _evolution_point(network, epoch, data, planned.evolution_counts)
+
     run = train(
         network_of(spec, data), data, spec.train, device=device, should_stop=should_stop,
-        measure=functools.partial(_evolution_point, data=data, counts=planned.evolution_counts),
-        measure_epochs=planned.evolution_epochs, **execution,
+        measure=look, measure_epochs=planned.evolution_epochs, **execution,
     )  # fmt: skip
     record = {
         "schema": SCHEMA,
@@ -301,7 +321,7 @@ def train_run(planned, device="cpu", should_stop=None, **execution):
         record |= _measured(run.network, planned, data, device)
     except NonFiniteScores:
         return record | {"status": "diverged"}, None
-    weights = _weights(run.network)
+    weights = _weights(states | {None: _state(run.network)})
     record["provenance"]["weights_sha256"] = _sha256(weights)
     return record, weights
 
@@ -340,11 +360,16 @@ def _evolution_point(network, epoch, data, counts):
     }
 
 
-def _weights(network):
+def _state(network):
+    # Cloned, because training goes on, and safetensors refuses parameters that share memory.
+    return {name: value.detach().cpu().clone().contiguous() for name, value in network.state_dict().items()}
+
+
+def _weights(states):
     from safetensors.torch import save
 
-    # Cloned, because safetensors refuses parameters that share memory.
-    return save({name: value.detach().cpu().clone().contiguous() for name, value in network.state_dict().items()})
+    prefixes = {epoch: "" if epoch is None else f"{epoch}/" for epoch in states}
+    return save({prefixes[epoch] + name: value for epoch, state in states.items() for name, value in state.items()})
 
 
 def _finite(value):

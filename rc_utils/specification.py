@@ -41,7 +41,8 @@ class RunSpec:
 class PlannedRun:
     """A run together with what the campaign wants to know about it.
 
-    counts: region counts after training, settings by name; evolution_epochs, evolution_counts: the same in between.
+    counts: region counts after training, settings by name; evolution_epochs, evolution_counts: the same in between;
+    evolution_weights: whether the networks of these epochs are kept as well.
     frozen: file of the campaign's frozen records, where there may be one of this run.
     """
 
@@ -50,6 +51,7 @@ class PlannedRun:
     measures: tuple
     evolution_epochs: tuple = ()
     evolution_counts: dict = dataclasses.field(default_factory=dict)
+    evolution_weights: bool = False
     frozen: pathlib.Path | None = None
 
     def merged(self, other):
@@ -60,6 +62,7 @@ class PlannedRun:
             measures=tuple(dict.fromkeys(self.measures + other.measures)),
             evolution_epochs=tuple(sorted({*self.evolution_epochs, *other.evolution_epochs})),
             evolution_counts=_union(self.evolution_counts, other.evolution_counts),
+            evolution_weights=self.evolution_weights or other.evolution_weights,
         )
 
 
@@ -83,6 +86,7 @@ class Experiment:
     measures: list[str] = dataclasses.field(default_factory=list)
     evolution_epochs: list[int] = dataclasses.field(default_factory=list)
     evolution_counts: list[str] = dataclasses.field(default_factory=list)
+    evolution_weights: bool = False
 
     def seeds_of(self, label):
         """The seeds of one network."""
@@ -156,8 +160,8 @@ class Campaign:
         """The plan of a run that has to be trained: what else the whole campaign counts during its training is counted
         at once, which later would take another training."""
         planned, everything = self.runs()[run_id], (self.whole or self).runs()[run_id]
-        during = {"evolution_epochs": everything.evolution_epochs, "evolution_counts": everything.evolution_counts}
-        return dataclasses.replace(planned, **during)
+        during = ("evolution_epochs", "evolution_counts", "evolution_weights")
+        return dataclasses.replace(planned, **{name: getattr(everything, name) for name in during})
 
     def _plan(self, experiment, label, cell):
         train = settings_from_dict(
@@ -169,6 +173,7 @@ class Campaign:
             measures=tuple(experiment.measures),
             evolution_epochs=tuple(experiment.evolution_epochs),
             evolution_counts={name: self.counts[name] for name in experiment.evolution_counts},
+            evolution_weights=experiment.evolution_weights,
             frozen=self.folder / "runs.jsonl",
         )
 

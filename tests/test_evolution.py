@@ -1,5 +1,6 @@
 """The count during training: the table of epochs, the match with the paper's, and a network trained once more."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -98,3 +99,20 @@ def test_training_once_more_ends_at_the_same_network():
     share, n = evolution.evolution_cost("shapes-tiny")
     assert n == 8
     assert 0 < share < 10
+
+
+def test_kept_networks_of_epochs_spare_the_training(monkeypatch):
+    planned = next(iter(load_campaign("shapes-tiny").runs().values()))
+    runs.complete_run(dataclasses.replace(planned, evolution_weights=True))
+    data = runs.dataset_of(planned.spec)
+    triple = sample_vertices(data.x_train, dim=2, num_samples=1, seed=0)
+    trained = evolution.grids_during_training(planned, triple, [1, 2], resolution=10)
+    monkeypatch.setattr(evolution, "train", None)
+    kept = evolution.grids_during_training(planned, triple, [0, 1, 3], resolution=10)
+    assert list(kept) == [0, 1, 3]
+    assert np.array_equal(kept[1].labels, trained[1].labels)
+    final = label_grid(runs.trained_network(planned.spec), triple, resolution=10)
+    assert np.array_equal(kept[3].labels, final.labels)
+    assert not np.array_equal(kept[0].labels, final.labels)
+    with pytest.raises(FileNotFoundError, match="without one of the epochs"):
+        runs.networks_during_training(planned.spec, [0, 2])

@@ -121,6 +121,7 @@ def test_a_changed_campaign_is_valid_or_the_key_is_named(path, how, junk):
         (["experiments", 0, "seeds"], [-1], "seeds must be in 0"),
         (["experiments", 0, "grid", "seed"], [1], "'seed' cannot be set here, use seeds"),
         (["experiments", 0, "evolution_epochs"], [2], r"evolution_epochs \[2\] are not within 0..1"),
+        (["experiments", 0, "evolution_weights"], True, "of which there are none"),
     ],
 )
 def test_what_would_fail_after_hours_fails_when_the_campaign_is_read(path, value, message):
