@@ -16,6 +16,8 @@ import time
 import html_checks
 import pages
 
+from rc_utils import sweep
+
 BOOK = pathlib.Path(__file__).resolve().parent
 _STAMP = ".rendered.json"
 _RENDERERS = ("jupyter-book", "sphinx", "sphinx-book-theme", "myst-nb", "sphinxcontrib-bibtex")
@@ -33,13 +35,13 @@ def _stage(name):
     print(f"{name}: {time.perf_counter() - start:.1f} s", flush=True)
 
 
-def train(campaigns, root, device=None):
+def train(campaigns, device=None):
     """Run what is missing of each campaign, on two worker processes."""
     for name in campaigns:
-        command = [sys.executable, "-m", "rc_utils.sweep", name, "--workers", "2"]
-        command += ["--device", device] if device else []
-        if subprocess.run(command, cwd=root).returncode:
-            raise BuildError(f"campaign {name} did not finish (its error is above): {' '.join(command)}")
+        arguments = [name, "--workers", "2", *(["--device", device] if device else [])]
+        if sweep.main(arguments):
+            command = f"{sys.executable} -m rc_utils.sweep {' '.join(arguments)}"
+            raise BuildError(f"campaign {name} did not finish (its error is above): {command}")
 
 
 def render(layout, missing=()):
@@ -109,7 +111,7 @@ def build(layout, *, only=(), skip_sweep=False, device=None):
     if not skip_sweep:
         read = {name for page in chosen for name in page.campaigns}
         with _stage("Campaigns"):
-            train([name for name in campaigns if not only or read & {name, "*"}], layout.root, device)
+            train([name for name in campaigns if not only or read & {name, "*"}], device)
     with _stage("Notebooks"):
         executed = pages.execute_pages(chosen, layout, device)
         print(f"  {len(executed)} executed, {len(chosen) - len(executed)} unchanged")
