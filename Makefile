@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-# Compiled modules are kept: without them every process that imports torch takes twelve seconds in place of five.
+# Compiled modules are kept: otherwise every process would compile torch anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: env book test coverage lint serve bench lock clean

@@ -1,7 +1,7 @@
 """Notebook kernels forked from one process that has imported what the notebooks import.
 
-An ordinary kernel takes five seconds for that, more than most pages take to compute. For Linux alone: elsewhere it is
-not safe to fork a process that has loaded numerical libraries.
+Most pages take less time to compute than an ordinary kernel takes to import. For Linux alone: elsewhere it is not safe
+to fork a process that has loaded numerical libraries.
 """
 
 import multiprocessing
@@ -26,6 +26,7 @@ class ForkedKernelManager(AsyncKernelManager):
 
 class _ForkProvisioner(LocalProvisioner):
     async def launch_kernel(self, cmd, *, env=None, cwd=None, **kwargs):
+        """Fork a kernel with the arguments of `cmd`, the command line of an ordinary one."""
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(_IMPORTED)
         arguments = cmd[cmd.index("ipykernel_launcher") + 1 :]

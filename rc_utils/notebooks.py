@@ -94,7 +94,7 @@ def execute_notebook(path, output, parameters=None, *, cwd=None, metadata=None, 
     """Execute the notebook at `path` with `parameters` and write it, with its outputs, to `output`.
 
     The kernel (`python3`) works in `cwd`, by default the current folder. `metadata` is added to the executed notebook's
-    own. `fork` makes kernels start five seconds faster (`rc_utils.forked_kernel`, on Linux and without a GPU only).
+    own. `fork` spares the kernel its imports (`rc_utils.forked_kernel`, on Linux and without a GPU only).
     `output` appears only when every cell has run. Raises ValueError as `check_parameters`, and NotebookError where
     a cell fails; the notebook up to there is then left beside `output`, as `<name>.failed.ipynb`.
     """

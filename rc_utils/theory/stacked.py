@@ -170,7 +170,7 @@ class Step:
 
     z, slope: (M, B), the last layer's input and the derivative of the loss with respect to it.
     gradients: {name: (M, ...)} of each model's mean loss over its batch, for every named parameter but the weights of
-        linear layers: forming those takes longer than the rest of a step, and the step does without.
+        linear layers: those change in place by products that are never formed.
     input_gradients: (M, B, *shape), of the same mean losses with respect to the samples.
     """
 
@@ -235,7 +235,7 @@ def _forward(networks, x):
 def _descend(weight, seen, gradient, lr):
     """weight -= lr sum_b gradient_b seen_b^T in place, for the gradient of a layer's output at its input `seen`."""
     if seen.shape[1] == 1:
-        # Broadcast, half the time of a product of a column and a row.
+        # A column times a row, broadcast.
         weight.addcmul_(gradient.mT, seen, value=-lr)
     else:
         weight.baddbmm_(gradient.mT, seen, alpha=-lr)

@@ -11,6 +11,7 @@ so that at each scale the direction has time to settle. Exact flow lets the scal
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -139,10 +140,8 @@ def _one_step(
     q = _margins(layer, theta, y)
     smallest = q.min(1).values
     log_loss = _log_sum_loss(q)
-    by_z, by_size = layer.slopes()
-    signed = y[:, :, None] * theta[:, None, 2]
-    move = _implicit_step(theta, x, y, q, layer, state.length, signed, by_z, by_size)
-    move = _stop_at_samples(move, x, layer.z, (by_size == 0) & (signed < 0))
+    move = _implicit_step(theta, x, y, q, layer, state.length)
+    move = _stop_at_samples(theta, move, x, y, layer)
     squared = theta.square().sum((1, 2))
     growth = (theta * move).sum((1, 2)) / squared
     turn = ((move - growth[:, None, None] * theta).square().sum((1, 2)) / squared).sqrt() / (1 + growth.clamp_min(0))
@@ -164,7 +163,7 @@ def _one_step(
 
 
 class _Layer:
-    """Inputs z and outputs `active` of the rounded relu, (S, n, k), and on demand its derivatives by z and |(w, b)|.
+    """Inputs z and outputs `active` of the rounded relu, (S, n, k), and its slopes where they are asked for.
 
     Rounded by a parabola over |z| <= widths |(w, b)|, so that the network stays homogeneous of degree 2 in theta.
     """
@@ -180,6 +179,7 @@ class _Layer:
         beyond = (self.z - half).clamp_min_(0)
         self.active = torch.addcmul(beyond, self.rise, self.rise * (half / 4 * self.alive))
 
+    @cached_property
     def slopes(self) -> tuple[torch.Tensor, torch.Tensor]:
         """The derivative by z, and that by |(w, b)|, which is positive inside the band alone."""
         return self.rise * (self.alive / 2), (2 - self.rise).mul_(self.rise).mul_(self.widths / 4 * self.alive)
@@ -201,9 +201,6 @@ def _implicit_step(
     q: torch.Tensor,
     layer: _Layer,
     length: torch.Tensor,
-    signed: torch.Tensor,
-    by_z: torch.Tensor,
-    by_size: torch.Tensor,
 ) -> torch.Tensor:
     """The step m of (K + h G' M G) m = h G' p, with G the gradients of the margins, (S, n, 3 k).
 
@@ -211,6 +208,8 @@ def _implicit_step(
     block a neuron; both are positive semi-definite. Solved in the n margins, by the Woodbury identity.
     """
     w, b, v = theta[:, None].unbind(2)
+    by_z, by_size = layer.slopes
+    signed = y[:, :, None] * v
     h = length[:, None]
     p = torch.softmax(logsigmoid(-q), 1)
     grad_w = torch.addcmul(by_size * (w / layer.size), by_z, x[:, :, None]).mul_(signed)
@@ -232,11 +231,14 @@ def _implicit_step(
     return h[:, None] * torch.cat([weights[:, None] @ part for part in (solved_w, solved_b, grad_v)], 1)
 
 
-def _stop_at_samples(move: torch.Tensor, x: torch.Tensor, z: torch.Tensor, holds: torch.Tensor) -> torch.Tensor:
+def _stop_at_samples(
+    theta: torch.Tensor, move: torch.Tensor, x: torch.Tensor, y: torch.Tensor, layer: _Layer
+) -> torch.Tensor:
     """Shorten a neuron's move so that its kink stops on the first sample that holds it, where it would jump across.
 
-    z, holds (S, n, k): the inputs, and whether a sample is outside the band and pulls against the neuron.
+    A sample holds a kink where it lies outside the rounded band and its label is against the neuron's sign.
     """
+    z, holds = layer.z, (layer.slopes[1] == 0) & (y[:, :, None] * theta[:, None, 2] < 0)
     moved = torch.addcmul(move[:, None, 1], x[:, :, None], move[:, None, 0])
     crossing = (z * (z + moved) < 0) & holds
     share = torch.where(crossing, -z / torch.where(crossing, moved, 1.0), 1.0).min(1).values
