@@ -13,7 +13,7 @@ from rc_utils.datasets import load_dataset
 from rc_utils.networks import build_network
 from rc_utils.regions import adaptive, adaptive_lattice, exact_segment, make_lattice, region_count, sample_vertices
 from rc_utils.regions.adaptive import COARSE_INTERVALS, Samples, hiding_places, second_derivatives
-from rc_utils.regions.adaptive_lattice import _levels, interpolate
+from rc_utils.regions.adaptive_lattice import _levels, interpolate, look_beside_changes
 from rc_utils.training import TrainConfig, train
 
 SEGMENT = np.array([[0.0], [1.0]])
@@ -221,7 +221,7 @@ def test_shells_in_any_dimension(dim, domain, adjacency):
 @pytest.mark.parametrize(("dim", "domain", "resolution"), [(2, "box", 50), (2, "box", 30), (3, "simplex", 16)])
 def test_the_same_lattice_as_the_grid(dim, domain, resolution, monkeypatch):
     """Where every point is in doubt all of the grid's own points are evaluated, and nothing beyond is counted."""
-    monkeypatch.setattr(adaptive_lattice, "BEND_FACTOR", 1e9)
+    monkeypatch.setattr(adaptive_lattice, "BEND_FACTOR", {"simplex": 1e9, "box": 1e9})
     points = np.random.default_rng(2).standard_normal((20, 6)).astype(np.float32)
     waves = np.random.default_rng(3).standard_normal((6, 3)).astype(np.float32) * 5
 
@@ -280,11 +280,57 @@ def test_interpolation_is_exact_for_cubics():
     """Points at -3, -1, 1, 3 around 0, and where one of the outer two is missing, for a parabola."""
     x = np.array([-3.0, -1.0, 1.0, 3.0])
     cubic = np.stack([1 + 2 * x - x**2 + x**3, 5 - x**2 / 2], axis=1)[None]
-    middle, _ = interpolate(cubic, np.array([[1], [2]]), np.array([[0], [3]]))
+    middle, _ = interpolate(cubic, np.array([[1], [2]]), np.array([[0], [3]]), "simplex")
     np.testing.assert_allclose(middle[0, 0], [1, 5])
-    middle, _ = interpolate(cubic, np.array([[1], [2]]), np.array([[-1], [3]]))
+    middle, _ = interpolate(cubic, np.array([[1], [2]]), np.array([[-1], [3]]), "simplex")
     np.testing.assert_allclose(middle[0, 0, 1], 5)
-    assert interpolate(cubic, np.array([[1], [2]]), np.array([[-1], [-1]]))[1].all()
+    assert interpolate(cubic, np.array([[1], [2]]), np.array([[-1], [-1]]), "simplex")[1].all()
+
+
+def test_in_a_box_the_most_bent_score_says_what_is_in_doubt():
+    """The two highest scores are straight, a third is bent far below them: a hint that the two may bend as well."""
+    straight, low = np.linspace(0, 1, 4), np.array([0.0, -9.0, 0.0, -9.0]) - 50
+    scores = np.stack([straight, straight - 0.5, low], axis=1)[None]
+    between, beyond = np.array([[1], [2]]), np.array([[0], [3]])
+    assert not interpolate(scores, between, beyond, "simplex")[1].any()
+    assert interpolate(scores, between, beyond, "box")[1].all()
+
+
+def test_all_points_beside_another_label_are_evaluated():
+    """Labels that are wrong all over a plane are found out, without looking at every point."""
+    waves = np.random.default_rng(3).standard_normal((2, 4)) * 5
+
+    def scores(x):
+        return np.sin(x @ waves + np.arange(4))
+
+    lattice = make_lattice(2, 41, domain="box")
+    labels = scores(lattice.coordinates[:, 1:]).argmax(1)
+    guesses, known = np.eye(4)[labels][None], np.zeros((1, lattice.num_points), dtype=bool)
+    guesses[0, ::7] = np.roll(guesses[0, ::7], 1, axis=1)
+    known[0, 1::7] = True
+    looked_at = []
+
+    def look(_, point):
+        looked_at.extend(point)
+        return scores(lattice.coordinates[point, 1:])
+
+    look_beside_changes(look, guesses, known, lattice.edges)
+    assert guesses.argmax(2)[0].tolist() == labels.tolist()
+    assert len(set(looked_at)) == len(looked_at)
+    assert not any(point % 7 == 1 for point in looked_at)
+    assert len(looked_at) < 0.8 * lattice.num_points
+
+
+def test_planes_have_the_counts_of_their_grids(trained):
+    """Twenty planes through each trained network, with fewer than half of the grid's evaluations."""
+    networks, points = trained
+    options = {"dim": 2, "domain": "box", "resolution": 50, "num_samples": 20}
+    for network in networks:
+        grid = region_count(network, points, **options)
+        adaptive = region_count(network, points, strategy="adaptive", **options)
+        assert grid.mean > 3
+        assert adaptive.counts.tolist() == grid.counts.tolist()
+        assert adaptive.num_evaluations < 0.5 * grid.num_evaluations
 
 
 def test_scores_that_are_not_finite_are_an_error():
