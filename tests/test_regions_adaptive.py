@@ -235,6 +235,19 @@ def test_the_same_lattice_as_the_grid(dim, domain, resolution, monkeypatch):
     assert adaptive.counts.tolist() == grid.counts.tolist()
 
 
+@pytest.mark.parametrize("domain", ["simplex", "box"])
+def test_scores_that_only_double_precision_tells_apart(domain):
+    """A boundary between scores near 10^9 whose differences are lost in single precision."""
+
+    def scores(x):
+        return 1e9 + x @ np.array([[1.0, -1.3], [-2.1, 1.7]]) + np.array([0.01, 0.0])
+
+    options = {"dim": 2, "domain": domain, "num_samples": 2, "resolution": 20}
+    grid = region_count(scores, TRIANGLE - 0.3, **options)
+    adaptive = region_count(scores, TRIANGLE - 0.3, strategy="adaptive", **options)
+    assert adaptive.counts.tolist() == grid.counts.tolist() == [2, 2]
+
+
 def test_a_linear_model_needs_only_the_first_lattice():
     """Straight boundaries are interpolated exactly: only edges of the domain, where no point lies beyond, are added."""
     angles = 0.3 + np.arange(3) * 2 * np.pi / 3

@@ -45,7 +45,8 @@ def count_adaptively_on_lattice(classifier, corners, lattice, batch_size):
     while done < len(corners):
         part = corners[done : done + block]
         look = _looker(classifier, part, weights, batch_size)
-        scores, known = _scores_of_block(look, len(part), fine, spacing, levels)
+        precision = np.float64 if part.dtype == torch.float64 else np.float32
+        scores, known = _scores_of_block(look, len(part), fine, spacing, levels, precision)
         if lattice.domain == "box":
             look_beside_changes(look, scores, known, inside[counted.edges])
         labels = torch.from_numpy(scores[:, inside].argmax(2).astype(np.int32))
@@ -118,11 +119,11 @@ def _look_up(keys, grid_shape, position):
     return np.where(inside & (keys[found] == wanted), found, -1)
 
 
-def _scores_of_block(look, batch, lattice, spacing, levels):
-    """Scores (B, P, C) float32 of a block of simplices, and which of them (B, P) were evaluated."""
+def _scores_of_block(look, batch, lattice, spacing, levels, precision):
+    """Scores (B, P, C), kept in the model's precision, of a block of simplices, and which of them (B, P) it gave."""
     first = np.flatnonzero((lattice.indices % spacing == 0).all(1))
     start = look(np.repeat(np.arange(batch), len(first)), np.tile(first, batch))
-    scores = np.empty((batch, lattice.num_points, start.shape[1]), dtype=np.float32)
+    scores = np.empty((batch, lattice.num_points, start.shape[1]), dtype=precision)
     known = np.zeros((batch, lattice.num_points), dtype=bool)
     scores[:, first], known[:, first] = start.reshape(batch, len(first), -1), True
     for new, between, beyond in levels:
