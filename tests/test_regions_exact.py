@@ -10,12 +10,13 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.utils import prune
 
 from rc_utils.networks import build_network
 from rc_utils.regions.exact import ExactSegment, exact_segment, upper_envelope
 from rc_utils.regions.exact_layers import TiledConvolution
 from rc_utils.regions.exact_plan import make_plan
-from rc_utils.regions.exact_propagation import propagate
+from rc_utils.regions.exact_propagation import propagate, rehearse
 from rc_utils.regions.trees import rounding_thresholds
 
 PIECEWISE_LINEAR = ["ResNet18", "ResNet34", "VGG19", "MobileNetV2", "ShuffleNetV2", "RegNetX_200MF", "SimpleDLA"]
@@ -337,7 +338,8 @@ def test_max_pool_windows(options, size):
     network = nn.Sequential(pool, nn.Flatten())
     a = torch.linspace(0, 1, 101, dtype=torch.float64).view(-1, 1, 1, 1)
     expected = network((1 - a) * x0 + a * x1)
-    alphas, scores = next(propagate(make_plan(network), x0, x1, 1 << 20))
+    plan = make_plan(network)
+    alphas, scores = next(propagate(plan, x0, x1, rehearse(plan, x0, x1, 1 << 20)))
     found = np.stack([np.interp(a.flatten(), alphas, column) for column in scores.T.numpy()], axis=1)
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
@@ -362,3 +364,187 @@ def test_ends_of_a_shape_that_the_network_does_not_take_are_named():
     network = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
     with pytest.raises(ValueError, match=r"point of shape \(5,\).*Is that the shape it takes"):
         exact_segment(network, torch.zeros(5), torch.ones(5))
+
+
+HEADS = {
+    "no bias": lambda: [nn.Linear(8, 2), nn.ReLU(), nn.Linear(2, 3, bias=False)],
+    "one output, no bias": lambda: [nn.Linear(8, 2), nn.ReLU(), nn.Linear(2, 1, bias=False)],
+    "ReLU": lambda: [nn.Linear(8, 3), nn.ReLU()],
+    "ReLU6": lambda: [nn.Linear(8, 3), nn.ReLU6()],
+    "Hardtanh": lambda: [nn.Linear(8, 3), nn.Hardtanh()],
+    "a maximum and what it is taken of": lambda: [nn.Linear(8, 2), MaximumOfTwo()],
+}
+
+
+class MaximumOfTwo(nn.Module):
+    """(a, max(a, b)) of (a, b): equal wherever a is the larger."""
+
+    def forward(self, x):
+        maximum = F.max_pool2d(x.unsqueeze(1).unsqueeze(1), (1, 2)).flatten(1)
+        return torch.cat([x[:, :1], maximum], dim=1)
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("prune", [False, True])
+def test_equal_scores_have_the_label_of_the_lowest_index(head, prune):
+    """Where all units are dead or saturated scores are equal on whole pieces, and rounding must not tell them apart."""
+    a = torch.linspace(0, 1, 2001, dtype=torch.float64)
+    ties = 0
+    for seed in range(30):
+        torch.manual_seed(seed)
+        network = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), *HEADS[head]()).double()
+        x0, x1 = torch.randn(2, 2, dtype=torch.float64) * 4
+        found = exact_segment(network, x0, x1, prune=prune)
+        with torch.no_grad():
+            scores = network(torch.lerp(x0, x1, a[:, None]))
+        expected = (scores[:, 0] > 0).long() if scores.shape[1] == 1 else scores.argmax(1)
+        inside = np.abs(a.numpy()[:, None] - found.boundaries).min(1, initial=1) > 1e-6
+        labels = found.labels[np.searchsorted(found.boundaries, a.numpy(), side="right")]
+        np.testing.assert_array_equal(labels[inside], expected.numpy()[inside])
+        ties += int((scores.sort(1).values.diff(dim=1)[:, -1:] == 0).sum())
+    assert ties > 100 or scores.shape[1] == 1
+
+
+def test_a_split_segment_is_not_changed_in_place():
+    """The two parts of a segment meet in a point, which must not be seen twice by a layer that works in place."""
+    for seed in range(20):
+        torch.manual_seed(seed)
+        network = nn.Sequential(nn.Linear(2, 30), nn.LeakyReLU(0.3, inplace=True), nn.Linear(30, 30), nn.ReLU(),
+                                nn.Linear(30, 3))  # fmt: skip
+        x0, x1 = torch.randn(2, 2) * 4
+        whole, split = (exact_segment(network, x0, x1, max_breakpoints_memory=n) for n in (1 << 25, 8000))
+        assert split.labels.tolist() == whole.labels.tolist()
+        assert split.num_linear_regions == whole.num_linear_regions
+        np.testing.assert_allclose(split.boundaries, whole.boundaries, atol=1e-9)
+
+
+class Aliased(nn.Module):
+    """`+=` on a tensor that has another name: torch.fx records a sum."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(2, 10), nn.Linear(10, 3)
+
+    def forward(self, x):
+        hidden = torch.relu(self.first(x))
+        same = hidden
+        hidden += hidden * 2 - 1
+        return self.last(torch.relu(same - 0.2))
+
+
+def hooked():
+    network = nn.Sequential(nn.Linear(2, 10), nn.ReLU(), nn.Linear(10, 3))
+    network.register_forward_pre_hook(lambda module, inputs: ((inputs[0] - 0.5) / 0.2,))
+    return network
+
+
+@pytest.mark.parametrize("make", [Aliased, hooked])
+def test_what_the_trace_does_not_see_is_refused(make):
+    torch.manual_seed(0)
+    with pytest.raises(ValueError, match="gives other scores"):
+        exact_segment(make(), torch.tensor([-1.0, 2.0]), torch.tensor([3.0, -2.0]))
+
+
+def test_a_hook_of_a_convolution_is_applied():
+    torch.manual_seed(1)
+    network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 3))
+    network[0].register_forward_hook(lambda module, inputs, output: 3 * output - 1)
+    x0, x1 = torch.randn(2, 1, 4, 4) * 10
+    with torch.no_grad():
+        labels = network.eval()(torch.lerp(x0, x1, torch.linspace(0, 1, 4001).view(-1, 1, 1, 1))).argmax(1)
+    changes = int((labels.diff() != 0).sum())
+    assert exact_segment(network, x0, x1).count == 1 + changes > 1
+
+
+def test_weights_that_hooks_compute_say_how_to_make_them_permanent():
+    network = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 3))
+    prune.random_unstructured(network[0], "weight", amount=0.5)
+    network[0](torch.zeros(1, 2))
+    with pytest.raises(ValueError, match=r"cannot be copied.*prune\.remove"):
+        exact_segment(network, torch.zeros(2), torch.ones(2))
+
+
+class Squeezed(nn.Module):
+    """Squeezes every dimension of size one, so that of a single image as well."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.last = nn.Conv2d(1, 6, 3), nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.last(F.adaptive_avg_pool2d(torch.relu(self.conv(x)), 1).squeeze())
+
+
+def test_a_network_that_squeezes_can_be_pruned():
+    for seed in range(6):
+        torch.manual_seed(seed)
+        network = Squeezed()
+        x0, x1 = torch.randn(2, 1, 5, 5) * 5
+        assert exact_segment(network, x0, x1, prune=True).count == exact_segment(network, x0, x1).count
+
+
+class MixesRows(nn.Module):
+    """Takes the mean over points, in a place that has the size of a point's dimension."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(5, 4), nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.last(torch.relu(self.first(x.permute(1, 0, 2))).mean(0))
+
+
+class CountsRows(nn.Module):
+    """Computes with the number of points before it uses it."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(15, 3)
+
+    def forward(self, x):
+        rows = x.shape[0] * 1
+        return self.last(x.view(rows, -1))
+
+
+class DividesBySize(nn.Module):
+    """A size of an activation is a constant."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(15, 3)
+
+    def forward(self, x):
+        hidden = x.flatten(1)
+        return self.last(torch.relu(hidden / hidden.shape[1]))
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (4, 5)])
+def test_rows_that_are_mixed_or_counted_are_refused(shape):
+    x0, x1 = torch.randn(2, *shape)
+    with pytest.raises(ValueError, match="expected the first dimension to stay that of the points"):
+        exact_segment(MixesRows(), x0, x1)
+    with pytest.raises(ValueError, match="computes with the number of points"):
+        exact_segment(CountsRows(), torch.randn(3, 5), torch.randn(3, 5))
+
+
+def test_sizes_are_constants():
+    torch.manual_seed(1)
+    x0, x1 = torch.randn(2, 3, 5) * 5
+    network = DividesBySize()
+    with torch.no_grad():
+        labels = network(torch.lerp(x0, x1, torch.linspace(0, 1, 4001).view(-1, 1, 1))).argmax(1)
+    assert exact_segment(network, x0, x1).count == 1 + int((labels.diff() != 0).sum())
+
+
+def test_models_that_are_no_networks_of_one_tensor_are_refused():
+    class Constant(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scores = nn.Parameter(torch.zeros(1, 3))
+
+        def forward(self, x):
+            return self.scores
+
+    with pytest.raises(ValueError, match="does not depend on its input"):
+        exact_segment(Constant(), torch.zeros(2), torch.ones(2))
+    assert exact_segment(nn.Identity(), torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0]), prune=True).count == 2

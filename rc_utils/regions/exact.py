@@ -10,7 +10,7 @@ from torch import nn
 from rc_utils.checks import require
 from rc_utils.regions.arrays import as_tensor
 from rc_utils.regions.exact_plan import make_plan
-from rc_utils.regions.exact_propagation import propagate
+from rc_utils.regions.exact_propagation import propagate, rehearse
 from rc_utils.regions.exact_pruning import FINEST, require_finite, suspicious_parts
 from rc_utils.regions.trees import is_tree_model, tree_pieces
 
@@ -100,31 +100,29 @@ def exact_segment(
 def _network_segment(network, x0, x1, prune, max_bytes):
     with torch.inference_mode():
         plan = make_plan(network, x0.device)
+        most_rows = rehearse(plan, x0, x1, max_bytes)
         if prune:
-            return _segment(*_solve_suspicious_parts(plan, x0, x1, max_bytes), num_linear_regions=None)
-        alphas, scores = _solve(plan, x0, x1, max_bytes)
+            return _segment(*_solve_suspicious_parts(plan, x0, x1, most_rows), num_linear_regions=None)
+        alphas, scores = _solve(plan, x0, x1, most_rows)
     return _segment(*label_changes(alphas, scores), num_linear_regions=count_linear_pieces(alphas, scores))
 
 
-def _solve(plan, x0, x1, max_bytes, between=(0.0, 1.0)):
+def _solve(plan, x0, x1, most_rows, between=(0.0, 1.0)):
     """All breakpoints (P,) between two alphas and the scores (P, C) there."""
-    parts = [(a.cpu(), _two_scores(s).cpu()) for a, s in propagate(plan, x0, x1, max_bytes, between)]
+    parts = [(a.cpu(), _two_scores(s).cpu()) for a, s in propagate(plan, x0, x1, most_rows, between)]
     alphas = torch.cat([parts[0][0][:1]] + [a[1:] for a, _ in parts]).numpy()
     scores = torch.cat([parts[0][1][:1]] + [s[1:] for _, s in parts]).numpy()
     require_finite(scores)
-    if not scores[:, 0].any():
-        # One output: where all its units are dead it is 0, which rounding at the breakpoints would make positive.
-        scores[np.abs(scores) <= BEND_TOLERANCE * np.abs(scores).max()] = 0.0
     return alphas, scores
 
 
-def _solve_suspicious_parts(plan, x0, x1, max_bytes):
+def _solve_suspicious_parts(plan, x0, x1, most_rows):
     """Starts and labels of all regions, only the suspicious parts being solved."""
-    samples, left = suspicious_parts(plan, x0, x1, max_bytes, _two_scores)
+    samples, left = suspicious_parts(plan, x0, x1, most_rows, _two_scores)
     alphas = samples.position / FINEST
     starts, labels = [np.delete(alphas[:-1], left)], [np.delete(samples.labels[:-1], left)]
     for part in np.split(left, np.flatnonzero(np.diff(left) > 1) + 1) if len(left) else []:
-        solved = _solve(plan, x0, x1, max_bytes, (float(alphas[part[0]]), float(alphas[part[-1] + 1])))
+        solved = _solve(plan, x0, x1, most_rows, (float(alphas[part[0]]), float(alphas[part[-1] + 1])))
         within, found = label_changes(*solved)
         starts.append(within)
         labels.append(found)

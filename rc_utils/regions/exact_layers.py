@@ -89,7 +89,13 @@ class TiledConvolution:
 
 
 def _is_plain(conv):
-    return conv.padding_mode == "zeros" and conv.dilation == (1, 1) and not isinstance(conv.padding, str)
+    simple = conv.padding_mode == "zeros" and conv.dilation == (1, 1) and not isinstance(conv.padding, str)
+    return simple and not has_hooks(conv)
+
+
+def has_hooks(module):
+    """Whether something is computed before or after the module's own forward pass."""
+    return bool(module._forward_pre_hooks or module._forward_hooks)
 
 
 def pool_windows(z, kernel_size, stride, padding, ceil_mode):

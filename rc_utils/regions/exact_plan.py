@@ -3,14 +3,14 @@
 import copy
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import fx, nn
 from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from rc_utils.regions.exact_layers import TiledConvolution
+from rc_utils.regions.exact_layers import TiledConvolution, has_hooks
 
 # Modules that are affine in evaluation mode.
 AFFINE_MODULES = (
@@ -83,12 +83,13 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Steps in order, the name of the input, the name of the output, and constant tensors by name."""
+    """Steps in order, the names of input and output, constant tensors by name, and the float64 copy that was traced."""
 
     steps: list
     input: str
     output: str
-    constants: dict = field(default_factory=dict)
+    constants: dict
+    network: nn.Module
 
 
 def make_plan(network, device=None):
@@ -96,10 +97,10 @@ def make_plan(network, device=None):
 
     Raises ValueError, naming the layer, for a network that torch.fx cannot trace or that is not piecewise linear.
     """
-    network = copy.deepcopy(network).eval().double().to(device)
+    network = _copied(network).eval().double().to(device)
     try:
         graph_module = fx.symbolic_trace(network)
-    except (fx.proxy.TraceError, TypeError, RuntimeError, NameError) as error:
+    except (fx.proxy.TraceError, TypeError, RuntimeError, NameError, AssertionError) as error:
         raise ValueError(
             f"torch.fx cannot trace {type(network).__name__}: {error}. exact_segment needs a forward pass without "
             "control flow that depends on data"
@@ -115,7 +116,7 @@ def make_plan(network, device=None):
     _refuse_unless(len(inputs) == 1, type(network).__name__, f"takes {len(inputs)} inputs; expected one")
     depends = {inputs[0]}
     for node in nodes:
-        if any(argument in depends for argument in node.all_input_nodes):
+        if any(argument in depends for argument in node.all_input_nodes) and not _is_size(node):
             depends.add(node)
     last_use = {source: node for node in nodes for source in node.all_input_nodes}
     constants = {n.name: _attribute(graph_module, n.target) for n in nodes if n.op == "get_attr"}
@@ -127,7 +128,22 @@ def make_plan(network, device=None):
         steps.append(_step_of(node, graph_module, depends, dead))
     result = nodes[-1].args[0]
     _refuse_unless(isinstance(result, fx.Node), type(network).__name__, "returns several values; expected one tensor")
-    return Plan(steps, inputs[0].name, result.name, constants)
+    _refuse_unless(result in depends, type(network).__name__, "returns what does not depend on its input")
+    return Plan(steps, inputs[0].name, result.name, constants, network)
+
+
+def _copied(network):
+    try:
+        return copy.deepcopy(network)
+    except RuntimeError as error:
+        raise ValueError(
+            f"{type(network).__name__} cannot be copied: {error}. Weights that hooks compute (old weight_norm, "
+            "spectral_norm, prune) cannot; make them permanent first, with prune.remove or remove_weight_norm"
+        ) from error
+
+
+def _is_size(node):
+    return node.target == "size" if node.op == "call_method" else node.target is getattr
 
 
 def _attribute(module, target):
@@ -150,7 +166,7 @@ def _fold_batch_norms(graph_module):
             continue
         source = node.args[0]
         conv = modules.get(source.target) if source.op == "call_module" else None
-        if not isinstance(conv, nn.Conv2d) or len(source.users) > 1:
+        if type(conv) is not nn.Conv2d or has_hooks(conv) or has_hooks(norm) or len(source.users) > 1:
             continue
         name = f"folded_{source.name}"
         graph_module.add_submodule(name, fuse_conv_bn_eval(conv, norm))

@@ -13,8 +13,10 @@ from rc_utils.regions.exact_layers import pool_windows
 BREAKPOINT_TOLERANCE = 1e-13
 # A part with this many rows is carried on even where it exceeds the memory asked for.
 FEWEST_ROWS = 8
-
-
+# Numbers of rows with which a plan is tried: what follows both is the first dimension.
+TRIALS = (3, 5)
+# Share of the largest score by which the plan may differ from the network: rounding that large numbers left behind.
+SCORE_TOLERANCE = 1e-6
 # Stands for the size of the first dimension, which grows with every breakpoint.
 ROWS = object()
 
@@ -34,43 +36,55 @@ class Part:
     values: dict
 
 
-def propagate(plan, x0, x1, max_bytes, between=(0.0, 1.0)):
+def propagate(plan, x0, x1, most_rows, between=(0.0, 1.0)):
     """Yield (alphas (P,), scores (P, ...)) of consecutive parts of the segment from x0 to x1, (*shape) float64.
 
-    `between` limits it to these alphas.
+    `between` limits it to these alphas; `most_rows` is what `rehearse` returned.
 
     The scores are affine between neighbouring alphas; a part begins where the one before ended.
     """
     ends = torch.tensor(between, dtype=torch.float64, device=x0.device)
-    row_bytes = rehearse(plan, x0, x1)
     waiting = [Part(0, ends, {plan.input: torch.stack([(1 - a) * x0 + a * x1 for a in between])})]
     while waiting:
         part = waiting.pop()
-        halves = _advance(plan, part, row_bytes, max_bytes)
+        halves = _advance(plan, part, most_rows)
         if halves is None:
             yield part.alphas, part.values[plan.output]
         else:
             waiting.extend(reversed(halves))
 
 
-def run_rows(plan, points, max_bytes):
+def run_rows(plan, points, most_rows):
     """Scores (P, ...) at points (P, *shape), without breakpoints between them."""
-    chunk = max(FEWEST_ROWS, max_bytes // max(rehearse(plan, points[0], points[-1])))
     outputs = []
-    for rows in points.split(chunk):
-        part = Part(0, None, {plan.input: rows})
+    for rows in points.split(min(most_rows, default=len(points))):
+        # A network may squeeze away the dimension of a single row.
+        part = Part(0, None, {plan.input: torch.cat([rows, rows]) if len(rows) == 1 else rows})
         for step in plan.steps:
             _apply(plan, step, part)
             _forget(step, part)
-        outputs.append(part.values[plan.output])
+        outputs.append(part.values[plan.output][: len(rows)])
     return torch.cat(outputs)
 
 
-def rehearse(plan, x0, x1):
-    """Bytes of the live values for each row at each step; ValueError where a step mixes rows or refuses them."""
-    rows = 3
-    part = Part(0, None, {plan.input: torch.stack([x0, x1, x0])})
-    row_bytes = []
+def rehearse(plan, x0, x1, max_bytes):
+    """The most rows at each step whose values, those of other steps included, take `max_bytes`.
+
+    Raises ValueError where a step refuses points of the shape of x0, mixes rows or computes with their number, and
+    where the plan gives other scores than the network.
+    """
+    few, many = (_try(plan, x0, x1, rows) for rows in TRIALS)
+    for step, (_, number), (_, other) in zip(plan.steps, few, many, strict=True):
+        _require(number == other, f"{step.name} computes with the number of points; expected -1 in its place")
+    return [max(FEWEST_ROWS, max_bytes // max(size, 1)) for size, _ in few]
+
+
+def _try(plan, x0, x1, rows):
+    """For each step the bytes of a row of all live values, and its own value if that is a number."""
+    share = torch.linspace(0, 1, rows, dtype=x0.dtype, device=x0.device).view(-1, *(1,) * x0.ndim)
+    points = (1 - share) * x0 + share * x1
+    part = Part(0, None, {plan.input: points.clone()})
+    found = []
     for step in plan.steps:
         try:
             _apply(plan, step, part)
@@ -79,29 +93,43 @@ def rehearse(plan, x0, x1):
             raise ValueError(
                 f"the network failed in {step.name} on a point of shape {shape}: {error}. Is that the shape it takes?"
             ) from error
-        tensors = _tensors(part.values)
-        mixed = [t for t in _tensors(part.values[step.name]) if t.ndim == 0 or len(t) != rows]
-        require(
-            not mixed,
-            f"exact_segment cannot take this network: {step.name} makes {mixed and tuple(mixed[0].shape)} of {rows} "
-            "points; expected the first dimension to stay that of the points",
-        )
-        row_bytes.append(sum(t.numel() * t.element_size() for t in tensors) // rows)
+        value = part.values[step.name]
+        mixed = [tuple(t.shape) for t in _tensors(value) if t.ndim == 0 or len(t) != rows]
+        expected = "expected the first dimension to stay that of the points"
+        _require(not mixed, f"{step.name} makes {mixed and mixed[0]} of {rows} points; {expected}")
+        size = sum(t.numel() * t.element_size() for t in _tensors(part.values)) // rows
+        found.append((size, value if isinstance(value, int) else None))
         _forget(step, part)
-    return row_bytes
+    _require_same_scores(part.values[plan.output], plan.network(points))
+    return found
 
 
-def _advance(plan, part, row_bytes, max_bytes):
+def _require_same_scores(found, expected):
+    _require(isinstance(found, torch.Tensor), "it returns several values; expected one tensor")
+    if not bool(torch.isfinite(expected).all()):
+        return  # said where the scores are used
+    tolerance = SCORE_TOLERANCE * float(expected.abs().max())
+    _require(
+        found.shape == expected.shape and torch.allclose(found, expected, rtol=0, atol=tolerance),
+        "what torch.fx traced gives other scores. It sees neither forward hooks (old spectral_norm and weight_norm are "
+        "such) nor that `h += y` changes a tensor which has another name too: write both out in the forward pass",
+    )
+
+
+def _require(condition, reason):
+    require(condition, f"exact_segment cannot take this network: {reason}")
+
+
+def _advance(plan, part, most_rows):
     """Carry a part to the end of the plan, or return its two halves where it would take too much memory."""
     while part.step < len(plan.steps):
-        step, size = plan.steps[part.step], row_bytes[part.step]
-        most_rows = max(FEWEST_ROWS, max_bytes // max(size, 1))
-        if len(part.alphas) > most_rows:
+        step, most = plan.steps[part.step], most_rows[part.step]
+        if len(part.alphas) > most:
             return _cut(part, part.alphas[len(part.alphas) // 2])
         if step.kind in ("affine", "size"):
             _apply(plan, step, part)
         else:
-            cut = _bend(plan, step, part, most_rows)
+            cut = _bend(plan, step, part, most)
             if cut is not None:
                 return _cut(part, cut)
         _forget(step, part)
@@ -148,9 +176,10 @@ def _bend(plan, step, part, most_rows):
         return _max_pool(plan, step, part, most_rows)
     for threshold in step.thresholds:
         z = _arguments(plan, step, part)[0][0]
-        cut = _insert_crossings(part, z - threshold if threshold else z, most_rows)
+        cut, changes = _insert_crossings(part, z - threshold if threshold else z, most_rows)
         if cut is not None:
             return cut
+        _arguments(plan, step, part)[0][0][changes] = threshold
     _apply(plan, step, part)
     return None
 
@@ -162,41 +191,59 @@ def _max_pool(plan, step, part, most_rows):
     while part.values[windows].shape[-1] > 1:
         half = part.values[windows].shape[-1] // 2
         first, second = (part.values[windows][..., k * half : (k + 1) * half] for k in (0, 1))
-        cut = _insert_crossings(part, first - second, most_rows)
+        cut, changes = _insert_crossings(part, first - second, most_rows)
         if cut is not None:
             # The halves begin the tournament again.
             del part.values[windows]
             return cut
         now = part.values[windows]
-        winners = torch.maximum(now[..., :half], now[..., half : 2 * half])
+        first, second = now[..., :half], now[..., half : 2 * half]
+        second[changes] = first[changes]
+        winners = torch.maximum(first, second)
         part.values[windows] = torch.cat([winners, now[..., 2 * half :]], dim=-1)
     part.values[step.name] = part.values.pop(windows).squeeze(-1)
     return None
 
 
 def _insert_crossings(part, z, most_rows):
-    """Insert the alphas where an entry of z (P, ...) changes its sign, or return the middle one of too many."""
-    new = _crossings(part.alphas, z.flatten(1))
-    if len(part.alphas) + len(new) > most_rows and len(part.alphas) + len(new) > FEWEST_ROWS:
+    """Insert the alphas where an entry of z (P, ...) changes its sign: (None, indices into z of all changes).
+
+    What is interpolated there is 0 but for rounding, on which a label may hang where scores are equal: callers set it.
+    Returns (the middle alpha, None), with nothing inserted, where there are too many.
+    """
+    at, entries = _sign_changes(part.alphas, z)
+    new = _distinct(at, part.alphas)
+    if len(part.alphas) + len(new) > max(most_rows, FEWEST_ROWS):
         both = torch.cat([part.alphas, new]).sort().values
-        return both[len(both) // 2]
+        return both[len(both) // 2], None
     if len(new):
         _insert(part, new)
-    return None
+    return None, (_nearest(at, part.alphas), *entries)
 
 
-def _crossings(alphas, z):
-    """New breakpoints, ascending: alpha_p + (alpha_{p+1} - alpha_p) z_p / (z_p - z_{p+1}) where z changes its sign."""
+def _sign_changes(alphas, z):
+    """Where entries of z change their sign, alpha_p + (alpha_{p+1} - alpha_p) z_p / (z_p - z_{p+1}), and which."""
     negative = z < 0
-    row, unit = (negative[1:] ^ negative[:-1]).nonzero(as_tuple=True)
-    before, after = z[row, unit], z[row + 1, unit]
-    low, high = alphas[row], alphas[row + 1]
-    new = low + (high - low) * (before / (before - after))
-    new = new[(before != 0) & (after != 0) & (new - low > BREAKPOINT_TOLERANCE) & (high - new > BREAKPOINT_TOLERANCE)]
-    new = new.sort().values
+    row, *entries = (negative[1:] ^ negative[:-1]).nonzero(as_tuple=True)
+    before, after = z[(row, *entries)], z[(row + 1, *entries)]
+    at = alphas[row] + (alphas[row + 1] - alphas[row]) * (before / (before - after))
+    finite = at.isfinite()
+    return at[finite], [entry[finite] for entry in entries]
+
+
+def _distinct(at, alphas):
+    """Those of `at`, ascending, that are further than BREAKPOINT_TOLERANCE from `alphas` and from each other."""
+    new = at.sort().values
+    new = new[(new - alphas[_nearest(new, alphas)]).abs() > BREAKPOINT_TOLERANCE]
     apart = torch.ones(len(new), dtype=torch.bool, device=new.device)
     apart[1:] = new.diff() > BREAKPOINT_TOLERANCE
     return new[apart]
+
+
+def _nearest(at, alphas):
+    """Rows of the `alphas` (P,), ascending, that are nearest to each of `at`."""
+    above = torch.searchsorted(alphas, at).clamp(1, len(alphas) - 1)
+    return above - (at - alphas[above - 1] < alphas[above] - at).long()
 
 
 def _insert(part, new):
@@ -218,14 +265,14 @@ def _insert(part, new):
 
 
 def _cut(part, alpha):
-    """The parts left and right of an alpha inside, both with a row there."""
+    """The parts left and right of an alpha inside, both with a row there, in memory of their own."""
     if not bool((part.alphas == alpha).any()):
         _insert(part, alpha.view(1))
     row = int(torch.searchsorted(part.alphas, alpha))
 
     def half(rows):
         values = {
-            name: map_aggregate(value, lambda v: v[rows] if isinstance(v, torch.Tensor) else v)
+            name: map_aggregate(value, lambda v: v[rows].clone() if isinstance(v, torch.Tensor) else v)
             for name, value in part.values.items()
         }
         return Part(part.step, part.alphas[rows], values)

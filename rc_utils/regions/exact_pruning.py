@@ -13,7 +13,7 @@ FINEST = 64 * 128
 NARROW = FINEST // 2048
 
 
-def suspicious_parts(plan, x0, x1, max_bytes, scores_of):
+def suspicious_parts(plan, x0, x1, most_rows, scores_of):
     """Samples of the segment, positions in units of 1 / FINEST, and the left ends of intervals that are to be solved.
 
     An interval is to be solved where its ends have different labels or where `hiding_places` finds that another score
@@ -23,7 +23,7 @@ def suspicious_parts(plan, x0, x1, max_bytes, scores_of):
 
     def look(segment, position):
         a = torch.from_numpy(position / FINEST).to(x0.device).view(-1, *(1,) * x0.ndim)
-        scores = scores_of(run_rows(plan, (1 - a) * x0 + a * x1, max_bytes)).cpu().numpy()
+        scores = scores_of(run_rows(plan, (1 - a) * x0 + a * x1, most_rows)).cpu().numpy()
         require_finite(scores)
         return Samples(segment, position, scores.argmax(1), scores)
 
