@@ -44,7 +44,7 @@ def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count", 
     their own and one slope in common, y = a_g + b log2(factor). The interval is that of b from the residuals, so that
     curvature, and slopes that differ between groups, count as error. NaN without any group, and no interval where
     nothing is left to estimate the error from. In units of `column` per doubling. Raises ValueError for a missing
-    column or a factor that is not positive.
+    column, a number of it that is missing or infinite, or a factor that is not positive.
     """
     require_columns(runs, ["network", "cell", factor, column])
     cells = finished(average_seeds(runs))
@@ -53,6 +53,9 @@ def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count", 
     others = [key for key in ("campaign", "experiment", "network", *HYPERPARAMETERS) if key in cells.columns]
     others = [key for key in others if key not in (factor, "weight_decay")]
     cells = cells[cells.groupby(others, dropna=False)[factor].transform("nunique") > 1]
+    missing = int((~np.isfinite(cells[column].to_numpy(float))).sum())
+    if missing:
+        raise ValueError(f"{column} is missing or infinite in {missing} of {len(cells)} cells; leave these runs out")
     units = cells.groupby([*others, factor], dropna=False)[column].mean().reset_index()
     if units.empty:
         return Change(float("nan"), float("nan"), float("nan"), 0, 0)

@@ -20,6 +20,8 @@ MIN_CELLS = 7
 
 # Two rows correlate by 1 or -1 whatever they are.
 FEWEST_ROWS = 3
+# A correlation beyond it is 1 but for rounding.
+PERFECT = 1 - 1e-12
 
 HYPERPARAMETERS = (
     *("lr", "batch_size", "weight_decay", "optimizer", "epochs"),
@@ -111,9 +113,18 @@ def bootstrap_weights(units: Sequence[Hashable], num_resamples: int, seed: int) 
 
     `units` (n,) names the unit of each row; rows of one unit stay together. Returns (num_resamples, n) counts.
     """
-    codes, names = pd.factorize(np.asarray(units))
+    codes, names = pd.factorize(_unit_array(units), use_na_sentinel=False)
     drawn = np.random.default_rng(seed).multinomial(len(names), np.full(len(names), 1 / len(names)), size=num_resamples)
     return drawn[:, codes].astype(float)
+
+
+def _unit_array(units: Sequence[Hashable]) -> np.ndarray:
+    """Names (n,) of units; a tuple is one name."""
+    array = np.asarray(units)
+    if array.ndim != 1:
+        array = np.empty(len(units), dtype=object)
+        array[:] = list(map(tuple, units))
+    return array
 
 
 def percentile_interval(
@@ -162,19 +173,24 @@ def fisher_interval(resampled: np.ndarray, value: float, num_units: int, confide
     usable = resampled[np.isfinite(resampled)]
     if not np.isfinite(percentile_interval(resampled, num_units, confidence, expanded=False)[0]):
         return float("nan"), float("nan")
-    # Resamples of few cells can be in perfect order, which is infinitely far on this scale.
-    z, centre = (np.arctanh(np.clip(v, -0.999, 0.999)) for v in (usable, value))
+    # Resamples of few cells can be in perfect order, which is infinitely far on this scale: as far as 0.999, or as the
+    # most extreme of the others where the value itself is beyond.
+    limit = 0.999
+    if abs(value) > limit:
+        limit = min(PERFECT, max([abs(value), *np.abs(usable)[np.abs(usable) < PERFECT]]))
+    z, centre = (np.arctanh(np.clip(v, -limit, limit)) for v in (usable, value))
     half = stats.t.ppf((1 + confidence) / 2, num_units - 1) * z.std()
     return float(np.tanh(centre - half)), float(np.tanh(centre + half))
 
 
-def _is_constant(values: np.ndarray) -> bool:
+def is_constant(values: np.ndarray) -> bool:
+    """Whether values differ by no more than rounding."""
     return bool(np.ptp(values) <= 1e-12 * np.abs(values).max())
 
 
 def _checked(x: Sequence[float], y: Sequence[float], units: Sequence[Hashable] | None) -> tuple[np.ndarray, ...]:
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-    units = np.arange(len(x)) if units is None else np.asarray(units)
+    units = np.arange(len(x)) if units is None else _unit_array(units)
     if x.ndim != 1 or x.shape != y.shape or len(units) != len(x):
         raise ValueError(
             f"x has shape {x.shape}, y {y.shape} and units {units.shape}; expected three vectors of equal length"
@@ -220,7 +236,7 @@ def correlate(
         raise ValueError(f"num_resamples is {num_resamples}; expected at least 1, usually 2000")
     x, y, units = _checked(x, y, units)
     n_units = len(pd.unique(units))
-    if len(x) < FEWEST_ROWS or _is_constant(x) or _is_constant(y):
+    if len(x) < FEWEST_ROWS or is_constant(x) or is_constant(y):
         nan = float("nan")
         return Correlation(method, nan, nan, nan, len(x), n_units, confidence)
     exact, weighted = _METHODS[method]
@@ -241,7 +257,12 @@ def require_columns(runs: pd.DataFrame, columns: Sequence[str]) -> None:
 
 def finished(runs: pd.DataFrame) -> pd.DataFrame:
     """The runs that did not diverge: all of them where the table has no column `status`."""
-    return runs[runs["status"] == "ok"] if "status" in runs.columns else runs
+    return runs[is_finished(runs)]
+
+
+def is_finished(runs: pd.DataFrame) -> np.ndarray:
+    """(rows,) whether a run did not diverge."""
+    return (runs["status"] == "ok").to_numpy() if "status" in runs.columns else np.ones(len(runs), dtype=bool)
 
 
 def average_seeds(runs: pd.DataFrame) -> pd.DataFrame:
@@ -335,6 +356,7 @@ def correlation_table(
     """
     require_columns(runs, ["network", "cell", x, y, *([by] if by else [])])
     rows = average_seeds(runs) if average else runs
+    require_columns(rows, [by] if by else [])
     groups = [(name, rows[rows[by] == name], runs[runs[by] == name]) for name in pd.unique(runs[by])] if by else []
     records = []
     for name, every, original in [*groups, ("overall", rows, runs)]:

@@ -17,6 +17,7 @@ from rc_utils.correlation import (
     MIN_CELLS,
     bias_corrected_interval,
     fisher_interval,
+    is_constant,
     percentile_interval,
     require_columns,
     weighted_kendall,
@@ -79,7 +80,7 @@ def estimate(
         return p.UNKNOWN
     if statistic in _CORRELATIONS:
         control, function = _CORRELATIONS[statistic]
-        if control and np.ptp(cells.means(control)) == 0:
+        if control and is_constant(cells.means(control)):
             return p.UNKNOWN
         return _resampled(cells, [measure, "gap", *([control] if control else [])], function, draws, confidence)
     cells = cells.merged() if statistic == "information" else cells
@@ -143,11 +144,13 @@ def league_table(
 ) -> pd.DataFrame:
     """One row a measure and statistic: measure, statistic, value, low, high. All measures share their resamples.
 
-    measures: default all that the runs have. Raises ValueError for a measure that they do not have.
+    measures: default all that the runs have. Raises ValueError for a measure that they do not have, or not as a number
+    in every run.
     """
     measures = available(cells)[0] if measures is None else list(measures)
-    require_columns(cells.runs, measures)
-    draws = draw(cells, dict.fromkeys(["gap", "log_lr", "train_accuracy", *measures]), num_resamples, seed)
+    controls = [_CORRELATIONS[s][0] for s in statistics if s in _CORRELATIONS and _CORRELATIONS[s][0]]
+    require_columns(cells.runs, [*measures, *controls])
+    draws = draw(cells, dict.fromkeys(["gap", *controls, *measures]), num_resamples, seed)
     options = {"confidence": confidence, "num_permutations": num_permutations, "seed": seed}
     rows = [
         {"measure": m, "statistic": s, **dataclasses.asdict(estimate(cells, m, s, draws, **options))}

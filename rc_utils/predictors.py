@@ -245,7 +245,9 @@ def conditionings(factors: pd.DataFrame, largest: int = 2) -> dict[tuple[str, ..
 
 def strata_of(factors: pd.DataFrame, names: Sequence[str]) -> np.ndarray:
     """Codes (n,) of the cells that agree in the factors `names`; one stratum without names."""
-    return _codes(map(tuple, factors[list(names)].to_numpy()))[0] if names else np.zeros(len(factors), dtype=int)
+    if not names:
+        return np.zeros(len(factors), dtype=int)
+    return factors.groupby(list(names), sort=False, dropna=False).ngroup().to_numpy()
 
 
 def conditional_information(x: np.ndarray, y: np.ndarray, strata: np.ndarray) -> float:

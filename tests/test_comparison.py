@@ -40,6 +40,14 @@ def test_change_per_doubling_recovers_the_slope(factor, slope):
     assert noisy.low < noisy.value < noisy.high
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_change_of_numbers_that_are_missing_is_an_error(bad):
+    runs = make_runs(noise=0)
+    runs.loc[2, "count"] = bad
+    with pytest.raises(ValueError, match=r"count is missing or infinite in 1 of"):
+        change_per_doubling(runs, "lr")
+
+
 def test_change_compares_within_groups_only():
     runs = make_runs(noise=0.01, slope_lr=-0.1)
     # A confounder: networks with other learning rates and far larger counts would turn a pooled slope around.

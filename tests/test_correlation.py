@@ -18,6 +18,21 @@ from rc_utils.correlation import (
     percentile_interval,
 )
 
+
+def test_units_may_be_tuples_or_missing():
+    names = bootstrap_weights(["a", "a", "b"], 50, seed=0)
+    assert (bootstrap_weights([("x", 1), ("x", 1), ("x", 2)], 50, seed=0) == names).all()
+    missing = bootstrap_weights([np.nan, 1.0, np.nan, 2.0], 200, seed=0)
+    assert (missing[:, 0] == missing[:, 2]).all()
+    assert (missing[:, 0] != missing[:, 3]).any()
+    assert (missing[:, [0, 1, 3]].sum(1) == 3).all()
+
+
+def test_a_group_that_averaging_removes_is_an_error():
+    with pytest.raises(ValueError, match="no column 'seed'"):
+        correlation_table(make_runs(), "count", "gap", by="seed")
+
+
 SCIPY = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}
 
 

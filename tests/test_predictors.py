@@ -262,6 +262,46 @@ def test_cells_average_seeds_and_leave_diverged_runs_out():
     assert fitted.means("gap") == pytest.approx(cells.means("gap")[[0, 2, 4, 6]])
     with pytest.raises(ValueError, match="one experiment"):
         cells_of(pd.concat([runs, runs]))
+    repeated = runs.set_axis([0] * len(runs))
+    assert len(cells_of(repeated).runs) == 15
+
+
+def test_a_number_that_is_missing_or_infinite_is_an_error_that_names_it():
+    """A NaN or infinity in one run would otherwise spread to every cell, or give rank correlations of what is left."""
+    runs, _ = runs_table()
+    for bad in (np.nan, np.inf):
+        cells = cells_of(runs.assign(sharpness=[bad, *runs["gap"][1:]]))
+        with pytest.raises(ValueError, match=r"sharpness is (nan|inf) in 1 of 16 runs"):
+            league.league_table(cells, ["sharpness"], ["spearman"], num_resamples=20)
+        with pytest.raises(ValueError, match="sharpness"):
+            league.beside_the_count(cells, ["sharpness"], num_resamples=20)
+        with pytest.raises(ValueError, match="sharpness"):
+            league.within(cells, ["lr"], "sharpness", num_resamples=20)
+    none = cells_of(runs.assign(status="diverged"))
+    with pytest.raises(ValueError, match="every run diverged"):
+        league.league_table(none, ["count"], ["pearson"], num_resamples=20)
+
+
+def test_only_the_columns_that_a_statistic_needs_are_asked_for():
+    runs, _ = runs_table()
+    cells = cells_of(runs.drop(columns="train_accuracy"))
+    assert len(league.league_table(cells, ["count"], ["pearson", "given_lr"], num_resamples=20)) == 2
+    with pytest.raises(ValueError, match="no column 'train_accuracy'"):
+        league.league_table(cells, ["count"], ["given_train_accuracy"], num_resamples=20)
+
+
+def test_a_control_that_differs_by_rounding_alone_holds_nothing_fixed():
+    runs, _ = runs_table(seeds=3)
+    runs.loc[0, "status"] = "diverged"  # The mean of two seeds is rounded otherwise than that of three.
+    cells = cells_of(runs.assign(train_accuracy=0.9985))
+    assert np.ptp(cells.means("train_accuracy")) > 0
+    assert np.isnan(league.league_table(cells, ["count"], ["given_train_accuracy"], num_resamples=20)["value"]).all()
+
+
+def test_missing_factors_are_one_stratum():
+    factors = pd.DataFrame({"momentum": [np.nan, float("nan"), 0.9, 0.9, np.nan], "lr": [1, 1, 1, 2, 1]})
+    assert p.strata_of(factors, ["momentum"]).tolist() == [0, 0, 1, 1, 0]
+    assert p.strata_of(factors, ["momentum", "lr"]).tolist() == [0, 0, 1, 2, 0]
 
 
 def test_draws_resample_cells_seeds_and_shared_segments():
@@ -364,6 +404,8 @@ def test_intervals_of_resamples():
     low, high = fisher_interval(resampled, 0.5, 27, 0.95)
     assert (np.arctanh(low) + np.arctanh(high)) / 2 == pytest.approx(np.arctanh(0.5))
     assert np.isnan(fisher_interval(resampled, 0.5, 5, 0.95)).all()
+    low, high = fisher_interval(np.array([0.99992, 0.99995, 0.99997, 0.9999, 1.0]), 0.99995, 9, 0.95)
+    assert 0.999 < low < 0.99995 < high < 1
     assert np.isnan(bias_corrected_interval(np.ones(50), 1.0, 27, 0.95)).all()
 
 

@@ -386,3 +386,40 @@ def test_settings_of_another_type_are_named(arguments, message):
 def test_points_that_are_no_numbers_are_named(points):
     with pytest.raises(ValueError, match="points are"):
         region_count(lambda x: x, points)
+
+
+@pytest.mark.parametrize("batch_size", [None, 7])
+def test_a_batch_norm_without_running_statistics_is_refused(batch_size):
+    norm = nn.BatchNorm1d(8, track_running_stats=False)
+    model = nn.Sequential(nn.Linear(4, 8), norm, nn.ReLU(), nn.Linear(8, 3))
+    points = np.random.default_rng(0).standard_normal((10, 4))
+    with pytest.raises(ValueError, match="batch norm '1' keeps no running statistics"):
+        region_count(model, points, num_samples=5, batch_size=batch_size)
+
+
+def test_identical_points_have_no_length_for_a_random_direction():
+    with pytest.raises(ValueError, match=r"median distance of the points is 0.* give direction_length"):
+        region_count(lambda x: x, np.ones((5, 3)), sampling="random_direction", num_samples=2)
+    with pytest.raises(ValueError, match="median distance of the points is 0"):
+        sample_vertices(np.ones((5, 3)), sampling="random_direction", num_samples=2)
+
+
+def test_labels_of_vertices_that_are_lists_or_need_gradients():
+    """A callable gets the same kind and precision from `label_grid` as from `region_count`."""
+    seen = []
+
+    def model(x):
+        seen.append(x)
+        return x
+
+    label_grid(model, [[[0.0, 1.0], [1.0, 0.0]]], resolution=5)
+    assert isinstance(seen[-1], np.ndarray)
+    assert seen[-1].dtype == np.float64
+    vertices = torch.tensor([[[0.0, 1.0], [1.0, 0.0]]], requires_grad=True)
+    assert label_grid(lambda x: x, vertices, resolution=5).labels.shape == (1, 5)
+
+
+def test_arrays_with_negative_strides_are_read():
+    assert components.count_components(np.zeros((1, 3, 3), int)[::-1]).tolist() == [1]
+    image = np.random.default_rng(0).random((4, 4, 1))[..., ::-1].transpose(2, 0, 1)
+    assert predict_labels(lambda x: x.reshape(len(x), -1), image[None]).shape == (1,)

@@ -13,8 +13,9 @@ def as_tensor(array):
     array = np.asarray(array)
     if array.dtype.kind == "u":
         array = array.astype(np.int64)
-    # torch takes neither read-only memory nor negative strides.
-    return torch.from_numpy(np.require(array, requirements=["C", "W"]))
+    # torch takes neither read-only memory nor negative strides, which NumPy allows where an axis has one entry.
+    array = np.require(array, requirements=["C", "W"])
+    return torch.from_numpy(array.copy() if min(array.strides, default=0) < 0 else array)
 
 
 def as_points(points):

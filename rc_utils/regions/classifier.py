@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from rc_utils.checks import require
 from rc_utils.regions.arrays import as_tensor, precision_of
@@ -49,7 +50,8 @@ def as_classifier(model, points):
     What comes back is read as follows: (n, C) with C >= 2 - scores, the label is the argmax; (n,) or (n, 1) of floats -
     one score, the label is whether it is positive; (n,) or (n, 1) of integers or booleans - labels.
 
-    Raises TypeError for another kind of model, ValueError for a module in half precision.
+    Raises TypeError for another kind of model, ValueError for a module in half precision or one that is no function of
+    a point: with a batch norm without running statistics.
     """
     points_device = getattr(points, "device", None)
     points_device = points_device if isinstance(points_device, torch.device) else torch.device("cpu")
@@ -75,6 +77,12 @@ def _from_module(module, points_device):
         dtype in (torch.float32, torch.float64),
         f"the module's parameters are {dtype}; near a boundary a rounded score is another label: count on a copy in "
         "float32 (model.float())",
+    )
+    without = [name for name, m in module.named_modules() if isinstance(m, _BatchNorm) and m.running_mean is None]
+    require(
+        not without,
+        f"the batch norm {without and without[0]!r} keeps no running statistics: a point's label would depend on the "
+        "other points of its batch, and no region could be counted",
     )
     return Classifier(module, device, dtype, module)
 

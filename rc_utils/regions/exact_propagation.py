@@ -88,7 +88,7 @@ def _try(plan, x0, x1, rows):
     for step in plan.steps:
         try:
             _apply(plan, step, part)
-        except RuntimeError as error:
+        except (RuntimeError, ValueError) as error:
             shape = tuple(x0.shape)
             raise ValueError(
                 f"the network failed in {step.name} on a point of shape {shape}: {error}. Is that the shape it takes?"

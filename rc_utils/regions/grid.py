@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from rc_utils.checks import check_number, require
-from rc_utils.regions.arrays import as_tensor
+from rc_utils.regions.arrays import as_points, as_tensor
 from rc_utils.regions.classifier import NON_FINITE, NonFiniteScores, as_classifier
 from rc_utils.regions.evaluation import evaluate
 from rc_utils.regions.lattice import Lattice, make_lattice
@@ -54,7 +54,8 @@ def label_grid(
 
     Raises ValueError as `region_count` does.
     """
-    given = as_tensor(vertices)
+    vertices = as_points(vertices)
+    given = as_tensor(vertices).detach()
     require(
         given.ndim >= 3 and given.shape[1] >= 2 and len(given) > 0,
         f"vertices have shape {tuple(given.shape)}; expected (B, d + 1, *shape) with d >= 1",

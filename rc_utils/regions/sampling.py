@@ -99,7 +99,9 @@ def median_distance(points, seed=0):
     points = as_points(points)
     index = draw_distinct(_generator(seed, 2), len(points), NUM_LENGTH_PAIRS, 2)
     pairs = gather(points, index, dtype=torch.float64).flatten(2)
-    return float((pairs[:, 1] - pairs[:, 0]).norm(dim=1).median())
+    length = float((pairs[:, 1] - pairs[:, 0]).norm(dim=1).median())
+    require(length > 0, "the median distance of the points is 0: most of them are the same; give direction_length")
+    return length
 
 
 def draw_distinct(rng, num_points, num_samples, distinct):
