@@ -34,7 +34,7 @@ import typing
 import warnings
 
 from rc_utils.checks import check_keys, check_number, checked_value, require, settings_from_dict, unknown_name
-from rc_utils.datasets import load_dataset
+from rc_utils.datasets.load import check_values, load_dataset
 from rc_utils.measures import MEASURES
 from rc_utils.networks import check_network
 from rc_utils.networks.registry import SHAPE_ARGUMENTS
@@ -64,24 +64,25 @@ def load_campaigns():
     for name in list_campaigns():
         try:
             campaigns.append(load_campaign(name))
-        except (ValueError, ImportError, AttributeError, TypeError, SyntaxError) as error:
+        except Exception as error:  # whatever a module of the reader's raises
             warnings.warn(f"campaign {name!r} is left out: {error}", stacklevel=2)
     return campaigns
 
 
 def load_campaign(name):
-    """The campaign of that name, or of the folder that holds a campaign.toml.
+    """The campaign of that name, or of the folder that holds a campaign.toml, whose path is then its name.
 
     Raises ValueError for an unknown campaign, key or value; the message says which and what is valid.
     """
-    folder = pathlib.Path(name) if pathlib.Path(name, "campaign.toml").is_file() else campaigns_dir() / str(name)
+    name = str(pathlib.Path(name))
+    folder = pathlib.Path(name) if pathlib.Path(name, "campaign.toml").is_file() else campaigns_dir() / name
     if not (folder / "campaign.toml").is_file():
         raise unknown_name("campaign", name, list_campaigns())
     try:
         table = tomllib.loads((folder / "campaign.toml").read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{folder / 'campaign.toml'} is not valid TOML: {error}") from error
-    return parse_campaign(table, folder.name, folder)
+    return parse_campaign(table, name, folder)
 
 
 def parse_campaign(table, name, folder=pathlib.Path()):
@@ -125,6 +126,11 @@ def _check_dataset(settings, where):
     _check_types(load_dataset, settings, where)
     for key, value in settings.items():
         require(not isinstance(value, int | float) or value >= 0, f"{where}.{key} must not be negative, got {value}")
+    try:
+        check_values(**{key: value for key, value in settings.items() if key in _arguments(check_values)})
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
+    require(settings.get("classes") != [], f"{where}.classes is empty; expected at least two names, or leave it out")
 
 
 def _network(label, options, campaign):
@@ -194,6 +200,11 @@ def _check_experiments(campaign):
         where = f"{campaign.name}, experiment {experiment.name!r}"
         require(experiment.name not in seen, f"{where} is there twice")
         seen.add(experiment.name)
+        lists = {"networks": experiment.networks, **{f"grid.{k}": v for k, v in experiment.grid.items()}}
+        lists |= experiment.seeds if isinstance(experiment.seeds, dict) else {"seeds": experiment.seeds}
+        for key, values in lists.items():
+            twice = [v for i, v in enumerate(values) if v in values[:i]] if isinstance(values, list) else []
+            require(not twice, f"{where}: {key} has {twice and twice[0]!r} twice")
         for kind, names, valid in (
             ("network", experiment.networks, campaign.networks),
             ("count", experiment.counts, campaign.counts),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pathlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -124,7 +125,7 @@ def select_campaign(runs: pd.DataFrame, campaign: str, experiment: str | None = 
     Raises ValueError where there are none, or where the campaign holds several experiments and none was named: runs
     with and without mixup, say, do not belong in one correlation.
     """
-    for column, wanted in (("campaign", campaign), ("experiment", experiment)):
+    for column, wanted in (("campaign", str(pathlib.PurePath(campaign))), ("experiment", experiment)):
         if column not in runs.columns:
             continue
         known = sorted(map(str, runs[column].unique()))

@@ -24,7 +24,8 @@ def run_flops(planned):
     """Floating-point operations of one planned run: training, and the evaluations of its counts on the grid.
 
     A multiplication and an addition are two operations; only matrix products and convolutions are counted. The counts
-    during training are included. Raises ValueError for a dataset whose size is not known here.
+    during training are included. Raises ValueError for a dataset whose size is not known here, and a
+    network whose forward pass needs numbers.
     """
     data = planned.spec.dataset
     if data["name"] not in DATASETS:
@@ -51,6 +52,9 @@ def _forward_flops(network, size, channels, classes):
 
     options = {k: v for k, v in json.loads(network).items() if k != "source_sha256"}
     module = build_network(**options, num_classes=classes, in_channels=channels, image_size=size).to("meta").eval()
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
-        module(torch.empty(2, channels, size, size, device="meta"))
+    try:
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            module(torch.empty(2, channels, size, size, device="meta"))
+    except Exception as error:  # whatever a forward pass of the reader's raises
+        raise ValueError(f"network {options['name']!r} does not run without data: {error}") from error
     return counter.get_total_flops() / 2

@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import json
 import pathlib
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -95,11 +96,16 @@ def forest_runs(
     return table
 
 
-def freeze_forests(dataset: Mapping, **options) -> pathlib.Path:
-    """Commit `forest_runs(dataset, **options)` with the provenance of its data, as campaigns/forests/<name>.json."""
+def freeze_forests(dataset: Mapping, *, replace: bool = False, **options) -> pathlib.Path:
+    """Commit `forest_runs(dataset, **options)` with the provenance of its data, as campaigns/forests/<name>.json.
+
+    Raises ValueError, before anything is fitted, where a table of other images is there, unless told to `replace` it.
+    """
+    path = _committed(dataset["name"])
+    old = json.loads(path.read_bytes())["settings"]["dataset"] if path.exists() else dict(dataset)
+    require(replace or old == dict(dataset), f"{path} is of {old}, not of {dict(dataset)}; replace it with --replace")
     table = forest_runs(dataset, committed=False, **options)
     content = {"settings": table.attrs["settings"], "data": load_dataset(**dataset).provenance}
-    path = _committed(dataset["name"])
     write_atomically(path, json.dumps(content | {"rows": table.to_dict("records")}, indent=1).encode() + b"\n")
     return path
 
@@ -201,17 +207,23 @@ def results_from_forests(table: pd.DataFrame, *, num_resamples: int = 2000, seed
     return [r for id_, group in groups.items() for r in correlation_result(id_, label, group, "gap", options)]
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Fit the trees and forests of a dataset and commit their table: for instance `cifar10 --n-train 3000`."""
     import argparse
 
     parser = argparse.ArgumentParser(prog="python -m rc_utils.forests", description=(main.__doc__ or "").split(":")[0])
     parser.add_argument("dataset", help="digits, cifar10, ...")
     parser.add_argument("--n-train", type=int, help="training images (default: all)")
+    parser.add_argument("--replace", action="store_true", help="replace a table of other images")
     options = parser.parse_args(arguments)
-    dataset = {"name": options.dataset} | ({"n_train": options.n_train} if options.n_train else {})
-    print(freeze_forests(dataset, progress=True))
+    dataset = {"name": options.dataset} | ({} if options.n_train is None else {"n_train": options.n_train})
+    try:
+        print(freeze_forests(dataset, replace=options.replace, progress=True))
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

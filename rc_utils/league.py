@@ -270,7 +270,8 @@ def information_table(cells: Cells, measure: str = "count", *, num_permutations:
         row |= {"null_mean": null.mean(), "null_high": np.quantile(null, 0.95)}
         row |= {"p": (1 + np.sum(null >= value - 1e-12)) / (1 + num_permutations)}
         rows.append(row | {"adjusted": found.value, "low": found.low, "high": found.high})
-    return pd.DataFrame(rows)
+    columns = ["given", "pairs", "value", "null", "null_mean", "null_high", "p", "adjusted", "low", "high"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def axis_table(cells: Cells, measures: Sequence[str]) -> pd.DataFrame:

@@ -67,6 +67,8 @@ def write_record(record):
 def read_record(path):
     """The record in the file `path`. Raises CorruptRecord if it is damaged, edited, of another run or schema."""
     path = pathlib.Path(path)
+    if path.is_dir():
+        raise CorruptRecord(f"{path} is a folder, not a record: remove it")
     record = _parse(path.read_bytes(), str(path))
     if record["run_id"] != path.stem:
         raise CorruptRecord(f"{path} holds the record of run {record['run_id']}: {ADVICE}")

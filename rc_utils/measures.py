@@ -111,7 +111,16 @@ UNTRAINED = ("num_parameters",)
 
 
 def measure(name, network, initial, data):
-    """Value of the measure `name` (a key of MEASURES) of `network` that started as `initial` and trained on `data`."""
+    """Value of the measure `name` (a key of MEASURES) of `network` that started as `initial` and trained on `data`.
+
+    Raises ValueError for an unknown measure and for one that returns something else than a number.
+    """
     if name not in MEASURES:
         raise unknown_name("measure", name, MEASURES)
-    return MEASURES[name](network, initial, data)
+    value = MEASURES[name](network, initial, data)
+    try:
+        if isinstance(value, str | bytes):
+            raise TypeError("it is a text")
+        return value if isinstance(value, int) else float(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"measure {name!r} returned {value!r}; expected one number ({error})") from error

@@ -45,7 +45,10 @@ def notebook_parameters(path):
     """
     import nbformat
 
-    cells = nbformat.read(path, as_version=4).cells
+    try:
+        cells = nbformat.read(path, as_version=4).cells
+    except (nbformat.ValidationError, AttributeError) as error:
+        raise ValueError(f"{path} is not a notebook: {str(error).splitlines()[0]}") from error
     source = next((c.source for c in cells if "parameters" in c.metadata.get("tags", [])), "")
     try:
         return dict(_literal_assignment(node) for node in ast.parse(source).body)
@@ -121,7 +124,7 @@ def execute_notebook(path, output, parameters=None, *, cwd=None, metadata=None, 
     # papermill reads parameters line by line and warns where a comment holds an equals sign; ours are checked already.
     logging.getLogger("papermill").setLevel(logging.ERROR)
     try:
-        papermill.execute_notebook(str(path), str(partial.resolve()), parameters or {}, **options)
+        papermill.execute_notebook(_literal(path), _literal(partial.resolve()), parameters or {}, **options)
     except PapermillExecutionError as error:
         raise NotebookError(_describe(path, error, partial)) from None
     except DeadKernelError as error:
@@ -131,6 +134,11 @@ def execute_notebook(path, output, parameters=None, *, cwd=None, metadata=None, 
     nbformat.write(notebook, partial)
     os.replace(partial, output)
     return output
+
+
+def _literal(path):
+    """A path for papermill, which fills in what stands between braces."""
+    return str(path).replace("{", "{{").replace("}", "}}")
 
 
 def _describe(path, error, partial):

@@ -10,7 +10,7 @@ from IPython.display import HTML
 from rc_utils import ledger, runs
 from rc_utils.campaign import load_campaign, load_campaigns
 from rc_utils.checks import check_count
-from rc_utils.correlation import interval_text
+from rc_utils.correlation import interval_text, is_finished
 from rc_utils.forests import committed_forests, forest_runs, results_from_forests
 from rc_utils.paper import NOT_TESTED, VERDICTS
 from rc_utils.results import kept_results, results_from_campaign
@@ -24,7 +24,7 @@ def campaign_runs(name, experiment=None, *, device="cpu", num_samples=0):
 
     A campaign of at most `SMALL` runs without any record is swept first, on `device`. num_samples: count only the first
     so many simplices of each run; 0 takes all. Raises ValueError for an unknown campaign or experiment, a larger
-    campaign without a record, or an experiment without one.
+    campaign without a record, an experiment without one, and where no run could be made or all of them diverged.
     """
     campaign = load_campaign(name)
     table = ledger.load_runs(campaign, num_samples=num_samples or None)
@@ -34,8 +34,12 @@ def campaign_runs(name, experiment=None, *, device="cpu", num_samples=0):
                 f"campaign {name!r} has no record yet and asks for {number:,} runs: "
                 f"`python -m rc_utils.sweep {name} --plan` says what they cost, and without --plan it trains them"
             )
-        sweep(campaign, device=device)
+        outcomes = sweep(campaign, device=device)
         table = ledger.load_runs(campaign, num_samples=num_samples or None)
+        failed = next((outcome.error for outcome in outcomes if outcome.status == "failed"), "no run was finished")
+        if table.empty:
+            reason = failed.partition("settings: ")[0].strip().splitlines()[-1]
+            raise ValueError(f"no run of campaign {name!r} could be made: {reason}")
     table = ledger.counted(table, campaign)
     if experiment:
         campaign.restricted([experiment])
@@ -45,6 +49,8 @@ def campaign_runs(name, experiment=None, *, device="cpu", num_samples=0):
                 f"experiment {experiment!r} of campaign {name!r} has no record yet: "
                 f"`python -m rc_utils.sweep {name} --experiment {experiment}` trains it"
             )
+    if len(table) and not is_finished(table).any():
+        raise ValueError(f"all {len(table)} runs of campaign {name!r} diverged; give it smaller learning rates")
     return table
 
 
@@ -91,7 +97,10 @@ def example_network(planned, device="cpu"):
     try:
         network = runs.trained_network(planned.spec, device)
     except FileNotFoundError:
-        runs.complete_run(planned, device, weights=True)
+        record = runs.complete_run(planned, device, weights=True)
+        if record["status"] != "ok":
+            setting = f"{_network_text(planned.spec)}, {_training_text(planned.spec.train)}"
+            raise ValueError(f"the network to be shown diverged ({setting}); choose another") from None
         network = runs.trained_network(planned.spec, device)
     return network, runs.dataset_of(planned.spec, device)
 

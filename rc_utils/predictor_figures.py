@@ -95,6 +95,8 @@ def within_panels(cells: Cells, measure: str = "count") -> Figure:
 def information_null(table: pd.DataFrame) -> Figure:
     """An `information_table`: the estimate of each conditioning over its null distribution, one row a conditioning."""
     fig, ax = plt.subplots(figsize=(plotting.width(), 1.3 + 0.42 * len(table)))
+    if table.empty:
+        ax.text(0.5, 0.5, "too few cells to condition on anything", ha="center", transform=ax.transAxes)
     for row, found in enumerate(table.itertuples()):
         low, high = np.quantile(found.null, [0.025, 0.975])
         label = row == 0
@@ -106,7 +108,8 @@ def information_null(table: pd.DataFrame) -> Figure:
     ax.set_yticks(range(len(table)), [f"given {name}" for name in table["given"]])
     ax.set(xlim=(-0.02, 1.02), ylim=(len(table) - 0.4, -0.6))
     ax.set_xlabel("normalized conditional mutual information (plug-in)")
-    fig.legend(loc="outside upper center", ncols=4)
+    if len(table):
+        fig.legend(loc="outside upper center", ncols=4)
     return fig
 
 

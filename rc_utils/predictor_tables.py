@@ -61,6 +61,7 @@ def show_axes(table: pd.DataFrame):
 
 def show_information(table: pd.DataFrame):
     """An `information_table` for reading."""
+    named = {"adjusted": "value"}
     shown = {
         "Given": table["given"],
         "Pairs a value": table["pairs"].round(0).astype(int),
@@ -68,7 +69,7 @@ def show_information(table: pd.DataFrame):
         "Permuted: mean": table["null_mean"].map("{:.3f}".format),
         "Permuted: 95 %": table["null_high"].map("{:.3f}".format),
         "p": table["p"].map("{:.3f}".format),
-        "Above the mean": table.rename(columns={"value": "plug_in", "adjusted": "value"}).apply(_estimate, axis=1),
+        "Above the mean": [_estimate(row) for _, row in table.drop(columns="value").rename(columns=named).iterrows()],
     }
     return pages.show_table(pd.DataFrame(shown))
 

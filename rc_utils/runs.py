@@ -201,7 +201,7 @@ def _kept_weights(record):
 
     path = ledger.weights_path(record["run_id"])
     live = _record_on_disk(record["run_id"])
-    if not path.exists() or (live is not None and not ledger.same_network(live, record)):
+    if not path.is_file() or (live is not None and not ledger.same_network(live, record)):
         return None
     content, expected = path.read_bytes(), record["provenance"].get("weights_sha256")
     if live is None if expected is None else expected != _sha256(content):
@@ -212,8 +212,10 @@ def _kept_weights(record):
         return None
     states = {}
     for key, value in tensors.items():
-        epoch, slash, name = key.rpartition("/")
-        states.setdefault(int(epoch) if slash else None, {})[name] = value
+        # Modules may have a slash in their names, parameters of an epoch begin with its number.
+        epoch, slash, name = key.partition("/")
+        of_epoch = slash and epoch.isdigit()
+        states.setdefault(int(epoch) if of_epoch else None, {})[name if of_epoch else key] = value
     return states
 
 

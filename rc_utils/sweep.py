@@ -18,7 +18,7 @@ import torch
 
 from rc_utils import ledger, runs
 from rc_utils.campaign import load_campaign
-from rc_utils.checks import check_count
+from rc_utils.checks import check_count, check_number, require
 from rc_utils.cost import run_flops
 from rc_utils.paths import results_dir
 from rc_utils.verification import print_verification, verify
@@ -59,7 +59,7 @@ def sweep(
     time_budget=None,
     shard=(0, 1),
     threads=1,
-    **execution,
+    compile=False,
 ):
     """Run what is missing of `campaign` (a Campaign or its name).
 
@@ -69,18 +69,24 @@ def sweep(
     workers: local worker processes; 0 runs in this process. scheduler: address of a Dask scheduler instead.
     time_budget: seconds after which no run is begun and runs in progress are given up; what is finished is kept.
     threads: torch threads of each run; one is the default because results then do not depend on the machine's load.
-    execution: `compile` of `train`.
+    compile: run the networks through torch.compile.
 
-    Raises OSError before any training if the results cannot be written.
+    Raises OSError before any training if the results cannot be written, and ValueError for a wrong setting or device.
     """
     campaign = load_campaign(campaign) if not hasattr(campaign, "entries") else campaign
     check_count("workers", workers, 0)
     check_count("threads", threads, 1)
+    if time_budget is not None:
+        check_number("time_budget", time_budget, 0)
+    index, parts = shard
+    require(0 <= index < parts, f"shard={shard!r}; expected (i, n) with 0 <= i < n, such as (0, 4)")
+    if not scheduler:
+        check_device(device)
     deadline = None if time_budget is None else time.time() + time_budget
     todo = missing_runs(campaign, shard)
     if todo:
         ledger.check_writable()
-    job = runs.Job(device, threads, deadline, execution)
+    job = runs.Job(device, threads, deadline, {"compile": True} if compile else {})
     if not todo:
         finished = iter(())
     elif workers or scheduler:
@@ -88,6 +94,14 @@ def sweep(
     else:
         finished = (job(planned) for planned in todo)
     return _report(finished, len(todo), campaign.name)
+
+
+def check_device(device):
+    """Raise ValueError for a device that is unknown or not in this machine."""
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device {device!r} cannot be used: {error}") from error
 
 
 def local_cluster(workers):
@@ -278,8 +292,8 @@ def main(arguments=None):
         campaign = load_campaign(options.campaign)
         if options.experiment:
             campaign = campaign.restricted(options.experiment)
-        torch.zeros(1, device=device)
-    except (ValueError, RuntimeError, AssertionError) as error:
+        check_device(device)
+    except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     try:
@@ -297,7 +311,8 @@ def _act(campaign, options, device):
     if options.verify is not None:
         return print_verification(verify(campaign, options.verify, device=device, threads=options.threads))
     if options.plan:
-        print("\n".join(plan(campaign, options.tflops)))
+        for line in plan(campaign, options.tflops):
+            print(line, flush=True)
         return 0
     if options.freeze:
         path, number = ledger.freeze(campaign)
@@ -307,10 +322,9 @@ def _act(campaign, options, device):
 
 
 def _run(campaign, options, device):
-    execution = {"compile": True} if options.compile else {}
     outcomes = sweep(
         campaign, workers=options.workers, scheduler=options.scheduler, device=device, threads=options.threads,
-        time_budget=options.time_budget, shard=options.shard, **execution,
+        time_budget=options.time_budget, shard=options.shard, compile=options.compile,
     )  # fmt: skip
     done, failed = (sum(o.status == status for o in outcomes) for status in ("done", "failed"))
     left = len(missing_runs(campaign, options.shard))

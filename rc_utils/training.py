@@ -138,6 +138,7 @@ def train(
     require(not outside, f"measure_epochs {outside} are not within 0..{config.epochs}")
     enough = len(data.y_train) > 1 or config.batch_size == 1
     require(enough, "a single training image makes no batch of two or more: give more images, or batch_size=1")
+    _check_parameters(network)
     device = torch.device(device) if device is not None else _device_of(network)
     network, data = network.to(device), data.to(device)
     layout = training_layout(network, device) if channels_last else torch.contiguous_format
@@ -274,6 +275,14 @@ def _seed(seed, device):
     if device.type == "cuda":
         with torch.cuda.device(device):
             torch.cuda.manual_seed(seed)
+
+
+def _check_parameters(network):
+    """Raise ValueError for a network that has nothing to train, or layers that get their shape from the first batch."""
+    name = type(network).__name__
+    lazy = [n for n, p in network.named_parameters() if isinstance(p, torch.nn.parameter.UninitializedParameter)]
+    require(not lazy, f"{name}: {lazy and lazy[0]} is of a lazy layer and has no shape yet; give it its sizes")
+    require(any(p.requires_grad for p in network.parameters()), f"{name} has no parameter to train")
 
 
 def _check_outputs(network, data):

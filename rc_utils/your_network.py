@@ -14,7 +14,7 @@ from torch import nn
 from rc_utils.campaign import load_campaign
 from rc_utils.checks import require, settings_from_dict
 from rc_utils.ledger import INTERPOLATES
-from rc_utils.networks import build_network
+from rc_utils.networks import build_network, check_network
 from rc_utils.networks.user_class import find_user_network
 from rc_utils.regions.classifier import NonFiniteScores
 from rc_utils.runs import count_regions, dataset_of
@@ -43,16 +43,28 @@ def instantiate(network: str | Callable[..., nn.Module], data, *, width: float =
     network's own default. The random state of the caller is untouched. Raises TypeError for something else.
     """
     given = {"num_classes": data.num_classes, "in_channels": data.in_channels, "image_size": data.image_size}
+    require(width >= 0, f"width={width!r}; expected a positive number, or 0 for the network's own")
     options = {"width": width} if width else {}
     if isinstance(network, str) and ":" not in network:
+        check_network(network, **options)
         return build_network(network, **given, seed=seed, **options)
     if isinstance(network, str):
         network = find_user_network(network)
     require_callable(network)
     named = inspect.signature(network).parameters
+    require(
+        "width" in named or not width, f"{_name_of(network)} takes no width: name it in its signature, or give none"
+    )
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        return network(**{key: value for key, value in (given | options).items() if key in named})
+        module = network(**{key: value for key, value in (given | options).items() if key in named})
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"{_name_of(network)} made a {type(module).__name__}; expected a torch.nn.Module")
+    return module
+
+
+def _name_of(network: Callable[..., nn.Module]) -> str:
+    return getattr(network, "__name__", None) or getattr(getattr(network, "func", None), "__name__", "network")
 
 
 def require_callable(network) -> None:
@@ -89,7 +101,9 @@ def run_small_grid(
     require(bool(planned), f"campaign {campaign!r} has no experiment {experiment!r}; it has {names}")
     require("main" in chosen.counts, f"campaign {campaign!r} has no [counts.main]; expected one to count with")
     setting, data = planned[0][0], dataset_of(planned[0][1].spec, device)
-    name = network.split(":")[-1] if isinstance(network, str) else network.__name__
+    if not isinstance(network, str):
+        require_callable(network)
+    name = network.split(":")[-1] if isinstance(network, str) else _name_of(network)
     name += " (yours)" if name in chosen.networks else ""
     rows = []
     for cell in corner_cells(setting.grid):

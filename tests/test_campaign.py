@@ -2,15 +2,24 @@
 
 import copy
 import dataclasses
+import hashlib
+import importlib
+import os
 import shutil
 import types
 
 import pytest
 
+from rc_utils import pages
 from rc_utils.campaign import list_campaigns, load_campaign, load_campaigns, parse_campaign
+from rc_utils.comparison import select_campaign
+from rc_utils.ledger import load_runs
+from rc_utils.networks import build_network
+from rc_utils.networks.user_class import source_hash
 from rc_utils.paths import campaigns_dir
 from rc_utils.runs import network_of
 from rc_utils.specification import RunSpec
+from rc_utils.sweep import sweep
 from rc_utils.training import TrainConfig
 
 TABLE = {
@@ -111,6 +120,14 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
         (["experiments", 1, "name"], "main", r"is there twice"),
         (["experiments", 0, "seeds"], [], r"at least one network and one seed"),
         (["title"], 3, r"title must be a str"),
+        (["experiments", 0, "grid", "lr"], [0.1, 0.1], r"grid.lr has 0.1 twice"),
+        (["experiments", 0, "grid", "batch_size"], [16, 32, 16], r"grid.batch_size has 16 twice"),
+        (["experiments", 1, "networks"], ["small", "small"], r"networks has 'small' twice"),
+        (["experiments", 0, "seeds"], [0, 1, 0], r"seeds has 0 twice"),
+        (["dataset", "label_noise"], 1.5, r"\[dataset\]: label_noise is 1.5"),
+        (["dataset", "n_train"], 0, r"n_train=0"),
+        (["dataset", "classes"], [], r"classes is empty"),
+        (["networks", "TwoLayerReLU"], {"width": 3}, r"'TwoLayerReLU' takes no width"),
     ],
 )
 def test_mistakes_are_named(path, value, message):
@@ -148,6 +165,56 @@ def test_an_edited_network_of_the_users_is_another_run(tmp_path, monkeypatch):
     assert plans[0].spec.run_id != plans[1].spec.run_id
     with pytest.raises(ValueError, match="'edited_net:Net' is not the one that the campaign was loaded with"):
         network_of(plans[0].spec, data)
+
+
+@pytest.mark.parametrize("bytecode", [True, False])
+def test_a_network_edited_within_a_second_or_imported_before_is_the_edited_one(tmp_path, monkeypatch, bytecode):
+    """Python takes bytecode of the same second and length for current, and an imported module is not read again."""
+    monkeypatch.setattr("sys.dont_write_bytecode", not bytecode)
+    monkeypatch.syspath_prepend(tmp_path)
+    name = f"known_net_{bytecode}"
+    source = "from torch import nn\nclass Net(nn.Linear):\n    def __init__(self):\n        super().__init__(3, {})\n"
+    path = tmp_path / f"{name}.py"
+    path.write_text(source.format(2))
+    importlib.import_module(name)
+    for size in (4, 5, 6):
+        path.write_text(source.format(size))
+        os.utime(path, (1e9, 1e9))
+        assert build_network(f"{name}:Net").out_features == size
+        assert source_hash(f"{name}:Net") == hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
+def test_a_module_is_named_as_in_an_import():
+    with pytest.raises(ModuleNotFoundError, match="not a path"):
+        build_network("./my_module:MyNet")
+
+
+def test_a_campaign_of_a_path_is_not_taken_for_one_of_the_same_folder_name(tmp_path):
+    shutil.copytree(campaigns_dir() / "shapes-tiny", tmp_path / "shapes-tiny")
+    (tmp_path / "shapes-tiny" / "runs.jsonl").unlink(missing_ok=True)
+    path = tmp_path / "shapes-tiny" / "campaign.toml"
+    path.write_text(path.read_text().replace("n_train = ", "n_train = 1"))
+    theirs, ours = load_campaign(f"{path.parent}/"), load_campaign("shapes-tiny")
+    assert theirs.name == str(path.parent)
+    assert load_campaign(theirs.name).runs().keys() == theirs.runs().keys() != ours.runs().keys()
+    sweep(ours)
+    assert pages.all_results("shapes-tiny")
+    assert pages.all_results(theirs.name) == []
+    runs = load_runs(ours).assign(campaign=theirs.name)
+    assert len(select_campaign(runs, f"{path.parent}/", "main")) > 0
+
+
+def test_a_campaign_whose_network_raises_stops_no_other(tmp_path, monkeypatch):
+    shutil.copytree(campaigns_dir() / "shapes-tiny", tmp_path / "mine")
+    path = tmp_path / "mine" / "campaign.toml"
+    path.write_text(
+        path.read_text().replace("[networks.", '[networks.Mine]\narchitecture = "raises:Net"\n\n[networks.', 1)
+    )
+    (tmp_path / "raises.py").write_text("undefined_name")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("RC_CAMPAIGNS", str(tmp_path))
+    with pytest.warns(UserWarning, match=r"campaign 'mine' is left out: name 'undefined_name'"):
+        assert load_campaigns() == []
 
 
 def test_a_campaign_that_cannot_be_read_is_named_and_stops_no_other(tmp_path, monkeypatch):

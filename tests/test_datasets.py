@@ -400,6 +400,10 @@ def test_wrong_arrays_are_named(tmp_path, contents, message):
 
 def test_file_that_is_no_archive_is_named(tmp_path):
     (tmp_path / "bad.npz").write_bytes(pickle.dumps({"x_train": 1}))
+    with open(tmp_path / "single.npz", "wb") as file:
+        np.save(file, np.zeros(3))
+    with pytest.raises(CacheError, match="truncated or corrupted"):
+        read_cache(tmp_path / "single.npz")
     with pytest.raises(CacheError, match=r"bad\.npz"):
         load_dataset("bad", data_dir=tmp_path)
 

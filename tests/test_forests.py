@@ -88,3 +88,19 @@ def test_a_committed_table_needs_no_data_and_no_fitting(tmp_path, monkeypatch):
     assert len(forest_runs({"name": "digits", "n_train": 100}, **options)) == 6
     with pytest.raises(pytest.fail.Exception):
         forest_runs({"name": "digits"}, **options)
+
+
+def test_a_committed_table_of_other_images_is_not_replaced_unasked(tmp_path, monkeypatch, capsys):
+    campaigns = tmp_path / "campaigns"
+    monkeypatch.setattr(forests, "campaigns_dir", lambda: campaigns)
+    options = {"depths": (3,), "num_samples": 10, "resolution": 20, "num_trees": 3}
+    path = forests.freeze_forests({"name": "digits", "n_train": 100}, **options)
+    before = path.read_bytes()
+    assert forests.main(["digits", "--n-train", "110"]) == 1
+    assert "replace it with --replace" in capsys.readouterr().err
+    assert path.read_bytes() == before
+    forests.freeze_forests({"name": "digits", "n_train": 110}, replace=True, **options)
+    assert forests.committed_forests() == [{"name": "digits", "n_train": 110}]
+    assert forests.main(["digitz"]) == 1
+    assert "digitz" in capsys.readouterr().err
+    assert forests.main(["digits", "--n-train", "0", "--replace"]) == 1

@@ -115,6 +115,24 @@ def test_the_command_line_executes_with_other_parameters(notebook, tmp_path):
     assert not any(cell.get("outputs") for cell in nbformat.read(notebook, 4).cells)
 
 
+def test_braces_in_paths_are_kept_as_they_are(notebook, tmp_path):
+    folder = tmp_path / "d{a}"
+    folder.mkdir()
+    moved = notebook.rename(folder / "page.ipynb")
+    output = tmp_path / "out-{scale}{}.ipynb"
+    assert notebooks.main([str(moved), "-o", str(output)]) == 0
+    assert output.is_file()
+    assert sorted(p.name for p in tmp_path.glob("*.ipynb")) == [output.name]
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "no JSON"])
+def test_a_file_that_is_no_notebook_is_named(tmp_path, capsys, content):
+    path = tmp_path / "x.ipynb"
+    path.write_text(content)
+    assert notebooks.main([str(path)]) == 1
+    assert capsys.readouterr().err.startswith("error: ")
+
+
 FIGURE = """import os
 import matplotlib.pyplot as plt
 from rc_utils import plotting

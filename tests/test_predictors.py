@@ -266,6 +266,17 @@ def test_cells_average_seeds_and_leave_diverged_runs_out():
     assert len(cells_of(repeated).runs) == 15
 
 
+def test_a_table_of_information_on_too_few_cells_is_empty_and_can_be_shown():
+    runs, _ = runs_table()
+    table = league.information_table(cells_of(runs[runs["cell"] == "0.1, 32"].query("network == 'A'")))
+    assert table.empty
+    assert "given" in table.columns
+    predictor_tables.show_information(table)
+    figure = predictor_figures.information_null(table)
+    assert "too few cells" in figure.axes[0].texts[0].get_text()
+    plt.close(figure)
+
+
 def test_a_number_that_is_missing_or_infinite_is_an_error_that_names_it():
     """A NaN or infinity in one run would otherwise spread to every cell, or give rank correlations of what is left."""
     runs, _ = runs_table()

@@ -21,7 +21,7 @@ from rc_utils.campaign import load_campaign, parse_campaign
 from rc_utils.cost import run_flops
 from rc_utils.measures import MEASURES
 from rc_utils.networks import build_network
-from rc_utils.pages import example_network
+from rc_utils.pages import campaign_runs, example_network
 from rc_utils.provenance import instructions
 from rc_utils.regions.classifier import NonFiniteScores
 from rc_utils.sweep import main, missing_runs, plan, sweep
@@ -281,6 +281,128 @@ class FakeClient:
 
     def batches(self):
         return []
+
+
+@pytest.mark.parametrize(("returned", "recorded"), [(torch.tensor(1.5), 1.5), (np.float32(2.5), 2.5), (np.int64(3), 3)])
+def test_a_measure_of_the_readers_may_return_any_kind_of_number(monkeypatch, returned, recorded):
+    monkeypatch.setitem(MEASURES, "mine", lambda network, initial, data: returned)
+    campaign = with_changes(measures=["mine"], grid={"lr": [0.1]})
+    assert statuses(sweep(campaign)) == ["done"]
+    assert ledger.load_runs(campaign)["mine"].tolist() == [recorded]
+
+
+@pytest.mark.parametrize("returned", ["abc", "1.5", [1, 2], torch.ones(2), None])
+def test_a_measure_that_is_no_number_is_named(monkeypatch, returned):
+    monkeypatch.setitem(MEASURES, "mine", lambda network, initial, data: returned)
+    (outcome,) = sweep(with_changes(measures=["mine"], grid={"lr": [0.1]}))
+    assert outcome.status == "failed"
+    assert "ValueError: measure 'mine' returned" in outcome.error
+
+
+class SlashNet(torch.nn.Module):
+    """Modules whose names hold a slash, one of them beginning with a number."""
+
+    def __init__(self, num_classes, in_channels):
+        super().__init__()
+        self.parts = torch.nn.ModuleDict({"a/b": torch.nn.Conv2d(in_channels, 4, 3)})
+        self.head = torch.nn.Linear(4, num_classes)
+
+    def forward(self, x):
+        return self.head(self.parts["a/b"](x).mean((2, 3)))
+
+
+def test_names_of_parameters_may_hold_a_slash(monkeypatch):
+    table = TABLE | {"networks": {"ResNet18": {"architecture": f"{__name__}:SlashNet"}}}
+    campaign = parse_campaign(table | {"experiments": [TABLE["experiments"][0] | {"grid": {"lr": [0.1]}}]}, "slash")
+    assert statuses(sweep(campaign)) == ["done"]
+    monkeypatch.setattr(runs, "train", lambda *a, **k: pytest.fail("trained again"))
+    more = [TABLE["experiments"][0] | {"grid": {"lr": [0.1]}, "measures": ["margin"]}]
+    assert statuses(sweep(parse_campaign(table | {"experiments": more}, "slash"))) == ["done"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"shard": (7, 4)}, r"shard=\(7, 4\)"),
+        ({"shard": (0, 0)}, r"shard=\(0, 0\)"),
+        ({"time_budget": float("nan")}, "time_budget=nan"),
+        ({"device": "gpu"}, "device 'gpu' cannot be used"),
+    ],
+)
+def test_wrong_settings_of_a_sweep_are_named_before_any_run(settings, message):
+    with pytest.raises(ValueError, match=message):
+        sweep(with_changes(), **settings)
+    with pytest.raises(TypeError, match="worker"):
+        sweep(with_changes(), worker=2)
+
+
+class NeedsNumbers(SlashNet):
+    """Its forward pass reads a number out of a tensor, which there is not without data."""
+
+    def forward(self, x):
+        return super().forward(x * float(x.abs().mean()))
+
+
+def test_the_plan_of_a_network_that_needs_data_says_so_and_the_rest():
+    table = TABLE | {"networks": {"ResNet18": {"architecture": f"{__name__}:NeedsNumbers"}}}
+    lines = list(plan(parse_campaign(table, "numbers")))
+    assert lines[1] == "  main: 0 of 4 runs are complete"
+    assert "no estimate of the operations: network" in lines[-1]
+    assert "does not run without data" in lines[-1]
+
+
+def test_a_campaign_without_counts_is_verified_by_its_accuracies(capsys):
+    campaign = with_changes(counts=[], grid={"lr": [0.1]})
+    sweep(campaign)
+    assert print_verification(verify(campaign, 1)) == 0
+    assert "equal to the last bit" in capsys.readouterr().out
+
+
+def test_a_folder_in_the_place_of_a_record_or_of_weights_is_named_or_made_again():
+    campaign = with_changes(grid={"lr": [0.1]})
+    sweep(campaign)
+    (run_id,) = campaign.runs()
+    weights = ledger.weights_path(run_id)
+    weights.unlink()
+    weights.mkdir()
+    with pytest.raises(FileNotFoundError, match="complete_run"):
+        runs.trained_network(next(iter(campaign.runs().values())).spec)
+    path = ledger.record_path(run_id)
+    path.unlink()
+    path.mkdir()
+    with pytest.warns(UserWarning, match="is a folder, not a record"):
+        assert ledger.load_runs(campaign).empty
+
+
+def test_pages_say_why_a_campaign_has_nothing_to_show(tmp_path, monkeypatch):
+    for name, grid, source in (
+        ("far", "{ lr = [1e30] }", ""),
+        ("fails", "{ lr = [0.1] }", "architecture = 'wants_one:Net'"),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "campaign.toml").write_text(f"""title = "x"
+dataset = {{ name = "shapes", n_train = 64, n_test = 32, image_size = 8 }}
+train = {{ epochs = 2, momentum = 0.0 }}
+counts.main = {{ num_samples = 4, resolution = 10 }}
+[networks.MLP]
+{source or "widths = [8]"}
+[[experiments]]
+name = "main"
+networks = ["MLP"]
+seeds = [0]
+counts = ["main"]
+grid = {grid}
+""")
+    (tmp_path / "wants_one.py").write_text("from torch import nn\nclass Net(nn.Conv2d):\n    def __init__(self):\n"
+                                           "        super().__init__(1, 4, 3)\n")  # fmt: skip
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("RC_CAMPAIGNS", str(tmp_path))
+    with pytest.raises(ValueError, match="all 1 runs of campaign 'far' diverged"):
+        campaign_runs("far")
+    with pytest.raises(ValueError, match="the network to be shown diverged"):
+        example_network(next(iter(load_campaign("far").runs().values())))
+    with pytest.raises(ValueError, match=r"no run of campaign 'fails' could be made: RuntimeError: .*channels"):
+        campaign_runs("fails")
 
 
 def test_shards_are_a_partition():

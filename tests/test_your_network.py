@@ -1,5 +1,7 @@
 """A network of the reader's own: a class in the notebook, a module:Class, a registered name."""
 
+import functools
+
 import pytest
 import torch
 from torch import nn
@@ -8,6 +10,7 @@ from rc_utils import your_network
 from rc_utils.correlation import correlation_table
 from rc_utils.regions import region_count, sample_vertices
 from rc_utils.regions.classifier import NonFiniteScores
+from rc_utils.training import TrainConfig, train
 from rc_utils.your_network import corner_cells, instantiate, run_small_grid
 
 
@@ -78,3 +81,30 @@ def test_what_is_no_network_and_what_is_no_campaign_are_named(tiny_data):
         run_small_grid(TinyNet, "shapes-tiny", "mian")
     with pytest.raises(ValueError, match="Did you mean 'ResNet18'"):
         your_network.instantiate("ResNet81", tiny_data)
+
+
+def test_what_makes_a_network_may_be_partial_and_must_make_one(tiny_data):
+    half = functools.partial(TinyNet, width=5)
+    assert instantiate(half, tiny_data).head.in_features == 5
+    for wrong in (TinyNet(10, 3), 3, None):
+        with pytest.raises(TypeError, match="expected a class derived from"):
+            run_small_grid(wrong, "shapes-tiny")
+    with pytest.raises(TypeError, match="nothing made a NoneType"):
+        instantiate(nothing, tiny_data)
+    with pytest.raises(ValueError, match="nothing takes no width"):
+        instantiate(nothing, tiny_data, width=4)
+    with pytest.raises(ValueError, match="width=-3"):
+        instantiate(TinyNet, tiny_data, width=-3)
+
+
+def nothing(num_classes):
+    return None
+
+
+@pytest.mark.parametrize(
+    ("make", "words"), [(nn.Flatten, "no parameter to train"), (nn.LazyConv2d, "is of a lazy layer")]
+)
+def test_a_network_that_cannot_be_trained_is_named(tiny_data, make, words):
+    network = make(10, 3) if make is nn.LazyConv2d else make()
+    with pytest.raises(ValueError, match=words):
+        train(network, tiny_data, TrainConfig(epochs=1))

@@ -23,6 +23,7 @@ _UNREADABLE = (
     EOFError,
     NotImplementedError,
     AttributeError,
+    TypeError,  # a single array, which is no archive
 )
 
 

@@ -62,7 +62,7 @@ def load_dataset(
         raise unknown_name("option of load_dataset", option, _options())
     if root is not None and name != "imagenet":
         raise ValueError(f"root is {str(root)!r}, but only 'imagenet' is read from class folders, not {name!r}")
-    _check_values(n_train=n_train, n_test=n_test, image_size=image_size, label_noise=label_noise, seed=seed)
+    check_values(n_train=n_train, n_test=n_test, image_size=image_size, label_noise=label_noise, seed=seed)
     if isinstance(classes, str):
         raise ValueError(f"classes is {classes!r}; expected a list of class indices or names")
     choice = Choice(n_train, n_test, image_size, None if classes is None else tuple(classes), seed)
@@ -129,9 +129,11 @@ def _options():
     return [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
 
 
-def _check_values(*, label_noise, **counts):
+def check_values(*, n_train=None, n_test=None, image_size=None, label_noise=0.0, seed=0):
+    """Raise ValueError for a value of these settings of `load_dataset` that no dataset could have."""
     if not isinstance(label_noise, Real) or not 0 <= label_noise <= 1:
         raise ValueError(f"label_noise is {label_noise!r}; expected a fraction from 0 to 1")
-    for key, value in counts.items():
-        if value is not None or key == "seed":
-            check_count(key, value, 0 if key == "seed" else 1)
+    for key, value in {"n_train": n_train, "n_test": n_test, "image_size": image_size}.items():
+        if value is not None:
+            check_count(key, value, 1)
+    check_count("seed", seed, 0)

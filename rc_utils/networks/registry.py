@@ -97,9 +97,12 @@ def network_options(name: str) -> dict[str, Any]:
 def check_network(name: str, **options: Any) -> None:
     """Raise what `build_network(name, **options)` would raise for an unknown network or option, building nothing."""
     own = {key: value for key, value in options.items() if key not in SHAPE_ARGUMENTS}
+    builder = _find_builder(name)
     if "width" in options:
         check_positive(width=options["width"])
-    _arguments(name, _find_builder(name), {}, own)
+        if "width" not in _named_parameters(builder) and not _takes_any_keyword(builder):
+            raise ValueError(f"network {name!r} takes no width: leave it out, or name it in the network's signature")
+    _arguments(name, builder, {}, own)
 
 
 def _find_builder(name: str) -> NetworkBuilder:

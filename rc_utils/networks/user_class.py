@@ -2,10 +2,12 @@
 
 import hashlib
 import importlib
+import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
@@ -65,14 +67,20 @@ def _is_network_class(value: object) -> bool:
 
 
 def _import_module(module_name: str, network_name: str) -> ModuleType:
+    if module_name.startswith("."):
+        raise ModuleNotFoundError(f'network {network_name!r}: expected "module:Class", as in an import, not a path')
     importlib.invalidate_caches()
     try:
         with _working_directory_first():
-            module = importlib.import_module(module_name)
-            digest = _file_hash(module)
-            if vars(module).get(_LOADED, digest) != digest:
+            module = sys.modules.get(module_name)
+            if module is None:
+                _forget_bytecode(importlib.util.find_spec(module_name))
+                module = importlib.import_module(module_name)
+            elif vars(module).get(_LOADED) != _file_hash(module) != "":
+                # What somebody else imported may be of an older version of the file.
+                _forget_bytecode(module.__spec__)
                 module = importlib.reload(module)
-            setattr(module, _LOADED, digest)
+            setattr(module, _LOADED, _file_hash(module))
             return module
     except ModuleNotFoundError as error:
         is_asked_for = error.name == module_name or module_name.startswith(f"{error.name}.")
@@ -83,6 +91,13 @@ def _import_module(module_name: str, network_name: str) -> ModuleType:
             '"module:Class" without ".py", run from the folder that holds the module',
             name=error.name,
         ) from error
+
+
+def _forget_bytecode(spec: ModuleSpec | None) -> None:
+    """Remove a module's bytecode, which Python takes for that of an edit of equal length within the same second."""
+    if spec is not None and spec.cached:
+        with suppress(OSError):
+            Path(spec.cached).unlink()
 
 
 @contextmanager
