@@ -286,6 +286,7 @@ def average_seeds(runs: pd.DataFrame) -> pd.DataFrame:
     num_seeds = np.bincount(code[done.index], minlength=len(first))
     cells = runs.loc[first, [*keys, *values]].reset_index(drop=True)
     for column in values:
+        # A setting stays where its runs agree, a number too, but not that of a cell whose seeds all diverged.
         setting = column in HYPERPARAMETERS or not pd.api.types.is_numeric_dtype(runs[column])
         kept = _agreed(runs[column], code, first) & (setting | (num_seeds > 0))
         if not kept.all():

@@ -72,7 +72,7 @@ def neighbours(factors: pd.DataFrame, units: np.ndarray | None = None) -> Pairs:
     alone = differs.sum(1) == 1
     first, second, differs = first[alone], second[alone], differs[alone]
     names = [columns[a] for a in differs.argmax(1)]
-    shared = np.where(differs, -1, codes[first])  # The -1 tells groups of different axes apart.
+    shared = np.where(differs, -2, codes[first])  # Tells groups of different axes apart; -1 is a missing factor.
     levels = [tuple(sorted(factors[name].iloc[[i, j]])) for name, i, j in zip(names, first, second, strict=True)]
     environments = [f"{name} {_text(a)} / {_text(b)}" for name, (a, b) in zip(names, levels, strict=True)]
     (axis, axes), (group, _), (environment, known) = map(_codes, (names, map(tuple, shared), environments))

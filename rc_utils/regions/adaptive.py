@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -146,18 +147,35 @@ def _hiding_places(samples):
     other[rows, ends[0]] = other[rows, ends[1]] = False
     reaches = np.repeat(other[None], len(PLACES), axis=0)
     for label in ends:
-        d0, d1, k0, k1 = (
-            v - v[rows, label][:, None]
-            for v in (samples.scores[left], samples.scores[left + 1], bends[left], bends[left + 1])
-        )
-        sharpest = np.maximum(np.abs(k0), np.abs(k1))
+        against = _difference(samples.scores, bends, left, label)
         for reached, t in zip(reaches, PLACES, strict=True):
-            bend = (1 - t) * k0 + t * k1 - BEND_FACTOR * sharpest
-            reached &= (1 - t) * d0 + t * d1 - t * (1 - t) / 2 * width**2 * bend > 0
-    # The last round measured everything against the label of the right end.
-    change = np.abs(d1 - d0)[rows, ends[0]]
-    twice = (ends[0] != ends[1]) & (change < MONOTONE_FACTOR * (sharpest * width**2 / 2)[rows, ends[0]])
+            reached &= against.highest(t, width) > 0
+    # `against` is the label of the right end now.
+    change, bend = (v[rows, ends[0]] for v in (np.abs(against.d1 - against.d0), against.sharpest * width**2 / 2))
+    twice = (ends[0] != ends[1]) & (change < MONOTONE_FACTOR * bend)
     return left[twice | reaches.any((0, 2))]
+
+
+class _Difference(NamedTuple):
+    """Of every score to that of one label on intervals, (I, C) each: D_0, D_1, k_0, k_1 and max(|k_0|, |k_1|)."""
+
+    d0: np.ndarray
+    d1: np.ndarray
+    k0: np.ndarray
+    k1: np.ndarray
+    sharpest: np.ndarray
+
+    def highest(self, t, width):
+        """The bound of `hiding_places` on the difference at the share t of intervals of `width` (I, 1)."""
+        bend = (1 - t) * self.k0 + t * self.k1 - BEND_FACTOR * self.sharpest
+        return (1 - t) * self.d0 + t * self.d1 - t * (1 - t) / 2 * width**2 * bend
+
+
+def _difference(scores, bends, left, label):
+    rows = np.arange(len(left))
+    ends = (scores[left], scores[left + 1], bends[left], bends[left + 1])
+    d0, d1, k0, k1 = (v - v[rows, label][:, None] for v in ends)
+    return _Difference(d0, d1, k0, k1, np.maximum(np.abs(k0), np.abs(k1)))
 
 
 def second_derivatives(samples):

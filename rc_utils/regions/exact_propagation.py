@@ -143,15 +143,20 @@ def _apply(plan, step, part):
     if step.kind == "max_pool":
         result = pool_windows(args[0], *step.call).amax(-1)
     elif step.kind == "size":
-        shape = (ROWS, *args[0].shape[1:])
-        which = kwargs.get("dim", args[1] if isinstance(args[-1], int) else None)
-        result = shape if which is None else shape[which]
+        result = _size_of(*args, **kwargs)
     elif step.call is operator.getitem:
         result = args[0][args[1]]
     else:
         args, kwargs = map_aggregate((args, kwargs), lambda value: _rows(part) if value is ROWS else value)
         result = step.call(*args, **kwargs)
     part.values[step.name] = result
+
+
+def _size_of(value, *which, dim=None):
+    """`value.shape`, `value.size()` or `value.size(dim)`; the number of rows, which changes later, is ROWS."""
+    shape = (ROWS, *value.shape[1:])
+    dim = next((d for d in which if isinstance(d, int)), dim)
+    return shape if dim is None else shape[dim]
 
 
 def _rows(part):
