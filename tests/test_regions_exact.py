@@ -405,17 +405,23 @@ def test_equal_scores_have_the_label_of_the_lowest_index(head, prune):
     assert ties > 100 or scores.shape[1] == 1
 
 
-def test_a_split_segment_is_not_changed_in_place():
-    """The two parts of a segment meet in a point, which must not be seen twice by a layer that works in place."""
-    for seed in range(20):
-        torch.manual_seed(seed)
-        network = nn.Sequential(nn.Linear(2, 30), nn.LeakyReLU(0.3, inplace=True), nn.Linear(30, 30), nn.ReLU(),
-                                nn.Linear(30, 3))  # fmt: skip
-        x0, x1 = torch.randn(2, 2) * 4
-        whole, split = (exact_segment(network, x0, x1, max_breakpoints_memory=n) for n in (1 << 25, 8000))
-        assert split.labels.tolist() == whole.labels.tolist()
-        assert split.num_linear_regions == whole.num_linear_regions
-        np.testing.assert_allclose(split.boundaries, whole.boundaries, atol=1e-9)
+@pytest.mark.parametrize("seed", [4, 19])
+def test_a_split_segment_is_not_changed_in_place(seed):
+    """The two parts of a segment meet in a point, which a layer that works in place must not see twice."""
+    torch.manual_seed(seed)
+    leaky = nn.LeakyReLU(0.3, inplace=True)
+    network = nn.Sequential(nn.Linear(2, 24), nn.ReLU(), nn.Linear(24, 64), leaky, nn.Linear(64, 64), leaky)
+    network.append(nn.Linear(64, 3))
+    with torch.no_grad():
+        network[2].bias.add_(torch.randn(64) * 3)
+        network[4].bias.add_(torch.randn(64))
+        network[0].weight.mul_(4)
+        network[-1].bias -= network(torch.randn(100, 2) * 3).mean(0)
+    x0, x1 = torch.randn(2, 2) * 3
+    whole, split = (exact_segment(network, x0, x1, max_breakpoints_memory=n) for n in (1 << 25, 8000))
+    assert split.labels.tolist() == whole.labels.tolist()
+    assert split.num_linear_regions == whole.num_linear_regions
+    np.testing.assert_allclose(split.boundaries, whole.boundaries, atol=1e-9)
 
 
 class Aliased(nn.Module):
@@ -446,7 +452,7 @@ def test_what_the_trace_does_not_see_is_refused(make):
 
 
 def test_a_hook_of_a_convolution_is_applied():
-    torch.manual_seed(1)
+    torch.manual_seed(4)
     network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 3))
     network[0].register_forward_hook(lambda module, inputs, output: 3 * output - 1)
     x0, x1 = torch.randn(2, 1, 4, 4) * 10
@@ -476,7 +482,7 @@ class Squeezed(nn.Module):
 
 
 def test_a_network_that_squeezes_can_be_pruned():
-    for seed in range(6):
+    for seed in (10, 15, 21):
         torch.manual_seed(seed)
         network = Squeezed()
         x0, x1 = torch.randn(2, 1, 5, 5) * 5
