@@ -184,10 +184,11 @@ def correlation_result(
 
 
 def _same_as(id_: str, cells: pd.DataFrame) -> str:
-    """The id whose number this one repeats: test accuracy is the gap turned around where all cells fit equally well."""
+    """The id whose number this one repeats with its sign turned: that of the gap where all cells fit equally well."""
     experiment, _, network = id_.partition("/")
     repeats = experiment == "test-accuracy" and network in MAIN_NETWORKS
-    return f"main/{network}" if repeats and np.ptp(cells["gap"] + cells["test_accuracy"]) < 0.005 else ""
+    alike = np.ptp(cells["gap"] + cells["test_accuracy"]) < 0.02 * np.ptp(cells["gap"])
+    return f"main/{network}" if repeats and alike else ""
 
 
 def _describe(runs: pd.DataFrame, cells: pd.DataFrame) -> str:

@@ -106,10 +106,14 @@ def evolution_table(table: pd.DataFrame, *, num_resamples: int = 2000, seed: int
 
 
 def published_epoch(fraction: float) -> float:
-    """The epoch of v1 Table 6 at this share of training; NaN if none is within 2 % of training."""
+    """The epoch of v1 Table 6 at this share of training; NaN if none is within 2 % of training.
+
+    Its epoch 0, the initialisation, is that of no network in training.
+    """
     epochs = np.array([row[0] for row in EVOLUTION])
     nearest = epochs[np.abs(epochs / PUBLISHED_EPOCHS - fraction).argmin()]
-    return float(nearest) if abs(nearest / PUBLISHED_EPOCHS - fraction) <= TOLERANCE else float("nan")
+    near = abs(nearest / PUBLISHED_EPOCHS - fraction) <= TOLERANCE and (nearest == 0) == (fraction == 0)
+    return float(nearest) if near else float("nan")
 
 
 def beside_published(summary: pd.DataFrame) -> pd.DataFrame:

@@ -14,7 +14,9 @@ interval meets p ± half a unit of its last printed decimal:
   network: hand in a result for a level only where it was measured in the published setting.
 - A *weak* correlation, said to be low without a number: **agrees** if the interval lies within (-0.5, 0.5),
   **disagrees** if it lies outside, else **not resolved**. The 0.5 is ours.
-- A *bound*: **agrees** if the largest ratio of measured to allowed is at most 1, else **disagrees**.
+- A *bound*: **agrees** if the largest ratio of measured to allowed is at most 1, else **disagrees**. Where the ratio is
+  an estimate, as that of a promised share to the share found, its interval decides: **agrees** if it lies at or below
+  1, **disagrees** if above, else **not resolved**.
 """
 
 from __future__ import annotations
@@ -211,6 +213,14 @@ def _judge_weak(low: float, high: float) -> Verdict:
     return Verdict(NOT_RESOLVED, f"our interval reaches across ±{WEAK}")
 
 
+def _judge_estimated_bound(low: float, high: float) -> Verdict:
+    if high <= 1:
+        return Verdict(AGREES, "our interval lies at or below 1")
+    if low > 1:
+        return Verdict(DISAGREES, "our interval lies above 1")
+    return Verdict(NOT_RESOLVED, "our interval reaches across 1")
+
+
 def verdict(entry: Published, value: float | None, low: float = _NAN, high: float = _NAN) -> Verdict:
     """Hold our `value` and its interval [`low`, `high`] against a published statement, by this module's rule.
 
@@ -220,6 +230,8 @@ def verdict(entry: Published, value: float | None, low: float = _NAN, high: floa
     if value is None or np.isnan(value):
         return Verdict(NOT_TESTED, "no result of ours yet")
     if entry.kind == "bound":
+        if np.isfinite(low) and np.isfinite(high):
+            return _judge_estimated_bound(low, high)
         if value <= 1:
             return Verdict(AGREES, f"no case exceeds the bound (largest ratio {value:.3g})")
         return Verdict(DISAGREES, f"a case exceeds the bound (largest ratio {value:.3g})")
@@ -247,7 +259,7 @@ def _judged(entry: Published, result: Result | None) -> Verdict:
         return Verdict(NOT_CHECKABLE, result.detail)
     judged = verdict(entry, result.value, result.low, result.high)
     if result.same_as:
-        return Verdict(judged.label, f"the same number as {result.same_as}, not counted again")
+        return Verdict(judged.label, f"the number of {result.same_as} but for rounding and sign, not counted again")
     return Verdict(judged.label, f"{judged.why} ({result.detail})" if result.detail else judged.why)
 
 

@@ -68,6 +68,7 @@ def test_epochs_are_matched_by_their_share_of_training(fraction, epoch):
 
 def test_an_epoch_between_the_published_ones_matches_none():
     assert np.isnan(evolution.published_epoch(0.05))
+    assert np.isnan(evolution.published_epoch(0.01))  # no network in training stands for the initialisation
 
 
 def test_published_numbers_stand_beside_ours():

@@ -129,6 +129,10 @@ def test_unknown_names_get_the_nearest():
         (effect(kind="weak"), (0.4, 0.1, 0.7), "not resolved"),
         (effect(kind="bound"), (0.7,), "agrees"),
         (effect(kind="bound"), (1.5,), "disagrees"),
+        (effect(kind="bound"), (0.5, 0.5, 0.9), "agrees"),
+        (effect(kind="bound"), (0.5, 0.5, 20.0), "not resolved"),
+        (effect(kind="bound"), (1.5, 0.64, 11.6), "not resolved"),
+        (effect(kind="bound"), (2.5, 1.2, 11.6), "disagrees"),
     ],
 )
 def test_verdict(entry, ours, label):

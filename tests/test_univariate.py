@@ -257,12 +257,16 @@ def test_results_and_figures_of_a_small_page(students):
     low = theory.share(2, 3)[1]
     assert found["safran/theorem-3.1"].value == pytest.approx(0.5 / (2 / 3))
     assert found["safran/theorem-3.1"].high == pytest.approx(0.5 / low)
+    assert found["safran/theorem-3.1"].low == 0  # who did not get there may do so later
     assert found["safran/theorem-3.2"].value == pytest.approx(0.25 / certified["share"].item())
     assert found["safran/example-1"].value == pytest.approx(0.5)
     for name in ("theorem-2.3", "theorem-4.2", "corollary-5.1"):
         assert math.isnan(found[f"safran/{name}"].value)
     assert "24 neurons" in found["safran/theorem-2.3"].detail
     assert "8 narrower ones cannot exceed" in found["safran/theorem-4.2"].detail
+    ends = torch.cat([-torch.ones(4, 1), uni.draw_crossings(4, 1, 0), torch.ones(4, 1)], dim=1)
+    rho = ends.diff().amin(1)
+    assert start["stated_width"].tolist() == [theory.stated_width(1, 0.5, float(r), count=48) for r in rho]
     wide = univariate_results._result_23(start.assign(stated_width=24, width=99))
     assert wide.value == pytest.approx(start.loc[start["converged"], ["regions", "regions_fine"]].max(axis=None) / 99)
     crossings = uni.draw_crossings(8, 2, 0)
@@ -284,6 +288,10 @@ def test_nothing_converged_is_said_so():
     assert row["n"] == 0
     assert math.isnan(row["most"])
     assert row["bound"] == 99
+    start = table.assign(stated_width=500)
+    assert univariate_results._result_23(start).detail.endswith("(0 of 1 converged)")
+    wide = theory.certified_share(6, (2,), 100, seed=0)
+    assert "no width below 4 r / 3" in univariate_results._result_32(wide).detail
     assert "no student wider" in univariate_results._region_result("safran/theorem-4.2", table).detail
     assert "no student converged" in univariate_results._result_51(theory.error_table(table, 0.1), table, 0.1).detail
 

@@ -41,16 +41,20 @@ def _result_23(table: pd.DataFrame) -> Result:
     if short.empty:
         return _region_result("safran/theorem-2.3", table)
     kept = table[table["converged"]]
+    regions = f", with at most {kept['regions'].max():.0f} linear regions" if len(kept) else ""
     detail = (
-        f"asks for {short['stated_width'].min():.0f} neurons at least, and for a sample size whose constant C_0 is not "
-        f"given; students of {short['width'].max():.0f} neurons with the stated variances only illustrate it "
-        f"({len(kept)} of {len(table)} converged, with at most {kept['regions'].max():.0f} linear regions)"
+        f"asks for {short['stated_width'].min():.0f} to {short['stated_width'].max():.0f} neurons for these teachers, "
+        f"and for a sample size whose constant C_0 is not given; students of {short['width'].max():.0f} neurons with "
+        f"the stated variances only illustrate it ({len(kept)} of {len(table)} converged{regions})"
     )
     return Result("safran/theorem-2.3", CAMPAIGN, math.nan, n=len(kept), detail=detail)
 
 
 def _result_31(stated: pd.DataFrame, delta: float) -> Result:
-    """The share that the theorem promises over the share that got there, with its exact interval."""
+    """The share that the theorem promises over the share that got there, with its exact interval.
+
+    Those that did not get there within our steps may do so later, which leaves the ratio without a low end.
+    """
     reached, low, high = share(int((stated["ratio"] <= 1).sum()), len(stated))
     worst = stated.loc[stated["ratio"].idxmax()]
     detail = (
@@ -58,11 +62,15 @@ def _result_31(stated: pd.DataFrame, delta: float) -> Result:
         f"{worst['sign_changes']:.0f}, n = {worst['num_samples']:.0f}, width {worst['width']:.0f}; 2 n times the least "
         f"loss met is {worst['ratio']:.2g} at most"
     )
-    return Result("safran/theorem-3.1", CAMPAIGN, *_inverse(1 - delta, reached, low, high), len(stated), detail)
+    value, least, most = _inverse(1 - delta, reached, low, high)
+    least = least if reached == 1 else 0.0
+    return Result("safran/theorem-3.1", CAMPAIGN, value, least, most, len(stated), detail)
 
 
 def _result_32(certified: pd.DataFrame) -> Result:
     """0.25 over the least share of initializations that no training can bring below the bound."""
+    if certified["share"].isna().all():
+        return Result("safran/theorem-3.2", CAMPAIGN, math.nan, detail="no width below 4 r / 3, where the bound begins")
     least = certified.loc[certified["share"].idxmin()]
     detail = (
         f"whatever the training, {least['share']:.3f} [{least['low']:.3f}, {least['high']:.3f}] of the initializations "

@@ -11,6 +11,7 @@ import torch
 from scipy.optimize import brentq
 from scipy.stats import binomtest, linregress
 from scipy.stats import t as student_t
+from torch.nn import functional as F
 
 from rc_utils.theory.univariate import (
     CONVERGED,
@@ -152,12 +153,17 @@ def theorem_31(
 def theorem_23(
     sign_changes: int, width: int, num_samples: int, delta: float, num_students: int, seed: int, **flow: object
 ) -> pd.DataFrame:
-    """`train_students` from the variances of Theorem 2.3, at a width that may be less than it asks for."""
-    spacing = 1 / (sign_changes + 1)  # what draw_crossings guarantees
-    scales = stated_scales(sign_changes, width, num_samples, delta, spacing, factor=2)
+    """`train_students` from the variances of Theorem 2.3, at a width that may be less than it asks for.
+
+    stated_width: that width for the teacher of each student, whose shortest interval of one label is rho.
+    """
+    guaranteed = 1 / (sign_changes + 1)  # by draw_crossings; the variances of a smaller spacing do for a larger one
+    scales = stated_scales(sign_changes, width, num_samples, delta, guaranteed, factor=2)
     names = dict(zip(("sigma_hidden", "sigma_output"), scales, strict=True))
     table, _ = train_students(sign_changes, width, num_samples, num_students, seed, **names, **flow)
-    return table.assign(stated_width=stated_width(sign_changes, delta, spacing, count=48))
+    ends = F.pad(F.pad(draw_crossings(num_students, sign_changes, seed), (1, 0), value=-1.0), (0, 1), value=1.0)
+    spacings = ends.diff().amin(1).tolist()
+    return table.assign(stated_width=[stated_width(sign_changes, delta, spacing, count=48) for spacing in spacings])
 
 
 def theorem_32(sign_changes: int, width_ratio: float, num_students: int, seed: int, **flow: object) -> pd.DataFrame:
