@@ -18,14 +18,26 @@ def fast_depthwise(network):
 
     The function stays the same but for rounding; no layer is replaced.
     """
-    patched = [m for m in network.modules() if type(m) is torch.nn.Conv2d and _is_plain_depthwise(m)]
+    depthwise = [m for m in network.modules() if type(m) is torch.nn.Conv2d and _is_plain_depthwise(m)]
+    patched = [module for module in depthwise if "_conv_forward" not in vars(module)]
     for module in patched:
         module._conv_forward = functools.partial(_forward, stride=module.stride, padding=module.padding)
     try:
         yield network
     finally:
         for module in patched:
-            del module._conv_forward
+            vars(module).pop("_conv_forward", None)
+
+
+@contextlib.contextmanager
+def plain(network):
+    """Inside a block of `fast_depthwise`: the network as it was, so that a copy of it is as well."""
+    patched = {m: vars(m).pop("_conv_forward") for m in network.modules() if "_conv_forward" in vars(m)}
+    try:
+        yield network
+    finally:
+        for module, forward in patched.items():
+            module._conv_forward = forward
 
 
 def _is_plain_depthwise(conv):

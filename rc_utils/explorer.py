@@ -154,7 +154,10 @@ def explorer_html(
     grids: {run: {epoch: LabelGrid}} of `triangles`, with the same epochs and the same lattice in every run.
     notes: {run: {epoch: text}}, a sentence below each picture. Raises ValueError for runs that do not fit together.
     """
+    require(all(grids.values()) and len(grids) > 0, "no grids to explore: give at least one run and one epoch of it")
     lattice = _common_lattice(grids)
+    highest = max(int(grid.labels.max()) for by_epoch in grids.values() for grid in by_epoch.values())
+    require(highest < len(class_names), f"{len(class_names)} class names for labels up to {highest}; expected one each")
     epochs = list(next(iter(grids.values())))
     data = {
         "resolution": lattice.resolution,

@@ -33,6 +33,8 @@ def evolution_panels(summary: pd.DataFrame) -> Figure:
 
 def region_panels(grids: Mapping[int, object], class_names: Sequence[str] | None = None) -> Figure:
     """Decision regions of the first simplex of each {epoch: LabelGrid}, a panel each, three in a row, one legend."""
+    if not grids:
+        raise ValueError("no grid to show: give at least one epoch")
     rows = -(-len(grids) // 3)
     width = plotting.width()
     fig, axes = plt.subplots(rows, 3, squeeze=False, figsize=(width, 0.7 + 2.6 * rows))

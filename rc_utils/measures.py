@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from rc_utils.checks import unknown_name
-from rc_utils.regions.evaluation import evaluation_mode, images_per_batch
+from rc_utils.regions.evaluation import evaluation_mode, full_precision, images_per_batch
 
 
 def distance_from_init(network, initial):
@@ -18,7 +18,7 @@ def distance_from_init(network, initial):
     """
     pairs = zip(network.parameters(), initial.parameters(), strict=True)
     squares = [(w - w0.to(w.device)).detach().double().square().sum() for w, w0 in pairs if w.dim() >= 2]
-    return math.sqrt(float(torch.stack(squares).sum()))
+    return math.sqrt(float(torch.stack(squares).sum())) if squares else 0.0
 
 
 @torch.no_grad()
@@ -45,23 +45,29 @@ def sharpness(network, x, y, tolerance=0.05):
 
     The network is in evaluation mode, so that the loss is a function of the parameters alone. Lanczos iterations with
     Hessian-vector products from a fixed start; `tolerance` bounds the relative error of the eigenvalue.
-    x: images (N, C, H, W); y: labels (N,). All images are in one graph: a few hundred are meant.
+    x: images (N, C, H, W); y: labels (N,). All images are in one graph: a few hundred are meant. 0 where nothing can be
+    trained or the start meets no curvature, as on images that a network has separated for good.
     """
     from scipy.sparse.linalg import LinearOperator, eigsh
 
     parameters = [p for p in network.parameters() if p.requires_grad]
     size = sum(p.numel() for p in parameters)
+    if not parameters:
+        return 0.0
     with evaluation_mode(network), torch.enable_grad():
-        gradients = torch.autograd.grad(F.cross_entropy(network(x), y), parameters, create_graph=True)
+        loss = F.cross_entropy(network(x), y)
+        gradients = torch.autograd.grad(loss, parameters, create_graph=True, materialize_grads=True)
         gradient = torch.cat([g.reshape(-1) for g in gradients])
 
         def hessian_vector_product(vector):
             vector = torch.as_tensor(vector.reshape(-1), dtype=gradient.dtype, device=gradient.device)
-            product = torch.autograd.grad(gradient, parameters, vector, retain_graph=True)
+            product = torch.autograd.grad(gradient, parameters, vector, retain_graph=True, materialize_grads=True)
             return torch.cat([part.reshape(-1) for part in product]).double().cpu().numpy()
 
         hessian = LinearOperator((size, size), matvec=hessian_vector_product, dtype=np.float64)
         start = np.random.default_rng(0).standard_normal(size)
+        if not hessian_vector_product(start).any():
+            return 0.0
         return float(eigsh(hessian, k=1, which="LA", ncv=5, v0=start, tol=tolerance, return_eigenvectors=False)[0])
 
 
@@ -95,13 +101,24 @@ def input_gradient(network, x, y, batch_size=None):
 
 SHARPNESS_IMAGES = 250
 
+
+def some_images(data, number):
+    """(images, labels): the first `number` for training or, where those lack a class, as many at equal distances.
+
+    Subsets are balanced by class throughout; data that are taken as they are stored may be sorted by class.
+    """
+    labels = data.y_train
+    if len(labels[:number].unique()) == len(labels.unique()):
+        return data.x_train[:number], labels[:number]
+    index = torch.linspace(0, len(labels) - 1, number, device=labels.device).round().long()
+    return data.x_train[index], labels[index]
+
+
 MEASURES = {
     "distance_from_init": lambda network, initial, data: distance_from_init(network, initial),
     "margin": lambda network, initial, data: output_margin(network, data.x_train, data.y_train),
     "num_parameters": lambda network, initial, data: sum(p.numel() for p in network.parameters()),
-    "sharpness": lambda network, initial, data: sharpness(
-        network, data.x_train[:SHARPNESS_IMAGES], data.y_train[:SHARPNESS_IMAGES]
-    ),
+    "sharpness": lambda network, initial, data: sharpness(network, *some_images(data, SHARPNESS_IMAGES)),
     "log_spectral_product": lambda network, initial, data: log_spectral_product(network),
     "input_gradient": lambda network, initial, data: input_gradient(network, data.x_train, data.y_train),
 }
@@ -117,7 +134,8 @@ def measure(name, network, initial, data):
     """
     if name not in MEASURES:
         raise unknown_name("measure", name, MEASURES)
-    value = MEASURES[name](network, initial, data)
+    with full_precision():
+        value = MEASURES[name](network, initial, data)
     try:
         if isinstance(value, str | bytes):
             raise TypeError("it is a text")

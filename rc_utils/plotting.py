@@ -182,6 +182,8 @@ def lr_batch_panels(runs: pd.DataFrame, networks: Sequence[str] | None = None, c
     for network in networks:
         if network not in known:
             raise ValueError(f"no finished runs of network {network!r}; there are {', '.join(map(str, known))}")
+    if not networks:
+        raise ValueError("no network to show: no run finished, or none was asked for")
     rows = -(-len(networks) // 3)
     fig, axes = plt.subplots(rows, min(3, len(networks)), squeeze=False, figsize=(width(), 0.4 + 3.2 * rows))
     batches = sorted(cells["batch_size"].unique())
@@ -305,7 +307,7 @@ def segment_strip(
     """
     labels = np.atleast_2d(labels)
     alpha = np.linspace(0, 1, labels.shape[1]) if alpha is None else np.asarray(alpha, dtype=float)
-    if alpha.shape != labels.shape[1:]:
+    if alpha.shape != labels.shape[1:] or not labels.size:
         raise ValueError(f"alpha has shape {alpha.shape}, labels {labels.shape}; expected one alpha a point")
     ax = plt.subplots(figsize=(width(), 1.2 + 0.4 * len(labels)))[1] if ax is None else ax
     edges = np.concatenate([alpha[:1], (alpha[1:] + alpha[:-1]) / 2, alpha[-1:]])

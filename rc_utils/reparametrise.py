@@ -13,6 +13,7 @@ from initialisation changes, since it sees the weights; that is v1's argument fo
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -41,19 +42,33 @@ class Rescaling:
 def rescalable_layers(network: nn.Module) -> list[tuple[str, str]]:
     """(layer, compensating layer) names of a network: layers that can be scaled without changing the function.
 
-    Found inside the network's `nn.Sequential`s, where what follows a layer is known.
+    Found inside the network's `nn.Sequential`s, where what follows a layer is known. A layer that is there twice, or
+    shares a parameter, is left as it is.
     """
-    pairs = []
+    pairs, shared = [], _shared_layers(network)
     for prefix, module in network.named_modules():
         if isinstance(module, nn.Sequential):
-            children = [(f"{prefix}.{name}".lstrip("."), child) for name, child in module.named_children()]
+            # A module that is there twice is a child twice, which `named_children` tells once.
+            children = [(f"{prefix}.{name}".lstrip("."), child) for name, child in module._modules.items()]
             for (a, x), (b, y) in pairwise(children):
                 if isinstance(x, _LAYERS) and isinstance(y, _NORMS):
                     pairs.append((a, b))
             for (a, x), (_, y), (b, z) in zip(children, children[1:], children[2:], strict=False):
                 if isinstance(x, nn.Linear) and isinstance(y, nn.ReLU) and isinstance(z, nn.Linear):
                     pairs.append((a, b))
-    return list(dict.fromkeys(pairs))
+    modules = dict(network.named_modules(remove_duplicate=False))
+    return [pair for pair in dict.fromkeys(pairs) if not shared & {modules[name] for name in pair}]
+
+
+def _shared_layers(network):
+    """The modules that are in the network more than once, or hold a parameter that another one holds too."""
+    modules = Counter(module for _, module in network.named_modules(remove_duplicate=False))
+    holders = {}
+    for module in modules:
+        for parameter in module.parameters(recurse=False):
+            holders.setdefault(parameter, []).append(module)
+    tied = {module for several in holders.values() if len(several) > 1 for module in several}
+    return tied | {module for module, number in modules.items() if number > 1}
 
 
 def output_layer(network: nn.Module) -> str:
@@ -123,6 +138,7 @@ def rescaling_table(
     check_count("num_rescalings", number, 1)
     draw = {"num_samples": num_samples, "strategy": "adaptive", "seed": seed}
     before = _values(network, initial, data, draw)
+    require(before[0] > 0 and before[1] != 0, "the network is where it began, or has no margin: train it first")
     rows = []
     for index in range(number):
         rescaled = rescale(network, random_rescaling(network, seed + index))

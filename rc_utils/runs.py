@@ -104,7 +104,7 @@ def network_of(spec, data):
         seed=spec.train.seed,
         **options,
     )
-    return network.to(memory_format=training_layout(network, torch.device("cpu")))
+    return network.to(memory_format=training_layout(network, data.x_train, torch.device("cpu")))
 
 
 def trained_network(spec, device="cpu"):

@@ -1,6 +1,7 @@
 """One training loop for every experiment: data on the device, batches as index tensors, no DataLoader."""
 
 import contextlib
+import copy
 import dataclasses
 import math
 import time
@@ -14,9 +15,9 @@ from torch.nn import functional as F
 from rc_utils.augmentation import crop_and_flip, mixup
 from rc_utils.checks import check_count, checked_value, require, unknown_name
 from rc_utils.datasets import Dataset, ImageTensor
-from rc_utils.depthwise import fast_depthwise
+from rc_utils.depthwise import fast_depthwise, plain
 from rc_utils.regions.classifier import NonFiniteScores
-from rc_utils.regions.evaluation import evaluation_mode, images_per_batch
+from rc_utils.regions.evaluation import evaluation_mode, full_precision, images_per_batch
 
 OPTIMIZERS = ("sgd", "adam", "adagrad")
 SCHEDULES = ("cosine", "constant")
@@ -34,7 +35,7 @@ class TrainConfig:
     mixup_alpha: parameter of the Beta distribution of mixup's weight, 0 switches mixup off.
     crop_padding: pixels of black border before a random crop back to the image size, 0 switches it off.
     flip_probability: of a horizontal flip of each image.
-    precision: "float32" or "bfloat16" (autocast of the forward pass).
+    precision: "float32" or "bfloat16" (autocast of the forward pass). On a GPU float32 is meant in full, without TF32.
     """
 
     lr: float = 0.1
@@ -56,6 +57,7 @@ class TrainConfig:
                 raise unknown_name(name, getattr(self, name), valid)
         for name, minimum in (("batch_size", 1), ("epochs", 0), ("seed", 0), ("crop_padding", 0)):
             check_count(name, getattr(self, name), minimum)
+            object.__setattr__(self, name, int(getattr(self, name)))  # NumPy's integers are taken, torch takes none
         for name in ("lr", "weight_decay", "momentum", "mixup_alpha", "flip_probability"):
             checked_value(getattr(self, name), float, name)
         require(self.lr > 0, f"lr must be positive and finite, got {self.lr}")
@@ -126,7 +128,7 @@ def train(
     should_stop: called after every epoch; when it returns True, StopTraining is raised.
     compile: torch.compile the network, for a GPU.
     channels_last: memory layout of images and kernels; faster on CPUs (`make bench`), not measured on a GPU. Very
-        narrow networks are in the other layout all the same, see `training_layout`.
+        some networks are in the other layout all the same, see `training_layout`.
     progress: show a bar over the epochs on stderr.
 
     The random state of the caller is untouched. The same seed on the same kind of CPU with the same number of
@@ -137,11 +139,11 @@ def train(
     outside = [e for e in measure_epochs if not 0 <= e <= config.epochs]
     require(not outside, f"measure_epochs {outside} are not within 0..{config.epochs}")
     enough = len(data.y_train) > 1 or config.batch_size == 1
-    require(enough, "a single training image makes no batch of two or more: give more images, or batch_size=1")
+    require(enough, "a single training image makes no batch of two or more: give more images")
     _check_parameters(network)
     device = torch.device(device) if device is not None else _device_of(network)
     network, data = network.to(device), data.to(device)
-    layout = training_layout(network, device) if channels_last else torch.contiguous_format
+    layout = training_layout(network, data.x_train, device) if channels_last else torch.contiguous_format
     network = network.to(memory_format=layout)
     step = torch.compile(network) if compile else network
     loop = _Loop(network, step, data, config, measure, frozenset(measure_epochs), layout)
@@ -149,7 +151,7 @@ def train(
     with _own_random_state(device):
         _check_outputs(network, data)
         _seed(config.seed, device)
-        with fast_depthwise(network):
+        with full_precision(), fast_depthwise(network):
             try:
                 status = loop.run(should_stop, progress)
             except NonFiniteScores:
@@ -173,7 +175,7 @@ def evaluate(
     batch_size: images in one forward pass; None chooses (`images_per_batch`).
     """
     batch_size = batch_size or images_per_batch(x, 1000)
-    with evaluation_mode(network):
+    with full_precision(), evaluation_mode(network):
         loss, correct = torch.zeros((), device=y.device), torch.zeros((), device=y.device)
         for i in range(0, len(y), batch_size):
             logits, target = network(x[i : i + batch_size]).float(), y[i : i + batch_size]
@@ -182,8 +184,13 @@ def evaluate(
     return loss.item() / len(y), correct.item() / len(y)
 
 
-def training_layout(network: torch.nn.Module, device: torch.device) -> torch.memory_format:
+def training_layout(
+    network: torch.nn.Module, images: ImageTensor | torch.Tensor, device: torch.device
+) -> torch.memory_format:
     """The memory layout of images and kernels in which `network` is trained on `device`: channels last, if it can be.
+
+    It cannot where the network views its activations as if they were contiguous, `x.view(len(x), -1)`; a network that
+    is not of this package is tried on two of the `images`.
 
     In that layout a kernel of oneDNN writes past its buffer in the backward pass of a strided 1 x 1 convolution of
     fewer than 8 channels, on a CPU with AVX2 and without AVX-512; that ends in a crash or in wrong gradients, and does
@@ -193,7 +200,22 @@ def training_layout(network: torch.nn.Module, device: torch.device) -> torch.mem
         isinstance(m, torch.nn.Conv2d) and set(m.kernel_size) == {1} and max(m.stride) > 1 and m.in_channels < 8
         for m in network.modules()
     )
-    return torch.contiguous_format if overruns else torch.channels_last
+    if overruns or not _takes_channels_last(network, images):
+        return torch.contiguous_format
+    return torch.channels_last
+
+
+def _takes_channels_last(network, images):
+    if type(network).__module__.startswith("rc_utils."):
+        return True
+    try:
+        with _own_random_state(_device_of(network)), torch.enable_grad():
+            trial = copy.deepcopy(network).train().to(memory_format=torch.channels_last)
+            batch = images[:2].to(_device_of(network)).contiguous(memory_format=torch.channels_last)
+            trial(batch).sum().backward()
+    except Exception:  # what is wrong in any layout is named where the network is trained
+        return False
+    return True
 
 
 class _Loop:
@@ -260,7 +282,7 @@ class _Loop:
     def _measure(self, epoch):
         if self.measure is not None and epoch in self.measure_epochs:
             device = self.data.y_train.device
-            with _own_random_state(device), evaluation_mode(self.network), torch.no_grad():
+            with _own_random_state(device), evaluation_mode(self.network), torch.no_grad(), plain(self.network):
                 self.measurements[epoch] = self.measure(self.network, epoch)
 
 

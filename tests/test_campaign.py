@@ -5,17 +5,21 @@ import dataclasses
 import hashlib
 import importlib
 import os
+import pathlib
 import shutil
+import sys
+import time
 import types
 
 import pytest
+import torch
 
 from rc_utils import pages
 from rc_utils.campaign import list_campaigns, load_campaign, load_campaigns, parse_campaign
 from rc_utils.comparison import select_campaign
 from rc_utils.ledger import load_runs
 from rc_utils.networks import build_network
-from rc_utils.networks.user_class import source_hash
+from rc_utils.networks.user_class import find_user_network, source_hash
 from rc_utils.paths import campaigns_dir
 from rc_utils.runs import network_of
 from rc_utils.specification import RunSpec
@@ -160,7 +164,7 @@ def test_an_edited_network_of_the_users_is_another_run(tmp_path, monkeypatch):
         (tmp_path / "edited_net.py").write_text(source.format(size))
         table = changed(["networks", "ResNet18"], {"architecture": "edited_net:Net"})
         plans.append(next(iter(parse_campaign(table, "t").runs().values())))
-        data = types.SimpleNamespace(num_classes=2, in_channels=3, image_size=8)
+        data = types.SimpleNamespace(num_classes=2, in_channels=3, image_size=8, x_train=torch.zeros(2, 3))
         assert network_of(plans[-1].spec, data).out_features == size
     assert plans[0].spec.run_id != plans[1].spec.run_id
     with pytest.raises(ValueError, match="'edited_net:Net' is not the one that the campaign was loaded with"):
@@ -177,11 +181,26 @@ def test_a_network_edited_within_a_second_or_imported_before_is_the_edited_one(t
     path = tmp_path / f"{name}.py"
     path.write_text(source.format(2))
     importlib.import_module(name)
+    later = time.time() + 10
     for size in (4, 5, 6):
         path.write_text(source.format(size))
-        os.utime(path, (1e9, 1e9))
+        os.utime(path, (later, later))
         assert build_network(f"{name}:Net").out_features == size
         assert source_hash(f"{name}:Net") == hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
+def test_a_library_and_a_module_that_is_as_it_was_imported_are_not_loaded_again(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    path = tmp_path / "as_imported.py"
+    path.write_text("from torch import nn\n\n\ndef Net():\n    return nn.Linear(3, 2)\n")
+    os.utime(path, (1e9, 1e9))
+    module = importlib.import_module("as_imported")
+    assert find_user_network("as_imported:Net") is module.Net
+    monkeypatch.setattr(importlib, "reload", lambda module: pytest.fail(f"{module} was loaded again"))
+    monkeypatch.setattr(pathlib.Path, "unlink", lambda path, *rest: pytest.fail(f"{path} was removed"))
+    assert build_network("torch.nn.modules.linear:Identity")
+    monkeypatch.setattr(sys.modules["__main__"], "Made", module.Net, raising=False)
+    assert build_network("__main__:Made").out_features == 2
 
 
 def test_a_module_is_named_as_in_an_import():

@@ -14,11 +14,14 @@ from urllib.error import URLError
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from rc_utils.datasets import CacheError, ImageTensor, dataset_names, load_dataset
 from rc_utils.datasets.cache import Arrays, read_cache, write_cache
+from rc_utils.datasets.folders import _decode
 from rc_utils.datasets.images import area_average, channel_stats
 from rc_utils.datasets.shapes import SHAPE_NAMES
+from rc_utils.datasets.subsets import add_label_noise
 
 CLASSES = ("apple", "pear", "plum", "quince")
 
@@ -596,3 +599,26 @@ def test_wrong_requests_are_explained(fruit, arguments, message):
 
 def test_built_in_names():
     assert set(dataset_names()) == {"shapes", "digits", "cifar10", "cifar100", "mnist", "imagenet"}
+
+
+def test_grey_images_of_sixteen_bits_keep_their_range(tmp_path):
+    ramp = np.linspace(0, 65535, 64, dtype=np.uint16).reshape(8, 8)
+    Image.fromarray(ramp).save(tmp_path / "ramp.png")
+    decoded = _decode(tmp_path / "ramp.png", 8)
+    assert np.abs(decoded[..., 0] - ramp / 257.0).max() <= 1
+    Image.fromarray((ramp // 257).astype(np.uint8)).save(tmp_path / "eight.png")
+    assert np.abs(_decode(tmp_path / "eight.png", 8)[..., 1] - ramp // 257).max() == 0
+
+
+def test_images_are_indexed_as_numpy_indexes_them(tiny_data):
+    images = tiny_data.x_train
+    assert images[[]].shape == (0, *images.shape[1:])
+    assert torch.equal(images[np.array([0, 2], np.uint8)], images[torch.tensor([0, 2])])
+    mask = np.zeros(len(images), dtype=bool)
+    mask[3] = True
+    assert torch.equal(images[mask], images[3:4])
+
+
+def test_one_class_has_no_wrong_labels():
+    with pytest.raises(ValueError, match="there is one class alone"):
+        add_label_noise(np.zeros(6, dtype=np.int64), 0.5, 1, seed=0)

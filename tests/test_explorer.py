@@ -115,3 +115,13 @@ def test_runs_that_do_not_fit_together_are_refused(tiny_data, triangles, grids):
 def test_a_run_without_a_record_has_no_notes():
     pair = dict(zip(("small", "large"), explorer.lr_pair("shapes-quick"), strict=True))
     assert explorer.epoch_notes("shapes-quick", pair) == {"small": {}, "large": {}}
+
+
+def test_an_explorer_of_nothing_or_without_names_is_refused(tiny_data):
+    triangles = explorer.draw_triangles(tiny_data, 1, seed=0)
+    for grids in ({}, {"a": {}}):
+        with pytest.raises(ValueError, match="no grids to explore"):
+            explorer.explorer_html(grids, triangles, ["a", "b"])
+    grid = label_grid(lambda x: torch.as_tensor(x).flatten(1)[:, :10], triangles.vertices, resolution=10)
+    with pytest.raises(ValueError, match="1 class names for labels up to"):
+        explorer.explorer_html({"run": {0: grid}}, triangles, ["a"])

@@ -1,6 +1,7 @@
 """Each measure of a small network against its definition, written out."""
 
 import math
+import types
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from rc_utils.measures import (
     measure,
     output_margin,
     sharpness,
+    some_images,
 )
 
 
@@ -84,3 +86,34 @@ def test_distance_from_init_counts_matrices_and_kernels_only():
 def test_unknown_measure_names_the_nearest(data):
     with pytest.raises(ValueError, match="sharpness"):
         measure("sharpnes", Net(0), Net(0), data)
+
+
+def test_sharpness_where_there_is_no_curvature_or_nothing_to_train():
+    """Images that are separated for good, a parameter that is not used, and a network that is frozen."""
+    x, y = F.one_hot(torch.arange(3).repeat(4), 4).float(), torch.arange(3).repeat(4)
+    linear = torch.nn.Linear(4, 3, bias=False)
+    torch.nn.init.eye_(linear.weight)
+    with torch.no_grad():
+        linear.weight *= 1e4
+    assert sharpness(linear, x, y) == 0.0
+    with torch.no_grad():
+        linear.weight /= 1e4
+    plain = sharpness(linear, x, y)
+    assert plain > 0
+    linear.unused = torch.nn.Parameter(torch.ones(1))
+    assert sharpness(linear, x, y) == pytest.approx(plain, rel=0.05)
+    assert sharpness(linear.requires_grad_(False), x, y) == 0.0
+
+
+def test_sharpness_sees_every_class_of_data_that_are_sorted_by_class():
+    labels = torch.arange(3).repeat_interleave(200)
+    data = types.SimpleNamespace(x_train=torch.arange(600.0), y_train=labels)
+    x, y = some_images(data, 250)
+    assert (len(x), y.unique().tolist()) == (250, [0, 1, 2])
+    assert torch.equal(labels[x.long()], y)
+    mixed = types.SimpleNamespace(x_train=torch.arange(600.0), y_train=torch.arange(600) % 3)
+    assert torch.equal(some_images(mixed, 250)[0], torch.arange(250.0))
+
+
+def test_a_network_without_matrices_is_at_no_distance():
+    assert distance_from_init(torch.nn.BatchNorm1d(3), torch.nn.BatchNorm1d(3)) == 0.0

@@ -16,6 +16,7 @@ mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 
+from rc_utils.figures import region_panels
 from rc_utils.plotting import (
     CLASS_COLOURS,
     class_colour,
@@ -180,3 +181,12 @@ def test_style_is_800_pixels_wide_on_white_and_svg_is_reproducible():
     assert to_hex(fig.get_facecolor()) == "#ffffff"
     assert rendered(fig, "svg") == rendered(scatter_count_gap(make_runs()).figure, "svg")
     assert b"<text" in rendered(fig, "svg")
+
+
+def test_figures_of_nothing_say_so():
+    with pytest.raises(ValueError, match="no network to show"):
+        lr_batch_panels(make_runs(), networks=[])
+    with pytest.raises(ValueError, match="no grid to show"):
+        region_panels({})
+    with pytest.raises(ValueError, match="expected one alpha a point"):
+        segment_strip(np.zeros((2, 0), int))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import rc_utils as rc
 from rc_utils.measures import output_margin
@@ -89,3 +90,45 @@ def test_wrong_numbers_of_exponents_and_headless_networks_are_named():
 def test_at_least_twice_takes_both_directions():
     assert at_least_twice([2, 0.5, 7])
     assert not at_least_twice([4, 1.9])
+
+
+def shared_linear():
+    layer, relu = nn.Linear(4, 4), nn.ReLU()
+    return nn.Sequential(layer, relu, layer, relu, nn.Linear(4, 3))
+
+
+def shared_activation():
+    tanh = nn.Tanh()
+    return nn.Sequential(
+        nn.Linear(4, 4), tanh, nn.BatchNorm1d(4), nn.Linear(4, 4), tanh, nn.BatchNorm1d(4), nn.Linear(4, 3)
+    )
+
+
+def shared_norm():
+    norm = nn.BatchNorm1d(4)
+    return nn.Sequential(nn.Linear(4, 4), norm, nn.Linear(4, 4), norm, nn.Linear(4, 3))
+
+
+def tied_weights():
+    network = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 3))
+    network[2].weight = network[0].weight
+    return network
+
+
+@pytest.mark.parametrize("make", [shared_linear, shared_activation, shared_norm, tied_weights])
+def test_layers_that_are_there_twice_or_tied_are_left_as_they_are(make):
+    torch.manual_seed(0)
+    network = make().eval()
+    pairs = rescalable_layers(network)
+    x = torch.randn(20, 4)
+    with torch.no_grad():
+        scaled = rescale(network, Rescaling((2,) * len(pairs), 0))
+        assert torch.equal(scaled(x), network(x))
+    untied = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 3))
+    assert len(rescalable_layers(untied)) == 2
+
+
+def test_an_untrained_network_is_named(tiny_data):
+    network = build_network("ResNet18", width=2, image_size=8)
+    with pytest.raises(ValueError, match="train it first"):
+        rescaling_table(network, network, tiny_data, number=1, num_samples=2)

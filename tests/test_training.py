@@ -13,9 +13,10 @@ from torch import nn
 from rc_utils.augmentation import crop_and_flip, mixup
 from rc_utils.checks import settings_from_dict
 from rc_utils.datasets import ImageTensor, load_dataset
+from rc_utils.depthwise import fast_depthwise
 from rc_utils.measures import output_margin
 from rc_utils.networks import build_network
-from rc_utils.training import StopTraining, TrainConfig, evaluate, learning_rate, train
+from rc_utils.training import StopTraining, TrainConfig, evaluate, learning_rate, train, training_layout
 
 
 def small_network(seed=0):
@@ -232,3 +233,47 @@ def test_settings_from_dict_names_key_and_type():
 def test_measure_epochs_outside_the_training_are_refused(tiny_data):
     with pytest.raises(ValueError, match=r"measure_epochs \[4\]"):
         train(small_network(), tiny_data, TrainConfig(epochs=3), measure=print, measure_epochs=(4,))
+
+
+class Viewing(nn.Module):
+    """The textbook network, which views what a convolution returns as if it were contiguous."""
+
+    def __init__(self, num_classes, in_channels):
+        super().__init__()
+        self.conv, self.pool, self.last = nn.Conv2d(in_channels, 6, 3), nn.MaxPool2d(2), nn.Linear(54, num_classes)
+
+    def forward(self, x):
+        return self.last(self.pool(torch.relu(self.conv(x))).view(-1, 54))
+
+
+def test_a_network_that_views_its_activations_is_trained_in_the_layout_it_takes(tiny_data):
+    run = train(Viewing(10, 3), tiny_data, TrainConfig(epochs=1))
+    assert run.status == "ok"
+    assert training_layout(Viewing(10, 3), tiny_data.x_train, torch.device("cpu")) == torch.contiguous_format
+    own = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(8 * 36, 10))
+    before = copy.deepcopy(own.state_dict())
+    state = torch.random.get_rng_state()
+    assert training_layout(own, tiny_data.x_train, torch.device("cpu")) == torch.channels_last
+    assert torch.equal(state, torch.random.get_rng_state())
+    assert all(torch.equal(value, before[name]) for name, value in own.state_dict().items())
+    assert all(p.grad is None for p in own.parameters())
+
+
+def test_settings_may_be_numpys_integers(tiny_data):
+    numpys = TrainConfig(seed=np.int64(3), batch_size=np.int32(16), epochs=np.int64(1))
+    assert numpys == TrainConfig(seed=3, batch_size=16, epochs=1)
+    assert train(build_network("ResNet18", width=4, image_size=8), tiny_data, numpys).status == "ok"
+
+
+def test_a_copy_made_while_measuring_is_an_ordinary_network(tiny_data):
+    copies = []
+    network = build_network("MobileNetV2", width=4, image_size=8)
+    measure = lambda module, epoch: copies.append(copy.deepcopy(module))  # noqa: E731
+    train(network, tiny_data, TrainConfig(epochs=1), measure=measure, measure_epochs=[0, 1])
+    assert len(copies) == 2
+    assert not any("_conv_forward" in vars(m) for module in [network, *copies] for m in module.modules())
+    with fast_depthwise(network):
+        inside = sum("_conv_forward" in vars(m) for m in network.modules())
+        with fast_depthwise(network):
+            pass
+        assert sum("_conv_forward" in vars(m) for m in network.modules()) == inside > 0

@@ -83,13 +83,21 @@ def _decode_all(files, size):
         return np.stack(list(tqdm(images, total=len(files), desc="decoding", mininterval=5)))
 
 
+def _eight_bits(image):
+    """A grey image of more than eight bits with its range, 16 bits unless it is within 8, brought to 8."""
+    from PIL import Image
+
+    pixels = np.asarray(image, dtype=np.float64)
+    return Image.fromarray((pixels / (257 if pixels.max() > 255 else 1)).clip(0, 255).astype(np.uint8))
+
+
 def _decode(file, size):
     """One image as (size, size, 3) uint8."""
     from PIL import Image
 
     try:
         with Image.open(file) as image:
-            image = image.convert("RGB")
+            image = (_eight_bits(image) if image.mode[0] in "IF" else image).convert("RGB")
     except (OSError, SyntaxError) as error:
         raise ValueError(f"{file} cannot be decoded ({error}); replace it, or remove it from the folder") from error
     scale = size / min(image.size)

@@ -50,7 +50,10 @@ class ImageTensor:
             # negative indices, which the other forms take.
             return self.standardise(self.raw.index_select(0, index.to(self.raw.device)))
         if not isinstance(index, int | slice | torch.Tensor):
-            index = torch.as_tensor(np.asarray(index))
+            index = np.asarray(index)
+            # To torch bytes are a mask; NumPy makes floats of an empty list.
+            whole = index.dtype.kind in "iu" or index.size == 0
+            index = torch.as_tensor(index.astype(np.int64) if whole else index)
         return self.standardise(self.raw[index])
 
     def __array__(self, dtype=None, copy=None):

@@ -95,6 +95,8 @@ def relabel(labels, indices):
 
 def add_label_noise(labels, fraction, num_classes, seed):
     """Replace round(fraction * N) labels, drawn without replacement, each by another class drawn uniformly."""
+    if fraction > 0 and num_classes < 2:
+        raise ValueError(f"label_noise is {fraction}, but there is one class alone: no label can be wrong")
     rng = stream(seed, "label noise")
     wrong = rng.permutation(len(labels))[: round(fraction * len(labels))]
     noisy = labels.copy()

@@ -5,6 +5,8 @@ import importlib
 import importlib.util
 import os
 import sys
+import sysconfig
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.machinery import ModuleSpec
@@ -15,6 +17,7 @@ from torch import nn
 
 # Name that a module gets for the hash of the file that it was loaded from.
 _LOADED = "_rc_utils_loaded_from"
+_STARTED = time.time()
 
 
 def find_user_network(name: str) -> Callable[..., nn.Module]:
@@ -76,8 +79,7 @@ def _import_module(module_name: str, network_name: str) -> ModuleType:
             if module is None:
                 _forget_bytecode(importlib.util.find_spec(module_name))
                 module = importlib.import_module(module_name)
-            elif vars(module).get(_LOADED) != _file_hash(module) != "":
-                # What somebody else imported may be of an older version of the file.
+            elif _was_edited(module):
                 _forget_bytecode(module.__spec__)
                 module = importlib.reload(module)
             setattr(module, _LOADED, _file_hash(module))
@@ -93,9 +95,24 @@ def _import_module(module_name: str, network_name: str) -> ModuleType:
         ) from error
 
 
+def _was_edited(module: ModuleType) -> bool:
+    """Whether a module's file is another than it was loaded from; one that somebody else imported, since we started."""
+    path = getattr(module, "__file__", None)
+    if path is None or module.__name__ == "__main__" or _is_installed(path):
+        return False
+    if _LOADED in vars(module):
+        return vars(module)[_LOADED] != _file_hash(module)
+    return os.stat(path).st_mtime >= _STARTED
+
+
+def _is_installed(path: str) -> bool:
+    """Whether a file belongs to a library."""
+    return any(Path(path).is_relative_to(sysconfig.get_path(kind)) for kind in ("purelib", "platlib", "stdlib"))
+
+
 def _forget_bytecode(spec: ModuleSpec | None) -> None:
     """Remove a module's bytecode, which Python takes for that of an edit of equal length within the same second."""
-    if spec is not None and spec.cached:
+    if spec is not None and spec.cached and not _is_installed(spec.cached):
         with suppress(OSError):
             Path(spec.cached).unlink()
 

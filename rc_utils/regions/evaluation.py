@@ -168,7 +168,7 @@ def undisturbed(classifier):
     with contextlib.ExitStack() as stack:
         if classifier.module is not None:
             stack.enter_context(evaluation_mode(classifier.module))
-        stack.enter_context(_full_precision())
+        stack.enter_context(full_precision())
         stack.enter_context(torch.random.fork_rng(devices=cuda))
         stack.enter_context(torch.autocast(device.type, enabled=False))
         stack.enter_context(torch.inference_mode())
@@ -188,7 +188,7 @@ def evaluation_mode(module):
 
 
 @contextlib.contextmanager
-def _full_precision():
+def full_precision():
     """No TF32 inside the block; every switch that torch has for it reads as before afterwards.
 
     The older switches go with the newer: reading one, as torch.backends.cudnn.flags does, is an error where they
