@@ -124,8 +124,6 @@ def _check_dataset(settings, where):
     check_keys(where, settings, _arguments(load_dataset) - {"device", "data_dir", "root"})
     require("name" in settings, f"{where} has no 'name'")
     _check_types(load_dataset, settings, where)
-    for key, value in settings.items():
-        require(not isinstance(value, int | float) or value >= 0, f"{where}.{key} must not be negative, got {value}")
     try:
         check_values(**{key: value for key, value in settings.items() if key in _arguments(check_values)})
     except ValueError as error:
@@ -200,11 +198,6 @@ def _check_experiments(campaign):
         where = f"{campaign.name}, experiment {experiment.name!r}"
         require(experiment.name not in seen, f"{where} is there twice")
         seen.add(experiment.name)
-        lists = {"networks": experiment.networks, **{f"grid.{k}": v for k, v in experiment.grid.items()}}
-        lists |= experiment.seeds if isinstance(experiment.seeds, dict) else {"seeds": experiment.seeds}
-        for key, values in lists.items():
-            twice = [v for i, v in enumerate(values) if v in values[:i]] if isinstance(values, list) else []
-            require(not twice, f"{where}: {key} has {twice and twice[0]!r} twice")
         for kind, names, valid in (
             ("network", experiment.networks, campaign.networks),
             ("count", experiment.counts, campaign.counts),
@@ -225,6 +218,11 @@ def _check_experiments(campaign):
         require(kept, f"{where}: evolution_weights keeps the networks of evolution_epochs, of which there are none")
         for key, values in experiment.grid.items():
             require(isinstance(values, list) and values, f"{where}: grid.{key} must be a non-empty list")
+        lists = {"networks": experiment.networks, **{f"grid.{k}": v for k, v in experiment.grid.items()}}
+        lists |= {f"seeds of {label}": experiment.seeds_of(label) for label in experiment.networks}
+        for key, values in lists.items():
+            twice = [v for i, v in enumerate(values) if v in values[:i]]
+            require(not twice, f"{where}: {key} has {twice and twice[0]!r} twice")
         require(
             "seed" not in campaign.train | experiment.train | experiment.grid,
             f"{where}: 'seed' cannot be set here, use seeds",

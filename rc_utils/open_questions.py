@@ -66,7 +66,7 @@ SILENCES = (
     Question("momentum", "v1 App. C.1", "the momentum of SGD", "0.9"),
     Question("mode", "v1 Sec. 2.1", "evaluation or training mode while counting", "evaluation mode"),
     Question("shufflenet", "v1 Table 5", "the width of ShuffleNetV2", "x1, 1,263,854 parameters"),
-    Question("drop-connect", "v1 Table 1", "whether EfficientNetB0 drops connections, as its own paper does",
+    Question("drop-connect", "v1 Sec. 3", "whether EfficientNetB0 drops connections, as its own paper does",
              "not in the papers' settings: the public CIFAR code asks for 0.2, but its rate stays 0"),
     Question("direction", "v1 Table 8", "the length of the random direction",
              "the median distance between data points"),

@@ -292,7 +292,8 @@ def main(arguments=None):
         campaign = load_campaign(options.campaign)
         if options.experiment:
             campaign = campaign.restricted(options.experiment)
-        check_device(device)
+        if not options.scheduler:  # whose workers may have what this machine has not
+            check_device(device)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

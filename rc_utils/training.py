@@ -127,8 +127,8 @@ def train(
         evaluation mode; what it does cannot influence the training.
     should_stop: called after every epoch; when it returns True, StopTraining is raised.
     compile: torch.compile the network, for a GPU.
-    channels_last: memory layout of images and kernels; faster on CPUs (`make bench`), not measured on a GPU. Very
-        some networks are in the other layout all the same, see `training_layout`.
+    channels_last: memory layout of images and kernels; faster on CPUs (`make bench`), not measured on a GPU. Some
+        networks are in the other layout all the same, see `training_layout`.
     progress: show a bar over the epochs on stderr.
 
     The random state of the caller is untouched. The same seed on the same kind of CPU with the same number of

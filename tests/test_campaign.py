@@ -127,7 +127,7 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
         (["experiments", 0, "grid", "lr"], [0.1, 0.1], r"grid.lr has 0.1 twice"),
         (["experiments", 0, "grid", "batch_size"], [16, 32, 16], r"grid.batch_size has 16 twice"),
         (["experiments", 1, "networks"], ["small", "small"], r"networks has 'small' twice"),
-        (["experiments", 0, "seeds"], [0, 1, 0], r"seeds has 0 twice"),
+        (["experiments", 0, "seeds"], [0, 1, 0], r"seeds of ResNet18 has 0 twice"),
         (["dataset", "label_noise"], 1.5, r"\[dataset\]: label_noise is 1.5"),
         (["dataset", "n_train"], 0, r"n_train=0"),
         (["dataset", "classes"], [], r"classes is empty"),

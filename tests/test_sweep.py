@@ -336,6 +336,15 @@ def test_wrong_settings_of_a_sweep_are_named_before_any_run(settings, message):
         sweep(with_changes(), worker=2)
 
 
+def test_a_device_that_only_the_schedulers_workers_have_is_not_asked_of_this_machine(monkeypatch, capsys):
+    asked = {}
+    monkeypatch.setattr(rc_utils.sweep, "sweep", lambda campaign, **settings: asked.update(settings) or [])
+    assert main(["shapes-tiny", "--device", "cuda:99"]) == 2
+    assert "device 'cuda:99' cannot be used" in capsys.readouterr().err
+    assert main(["shapes-tiny", "--device", "cuda:99", "--scheduler", "tcp://10.0.0.1:8786"]) == 3
+    assert (asked["device"], asked["scheduler"]) == ("cuda:99", "tcp://10.0.0.1:8786")
+
+
 class NeedsNumbers(SlashNet):
     """Its forward pass reads a number out of a tensor, which there is not without data."""
 

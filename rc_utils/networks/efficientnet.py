@@ -79,8 +79,8 @@ def efficientnet_b0(
 
     The published CIFAR form counts 1,088 more: an expanding convolution in the first block that expansion 1
     never uses. `dropout` is the rate before the linear layer; `drop_connect` grows linearly from 0 at the
-    first block towards this rate at the end, as in the paper. The public CIFAR code asks for 0.2 as well, but
-    never counts its blocks, so that its rate stays 0.
+    first block towards this rate at the end, as in the paper. The public CIFAR code of this size asks for 0.2 as
+    well, but never counts its blocks, so that its rate stays 0.
     """
     check_rate(drop_connect=drop_connect)
     channels = scale_channels(32, width)

@@ -17,6 +17,7 @@ from torch import nn
 
 # Name that a module gets for the hash of the file that it was loaded from.
 _LOADED = "_rc_utils_loaded_from"
+# Files that have changed since may be others than what was imported before; when that was nobody knows.
 _STARTED = time.time()
 
 

@@ -113,7 +113,7 @@ def make_plan(network, device=None):
             node.args = (node.kwargs["input"],)
             node.kwargs = {key: value for key, value in node.kwargs.items() if key != "input"}
     inputs = [node for node in nodes if node.op == "placeholder"]
-    _refuse_unless(len(inputs) == 1, type(network).__name__, f"takes {len(inputs)} inputs; expected one")
+    refuse_unless(len(inputs) == 1, type(network).__name__, f"takes {len(inputs)} inputs; expected one")
     depends = {inputs[0]}
     for node in nodes:
         if any(argument in depends for argument in node.all_input_nodes) and not _is_size(node):
@@ -127,8 +127,8 @@ def make_plan(network, device=None):
         dead = tuple(source.name for source in node.all_input_nodes if last_use[source] is node)
         steps.append(_step_of(node, graph_module, depends, dead))
     result = nodes[-1].args[0]
-    _refuse_unless(isinstance(result, fx.Node), type(network).__name__, "returns several values; expected one tensor")
-    _refuse_unless(result in depends, type(network).__name__, "returns what does not depend on its input")
+    refuse_unless(isinstance(result, fx.Node), type(network).__name__, "returns several values; expected one tensor")
+    refuse_unless(result in depends, type(network).__name__, "returns what does not depend on its input")
     return Plan(steps, inputs[0].name, result.name, constants, network)
 
 
@@ -152,7 +152,8 @@ def _attribute(module, target):
     return module
 
 
-def _refuse_unless(condition, where, reason):
+def refuse_unless(condition, where, reason):
+    """Raise ValueError, naming what of the network cannot be taken and why, unless `condition`."""
     if not condition:
         raise ValueError(f"exact_segment cannot take this network: {where} {reason}")
 
@@ -187,7 +188,7 @@ def _step_of(node, graph_module, depends, dead):
         where = f"operation {node.name} ({name})"
         kind, call, thresholds = _function_step(node, where, depends)
         in_place = node.target in IN_PLACE_OPERATORS or node.kwargs.get("inplace", False)
-    _refuse_unless(
+    refuse_unless(
         not (in_place and _is_read_again(node.args[0], graph_module)),
         where,
         "works in place on a value that is read again; use the version out of place",
@@ -214,9 +215,9 @@ def _module_step(module, where):
         return "kink", module, KINK_MODULES[kind](module)
     if kind is nn.MaxPool2d:
         return "max_pool", _pool_settings(where, **{key: getattr(module, key) for key in POOL_OPTIONS}), ()
-    _refuse_unless(kind in AFFINE_MODULES, where, NOT_PIECEWISE_LINEAR)
+    refuse_unless(kind in AFFINE_MODULES, where, NOT_PIECEWISE_LINEAR)
     batch_statistics = isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) and module.running_mean is None
-    _refuse_unless(not batch_statistics, where, "normalises by the statistics of the batch: not a function of a point")
+    refuse_unless(not batch_statistics, where, "normalises by the statistics of the batch: not a function of a point")
     return "affine", TiledConvolution(module) if kind is nn.Conv2d else module, ()
 
 
@@ -230,21 +231,19 @@ def _function_step(node, where, depends):
         return "max_pool", _pool_settings(where, **options), ()
     if node.target is F.dropout:
         training = node.kwargs.get("training", node.args[2] if len(node.args) > 2 else True)
-        _refuse_unless(training is False, where, "drops units in evaluation mode too; pass training=self.training")
+        refuse_unless(training is False, where, "drops units in evaluation mode too; pass training=self.training")
         return "affine", call, ()
-    if node.target is getattr:
-        _refuse_unless(node.args[1] == "shape", where, NOT_PIECEWISE_LINEAR)
-        return "size", call, ()
-    if method and node.target == "size":
+    if _is_size(node):
+        refuse_unless(method or node.args[1] == "shape", where, NOT_PIECEWISE_LINEAR)
         return "size", call, ()
     if node.target in (PRODUCT_METHODS if method else PRODUCT_FUNCTIONS):
         factors = [argument for argument in (*node.args, *node.kwargs.values()) if argument in depends]
         reason = "multiplies or divides by an activation, which is not piecewise linear"
         divides = "div" in getattr(node.target, "__name__", str(node.target))
-        _refuse_unless(len(factors) < 2 and not (divides and node.args[0] not in depends), where, reason)
-        _refuse_unless(node.kwargs.get("rounding_mode") is None, where, "rounds, which is not piecewise linear")
+        refuse_unless(len(factors) < 2 and not (divides and node.args[0] not in depends), where, reason)
+        refuse_unless(node.kwargs.get("rounding_mode") is None, where, "rounds, which is not piecewise linear")
         return "affine", call, ()
-    _refuse_unless(node.target in (AFFINE_METHODS if method else AFFINE_FUNCTIONS), where, NOT_PIECEWISE_LINEAR)
+    refuse_unless(node.target in (AFFINE_METHODS if method else AFFINE_FUNCTIONS), where, NOT_PIECEWISE_LINEAR)
     return "affine", call, ()
 
 
@@ -254,7 +253,7 @@ def _method(name):
 
 def _pool_settings(where, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
     """The arguments of `pool_windows` after the first."""
-    _refuse_unless(
+    refuse_unless(
         dilation in (1, (1, 1)) and not return_indices, where, "has a dilation or returns indices; expected neither"
     )
     stride = kernel_size if stride is None else stride

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch.fx.node import map_aggregate, map_arg
 
-from rc_utils.checks import require
 from rc_utils.regions.exact_layers import pool_windows
+from rc_utils.regions.exact_plan import refuse_unless
 
 # Breakpoints nearer than this, in units of the segment, are one: float64 rounds their positions to some 1e-15.
 BREAKPOINT_TOLERANCE = 1e-13
@@ -75,7 +75,7 @@ def rehearse(plan, x0, x1, max_bytes):
     """
     few, many = (_try(plan, x0, x1, rows) for rows in TRIALS)
     for step, (_, number), (_, other) in zip(plan.steps, few, many, strict=True):
-        _require(number == other, f"{step.name} computes with the number of points; expected -1 in its place")
+        refuse_unless(number == other, step.name, "computes with the number of points; expected -1 in its place")
     return [max(FEWEST_ROWS, max_bytes // max(size, 1)) for size, _ in few]
 
 
@@ -96,7 +96,7 @@ def _try(plan, x0, x1, rows):
         value = part.values[step.name]
         mixed = [tuple(t.shape) for t in _tensors(value) if t.ndim == 0 or len(t) != rows]
         expected = "expected the first dimension to stay that of the points"
-        _require(not mixed, f"{step.name} makes {mixed and mixed[0]} of {rows} points; {expected}")
+        refuse_unless(not mixed, step.name, f"makes {mixed and mixed[0]} of {rows} points; {expected}")
         size = sum(t.numel() * t.element_size() for t in _tensors(part.values)) // rows
         found.append((size, value if isinstance(value, int) else None))
         _forget(step, part)
@@ -105,19 +105,16 @@ def _try(plan, x0, x1, rows):
 
 
 def _require_same_scores(found, expected):
-    _require(isinstance(found, torch.Tensor), "it returns several values; expected one tensor")
+    refuse_unless(isinstance(found, torch.Tensor), "it", "returns several values; expected one tensor")
     if not bool(torch.isfinite(expected).all()):
         return  # said where the scores are used
     tolerance = SCORE_TOLERANCE * float(expected.abs().max())
-    _require(
+    refuse_unless(
         found.shape == expected.shape and torch.allclose(found, expected, rtol=0, atol=tolerance),
-        "what torch.fx traced gives other scores. It sees neither forward hooks (old spectral_norm and weight_norm are "
+        "what torch.fx traced",
+        "gives other scores. It sees neither forward hooks (old spectral_norm and weight_norm are "
         "such) nor that `h += y` changes a tensor which has another name too: write both out in the forward pass",
     )
-
-
-def _require(condition, reason):
-    require(condition, f"exact_segment cannot take this network: {reason}")
 
 
 def _advance(plan, part, most_rows):

@@ -11,7 +11,6 @@ import torch
 from scipy.optimize import brentq
 from scipy.stats import binomtest, linregress
 from scipy.stats import t as student_t
-from torch.nn import functional as F
 
 from rc_utils.theory.univariate import (
     CONVERGED,
@@ -161,8 +160,7 @@ def theorem_23(
     scales = stated_scales(sign_changes, width, num_samples, delta, guaranteed, factor=2)
     names = dict(zip(("sigma_hidden", "sigma_output"), scales, strict=True))
     table, _ = train_students(sign_changes, width, num_samples, num_students, seed, **names, **flow)
-    ends = F.pad(F.pad(draw_crossings(num_students, sign_changes, seed), (1, 0), value=-1.0), (0, 1), value=1.0)
-    spacings = ends.diff().amin(1).tolist()
+    spacings = np.diff(draw_crossings(num_students, sign_changes, seed), prepend=-1.0, append=1.0).min(1)
     return table.assign(stated_width=[stated_width(sign_changes, delta, spacing, count=48) for spacing in spacings])
 
 
