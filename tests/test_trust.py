@@ -107,7 +107,7 @@ def test_a_changed_campaign_is_valid_or_the_key_is_named(path, how, junk):
     [
         (["dataset"], {}, r"\[dataset\] has no 'name'"),
         (["dataset", "unknown"], 1, r"unknown key in two, \[dataset\] 'unknown'"),
-        (["dataset", "n_train"], -5, "n_train must not be negative"),
+        (["dataset", "n_train"], -5, "n_train=-5; expected an integer of at least 1"),
         (["networks", "MLP", "num_classes"], 3, "num_classes cannot be set here: it comes from the dataset"),
         (["networks", "MLP", "name"], "ResNet18", "name cannot be set here: the key is architecture"),
         (["networks", "MLP", "architecture"], "no_such_module:Net", "networks.MLP.*no module 'no_such_module'"),
