@@ -99,9 +99,9 @@ def count_table(grids: Mapping[str, Mapping[int, object]]) -> pd.DataFrame:
 
 
 def wide_table(counts: pd.DataFrame) -> pd.DataFrame:
-    """A `count_table` for reading: one row a triangle and run, one column an epoch."""
+    """A `count_table` for reading: one row a triangle and run, one column an epoch, <NA> where it was not looked at."""
     wide = counts.pivot_table(index=["triangle", "run"], columns="epoch", values="regions", sort=False)
-    wide = wide.astype(int).reset_index().rename(columns={"triangle": "Triangle", "run": "Run"})
+    wide = wide.astype("Int64").reset_index().rename(columns={"triangle": "Triangle", "run": "Run"})
     wide.columns = [f"Epoch {c}" if isinstance(c, int) else c for c in wide.columns]
     return wide
 

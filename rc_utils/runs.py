@@ -140,7 +140,8 @@ def complete_run(planned, device="cpu", should_stop=None, *, weights=False, **ex
 
     A new count or measure of a network whose weights are kept is taken without training; anything else that is missing
     trains again, which on the same kind of CPU gives the same network. What is known of the run already, on
-    this machine or from the campaign's frozen records, stays.
+    this machine or from the campaign's frozen records, stays. Where a measure or a count of a new run raises an error,
+    its training is kept.
     weights: train again where the weights are not kept, even if the record lacks nothing.
     execution: `compile` of `train`.
     """
@@ -150,7 +151,8 @@ def complete_run(planned, device="cpu", should_stop=None, *, weights=False, **ex
     if record is None or not _can_extend(record, planned, device) or (weights and _kept_weights(record) is None):
         # Another machine may make another network: it is measured and counted as the one on record was.
         planned = planned if record is None else planned.merged(_wishes(record))
-        return keep_record(*train_run(planned, device, should_stop, **execution))
+        rescue = keep_record if record is None else None
+        return keep_record(*train_run(planned, device, should_stop, rescue, **execution))
     if not is_complete(record, planned):
         record = _extend(record, planned, device)
     return keep_record(record)
@@ -282,11 +284,12 @@ def has_same_data(record, planned, device="cpu"):
     return ledger.data_sha256(record) in (None, dataset_of(planned.spec, device).provenance["sha256"])
 
 
-def train_run(planned, device="cpu", should_stop=None, **execution):
+def train_run(planned, device="cpu", should_stop=None, rescue=None, **execution):
     """Train, measure and count one run without writing anything.
 
     Returns its record and its weights, the bytes of a safetensors file in which a name begins with "<epoch>/" where it
     is not of the end; None for a diverged run.
+    rescue: called with the two, the record as training left it, where a measure or a count raises an error.
     """
     spec, started = planned.spec, datetime.datetime.now(datetime.UTC)
     data, states = dataset_of(spec, device), {}
@@ -319,13 +322,16 @@ def train_run(planned, device="cpu", should_stop=None, **execution):
     }
     if run.status != "ok":
         return record, None
+    weights = _weights(states | {None: _state(run.network)})
+    trained = record | {"provenance": record["provenance"] | {"weights_sha256": _sha256(weights)}}
     try:
-        record |= _measured(run.network, planned, data, device)
+        return trained | _measured(run.network, planned, data, device), weights
     except NonFiniteScores:
         return record | {"status": "diverged"}, None
-    weights = _weights(states | {None: _state(run.network)})
-    record["provenance"]["weights_sha256"] = _sha256(weights)
-    return record, weights
+    except Exception:
+        if rescue is not None:
+            rescue(trained, weights)
+        raise
 
 
 def _measured(network, planned, data, device):

@@ -88,6 +88,9 @@ def test_the_tables_hold_the_same_counts(grids):
     wide = explorer.wide_table(table)
     assert wide.columns.tolist() == ["Triangle", "Run", "Epoch 0", "Epoch 5", "Epoch 9"]
     assert wide[(wide["Triangle"] == 2) & (wide["Run"] == "lr 0.02")]["Epoch 5"].tolist() == row["regions"].tolist()
+    uneven = explorer.wide_table(table[(table["run"] != "lr 0.02") | (table["epoch"] != 9)])
+    assert uneven[uneven["Run"] == "lr 0.02"]["Epoch 9"].isna().all()
+    assert uneven["Epoch 5"].tolist() == wide["Epoch 5"].tolist()
 
 
 def test_the_page_stays_small_and_whole(tiny_data, triangles, grids):

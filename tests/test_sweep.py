@@ -299,6 +299,33 @@ def test_a_measure_that_is_no_number_is_named(monkeypatch, returned):
     assert "ValueError: measure 'mine' returned" in outcome.error
 
 
+def test_an_error_of_a_measure_leaves_the_training(monkeypatch):
+    """Once the measure is repaired it is taken from the kept weights: same network, no second training."""
+    monkeypatch.setitem(MEASURES, "mine", lambda network, initial, data: network.no_such_layer)
+    campaign = with_changes(measures=["mine"], grid={"lr": [0.1], "batch_size": [16]})
+    assert statuses(sweep(campaign)) == ["failed"]
+    (key,) = campaign.runs()
+    kept = ledger.read_record(ledger.record_path(key))
+    assert (kept["counts"], kept["measures"]) == ([], {})
+    monkeypatch.setitem(MEASURES, "mine", lambda network, initial, data: 2.0)
+    monkeypatch.setattr(runs, "train", None)
+    assert statuses(sweep(campaign)) == ["done"]
+    whole = ledger.read_record(ledger.record_path(key))
+    assert (whole["results"], whole["measures"], len(whole["counts"])) == (kept["results"], {"mine": 2.0}, 1)
+
+
+def test_an_error_of_a_measure_leaves_what_an_older_record_holds(monkeypatch):
+    campaign = with_changes(grid={"lr": [0.1], "batch_size": [16]})
+    sweep(campaign)
+    (key,) = campaign.runs()
+    before = ledger.read_record(ledger.record_path(key))
+    ledger.weights_path(key).unlink()
+    monkeypatch.setitem(MEASURES, "mine", lambda network, initial, data: network.no_such_layer)
+    more = with_changes(measures=["mine"], grid={"lr": [0.1], "batch_size": [16]})
+    assert statuses(sweep(more)) == ["failed"]
+    assert ledger.read_record(ledger.record_path(key)) == before
+
+
 class SlashNet(torch.nn.Module):
     """Modules whose names hold a slash, one of them beginning with a number."""
 
