@@ -22,14 +22,16 @@ def main(arguments=None):
         return 2
     torch.set_num_threads(options.threads)
     scale = QUICK if options.quick else FULL
-    rows = []
-    for name in options.only or known:
-        print(f"running {name} ...", file=sys.stderr, flush=True)
-        rows += known[name](scale)
-    print(f"{header(scale)}\n\n{table(rows)}")
-    path = results_dir() / "benchmarks.csv"
-    write_csv(rows, path)
-    print(f"\nwritten to {path}")
+    names, path, rows = list(options.only or known), results_dir() / "benchmarks.csv", []
+    try:
+        for number, name in enumerate(names, start=1):
+            print(f"running {name}, {number} of {len(names)} ...", file=sys.stderr, flush=True)
+            for row in known[name](scale):
+                rows.append(row)
+                write_csv(rows, path)
+    finally:
+        if rows:  # what an interrupt or an error leaves as well
+            print(f"{header(scale)}\n\n{table(rows)}\n\nwritten to {path}")
     return 0
 
 

@@ -114,6 +114,18 @@ def test_command_line_prints_and_writes_the_table(results, capsys, monkeypatch):
     assert all(cell in printed for line in lines for cell in line)
 
 
+def test_an_interrupt_leaves_the_rows_so_far(results, capsys, monkeypatch):
+    def interrupted(scale):
+        yield Row("first", "other", (1.0,), (2.0,))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("benchmarks.load", lambda: {"stops": interrupted})
+    with pytest.raises(KeyboardInterrupt):
+        main([])
+    assert "first" in capsys.readouterr().out
+    assert "first" in (results / "benchmarks.csv").read_text(encoding="utf-8")
+
+
 def test_an_unknown_benchmark_is_named(capsys):
     assert main(["--only", "countin-2d"]) == 2
     assert "Did you mean 'counting-2d'?" in capsys.readouterr().err
