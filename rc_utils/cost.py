@@ -17,6 +17,7 @@ DATASETS = {
     "cifar100": (50_000, 32, 3),
     "imagenet": (1_281_167, 224, 3),
 }
+DEFAULT_TFLOPS = 10.0  # what a data-centre card may sustain on networks this small
 TRAINING_FACTOR = 3  # forward pass, gradients of the activations, gradients of the weights
 
 
@@ -38,6 +39,11 @@ def run_flops(planned):
     during = sum(evaluations(settings) for settings in planned.evolution_counts.values())
     images = TRAINING_FACTOR * n_train * planned.spec.train.epochs + counted
     return forward * (images + during * len(planned.evolution_epochs))
+
+
+def hours_at(flops, tflops=DEFAULT_TFLOPS):
+    """Hours that floating-point operations take at `tflops` sustained, in TFLOP/s."""
+    return flops / tflops / 3.6e15
 
 
 def evaluations(settings):

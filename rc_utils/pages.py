@@ -12,6 +12,7 @@ from rc_utils.campaign import load_campaign, load_campaigns
 from rc_utils.checks import check_count
 from rc_utils.correlation import interval_text, is_finished
 from rc_utils.forests import committed_forests, forest_runs, results_from_forests
+from rc_utils.needs import needed
 from rc_utils.paper import NOT_TESTED, VERDICTS
 from rc_utils.results import kept_results, results_from_campaign
 from rc_utils.sweep import missing_runs, sweep
@@ -240,7 +241,10 @@ def show_changes(changes):
 
 
 def show_scorecard(card, *, why=False):
-    """Rows of a scorecard for reading; `why` adds what explains a verdict, which `verdict_summary` says in prose."""
+    """Rows of a scorecard for reading; `why` adds what explains a verdict, which `verdict_summary` says in prose.
+
+    Rows without a result of ours, alone, say what one would take (`rc_utils.needs`).
+    """
     shown = pd.DataFrame({"Claim": card["claim"] + " (" + card["where"] + ")", "Published": card["published"]})
     if (card["verdict"] != NOT_TESTED).any():
         shown["Ours"] = (card["ours"] + " " + card["interval"]).str.strip()
@@ -248,6 +252,8 @@ def show_scorecard(card, *, why=False):
         if why:
             shown["Why"] = card["why"]
         shown["Campaign"] = card["campaign"]
+    else:
+        shown["Needs"] = [needed(id_) for id_ in card["id"]]
     return show_table(shown.assign(Id=card["id"]), kind="rc-table rc-card")
 
 

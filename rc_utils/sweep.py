@@ -19,11 +19,10 @@ import torch
 from rc_utils import ledger, runs
 from rc_utils.campaign import load_campaign
 from rc_utils.checks import check_count, check_number, require
-from rc_utils.cost import run_flops
+from rc_utils.cost import DEFAULT_TFLOPS, hours_at, run_flops
 from rc_utils.paths import results_dir
 from rc_utils.verification import print_verification, verify
 
-DEFAULT_TFLOPS = 10.0  # what a data-centre card may sustain on networks this small; --tflops says otherwise
 BLOCK = 1000  # runs submitted to Dask in one message
 PAUSE = 0.1  # seconds between two batches of outcomes
 DASK_SETTINGS = {
@@ -221,8 +220,8 @@ def plan(campaign, tflops=DEFAULT_TFLOPS):
     except ValueError as error:
         yield f"  no estimate of the operations: {error}"
     else:
-        hours = flops / tflops / 3.6e15
-        yield f"  {flops:.2e} floating-point operations: {hours:.2f} hours at {tflops:g} TFLOP/s sustained"
+        hours = f"{hours_at(flops, tflops):.2f} hours at {tflops:g} TFLOP/s sustained"
+        yield f"  {flops:.2e} floating-point operations: {hours}"
 
 
 def _median_seconds(records):

@@ -1,0 +1,51 @@
+"""What a published statement without a result of ours would take: runs in the paper's setting, and hours on a GPU."""
+
+from __future__ import annotations
+
+import functools
+
+from rc_utils.campaign import load_campaign
+from rc_utils.cost import DEFAULT_TFLOPS, hours_at, run_flops
+from rc_utils.paper import published
+from rc_utils.published_tables import MAIN_NETWORKS, NETWORKS
+
+CAMPAIGNS = {"CIFAR-100": "cifar100-paper", "ImageNet": "imagenet-paper"}
+DATA = {"CIFAR-100": "the download of CIFAR-100", "ImageNet": "the images of ImageNet"}
+EXPERIMENTS = {name: name for name in ("evolution", "mixup", "crop-flip")} | {"Adam": "adam", "Adagrad": "adagrad"}
+COMPUTED_BY_A_PAGE = ("theory", "safran", "loukas")
+
+
+def needed(id_: str, tflops: float = DEFAULT_TFLOPS) -> str:
+    """What would test the published statement `id_`: a campaign, networks, runs, and hours at `tflops` sustained.
+
+    Raises ValueError for an unknown id.
+    """
+    experiment = published(id_).experiment
+    if experiment in COMPUTED_BY_A_PAGE:
+        return "its page"
+    if experiment == "trees":
+        return "python -m rc_utils.forests cifar10"
+    parts = id_.split("/")
+    column, named = parts[-1], tuple(part for part in parts if part in NETWORKS)
+    networks = named or (MAIN_NETWORKS if column == "overall" else ("ResNet18",))
+    name = CAMPAIGNS.get(column, "cifar10-paper")
+    number, flops = _runs(name, EXPERIMENTS.get(experiment) or EXPERIMENTS.get(column), networks)
+    who = networks[0] if len(networks) == 1 else f"{len(networks)} networks"
+    text = f"{name}, {who}: {number} runs, {hours_at(flops, tflops):,.0f} hours on a GPU"
+    return text + (f"; {DATA[column]}" if column in DATA else "")
+
+
+@functools.cache
+def _runs(name: str, experiment: str | None, networks: tuple[str, ...]) -> tuple[int, float]:
+    """Number and floating-point operations of a campaign's runs, of those that train as `[train]` says by default."""
+    found = {}
+    for asked, network, planned in _entries(name):
+        plain = not asked.train and not asked.evolution_epochs
+        if network in networks and (asked.name == experiment if experiment else plain):
+            found[planned.spec.run_id] = planned
+    return len(found), sum(map(run_flops, found.values()))
+
+
+@functools.cache
+def _entries(name: str) -> tuple:
+    return tuple(load_campaign(name).entries())

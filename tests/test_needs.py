@@ -1,0 +1,38 @@
+"""What a statement that was not tested needs."""
+
+import pytest
+
+from rc_utils.needs import needed
+from rc_utils.paper import scorecard
+
+
+@pytest.mark.parametrize(
+    ("id_", "text"),
+    [
+        ("architectures/VGG19/CIFAR-100", "cifar100-paper, VGG19: 81 runs, "),
+        ("architectures/VGG19/d=3", "cifar10-paper, VGG19: 81 runs, "),
+        ("architectures/SimpleDLA/ImageNet", "hours on a GPU; the images of ImageNet"),
+        ("optimizers/SENet18/Adam", "cifar10-paper, SENet18: 81 runs, "),
+        ("optimizers/SENet18/SGD", "cifar10-paper, SENet18: 81 runs, "),
+        ("evolution/count/20", "cifar10-paper, ResNet18: 81 runs, "),
+        ("main/overall", "cifar10-paper, 3 networks: 243 runs, "),
+        ("trees/overall", "python -m rc_utils.forests cifar10"),
+        ("safran/example-1", "its page"),
+    ],
+)
+def test_the_campaign_in_the_papers_setting_is_named(id_, text):
+    assert text in needed(id_)
+
+
+def test_hours_follow_the_rate():
+    slow, fast = (float(needed("main/overall", rate).split()[-5]) for rate in (10, 100))
+    assert slow == pytest.approx(10 * fast, rel=0.05)
+
+
+def test_every_statement_has_a_need():
+    assert all(needed(id_) for id_ in scorecard()["id"])
+
+
+def test_an_unknown_statement_is_named():
+    with pytest.raises(ValueError, match="did you mean 'main/overall'"):
+        needed("main/overal")
