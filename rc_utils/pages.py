@@ -268,11 +268,11 @@ def scorecard_summary(card):
     """Markdown: how many results have which verdict; one that repeats another is not counted again."""
     tested = card[card["counted"]]
     counts = tested["verdict"].value_counts()
-    parts = [f"{counts[v]} {v}" for v in VERDICTS if v in counts]
+    parts = [f"{v} {counts[v]}" for v in VERDICTS if v in counts]
     known = f"Of {card['id'].nunique()} statements, {tested['id'].nunique()} have a result in this book"
     repeated = int(((card["verdict"] != NOT_TESTED) & ~card["counted"]).sum())
     rest = f"; {repeated} results more repeat a number that is counted elsewhere" if repeated else ""
-    return f"{known}: {', '.join(parts) or 'none'}{rest}."
+    return f"{known}. Verdicts: {', '.join(parts) or 'none'}{rest}."
 
 
 def campaign_table(name=""):
