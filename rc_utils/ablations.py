@@ -161,11 +161,11 @@ def needed(cells: pd.DataFrame) -> str:
         return "Every cell was run."
     groups = missing.groupby("needs", sort=False)
     words = {
-        "network": "a network that the campaign does not have",
+        "network": "runs of that network",
         "cells that differ": "cells whose counts or gaps differ",
         "three cells": "at least three cells",
     }
-    lines = []
+    lines = ["What was not run needs", ""]
     for need, group in groups:
         if need.startswith("count "):
             text = f"`[counts.{need[6:]}]` in the campaign's file, listed in `counts` of experiment `main`"
@@ -173,7 +173,8 @@ def needed(cells: pd.DataFrame) -> str:
             text = f"an experiment named `{need[11:]}`"
         else:
             text = words.get(need, need)
-        lines.append(f"- {len(group)} cells ({', '.join(dict.fromkeys(group['column']))}) need {text}.")
+        number = "1 cell" if len(group) == 1 else f"{len(group)} cells"
+        lines.append(f"- {number} ({', '.join(dict.fromkeys(group['column']))}): {text}.")
     return "\n".join(lines)
 
 
