@@ -85,7 +85,8 @@ def evolution_table(table: pd.DataFrame, *, num_resamples: int = 2000, seed: int
     """One row an epoch of `evolution_runs`: means over cells and the correlation over cells, seeds averaged first.
 
     Columns: epoch, fraction, published_epoch (the paper's at the same share of its 200 epochs within 2 %, or NaN),
-    n_cells, and value, `_low` and `_high` of count, gap and correlation (Pearson, bootstrap over cells).
+    n_cells, and value, `_low` and `_high` of count, gap and correlation (Pearson, bootstrap over cells). There is no
+    correlation at epoch 0, where all cells of a seed are one network, whose numbers differ at most by rounding.
     """
     rows = []
     for epoch, group in table.groupby("epoch"):
@@ -100,7 +101,8 @@ def evolution_table(table: pd.DataFrame, *, num_resamples: int = 2000, seed: int
         for column in ("count", "gap"):
             low, high = mean_interval(unit_means(cells, column), num_resamples, seed=seed)
             row |= {column: cells[column].mean(), f"{column}_low": low, f"{column}_high": high}
-        r = correlate_cells(cells, "count", "gap", num_resamples=num_resamples, seed=seed)
+        trained = cells if fraction > 0 else cells[:0]
+        r = correlate_cells(trained, "count", "gap", num_resamples=num_resamples, seed=seed)
         rows.append(row | {"correlation": r.value, "correlation_low": r.low, "correlation_high": r.high})
     return pd.DataFrame(rows)
 

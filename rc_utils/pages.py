@@ -138,10 +138,10 @@ def describe_runs(name, table, num_samples=0):
     origin = {"live": "made on the machine that built this book", "reference": "committed with the book"}
     distinct = table.drop_duplicates("run_id")
     diverged = int((distinct["status"] != "ok").sum())
-    seeds = table["seed"].nunique()
+    seeds, networks = table["seed"].nunique(), table["network"].unique()
     text = (
         f"Campaign `{name}`: {table['run_id'].nunique()} of {planned} runs, "
-        f"{table['network'].nunique()} networks ({', '.join(table['network'].unique())}), "
+        f"{len(networks)} network{'s' if len(networks) > 1 else ''} ({', '.join(networks)}), "
         f"{table.groupby(['network', 'cell']).ngroups} cells, {seeds} seed{'s' if seeds > 1 else ''}, "
         f"{_data_text(campaign)}; "
         f"{' and '.join(origin[o] for o in sorted(table['origin'].unique()))} ({', '.join(machines)}). "

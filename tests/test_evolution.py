@@ -25,6 +25,14 @@ def made_table(cells=9, seeds=2, sign=(-1, 1)):
     return pd.DataFrame(rows)
 
 
+def test_rounding_makes_no_correlation_of_untrained_networks():
+    table = made_table()
+    start = table["epoch"] == 0
+    table.loc[start, "gap"] = np.where(table["cell"][start] == "cell 0", 1e-9, 0.0)
+    table.loc[start, "count"] = np.where(table["cell"][start] == "cell 0", 1 - 1e-9, 1.0)
+    assert evolution.evolution_table(table)["correlation"].isna().tolist() == [True, False, False]
+
+
 def test_a_table_of_epochs_recovers_what_was_made():
     table = evolution.evolution_table(made_table(), seed=1)
     assert table["epoch"].tolist() == [0, 1, 10]
