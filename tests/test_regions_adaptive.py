@@ -213,7 +213,8 @@ def test_shells_in_any_dimension(dim, domain, adjacency):
     grid = region_count(scores, points, **options)
     adaptive = region_count(scores, points, strategy="adaptive", **options)
     assert grid.counts.tolist() == adaptive.counts.tolist() == [3, 3, 3]
-    assert adaptive.num_evaluations < 0.5 * grid.num_evaluations
+    # The three scores are bent alike; triangles end on a lattice four times as fine.
+    assert adaptive.num_evaluations < 0.6 * grid.num_evaluations
     small = region_count(scores, points, strategy="adaptive", batch_size=100, **options)
     assert (small.counts.tolist(), small.num_evaluations) == ([3, 3, 3], adaptive.num_evaluations)
 
@@ -300,13 +301,15 @@ def test_interpolation_is_exact_for_cubics():
     assert interpolate(cubic, np.array([[1], [2]]), np.array([[-1], [-1]]), "simplex")[1].all()
 
 
-def test_in_a_box_the_most_bent_score_says_what_is_in_doubt():
+@pytest.mark.parametrize("domain", ["simplex", "box"])
+def test_the_most_bent_score_says_what_is_in_doubt(domain):
     """The two highest scores are straight, a third is bent far below them: a hint that the two may bend as well."""
     straight, low = np.linspace(0, 1, 4), np.array([0.0, -9.0, 0.0, -9.0]) - 50
     scores = np.stack([straight, straight - 0.5, low], axis=1)[None]
     between, beyond = np.array([[1], [2]]), np.array([[0], [3]])
-    assert not interpolate(scores, between, beyond, "simplex")[1].any()
-    assert interpolate(scores, between, beyond, "box")[1].all()
+    assert interpolate(scores, between, beyond, domain)[1].all()
+    scores[..., 2] = -50
+    assert not interpolate(scores, between, beyond, domain)[1].any()
 
 
 def test_all_points_beside_another_label_are_evaluated():
