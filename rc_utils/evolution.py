@@ -182,13 +182,13 @@ def _trend(table, campaign, network, num_resamples, seed):
 
 
 def evolution_cost(name: str, experiment: str = "") -> tuple[float, int]:
-    """(seconds of counting during training / seconds of everything else in it, number of runs), over an experiment.
-
-    NaN without any run.
+    """(seconds of counting during training / seconds of everything else in it, number of runs), over the runs of an
+    experiment that were counted during training; NaN without any.
     """
     campaign, chosen = evolution_experiment(name, experiment)
     ids = {p.spec.run_id for e, _, p in campaign.entries() if e is chosen}
-    records = [record for record, _ in ledger.find_records(ids, campaign.folder / "runs.jsonl").values()]
+    found = ledger.find_records(ids, campaign.folder / "runs.jsonl").values()
+    records = [record for record, _ in found if record["evolution"]]
     counting = sum(c["seconds"] for r in records for point in r["evolution"] for c in point["counts"])
     training = sum(r["provenance"]["seconds_train"] for r in records)
     return (counting / (training - counting) if records else float("nan")), len(records)
