@@ -22,6 +22,7 @@ from rc_utils.correlation import (
     weighted_pearson,
 )
 from rc_utils.ledger import count_entries, load_runs
+from rc_utils.paper import Result
 from rc_utils.regions import exact_segment, region_count, sample_vertices
 from rc_utils.regions.lattice import default_resolution
 
@@ -29,7 +30,7 @@ from rc_utils.regions.lattice import default_resolution
 FINE = {1: 6401, 2: 401}
 
 
-def counts_by_simplex(name: str, labels: Sequence[str]) -> pd.DataFrame:
+def counts_by_simplex(name: str, labels: Sequence[str], origin: str | None = None) -> pd.DataFrame:
     """The counts of single simplices, for every run of the campaign `name` that has all the counts `labels`.
 
     One row a run and count: run_id, network (in the campaign's order), lr, batch_size, count (its label), method (how
@@ -39,7 +40,7 @@ def counts_by_simplex(name: str, labels: Sequence[str]) -> pd.DataFrame:
     campaign = load_campaign(name)
     plans, rows = {planned.spec.run_id: (network, planned) for _, network, planned in campaign.entries()}, []
     order = list(campaign.networks)
-    found = count_entries(name, labels)
+    found = count_entries(name, labels, origin)
     for run_id in sorted(found, key=lambda run_id: order.index(plans[run_id][0])):
         (network, planned), entries = plans[run_id], found[run_id]
         shared = min(len(entry["counts"]) for entry in entries.values())
@@ -89,14 +90,43 @@ def miscounts(
 
 
 def _share_interval(wrong: np.ndarray, confidence: float, seed: int) -> tuple[float, float]:
-    """Interval of the share of True in a table of runs by simplices, both of which are drawn again."""
-    runs, simplices = (bootstrap_weights(range(n), 2000, seed + i) for i, n in enumerate(wrong.shape))
-    resampled = ((runs @ wrong) * simplices).sum(1) / wrong.size
-    low, high = percentile_interval(resampled, min(wrong.shape), confidence, expanded=True)
+    """`_mean_interval` of the share of True, Wilson's where there is none."""
+    low, high = _mean_interval(wrong, confidence, seed)
     if np.isfinite(low):
         return low, high
     wilson = stats.binomtest(int(wrong.sum()), int(wrong.size)).proportion_ci(confidence, method="wilson")
     return float(wilson.low), float(wilson.high)
+
+
+def _mean_interval(values: np.ndarray, confidence: float, seed: int) -> tuple[float, float]:
+    """Interval of the mean of a table of runs by simplices, both of which are drawn again; NaN for fewer than seven."""
+    runs, simplices = (bootstrap_weights(range(n), 2000, seed + i) for i, n in enumerate(values.shape))
+    resampled = ((runs @ values) * simplices).sum(1) / values.size
+    return percentile_interval(resampled, min(values.shape), confidence, expanded=True)
+
+
+# The paper's grid and one that stands for the truth, by the names of their counts in a campaign.
+GRIDS = {"grid-size/1d/change": ("grid", "fine"), "grid-size/2d/change": ("planes", "planes-fine")}
+
+
+def results_from_grids(name: str, *, origin: str | None = None, seed: int = 0) -> list[Result]:
+    """Our results for grid-size/1d/change and grid-size/2d/change (v1 Table 2) from the records of a campaign.
+
+    What the mean count gains from the paper's grid to the finest that the campaign counts on, over the same simplices.
+    """
+    results = []
+    for id_, (grid, fine) in GRIDS.items():
+        table = counts_by_simplex(name, [grid, fine], origin)
+        if table.empty:
+            continue
+        by_run = table.pivot(index="run_id", columns="count", values="counts")
+        gained = np.stack(list(by_run[fine] - by_run[grid]))
+        first, last = (table.loc[table["count"] == label, "method"].iloc[0] for label in (grid, fine))
+        detail = f"from a {first} to a {last}, {gained.shape[0]} runs, {gained.shape[1]} simplices each"
+        campaign = load_campaign(name).name
+        bounds = _mean_interval(gained, 0.95, seed)
+        results.append(Result(id_, campaign, float(gained.mean()), *bounds, gained.shape[0], detail))
+    return results
 
 
 def conclusions(name: str, experiment: str, first: str, second: str, seed: int = 0) -> pd.DataFrame:

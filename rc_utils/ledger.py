@@ -255,15 +255,15 @@ def _entries(campaign, origin):
             yield head | {"network": label, "cell": cell, "origin": where}, record
 
 
-def count_entries(name, labels):
+def count_entries(name, labels, origin=None):
     """The entries of a record's list of counts, with the count of every simplex, for the counts `labels`.
 
-    {run id: {label: entry}} of the runs of the campaign `name` that have them all.
+    {run id: {label: entry}} of the runs of the campaign `name` that have them all. origin: as in `find_records`.
     """
     campaign = load_campaign(name)
     wanted = [campaign.counts.get(label) for label in labels]
     entries = {}
-    for run_id, (record, _) in find_records(campaign.runs(), campaign.folder / "runs.jsonl").items():
+    for run_id, (record, _) in find_records(campaign.runs(), campaign.folder / "runs.jsonl", origin).items():
         found = [find_count(record["counts"], settings) for settings in wanted]
         if None not in found:
             entries[run_id] = dict(zip(labels, found, strict=True))

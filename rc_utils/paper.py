@@ -12,6 +12,8 @@ interval meets p ± half a unit of its last printed decimal:
   interval is too wide to tell p from half of it.
 - A *level* (a mean count, a gap): **agrees** if p is inside, else **disagrees**. Levels depend on the data and the
   network: hand in a result for a level only where it was measured in the published setting.
+- A *settled* number, said not to change with more points or segments: **agrees** if the interval of its change lies
+  within half a unit of the last printed decimal of p, **disagrees** if it lies outside, else **not resolved**.
 - A *weak* correlation, said to be low without a number: **agrees** if the interval lies within (-0.5, 0.5),
   **disagrees** if it lies outside, else **not resolved**. The 0.5 is ours.
 - A *bound*: **agrees** if the largest ratio of measured to allowed is at most 1, else **disagrees**. Where the ratio is
@@ -205,6 +207,17 @@ def _judge_level(entry: Published, low: float, high: float) -> Verdict:
     return Verdict(DISAGREES, f"the published value lies {'above' if entry.value > high else 'below'} our interval")
 
 
+def _judge_settled(entry: Published, low: float, high: float) -> Verdict:
+    half_unit = 0.5 * 10.0**-entry.decimals
+    least, most = entry.value - half_unit, entry.value + half_unit
+    range_ = f"{entry.value:.{entry.decimals}f} ± {half_unit:g}"
+    if least <= low and high <= most:
+        return Verdict(AGREES, f"our interval lies within {range_}")
+    if low > most or high < least:
+        return Verdict(DISAGREES, f"our interval lies outside {range_}")
+    return Verdict(NOT_RESOLVED, f"our interval reaches beyond {range_}")
+
+
 def _judge_weak(low: float, high: float) -> Verdict:
     if low > -WEAK and high < WEAK:
         return Verdict(AGREES, f"our interval lies within ±{WEAK}")
@@ -241,6 +254,8 @@ def verdict(entry: Published, value: float | None, low: float = _NAN, high: floa
         raise ValueError(f"the interval of {entry.id!r} is [{low}, {high}]; expected its low end first")
     if entry.kind == "weak":
         return _judge_weak(low, high)
+    if entry.kind == "settled":
+        return _judge_settled(entry, low, high)
     return _judge_level(entry, low, high) if entry.kind == "level" else _judge_effect(entry, low, high)
 
 

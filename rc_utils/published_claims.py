@@ -14,6 +14,7 @@ class Published:
     `kind` says how a result of ours is held against it:
     - "effect": a correlation or a change; its sign is the claim and `value`, where printed, its size;
     - "level": a count or a gap as such, which carries no sign;
+    - "settled": a change that is said to be none, `value` as it was printed;
     - "weak": a correlation that is said to be low;
     - "bound": the largest ratio of what was measured to what a theorem allows, at most 1 if it holds.
     `value` is None where nothing was printed; then `direction` ("positive" or "negative") is all there is. `decimals`
@@ -87,7 +88,7 @@ CLAIMS = (
         GRID_SIZE_SOURCE,
         "200 points on a segment are enough",
         "change of mean count from 200 to 500 points",
-        "level",
+        "settled",
         value=0.00,
     ),
     Published(
@@ -96,7 +97,7 @@ CLAIMS = (
         GRID_SIZE_SOURCE,
         "30 points an edge are enough on a triangle",
         "change of mean count from 30 to 50 points an edge",
-        "level",
+        "settled",
         value=0.00,
     ),
     Published(
@@ -105,7 +106,7 @@ CLAIMS = (
         SAMPLE_SIZE_SOURCE,
         "100 segments are enough",
         "change of mean count from 100 to 500 segments",
-        "level",
+        "settled",
         value=0.01,
     ),
     Published(

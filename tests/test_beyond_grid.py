@@ -89,3 +89,19 @@ def test_exact_counts_of_a_narrow_stripe_which_the_grid_misses():
     assert table.loc["grid, 200 points", "wrong"] == 3
     assert table.loc["grid, 200 points", "evaluations"] == 200
     assert np.isnan(table.loc["exact", "evaluations"])
+
+
+def test_what_the_mean_count_gains_on_a_finer_grid_is_a_result(monkeypatch):
+    rng = np.random.default_rng(0)
+    fine = rng.integers(3, 6, (12, 20))
+    missed = rng.random((12, 20)) < 0.1
+    table = counted(grid=(fine - missed).tolist(), fine=fine.tolist())
+    empty = pd.DataFrame()
+    monkeypatch.setattr(
+        beyond_grid, "counts_by_simplex", lambda name, labels, origin: empty if "planes" in labels else table
+    )
+    (result,) = beyond_grid.results_from_grids(TINY)
+    assert result.id == "grid-size/1d/change"
+    assert result.value == pytest.approx(missed.mean())
+    assert 0 < result.low < result.value < result.high < 0.3
+    assert (result.n, "12 runs, 20 simplices each" in result.detail) == (12, True)
