@@ -25,7 +25,7 @@ from rc_utils.pages import campaign_runs, example_network
 from rc_utils.provenance import instructions
 from rc_utils.regions.classifier import NonFiniteScores
 from rc_utils.sweep import main, missing_runs, plan, sweep
-from rc_utils.verification import ACCURACY_TOLERANCE, COUNT_TOLERANCE, print_verification, verify
+from rc_utils.verification import ACCURACY_TOLERANCE, COUNT_TOLERANCE, FURTHER_TOLERANCE, print_verification, verify
 
 TABLE = {
     "title": "four runs",
@@ -559,6 +559,18 @@ def test_the_tolerance_is_what_two_seeds_of_the_committed_records_differ_by(resu
     assert (table.size() > 1).sum() >= 27
     assert 0.02 < (most - least)["test_accuracy"].max() <= ACCURACY_TOLERANCE
     assert 0.05 < (most / least - 1)["count"].max() <= COUNT_TOLERANCE
+
+
+def test_counts_in_more_dimensions_differ_more(results):
+    """Among cells of the committed records that differ in weight decay alone; there are no two seeds of them."""
+    columns = ["count_dim2", "count_dim3", "count_dim4", "count_dim5", "count_random"]
+    table = ledger.load_runs("cifar10-small").query("experiment == 'dimensions'").dropna(subset=columns)
+    groups = table.groupby(["network", "lr", "batch_size"])[["count", *columns]]
+    spread = (groups.max() / groups.min() - 1)[groups.size() > 1]
+    assert len(spread) >= 18
+    assert (spread["count"] < COUNT_TOLERANCE).all()
+    assert spread[columns].max().max() > COUNT_TOLERANCE
+    assert (spread[columns].quantile(0.9) <= FURTHER_TOLERANCE).all()
 
 
 def test_plan_counts_what_is_missing():
