@@ -9,6 +9,7 @@ from rc_utils.cost import DEFAULT_TFLOPS, hours_at, run_flops
 from rc_utils.paper import published
 from rc_utils.published_tables import MAIN_NETWORKS, NETWORKS
 
+SMALLER = "cifar10-small"
 CAMPAIGNS = {"CIFAR-100": "cifar100-paper", "ImageNet": "imagenet-paper"}
 DATA = {"CIFAR-100": "the download of CIFAR-100", "ImageNet": "the images of ImageNet"}
 EXPERIMENTS = {name: name for name in ("evolution", "mixup", "crop-flip")} | {"Adam": "adam", "Adagrad": "adagrad"}
@@ -18,9 +19,10 @@ COMPUTED_BY_A_PAGE = ("theory", "safran", "loukas")
 def needed(id_: str, tflops: float = DEFAULT_TFLOPS) -> str:
     """What would test the published statement `id_`: a campaign, networks, runs, and hours at `tflops` sustained.
 
-    Raises ValueError for an unknown id.
+    And the smaller campaign, where its runs test it, as they cannot a level. Raises ValueError for an unknown id.
     """
-    experiment = published(id_).experiment
+    statement = published(id_)
+    experiment = statement.experiment
     if experiment in COMPUTED_BY_A_PAGE:
         return "its page"
     if experiment == "trees":
@@ -29,10 +31,14 @@ def needed(id_: str, tflops: float = DEFAULT_TFLOPS) -> str:
     column, named = parts[-1], tuple(part for part in parts if part in NETWORKS)
     networks = named or (MAIN_NETWORKS if column == "overall" else ("ResNet18",))
     name = CAMPAIGNS.get(column, "cifar10-paper")
-    number, flops = _runs(name, EXPERIMENTS.get(experiment) or EXPERIMENTS.get(column), networks)
+    wanted = EXPERIMENTS.get(experiment) or EXPERIMENTS.get(column)
+    number, flops = _runs(name, wanted, networks)
     who = networks[0] if len(networks) == 1 else f"{len(networks)} networks"
     text = f"{name}, {who}: {number} runs, {hours_at(flops, tflops):,.0f} hours on a GPU"
-    return text + (f"; {DATA[column]}" if column in DATA else "")
+    if column in DATA:
+        return f"{text}; {DATA[column]}"
+    smaller = statement.kind != "level" and _runs(SMALLER, wanted, networks)[0]
+    return text + (f"; {SMALLER} tests it on a CPU" if smaller else "")
 
 
 @functools.cache

@@ -15,6 +15,7 @@ from rc_utils.paper import scorecard
         ("optimizers/SENet18/Adam", "cifar10-paper, SENet18: 81 runs, "),
         ("optimizers/SENet18/SGD", "cifar10-paper, SENet18: 81 runs, "),
         ("evolution/count/20", "cifar10-paper, ResNet18: 81 runs, "),
+        ("test-accuracy/VGG19", "; cifar10-small tests it on a CPU"),
         ("main/overall", "cifar10-paper, 3 networks: 243 runs, "),
         ("trees/overall", "python -m rc_utils.forests cifar10"),
         ("safran/example-1", "its page"),
@@ -25,8 +26,12 @@ def test_the_campaign_in_the_papers_setting_is_named(id_, text):
 
 
 def test_hours_follow_the_rate():
-    slow, fast = (float(needed("main/overall", rate).split()[-5]) for rate in (10, 100))
+    slow, fast = (float(needed("main/overall", rate).split(", ")[2].split()[0]) for rate in (10, 100))
     assert slow == pytest.approx(10 * fast, rel=0.05)
+
+
+def test_no_smaller_campaign_is_named_that_does_not_ask_for_it():
+    assert "cifar10-small" not in needed("optimizers/SENet18/Adam") + needed("evolution/count/20")
 
 
 def test_every_statement_has_a_need():
