@@ -3,8 +3,8 @@
 On the same kind of processor a run is repeated to the last bit. On another one sums are rounded differently; training
 enlarges that, and the network comes out as different as that of another seed. So the tolerance is a little more than
 seeds of a cell differ by in the committed records of `cifar10-small`, on segments between images. Of counts in more
-dimensions and along random directions there is one seed; over its cells their logarithms change one to two times as
-much as that of the count on segments, and cells of other weight decay differ in them up to three times as much.
+dimensions and along random directions there is one seed: cells of other weight decay differ in them up to three times
+as much, and so did an EfficientNetB0 along random directions that was trained on two kinds of processor, by 31 %.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from rc_utils.provenance import hardware, instructions
 
 ACCURACY_TOLERANCE = 0.04  # of an accuracy
 COUNT_TOLERANCE = 0.12  # of a mean count, as a share of it, beside three standard errors of the difference
-FURTHER_TOLERANCE = 0.24  # the same in more dimensions than one and along random directions
+FURTHER_TOLERANCE = 0.36  # the same in more dimensions than one and along random directions
 
 
 @dataclasses.dataclass(frozen=True)

@@ -570,7 +570,7 @@ def test_counts_in_more_dimensions_differ_more(results):
     assert len(spread) >= 18
     assert (spread["count"] < COUNT_TOLERANCE).all()
     assert spread[columns].max().max() > COUNT_TOLERANCE
-    assert (spread[columns].quantile(0.9) <= FURTHER_TOLERANCE).all()
+    assert (spread[columns].max() <= FURTHER_TOLERANCE).all()
 
 
 def test_plan_counts_what_is_missing():
