@@ -145,7 +145,8 @@ def in_layout(cells: pd.DataFrame) -> pd.DataFrame:
     for cell in cells.itertuples():
         if np.isfinite(cell.value):
             where = f" on {cell.stand_in}" if cell.stand_in else ""
-            texts.append(f"{interval_text(cell.value, cell.low, cell.high)}{where}; paper {cell.published:.2f}")
+            few = "" if np.isfinite(cell.low) else f" of {cell.n} cells"
+            texts.append(f"{interval_text(cell.value, cell.low, cell.high)}{few}{where}; paper {cell.published:.2f}")
         else:
             texts.append(f"not run ({cell.needs}); paper {cell.published:.2f}")
     wide = cells.assign(text=texts).pivot(index="network", columns="column", values="text")

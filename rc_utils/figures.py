@@ -110,17 +110,27 @@ def rescaling_strips(table: pd.DataFrame) -> Figure:
 
 
 def correlation_heatmap(cells: pd.DataFrame) -> Figure:
-    """The paper's correlations and ours side by side, from `ablation_cells`; what was not run is a dash on grey."""
+    """The paper's correlations and ours side by side, from `ablation_cells`.
+
+    What was not run is a dash on grey, a value without an interval stands in parentheses on grey.
+    """
     fig, axes = plt.subplots(1, 2, sharey=True, figsize=(plotting.width(), 4.2))
     columns, networks = (list(dict.fromkeys(cells[key])) for key in ("column", "network"))
     for ax, (value, title) in zip(axes, (("published", "paper"), ("value", "here")), strict=True):
-        wide = cells.pivot(index="network", columns="column", values=value).loc[networks, columns].to_numpy(float)
+        wide, low = (
+            cells.pivot(index="network", columns="column", values=v).loc[networks, columns].to_numpy(float)
+            for v in (value, "low")
+        )
+        loose = np.isfinite(wide) & ~np.isfinite(low) & (value == "value")
         colours = mpl.colormaps["RdBu_r"].with_extremes(bad="#EEEEEE")
-        image = ax.imshow(np.ma.masked_invalid(wide), cmap=colours, vmin=-1, vmax=1, aspect="auto")
+        shown = np.ma.masked_where(loose | ~np.isfinite(wide), wide)
+        image = ax.imshow(shown, cmap=colours, vmin=-1, vmax=1, aspect="auto")
         for (i, j), number in np.ndenumerate(wide):
-            dark = np.isfinite(number) and abs(number) > 0.6
+            dark = np.isfinite(number) and abs(number) > 0.6 and not loose[i, j]
             text = f"{number:.2f}" if np.isfinite(number) else "–"
-            ax.text(j, i, text, ha="center", va="center", fontsize=9, color="white" if dark else "0.2")
+            text = f"({text})" if loose[i, j] else text
+            size = 8 if loose[i, j] else 9
+            ax.text(j, i, text, ha="center", va="center", fontsize=size, color="white" if dark else "0.2")
         ax.set_xticks(range(len(columns)), columns, rotation=45, ha="right", fontsize=10)
         ax.set_yticks(range(len(networks)), networks, fontsize=10)
         ax.set_title(title)
