@@ -18,7 +18,7 @@ COARSE_SHARE = 1 / 4
 FINEST_PER_GRID_INTERVAL = {"simplex": (4, 1), "box": (1, 1)}
 # Times the bend that the most bent score shows nearby by which a score may leave its interpolation. In a box the
 # smallest, of 2 to 8 tried on 100 planes of five networks each, with which no count differed from the grid's; on
-# triangles the smallest, of 4 to 12 tried on eight of nine networks each, beyond which no more counts became right.
+# triangles the smallest, of 4 to 12 tried on eight of seven networks each, beyond which no more counts became right.
 BEND_FACTOR = {"simplex": 5.0, "box": 6.0}
 # Scores kept at once, for a block of simplices.
 BLOCK_SCORES = 1 << 24
