@@ -12,7 +12,7 @@ interval meets p ± half a unit of its last printed decimal:
   interval is too wide to tell p from half of it.
 - A *level* (a mean count, a gap): **agrees** if p is inside, else **disagrees**. Levels depend on the data and the
   network: hand in a result for a level only where it was measured in the published setting.
-- A *settled* number, said not to change with more points or segments: **agrees** if the interval of its change lies
+- A *settled* number, said not to change with more points: **agrees** if the interval of its change lies
   within half a unit of the last printed decimal of p, **disagrees** if it lies outside, else **not resolved**.
 - A *weak* correlation, said to be low without a number: **agrees** if the interval lies within (-0.5, 0.5),
   **disagrees** if it lies outside, else **not resolved**. The 0.5 is ours.
@@ -197,8 +197,14 @@ def _judge_effect(entry: Published, low: float, high: float) -> Verdict:
 
 def _holds(low: float, high: float, entry: Published) -> bool:
     """Whether the interval meets the published value, give or take half a unit of its last decimal."""
+    least, most = _as_printed(entry)
+    return low <= most and least <= high
+
+
+def _as_printed(entry: Published) -> tuple[float, float]:
+    """The least and the most that is printed as the published value."""
     half_unit = 0.5 * 10.0**-entry.decimals
-    return low <= entry.value + half_unit and entry.value - half_unit <= high
+    return entry.value - half_unit, entry.value + half_unit
 
 
 def _judge_level(entry: Published, low: float, high: float) -> Verdict:
@@ -208,14 +214,13 @@ def _judge_level(entry: Published, low: float, high: float) -> Verdict:
 
 
 def _judge_settled(entry: Published, low: float, high: float) -> Verdict:
-    half_unit = 0.5 * 10.0**-entry.decimals
-    least, most = entry.value - half_unit, entry.value + half_unit
-    range_ = f"{entry.value:.{entry.decimals}f} ± {half_unit:g}"
+    least, most = _as_printed(entry)
+    printed = f"what is printed as {_shown(entry)}"
     if least <= low and high <= most:
-        return Verdict(AGREES, f"our interval lies within {range_}")
+        return Verdict(AGREES, f"our interval lies within {printed}")
     if low > most or high < least:
-        return Verdict(DISAGREES, f"our interval lies outside {range_}")
-    return Verdict(NOT_RESOLVED, f"our interval reaches beyond {range_}")
+        return Verdict(DISAGREES, f"our interval lies outside {printed}")
+    return Verdict(NOT_RESOLVED, f"our interval reaches beyond {printed}")
 
 
 def _judge_weak(low: float, high: float) -> Verdict:

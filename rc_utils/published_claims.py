@@ -106,7 +106,7 @@ CLAIMS = (
         SAMPLE_SIZE_SOURCE,
         "100 segments are enough",
         "change of mean count from 100 to 500 segments",
-        "settled",
+        "level",
         value=0.01,
     ),
     Published(

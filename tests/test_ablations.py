@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rc_utils import ablations, ledger
+from rc_utils import ablations, figures, ledger
 from rc_utils import published_tables as tables
 from rc_utils.campaign import load_campaign
 from rc_utils.paper import scorecard
@@ -115,3 +115,16 @@ def test_ranges_are_a_table_of_one_network(made):
     assert cell(cells, "ResNet18", "[0, 1]").value == pytest.approx(1)
     assert cell(cells, "ResNet18", "[-3, 4]").needs == "count range3"
     assert [r.id for r in ablations.results_from_ablations(cells, "range")] == ["range/[0, 1]/correlation"]
+
+
+def test_a_value_without_an_interval_says_on_how_many_cells_it_rests():
+    row = {"column": "d=2", "campaign": "made", "needs": "", "stand_in": "", "published": 0.9, "value": 0.8}
+    cells = pd.DataFrame(
+        [
+            row | {"network": "A", "low": 0.5, "high": 0.9, "n": 9},
+            row | {"network": "B", "low": np.nan, "high": np.nan, "n": 3},
+        ]
+    )
+    assert ["of 3 cells" in text for text in ablations.in_layout(cells)["d=2"]] == [False, True]
+    shown = [text.get_text() for text in figures.correlation_heatmap(cells).axes[1].texts]
+    assert shown == ["0.80", "(0.80)"]

@@ -163,8 +163,8 @@ def check_alpha_range(alpha_range, dim):
     )
     require(
         max(abs(a) for a in alpha_range) <= FARTHEST_ALPHA,
-        f"alpha_range={alpha_range!r} leaves [-{FARTHEST_ALPHA:g}, {FARTHEST_ALPHA:g}], beyond which float32 places "
-        "no point within the segment",
+        f"alpha_range={alpha_range!r} leaves [-{FARTHEST_ALPHA:g}, {FARTHEST_ALPHA:g}], beyond which float32 misplaces "
+        "points by more than a tenth of the segment",
     )
     require(
         dim == 1 or alpha_range == (0.0, 1.0),
