@@ -6,6 +6,7 @@ import pathlib
 import matplotlib.pyplot as plt
 import nbformat
 import pytest
+from pretended_gpu import pretended_gpu
 
 from rc_utils.campaign import load_campaign
 from rc_utils.notebooks import notebook_parameters
@@ -106,6 +107,20 @@ def test_a_notebook_runs_with_other_parameters(notebook, swept, monkeypatch):
     monkeypatch.setenv("RC_RESULTS", str(swept))
     monkeypatch.setenv("RC_CAMPAIGNS", str(CAMPAIGNS))
     assert run(notebook, campaign(notebook, "tiny-all") | {"seed": 1} | OTHER.get(notebook.stem, {}), monkeypatch)
+
+
+# Pages that train or count little enough for a card that is pretended.
+ON_A_CARD = ("01_motivation", "02_counting", "03_main_correlation", "07_training_evolution", "12_your_network")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ON_A_CARD)
+def test_a_notebook_runs_on_a_card(name, swept, monkeypatch):
+    """What a page draws comes back from the card."""
+    monkeypatch.setenv("RC_RESULTS", str(swept))
+    with pretended_gpu():
+        given = {"campaign": "shapes-tiny", "device": "cuda"}
+        assert run(project_root() / f"notebooks/{name}.ipynb", given | SMALL[name], monkeypatch)
 
 
 def test_every_notebook_has_the_shared_parameters_and_no_outputs():

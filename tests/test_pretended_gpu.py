@@ -1,0 +1,102 @@
+"""The GPU paths on any machine: no tensor of the CPU meets one of the card, and the results are those of the CPU."""
+
+import numpy as np
+import pytest
+import torch
+from pretended_gpu import Pretended, pretended_gpu
+
+import rc_utils as rc
+from rc_utils.measures import MEASURES, measure
+
+
+@pytest.fixture
+def card():
+    with pretended_gpu():
+        yield "cuda"
+
+
+@pytest.fixture(scope="module")
+def data():
+    return rc.load_dataset("shapes", n_train=24, n_test=20, image_size=16, seed=0)
+
+
+def network_of(name="ResNet18"):
+    torch.manual_seed(0)
+    return rc.build_network(name, num_classes=10, in_channels=3, width=4)
+
+
+def test_a_card_refuses_tensors_of_the_cpu_and_numpy(card):
+    here, there = torch.ones(3), torch.ones(3, device=card)
+    assert there.device == torch.device("cuda:0")
+    assert isinstance(2 * there + torch.tensor(1.0), Pretended)
+    assert there[torch.tensor([0, 1])].tolist() == [1, 1]
+    for operation in (lambda: here + there, lambda: here[there.long()], lambda: there.index_fill(0, here.long(), 1)):
+        with pytest.raises(RuntimeError, match="same device"):
+            operation()
+    with pytest.raises(TypeError, match="numpy"):
+        np.asarray(there)
+    assert np.asarray(there.cpu()).tolist() == [1, 1, 1]
+
+
+def trained_on(device, data, name="ResNet18", **options):
+    config = rc.TrainConfig(**{"lr": 0.01, "batch_size": 8, "epochs": 1, "seed": 0} | options)
+    return rc.train(network_of(name), data, config, device=device)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"mixup_alpha": 1.0, "crop_padding": 2, "flip_probability": 0.5},
+        {"optimizer": "adam", "schedule": "constant"},
+        {"optimizer": "adagrad", "precision": "bfloat16"},
+    ],
+    ids=["plain", "augmented", "adam", "adagrad"],
+)
+def test_training_is_that_of_the_cpu(data, options):
+    on_cpu = trained_on("cpu", data, **options)
+    with pretended_gpu():
+        on_card = trained_on("cuda", data, **options)
+        assert all(isinstance(p, Pretended) for p in on_card.network.parameters())
+    assert on_card.status == on_cpu.status == "ok"
+    assert on_card.train_loss == pytest.approx(on_cpu.train_loss, rel=0.1)
+
+
+@pytest.mark.parametrize("name", ["VGG19", "EfficientNetB0", "ShuffleNetV2", "SimpleDLA"])
+def test_other_families_train_on_a_card(card, data, name):
+    assert trained_on(card, data, name).status == "ok"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"dim": 1},
+        {"dim": 2, "resolution": 10},
+        {"dim": 3, "resolution": 6},
+        {"dim": 1, "strategy": "adaptive"},
+        {"dim": 2, "strategy": "adaptive", "resolution": 10},
+        {"dim": 1, "sampling": "random_direction", "strategy": "adaptive"},
+    ],
+    ids=str,
+)
+def test_counts_are_those_of_the_cpu(data, options):
+    options = {"num_samples": 6, "seed": 0} | options
+    expected = rc.region_count(network_of().eval(), data.x_train, **options).counts
+    with pretended_gpu():
+        network = network_of().to("cuda").eval()
+        for points in (data.x_train, data.to("cuda").x_train):
+            assert rc.region_count(network, points, **options).counts.tolist() == expected.tolist()
+
+
+def test_exact_segments_and_measures_are_those_of_the_cpu(data):
+    def results(device):
+        network, there = network_of().to(device), data.to(device)
+        images = there.x_train[:2]
+        segment = rc.exact_segment(network.eval(), images[0], images[1])
+        return segment.boundaries, {name: measure(name, network, network, there) for name in MEASURES}
+
+    boundaries, values = results("cpu")
+    with pretended_gpu():
+        on_card, values_on_card = results("cuda")
+    np.testing.assert_allclose(on_card, boundaries, atol=1e-6)
+    assert values_on_card == pytest.approx(values, rel=1e-4)
