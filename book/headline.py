@@ -35,6 +35,7 @@ SUBJECTS = {
     "hyperplanes": ("where segments lie", "reference_05_ablations"),
     "range": ("how far segments reach", "reference_05_ablations"),
     "grid size": ("how fine the grid", "reference_11_beyond_the_grid"),
+    "sample size": ("how many segments", "reference_11_beyond_the_grid"),
     "test accuracy": ("test accuracy of the other networks", "14_scorecard"),
     "mixup": ("mixup", "reference_06_augmentation"),
     "crop-flip": ("crop and flip", "reference_06_augmentation"),

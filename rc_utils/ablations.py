@@ -52,17 +52,18 @@ TABLES = {
 
 
 def ablation_cells(
-    name: str, campaign: str, others: list[str] | None = None, *, num_resamples: int = 2000, seed: int = 0, **read
+    name: str, campaign: str, others: list[str] | None = None, *, num_resamples: int = 10_000, seed: int = 0, **read
 ) -> pd.DataFrame:
-    """One row a cell of the table `name`: network, column, published, value, low, high, n, campaign, needs, stand_in.
+    """One row an entry of the table `name`: network, column, published, value, low, high, n, seeds, campaign, needs,
+    stand_in.
 
     name: "architectures" (v1 Table 5: datasets, and d = 2..5), "optimizers" (Table 7), "hyperplanes" (Table 8), or
     "range" (Table 4, which has ResNet18 alone).
     The columns of a dataset take the first of `campaign` and `others` (default: every campaign) on that dataset which
     has the network, else one on a dataset that stands in for it and is named in `stand_in`; all other columns take
-    `campaign`. value is Pearson's correlation of count and gap over cells, seeds averaged. Where there is none it is
-    NaN and `needs` says what is missing. read: `origin` and `num_samples` of `load_runs`. Raises ValueError for an
-    unknown table or campaign.
+    `campaign`. value is Pearson's correlation of count and gap over n cells, up to `seeds` seeds averaged in each.
+    Where there is none it is NaN and `needs` says what is missing. read: `origin` and `num_samples` of `load_runs`.
+    Raises ValueError for an unknown table or campaign.
     """
     if name not in TABLES:
         raise unknown_name("table", name, TABLES)
@@ -107,7 +108,7 @@ def _id(name: str, network: str, column: str) -> str:
 
 
 def _cell(tables: dict[str, pd.DataFrame], network: str, source: Source, num_resamples: int, seed: int) -> dict:
-    empty = {"value": float("nan"), "low": float("nan"), "high": float("nan"), "n": 0, "campaign": ""}
+    empty = {"value": float("nan"), "low": float("nan"), "high": float("nan"), "n": 0, "seeds": 0, "campaign": ""}
     needs = ""
     for campaign, runs in tables.items():
         found, lacking = _select(runs, network, source)
@@ -117,7 +118,8 @@ def _cell(tables: dict[str, pd.DataFrame], network: str, source: Source, num_res
         cells = finished(average_seeds(found))
         c = correlate_cells(cells, "selected", "gap", num_resamples=num_resamples, seed=seed)
         if np.isfinite(c.value):
-            return {"value": c.value, "low": c.low, "high": c.high, "n": c.n, "campaign": campaign, "needs": ""}
+            numbers = {"value": c.value, "low": c.low, "high": c.high, "n": c.n, "seeds": cells["num_seeds"].max()}
+            return numbers | {"campaign": campaign, "needs": ""}
         needs = needs or ("three cells" if c.n < 3 else "cells that differ")
     return empty | {"needs": needs or f"a campaign on {source.dataset}"}
 
@@ -140,12 +142,15 @@ def _select(runs: pd.DataFrame, network: str, source: Source) -> tuple[pd.DataFr
 
 
 def in_layout(cells: pd.DataFrame) -> pd.DataFrame:
-    """`ablation_cells` as the paper prints the table, a row a network; cells are texts: ours, interval, the paper's."""
-    texts = []
+    """`ablation_cells` as the paper prints the table, a row a network; entries are texts: ours, interval, the paper's.
+
+    An entry says over how many cells it is where it has no interval, or where those of its network differ in it.
+    """
+    texts, most = [], cells.groupby("network")["n"].max()
     for cell in cells.itertuples():
         if np.isfinite(cell.value):
             where = f" on {cell.stand_in}" if cell.stand_in else ""
-            few = "" if np.isfinite(cell.low) else f" of {cell.n} cells"
+            few = "" if np.isfinite(cell.low) and cell.n == most[cell.network] else f" of {cell.n} cells"
             texts.append(f"{interval_text(cell.value, cell.low, cell.high)}{few}{where}; paper {cell.published:.2f}")
         else:
             texts.append(f"not run ({cell.needs}); paper {cell.published:.2f}")
@@ -155,11 +160,23 @@ def in_layout(cells: pd.DataFrame) -> pd.DataFrame:
     return wide.rename_axis("Network").reset_index()
 
 
+def basis(cells: pd.DataFrame) -> str:
+    """Markdown: which columns of a table average how many seeds, where they differ; then what would fill the rest."""
+    seeds = cells[cells["seeds"] > 0].groupby(["network", "seeds"], sort=False)["column"].agg(", ".join)
+    differing = [network for network, number in seeds.groupby("network", sort=False).size().items() if number > 1]
+    lines = [
+        f"{network} averages {'; '.join(f'{n} seeds for {columns}' for n, columns in seeds[network].items())}"
+        for network in differing
+    ]
+    text = f"{'. '.join(lines)}. A difference between such columns is one between seeds as well.\n\n" if lines else ""
+    return text.replace("1 seeds", "one seed") + needed(cells)
+
+
 def needed(cells: pd.DataFrame) -> str:
-    """Markdown: what would fill the cells that were not run, each need with its number of cells."""
+    """Markdown: what would fill the entries that were not run, each need with its number of entries."""
     missing = cells[cells["needs"] != ""]
     if missing.empty:
-        return "Every cell was run."
+        return "Every entry has a result."
     groups = missing.groupby("needs", sort=False)
     words = {
         "network": "runs of that network",
@@ -174,7 +191,7 @@ def needed(cells: pd.DataFrame) -> str:
             text = f"an experiment named `{need[11:]}`"
         else:
             text = words.get(need, need)
-        number = "1 cell" if len(group) == 1 else f"{len(group)} cells"
+        number = "1 entry" if len(group) == 1 else f"{len(group)} entries"
         lines.append(f"- {number} ({', '.join(dict.fromkeys(group['column']))}): {text}.")
     return "\n".join(lines)
 

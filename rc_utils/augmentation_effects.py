@@ -10,11 +10,11 @@ import pandas as pd
 from rc_utils.comparison import correlation_result, mean_interval
 from rc_utils.correlation import (
     average_seeds,
-    bootstrap_weights,
     finished,
     interval_text,
     percentile_interval,
     require_columns,
+    resample_units,
     sampling_units,
     unit_means,
 )
@@ -36,7 +36,11 @@ class Difference:
 
 @dataclass(frozen=True)
 class Shift:
-    """Change of the gap at equal count, and the slopes of gap on count: common, without and with the augmentation."""
+    """Change of the gap at equal count, and the slopes of gap on count: common, without and with the augmentation.
+
+    crosses: lines of their own slopes, one fitted to each group, cross between the least and the largest count, so that
+    the sign of the change depends on the count at which it is read.
+    """
 
     value: float
     low: float
@@ -45,19 +49,22 @@ class Shift:
     slope: float
     slope_without: float
     slope_with: float
+    crosses: bool = False
 
     def __str__(self) -> str:
         return (
             f"gap at equal count {_text(self)} over {self.n} matched cells; slopes of gap on count: "
             f"common {self.slope:.3f}, without {self.slope_without:.3f}, with {self.slope_with:.3f}"
+            + (", so that the two lines cross among the counts" if self.crosses else "")
         )
 
 
 def matched_cells(runs: pd.DataFrame, augmented: str, plain: str = "main") -> tuple[pd.DataFrame, pd.DataFrame]:
     """Cells of the experiments `plain` and `augmented`, row by row the same network and hyper-parameters.
 
-    Seeds are averaged; cells that are in one experiment alone, or diverged in one, are left out. The number of epochs
-    may differ. Raises ValueError for a missing column or an experiment that `runs` does not hold.
+    Averaged over the seeds that finished in both, so that a difference between the rows is none between seeds; cells
+    without such a seed are left out. The number of epochs may differ. Raises ValueError for a missing column or an
+    experiment that `runs` does not hold.
     """
     require_columns(runs, ["experiment", "network", "cell", "count", "gap", "test_accuracy"])
     known = list(pd.unique(runs["experiment"]))
@@ -65,13 +72,15 @@ def matched_cells(runs: pd.DataFrame, augmented: str, plain: str = "main") -> tu
         if name not in known:
             raise ValueError(f"no runs of experiment {name!r}; there are {', '.join(known) or 'none'}")
     keys = [key for key in _MATCH if key in runs.columns]
-    tables = [finished(average_seeds(runs[runs["experiment"] == name])).set_index(keys) for name in (plain, augmented)]
+    of_run = [*keys, *(["seed"] if "seed" in runs.columns else [])]
+    tables = [finished(runs[runs["experiment"] == name]).set_index(of_run) for name in (plain, augmented)]
     shared = tables[0].index.intersection(tables[1].index)
-    return tuple(table.loc[shared].reset_index() for table in tables)
+    cells = [average_seeds(table.loc[shared].reset_index()).set_index(keys) for table in tables]
+    return tuple(table.loc[cells[0].index].reset_index() for table in cells)
 
 
 def paired_difference(
-    without: pd.DataFrame, with_: pd.DataFrame, column: str, *, num_resamples: int = 2000, seed: int = 0
+    without: pd.DataFrame, with_: pd.DataFrame, column: str, *, num_resamples: int = 10_000, seed: int = 0
 ) -> Difference:
     """Mean of `column` with less without, over the rows of `matched_cells`."""
     differences = without.assign(difference=with_[column].to_numpy(float) - without[column].to_numpy(float))
@@ -86,15 +95,15 @@ def vertical_shift(
     *,
     x: str = "count",
     y: str = "gap",
-    num_resamples: int = 2000,
+    num_resamples: int = 10_000,
     seed: int = 0,
 ) -> Shift:
     """Change of y at equal x: the coefficient s of y = a + b x + s [with] (analysis of covariance, common slope b).
 
     b = sum_g S_xy,g / sum_g S_xx,g over both groups, s = (mean y_1 - mean y_0) - b (mean x_1 - mean x_0). The interval
     resamples matched cells, both rows of a cell together. A shift is vertical if s is not 0 and explains more than
-    the change of x does; compare the slopes of the groups before believing in a common one. Value NaN where x is
-    constant. Raises ValueError for tables of unequal length.
+    the change of x does; compare the slopes of the groups before believing in a common one (`Shift.crosses`). Value NaN
+    where x is constant. Raises ValueError for tables of unequal length.
     """
     if len(without) != len(with_):
         raise ValueError(f"{len(without)} cells without and {len(with_)} with; expected the rows of matched_cells")
@@ -103,13 +112,17 @@ def vertical_shift(
         return Shift(*[float("nan")] * 3, n, *[float("nan")] * 3)
     groups = [(t[x].to_numpy(float), t[y].to_numpy(float)) for t in (without, with_)]
     units = sampling_units(without)
-    weights = np.vstack([np.ones(n), bootstrap_weights(units, num_resamples, seed)])
+    weights, probabilities = resample_units(units, num_resamples, seed)
+    weights = np.vstack([np.ones(n), weights])
     moments = [_moments(*group, weights) for group in groups]
     slope = _ratio(sum(m["sxy"] for m in moments), sum(m["sxx"] for m in moments))
     shift = (moments[1]["y"] - moments[0]["y"]) - slope * (moments[1]["x"] - moments[0]["x"])
-    low, high = percentile_interval(shift[1:], len(set(units)), 0.95, expanded=True)
+    low, high = percentile_interval(shift[1:], len(set(units)), 0.95, expanded=True, probabilities=probabilities)
     slopes = [float(_ratio(m["sxy"], m["sxx"])[0]) for m in moments]
-    return Shift(float(shift[0]), low, high, n, float(slope[0]), *slopes)
+    ends = np.array([min(x.min() for x, _ in groups), max(x.max() for x, _ in groups)])
+    lines = [m["y"][0] + own * (ends - m["x"][0]) for m, own in zip(moments, slopes, strict=True)]
+    crosses = bool(np.prod(lines[1] - lines[0]) < 0)
+    return Shift(float(shift[0]), low, high, n, float(slope[0]), *slopes, crosses)
 
 
 def _moments(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:
@@ -144,7 +157,13 @@ def _text(d: Difference | Shift) -> str:
 
 
 def results_from_augmentation(
-    runs: pd.DataFrame, campaign: str, augmented: str, plain: str = "main", *, num_resamples: int = 2000, seed: int = 0
+    runs: pd.DataFrame,
+    campaign: str,
+    augmented: str,
+    plain: str = "main",
+    *,
+    num_resamples: int = 10_000,
+    seed: int = 0,
 ) -> list[Result]:
     """Our results for mixup/{count, gap, correlation} or crop-flip/{count, test-accuracy, shift, correlation}.
 
@@ -167,6 +186,19 @@ def results_from_augmentation(
     if augmented == "crop-flip":
         shift = vertical_shift(without, with_, **options)
         if np.isfinite(shift.value):
-            bounds = (shift.low, shift.high, shift.n)
-            results.append(Result("crop-flip/shift", campaign, shift.value, *bounds, "common slope of both groups"))
+            results.append(_shift_result(shift, campaign, with_))
     return [*results, *correlation_result(f"{augmented}/correlation", campaign, with_, "gap", options)]
+
+
+def _shift_result(shift: Shift, campaign: str, with_: pd.DataFrame) -> Result:
+    """crop-flip/shift; not checkable where the two lines cross, since no shift is vertical then."""
+    slopes = f"slopes of gap on count {shift.slope_without:.2g} without and {shift.slope_with:.2g} with"
+    if shift.crosses:
+        detail = f"{slopes}: the lines cross, and the sign of the change depends on the count at which it is read"
+        return Result("crop-flip/shift", campaign, float("nan"), n=shift.n, detail=detail)
+    fitted = (
+        f", {int(with_['interpolates'].sum())} of {shift.n} cells with it interpolate"
+        if "interpolates" in with_
+        else ""
+    )
+    return Result("crop-flip/shift", campaign, shift.value, shift.low, shift.high, shift.n, slopes + fitted)

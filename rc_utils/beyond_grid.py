@@ -18,6 +18,7 @@ from rc_utils.correlation import (
     correlate,
     finished,
     percentile_interval,
+    resample_units,
     sampling_units,
     weighted_pearson,
 )
@@ -54,12 +55,14 @@ def counts_by_simplex(name: str, labels: Sequence[str], origin: str | None = Non
 
 
 def describe_count(settings: dict) -> str:
-    """How a count of a campaign is made, in a few words: "grid of 200 points", "adaptive"."""
+    """How a count of a campaign is made, in a few words: "grid of 200 points", "adaptive, alpha in [-3, 4]"."""
+    low, high = settings.get("alpha_range", (0, 1))
+    span = "" if (low, high) == (0, 1) else f", alpha in [{low:g}, {high:g}]"
     if settings.get("strategy") == "adaptive":
-        return "adaptive"
+        return f"adaptive{span}"
     dim = settings.get("dim", 1)
     points = settings.get("resolution") or default_resolution(dim, settings.get("domain", "simplex"))
-    return f"grid of {points:,} points" + (" an edge" if dim > 1 else "")
+    return f"grid of {points:,} points" + (" an edge" if dim > 1 else "") + span
 
 
 def miscounts(
@@ -100,33 +103,52 @@ def _share_interval(wrong: np.ndarray, confidence: float, seed: int) -> tuple[fl
 
 def _mean_interval(values: np.ndarray, confidence: float, seed: int) -> tuple[float, float]:
     """Interval of the mean of a table of runs by simplices, both of which are drawn again; NaN for fewer than seven."""
-    runs, simplices = (bootstrap_weights(range(n), 2000, seed + i) for i, n in enumerate(values.shape))
+    runs, simplices = (bootstrap_weights(range(n), 10_000, seed + i) for i, n in enumerate(values.shape))
     resampled = ((runs @ values) * simplices).sum(1) / values.size
     return percentile_interval(resampled, min(values.shape), confidence, expanded=True)
 
 
-# The paper's grid and one that stands for the truth, by the names of their counts in a campaign.
-GRIDS = {"grid-size/1d/change": ("grid", "fine"), "grid-size/2d/change": ("planes", "planes-fine")}
+# A count and one that differs from it in a single setting, by their names in a campaign.
+CHANGES = {
+    "grid-size/1d/change": ("grid", "fine"),
+    "grid-size/2d/change": ("planes", "planes-fine"),
+    "range/trend": ("main", "range3"),
+}
+SEGMENTS = (100, 500)
 
 
-def results_from_grids(name: str, *, origin: str | None = None, seed: int = 0) -> list[Result]:
-    """Our results for grid-size/1d/change and grid-size/2d/change (v1 Table 2) from the records of a campaign.
+def results_from_counts(name: str, *, origin: str | None = None, seed: int = 0) -> list[Result]:
+    """Our results for the `CHANGES` of the mean count and for sample-size/change, from the records of a campaign.
 
-    What the mean count gains from the paper's grid to the finest that the campaign counts on, over the same simplices.
+    The first are what the mean count gains from one count to the other over the same simplices (v1 Tables 2 and 4); the
+    last is the mean of the first 500 segments less that of the first 100 (v1 Table 3), in all runs with so many.
     """
-    results = []
-    for id_, (grid, fine) in GRIDS.items():
-        table = counts_by_simplex(name, [grid, fine], origin)
+    results, campaign = [], load_campaign(name)
+    for id_, labels in CHANGES.items():
+        table = counts_by_simplex(name, labels, origin)
         if table.empty:
             continue
         by_run = table.pivot(index="run_id", columns="count", values="counts")
-        gained = np.stack(list(by_run[fine] - by_run[grid]))
-        first, last = (table.loc[table["count"] == label, "method"].iloc[0] for label in (grid, fine))
-        detail = f"from a {first} to a {last}, {gained.shape[0]} runs, {gained.shape[1]} simplices each"
-        campaign = load_campaign(name).name
+        gained = np.stack(list(by_run[labels[1]] - by_run[labels[0]]))
+        first, last = (describe_count(campaign.counts[label]) for label in labels)
+        detail = f"{first}, then {last}; {gained.shape[0]} runs, {gained.shape[1]} simplices each"
         bounds = _mean_interval(gained, 0.95, seed)
-        results.append(Result(id_, campaign, float(gained.mean()), *bounds, gained.shape[0], detail))
-    return results
+        results.append(Result(id_, campaign.name, float(gained.mean()), *bounds, gained.shape[0], detail))
+    return results + _more_segments(name, origin, seed)
+
+
+def _more_segments(name: str, origin: str | None, seed: int) -> list[Result]:
+    few, many = SEGMENTS
+    table = counts_by_simplex(name, ["main"], origin)
+    counts = [row[:many] for row in table["counts"] if len(row) >= many] if len(table) else []
+    if not counts:
+        return []
+    # The mean of these is the change, and each segment adds its own error to it.
+    centred = np.array(counts, dtype=float) - np.mean(counts, axis=1, keepdims=True)
+    parts = centred * np.where(np.arange(many) < few, 1 - many / few, 1)
+    detail = f"{len(parts)} runs, the same segments in all"
+    bounds = _mean_interval(parts, 0.95, seed)
+    return [Result("sample-size/change", load_campaign(name).name, float(parts.mean()), *bounds, len(parts), detail)]
 
 
 def conclusions(name: str, experiment: str, first: str, second: str, seed: int = 0) -> pd.DataFrame:
@@ -164,9 +186,9 @@ def _correlations(statement: str, cells: pd.DataFrame, columns: Sequence[str], s
     gap, values = cells["gap"].to_numpy(), [cells[column].to_numpy() for column in columns]
     first, second = (correlate(v, gap).value for v in values)
     units = sampling_units(cells)
-    weights = bootstrap_weights(units, 2000, seed)
+    weights, probabilities = resample_units(units, 10_000, seed)
     resampled = weighted_pearson(values[1], gap, weights) - weighted_pearson(values[0], gap, weights)
-    low, high = percentile_interval(resampled, len(set(units)), 0.95, expanded=True)
+    low, high = percentile_interval(resampled, len(set(units)), 0.95, expanded=True, probabilities=probabilities)
     return {"statement": statement, "n": len(cells), "first": first, "second": second, "low": low, "high": high}
 
 

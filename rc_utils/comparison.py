@@ -15,11 +15,11 @@ from rc_utils.correlation import (
     HYPERPARAMETERS,
     MIN_CELLS,
     average_seeds,
-    bootstrap_weights,
     correlate_cells,
     finished,
     percentile_interval,
     require_columns,
+    resample_units,
 )
 from rc_utils.paper import Result
 from rc_utils.published_tables import MAIN_NETWORKS, NETWORKS
@@ -93,7 +93,7 @@ def _half_width(x: pd.Series, residuals: pd.Series, freedom: int, confidence: fl
 
 
 def mean_interval(
-    values: np.ndarray, num_resamples: int = 2000, confidence: float = 0.95, seed: int = 0
+    values: np.ndarray, num_resamples: int = 10_000, confidence: float = 0.95, seed: int = 0
 ) -> tuple[float, float]:
     """Interval of the mean of independent `values` (n,): expanded percentile, or Student's under `MIN_CELLS` values.
 
@@ -101,8 +101,9 @@ def mean_interval(
     """
     n = len(values)
     if n >= MIN_CELLS:
-        means = bootstrap_weights(range(n), num_resamples, seed) @ values / n
-        return percentile_interval(means, n, confidence, expanded=True)
+        weights, probabilities = resample_units(range(n), num_resamples, seed)
+        means = weights @ values / n
+        return percentile_interval(means, n, confidence, expanded=True, probabilities=probabilities)
     if n < 2 or np.ptp(values) <= 1e-12 * np.abs(values).max():
         return float("nan"), float("nan")
     half = stats.t.ppf((1 + confidence) / 2, n - 1) * values.std(ddof=1) / np.sqrt(n)
@@ -139,7 +140,7 @@ def select_campaign(runs: pd.DataFrame, campaign: str, experiment: str | None = 
 
 
 def results_from_runs(
-    runs: pd.DataFrame, campaign: str, experiment: str | None = None, *, num_resamples: int = 2000, seed: int = 0
+    runs: pd.DataFrame, campaign: str, experiment: str | None = None, *, num_resamples: int = 10_000, seed: int = 0
 ) -> list[Result]:
     """Our results for the main correlation, the two biases and test accuracy, from one campaign's runs.
 
@@ -186,9 +187,10 @@ def correlation_result(
 def _same_as(id_: str, cells: pd.DataFrame) -> str:
     """The id whose number this one repeats with its sign turned: that of the gap where all cells fit equally well."""
     experiment, _, network = id_.partition("/")
-    repeats = experiment == "test-accuracy" and network in MAIN_NETWORKS
     alike = np.ptp(cells["gap"] + cells["test_accuracy"]) < 0.02 * np.ptp(cells["gap"])
-    return f"main/{network}" if repeats and alike else ""
+    if experiment != "test-accuracy" or not alike:
+        return ""
+    return f"main/{network}" if network in MAIN_NETWORKS else f"architectures/{network}/CIFAR-10"
 
 
 def _describe(runs: pd.DataFrame, cells: pd.DataFrame) -> str:
@@ -213,7 +215,7 @@ MEASURE_IDS = {"distance_from_init": "motivation/distance", "margin": "motivatio
 
 
 def results_from_measures(
-    runs: pd.DataFrame, campaign: str, experiment: str | None = None, *, num_resamples: int = 2000, seed: int = 0
+    runs: pd.DataFrame, campaign: str, experiment: str | None = None, *, num_resamples: int = 10_000, seed: int = 0
 ) -> list[Result]:
     """Our results for motivation/distance and motivation/margin (v1 Fig 4), from the runs of ResNet18 of a campaign.
 

@@ -8,6 +8,9 @@ weights (how often each row was drawn), which makes one matrix product of all re
 from __future__ import annotations
 
 import difflib
+import functools
+import itertools
+import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +20,9 @@ from scipy import stats
 
 # With fewer cells most resamples of a rank correlation are ±1 and intervals miss the truth far too often.
 MIN_CELLS = 7
+
+# Up to so many units every resample is taken, with its probability: 24,310 of nine units, and no seed matters.
+MOST_ENUMERATED = 9
 
 # Two rows correlate by 1 or -1 whatever they are.
 FEWEST_ROWS = 3
@@ -118,6 +124,30 @@ def bootstrap_weights(units: Sequence[Hashable], num_resamples: int, seed: int) 
     return drawn[:, codes].astype(float)
 
 
+def resample_units(units: Sequence[Hashable], num_resamples: int, seed: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """Every resample of whole units and its probability, or `bootstrap_weights` where there are too many.
+
+    `units` (n,) as there. Returns (weights (B, n), probabilities (B,)) for up to `MOST_ENUMERATED` units: the ideal
+    bootstrap, without an error of its own. For more, (weights (num_resamples, n), None): equally probable draws.
+    """
+    codes, names = pd.factorize(_unit_array(units), use_na_sentinel=False)
+    if len(names) > MOST_ENUMERATED:
+        return bootstrap_weights(units, num_resamples, seed), None
+    drawn, probabilities = _every_draw(len(names))
+    return drawn[:, codes], probabilities
+
+
+@functools.cache
+def _every_draw(m: int) -> tuple[np.ndarray, np.ndarray]:
+    """How often each of m units is drawn in m draws, (B, m), and how probable that is, (B,)."""
+    # Stars and bars: m - 1 bars among 2m - 1 places leave m groups of stars.
+    bars = np.array(list(itertools.combinations(range(2 * m - 1), m - 1)), dtype=int)
+    bars = bars.reshape(math.comb(2 * m - 1, m), m - 1)
+    drawn = np.diff(bars, axis=1, prepend=-1, append=2 * m - 1) - 1
+    factorials = np.array([math.factorial(k) for k in range(m + 1)], dtype=float)
+    return drawn.astype(float), factorials[m] / factorials[drawn].prod(1) / float(m) ** m
+
+
 def _unit_array(units: Sequence[Hashable]) -> np.ndarray:
     """Names (n,) of units; a tuple is one name."""
     array = np.asarray(units)
@@ -128,23 +158,41 @@ def _unit_array(units: Sequence[Hashable]) -> np.ndarray:
 
 
 def percentile_interval(
-    resampled: np.ndarray, num_units: int, confidence: float, *, expanded: bool
+    resampled: np.ndarray,
+    num_units: int,
+    confidence: float,
+    *,
+    expanded: bool,
+    probabilities: np.ndarray | None = None,
 ) -> tuple[float, float]:
     """Percentile bootstrap interval from the statistics of the resamples (B,); NaN ones (degenerate) are left out.
+
+    `probabilities` (B,) are those of the resamples; by default all are equally probable.
 
     `expanded` replaces the tail level α/2 by Φ(-t_{1-α/2, m-1} · sqrt(m/(m-1))), which undoes the percentile
     interval's shortness for m units (Hesterberg 2015, What teachers should know about the bootstrap, Sec. 4.3.3).
     Returns (NaN, NaN) with fewer than `MIN_CELLS` units, and where the resamples do not vary: a sample in perfect
     order has only ±1 in its resamples, which measures no uncertainty.
     """
-    usable = resampled[np.isfinite(resampled)]
+    finite = np.isfinite(resampled)
+    usable = resampled[finite]
     if num_units < MIN_CELLS or not len(usable) or np.ptp(usable) <= 1e-12 * max(1.0, np.abs(usable).max()):
         return float("nan"), float("nan")
     tail = (1 - confidence) / 2
     if expanded:
         tail = stats.norm.cdf(stats.t.ppf(tail, num_units - 1) * np.sqrt(num_units / (num_units - 1)))
-    low, high = np.quantile(usable, [tail, 1 - tail])
+    if probabilities is None:
+        low, high = np.quantile(usable, [tail, 1 - tail])
+    else:
+        low, high = _weighted_quantiles(usable, probabilities[finite], [tail, 1 - tail])
     return float(low), float(high)
+
+
+def _weighted_quantiles(values: np.ndarray, probabilities: np.ndarray, levels: Sequence[float]) -> np.ndarray:
+    """The least value at or below which lies each share of `levels`; values and probabilities (B,)."""
+    order = np.argsort(values)
+    below = np.cumsum(probabilities[order])
+    return values[order][np.searchsorted(below, np.asarray(levels) * below[-1])]
 
 
 def bias_corrected_interval(
@@ -210,14 +258,15 @@ def correlate(
     y: Sequence[float],
     method: str = "pearson",
     units: Sequence[Hashable] | None = None,
-    num_resamples: int = 2000,
+    num_resamples: int = 10_000,
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Correlation:
     """Correlation of x and y, both (n,), with a bootstrap interval.
 
     `method` is "pearson", "spearman" or "kendall" (tau-b). `units` (n,) names the unit of each row, whose rows are
-    drawn together (for cells: `sampling_units`); without it every row is one. The interval is the expanded percentile
+    drawn together (for cells: `sampling_units`); without it every row is one. Of more than `MOST_ENUMERATED` units
+    `num_resamples` are drawn with `seed`, of fewer every resample is taken. The interval is the expanded percentile
     interval for Pearson and the plain one for the rank correlations, whose few possible values make it wide enough. In
     600 to 1,500 normal samples of correlation 0.9 they covered the truth at nominal 95 % with a rate of 0.95 and 0.95
     (Pearson, 9 and 27 units; plain percentiles: 0.90 and 0.92; BCa: 0.93 and 0.92), 0.98 and 0.98 (Spearman), 0.96 and
@@ -233,7 +282,7 @@ def correlate(
     if not 0 < confidence < 1:
         raise ValueError(f"confidence is {confidence}; expected a number between 0 and 1, such as 0.95")
     if num_resamples < 1:
-        raise ValueError(f"num_resamples is {num_resamples}; expected at least 1, usually 2000")
+        raise ValueError(f"num_resamples is {num_resamples}; expected at least 1, usually 10000")
     x, y, units = _checked(x, y, units)
     n_units = len(pd.unique(units))
     if len(x) < FEWEST_ROWS or is_constant(x) or is_constant(y):
@@ -241,8 +290,10 @@ def correlate(
         return Correlation(method, nan, nan, nan, len(x), n_units, confidence)
     exact, weighted = _METHODS[method]
     value = float(exact(x, y).statistic)
-    resampled = weighted(x, y, bootstrap_weights(units, num_resamples, seed))
-    low, high = percentile_interval(resampled, n_units, confidence, expanded=method == "pearson")
+    weights, probabilities = resample_units(units, num_resamples, seed)
+    resampled = weighted(x, y, weights)
+    expanded = method == "pearson"
+    low, high = percentile_interval(resampled, n_units, confidence, expanded=expanded, probabilities=probabilities)
     return Correlation(method, value, low, high, len(x), n_units, confidence)
 
 
@@ -344,7 +395,7 @@ def correlation_table(
     methods: Sequence[str] = ("pearson", "spearman", "kendall"),
     *,
     average: bool = True,
-    num_resamples: int = 2000,
+    num_resamples: int = 10_000,
     confidence: float = 0.95,
     seed: int = 0,
 ) -> pd.DataFrame:

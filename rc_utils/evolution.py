@@ -13,11 +13,11 @@ from rc_utils.comparison import mean_interval
 from rc_utils.correlation import (
     FEWEST_ROWS,
     average_seeds,
-    bootstrap_weights,
     correlate_cells,
     finished,
     interval_text,
     percentile_interval,
+    resample_units,
     sampling_units,
     unit_means,
     weighted_pearson,
@@ -81,7 +81,7 @@ def evolution_runs(name: str, experiment: str = "", network: str = "", **read) -
     return table.assign(count=table[column], fraction=table["epoch"] / planned.spec.train.epochs)
 
 
-def evolution_table(table: pd.DataFrame, *, num_resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
+def evolution_table(table: pd.DataFrame, *, num_resamples: int = 10_000, seed: int = 0) -> pd.DataFrame:
     """One row an epoch of `evolution_runs`: means over cells and the correlation over cells, seeds averaged first.
 
     Columns: epoch, fraction, published_epoch (the paper's at the same share of its 200 epochs within 2 %, or NaN),
@@ -141,7 +141,7 @@ def beside_published(summary: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def results_from_evolution(table: pd.DataFrame, *, num_resamples: int = 2000, seed: int = 0) -> list[Result]:
+def results_from_evolution(table: pd.DataFrame, *, num_resamples: int = 10_000, seed: int = 0) -> list[Result]:
     """Our results for evolution/correlation/<epoch>, at epochs of ours that match a published one, and evolution/trend.
 
     trend: correlation at the last epoch less that at the first after training began, its interval from resampling the
@@ -169,14 +169,15 @@ def _trend(table, campaign, network, num_resamples, seed):
     if len(cells) < FEWEST_ROWS:
         return []
     units = sampling_units(ends[0].loc[cells].reset_index())
-    weights = np.vstack([np.ones(len(cells)), bootstrap_weights(units, num_resamples, seed)])
+    weights, probabilities = resample_units(units, num_resamples, seed)
+    weights = np.vstack([np.ones(len(cells)), weights])
     first, last = (
         weighted_pearson(end.loc[cells, "count"].to_numpy(), end.loc[cells, "gap"].to_numpy(), weights) for end in ends
     )
     rise = last - first
     if not np.isfinite(rise[0]):
         return []
-    low, high = percentile_interval(rise[1:], len(set(units)), 0.95, expanded=True)
+    low, high = percentile_interval(rise[1:], len(set(units)), 0.95, expanded=True, probabilities=probabilities)
     detail = f"{network}, epoch {epochs[-1]} less epoch {epochs[0]}, {len(cells)} cells"
     return [Result("evolution/trend", campaign, float(rise[0]), low, high, len(cells), detail)]
 

@@ -198,7 +198,7 @@ def describe_forests(table: pd.DataFrame) -> str:
     ) + (f" Data: {table.attrs['note']}." if table.attrs.get("note") else "")
 
 
-def results_from_forests(table: pd.DataFrame, *, num_resamples: int = 2000, seed: int = 0) -> list[Result]:
+def results_from_forests(table: pd.DataFrame, *, num_resamples: int = 10_000, seed: int = 0) -> list[Result]:
     """Our results for trees/decision-tree, trees/random-forest and trees/overall (v1 Fig 2 right), Pearson."""
     groups = {IDS[kind]: group for kind, group in table.groupby("network", sort=False)}
     groups |= {"trees/overall": table} if len(groups) > 1 else {}

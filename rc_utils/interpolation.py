@@ -13,7 +13,7 @@ from rc_utils.correlation import MIN_CELLS, average_seeds, correlate_cells, fini
 QUANTITIES = {"gap": "gap", "test_accuracy": "test accuracy"}
 
 
-def interpolation_table(name: str, *, num_resamples: int = 2000, seed: int = 0, **read) -> pd.DataFrame:
+def interpolation_table(name: str, *, num_resamples: int = 10_000, seed: int = 0, **read) -> pd.DataFrame:
     """One row a grid of cells of the campaign `name` that were trained alike, the least fitted first.
 
     The grids: every network of the experiments `main` and `short`, and the network of the evolution after every counted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from rc_utils.campaign import load_campaign
+from rc_utils.campaign import list_campaigns, load_campaign
 from rc_utils.cost import DEFAULT_TFLOPS, hours_at, run_flops
 from rc_utils.paper import published
 from rc_utils.published_tables import MAIN_NETWORKS, NETWORKS
@@ -14,12 +14,15 @@ CAMPAIGNS = {"CIFAR-100": "cifar100-paper", "ImageNet": "imagenet-paper"}
 DATA = {"CIFAR-100": "the download of CIFAR-100", "ImageNet": "the images of ImageNet"}
 EXPERIMENTS = {name: name for name in ("evolution", "mixup", "crop-flip")} | {"Adam": "adam", "Adagrad": "adagrad"}
 COMPUTED_BY_A_PAGE = ("theory", "safran", "loukas")
+# Tables of mean counts of one network, which page 02 makes beside the paper's.
+OF_ONE_NETWORK = ("grid size", "sample size", "range")
 
 
 def needed(id_: str, tflops: float = DEFAULT_TFLOPS) -> str:
     """What would test the published statement `id_`: a campaign, networks, runs, and hours at `tflops` sustained.
 
-    And the smaller campaign, where its runs test it, as they cannot a level. Raises ValueError for an unknown id.
+    And the smaller campaign, where its runs test it, as they cannot a level. A campaign that the folder of campaigns
+    does not hold is named alone. Raises ValueError for an unknown id.
     """
     statement = published(id_)
     experiment = statement.experiment
@@ -32,12 +35,18 @@ def needed(id_: str, tflops: float = DEFAULT_TFLOPS) -> str:
     networks = named or (MAIN_NETWORKS if column == "overall" else ("ResNet18",))
     name = CAMPAIGNS.get(column, "cifar10-paper")
     wanted = EXPERIMENTS.get(experiment) or EXPERIMENTS.get(column)
+    if name not in list_campaigns():
+        return f"{name}, which is not among the campaigns here"
     number, flops = _runs(name, wanted, networks)
+    if experiment in OF_ONE_NETWORK and column != "correlation":
+        if statement.kind == "level":
+            return f"a {networks[0]} of {name}, {hours_at(flops / number, tflops):,.0f} hours on a GPU, and page 02"
+        return f"{SMALLER} tests it on a CPU"
     who = networks[0] if len(networks) == 1 else f"{len(networks)} networks"
     text = f"{name}, {who}: {number} runs, {hours_at(flops, tflops):,.0f} hours on a GPU"
     if column in DATA:
         return f"{text}; {DATA[column]}"
-    smaller = statement.kind != "level" and _runs(SMALLER, wanted, networks)[0]
+    smaller = statement.kind != "level" and SMALLER in list_campaigns() and _runs(SMALLER, wanted, networks)[0]
     return text + (f"; {SMALLER} tests it on a CPU" if smaller else "")
 
 

@@ -27,6 +27,9 @@ DOUBTS = (
              "the gaps part from epoch 80 on; counts and correlations are equal", "both stand beside ours"),
     Question("swapped-columns", "v1/v3 Table 8", "the column Test equals the main results, which use training pairs",
              "training pairs are used for everything; the columns are compared as labelled"),
+    Question("crop-flip-count", "v1 Fig 8, v3 Sec. 4",
+             "v1: fewer regions under crop and flip, as under mixup; v3: the two affect the count differently",
+             "both changes are computed in 06_augmentation; the verdict holds the first against v1"),
     Question("theorem-5", "v1 Theorem 5", "the proof puts the shattered points on a line, which d >= 2 does not imply",
              "two families that break the statement are counted; v3 dropped it"),
     Question("lemma-words", "v1 Lemma 8",
@@ -125,10 +128,11 @@ def answers_from_runs(runs: pd.DataFrame, *, seed: int = 0) -> dict[str, str]:
             f"{_text(fitted, 'count', 'test_accuracy', seed=seed)}"
         ),
     }
-    if "count_test" in cells.columns and cells["count_test"].notna().all():
+    if "count_test" in main.columns and main["count_test"].notna().any():
+        both = finished(average_seeds(main[main["count_test"].notna()]))
         pairs = {"training": "count", "test": "count_test"}
-        text = ", ".join(f"{name} pairs {_text(cells, column, 'gap', seed=seed)}" for name, column in pairs.items())
-        answers["swapped-columns"] = f"here: {text}"
+        text = ", ".join(f"{name} pairs {_text(both, column, 'gap', seed=seed)}" for name, column in pairs.items())
+        answers["swapped-columns"] = f"here, over the {len(both)} cells with both: {text}"
     if "no-momentum" in set(runs["experiment"]):
         plain = finished(runs[runs["experiment"] == "no-momentum"])
         # The runs that differ from them in momentum and learning rate alone.

@@ -62,7 +62,8 @@ class Result:
 
     `low` and `high` bound `value`, `n` counts what the value rests on (cells unless `detail` says otherwise). A NaN
     `value` with a `detail` says why the statement cannot be checked. `same_as` is the id of the statement whose result
-    this one repeats, a number that the paper prints twice; what counts verdicts passes over it.
+    this one repeats, a number that the paper prints twice; what counts verdicts passes over it where that result is
+    there and has the same number over as many cells.
     """
 
     id: str
@@ -270,7 +271,15 @@ def _shown(entry: Published) -> str:
     return {"weak": "low", "bound": "at most 1"}.get(entry.kind) or str(entry.direction)
 
 
-def _judged(entry: Published, result: Result | None) -> Verdict:
+def _repeats(result: Result | None, others: Iterable[Result]) -> bool:
+    """Whether a result is that of another statement, but for rounding and sign."""
+    return result is not None and any(
+        (other.campaign, other.n) == (result.campaign, result.n) and abs(abs(other.value) - abs(result.value)) < 0.01
+        for other in others
+    )
+
+
+def _judged(entry: Published, result: Result | None, repeats: bool) -> Verdict:
     """The verdict on a result, with what the result says of itself; on none, what it would take."""
     if result is None:
         needs = "a level, which only the paper's own setting can test" if entry.kind == "level" else ""
@@ -278,13 +287,13 @@ def _judged(entry: Published, result: Result | None) -> Verdict:
     if np.isnan(result.value) and result.detail:
         return Verdict(NOT_CHECKABLE, result.detail)
     judged = verdict(entry, result.value, result.low, result.high)
-    if result.same_as:
+    if repeats:
         return Verdict(judged.label, f"the number of {result.same_as} but for rounding and sign, not counted again")
     return Verdict(judged.label, f"{judged.why} ({result.detail})" if result.detail else judged.why)
 
 
-def _row(entry: Published, result: Result | None) -> dict[str, object]:
-    judged = _judged(entry, result)
+def _row(entry: Published, result: Result | None, repeats: bool) -> dict[str, object]:
+    judged = _judged(entry, result, repeats)
     found = result or Result(entry.id, "", _NAN)
     bounded = np.isfinite(found.low) and np.isfinite(found.high)
     return {
@@ -298,7 +307,7 @@ def _row(entry: Published, result: Result | None) -> dict[str, object]:
         "n": found.n,
         "verdict": judged.label,
         "why": judged.why,
-        "counted": result is not None and not found.same_as,
+        "counted": result is not None and not repeats,
     }
 
 
@@ -315,4 +324,10 @@ def scorecard(results: Iterable[Result] = (), experiment: str | None = None) -> 
     if experiment is not None and experiment not in _ORDER:
         raise ValueError(_nearest(experiment, _ORDER, "experiment"))
     entries = [entry for entry in _all().values() if experiment in (None, entry.experiment)]
-    return pd.DataFrame([_row(entry, result) for entry in entries for result in by_id.get(entry.id) or [None]])
+    rows = [(entry, result) for entry in entries for result in by_id.get(entry.id) or [None]]
+    return pd.DataFrame(
+        [
+            _row(entry, result, _repeats(result, by_id.get(result.same_as, []) if result else []))
+            for entry, result in rows
+        ]
+    )

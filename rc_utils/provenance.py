@@ -1,6 +1,7 @@
 """Where a result comes from: the machine, the versions, the revision of the code."""
 
 import functools
+import os
 import platform
 import subprocess
 
@@ -38,8 +39,14 @@ def hardware(device="cpu"):
 
 
 def instructions():
-    """The vector instructions that torch takes on this processor, such as "AVX2": others round differently."""
-    return torch.backends.cpu.get_cpu_capability()
+    """The vector instructions that torch takes on this processor, such as "AVX2": others round differently.
+
+    Torch and oneDNN are held to older ones by a variable each; where one is held alone, both are named.
+    """
+    taken = torch.backends.cpu.get_cpu_capability()
+    torch_limit, onednn_limit = (os.environ.get(name, "") for name in ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA"))
+    alike = torch_limit.lower() == onednn_limit.lower()
+    return taken if alike else f"{taken}, oneDNN {onednn_limit or 'without a limit'}"
 
 
 @functools.cache

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from rc_utils import ablations, evolution, ledger
 from rc_utils.augmentation_effects import AUGMENTATIONS, results_from_augmentation
-from rc_utils.beyond_grid import results_from_grids
+from rc_utils.beyond_grid import results_from_counts
 from rc_utils.campaign import load_campaign
 from rc_utils.comparison import plain_runs, results_from_measures, results_from_runs
 from rc_utils.files import write_atomically
@@ -42,7 +42,7 @@ def results_from_campaign(
         results += results_from_augmentation(table, campaign.name, augmentation, seed=seed)
     with contextlib.suppress(evolution.NothingCounted):
         results += evolution.results_from_evolution(evolution.evolution_runs(name, **read), seed=seed)
-    results += results_from_grids(name, origin=origin, seed=seed)
+    results += results_from_counts(name, origin=origin, seed=seed)
     for layout in ablations.TABLES:
         cells = ablations.ablation_cells(layout, name, [], seed=seed, **read)
         results += ablations.results_from_ablations(cells, layout)

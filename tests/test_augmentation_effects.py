@@ -81,6 +81,31 @@ def test_results_carry_the_published_ids():
     assert {r.id: scorecard([r], "mixup")["verdict"][i] for i, r in enumerate(against)}["mixup/count"] == "disagrees"
 
 
+def test_a_change_whose_sign_depends_on_the_count_is_no_shift():
+    runs = made_runs()
+    tilted = runs["experiment"] == "crop-flip"
+    runs.loc[tilted, "gap"] = 0.3 - 0.1 * (runs.loc[tilted, "count"] - 3.3)
+    shift = vertical_shift(*matched_cells(runs, "crop-flip"))
+    assert shift.crosses
+    assert [shift.slope_without, shift.slope_with] == pytest.approx([0.1, -0.1], abs=0.01)
+    (result,) = (r for r in results_from_augmentation(runs, "made", "crop-flip") if r.id == "crop-flip/shift")
+    assert np.isnan(result.value)
+    assert "the lines cross" in result.detail
+    assert not vertical_shift(*matched_cells(made_runs(), "crop-flip")).crosses
+
+
+def test_rows_are_of_the_same_seeds():
+    """A seed that one experiment lacks, or in which it diverged, is in neither mean."""
+    runs = made_runs(seeds=3)
+    plain, seed = runs["experiment"] == "main", runs["seed"]
+    runs.loc[plain & (seed == 2), "count"] += 50
+    runs.loc[~plain & (seed == 1), "count"] += 50
+    runs.loc[~plain & (seed == 1), "status"] = "diverged"
+    without, with_ = matched_cells(runs[plain | (seed < 2)], "crop-flip")
+    assert set(without["num_seeds"]) == set(with_["num_seeds"]) == {1}
+    assert paired_difference(without, with_, "count").value == pytest.approx(-0.5, abs=0.01)
+
+
 def test_what_was_not_run_gives_no_result():
     runs = made_runs("mixup")
     assert results_from_augmentation(runs, "made", "crop-flip") == []

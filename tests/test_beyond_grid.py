@@ -91,17 +91,48 @@ def test_exact_counts_of_a_narrow_stripe_which_the_grid_misses():
     assert np.isnan(table.loc["exact", "evaluations"])
 
 
+def give_counts(monkeypatch, **counts):
+    """Records that hold these counts and no others."""
+    campaign = load_campaign("cifar10-small")
+    monkeypatch.setattr(beyond_grid, "load_campaign", lambda name: campaign)
+    monkeypatch.setattr(
+        beyond_grid,
+        "counts_by_simplex",
+        lambda name, labels, origin: (
+            counted(**{k: counts[k] for k in labels}) if set(labels) <= set(counts) else pd.DataFrame()
+        ),
+    )
+
+
 def test_what_the_mean_count_gains_on_a_finer_grid_is_a_result(monkeypatch):
     rng = np.random.default_rng(0)
     fine = rng.integers(3, 6, (12, 20))
     missed = rng.random((12, 20)) < 0.1
-    table = counted(grid=(fine - missed).tolist(), fine=fine.tolist())
-    empty = pd.DataFrame()
-    monkeypatch.setattr(
-        beyond_grid, "counts_by_simplex", lambda name, labels, origin: empty if "planes" in labels else table
-    )
-    (result,) = beyond_grid.results_from_grids(TINY)
+    give_counts(monkeypatch, grid=(fine - missed).tolist(), fine=fine.tolist())
+    (result,) = beyond_grid.results_from_counts(TINY)
     assert result.id == "grid-size/1d/change"
     assert result.value == pytest.approx(missed.mean())
     assert 0 < result.low < result.value < result.high < 0.3
     assert (result.n, "12 runs, 20 simplices each" in result.detail) == (12, True)
+
+
+def test_what_more_segments_change_is_a_result(monkeypatch):
+    """The mean of 500 less that of the first 100, whose interval is that of a difference of independent parts."""
+    counts = np.tile(np.random.default_rng(0).poisson(2, 600) + 1, (60, 1))
+    give_counts(monkeypatch, main=counts.tolist())
+    (result,) = beyond_grid.results_from_counts(TINY)
+    first, rest = counts[0, :100], counts[0, 100:500]
+    assert result.id == "sample-size/change"
+    assert result.value == pytest.approx(counts[0, :500].mean() - first.mean())
+    half = 1.96 * 0.8 * np.sqrt(first.var() / 100 + rest.var() / 400)
+    assert (result.high - result.low) / 2 == pytest.approx(half, rel=0.15)
+    give_counts(monkeypatch, main=counts[:, :400].tolist())
+    assert beyond_grid.results_from_counts(TINY) == []
+
+
+def test_what_a_longer_range_adds_is_a_result(monkeypatch):
+    counts = np.random.default_rng(0).integers(1, 5, (9, 30))
+    give_counts(monkeypatch, main=counts.tolist(), range3=(counts + 3).tolist())
+    (result,) = beyond_grid.results_from_counts(TINY)
+    assert (result.id, result.value) == ("range/trend", 3)
+    assert "adaptive, alpha in [-3, 4]" in result.detail

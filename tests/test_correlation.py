@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 
 import numpy as np
@@ -16,6 +17,10 @@ from rc_utils.correlation import (
     correlate,
     correlation_table,
     percentile_interval,
+    resample_units,
+    weighted_kendall,
+    weighted_pearson,
+    weighted_spearman,
 )
 
 
@@ -122,6 +127,29 @@ def test_rows_of_a_cell_are_drawn_together():
     assert (weights[:, 0] == weights[:, 1]).all()
     assert (weights[:, 3] == weights[:, 4]).all()
     assert (weights[:, [0, 2, 3]].sum(1) == 3).all()
+
+
+def test_few_units_are_resampled_in_every_way():
+    """All 27 ordered draws of three units, counted."""
+    weights, probabilities = resample_units(["a", "b", "b", "c"], 1, seed=0)
+    draws = [tuple(np.bincount(draw, minlength=3)[[0, 1, 1, 2]]) for draw in itertools.product(range(3), repeat=3)]
+    expected = {draw: draws.count(draw) / 27 for draw in draws}
+    assert dict(zip(map(tuple, weights.astype(int)), probabilities, strict=True)) == pytest.approx(expected)
+    assert resample_units(["a"], 1, seed=0)[0].tolist() == [[1]]
+    assert resample_units(range(10), 50, seed=0)[1] is None
+
+
+@pytest.mark.parametrize("method", ["pearson", "spearman", "kendall"])
+def test_intervals_of_few_units_depend_on_no_seed(method):
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=9)
+    y = x + rng.normal(size=9)
+    exact = correlate(x, y, method, num_resamples=1, seed=3)
+    assert exact == correlate(x, y, method, seed=8)
+    weighted = {"pearson": weighted_pearson, "spearman": weighted_spearman, "kendall": weighted_kendall}[method]
+    drawn = weighted(x, y, bootstrap_weights(range(9), 100_000, seed=0))
+    bounds = percentile_interval(drawn, 9, 0.95, expanded=method == "pearson")
+    assert (exact.low, exact.high) == pytest.approx(bounds, abs=0.02)
 
 
 def test_repeating_every_row_does_not_narrow_a_clustered_interval():

@@ -16,6 +16,10 @@ from rc_utils.paper import scorecard
         ("optimizers/SENet18/SGD", "cifar10-paper, SENet18: 81 runs, "),
         ("evolution/count/20", "cifar10-paper, ResNet18: 81 runs, "),
         ("test-accuracy/VGG19", "; cifar10-small tests it on a CPU"),
+        ("sample-size/500", "a ResNet18 of cifar10-paper, 1 hours on a GPU, and page 02"),
+        ("range/[-1, 2]/count", "and page 02"),
+        ("range/[-1, 2]/correlation", "cifar10-paper, ResNet18: 81 runs, "),
+        ("range/trend", "cifar10-small tests it on a CPU"),
         ("main/overall", "cifar10-paper, 3 networks: 243 runs, "),
         ("trees/overall", "python -m rc_utils.forests cifar10"),
         ("safran/example-1", "its page"),
@@ -31,8 +35,13 @@ def test_hours_follow_the_rate():
 
 
 def test_no_smaller_campaign_is_named_that_does_not_ask_for_it():
-    for id_ in ("optimizers/SENet18/Adam", "evolution/count/20", "sample-size/change"):
+    for id_ in ("optimizers/SENet18/Adam", "evolution/count/20", "sample-size/500"):
         assert "cifar10-small" not in needed(id_)
+
+
+def test_a_campaign_that_is_not_there_is_named_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("RC_CAMPAIGNS", str(tmp_path))
+    assert needed("main/overall") == "cifar10-paper, which is not among the campaigns here"
 
 
 def test_every_statement_has_a_need():

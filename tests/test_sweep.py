@@ -528,6 +528,18 @@ def test_verify_compares_the_count_of_each_simplex_and_nothing_with_nothing(caps
     assert "NOT reproduced: 0 of 1" in out
 
 
+def test_instructions_say_what_torch_and_onednn_are_held_to(monkeypatch):
+    """Both names where the two are limited apart: such a run rounds like neither."""
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    for name in ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA"):
+        monkeypatch.delenv(name, raising=False)
+    assert instructions() == "AVX2"
+    monkeypatch.setenv("ATEN_CPU_CAPABILITY", "avx2")
+    assert instructions() == "AVX2, oneDNN without a limit"
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
+    assert instructions() == "AVX2"
+
+
 def test_verify_tolerates_what_seeds_differ_by_on_another_processor_alone(capsys):
     campaign = with_changes(grid={"lr": [0.1], "batch_size": [16]})
     sweep(campaign)
