@@ -43,7 +43,7 @@ from rc_utils.paths import campaigns_dir
 from rc_utils.regions import make_lattice, region_count
 from rc_utils.regions.count import STRATEGIES
 from rc_utils.regions.sampling import check_sampling
-from rc_utils.specification import Campaign, Experiment, canonical_json
+from rc_utils.specification import RUN_COLUMNS, Campaign, Experiment, canonical_json
 from rc_utils.training import TrainConfig
 
 # Keys that are no options of a network, and where they come from.
@@ -207,6 +207,8 @@ def _check_experiments(campaign):
             for name in names:
                 if name not in valid:
                     raise unknown_name(f"{kind} in {where}", name, valid)
+        taken = [name for name in experiment.measures if name in RUN_COLUMNS or name.startswith("count_")]
+        require(not taken, f"{where}: measure {taken and taken[0]!r} has the name of another column: give it its own")
         if isinstance(experiment.seeds, dict):
             missing = set(experiment.networks) ^ set(experiment.seeds)
             require(not missing, f"{where}: seeds must list each of its networks once, see {sorted(missing)}")
@@ -216,6 +218,8 @@ def _check_experiments(campaign):
             require(0 <= seed < 2**63, f"{where}: seeds must be in 0..2^63 - 1, got {seed}")
         kept = not experiment.evolution_weights or experiment.evolution_epochs
         require(kept, f"{where}: evolution_weights keeps the networks of evolution_epochs, of which there are none")
+        in_between = not experiment.evolution_counts or experiment.evolution_epochs
+        require(in_between, f"{where}: evolution_counts are taken at evolution_epochs, of which there are none")
         for key, values in experiment.grid.items():
             require(isinstance(values, list) and values, f"{where}: grid.{key} must be a non-empty list")
         lists = {"networks": experiment.networks, **{f"grid.{k}": v for k, v in experiment.grid.items()}}

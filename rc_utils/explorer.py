@@ -23,7 +23,7 @@ from rc_utils import plotting
 from rc_utils.checks import check_count, require, unknown_name
 from rc_utils.datasets import Dataset
 from rc_utils.evolution import evolution_experiment
-from rc_utils.ledger import load_evolution
+from rc_utils.ledger import find_records, load_evolution
 from rc_utils.plotting import BLUE, ORANGE, class_colour
 from rc_utils.regions import count_components
 from rc_utils.regions.sampling import draw_distinct
@@ -67,10 +67,14 @@ def lr_pair(name: str, experiment: str = "", network: str = "", batch_size: int 
     size = batch_size or max(sizes, default=0)
     runs = sorted((p for p in runs if p.spec.train.batch_size == size), key=lambda p: p.spec.train.lr)
     alike = [p for p in runs if p.spec == _with_lr(runs[0].spec, p.spec.train.lr)]
+    found = find_records([p.spec.run_id for p in alike], campaign.folder / "runs.jsonl")
+    diverged = {run_id for run_id, (record, _) in found.items() if record["status"] != "ok"}
+    alike = [p for p in alike if p.spec.run_id not in diverged]
     require(
         len(alike) > 1,
         f"experiment {chosen.name!r} of campaign {name!r} has no two runs of network {network!r} with batch size "
-        f"{size} that differ in lr alone; it has networks {', '.join(chosen.networks)} and batch sizes {sizes}",
+        f"{size} that differ in lr alone, and did not diverge; it has networks {', '.join(chosen.networks)} and batch "
+        f"sizes {sizes}",
     )
     return alike[0], alike[-1]
 

@@ -102,8 +102,8 @@ def freeze_forests(dataset: Mapping, *, replace: bool = False, **options) -> pat
     Raises ValueError, before anything is fitted, where a table of other images is there, unless told to `replace` it.
     """
     path = _committed(dataset["name"])
-    old = json.loads(path.read_bytes())["settings"]["dataset"] if path.exists() else dict(dataset)
-    require(replace or old == dict(dataset), f"{path} is of {old}, not of {dict(dataset)}; replace it with --replace")
+    old = _read(path)["settings"]["dataset"] if path.exists() and not replace else dict(dataset)
+    require(old == dict(dataset), f"{path} is of {old}, not of {dict(dataset)}; replace it with --replace")
     table = forest_runs(dataset, committed=False, **options)
     content = {"settings": table.attrs["settings"], "data": load_dataset(**dataset).provenance}
     write_atomically(path, json.dumps(content | {"rows": table.to_dict("records")}, indent=1).encode() + b"\n")
@@ -112,9 +112,18 @@ def freeze_forests(dataset: Mapping, *, replace: bool = False, **options) -> pat
 
 def committed_forests() -> list[dict]:
     """The `dataset` of every committed table."""
-    return [
-        json.loads(path.read_bytes())["settings"]["dataset"] for path in sorted(_committed("").parent.glob("*.json"))
-    ]
+    return [_read(path)["settings"]["dataset"] for path in sorted(_committed("").parent.glob("*.json"))]
+
+
+def _read(path: pathlib.Path) -> dict:
+    """A committed table. Raises ValueError naming a damaged file."""
+    try:
+        table = json.loads(path.read_bytes())
+        if not (table["settings"]["dataset"]["name"] and table["rows"]):
+            raise ValueError("it names no dataset, or has no rows")
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{path} is damaged ({error}): restore it, or make it again with --replace") from error
+    return table
 
 
 def _version() -> str:
@@ -136,7 +145,7 @@ def _committed_table(settings: Mapping) -> dict | None:
     path = _committed(settings["dataset"]["name"])
     if not path.exists():
         return None
-    table = json.loads(path.read_bytes())
+    table = _read(path)
     return table if table["settings"] | {"scikit-learn": settings["scikit-learn"]} == settings else None
 
 

@@ -7,7 +7,6 @@ Each carries a checksum of its content, so that damage and edits by hand are not
 """
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import os
@@ -23,17 +22,15 @@ from rc_utils.campaign import load_campaign
 from rc_utils.checks import check_count, unknown_name
 from rc_utils.files import locked, write_atomically
 from rc_utils.paths import results_dir
-from rc_utils.specification import SCHEMA, Campaign, canonical_json
-from rc_utils.training import TrainConfig
+from rc_utils.specification import RUN_COLUMNS, SCHEMA, Campaign, canonical_json
 
 INTERPOLATES = 0.99
 ORIGINS = ("live", "reference")
 ADVICE = "delete it and run the sweep again"
-_COLUMNS = [
-    *("run_id", "campaign", "experiment", "network", "cell", "origin", "status"),
-    *(field.name for field in dataclasses.fields(TrainConfig)),
-    *("train_accuracy", "test_accuracy", "train_loss", "test_loss", "gap", "interpolates"),
-    *("count", "count_std_error", "seconds_train", "seconds_count"),
+ADVICE_ON_A_LINE = "delete this line alone and run the sweep again"
+_EVOLUTION_COLUMNS = [
+    *("run_id", "campaign", "experiment", "network", "cell", "origin", "status", "seed", "lr", "batch_size"),
+    *("epoch", "train_accuracy", "test_accuracy", "gap"),
 ]
 _RUN_ID = re.compile(rb'"run_id":"([0-9a-f]{16})"')
 
@@ -146,16 +143,17 @@ def _union(entries, others):
 def read_frozen(path, run_ids=None):
     """The records of a runs.jsonl by run id, those of `run_ids` alone if given; {} if there is no such file.
 
-    Corrupt lines are named in a warning.
+    Of two lines of a run the one that knows more is taken. Corrupt lines are named in a warning.
     """
     path, records = pathlib.Path(path), {}
     wanted = None if run_ids is None else {None, *run_ids}
     if path.exists():
         for number, line in enumerate(path.read_bytes().splitlines(), start=1):
-            if wanted is None or _run_id_of(line) in wanted:
+            if line.strip() and (wanted is None or _run_id_of(line) in wanted):
                 with _warn_if_corrupt():
-                    record = _parse(line, f"{path}, line {number}")
-                    records[record["run_id"]] = record
+                    record = _parse(line, f"{path}, line {number}", ADVICE_ON_A_LINE)
+                    twin = records.get(record["run_id"])
+                    records[record["run_id"]] = record if twin is None else _richer(record, twin)[0]
     return records
 
 
@@ -173,9 +171,10 @@ def freeze(campaign):
     path = campaign.folder / "runs.jsonl"
     records = read_frozen(path) | {key: record for key, (record, _) in find_records(campaign.runs(), path).items()}
     for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else (), start=1):
-        if _run_id_of(line) not in records:
+        if line.strip() and _run_id_of(line) not in records:
             raise CorruptRecord(
-                f"{path}, line {number} is damaged and its run has no other record: restore the file or {ADVICE}"
+                f"{path}, line {number} is damaged and its run has no other record: restore the file, or "
+                f"{ADVICE_ON_A_LINE}"
             )
     if not records:
         return path, 0
@@ -200,7 +199,7 @@ def load_runs(
     campaign = load_campaign(name) if isinstance(name, str | os.PathLike) else name
     _check_choice(origin, num_samples)
     rows = [head | record_row(record, campaign.counts, num_samples) for head, record in _entries(campaign, origin)]
-    return pd.DataFrame(rows) if rows else pd.DataFrame(columns=_COLUMNS)
+    return pd.DataFrame(rows) if rows else pd.DataFrame(columns=list(RUN_COLUMNS))
 
 
 def counted(table: pd.DataFrame, campaign: Campaign) -> pd.DataFrame:
@@ -234,7 +233,7 @@ def load_evolution(
             values = {k: point[k] for k in ("epoch", "train_accuracy", "test_accuracy")}
             values["gap"] = point["train_accuracy"] - point["test_accuracy"]
             rows.append(head | values | _count_columns(point["counts"], campaign.counts, num_samples))
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows) if rows else pd.DataFrame(columns=_EVOLUTION_COLUMNS)
 
 
 def _check_choice(origin, num_samples):
@@ -310,16 +309,16 @@ def _sealed(record):
     return record | {"checksum": _digest(record)}
 
 
-def _parse(text, where):
+def _parse(text, where, advice=ADVICE):
     try:
         record = json.loads(text)
         checksum, digest = record["checksum"], _digest(record)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise CorruptRecord(f"{where} is not a whole record ({error}): {ADVICE}") from error
+        raise CorruptRecord(f"{where} is not a whole record ({error}): {advice}") from error
     if checksum != digest:
-        raise CorruptRecord(f"{where} does not match its checksum, it was damaged or edited: {ADVICE}")
+        raise CorruptRecord(f"{where} does not match its checksum, it was damaged or edited: {advice}")
     if record["schema"] != SCHEMA:
-        raise CorruptRecord(f"{where} has schema {record['schema']}, this version reads {SCHEMA}: {ADVICE}")
+        raise CorruptRecord(f"{where} has schema {record['schema']}, this version reads {SCHEMA}: {advice}")
     return record
 
 

@@ -21,6 +21,7 @@ def distance_from_init(network, initial):
     return math.sqrt(float(torch.stack(squares).sum())) if squares else 0.0
 
 
+@full_precision()
 @torch.no_grad()
 def output_margin(network, x, y, batch_size=None):
     """gamma(W) = mean over (x, y) of f(x)_y - max_{i != y} f(x)_i (v1 App. B), in logits.
@@ -40,6 +41,7 @@ def _margins(logits, y):
     return logits.gather(1, target).squeeze(1) - logits.scatter(1, target, -math.inf).amax(1)
 
 
+@full_precision()
 def sharpness(network, x, y, tolerance=0.05):
     """Largest eigenvalue of the Hessian of the mean cross-entropy over (x, y) with respect to all parameters.
 
@@ -82,6 +84,7 @@ def log_spectral_product(network):
     return float(sum(torch.linalg.matrix_norm(matrix, 2).log() for matrix in matrices))
 
 
+@full_precision()
 def input_gradient(network, x, y, batch_size=None):
     """Mean over (x, y) of the Euclidean norm of the gradient of the output margin with respect to the image.
 

@@ -112,7 +112,9 @@ def execute_notebook(path, output, parameters=None, *, cwd=None, metadata=None, 
         raise ValueError(f"the output {output} is {what}: give the path of another file")
     check_parameters(path, parameters or {})
     output.parent.mkdir(parents=True, exist_ok=True)
-    partial = output.with_suffix(".failed.ipynb")
+    partial = output.with_name(f"{output.name.removesuffix('.ipynb')}.failed.ipynb")
+    if partial.resolve() == pathlib.Path(path).resolve():
+        raise ValueError(f"a failed run to {output} is left in {partial}, the notebook itself: give another output")
     options = {"kernel_name": "python3", "language": "python", "progress_bar": False}
     options["cwd"] = str(cwd or pathlib.Path.cwd())
     if fork:

@@ -104,7 +104,7 @@ def network_of(spec, data):
         seed=spec.train.seed,
         **options,
     )
-    return network.to(memory_format=training_layout(network, data.x_train, torch.device("cpu")))
+    return network.to(memory_format=training_layout(network, data.x_train, data.y_train.device))
 
 
 def trained_network(spec, device="cpu"):
@@ -152,7 +152,13 @@ def complete_run(planned, device="cpu", should_stop=None, *, weights=False, **ex
         # Another machine may make another network: it is measured and counted as the one on record was.
         planned = planned if record is None else planned.merged(_wishes(record))
         rescue = keep_record if record is None else None
-        return keep_record(*train_run(planned, device, should_stop, rescue, **execution))
+        new, content = train_run(planned, device, should_stop, rescue, **execution)
+        if record is not None and record["status"] == "ok" != new["status"]:
+            raise RuntimeError(
+                f"run {run_id} diverged when it was trained again on this machine: its record is kept, and what it "
+                "lacks can be made on a machine like the one that it names"
+            )
+        return keep_record(new, content)
     if not is_complete(record, planned):
         record = _extend(record, planned, device)
     return keep_record(record)

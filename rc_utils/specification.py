@@ -12,6 +12,13 @@ from rc_utils.training import TrainConfig
 
 SCHEMA = 1
 _DEFAULTS = dataclasses.asdict(TrainConfig())
+# What every table of runs has beside the counts and the measures.
+RUN_COLUMNS = (
+    *("run_id", "campaign", "experiment", "network", "cell", "origin", "status"),
+    *(field.name for field in dataclasses.fields(TrainConfig)),
+    *("train_accuracy", "test_accuracy", "train_loss", "test_loss", "gap", "interpolates"),
+    *("count", "count_std_error", "seconds_train", "seconds_count"),
+)
 
 
 @dataclasses.dataclass(frozen=True)

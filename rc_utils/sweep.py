@@ -194,13 +194,13 @@ def _summary(record):
     return f"{network} {record['status']} train {results['train_accuracy']:.3f} test {results['test_accuracy']:.3f}"
 
 
-def plan(campaign, tflops=DEFAULT_TFLOPS):
+def plan(campaign, tflops=DEFAULT_TFLOPS, shard=(0, 1)):
     """Lines that say how many runs each experiment asks for, how many are there, and the hours that are left.
 
-    From the median seconds of the finished runs of each network, as far as there are some, and from the floating-point
-    operations of what is missing at `tflops` sustained, in TFLOP/s.
+    What is left is that of the `shard`, as in `sweep`: from the median seconds of the finished runs of each network, as
+    far as there are some, and from the floating-point operations of what is missing at `tflops` sustained, in TFLOP/s.
     """
-    plans, todo = campaign.runs(), missing_runs(campaign)
+    plans, todo = campaign.runs(), missing_runs(campaign, shard)
     found = ledger.find_records(plans, campaign.folder / "runs.jsonl")
     yield f"{campaign.name}: {campaign.title}"
     for experiment in campaign.experiments:
@@ -209,7 +209,8 @@ def plan(campaign, tflops=DEFAULT_TFLOPS):
         complete = sum(runs.is_complete(record, asked[run_id]) for run_id, record in records.items())
         line = f"  {experiment.name}: {complete} of {len(asked)} runs are complete"
         yield line + (f", {len(records) - complete} lack a count or a measure" if complete < len(records) else "")
-    yield f"  {len(todo)} of {len(plans)} distinct runs to do"
+    part = "" if shard[1] == 1 else f" in shard {shard[0]}/{shard[1]}"
+    yield f"  {len(todo)} of {len(plans)} distinct runs to do{part}"
     seconds = _median_seconds(record for record, _ in found.values())
     known = [seconds[n] for n in (p.spec.network["name"] for p in todo) if n in seconds]
     if known:
@@ -309,9 +310,10 @@ def main(arguments=None):
 def _act(campaign, options, device):
     """Do the one thing that the options ask for; returns the exit status."""
     if options.verify is not None:
-        return print_verification(verify(campaign, options.verify, device=device, threads=options.threads))
+        rows = verify(campaign, options.verify, device=device, threads=options.threads)
+        return print_verification(rows, device)
     if options.plan:
-        for line in plan(campaign, options.tflops):
+        for line in plan(campaign, options.tflops, options.shard):
             print(line, flush=True)
         return 0
     if options.freeze:

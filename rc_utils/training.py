@@ -59,7 +59,7 @@ class TrainConfig:
             check_count(name, getattr(self, name), minimum)
             object.__setattr__(self, name, int(getattr(self, name)))  # NumPy's integers are taken, torch takes none
         for name in ("lr", "weight_decay", "momentum", "mixup_alpha", "flip_probability"):
-            checked_value(getattr(self, name), float, name)
+            object.__setattr__(self, name, checked_value(getattr(self, name), float, name))
         require(self.lr > 0, f"lr must be positive and finite, got {self.lr}")
         for name in ("weight_decay", "momentum", "mixup_alpha"):
             require(getattr(self, name) >= 0, f"{name} must not be negative, got {getattr(self, name)}")
@@ -125,10 +125,10 @@ def train(
     device: where to train; default: where the network's parameters are.
     measure, measure_epochs: `measure(network, epoch)` is called after each listed epoch (0: before training) in
         evaluation mode; what it does cannot influence the training.
-    should_stop: called after every epoch; when it returns True, StopTraining is raised.
+    should_stop: called between epochs; when it returns True, StopTraining is raised.
     compile: torch.compile the network, for a GPU.
-    channels_last: memory layout of images and kernels; faster on CPUs (`make bench`), not measured on a GPU. Some
-        networks are in the other layout all the same, see `training_layout`.
+    channels_last: memory layout of images and kernels on a CPU, where it is faster (`make bench`). Some networks are in
+        the other layout all the same, see `training_layout`; and all on a GPU, where none was measured.
     progress: show a bar over the epochs on stderr.
 
     The random state of the caller is untouched. The same seed on the same kind of CPU with the same number of
@@ -145,12 +145,12 @@ def train(
     network, data = network.to(device), data.to(device)
     layout = training_layout(network, data.x_train, device) if channels_last else torch.contiguous_format
     network = network.to(memory_format=layout)
-    step = torch.compile(network) if compile else network
+    step = _compiled(network) if compile else network
     loop = _Loop(network, step, data, config, measure, frozenset(measure_epochs), layout)
     started = time.perf_counter()
     with _own_random_state(device):
         _check_outputs(network, data)
-        _seed(config.seed, device)
+        seed_generators(config.seed, device)
         with full_precision(), fast_depthwise(network):
             try:
                 status = loop.run(should_stop, progress)
@@ -187,7 +187,7 @@ def evaluate(
 def training_layout(
     network: torch.nn.Module, images: ImageTensor | torch.Tensor, device: torch.device
 ) -> torch.memory_format:
-    """The memory layout of images and kernels in which `network` is trained on `device`: channels last, if it can be.
+    """The memory layout of images and kernels in which `network` is trained: on a CPU channels last, if it can be.
 
     It cannot where the network views its activations as if they were contiguous, `x.view(len(x), -1)`; a network that
     is not of this package is tried on two of the `images`.
@@ -196,11 +196,11 @@ def training_layout(
     fewer than 8 channels, on a CPU with AVX2 and without AVX-512; that ends in a crash or in wrong gradients, and does
     not happen in the contiguous layout (oneDNN issue 6035, open in 2026).
     """
-    overruns = device.type == "cpu" and any(
+    overruns = any(
         isinstance(m, torch.nn.Conv2d) and set(m.kernel_size) == {1} and max(m.stride) > 1 and m.in_channels < 8
         for m in network.modules()
     )
-    if overruns or not _takes_channels_last(network, images):
+    if device.type != "cpu" or overruns or not _takes_channels_last(network, images):
         return torch.contiguous_format
     return torch.channels_last
 
@@ -241,7 +241,7 @@ class _Loop:
             if not math.isfinite(loss):
                 return "diverged"
             self._measure(epoch + 1)
-            if should_stop is not None and should_stop():
+            if epoch + 1 < self.config.epochs and should_stop is not None and should_stop():
                 raise StopTraining(f"stopped after epoch {epoch + 1} of {self.config.epochs}")
         return "ok" if all(p.isfinite().all() for p in self.network.parameters()) else "diverged"
 
@@ -286,12 +286,18 @@ class _Loop:
                 self.measurements[epoch] = self.measure(self.network, epoch)
 
 
+def _compiled(network):
+    """The network compiled by itself: torch stops compiling code that many networks share, as all of ours do."""
+    torch.compiler.reset()
+    return torch.compile(network)
+
+
 def _own_random_state(device):
     """Inside the block, random numbers of the CPU and of `device` are drawn without a trace."""
     return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
 
 
-def _seed(seed, device):
+def seed_generators(seed, device):
     """Seed the generators of the CPU and of `device`; torch.manual_seed would seed those of all devices."""
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":

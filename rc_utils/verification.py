@@ -94,7 +94,8 @@ def _compare(old, new):
         max(differences, default=math.nan),
         float(np.mean(np.concatenate([a != b for a, b in pairs]))) if pairs else math.nan,
         alike=_is_alike(old, new),
-        close=accuracy <= ACCURACY_TOLERANCE
+        close=old["status"] == new["status"]
+        and accuracy <= ACCURACY_TOLERANCE
         and bool(pairs or not new["counts"])
         and bool(np.all(np.array(differences) <= allowed)),
     )
@@ -112,7 +113,7 @@ def _is_alike(old, new):
     return same and new["device"] == "cpu" and old["versions"]["torch"] == new["versions"]["torch"]
 
 
-def print_verification(rows):
+def print_verification(rows, device="cpu"):
     """Print each `Comparison` and the verdict; returns an exit status, 0 where each was compared and agrees."""
     compared = []
     for row in rows:
@@ -122,7 +123,7 @@ def print_verification(rows):
         print("nothing to verify: no finished run has a record")
         return 1
     equal = sum(row.equal for row in compared)
-    counted = f"{equal} of {len(compared)} to the last bit, on {hardware()} with {instructions()}"
+    counted = f"{equal} of {len(compared)} to the last bit, on {hardware(device)} with {instructions()}"
     verified = all(row.agrees for row in compared)
     print(f"verified: {counted}" if verified else f"NOT reproduced: {counted}")
     if instructions() == "AVX512" and not all(row.alike for row in compared):

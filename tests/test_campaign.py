@@ -18,6 +18,7 @@ from rc_utils import pages
 from rc_utils.campaign import list_campaigns, load_campaign, load_campaigns, parse_campaign
 from rc_utils.comparison import select_campaign
 from rc_utils.ledger import load_runs
+from rc_utils.measures import MEASURES
 from rc_utils.networks import build_network
 from rc_utils.networks.user_class import find_user_network, source_hash
 from rc_utils.paths import campaigns_dir
@@ -164,7 +165,9 @@ def test_an_edited_network_of_the_users_is_another_run(tmp_path, monkeypatch):
         (tmp_path / "edited_net.py").write_text(source.format(size))
         table = changed(["networks", "ResNet18"], {"architecture": "edited_net:Net"})
         plans.append(next(iter(parse_campaign(table, "t").runs().values())))
-        data = types.SimpleNamespace(num_classes=2, in_channels=3, image_size=8, x_train=torch.zeros(2, 3))
+        data = types.SimpleNamespace(
+            num_classes=2, in_channels=3, image_size=8, x_train=torch.zeros(2, 3), y_train=torch.zeros(2)
+        )
         assert network_of(plans[-1].spec, data).out_features == size
     assert plans[0].spec.run_id != plans[1].spec.run_id
     with pytest.raises(ValueError, match="'edited_net:Net' is not the one that the campaign was loaded with"):
@@ -246,3 +249,16 @@ def test_a_campaign_that_cannot_be_read_is_named_and_stops_no_other(tmp_path, mo
         assert [campaign.name for campaign in load_campaigns()] == ["shapes-tiny"]
     with pytest.raises(ValueError, match="weight_norm"):
         load_campaign("shapes-quick")
+
+
+def test_a_measure_may_not_have_the_name_of_another_column(monkeypatch):
+    monkeypatch.setitem(MEASURES, "status", len)
+    with pytest.raises(ValueError, match="measure 'status' has the name of another column"):
+        parse_campaign(changed(["experiments", 0, "measures"], ["status"]), "t")
+
+
+def test_counts_during_training_need_epochs():
+    table = changed(["experiments", 0, "evolution_counts"], ["main"])
+    table["experiments"][0].pop("evolution_epochs", None)
+    with pytest.raises(ValueError, match="evolution_counts are taken at evolution_epochs"):
+        parse_campaign(table, "t")

@@ -505,3 +505,20 @@ def test_figures_have_their_panels(quick):
         "test loss",
     ]
     plt.close("all")
+
+
+def test_a_point_that_is_fitted_exactly_has_no_price():
+    """Its update is 0/0, which must not make a combination of training points free."""
+    task = tasks.sinusoid_task(frequencies=(0.5,), repetitions=1, num_points=5, widths=(4,), dtype=torch.float64)
+    networks, (x, y) = stack(task.networks), task.train
+    with torch.no_grad():
+        exact = y.clone()
+        exact[0, 0] = networks(x.expand(1, *x.shape[1:]))[0, 0].reshape(exact[0, 0].shape)
+    interval = complexity_regions.watch_interval(networks, x, exact, torch.tensor([[[0]]]), loss="mse", lr=1e-6)
+    assert np.isnan(interval.updates).all()
+    assert np.isinf(interval.smallest_updates(0)).all()
+
+
+def test_networks_of_a_task_seed_no_other_device(monkeypatch):
+    monkeypatch.setattr(torch, "manual_seed", lambda seed: pytest.fail("seeds every device"))
+    tasks.sinusoid_task(frequencies=(0.5,), repetitions=1, num_points=5, widths=(4,))

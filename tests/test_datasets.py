@@ -550,6 +550,11 @@ def test_class_folders_are_decoded_once_and_anew_when_they_change(folders, tmp_p
         assert same(load(), data)
     Image.new("RGB", (9, 9)).save(folders / "train" / "bee" / "new.png")
     assert len(load().x_train) == 13
+    picture = folders / "train" / "bee" / "same_size.bmp"
+    Image.new("RGB", (9, 9)).save(picture)
+    data = load()
+    Image.new("RGB", (9, 9), "white").save(picture)
+    assert load().provenance["sha256"] != data.provenance["sha256"]
 
 
 def test_class_folders_that_are_wrong_are_named(folders, tmp_path):

@@ -47,6 +47,12 @@ def test_the_two_runs_differ_in_lr_alone():
     assert explorer.lr_pair("shapes-quick", batch_size=25)[0].spec.train.batch_size == 25
 
 
+def test_a_run_that_diverged_is_not_one_of_the_two(monkeypatch):
+    large = explorer.lr_pair("shapes-quick")[1].spec.run_id
+    monkeypatch.setattr(explorer, "find_records", lambda ids, path: {large: ({"status": "diverged"}, "live")})
+    assert explorer.lr_pair("shapes-quick")[1].spec.train.lr < 0.02
+
+
 def test_a_pair_that_is_not_there_is_refused():
     with pytest.raises(ValueError, match=r"batch size 7 that differ in lr alone.*\[25, 50, 100\]"):
         explorer.lr_pair("shapes-quick", batch_size=7)

@@ -104,3 +104,16 @@ def test_a_committed_table_of_other_images_is_not_replaced_unasked(tmp_path, mon
     assert forests.main(["digitz"]) == 1
     assert "digitz" in capsys.readouterr().err
     assert forests.main(["digits", "--n-train", "0", "--replace"]) == 1
+
+
+def test_a_damaged_committed_table_is_named_and_can_be_replaced(tmp_path, monkeypatch):
+    monkeypatch.setattr(forests, "campaigns_dir", lambda: tmp_path)
+    options = {"depths": (3,), "num_samples": 10, "resolution": 20, "num_trees": 3}
+    path = forests.freeze_forests({"name": "digits", "n_train": 100}, **options)
+    for content in (path.read_bytes()[:50], b"[]", b"{}"):
+        path.write_bytes(content)
+        for read in (forests.committed_forests, lambda: forest_runs({"name": "digits", "n_train": 100}, **options)):
+            with pytest.raises(ValueError, match=r"digits\.json is damaged .* --replace"):
+                read()
+    forests.freeze_forests({"name": "digits", "n_train": 100}, replace=True, **options)
+    assert forests.committed_forests() == [{"name": "digits", "n_train": 100}]

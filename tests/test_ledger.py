@@ -220,3 +220,29 @@ def test_a_table_without_rows_has_its_columns_and_nonsense_is_named(campaign):
         for load in (ledger.load_runs, ledger.load_evolution):
             with pytest.raises(ValueError, match=words):
                 load(campaign, **options)
+
+
+def test_of_two_lines_of_a_run_the_one_that_knows_more_is_taken(campaign):
+    """As a union of two files leaves them; an empty line is none."""
+    write_all(campaign)
+    path, _ = ledger.freeze(campaign)
+    lines = path.read_bytes().splitlines()
+    poorer = ledger._sealed(json.loads(lines[2]) | {"counts": []})
+    path.write_bytes(b"\n".join([*lines, b"", ledger.canonical_json(poorer).encode(), b""]))
+    shutil.rmtree(ledger.results_dir())
+    assert ledger.load_runs(campaign)["count"].notna().all()
+    ledger.freeze(campaign)
+    assert path.read_bytes().splitlines() == lines
+
+
+def test_a_damaged_line_is_not_said_to_need_the_whole_file_deleted(campaign):
+    write_all(campaign)
+    path, _ = ledger.freeze(campaign)
+    path.write_bytes(path.read_bytes()[:-40])
+    shutil.rmtree(ledger.results_dir())
+    with pytest.warns(UserWarning, match="delete this line alone"):
+        ledger.load_runs(campaign)
+
+
+def test_evolution_without_records_has_its_columns(campaign):
+    assert {"run_id", "network", "epoch", "gap"} <= set(ledger.load_evolution(campaign).columns)

@@ -171,3 +171,12 @@ def test_a_forked_kernel_that_fails_or_dies_is_named(tmp_path, source, words):
     with pytest.raises(notebooks.NotebookError, match=rf"page\.ipynb.*{words}"):
         notebooks.execute_notebook(path, tmp_path / "out.ipynb", fork=True)
     assert not (tmp_path / "out.ipynb").exists()
+
+
+def test_a_notebook_that_a_failed_run_left_is_not_written_over(tmp_path):
+    path = tmp_path / "out.failed.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 / 0")]), path)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="give another output"):
+        notebooks.execute_notebook(path, tmp_path / "out.ipynb")
+    assert path.read_bytes() == before

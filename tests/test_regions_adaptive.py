@@ -12,6 +12,7 @@ from torch import nn
 from rc_utils.datasets import load_dataset
 from rc_utils.networks import build_network
 from rc_utils.regions import adaptive, adaptive_lattice, exact_segment, make_lattice, region_count, sample_vertices
+from rc_utils.regions import lattice as lattice_module
 from rc_utils.regions.adaptive import COARSE_INTERVALS, Samples, hiding_places, second_derivatives
 from rc_utils.regions.adaptive_lattice import _levels, interpolate, look_beside_changes
 from rc_utils.training import TrainConfig, train
@@ -352,3 +353,26 @@ def test_planes_have_the_counts_of_their_grids(trained):
 def test_scores_that_are_not_finite_are_an_error():
     with pytest.raises(ValueError, match="NaN or infinite at"):
         region_count(lambda x: np.where(x > 0.5, np.nan, x), SEGMENT, num_samples=1, strategy="adaptive")
+
+
+@pytest.mark.parametrize("domain", ["simplex", "box"])
+def test_double_scores_of_single_points_stay_double(domain):
+    """Beside 1e8 a single holds no difference of these scores."""
+    weights = np.random.default_rng(0).normal(size=(2, 4))
+    points = np.random.default_rng(1).normal(size=(50, 2)).astype(np.float32)
+    options = {"dim": 2, "domain": domain, "num_samples": 10, "resolution": 20, "strategy": "adaptive"}
+    plain, shifted = (
+        region_count(lambda x, s=shift: np.sin(3 * x.astype(float) @ weights) + s, points, **options).counts.tolist()
+        for shift in (0.0, 1e8)
+    )
+    assert shifted == plain
+    assert max(plain) > 2
+
+
+def test_a_plane_is_limited_as_a_plane(monkeypatch):
+    """A square has twice the points of the triangle, and the one that is refined reaches over its far side."""
+    monkeypatch.setattr(lattice_module, "MAX_POINTS", 10_100)
+    options = {"dim": 2, "domain": "box", "num_samples": 1, "resolution": 100}
+    points = np.random.default_rng(0).normal(size=(5, 2))
+    adaptive, grid = (region_count(lambda x: x, points, strategy=s, **options) for s in ("adaptive", "grid"))
+    assert adaptive.counts.tolist() == grid.counts.tolist()

@@ -1,5 +1,8 @@
 """Kinds of models, points and outputs that region counts take, and the errors for those they do not."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -164,3 +167,29 @@ def test_a_module_gets_its_own_precision():
         region_count(Watch(3, 4, dtype=dtype), points, num_samples=3)
         predict_labels(Watch(3, 4, dtype=dtype), points)
         assert set(seen) == {dtype}
+
+
+def test_classes_in_any_order_are_told_apart():
+    class Unsorted:
+        classes_ = np.array(["dog", "cat", "ant"])
+
+        def predict(self, x):
+            return self.classes_[(np.floor(x[:, 0] * 3) % 3).astype(int)]
+
+    assert predict_labels(Unsorted(), np.array([[0.0], [0.4], [0.8]])).tolist() == [0, 1, 2]
+    assert region_count(Unsorted(), np.array([[0.0], [0.999]]), num_samples=1).counts.tolist() == [3]
+    Unsorted.predict = lambda self, x: np.repeat("cow", len(x))
+    with pytest.raises(ValueError, match=r"'cow'.*not among its classes_"):
+        predict_labels(Unsorted(), np.zeros((2, 1)))
+
+
+def test_one_layer_in_half_precision_is_refused():
+    network = nn.Sequential(nn.Linear(2, 4), nn.Linear(4, 2).half())
+    with pytest.raises(ValueError, match=r"has parameters in torch\.float16"):
+        region_count(network, SEGMENT)
+
+
+def test_a_count_can_be_copied_and_sent_to_another_process():
+    count = region_count(lambda x: x[:, 0] - 0.5, SEGMENT, num_samples=2)
+    for twin in (pickle.loads(pickle.dumps(count)), copy.deepcopy(count)):
+        assert (twin.mean, twin.settings) == (count.mean, count.settings)

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import json
 import multiprocessing
 import os
 import random
@@ -704,3 +705,27 @@ def test_nothing_to_verify_and_nothing_to_freeze_are_no_success(capsys):
     assert "nothing to verify" in capsys.readouterr().out
     assert main(["shapes-tiny", "--freeze"]) == 1
     assert "no record to freeze" in capsys.readouterr().out
+
+
+def test_a_run_that_diverges_when_it_is_trained_again_keeps_its_record(monkeypatch, capsys):
+    campaign = with_changes(grid={"lr": [0.05], "batch_size": [16]})
+    sweep(campaign)
+    (run_id,) = campaign.runs()
+    before = ledger.record_path(run_id).read_bytes()
+    ledger.weights_path(run_id).unlink()
+    more = with_changes(grid={"lr": [0.05], "batch_size": [16]}, measures=["margin", "sharpness"])
+
+    def diverges(planned, *rest, **options):
+        return json.loads(before) | {"status": "diverged", "counts": [], "measures": {}}, None
+
+    monkeypatch.setattr(runs, "train_run", diverges)
+    assert statuses(sweep(more)) == ["failed"]
+    assert "its record is kept" in capsys.readouterr().err
+    assert ledger.record_path(run_id).read_bytes() == before
+    (row,) = verify(campaign, 1)
+    assert not row.agrees
+
+
+def test_the_plan_of_a_shard_is_that_of_the_shard():
+    campaign = with_changes(grid={"lr": [0.05, 0.04], "batch_size": [16]})
+    assert any("1 of 2 distinct runs to do in shard 0/2" in line for line in plan(campaign, shard=(0, 2)))

@@ -277,3 +277,36 @@ def test_a_copy_made_while_measuring_is_an_ordinary_network(tiny_data):
         with fast_depthwise(network):
             pass
         assert sum("_conv_forward" in vars(m) for m in network.modules()) == inside > 0
+
+
+def test_a_finished_training_is_not_stopped(tiny_data):
+    run = train(small_network(), tiny_data, TrainConfig(epochs=1), should_stop=lambda: True)
+    assert len(run.history) == 1
+
+
+def test_numbers_of_any_type_are_one_config():
+    assert TrainConfig(lr=1) == TrainConfig(lr=1.0)
+    assert isinstance(TrainConfig(lr=1).lr, float)
+
+
+def test_every_network_of_many_is_compiled(tiny_data, monkeypatch):
+    """Torch gives up on code that it has compiled eight times, and the layers of networks share their code."""
+    graphs, compile_it = [], torch.compile
+
+    def count(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    class Own(torch.nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.hidden, self.out = torch.nn.Linear(tiny_data.x_train[0].numel(), width), torch.nn.Linear(width, 10)
+
+        def forward(self, x):
+            return self.out(torch.relu(self.hidden(x.flatten(1))))
+
+    monkeypatch.setattr(torch, "compile", lambda network: compile_it(network, backend=count))
+    for width in range(4, 16):
+        before = len(graphs)
+        train(Own(width), tiny_data, TrainConfig(epochs=1, batch_size=50), compile=True)
+        assert len(graphs) > before, f"the network of width {width} was not compiled"

@@ -71,7 +71,11 @@ def _list_files(folder, names):
 
 
 def _fingerprint(files, indices, root):
-    listing = [f"{split} {f.relative_to(root).as_posix()} {f.stat().st_size}" for split in files for f in files[split]]
+    listing = [
+        f"{split} {f.relative_to(root).as_posix()} {f.stat().st_size} {f.stat().st_mtime_ns}"
+        for split in files
+        for f in files[split]
+    ]
     return hashlib.sha256(repr((indices, listing)).encode()).hexdigest()[:12]
 
 

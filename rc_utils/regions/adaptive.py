@@ -211,8 +211,11 @@ def _looker(classifier, corners, alpha_range, finest, batch_size):
     return look
 
 
-def labels_and_scores(classifier, batch_of, total, batch_size):
-    """Labels (total,) and scores (total, C) float64, or None for a model that returns labels; one score s is (0, s)."""
+def labels_and_scores(classifier, batch_of, total, batch_size, *, keep_precision=False):
+    """Labels (total,) and scores (total, C), or None for a model that returns labels; one score s is (0, s).
+
+    keep_precision: float32 scores stay float32, all others become float64; without it all do.
+    """
     labels, *scores = read_outputs(classifier, batch_of, total, _labels_and_scores_of, batch_size)
     labels = labels.numpy()
     if not scores:
@@ -224,12 +227,14 @@ def labels_and_scores(classifier, batch_of, total, batch_size):
             "model has probably diverged: leave it out, or count at an earlier epoch"
         )
     scores = scores[0].numpy()
+    scores = scores if keep_precision else scores.astype(np.float64, copy=False)
     return labels.astype(np.int64), np.hstack([np.zeros_like(scores), scores]) if scores.shape[1] == 1 else scores
 
 
 def _labels_and_scores_of(output, num_points):
-    """[labels (n,), scores (n, C) float64], or the labels alone of a model that returns no more, on the CPU."""
+    """[labels (n,), scores (n, C) in float32 or float64], or the labels alone where there are no scores, on the CPU."""
     labels = labels_of(output, num_points)
     if labels.dtype == torch.int64:
         return [labels.cpu()]
-    return [labels.cpu(), torch.as_tensor(output).detach().reshape(num_points, -1).to("cpu", torch.float64)]
+    scores = torch.as_tensor(output).detach().reshape(num_points, -1)
+    return [labels.cpu(), scores.to("cpu", torch.float32 if scores.dtype == torch.float32 else torch.float64)]

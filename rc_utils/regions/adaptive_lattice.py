@@ -45,8 +45,7 @@ def count_adaptively_on_lattice(classifier, corners, lattice, batch_size):
     while done < len(corners):
         part = corners[done : done + block]
         look = _looker(classifier, part, weights, batch_size)
-        precision = np.float64 if part.dtype == torch.float64 else np.float32
-        scores, known = _scores_of_block(look, len(part), fine, spacing, levels, precision)
+        scores, known = _scores_of_block(look, len(part), fine, spacing, levels)
         if lattice.domain == "box":
             look_beside_changes(look, scores, known, inside[counted.edges])
         labels = torch.from_numpy(scores[:, inside].argmax(2).astype(np.int32))
@@ -63,7 +62,7 @@ def _counted_lattice(lattice):
     intervals = FINEST_PER_GRID_INTERVAL[lattice.domain][lattice.dim > 2] * grid
     coarse = max(COARSE_SHARE * grid, min(COARSE_INTERVALS, grid / 2))
     levels = max(0, int(math.log2(max(1.0, intervals / coarse))))
-    if excess(lattice.dim, intervals + 2**levels + 1, "simplex", lattice.adjacency):
+    if excess(lattice.dim, intervals + 2**levels + 1, lattice.domain, lattice.adjacency):
         intervals, levels = grid, 0
     return _same_domain(lattice, intervals), 2**levels
 
@@ -119,11 +118,11 @@ def _look_up(keys, grid_shape, position):
     return np.where(inside & (keys[found] == wanted), found, -1)
 
 
-def _scores_of_block(look, batch, lattice, spacing, levels, precision):
-    """Scores (B, P, C), kept in the model's precision, of a block of simplices, and which of them (B, P) it gave."""
+def _scores_of_block(look, batch, lattice, spacing, levels):
+    """Scores (B, P, C), in the model's precision, of a block of simplices, and which of them (B, P) it gave."""
     first = np.flatnonzero((lattice.indices % spacing == 0).all(1))
     start = look(np.repeat(np.arange(batch), len(first)), np.tile(first, batch))
-    scores = np.empty((batch, lattice.num_points, start.shape[1]), dtype=precision)
+    scores = np.empty((batch, lattice.num_points, start.shape[1]), dtype=start.dtype)
     known = np.zeros((batch, lattice.num_points), dtype=bool)
     scores[:, first], known[:, first] = start.reshape(batch, len(first), -1), True
     for new, between, beyond in levels:
@@ -185,11 +184,11 @@ def _looker(classifier, corners, weights, batch_size):
                 batch.add_(corners[of, k].mul_(weight[:, k]))
             return batch
 
-        scores = labels_and_scores(classifier, batch_of, len(rows), batch_size)[1]
+        scores = labels_and_scores(classifier, batch_of, len(rows), batch_size, keep_precision=True)[1]
         require(
             scores is not None,
             "the model returns labels; strategy 'adaptive' in more than one dimension needs scores: give the model's "
-            "scores (predict_proba, logits) or use strategy='grid'",
+            "logits or log-probabilities; probabilities that are flat at 0 and 1, as a forest's, need strategy='grid'",
         )
         return scores
 

@@ -72,11 +72,12 @@ def _from_module(module, points_device):
     state = [*module.parameters(), *module.buffers()]
     device = state[0].device if state else points_device
     require(device.type != "meta", "the module is on the meta device and has no weights: load them first")
-    dtype = next((t.dtype for t in state if t.is_floating_point()), torch.float32)
+    dtypes = [t.dtype for t in state if t.is_floating_point()]
+    rounded = [dtype for dtype in dtypes if dtype not in (torch.float32, torch.float64)]
     require(
-        dtype in (torch.float32, torch.float64),
-        f"the module's parameters are {dtype}; near a boundary a rounded score is another label: count on a copy in "
-        "float32 (model.float())",
+        not rounded,
+        f"the module has parameters in {rounded and rounded[0]}; near a boundary a rounded score is another label: "
+        "count on a copy in float32 (model.float())",
     )
     without = [name for name, m in module.named_modules() if isinstance(m, _BatchNorm) and m.running_mean is None]
     require(
@@ -84,16 +85,24 @@ def _from_module(module, points_device):
         f"the batch norm {without and without[0]!r} keeps no running statistics: a point's label would depend on the "
         "other points of its batch, and no region could be counted",
     )
-    return Classifier(module, device, dtype, module)
+    return Classifier(module, device, dtypes[0] if dtypes else torch.float32, module)
 
 
 def _predict_of(model):
     classes = getattr(model, "classes_", None)
     require(not isinstance(classes, list), "the classifier predicts several outputs; expected one label for each point")
 
+    if classes is None:
+        return lambda batch: model.predict(batch.flatten(1).numpy())
+    classes = np.asarray(classes)
+    order = np.argsort(classes)
+
     def predict(batch):
-        predicted = model.predict(batch.flatten(1).numpy())
-        return predicted if classes is None else np.searchsorted(np.asarray(classes), predicted)
+        predicted = np.asarray(model.predict(batch.flatten(1).numpy())).reshape(-1)
+        label = order[np.minimum(np.searchsorted(classes, predicted, sorter=order), len(classes) - 1)]
+        unknown = predicted[classes[label] != predicted]
+        require(not len(unknown), f"the classifier predicted {unknown[:1]}, which is not among its classes_")
+        return label
 
     return predict
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -138,7 +137,7 @@ def region_count(
         "adjacency": adjacency,
         "strategy": strategy,
     }
-    return RegionCount(counts, num_evaluations, MappingProxyType(settings))
+    return RegionCount(counts, num_evaluations, settings)
 
 
 def count_on_grid(classifier, corners, lattice, batch_size):

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from rc_utils.checks import require
+from rc_utils.regions.evaluation import full_precision
 from rc_utils.theory.stacked import Loss, StackedIdentity, StackedLinear, Step, loss_named, sgd_steps
 
 # Two ways to the same float32 gradient norm differ by a few units of its last place, 1.2e-7, for each of a few layers.
@@ -101,6 +102,7 @@ def lipschitz_constants(networks: nn.Sequential, x: Tensor, loss: str) -> Tensor
     return loss_named(loss).output_slope(z.detach()) * gradient.flatten(2).norm(dim=2)
 
 
+@full_precision()
 def follow_training(
     networks: nn.Sequential,
     train: tuple[Tensor, Tensor],

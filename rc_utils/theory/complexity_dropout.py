@@ -15,6 +15,7 @@ from rc_utils.theory.complexity import lipschitz_constants
 from rc_utils.theory.complexity_regions import SteadyInterval, activations, watch_interval
 from rc_utils.theory.complexity_tasks import Task, corruption_task
 from rc_utils.theory.stacked import draw_samples, stack, train_stacked
+from rc_utils.training import seed_generators
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def dropout_task(*, hidden: int = 32, **options) -> Task:
     inputs, networks = train[0].shape[-1], []
     for repetition in task.repetition:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(repetition))
+            torch.default_generator.manual_seed(int(repetition))
             networks.append(nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Dropout(0.5), nn.Linear(hidden, 1)))
     return Task(task.level, task.repetition, [n.to(train[0]) for n in networks], train, test, task.loss)
 
@@ -106,7 +107,7 @@ def steady_learners(
     networks, count, repetitions = stack(task.networks).train(), y.shape[1], task.repetition.tolist()
     devices = [x.device] if x.is_cuda else []
     with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
+        seed_generators(seed, x.device)
         first = draw_samples(repetitions, epochs * count, count)
         train_stacked(networks, x, y, first, loss=task.loss, lr=lr)
         second = draw_samples([r + 10_000 for r in repetitions], steady_epochs * count, count)
@@ -139,7 +140,11 @@ def _points(networks: nn.Sequential, x: Tensor, x_test: Tensor) -> dict[str, np.
 def _learner(m, interval: SteadyInterval, outputs, gap, seen, points, count, delta) -> SteadyLearner:
     active = interval.active[0][m]
     used = active > 0
-    phi, beta, gamma = float(interval.updates[:, m].max()), float(interval.beta[m]), float(interval.gamma[m])
+    phi, beta, gamma = (
+        float(np.nan_to_num(interval.updates[:, m]).max()),
+        float(interval.beta[m]),
+        float(interval.gamma[m]),
+    )
     # min(f, 1 - f), without the rounding of f to 1.
     mu = float(expit(-np.abs(interval.z[:, m])).min())
     p_min, units = float(active[used].min()), int(used.sum())

@@ -12,6 +12,7 @@ from scipy.optimize import linprog
 from torch import Tensor, nn
 
 from rc_utils.checks import require
+from rc_utils.regions.evaluation import full_precision
 from rc_utils.theory.complexity import lipschitz_constants
 from rc_utils.theory.stacked import IdentityLayer, StackedLinear, loss_named, sgd_steps
 
@@ -117,7 +118,8 @@ def pathways(pattern: tuple[np.ndarray, ...]) -> np.ndarray:
 class SteadyInterval:
     """SGD watched on an interval T after training, for Theorems 2 and 3.
 
-    updates: (T, M), the normalised updates u. z: (T, M), the last layer's input. points: (T, M), which was drawn.
+    updates: (T, M), the normalised updates u, NaN (0/0) where a point is fitted exactly. z: (T, M), the last layer's
+    input. points: (T, M), which was drawn.
     patterns: [(M, N, n_l)], activations of all training points, those at the end. unchanged: (M, N), whether they were
     the same throughout. gamma: (M,), the least gamma of Assumption 1 over the unchanged points. beta: (M,), largest
     singular value of W_1. active: [(M, n_l)], the least share of training points at which a unit was active.
@@ -135,10 +137,11 @@ class SteadyInterval:
     def smallest_updates(self, model: int) -> np.ndarray:
         """The smallest u of each training point, (N,); infinite for one that was not drawn or changed its pattern."""
         smallest = np.full(self.unchanged.shape[1], np.inf)
-        np.minimum.at(smallest, self.points[:, model], self.updates[:, model])
+        np.fmin.at(smallest, self.points[:, model], self.updates[:, model])
         return np.where(self.unchanged[model], smallest, np.inf)
 
 
+@full_precision()
 def watch_interval(
     networks: nn.Sequential, x: Tensor, y: Tensor, samples: Tensor, *, loss: str, lr: float
 ) -> SteadyInterval:
@@ -167,7 +170,7 @@ def watch_interval(
     growth = np.where(usable, highest / np.where(usable, lowest, 1), 1)
     updates, z = (torch.stack(rows[key]).double().cpu().numpy() for key in ("updates", "z"))
     return SteadyInterval(
-        updates=np.nan_to_num(updates),
+        updates=updates,
         z=z,
         points=samples[..., 0].numpy(),
         patterns=[p.cpu().numpy() for p in patterns],

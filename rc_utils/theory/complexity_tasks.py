@@ -98,7 +98,7 @@ def multilayer_perceptron(
         return _initialised(layer, weight_scale, bias_range)
 
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         first: nn.Module = IdentityLayer(inputs)
         if free_first_layer:
             linear = nn.Linear(inputs, inputs)
@@ -117,7 +117,7 @@ def convolutional_network(shape: Sequence[int], *, channels: Sequence[int] = (8,
     shape: (C, H, W) of an image. Weights are He's, biases after the first layer zero.
     """
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         layers: list[nn.Module] = [IdentityLayer(*shape), nn.ReLU()]
         (fan_in, height, width) = shape
         for fan_out in channels:

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rc_utils.checks import require, unknown_name
+from rc_utils.regions.evaluation import full_precision
 
 
 class IdentityLayer(nn.Module):
@@ -241,6 +242,7 @@ def _descend(weight, seen, gradient, lr):
         weight.baddbmm_(gradient.mT, seen, alpha=-lr)
 
 
+@full_precision()
 def train_stacked(networks: nn.Sequential, x: Tensor, y: Tensor, samples: Tensor, *, loss: str, lr: float) -> None:
     """`sgd_steps`, all of them, unwatched."""
     for _ in sgd_steps(networks, x, y, samples, loss=loss, lr=lr):
