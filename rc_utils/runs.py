@@ -118,9 +118,13 @@ def trained_network(spec, device="cpu"):
 def networks_during_training(spec, epochs, device="cpu"):
     """{epoch: network} from the weights kept of a run that was made on this machine, with `evolution_weights`.
 
-    epochs: None stands for the end. Raises FileNotFoundError as `trained_network`, and where an epoch is not kept.
+    epochs: None stands for the end. Raises FileNotFoundError as `trained_network`, where a run diverged, and where an
+    epoch is not kept.
     """
-    states = _kept_weights(_record_on_disk(spec.run_id) or {"run_id": spec.run_id, "provenance": {}}) or {}
+    record = _record_on_disk(spec.run_id) or {"run_id": spec.run_id, "provenance": {}}
+    if record.get("status") == "diverged":
+        raise FileNotFoundError(f"run {spec.run_id} diverged: no weights of it are kept")
+    states = _kept_weights(record) or {}
     if not set(epochs) <= set(states):
         raise FileNotFoundError(
             f"{ledger.weights_path(spec.run_id)} is missing, damaged, not of the network that was counted, or without "

@@ -124,7 +124,8 @@ def train(
     data: Dataset; moved to `device` if it is elsewhere.
     device: where to train; default: where the network's parameters are.
     measure, measure_epochs: `measure(network, epoch)` is called after each listed epoch (0: before training) in
-        evaluation mode; what it does cannot influence the training.
+        evaluation mode; the modes that it sets and the random numbers that it draws do not influence the training. It
+        has to leave the weights alone.
     should_stop: called between epochs; when it returns True, StopTraining is raised.
     compile: torch.compile the network, for a GPU.
     channels_last: memory layout of images and kernels on a CPU, where it is faster (`make bench`). Some networks are in

@@ -85,7 +85,8 @@ def region_count(
 
     Args:
         model: torch module, scikit-learn classifier, or callable from a batch to scores or labels (`as_classifier`). A
-            module is evaluated in evaluation mode, without gradients, without TF32, and left as it was.
+            module is evaluated in evaluation mode, without gradients, without TF32, and left as it was; in one thread
+            at a time, since its modes are its own.
         points: data (N, *shape): NumPy array, torch tensor, image tensor, data frame.
         dim: d >= 1, the dimension of the simplices.
         resolution: points on each edge; None takes 200, 30, 16, 12, 10 for d = 1..5, 50 for a box.
@@ -99,7 +100,8 @@ def region_count(
         adjacency: "face", "full" or "simplex" (see `make_lattice`).
         strategy: "grid", every lattice point is evaluated; "adaptive", a coarse lattice that is refined where another
             label could hide: on segments down to 1/32 of the grid's interval (`count_adaptively`), on triangles to a
-            quarter, else to the grid's own (`count_adaptively_on_lattice`, which needs scores).
+            quarter, else to the grid's own (`count_adaptively_on_lattice`, which needs scores that bend gradually,
+            such as logits: probabilities that are flat at 0 and 1 hide regions).
         seed: draws the simplices, the same for every model and device.
         batch_size: points in one forward pass; None chooses. Running out of memory halves it.
 

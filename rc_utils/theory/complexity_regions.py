@@ -120,9 +120,9 @@ class SteadyInterval:
 
     updates: (T, M), the normalised updates u, NaN (0/0) where a point is fitted exactly. z: (T, M), the last layer's
     input. points: (T, M), which was drawn.
-    patterns: [(M, N, n_l)], activations of all training points, those at the end. unchanged: (M, N), whether they were
-    the same throughout. gamma: (M,), the least gamma of Assumption 1 over the unchanged points. beta: (M,), largest
-    singular value of W_1. active: [(M, n_l)], the least share of training points at which a unit was active.
+    patterns: [(M, N, n_l)], activations of all training points, those before the last step. unchanged: (M, N), whether
+    they were the same throughout. gamma: (M,), the least gamma of Assumption 1 over the unchanged points. beta: (M,),
+    largest singular value of W_1. active: [(M, n_l)], the least share of training points at which a unit was active.
     """
 
     updates: np.ndarray

@@ -89,7 +89,7 @@ def gradient_flow(
     if not (y.abs() == 1).all():
         raise ValueError("labels must be -1 or 1: map them, for example by 2 * y - 1")
     theta, x, y = (value.to(device, torch.float64) for value in (theta, x, y))
-    state = _start(theta.clone(), x, y)
+    state = _start(theta.clone(), x)
     distance = kkt_residuals if residuals else _no_residuals
     residual = distance(state.theta, x, y)
     steps = np.zeros(len(theta), dtype=int)
@@ -116,7 +116,7 @@ def _smallest_margin(theta: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> n
     return _margins(_Layer(theta, x, x.new_full((len(x),), 1e-12)), theta, y).min(1).values.cpu().numpy()
 
 
-def _start(theta: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> _State:
+def _start(theta: torch.Tensor, x: torch.Tensor) -> _State:
     reach = 1 + x.square().max(1).values
     stiffness = reach * (theta.square().sum((1, 2)) + 1e-300)
     return _State(theta, 0.1 / stiffness, torch.ones_like(stiffness), torch.full_like(stiffness, torch.inf))
