@@ -130,6 +130,12 @@ TRENDS = (  # id, source, claim, quantity; all of them positive.
         "rank correlation of trajectory length and label corruption",
     ),
     (
+        "loukas/test-loss",
+        "Loukas Fig 2c",
+        "longer trajectories go with a higher test loss",
+        "rank correlation of trajectory length and test loss",
+    ),
+    (
         "loukas/variance",
         "Loukas Fig 3a, 3c",
         "the bias varies more near convergence for a more complex task",
@@ -158,6 +164,12 @@ TRENDS = (  # id, source, claim, quantity; all of them positive.
         "Loukas App. A.6, Fig 9",
         "the trajectory is longer for the higher frequency at batch sizes 16 and 32 as well",
         "log ratio of the trajectory lengths, frequency 0.75 over 0.25",
+    ),
+    (
+        "loukas/a6-batch",
+        "Loukas App. A.6",
+        "a larger batch lengthens the trajectory slightly, from 1 to 32 samples",
+        "log ratio of the trajectory lengths, batch size 32 over 1",
     ),
     (
         "loukas/a7",

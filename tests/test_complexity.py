@@ -522,3 +522,17 @@ def test_a_point_that_is_fitted_exactly_has_no_price():
 def test_networks_of_a_task_seed_no_other_device(monkeypatch):
     monkeypatch.setattr(torch, "manual_seed", lambda seed: pytest.fail("seeds every device"))
     tasks.sinusoid_task(frequencies=(0.5,), repetitions=1, num_points=5, widths=(4,))
+
+
+def test_batches_are_compared_with_single_samples_after_as_many_iterations():
+    task = tasks.sinusoid_task(frequencies=(0.25, 0.75), repetitions=7, num_points=10, widths=(6,), seed=0)
+    by_batch = {}
+    for size in (1, 4):
+        _, path = task.run(epochs=4 * size, lr=0.01, batch_size=size, every=10)
+        by_batch |= {(w, size): complexity.select_models(path, task.level == w) for w in (0.25, 0.75)}
+    assert {len(path.length) for path in by_batch.values()} == {4}
+    results = complexity_results.results_from_batches(by_batch)
+    assert [r.id for r in results] == ["loukas/a6", "loukas/a6-batch", "loukas/a6-batch"]
+    last = {key: path.length[-1, :, 0] for key, path in by_batch.items()}
+    assert results[1].value == pytest.approx(np.log(last[0.25, 4] / last[0.25, 1]).mean())
+    assert results[0].value == pytest.approx(np.log(last[0.75, 4] / last[0.25, 4]).mean())

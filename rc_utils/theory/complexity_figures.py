@@ -13,7 +13,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
 from rc_utils import plotting
-from rc_utils.plotting import BLUE, GREEN, ORANGE, SKY, YELLOW
+from rc_utils.plotting import BLUE, GREEN, ORANGE, PINK, SKY, YELLOW
 from rc_utils.theory.complexity import Trajectory
 from rc_utils.theory.complexity_regions import RegionBound
 from rc_utils.theory.complexity_tasks import Task
@@ -24,6 +24,8 @@ _LOOKS = (
     (GREEN, "--", "s"),
     (YELLOW, "-.", "^"),
     (ORANGE, ":", "D"),
+    (PINK, (0, (5, 1, 1, 1, 1, 1)), "v"),
+    (SKY, (0, (1, 2)), "P"),
 )
 
 

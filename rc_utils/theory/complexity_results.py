@@ -82,9 +82,12 @@ def equal_fit_result(id_: str, task: Task, path: Trajectory, loss: float, words:
 
 
 def results_from_task_1(task: Task, path: Trajectory, fit_loss: float, *, seed: int = 0) -> list[Result]:
-    """loukas/task-1, variance, distance and a4 from the runs of Task 1."""
+    """loukas/task-1, test-loss, variance, distance and a4 from the runs of Task 1."""
     values = readouts(path)
+    c = correlate(values["length"], path.test_loss[-1], "spearman", task.repetition, seed=seed)
+    words = f"Task 1, mean of the last epochs; Spearman over {c.n} runs"
     return [
+        Result("loukas/test-loss", PAGE, c.value, c.low, c.high, c.n_units, words),
         trend_result("loukas/task-1", task, values["length"], "Task 1, mean of the last epochs", seed=seed),
         trend_result("loukas/variance", task, values["variance"], "Task 1", seed=seed),
         trend_result("loukas/distance", task, values["distance"], "Task 1", seed=seed),
@@ -261,15 +264,21 @@ def results_from_networks(
 
 
 def results_from_batches(by_batch: dict[tuple[float, int], Trajectory], *, seed: int = 0) -> list[Result]:
-    """loukas/a6 from {(frequency, batch size): Trajectory}: log ratio of the lengths, 0.75 over 0.25.
+    """loukas/a6 and a6-batch from {(frequency, batch size): Trajectory}, over the last tenth of training.
 
-    Of the last tenth of training.
+    a6: log ratio of the lengths, frequency 0.75 over 0.25, with batches. a6-batch: the largest batch over single
+    samples, after as many iterations.
     """
-    results = []
-    for batch_size in sorted({batch for _, batch in by_batch}):
-        lengths = (by_batch[frequency, batch_size].length[..., 0] for frequency in (0.75, 0.25))
-        high, low = (length[-max(1, len(length) // 10) :].sum(0) for length in lengths)
-        results.append(
-            log_ratio_result("loukas/a6", high, low, f"batch size {batch_size}, last tenth of training", seed=seed)
-        )
+    lengths = {key: path.length[-max(1, len(path.length) // 10) :, :, 0].sum(0) for key, path in by_batch.items()}
+    sizes, window = sorted({size for _, size in by_batch}), "last tenth of training"
+    results = [
+        log_ratio_result("loukas/a6", lengths[0.75, n], lengths[0.25, n], f"batch size {n}, {window}", seed=seed)
+        for n in sizes
+        if n > 1
+    ]
+    if sizes[0] == 1 < sizes[-1]:
+        for frequency in (0.25, 0.75):
+            words = f"frequency {frequency:g}, {window}, batches normalised by their mean derivative"
+            batch, single = lengths[frequency, sizes[-1]], lengths[frequency, 1]
+            results.append(log_ratio_result("loukas/a6-batch", batch, single, words, seed=seed))
     return results
