@@ -14,6 +14,9 @@ interval meets p ± half a unit of its last printed decimal:
   network: hand in a result for a level only where it was measured in the published setting.
 - A *settled* number, said not to change with more points: **agrees** if the interval of its change lies
   within half a unit of the last printed decimal of p, **disagrees** if it lies outside, else **not resolved**.
+- A *strong* correlation, said to be high without a number, is an effect with 0.5 for p / 2: **disagrees** on the other
+  side of 0 or where all of the interval is nearer to 0 than 0.5, **not resolved** if it includes 0, **agrees** if all
+  of it lies beyond 0.5, else **agrees in direction**. The 0.5 is ours.
 - A *weak* correlation, said to be low without a number: **agrees** if the interval lies within (-0.5, 0.5),
   **disagrees** if it lies outside, else **not resolved**. The 0.5 is ours.
 - A *bound*: **agrees** if the largest ratio of measured to allowed is at most 1, else **disagrees**. Where the ratio is
@@ -107,7 +110,9 @@ def _network_claims() -> Iterator[Published]:
         claim = f"the count of {network} falls with its test accuracy"
         quantity = f"correlation of count and test accuracy, {network}, CIFAR-10"
         where = "v1 Fig 5, v3 Fig 8"
-        yield Published(f"test-accuracy/{network}", "test accuracy", where, claim, quantity, direction="negative")
+        yield Published(
+            f"test-accuracy/{network}", "test accuracy", where, claim, quantity, "strong", direction="negative"
+        )
 
 
 def _count_levels() -> Iterator[Published]:
@@ -224,6 +229,20 @@ def _judge_settled(entry: Published, low: float, high: float) -> Verdict:
     return Verdict(NOT_RESOLVED, f"our interval reaches beyond {printed}")
 
 
+def _judge_strong(entry: Published, low: float, high: float) -> Verdict:
+    if entry.direction == "negative":
+        low, high = -high, -low
+    if high < 0:
+        return Verdict(DISAGREES, f"our interval excludes 0 on the other side, the claim is {_shown(entry)}")
+    if max(-low, high) < WEAK:
+        return Verdict(DISAGREES, f"our interval lies within ±{WEAK}: the correlation is not high")
+    if low <= 0:
+        return Verdict(NOT_RESOLVED, "our interval includes 0: these data do not settle the sign")
+    if low >= WEAK:
+        return Verdict(AGREES, f"our interval lies beyond ±{WEAK}, with the published sign ({entry.direction})")
+    return Verdict(AGREES_IN_DIRECTION, f"same sign, but our interval reaches below ±{WEAK}")
+
+
 def _judge_weak(low: float, high: float) -> Verdict:
     if low > -WEAK and high < WEAK:
         return Verdict(AGREES, f"our interval lies within ±{WEAK}")
@@ -258,6 +277,8 @@ def verdict(entry: Published, value: float | None, low: float = _NAN, high: floa
         return Verdict(NOT_RESOLVED, "too little data, or none that varies, for an interval")
     if low > high:
         raise ValueError(f"the interval of {entry.id!r} is [{low}, {high}]; expected its low end first")
+    if entry.kind == "strong":
+        return _judge_strong(entry, low, high)
     if entry.kind == "weak":
         return _judge_weak(low, high)
     if entry.kind == "settled":
@@ -268,7 +289,8 @@ def verdict(entry: Published, value: float | None, low: float = _NAN, high: floa
 def _shown(entry: Published) -> str:
     if entry.value is not None:
         return f"{entry.value:.{entry.decimals}f}"
-    return {"weak": "low", "bound": "at most 1"}.get(entry.kind) or str(entry.direction)
+    words = {"weak": "low", "strong": f"high, {entry.direction}", "bound": "at most 1"}
+    return words.get(entry.kind) or str(entry.direction)
 
 
 def _repeats(result: Result | None, others: Iterable[Result]) -> bool:

@@ -15,7 +15,7 @@ class Published:
     - "effect": a correlation or a change; its sign is the claim and `value`, where printed, its size;
     - "level": a count or a gap as such, which carries no sign;
     - "settled": a change that is said to be none, `value` as it was printed;
-    - "weak": a correlation that is said to be low;
+    - "strong", "weak": a correlation that is said to be high, or low, without a number;
     - "bound": the largest ratio of what was measured to what a theorem allows, at most 1 if it holds.
     `value` is None where nothing was printed; then `direction` ("positive" or "negative") is all there is. `decimals`
     says to how many decimals `value` was rounded. Values are in our units: gaps and accuracies in [-1, 1].
@@ -173,8 +173,9 @@ CLAIMS = (
         "mixup/correlation",
         "mixup",
         _MIXUP,
-        "count and gap stay correlated under mixup",
+        "count and gap stay highly correlated under mixup",
         "correlation of count and gap with mixup, ResNet18, CIFAR-10",
+        "strong",
         direction="positive",
     ),
     Published(
@@ -205,8 +206,9 @@ CLAIMS = (
         "crop-flip/correlation",
         "crop-flip",
         _CROP,
-        "count and gap stay correlated under crop and flip",
+        "count and gap stay highly correlated under crop and flip",
         "correlation of count and gap with crop and flip, ResNet18, CIFAR-10",
+        "strong",
         direction="positive",
     ),
 )
