@@ -169,15 +169,15 @@ def basis(cells: pd.DataFrame) -> str:
         for network in differing
     ]
     text = f"{'. '.join(lines)}. A difference between such columns is one between seeds as well.\n\n" if lines else ""
-    return text.replace("1 seeds", "one seed") + needed(cells)
+    return text.replace("1 seeds", "one seed") + missing(cells)
 
 
-def needed(cells: pd.DataFrame) -> str:
+def missing(cells: pd.DataFrame) -> str:
     """Markdown: what would fill the entries that were not run, each need with its number of entries."""
-    missing = cells[cells["needs"] != ""]
-    if missing.empty:
+    empty = cells[cells["needs"] != ""]
+    if empty.empty:
         return "Every entry has a result."
-    groups = missing.groupby("needs", sort=False)
+    groups = empty.groupby("needs", sort=False)
     words = {
         "network": "runs of that network",
         "cells that differ": "cells whose counts or gaps differ",

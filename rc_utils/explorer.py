@@ -127,7 +127,7 @@ def epoch_notes(name: str, runs: Mapping[str, PlannedRun]) -> dict[str, dict[int
 def _note(row, count):
     mean, error = row[f"count_{count}"], row[f"count_{count}_std_error"]
     return (
-        f"Accuracy {row['train_accuracy']:.2f} in training, {row['test_accuracy']:.2f} in test; "
+        f"On record: accuracy {row['train_accuracy']:.2f} in training, {row['test_accuracy']:.2f} in test; "
         f"{mean:.2f} ± {error:.2f} regions on a segment."
     )
 

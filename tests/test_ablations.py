@@ -53,9 +53,9 @@ def test_what_was_not_run_says_what_it_needs(made):
     assert cell(cells, "ResNet18", "d=3").needs == "count dim3"
     assert cell(cells, "ResNet18", "CIFAR-100").needs == "a campaign on cifar100"
     assert cell(cells, "SimpleDLA", "d=2").needs == "network"
-    assert "`[counts.dim3]`" in ablations.needed(cells)
+    assert "`[counts.dim3]`" in ablations.missing(cells)
     optimizers = ablations.ablation_cells("optimizers", "cifar10-small", [])
-    assert "an experiment named `adagrad`" in ablations.needed(optimizers)
+    assert "an experiment named `adagrad`" in ablations.missing(optimizers)
 
 
 def test_a_column_of_a_dataset_takes_a_campaign_on_that_dataset_only(made):
