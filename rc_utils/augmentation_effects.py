@@ -167,6 +167,7 @@ def results_from_augmentation(
 ) -> list[Result]:
     """Our results for mixup/{count, gap, correlation} or crop-flip/{count, test-accuracy, shift, correlation}.
 
+    And for crop-flip/{shift, accuracy}-beyond-mixup, where the campaign has cells of both.
     augmented: "mixup" or "crop-flip", the name of the experiment. A campaign without it, or without matching cells,
     gives no result. Raises ValueError for another name.
     """
@@ -186,19 +187,32 @@ def results_from_augmentation(
     if augmented == "crop-flip":
         shift = vertical_shift(without, with_, **options)
         if np.isfinite(shift.value):
-            results.append(_shift_result(shift, campaign, with_))
+            results.append(_shift_result("crop-flip/shift", shift, campaign, with_))
+        results += _beyond_mixup(runs, campaign, options)
     return [*results, *correlation_result(f"{augmented}/correlation", campaign, with_, "gap", options)]
 
 
-def _shift_result(shift: Shift, campaign: str, with_: pd.DataFrame) -> Result:
-    """crop-flip/shift; not checkable where the two lines cross, since no shift is vertical then."""
-    slopes = f"slopes of gap on count {shift.slope_without:.2g} without and {shift.slope_with:.2g} with"
+def _beyond_mixup(runs: pd.DataFrame, campaign: str, options: dict) -> list[Result]:
+    """What crop and flip change beyond mixup, over the cells that were trained with either."""
+    if "mixup" not in set(runs["experiment"]):
+        return []
+    mixed, cropped = matched_cells(runs, "crop-flip", "mixup")
+    shift = vertical_shift(mixed, cropped, **options)
+    if not np.isfinite(shift.value):
+        return []
+    d = paired_difference(mixed, cropped, "test_accuracy", **options)
+    id_, words = "crop-flip/accuracy-beyond-mixup", "mean difference over matched cells"
+    return [
+        _shift_result("crop-flip/shift-beyond-mixup", shift, campaign, cropped),
+        Result(id_, campaign, d.value, d.low, d.high, d.n, words),
+    ]
+
+
+def _shift_result(id_: str, shift: Shift, campaign: str, with_: pd.DataFrame) -> Result:
+    """A shift of the gap; not checkable where the two lines cross, since no shift is vertical then."""
+    slopes = f"slopes of gap on count {shift.slope_without:.2g} and {shift.slope_with:.2g}"
     if shift.crosses:
         detail = f"{slopes}: the lines cross, and the sign of the change depends on the count at which it is read"
-        return Result("crop-flip/shift", campaign, float("nan"), n=shift.n, detail=detail)
-    fitted = (
-        f", {int(with_['interpolates'].sum())} of {shift.n} cells with it interpolate"
-        if "interpolates" in with_
-        else ""
-    )
-    return Result("crop-flip/shift", campaign, shift.value, shift.low, shift.high, shift.n, slopes + fitted)
+        return Result(id_, campaign, float("nan"), n=shift.n, detail=detail)
+    fitted = f"; {int(with_['interpolates'].sum())} of {shift.n} cells with crop and flip interpolate"
+    return Result(id_, campaign, shift.value, shift.low, shift.high, shift.n, slopes + fitted)

@@ -32,6 +32,8 @@ DOUBTS = (
              "both changes are computed in 06_augmentation; the verdict holds the first against v1"),
     Question("theorem-5", "v1 Theorem 5", "the proof puts the shattered points on a line, which d >= 2 does not imply",
              "two families that break the statement are counted; v3 dropped it"),
+    Question("distribution-shift", "v3 Sec. 1", "announces a study under distribution shifts, which the text lacks",
+             "none here either"),
     Question("lemma-words", "v1 Lemma 8",
              "the sentence says upper bound where the formula bounds the sharpness from below",
              "the formula is taken; v3 has the word right"),

@@ -76,7 +76,7 @@ def test_results_carry_the_published_ids():
         results = results_from_augmentation(made_runs(name), "made", name)
         assert len(results) == count
         card = scorecard(results, name)
-        assert set(card["verdict"]) == {"agrees"}
+        assert set(card[card["campaign"] != ""]["verdict"]) == {"agrees"}
     against = results_from_augmentation(made_runs("mixup", fewer=-0.5, shift=0.2), "made", "mixup")
     assert {r.id: scorecard([r], "mixup")["verdict"][i] for i, r in enumerate(against)}["mixup/count"] == "disagrees"
 
@@ -92,6 +92,18 @@ def test_a_change_whose_sign_depends_on_the_count_is_no_shift():
     assert np.isnan(result.value)
     assert "the lines cross" in result.detail
     assert not vertical_shift(*matched_cells(made_runs(), "crop-flip")).crosses
+
+
+def test_crop_and_flip_are_compared_with_mixup():
+    mixed = made_runs("mixup", fewer=0.3, shift=-0.02)
+    cropped = made_runs("crop-flip", shift=-0.1)
+    results = results_from_augmentation(
+        pd.concat([mixed, cropped[cropped["experiment"] != "main"]]), "made", "crop-flip"
+    )
+    values = {r.id: r.value for r in results if "beyond" in r.id}
+    # The gap is 0.1 of the count, which mixup lowers by 0.3 and crop and flip by 0.5.
+    expected = {"crop-flip/shift-beyond-mixup": -0.08, "crop-flip/accuracy-beyond-mixup": 0.08 + 0.02}
+    assert values == pytest.approx(expected, abs=0.01)
 
 
 def test_rows_are_of_the_same_seeds():
