@@ -163,13 +163,12 @@ def in_layout(cells: pd.DataFrame) -> pd.DataFrame:
 def basis(cells: pd.DataFrame) -> str:
     """Markdown: which columns of a table average how many seeds, where they differ; then what would fill the rest."""
     seeds = cells[cells["seeds"] > 0].groupby(["network", "seeds"], sort=False)["column"].agg(", ".join)
-    differing = [network for network, number in seeds.groupby("network", sort=False).size().items() if number > 1]
-    lines = [
-        f"{network} averages {'; '.join(f'{n} seeds for {columns}' for n, columns in seeds[network].items())}"
-        for network in differing
-    ]
+    lines = []
+    for network, columns in seeds.groupby("network", sort=False):
+        parts = [f"{n} seed{'s' * (n > 1)} for {names}" for (_, n), names in columns.items()]
+        lines += [f"{network} averages {'; '.join(parts)}"] if len(parts) > 1 else []
     text = f"{'. '.join(lines)}. A difference between such columns is one between seeds as well.\n\n" if lines else ""
-    return text.replace("1 seeds", "one seed") + missing(cells)
+    return text + missing(cells)
 
 
 def missing(cells: pd.DataFrame) -> str:

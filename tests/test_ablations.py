@@ -128,3 +128,12 @@ def test_a_value_without_an_interval_says_on_how_many_cells_it_rests():
     assert ["of 3 cells" in text for text in ablations.in_layout(cells)["d=2"]] == [False, True]
     shown = [text.get_text() for text in figures.correlation_heatmap(cells).axes[1].texts]
     assert shown == ["0.80", "(0.80)"]
+
+
+def test_columns_of_other_seeds_are_named():
+    rows = [("A", "x", 3), ("A", "y", 1), ("A", "z", 1), ("B", "x", 1), ("B", "y", 0)]
+    cells = pd.DataFrame(rows, columns=["network", "column", "seeds"]).assign(needs="")
+    text = ablations.basis(cells)
+    assert text.startswith("A averages 3 seeds for x; 1 seed for y, z. A difference")
+    assert "B" not in text
+    assert text.endswith(ablations.missing(cells))

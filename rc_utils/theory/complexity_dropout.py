@@ -140,11 +140,9 @@ def _points(networks: nn.Sequential, x: Tensor, x_test: Tensor) -> dict[str, np.
 def _learner(m, interval: SteadyInterval, outputs, gap, seen, points, count, delta) -> SteadyLearner:
     active = interval.active[0][m]
     used = active > 0
-    phi, beta, gamma = (
-        float(np.nan_to_num(interval.updates[:, m]).max()),
-        float(interval.beta[m]),
-        float(interval.gamma[m]),
-    )
+    # An update of a point that is fitted exactly is 0/0, and moves nothing.
+    phi = float(np.nan_to_num(interval.updates[:, m]).max())
+    beta, gamma = float(interval.beta[m]), float(interval.gamma[m])
     # min(f, 1 - f), without the rounding of f to 1.
     mu = float(expit(-np.abs(interval.z[:, m])).min())
     p_min, units = float(active[used].min()), int(used.sum())
