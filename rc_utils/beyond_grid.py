@@ -108,7 +108,7 @@ def _mean_interval(values: np.ndarray, confidence: float, seed: int) -> tuple[fl
     return percentile_interval(resampled, min(values.shape), confidence, expanded=True)
 
 
-# A count and one that differs from it in a single setting, by their names in a campaign.
+# A count and one on more points, or on a longer range, of the same simplices, by their names in a campaign.
 CHANGES = {
     "grid-size/1d/change": ("grid", "fine"),
     "grid-size/2d/change": ("planes", "planes-fine"),
@@ -134,10 +134,11 @@ def results_from_counts(name: str, *, origin: str | None = None, seed: int = 0) 
         detail = f"{first}, then {last}; {gained.shape[0]} runs, {gained.shape[1]} simplices each"
         bounds = _mean_interval(gained, 0.95, seed)
         results.append(Result(id_, campaign.name, float(gained.mean()), *bounds, gained.shape[0], detail))
-    return results + _more_segments(name, origin, seed)
+    return results + _more_segments(campaign.name, origin, seed)
 
 
 def _more_segments(name: str, origin: str | None, seed: int) -> list[Result]:
+    """sample-size/change, from the runs of a campaign that have enough segments."""
     few, many = SEGMENTS
     table = counts_by_simplex(name, ["main"], origin)
     counts = [row[:many] for row in table["counts"] if len(row) >= many] if len(table) else []
@@ -148,7 +149,7 @@ def _more_segments(name: str, origin: str | None, seed: int) -> list[Result]:
     parts = centred * np.where(np.arange(many) < few, 1 - many / few, 1)
     detail = f"{len(parts)} runs, the same segments in all"
     bounds = _mean_interval(parts, 0.95, seed)
-    return [Result("sample-size/change", load_campaign(name).name, float(parts.mean()), *bounds, len(parts), detail)]
+    return [Result("sample-size/change", name, float(parts.mean()), *bounds, len(parts), detail)]
 
 
 def conclusions(name: str, experiment: str, first: str, second: str, seed: int = 0) -> pd.DataFrame:

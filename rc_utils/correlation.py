@@ -265,9 +265,9 @@ def correlate(
     """Correlation of x and y, both (n,), with a bootstrap interval.
 
     `method` is "pearson", "spearman" or "kendall" (tau-b). `units` (n,) names the unit of each row, whose rows are
-    drawn together (for cells: `sampling_units`); without it every row is one. Of more than `MOST_ENUMERATED` units
-    `num_resamples` are drawn with `seed`, of fewer every resample is taken. The interval is the expanded percentile
-    interval for Pearson and the plain one for the rank correlations, whose few possible values make it wide enough. In
+    drawn together (for cells: `sampling_units`); without it every row is one. Of up to `MOST_ENUMERATED` units every
+    resample is taken, of more `num_resamples` are drawn with `seed`. The interval is the expanded percentile interval
+    for Pearson and the plain one for the rank correlations, whose few possible values make it wide enough. In
     600 to 1,500 normal samples of correlation 0.9 they covered the truth at nominal 95 % with a rate of 0.96 and 0.95
     (Pearson, 9 and 27 units; plain percentiles: 0.90 and 0.92; BCa: 0.93 and 0.92), 0.99 and 0.98 (Spearman), 0.96 and
     0.97 (Kendall).

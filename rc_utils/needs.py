@@ -40,7 +40,7 @@ def needed(id_: str, tflops: float = DEFAULT_TFLOPS) -> str:
     number, flops = _runs(name, wanted, networks)
     if experiment in OF_ONE_NETWORK and column != "correlation":
         if statement.kind == "level":
-            return f"a {networks[0]} of {name}, {hours_at(flops / number, tflops):,.0f} hours on a GPU, and page 02"
+            return f"a {networks[0]} of {name}, {hours_at(flops / number, tflops):,.1f} hours on a GPU, and page 02"
         return f"{SMALLER} tests it on a CPU"
     who = networks[0] if len(networks) == 1 else f"{len(networks)} networks"
     text = f"{name}, {who}: {number} runs, {hours_at(flops, tflops):,.0f} hours on a GPU"

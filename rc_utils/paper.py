@@ -12,7 +12,7 @@ interval meets p ± half a unit of its last printed decimal:
   interval is too wide to tell p from half of it.
 - A *level* (a mean count, a gap): **agrees** if p is inside, else **disagrees**. Levels depend on the data and the
   network: hand in a result for a level only where it was measured in the published setting.
-- A *settled* number, said not to change with more points: **agrees** if the interval of its change lies
+- A *settled* number, said not to change with more points or segments: **agrees** if the interval of its change lies
   within half a unit of the last printed decimal of p, **disagrees** if it lies outside, else **not resolved**.
 - A *strong* correlation, said to be high without a number, is an effect with 0.5 for p / 2: **disagrees** on the other
   side of 0 or where all of the interval is nearer to 0 than 0.5, **not resolved** if it includes 0, **agrees** if all
@@ -185,19 +185,20 @@ def published(id_: str) -> Published:
 def _judge_effect(entry: Published, low: float, high: float) -> Verdict:
     p = entry.value
     positive = entry.direction == "positive" if p is None else p > 0
+    half = abs(p) / 2 if p is not None else WEAK if entry.kind == "strong" else 0.0
     if (low > 0 and not positive) or (high < 0 and positive):
         return Verdict(DISAGREES, f"our interval excludes 0 on the other side, the claim is {_shown(entry)}")
-    if p is not None and max(-low, high) < abs(p) / 2:
-        return Verdict(DISAGREES, f"our interval holds nothing as large as half of {p:g}")
+    if max(-low, high) < half:
+        return Verdict(DISAGREES, f"our interval lies within ±{half:g}, the claim is {_shown(entry)}")
     if low <= 0 <= high:
         return Verdict(NOT_RESOLVED, "our interval includes 0: these data do not settle the sign")
-    if p is None:
-        return Verdict(AGREES, f"our interval excludes 0, with the published sign ({_shown(entry)})")
-    if not _holds(low, high, entry):
+    if p is not None and not _holds(low, high, entry):
         side = "above" if p > high else "below"
         return Verdict(AGREES_IN_DIRECTION, f"same sign, but the published value lies {side} our interval")
-    if min(abs(low), abs(high)) < abs(p) / 2:
-        return Verdict(AGREES_IN_DIRECTION, f"same sign, but our interval reaches below half of {p:g}")
+    if min(abs(low), abs(high)) < half:
+        return Verdict(AGREES_IN_DIRECTION, f"same sign, but our interval reaches below {half:g}")
+    if p is None:
+        return Verdict(AGREES, f"our interval lies beyond {half:g}, with the published sign ({_shown(entry)})")
     return Verdict(AGREES, f"our interval holds the published value, as printed to {entry.decimals} decimals")
 
 
@@ -227,20 +228,6 @@ def _judge_settled(entry: Published, low: float, high: float) -> Verdict:
     if low > most or high < least:
         return Verdict(DISAGREES, f"our interval lies outside {printed}")
     return Verdict(NOT_RESOLVED, f"our interval reaches beyond {printed}")
-
-
-def _judge_strong(entry: Published, low: float, high: float) -> Verdict:
-    if entry.direction == "negative":
-        low, high = -high, -low
-    if high < 0:
-        return Verdict(DISAGREES, f"our interval excludes 0 on the other side, the claim is {_shown(entry)}")
-    if max(-low, high) < WEAK:
-        return Verdict(DISAGREES, f"our interval lies within ±{WEAK}: the correlation is not high")
-    if low <= 0:
-        return Verdict(NOT_RESOLVED, "our interval includes 0: these data do not settle the sign")
-    if low >= WEAK:
-        return Verdict(AGREES, f"our interval lies beyond ±{WEAK}, with the published sign ({entry.direction})")
-    return Verdict(AGREES_IN_DIRECTION, f"same sign, but our interval reaches below ±{WEAK}")
 
 
 def _judge_weak(low: float, high: float) -> Verdict:
@@ -277,8 +264,6 @@ def verdict(entry: Published, value: float | None, low: float = _NAN, high: floa
         return Verdict(NOT_RESOLVED, "too little data, or none that varies, for an interval")
     if low > high:
         raise ValueError(f"the interval of {entry.id!r} is [{low}, {high}]; expected its low end first")
-    if entry.kind == "strong":
-        return _judge_strong(entry, low, high)
     if entry.kind == "weak":
         return _judge_weak(low, high)
     if entry.kind == "settled":

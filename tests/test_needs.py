@@ -16,7 +16,7 @@ from rc_utils.paper import scorecard
         ("optimizers/SENet18/SGD", "cifar10-paper, SENet18: 81 runs, "),
         ("evolution/count/20", "cifar10-paper, ResNet18: 81 runs, "),
         ("test-accuracy/VGG19", "; cifar10-small tests it on a CPU"),
-        ("sample-size/500", "a ResNet18 of cifar10-paper, 1 hours on a GPU, and page 02"),
+        ("sample-size/500", "a ResNet18 of cifar10-paper, 0.9 hours on a GPU, and page 02"),
         ("range/[-1, 2]/count", "and page 02"),
         ("range/[-1, 2]/correlation", "cifar10-paper, ResNet18: 81 runs, "),
         ("range/trend", "cifar10-small tests it on a CPU"),

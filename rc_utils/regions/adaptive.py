@@ -206,15 +206,16 @@ def _looker(classifier, corners, alpha_range, finest, batch_size):
             return corners[of, 0].mul_(first).add_(corners[of, 1].mul_(second))
 
         labels, scores = labels_and_scores(classifier, batch_of, len(segment), batch_size)
-        return Samples(segment, position, labels, scores)
+        # Second derivatives of close points need the digits of float64.
+        return Samples(segment, position, labels, None if scores is None else scores.astype(np.float64, copy=False))
 
     return look
 
 
-def labels_and_scores(classifier, batch_of, total, batch_size, *, keep_precision=False):
+def labels_and_scores(classifier, batch_of, total, batch_size):
     """Labels (total,) and scores (total, C), or None for a model that returns labels; one score s is (0, s).
 
-    keep_precision: float32 scores stay float32, all others become float64; without it all do.
+    Scores in float32 stay so, all others are float64.
     """
     labels, *scores = read_outputs(classifier, batch_of, total, _labels_and_scores_of, batch_size)
     labels = labels.numpy()
@@ -227,7 +228,6 @@ def labels_and_scores(classifier, batch_of, total, batch_size, *, keep_precision
             "model has probably diverged: leave it out, or count at an earlier epoch"
         )
     scores = scores[0].numpy()
-    scores = scores if keep_precision else scores.astype(np.float64, copy=False)
     return labels.astype(np.int64), np.hstack([np.zeros_like(scores), scores]) if scores.shape[1] == 1 else scores
 
 

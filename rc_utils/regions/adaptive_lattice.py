@@ -184,7 +184,7 @@ def _looker(classifier, corners, weights, batch_size):
                 batch.add_(corners[of, k].mul_(weight[:, k]))
             return batch
 
-        scores = labels_and_scores(classifier, batch_of, len(rows), batch_size, keep_precision=True)[1]
+        scores = labels_and_scores(classifier, batch_of, len(rows), batch_size)[1]
         require(
             scores is not None,
             "the model returns labels; strategy 'adaptive' in more than one dimension needs scores: give the model's "
