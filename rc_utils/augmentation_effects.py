@@ -10,11 +10,10 @@ import pandas as pd
 from rc_utils.comparison import correlation_result, mean_interval
 from rc_utils.correlation import (
     average_seeds,
+    bootstrap_interval,
     finished,
     interval_text,
-    percentile_interval,
     require_columns,
-    resample_units,
     sampling_units,
     unit_means,
 )
@@ -111,18 +110,22 @@ def vertical_shift(
     if n < 2:
         return Shift(*[float("nan")] * 3, n, *[float("nan")] * 3)
     groups = [(t[x].to_numpy(float), t[y].to_numpy(float)) for t in (without, with_)]
-    units = sampling_units(without)
-    weights, probabilities = resample_units(units, num_resamples, seed)
-    weights = np.vstack([np.ones(n), weights])
-    moments = [_moments(*group, weights) for group in groups]
-    slope = _ratio(sum(m["sxy"] for m in moments), sum(m["sxx"] for m in moments))
-    shift = (moments[1]["y"] - moments[0]["y"]) - slope * (moments[1]["x"] - moments[0]["x"])
-    low, high = percentile_interval(shift[1:], len(set(units)), 0.95, expanded=True, probabilities=probabilities)
+
+    def slope_and_shift(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        first, second = moments = [_moments(*group, weights) for group in groups]
+        slope = _ratio(sum(m["sxy"] for m in moments), sum(m["sxx"] for m in moments))
+        return slope, (second["y"] - first["y"]) - slope * (second["x"] - first["x"])
+
+    drawn = {"num_resamples": num_resamples, "seed": seed}
+    low, high = bootstrap_interval(lambda weights: slope_and_shift(weights)[1], sampling_units(without), **drawn)
+    once = np.ones((1, n))
+    slope, shift = (float(v[0]) for v in slope_and_shift(once))
+    moments = [_moments(*group, once) for group in groups]
     slopes = [float(_ratio(m["sxy"], m["sxx"])[0]) for m in moments]
     ends = np.array([min(x.min() for x, _ in groups), max(x.max() for x, _ in groups)])
     lines = [m["y"][0] + own * (ends - m["x"][0]) for m, own in zip(moments, slopes, strict=True)]
     crosses = bool(np.prod(lines[1] - lines[0]) < 0)
-    return Shift(float(shift[0]), low, high, n, float(slope[0]), *slopes, crosses)
+    return Shift(shift, low, high, n, slope, *slopes, crosses)
 
 
 def _moments(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:

@@ -14,11 +14,11 @@ from rc_utils.campaign import load_campaign
 from rc_utils.comparison import change_per_doubling
 from rc_utils.correlation import (
     average_seeds,
+    bootstrap_interval,
     bootstrap_weights,
     correlate,
     finished,
     percentile_interval,
-    resample_units,
     sampling_units,
     weighted_pearson,
 )
@@ -186,10 +186,11 @@ def conclusions(name: str, experiment: str, first: str, second: str, seed: int =
 def _correlations(statement: str, cells: pd.DataFrame, columns: Sequence[str], seed: int) -> dict:
     gap, values = cells["gap"].to_numpy(), [cells[column].to_numpy() for column in columns]
     first, second = (correlate(v, gap).value for v in values)
-    units = sampling_units(cells)
-    weights, probabilities = resample_units(units, 10_000, seed)
-    resampled = weighted_pearson(values[1], gap, weights) - weighted_pearson(values[0], gap, weights)
-    low, high = percentile_interval(resampled, len(set(units)), 0.95, expanded=True, probabilities=probabilities)
+
+    def change(weights: np.ndarray) -> np.ndarray:
+        return weighted_pearson(values[1], gap, weights) - weighted_pearson(values[0], gap, weights)
+
+    low, high = bootstrap_interval(change, sampling_units(cells), seed=seed)
     return {"statement": statement, "n": len(cells), "first": first, "second": second, "low": low, "high": high}
 
 

@@ -15,11 +15,10 @@ from rc_utils.correlation import (
     HYPERPARAMETERS,
     MIN_CELLS,
     average_seeds,
+    bootstrap_interval,
     correlate_cells,
     finished,
-    percentile_interval,
     require_columns,
-    resample_units,
 )
 from rc_utils.paper import Result
 from rc_utils.published_tables import MAIN_NETWORKS, NETWORKS
@@ -101,9 +100,8 @@ def mean_interval(
     """
     n = len(values)
     if n >= MIN_CELLS:
-        weights, probabilities = resample_units(range(n), num_resamples, seed)
-        means = weights @ values / n
-        return percentile_interval(means, n, confidence, expanded=True, probabilities=probabilities)
+        drawn = {"num_resamples": num_resamples, "confidence": confidence, "seed": seed}
+        return bootstrap_interval(lambda weights: weights @ values / n, range(n), **drawn)
     if n < 2 or np.ptp(values) <= 1e-12 * np.abs(values).max():
         return float("nan"), float("nan")
     half = stats.t.ppf((1 + confidence) / 2, n - 1) * values.std(ddof=1) / np.sqrt(n)

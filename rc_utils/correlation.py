@@ -195,6 +195,25 @@ def _weighted_quantiles(values: np.ndarray, probabilities: np.ndarray, levels: S
     return values[order][np.searchsorted(below, np.asarray(levels) * below[-1])]
 
 
+def bootstrap_interval(
+    statistic: Callable[[np.ndarray], np.ndarray],
+    units: Sequence[Hashable],
+    *,
+    num_resamples: int = 10_000,
+    confidence: float = 0.95,
+    seed: int = 0,
+    expanded: bool = True,
+) -> tuple[float, float]:
+    """`percentile_interval` of a statistic over the resamples of `resample_units`.
+
+    `statistic` takes weights (B, n), how often each row is counted, and returns its values (B,); with weights of one it
+    is the statistic of the sample itself.
+    """
+    weights, probabilities = resample_units(units, num_resamples, seed)
+    number = len(pd.unique(_unit_array(units)))
+    return percentile_interval(statistic(weights), number, confidence, expanded=expanded, probabilities=probabilities)
+
+
 def bias_corrected_interval(
     resampled: np.ndarray, value: float, num_units: int, confidence: float
 ) -> tuple[float, float]:
@@ -290,10 +309,8 @@ def correlate(
         return Correlation(method, nan, nan, nan, len(x), n_units, confidence)
     exact, weighted = _METHODS[method]
     value = float(exact(x, y).statistic)
-    weights, probabilities = resample_units(units, num_resamples, seed)
-    resampled = weighted(x, y, weights)
-    expanded = method == "pearson"
-    low, high = percentile_interval(resampled, n_units, confidence, expanded=expanded, probabilities=probabilities)
+    drawn = {"num_resamples": num_resamples, "confidence": confidence, "seed": seed, "expanded": method == "pearson"}
+    low, high = bootstrap_interval(lambda weights: weighted(x, y, weights), units, **drawn)
     return Correlation(method, value, low, high, len(x), n_units, confidence)
 
 

@@ -13,11 +13,10 @@ from rc_utils.comparison import mean_interval
 from rc_utils.correlation import (
     FEWEST_ROWS,
     average_seeds,
+    bootstrap_interval,
     correlate_cells,
     finished,
     interval_text,
-    percentile_interval,
-    resample_units,
     sampling_units,
     unit_means,
     weighted_pearson,
@@ -169,17 +168,17 @@ def _trend(table, campaign, network, num_resamples, seed):
     if len(cells) < FEWEST_ROWS:
         return []
     units = sampling_units(ends[0].loc[cells].reset_index())
-    weights, probabilities = resample_units(units, num_resamples, seed)
-    weights = np.vstack([np.ones(len(cells)), weights])
-    first, last = (
-        weighted_pearson(end.loc[cells, "count"].to_numpy(), end.loc[cells, "gap"].to_numpy(), weights) for end in ends
-    )
-    rise = last - first
-    if not np.isfinite(rise[0]):
+    first, last = (end.loc[cells, ["count", "gap"]].to_numpy(float).T for end in ends)
+
+    def rise(weights: np.ndarray) -> np.ndarray:
+        return weighted_pearson(*last, weights) - weighted_pearson(*first, weights)
+
+    value = float(rise(np.ones((1, len(cells))))[0])
+    if not np.isfinite(value):
         return []
-    low, high = percentile_interval(rise[1:], len(set(units)), 0.95, expanded=True, probabilities=probabilities)
+    low, high = bootstrap_interval(rise, units, num_resamples=num_resamples, seed=seed)
     detail = f"{network}, epoch {epochs[-1]} less epoch {epochs[0]}, {len(cells)} cells"
-    return [Result("evolution/trend", campaign, float(rise[0]), low, high, len(cells), detail)]
+    return [Result("evolution/trend", campaign, value, low, high, len(cells), detail)]
 
 
 def evolution_cost(name: str, experiment: str = "") -> tuple[float, int]:
