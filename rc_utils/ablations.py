@@ -54,14 +54,15 @@ TABLES = {
 def ablation_cells(
     name: str, campaign: str, others: list[str] | None = None, *, num_resamples: int = 10_000, seed: int = 0, **read
 ) -> pd.DataFrame:
-    """One row an entry of the table `name`: network, column, published, value, low, high, n, seeds, campaign, needs,
-    stand_in.
+    """One row an entry of the table `name`: network, column, published, value, low, high, n, interpolating, lr, seeds,
+    campaign, needs, stand_in.
 
     name: "architectures" (v1 Table 5: datasets, and d = 2..5), "optimizers" (Table 7), "hyperplanes" (Table 8), or
     "range" (Table 4, which has ResNet18 alone).
     The columns of a dataset take the first of `campaign` and `others` (default: every campaign) on that dataset which
     has the network, else one on a dataset that stands in for it and is named in `stand_in`; all other columns take
-    `campaign`. value is Pearson's correlation of count and gap over n cells, up to `seeds` seeds averaged in each.
+    `campaign`. value is Pearson's correlation of count and gap over n cells, up to `seeds` seeds averaged in each;
+    `interpolating` of them interpolate, and `lr` is the tuple of their learning rates.
     Where there is none it is NaN and `needs` says what is missing. read: `origin` and `num_samples` of `load_runs`.
     Raises ValueError for an unknown table or campaign.
     """
@@ -108,7 +109,8 @@ def _id(name: str, network: str, column: str) -> str:
 
 
 def _cell(tables: dict[str, pd.DataFrame], network: str, source: Source, num_resamples: int, seed: int) -> dict:
-    empty = {"value": float("nan"), "low": float("nan"), "high": float("nan"), "n": 0, "seeds": 0, "campaign": ""}
+    empty = {"value": float("nan"), "low": float("nan"), "high": float("nan"), "n": 0, "campaign": ""}
+    empty |= {"interpolating": 0, "lr": (), "seeds": 0}
     needs = ""
     for campaign, runs in tables.items():
         found, lacking = _select(runs, network, source)
@@ -118,8 +120,9 @@ def _cell(tables: dict[str, pd.DataFrame], network: str, source: Source, num_res
         cells = finished(average_seeds(found))
         c = correlate_cells(cells, "selected", "gap", num_resamples=num_resamples, seed=seed)
         if np.isfinite(c.value):
+            trained = {"interpolating": int(cells["interpolates"].sum()), "lr": tuple(sorted(set(cells["lr"])))}
             numbers = {"value": c.value, "low": c.low, "high": c.high, "n": c.n, "seeds": cells["num_seeds"].max()}
-            return numbers | {"campaign": campaign, "needs": ""}
+            return numbers | trained | {"campaign": campaign, "needs": ""}
         needs = needs or ("three cells" if c.n < 3 else "cells that differ")
     return empty | {"needs": needs or f"a campaign on {source.dataset}"}
 
@@ -161,14 +164,29 @@ def in_layout(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def basis(cells: pd.DataFrame) -> str:
-    """Markdown: which columns of a table average how many seeds, where they differ; then what would fill the rest."""
+    """Markdown: how the columns of a table differ in seeds, learning rates and fit; then what would fill the rest."""
     seeds = cells[cells["seeds"] > 0].groupby(["network", "seeds"], sort=False)["column"].agg(", ".join)
     lines = []
     for network, columns in seeds.groupby("network", sort=False):
         parts = [f"{n} seed{'s' * (n > 1)} for {names}" for (_, n), names in columns.items()]
         lines += [f"{network} averages {'; '.join(parts)}"] if len(parts) > 1 else []
     text = f"{'. '.join(lines)}. A difference between such columns is one between seeds as well.\n\n" if lines else ""
-    return text + missing(cells)
+    return text + _trained(cells[cells["n"] > 0]) + missing(cells)
+
+
+def _trained(cells: pd.DataFrame) -> str:
+    """Markdown: the learning rates of the columns where they differ, and the cells that do not interpolate."""
+    lines = []
+    rates = cells.explode("lr").groupby("column", sort=False)["lr"]
+    rates = rates.agg(lambda lrs: ", ".join(f"{lr:g}" for lr in sorted(set(lrs))))
+    if rates.nunique() > 1:
+        lines.append(f"Learning rates here: {'; '.join(f'{column} {text}' for column, text in rates.items())}.")
+    few = cells[cells["interpolating"] < cells["n"]]
+    few = few.groupby(["network", "interpolating", "n"], sort=False)["column"].agg(", ".join)
+    if len(few):
+        parts = [f"{some} of {n} of {network} ({columns})" for (network, some, n), columns in few.items()]
+        lines.append(f"Not all cells interpolate: only {'; '.join(parts)}.")
+    return "".join(f"{line}\n\n" for line in lines)
 
 
 def missing(cells: pd.DataFrame) -> str:
@@ -203,6 +221,7 @@ def results_from_ablations(cells: pd.DataFrame, name: str) -> list[Result]:
     results = []
     for c in cells[np.isfinite(cells["value"])].itertuples():
         detail = f"Pearson over {c.n} cells" + (f" of {c.stand_in}, which stands in" if c.stand_in else "")
+        detail += f", {c.interpolating} of them interpolate"
         same = _same_as(name, c.network, c.column)
         results.append(Result(_id(name, c.network, c.column), c.campaign, c.value, c.low, c.high, c.n, detail, same))
     return results

@@ -26,9 +26,12 @@ def made(monkeypatch):
             "cell": f"{cell}",
             "status": "ok",
             "seed": 0,
+            "lr": 0.1,
+            "interpolates": True,
         }
         rows.append(row | {"gap": gap, "count_main": 10 * gap, "count_dim2": 20 * gap + 0.01 * rng.normal()})
-        rows.append(row | {"experiment": "adam", "gap": gap, "count_main": -gap})
+        adam = {"experiment": "adam", "lr": 0.001, "interpolates": network == "VGG19" or cell > 1}
+        rows.append(row | adam | {"gap": gap, "count_main": -gap})
     rows[0]["origin"] = "live"
     tables = {"shapes-tiny": pd.DataFrame(), "cifar10-small": pd.DataFrame(rows)}
     monkeypatch.setattr(ledger, "load_runs", lambda campaign: tables[campaign.name])
@@ -132,8 +135,21 @@ def test_a_value_without_an_interval_says_on_how_many_cells_it_rests():
 
 def test_columns_of_other_seeds_are_named():
     rows = [("A", "x", 3), ("A", "y", 1), ("A", "z", 1), ("B", "x", 1), ("B", "y", 0)]
-    cells = pd.DataFrame(rows, columns=["network", "column", "seeds"]).assign(needs="")
+    cells = pd.DataFrame(rows, columns=["network", "column", "seeds"]).assign(needs="", n=9, interpolating=9)
+    cells["lr"] = [(0.1,)] * len(cells)
     text = ablations.basis(cells)
     assert text.startswith("A averages 3 seeds for x; 1 seed for y, z. A difference")
     assert "B" not in text
     assert text.endswith(ablations.missing(cells))
+
+
+def test_other_learning_rates_and_cells_that_do_not_interpolate_are_named(made):
+    cells = ablations.ablation_cells("optimizers", "cifar10-small", [])
+    text = ablations.basis(cells)
+    assert "Learning rates here: SGD 0.1; Adam 0.001.\n\n" in text
+    assert "only 7 of 9 of ResNet18 (Adam).\n\n" in text
+    details = {r.id: r.detail for r in ablations.results_from_ablations(cells, "optimizers")}
+    assert details["optimizers/ResNet18/Adam"] == "Pearson over 9 cells, 7 of them interpolate"
+    plain = ablations.basis(ablations.ablation_cells("architectures", "cifar10-small", []))
+    assert "Learning rates" not in plain
+    assert "interpolate" not in plain
