@@ -16,7 +16,7 @@ BOUNDS = (  # id, source, claim, ratio that is at most 1 if the claim holds.
     (
         "theory/theorem-6",
         "v1 Theorem 6, v3 Theorem 6.3",
-        "at the edge of stability the mean count on training pairs is O(N / (r² η))",
+        "the mean count on training pairs is at most 2 N λ_max / r² + 2, O(N / (r² η)) at the edge of stability",
         "mean count / (2 N λ_max / r² + 2), its form without η",
     ),
     (
@@ -124,6 +124,12 @@ TRENDS = (  # id, source, claim, quantity; all of them positive.
         "rank correlation of trajectory length and frequency",
     ),
     (
+        "loukas/slower",
+        "Loukas Sec. 6, Fig 2a, 2d",
+        "training slows down as the complexity of the task increases",
+        "rank correlation of the number of epochs to a common training loss and complexity",
+    ),
+    (
         "loukas/task-2",
         "Loukas Fig 2, Task 2",
         "the bias travels further with more corrupted labels",
@@ -160,10 +166,22 @@ TRENDS = (  # id, source, claim, quantity; all of them positive.
         "log ratio of the trajectory lengths, MLP over CNN",
     ),
     (
+        "loukas/a5-test",
+        "Loukas App. A.5, Fig 8",
+        "on 100 MNIST images a class a CNN overfits less than an MLP",
+        "log ratio of the test losses, MLP over CNN",
+    ),
+    (
         "loukas/a6",
         "Loukas App. A.6, Fig 9",
         "the trajectory is longer for the higher frequency at batch sizes 16 and 32 as well",
         "log ratio of the trajectory lengths, frequency 0.75 over 0.25",
+    ),
+    (
+        "loukas/a6-test",
+        "Loukas App. A.6, Fig 9",
+        "longer trajectories go with a higher test loss at batch sizes 16 and 32 as well",
+        "rank correlation of trajectory length and test loss",
     ),
     (
         "loukas/a6-batch",

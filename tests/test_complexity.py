@@ -393,10 +393,11 @@ def test_length_until_fit():
     path = random_path()
     loss = np.linspace(1, 0.2, 5)[:, None] * np.ones((5, 6))
     loss[:, 0] = 1
-    total, fitted = complexity_results.until_fit(dataclasses.replace(path, train_loss=loss), 0.65)
-    assert fitted.tolist() == [False] + [True] * 5
-    np.testing.assert_allclose(total[0], path.length[:, 0, 0].sum())
-    np.testing.assert_allclose(total[1], path.length[:3, 1, 0].sum())
+    fit = complexity_results.until_fit(dataclasses.replace(path, train_loss=loss), 0.65)
+    assert fit.reached.tolist() == [False] + [True] * 5
+    assert fit.blocks.tolist() == [5] + [3] * 5
+    np.testing.assert_allclose(fit.length[0], path.length[:, 0, 0].sum())
+    np.testing.assert_allclose(fit.length[1], path.length[:3, 1, 0].sum())
 
 
 def test_results_are_of_published_statements(quick):
@@ -413,15 +414,19 @@ def test_results_are_of_published_statements(quick):
     }
     assert math.isnan(results["corollary-1"].value)
     lemma = checks[(checks["inequality"] == "lemma-1") & (checks["runs"] == "free")]
-    # Runs with an identity in front are not counted, and the counterexample is one check more.
+    # Runs with an identity in front are not counted where they are equal, and the counterexample is one check more.
     assert results["lemma-1"].n == lemma["n"].item() + 1
+    assert results["corollary-3"].n == checks.loc[checks["inequality"] == "corollary-3", "n"].sum() + 1
     assert all("holds" in r.detail for key, r in results.items() if key != "corollary-1")
     broken = complexity_results.results_from_checks(checks.assign(ratio=1 + 1e-9))
     assert all("fails for" in r.detail for r in broken[:-1])
     worse = checks.assign(ratio=np.where(checks["trained"], 50.0, 0.5))
+    hidden = checks.assign(ratio=np.where(checks["trained"], 0.5, 50.0))
+    found = {r.id.removeprefix("loukas/"): r.value for r in complexity_results.results_from_checks(hidden)}
+    assert {id_ for id_, value in found.items() if value == 50} == {"corollary-2", "corollary-3"}
     assert all(r.value == 50 for r in complexity_results.results_from_checks(worse)[:-1])
     ids = {r.id for r in complexity_results.results_from_task_2(two, path_2, 0.05, "shapes")}
-    assert ids == {"loukas/task-2", "loukas/variance", "loukas/a2", "loukas/a4"}
+    assert ids == {"loukas/task-2", "loukas/variance", "loukas/a2", "loukas/a4", "loukas/slower"}
 
 
 def test_whole_trajectories_are_compared_at_one_loss():
@@ -434,15 +439,34 @@ def test_whole_trajectories_are_compared_at_one_loss():
     loss = np.linspace(1, 0.2, 5)[:, None] * np.ones((5, 6))
     loss[:, 0] = 1
     path = dataclasses.replace(path, train_loss=loss)
-    result = complexity_results.equal_fit_result("loukas/a4", task, path, 0.65, "")
-    totals, _ = complexity_results.until_fit(path, 0.65)
-    assert result.value == complexity_results.trend(task, totals).value
-    assert "5 of 6 runs reach (the others" in result.detail
-    sooner = dataclasses.replace(path, train_loss=0.1 * loss)
-    (ratio,) = complexity_results.results_from_networks({("MLP", 100): path, ("CNN", 100): sooner}, "digits", 0.65)
-    assert ratio.value == pytest.approx(np.log(totals / path.length[0, :, 0]).mean())
-    assert "5 MLPs and 6 CNNs of 6" in ratio.detail
-    assert complexity_results.results_from_networks({("MLP", 1000): path}, "digits", 0.65) == []
+    whole, slower = complexity_results.equal_fit_results(task, path, 0.65, "")
+    fit = complexity_results.until_fit(path, 0.65)
+    assert (whole.id, slower.id) == ("loukas/a4", "loukas/slower")
+    assert whole.value == complexity_results.trend(task, fit.length).value
+    assert slower.value == complexity_results.trend(task, fit.blocks).value
+    assert "5 of 6 runs reach (the others" in whole.detail
+    pace = complexity_results.trend(task, fit.length / fit.blocks).value
+    assert f"the number of epochs alone has {slower.value:.2f}, the length an epoch {pace:.2f}" in whole.detail
+
+
+def test_architectures_are_compared_after_as_many_iterations():
+    path, other = random_path(), random_path()
+    other = dataclasses.replace(other, length=2 * path.length, test_loss=3 * path.test_loss)
+    length, loss = complexity_results.results_from_networks({("MLP", 100): other, ("CNN", 100): path}, "digits")
+    assert (length.id, loss.id) == ("loukas/a5", "loukas/a5-test")
+    assert length.value == pytest.approx(math.log(2))
+    assert loss.value == pytest.approx(math.log(3))
+    assert complexity_results.results_from_networks({("MLP", 1000): path}, "digits") == []
+
+
+def test_corollary_2_is_checked_over_few_steps_too(quick):
+    task = tasks.sinusoid_task(frequencies=(0.5,), repetitions=2, num_points=20, widths=(8,), dtype=torch.float64)
+    _, path = task.run(epochs=2, lr=0.01, every=1)
+    check = complexity.all_checks(path, 20, "mse")["corollary-2"]
+    ratios = [complexity.check_corollary_2(path, w).ratio for w in (1, 2, 5, 10)]
+    assert 0.4 < check.ratio == max(ratios) <= 1
+    assert check.n == 2 * (40 + 39 + 36 + 31)
+    assert ratios[3] < check.ratio
 
 
 def test_the_last_layers_have_a_result_of_their_own():
@@ -454,9 +478,19 @@ def test_the_last_layers_have_a_result_of_their_own():
         (5, np.nan, np.nan, np.nan),
     ]
     trends = complexity_results.pd.DataFrame(rows, columns=["layer", "value", "low", "high"])
-    first, last = complexity_results.layer_results(trends, 7)
+    trends["length"] = 16.0 / 2 ** np.arange(5)
+    first, last, decay = complexity_results.layer_results(trends, 7)
     assert (first.id, first.value) == ("loukas/a7", 0.6)
     assert (last.id, last.value, last.low) == ("loukas/a7-last", -0.2, -0.4)
+    assert decay.id == "loukas/a7-decay"
+    assert math.isnan(decay.value)
+    assert "16, 8, 4, 2, 1, on average a factor 2.00 a layer" in decay.detail
+    # Last layers say nothing where the first do not follow the complexity either.
+    trends.loc[1, "low"] = -0.1
+    first, last, _ = complexity_results.layer_results(trends, 7)
+    assert first.value == 0.6
+    assert math.isnan(last.value)
+    assert "do not follow" in last.detail
 
 
 def test_the_factor_of_theorem_2_is_not_held_against_the_papers():
@@ -532,7 +566,7 @@ def test_batches_are_compared_with_single_samples_after_as_many_iterations():
         by_batch |= {(w, size): complexity.select_models(path, task.level == w) for w in (0.25, 0.75)}
     assert {len(path.length) for path in by_batch.values()} == {4}
     results = complexity_results.results_from_batches(by_batch)
-    assert [r.id for r in results] == ["loukas/a6", "loukas/a6-batch", "loukas/a6-batch"]
+    assert [r.id for r in results] == ["loukas/a6", "loukas/a6-test", "loukas/a6-batch", "loukas/a6-batch"]
     last = {key: path.length[-1, :, 0] for key, path in by_batch.items()}
-    assert results[1].value == pytest.approx(np.log(last[0.25, 4] / last[0.25, 1]).mean())
+    assert results[2].value == pytest.approx(np.log(last[0.25, 4] / last[0.25, 1]).mean())
     assert results[0].value == pytest.approx(np.log(last[0.75, 4] / last[0.25, 4]).mean())

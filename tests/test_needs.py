@@ -35,7 +35,8 @@ def test_hours_follow_the_rate():
 
 
 def test_no_smaller_campaign_is_named_that_does_not_ask_for_it():
-    for id_ in ("optimizers/SENet18/Adam", "evolution/count/20", "sample-size/500"):
+    assert needed("optimizers/SENet18/Adam").endswith("; cifar10-small tests it on a CPU")
+    for id_ in ("architectures/SENet18/CIFAR-100", "evolution/count/20", "sample-size/500"):
         assert "cifar10-small" not in needed(id_)
 
 

@@ -318,8 +318,23 @@ def test_rates_table_and_change_are_those_of_the_networks():
     change = bounds.count_change(training, [0.2, 0.8])
     assert change.value == pytest.approx((counts[:, 1] - counts[:, 0]).mean().item())
     assert change.low <= change.value <= change.high
+    result = bounds.count_change_result("line", change)
+    assert (result.id, result.value, result.n) == ("theory/lr", change.value, 3)
+    assert result.detail == "line, η from 0.2 to 0.8 times 2/λ_max(W₀)"
     with pytest.raises(ValueError, match="2 at least"):
         bounds.count_change(train_over_rates(networks, x, y, [0.2], steps=5), [0.2])
+
+
+def test_the_printed_proof_of_lemma_7_picks_a_neuron_that_need_not_exist():
+    weights = torch.tensor([[[1.5, -1.5], [0.3, 1.3], [1.0, 1.0]]], dtype=torch.float64)
+    networks = Networks(weights, torch.tensor([[1.0, 1.0, -1.0]], dtype=torch.float64))
+    x = torch.tensor([[[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]], dtype=torch.float64)
+    (f,) = outputs(networks, x)
+    assert f.tolist() == pytest.approx([0.8, -0.2, 0.3])
+    pulls = x[0] @ weights[0].T
+    changes = pulls[0] * pulls[2] < 0
+    assert changes.tolist() == [True, False, False]
+    assert not (networks.signs[0] * pulls[2] * f[2] > 0)[changes].any()
 
 
 @pytest.mark.parametrize("seed", range(5))

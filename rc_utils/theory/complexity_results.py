@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 import torch
 
 from rc_utils.comparison import mean_interval
-from rc_utils.correlation import Correlation, correlate
+from rc_utils.correlation import Correlation, correlate, interval_text
 from rc_utils.paper import Result
 from rc_utils.theory.complexity import ROUNDING_FLOAT32, ROUNDING_FLOAT64, Check, Trajectory, all_checks
 from rc_utils.theory.complexity_counterexamples import counterexamples
@@ -43,14 +44,26 @@ def readouts(path: Trajectory) -> dict[str, np.ndarray]:
     }
 
 
-def until_fit(path: Trajectory, loss: float) -> tuple[np.ndarray, np.ndarray]:
-    """Total trajectory length until the training loss first falls to `loss`, (M,), and whether it did, (M,) bool.
+@dataclass(frozen=True)
+class Fit:
+    """Training of M models until a common loss; arrays (M,): total trajectory length, number of blocks, and whether it
+    got there. Where it never did, both are those of the whole training, less than it would take."""
 
-    Where it never did, the length of the whole training, which is less than it would take.
-    """
+    length: np.ndarray
+    blocks: np.ndarray
+    reached: np.ndarray
+
+
+def until_fit(path: Trajectory, loss: float) -> Fit:
+    """Training up to the end of the first block at which the training loss is at most `loss`."""
     fit = path.train_loss <= loss
     first = np.where(fit.any(0), fit.argmax(0), len(fit) - 1)
-    return path.length[..., 0].cumsum(0)[first, np.arange(fit.shape[1])], fit.any(0)
+    return Fit(path.length[..., 0].cumsum(0)[first, np.arange(fit.shape[1])], first + 1, fit.any(0))
+
+
+def last_tenth(path: Trajectory) -> slice:
+    """The blocks of the last tenth of training, one at least."""
+    return slice(-max(1, len(path.steps) // 10), None)
 
 
 def bound_result(id_: str, check: Check, words: str = "", tolerance: float = ROUNDING_FLOAT32) -> Result:
@@ -72,37 +85,50 @@ def log_ratio_result(id_: str, over: np.ndarray, under: np.ndarray, words: str, 
     return Result(id_, PAGE, float(ratios.mean()), low, high, len(ratios), words)
 
 
-def equal_fit_result(id_: str, task: Task, path: Trajectory, loss: float, words: str, *, seed: int = 0) -> Result:
-    """The Result of the `trend` of the total length up to a common training loss (`until_fit`)."""
-    totals, fitted = until_fit(path, loss)
-    words = f"{words}, until the training loss first is {loss:g}, which {fitted.sum()} of {len(fitted)} runs reach"
-    if not fitted.all():
-        words += " (the others count with all of their path, less than they would need)"
-    return trend_result(id_, task, totals, words, seed=seed)
+def equal_fit_results(task: Task, path: Trajectory, loss: float, words: str, *, seed: int = 0) -> list[Result]:
+    """loukas/a4 and slower: the `trend` of the total length and of the number of epochs up to a common training loss.
+
+    The length is the number of epochs times the length an epoch: the words of a4 say what each of them does alone.
+    """
+    fit = until_fit(path, loss)
+    runs = f"{fit.reached.sum()} of {len(fit.reached)} runs"
+    words = f"{words}, until the training loss first is {loss:g}, which {runs} reach"
+    if not fit.reached.all():
+        words += " (the others count with all of their training, less than they would need)"
+    pace = trend(task, fit.length / fit.blocks, seed=seed)
+    alone = f"; the number of epochs alone has {trend(task, fit.blocks, seed=seed).value:.2f}, the length an epoch "
+    alone += interval_text(pace.value, pace.low, pace.high)
+    return [
+        trend_result("loukas/a4", task, fit.length, words + alone, seed=seed),
+        trend_result("loukas/slower", task, fit.blocks, words, seed=seed),
+    ]
 
 
 def results_from_task_1(task: Task, path: Trajectory, fit_loss: float, *, seed: int = 0) -> list[Result]:
-    """loukas/task-1, test-loss, variance, distance and a4 from the runs of Task 1."""
+    """loukas/task-1, test-loss, variance, distance, a4 and slower from the runs of Task 1."""
     values = readouts(path)
+    # With a squared loss epsilon^2, which bounds the variance from below in Corollary 2, is twice the loss.
+    scaled = trend(task, values["variance"] / path.train_loss[-last_epochs(path) :].mean(0), seed=seed)
+    fitted = f"Task 1; over the training loss it has {interval_text(scaled.value, scaled.low, scaled.high)}"
     c = correlate(values["length"], path.test_loss[-1], "spearman", task.repetition, seed=seed)
     words = f"Task 1, mean of the last epochs; Spearman over {c.n} runs"
     return [
         Result("loukas/test-loss", PAGE, c.value, c.low, c.high, c.n_units, words),
         trend_result("loukas/task-1", task, values["length"], "Task 1, mean of the last epochs", seed=seed),
-        trend_result("loukas/variance", task, values["variance"], "Task 1", seed=seed),
+        trend_result("loukas/variance", task, values["variance"], fitted, seed=seed),
         trend_result("loukas/distance", task, values["distance"], "Task 1", seed=seed),
-        equal_fit_result("loukas/a4", task, path, fit_loss, "Task 1", seed=seed),
+        *equal_fit_results(task, path, fit_loss, "Task 1", seed=seed),
     ]
 
 
 def results_from_task_2(task: Task, path: Trajectory, fit_loss: float, dataset: str, *, seed: int = 0) -> list[Result]:
-    """loukas/task-2, variance, a2 and a4 from the runs of Task 2."""
+    """loukas/task-2, variance, a2, a4 and slower from the runs of Task 2."""
     values, where = readouts(path), f"Task 2 on {dataset}"
     return [
         trend_result("loukas/task-2", task, values["length"], f"{where}, mean of the last epochs", seed=seed),
         trend_result("loukas/variance", task, values["variance"], where, seed=seed),
         trend_result("loukas/a2", task, values["distance"], where, seed=seed),
-        equal_fit_result("loukas/a4", task, path, fit_loss, where, seed=seed),
+        *equal_fit_results(task, path, fit_loss, where, seed=seed),
     ]
 
 
@@ -132,23 +158,26 @@ REPAIRED = {
     "corollary-2": "for intervals, with the bias after the last step",
     "corollary-3": "for n_1 = n",
 }
+# With an identity for the first layer they are equalities.
+EQUALITIES = ("lemma-1", "theorem-1")
 
 
 def results_from_checks(checks: pd.DataFrame) -> list[Result]:
     """loukas/lemma-1, theorem-1 and corollary-1 to -3 from a `check_table`.
 
-    The statements as printed, so that their `counterexamples` count; what they become where these are ruled out is
-    checked on the stacks whose first layer is trained. With an identity both gradients are the same vector.
+    The statements as printed, so that their `counterexamples` count, and what they become where these are ruled out.
+    Lemma 1 and Theorem 1 are checked on the stacks whose first layer is trained: with an identity both gradients are
+    the same vector.
     """
     results, examples = [], counterexamples()
     for id_, words in REPAIRED.items():
-        rows = checks[(checks["inequality"] == id_) & checks["trained"]]
+        rows = checks[(checks["inequality"] == id_) & (checks["trained"] | (id_ not in EQUALITIES))]
         if len(rows):
             found = [Check(r.ratio, r.n).within(r.tolerance) for r in rows.itertuples()]
             verb, example = "holds" if max(found) <= 1 else "fails", examples[id_]
             detail = (
                 f"fails as printed, with a ratio of {example.ratio:.3g}: {example.detail}; {verb} {words} in "
-                f"{rows['n'].sum():,} checks of a trained first layer, largest ratio {max(found):.3g}"
+                f"{rows['n'].sum():,} checks, largest ratio {max(found):.3g}"
             )
             results.append(
                 Result(f"loukas/{id_}", PAGE, max(example.ratio, *found), n=int(rows["n"].sum()) + 1, detail=detail)
@@ -230,54 +259,84 @@ def layer_trends(task: Task, path: Trajectory, *, seed: int = 0) -> pd.DataFrame
 
 
 def layer_results(trends: pd.DataFrame, repetitions: int, layers: int = 3) -> list[Result]:
-    """loukas/a7 and a7-last from `layer_trends`: the weakest trend of the first three layers, all of which are to
-    follow, and the strongest of the others, none of which is to. The last bias moves by 1 whatever the network."""
+    """loukas/a7, a7-last and a7-decay from `layer_trends`.
+
+    a7: the weakest trend of the first three layers, all of which are to follow. a7-last: the strongest of the others,
+    none of which is to, without a value where the first do not follow either: such a training tells no layers apart.
+    The last bias moves by 1 whatever the network. a7-decay: a level, so without a value.
+    """
     first, last = trends[trends["layer"] <= layers], trends[trends["layer"] > layers].dropna(subset=["value"])
-    results = []
-    for id_, rows, words in (("a7", first, "the weakest"), ("a7-last", last, "the strongest")):
-        if len(rows):
-            row = rows.loc[rows["value"].idxmin() if id_ == "a7" else rows["value"].abs().idxmax()]
-            values = ", ".join(f"{r.value:.2f} in layer {r.layer}" for r in rows.itertuples())
-            result = Result(
-                f"loukas/{id_}", PAGE, row["value"], row["low"], row["high"], repetitions, f"{words} of {values}"
-            )
-            results.append(result)
-    return results
+    results, follow = [], False
+    if first["value"].notna().any():
+        weakest = first.loc[first["value"].idxmin()]
+        follow = weakest["value"] > 0 and not weakest["low"] <= 0
+        results.append(_layer_result("loukas/a7", weakest, repetitions, f"the weakest of {_in_layers(first)}"))
+    if len(last):
+        words = f"the strongest of {_in_layers(last)}"
+        strongest = last.loc[last["value"].abs().idxmax()]
+        if not follow:
+            strongest = strongest * np.nan
+            words += "; the first layers do not follow the frequency either, so that these are not told from them"
+        results.append(_layer_result("loukas/a7-last", strongest, repetitions, words))
+    lengths = trends["length"].to_numpy()
+    factor = (lengths[0] / lengths[-1]) ** (1 / max(1, len(lengths) - 1))
+    words = (
+        "the factor is a level of its setting, and the paper prints neither widths nor an initialization; in ours the "
+        f"lengths an epoch are {', '.join(f'{v:.3g}' for v in lengths)}, on average a factor {factor:.2f} a layer"
+    )
+    return [*results, Result("loukas/a7-decay", PAGE, np.nan, n=repetitions, detail=words)]
+
+
+def _in_layers(rows: pd.DataFrame) -> str:
+    return ", ".join(f"{r.value:.2f} in layer {r.layer}" for r in rows.itertuples())
+
+
+def _layer_result(id_: str, row: pd.Series, repetitions: int, words: str) -> Result:
+    return Result(id_, PAGE, row["value"], row["low"], row["high"], repetitions, words)
 
 
 def results_from_networks(
-    by_network: dict[tuple[str, int], Trajectory], dataset: str, fit_loss: float, *, seed: int = 0
+    by_network: dict[tuple[str, int], Trajectory], dataset: str, *, seed: int = 0
 ) -> list[Result]:
-    """loukas/a5 from {("MLP" or "CNN", images a class): Trajectory}: log ratio of the total lengths at 100 a class, up
-    to a common training loss.
+    """loukas/a5 and a5-test from {("MLP" or "CNN", images a class): Trajectory}: log ratios of the lengths at 100 a
+    class, over the last tenth of as many iterations, and of the test losses at their end.
 
     Nothing where 100 images a class were not trained on.
     """
     if ("MLP", 100) not in by_network:
         return []
-    (mlp, mlp_fits), (cnn, cnn_fits) = (until_fit(by_network[name, 100], fit_loss) for name in ("MLP", "CNN"))
-    words = (
-        f"{dataset}, until the training loss first is {fit_loss:g}, which {mlp_fits.sum()} MLPs and "
-        f"{cnn_fits.sum()} CNNs of {len(mlp)} each reach"
-    )
-    return [log_ratio_result("loukas/a5", mlp, cnn, words, seed=seed)]
+    mlp, cnn = by_network["MLP", 100], by_network["CNN", 100]
+    lengths = [path.length[last_tenth(path), :, 0].sum(0) for path in (mlp, cnn)]
+    losses = [path.test_loss[-1] for path in (mlp, cnn)]
+    fits = " and ".join(f"{path.train_loss[-1].mean():.2g}" for path in (mlp, cnn))
+    words = f"{dataset}, {len(mlp.steps) * mlp.every:,} iterations, to mean training losses of {fits}"
+    return [
+        log_ratio_result("loukas/a5", *lengths, f"{words}; last tenth of training", seed=seed),
+        log_ratio_result("loukas/a5-test", *losses, words, seed=seed),
+    ]
 
 
 def results_from_batches(by_batch: dict[tuple[float, int], Trajectory], *, seed: int = 0) -> list[Result]:
-    """loukas/a6 and a6-batch from {(frequency, batch size): Trajectory}, over the last tenth of training.
+    """loukas/a6, a6-test and a6-batch from {(frequency, batch size): Trajectory}, over the last tenth of training.
 
-    a6: log ratio of the lengths, frequency 0.75 over 0.25, with batches. a6-batch: the largest batch over single
-    samples, after as many iterations.
+    a6: log ratio of the lengths, frequency 0.75 over 0.25, with batches; a6-test: Spearman's correlation of length and
+    test loss over the same runs. a6-batch: log ratio of the lengths, the largest batch over single samples, after as
+    many iterations.
     """
-    lengths = {key: path.length[-max(1, len(path.length) // 10) :, :, 0].sum(0) for key, path in by_batch.items()}
-    sizes, window = sorted({size for _, size in by_batch}), "last tenth of training"
-    results = [
-        log_ratio_result("loukas/a6", lengths[0.75, n], lengths[0.25, n], f"batch size {n}, {window}", seed=seed)
-        for n in sizes
-        if n > 1
-    ]
+    lengths = {key: path.length[last_tenth(path), :, 0].sum(0) for key, path in by_batch.items()}
+    losses = {key: path.test_loss[last_tenth(path)].mean(0) for key, path in by_batch.items()}
+    sizes, window, frequencies = sorted({size for _, size in by_batch}), "last tenth of training", (0.25, 0.75)
+    results = []
+    for n in [n for n in sizes if n > 1]:
+        words = f"batch size {n}, {window}"
+        results.append(log_ratio_result("loukas/a6", lengths[0.75, n], lengths[0.25, n], words, seed=seed))
+        length, loss = (np.concatenate([values[w, n] for w in frequencies]) for values in (lengths, losses))
+        units = np.tile(np.arange(len(length) // 2), 2)
+        c = correlate(length, loss, "spearman", units, seed=seed)
+        words += f"; Spearman over {c.n} runs"
+        results.append(Result("loukas/a6-test", PAGE, c.value, c.low, c.high, c.n_units, words))
     if sizes[0] == 1 < sizes[-1]:
-        for frequency in (0.25, 0.75):
+        for frequency in frequencies:
             words = f"frequency {frequency:g}, {window}, batches normalised by their mean derivative"
             batch, single = lengths[frequency, sizes[-1]], lengths[frequency, 1]
             results.append(log_ratio_result("loukas/a6-batch", batch, single, words, seed=seed))

@@ -173,7 +173,7 @@ def theorem_5_result(cases: list[Shattering]) -> Result:
     worst = {}
     for case in sorted(cases, key=lambda c: c.ratio):
         worst[case.family] = f"{case.family} in R^{case.dim}: {case.points} points, {case.regions} regions"
-    detail = "; ".join(worst.values()) + "; true on a line, false for d >= 2"
+    detail = "; ".join(worst.values()) + "; true on a line, and for k = 1; false for d >= 2 and k >= 2"
     labelled = sum(2**case.points for case in cases)
     return Result("theory/theorem-5", "families of sets", max(c.ratio for c in cases), n=labelled, detail=detail)
 

@@ -271,6 +271,12 @@ def count_change(training: Training, factors: Sequence[float], *, seed: int = 0)
     return CountChange(factors[first], factors[last], float(change.mean()), low, high, len(change))
 
 
+def count_change_result(name: str, change: CountChange) -> Result:
+    """The result of theory/lr on the data set `name`."""
+    words = f"{name}, η from {change.low_factor:.2g} to {change.high_factor:.2g} times 2/λ_max(W₀)"
+    return Result("theory/lr", "two-layer", change.value, change.low, change.high, change.n, words)
+
+
 def summary_table(groups: Mapping[str, Mapping[str, Inequality]]) -> pd.DataFrame:
     """One row an inequality and group of networks: checks, violations, tightest and median ratio, as texts."""
     names = {LEMMA_7: "Lemma 7", LEMMA_8: "Lemma 8", THEOREM_6: "Theorem 6"}
