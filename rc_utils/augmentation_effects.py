@@ -38,7 +38,8 @@ class Shift:
     """Change of the gap at equal count, and the slopes of gap on count: common, without and with the augmentation.
 
     crosses: lines of their own slopes, one fitted to each group, cross between the least and the largest count, so that
-    the sign of the change depends on the count at which it is read.
+    the sign of the change depends on the count at which it is read. opposed: their slopes have opposite signs, so that
+    there is no common one.
     """
 
     value: float
@@ -50,10 +51,15 @@ class Shift:
     slope_with: float
     crosses: bool = False
 
+    @property
+    def opposed(self) -> bool:
+        return self.slope_without * self.slope_with < 0
+
     def __str__(self) -> str:
         return (
             f"gap at equal count {_text(self)} over {self.n} matched cells; slopes of gap on count: "
             f"common {self.slope:.3f}, without {self.slope_without:.3f}, with {self.slope_with:.3f}"
+            + (", of opposite signs" if self.opposed else "")
             + (", so that the two lines cross among the counts" if self.crosses else "")
         )
 
@@ -170,7 +176,7 @@ def results_from_augmentation(
 ) -> list[Result]:
     """Our results for mixup/{count, gap, correlation} or crop-flip/{count, test-accuracy, shift, correlation}.
 
-    And for crop-flip/{shift, accuracy}-beyond-mixup, where the campaign has cells of both.
+    And for crop-flip/{shift, accuracy, count}-beyond-mixup, where the campaign has cells of both.
     augmented: "mixup" or "crop-flip", the name of the experiment. A campaign without it, or without matching cells,
     gives no result. Raises ValueError for another name.
     """
@@ -203,19 +209,20 @@ def _beyond_mixup(runs: pd.DataFrame, campaign: str, options: dict) -> list[Resu
     shift = vertical_shift(mixed, cropped, **options)
     if not np.isfinite(shift.value):
         return []
-    d = paired_difference(mixed, cropped, "test_accuracy", **options)
-    id_, words = "crop-flip/accuracy-beyond-mixup", "mean difference over matched cells"
-    return [
-        _shift_result("crop-flip/shift-beyond-mixup", shift, campaign, cropped),
-        Result(id_, campaign, d.value, d.low, d.high, d.n, words),
-    ]
+    results = [_shift_result("crop-flip/shift-beyond-mixup", shift, campaign, cropped)]
+    for name, column in (("accuracy", "test_accuracy"), ("count", "count")):
+        d = paired_difference(mixed, cropped, column, **options)
+        id_, words = f"crop-flip/{name}-beyond-mixup", "mean difference over matched cells"
+        results.append(Result(id_, campaign, d.value, d.low, d.high, d.n, words))
+    return results
 
 
 def _shift_result(id_: str, shift: Shift, campaign: str, with_: pd.DataFrame) -> Result:
-    """A shift of the gap; not checkable where the two lines cross, since no shift is vertical then."""
-    slopes = f"slopes of gap on count {shift.slope_without:.2g} and {shift.slope_with:.2g}"
-    if shift.crosses:
-        detail = f"{slopes}: the lines cross, and the sign of the change depends on the count at which it is read"
-        return Result(id_, campaign, float("nan"), n=shift.n, detail=detail)
-    fitted = f"; {int(with_['interpolates'].sum())} of {shift.n} cells with crop and flip interpolate"
-    return Result(id_, campaign, shift.value, shift.low, shift.high, shift.n, slopes + fitted)
+    """A shift of the gap; not checkable where the two lines cross or run opposite ways: no shift is vertical then."""
+    fitted = f"{int(with_['interpolates'].sum())} of {shift.n} cells with crop and flip interpolate"
+    words = f"slopes of gap on count {shift.slope_without:.2g} and {shift.slope_with:.2g}; {fitted}"
+    if shift.crosses or shift.opposed:
+        how = "cross among the counts" if shift.crosses else "run opposite ways"
+        words += f": the lines {how}, and the change depends on the count at which it is read"
+        return Result(id_, campaign, float("nan"), n=shift.n, detail=words)
+    return Result(id_, campaign, shift.value, shift.low, shift.high, shift.n, words)

@@ -147,7 +147,8 @@ def _more_segments(name: str, origin: str | None, seed: int) -> list[Result]:
     # The mean of these is the change, and each segment adds its own error to it.
     centred = np.array(counts, dtype=float) - np.mean(counts, axis=1, keepdims=True)
     parts = centred * np.where(np.arange(many) < few, 1 - many / few, 1)
-    detail = f"{len(parts)} runs, the same segments in all"
+    error = np.std(np.mean(counts, axis=0), ddof=1) / np.sqrt(few)
+    detail = f"{len(parts)} runs, the same segments in all: their mean over {few} has a standard error of {error:.2g}"
     bounds = _mean_interval(parts, 0.95, seed)
     return [Result("sample-size/change", name, float(parts.mean()), *bounds, len(parts), detail)]
 

@@ -81,7 +81,8 @@ class Cells:
 def cells_of(runs: pd.DataFrame, segments: np.ndarray | None = None) -> Cells:
     """The `Cells` of a table of runs (see `load_runs`) of one experiment; diverged runs are left out.
 
-    segments: (rows of `runs`, S) counts by segment (see `segment_counts`). Adds the columns log_lr and minus_margin.
+    segments: (rows of `runs`, S) counts by segment (see `segment_counts`). Adds the columns log_lr, batch_over_lr (the
+    binary logarithm of batch size / learning rate) and minus_margin.
     Raises ValueError without the columns network, cell, lr and gap, or with two runs of a cell and a seed.
     """
     require_columns(runs, ["network", "cell", "lr", "gap", "seed"])
@@ -90,6 +91,8 @@ def cells_of(runs: pd.DataFrame, segments: np.ndarray | None = None) -> Cells:
     if kept.duplicated(["network", "cell", "seed"]).any():
         raise ValueError("the runs hold a cell and seed more than once; choose the runs of one experiment")
     kept = kept.assign(log_lr=np.log(kept["lr"]))
+    if "batch_size" in kept.columns:
+        kept["batch_over_lr"] = np.log2(kept["batch_size"].astype(float) / kept["lr"])
     if "margin" in kept.columns:
         kept["minus_margin"] = -kept["margin"]
     cell = kept.groupby(["network", "cell"], sort=False).ngroup().to_numpy()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import pathlib
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from rc_utils.correlation import (
     MIN_CELLS,
     average_seeds,
     bootstrap_interval,
+    correlate,
     correlate_cells,
     finished,
     require_columns,
@@ -42,9 +44,10 @@ def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count", 
     Seeds are averaged, and so are cells that differ in weight decay alone, which repeat each other. Cells that differ
     in `factor` alone form a group; those with at least two values of it are fitted by least squares with a level of
     their own and one slope in common, y = a_g + b log2(factor). The interval is that of b from the residuals, so that
-    curvature, and slopes that differ between groups, count as error. NaN without any group, and no interval where
-    nothing is left to estimate the error from. In units of `column` per doubling. Raises ValueError for a missing
-    column, a number of it that is missing or infinite, or a factor that is not positive.
+    curvature, and slopes that differ between groups, count as error; those of several networks are averaged in each
+    setting first, since the curvature that networks share is one error. NaN without any group, and no interval where
+    nothing is left to estimate the error from. In units of `column` per doubling. Raises ValueError for
+    a missing column, a number of it that is missing or infinite, or a factor that is not positive.
     """
     require_columns(runs, ["network", "cell", factor, column])
     cells = finished(average_seeds(runs))
@@ -61,9 +64,17 @@ def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count", 
         return Change(float("nan"), float("nan"), float("nan"), 0, 0)
     groups = units.groupby(others, dropna=False).ngroup()
     x, y = (v - v.groupby(groups).transform("mean") for v in (np.log2(units[factor].astype(float)), units[column]))
-    value, n_groups = float((x * y).sum() / (x**2).sum()), int(groups.nunique())
-    half = _half_width(x, y - value * x, len(units) - n_groups - 1, confidence)
-    return Change(value, value - half, value + half, n_groups, len(cells))
+    value = float((x * y).sum() / (x**2).sum())
+    half = _shared_half_width(units.assign(x=x, residual=y - value * x), factor, others, confidence)
+    return Change(value, value - half, value + half, int(groups.nunique()), len(cells))
+
+
+def _shared_half_width(units: pd.DataFrame, factor: str, others: list[str], confidence: float) -> float:
+    """`_half_width` with the mean over networks in each setting, of which there is one error."""
+    settings = [key for key in others if key != "network"]
+    means = units.groupby([*settings, factor], dropna=False)[["x", "residual"]].mean().reset_index()
+    number = means.groupby(settings, dropna=False).ngroup().nunique() if settings else 1
+    return _half_width(means["x"], means["residual"], len(means) - number - 1, confidence)
 
 
 def changes_by_level(runs: pd.DataFrame, column: str = "count") -> pd.DataFrame:
@@ -86,9 +97,64 @@ def changes_by_level(runs: pd.DataFrame, column: str = "count") -> pd.DataFrame:
 def _half_width(x: pd.Series, residuals: pd.Series, freedom: int, confidence: float) -> float:
     """Half of Student's interval of a least-squares slope on centred x; NaN where the residuals say nothing."""
     square = (residuals**2).sum()
-    if freedom < 1 or square <= 1e-24 * max(1.0, (residuals.abs() + x.abs()).max() ** 2):
+    if freedom < 1 or not (x**2).sum() > 0 or square <= 1e-24 * max(1.0, (residuals.abs() + x.abs()).max() ** 2):
         return float("nan")
     return float(stats.t.ppf((1 + confidence) / 2, freedom) * np.sqrt(square / freedom / (x**2).sum()))
+
+
+def settings_fit(runs: pd.DataFrame, column: str = "count") -> pd.DataFrame:
+    """What two smooth functions of the settings explain of `column`: R² of least squares, one row a network, as texts.
+
+    With a plane in log(learning rate) and log(batch size), and with a parabola in the logarithm of their quotient; both
+    have three coefficients. Seeds, and cells that differ in weight decay alone, are averaged.
+    """
+    require_columns(runs, ["network", "cell", "lr", "batch_size", column])
+    cells = finished(average_seeds(runs))
+    rows = []
+    for network, group in cells.groupby("network", sort=False):
+        units = group.groupby(["lr", "batch_size"])[column].mean().reset_index()
+        lr, batch = (np.log2(units[key].to_numpy(float)) for key in ("lr", "batch_size"))
+        designs = {"Learning rate and batch size, a plane": (lr, batch)}
+        designs["Their quotient, a parabola"] = (lr - batch, (lr - batch) ** 2)
+        fits = {name: _explained(units[column].to_numpy(float), terms) for name, terms in designs.items()}
+        rows.append({"Network": network, "Settings": len(units)} | {name: f"{fit:.2f}" for name, fit in fits.items()})
+    return pd.DataFrame(rows)
+
+
+def _explained(y: np.ndarray, terms: tuple[np.ndarray, ...]) -> float:
+    """R² of least squares of y on the terms and a constant; NaN for as few values as coefficients."""
+    if len(y) <= len(terms) + 1 or np.ptp(y) == 0:
+        return float("nan")
+    design = np.column_stack([np.ones(len(y)), *terms])
+    residuals = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
+    return float(1 - residuals.var() / y.var())
+
+
+def at_equal_updates(runs: pd.DataFrame, column: str = "count") -> pd.DataFrame:
+    """What a larger batch does to `column` at equal epochs, and at about as many updates.
+
+    One row a network, learning rate and pair of batch sizes and of epochs whose numbers of updates, epochs / batch
+    size, are within a factor of 1.5: network, lr, small, large (batch sizes), short, long (epochs), updates (those of
+    the large batch over those of the small), equal_epochs (large less small batch, both trained long), equal_updates
+    (large batch trained long less small batch trained short). Runs of several experiments are compared where they agree
+    in all else, seed and weight decay too, and then averaged. No row where all runs have as many epochs.
+    """
+    require_columns(runs, ["network", "lr", "batch_size", "epochs", "seed", column])
+    keys = ["network", "lr", "weight_decay", "optimizer", "momentum", "mixup_alpha", "crop_padding", "flip_probability"]
+    keys = [key for key in [*keys, "seed"] if key in runs.columns]
+    runs = finished(runs).drop_duplicates([*keys, "batch_size", "epochs"])
+    runs = runs[[*keys, "batch_size", "epochs", column]]
+    small, large = (
+        runs.rename(columns={"batch_size": size, column: value}) for size, value in (("small", "s"), ("large", "l"))
+    )
+    pairs = small.rename(columns={"epochs": "short"}).merge(large.rename(columns={"epochs": "long"}), on=keys)
+    pairs["updates"] = (pairs["long"] / pairs["large"]) / (pairs["short"] / pairs["small"])
+    pairs = pairs[(pairs["small"] < pairs["large"]) & pairs["updates"].between(1 / 1.5, 1.5)]
+    trained_long = small.rename(columns={"epochs": "long", "s": "same"})
+    pairs = pairs.merge(trained_long, on=[*keys, "small", "long"])
+    pairs = pairs.assign(equal_epochs=pairs["l"] - pairs["same"], equal_updates=pairs["l"] - pairs["s"])
+    by = ["network", "lr", "small", "large", "short", "long"]
+    return pairs.groupby(by, sort=False)[["updates", "equal_epochs", "equal_updates"]].mean().reset_index()
 
 
 def mean_interval(
@@ -204,6 +270,8 @@ def _biases(name: str, campaign: str, runs: pd.DataFrame) -> Iterator[Result]:
         change = change_per_doubling(runs, column)
         if np.isfinite(change.value):
             detail = f"common to {change.n_groups} groups of cells that differ in {column} alone"
+            if "epochs" in runs.columns and runs["epochs"].nunique() == 1:
+                detail += f", all trained for {runs['epochs'].iloc[0]} epochs"
             yield Result(
                 f"bias/{factor}/{name}", campaign, change.value, change.low, change.high, change.n_cells, detail
             )
@@ -217,8 +285,9 @@ def results_from_measures(
 ) -> list[Result]:
     """Our results for motivation/distance and motivation/margin (v1 Fig 4), from the runs of ResNet18 of a campaign.
 
-    Pearson of d(W) or the margin with the gap over cells. Runs without ResNet18 or without these measures give no
-    result. Raises ValueError as `select_campaign`.
+    Pearson of d(W) or the margin with the gap over cells; the detail says how well learning rate / batch size alone
+    orders the measure. Runs without ResNet18 or without these measures give no result. Raises ValueError as
+    `select_campaign`.
     """
     runs = select_campaign(runs, campaign, experiment)
     runs = runs[runs["network"] == "ResNet18"]
@@ -226,5 +295,9 @@ def results_from_measures(
     for column, id_ in MEASURE_IDS.items():
         if len(runs) and column in runs.columns and finished(runs)[column].notna().all():
             options = {"num_resamples": num_resamples, "seed": seed}
-            results += correlation_result(id_, campaign, runs, "gap", options, x=column)
+            cells = finished(average_seeds(runs))
+            order = correlate(cells[column], cells["lr"] / cells["batch_size"], "spearman", num_resamples=1).value
+            words = f"; Spearman with learning rate / batch size {order:.2f}"
+            found = correlation_result(id_, campaign, runs, "gap", options, x=column)
+            results += [dataclasses.replace(result, detail=result.detail + words) for result in found]
     return results

@@ -35,6 +35,8 @@ MEASURES = {
     "input_gradient": "input gradient",
     "num_parameters": "number of parameters",
     "train_loss": "training loss",
+    # No measure of a network: what the settings alone say.
+    "batch_over_lr": "batch size / learning rate",
 }
 
 STATISTICS = {
@@ -72,7 +74,8 @@ def estimate(
 
     draws: of the measure, the gap, log_lr and train_accuracy. Pearson's and partial correlations have Fisher's interval
     of the draws, rank correlations their bias-corrected percentiles, because plain percentiles cover 91 to 95 % and 95
-    to 99 % (`python -m benchmarks --only coverage`); the others as their functions in `predictors` say. A partial
+    to 99 % (`python -m benchmarks --only coverage`); the others, of pairs of cells, as their functions in `predictors`
+    say, with cells that differ in weight decay alone as one, since the test set does not resolve their gaps. A partial
     correlation or information is unknown where what it is given has one value: there is nothing to hold fixed.
     Everything is unknown of fewer than three cells, whose order is right or wrong altogether.
     """
@@ -83,7 +86,7 @@ def estimate(
         if control and is_constant(cells.means(control)):
             return p.UNKNOWN
         return _resampled(cells, [measure, "gap", *([control] if control else [])], function, draws, confidence)
-    cells = cells.merged() if statistic == "information" else cells
+    cells = cells.merged()
     x, y = cells.means(measure), cells.means("gap")
     if statistic == "information":
         if cells.factors["lr"].nunique() < 2:
@@ -192,13 +195,15 @@ def within(
     measure: str = "count",
     *,
     groups: np.ndarray | None = None,
+    controls: Sequence[np.ndarray] = (),
     num_resamples: int = 1000,
     confidence: float = 0.95,
     seed: int = 0,
 ) -> p.Estimate:
     """Pearson's r of a measure and the gap within the strata of cells that agree in the factors `names`.
 
-    The mean of each stratum is taken out of both, and what is left is pooled. Strata that differ in weight decay alone
+    The mean of each stratum is taken out of both, then what least squares on `controls`, (n,) each, explains of them,
+    and what is left is pooled. Strata that differ in weight decay alone
     repeat each other: at least `MIN_CELLS` groups of them, or of the cells with equal codes in `groups` (n,), are drawn
     whole; where there are fewer, the strata are kept and the groups of their cells (`Cells.units`) are drawn. Fisher's
     interval of the draws.
@@ -208,8 +213,8 @@ def within(
     units = whole if len(np.unique(whole)) >= MIN_CELLS else cells.units
     draws = draw(cells, [measure, "gap"], num_resamples, seed, units)
     one = np.ones((1, len(strata)))
-    value = float(p.partial_pearson(cells.means(measure), cells.means("gap"), one, strata=strata)[0])
-    resampled = p.partial_pearson(draws.columns[measure], draws.columns["gap"], draws.weights, strata=strata)
+    value = float(p.partial_pearson(cells.means(measure), cells.means("gap"), one, controls, strata)[0])
+    resampled = p.partial_pearson(draws.columns[measure], draws.columns["gap"], draws.weights, controls, strata)
     if not np.isfinite(value) or len(strata) < FEWEST_ROWS:
         return p.UNKNOWN
     return p.Estimate(value, *fisher_interval(resampled, value, len(set(units)), confidence))
@@ -218,9 +223,9 @@ def within(
 def held_fixed(cells: Cells, measure: str = "count", **options) -> pd.DataFrame:
     """What is left of the correlation of a measure and the gap when factors are held fixed, by `within`.
 
-    Rows: nothing held; each factor; the network and one other; all factors but one; and, where there are several seeds,
-    the cell. Columns: fixed (in words), within, runs, n_cells, n_strata, value, low, high, for `runs` "all" and
-    "interpolating".
+    Rows: nothing held; each factor; the network and one other; all factors but one; where learning rates and batch
+    sizes differ, `SMOOTH`; and, where there are several seeds, the cell. Columns: fixed (in words), within, runs,
+    n_cells, n_strata, value, low, high, for `runs` "all" and "interpolating".
     """
     rows = []
     for name, part in (("all", cells), ("interpolating", cells.interpolating())):
@@ -228,6 +233,10 @@ def held_fixed(cells: Cells, measure: str = "count", **options) -> pd.DataFrame:
             n_strata = len(np.unique(p.strata_of(part.factors, names)))
             found = within(part, names, measure, **options) if len(part.factors) > n_strata else p.UNKNOWN
             rows.append((_words(names), name, len(part.factors), n_strata, found.value, found.low, found.high))
+        if {"lr", "batch_size"} <= set(p.varying(cells.factors)):
+            networks, controls = _parabolas(part)
+            found = within(part, ["network"], measure, controls=controls, **options) if networks else p.UNKNOWN
+            rows.append((SMOOTH, name, len(part.factors), networks, found.value, found.low, found.high))
         if len(cells.runs) > len(cells.factors):
             single = part.as_runs()
             groups = part.units[part.cell]
@@ -235,6 +244,21 @@ def held_fixed(cells: Cells, measure: str = "count", **options) -> pd.DataFrame:
             numbers = (len(part.factors), len(part.factors))
             rows.append(("everything but the seed", name, *numbers, found.value, found.low, found.high))
     return pd.DataFrame(rows, columns=["fixed", "runs", "n_cells", "n_strata", "value", "low", "high"])
+
+
+# A smooth function of one number that the settings give knows nothing of a network.
+SMOOTH = "network and a parabola in log(batch / lr)"
+
+
+def _parabolas(cells: Cells) -> tuple[int, list[np.ndarray]]:
+    """The number of networks, and for each log(batch size / learning rate) and its square, 0 elsewhere, (n,)."""
+    if not len(cells.factors):
+        return 0, []
+    strata = p.strata_of(cells.factors, ["network"])
+    ratio = cells.means("batch_over_lr")
+    ratio = ratio - ratio.mean()
+    networks = int(strata.max()) + 1
+    return networks, [np.where(strata == k, ratio**power, 0) for k in range(networks) for power in (1, 2)]
 
 
 def _ladder(factors: pd.DataFrame) -> list[tuple[str, ...]]:
@@ -275,7 +299,8 @@ def information_table(cells: Cells, measure: str = "count", *, num_permutations:
 
 
 def axis_table(cells: Cells, measures: Sequence[str]) -> pd.DataFrame:
-    """Kendall's tau along each axis: one row a measure and axis; measure, axis, pairs, value, low, high."""
+    """Kendall's tau along each axis but weight decay, one row each: measure, axis, pairs, value, low, high."""
+    cells = cells.merged()
     pairs, y = p.neighbours(cells.factors, cells.units), cells.means("gap")
     rows = [
         {"measure": m, "axis": axis, "pairs": int((pairs.axis == a).sum()), **dataclasses.asdict(found)}
@@ -286,7 +311,8 @@ def axis_table(cells: Cells, measures: Sequence[str]) -> pd.DataFrame:
 
 
 def environment_table(cells: Cells, measures: Sequence[str]) -> pd.DataFrame:
-    """Share of wrongly ordered pairs in every environment: measure, environment, pairs, error."""
+    """Share of wrongly ordered pairs in each environment but weight decay's: measure, environment, pairs, error."""
+    cells = cells.merged()
     pairs, y = p.neighbours(cells.factors, cells.units), cells.means("gap")
     sizes = np.bincount(pairs.environment, minlength=len(pairs.environments))
     rows = [

@@ -13,7 +13,10 @@ interval meets p ± half a unit of its last printed decimal:
 - A *level* (a mean count, a gap): **agrees** if p is inside, else **disagrees**. Levels depend on the data and the
   network: hand in a result for a level only where it was measured in the published setting.
 - A *settled* number, said not to change with more points or segments: **agrees** if the interval of its change lies
-  within half a unit of the last printed decimal of p, **disagrees** if it lies outside, else **not resolved**.
+  within one unit of the last printed decimal of p, which is the difference of two printed numbers, **disagrees** if it
+  lies outside, else **not resolved**.
+- A change of which only is said that it *differs* from none: **agrees** if the interval excludes 0, else **not
+  resolved**.
 - A *strong* correlation, said to be high without a number, is an effect with 0.5 for p / 2: **disagrees** on the other
   side of 0 or where all of the interval is nearer to 0 than 0.5, **not resolved** if it includes 0, **agrees** if all
   of it lies beyond 0.5, else **agrees in direction**. The 0.5 is ours.
@@ -204,14 +207,8 @@ def _judge_effect(entry: Published, low: float, high: float) -> Verdict:
 
 def _holds(low: float, high: float, entry: Published) -> bool:
     """Whether the interval meets the published value, give or take half a unit of its last decimal."""
-    least, most = _as_printed(entry)
-    return low <= most and least <= high
-
-
-def _as_printed(entry: Published) -> tuple[float, float]:
-    """The least and the most that is printed as the published value."""
     half_unit = 0.5 * 10.0**-entry.decimals
-    return entry.value - half_unit, entry.value + half_unit
+    return low <= entry.value + half_unit and entry.value - half_unit <= high
 
 
 def _judge_level(entry: Published, low: float, high: float) -> Verdict:
@@ -221,13 +218,20 @@ def _judge_level(entry: Published, low: float, high: float) -> Verdict:
 
 
 def _judge_settled(entry: Published, low: float, high: float) -> Verdict:
-    least, most = _as_printed(entry)
-    printed = f"what is printed as {_shown(entry)}"
+    # The difference of two rounded numbers is known to a whole unit.
+    unit = 10.0**-entry.decimals
+    least, most, printed = entry.value - unit, entry.value + unit, f"{_shown(entry)} ± {unit:g}"
     if least <= low and high <= most:
         return Verdict(AGREES, f"our interval lies within {printed}")
     if low > most or high < least:
         return Verdict(DISAGREES, f"our interval lies outside {printed}")
     return Verdict(NOT_RESOLVED, f"our interval reaches beyond {printed}")
+
+
+def _judge_differs(low: float, high: float) -> Verdict:
+    if low > 0 or high < 0:
+        return Verdict(AGREES, "our interval excludes 0, and no direction is claimed")
+    return Verdict(NOT_RESOLVED, "our interval includes 0")
 
 
 def _judge_weak(low: float, high: float) -> Verdict:
@@ -266,6 +270,8 @@ def verdict(entry: Published, value: float | None, low: float = _NAN, high: floa
         raise ValueError(f"the interval of {entry.id!r} is [{low}, {high}]; expected its low end first")
     if entry.kind == "weak":
         return _judge_weak(low, high)
+    if entry.kind == "differs":
+        return _judge_differs(low, high)
     if entry.kind == "settled":
         return _judge_settled(entry, low, high)
     return _judge_level(entry, low, high) if entry.kind == "level" else _judge_effect(entry, low, high)
@@ -274,7 +280,7 @@ def verdict(entry: Published, value: float | None, low: float = _NAN, high: floa
 def _shown(entry: Published) -> str:
     if entry.value is not None:
         return f"{entry.value:.{entry.decimals}f}"
-    words = {"weak": "low", "strong": f"high, {entry.direction}", "bound": "at most 1"}
+    words = {"weak": "low", "strong": f"high, {entry.direction}", "bound": "at most 1", "differs": "other than 0"}
     return words.get(entry.kind) or str(entry.direction)
 
 

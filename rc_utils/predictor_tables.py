@@ -183,6 +183,9 @@ def verdicts(held: pd.DataFrame, table: pd.DataFrame, information: pd.DataFrame)
         ("all", "learning rate"): "it does so within one learning rate",
         ("all", "network and learning rate"): "and within one network",
         ("interpolating", "learning rate"): "it does so within one learning rate when the cells interpolate",
+        ("all", league.SMOOTH): "within one network it knows more than a smooth function of batch size / learning rate",
+        ("all", "network and learning rate and batch size"): "it does so where only weight decay and seeds differ",
+        ("all", "everything but the seed"): "it does so between the seeds of one cell",
     }.items():
         if (runs, fixed) in rows.index:
             found = rows.loc[(runs, fixed)]
@@ -195,7 +198,7 @@ def verdicts(held: pd.DataFrame, table: pd.DataFrame, information: pd.DataFrame)
         above, all_ = int((information["p"] <= 0.05).sum()), len(information)
         verdict = AGREES if above == all_ else NOT_RESOLVED
         text = f"**{verdict}** — above chance in {above} of {all_} conditionings"
-        lines.append(f"- it tells something of the gap beyond any one or two of the hyper-parameters: {text}.")
+        lines.append(f"- it tells something of the gap given any one or two hyper-parameters, the others free: {text}.")
     return "\n".join(lines)
 
 

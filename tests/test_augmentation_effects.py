@@ -91,6 +91,12 @@ def test_a_change_whose_sign_depends_on_the_count_is_no_shift():
     (result,) = (r for r in results_from_augmentation(runs, "made", "crop-flip") if r.id == "crop-flip/shift")
     assert np.isnan(result.value)
     assert "the lines cross" in result.detail
+    # Lines that run opposite ways without crossing among the counts have no common slope either.
+    runs.loc[tilted, "gap"] -= 1
+    assert not vertical_shift(*matched_cells(runs, "crop-flip")).crosses
+    (result,) = (r for r in results_from_augmentation(runs, "made", "crop-flip") if r.id == "crop-flip/shift")
+    assert np.isnan(result.value)
+    assert "the lines run opposite ways" in result.detail
     assert not vertical_shift(*matched_cells(made_runs(), "crop-flip")).crosses
 
 
@@ -102,7 +108,8 @@ def test_crop_and_flip_are_compared_with_mixup():
     )
     values = {r.id: r.value for r in results if "beyond" in r.id}
     # The gap is 0.1 of the count, which mixup lowers by 0.3 and crop and flip by 0.5.
-    expected = {"crop-flip/shift-beyond-mixup": -0.08, "crop-flip/accuracy-beyond-mixup": 0.08 + 0.02}
+    expected = {"shift": -0.08, "accuracy": 0.08 + 0.02, "count": -0.2}
+    expected = {f"crop-flip/{name}-beyond-mixup": value for name, value in expected.items()}
     assert values == pytest.approx(expected, abs=0.01)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rc_utils.comparison import change_per_doubling, results_from_runs
+from rc_utils.comparison import at_equal_updates, change_per_doubling, results_from_runs, settings_fit
 from rc_utils.paper import scorecard
 
 NETWORKS = ("ResNet18", "EfficientNetB0", "SENet18")
@@ -87,6 +87,45 @@ def test_repeating_cells_at_other_weight_decays_narrows_no_interval():
     assert (thrice.value, thrice.high) == pytest.approx((once.value, once.high))
     bounds = [next((r.low, r.high) for r in results_from_runs(table, "made")) for table in (runs, repeated)]
     assert bounds[1] == pytest.approx(bounds[0], abs=1e-9)
+
+
+def test_networks_that_bend_alike_narrow_no_interval():
+    runs = make_runs(networks=NETWORKS[:1], decays=(1e-5,), noise=0, seeds=1)
+    runs["count"] += 0.1 * np.log2(runs["lr"] / 0.01) ** 2
+    alike = pd.concat([runs.assign(network=name, count=runs["count"] + k) for k, name in enumerate(NETWORKS)])
+    one, three = change_per_doubling(runs, "lr"), change_per_doubling(alike, "lr")
+    assert (three.value, three.low, three.high) == pytest.approx((one.value, one.low, one.high))
+    assert three.n_groups == 9
+
+
+def test_settings_are_fitted_by_a_plane_and_by_a_parabola_of_the_quotient():
+    runs = make_runs(noise=0, slope_lr=-0.2, slope_batch=0.2)
+    fitted = settings_fit(runs)
+    assert fitted["Settings"].tolist() == [9, 9, 9]
+    assert set(fitted["Learning rate and batch size, a plane"]) == {"1.00"}
+    assert set(fitted["Their quotient, a parabola"]) == {"1.00"}
+    bent = settings_fit(runs.assign(count=np.log2(runs["lr"] / runs["batch_size"] * 5e4) ** 2))
+    assert set(bent["Their quotient, a parabola"]) == {"1.00"}
+    assert (bent["Learning rate and batch size, a plane"].astype(float) < 0.9).all()
+    few = settings_fit(runs[(runs["lr"] == 0.1)])
+    assert set(few["Their quotient, a parabola"]) == {"nan"}
+
+
+def test_a_batch_is_compared_at_as_many_updates():
+    runs = make_runs(networks=NETWORKS[:1], noise=0)
+    # A count that knows the number of updates and nothing else.
+    short = runs.assign(experiment="short", epochs=50)
+    both = pd.concat([runs, short])
+    both["count"] = np.log2(both["batch_size"] / both["epochs"])
+    table = at_equal_updates(both)
+    assert len(table) == 3
+    assert set(zip(table["small"], table["large"], table["short"], table["long"], strict=True)) == {
+        (256, 1024, 50, 200)
+    }
+    assert table["updates"].tolist() == pytest.approx([1, 1, 1])
+    assert table["equal_epochs"].tolist() == pytest.approx([2, 2, 2])
+    assert table["equal_updates"].tolist() == pytest.approx([0, 0, 0])
+    assert at_equal_updates(runs).empty
 
 
 def test_change_refuses_a_factor_that_cannot_double():

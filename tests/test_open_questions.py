@@ -8,7 +8,7 @@ from rc_utils import open_questions as questions
 
 def test_every_question_has_its_own_id():
     ids = [q.id for q in (*questions.DOUBTS, *questions.SILENCES)]
-    assert len(set(ids)) == len(ids) == 29
+    assert len(set(ids)) == len(ids) == 30
 
 
 def test_printed_answers():

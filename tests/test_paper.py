@@ -84,7 +84,7 @@ def test_every_statement_says_what_would_test_it():
     frame = pd.DataFrame(map(vars, map(published, scorecard()["id"])))
     assert frame["id"].is_unique
     assert (frame[["claim", "quantity", "source", "experiment"]].map(len) > 0).all().all()
-    assert set(frame["kind"]) == {"effect", "level", "settled", "strong", "weak", "bound"}
+    assert set(frame["kind"]) == {"effect", "level", "settled", "differs", "strong", "weak", "bound"}
     effects = frame[frame["kind"] == "effect"]
     assert (effects["value"].notna() ^ effects["direction"].notna()).all()
     assert set(effects["direction"].dropna()) == {"positive", "negative"}
@@ -126,7 +126,10 @@ def test_unknown_names_get_the_nearest():
         (effect(0.0, kind="level"), (0.01, -0.01, 0.02), "agrees"),
         (effect(0.0, kind="settled"), (0.001, -0.002, 0.004), "agrees"),
         (effect(0.0, kind="settled"), (0.01, -0.01, 0.02), "not resolved"),
-        (effect(0.0, kind="settled"), (0.02, 0.01, 0.03), "disagrees"),
+        (effect(0.0, kind="settled"), (0.02, 0.011, 0.03), "disagrees"),
+        (effect(0.0, kind="settled"), (0.02, 0.009, 0.03), "not resolved"),
+        (effect(kind="differs"), (-0.3, -0.5, -0.1), "agrees"),
+        (effect(kind="differs"), (0.3, -0.1, 0.5), "not resolved"),
         (effect(kind="strong", direction="positive"), (0.8, 0.6, 0.9), "agrees"),
         (effect(kind="strong", direction="negative"), (-0.8, -0.9, -0.6), "agrees"),
         (effect(kind="strong", direction="negative"), (-0.8, -0.9, -0.3), "agrees in direction"),

@@ -369,10 +369,10 @@ def test_league_has_a_row_for_each_measure_and_statistic_and_names_what_is_missi
     runs, segments = runs_table()
     cells = cells_of(runs, segments)
     measures, missing = league.available(cells)
-    assert measures == ["count", "minus_margin"]
+    assert measures == ["count", "minus_margin", "batch_over_lr"]
     assert "sharpness" in missing
     found = league.league_table(cells, num_resamples=200, num_permutations=20)
-    assert len(found) == 2 * len(league.STATISTICS)
+    assert len(found) == 3 * len(league.STATISTICS)
     known = found.set_index(["measure", "statistic"])
     assert known.loc[("count", "pearson"), "value"] > 0.8
     assert known.loc[("count", "pearson"), "low"] < known.loc[("count", "pearson"), "value"]
@@ -394,6 +394,38 @@ def test_a_measure_that_recognises_the_learning_rate_has_nothing_within_it():
     within = held.loc[("all", "learning rate")]
     assert within["low"] < 0 < within["high"]
     assert "not resolved from 0" in predictor_tables.answer(held.reset_index())
+
+
+def test_a_measure_that_knows_the_settings_alone_has_nothing_beyond_them():
+    rng = np.random.default_rng(3)
+    runs = pd.DataFrame(
+        itertools.product("ABC", [0.1, 0.03, 0.01], [32, 64, 128]), columns=["network", "lr", "batch_size"]
+    )
+    ratio = np.log2(runs["batch_size"] / runs["lr"])
+    bend = (0.1 + 0.05 * (runs["network"] == "B")) * (ratio - 12) ** 2
+    noise = 0.05 * rng.normal(size=(3, 27))
+    runs = runs.assign(gap=ratio + bend + noise[0], seed=0, cell=runs.index, status="ok", interpolates=True)
+
+    def left(count):
+        held = league.held_fixed(cells_of(runs.assign(count=count)), num_resamples=200)
+        return held.set_index(["runs", "fixed"]).loc[("all", league.SMOOTH)]
+
+    settings = left(ratio + bend + noise[1])
+    assert settings["low"] < 0 < settings["high"]
+    assert settings["n_strata"] == 3
+    assert left(ratio + bend + noise[0] + 0.2 * noise[2])["low"] > 0.5
+
+
+def test_cells_that_differ_in_weight_decay_alone_are_one_in_pairs():
+    runs, _ = runs_table()
+    decays = pd.concat([runs.assign(weight_decay=w, cell=runs["cell"] + f", {w}") for w in (1e-5, 1e-6)])
+    decays["gap"] += 0.1 * np.random.default_rng(0).normal(size=len(decays))
+    cells = cells_of(decays)
+    assert set(league.axis_table(cells, ["count"])["axis"]) == {"network", "lr", "batch_size"}
+    assert not league.environment_table(cells, ["count"])["environment"].str.contains("weight").any()
+    found = league.league_table(cells, ["count"], ["sign_error"], num_resamples=20)
+    merged = league.league_table(cells.merged(), ["count"], ["sign_error"], num_resamples=20)
+    pd.testing.assert_frame_equal(found, merged)
 
 
 def test_seeds_of_a_cell_are_the_last_rung():
@@ -460,7 +492,7 @@ def test_figures_and_tables_show_every_row(seeds):
             figure.canvas.draw()
         assert len([ax for ax in figures[0].axes if ax.get_visible()]) == len(league.STATISTICS)
         plt.close("all")
-    assert predictor_tables.show_league(found).data.count("<tr") == 3
+    assert predictor_tables.show_league(found).data.count("<tr") == 4
     assert predictor_tables.show_held_fixed(held).data.count("<tr") == 1 + held["fixed"].nunique()
     assert predictor_tables.show_information(information).data.count("<tr") == 1 + len(information)
     assert predictor_tables.verdicts(held, found, information).count("- ") >= 4
