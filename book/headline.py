@@ -14,9 +14,10 @@ import re
 import matplotlib
 import matplotlib.pyplot as plt
 
-from rc_utils import ledger, plotting
+from rc_utils import league, ledger, plotting
 from rc_utils.campaign import load_campaign
-from rc_utils.correlation import average_seeds
+from rc_utils.cells import cells_of
+from rc_utils.correlation import average_seeds, interval_text
 from rc_utils.paper import VERDICTS, published, scorecard
 from rc_utils.results import results_from_campaign
 
@@ -99,6 +100,17 @@ def sentence(runs, campaign):
     ).strip()
 
 
+def beyond_settings(runs):
+    """What is left of the correlation within networks once a function of the settings alone is taken out."""
+    cells = cells_of(runs)
+    within, beyond = league.within(cells, ["network"]), league.beyond_settings(cells)
+    texts = (interval_text(found.value, found.low, found.high) for found in (within, beyond))
+    return (
+        "Within networks count and gap correlate at {}; beyond a parabola in log(batch size / learning rate), which "
+        "knows the settings and nothing of a network, at {}."
+    ).format(*texts)
+
+
 def figure(runs):
     """Gap against region count, as a vector graphic with the same bytes for the same runs."""
     matplotlib.use("Agg")
@@ -125,7 +137,7 @@ def main():
     runs = headline_runs(campaign)
     figure(runs)
     card = results_card(campaign)
-    text = sentence(runs, campaign)
+    text = f"{sentence(runs, campaign)}\n\n{beyond_settings(runs)}"
     rewrite(ROOT / "README.md", FIGURE.relative_to(ROOT), [text, table(card)])
     verdicts = "What held, and what did not, counted over the statements that this campaign can test:"
     first_page = [text, verdicts, summary(card), "The main statements:", table(card)]

@@ -234,9 +234,9 @@ def held_fixed(cells: Cells, measure: str = "count", **options) -> pd.DataFrame:
             found = within(part, names, measure, **options) if len(part.factors) > n_strata else p.UNKNOWN
             rows.append((_words(names), name, len(part.factors), n_strata, found.value, found.low, found.high))
         if {"lr", "batch_size"} <= set(p.varying(cells.factors)):
-            networks, controls = _parabolas(part)
-            found = within(part, ["network"], measure, controls=controls, **options) if networks else p.UNKNOWN
-            rows.append((SMOOTH, name, len(part.factors), networks, found.value, found.low, found.high))
+            found = beyond_settings(part, measure, **options)
+            n_networks = part.factors["network"].nunique()
+            rows.append((SMOOTH, name, len(part.factors), n_networks, found.value, found.low, found.high))
         if len(cells.runs) > len(cells.factors):
             single = part.as_runs()
             groups = part.units[part.cell]
@@ -250,15 +250,14 @@ def held_fixed(cells: Cells, measure: str = "count", **options) -> pd.DataFrame:
 SMOOTH = "network and a parabola in log(batch / lr)"
 
 
-def _parabolas(cells: Cells) -> tuple[int, list[np.ndarray]]:
-    """The number of networks, and for each log(batch size / learning rate) and its square, 0 elsewhere, (n,)."""
+def beyond_settings(cells: Cells, measure: str = "count", **options) -> p.Estimate:
+    """`within` the networks, with a parabola in log(batch size / learning rate) for each of them as the controls."""
     if not len(cells.factors):
-        return 0, []
-    strata = p.strata_of(cells.factors, ["network"])
-    ratio = cells.means("batch_over_lr")
+        return p.UNKNOWN
+    networks, ratio = cells.factors["network"].to_numpy(), cells.means("batch_over_lr")
     ratio = ratio - ratio.mean()
-    networks = int(strata.max()) + 1
-    return networks, [np.where(strata == k, ratio**power, 0) for k in range(networks) for power in (1, 2)]
+    controls = [np.where(networks == name, ratio**power, 0) for name in pd.unique(networks) for power in (1, 2)]
+    return within(cells, ["network"], measure, controls=controls, **options)
 
 
 def _ladder(factors: pd.DataFrame) -> list[tuple[str, ...]]:
