@@ -14,6 +14,7 @@ from matplotlib.patches import Patch
 from rc_utils import plotting
 from rc_utils.correlation import correlate
 from rc_utils.plotting import BLUE, GREEN, ORANGE
+from rc_utils.reparametrise import FACTORS
 
 
 def evolution_panels(summary: pd.DataFrame) -> Figure:
@@ -84,20 +85,18 @@ def not_run(what: str) -> Figure:
 
 
 def rescaling_strips(table: pd.DataFrame) -> Figure:
-    """Factors of distance, margin and region count over the rows of a `rescaling_table`, a strip each, log axis."""
-    fig, ax = plt.subplots(figsize=(plotting.width(), 2.6))
-    strips = {
-        "region count": table["count"] / table["count_before"],
-        "output margin": table["margin_factor"],
-        "distance from\ninitialization": table["distance_factor"],
-    }
-    for row, (values, marker) in enumerate(zip(strips.values(), "o^s", strict=True)):
+    """Factors of the region count and of the measures in `FACTORS`, a strip each, over the rows of a `rescaling_table`;
+    log axis."""
+    fig, ax = plt.subplots(figsize=(plotting.width(), 3))
+    strips = {"region count": table["count"] / table["count_before"]}
+    strips |= {words.replace(" of ", " of\n"): table[column] for column, words in FACTORS.items()}
+    for row, (values, marker) in enumerate(zip(strips.values(), "os^D", strict=True)):
         offsets = np.linspace(-0.25, 0.25, len(values))
         ax.plot(
             values,
             row + offsets,
             marker,
-            color=(BLUE, ORANGE, GREEN)[row],
+            color=ORANGE if row else BLUE,
             alpha=0.6,
             markersize=5,
         )

@@ -7,7 +7,8 @@ Two rescalings, with a factor c > 0:
   divided by c, since relu(c z) = c relu(z) (Neyshabur et al. 2015).
 The output layer times c multiplies every score, hence the margin, and changes no label. With c a power of two every
 step is exact in floating point, short of overflow: labels and region counts are equal, not merely close. The distance
-from initialisation changes, since it sees the weights; that is v1's argument for a measure of the function (App. B).
+from initialisation changes, since it sees the weights, and so do products of norms; that is the argument
+for a measure of the function (v1 App. B, v3 Sec. 3).
 """
 
 from __future__ import annotations
@@ -24,9 +25,15 @@ import torch
 from torch import nn
 
 from rc_utils.checks import check_count, require
-from rc_utils.measures import distance_from_init, output_margin
+from rc_utils.measures import distance_from_init, log_spectral_product, output_margin
 from rc_utils.regions import region_count
 
+# Measures of the weights, which other weights of the same function change.
+FACTORS = {
+    "distance_factor": "d(W)",
+    "margin_factor": "output margin",
+    "spectral_factor": "product of spectral norms",
+}
 _LAYERS = (nn.Conv2d, nn.Linear)
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
 
@@ -131,33 +138,31 @@ def rescaling_table(
 ) -> pd.DataFrame:
     """One row a random rescaling of a trained network: what its measures do and what its regions do.
 
-    initial: the network at its initialisation. Columns: distance_factor = d(W') / d(W) and margin_factor, count,
-    count_before, and differing, the number of `num_samples` segments whose number of regions is not the same; they are
-    counted adaptively.
+    initial: the network at its initialisation. Columns: those of `FACTORS`, each a measure after the rescaling over
+    that before, count, count_before, and differing, the number of `num_samples` segments whose number of regions is not
+    the same; they are counted adaptively.
     """
     check_count("num_rescalings", number, 1)
     draw = {"num_samples": num_samples, "strategy": "adaptive", "seed": seed}
-    before = _values(network, initial, data, draw)
-    require(before[0] > 0 and before[1] != 0, "the network is where it began, or has no margin: train it first")
+    before, counted = _measures(network, initial, data), region_count(network, data.x_train, **draw)
+    moved = before["distance_factor"] > 0 and before["margin_factor"] != 0
+    require(moved, "the network is where it began, or has no margin: train it first")
     rows = []
     for index in range(number):
         rescaled = rescale(network, random_rescaling(network, seed + index))
-        distance, margin, count = _values(rescaled, initial, data, draw)
-        rows.append(
-            {
-                "distance_factor": distance / before[0],
-                "margin_factor": margin / before[1],
-                "count_before": before[2].mean,
-                "count": count.mean,
-                "differing": int((count.counts != before[2].counts).sum()),
-            }
-        )
+        after, count = _measures(rescaled, initial, data), region_count(rescaled, data.x_train, **draw)
+        factors = {name: after[name] / before[name] for name in FACTORS}
+        differing = int((count.counts != counted.counts).sum())
+        rows.append(factors | {"count_before": counted.mean, "count": count.mean, "differing": differing})
     return pd.DataFrame(rows)
 
 
-def _values(network, initial, data, draw):
-    count = region_count(network, data.x_train, **draw)
-    return distance_from_init(network, initial), output_margin(network, data.x_train, data.y_train), count
+def _measures(network, initial, data) -> dict[str, float]:
+    return {
+        "distance_factor": distance_from_init(network, initial),
+        "margin_factor": output_margin(network, data.x_train, data.y_train),
+        "spectral_factor": float(np.exp(log_spectral_product(network))),
+    }
 
 
 def at_least_twice(factors: Sequence[float]) -> bool:
@@ -170,13 +175,12 @@ def rescaling_summary(table: pd.DataFrame) -> pd.DataFrame:
     """One row a network of concatenated `rescaling_table`s with a column `network`, as texts."""
     rows = []
     for network, group in table.groupby("network", sort=False):
-        factors = {c: f"{group[c].min():.3g} to {group[c].max():.3g}" for c in ("distance_factor", "margin_factor")}
+        factors = {f"{words}, factor": f"{group[c].min():.3g} to {group[c].max():.3g}" for c, words in FACTORS.items()}
         rows.append(
             {
                 "Network": network,
                 "Rescalings": len(group),
-                "d(W) times": factors["distance_factor"],
-                "Margin times": factors["margin_factor"],
+                **factors,
                 "Count before": f"{group['count_before'].iloc[0]:.3f}",
                 "Counts after": ", ".join(f"{value:.3f}" for value in sorted(group["count"].unique())),
                 "Segments that differ": int(group["differing"].sum()),

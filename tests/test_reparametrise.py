@@ -68,6 +68,7 @@ def test_counts_stay_while_distance_and_margin_change(tiny_data):
         assert np.ptp(table["count"]) == 0
         assert at_least_twice(table["margin_factor"])
         assert at_least_twice(table["distance_factor"])
+        assert table["spectral_factor"].nunique() > 5
 
 
 def test_a_factor_that_is_not_compensated_would_be_seen(tiny_data):
