@@ -251,7 +251,11 @@ SMOOTH = "network and a parabola in log(batch / lr)"
 
 
 def beyond_settings(cells: Cells, measure: str = "count", **options) -> p.Estimate:
-    """`within` the networks, with a parabola in log(batch size / learning rate) for each of them as the controls."""
+    """`within` the networks, with a parabola in log(batch size / learning rate) for each of them as the controls.
+
+    The resamples have fewer different cells for as many coefficients: the interval is too wide rather than too narrow
+    (`python -m benchmarks --only coverage`).
+    """
     if not len(cells.factors):
         return p.UNKNOWN
     networks, ratio = cells.factors["network"].to_numpy(), cells.means("batch_over_lr")
