@@ -114,8 +114,8 @@ def settings_fit(runs: pd.DataFrame, column: str = "count") -> pd.DataFrame:
     for network, group in cells.groupby("network", sort=False):
         units = group.groupby(["lr", "batch_size"])[column].mean().reset_index()
         lr, batch = (np.log2(units[key].to_numpy(float)) for key in ("lr", "batch_size"))
-        designs = {"Learning rate and batch size, a plane": (lr, batch)}
-        designs["Their quotient, a parabola"] = (lr - batch, (lr - batch) ** 2)
+        designs = {"R², lr and batch size": (lr, batch)}
+        designs["R², lr / batch size"] = (lr - batch, (lr - batch) ** 2)
         fits = {name: _explained(units[column].to_numpy(float), terms) for name, terms in designs.items()}
         rows.append({"Network": network, "Settings": len(units)} | {name: f"{fit:.2f}" for name, fit in fits.items()})
     return pd.DataFrame(rows)

@@ -102,13 +102,13 @@ def test_settings_are_fitted_by_a_plane_and_by_a_parabola_of_the_quotient():
     runs = make_runs(noise=0, slope_lr=-0.2, slope_batch=0.2)
     fitted = settings_fit(runs)
     assert fitted["Settings"].tolist() == [9, 9, 9]
-    assert set(fitted["Learning rate and batch size, a plane"]) == {"1.00"}
-    assert set(fitted["Their quotient, a parabola"]) == {"1.00"}
+    assert set(fitted["R², lr and batch size"]) == {"1.00"}
+    assert set(fitted["R², lr / batch size"]) == {"1.00"}
     bent = settings_fit(runs.assign(count=np.log2(runs["lr"] / runs["batch_size"] * 5e4) ** 2))
-    assert set(bent["Their quotient, a parabola"]) == {"1.00"}
-    assert (bent["Learning rate and batch size, a plane"].astype(float) < 0.9).all()
+    assert set(bent["R², lr / batch size"]) == {"1.00"}
+    assert (bent["R², lr and batch size"].astype(float) < 0.9).all()
     few = settings_fit(runs[(runs["lr"] == 0.1)])
-    assert set(few["Their quotient, a parabola"]) == {"nan"}
+    assert set(few["R², lr / batch size"]) == {"nan"}
 
 
 def test_a_batch_is_compared_at_as_many_updates():
