@@ -16,7 +16,7 @@ import matplotlib.pyplot as plt
 
 from rc_utils import league, ledger, plotting
 from rc_utils.campaign import load_campaign
-from rc_utils.cells import cells_of
+from rc_utils.cells import cells_of, segment_counts
 from rc_utils.correlation import average_seeds, interval_text
 from rc_utils.paper import VERDICTS, published, scorecard
 from rc_utils.results import results_from_campaign
@@ -100,9 +100,9 @@ def sentence(runs, campaign):
     ).strip()
 
 
-def beyond_settings(runs):
+def beyond_settings(runs, campaign):
     """What is left of the correlation within networks once a function of the settings alone is taken out."""
-    cells = cells_of(runs)
+    cells = cells_of(runs, segment_counts(campaign.name, runs, origin=origin_of(campaign)))
     within, beyond = league.within(cells, ["network"]), league.beyond_settings(cells)
     texts = (interval_text(found.value, found.low, found.high) for found in (within, beyond))
     return (
@@ -137,7 +137,7 @@ def main():
     runs = headline_runs(campaign)
     figure(runs)
     card = results_card(campaign)
-    text = f"{sentence(runs, campaign)}\n\n{beyond_settings(runs)}"
+    text = f"{sentence(runs, campaign)}\n\n{beyond_settings(runs, campaign)}"
     rewrite(ROOT / "README.md", FIGURE.relative_to(ROOT), [text, table(card)])
     verdicts = "What held, and what did not, counted over the statements that this campaign can test:"
     first_page = [text, verdicts, summary(card), "The main statements:", table(card)]

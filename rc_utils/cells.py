@@ -100,13 +100,13 @@ def cells_of(runs: pd.DataFrame, segments: np.ndarray | None = None) -> Cells:
     return Cells(kept, cell, factors.reset_index(drop=True), None if segments is None else segments[done])
 
 
-def segment_counts(name: str, runs: pd.DataFrame, num_samples: int = 0) -> np.ndarray | None:
+def segment_counts(name: str, runs: pd.DataFrame, num_samples: int = 0, origin: str | None = None) -> np.ndarray | None:
     """Region counts of the campaign's count `main` by run and segment, (rows of `runs`, S).
 
-    num_samples: the first so many segments; 0 takes all. None where a finished run has no such count or another number
-    of segments; the rows of diverged runs are NaN.
+    num_samples: the first so many segments; 0 takes all. origin: which records, as in `load_runs`. None where a
+    finished run has no such count or another number of segments; the rows of diverged runs are NaN.
     """
-    entries = ledger.count_entries(name, ["main"])
+    entries = ledger.count_entries(name, ["main"], origin)
     rows = [entries[r]["main"]["counts"][: num_samples or None] if r in entries else [] for r in runs["run_id"]]
     ok = is_finished(runs)
     sizes = {len(row) for row, fine in zip(rows, ok, strict=True) if fine}

@@ -140,8 +140,8 @@ def at_equal_updates(runs: pd.DataFrame, column: str = "count") -> pd.DataFrame:
     in all else, seed and weight decay too, and then averaged. No row where all runs have as many epochs.
     """
     require_columns(runs, ["network", "lr", "batch_size", "epochs", "seed", column])
-    keys = ["network", "lr", "weight_decay", "optimizer", "momentum", "mixup_alpha", "crop_padding", "flip_probability"]
-    keys = [key for key in [*keys, "seed"] if key in runs.columns]
+    keys = [key for key in ("network", *HYPERPARAMETERS, "seed") if key in runs.columns]
+    keys = [key for key in keys if key not in ("batch_size", "epochs")]
     runs = finished(runs).drop_duplicates([*keys, "batch_size", "epochs"])
     runs = runs[[*keys, "batch_size", "epochs", column]]
     small, large = (

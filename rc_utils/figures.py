@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from rc_utils import plotting
-from rc_utils.correlation import correlate
+from rc_utils.correlation import average_seeds, correlate, finished, require_columns
 from rc_utils.plotting import BLUE, GREEN, ORANGE
 from rc_utils.reparametrise import FACTORS
 
@@ -81,6 +81,25 @@ def not_run(what: str) -> Figure:
     fig, ax = plt.subplots(figsize=(plotting.width(), 1.0))
     ax.text(0.5, 0.5, f"{what}: not run in this campaign", ha="center", va="center", color="0.3")
     ax.axis("off")
+    return fig
+
+
+def quotient_panel(runs: pd.DataFrame, column: str = "count") -> Figure:
+    """`column` against learning rate / batch size, a line for each network, a point for each setting of the two.
+
+    Points are means over seeds and weight decays. Raises ValueError for a missing column.
+    """
+    require_columns(runs, ["network", "cell", "lr", "batch_size", column])
+    cells = finished(average_seeds(runs))
+    fig, ax = plt.subplots(figsize=(plotting.width(), 4))
+    for network, group in cells.groupby("network", sort=False):
+        units = group.groupby(["lr", "batch_size"])[column].mean().reset_index()
+        units = units.assign(quotient=units["lr"] / units["batch_size"]).sort_values("quotient")
+        look = plotting.network_style(str(network))
+        ax.plot(units["quotient"], units[column], color=look.color, marker=look.marker, linewidth=1, label=network)
+    ax.set_xscale("log")
+    ax.set(xlabel="learning rate / batch size", ylabel=plotting.label_of(column))
+    ax.legend()
     return fig
 
 

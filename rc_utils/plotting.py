@@ -194,25 +194,6 @@ def lr_batch_panels(runs: pd.DataFrame, networks: Sequence[str] | None = None, c
     return fig
 
 
-def quotient_panel(runs: pd.DataFrame, column: str = "count") -> Figure:
-    """`column` against learning rate / batch size, a line for each network, a point for each setting of the two.
-
-    Points are means over seeds and weight decays. Raises ValueError for a missing column.
-    """
-    require_columns(runs, ["network", "cell", "lr", "batch_size", column])
-    cells = finished(average_seeds(runs))
-    fig, ax = plt.subplots(figsize=(width(), 4))
-    for network, group in cells.groupby("network", sort=False):
-        units = group.groupby(["lr", "batch_size"])[column].mean().reset_index()
-        units = units.assign(quotient=units["lr"] / units["batch_size"]).sort_values("quotient")
-        look = network_style(str(network))
-        ax.plot(units["quotient"], units[column], color=look.color, marker=look.marker, linewidth=1, label=network)
-    ax.set_xscale("log")
-    ax.set(xlabel="learning rate / batch size", ylabel=label_of(column))
-    ax.legend()
-    return fig
-
-
 def _lr_panel(ax: Axes, cells: pd.DataFrame, column: str, batches: Sequence[float]) -> None:
     # A ramp, since batch sizes are ordered, and none of the colours that stand for networks.
     ramp = mpl.colormaps["Blues"](np.linspace(0.45, 1, len(batches)))

@@ -151,7 +151,8 @@ def rescaling_table(
     for index in range(number):
         rescaled = rescale(network, random_rescaling(network, seed + index))
         after, count = _measures(rescaled, initial, data), region_count(rescaled, data.x_train, **draw)
-        factors = {name: after[name] / before[name] for name in FACTORS}
+        factors = {name: after[name] / before[name] for name in ("distance_factor", "margin_factor")}
+        factors["spectral_factor"] = float(np.exp(after["log_spectral"] - before["log_spectral"]))
         differing = int((count.counts != counted.counts).sum())
         rows.append(factors | {"count_before": counted.mean, "count": count.mean, "differing": differing})
     return pd.DataFrame(rows)
@@ -161,7 +162,7 @@ def _measures(network, initial, data) -> dict[str, float]:
     return {
         "distance_factor": distance_from_init(network, initial),
         "margin_factor": output_margin(network, data.x_train, data.y_train),
-        "spectral_factor": float(np.exp(log_spectral_product(network))),
+        "log_spectral": log_spectral_product(network),
     }
 
 

@@ -459,7 +459,7 @@ def test_architectures_are_compared_after_as_many_iterations():
     assert complexity_results.results_from_networks({("MLP", 1000): path}, "digits") == []
 
 
-def test_corollary_2_is_checked_over_few_steps_too(quick):
+def test_corollary_2_is_checked_over_few_steps_too():
     task = tasks.sinusoid_task(frequencies=(0.5,), repetitions=2, num_points=20, widths=(8,), dtype=torch.float64)
     _, path = task.run(epochs=2, lr=0.01, every=1)
     check = complexity.all_checks(path, 20, "mse")["corollary-2"]

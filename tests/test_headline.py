@@ -28,7 +28,7 @@ def test_the_table_of_the_readme_is_the_one_of_the_records(headline):
     card = headline.results_card(campaign)
     assert headline.table(card) in readme
     assert headline.sentence(runs, campaign) in readme
-    assert headline.beyond_settings(runs) in readme
+    assert headline.beyond_settings(runs, campaign) in readme
     intro = (ROOT / "book" / "intro.md").read_text(encoding="utf-8")
     assert headline.table(card) in intro
     assert headline.summary(card) in intro

@@ -16,7 +16,7 @@ mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 
-from rc_utils.figures import region_panels
+from rc_utils.figures import quotient_panel, region_panels
 from rc_utils.plotting import (
     CLASS_COLOURS,
     class_colour,
@@ -107,6 +107,18 @@ def test_scatter_survives_a_constant_count():
     ax = scatter_count_gap(make_runs().assign(count=2.0))
     assert ax.get_legend().get_texts()[0].get_text() == "ResNet18"
     assert rendered(ax.figure)
+
+
+def test_the_quotient_has_a_line_a_network_and_a_point_a_setting():
+    runs = make_runs(networks=("ResNet18", "SENet18"))
+    fig = quotient_panel(runs)
+    lines = fig.axes[0].get_lines()
+    assert [line.get_label() for line in lines] == ["ResNet18", "SENet18"]
+    one = runs.query("network == 'ResNet18'")
+    means = one.groupby(one["lr"] / one["batch_size"])["count"].mean()
+    np.testing.assert_allclose(lines[0].get_xdata(), means.index)
+    np.testing.assert_allclose(lines[0].get_ydata(), means)
+    assert rendered(fig)
 
 
 def test_panels_have_a_line_a_batch_size_and_means_of_cells():

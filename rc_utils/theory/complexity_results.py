@@ -270,14 +270,15 @@ def layer_results(trends: pd.DataFrame, repetitions: int, layers: int = 3) -> li
     if first["value"].notna().any():
         weakest = first.loc[first["value"].idxmin()]
         follow = weakest["value"] > 0 and not weakest["low"] <= 0
-        results.append(_layer_result("loukas/a7", weakest, repetitions, f"the weakest of {_in_layers(first)}"))
+        estimate = (weakest["value"], weakest["low"], weakest["high"], repetitions)
+        results.append(Result("loukas/a7", PAGE, *estimate, f"the weakest of {_in_layers(first)}"))
     if len(last):
-        words = f"the strongest of {_in_layers(last)}"
-        strongest = last.loc[last["value"].abs().idxmax()]
+        words, strongest = f"the strongest of {_in_layers(last)}", last.loc[last["value"].abs().idxmax()]
+        estimate = (strongest["value"], strongest["low"], strongest["high"], repetitions)
         if not follow:
-            strongest = strongest * np.nan
+            estimate = (np.nan, np.nan, np.nan, repetitions)
             words += "; the first layers do not follow the frequency either, so that these are not told from them"
-        results.append(_layer_result("loukas/a7-last", strongest, repetitions, words))
+        results.append(Result("loukas/a7-last", PAGE, *estimate, words))
     lengths = trends["length"].to_numpy()
     factor = (lengths[0] / lengths[-1]) ** (1 / max(1, len(lengths) - 1))
     words = (
@@ -289,10 +290,6 @@ def layer_results(trends: pd.DataFrame, repetitions: int, layers: int = 3) -> li
 
 def _in_layers(rows: pd.DataFrame) -> str:
     return ", ".join(f"{r.value:.2f} in layer {r.layer}" for r in rows.itertuples())
-
-
-def _layer_result(id_: str, row: pd.Series, repetitions: int, words: str) -> Result:
-    return Result(id_, PAGE, row["value"], row["low"], row["high"], repetitions, words)
 
 
 def results_from_networks(
