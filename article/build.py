@@ -1,0 +1,200 @@
+"""Write article.pdf: fill the text of article.typ with the results of the README and of the records, and typeset it.
+
+    python article/build.py [OUTPUT]
+
+The text holds no number of its own. Results come from the block of README.md that `book/headline.py` writes, settings
+from the files of the campaigns, everything else from the committed records.
+"""
+
+import argparse
+import json
+import pathlib
+import re
+import sys
+import tomllib
+
+import matplotlib
+import matplotlib.pyplot as plt
+import typst
+
+from rc_utils.pages import plotting
+from rc_utils.sweep.campaign import list_campaigns, load_campaign
+from rc_utils.sweep.records import load_evolution, load_runs
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+HERE = ROOT / "article"
+PARTS = HERE / "_build"
+CAMPAIGN, FULL_SIZE = "cifar10-small", "cifar10-paper"
+_RESULTS = re.compile(r"<!-- results.*?-->(.*?)<!-- end of results -->", re.DOTALL)
+_STUDY = re.compile(r"^## Study \d+\. (.+?)$(.*?)(?=^## )", re.MULTILINE | re.DOTALL)
+
+
+def blocks(markdown):
+    """Paragraphs, tables and figures of a Markdown text, as [{"kind": ..., ...}] that article.typ shows."""
+    found = []
+    for part in re.split(r"\n\s*\n", markdown.strip()):
+        lines = part.strip().splitlines()
+        if lines[0].startswith("|"):
+            header, _, *rows = [[pieces(cell) for cell in line.strip()[1:-1].split("|")] for line in lines]
+            found.append({"kind": "table", "header": header, "rows": rows})
+        elif image := re.fullmatch(r"!\[(.*?)\]\((.*?)\)", part.strip()):
+            found.append({"kind": "figure", "caption": image[1], "path": f"/{image[2]}"})
+        else:
+            found.append({"kind": "text", "pieces": pieces(" ".join(lines))})
+    return found
+
+
+def pieces(text):
+    """A line of Markdown as [{"text": ..., "style": "code", "strong" or ""}], links by their text."""
+    text = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text.strip())
+    found = []
+    for code, strong, plain in re.findall(r"`([^`]+)`|\*\*(.+?)\*\*|((?:(?!`|\*\*).)+)", text):
+        found.append({"text": code or strong or plain, "style": "code" if code else "strong" if strong else ""})
+    return found
+
+
+def results_block(path):
+    """What stands between the two comments of README.md or book/intro.md."""
+    return blocks(_RESULTS.search(path.read_text(encoding="utf-8"))[1])
+
+
+def settings(name):
+    """The settings of a campaign's main experiment, as texts."""
+    campaign = tomllib.loads((ROOT / "campaigns" / name / "campaign.toml").read_text(encoding="utf-8"))
+    main = next(e for e in campaign["experiments"] if e["name"] == "main")
+    dataset = campaign["dataset"]
+    # What a file does not say is what the functions take: the whole dataset, the published width.
+    widths = {options.get("width", 64) for options in campaign["networks"].values()}
+    return {
+        "Training images": f"{dataset.get('n_train', 50_000):,}",
+        "Test images": f"{dataset.get('n_test', 10_000):,}",
+        "Image size": f"{dataset.get('image_size', 32)} × {dataset.get('image_size', 32)}",
+        "Width of the networks": " or ".join(map(str, sorted(widths))),
+        "Epochs": str(campaign["train"]["epochs"]),
+        "Learning rates": ", ".join(map(str, main["grid"]["lr"])),
+        "Batch sizes": ", ".join(map(str, main["grid"]["batch_size"])),
+        "Weight decays": ", ".join(map(str, main["grid"]["weight_decay"])),
+        "Seeds": str(len(main["seeds"])),
+    }
+
+
+def number_of_segments(name):
+    """How many segments a campaign's main count takes."""
+    return f"{load_campaign(name).counts['main']['num_samples']:,}"
+
+
+def ledger(name):
+    """The committed records of a campaign, oldest first."""
+    path = ROOT / "campaigns" / name / "runs.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return sorted(map(json.loads, lines), key=lambda record: record["provenance"]["started"])
+
+
+def provenance(records):
+    """Where and when the records were made, and what that took."""
+    made = [record["provenance"] for record in records]
+    seconds = sum(p["seconds_train"] for p in made) + sum(c["seconds"] for r in records for c in r["counts"])
+    return {
+        "runs": f"{len(records):,}",
+        "hours": f"{seconds / 3600:.0f}",
+        "hardware": " and ".join(sorted({p["hardware"] for p in made})),
+        "torch": " and ".join(sorted({p["versions"]["torch"].split("+")[0] for p in made})),
+        "first": made[0]["started"][:10],
+        "last": made[-1]["started"][:10],
+    }
+
+
+def studies():
+    """The studies of book/protocol.md: title, question, what decides, runs asked for and recorded."""
+    text = (ROOT / "book" / "protocol.md").read_text(encoding="utf-8")
+    # The protocol names the campaigns in the order of its studies.
+    names = [name for name in re.findall(r"`(study-\w+)`", text) if name in list_campaigns()]
+    rows = []
+    for name, (title, body) in zip(names, _STUDY.findall(text), strict=True):
+        items = dict(re.findall(r"^- \*\*(.+?)\.\*\* (.+?)(?=^- \*\*|\Z)", body, re.MULTILINE | re.DOTALL))
+        asked = load_campaign(name).runs()
+        recorded = {record["run_id"] for record in ledger(name)} & set(asked)
+        row = {"title": title, "question": " ".join(items["Question"].split()), "asked": len(asked)}
+        rows.append(row | {"recorded": len(recorded), "complete": len(recorded) == len(asked)})
+    return rows
+
+
+def groups(runs):
+    """Rows of the appendix: for each network and setting of learning rate and batch size, means over the runs."""
+    keys = ["network", "lr", "batch_size"]
+    means = runs.groupby(keys, sort=False)[["train_accuracy", "test_accuracy", "gap", "count"]].mean()
+    sizes = runs.groupby(keys, sort=False).size()
+    rows = []
+    for (network, lr, batch_size), mean in means.iterrows():
+        values = [f"{mean[c]:.3f}" for c in ("train_accuracy", "test_accuracy", "gap")] + [f"{mean['count']:.2f}"]
+        rows.append([network, f"{lr:g}", f"{batch_size:g}", str(sizes[network, lr, batch_size]), *values])
+    return rows
+
+
+def draw(runs, evolution):
+    """The figures that the README does not have, as SVG files in `PARTS`."""
+    matplotlib.use("Agg")
+    plotting.use_style()
+    networks = list(runs["network"].unique())
+    plotting.lr_batch_panels(runs, networks)
+    _save("settings.svg")
+    epochs = evolution[evolution["experiment"] == "main"].groupby(["lr", "epoch"])[["count_evolution", "gap"]].mean()
+    axes = plt.subplots(1, 2, figsize=(8, 3.2), sharex=True)[1]
+    looks = [(plotting.BLUE, "o"), (plotting.ORANGE, "s"), (plotting.GREEN, "^")]
+    for (lr, rows), (colour, marker) in zip(epochs.groupby(level="lr"), looks, strict=True):
+        for ax, column in zip(axes, rows.columns, strict=True):
+            line = rows.droplevel("lr")[column]
+            ax.plot(line.index, line, color=colour, marker=marker, label=f"learning rate {lr:g}")
+    for ax, text in zip(axes, ("region count", "generalisation gap"), strict=True):
+        ax.set(xlabel="epoch", ylabel=text)
+    axes[0].legend(loc="best")
+    _save("evolution.svg")
+
+
+def _save(name):
+    plt.savefig(PARTS / name, metadata={"Date": None})
+    plt.close()
+
+
+def data():
+    """Everything that the text is filled with."""
+    runs = load_runs(CAMPAIGN, origin="reference")
+    main = runs[(runs["experiment"] == "main") & (runs["status"] == "ok")]
+    PARTS.mkdir(exist_ok=True)
+    draw(main, load_evolution(CAMPAIGN, origin="reference"))
+    ours, theirs = settings(CAMPAIGN), settings(FULL_SIZE)
+    first_page = results_block(ROOT / "book" / "intro.md")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return {
+        "version": project["version"],
+        "results": results_block(ROOT / "README.md"),
+        "verdicts": next(block for block in first_page if block["kind"] == "table"),
+        "settings": [[key, theirs[key], ours[key]] for key in ours],
+        "segments": number_of_segments(CAMPAIGN),
+        "made": provenance(ledger(CAMPAIGN)),
+        "studies": studies(),
+        "groups": groups(main),
+        "networks": list(main["network"].unique()),
+    }
+
+
+def write(path):
+    """Fill in the text and write the PDF at `path`."""
+    contents = data()
+    (PARTS / "data.json").write_text(json.dumps(contents, ensure_ascii=False, indent=1), encoding="utf-8")
+    fonts = pathlib.Path(matplotlib.get_data_path()) / "fonts" / "ttf"  # those of the figures
+    typst.compile(str(HERE / "article.typ"), output=str(path), root=str(ROOT), font_paths=[str(fonts)])
+
+
+def main(argv=None):
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("output", nargs="?", type=pathlib.Path, default=HERE / "article.pdf")
+    path = parser.parse_args(argv).output
+    write(path)
+    print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
