@@ -6,7 +6,14 @@ BIN    := $(VENV)/bin
 # Compiled modules are kept: otherwise every process would compile torch anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: env book test coverage lint serve bench lock clean
+# With LAUNCH=1 the pages offer to open their notebooks on Binder and Colab, from this repository on GitHub.
+LAUNCH     ?=
+REPOSITORY ?= $(or $(GITHUB_REPOSITORY),$(shell git remote get-url origin 2>/dev/null | sed -nE 's|.*github\.com[:/]||p' | sed 's|\.git$$||'))
+BUILD      := $(BIN)/python book/build.py $(if $(LAUNCH),--launch "$(REPOSITORY)")
+VERSION     = $(shell sed -nE 's/^version = "(.*)"/\1/p' pyproject.toml)
+
+.PHONY: env book pdf article test coverage fuzz mutants lint serve bench lock clean
+.PHONY: dist dist-test links release github-release colab-branch
 
 env: $(VENV)/.ready
 
@@ -19,7 +26,14 @@ $(VENV)/.ready: requirements.txt pyproject.toml
 	touch $@
 
 book: env
-	$(BIN)/python book/build.py
+	$(BUILD)
+
+# The book, and the book as one PDF: needs Chromium.
+pdf: env
+	$(BUILD) --pdf
+
+article: env
+	$(BIN)/python article/build.py
 
 test: env
 	$(BIN)/python -m pytest -n 2 --dist loadfile
@@ -27,9 +41,20 @@ test: env
 coverage: env
 	$(BIN)/python -m pytest -n 2 --dist loadfile --cov=rc_utils --cov-report=term:skip-covered --cov-fail-under=90
 
+# The property-based tests with twenty times the examples, and others each time.
+fuzz: env
+	RC_EXAMPLES=10000 $(BIN)/python -m pytest -n 2 tests/test_doors.py tests/test_sweep_trust.py
+
+# A hundred random faults in the core modules; prints those that no test notices. ONLY=regions/exact and NUMBER=20 narrow it.
+mutants: env
+	nice $(BIN)/python -m tests.mutants --number $(or $(NUMBER),100) --seed $(or $(SEED),0) --only "$(ONLY)"
+
 lint: env
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m tests.house
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.citation-file-format CITATION.cff
 
 serve: book
 	$(BIN)/python -m http.server --directory book/_build/html 8000
@@ -40,5 +65,41 @@ bench: env
 lock:
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header requirements.in -o requirements.txt
 
+# Whether the links of the book lead somewhere: asks the servers they name.
+links: book
+	$(BIN)/jupyter-book build --builder linkcheck book
+
+# The wheel and the source archive, as `python -m build` makes them.
+dist: env
+	rm -rf dist
+	$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist
+
+# The tests that look at the repository as a whole, in the unpacked source archive: there is no git in it.
+dist-test: dist
+	folder=$$(mktemp -d) && tar -xzf dist/rc_utils-$(VERSION).tar.gz -C $$folder --strip-components 1 \
+		&& (cd $$folder && $(CURDIR)/$(BIN)/python -m pytest -n 2 -p no:cacheprovider $(DIST_TESTS)); \
+		status=$$?; rm -rf $$folder; exit $$status
+
+DIST_TESTS = tests/test_packaging.py tests/test_publishing.py tests/test_protocol.py tests/test_headline.py tests/test_article.py
+
+# Everything of a release, with checksums.
+release: pdf article dist
+	rm -rf release && mkdir release
+	cp dist/*.whl dist/*.tar.gz article/article.pdf release
+	cp book/_build/html/downloads/book.pdf release/book.pdf
+	tar -czf release/book-$(VERSION).tar.gz -C book/_build/html .
+	cd release && sha256sum * > SHA256SUMS
+
+# These two write to GitHub: the files of `make release`, and the branch that has the notebooks for Colab.
+github-release:
+	gh release create v$(VERSION) release/* --title v$(VERSION) --notes-file CHANGELOG.md
+
+colab-branch: env
+	rm -rf book/_build/colab
+	$(BIN)/python book/launch.py book/_build/colab --colab "$(REPOSITORY)"
+	cd book/_build/colab && git init --quiet --initial-branch colab && git add . \
+		&& git -c user.name=github-actions -c user.email=github-actions@users.noreply.github.com commit --quiet --message v$(VERSION) \
+		&& git push --force "https://x-access-token:$$GH_TOKEN@github.com/$(REPOSITORY).git" colab
+
 clean:
-	rm -rf book/_build book/notebooks
+	rm -rf book/_build book/notebooks article/article.pdf dist release

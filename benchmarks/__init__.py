@@ -13,6 +13,7 @@ TOPICS = (
     "layout",
     "allocator",
     "adaptive",
+    "triangles",
     "planes",
     "exact",
     "memory",

@@ -9,7 +9,7 @@ import benchmarks
 from benchmarks.registry import FULL, QUICK
 from benchmarks.report import header, table, write_csv
 from rc_utils.checks import unknown_name
-from rc_utils.paths import results_dir
+from rc_utils.files import results_dir
 
 
 def main(arguments=None):

@@ -8,9 +8,9 @@ import pandas as pd
 from scipy import stats
 
 from benchmarks.registry import benchmark
-from rc_utils import league, predictors
-from rc_utils.cells import cells_of, draw
 from rc_utils.correlation import weighted_kendall, weighted_pearson, weighted_spearman
+from rc_utils.pages.statistics import league, predictors
+from rc_utils.pages.statistics.cells import cells_of, draw
 
 NUM_RESAMPLES = 400
 NUM_PERMUTATIONS = 40

@@ -12,7 +12,8 @@ from torch.utils.data import DataLoader, Dataset
 from benchmarks.networks import narrow_network, one_epoch, shapes
 from benchmarks.registry import Row, at_most, benchmark
 from benchmarks.timing import in_turns
-from rc_utils.training import build_optimizer, train
+from rc_utils.training import train
+from rc_utils.training.loop import build_optimizer
 
 
 @benchmark("epoch")
@@ -47,12 +48,12 @@ def overhead(scale):
 
 @benchmark("depthwise")
 def depthwise(scale):
-    """A training epoch of a narrow EfficientNetB0 with and without the products of `rc_utils.depthwise`."""
+    """A training epoch of a narrow EfficientNetB0 with and without the products of `rc_utils.training.depthwise`."""
     data, config = shapes(scale.images // 4), one_epoch(32)
     network = narrow_network("EfficientNetB0", width=16, dropout=0.0, drop_connect=0.0)
 
     def without():
-        with mock.patch("rc_utils.depthwise._is_plain_depthwise", return_value=False):
+        with mock.patch("rc_utils.training.depthwise._is_plain_depthwise", return_value=False):
             return epoch_seconds(network, data, config)
 
     ours, other = in_turns([lambda: epoch_seconds(network, data, config), without], scale.repeats)

@@ -10,10 +10,10 @@ import torch
 
 from benchmarks.registry import Row, at_least, at_most, benchmark
 from benchmarks.timing import in_turns
-from rc_utils.campaign import parse_campaign
-from rc_utils.paths import results_dir
-from rc_utils.runs import Outcome
-from rc_utils.sweep import _on_dask, local_cluster, sweep
+from rc_utils.files import results_dir
+from rc_utils.sweep.campaign import parse_campaign
+from rc_utils.sweep.execute import _on_dask, local_cluster, sweep
+from rc_utils.sweep.run import Outcome
 
 # Seconds that scheduling a run may take.
 TOLERATED = 0.005

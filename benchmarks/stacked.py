@@ -9,7 +9,7 @@ from torch import nn
 
 from benchmarks.registry import Row, at_least, benchmark
 from benchmarks.timing import in_turns
-from rc_utils.theory.stacked import draw_samples, stack, train_stacked, unstack
+from rc_utils.theory.complexity.stacked import draw_samples, stack, train_stacked, unstack
 
 NUM_MODELS = 40
 NUM_POINTS = 100

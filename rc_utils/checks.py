@@ -68,7 +68,9 @@ def _fits(value, hint):
 def _type_name(hint):
     if isinstance(hint, types.UnionType):
         return " or ".join(_type_name(option) for option in typing.get_args(hint))
-    return "finite float" if hint is float else hint.__name__ if isinstance(hint, type) else str(hint)
+    if hint is float:
+        return "finite float"
+    return hint.__name__ if isinstance(hint, type) else str(hint)
 
 
 def check_count(name, value, minimum):

@@ -13,10 +13,13 @@ import itertools
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import stats
+
+from rc_utils.checks import check_count
 
 # With fewer cells most resamples of a rank correlation are ±1 and intervals miss the truth far too often.
 MIN_CELLS = 7
@@ -70,14 +73,29 @@ def interval_text(value: float | None, low: float = float("nan"), high: float = 
 
 def weighted_pearson(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Pearson's r of rows counted `weights` times; x, y (n,) or (B, n), weights (B, n) -> (B,), NaN if degenerate."""
+    x, y = _centred(x), _centred(y)
     total = weights.sum(1, keepdims=True)
     dx = x - (weights * x).sum(1, keepdims=True) / total
     dy = y - (weights * y).sum(1, keepdims=True) / total
     sxx, syy, sxy = ((weights * a * b).sum(1) for a, b in ((dx, dx), (dy, dy), (dx, dy)))
-    # A variance this small against the size of the values is rounding: the resample is constant.
-    floor_x, floor_y = (1e-24 * total[:, 0] * (np.abs(v).max() or 1.0) ** 2 for v in (x, y))
-    usable = (sxx > floor_x) & (syy > floor_y)
+    # A variance this small against the range of the values is rounding: the resample is constant.
+    floor = 1e-24 * total[:, 0]
+    usable = (sxx > floor) & (syy > floor)
     return np.divide(sxy, np.sqrt(sxx * syy), out=np.full(len(weights), np.nan), where=usable)
+
+
+def _centred(values: np.ndarray) -> np.ndarray:
+    """Values moved and scaled to [0, 1], zeros where they are constant: an offset or a size costs no digits, then."""
+    finite = values[np.isfinite(values)]
+    if finite.size == 0 or is_constant(finite):
+        return np.zeros_like(values)
+    exponent = int(np.frexp(np.abs(finite).max())[1])
+    low, high = np.ldexp([finite.min(), finite.max()], -exponent)
+    return (np.ldexp(values, -exponent) - low) / (high - low)
+
+
+def _exact_pearson(x: np.ndarray, y: np.ndarray) -> Any:
+    return stats.pearsonr(_centred(x), _centred(y))
 
 
 def _weighted_ranks(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -98,7 +116,7 @@ def weighted_spearman(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.n
 
 def weighted_kendall(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Kendall's tau-b as a ratio of quadratic forms, w'(S_x S_y)w / sqrt(w'S_x²w · w'S_y²w); shapes as above."""
-    sign_x, sign_y = (np.sign(v[..., :, None] - v[..., None, :]) for v in (x, y))
+    sign_x, sign_y = _signs(x), _signs(y)
 
     def form(matrix: np.ndarray) -> np.ndarray:
         return (_times(weights, matrix) * weights).sum(1)
@@ -107,8 +125,14 @@ def weighted_kendall(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.nd
     return np.divide(form(sign_x * sign_y), np.sqrt(scale), out=np.full(len(weights), np.nan), where=scale > 0)
 
 
+def _signs(values: np.ndarray) -> np.ndarray:
+    """Signs of all differences, (..., n) -> (..., n, n), which themselves could be too large."""
+    one, other = values[..., :, None], values[..., None, :]
+    return (one > other).astype(float) - (one < other)
+
+
 _METHODS: dict[str, tuple[Callable, Callable]] = {
-    "pearson": (stats.pearsonr, weighted_pearson),
+    "pearson": (_exact_pearson, weighted_pearson),
     "spearman": (stats.spearmanr, weighted_spearman),
     "kendall": (stats.kendalltau, weighted_kendall),
 }
@@ -252,7 +276,7 @@ def fisher_interval(resampled: np.ndarray, value: float, num_units: int, confide
 
 def is_constant(values: np.ndarray) -> bool:
     """Whether values differ by no more than rounding."""
-    return bool(np.ptp(values) <= 1e-12 * np.abs(values).max())
+    return bool(np.ptp(0.5 * values) <= 0.5e-12 * np.abs(values).max())
 
 
 def _checked(x: Sequence[float], y: Sequence[float], units: Sequence[Hashable] | None) -> tuple[np.ndarray, ...]:
@@ -300,8 +324,7 @@ def correlate(
         raise ValueError(f"unknown method {method!r}; expected one of {', '.join(_METHODS)}")
     if not 0 < confidence < 1:
         raise ValueError(f"confidence is {confidence}; expected a number between 0 and 1, such as 0.95")
-    if num_resamples < 1:
-        raise ValueError(f"num_resamples is {num_resamples}; expected at least 1, usually 10000")
+    check_count("num_resamples", num_resamples, 1)
     x, y, units = _checked(x, y, units)
     n_units = len(pd.unique(units))
     if len(x) < FEWEST_ROWS or is_constant(x) or is_constant(y):
@@ -436,3 +459,20 @@ def correlation_table(
             records.append((name, method, c.value, c.low, c.high, c.n, c.n_units, n_diverged))
     columns = [by or "group", "method", "value", "low", "high", "n", "n_units", "n_diverged"]
     return pd.DataFrame(records, columns=columns)
+
+
+def mean_interval(
+    values: np.ndarray, num_resamples: int = 10_000, confidence: float = 0.95, seed: int = 0
+) -> tuple[float, float]:
+    """Interval of the mean of independent `values` (n,): expanded percentile, or Student's under `MIN_CELLS` values.
+
+    (NaN, NaN) for fewer than two, or where all are equal, which measures no uncertainty.
+    """
+    n = len(values)
+    if n >= MIN_CELLS:
+        drawn = {"num_resamples": num_resamples, "confidence": confidence, "seed": seed}
+        return bootstrap_interval(lambda weights: weights @ values / n, range(n), **drawn)
+    if n < 2 or np.ptp(values) <= 1e-12 * np.abs(values).max():
+        return float("nan"), float("nan")
+    half = stats.t.ppf((1 + confidence) / 2, n - 1) * values.std(ddof=1) / np.sqrt(n)
+    return float(values.mean() - half), float(values.mean() + half)

@@ -1,8 +1,12 @@
-"""Writing files that others read at the same time: whole or not at all, and one writer after the other."""
+"""Where files lie, and writing those that others read at the same time: whole or not at all."""
 
 import contextlib
 import os
+import pathlib
+import sys
 import uuid
+
+_REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 
 
 def write_atomically(path, content):
@@ -24,32 +28,28 @@ def write_atomically(path, content):
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
-    _sync_folder(path.parent)
 
 
-def _sync_folder(folder):
-    """Make a rename durable; some file systems refuse to open folders, and then there is nothing to flush."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+def project_root():
+    """The folder that holds `campaigns/`: the repository of this package, else the current folder."""
+    return _REPOSITORY if (_REPOSITORY / "campaigns").is_dir() else pathlib.Path.cwd()
 
 
-@contextlib.contextmanager
-def locked(path):
-    """One process at a time inside the block, among those that name the same `path`, an empty file.
+def campaigns_dir():
+    """Folder of the campaigns; the environment variable RC_CAMPAIGNS names another."""
+    return pathlib.Path(os.environ.get("RC_CAMPAIGNS") or project_root() / "campaigns")
 
-    A file system that knows no locks lets all of them in.
-    """
-    import fcntl  # here, because files can be written on systems that have no such module
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+def results_dir():
+    """Folder of the records and weights made on this machine; RC_RESULTS names another."""
+    return pathlib.Path(os.environ.get("RC_RESULTS") or project_root() / "results")
+
+
+def print_lines(lines):
+    """Print lines as they come, for as long as somebody reads them, which `head` does not."""
     try:
-        with contextlib.suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
+        for line in lines:
+            print(line, flush=True)
+    except BrokenPipeError:
+        # Python writes what is left at its end, and would complain again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib.metadata
 import itertools
 import json
 import pathlib
@@ -18,16 +19,15 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from rc_utils.checks import check_keys, require
-from rc_utils.comparison import correlation_result
+from rc_utils.checks import require
 from rc_utils.correlation import correlate
 from rc_utils.datasets import load_dataset
-from rc_utils.files import write_atomically
-from rc_utils.ledger import INTERPOLATES
-from rc_utils.paper import Result
-from rc_utils.paths import campaigns_dir, results_dir
+from rc_utils.files import campaigns_dir, results_dir, write_atomically
+from rc_utils.paper.scorecard import correlation_result
+from rc_utils.paper.verdict import Result
 from rc_utils.regions import region_count
-from rc_utils.specification import canonical_json
+from rc_utils.sweep.records import INTERPOLATES
+from rc_utils.sweep.specification import canonical_json
 
 TREE, FOREST = "DecisionTree", "RandomForest"
 DEPTHS = tuple(range(3, 18))
@@ -90,7 +90,8 @@ def forest_runs(
     require("name" in dataset, f"dataset {dataset} has no 'name'; expected arguments of load_dataset")
     require(all(d >= 1 for d in depths), f"depths are {list(depths)}; expected depths of at least 1")
     settings = {"dataset": dataset, "depths": list(depths), "num_samples": num_samples, "resolution": resolution}
-    settings |= {"num_trees": num_trees, "seed": seed, "format": _FORMAT, "scikit-learn": _version()}
+    settings |= {"num_trees": num_trees, "seed": seed, "format": _FORMAT}
+    settings["scikit-learn"] = importlib.metadata.version("scikit-learn")
     found = _committed_table(settings) if committed else None
     found = found or {"rows": _live_rows(settings, progress)}
     table = pd.DataFrame(found["rows"])
@@ -118,7 +119,7 @@ def committed_forests() -> list[dict]:
 
 
 def _read(path: pathlib.Path) -> dict:
-    """A committed table. Raises ValueError naming a damaged file."""
+    """A kept table. Raises ValueError naming a damaged file."""
     try:
         table = json.loads(path.read_bytes())
         if not (table["settings"]["dataset"]["name"] and table["rows"]):
@@ -128,18 +129,8 @@ def _read(path: pathlib.Path) -> dict:
     return table
 
 
-def _version() -> str:
-    import sklearn
-
-    return sklearn.__version__
-
-
 def _committed(name: str) -> pathlib.Path:
     return campaigns_dir() / "forests" / f"{name}.json"
-
-
-def _live(settings: Mapping) -> pathlib.Path:
-    return results_dir() / "forests" / f"{hashlib.sha256(canonical_json(settings).encode()).hexdigest()[:16]}.json"
 
 
 def _committed_table(settings: Mapping) -> dict | None:
@@ -153,15 +144,16 @@ def _committed_table(settings: Mapping) -> dict | None:
 
 def _live_rows(settings: Mapping, progress: bool) -> list[dict]:
     """The rows made on this machine, now or before."""
-    path = _live(settings)
+    digest = hashlib.sha256(canonical_json(settings).encode()).hexdigest()
+    path = results_dir() / "forests" / f"{digest[:16]}.json"
     if path.exists():
         try:
-            table = json.loads(path.read_bytes())
-            check_keys(str(path), table, ("settings", "rows"))
-            require(table["settings"] == settings and len(table["rows"]) > 0, "its settings are others")
-            return table["rows"]
-        except (ValueError, KeyError, TypeError) as error:
-            warnings.warn(f"{path} cannot be used ({error}): it is made again", stacklevel=3)
+            table = _read(path)
+        except ValueError as error:
+            warnings.warn(f"{error}; now it is made again", stacklevel=3)
+        else:
+            if table["settings"] == settings:
+                return table["rows"]
     rows = list(_fit_all(settings, progress))
     write_atomically(path, json.dumps({"settings": settings, "rows": rows}, indent=1).encode() + b"\n")
     return rows
@@ -171,13 +163,15 @@ def _fit_all(settings: Mapping, progress: bool) -> Iterator[dict]:
     from tqdm import tqdm
 
     data = load_dataset(**settings["dataset"])
-    x_train, x_test = (np.asarray(x).reshape(len(x), -1) for x in (data.x_train, data.x_test))
+    x_train = np.asarray(data.x_train).reshape(len(data.x_train), -1)
+    x_test = np.asarray(data.x_test).reshape(len(data.x_test), -1)
     y_train, y_test = data.y_train.numpy(), data.y_test.numpy()
     cells = forest_grid(settings["depths"])
     for kind, cell in tqdm(cells, desc="trees and forests", mininterval=2.0, disable=not progress):
         model = build_forest(kind, cell, num_trees=settings["num_trees"], seed=settings["seed"])
         model.fit(x_train, y_train)
-        train, test = (float((model.predict(x) == y).mean()) for x, y in ((x_train, y_train), (x_test, y_test)))
+        train = float((model.predict(x_train) == y_train).mean())
+        test = float((model.predict(x_test) == y_test).mean())
         draw = {key: settings[key] for key in ("num_samples", "resolution", "seed")}
         count = region_count(model, x_train, **draw)
         yield {

@@ -2,6 +2,8 @@
 
 import concurrent.futures
 import dataclasses
+import errno
+import os
 import pathlib
 import shutil
 import tomllib
@@ -10,7 +12,7 @@ import nbformat
 import pytest
 import yaml
 
-from rc_utils.results import findings_path
+from rc_utils.paper.scorecard import findings_path
 
 BOOK = pathlib.Path(__file__).resolve().parents[1] / "book"
 
@@ -47,7 +49,7 @@ def write_source(root):
     """The source of a book with one prose page and one notebook, under the real book's configuration."""
     book = root / "book"
     book.mkdir()
-    for name in ("_config.yml", "docstrings.py", "references.bib", "bibliography.md"):
+    for name in ("_config.yml", "docstrings.py", "buttons.py", "launch.py", "references.bib", "bibliography.md"):
         shutil.copy(BOOK / name, book)
     for name in ("_static", "extra"):
         shutil.copytree(BOOK / name, book / name)
@@ -125,7 +127,7 @@ def test_a_warning_of_sphinx_fails_the_build_until_it_is_repaired(build, built, 
     with pytest.raises(build.BuildError, match=r"intro\.md.*nowhere"):
         build.render(layout)
     rendered = []
-    monkeypatch.setattr(build, "_sphinx", lambda book, missing: rendered.append(book))
+    monkeypatch.setattr(build, "_sphinx", lambda book, *options: rendered.append(book))
     (layout.book / "intro.md").write_text(PROSE)
     assert build.render(layout)
     assert rendered == [layout.book]  # what failed was not taken for finished,
@@ -172,9 +174,9 @@ def order(pages, monkeypatch):
 
 @pytest.mark.slow
 def test_a_page_that_shows_findings_follows_the_pages_that_keep_them(pages, layout):
-    keep = "from rc_utils.paper import Result\nfrom rc_utils.results import keep_results\n"
+    keep = "from rc_utils.paper.verdict import Result\nfrom rc_utils.paper.scorecard import keep_results\n"
     keep += "keep_results([Result('theory/lemma-7', 'here', n / 4)])"
-    show = "from rc_utils.results import kept_results\nprint([result.value for result in kept_results()])"
+    show = "from rc_utils.paper.scorecard import kept_results\nprint([result.value for result in kept_results()])"
     for name, source in (("keeper", keep), ("card", show)):
         write_notebook(layout.root / "notebooks" / f"{name}.ipynb", nbformat.v4.new_code_cell(source))
     card, keeper = pages.Page("card", "card", findings=["keeper"]), pages.Page("keeper", "keeper")
@@ -240,12 +242,12 @@ def test_a_fingerprint_covers_notebook_parameters_and_dependencies(pages, layout
 
 
 def test_a_fingerprint_covers_the_records_of_its_campaigns(pages, layout, tmp_path, monkeypatch):
-    from rc_utils import campaign, ledger
+    from rc_utils.sweep import campaign, records
 
     monkeypatch.setenv("RC_RESULTS", str(tmp_path / "results"))
     page = dataclasses.replace(only_page(layout, pages), campaigns=("shapes-t*",))
     before = pages.fingerprint(page, layout)
-    record = ledger.record_path(next(iter(campaign.load_campaign("shapes-tiny").runs())))
+    record = records.record_path(next(iter(campaign.load_campaign("shapes-tiny").runs())))
     record.parent.mkdir(parents=True)
     record.write_text("{}")
     assert pages.fingerprint(page, layout) != before
@@ -284,13 +286,17 @@ def test_the_device_reaches_the_notebooks_that_take_one(pages, layout):
     assert pages.with_device(page, layout, "cuda").parameters == {"n": 4, "device": "cuda"}
 
 
-def test_a_contents_without_a_page_has_no_empty_part(pages, layout):
+@pytest.mark.slow
+def test_a_page_that_was_not_asked_for_is_shown_without_results(build, layout, capsys):
+    write_notebook(layout.root / "notebooks" / "extra.ipynb", nbformat.v4.new_code_cell("print(3 * n)"))
+    (layout.book / "pages.toml").write_text(PAGES + "\n[pages.extra]\n")
     toc = layout.book / "_toc.yml"
-    part = {"caption": "One", "chapters": [{"file": "notebooks/line"}]}
-    toc.write_text(yaml.safe_dump({"root": "intro", "parts": [part, {"caption": "Two", "chapters": [{"file": "x"}]}]}))
-    left = yaml.safe_load(pages.contents_without(toc, ["line"]))
-    assert left["parts"] == [{"caption": "Two", "chapters": [{"file": "x"}]}]
-    assert yaml.safe_load(pages.contents_without(toc, [])) == yaml.safe_load(toc.read_text())
+    toc.write_text(toc.read_text() + "- file: notebooks/extra\n")
+    index = build.build(layout, only=["line"])
+    assert "not executed before: extra." in capsys.readouterr().out
+    assert "print" in (index.parent / "notebooks" / "extra.html").read_text()
+    build.build(layout)
+    assert "9" in nbformat.read(layout.executed(build.pages.Page("extra")), 4).cells[-1].outputs[0]["text"]
 
 
 @pytest.mark.parametrize(
@@ -343,11 +349,44 @@ def test_the_real_book_is_consistent(pages):
     pages.check_contents(table, BOOK / "_toc.yml")
     assert set(train) <= {name for page in table for name in page.campaigns}
     assert tomllib.loads((BOOK / "pages.toml").read_text())["depends"]
-    mathjax = (
-        BOOK
-        / "extra"
-        / "_static"
-        / yaml.safe_load((BOOK / "_config.yml").read_text())["sphinx"]["config"]["mathjax_path"]
-    )
+    config = yaml.safe_load((BOOK / "_config.yml").read_text())["sphinx"]["config"]
+    mathjax = BOOK / "extra" / "_static" / config["mathjax_path"]
     assert mathjax.is_file()
     assert list((mathjax.parent / "output" / "chtml" / "fonts" / "woff-v2").glob("*.woff"))
+
+
+@pytest.mark.parametrize("content", ["", "[1]", '{"contents": ', "null"])
+def test_a_stamp_that_cannot_be_read_is_a_stale_one(build, layout, monkeypatch, content):
+    rendered = []
+    monkeypatch.setattr(build, "_sphinx", lambda book, *options: rendered.append(book))
+    stamp = layout.book / "_build" / ".rendered"
+    assert build.render(layout)
+    assert not build.render(layout)
+    stamp.write_text(content)
+    assert build.render(layout)
+    assert not build.render(layout)
+    assert len(rendered) == 2
+
+
+def test_a_stamp_is_whole_or_not_there(build, layout, monkeypatch):
+    monkeypatch.setattr(build, "_sphinx", lambda book, *options: None)
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left on device"):
+            build.render(layout)
+    assert not (layout.book / "_build" / ".rendered").exists()
+    assert build.render(layout)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "null", '{"cells": []', '{"metadata": []}', "{}"])
+def test_a_damaged_page_is_executed_again(pages, layout, order, content):
+    page = pages.Page("line", "line")
+    assert pages.execute_pages([page], layout) == ["line"]
+    assert pages.execute_pages([page], layout) == []
+    layout.executed(page).write_text(content)
+    assert pages.execute_pages([page], layout) == ["line"]
+    assert pages.execute_pages([page], layout) == []

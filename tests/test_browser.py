@@ -19,8 +19,8 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 from test_book import BOOK, write_source
 
-from rc_utils import explorer
-from rc_utils.plotting import CLASS_COLOURS
+from rc_utils.pages import explorer
+from rc_utils.pages.plotting import CLASS_COLOURS
 from rc_utils.regions import count_components, label_grid
 
 pytestmark = pytest.mark.slow

@@ -259,3 +259,22 @@ def test_table_has_each_network_and_overall(average):
 def test_table_names_the_nearest_column():
     with pytest.raises(ValueError, match="did you mean 'count'"):
         correlation_table(make_runs(), x="counts")
+
+
+@pytest.mark.parametrize("scale", [1e-308, 1e-200, 1.0, 1e200, 1e307])
+def test_an_interval_does_not_depend_on_offset_or_size(scale):
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=12)
+    y = x + rng.normal(size=12)
+    plain = correlate(x, y)
+    assert np.isfinite(plain.low)
+    shifted = correlate(1e12 + 4 * x, y)
+    assert (shifted.low, shifted.value, shifted.high) == pytest.approx((plain.low, plain.value, plain.high), abs=1e-3)
+    scaled = correlate(scale * x, -scale * y)
+    assert (-scaled.high, -scaled.value, -scaled.low) == pytest.approx((plain.low, plain.value, plain.high), abs=1e-6)
+
+
+@pytest.mark.parametrize("number", [0, -1, 1.5, True, "10"])
+def test_a_number_of_resamples_is_a_whole_one(number):
+    with pytest.raises(ValueError, match="num_resamples="):
+        correlate(np.arange(9), np.arange(9) ** 2, num_resamples=number)

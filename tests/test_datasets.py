@@ -336,7 +336,7 @@ def test_truncated_cache_is_named(fruit, kept):
     path = fruit[0] / "fruit.npz"
     content = path.read_bytes()
     path.write_bytes(content[: int(kept * len(content))])
-    with pytest.raises(CacheError, match=r"fruit\.npz .*truncated or corrupted.*Delete"):
+    with pytest.raises(CacheError, match=r"fruit\.npz is not .*truncated or corrupted.*Delete"):
         load_dataset("fruit", data_dir=fruit[0])
 
 
@@ -392,7 +392,7 @@ def broken(**changes):
         (broken(y_test=np.full(40, -1)), "y_test has labels from -1"),
         (broken(y_test=np.full(40, 7), classes=None), "y_test has labels from 7 to 7, expected 0 to 3"),
         (broken(classes=np.array("apple")), "classes has shape"),
-        (broken(x_test=np.array([{}, None], dtype=object)), "cannot be read"),
+        (broken(x_test=np.array([{}, None], dtype=object)), "allow_pickle=False"),
     ],
 )
 def test_wrong_arrays_are_named(tmp_path, contents, message):
@@ -506,8 +506,6 @@ def test_mnist_archives_in_the_data_folder_are_read_without_network(tmp_path, mo
 @pytest.fixture
 def folders(tmp_path):
     """root/{train,val}/{ant,bee}/*: ants are red, bees are green; wide, tall, small and greyscale images."""
-    from PIL import Image
-
     root = tmp_path / "photos"
     for split, n in (("train", 6), ("val", 3)):
         for name, colour in (("ant", (200, 0, 0)), ("bee", (0, 200, 0))):
@@ -530,8 +528,6 @@ def test_class_folders(folders, tmp_path):
 
 
 def test_class_folders_are_resized_on_the_short_side_and_cropped_at_the_centre(folders, tmp_path):
-    from PIL import Image
-
     stripes = np.zeros((20, 60, 3), dtype=np.uint8)
     stripes[:, 20:40] = 250
     Image.fromarray(stripes).save(folders / "val" / "bee" / "zz.PNG")
@@ -541,8 +537,6 @@ def test_class_folders_are_resized_on_the_short_side_and_cropped_at_the_centre(f
 
 
 def test_class_folders_are_decoded_once_and_anew_when_they_change(folders, tmp_path, monkeypatch):
-    from PIL import Image
-
     load = functools.partial(load_dataset, "imagenet", root=folders, data_dir=tmp_path / "data", image_size=8)
     data = load()
     with monkeypatch.context() as patch:
@@ -559,16 +553,17 @@ def test_class_folders_are_decoded_once_and_anew_when_they_change(folders, tmp_p
 
 def test_class_folders_that_are_wrong_are_named(folders, tmp_path):
     load = functools.partial(load_dataset, "imagenet", data_dir=tmp_path / "data", image_size=8)
-    with pytest.raises(FileNotFoundError, match="must hold train/ and val/"):
+    with pytest.raises(FileNotFoundError, match="nowhere/train"):
         load(root=tmp_path / "nowhere")
     (folders / "train" / "ant" / "3.png").write_bytes(b"no image")
     with pytest.raises(ValueError, match=r"3\.png cannot be decoded"):
         load(root=folders)
     (folders / "train" / "cat").mkdir()
+    Image.new("RGB", (9, 9)).save(folders / "train" / "cat" / "0.png")
     with pytest.raises(ValueError, match="differ in the classes cat"):
         load(root=folders)
     (folders / "val" / "cat").mkdir()
-    with pytest.raises(FileNotFoundError, match=r"no images .*cat"):
+    with pytest.raises(FileNotFoundError, match=r"no valid file .*cat"):
         load(root=folders)
 
 

@@ -84,7 +84,7 @@ def test_a_committed_table_needs_no_data_and_no_fitting(tmp_path, monkeypatch):
     assert forests.committed_forests() == [{"name": "digits", "n_train": 100}]
     monkeypatch.setenv("RC_RESULTS", str(tmp_path / "elsewhere"))
     monkeypatch.setattr(forests, "_fit_all", lambda *a: pytest.fail("fitted again"))
-    monkeypatch.setattr(forests, "_version", lambda: "99")
+    monkeypatch.setattr(forests.importlib.metadata, "version", lambda name: "99")
     assert len(forest_runs({"name": "digits", "n_train": 100}, **options)) == 6
     with pytest.raises(pytest.fail.Exception):
         forest_runs({"name": "digits"}, **options)

@@ -6,12 +6,13 @@ say why); without one it is checked:
     run         Python is executed, the blocks of a page in one namespace, one after the other; commands in this process
     parse       Python compiles, its imports exist, its calls of the package fit; commands have arguments that are taken
     file NAME   the block is checked, and written to NAME for the blocks after it
+    needs NAME  Python is executed where the package NAME is installed; elsewhere it is only compiled
 """
 
 import ast
 import dataclasses
 import http.server
-import importlib
+import importlib.util
 import inspect
 import json
 import pathlib
@@ -23,17 +24,21 @@ import subprocess
 import sys
 import threading
 import tomllib
+import warnings
 
 import numpy as np
 import pytest
 
 import rc_utils
-from rc_utils import campaign, measures, notebooks, sweep
+from rc_utils import count, measures
+from rc_utils.notebooks.execute import check_parameters, find_notebook, main, notebook_parameters, parse_value
+from rc_utils.sweep import campaign, validation
+from rc_utils.sweep import execute as sweep
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "book" / "rerun.md"]
 PAGES += sorted((ROOT / "book" / "guide").glob("*.md"))
-MODES = ("run", "parse", "file")
+MODES = ("run", "parse", "file", "needs")
 _MARK = r"^(?:% |<!-- )test: (\w+)(?: ([\w./]+))?[^\n]*\n"
 _BLOCK = re.compile(rf"(?:{_MARK})?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -77,17 +82,21 @@ def check_sweep(words):
         campaign.load_campaign(options.campaign).restricted(options.experiment)
 
 
+def check_count(words):
+    count._parser().parse_args(words)
+
+
 def check_notebook(words):
     name, *rest = words
-    path = notebooks.find_notebook(name)
-    defaults = notebooks.notebook_parameters(path)
+    path = find_notebook(name)
+    defaults = notebook_parameters(path)
     given = {rest[i + 1]: rest[i + 2] for i, word in enumerate(rest) if word == "-p"}
     assert [word for word in rest if word.startswith("-")] == [w for w in rest if w in ("-p", "-o", "--list")]
-    notebooks.check_parameters(path, {key: notebooks.parse_value(v, defaults.get(key)) for key, v in given.items()})
+    check_parameters(path, {key: parse_value(v, defaults.get(key)) for key, v in given.items()})
 
 
 def check_build(words):
-    known = {"--only": "page", "--skip-sweep": None, "--device": "device"}
+    known = {"--only": "page", "--skip-sweep": None, "--device": "device", "--launch": "name", "--pdf": None}
     table = tomllib.loads((ROOT / "book" / "pages.toml").read_text())["pages"]
     script = (ROOT / "book" / "build.py").read_text()
     assert all(f'"{word}"' in script for word in words if word.startswith("--"))
@@ -102,8 +111,8 @@ def check_pip(words):
 
 
 def check_make(words):
-    targets = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split()
-    assert set(words) <= set(targets)
+    lines = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert {word for word in words if "=" not in word} <= set(" ".join(lines).split())
 
 
 def check_copy(words):
@@ -123,6 +132,7 @@ def check_dask(words):
 
 CHECKS = {
     (".venv/bin/python", "-m", "rc_utils.sweep"): check_sweep,
+    (".venv/bin/python", "-m", "rc_utils.count"): check_count,
     (".venv/bin/python", "-m", "rc_utils.notebooks"): check_notebook,
     (".venv/bin/python", "-m", "pytest"): check_pytest,
     (".venv/bin/python", "book/build.py"): check_build,
@@ -131,7 +141,7 @@ CHECKS = {
     ("make",): check_make,
     ("cp", "-r"): check_copy,
 }
-MAINS = {check_sweep: sweep.main, check_notebook: notebooks.main}
+MAINS = {check_sweep: sweep.main, check_notebook: main, check_count: count.main}
 
 
 def resolve(words):
@@ -228,8 +238,9 @@ def reader(tmp_path, monkeypatch):
     shutil.copytree(ROOT / "campaigns" / "shapes-tiny", tmp_path / "campaigns" / "shapes-tiny")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RC_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(measures, "MEASURES", measures.MEASURES | {})
-    monkeypatch.setattr(campaign, "MEASURES", measures.MEASURES)
+    own_measures = measures.MEASURES | {}
+    for module in (measures, measures.registry, validation):
+        monkeypatch.setattr(module, "MEASURES", own_measures)
     modules = set(sys.modules)
     yield tmp_path
     sys.modules.pop("my_module", None)
@@ -241,7 +252,7 @@ def test_every_block_has_a_mode_that_exists():
         assert blocks(page) or page.name == "CONTRIBUTING.md"
         for block in blocks(page):
             assert block.mode in MODES, f"{page.name}, line {block.line}: {block.mode}"
-            assert bool(block.name) == (block.mode == "file"), f"{page.name}, line {block.line}"
+            assert bool(block.name) == (block.mode in ("file", "needs")), f"{page.name}, line {block.line}"
 
 
 def test_every_mark_belongs_to_a_block():
@@ -255,6 +266,8 @@ def test_every_mark_belongs_to_a_block():
 def test_what_is_not_run_is_taken(page):
     for block in blocks(page):
         # A campaign in a file needs the files before it: it is read where the page is run.
+        if block.mode == "needs":
+            compile(block.text, f"{page.name}, line {block.line}", "exec")
         if block.mode == "parse" or (block.mode == "file" and block.language != "toml"):
             try:
                 check_block(block)
@@ -275,6 +288,10 @@ def test_what_is_run_runs(page, reader, service, monkeypatch):
                     (reader / block.name).write_text(block.text)
                 elif block.mode == "run":
                     run_block(block, namespace)
+                elif block.mode == "needs" and importlib.util.find_spec(block.name):
+                    with warnings.catch_warnings():
+                        warnings.simplefilter("ignore")  # those of that package, whichever version it has
+                        run_block(block, namespace)
             except (Exception, SystemExit) as error:
                 raise AssertionError(f"{page.name}, line {block.line}") from error
     finally:

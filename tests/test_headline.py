@@ -5,8 +5,8 @@ import pathlib
 
 import pytest
 
-from rc_utils import ledger
-from rc_utils.campaign import load_campaign
+from rc_utils.sweep.campaign import load_campaign
+from rc_utils.sweep.records import read_frozen, write_record
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -40,13 +40,11 @@ def test_the_table_takes_committed_records_alone(headline, results):
     path = campaign.folder / "runs.jsonl"
     if not path.exists():
         pytest.skip("no reference records of cifar10-small are committed yet")
-    for record in ledger.read_frozen(path).values():
+    for record in read_frozen(path).values():
         # Another network, counted beyond what the committed one was: it is preferred where both are looked at.
         other = record | {"results": {k: v / 2 for k, v in record["results"].items()}}
         settings = {"num_samples": 1, "seed": 99}
-        ledger.write_record(
-            other | {"counts": [*record["counts"], {"settings": settings, "counts": [1], "seconds": 0}]}
-        )
+        write_record(other | {"counts": [*record["counts"], {"settings": settings, "counts": [1], "seconds": 0}]})
     assert headline.table(headline.results_card(campaign)) in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -55,5 +53,5 @@ def test_the_committed_records_are_whole():
     path = campaign.folder / "runs.jsonl"
     if not path.exists():
         pytest.skip("no reference records of cifar10-small are committed yet")
-    records = ledger.read_frozen(path)  # a damaged or edited line is a warning, and warnings are errors
+    records = read_frozen(path)  # a damaged or edited line is a warning, and warnings are errors
     assert records.keys() <= campaign.runs().keys()

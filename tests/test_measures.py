@@ -7,15 +7,28 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import rc_utils as rc
 from rc_utils.measures import (
+    MEASURES,
+    boundary_thickness,
     distance_from_init,
+    gi_score,
     input_gradient,
+    jacobian_norm,
+    linear_pieces,
+    local_complexity,
+    log_path_norm,
     log_spectral_product,
     measure,
+    measure_all,
+    mixup_accuracy,
     output_margin,
+    pal_score,
+    segments,
     sharpness,
     some_images,
 )
+from rc_utils.networks import NETWORKS
 
 
 class Net(torch.nn.Module):
@@ -117,3 +130,129 @@ def test_sharpness_sees_every_class_of_data_that_are_sorted_by_class():
 
 def test_a_network_without_matrices_is_at_no_distance():
     assert distance_from_init(torch.nn.BatchNorm1d(3), torch.nn.BatchNorm1d(3)) == 0.0
+
+
+class Units(torch.nn.Module):
+    """Scores (0, sum_i a_i g(w_i mean(x) + b_i)) of an image, g a ReLU unless said otherwise."""
+
+    def __init__(self, w, b, a, activation=F.relu):
+        super().__init__()
+        self.w, self.b, self.a = (torch.nn.Parameter(torch.tensor(v)) for v in (w, b, a))
+        self.activation = activation
+
+    def forward(self, x):
+        hidden = self.activation(x.flatten(1).mean(1, keepdim=True) * self.w + self.b)
+        score = hidden @ self.a
+        return torch.stack([torch.zeros_like(score), score], dim=1)
+
+
+def threshold(at, slope=1.0):
+    """A linear classifier: class 1 where the mean of the image is above `at`; p_1 - p_0 = tanh(slope (x - at) / 2)."""
+    return Units([slope], [-slope * at], [1.0], activation=lambda z: z)
+
+
+def grey(*levels):
+    """Images (N, 1, 2, 2) of one grey level each."""
+    return torch.tensor(levels).view(-1, 1, 1, 1).expand(-1, 1, 2, 2).clone()
+
+
+def test_mixup_scores_of_a_threshold():
+    """A(u) is 1 up to u = 0.6, where the mixtures of one end pass the threshold, then 0.5, and linear in between."""
+    network, x, y = threshold(0.32), grey(0.0, 1.0), torch.tensor([0, 1])
+    assert mixup_accuracy(network, x, y) == pytest.approx(0.6 + 0.2 * 0.75 + 0.2 * 0.5)
+    assert gi_score(network, x, y) == pytest.approx(0.2 * 0.025 + 0.2 * 0.1)
+    assert pal_score(network, x, y) == pytest.approx((0.2 + 0.2 * 0.75 + 0.2 * 0.5) / 0.6)
+    with pytest.raises(ValueError, match="'intra'"):
+        gi_score(network, x, y, "intra")
+
+
+def test_mixup_scores_within_a_class():
+    """Half of the mixtures are wrong next to the image at 0.4, which lies beyond the threshold: A = 0.5, 0.5, 1, ..."""
+    network, x, y = threshold(0.33), grey(0.0, 0.4), torch.tensor([0, 0])
+    assert gi_score(network, x, y, "intra") == pytest.approx(0.2 * 0.05 + 0.2 * 0.125 + 0.6 * 0.15)
+    assert pal_score(network, x, y, "intra") == pytest.approx(2.0)
+
+
+def test_thickness_of_a_threshold():
+    """|p_1 - p_0| < 0.75 on a length of 1 of a segment of length 2, half of it on either side of the boundary."""
+    network = threshold(0.52, slope=8 * math.atanh(0.75))
+    assert boundary_thickness(network, grey(0.0, 1.0)) == pytest.approx(0.5)
+    assert boundary_thickness(network, grey(0.0, 0.1)) == 0.0
+
+
+@pytest.mark.parametrize("activation", [F.relu, torch.relu, F.silu, torch.nn.ReLU(), torch.nn.SiLU(inplace=True)])
+def test_linear_pieces_and_local_complexity_of_three_units(activation):
+    """Signs change where the mean grey is 0.003, 0.25 and 0.6, the first of them near the image at 0."""
+    network = Units([1.0, 1.0, -2.0], [-0.003, -0.25, 1.2], [1.0, 1.0, 1.0], activation)
+    x = grey(0.0, 1.0)
+    assert linear_pieces(network, x) == 4
+    assert linear_pieces(network, grey(0.1, 0.2)) == 1
+    assert local_complexity(network, x, radius=0.05) == pytest.approx(1 / 6)
+    assert local_complexity(network, x, radius=0.001) == 0
+    assert linear_pieces(threshold(0.5), x) == 1
+
+
+def test_linear_pieces_are_those_of_exact_segments():
+    network = rc.build_network("MLP", num_classes=3, in_features=6, widths=(8, 8), seed=1)
+    x = torch.randn(30, 6, generator=torch.Generator().manual_seed(0))
+    pairs = segments.counted_pairs(x, 10)
+    exact = [rc.exact_segment(network, x[i], x[j]).num_linear_regions for i, j in pairs.tolist()]
+    assert linear_pieces(network, x, num_segments=10, num_points=2001) == pytest.approx(sum(exact) / 10)
+
+
+def test_jacobian_norm_of_a_softmax_regression():
+    torch.manual_seed(0)
+    network, x = torch.nn.Linear(5, 4), torch.randn(6, 5)
+    p = network(x).softmax(1).detach()
+    jacobians = (torch.diag_embed(p) - p[:, :, None] * p[:, None, :]) @ network.weight.detach()
+    assert jacobian_norm(network, x, batch_size=4) == pytest.approx(float(jacobians.flatten(1).norm(dim=1).mean()))
+
+
+def test_path_norm_sums_the_squares_of_all_paths():
+    first, last = torch.nn.Linear(2, 2), torch.nn.Linear(2, 1)
+    with torch.no_grad():
+        first.weight.copy_(torch.tensor([[1.0, -2.0], [3.0, 0.5]]))
+        first.bias.copy_(torch.tensor([-1.0, 2.0]))
+        last.weight.copy_(torch.tensor([[2.0, -1.0]]))
+        last.bias.fill_(3.0)
+    paths = 4 * (1 + 4 + 1) + 1 * (9 + 0.25 + 4) + 9
+    network = torch.nn.Sequential(first, torch.nn.ReLU(), last)
+    assert log_path_norm(network, torch.zeros(1, 2)) == pytest.approx(math.log(paths) / 2)
+
+
+def test_path_norm_with_a_batch_norm_is_that_of_the_folded_network():
+    first, norm, last = torch.nn.Linear(2, 3, bias=False), torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 2)
+    generator = torch.Generator().manual_seed(0)
+    for tensor in (norm.running_mean, norm.weight.detach(), norm.bias.detach()):
+        tensor.normal_(generator=generator)
+    norm.running_var.uniform_(0.1, 4, generator=generator)
+    folded = torch.nn.utils.fusion.fuse_linear_bn_eval(first.eval(), norm.eval())
+    x = torch.zeros(1, 2)
+    expected = log_path_norm(torch.nn.Sequential(folded, torch.nn.ReLU(), last), x)
+    assert log_path_norm(torch.nn.Sequential(first, norm, torch.nn.SiLU(), last), x) == pytest.approx(expected)
+
+
+IMAGE_NETWORKS = sorted(set(NETWORKS) - {"MLP", "TwoLayerReLU"})
+
+
+@pytest.mark.parametrize("name", [*IMAGE_NETWORKS, "MLP"])
+def test_every_measure_of_every_network_is_finite_and_leaves_it_alone(name, monkeypatch):
+    monkeypatch.setattr(segments, "COUNTED_SEGMENTS", 30)
+    monkeypatch.setattr(segments, "INTRA_SEGMENTS", 20)
+    monkeypatch.setitem(
+        MEASURES, "linear_pieces", lambda network, initial, data: linear_pieces(network, data.x_train, 3)
+    )
+    data = rc.load_dataset("shapes", n_train=40, n_test=10, image_size=8, seed=0)
+    network, initial = (
+        rc.build_network(name, num_classes=10, in_channels=3, image_size=8, width=8, seed=seed) for seed in (0, 1)
+    )
+    network.train()
+    before = {key: value.clone() for key, value in network.state_dict().items()}
+    values = measure_all(MEASURES, network, initial, data)
+    assert {key: math.isfinite(value) for key, value in values.items()} == dict.fromkeys(MEASURES, True)
+    for key in ("boundary_thickness", "gi_score_intra", "local_complexity", "log_path_norm"):
+        assert measure(key, network, initial, data) == values[key]
+    assert values["linear_pieces"] > 1
+    assert all(module.training for module in network.modules())
+    assert all(p.grad is None and p.requires_grad for p in network.parameters())
+    assert all(torch.equal(value, before[key]) for key, value in network.state_dict().items())

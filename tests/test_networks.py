@@ -17,6 +17,7 @@ from rc_utils.networks.mobilenet import InvertedResidual
 from rc_utils.networks.regnet import XBlock, compatible_widths
 from rc_utils.networks.resnet import BasicBlock
 from rc_utils.networks.shufflenet import shuffle_halves
+from rc_utils.networks.user_class import find_user_network
 
 # trainable parameters of the published CIFAR form at ten classes, and of its linear layer's input
 PUBLISHED = {
@@ -312,9 +313,9 @@ def test_network_options():
             "'drop_conect'. Did you mean 'drop_connect'.*Valid: drop_connect, dropout",
         ),
         ("ResNet18", {"dropout": 0.1}, "option of network 'ResNet18' 'dropout'. Valid: in_channels"),
-        ("EfficientNetB0", {"drop_connect": 1.0}, r"drop_connect = 1.0: expected a number in \[0, 1\)"),
-        ("EfficientNetB0", {"dropout": -0.1}, "dropout = -0.1"),
-        ("ResNet18", {"width": 0}, "width = 0: expected a positive number"),
+        ("EfficientNetB0", {"drop_connect": 1.0}, r"drop_connect=1.0; expected a number in \[0, 1\)"),
+        ("EfficientNetB0", {"dropout": -0.1}, "dropout=-0.1"),
+        ("ResNet18", {"width": 0}, "width=0; expected a finite number above 0"),
         ("ResNet18", {"num_classes": 2.5}, "num_classes=2.5; expected an integer of at least 1"),
         ("ResNet18", {"seed": 2.5}, "seed=2.5; expected an integer of at least 0"),
         ("ResNet18", {"seed": -1}, "seed=-1"),
@@ -433,6 +434,48 @@ def test_user_class_errors(user_module, target, error, message):
     with pytest.raises(error, match=message):
         build_network(f"{user_module}{target}")
     assert sys.path == path
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("os:system", ValueError, "'os' is a module of Python's own"),
+        ("posix:system", ValueError, "'posix' is a module of Python's own"),
+        ("builtins:exec", ValueError, "'builtins' is a module of Python's own"),
+        ("antigravity:geohash", ValueError, "'antigravity' is a module of Python's own"),
+        ("xml.dom.minidom:parse", ValueError, "'xml' is a module of Python's own"),
+        (
+            "torch.utils.collect_env:run",
+            TypeError,
+            "does not say, by its annotation, that it returns",
+        ),
+        ("rc_utils.notebooks:execute_notebook", TypeError, "a library that does not say"),
+        ("torch.hub:load", TypeError, "does not say"),
+        ("numpy:array", TypeError, "expected a class derived from torch.nn.Module, or a function"),
+    ],
+)
+def test_names_of_other_peoples_functions_call_nothing(name, error, message):
+    with pytest.raises(error, match=message):
+        find_user_network(name)
+    assert "antigravity" not in sys.modules
+
+
+def test_a_function_is_called_only_where_it_is_defined(user_module, tmp_path):
+    (tmp_path / f"{user_module}_shell.py").write_text(
+        f"import functools\nfrom os import system\nfrom subprocess import call\nfrom {user_module} import make\n"
+        "from torch.utils.collect_env import run\nsmall = functools.partial(make, in_channels=1)\n"
+    )
+    for attribute in ("system", "call", "run"):
+        with pytest.raises(TypeError, match=r"is a function of|expected a class"):
+            build_network(f"{user_module}_shell:{attribute}")
+    with pytest.raises(TypeError, match=f"'{user_module}_shell:small' is a function of {user_module}: name it there"):
+        build_network(f"{user_module}_shell:small")
+
+
+def test_functions_of_libraries_that_return_networks_are_taken():
+    pytest.importorskip("torchvision")
+    for name in ("torchvision.models:resnet18", "torchvision.models.resnet:resnet18", "torchvision.models:ResNet"):
+        assert callable(find_user_network(name))
 
 
 def test_failing_import_inside_a_user_module_comes_through(user_module, tmp_path):

@@ -1,137 +1,260 @@
-"""Every notebook of the book runs on a tiny campaign, and with other parameters than its own."""
+"""Parameters of notebooks: what is accepted, what is refused, and one real execution through the command line."""
 
-import ast
-import pathlib
+import contextlib
+import os
+import re
+import shutil
+import socket
+import stat
+import subprocess
+import sys
 
-import matplotlib.pyplot as plt
 import nbformat
 import pytest
-from pretended_gpu import pretended_gpu
 
-from rc_utils.campaign import load_campaign
-from rc_utils.notebooks import notebook_parameters
-from rc_utils.paths import project_root
-from rc_utils.sweep import sweep
+from rc_utils.notebooks import execute
 
-NOTEBOOKS = sorted((project_root() / "notebooks").glob("*.ipynb"))
-CAMPAIGNS = pathlib.Path(__file__).parent / "campaigns"
-# Pages that compute all they show.
-WITHOUT_CAMPAIGN = {"08_theory", "09_linear_regions", "10_training_complexity"}
-
-# What keeps a page to seconds; the rest of its parameters are its own.
-SMALL = {
-    "01_motivation": {"num_samples": 5, "num_networks": 2, "num_rescalings": 2},
-    "02_counting": {"num_samples": 40},
-    "03_main_correlation": {"forest_samples": 5, "forest_images": 100},
-    "07_training_evolution": {"num_samples": 5},
-    "08_theory": {"num_networks": 40, "num_inits": 2, "steps": 200},
-    "09_linear_regions": {
-        **{"sign_changes": [1, 2], "widths": [8, 16], "sample_sizes": [8, 16], "fixed_r": 2, "num_students": 3},
-        **{"num_steps": 200, "width_ratios": [1, 2], "narrow_r": 4, "num_narrow": 4, "num_stated": 1},
-    },
-    "10_training_complexity": {
-        **{"repetitions": 2, "epochs": 4, "num_points": 20, "width": 8, "num_images": 20, "num_test": 40},
-        **{"image_size": 8, "image_epochs": 2, "images_per_class": (60,), "digit_epochs": 1, "batch_iterations": 100},
-        **{"layer_epochs": 2, "region_epochs": 2, "num_segments": 20},
-    },
-    "12_your_network": {"epochs": 1},
-    "14_scorecard": {"campaign": "shapes-tiny"},
-}
-OTHER = {
-    "01_motivation": {"num_samples": 6, "num_networks": 1, "num_rescalings": 3, "seed": 1},
-    "02_counting": {"num_samples": 41, "seed": 1},
-    "03_main_correlation": {"forest_samples": 6, "forest_images": 100, "num_samples": 10, "seed": 1},
-    "07_training_evolution": {"num_samples": 6, "seed": 1},
-    "08_theory": {"num_networks": 30, "num_inits": 3, "steps": 100, "n_train": 6, "hidden": 12},
-    "09_linear_regions": {
-        **{"sign_changes": [2], "widths": [8, 16], "sample_sizes": [8, 16], "fixed_r": 1, "num_students": 2},
-        **{"num_steps": 100, "width_ratios": [1, 1.2], "narrow_r": 5, "num_narrow": 3, "num_stated": 1},
-    },
-    "10_training_complexity": {
-        **{"repetitions": 1, "epochs": 3, "num_points": 16, "width": 6, "num_images": 16, "num_test": 30},
-        **{"image_size": 10, "image_epochs": 1, "images_per_class": (30,), "digit_epochs": 2, "batch_iterations": 120},
-        **{"layer_epochs": 1, "region_epochs": 3, "num_segments": 10},
-    },
-    "12_your_network": {"network": "ResNet18", "width": 2, "epochs": 1, "seed": 1},
-    "14_scorecard": {"num_samples": 10},
-}
+PARAMETERS = """campaign = "shapes-tiny"  # which runs; campaign=... names a folder
+num_samples: int = 10  # type: int
+alpha_range = (0, 1)
+scale = 0.5
+device = None
+exact = False
+"""
 
 
-@pytest.fixture(scope="session")
-def swept(tmp_path_factory):
-    """A folder of results with the runs of both campaigns."""
-    folder = tmp_path_factory.mktemp("swept")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RC_RESULTS", str(folder))
-        for campaign in ("shapes-tiny", CAMPAIGNS / "tiny-all"):
-            assert all(outcome.status == "done" for outcome in sweep(load_campaign(campaign)))
-    return folder
+@pytest.fixture
+def notebook(tmp_path):
+    cells = [
+        nbformat.v4.new_markdown_cell("# A page"),
+        nbformat.v4.new_code_cell(PARAMETERS, metadata={"tags": ["parameters"]}),
+        nbformat.v4.new_code_cell("print(campaign, 2 * num_samples, scale)"),
+    ]
+    path = tmp_path / "page.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+    return path
 
 
-def run(path, parameters, monkeypatch):
-    """Execute a notebook's code in this process, `parameters` replacing its own; returns what its cells show.
-
-    A kernel for each would take longer than the pages themselves; the book executes them in kernels.
-    """
-    shown, unknown = [], set(parameters) - set(notebook_parameters(path))
-    assert not unknown
-    monkeypatch.setattr(plt, "show", lambda: (shown.append("figure"), plt.close("all")))
-    namespace = {"__name__": "__main__"}
-    for cell in nbformat.read(path, 4).cells:
-        if cell.cell_type != "code":
-            continue
-        body = ast.parse(cell.source).body
-        last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
-        exec(compile(ast.Module(body, []), str(path), "exec"), namespace)
-        if "parameters" in cell.metadata.get("tags", []):
-            namespace.update(parameters)
-        value = eval(compile(ast.Expression(last.value), str(path), "eval"), namespace) if last else None
-        shown += [kind for kind in ("html", "markdown") if getattr(value, f"_repr_{kind}_", lambda: None)()]
-    return shown
+def test_defaults_are_read_even_where_comments_hold_equals_signs(notebook):
+    assert execute.notebook_parameters(notebook) == {
+        "campaign": "shapes-tiny",
+        "num_samples": 10,
+        "alpha_range": (0, 1),
+        "scale": 0.5,
+        "device": None,
+        "exact": False,
+    }
 
 
-def campaign(notebook, name):
-    return {} if notebook.stem in WITHOUT_CAMPAIGN else {"campaign": name}
+@pytest.mark.parametrize("source", ["a = b = 1", "a = 1 + x", "import os", "a, b = 1, 2", "a: int", "a ="])
+def test_a_parameters_cell_holds_assignments_of_literals_only(tmp_path, source):
+    cell = nbformat.v4.new_code_cell(source, metadata={"tags": ["parameters"]})
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "bad.ipynb")
+    with pytest.raises(ValueError, match="literals only"):
+        execute.notebook_parameters(tmp_path / "bad.ipynb")
+
+
+def test_a_notebook_without_parameters_takes_none(tmp_path):
+    nbformat.write(nbformat.v4.new_notebook(), tmp_path / "plain.ipynb")
+    execute.check_parameters(tmp_path / "plain.ipynb", {})
+    with pytest.raises(ValueError, match="'seed'"):
+        execute.check_parameters(tmp_path / "plain.ipynb", {"seed": 0})
+
+
+def test_an_unknown_parameter_names_the_nearest(notebook):
+    with pytest.raises(ValueError, match=r"'num_sample'.*Did you mean 'num_samples'"):
+        execute.check_parameters(notebook, {"num_sample": 3})
+
+
+@pytest.mark.parametrize(
+    "given", [{"scale": 1}, {"alpha_range": [-1, 2]}, {"device": "cuda"}, {"device": 0}, {"exact": True}]
+)
+def test_values_of_a_fitting_type_are_accepted(notebook, given):
+    execute.check_parameters(notebook, given)
+
+
+@pytest.mark.parametrize(
+    "given", [{"num_samples": "many"}, {"num_samples": 1.5}, {"num_samples": True}, {"exact": 1}, {"campaign": 7}]
+)
+def test_a_value_of_another_type_is_refused(notebook, given):
+    name = next(iter(given))
+    with pytest.raises(ValueError, match=f"parameter {name} of page.ipynb must be of type"):
+        execute.check_parameters(notebook, given)
+
+
+def test_text_becomes_the_value_that_its_default_calls_for():
+    assert execute.parse_value("2024", "shapes-tiny") == "2024"
+    assert execute.parse_value("2024", 10) == 2024
+    assert execute.parse_value("(-1, 2)", (0, 1)) == (-1, 2)
+    assert execute.parse_value("cuda:0", None) == "cuda:0"
+
+
+def test_an_unknown_notebook_names_the_nearest(tmp_path, monkeypatch, capsys):
+    (tmp_path / "notebooks").mkdir()
+    nbformat.write(nbformat.v4.new_notebook(), tmp_path / "notebooks" / "03_main.ipynb")
+    monkeypatch.setattr(execute, "project_root", lambda: tmp_path)
+    assert execute.find_notebook("03_main") == execute.find_notebook("03_main.ipynb")
+    assert execute.main(["03_mian"]) == 1
+    assert "Did you mean '03_main'?" in capsys.readouterr().err
+    with pytest.raises(FileNotFoundError, match="elsewhere"):
+        execute.find_notebook("elsewhere/03_main.ipynb")
+
+
+def test_the_command_line_lists_and_refuses(notebook, capsys):
+    assert execute.main([str(notebook), "--list"]) == 0
+    assert "num_samples = 10" in capsys.readouterr().out
+    assert execute.main([str(notebook), "-p", "campagin", "x"]) == 1
+    assert "Did you mean 'campaign'?" in capsys.readouterr().err
+
+
+def test_the_command_line_executes_with_other_parameters(notebook, tmp_path):
+    output = tmp_path / "made" / "out.ipynb"
+    command = [sys.executable, "-m", "rc_utils.notebooks", str(notebook), "-p", "num_samples", "21", "-o", str(output)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str(output)
+    assert done.stderr == ""
+    printed = [o.text for cell in nbformat.read(output, 4).cells for o in cell.get("outputs", [])]
+    assert printed == ["shapes-tiny 42 0.5\n"]
+    assert [p.name for p in output.parent.iterdir()] == ["out.ipynb"]
+    assert not any(cell.get("outputs") for cell in nbformat.read(notebook, 4).cells)
+
+
+def test_braces_in_paths_are_kept_as_they_are(notebook, tmp_path):
+    folder = tmp_path / "d{a}"
+    folder.mkdir()
+    moved = notebook.rename(folder / "page.ipynb")
+    output = tmp_path / "out-{scale}{}.ipynb"
+    assert execute.main([str(moved), "-o", str(output)]) == 0
+    assert output.is_file()
+    assert sorted(p.name for p in tmp_path.glob("*.ipynb")) == [output.name]
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "no JSON"])
+def test_a_file_that_is_no_notebook_is_named(tmp_path, capsys, content):
+    path = tmp_path / "x.ipynb"
+    path.write_text(content)
+    assert execute.main([str(path)]) == 1
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+FIGURE = """import os
+import matplotlib.pyplot as plt
+from rc_utils.pages import plotting
+
+plotting.use_style()
+plt.rcParams["svg.hashsalt"] = "same"
+plt.plot([0, 1], [1, 0])
+plt.show()
+print(os.environ["RC_RESULTS"], os.path.basename(os.getcwd()), __name__)"""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_on_the_tiny_campaign(notebook, swept, monkeypatch):
-    monkeypatch.setenv("RC_RESULTS", str(swept))
-    assert run(notebook, campaign(notebook, "shapes-tiny") | SMALL.get(notebook.stem, {}), monkeypatch)
+@pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux alone")
+def test_a_forked_kernel_shows_what_an_ordinary_one_shows(tmp_path):
+    path = tmp_path / "page.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(FIGURE)]), path)
+    outputs = []
+    for fork in (False, True):
+        done = execute.execute_notebook(path, tmp_path / f"{fork}.ipynb", cwd=tmp_path, fork=fork)
+        outputs.append(nbformat.read(done, 4).cells[0].outputs)
+    ordinary, forked = (re.sub("<dc:date>.*?</dc:date>", "", str(shown)) for shown in outputs)
+    assert "image/svg+xml" in ordinary
+    assert f"{tmp_path / 'results'} {tmp_path.name} __main__" in ordinary
+    assert forked == ordinary
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_with_other_parameters(notebook, swept, monkeypatch):
-    monkeypatch.setenv("RC_RESULTS", str(swept))
-    monkeypatch.setenv("RC_CAMPAIGNS", str(CAMPAIGNS))
-    assert run(notebook, campaign(notebook, "tiny-all") | {"seed": 1} | OTHER.get(notebook.stem, {}), monkeypatch)
+@pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux alone")
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [("import rc_utils\n1 / 0", "ZeroDivisionError"), ("import os\nos._exit(3)", "its kernel died")],
+)
+def test_a_forked_kernel_that_fails_or_dies_is_named(tmp_path, source, words):
+    path = tmp_path / "page.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)]), path)
+    with pytest.raises(execute.NotebookError, match=rf"page\.ipynb.*{words}"):
+        execute.execute_notebook(path, tmp_path / "out.ipynb", fork=True)
+    assert not (tmp_path / "out.ipynb").exists()
 
 
-# Pages that train or count little enough for a card that is pretended.
-ON_A_CARD = ("01_motivation", "02_counting", "03_main_correlation", "07_training_evolution", "12_your_network")
+def test_a_notebook_that_a_failed_run_left_is_not_written_over(tmp_path):
+    path = tmp_path / "out.failed.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 / 0")]), path)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="give another output"):
+        execute.execute_notebook(path, tmp_path / "out.ipynb")
+    assert path.read_bytes() == before
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ON_A_CARD)
-def test_a_notebook_runs_on_a_card(name, swept, monkeypatch):
-    """What a page draws comes back from the card."""
-    monkeypatch.setenv("RC_RESULTS", str(swept))
-    with pretended_gpu():
-        given = {"campaign": "shapes-tiny", "device": "cuda"}
-        assert run(project_root() / f"notebooks/{name}.ipynb", given | SMALL[name], monkeypatch)
+@pytest.fixture
+def copied(monkeypatch):
+    """Executing a notebook takes as long as copying it."""
+    monkeypatch.setattr("papermill.execute_notebook", lambda source, output, *rest, **more: shutil.copy(source, output))
 
 
-def test_every_notebook_has_the_shared_parameters_and_no_outputs():
-    for notebook in NOTEBOOKS:
-        shared = {"device", "seed"} | (set() if notebook.stem in WITHOUT_CAMPAIGN else {"campaign", "num_samples"})
-        assert shared <= set(notebook_parameters(notebook)), notebook.name
-        assert not any(cell.get("outputs") for cell in nbformat.read(notebook, 4).cells), notebook.name
+@pytest.mark.parametrize("name", ["out.ipynb", "out.failed.ipynb"])
+@pytest.mark.parametrize("kind", ["pipe", "socket", "folder", "link to a pipe", "link to itself"])
+def test_an_output_that_is_no_file_is_left_as_it_is(notebook, copied, tmp_path, name, kind):
+    path = tmp_path / "folder" / name
+    path.parent.mkdir()
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as connection:
+        if kind == "pipe":
+            os.mkfifo(path)
+        elif kind == "socket":
+            connection.bind(os.path.relpath(path))
+        elif kind == "folder":
+            path.mkdir()
+        else:
+            target = tmp_path / "pipe" if kind == "link to a pipe" else path
+            if target != path:
+                os.mkfifo(target)
+            path.symlink_to(target)
+    before = path.lstat()
+    with pytest.raises(ValueError, match=f"the output .*{name} is (a folder|no regular file|a link that leads to no)"):
+        execute.execute_notebook(notebook, tmp_path / "folder" / "out.ipynb")
+    assert (path.lstat().st_mode, path.lstat().st_ino) == (before.st_mode, before.st_ino)
+    assert [p.name for p in path.parent.iterdir()] == [name]
 
 
-def test_no_cell_of_a_notebook_grows_beyond_25_lines():
-    for notebook in NOTEBOOKS:
-        for cell in nbformat.read(notebook, 4).cells:
-            if cell.cell_type == "code":
-                assert len(cell.source.splitlines()) <= 25, f"{notebook.name}: {cell.source[:60]}"
+def test_a_link_is_written_through(notebook, copied, tmp_path):
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "link.ipynb"
+    link.symlink_to("real/out.ipynb")
+    for _ in range(2):
+        assert execute.execute_notebook(notebook, link) == link
+        assert link.is_symlink()
+        assert (tmp_path / "real" / "out.ipynb").read_bytes() == notebook.read_bytes()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link.ipynb", "page.ipynb", "real"]
+
+
+def test_the_null_device_stays_a_device(notebook, copied, tmp_path):
+    """As root, renaming a file to a device's name replaces the device."""
+    null = tmp_path / "null"
+    try:
+        os.mknod(null, 0o666 | stat.S_IFCHR, os.stat("/dev/null").st_rdev)
+    except PermissionError:
+        pytest.skip("only root can make a device")
+    assert execute.main([str(notebook), "-o", str(null)]) == 1
+    assert stat.S_ISCHR(null.lstat().st_mode)
+
+
+@pytest.mark.parametrize("text", ["{1, 2}", "b'x'", "1j", "[{1}]", "{1: 2}", "...", "{'a': (1, {2})}"])
+def test_values_that_a_notebook_cannot_be_given_are_named(notebook, capsys, text):
+    assert execute.main([str(notebook), "-p", "device", text, "-o", "never.ipynb"]) == 1
+    assert "parameter device of page.ipynb holds" in capsys.readouterr().err
+
+
+def test_tuples_arrive_as_sequences_of_numbers_however_deep(notebook, tmp_path):
+    cells = nbformat.read(notebook, 4)
+    cells.cells[-1].source = "print(sum(alpha_range), device['x'][0][1] + 1)"
+    nbformat.write(cells, notebook)
+    given = {"alpha_range": (1, 2), "device": {"x": [(3, 4)]}}
+    done = execute.execute_notebook(notebook, tmp_path / "out.ipynb", given)
+    assert nbformat.read(done, 4).cells[-1].outputs[0].text == "3 5\n"
+
+
+def test_a_list_that_nobody_reads_to_its_end_is_no_error(notebook):
+    command = f"{sys.executable} -m rc_utils.notebooks {notebook} --list | true"
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

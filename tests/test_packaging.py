@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import json
 import os
 import pathlib
 import platform
@@ -66,7 +67,7 @@ def test_the_installed_package_counts_away_from_the_repository(wheel, tmp_path):
 import sys
 sys.modules |= dict.fromkeys({optional!r})  # an import of these fails
 import numpy as np, pathlib, rc_utils
-from rc_utils.paths import project_root
+from rc_utils.files import project_root
 assert ".whl" in rc_utils.__file__, rc_utils.__file__
 assert project_root() == pathlib.Path.cwd()
 x = np.random.default_rng(0).random((20, 2))
@@ -134,11 +135,23 @@ def test_citation_licence_and_package_agree():
     assert citation["license"] == PROJECT["license"] == "MIT"
     assert (ROOT / "LICENSE").read_text().startswith("MIT License\n\nCopyright (c) 2026 the rc_utils authors\n")
     paper = citation["preferred-citation"]
-    entry = re.search(r"@misc\{li2025region,.*?\n\}", (ROOT / "book" / "references.bib").read_text(), re.DOTALL)[0]
+    entry = re.search(
+        r"@inproceedings\{li2025region,.*?\n\}", (ROOT / "book" / "references.bib").read_text(), re.DOTALL
+    )[0]
     authors = " and ".join(f"{author['family-names']}, {author['given-names']}" for author in paper["authors"])
     assert f"{{{authors}}}" in entry
     assert f"{{{paper['title']}}}" in entry
     assert f"{{{paper['year']}}}" in entry
+    assert f"{{{paper['start']}--{paper['end']}}}" in entry
+    assert f"{{{paper['volume']}}}" in entry
+    assert {reference["authors"][0]["family-names"] for reference in citation["references"]} == {"Li"}
+
+
+def test_a_release_has_one_version_everywhere():
+    version = PROJECT["version"]
+    assert json.loads((ROOT / ".zenodo.json").read_text())["version"] == version
+    assert json.loads((ROOT / "codemeta.json").read_text())["version"] == version
+    assert re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0] == version
 
 
 def public_functions():

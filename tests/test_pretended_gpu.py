@@ -6,7 +6,7 @@ import torch
 from pretended_gpu import Pretended, pretended_gpu
 
 import rc_utils as rc
-from rc_utils.measures import MEASURES, measure
+from rc_utils.measures import MEASURES, linear_pieces, measure, segments
 
 
 @pytest.fixture
@@ -88,7 +88,13 @@ def test_counts_are_those_of_the_cpu(data, options):
             assert rc.region_count(network, points, **options).counts.tolist() == expected.tolist()
 
 
-def test_exact_segments_and_measures_are_those_of_the_cpu(data):
+def test_exact_segments_and_measures_are_those_of_the_cpu(data, monkeypatch):
+    monkeypatch.setattr(segments, "COUNTED_SEGMENTS", 20)
+    monkeypatch.setattr(segments, "INTRA_SEGMENTS", 20)
+    monkeypatch.setitem(
+        MEASURES, "linear_pieces", lambda network, initial, data: linear_pieces(network, data.x_train, 2)
+    )
+
     def results(device):
         network, there = network_of().to(device), data.to(device)
         images = there.x_train[:2]

@@ -1,7 +1,6 @@
-"""Adaptive counts: as right as a fine grid, at a fraction of its evaluations."""
+"""Adaptive counts on segments: as right as a fine grid, at a fraction of its evaluations."""
 
 import itertools
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -11,10 +10,8 @@ from torch import nn
 
 from rc_utils.datasets import load_dataset
 from rc_utils.networks import build_network
-from rc_utils.regions import adaptive, adaptive_lattice, exact_segment, make_lattice, region_count, sample_vertices
-from rc_utils.regions import lattice as lattice_module
+from rc_utils.regions import adaptive, exact_segment, grid, region_count, sample_vertices
 from rc_utils.regions.adaptive import COARSE_INTERVALS, Samples, hiding_places, second_derivatives
-from rc_utils.regions.adaptive_lattice import _levels, interpolate, look_beside_changes
 from rc_utils.training import TrainConfig, train
 
 SEGMENT = np.array([[0.0], [1.0]])
@@ -134,7 +131,7 @@ def test_a_shorter_range_is_looked_at_as_closely(returns):
 
 def test_scores_are_copied_at_once_and_dropped_with_a_chunk_that_fails(monkeypatch):
     """A model that writes its scores into the same memory every time, and labels for which memory runs out."""
-    memory, read, fails = np.empty((100, 2), dtype=np.float64), adaptive.labels_of, iter([True])
+    memory, read, fails = np.empty((100, 2), dtype=np.float64), grid.labels_of, iter([True])
 
     def model(x):
         memory[: len(x), 0], memory[: len(x), 1] = np.sin(20 * x[:, 0]), 0.2
@@ -146,7 +143,7 @@ def test_scores_are_copied_at_once_and_dropped_with_a_chunk_that_fails(monkeypat
         return read(output, num_points)
 
     whole = region_count(lambda x: model(x).copy(), SEGMENT, num_samples=2, strategy="adaptive")
-    monkeypatch.setattr(adaptive, "labels_of", short_of_memory)
+    monkeypatch.setattr(grid, "labels_of", short_of_memory)
     parts = region_count(model, SEGMENT, num_samples=2, strategy="adaptive", batch_size=20)
     assert parts.counts.tolist() == whole.counts.tolist()
     assert parts.num_evaluations == whole.num_evaluations
@@ -197,182 +194,6 @@ def test_what_is_not_offered(rng):
         region_count(lambda x: x.argmax(1), points, dim=2, strategy="adaptive")
 
 
-TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-SHAPES = [(2, "simplex", "face"), (2, "simplex", "simplex"), (2, "box", "full"), (3, "simplex", "face")]
-
-
-@pytest.mark.parametrize(("dim", "domain", "adjacency"), SHAPES)
-def test_shells_in_any_dimension(dim, domain, adjacency):
-    """Scores -(r - r_i)^2 of three radii: a ball, a shell around it and the outside, which the simplex surrounds."""
-    points = TRIANGLE - 1 / 3 if dim == 2 else np.concatenate([np.zeros((1, 3)), np.eye(3)]) - 1 / 4
-    radii = np.array([0.0, 0.08, 0.16])
-
-    def scores(x):
-        return -((np.linalg.norm(x, axis=1, keepdims=True) - radii) ** 2)
-
-    options = {"dim": dim, "domain": domain, "adjacency": adjacency, "num_samples": 3, "resolution": 41}
-    grid = region_count(scores, points, **options)
-    adaptive = region_count(scores, points, strategy="adaptive", **options)
-    assert grid.counts.tolist() == adaptive.counts.tolist() == [3, 3, 3]
-    # The three scores are bent alike; triangles end on a lattice four times as fine.
-    assert adaptive.num_evaluations < 0.6 * grid.num_evaluations
-    small = region_count(scores, points, strategy="adaptive", batch_size=100, **options)
-    assert (small.counts.tolist(), small.num_evaluations) == ([3, 3, 3], adaptive.num_evaluations)
-
-
-@pytest.mark.parametrize(("dim", "domain", "resolution"), [(2, "box", 50), (2, "box", 30), (3, "simplex", 16)])
-def test_the_same_lattice_as_the_grid(dim, domain, resolution, monkeypatch):
-    """Where every point is in doubt all of the grid's own points are evaluated, and nothing beyond is counted."""
-    monkeypatch.setattr(adaptive_lattice, "BEND_FACTOR", {"simplex": 1e9, "box": 1e9})
-    points = np.random.default_rng(2).standard_normal((20, 6)).astype(np.float32)
-    waves = np.random.default_rng(3).standard_normal((6, 3)).astype(np.float32) * 5
-
-    def scores(x):
-        return np.sin(x @ waves)
-
-    options = {"dim": dim, "domain": domain, "resolution": resolution, "num_samples": 3}
-    grid = region_count(scores, points, **options)
-    adaptive = region_count(scores, points, strategy="adaptive", **options)
-    assert grid.mean > 20
-    assert adaptive.counts.tolist() == grid.counts.tolist()
-
-
-@pytest.mark.parametrize("domain", ["simplex", "box"])
-def test_scores_that_only_double_precision_tells_apart(domain):
-    """A boundary between scores near 10^9 whose differences are lost in single precision."""
-
-    def scores(x):
-        return 1e9 + x @ np.array([[1.0, -1.3], [-2.1, 1.7]]) + np.array([0.01, 0.0])
-
-    options = {"dim": 2, "domain": domain, "num_samples": 2, "resolution": 20}
-    grid = region_count(scores, TRIANGLE - 0.3, **options)
-    adaptive = region_count(scores, TRIANGLE - 0.3, strategy="adaptive", **options)
-    assert adaptive.counts.tolist() == grid.counts.tolist() == [2, 2]
-
-
-def test_a_linear_model_needs_only_the_first_lattice():
-    """Straight boundaries are interpolated exactly: only edges of the domain, where no point lies beyond, are added."""
-    angles = 0.3 + np.arange(3) * 2 * np.pi / 3
-    weights = np.stack([np.cos(angles), np.sin(angles)])
-    options = {"dim": 2, "num_samples": 2, "resolution": 100, "adjacency": "full"}
-    grid = region_count(lambda x: x @ weights, TRIANGLE - 0.3, **options)
-    adaptive = region_count(lambda x: x @ weights, TRIANGLE - 0.3, strategy="adaptive", **options)
-    assert adaptive.counts.tolist() == grid.counts.tolist() == [3, 3]
-    assert adaptive.num_evaluations < 0.1 * grid.num_evaluations
-
-
-@pytest.mark.parametrize(("dim", "domain"), [(2, "simplex"), (2, "box"), (3, "simplex"), (4, "simplex")])
-def test_new_points_lie_in_the_middle(dim, domain):
-    """Every point of the last lattice is reached once, halfway between two points that were there before."""
-    adjacency = "face"
-    lattice = make_lattice(dim, 9, domain=domain, adjacency=adjacency)
-    there = (lattice.indices % 4 == 0).all(1)
-    for new, between, beyond in _levels(lattice, 4):
-        assert not there[new].any()
-        assert (between >= 0).all()
-        assert there[between].all()
-        np.testing.assert_array_equal(2 * lattice.indices[new], lattice.indices[between].sum(0))
-        inside = (beyond >= 0).all(0)
-        np.testing.assert_array_equal(2 * lattice.indices[new][inside], lattice.indices[beyond[:, inside]].sum(0))
-        there[new] = True
-    assert there.all()
-
-
-def test_a_lattice_of_many_dimensions_needs_no_dense_grid():
-    """Five points to an edge in ten dimensions: the grid that the simplex is a corner of has 10^7 cells."""
-    lattice = make_lattice(10, 5)
-    spacing = 4
-    tracemalloc.start()
-    levels = list(_levels(lattice, spacing))
-    assert tracemalloc.get_traced_memory()[1] < 2**24
-    tracemalloc.stop()
-    assert sum(len(new) for new, *_ in levels) == lattice.num_points - 11
-    for new, between, _ in levels:
-        assert (2 * lattice.indices[new] == lattice.indices[between].sum(0)).all()
-
-
-def test_interpolation_is_exact_for_cubics():
-    """Points at -3, -1, 1, 3 around 0, and where one of the outer two is missing, for a parabola."""
-    x = np.array([-3.0, -1.0, 1.0, 3.0])
-    cubic = np.stack([1 + 2 * x - x**2 + x**3, 5 - x**2 / 2], axis=1)[None]
-    middle, _ = interpolate(cubic, np.array([[1], [2]]), np.array([[0], [3]]), "simplex")
-    np.testing.assert_allclose(middle[0, 0], [1, 5])
-    middle, _ = interpolate(cubic, np.array([[1], [2]]), np.array([[-1], [3]]), "simplex")
-    np.testing.assert_allclose(middle[0, 0, 1], 5)
-    assert interpolate(cubic, np.array([[1], [2]]), np.array([[-1], [-1]]), "simplex")[1].all()
-
-
-@pytest.mark.parametrize("domain", ["simplex", "box"])
-def test_the_most_bent_score_says_what_is_in_doubt(domain):
-    """The two highest scores are straight, a third is bent far below them: a hint that the two may bend as well."""
-    straight, low = np.linspace(0, 1, 4), np.array([0.0, -9.0, 0.0, -9.0]) - 50
-    scores = np.stack([straight, straight - 0.5, low], axis=1)[None]
-    between, beyond = np.array([[1], [2]]), np.array([[0], [3]])
-    assert interpolate(scores, between, beyond, domain)[1].all()
-    scores[..., 2] = -50
-    assert not interpolate(scores, between, beyond, domain)[1].any()
-
-
-def test_all_points_beside_another_label_are_evaluated():
-    """Labels that are wrong all over a plane are found out, without looking at every point."""
-    waves = np.random.default_rng(3).standard_normal((2, 4)) * 5
-
-    def scores(x):
-        return np.sin(x @ waves + np.arange(4))
-
-    lattice = make_lattice(2, 41, domain="box")
-    labels = scores(lattice.coordinates[:, 1:]).argmax(1)
-    guesses, known = np.eye(4)[labels][None], np.zeros((1, lattice.num_points), dtype=bool)
-    guesses[0, ::7] = np.roll(guesses[0, ::7], 1, axis=1)
-    known[0, 1::7] = True
-    looked_at = []
-
-    def look(_, point):
-        looked_at.extend(point)
-        return scores(lattice.coordinates[point, 1:])
-
-    look_beside_changes(look, guesses, known, lattice.edges)
-    assert guesses.argmax(2)[0].tolist() == labels.tolist()
-    assert len(set(looked_at)) == len(looked_at)
-    assert not any(point % 7 == 1 for point in looked_at)
-    assert len(looked_at) < 0.8 * lattice.num_points
-
-
-def test_planes_have_the_counts_of_their_grids(trained):
-    """Twenty planes through each trained network, with fewer than half of the grid's evaluations."""
-    networks, points = trained
-    options = {"dim": 2, "domain": "box", "resolution": 50, "num_samples": 20}
-    for network in networks:
-        grid = region_count(network, points, **options)
-        adaptive = region_count(network, points, strategy="adaptive", **options)
-        assert grid.mean > 3
-        assert adaptive.counts.tolist() == grid.counts.tolist()
-        assert adaptive.num_evaluations < 0.5 * grid.num_evaluations
-
-
 def test_scores_that_are_not_finite_are_an_error():
     with pytest.raises(ValueError, match="NaN or infinite at"):
         region_count(lambda x: np.where(x > 0.5, np.nan, x), SEGMENT, num_samples=1, strategy="adaptive")
-
-
-@pytest.mark.parametrize("domain", ["simplex", "box"])
-def test_double_scores_of_single_points_stay_double(domain):
-    """Beside 1e8 a single holds no difference of these scores."""
-    weights = np.random.default_rng(0).normal(size=(2, 4))
-    points = np.random.default_rng(1).normal(size=(50, 2)).astype(np.float32)
-    options = {"dim": 2, "domain": domain, "num_samples": 10, "resolution": 20, "strategy": "adaptive"}
-    plain, shifted = (
-        region_count(lambda x, s=shift: np.sin(3 * x.astype(float) @ weights) + s, points, **options).counts.tolist()
-        for shift in (0.0, 1e8)
-    )
-    assert shifted == plain
-    assert max(plain) > 2
-
-
-def test_a_plane_is_limited_as_a_plane(monkeypatch):
-    """A square has twice the points of the triangle, and the one that is refined reaches over its far side."""
-    monkeypatch.setattr(lattice_module, "MAX_POINTS", 10_100)
-    options = {"dim": 2, "domain": "box", "num_samples": 1, "resolution": 100}
-    points = np.random.default_rng(0).normal(size=(5, 2))
-    adaptive, grid = (region_count(lambda x: x, points, strategy=s, **options) for s in ("adaptive", "grid"))
-    assert adaptive.counts.tolist() == grid.counts.tolist()

@@ -1,6 +1,11 @@
 """Counting components: against breadth-first search, between its three implementations, and at its edges."""
 
 import itertools
+import os
+import pathlib
+import resource
+import subprocess
+import sys
 from collections import deque
 
 import numpy as np
@@ -132,6 +137,21 @@ def test_labels_of_any_size_and_memory_layout():
     assert count_components(np.array([[[True, False], [True, False]]])).tolist() == [2]
 
 
+def test_labels_without_sign_use_all_64_bits():
+    labels = np.array([[[2**63, 2**64 - 1], [2**63, 0]]], dtype=np.uint64)
+    assert count_components(labels).tolist() == [3]
+    assert count_components(torch.from_numpy(labels)).tolist() == [3]
+    assert count_components(labels.astype(">u8")).tolist() == [3]
+    assert count_components(torch.from_numpy(labels > 0)).tolist() == [2]
+
+
+def test_labels_below_zero_are_moved_or_ranked_and_stay_apart():
+    near, far = torch.tensor([-3, 2, -3, 0]), torch.tensor([-(2**62), 2**62, -(2**62), 0])
+    assert components.non_negative(near).tolist() == [0, 5, 0, 3]
+    assert components.non_negative(far).tolist() == [0, 2, 0, 1]
+    assert components.non_negative(torch.tensor([-(2**62), 2**62 - 1])).tolist() == [0, 2**63 - 1]
+
+
 def test_kind_of_result_follows_the_labels():
     labels = np.zeros((2, 3, 3), dtype=int)
     assert isinstance(count_components(labels), np.ndarray)
@@ -164,3 +184,48 @@ def test_gpu_counts_equal_cpu_counts(shape, adjacency):
     on_gpu = count_components(torch.from_numpy(labels).cuda(), adjacency)
     assert on_gpu.device.type == "cuda"
     assert on_gpu.tolist() == count_components(labels, adjacency).tolist()
+
+
+KERNEL = """
+import importlib.util, sys, warnings, numpy as np
+spec = importlib.util.spec_from_file_location("_union_find", sys.argv[1])
+module = importlib.util.module_from_spec(spec)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    spec.loader.exec_module(module)
+edges = np.array([[1, 0], [2, 1], [3, 2]], np.int32)
+print(len(caught), *(w.message for w in caught))
+print(module.count_by_union_find(np.array([[0, 0, 1, 0]], np.int32), *module.prepare(edges, 4)).tolist())
+"""
+
+
+def run_kernel(**options):
+    command = [sys.executable, "-c", KERNEL, str(pathlib.Path(components.__file__).with_name("_union_find.py"))]
+    done = subprocess.run(command, capture_output=True, text=True, **options)
+    assert done.returncode == 0, done.stderr
+    said, counts = done.stdout.splitlines()
+    assert counts == "[3]"
+    return said
+
+
+@pytest.mark.slow
+def test_counting_works_without_a_sound_cache_of_compiled_code(tmp_path):
+    pytest.importorskip("numba")
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    environment["NUMBA_CACHE_LOCATOR_CLASSES"] = "UserProvidedCacheLocator"
+    assert run_kernel(env=environment) == "0"
+    for path in (tmp_path / "cache").rglob("*.nb*"):
+        path.write_bytes(path.read_bytes()[:50])
+    assert run_kernel(env=environment).startswith("1 the compiled counting is not kept on disk")
+    no_space = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))}
+    full = environment | {"NUMBA_CACHE_DIR": str(tmp_path / "full")}
+    assert run_kernel(env=full, **no_space).startswith("1 the compiled counting is not kept on disk")
+    nowhere = environment | {"NUMBA_CACHE_DIR": "/dev/null/cache"}
+    assert "cannot cache function" in run_kernel(env=nowhere)
+
+
+def test_grids_of_too_many_neighbours_are_refused_at_once():
+    labels = np.zeros((1,) + (2,) * 16, dtype=np.int8)
+    with pytest.raises(ValueError, match="65,536 points with 43,046,720 neighbours each; use adjacency 'face'"):
+        count_components(labels, "full")
+    assert count_components(labels, "face").tolist() == [1]

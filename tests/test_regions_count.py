@@ -310,7 +310,7 @@ def test_label_grid_is_what_is_counted(network, images):
     for domain, resolution in (("simplex", 30), ("box", 20)):
         grid = label_grid(network, vertices, domain=domain, resolution=resolution)
         counts = components.count_components(grid.labels).tolist()
-        options = {"dim": 2, "domain": domain, "resolution": resolution, "num_samples": 4}
+        options = {"dim": 2, "domain": domain, "resolution": resolution, "num_samples": 4, "adjacency": "face"}
         assert counts == region_count(network, images, **options).counts.tolist()
         assert (grid.labels >= 0).sum() == 4 * grid.lattice.num_points
     # Half-plane in the frame of the plane itself: labels and positions belong together.
@@ -423,3 +423,24 @@ def test_arrays_with_negative_strides_are_read():
     assert components.count_components(np.zeros((1, 3, 3), int)[::-1]).tolist() == [1]
     image = np.random.default_rng(0).random((4, 4, 1))[..., ::-1].transpose(2, 0, 1)
     assert predict_labels(lambda x: x.reshape(len(x), -1), image[None]).shape == (1,)
+
+
+@pytest.mark.parametrize("strategy", ["grid", "adaptive"])
+def test_labels_along_segments_are_those_of_the_regions_in_their_order(strategy):
+    thresholds = np.array([0.2, 0.5, 0.9])
+
+    def model(x):
+        """Labels 3, 1, 3, 0 in turn along the only coordinate."""
+        return np.array([3, 1, 3, 0])[np.searchsorted(thresholds, np.asarray(x).ravel())]
+
+    points = np.array([[0.0], [1.0], [0.4]])
+    count = region_count(model, points, num_samples=40, strategy=strategy)
+    assert [len(labels) for labels in count.labels] == count.counts.tolist()
+    ways = {(0.0, 1.0): [3, 1, 3, 0], (0.0, 0.4): [3, 1], (0.4, 1.0): [1, 3, 0]}
+    ways |= {ends[::-1]: labels[::-1] for ends, labels in ways.items()}
+    for ends, labels in zip(sample_vertices(points, num_samples=40).reshape(40, 2).tolist(), count.labels, strict=True):
+        assert labels.tolist() == ways[tuple(ends)]
+
+
+def test_there_are_no_labels_in_their_order_in_two_dimensions():
+    assert region_count(lambda x: np.zeros(len(x), int), TRIANGLE, dim=2, num_samples=2).labels is None

@@ -1,6 +1,7 @@
 """Exact regions on a segment: against dense grids, networks whose boundaries are known, and what is refused."""
 
 import itertools
+import operator
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from torch.nn import functional as F
 from torch.nn.utils import prune
 
 from rc_utils.networks import build_network
-from rc_utils.regions.exact import ExactSegment, exact_segment, upper_envelope
+from rc_utils.regions.exact import exact_segment, upper_envelope
 from rc_utils.regions.exact_layers import TiledConvolution
 from rc_utils.regions.exact_plan import make_plan
 from rc_utils.regions.exact_propagation import propagate, rehearse
@@ -229,13 +230,20 @@ class Refused(nn.Module):
         (lambda m, x: m.layer(x) + F.relu(x, inplace=True) + x, "works in place"),
         (lambda m, x: x.flatten(1) + F.relu(x.flatten(1), inplace=True) + x, "works in place"),
         (lambda m, x: m.relu(x) + x, "works in place"),
-        (lambda m, x: x.reshape(2 * x.shape[0], 1), "expected the first dimension to stay|batch"),
+        (lambda m, x: x.reshape(2 * x.shape[0], 1), "mul computes with the number of points"),
         (lambda m, x: F.dropout(x), "drops units in evaluation mode too"),
         (lambda m, x: (x, x), "returns several values"),
         (lambda m, x: torch.mul(m.layer(x), other=x), "multiplies or divides by an activation"),
         (lambda m, x: torch.div(input=2.0, other=x), "multiplies or divides by an activation"),
         (lambda m, x: torch.div(x, 2.0, rounding_mode="floor"), "rounds"),
         (lambda m, x: x.div(2.0, rounding_mode="trunc"), "rounds"),
+        (lambda m, x: m.layer(x) / x.size(0), "truediv computes with the number of points"),
+        (lambda m, x: m.layer(x).relu() * x.shape[0], "mul computes with the number of points"),
+        (lambda m, x: torch.add(m.layer(x), x.size()[0]), "add computes with the number of points"),
+        (lambda m, x: m.layer(x).sub(x.size(dim=0)), "sub computes with the number of points"),
+        (lambda m, x: m.layer(x)[: x.size(0)], "getitem\\S* computes with the number of points"),
+        (lambda m, x: m.layer(x).view(operator.add(x.shape[:1], (2,))), "add computes with the number of points"),
+        (lambda m, x: torch.stack([x] * 15, 1).reshape(x.size(0), x.size(0), -1), "computes with the number of points"),
     ],
 )
 def test_what_is_not_piecewise_linear_is_refused(forward, message):
@@ -249,6 +257,30 @@ def test_the_first_argument_may_have_its_name():
     positional = Refused(lambda m, x: torch.relu(m.layer(x)) / 2.0)
     positional.load_state_dict(network.state_dict())
     assert exact_segment(network, x0, x1).boundaries.tolist() == exact_segment(positional, x0, x1).boundaries.tolist()
+
+
+class ByKeyword(nn.Module):
+    """A convolution with batch norm, a ReLU and a linear layer, all called by keyword."""
+
+    def __init__(self, keyword):
+        super().__init__()
+        self.conv, self.norm, self.pool = nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.MaxPool2d(2)
+        self.relu, self.out, self.keyword = nn.ReLU(), nn.Linear(16, 3), keyword
+
+    def forward(self, x):
+        if self.keyword:
+            h = self.pool(input=self.relu(input=self.norm(input=self.conv(input=x))))
+            return self.out(input=torch.flatten(input=h, start_dim=1))
+        return self.out(torch.flatten(self.pool(self.relu(self.norm(self.conv(x)))), 1))
+
+
+def test_layers_may_be_called_by_keyword():
+    by_keyword, positional = ByKeyword(True), ByKeyword(False)
+    positional.load_state_dict(by_keyword.state_dict())
+    x0, x1 = 5 * torch.randn(2, 1, 6, 6, generator=torch.Generator().manual_seed(0))
+    found, expected = exact_segment(by_keyword, x0, x1), exact_segment(positional, x0, x1)
+    assert found.boundaries.tolist() == expected.boundaries.tolist()
+    assert found.num_linear_regions == expected.num_linear_regions > 2
 
 
 @pytest.mark.parametrize("prune", [False, True])
@@ -314,7 +346,9 @@ def test_the_network_is_left_alone():
     network = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.ReLU(inplace=True), nn.Linear(4, 2)).train()
     before = {name: value.clone() for name, value in network.state_dict().items()}
     result = exact_segment(network, np.zeros(2), np.ones(2))
-    assert isinstance(result, ExactSegment)
+    assert result.boundaries.tolist() == exact_segment(network.eval(), np.zeros(2), np.ones(2)).boundaries.tolist()
+    network.train()
+    exact_segment(network, np.zeros(2), np.ones(2))
     assert all(part.training for part in network.modules())
     assert network[2].inplace
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
@@ -358,6 +392,20 @@ def test_a_dead_stretch_of_a_single_output_is_a_region():
         solved = exact_segment(network, np.zeros(1), np.ones(1))
         assert solved.labels.tolist() == [1, 0, 1]
         np.testing.assert_allclose(solved.boundaries, [low, high], atol=1e-9)
+
+
+def test_ends_of_other_numbers_are_read_or_named():
+    network = nn.Linear(2, 2)
+    expected = exact_segment(network, np.array([2.0, -9.0]), np.array([-2.0, 9.0])).boundaries
+    for kind in (">f8", "float16", "longdouble", "int8"):
+        found = exact_segment(network, np.array([2, -9]).astype(kind), [-2, 9]).boundaries
+        assert found.tolist() == expected.tolist()
+    with pytest.raises(ValueError, match="x0 are of type complex128"):
+        exact_segment(network, np.array([1j, 0]), np.zeros(2))
+    with pytest.raises(ValueError, match="x1 hold masked entries"):
+        exact_segment(network, np.zeros(2), np.ma.array([1, 2], mask=[0, 1]))
+    with pytest.raises(ValueError, match="x1 are of type <U1"):
+        exact_segment(network, np.zeros(2), ["a", "b"])
 
 
 def test_ends_of_a_shape_that_the_network_does_not_take_are_named():
@@ -554,3 +602,32 @@ def test_models_that_are_no_networks_of_one_tensor_are_refused():
     with pytest.raises(ValueError, match="does not depend on its input"):
         exact_segment(Constant(), torch.zeros(2), torch.ones(2))
     assert exact_segment(nn.Identity(), torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0]), prune=True).count == 2
+
+
+def test_a_segment_may_begin_and_end_on_the_hyperplanes_of_neurons():
+    """relu(x) and relu(1 - x) bend at the ends alone, and relu(x) - relu(1 - x) - 1/3 changes its sign at 2/3."""
+    network = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1)).double()
+    with torch.no_grad():
+        network[0].weight.copy_(torch.tensor([[1.0], [-1.0]]))
+        network[0].bias.copy_(torch.tensor([0.0, 1.0]))
+        network[2].weight.copy_(torch.tensor([[1.0, -1.0]]))
+        network[2].bias.fill_(-1 / 3)
+    exact = exact_segment(network, torch.zeros(1), torch.ones(1))
+    assert exact.boundaries == pytest.approx([2 / 3])
+    assert (exact.labels.tolist(), exact.num_linear_regions) == ([0, 1], 1)
+    back = exact_segment(network, torch.ones(1), torch.zeros(1))
+    assert back.boundaries == pytest.approx([1 / 3])
+    assert (back.labels.tolist(), back.num_linear_regions) == ([1, 0], 1)
+    further = exact_segment(network, torch.zeros(1), torch.full((1,), 2.0))
+    assert further.boundaries == pytest.approx([1 / 3])
+    assert further.num_linear_regions == 2
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_segments_from_a_hyperplane_equal_a_grid(seed):
+    network, x0, x1 = random_mlp(3 * seed + 1)
+    network = network.double()
+    normal, offset = network[0].weight[0].detach(), network[0].bias[0].detach()
+    x0, x1 = (x.double() - (normal @ x.double() + offset) / (normal @ normal) * normal for x in (x0, x1))
+    for ends in ((x0, x1), (x0, x1 + normal), (x0 - normal, x1)):
+        agrees_with_grid(network, *ends, exact_segment(network, *ends), 5_001)

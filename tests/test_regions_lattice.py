@@ -12,6 +12,7 @@ from rc_utils.regions import make_lattice, median_distance, plane_coordinates, s
 from rc_utils.regions import sampling as sampling_module
 from rc_utils.regions.components import count_along_edges
 from rc_utils.regions.grid import box_corners
+from rc_utils.regions.lattice import excess
 
 
 @pytest.mark.parametrize(("dim", "resolution"), [(1, 200), (2, 30), (3, 16), (4, 12), (5, 10), (6, 8)])
@@ -91,8 +92,8 @@ def test_lattice_is_made_once():
         ({"dim": 1, "alpha_range": (0.0, 1e39)}, "leaves"),
         ({"dim": 1, "domain": "box"}, "needs dim=2"),
         ({"dim": 2, "domain": "boxes"}, "Did you mean 'box'"),
-        ({"dim": 2, "domain": "box", "adjacency": "simplex"}, "barycentric"),
-        ({"dim": 2, "adjacency": "edge"}, "face, full, simplex"),
+        ({"dim": 5, "resolution": 50, "adjacency": "linear"}, "282,475,249 elements"),
+        ({"dim": 2, "adjacency": "edge"}, "face, full, linear, simplex"),
     ],
 )
 def test_bad_lattices_are_named(arguments, message):
@@ -201,3 +202,13 @@ def test_points_larger_than_a_block_are_drawn_one_simplex_at_a_time(monkeypatch)
 def test_bad_samplings_are_named(points, arguments, message):
     with pytest.raises(ValueError, match=message):
         sample_vertices(points, **arguments)
+
+
+def test_pairs_of_neighbours_are_bounded_for_every_adjacency():
+    """Simplex adjacency has d (d + 1) / 2 pairs a point: three and a half million points are too many for d = 7."""
+    assert excess(7, 26, "simplex", "simplex") == ""
+    assert excess(7, 27, "simplex", "simplex") == "4,272,048 points with 56 neighbours each"
+    assert excess(7, 27, "simplex", "face") == ""
+    assert "neighbours each" in excess(14, 2, "simplex", "full")
+    with pytest.raises(ValueError, match="makes a lattice of 4,272,048 points with 56 neighbours each"):
+        make_lattice(7, 27, adjacency="simplex")

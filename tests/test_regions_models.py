@@ -1,10 +1,16 @@
 """Kinds of models, points and outputs that region counts take, and the errors for those they do not."""
 
+import concurrent.futures
 import copy
+import functools
 import pickle
+import threading
+import time
+import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LinearRegression
@@ -12,7 +18,8 @@ from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
 from rc_utils.networks import build_network
-from rc_utils.regions import median_distance, predict_labels, region_count, sample_vertices
+from rc_utils.regions import exact_segment, label_grid, median_distance, predict_labels, region_count, sample_vertices
+from rc_utils.training import TrainConfig
 
 SEGMENT = np.array([[0.0, 0.0], [1.0, 0.0]])
 TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
@@ -47,13 +54,74 @@ def test_nan_scores_are_no_region():
         (lambda x: x.T, r"shape \(2, 200\)"),
         (lambda x: x.mean(), "returned a float"),
         (lambda x: (x, x), "returned a tuple"),
-        (lambda x: np.array(["cat"] * len(x)), "labels of type <U3"),
+        (lambda x: np.array(["cat"] * len(x)), "outputs are of type <U3; expected real numbers"),
         (lambda x: x.astype(complex), "complex"),
     ],
 )
 def test_wrong_outputs_are_named(output, message):
     with pytest.raises(ValueError, match=message):
         region_count(output, SEGMENT, num_samples=1)
+
+
+@pytest.mark.parametrize("strategy", ["grid", "adaptive"])
+@pytest.mark.parametrize(
+    "kind", ["bool", "uint8", "uint16", "uint32", "uint64", "int8", "float16", ">f8", "longdouble"]
+)
+def test_scores_of_every_real_type_are_compared(kind, strategy):
+    """The second class wins from the middle on; scores beyond 2^63 must not wrap around."""
+    top = {"uint64": 1.5e19, "uint32": 4e9, "uint16": 6e4, "bool": 1}.get(kind, 100)
+
+    def scores(x):
+        right = x[:, 0] > 0.5
+        return np.stack([~right * top, right * top], axis=1).astype(kind)
+
+    def tensor_scores(x):
+        native = scores(x)
+        return torch.from_numpy(native.astype(float if kind in (">f8", "longdouble") else kind))
+
+    for model in (scores, tensor_scores):
+        assert region_count(model, SEGMENT, num_samples=2, strategy=strategy).counts.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("points", "message"),
+    [
+        (scipy.sparse.csr_matrix(SEGMENT), r"points are a sparse csr_matrix; .*toarray\(\)"),
+        (torch.tensor(SEGMENT).to_sparse(), r"points are a sparse Tensor; .*to_dense\(\)"),
+        (np.ma.array(SEGMENT, mask=SEGMENT > 0), "points hold masked entries"),
+        (SEGMENT + 1j, "points are of type complex128"),
+        (torch.tensor(SEGMENT + 1j), "points are of type torch.complex128"),
+        (torch.tensor(SEGMENT, device="meta"), "points are on the meta device"),
+        ("ab", "points are str"),
+        ({0: SEGMENT}, "points are dict"),
+        ([[0.0, 1.0], [1.0]], "points make no array"),
+    ],
+)
+def test_points_that_are_no_dense_real_numbers_are_named(points, message):
+    for count in (lambda: region_count(lambda x: x[:, 0], points), lambda: label_grid(lambda x: x[:, 0], points)):
+        with pytest.raises(ValueError, match=message):
+            count()
+
+
+@pytest.mark.parametrize("kind", [">f8", ">f4", ">i8", "uint64", "longdouble", "float16"])
+def test_points_of_every_real_type_are_read(kind):
+    points = np.array([[0, 3], [2, 1]]).astype(kind)
+    assert sample_vertices(points, num_samples=1).tolist() in ([[[0, 3], [2, 1]]], [[[2, 1], [0, 3]]])
+    assert region_count(lambda x: x[:, 0] - 1.1, points, num_samples=1).counts.tolist() == [2]
+
+
+def test_points_beyond_2_to_the_63_do_not_wrap_around():
+    points = np.array([[2**63 + 2**62], [1]], dtype=np.uint64)
+    assert predict_labels(lambda x: x[:, 0], points).tolist() == [1, 1]
+    assert predict_labels(lambda x: x[:, 0], torch.from_numpy(points)).tolist() == [1, 1]
+
+
+def test_outputs_that_hide_numbers_are_named():
+    scores = np.ma.array(np.zeros((200, 2)), mask=np.eye(200, 2))
+    with pytest.raises(ValueError, match="the model's outputs hold masked entries"):
+        region_count(lambda x: scores, SEGMENT, num_samples=1)
+    with pytest.raises(ValueError, match="the model's outputs are a sparse Tensor"):
+        region_count(lambda x: torch.zeros(200, 2).to_sparse(), SEGMENT, num_samples=1)
 
 
 def test_wrong_inputs_are_named(network, images):
@@ -193,3 +261,185 @@ def test_a_count_can_be_copied_and_sent_to_another_process():
     count = region_count(lambda x: x[:, 0] - 0.5, SEGMENT, num_samples=2)
     for twin in (pickle.loads(pickle.dumps(count)), copy.deepcopy(count)):
         assert (twin.mean, twin.settings) == (count.mean, count.settings)
+
+
+@pytest.mark.parametrize("strategy", ["grid", "adaptive"])
+def test_labels_may_be_any_integers_of_64_bits(strategy):
+    wide = np.array([-(2**62), 2**62])
+    assert region_count(lambda x: wide[(x[:, 0] > 0.5).astype(int)], SEGMENT, strategy=strategy).mean == 2
+    huge = np.array([0, 2**63, 2**64 - 1, 1], dtype=np.uint64)
+    stripes = lambda x: huge[(x[:, 0] * 3.999).astype(int)]  # noqa: E731
+    assert region_count(stripes, SEGMENT, strategy=strategy).mean == 4
+    assert region_count(lambda x: torch.from_numpy(stripes(x)), SEGMENT, strategy=strategy).mean == 4
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+def test_hashes_of_activation_patterns_count_linear_pieces(dim):
+    rng = np.random.default_rng(0)
+    weights, bias, points = rng.normal(size=(2, 12)), rng.normal(size=12), rng.normal(size=(50, 2))
+    keys = rng.integers(-(2**63), 2**63 - 1, size=12)
+
+    def pattern(x):
+        return x @ weights + bias > 0
+
+    def hashed(x):
+        return np.bitwise_xor.reduce(np.where(pattern(x), keys, 0), axis=1)
+
+    options = {"dim": dim, "resolution": 25, "adjacency": "simplex", "num_samples": 30}
+    expected = region_count(lambda x: pattern(x) @ 2 ** np.arange(12), points, **options).counts
+    assert expected.mean() > 4
+    assert region_count(hashed, points, **options).counts.tolist() == expected.tolist()
+
+
+class Caching(nn.Module):
+    """Keeps positions and a mask that it makes in its first forward pass, as positional encodings do."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.positions = nn.Linear(2, 3), None
+
+    def forward(self, x):
+        if self.positions is None:
+            self.positions = torch.arange(1.0, 3.0)
+        return self.layer(x * self.positions)
+
+
+class CachingElsewhere(Caching):
+    """Keeps them in its module, where a copy of the network finds them as well."""
+
+    @staticmethod
+    @functools.cache
+    def frequencies():
+        return torch.arange(1.0, 3.0)
+
+    def forward(self, x):
+        return self.layer(x * self.frequencies())
+
+
+@pytest.mark.parametrize("strategy", ["grid", "adaptive", "exact"])
+def test_a_network_that_keeps_tensors_can_be_trained_after_a_count(strategy):
+    network, points = Caching(), torch.randn(20, 2)
+    if strategy == "exact":
+        network = CachingElsewhere()
+        exact_segment(network, points[0], points[1])
+    else:
+        region_count(network, points, num_samples=2, strategy=strategy)
+    network(points.requires_grad_()).sum().backward()
+    assert network.layer.weight.grad is not None
+
+
+def test_threads_leave_the_precision_as_it_was():
+    points = np.random.default_rng(0).normal(size=(50, 2))
+    tree = DecisionTreeClassifier(random_state=0).fit(points, points[:, 0] > 0)
+    seen, begun = [], threading.Barrier(4)
+
+    class Slow:
+        def __init__(self, pauses):
+            self.pauses = pauses
+
+        def predict(self, x):
+            if self.pauses:
+                begun.wait(10)
+                time.sleep(0.05 * self.pauses.pop())
+            seen.append(torch.get_float32_matmul_precision())
+            return tree.predict(x)
+
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda k: region_count(Slow([k]), points, num_samples=5), range(4)))
+        assert torch.get_float32_matmul_precision() == "high"
+        assert seen == ["highest"] * 4
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def test_programs_without_a_mode_are_counted_or_named():
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        network = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Dropout(), nn.Linear(8, 3)).eval()
+    points = 3 * torch.randn(30, 2, generator=torch.Generator().manual_seed(0))
+    expected = region_count(network, points, num_samples=20).counts.tolist()
+    assert max(expected) > 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        frozen = torch.jit.freeze(torch.jit.script(network))
+    assert region_count(frozen, points, num_samples=20).counts.tolist() == expected
+    exported = torch.export.export(network, (points,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    with pytest.raises(TypeError, match="exported program, which cannot be called"):
+        region_count(exported, points)
+    module = exported.module()
+    with pytest.raises(ValueError, match=r"cannot be put into evaluation mode.*lambda x: module"):
+        region_count(module, points)
+    assert region_count(lambda x: module(x).detach(), points, num_samples=20).counts.tolist() == expected
+
+
+@pytest.mark.parametrize("resolution", [2, 3, 9, 31, 32, 33, 64])
+def test_labels_alone_are_counted_adaptively_at_any_resolution(resolution):
+    """Wide stripes: the refinement ends, and finds every one."""
+    points = np.array([[0.1, 0.0], [0.9, 0.0]])
+    count = region_count(lambda x: (x[:, 0] * 4).astype(int), points, resolution=resolution, strategy="adaptive")
+    assert count.mean == 4
+    assert count.num_evaluations < 100 * 400
+
+
+@pytest.mark.parametrize("strategy", ["grid", "adaptive"])
+def test_labels_of_both_signs_are_told_apart(strategy):
+    """-1 is no mark of a point outside, -2 no neighbour of 1."""
+    labels = np.array([-3, -1, 4, -2, 1, 1, -1, 0])
+    model = lambda x: labels[(x[:, 0] * 7.999).astype(int)]  # noqa: E731
+    assert region_count(model, SEGMENT, num_samples=2, strategy=strategy).counts.tolist() == [7, 7]
+    grid = label_grid(model, SEGMENT[None], resolution=100).labels[0]
+    expected = labels[(np.linspace(0, 1, 100) * 7.999).astype(int)]
+    assert (grid - grid.min() == expected - expected.min()).all()
+    assert predict_labels(model, np.array([[0.0], [0.8]])).tolist() == [-3, -1]
+
+
+def test_vertices_in_double_precision_are_the_points_to_the_last_bit(rng):
+    points = rng.normal(size=(6, 3)) + 1e9
+    vertices = sample_vertices(points, dim=2, num_samples=20)
+    assert vertices.dtype == torch.float64
+    rows = {tuple(row) for row in points.tolist()}
+    assert all(tuple(vertex) in rows for simplex in vertices.tolist() for vertex in simplex)
+    assert all(len({tuple(vertex) for vertex in simplex}) == 3 for simplex in vertices.tolist())
+    assert sample_vertices(points.astype(np.float32)).dtype == torch.float32
+
+
+def test_random_directions_are_those_of_the_seed_and_of_the_length_asked_for():
+    points = np.arange(12.0).reshape(4, 3)
+    options = {"dim": 2, "num_samples": 5, "sampling": "random_direction", "seed": 3}
+    vertices = sample_vertices(points, direction_length=0.5, **options).numpy()
+    normal = np.random.default_rng([3, 1]).standard_normal((5, 2, 3))
+    steps = 0.5 * normal / np.linalg.norm(normal, axis=2, keepdims=True)
+    np.testing.assert_allclose(vertices[:, 1:] - vertices[:, :1], steps, atol=1e-12)
+    assert all(vertex in points.tolist() for vertex in vertices[:, 0].tolist())
+    fewer = sample_vertices(points, direction_length=0.5, **options | {"num_samples": 3}).numpy()
+    np.testing.assert_allclose(fewer, vertices[:3])
+    assert median_distance(points / 1000) == pytest.approx(median_distance(points) / 1000)
+
+
+@pytest.mark.parametrize("number", [0, -1, 1.0, 2**63])
+def test_a_number_of_simplices_is_a_whole_one_above_zero(number):
+    for call in (
+        lambda: sample_vertices(SEGMENT, num_samples=number),
+        lambda: region_count(len, SEGMENT, num_samples=number),
+    ):
+        with pytest.raises(ValueError, match="num_samples="):
+            call()
+    with pytest.raises(ValueError, match=r"vertices have shape \(0, 2, 3\)"):
+        label_grid(lambda x: x, np.zeros((0, 2, 3)))
+
+
+def test_seeds_fit_into_63_bits(tiny_data):
+    largest = 2**63 - 1
+    assert sample_vertices(SEGMENT, num_samples=1, seed=largest).shape == (1, 2, 2)
+    assert TrainConfig(seed=largest).seed == largest
+    for seed in (-1, 2**63):
+        for call in (
+            lambda seed=seed: sample_vertices(SEGMENT, seed=seed),
+            lambda seed=seed: build_network("MLP", image_size=8, seed=seed),
+            lambda seed=seed: TrainConfig(seed=seed),
+        ):
+            with pytest.raises(ValueError, match="seed="):
+                call()

@@ -10,13 +10,14 @@ import pytest
 import torch
 from torch import nn
 
-from rc_utils.augmentation import crop_and_flip, mixup
 from rc_utils.checks import settings_from_dict
 from rc_utils.datasets import ImageTensor, load_dataset
-from rc_utils.depthwise import fast_depthwise
 from rc_utils.measures import output_margin
 from rc_utils.networks import build_network
-from rc_utils.training import StopTraining, TrainConfig, evaluate, learning_rate, train, training_layout
+from rc_utils.training import StopTraining, TrainConfig, evaluate, train
+from rc_utils.training.augmentation import crop_and_flip, mixup
+from rc_utils.training.depthwise import fast_depthwise
+from rc_utils.training.loop import learning_rate, training_layout
 
 
 def small_network(seed=0):
@@ -136,6 +137,10 @@ def test_networks_and_data_that_cannot_be_trained_are_named(tiny_data):
     one = dataclasses.replace(tiny_data, x_train=image, y_train=tiny_data.y_train[:1])
     with pytest.raises(ValueError, match="a single training image"):
         train(small_network(), one, TrainConfig())
+    with pytest.raises(ValueError, match="no parameter to train"):
+        train(nn.Flatten(), tiny_data, TrainConfig(epochs=1))
+    with pytest.raises(ValueError, match="is of a lazy layer"):
+        train(nn.LazyConv2d(10, 3), tiny_data, TrainConfig(epochs=1))
 
 
 @pytest.mark.parametrize(("shape", "expected"), [((3, 16, 16), 1000), ((3, 32, 32), 1000), ((3, 224, 224), 20)])

@@ -3,28 +3,16 @@
 import errno
 import io
 import os
-import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from rc_utils.files import write_atomically
-from rc_utils.paths import project_root
+from rc_utils.checks import require
+from rc_utils.files import project_root, write_atomically
 
 _REQUIRED = ("x_train", "y_train", "x_test", "y_test")
 _OPTIONAL = ("classes", "source", "note")
-# What numpy and zipfile raise, depending on which bytes of a file are wrong.
-_UNREADABLE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    ValueError,
-    EOFError,
-    NotImplementedError,
-    AttributeError,
-    TypeError,  # a single array, which is no archive
-)
 
 
 class CacheError(ValueError):
@@ -73,59 +61,38 @@ def read_cache(path):
         # Opened here because NumPy leaves a file open that it cannot read.
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             stored = {key: archive[key] for key in archive.files if key in _REQUIRED + _OPTIONAL}
-    except (*_UNREADABLE, OSError) as error:
+        return _checked(stored)
+    except Exception as error:  # of whatever kind, depending on which bytes are wrong
         # zipfile seeks where a damaged archive sends it; any other fault of a disk says nothing of the file.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         raise CacheError(
-            f"{path} cannot be read as an npz file of plain arrays ({error}): it is truncated or corrupted. "
-            "Delete it so that it is made again, or put an intact copy in its place."
+            f"{path} is not a cached dataset, or truncated or corrupted ({error}). Delete it so that it is made again, "
+            "or put an intact copy in its place."
         ) from error
-    problem = _problem(stored)
-    if problem:
-        raise CacheError(f"{path} is not a cached dataset: {problem}. Delete it or put an intact copy in its place.")
-    return _arrays(stored)
 
 
-def _arrays(stored):
-    images = {key: stored[key] for key in ("x_train", "x_test")}
-    images = {key: x[..., None] if x.ndim == 3 else x for key, x in images.items()}
-    labels = {key: stored[key].astype(np.int64) for key in ("y_train", "y_test")}
-    names = stored["classes"].tolist() if "classes" in stored else range(labels["y_train"].max() + 1)
-    texts = {key: str(stored[key]) for key in ("source", "note") if key in stored}
-    return Arrays(**images, **labels, classes=tuple(map(str, names)), **texts)
-
-
-def _problem(stored):
-    """What is wrong with the stored arrays, or None."""
+def _checked(stored):
+    """`Arrays` of what a file holds. Raises ValueError for what is missing or not as expected."""
     missing = [key for key in _REQUIRED if key not in stored]
-    if missing:
-        return f"arrays missing: {', '.join(missing)}"
+    require(not missing, f"arrays missing: {', '.join(missing)}")
+    images, labels = {}, {}
     for split in ("train", "test"):
-        problem = _problem_of_split(split, stored[f"x_{split}"], stored[f"y_{split}"])
-        if problem:
-            return problem
-    if stored["x_train"].shape[1:] != stored["x_test"].shape[1:]:
-        return f"x_train has images of shape {stored['x_train'].shape[1:]}, x_test of {stored['x_test'].shape[1:]}"
-    if "classes" in stored and stored["classes"].ndim != 1:
-        return f"classes has shape {stored['classes'].shape}, expected one name for each class"
-    num_classes = len(stored["classes"]) if "classes" in stored else stored["y_train"].max() + 1
-    for key in ("y_train", "y_test"):
-        low, high = stored[key].min(), stored[key].max()
-        if low < 0 or high >= num_classes:
-            return f"{key} has labels from {low} to {high}, expected 0 to {num_classes - 1}"
-    return None
-
-
-def _problem_of_split(split, x, y):
-    if x.dtype != np.uint8:
-        return f"x_{split} is {x.dtype}, expected uint8"
-    if x.ndim not in (3, 4) or x.shape[1] != x.shape[2]:
-        return f"x_{split} has shape {x.shape}, expected square images (N, H, W, C) or (N, H, W)"
-    if y.dtype.kind not in "iu" or y.ndim != 1:
-        return f"y_{split} is {y.dtype} of shape {y.shape}, expected integers (N,)"
-    if len(x) != len(y) or not len(x):
-        return f"x_{split} has {len(x)} images and y_{split} {len(y)} labels, expected the same number, at least one"
-    if 0 in x.shape:
-        return f"x_{split} has shape {x.shape}, which holds no pixel"
-    return None
+        x, y = stored[f"x_{split}"], stored[f"y_{split}"]
+        require(x.dtype == np.uint8, f"x_{split} is {x.dtype}, expected uint8")
+        square = x.ndim in (3, 4) and x.shape[1] == x.shape[2] and x.size > 0
+        require(square, f"x_{split} has shape {x.shape}, expected square images (N, H, W, C) or (N, H, W)")
+        integers = y.dtype.kind in "iu" and y.ndim == 1
+        require(integers, f"y_{split} is {y.dtype} of shape {y.shape}, expected integers (N,)")
+        require(len(x) == len(y), f"x_{split} has {len(x)} images and y_{split} {len(y)} labels")
+        images[f"x_{split}"] = x if x.ndim == 4 else x[..., None]
+        labels[f"y_{split}"] = y.astype(np.int64)
+    shapes = [x.shape[1:] for x in images.values()]
+    require(shapes[0] == shapes[1], f"x_train has images of shape {shapes[0]}, x_test of {shapes[1]}")
+    names = stored.get("classes", np.arange(labels["y_train"].max() + 1))
+    require(names.ndim == 1, f"classes has shape {names.shape}, expected one name for each class")
+    for key, y in labels.items():
+        valid = y.min() >= 0 and y.max() < len(names)
+        require(valid, f"{key} has labels from {y.min()} to {y.max()}, expected 0 to {len(names) - 1}")
+    texts = {key: str(stored[key]) for key in ("source", "note") if key in stored}
+    return Arrays(**images, **labels, classes=tuple(map(str, names.tolist())), **texts)

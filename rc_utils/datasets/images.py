@@ -81,7 +81,8 @@ class Dataset:
 
     x_train and x_test are `ImageTensor`s that share the training set's mean and standard deviation; y_train and
     y_test are int64 in [0, num_classes). `provenance` holds strings for the run record: `source`, `note` where there
-    is one, and `sha256` of the arrays as they stand here (subset, size and label noise included).
+    is one, and `sha256` of the arrays as they stand here (subset, size and label noise included). `y_train_true`: with
+    label noise, the labels before it; else None.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Dataset:
     num_classes: int
     class_names: tuple
     provenance: dict = field(default_factory=dict)
+    y_train_true: torch.Tensor | None = None
 
     def __repr__(self):
         sizes = f"{len(self.x_train)} training and {len(self.x_test)} test images"
@@ -115,8 +117,10 @@ class Dataset:
 
     def to(self, device):
         """The same data on another device."""
-        moved = {key: getattr(self, key).to(device) for key in ("x_train", "y_train", "x_test", "y_test")}
-        return replace(self, **moved)
+        arrays = ["x_train", "y_train", "x_test", "y_test"]
+        if self.y_train_true is not None:
+            arrays.append("y_train_true")
+        return replace(self, **{key: getattr(self, key).to(device) for key in arrays})
 
 
 def channel_stats(images):

@@ -86,10 +86,9 @@ def _arrays(name, choice, folder, root):
 
 
 def _dataset(name, arrays, image_size, label_noise, seed):
-    x_train, x_test = (
-        area_average(np.ascontiguousarray(x.transpose(0, 3, 1, 2)), image_size or x.shape[1])
-        for x in (arrays.x_train, arrays.x_test)
-    )
+    size = image_size or arrays.x_train.shape[1]
+    x_train = area_average(np.ascontiguousarray(arrays.x_train.transpose(0, 3, 1, 2)), size)
+    x_test = area_average(np.ascontiguousarray(arrays.x_test.transpose(0, 3, 1, 2)), size)
     y_train = add_label_noise(arrays.y_train, label_noise, len(arrays.classes), seed)
     mean, std = channel_stats(x_train)
     sha256 = _fingerprint(x_train, y_train, x_test, arrays.y_test)
@@ -103,6 +102,7 @@ def _dataset(name, arrays, image_size, label_noise, seed):
         num_classes=len(arrays.classes),
         class_names=arrays.classes,
         provenance={key: text for key, text in texts.items() if text},
+        y_train_true=torch.from_numpy(arrays.y_train) if label_noise else None,
     )
 
 

@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from rc_utils.checks import check_count, unknown_name
-from rc_utils.networks.checks import check_positive
+from rc_utils.checks import check_count, check_number, unknown_name
 from rc_utils.networks.user_class import find_user_network
 
 NetworkBuilder = Callable[..., nn.Module]
@@ -65,7 +64,7 @@ def build_network(
     """
     for key, value in {"num_classes": num_classes, "in_channels": in_channels, "image_size": image_size}.items():
         check_count(key, value, 1)
-    check_positive(width=width)
+    check_number("width", width, 0, above=True)
     check_count("seed", seed, 0)
     builder = _find_builder(name)
     shape = {
@@ -99,7 +98,7 @@ def check_network(name: str, **options: Any) -> None:
     own = {key: value for key, value in options.items() if key not in SHAPE_ARGUMENTS}
     builder = _find_builder(name)
     if "width" in options:
-        check_positive(width=options["width"])
+        check_number("width", options["width"], 0, above=True)
         if "width" not in _named_parameters(builder) and not _takes_any_keyword(builder):
             raise ValueError(f"network {name!r} takes no width: leave it out, or name it in the network's signature")
     _arguments(name, builder, {}, own)

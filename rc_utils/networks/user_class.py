@@ -1,17 +1,20 @@
 """Find a network outside this package by its name "module:Class"."""
 
+import functools
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import os
 import sys
 import sysconfig
 import time
+import typing
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from importlib.machinery import ModuleSpec
+from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
+from typing import Any
 
 from torch import nn
 
@@ -24,10 +27,13 @@ _STARTED = time.time()
 def find_user_network(name: str) -> Callable[..., nn.Module]:
     """The class (or function that returns a module) which "package.module:Class" names.
 
-    The module may lie in the current working directory or anywhere Python finds modules. One whose file was
+    The module may lie in the current working directory or anywhere Python finds modules, but is none of the standard
+    library; it is imported. A function is one that this module defines, and in a library one whose annotation says
+    that it returns a module: a name such as "os:system" in somebody's campaign calls nothing. A module whose file was
     edited since this function last found it is loaded again; the modules that it imports are not. Raises
     ModuleNotFoundError where there is no such module, AttributeError where it has no such class, TypeError
-    where that is no `torch.nn.Module`. An error inside the user's module comes through as it is.
+    where that is no `torch.nn.Module` and no such function, ValueError for a module of the standard library. An error
+    inside the user's module comes through as it is.
     """
     module_name, _, attribute = name.partition(":")
     if not module_name or not attribute.isidentifier():
@@ -40,13 +46,35 @@ def find_user_network(name: str) -> Callable[..., nn.Module]:
             f"its torch.nn.Module classes are {', '.join(candidates) or 'none'}"
         )
     target = getattr(module, attribute)
-    is_function = callable(target) and not isinstance(target, (type, nn.Module))
-    if not (_is_network_class(target) or is_function):
+    if not _is_network_class(target):
+        _check_function(name, module_name, target)
+    return target
+
+
+def _check_function(name: str, module_name: str, target: Any) -> None:
+    """Raise TypeError unless `target` is a function of that module's, and one of a library says it makes a network.
+
+    The name may come from somebody else's campaign, and its options with it: what it calls has to be a network.
+    """
+    function = inspect.unwrap(target.func if isinstance(target, functools.partial) else target)
+    if not isinstance(function, FunctionType):
         raise TypeError(
             f"network {name!r} is {target!r}: expected a class derived from torch.nn.Module, or a function that "
             "returns one"
         )
-    return target
+    if function.__module__.partition(".")[0] != module_name.partition(".")[0]:
+        raise TypeError(f"network {name!r} is a function of {function.__module__}: name it there")
+    if not _is_of_library(function.__code__.co_filename):
+        return
+    try:
+        made = typing.get_type_hints(function).get("return")
+    except Exception:  # whatever the annotations of a library raise
+        made = None
+    if not _is_network_class(made):
+        raise TypeError(
+            f"network {name!r} is a function of a library that does not say, by its annotation, that it returns a "
+            "torch.nn.Module: call it in a function of a file of yours"
+        )
 
 
 def source_hash(name: str) -> str:
@@ -55,15 +83,10 @@ def source_hash(name: str) -> str:
     Raises ValueError for a module without a file, and as `find_user_network`.
     """
     find_user_network(name)
-    digest = getattr(sys.modules[name.split(":")[0]], _LOADED)
+    digest = vars(sys.modules[name.split(":")[0]])[_LOADED]
     if not digest:
         raise ValueError(f"network {name!r} is of a module without a file: write it to one, so that edits are noticed")
     return digest
-
-
-def _file_hash(module: ModuleType) -> str:
-    path = getattr(module, "__file__", None)
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16] if path else ""
 
 
 def _is_network_class(value: object) -> bool:
@@ -76,14 +99,9 @@ def _import_module(module_name: str, network_name: str) -> ModuleType:
     importlib.invalidate_caches()
     try:
         with _working_directory_first():
-            module = sys.modules.get(module_name)
-            if module is None:
-                _forget_bytecode(importlib.util.find_spec(module_name))
-                module = importlib.import_module(module_name)
-            elif _was_edited(module):
-                _forget_bytecode(module.__spec__)
-                module = importlib.reload(module)
-            setattr(module, _LOADED, _file_hash(module))
+            _refuse_standard_library(module_name, network_name)
+            module = importlib.import_module(module_name)
+            _load_again_if_edited(module)
             return module
     except ModuleNotFoundError as error:
         is_asked_for = error.name == module_name or module_name.startswith(f"{error.name}.")
@@ -96,34 +114,58 @@ def _import_module(module_name: str, network_name: str) -> ModuleType:
         ) from error
 
 
-def _was_edited(module: ModuleType) -> bool:
-    """Whether a module's file is another than it was loaded from; one that somebody else imported, since we started."""
-    path = getattr(module, "__file__", None)
-    if path is None or module.__name__ == "__main__" or _is_installed(path):
-        return False
-    if _LOADED in vars(module):
-        return vars(module)[_LOADED] != _file_hash(module)
-    return os.stat(path).st_mtime >= _STARTED
+def _refuse_standard_library(module_name: str, network_name: str) -> None:
+    """Raise ValueError, importing nothing, for a module of Python's own, none of which has a network."""
+    package = module_name.partition(".")[0]
+    if package == "__main__":
+        return
+    loaded = sys.modules.get(package)
+    spec = importlib.util.find_spec(package) if loaded is None else loaded.__spec__
+    origin = spec.origin if spec is not None else None
+    if origin in ("built-in", "frozen") or (
+        origin is not None and _lies_in(origin, "stdlib") and not _lies_in(origin, "purelib", "platlib")
+    ):
+        raise ValueError(f"network {network_name!r}: {package!r} is a module of Python's own and has no network")
 
 
 def _is_installed(path: str) -> bool:
     """Whether a file belongs to a library."""
-    return any(Path(path).is_relative_to(sysconfig.get_path(kind)) for kind in ("purelib", "platlib", "stdlib"))
+    return _lies_in(path, "purelib", "platlib", "stdlib")
 
 
-def _forget_bytecode(spec: ModuleSpec | None) -> None:
-    """Remove a module's bytecode, which Python takes for that of an edit of equal length within the same second."""
-    if spec is not None and spec.cached and not _is_installed(spec.cached):
-        with suppress(OSError):
-            Path(spec.cached).unlink()
+def _is_of_library(path: str) -> bool:
+    """As `_is_installed`, or whether it belongs to this package, which may lie elsewhere."""
+    return _is_installed(path) or Path(path).is_relative_to(Path(__file__).parents[1])
+
+
+def _lies_in(path: str, *kinds: str) -> bool:
+    return any(Path(path).is_relative_to(sysconfig.get_path(kind)) for kind in kinds)
+
+
+def _load_again_if_edited(module: ModuleType) -> None:
+    """Execute a module's file in it where that has changed: since we saw it, or since we started if somebody else did.
+
+    From its source, since Python takes bytecode for that of an edit of equal length within the same second.
+    """
+    path = getattr(module, "__file__", None)
+    source = Path(path).read_bytes() if path else b""
+    digest = hashlib.sha256(source).hexdigest()[:16] if path else ""
+    if path and module.__name__ != "__main__":
+        known = vars(module).get(_LOADED)
+        edited = known != digest if known else os.stat(path).st_mtime >= _STARTED
+        if edited:
+            exec(compile(source, path, "exec"), vars(module))
+    setattr(module, _LOADED, digest)
 
 
 @contextmanager
 def _working_directory_first() -> Iterator[None]:
-    """Look for modules in the working directory first, inside this block only."""
-    before = list(sys.path)
+    """Look for modules in the working directory first and leave no bytecode, inside this block only."""
+    path, without_bytecode = list(sys.path), sys.dont_write_bytecode
     sys.path.insert(0, os.getcwd())
+    sys.dont_write_bytecode = True
     try:
         yield
     finally:
-        sys.path[:] = before
+        sys.path[:] = path
+        sys.dont_write_bytecode = without_bytecode

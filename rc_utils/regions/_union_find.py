@@ -1,11 +1,30 @@
 """The compiled kernel; imported only where components are counted on a CPU, because it needs numba."""
 
+import warnings
+
 import numba
 import numpy as np
 
 LABELS = numba.types.Array(numba.int32, 2, "C", readonly=True)
 FLAGS = numba.types.Array(numba.uint8, 1, "C", readonly=True)
 PAIRS = numba.types.Array(numba.uint32, 2, "C", readonly=True)
+
+
+def compiled(signature):
+    """Decorate a function with the compiler, which keeps what it makes on disk, where it can and that is sound."""
+
+    def decorate(function):
+        try:
+            return numba.njit(signature, cache=True, nogil=True)(function)
+        except Exception as error:  # no folder to write to, a full disk, and whatever reading a damaged file raises
+            warnings.warn(
+                f"the compiled counting is not kept on disk, each process compiles it anew ({error}); NUMBA_CACHE_DIR "
+                "names a folder for it, and one that is damaged can be removed",
+                stacklevel=2,
+            )
+            return numba.njit(signature, nogil=True)(function)
+
+    return decorate
 
 
 def prepare(edges, size):
@@ -26,7 +45,7 @@ def prepare(edges, size):
     return follows, across.astype(np.uint32), parallel.astype(np.uint8)
 
 
-@numba.njit(numba.int64[::1](LABELS, FLAGS, PAIRS, FLAGS), cache=True, nogil=True)
+@compiled(numba.int64[::1](LABELS, FLAGS, PAIRS, FLAGS))
 def count_by_union_find(labels, follows, across, parallel):
     """Number of components of each row of labels (B, P), -1 outside, joined along the edges of `prepare`.
 

@@ -5,10 +5,8 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
-import torch
 
-from rc_utils.regions.classifier import NON_FINITE, NonFiniteScores, labels_of
-from rc_utils.regions.evaluation import read_outputs
+from rc_utils.regions.grid import scores_at
 
 # Intervals a unit of alpha, or a shorter range as a whole, is first cut into, where the model returns scores and where
 # it returns labels alone.
@@ -43,7 +41,8 @@ class Samples:
 
 
 def count_adaptively(classifier, corners, lattice, batch_size):
-    """Regions (B,) int64 of segments with corners (B, 2, *shape), and the number of evaluations.
+    """Regions (B,) int64 of segments with corners (B, 2, *shape), the number of evaluations, and the labels of all
+    regions, (sum of the counts,), segment by segment.
 
     All segments are looked at on a coarse grid. An interval is halved, down to 1/32 of the grid's, while a label other
     than its ends' could hide in it (`hiding_places`); all segments of a level are evaluated together. A model that
@@ -63,9 +62,9 @@ def count_adaptively(classifier, corners, lattice, batch_size):
         samples = refine(look, samples, max(1, narrowest), beside_changes)
     else:
         samples = refine(look, first, 1, hiding_places)
-    changes = (np.diff(samples.labels) != 0) & (np.diff(samples.segment) == 0)
-    counts = 1 + np.bincount(samples.segment[1:][changes], minlength=len(corners))
-    return counts.astype(np.int64), len(samples.labels)
+    begins = np.append(True, (np.diff(samples.labels) != 0) | (np.diff(samples.segment) != 0))
+    counts = np.bincount(samples.segment[begins], minlength=len(corners))
+    return counts.astype(np.int64), len(samples.labels), samples.labels[begins]
 
 
 def _coarse(num_segments, finest, intervals):
@@ -193,48 +192,11 @@ def second_derivatives(samples):
 def _looker(classifier, corners, alpha_range, finest, batch_size):
     """A function (segment, position) -> Samples that evaluates the classifier at these points."""
     low, high = alpha_range
-    trailing = (1,) * (corners.ndim - 2)
 
     def look(segment, position):
         alpha = low + (high - low) * position / finest
-        weights = torch.from_numpy(np.stack([1 - alpha, alpha])).to(corners)
-        rows = torch.from_numpy(segment).to(corners.device)
-
-        def batch_of(start, stop):
-            of = rows[start:stop]
-            first, second = weights[:, start:stop].view(2, -1, *trailing)
-            return corners[of, 0].mul_(first).add_(corners[of, 1].mul_(second))
-
-        labels, scores = labels_and_scores(classifier, batch_of, len(segment), batch_size)
+        labels, scores = scores_at(classifier, corners, segment, np.stack([1 - alpha, alpha], axis=1), batch_size)
         # Second derivatives of close points need the digits of float64.
         return Samples(segment, position, labels, None if scores is None else scores.astype(np.float64, copy=False))
 
     return look
-
-
-def labels_and_scores(classifier, batch_of, total, batch_size):
-    """Labels (total,) and scores (total, C), or None for a model that returns labels; one score s is (0, s).
-
-    Scores in float32 stay so, all others are float64.
-    """
-    labels, *scores = read_outputs(classifier, batch_of, total, _labels_and_scores_of, batch_size)
-    labels = labels.numpy()
-    if not scores:
-        return labels, None
-    bad = int((labels == NON_FINITE).sum())
-    if bad:
-        raise NonFiniteScores(
-            f"the model's scores are NaN or infinite at {bad} of {total} points: no region can be counted there. The "
-            "model has probably diverged: leave it out, or count at an earlier epoch"
-        )
-    scores = scores[0].numpy()
-    return labels.astype(np.int64), np.hstack([np.zeros_like(scores), scores]) if scores.shape[1] == 1 else scores
-
-
-def _labels_and_scores_of(output, num_points):
-    """[labels (n,), scores (n, C) in float32 or float64], or the labels alone where there are no scores, on the CPU."""
-    labels = labels_of(output, num_points)
-    if labels.dtype == torch.int64:
-        return [labels.cpu()]
-    scores = torch.as_tensor(output).detach().reshape(num_points, -1)
-    return [labels.cpu(), scores.to("cpu", torch.float32 if scores.dtype == torch.float32 else torch.float64)]

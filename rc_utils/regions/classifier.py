@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from rc_utils.checks import require
-from rc_utils.regions.arrays import as_tensor, precision_of
+from rc_utils.regions.arrays import array_of, as_numbers, as_tensor, check_numbers, precision_of
 
 # Stands for the label of a point whose scores are not all finite.
 NON_FINITE = -(2**31)
@@ -57,6 +57,8 @@ def as_classifier(model, points):
     points_device = points_device if isinstance(points_device, torch.device) else torch.device("cpu")
     if isinstance(model, nn.Module):
         return _from_module(model, points_device)
+    if isinstance(model, torch.export.ExportedProgram):
+        raise TypeError("model is an exported program, which cannot be called; give the module that it was made of")
     if callable(getattr(model, "predict", None)):
         return Classifier(_predict_of(model), torch.device("cpu"), precision_of(points), per_call_cost=True)
     if callable(model):
@@ -108,17 +110,15 @@ def _predict_of(model):
 
 
 def labels_of(output, num_points):
-    """Labels (n,) from a model's output for n points, read as `as_classifier` says.
+    """Labels (n,) from a model's output for n points, a tensor of `tensor_of`, read as `as_classifier` says.
 
     int32 for scores, with NON_FINITE where a score is NaN or infinite; int64 where the model returns labels. Nothing
     here waits for the device. Raises ValueError for any other output.
     """
-    if not isinstance(output, torch.Tensor):
-        output = _tensor_of(output)
     column = output.ndim <= 2 and output.numel() == num_points
     scores = output.ndim == 2 and len(output) == num_points and output.shape[1] >= 2
     require(
-        (column or scores) and not output.is_complex(),
+        column or scores,
         f"the model returned {output.dtype} of shape {tuple(output.shape)} for {num_points} points; expected "
         f"scores ({num_points}, num_classes) or one score or integer label for each point, ({num_points},)",
     )
@@ -131,15 +131,17 @@ def labels_of(output, num_points):
     return torch.where(torch.isfinite(output).all(1), labels.to(torch.int32), NON_FINITE)
 
 
-def _tensor_of(output):
+def tensor_of(output):
+    """What a model returned as a dense tensor whose numbers can be compared; ValueError for anything else."""
     require(
-        isinstance(output, np.ndarray | list),
+        isinstance(output, np.ndarray | list | torch.Tensor),
         f"the model returned a {type(output).__name__}; expected one array or tensor of scores or labels (wrap the "
         "model in a function that picks it)",
     )
-    array = np.asarray(output)
-    require(
-        array.dtype.kind in "fiub",
-        f"the model returned labels of type {array.dtype}; expected integers or scores",
-    )
-    return as_tensor(array)
+    output = array_of("the model's outputs", output) if isinstance(output, list) else output
+    check_numbers("the model's outputs", output)
+    several = output.ndim == 2 and output.shape[1] >= 2
+    tensor = as_numbers(output) if several else as_tensor(output)
+    if several and tensor.dtype == torch.bool:
+        return tensor.to(torch.uint8)
+    return tensor.float() if tensor.is_floating_point() and tensor.itemsize == 1 else tensor

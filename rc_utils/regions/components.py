@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from rc_utils.checks import require
-from rc_utils.regions.arrays import as_tensor
-from rc_utils.regions.lattice import check_adjacency, neighbour_pairs
+from rc_utils.regions.arrays import as_tensor, is_uint64
+from rc_utils.regions.lattice import check_adjacency, excess_of_pairs, neighbour_pairs
 
 Labels = TypeVar("Labels", np.ndarray, torch.Tensor)
 
@@ -34,15 +34,23 @@ def count_components(labels: Labels, adjacency: str = "face") -> Labels:
     """
     check_adjacency(adjacency)
     given = as_tensor(labels)
+    if given.dtype == torch.bool:
+        given = given.to(torch.uint8)
     require(given.ndim >= 2, f"labels have shape {tuple(given.shape)}; expected (B, *grid)")
     require(
         not (given.is_floating_point() or given.is_complex()),
         f"labels are {given.dtype}; expected integers (argmax of the scores)",
     )
+    points, dim = given[0:1].numel(), given.ndim - 1
+    too_much = excess_of_pairs(points, dim, adjacency)
+    require(not too_much, f"labels of shape {tuple(given.shape)} make grids of {too_much}; use adjacency 'face'")
     if given.numel() == 0:
         counts = given.new_zeros(len(given), dtype=torch.int64)
     else:
         lowest = int(given.min())
+        # Those from 2^63 on have wrapped around.
+        if lowest < -1 and is_uint64(labels):
+            given, lowest = ranks(given), 0
         require(lowest >= -1, f"labels hold {lowest}; expected classes from 0 on, and -1 for cells outside")
         counts = _count_grids(given, adjacency, all_inside=lowest >= 0)
     return counts if isinstance(labels, torch.Tensor) else counts.numpy()
@@ -124,8 +132,19 @@ def _as_int32(labels):
         return labels.to(torch.int32)
     if labels.numel() == 0 or int(labels.max()) < 2**31:
         return labels.to(torch.int32)
-    _, ranks = torch.unique(labels.clamp(min=-1), return_inverse=True)
-    return (ranks - int((labels < 0).any())).to(torch.int32)
+    outside = labels < 0
+    return ranks(labels.clamp(min=-1)).sub(int(outside.any())).to(torch.int32)
+
+
+def ranks(labels):
+    """Labels of any integers replaced by 0, 1, ... in their order."""
+    return torch.unique(labels, return_inverse=True)[1]
+
+
+def non_negative(labels):
+    """Labels, some of them below 0, from 0 on: shifted, or by rank where their range is too wide for 64 bits."""
+    lowest, highest = int(labels.min()), int(labels.max())
+    return labels - lowest if highest - lowest < 2**63 else ranks(labels)
 
 
 def count_by_propagation(labels, edges):

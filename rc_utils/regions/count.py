@@ -5,17 +5,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
-from rc_utils.checks import check_number, unknown_name
+from rc_utils.checks import check_number, require, unknown_name
 from rc_utils.regions.adaptive import count_adaptively
-from rc_utils.regions.adaptive_lattice import count_adaptively_on_lattice
 from rc_utils.regions.arrays import as_points
 from rc_utils.regions.classifier import as_classifier
 from rc_utils.regions.components import count_along_edges, count_runs
 from rc_utils.regions.evaluation import Model, Points
 from rc_utils.regions.grid import BOX_PADDING, label_lattice, lattice_corners
 from rc_utils.regions.lattice import make_lattice
+from rc_utils.regions.mesh import count_on_meshes
 from rc_utils.regions.sampling import median_distance, vertex_blocks
+
+# How often the lattice's interval is halved, at most, by dimension; once in more than three.
+HALVINGS = {2: 9, 3: 3}
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,11 +31,14 @@ class RegionCount:
             model counted with the same points and settings.
         num_evaluations: points at which the model was evaluated.
         settings: the settings of the call, defaults filled in.
+        labels: of segments, the labels of each one's regions in their order, a list of int64 arrays; None in more
+            dimensions.
     """
 
     counts: np.ndarray
     num_evaluations: int
     settings: Mapping[str, Any]
+    labels: list[np.ndarray] | None = None
 
     @property
     def mean(self) -> float:
@@ -71,7 +78,7 @@ def region_count(
     alpha_range: tuple[float, float] = (0.0, 1.0),
     sampling: str = "pairs",
     domain: str = "simplex",
-    adjacency: str = "face",
+    adjacency: str | None = None,
     strategy: str = "grid",
     seed: int = 0,
     batch_size: int | None = None,
@@ -97,11 +104,17 @@ def region_count(
             `direction_length`, v1 Table 8; None takes the median distance between data points).
         domain: "simplex", or "box": the plane of Somepalli et al. (2022) around a triangle, `padding` being the share
             of its extents that it reaches beyond it.
-        adjacency: "face", "full" or "simplex" (see `make_lattice`).
-        strategy: "grid", every lattice point is evaluated; "adaptive", a coarse lattice that is refined where another
-            label could hide: on segments down to 1/32 of the grid's interval (`count_adaptively`), on triangles to a
-            quarter, else to the grid's own (`count_adaptively_on_lattice`, which needs scores that bend gradually,
-            such as logits: probabilities that are flat at 0 and 1 hide regions).
+        adjacency: what a region is in two dimensions and more; on segments all are the same. None takes "linear".
+            "linear": the pieces of the scores, interpolated linearly between lattice points. Errs where a region or a
+            gap is narrower than the spacing, both ways. Of a model that returns labels alone, as "simplex".
+            "simplex", "face", "full": points of one label that are neighbours (`make_lattice`). They break the sharp
+            tips of regions into single points, at every resolution, "face" most of all and depending on the order of
+            the vertices; "full" joins regions that only touch. The paper's reading is "face".
+        strategy: "grid", every lattice point is evaluated; "adaptive", more points where a region could hide: on
+            segments from a coarse lattice down to 1/32 of the grid's interval (`count_adaptively`); else, with
+            adjacency "linear", from the lattice on, down to 1/512 of its interval on planes, 1/8 in three dimensions
+            and 1/2 beyond (`refine`). That needs scores that bend gradually, such as logits: probabilities that are
+            flat at 0 and 1 hide regions.
         seed: draws the simplices, the same for every model and device.
         batch_size: points in one forward pass; None chooses. Running out of memory halves it.
 
@@ -114,11 +127,10 @@ def region_count(
     Raises ValueError for an invalid or unknown setting, too few points, points or scores that are not finite, and
     outputs of a wrong shape; TypeError for a model of another kind; MemoryError if a single point is too much.
     """
-    if not isinstance(strategy, str) or strategy not in STRATEGIES:
-        raise unknown_name("strategy", strategy, STRATEGIES)
     points = as_points(points)
     check_number("padding", padding, 0)
     lattice = make_lattice(dim, resolution, alpha_range=alpha_range, domain=domain, adjacency=adjacency)
+    check_strategy(strategy, lattice)
     draw = {"dim": dim, "num_samples": num_samples, "sampling": sampling, "seed": seed}
     if sampling == "random_direction" and direction_length is None:
         direction_length = median_distance(points, seed)
@@ -129,6 +141,9 @@ def region_count(
     parts = [STRATEGIES[strategy](classifier, block, lattice, batch_size) for block in corners]
     counts, num_evaluations = np.concatenate([part[0] for part in parts]), sum(part[1] for part in parts)
     counts.setflags(write=False)
+    labels = None
+    if dim == 1:
+        labels = np.split(np.concatenate([part[2] for part in parts]), np.cumsum(counts)[:-1])
     settings = {
         **draw,
         "resolution": lattice.resolution,
@@ -136,25 +151,43 @@ def region_count(
         "direction_length": direction_length,
         "domain": domain,
         "padding": padding if domain == "box" else None,
-        "adjacency": adjacency,
+        "adjacency": lattice.adjacency,
         "strategy": strategy,
     }
-    return RegionCount(counts, num_evaluations, settings)
+    return RegionCount(counts, num_evaluations, settings, labels)
+
+
+def check_strategy(strategy, lattice):
+    """Raise ValueError for an unknown strategy, or one that does not count what the lattice's adjacency says."""
+    if not isinstance(strategy, str) or strategy not in STRATEGIES:
+        raise unknown_name("strategy", strategy, STRATEGIES)
+    require(
+        strategy == "grid" or lattice.dim == 1 or lattice.adjacency == "linear",
+        f"strategy 'adaptive' in {lattice.dim} dimensions counts with adjacency 'linear', got {lattice.adjacency!r}; "
+        "give one of them up",
+    )
 
 
 def count_on_grid(classifier, corners, lattice, batch_size):
-    """Regions of each simplex (B,) int64 and the number of evaluations, every lattice point being evaluated."""
+    """Regions of each simplex (B,) int64, the number of evaluations, every lattice point being evaluated, and the
+    labels of the regions along segments, None in more dimensions."""
+    if lattice.dim > 1 and lattice.adjacency == "linear":
+        return *count_on_meshes(classifier, corners, lattice, batch_size), None
     labels = label_lattice(classifier, corners, lattice, batch_size)
-    counts = count_runs(labels) if lattice.dim == 1 else count_along_edges(labels, lattice.edges)
-    return counts.cpu().numpy(), labels.numel()
+    if lattice.dim > 1:
+        return count_along_edges(labels, lattice.edges).cpu().numpy(), labels.numel(), None
+    begins = torch.ones_like(labels, dtype=torch.bool)
+    begins[:, 1:] = labels[:, 1:] != labels[:, :-1]
+    return count_runs(labels).cpu().numpy(), labels.numel(), labels[begins].cpu().numpy().astype(np.int64)
 
 
 def count_where_needed(classifier, corners, lattice, batch_size):
-    """As `count_on_grid`, evaluating only where the scores leave the label in doubt."""
-    count = count_adaptively if lattice.dim == 1 else count_adaptively_on_lattice
-    return count(classifier, corners, lattice, batch_size)
+    """As `count_on_grid`, evaluating more points where the scores leave the count in doubt."""
+    if lattice.dim == 1:
+        return count_adaptively(classifier, corners, lattice, batch_size)
+    return *count_on_meshes(classifier, corners, lattice, batch_size, HALVINGS.get(lattice.dim, 1)), None
 
 
-# A strategy takes a classifier, corners (B, d + 1, *shape), a lattice and a batch size, and returns the counts (B,) and
-# the number of evaluations.
+# A strategy takes a classifier, corners (B, d + 1, *shape), a lattice and a batch size, and returns the counts (B,),
+# the number of evaluations and, of segments, the labels of all regions in their order.
 STRATEGIES = {"grid": count_on_grid, "adaptive": count_where_needed}

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import math
+import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -12,7 +13,7 @@ from torch import nn
 
 from rc_utils.checks import check_count
 from rc_utils.regions.arrays import as_points, gather
-from rc_utils.regions.classifier import NON_FINITE, NonFiniteScores, as_classifier, labels_of
+from rc_utils.regions.classifier import NON_FINITE, NonFiniteScores, as_classifier, labels_of, tensor_of
 
 OUT_OF_MEMORY_WORDS = ("out of memory", "not enough memory", "can't allocate memory", "alloc_failed")
 
@@ -78,7 +79,7 @@ def evaluate(classifier, batch_of, total, batch_size=None):
 
 
 def read_outputs(classifier, batch_of, total, read, batch_size=None):
-    """As `evaluate`, a tensor (total, ...) for each tensor (n, ...) that `read(output, n)` makes of n points."""
+    """As `evaluate`, a tensor (total, ...) for each tensor (n, ...) that `read(output, n)` makes of n outputs."""
     if batch_size is not None:
         check_count("batch_size", batch_size, 1)
     with undisturbed(classifier):
@@ -124,13 +125,14 @@ def _try_chunk(classifier, batch_of, start, stop, read):
 
 def _output_of_chunk(classifier, batch):
     try:
-        return classifier.call(batch)
+        output = classifier.call(batch)
     except (RuntimeError, ValueError) as error:
         if _is_out_of_memory(error):
             raise
         raise ValueError(
             f"the model failed on a batch of shape {tuple(batch.shape)}: {error}. Have the points the shape it takes?"
         ) from error
+    return tensor_of(output)
 
 
 def _is_out_of_memory(error):
@@ -171,15 +173,26 @@ def undisturbed(classifier):
         stack.enter_context(full_precision())
         stack.enter_context(torch.random.fork_rng(devices=cuda))
         stack.enter_context(torch.autocast(device.type, enabled=False))
-        stack.enter_context(torch.inference_mode())
+        # Not inference_mode: tensors that a module makes and keeps under it could not be trained with afterwards.
+        stack.enter_context(torch.no_grad())
         yield
 
 
 @contextlib.contextmanager
 def evaluation_mode(module):
-    """Evaluation mode inside the block; every submodule is back in its own mode afterwards."""
-    training = [(part, part.training) for part in module.modules()]
-    module.eval()
+    """Evaluation mode inside the block; every submodule is back in its own mode afterwards.
+
+    A frozen TorchScript module has no other. Raises ValueError for a module whose mode cannot be set.
+    """
+    training = [(part, part.training) for part in module.modules() if hasattr(part, "training")]
+    try:
+        if training:
+            module.eval()
+    except NotImplementedError as error:
+        raise ValueError(
+            f"{type(module).__name__} cannot be put into evaluation mode: {error} If it is a program that was exported "
+            "in that mode, give a function that calls it: lambda x: module(x)"
+        ) from error
     try:
         yield module
     finally:
@@ -187,28 +200,49 @@ def evaluation_mode(module):
             part.training = mode
 
 
+class _Switches:
+    """The values of torch's precision switches before the first of the blocks that are open now, in any thread."""
+
+    lock = threading.Lock()
+    num_open = 0
+    before: tuple = ()
+
+
 @contextlib.contextmanager
 def full_precision():
     """No TF32 inside the block; every switch that torch has for it reads as before afterwards.
+
+    The switches are the whole process's: where blocks of several threads overlap, the last to end sets them back.
 
     The older switches go with the newer: reading one, as torch.backends.cudnn.flags does, is an error where they
     disagree. A newer one that only follows a wider one goes on following it; cuDNN's, which do so by default, are set
     from then on: torch 2.13 has no call that undoes that.
     """
-    older, newer = _older_switches(), _newer_switches()
-    for switch, full, _ in older:
-        switch(full)
-    for owner, _ in newer:
-        owner.fp32_precision = "ieee"
+    with _Switches.lock:
+        older, newer = _older_switches(), _newer_switches()
+        if _Switches.num_open == 0:
+            _Switches.before = older, newer
+        _Switches.num_open += 1
+        for switch, full, _ in older:
+            switch(full)
+        for owner, _ in newer:
+            owner.fp32_precision = "ieee"
     try:
         yield
     finally:
-        for switch, _, value in older:
-            switch(value)
-        for owner, value in newer:
-            owner.fp32_precision = "none"
-            if owner.fp32_precision != value:
-                owner.fp32_precision = value
+        with _Switches.lock:
+            _Switches.num_open -= 1
+            if _Switches.num_open == 0:
+                _set_back(*_Switches.before)
+
+
+def _set_back(older, newer):
+    for switch, _, value in older:
+        switch(value)
+    for owner, value in newer:
+        owner.fp32_precision = "none"
+        if owner.fp32_precision != value:
+            owner.fp32_precision = value
 
 
 def _older_switches():

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from rc_utils.checks import require
-from rc_utils.regions.arrays import as_tensor
+from rc_utils.regions.arrays import array_of, as_numbers, check_numbers
 from rc_utils.regions.exact_plan import make_plan
 from rc_utils.regions.exact_propagation import propagate, rehearse
 from rc_utils.regions.exact_pruning import FINEST, require_finite, suspicious_parts
@@ -84,6 +84,7 @@ def exact_segment(
         f"max_breakpoints_memory={max_breakpoints_memory!r}; expected a positive number of bytes",
     )
     device = device or next((p.device for p in getattr(model, "parameters", list)()), torch.device("cpu"))
+    require(torch.device(device).type != "meta", "the module is on the meta device and has no weights: load them first")
     x0, x1 = (_end(x, name, device) for x, name in ((x0, "x0"), (x1, "x1")))
     require(x0.shape == x1.shape, f"x0 has shape {tuple(x0.shape)}, x1 {tuple(x1.shape)}; expected the same")
     if isinstance(model, nn.Module):
@@ -98,7 +99,7 @@ def exact_segment(
 
 
 def _network_segment(network, x0, x1, prune, max_bytes):
-    with torch.inference_mode():
+    with torch.no_grad():  # a network may keep tensors outside itself, which inference_mode would spoil
         plan = make_plan(network, x0.device)
         most_rows = rehearse(plan, x0, x1, max_bytes)
         if prune:
@@ -132,7 +133,9 @@ def _solve_suspicious_parts(plan, x0, x1, most_rows):
 
 
 def _end(x, name, device):
-    x = as_tensor(x).detach().to(device=device, dtype=torch.float64)
+    x = array_of(name, x) if isinstance(x, list | tuple) else x
+    check_numbers(name, x)
+    x = as_numbers(x).detach().to(device=device, dtype=torch.float64)
     require(bool(torch.isfinite(x).all()), f"{name} holds NaN or infinity; expected finite numbers")
     return x
 

@@ -45,6 +45,8 @@ KINK_FUNCTIONS = {
     F.relu: [0.0], torch.relu: [0.0], F.leaky_relu: [0.0], F.relu6: [0.0, 6.0], torch.abs: [0.0],
 }  # fmt: skip
 KINK_METHODS = {"relu": [0.0], "abs": [0.0]}
+# What may be given the number of points, to keep it as the first dimension of a shape.
+RESHAPING = {"view", "reshape", torch.reshape}
 SUPPORTED = (
     "Linear, Conv2d, BatchNorm, ReLU, LeakyReLU, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, Flatten, Identity, Dropout, "
     "sums, concatenation, chunks, reshaping and products with constants"
@@ -67,9 +69,9 @@ IN_PLACE_OPERATORS = (operator.iadd, operator.isub, operator.imul, operator.itru
 class Step:
     """One node of the graph.
 
-    kind: "affine" (`call` is affine between breakpoints), "kink" (piecewise linear with corners at `thresholds` of its
-    first argument), "max_pool" or "size" (of an activation, read by the network). `dead`: names of the values that no
-    later step reads.
+    kind: "affine" (`call` is affine between breakpoints), "reshape" (that, and may be given the number of points),
+    "kink" (piecewise linear with corners at `thresholds` of its first argument), "max_pool" or "size" (of an
+    activation, read by the network). `dead`: names of the values that no later step reads.
     """
 
     name: str
@@ -105,13 +107,13 @@ def make_plan(network, device=None):
             f"torch.fx cannot trace {type(network).__name__}: {error}. exact_segment needs a forward pass without "
             "control flow that depends on data"
         ) from error
-    _fold_batch_norms(graph_module)
-    nodes = list(graph_module.graph.nodes)
-    for node in nodes:
-        if node.op == "call_function" and not node.args and "input" in node.kwargs:
+    for node in graph_module.graph.nodes:
+        if node.op in ("call_function", "call_module") and not node.args and "input" in node.kwargs:
             # Steps look at their first argument, which torch calls so.
             node.args = (node.kwargs["input"],)
             node.kwargs = {key: value for key, value in node.kwargs.items() if key != "input"}
+    _fold_batch_norms(graph_module)
+    nodes = list(graph_module.graph.nodes)
     inputs = [node for node in nodes if node.op == "placeholder"]
     refuse_unless(len(inputs) == 1, type(network).__name__, f"takes {len(inputs)} inputs; expected one")
     depends = {inputs[0]}
@@ -152,10 +154,14 @@ def _attribute(module, target):
     return module
 
 
+class Refused(ValueError):
+    """The network is not one whose regions can be solved for; the message names what of it and why."""
+
+
 def refuse_unless(condition, where, reason):
-    """Raise ValueError, naming what of the network cannot be taken and why, unless `condition`."""
+    """Raise Refused, naming what of the network cannot be taken and why, unless `condition`."""
     if not condition:
-        raise ValueError(f"exact_segment cannot take this network: {where} {reason}")
+        raise Refused(f"exact_segment cannot take this network: {where} {reason}")
 
 
 def _fold_batch_norms(graph_module):
@@ -244,7 +250,7 @@ def _function_step(node, where, depends):
         refuse_unless(node.kwargs.get("rounding_mode") is None, where, "rounds, which is not piecewise linear")
         return "affine", call, ()
     refuse_unless(node.target in (AFFINE_METHODS if method else AFFINE_FUNCTIONS), where, NOT_PIECEWISE_LINEAR)
-    return "affine", call, ()
+    return "reshape" if node.target in RESHAPING else "affine", call, ()
 
 
 def _method(name):

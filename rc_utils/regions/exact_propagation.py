@@ -7,7 +7,7 @@ import torch
 from torch.fx.node import map_aggregate, map_arg
 
 from rc_utils.regions.exact_layers import pool_windows
-from rc_utils.regions.exact_plan import refuse_unless
+from rc_utils.regions.exact_plan import Refused, refuse_unless
 
 # Breakpoints nearer than this, in units of the segment, are one: float64 rounds their positions to some 1e-15.
 BREAKPOINT_TOLERANCE = 1e-13
@@ -19,6 +19,7 @@ TRIALS = (3, 5)
 SCORE_TOLERANCE = 1e-6
 # Stands for the size of the first dimension, which grows with every breakpoint.
 ROWS = object()
+WITH_ROWS = "computes with the number of points; expected -1 in its place in a shape, and nowhere else"
 
 
 @dataclass(eq=False)
@@ -74,13 +75,14 @@ def rehearse(plan, x0, x1, max_bytes):
     where the plan gives other scores than the network.
     """
     few, many = (_try(plan, x0, x1, rows) for rows in TRIALS)
-    for step, (_, number), (_, other) in zip(plan.steps, few, many, strict=True):
-        refuse_unless(number == other, step.name, "computes with the number of points; expected -1 in its place")
+    for step, (_, kept), (_, other) in zip(plan.steps, few, many, strict=True):
+        refuse_unless(kept == other, step.name, WITH_ROWS)
     return [max(FEWEST_ROWS, max_bytes // max(size, 1)) for size, _ in few]
 
 
 def _try(plan, x0, x1, rows):
-    """For each step the bytes of a row of all live values, and its own value if that is a number."""
+    """For each step the bytes of a row of all live values, and what its own value has beside the rows: the shapes of
+    tensors without their first dimension, and all that is no tensor."""
     share = torch.linspace(0, 1, rows, dtype=x0.dtype, device=x0.device).view(-1, *(1,) * x0.ndim)
     points = (1 - share) * x0 + share * x1
     part = Part(0, None, {plan.input: points.clone()})
@@ -88,6 +90,8 @@ def _try(plan, x0, x1, rows):
     for step in plan.steps:
         try:
             _apply(plan, step, part)
+        except Refused:
+            raise
         except (RuntimeError, ValueError) as error:
             shape = tuple(x0.shape)
             raise ValueError(
@@ -98,7 +102,8 @@ def _try(plan, x0, x1, rows):
         expected = "expected the first dimension to stay that of the points"
         refuse_unless(not mixed, step.name, f"makes {mixed and mixed[0]} of {rows} points; {expected}")
         size = sum(t.numel() * t.element_size() for t in _tensors(part.values)) // rows
-        found.append((size, value if isinstance(value, int) else None))
+        kept = [tuple(leaf.shape[1:]) if isinstance(leaf, torch.Tensor) else leaf for leaf in _leaves(value)]
+        found.append((size, kept))
         _forget(step, part)
     _require_same_scores(part.values[plan.output], plan.network(points))
     return found
@@ -106,6 +111,7 @@ def _try(plan, x0, x1, rows):
 
 def _require_same_scores(found, expected):
     refuse_unless(isinstance(found, torch.Tensor), "it", "returns several values; expected one tensor")
+    refuse_unless(found.is_floating_point(), "it", f"returns numbers of type {found.dtype}; expected real scores")
     if not bool(torch.isfinite(expected).all()):
         return  # said where the scores are used
     tolerance = SCORE_TOLERANCE * float(expected.abs().max())
@@ -123,7 +129,7 @@ def _advance(plan, part, most_rows):
         step, most = plan.steps[part.step], most_rows[part.step]
         if len(part.alphas) > most:
             return _cut(part, part.alphas[len(part.alphas) // 2])
-        if step.kind in ("affine", "size"):
+        if step.kind in ("affine", "reshape", "size"):
             _apply(plan, step, part)
         else:
             cut = _bend(plan, step, part, most)
@@ -141,10 +147,13 @@ def _apply(plan, step, part):
         result = pool_windows(args[0], *step.call).amax(-1)
     elif step.kind == "size":
         result = _size_of(*args, **kwargs)
-    elif step.call is operator.getitem:
-        result = args[0][args[1]]
     else:
-        args, kwargs = map_aggregate((args, kwargs), lambda value: _rows(part) if value is ROWS else value)
+        # The number of points may keep its place in a shape, or be left out of one; nothing may be computed with it.
+        given = args[1:] if step.call is operator.getitem else (args, kwargs)
+        if step.kind == "reshape":
+            args, kwargs = map_aggregate((args, kwargs), lambda value: _rows(part) if value is ROWS else value)
+        else:
+            refuse_unless(all(leaf is not ROWS for leaf in _leaves(given)), step.name, WITH_ROWS)
         result = step.call(*args, **kwargs)
     part.values[step.name] = result
 
@@ -283,6 +292,12 @@ def _cut(part, alpha):
 
 
 def _tensors(values):
-    found = []
-    map_aggregate(tuple(values.values()) if isinstance(values, dict) else values, found.append)
+    found = _leaves(tuple(values.values()) if isinstance(values, dict) else values)
     return [value for value in found if isinstance(value, torch.Tensor)]
+
+
+def _leaves(values):
+    """What tuples, lists, slices and dictionaries hold, however deep."""
+    found = []
+    map_aggregate(values, found.append)
+    return found

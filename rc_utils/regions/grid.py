@@ -6,9 +6,10 @@ import numpy as np
 import torch
 
 from rc_utils.checks import check_number, require
-from rc_utils.regions.arrays import as_points, as_tensor
-from rc_utils.regions.classifier import NON_FINITE, NonFiniteScores, as_classifier
-from rc_utils.regions.evaluation import evaluate
+from rc_utils.regions.arrays import as_numbers, as_points
+from rc_utils.regions.classifier import NON_FINITE, NonFiniteScores, as_classifier, labels_of
+from rc_utils.regions.components import non_negative
+from rc_utils.regions.evaluation import evaluate, read_outputs
 from rc_utils.regions.lattice import Lattice, make_lattice
 
 BOX_PADDING = 0.1
@@ -40,14 +41,15 @@ def label_grid(
     alpha_range=(0.0, 1.0),
     domain="simplex",
     padding=BOX_PADDING,
-    adjacency="face",
+    adjacency=None,
     batch_size=None,
 ):
     """Predicted labels on the lattices of given simplices: what `region_count` counts the components of.
 
     Args:
         vertices: (B, d + 1, *shape) array or tensor, as `sample_vertices` returns them.
-        others: as in `region_count`. Negative labels are shifted so that the smallest is 0.
+        others: as in `region_count`. Negative labels are shifted so that the smallest is 0, or
+            ranked where 64 bits cannot hold that.
 
     Returns:
         LabelGrid, NumPy arrays throughout.
@@ -55,7 +57,7 @@ def label_grid(
     Raises ValueError as `region_count` does.
     """
     vertices = as_points(vertices)
-    given = as_tensor(vertices).detach()
+    given = as_numbers(vertices).detach()
     require(
         given.ndim >= 3 and given.shape[1] >= 2 and len(given) > 0,
         f"vertices have shape {tuple(given.shape)}; expected (B, d + 1, *shape) with d >= 1",
@@ -78,12 +80,17 @@ def label_lattice(classifier, corners, lattice, batch_size=None):
     Raises ValueError, naming a simplex, where scores are not finite.
     """
     num_simplices, size = len(corners), lattice.num_points
-    batch_of = _point_maker(corners, lattice)
+    weights = torch.tensor(lattice.coordinates).to(corners)
+
+    def batch_of(start, stop):
+        flat = torch.arange(start, stop, device=corners.device)
+        return _combine(corners, flat // size, weights[flat % size])
+
     labels = evaluate(classifier, batch_of, num_simplices * size, batch_size).view(num_simplices, size)
     lowest = int(labels.min())
     if lowest == NON_FINITE and labels.dtype == torch.int32:
         _raise_non_finite(labels == NON_FINITE)
-    return labels - lowest if lowest < 0 else labels
+    return non_negative(labels) if lowest < 0 else labels
 
 
 def _raise_non_finite(bad):
@@ -96,27 +103,51 @@ def _raise_non_finite(bad):
     )
 
 
-def _point_maker(corners, lattice):
-    """A function (start, stop) -> points of flat positions simplex * P + point, (stop - start, *shape).
+def scores_at(classifier, corners, simplex, weights, batch_size=None):
+    """Labels (n,) and scores (n, C) at the points sum_k weights[:, k] corners[simplex, k], as NumPy arrays.
 
-    x = sum_k c_k v_k, one multiplication and one addition at a time: each is rounded the same way whatever the chunk
-    and the device, which a matrix product is not, and at a vertex x is the vertex exactly.
+    The scores are None for a model that returns labels; one score s is (0, s). Scores in float32 stay so, all others
+    are float64. Raises NonFiniteScores where one is NaN or infinite.
     """
-    size = lattice.num_points
-    by_corner = corners.transpose(0, 1).contiguous()
-    weights = torch.from_numpy(np.ascontiguousarray(lattice.coordinates.T)).to(corners)
-    trailing = (1,) * (corners.ndim - 2)
+    simplex, weights = torch.from_numpy(simplex).to(corners.device), torch.from_numpy(weights).to(corners)
 
     def batch_of(start, stop):
-        flat = torch.arange(start, stop, device=corners.device)
-        simplex = torch.div(flat, size, rounding_mode="floor")
-        weight = weights[:, flat - simplex * size].view(len(weights), -1, *trailing)
-        batch = by_corner[0].index_select(0, simplex).mul_(weight[0])
-        for corner, w in zip(by_corner[1:], weight[1:], strict=True):
-            batch.add_(corner.index_select(0, simplex).mul_(w))
-        return batch
+        return _combine(corners, simplex[start:stop], weights[start:stop])
 
-    return batch_of
+    labels, *scores = read_outputs(classifier, batch_of, len(simplex), _labels_and_scores_of, batch_size)
+    labels = labels.numpy()
+    if not scores:
+        return labels, None
+    bad = int((labels == NON_FINITE).sum())
+    if bad:
+        raise NonFiniteScores(
+            f"the model's scores are NaN or infinite at {bad} of {len(labels)} points: no region can be counted there. "
+            "The model has probably diverged: leave it out, or count at an earlier epoch"
+        )
+    scores = scores[0].numpy()
+    return labels.astype(np.int64), np.hstack([np.zeros_like(scores), scores]) if scores.shape[1] == 1 else scores
+
+
+def _labels_and_scores_of(output, num_points):
+    """[labels (n,), scores (n, C) in float32 or float64], or the labels alone where there are no scores, on the CPU."""
+    labels = labels_of(output, num_points)
+    if labels.dtype == torch.int64:
+        return [labels.cpu()]
+    scores = output.detach().reshape(num_points, -1)
+    return [labels.cpu(), scores.to("cpu", torch.float32 if scores.dtype == torch.float32 else torch.float64)]
+
+
+def _combine(corners, simplex, weights):
+    """Points sum_k weights[:, k] corners[simplex, k], (n, *shape).
+
+    One multiplication and one addition at a time: each is rounded the same way whatever the chunk and the device, which
+    a matrix product is not, and at a vertex the point is the vertex exactly.
+    """
+    weights = weights.view(*weights.shape, *(1,) * (corners.ndim - 2))
+    batch = corners[simplex, 0].mul_(weights[:, 0])
+    for k in range(1, corners.shape[1]):
+        batch.add_(corners[simplex, k].mul_(weights[:, k]))
+    return batch
 
 
 def lattice_corners(vertices, lattice, padding=BOX_PADDING):

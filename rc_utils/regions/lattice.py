@@ -9,7 +9,7 @@ import numpy as np
 
 from rc_utils.checks import check_count, is_finite_number, require, unknown_name
 
-ADJACENCIES = ("face", "full", "simplex")
+ADJACENCIES = ("face", "full", "simplex")  # of labels
 DOMAINS = ("simplex", "box")
 DEFAULT_RESOLUTION = {1: 200, 2: 30, 3: 16, 4: 12, 5: 10}
 DEFAULT_RESOLUTION_HIGHER = 8
@@ -17,6 +17,7 @@ DEFAULT_RESOLUTION_BOX = 50
 FARTHEST_ALPHA = 1e6  # where float32 places a point to a tenth of the segment
 MAX_POINTS = 5_000_000
 MAX_PAIRS = 100_000_000  # of neighbours
+MAX_STEPS = 1_000_000  # to a point's neighbours, each of which is a pass over all points
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +28,7 @@ class Lattice:
         dim: d.
         resolution: points along an edge, ends included.
         domain: "simplex" or "box".
-        adjacency: "face", "full" or "simplex".
+        adjacency: "face", "full", "simplex" or "linear".
         coordinates: (P, d + 1) float64, rows sum to 1. A point is coordinates @ corners, where the corners are
             the vertices of the simplex or, for the box, three corners of the rectangle (`box_corners`).
         indices: (P, d) int64, position of each point in a right-angled grid, in lexicographic order.
@@ -63,7 +64,7 @@ def default_resolution(dim, domain="simplex"):
     return DEFAULT_RESOLUTION.get(dim, DEFAULT_RESOLUTION_HIGHER)
 
 
-def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), domain="simplex", adjacency="face"):
+def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), domain="simplex", adjacency=None):
     """The lattice of a domain; the same arguments give the same (read-only) object.
 
     simplex: the points with barycentric coordinates k_i / (resolution - 1), k_i >= 0 integers, so that
@@ -72,7 +73,9 @@ def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), domain="simple
     box: resolution x resolution points of a rectangle, as coordinates (1 - p - q, p, q), p and q in [0, 1].
 
     Neighbours differ by: face - one step along one axis of the grid; full - at most one step along every axis;
-    simplex - one unit moved from one barycentric coordinate to another.
+    simplex - one unit moved from one coordinate to another. linear: the elements of `lattice_elements` are counted on,
+    the neighbours are those of simplex. None takes linear in 2..5 dimensions, beyond which elements are too many, and
+    simplex there.
 
     `resolution` None takes 200, 30, 16, 12, 10 for d = 1..5 and 8 beyond, 50 for the box.
 
@@ -85,6 +88,8 @@ def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), domain="simple
     check_count("resolution", resolution, 2)
     if isinstance(alpha_range, list):
         alpha_range = tuple(alpha_range)
+    if adjacency is None:
+        adjacency = "face" if dim == 1 else "linear" if dim <= 5 else "simplex"
     _check_lattice(dim, resolution, alpha_range, domain, adjacency)
     return _build_lattice(int(dim), int(resolution), alpha_range, domain, adjacency)
 
@@ -111,12 +116,8 @@ def _build_lattice(dim, resolution, alpha_range, domain, adjacency):
 
 
 def _check_lattice(dim, resolution, alpha_range, domain, adjacency):
-    check_adjacency(adjacency)
+    check_adjacency(adjacency, (*ADJACENCIES, "linear"))
     check_alpha_range(alpha_range, dim)
-    require(
-        not (domain == "box" and adjacency == "simplex"),
-        "adjacency 'simplex' needs barycentric coordinates, which domain 'box' has not; use 'face' or 'full'",
-    )
     too_much = excess(dim, resolution, domain, adjacency)
     require(
         not too_much,
@@ -135,16 +136,22 @@ def excess(dim, resolution, domain, adjacency):
         return f"more than {MAX_POINTS:,} points"
     if dim * math.log2(resolution) >= 63:
         return f"{resolution}^{dim} positions, more than 64 bits can number"
-    steps = {"face": dim, "full": (3**dim - 1) // 2, "simplex": dim * (dim + 1) // 2}[adjacency]
-    if points * steps > MAX_PAIRS:
-        return f"{points:,} points with {2 * steps:,} neighbours each"
-    return ""
+    if adjacency == "linear" and dim * (resolution - 1) ** dim > MAX_PAIRS:
+        return f"{(resolution - 1) ** dim:,} elements"
+    return excess_of_pairs(points, dim, adjacency)
 
 
-def check_adjacency(adjacency):
+def excess_of_pairs(points, dim, adjacency):
+    """As `excess`, of the neighbours of so many points of a grid."""
+    steps = {"face": dim, "full": (3**dim - 1) // 2}.get(adjacency, dim * (dim + 1) // 2)
+    too_many = points * steps > MAX_PAIRS or steps > MAX_STEPS
+    return f"{points:,} points with {2 * steps:,} neighbours each" if too_many else ""
+
+
+def check_adjacency(adjacency, known=ADJACENCIES):
     """Raise ValueError for an unknown adjacency."""
-    if adjacency not in ADJACENCIES:
-        raise unknown_name("adjacency", adjacency, ADJACENCIES)
+    if adjacency not in known:
+        raise unknown_name("adjacency", adjacency, known)
 
 
 def check_domain(domain, dim):

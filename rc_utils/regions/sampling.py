@@ -60,7 +60,7 @@ def vertex_blocks(
     check_sampling(sampling, dim, num_samples, seed, direction_length)
     points = as_points(points)
     distinct = dim + 1 if sampling == "pairs" else 1
-    index = draw_distinct(_generator(seed, 0), len(points), num_samples, distinct)
+    index = vertex_indices(len(points), num_samples=num_samples, distinct=distinct, seed=seed)
     if sampling == "random_direction" and direction_length is None:
         direction_length = median_distance(points, seed)
     directions = _generator(seed, 1)
@@ -102,6 +102,11 @@ def median_distance(points, seed=0):
     length = float((pairs[:, 1] - pairs[:, 0]).norm(dim=1).median())
     require(length > 0, "the median distance of the points is 0: most of them are the same; give direction_length")
     return length
+
+
+def vertex_indices(num_points, *, num_samples, distinct, seed):
+    """Indices (num_samples, distinct) of the data points that span the simplices drawn with `seed`."""
+    return draw_distinct(_generator(seed, 0), num_points, num_samples, distinct)
 
 
 def draw_distinct(rng, num_points, num_samples, distinct):

@@ -1,0 +1,185 @@
+"""Count the regions of a model in a file or module: `python -m rc_utils.count MODEL DATA`."""
+
+import argparse
+import importlib
+import pathlib
+import sys
+import warnings
+
+import numpy as np
+import torch
+from scipy import stats
+
+from rc_utils.checks import require
+from rc_utils.regions import label_grid, region_count, sample_vertices
+
+_IMAGES = {".jpeg", ".jpg", ".png", ".bmp", ".webp"}
+_KEYS = ("x_train", "x", "points", "images")
+_NUM_SEGMENTS, _NUM_TRIANGLES = 8, 2
+
+
+def load_model(name):
+    """The model that `name` says, for `region_count`.
+
+    - "module:name": a torch module, scikit-learn classifier or function of a batch; a class
+      is called without arguments.
+    - a file ".pt2" of torch.export, ".pt", ".pth" or ".ts" of TorchScript, ".onnx" (needs onnxruntime).
+
+    Raises ValueError for another name, FileNotFoundError, and what the import of a module raises.
+    """
+    path = pathlib.Path(name)
+    if path.suffix in _READERS:
+        if not path.is_file():
+            raise FileNotFoundError(f"there is no file {name}")
+        return _READERS[path.suffix](path)
+    module, _, attribute = name.partition(":")
+    require(module and attribute.isidentifier(), f"model {name!r} is neither module:name nor a {', '.join(_READERS)}")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    found = importlib.import_module(module)
+    require(hasattr(found, attribute), f"module {module} has no {attribute!r}")
+    model = getattr(found, attribute)
+    return model() if isinstance(model, type) else model
+
+
+def _torchscript(path):
+    try:
+        with warnings.catch_warnings():
+            # Whoever has such a file cannot change how it was written.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return torch.jit.load(path, map_location="cpu")
+    except RuntimeError as error:
+        raise ValueError(
+            f"{path} is no TorchScript file: weights alone are no model; write it by "
+            "torch.jit.script(model).save(...), or name the model as module:name"
+        ) from error
+
+
+def _exported(path):
+    module = torch.export.load(path).module()  # it has no modes: it is what it was exported as
+    return lambda batch: module(torch.from_numpy(batch))
+
+
+def _onnx(path):
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    name = session.get_inputs()[0].name
+    return lambda batch: session.run(None, {name: np.asarray(batch, dtype=np.float32)})[0]
+
+
+_READERS = {
+    ".pt2": _exported,
+    **dict.fromkeys((".pt", ".pth", ".ts"), _torchscript),
+    ".onnx": _onnx,
+}
+
+
+def load_points(path, key=None, image_size=None):
+    """Points (N, *shape) float32 as the model sees them.
+
+    An .npz file: the array `key`, else the first of x_train, x, points, images that it has, else its only one. Numbers
+    are taken as they are, bytes as images (N, H, W, C) or (N, H, W). A folder: its images of any depth in RGB, cropped
+    at the centre and resized to `image_size`. Images become (N, C, H, W) between 0 and 1.
+    """
+    path = pathlib.Path(path)
+    if path.is_dir():
+        return _as_images(_read_folder(path, image_size))
+    with np.load(path, allow_pickle=False) as arrays:
+        names = arrays.files
+        key = key or next((k for k in _KEYS if k in names), names[0] if len(names) == 1 else None)
+        require(key in names, f"{path} has the arrays {', '.join(names)}: name one with --points")
+        points = arrays[key]
+    return _as_images(points) if points.dtype == np.uint8 else points.astype(np.float32)
+
+
+def _read_folder(folder, image_size):
+    from PIL import Image, ImageOps
+
+    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in _IMAGES)
+    require(files, f"no images ({', '.join(sorted(_IMAGES))}) in {folder}")
+    require(image_size, "the images of a folder are resized: give the model's size with --image-size")
+    size = (image_size, image_size)
+    images = []
+    for file in files:
+        with Image.open(file) as image:
+            images.append(np.asarray(ImageOps.fit(image.convert("RGB"), size, Image.Resampling.BILINEAR)))
+    return np.stack(images)
+
+
+def _as_images(images):
+    images = images[..., None] if images.ndim == 3 else images
+    return np.ascontiguousarray(images.transpose(0, 3, 1, 2), dtype=np.float32) / 255
+
+
+def standardise(points, mean, std):
+    """(points - mean) / std, with one value or one a channel, the second axis."""
+    shape = (-1, *[1] * (points.ndim - 2))
+    mean, std = np.float32(mean).reshape(shape), np.float32(std).reshape(shape)
+    return (points - mean) / std
+
+
+def interval(count, confidence=0.95):
+    """Student's interval of the mean of a `RegionCount` over its simplices."""
+    half = stats.t.ppf((1 + confidence) / 2, max(1, len(count.counts) - 1)) * count.std_error
+    return count.mean - half, count.mean + half
+
+
+def draw(model, points, path, seed=0):
+    """Write a picture of the first segments and triangles that `seed` draws."""
+    import matplotlib.pyplot as plt
+
+    from rc_utils.pages import plotting
+
+    plotting.use_style()
+    fig = plt.figure(figsize=(8, 7.5))
+    above, below = fig.subfigures(2, 1, height_ratios=[4, 3])
+    segments = sample_vertices(points, dim=1, num_samples=_NUM_SEGMENTS, seed=seed)
+    plotting.segment_strip(label_grid(model, segments).labels, ax=above.subplots())
+    triangles = sample_vertices(points, dim=2, num_samples=_NUM_TRIANGLES, seed=seed)
+    grid = label_grid(model, triangles)
+    inside = tuple(grid.lattice.indices.T)
+    for labels, corners, ax in zip(grid.labels, grid.vertices, below.subplots(1, _NUM_TRIANGLES), strict=True):
+        plotting.decision_regions(labels[inside], grid.lattice.coordinates, ax, vertices=corners)
+    fig.savefig(path)
+    plt.close(fig)
+
+
+def _parser():
+    parser = argparse.ArgumentParser(prog="python -m rc_utils.count", description=__doc__.split(":")[0])
+    parser.add_argument("model", help="module:name, or a file of TorchScript, torch.export (.pt2) or ONNX")
+    parser.add_argument("data", help="an .npz file or a folder of images")
+    parser.add_argument("--points", metavar="KEY", help="the array of the .npz file")
+    parser.add_argument("--image-size", type=int, help="to which the images of a folder are resized")
+    parser.add_argument("--mean", type=float, nargs="+", default=[0.0], help="subtracted, one value or one a channel")
+    parser.add_argument("--std", type=float, nargs="+", default=[1.0], help="divided by, one value or one a channel")
+    parser.add_argument("--dim", type=int, default=1, help="1 counts on segments, 2 on triangles (default: 1)")
+    parser.add_argument("--num-samples", type=int, default=100, help="segments or triangles (default: 100)")
+    parser.add_argument("--resolution", type=int, help="points on each edge")
+    parser.add_argument("--strategy", default="grid", help="grid or adaptive (default: grid)")
+    parser.add_argument("--seed", type=int, default=0, help="draws the segments (default: 0)")
+    parser.add_argument("-o", "--output", default="regions.svg", help="the picture (default: regions.svg)")
+    return parser
+
+
+def main(argv=None):
+    """The command line; returns the exit status."""
+    args = _parser().parse_args(argv)
+    try:
+        model = load_model(args.model)
+        points = standardise(load_points(args.data, args.points, args.image_size), args.mean, args.std)
+        settings = {name: getattr(args, name) for name in ("dim", "num_samples", "resolution", "strategy", "seed")}
+        count = region_count(model, points, **settings)
+        low, high = interval(count)
+        print(f"{count.mean:.3f} [{low:.3f}, {high:.3f}] regions, 95 % interval over {len(count.counts)} samples")
+        print(count)
+        draw(model, points, args.output, args.seed)
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(f"picture: {args.output}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,28 @@
+"""Scalar measures of a trained network that compete with the region count."""
+
+from rc_utils.measures.activations import linear_pieces, local_complexity
+from rc_utils.measures.inputs import input_gradient, jacobian_norm, output_margin
+from rc_utils.measures.registry import MEASURES, UNTRAINED, measure, measure_all, some_images
+from rc_utils.measures.segments import boundary_thickness, gi_score, mixup_accuracy, pal_score
+from rc_utils.measures.weights import distance_from_init, log_path_norm, log_spectral_product, sharpness
+
+__all__ = [
+    "MEASURES",
+    "UNTRAINED",
+    "boundary_thickness",
+    "distance_from_init",
+    "gi_score",
+    "input_gradient",
+    "jacobian_norm",
+    "linear_pieces",
+    "local_complexity",
+    "log_path_norm",
+    "log_spectral_product",
+    "measure",
+    "measure_all",
+    "mixup_accuracy",
+    "output_margin",
+    "pal_score",
+    "sharpness",
+    "some_images",
+]

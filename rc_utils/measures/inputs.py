@@ -1,0 +1,66 @@
+"""Measures of the outputs and their gradients at the training images."""
+
+import math
+
+import torch
+
+from rc_utils.regions.evaluation import evaluation_mode, full_precision, images_per_batch
+
+
+@full_precision()
+@torch.no_grad()
+def output_margin(network, x, y, batch_size=None):
+    """gamma(W) = mean over (x, y) of f(x)_y - max_{i != y} f(x)_i (v1 App. B), in logits.
+
+    x: images (N, C, H, W); y: labels (N,). batch_size: images in one forward pass; None chooses.
+    """
+    total, batch_size = 0.0, batch_size or images_per_batch(x, 1000)
+    with evaluation_mode(network):
+        for i in range(0, len(y), batch_size):
+            total += float(_margins(network(x[i : i + batch_size]).double(), y[i : i + batch_size]).sum())
+    return total / len(y)
+
+
+def _margins(logits, y):
+    """f(x)_y - max_{i != y} f(x)_i of every image, (N,)."""
+    target = y[:, None]
+    return logits.gather(1, target).squeeze(1) - logits.scatter(1, target, -math.inf).amax(1)
+
+
+@full_precision()
+def input_gradient(network, x, y, batch_size=None):
+    """Mean over (x, y) of the Euclidean norm of the gradient of the output margin with respect to the image.
+
+    A local Lipschitz constant at the data: margin over input gradient is, to first order, the distance to the nearest
+    decision boundary. x: standardised images (N, C, H, W); y: labels (N,).
+    batch_size: images in one forward pass; None chooses.
+    """
+    total, batch_size = 0.0, batch_size or images_per_batch(x, 500)
+    with evaluation_mode(network), torch.enable_grad():
+        for i in range(0, len(y), batch_size):
+            images = x[i : i + batch_size].detach().clone().requires_grad_()
+            margins = _margins(network(images), y[i : i + batch_size])
+            (gradient,) = torch.autograd.grad(margins.sum(), images)
+            total += float(gradient.flatten(1).double().norm(dim=1).sum())
+    return total / len(y)
+
+
+@full_precision()
+def jacobian_norm(network, x, batch_size=None):
+    """Mean over x of |J(x)|_F, J = d softmax(f(x)) / d x, of shape (num_classes, C H W).
+
+    Novak et al. 2018, Sensitivity and generalization in neural networks, Sec. 3.1, here at training images. Each row of
+    J is one gradient, without sampling. x: standardised images (N, C, H, W). batch_size: images in one forward pass;
+    None chooses. Cost: one forward and num_classes backward passes an image.
+    """
+    total, batch_size = 0.0, batch_size or images_per_batch(x, 500)
+    with evaluation_mode(network), torch.enable_grad():
+        for i in range(0, len(x), batch_size):
+            images = x[i : i + batch_size].detach().clone().requires_grad_()
+            rows = network(images).softmax(1).sum(0)
+            squares = 0.0
+            for row in rows:
+                (gradient,) = torch.autograd.grad(row, images, retain_graph=True)
+                squares = squares + gradient.flatten(1).double().square().sum(1)
+            total += float(squares.sqrt().sum())
+    return total / len(x)

@@ -1,0 +1,183 @@
+"""Measures along segments between training images: accuracy of mixtures, thickness of the boundary.
+
+They look at the first COUNTED_SEGMENTS segments that `region_count` draws with seed 0: they and the count see the same.
+"""
+
+import contextlib
+from contextvars import ContextVar
+
+import numpy as np
+import torch
+from scipy.integrate import cumulative_trapezoid, trapezoid
+
+from rc_utils.checks import require
+from rc_utils.regions.arrays import gather
+from rc_utils.regions.classifier import as_classifier
+from rc_utils.regions.evaluation import read_outputs
+from rc_utils.regions.sampling import vertex_indices
+
+COUNTED_SEGMENTS, INTRA_SEGMENTS = 1000, 500
+# Points at equal distances from one end of a segment to the other; odd, so that the midpoint is one of them.
+SEGMENT_POINTS = 11
+
+_SHARED = ContextVar("shared_scores", default=None)
+
+
+@contextlib.contextmanager
+def shared_scores():
+    """Inside the block the scores along the segments of a network and its images are computed once.
+
+    Meant for several measures of a network that nothing changes in between.
+    """
+    token = _SHARED.set({})
+    try:
+        yield
+    finally:
+        _SHARED.reset(token)
+
+
+def mixup_accuracy(network, x, y):
+    """Area under the mixup curve, int_0^1 A(u) du, in [0, 1], over all segments, of equal and of different labels.
+
+    A(u) is the share of mixtures (1 - u/2) x_i + u/2 x_j that get the label y_i of the nearer end, over both ends of
+    every segment: the perturbation response curve of Schiff et al. 2021 (Sec. 3) with mixup as the perturbation.
+
+    x: images (N, C, H, W); y: labels (N,). Cost: 1,000 segments of 11 points, 11,000 forward passes, which
+    `shared_scores` shares with the measures below.
+    """
+    curve = mixup_curve(network, x, y, "all")
+    return float(trapezoid(curve, _magnitudes(curve)))
+
+
+def gi_score(network, x, y, classes="inter"):
+    """Gi-score of mixup: int_0^1 (u - int_0^u A(v) dv) du, 0 for a perfect curve, 1/2 where no mixture is right.
+
+    The area between the cumulated curve A of `mixup_accuracy` and that of a network which is always right, as the Gini
+    coefficient has it (Schiff et al. 2021, Predicting deep neural network generalization with perturbation response
+    curves, Sec. 3). `classes`: "inter" for pairs of different labels, "intra" for pairs of one label.
+
+    x: images (N, C, H, W); y: labels (N,). Cost: that of `mixup_accuracy`; half of it for "intra".
+    """
+    curve = mixup_curve(network, x, y, classes)
+    magnitudes = _magnitudes(curve)
+    return float(trapezoid(magnitudes - cumulative_trapezoid(curve, magnitudes, initial=0), magnitudes))
+
+
+def pal_score(network, x, y, classes="inter"):
+    """Palma-type ratio of mixup: mean of A(u) over u in [0.4, 1] by its mean over u in [0, 0.1]; 1 for a perfect curve.
+
+    What is left of the accuracy under strong perturbations, after the Pal-score of Schiff et al. 2021 (Sec. 3). The
+    shares of 60 % and 10 % are fixed here, and means stand for areas, which changes the ratio by a constant factor.
+    A and `classes` as in `gi_score`, A linear between its points; 0 where no mixture near an image gets its label.
+
+    x: images (N, C, H, W); y: labels (N,). Cost: that of `gi_score`.
+    """
+    curve = mixup_curve(network, x, y, classes)
+    weak, strong = np.array([0.0, 0.1]), np.linspace(0.4, 1, 31)
+    near = trapezoid(np.interp(weak, _magnitudes(curve), curve), weak) / 0.1
+    far = trapezoid(np.interp(strong, _magnitudes(curve), curve), strong) / 0.6
+    return float(far / near) if near > 0 else 0.0
+
+
+def boundary_thickness(network, x, alpha=0.0, beta=0.75):
+    """E |x_1 - x_0| int_0^1 1{alpha < g_ij(x(t)) < beta} dt with g_ij = p_i - p_j, p the softmax scores.
+
+    Yang et al. 2020, Boundary thickness and robustness in learning models, Definition 1, with their alpha and beta.
+    Theirs are segments from images to adversarial examples; here, as for the count, between training images, those of
+    different predicted classes i and j at their ends. Neither end comes first: the mean over both directions is taken.
+    0 where every segment has one class at both ends. Unit: Euclidean distance of standardised images.
+
+    x: images (N, C, H, W). Cost: that of `mixup_accuracy`, with which `shared_scores` shares it.
+    """
+    pairs, scores = segment_scores(network, x, None, "all")
+    first, second = scores[:, 0].argmax(1), scores[:, -1].argmax(1)
+    crosses = (first != second).cpu()
+    if not crosses.any():
+        return 0.0
+    of_first, of_second = (_scores_of(scores, label) for label in (first, second))
+    difference = of_first - of_second
+    one_way = (difference > alpha) & (difference < beta)
+    other_way = (-difference > alpha) & (-difference < beta)
+    inside = (one_way.double() + other_way.double()).cpu() / 2
+    share = torch.trapezoid(inside, dx=1 / (SEGMENT_POINTS - 1))
+    return float((_lengths(x, pairs) * share)[crosses].mean())
+
+
+def mixup_curve(network, x, y, classes):
+    """A(u) of `mixup_accuracy` at equally spaced u from 0 to 1; `classes` of the two ends: "all", "inter", "intra"."""
+    pairs, scores = segment_scores(network, x, y, "intra" if classes == "intra" else "all")
+    labels = scores.argmax(2)
+    ends = y[torch.as_tensor(pairs).to(y.device)].to(labels.device)
+    half = SEGMENT_POINTS // 2 + 1
+    from_first = labels[:, :half] == ends[:, :1]
+    from_second = labels.flip(1)[:, :half] == ends[:, 1:]
+    right = (from_first.double() + from_second.double()) / 2
+    if classes == "inter":
+        right = right[ends[:, 0] != ends[:, 1]]
+        require(len(right) > 0, "no segment has different labels at its ends: there is no pair of the kind 'inter'")
+    return right.mean(0).cpu().numpy()
+
+
+def segment_scores(network, x, y, kind):
+    """(pairs, scores): indices (n, 2) of the ends of segments, softmax scores (n, SEGMENT_POINTS, num_classes) on them.
+
+    kind "all": the segments that are counted; "intra": between images of one label of y.
+    """
+    shared = _SHARED.get()
+    key = (id(network), id(x), kind)
+    if shared is not None and key in shared:
+        return shared[key]
+    pairs = intra_pairs(y) if kind == "intra" else counted_pairs(x, COUNTED_SEGMENTS)
+    result = pairs, scores_along(network, x, pairs)
+    if shared is not None:
+        shared[key] = result
+    return result
+
+
+def counted_pairs(x, num_segments):
+    """Indices (num_segments, 2) of the ends of the first segments that `region_count` draws with seed 0."""
+    return vertex_indices(len(x), num_samples=num_segments, distinct=2, seed=0)
+
+
+def intra_pairs(y):
+    """Indices (n, 2), n <= INTRA_SEGMENTS, of pairs of images with one label: few of the counted segments are such."""
+    labels = y.cpu().numpy()
+    rng = np.random.default_rng(0)
+    order = rng.permutation(len(labels))
+    order = order[np.argsort(labels[order], kind="stable")]
+    neighbours = np.column_stack([order[:-1], order[1:]])
+    neighbours = neighbours[labels[order[:-1]] == labels[order[1:]]]
+    require(len(neighbours) > 0, "no two training images have the same label: there is no pair of the kind 'intra'")
+    return rng.permutation(neighbours)[:INTRA_SEGMENTS]
+
+
+def scores_along(network, x, pairs):
+    """Softmax scores (n, SEGMENT_POINTS, num_classes) at equal distances from x_i to x_j, (i, j) in pairs (n, 2)."""
+    classifier = as_classifier(network, x)
+    weights = torch.linspace(0, 1, SEGMENT_POINTS, dtype=classifier.dtype)
+
+    def batch_of(start, stop):
+        pair, step = np.divmod(np.arange(start, stop), SEGMENT_POINTS)
+        ends = gather(x, pairs[pair], classifier.device, classifier.dtype)
+        t = weights[step].to(classifier.device)
+        return torch.lerp(ends[:, 0], ends[:, 1], t.view(-1, *[1] * (ends.ndim - 2)))
+
+    total = len(pairs) * SEGMENT_POINTS
+    (scores,) = read_outputs(classifier, batch_of, total, lambda output, n: [output.softmax(1)])
+    return scores.view(len(pairs), SEGMENT_POINTS, -1)
+
+
+def _scores_of(scores, labels):
+    """Scores (n, T) of one label (n,) each at T points of n segments."""
+    index = labels[:, None, None].expand(-1, scores.shape[1], 1)
+    return scores.gather(2, index).squeeze(2)
+
+
+def _lengths(x, pairs):
+    """Euclidean lengths (n,) of the segments between images `pairs` (n, 2), float64 on the CPU."""
+    parts = [gather(x, part, "cpu", torch.float64) for part in np.array_split(pairs, -(-len(pairs) // 100))]
+    return torch.cat([(ends[:, 1] - ends[:, 0]).flatten(1).norm(dim=1) for ends in parts])
+
+
+def _magnitudes(curve):
+    return np.linspace(0, 1, len(curve))

@@ -1,0 +1,271 @@
+"""The paper's tables of correlations, in its own layout, with ours in every cell (v1 Tables 4, 5, 7 and 8)."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from rc_utils.checks import unknown_name
+from rc_utils.correlation import average_seeds, correlate_cells, finished, interval_text
+from rc_utils.pages import plotting
+from rc_utils.pages.main_correlation import plain_runs
+from rc_utils.paper.published_tables import (
+    ARCHITECTURES_COLUMNS,
+    HYPERPLANES_COLUMNS,
+    MAIN_NETWORKS,
+    NETWORKS,
+    OPTIMIZERS_COLUMNS,
+    RANGE,
+)
+from rc_utils.paper.verdict import Result, published
+from rc_utils.sweep import records
+from rc_utils.sweep.campaign import load_campaign, load_campaigns
+from rc_utils.sweep.specification import Campaign
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a column of a table comes from: an experiment, one of its counts, and a dataset if it must be that one.
+
+    stand_in: a dataset that is taken where there is no campaign on `dataset`; its cells say so.
+    """
+
+    experiment: str = "main"
+    count: str = "main"
+    dataset: str = ""
+    stand_in: str = ""
+
+
+_DATASETS = {
+    "CIFAR-10": Source(dataset="cifar10"),
+    "CIFAR-100": Source(dataset="cifar100"),
+    "ImageNet": Source(dataset="imagenet", stand_in="tiny-imagenet-20"),
+}
+TABLES = {
+    "architectures": {c: _DATASETS.get(c) or Source(count=f"dim{c[2:]}") for c in ARCHITECTURES_COLUMNS},
+    "optimizers": {c: Source(experiment="main" if c == "SGD" else c.lower()) for c in OPTIMIZERS_COLUMNS},
+    "hyperplanes": {c: Source(count="main" if c == "Train" else c.lower()) for c in HYPERPLANES_COLUMNS},
+    "range": {span: Source(count=f"range{i}" if i else "main") for i, (span, _, _) in enumerate(RANGE)},
+}
+
+
+def ablation_cells(
+    name: str, campaign: str, others: list[str] | None = None, *, num_resamples: int = 10_000, seed: int = 0, **read
+) -> pd.DataFrame:
+    """One row an entry of the table `name`: network, column, published, value, low, high, n, interpolating, lr, seeds,
+    campaign, needs, stand_in.
+
+    name: "architectures" (v1 Table 5: datasets, and d = 2..5), "optimizers" (Table 7), "hyperplanes" (Table 8), or
+    "range" (Table 4, which has ResNet18 alone).
+    The columns of a dataset take the first of `campaign` and `others` (default: every campaign) on that dataset which
+    has the network, else one on a dataset that stands in for it and is named in `stand_in`; all other columns take
+    `campaign`. value is Pearson's correlation of count and gap over n cells, up to `seeds` seeds averaged in each;
+    `interpolating` of them interpolate, and `lr` is the tuple of their learning rates.
+    Where there is none it is NaN and `needs` says what is missing. read: `origin` and `num_samples` of `load_runs`.
+    Raises ValueError for an unknown table or campaign.
+    """
+    if name not in TABLES:
+        raise unknown_name("table", name, TABLES)
+    found = {c.name: c for c in load_campaigns()} if others is None else {c: load_campaign(c) for c in others}
+    campaigns = {campaign: load_campaign(campaign)} | found
+    load = functools.cache(lambda name: records.load_runs(campaigns[name], **read))
+    rows = []
+    for column, source in TABLES[name].items():
+        chosen = _candidates(source, campaigns)
+        tables = {c: _runs_of(campaigns[c], load(c), name, source) for c in chosen}
+        for network in _networks(name):
+            row = {"network": network, "column": column, "published": published(_id(name, network, column)).value}
+            cell = _cell(tables, network, source, num_resamples, seed)
+            used = campaigns[cell["campaign"]].dataset["name"] if cell["campaign"] and source.stand_in else ""
+            rows.append(row | cell | {"stand_in": used if used == source.stand_in else ""})
+    return pd.DataFrame(rows)
+
+
+def _candidates(source: Source, campaigns: dict[str, Campaign]) -> list[str]:
+    """The campaigns that a column may take its results from, the best first."""
+    if not source.dataset:
+        return [next(iter(campaigns))]
+    wanted = [source.dataset] + [source.stand_in] * bool(source.stand_in)
+    return [name for dataset in wanted for name, c in campaigns.items() if c.dataset["name"] == dataset]
+
+
+def _runs_of(campaign: Campaign, runs: pd.DataFrame, name: str, source: Source) -> pd.DataFrame:
+    """Of the runs of a campaign those that a column may take; "range" wants all its counts, as far as any has them."""
+    if source.experiment == "main" and len(runs):
+        runs = plain_runs(runs, campaign)
+    counts = [f"count_{s.count}" for s in TABLES[name].values()] if name == "range" else []
+    whole = runs.dropna(subset=[count for count in counts if count in runs.columns])
+    return whole if len(whole) else runs
+
+
+def _networks(name: str) -> tuple[str, ...]:
+    return ("ResNet18",) if name == "range" else NETWORKS
+
+
+def _id(name: str, network: str, column: str) -> str:
+    return f"range/{column}/correlation" if name == "range" else f"{name}/{network}/{column}"
+
+
+def _cell(tables: dict[str, pd.DataFrame], network: str, source: Source, num_resamples: int, seed: int) -> dict:
+    empty = {"value": float("nan"), "low": float("nan"), "high": float("nan"), "n": 0, "campaign": ""}
+    empty |= {"interpolating": 0, "lr": (), "seeds": 0}
+    needs = ""
+    for campaign, runs in tables.items():
+        found, lacking = _select(runs, network, source)
+        needs = needs or (f"runs of {campaign}" if lacking == "runs" else lacking)
+        if found is None:
+            continue
+        cells = finished(average_seeds(found))
+        c = correlate_cells(cells, "selected", "gap", num_resamples=num_resamples, seed=seed)
+        if np.isfinite(c.value):
+            trained = {"interpolating": int(cells["interpolates"].sum()), "lr": tuple(sorted(set(cells["lr"])))}
+            numbers = {"value": c.value, "low": c.low, "high": c.high, "n": c.n, "seeds": cells["num_seeds"].max()}
+            return numbers | trained | {"campaign": campaign, "needs": ""}
+        needs = needs or ("three cells" if c.n < 3 else "cells that differ")
+    return empty | {"needs": needs or f"a campaign on {source.dataset}"}
+
+
+def _select(runs: pd.DataFrame, network: str, source: Source) -> tuple[pd.DataFrame | None, str]:
+    """The runs of one cell of a table with the wanted count as `selected`, or None and what is missing."""
+    if runs.empty:
+        return None, "runs"
+    runs = runs[runs["experiment"] == source.experiment]
+    if runs.empty:
+        return None, f"experiment {source.experiment}"
+    runs = runs[runs["network"] == network]
+    if runs.empty:
+        return None, "network"
+    column = f"count_{source.count}"
+    if column not in runs.columns or not runs[column].notna().any():
+        return None, f"count {source.count}"
+    runs = runs[runs[column].notna()]
+    return runs.assign(selected=runs[column]), ""
+
+
+def in_layout(cells: pd.DataFrame) -> pd.DataFrame:
+    """`ablation_cells` as the paper prints the table, a row a network; entries are texts: ours, interval, the paper's.
+
+    An entry says over how many cells it is where it has no interval, or where those of its network differ in it.
+    """
+    texts, most = [], cells.groupby("network")["n"].max()
+    for cell in cells.itertuples():
+        if np.isfinite(cell.value):
+            where = f" on {cell.stand_in}" if cell.stand_in else ""
+            few = "" if np.isfinite(cell.low) and cell.n == most[cell.network] else f" of {cell.n} cells"
+            texts.append(f"{interval_text(cell.value, cell.low, cell.high)}{few}{where}; paper {cell.published:.2f}")
+        else:
+            texts.append(f"not run ({cell.needs}); paper {cell.published:.2f}")
+    wide = cells.assign(text=texts).pivot(index="network", columns="column", values="text")
+    wide = wide.loc[list(dict.fromkeys(cells["network"])), list(dict.fromkeys(cells["column"]))]
+    wide.columns.name = None
+    return wide.rename_axis("Network").reset_index()
+
+
+def basis(cells: pd.DataFrame) -> str:
+    """Markdown: how the columns of a table differ in seeds, learning rates and fit; then what would fill the rest."""
+    seeds = cells[cells["seeds"] > 0].groupby(["network", "seeds"], sort=False)["column"].agg(", ".join)
+    lines = []
+    for network, columns in seeds.groupby("network", sort=False):
+        parts = [f"{n} seed{'s' * (n > 1)} for {names}" for (_, n), names in columns.items()]
+        lines += [f"{network} averages {'; '.join(parts)}"] if len(parts) > 1 else []
+    text = f"{'. '.join(lines)}. A difference between such columns is one between seeds as well.\n\n" if lines else ""
+    return text + _trained(cells[cells["n"] > 0]) + missing(cells)
+
+
+def _trained(cells: pd.DataFrame) -> str:
+    """Markdown: the learning rates of the columns where they differ, and the cells that do not interpolate."""
+    lines = []
+    rates = cells.explode("lr").groupby("column", sort=False)["lr"]
+    rates = rates.agg(lambda lrs: ", ".join(f"{lr:g}" for lr in sorted(set(lrs))))
+    if rates.nunique() > 1:
+        lines.append(f"Learning rates here: {'; '.join(f'{column} {text}' for column, text in rates.items())}.")
+    few = cells[cells["interpolating"] < cells["n"]]
+    few = few.groupby(["network", "interpolating", "n"], sort=False)["column"].agg(", ".join)
+    if len(few):
+        parts = [f"{some} of {n} of {network} ({columns})" for (network, some, n), columns in few.items()]
+        lines.append(f"Not all cells interpolate: only {'; '.join(parts)}.")
+    return "".join(f"{line}\n\n" for line in lines)
+
+
+def missing(cells: pd.DataFrame) -> str:
+    """Markdown: what would fill the entries that were not run, each need with its number of entries."""
+    empty = cells[cells["needs"] != ""]
+    if empty.empty:
+        return "Every entry has a result."
+    groups = empty.groupby("needs", sort=False)
+    words = {
+        "network": "runs of that network",
+        "cells that differ": "cells whose counts or gaps differ",
+        "three cells": "at least three cells",
+    }
+    lines = ["What was not run needs", ""]
+    for need, group in groups:
+        if need.startswith("count "):
+            text = f"`[counts.{need[6:]}]` in the campaign's file, listed in `counts` of experiment `main`"
+        elif need.startswith("experiment "):
+            text = f"an experiment named `{need[11:]}`"
+        else:
+            text = words.get(need, need)
+        number = "1 entry" if len(group) == 1 else f"{len(group)} entries"
+        lines.append(f"- {number} ({', '.join(dict.fromkeys(group['column']))}): {text}.")
+    return "\n".join(lines)
+
+
+def results_from_ablations(cells: pd.DataFrame, name: str) -> list[Result]:
+    """Our results for the published cells of the table `name`, of the cells that were run.
+
+    The paper prints its main results in a column of each table; their rows say whose number they repeat.
+    """
+    results = []
+    for c in cells[np.isfinite(cells["value"])].itertuples():
+        detail = f"Pearson over {c.n} cells" + (f" of {c.stand_in}, which stands in" if c.stand_in else "")
+        detail += f", {c.interpolating} of them interpolate"
+        same = _same_as(name, c.network, c.column)
+        results.append(Result(_id(name, c.network, c.column), c.campaign, c.value, c.low, c.high, c.n, detail, same))
+    return results
+
+
+def _same_as(name: str, network: str, column: str) -> str:
+    """The id whose number this cell of a table repeats: the main result, or its cell in the table of networks."""
+    source = TABLES[name][column]
+    if (source.experiment, source.count) != ("main", "main") or source.dataset not in ("", "cifar10"):
+        return ""
+    if network in MAIN_NETWORKS:
+        return f"main/{network}"
+    return "" if name == "architectures" else f"architectures/{network}/CIFAR-10"
+
+
+def correlation_heatmap(cells: pd.DataFrame) -> Figure:
+    """The paper's correlations and ours side by side, from `ablation_cells`.
+
+    What was not run is a dash on grey, a value without an interval stands in parentheses on grey.
+    """
+    fig, axes = plt.subplots(1, 2, sharey=True, figsize=(plotting.width(), 4.2))
+    columns, networks = (list(dict.fromkeys(cells[key])) for key in ("column", "network"))
+    for ax, (value, title) in zip(axes, (("published", "paper"), ("value", "here")), strict=True):
+        wide, low = (
+            cells.pivot(index="network", columns="column", values=v).loc[networks, columns].to_numpy(float)
+            for v in (value, "low")
+        )
+        loose = np.isfinite(wide) & ~np.isfinite(low) & (value == "value")
+        colours = mpl.colormaps["RdBu_r"].with_extremes(bad="#EEEEEE")
+        shown = np.ma.masked_where(loose | ~np.isfinite(wide), wide)
+        image = ax.imshow(shown, cmap=colours, vmin=-1, vmax=1, aspect="auto")
+        for (i, j), number in np.ndenumerate(wide):
+            dark = np.isfinite(number) and abs(number) > 0.6 and not loose[i, j]
+            text = f"{number:.2f}" if np.isfinite(number) else "–"
+            text = f"({text})" if loose[i, j] else text
+            size = 8 if loose[i, j] else 9
+            ax.text(j, i, text, ha="center", va="center", fontsize=size, color="white" if dark else "0.2")
+        ax.set_xticks(range(len(columns)), columns, rotation=45, ha="right", fontsize=10)
+        ax.set_yticks(range(len(networks)), networks, fontsize=10)
+        ax.set_title(title)
+        ax.grid(False)
+    fig.colorbar(image, ax=axes, label="correlation of count and gap", shrink=0.8)
+    return fig

@@ -1,0 +1,359 @@
+"""How often the paper's grid miscounts, and whether its conclusions move when counts are right."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from scipy import stats
+from torch import nn
+
+from rc_utils.correlation import (
+    average_seeds,
+    bootstrap_interval,
+    bootstrap_weights,
+    correlate,
+    finished,
+    percentile_interval,
+    sampling_units,
+    weighted_pearson,
+)
+from rc_utils.pages import plotting
+from rc_utils.pages.counting import triangle_polygons
+from rc_utils.pages.lr_batch_bias import change_per_doubling
+from rc_utils.pages.plotting import BLUE, ORANGE
+from rc_utils.paper.verdict import Result
+from rc_utils.regions import count_components, exact_segment, label_grid, region_count, sample_vertices
+from rc_utils.regions.lattice import default_resolution
+from rc_utils.sweep.campaign import load_campaign
+from rc_utils.sweep.records import count_entries, load_runs
+
+# Points of a segment's grid that stands for the truth.
+FINE = 6401
+
+_TWO_LOOKS = ((ORANGE, "s"), (BLUE, "o"))
+
+
+def counts_by_simplex(name: str, labels: Sequence[str], origin: str | None = None) -> pd.DataFrame:
+    """The counts of single simplices, for every run of the campaign `name` that has all the counts `labels`.
+
+    One row a run and count: run_id, network (in the campaign's order), lr, batch_size, count (its label), method (how
+    it was counted), counts (an array over the simplices that all the labels share, the first ones), evaluations and
+    seconds of a simplex.
+    """
+    campaign = load_campaign(name)
+    plans, rows = {planned.spec.run_id: (network, planned) for _, network, planned in campaign.entries()}, []
+    order = list(campaign.networks)
+    found = count_entries(name, labels, origin)
+    for run_id in sorted(found, key=lambda run_id: order.index(plans[run_id][0])):
+        (network, planned), entries = plans[run_id], found[run_id]
+        shared = min(len(entry["counts"]) for entry in entries.values())
+        for label, entry in entries.items():
+            n = len(entry["counts"])
+            row = {"run_id": run_id, "network": network, "lr": planned.spec.train.lr, "count": label}
+            row |= {"batch_size": planned.spec.train.batch_size, "counts": np.array(entry["counts"][:shared])}
+            row |= {"method": describe_count(campaign.counts[label])}
+            rows.append(row | {"evaluations": entry["num_evaluations"] / n, "seconds": entry["seconds"] / n})
+    return pd.DataFrame(rows)
+
+
+def describe_count(settings: dict) -> str:
+    """How a count of a campaign is made, in a few words: "grid of 200 points", "adaptive, alpha in [-3, 4]",
+    "grid of 30 points an edge, face"."""
+    low, high = settings.get("alpha_range", (0, 1))
+    span = "" if (low, high) == (0, 1) else f", alpha in [{low:g}, {high:g}]"
+    dim = settings.get("dim", 1)
+    points = settings.get("resolution") or default_resolution(dim, settings.get("domain", "simplex"))
+    if settings.get("strategy") == "adaptive":
+        return f"adaptive{span}" if dim == 1 else f"mesh from {points:,} points an edge"
+    reading = f" an edge, {settings.get('adjacency', 'face')}" if dim > 1 else ""
+    return f"grid of {points:,} points{reading}{span}"
+
+
+def miscounts(
+    counted: pd.DataFrame, reference: str, by: Sequence[str] = (), confidence: float = 0.95, seed: int = 0
+) -> pd.DataFrame:
+    """How often each count of `counts_by_simplex` differs from the count `reference` of the same simplex.
+
+    One row a group of `by` and count: method, n (simplices), wrong (their number), share with `low` and `high`, mean
+    count, missed (mean of reference - count), evaluations and seconds of a simplex. The interval resamples runs and
+    simplices, which all runs share; with fewer than seven of either, or none or all wrong, it is Wilson's, which takes
+    every simplex of every run as independent.
+    """
+    truth = counted[counted["count"] == reference].set_index("run_id")["counts"]
+    rows = counted.assign(difference=[truth[r] - c for r, c in zip(counted["run_id"], counted["counts"], strict=True)])
+    records = []
+    for key, group in rows.groupby([*by, "count"], sort=False):
+        wrong = np.stack([difference != 0 for difference in group["difference"]])
+        low, high = _share_interval(wrong, confidence, seed)
+        records.append(
+            dict(zip([*by, "count"], key, strict=True))
+            | {"method": group["method"].iloc[0]}
+            | {"n": wrong.size, "wrong": wrong.sum(), "share": wrong.mean(), "low": low, "high": high}
+            | {"mean": np.concatenate(list(group["counts"])).mean()}
+            | {"missed": np.concatenate(list(group["difference"])).mean()}
+            | {"evaluations": group["evaluations"].mean(), "seconds": group["seconds"].mean()}
+        )
+    return pd.DataFrame(records)
+
+
+def _share_interval(wrong: np.ndarray, confidence: float, seed: int) -> tuple[float, float]:
+    """`_mean_interval` of the share of True, Wilson's where there is none."""
+    low, high = _mean_interval(wrong, confidence, seed)
+    if np.isfinite(low):
+        return low, high
+    wilson = stats.binomtest(int(wrong.sum()), int(wrong.size)).proportion_ci(confidence, method="wilson")
+    return float(wilson.low), float(wilson.high)
+
+
+def _mean_interval(values: np.ndarray, confidence: float, seed: int) -> tuple[float, float]:
+    """Interval of the mean of a table of runs by simplices, both of which are drawn again; NaN for fewer than seven."""
+    runs, simplices = (bootstrap_weights(range(n), 10_000, seed + i) for i, n in enumerate(values.shape))
+    resampled = ((runs @ values) * simplices).sum(1) / values.size
+    return percentile_interval(resampled, min(values.shape), confidence, expanded=True)
+
+
+# A count and one on more points, or on a longer range, of the same simplices, by their names in a campaign.
+CHANGES = {
+    "grid-size/1d/change": ("grid", "fine"),
+    "grid-size/2d/change": ("planes", "planes-fine"),
+    "range/trend": ("main", "range3"),
+}
+SEGMENTS = (100, 500)
+
+
+def results_from_counts(name: str, *, origin: str | None = None, seed: int = 0) -> list[Result]:
+    """Our results for the `CHANGES` of the mean count and for sample-size/change, from the records of a campaign.
+
+    The first are what the mean count gains from one count to the other over the same simplices (v1 Tables 2 and 4); the
+    last is the mean of the first 500 segments less that of the first 100 (v1 Table 3), in all runs with so many.
+    """
+    results, campaign = [], load_campaign(name)
+    for id_, labels in CHANGES.items():
+        table = counts_by_simplex(name, labels, origin)
+        if table.empty:
+            continue
+        by_run = table.pivot(index="run_id", columns="count", values="counts")
+        gained = np.stack(list(by_run[labels[1]] - by_run[labels[0]]))
+        first, last = (describe_count(campaign.counts[label]) for label in labels)
+        detail = f"{first}, then {last}; {gained.shape[0]} runs, {gained.shape[1]} simplices each"
+        bounds = _mean_interval(gained, 0.95, seed)
+        results.append(Result(id_, campaign.name, float(gained.mean()), *bounds, gained.shape[0], detail))
+    return results + _more_segments(campaign.name, origin, seed)
+
+
+def _more_segments(name: str, origin: str | None, seed: int) -> list[Result]:
+    """sample-size/change, from the runs of a campaign that have enough segments."""
+    few, many = SEGMENTS
+    table = counts_by_simplex(name, ["main"], origin)
+    counts = [row[:many] for row in table["counts"] if len(row) >= many] if len(table) else []
+    if not counts:
+        return []
+    # The mean of these is the change, and each segment adds its own error to it.
+    centred = np.array(counts, dtype=float) - np.mean(counts, axis=1, keepdims=True)
+    parts = centred * np.where(np.arange(many) < few, 1 - many / few, 1)
+    error = np.std(np.mean(counts, axis=0), ddof=1) / np.sqrt(few)
+    detail = f"{len(parts)} runs, the same segments in all: their mean over {few} has a standard error of {error:.2g}"
+    bounds = _mean_interval(parts, 0.95, seed)
+    return [Result("sample-size/change", name, float(parts.mean()), *bounds, len(parts), detail)]
+
+
+def conclusions(name: str, experiment: str, first: str, second: str, seed: int = 0) -> pd.DataFrame:
+    """The paper's statements with the counts `first` and `second` of the same segments of the same runs.
+
+    One row a statement: the correlation of count and gap for each network and overall, and the change of the count
+    with a doubling of learning rate and batch size; n cells, its value with each count, and the difference
+    second - first with its interval (low, high). Empty where a count is missing.
+    """
+    columns = [f"count_{first}", f"count_{second}"]
+    campaign = load_campaign(name)
+    if not {first, second} <= set(campaign.counts):
+        return pd.DataFrame()
+    shared = min(campaign.counts[label].get("num_samples", 100) for label in (first, second))
+    runs = load_runs(name, num_samples=shared)
+    runs = runs[runs["experiment"] == experiment] if len(runs) else runs
+    if not set(columns) <= set(runs.columns):
+        return pd.DataFrame()
+    runs = finished(runs).dropna(subset=columns)
+    cells = average_seeds(runs)
+    groups = [(network, cells[cells["network"] == network]) for network in pd.unique(cells["network"])]
+    rows = [
+        _correlations(f"correlation of count and gap, {network}", group, columns, seed)
+        for network, group in [*groups, ("overall", cells)]
+    ]
+    for factor, what in (("lr", "learning rate"), ("batch_size", "batch size")):
+        if cells[factor].nunique() > 1:
+            rows.append(_changes(f"change of the count when the {what} doubles", runs, factor, columns))
+    table = pd.DataFrame(rows)
+    table.insert(4, "difference", table["second"] - table["first"])
+    return table
+
+
+def conclusions_by_dimension(name: str, seed: int = 0) -> pd.DataFrame:
+    """`conclusions` on correlations with the counts dim2, dim3... and dim2-linear, dim3-linear... of a campaign.
+
+    Of every experiment that has both; empty without one.
+    """
+    tables = []
+    for experiment in load_campaign(name).experiments:
+        for dim in (2, 3, 4, 5):
+            if {f"dim{dim}", f"dim{dim}-linear"} <= set(experiment.counts):
+                table = conclusions(name, experiment.name, f"dim{dim}", f"dim{dim}-linear", seed)
+                if len(table):
+                    table = table[table["statement"].str.startswith("correlation")]
+                    tables.append(table.assign(statement=f"d = {dim}, " + table["statement"]))
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+
+def _correlations(statement: str, cells: pd.DataFrame, columns: Sequence[str], seed: int) -> dict:
+    gap, values = cells["gap"].to_numpy(), [cells[column].to_numpy() for column in columns]
+    first, second = (correlate(v, gap).value for v in values)
+
+    def change(weights: np.ndarray) -> np.ndarray:
+        return weighted_pearson(values[1], gap, weights) - weighted_pearson(values[0], gap, weights)
+
+    low, high = bootstrap_interval(change, sampling_units(cells), seed=seed)
+    return {"statement": statement, "n": len(cells), "first": first, "second": second, "low": low, "high": high}
+
+
+def _changes(statement: str, runs: pd.DataFrame, factor: str, columns: Sequence[str]) -> dict:
+    first, second = (change_per_doubling(runs, factor, column) for column in columns)
+    moved = runs.assign(moved=runs[columns[1]] - runs[columns[0]])
+    difference = change_per_doubling(moved, factor, "moved")
+    row = {"statement": statement, "n": first.n_cells, "first": first.value, "second": second.value}
+    return row | {"low": difference.low, "high": difference.high}
+
+
+def cost_and_error(model: nn.Module, points, *, num_samples: int = 4, seed: int = 0) -> pd.DataFrame:
+    """Grid of 200, adaptive, 6,401-point grid and exact counts of the same segments: errors and seconds.
+
+    One row a method: method, counts (an array), wrong (against the exact ones), evaluations and seconds of a segment;
+    the exact counts are not made of evaluations. `model` must be piecewise linear (`exact_segment`).
+    """
+    ends = sample_vertices(points, num_samples=num_samples, seed=seed)
+
+    def grid(**options) -> Callable:
+        return lambda: region_count(model, points, num_samples=num_samples, seed=seed, **options)
+
+    def exact(**options) -> Callable:
+        return lambda: np.array([exact_segment(model, x0, x1, **options).count for x0, x1 in ends])
+
+    methods = {
+        "grid, 200 points": grid(),
+        "adaptive": grid(strategy="adaptive"),
+        f"grid, {FINE:,} points": grid(resolution=FINE),
+        "exact, pruned": exact(prune=True),
+        "exact": exact(),
+    }
+    rows = []
+    for method, count in methods.items():
+        started = time.perf_counter()
+        result = count()
+        row = {"method": method, "seconds": (time.perf_counter() - started) / num_samples}
+        counted = hasattr(result, "num_evaluations")
+        row |= {"evaluations": result.num_evaluations / num_samples if counted else np.nan}
+        rows.append(row | {"counts": result.counts if counted else result})
+    table = pd.DataFrame(rows)
+    table["wrong"] = [int((counts != table["counts"].iloc[-1]).sum()) for counts in table["counts"]]
+    return table[["method", "counts", "wrong", "evaluations", "seconds"]]
+
+
+_READABLE = {
+    "share": "{:.1%}".format,
+    "mean": "{:.3f}".format,
+    "missed": "{:+.3f}".format,
+    "evaluations": "{:,.0f}".format,
+    "seconds": "{:.3g}".format,
+    "first": "{:.3f}".format,
+    "second": "{:.3f}".format,
+    "difference": "{:+.3f}".format,
+}
+
+
+def readable(table: pd.DataFrame) -> pd.DataFrame:
+    """A table of this module with numbers as texts and its interval in one column, ready to print."""
+    shown = table.drop(columns=[column for column in ("low", "high", "count", "counts") if column in table])
+    for column, text in _READABLE.items():
+        if column in shown:
+            shown[column] = ["" if pd.isna(v) else text(v) for v in shown[column]]
+    if {"low", "high"} <= set(table):
+        form = ".1%" if "share" in table else "+.3f"
+        bounds = zip(table["low"], table["high"], strict=True)
+        texts = [f"[{low:{form}}, {high:{form}}]" if np.isfinite(low) else "" for low, high in bounds]
+        shown.insert(shown.columns.get_loc("share" if "share" in table else "difference") + 1, "interval", texts)
+    if "counts" in table:
+        shown.insert(1, "mean count", [f"{np.mean(counts):.2f}" for counts in table["counts"]])
+    return shown.rename(columns={"evaluations": "evaluations each", "seconds": "seconds each"})
+
+
+def miscount_bars(table: pd.DataFrame, reference: str, what: str = "segments") -> Figure:
+    """Share of miscounted simplices over the learning rate, a panel a network, from `miscounts` by network and lr."""
+    table = table[table["count"] != reference]
+    networks = list(dict.fromkeys(table["network"]))
+    fig, axes = plt.subplots(1, len(networks), sharey=True, squeeze=False, figsize=(plotting.width(), 3.4))
+    for ax, network in zip(axes[0], networks, strict=True):
+        here = table[table["network"] == network]
+        rates = sorted(here["lr"].unique())
+        for k, (method, group) in enumerate(here.groupby("method", sort=False)):
+            x = np.array([rates.index(rate) for rate in group["lr"]]) + (k - 0.5) * 0.24
+            colour, marker = _TWO_LOOKS[k % 2]
+            ax.plot(x, 100 * group["share"], marker, color=colour, label=method, clip_on=False)
+            ax.vlines(x, 100 * group["low"], 100 * group["high"], color=colour, linewidth=2, alpha=0.6)
+        ax.set(title=network, xlabel="learning rate")
+        ax.set_xticks(range(len(rates)), [f"{rate:g}" for rate in rates])
+        ax.set_xlim(-0.6, len(rates) - 0.4)
+    axes[0, 0].set_ylabel(f"miscounted {what}, %")
+    axes[0, 0].set_ylim(bottom=0)
+    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    return fig
+
+
+def tip_panels(resolution: int = 30, degrees: float = 14) -> Figure:
+    """A narrow region of a linear classifier on a triangle: the points of a grid joined as `face` says, and its pieces.
+
+    Three labels meet at a point, one of them on a wedge of so many degrees.
+    """
+    corners = np.array([[0, 0], [1, 0], [0.5, np.sqrt(0.75)]])
+    # Labels differ by a multiple of the normal of the ray between them, and the multiples add up to nothing.
+    rays = np.radians([100, 100 + degrees, 280 + degrees / 2])
+    normals = np.stack([-np.sin(rays), np.cos(rays)])
+    slopes = np.cumsum(normals * np.append(np.linalg.solve(normals[:, :2], -normals[:, 2]), 1), axis=1)
+
+    def model(points: np.ndarray) -> np.ndarray:
+        return (points - [0.52, 0.3]) @ slopes
+
+    grid = label_grid(model, corners[None], resolution=resolution, adjacency="face")
+    at, labels = grid.lattice.coordinates @ corners, grid.labels[0][tuple(grid.lattice.indices.T)]
+    joined = grid.lattice.edges[np.equal(*labels[grid.lattice.edges].T)]
+    colours = [plotting.class_colour(label) for label in labels]
+    fig, (left, right) = plt.subplots(1, 2, figsize=(plotting.width(), 3.8))
+    left.add_collection(LineCollection(at[joined], colors=[colours[i] for i in joined[:, 0]], linewidths=1.5))
+    left.scatter(*at.T, c=colours, s=14, zorder=2)
+    left.set_title(f"points joined as face: {int(count_components(grid.labels, 'face')[0])} regions")
+    polygons, polygon_labels, number = triangle_polygons(model, corners[None])
+    plotting.interpolated_regions(polygons, polygon_labels, right)
+    right.get_legend().remove()
+    right.set_title(f"interpolated scores: {number} regions")
+    for ax in (left, right):
+        ax.set(aspect="equal", xlim=(0.35, 0.65), ylim=(0.2, 0.62))
+        ax.axis("off")
+    return fig
+
+
+def conclusion_dots(table: pd.DataFrame, names: tuple[str, str]) -> Figure:
+    """Two values of each statement of `conclusions`, a line a statement; `names` says what they are."""
+    fig, ax = plt.subplots(figsize=(plotting.width(), 0.9 + 0.45 * len(table)))
+    rows = np.arange(len(table))[::-1]
+    for column, name, (colour, marker), shift in zip(("first", "second"), names, _TWO_LOOKS, (0.1, -0.1), strict=True):
+        ax.plot(table[column], rows + shift, marker, color=colour, label=name)
+    ax.axvline(0, color="0.6", linewidth=1, zorder=0)
+    ax.set_yticks(rows, table["statement"])
+    ax.set_xlabel("correlation, or regions a doubling")
+    ax.set_ylim(-0.6, len(table) - 0.4)
+    fig.legend(loc="outside upper center", ncols=2)
+    return fig

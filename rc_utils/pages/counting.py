@@ -1,0 +1,224 @@
+"""What grid, samples, range and adjacency do to the count of one network (v1 Tables 2, 3 and 4)."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import nn
+
+from rc_utils.checks import require
+from rc_utils.paper.verdict import Result
+from rc_utils.regions import count_components, label_grid, make_lattice, region_count, sample_vertices
+from rc_utils.regions.classifier import as_classifier
+from rc_utils.regions.count import HALVINGS
+from rc_utils.regions.interpolant import count_pieces
+from rc_utils.regions.mesh import interpolated_mesh
+
+RANGES = ((0, 1), (-1, 2), (-2, 3), (-3, 4))
+Z = 1.959964  # Two-sided 95 % of the normal distribution.
+
+
+def grid_size_table(
+    model, points, dim: int, resolutions: Sequence[int], *, num_samples: int = 100, seed: int = 0
+) -> pd.DataFrame:
+    """Counts of the same simplices at several resolutions, one row each (v1 Table 2).
+
+    Columns: resolution, count, std_error, differing (share of simplices whose number is not that of the last
+    resolution, best the finest) and num_evaluations.
+    """
+    draw = {"dim": dim, "num_samples": num_samples, "seed": seed}
+    counts = [region_count(model, points, resolution=r, **draw) for r in resolutions]
+    return pd.DataFrame(
+        {
+            "resolution": list(resolutions),
+            "count": [c.mean for c in counts],
+            "std_error": [c.std_error for c in counts],
+            "differing": [float((c.counts != counts[-1].counts).mean()) for c in counts],
+            "num_evaluations": [c.num_evaluations for c in counts],
+        }
+    )
+
+
+def sample_size_table(counts: np.ndarray, sizes: Sequence[int]) -> pd.DataFrame:
+    """Mean over the first n simplices with its 95 % interval (normal), for each n of `sizes` (v1 Table 3).
+
+    Columns: n, count, low, high. Raises ValueError for an n outside 2..len(counts).
+    """
+    counts = np.asarray(counts, dtype=float)
+    rows = []
+    for n in sizes:
+        require(2 <= n <= len(counts), f"n is {n}; expected 2 to {len(counts)}, the number of simplices counted")
+        mean, half = counts[:n].mean(), Z * counts[:n].std(ddof=1) / math.sqrt(n)
+        rows.append({"n": n, "count": mean, "low": mean - half, "high": mean + half})
+    return pd.DataFrame(rows)
+
+
+def required_samples(counts: np.ndarray, precision: float) -> int:
+    """Simplices for a 95 % interval of mean ± precision: n = ceil((1.96 s / precision)^2), s the deviation of `counts`.
+
+    For the difference of two networks hand in the differences of their counts on the same simplices.
+    Raises ValueError unless precision > 0.
+    """
+    require(precision > 0, f"precision is {precision}; expected a positive number of regions")
+    return math.ceil((Z * float(np.std(counts, ddof=1)) / precision) ** 2)
+
+
+def range_counts(
+    model, points, ranges=RANGES, *, per_unit: int = 200, num_samples: int = 100, seed: int = 0
+) -> dict[tuple, np.ndarray]:
+    """{(low, high): counts (num_samples,)} of the same segments over ranges of alpha (v1 Table 4).
+
+    The resolution grows with the range, `per_unit` points for each unit of alpha, so that the spacing stays.
+    """
+    return {
+        tuple(span): region_count(
+            model,
+            points,
+            alpha_range=tuple(span),
+            resolution=round(per_unit * (span[1] - span[0])),
+            num_samples=num_samples,
+            seed=seed,
+        ).counts
+        for span in ranges
+    }
+
+
+def range_table(counts: dict[tuple, np.ndarray]) -> pd.DataFrame:
+    """One row a range of `range_counts`: count, std_error, and per_unit, the count above one per unit of alpha."""
+    rows = []
+    for (low, high), values in counts.items():
+        error = values.std(ddof=1) / math.sqrt(len(values))
+        row = {"range": f"[{low}, {high}]", "count": values.mean(), "std_error": error}
+        rows.append(row | {"per_unit": (values.mean() - 1) / (high - low)})
+    return pd.DataFrame(rows)
+
+
+def results_from_ranges(counts: dict[tuple, np.ndarray], campaign: str) -> list[Result]:
+    """Our result for range/trend: the change of the mean count from [0, 1] to [-3, 4], over the same segments.
+
+    No result without both ranges.
+    """
+    if not {(0, 1), (-3, 4)} <= set(counts):
+        return []
+    change = counts[(-3, 4)] - counts[(0, 1)]
+    half = Z * change.std(ddof=1) / math.sqrt(len(change))
+    bounds = (change.mean() - half, change.mean() + half, len(change), f"one network, {len(change)} segments")
+    return [Result("range/trend", campaign, float(change.mean()), *bounds)]
+
+
+def adjacency_table(
+    model, points, *, resolutions: Sequence[int] = (30, 50, 100), num_samples: int = 50, seed: int = 0
+) -> pd.DataFrame:
+    """Counts of the same triangles with each adjacency on finer and finer grids, beside the adaptive count.
+
+    One row an adjacency, one for `face` with the corners in another order. Columns: adjacency, and
+    for each resolution the mean count and the share of triangles, "differing", whose number is not that of a mesh
+    that is refined from twice the last resolution. A last row has the mean of that.
+    """
+    draw = {"dim": 2, "num_samples": num_samples, "seed": seed}
+    vertices = sample_vertices(points, **draw)
+    finest = 2 * max(resolutions)
+    truth = region_count(model, points, resolution=finest, strategy="adaptive", **draw).counts
+    rows: dict[str, dict] = {}
+    for resolution in resolutions:
+        labels = [label_grid(model, v, resolution=resolution).labels for v in (vertices, vertices[:, [1, 2, 0]])]
+        counts = {
+            "face": count_components(labels[0], "face"),
+            "face, corners in another order": count_components(labels[1], "face"),
+            "full": count_components(labels[0], "full"),
+            "simplex": count_components(labels[0], "simplex"),
+            "linear": region_count(model, points, resolution=resolution, adjacency="linear", **draw).counts,
+        }
+        for adjacency, values in counts.items():
+            row = rows.setdefault(adjacency, {"adjacency": adjacency})
+            row |= {f"mean, {resolution} points": np.mean(values), f"differing, {resolution}": np.mean(values != truth)}
+    return pd.DataFrame([*rows.values(), {"adjacency": "mesh", f"mean, {resolutions[-1]} points": truth.mean()}])
+
+
+def triangle_polygons(model, vertices, *, resolution: int = 30) -> tuple[list[np.ndarray], np.ndarray, int]:
+    """The regions of a triangle (1, 3, *shape) as its adaptive count has them, to be drawn, and their number.
+
+    Returns polygons (k, 3) in barycentric coordinates, one for each label in each element of the mesh, their labels,
+    and the number.
+    """
+    lattice, classifier = make_lattice(2, resolution), as_classifier(model, vertices)
+    corners = torch.as_tensor(vertices).to(classifier.device, classifier.dtype)
+    mesh, _ = interpolated_mesh(classifier, corners, lattice, None, HALVINGS[2])
+    places = np.column_stack([mesh.scale - mesh.points.sum(1), mesh.points]) / mesh.scale
+    polygons, labels = [], []
+    for element in mesh.elements:
+        scores = mesh.scores[element]
+        highest = np.unique(scores.argmax(1))
+        for label in highest if len(highest) == 1 else range(scores.shape[1]):
+            polygon = np.eye(3)
+            for other in range(scores.shape[1]):
+                polygon = _part_above(polygon, scores[:, label] - scores[:, other])
+            if len(polygon) > 2:
+                polygons.append(polygon @ places[element])
+                labels.append(label)
+    number = int(count_pieces(mesh.scores, mesh.elements, mesh.owner, 1)[0])
+    return polygons, np.array(labels), number
+
+
+def _part_above(polygon: np.ndarray, lead: np.ndarray) -> np.ndarray:
+    """The part of a polygon (k, 3) where `lead` (3,), linear in its coordinates, is not negative."""
+    heights = polygon @ lead
+    if not len(polygon) or heights.min() >= 0:
+        return polygon
+    points = []
+    for k in range(len(polygon)):
+        before, height = polygon[k - 1], heights[k - 1]
+        if height * heights[k] < 0:
+            points.append(before + height / (height - heights[k]) * (polygon[k] - before))
+        if heights[k] >= 0:
+            points.append(polygon[k])
+    return np.array(points).reshape(-1, 3)
+
+
+def with_batch_statistics(network: nn.Module) -> Callable:
+    """A classifier that normalises with the statistics of each batch, as in training; dropout stays off.
+
+    The network itself is left as it is. What it predicts at a point depends on the other points of the batch: a
+    function of batches, not of inputs.
+    """
+    copied = copy.deepcopy(network).eval()
+    for module in copied.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.train()
+
+    @torch.no_grad()
+    def classify(batch):
+        return copied(batch)
+
+    return classify
+
+
+def mode_table(network: nn.Module, points, *, num_samples: int = 50, resolution: int = 200, seed: int = 0):
+    """Counts on the same segments in evaluation mode and with batch statistics over one and over ten segments a batch.
+
+    Columns: mode, count, std_error, differing (share of segments whose number is not that of evaluation mode).
+    """
+    draw = {"num_samples": num_samples, "resolution": resolution, "seed": seed}
+    batched = with_batch_statistics(network)
+    counts = {
+        "evaluation mode": region_count(network, points, **draw),
+        "batch statistics, one segment a batch": region_count(batched, points, batch_size=resolution, **draw),
+        "batch statistics, ten segments a batch": region_count(batched, points, batch_size=10 * resolution, **draw),
+    }
+    first = next(iter(counts.values()))
+    return pd.DataFrame(
+        [
+            {
+                "mode": mode,
+                "count": count.mean,
+                "std_error": count.std_error,
+                "differing": float((count.counts != first.counts).mean()),
+            }
+            for mode, count in counts.items()
+        ]
+    )

@@ -1,0 +1,189 @@
+"""The explorer: decision regions of a few triangles over the epochs of two trainings, to look at in a browser.
+
+`explorer_html` writes what it shows; `book/_static/explorer.js` draws it. Everything is inside the page, so that it
+works offline and from a file.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import html
+import io
+import json
+from collections.abc import Mapping, Sequence
+
+import matplotlib.image
+import numpy as np
+
+from rc_utils.checks import check_count, require, unknown_name
+from rc_utils.datasets import Dataset
+from rc_utils.pages.plotting import class_colour
+from rc_utils.pages.training_evolution import evolution_experiment
+from rc_utils.regions import count_components
+from rc_utils.regions.sampling import draw_distinct
+from rc_utils.sweep.records import find_records, load_evolution
+from rc_utils.sweep.specification import PlannedRun
+
+# A cell of the picture touches six others: these are the neighbours that a reader sees.
+ADJACENCY = "simplex"
+# A triangle of side 60 with images of side 14 at its corners and their names; explorer.js has the same lengths.
+_VIEW_BOX = "-11 -16 82 89"
+
+
+@dataclasses.dataclass(frozen=True)
+class Triangles:
+    """Triangles between training images.
+
+    Attributes:
+        vertices: (B, 3, C, H, W) standardised images, as `label_grid` takes them.
+        pictures: (B, 3, H, W, C) the same as they are stored, uint8.
+        classes: (B, 3) their true classes.
+    """
+
+    vertices: np.ndarray
+    pictures: np.ndarray
+    classes: np.ndarray
+
+
+def lr_pair(name: str, experiment: str = "", network: str = "", batch_size: int = 0) -> tuple[PlannedRun, PlannedRun]:
+    """The planned runs of one network with the smallest and the largest learning rate, equal in everything else.
+
+    experiment: default the first that counts during training. network: default its first. batch_size: 0 for the
+    largest, which trains fastest. Raises ValueError where no two runs differ in their learning rate alone.
+    """
+    campaign, chosen = evolution_experiment(name, experiment)
+    network = network or chosen.networks[0]
+    if network not in chosen.networks:
+        raise unknown_name(f"network of experiment {chosen.name!r}", network, chosen.networks)
+    runs = [p for e, label, p in campaign.entries() if e is chosen and label == network]
+    sizes = sorted({p.spec.train.batch_size for p in runs})
+    size = batch_size or max(sizes, default=0)
+    runs = sorted((p for p in runs if p.spec.train.batch_size == size), key=lambda p: p.spec.train.lr)
+    alike = [p for p in runs if p.spec == _with_lr(runs[0].spec, p.spec.train.lr)]
+    found = find_records([p.spec.run_id for p in alike], campaign.folder / "runs.jsonl")
+    diverged = {run_id for run_id, (record, _) in found.items() if record["status"] != "ok"}
+    alike = [p for p in alike if p.spec.run_id not in diverged]
+    require(
+        len(alike) > 1,
+        f"experiment {chosen.name!r} of campaign {name!r} has no two runs of network {network!r} with batch size "
+        f"{size} that differ in lr alone, and did not diverge; it has networks {', '.join(chosen.networks)} and batch "
+        f"sizes {sizes}",
+    )
+    return alike[0], alike[-1]
+
+
+def _with_lr(spec, lr):
+    return dataclasses.replace(spec, train=dataclasses.replace(spec.train, lr=lr))
+
+
+def draw_triangles(data: Dataset, number: int, seed: int = 0) -> Triangles:
+    """`number` triangles between distinct training images, drawn uniformly and not chosen by their look."""
+    check_count("num_samples", number, 1)
+    index = draw_distinct(np.random.default_rng(seed), len(data.x_train), number, 3)
+    pictures = data.x_train.raw.cpu().numpy()[index].transpose(0, 1, 3, 4, 2)
+    vertices = np.asarray(data.x_train[index.ravel()].cpu()).reshape(*index.shape, *data.x_train.shape[1:])
+    return Triangles(vertices, pictures, data.y_train.cpu().numpy()[index])
+
+
+def epoch_notes(name: str, runs: Mapping[str, PlannedRun]) -> dict[str, dict[int, str]]:
+    """{run: {epoch: sentence}} on the accuracies and the region count in the records of `runs`, if there are any."""
+    table = load_evolution(name)
+    notes: dict[str, dict[int, str]] = {run: {} for run in runs}
+    if table.empty:
+        return notes
+    for run, planned in runs.items():
+        shown = table[table["run_id"] == planned.spec.run_id].drop_duplicates("epoch")
+        notes[run] = {
+            int(row["epoch"]): _note(row, next(iter(planned.evolution_counts))) for _, row in shown.iterrows()
+        }
+    return notes
+
+
+def _note(row, count):
+    mean, error = row[f"count_{count}"], row[f"count_{count}_std_error"]
+    return (
+        f"On record: accuracy {row['train_accuracy']:.2f} in training, {row['test_accuracy']:.2f} in test; "
+        f"{mean:.2f} ± {error:.2f} regions on a segment."
+    )
+
+
+def explorer_html(
+    grids: Mapping[str, Mapping[int, object]],
+    triangles: Triangles,
+    class_names: Sequence[str],
+    notes: Mapping[str, Mapping[int, str]] | None = None,
+) -> str:
+    """The explorer as HTML with its data inside.
+
+    grids: {run: {epoch: LabelGrid}} of `triangles`, with the same epochs and the same lattice in every run.
+    notes: {run: {epoch: text}}, a sentence below each picture.
+    """
+    first = next(iter(grids.values()))
+    data = {
+        "resolution": next(iter(first.values())).lattice.resolution,
+        "epochs": list(first),
+        "classes": [{"name": str(n), "colour": class_colour(k)} for k, n in enumerate(class_names)],
+        "triangles": [
+            {"images": [_data_address(p) for p in pictures], "classes": classes.tolist()}
+            for pictures, classes in zip(triangles.pictures, triangles.classes, strict=True)
+        ],
+        "runs": [_run_data(run, by_epoch, (notes or {}).get(run, {})) for run, by_epoch in grids.items()],
+    }
+    text = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")
+    return (
+        '<div class="rc-explorer" role="group" aria-label="Explorer of decision regions">\n'
+        f"{_controls(data)}\n{_panels(data)}\n{_legend(data)}\n"
+        '<p class="rc-explorer-off">The pictures are drawn by a script, which does not run here.</p>\n'
+        f'<script type="application/json">{text}</script>\n</div>'
+    )
+
+
+def _run_data(run, by_epoch, notes):
+    labels = np.stack([grid.labels[(slice(None), *grid.lattice.indices.T)] for grid in by_epoch.values()], axis=1)
+    require(labels.max() < 256, f"labels reach {labels.max()}; the explorer holds one byte a label")
+    counts = np.stack([count_components(grid.labels, ADJACENCY) for grid in by_epoch.values()], axis=1)
+    return {
+        "name": run,
+        "counts": counts.tolist(),  # by triangle and epoch, as the labels
+        "notes": [notes.get(epoch, "") for epoch in by_epoch],
+        "labels": base64.b64encode(labels.astype(np.uint8).tobytes()).decode(),
+    }
+
+
+def _data_address(picture):
+    """A picture (H, W, 1 or 3) uint8 as a PNG inside an address."""
+    buffer = io.BytesIO()
+    picture = np.broadcast_to(picture, (*picture.shape[:2], 3))
+    matplotlib.image.imsave(buffer, np.ascontiguousarray(picture), format="png")
+    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+
+def _controls(data):
+    names = [", ".join(data["classes"][k]["name"] for k in t["classes"]) for t in data["triangles"]]
+    radios = "".join(
+        f'<label><input type="radio" name="rc-triangle" value="{i}"{" checked" * (i == 0)}> {i + 1}: {html.escape(n)}'
+        "</label>"
+        for i, n in enumerate(names)
+    )
+    last = len(data["epochs"]) - 1
+    return (
+        f'<form hidden><fieldset><legend>Triangle</legend>{radios}</fieldset><label class="rc-epoch">'
+        f'<span>Epoch <output></output></span><input type="range" min="0" max="{last}" value="{last}"></label></form>'
+    )
+
+
+def _panels(data):
+    panels = "".join(
+        f"<figure><figcaption><span>{html.escape(run['name'])}</span> <strong></strong></figcaption>"
+        f'<svg viewBox="{_VIEW_BOX}" role="img" aria-label=""></svg><p></p></figure>'
+        for run in data["runs"]
+    )
+    return f'<div class="rc-panels" hidden>{panels}</div><p class="rc-status" role="status" hidden></p>'
+
+
+def _legend(data):
+    rows = "".join(
+        f'<li><span style="background:{c["colour"]}"></span>{html.escape(c["name"])}</li>' for c in data["classes"]
+    )
+    return f'<ul class="rc-legend" aria-label="Colours of the predicted classes" hidden>{rows}</ul>'

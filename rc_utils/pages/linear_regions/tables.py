@@ -1,0 +1,86 @@
+"""Tables of trained students, as the page on univariate networks shows and judges them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+from scipy.stats import linregress
+from scipy.stats import t as student_t
+
+from rc_utils.theory.univariate.theorems import ERROR_GRID, least_constant, region_bound, share
+
+
+def region_table(table: pd.DataFrame, by: tuple[str, ...] = ("sign_changes",)) -> pd.DataFrame:
+    """By the columns `by`: n converged students, their share, the mean number of their linear regions, the largest
+    number to each tolerance (see `train_students`), the bound 32 r + 67, and reach, (k + 1) / bound at the largest k.
+
+    No network of width k has more than k + 1 regions: where reach is at most 1 the bound cannot fail. NaN where none
+    converged.
+    """
+    rows = []
+    for keys, group in table.groupby(list(by)):
+        kept, bound = group[group["converged"]], region_bound(int(group["sign_changes"].iloc[0]))
+        most = [kept[c].max() for c in ("regions_coarse", "regions", "regions_fine", "regions_all")]
+        reach = (group["width"].max() + 1) / bound
+        rows.append([*keys, len(kept), len(kept) / len(group), kept["regions"].mean(), *most, bound, reach])
+    columns = ["n", "share", "mean", "most_coarse", "most", "most_fine", "most_all", "bound", "reach"]
+    return pd.DataFrame(rows, columns=[*by, *columns])
+
+
+def trend(table: pd.DataFrame, column: str) -> tuple[float, float, float]:
+    """Change of the number of linear regions per doubling of `column`, with its 95 % interval, over converged students.
+
+    NaN throughout where fewer than two values of `column` or three students are left.
+    """
+    kept = table[table["converged"]]
+    return _slope(np.log2(kept[column].astype(float)), kept["regions"])
+
+
+def _slope(x: pd.Series, y: pd.Series) -> tuple[float, float, float]:
+    if x.nunique() < 2 or len(x) < 3:
+        return math.nan, math.nan, math.nan
+    fit = linregress(x, y)
+    half = student_t.ppf(0.975, len(x) - 2) * fit.stderr
+    return fit.slope, fit.slope - half, fit.slope + half
+
+
+def above_bound(table: pd.DataFrame) -> pd.DataFrame:
+    """By width ratio: n, share fitted, share of students at or above the bound of Theorem 3.2, and share certified so;
+    of the fitted and the certified ones the ends of the exact 95 % interval, too.
+
+    Ratios whose bound is not positive have NaN for all but the fitted.
+    """
+    rows = []
+    for ratio, group in table.groupby("width_ratio"):
+        n, bound, row = len(group), group["bound"].iloc[0], {"width_ratio": ratio}
+        row |= {"n": n, "bound": bound, "above": float((group["least_loss"] >= bound).mean())}
+        for name, number in (("fitted", group["fitted"].sum()), ("certified", (group["certified"] >= bound).sum())):
+            row |= dict(zip((name, f"{name}_low", f"{name}_high"), share(int(number), n), strict=True))
+        rows.append(row)
+    shares = pd.DataFrame(rows)
+    names = ["above", *(c for c in shares.columns if c.startswith("certified"))]
+    shares[names] = shares[names].where(shares["bound"] > 0)
+    return shares
+
+
+def error_table(table: pd.DataFrame, delta: float) -> pd.DataFrame:
+    """By (r, n) over converged students, whose limit the corollary is about: n_students, converged (their share), mean,
+    std_error and largest error, and constant, the C_0 at which Corollary 5.1 would just allow the largest."""
+    rows = []
+    for (r, n), group in table.groupby(["sign_changes", "num_samples"]):
+        errors = group.loc[group["converged"], "error"]
+        if len(errors):
+            constant = least_constant(errors.max(), n, r, delta)
+            rows.append(
+                [r, n, len(errors), len(errors) / len(group), errors.mean(), errors.sem(), errors.max(), constant]
+            )
+    columns = ["sign_changes", "num_samples", "n_students", "converged", "mean", "std_error", "largest", "constant"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def error_slope(table: pd.DataFrame) -> tuple[float, float, float]:
+    """Slope of log error on log n over converged students, with its 95 % interval; NaN for fewer than two n."""
+    kept = table[table["converged"]]
+    return _slope(np.log(kept["num_samples"]), np.log(kept["error"].clip(lower=0.5 / ERROR_GRID)))

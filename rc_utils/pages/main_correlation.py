@@ -1,0 +1,120 @@
+"""From a table of runs to results that stand beside the published ones: the main correlation and its two biases."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from rc_utils.correlation import (
+    MIN_CELLS,
+    average_seeds,
+    correlate,
+    finished,
+    require_columns,
+)
+from rc_utils.pages.lr_batch_bias import change_per_doubling
+from rc_utils.paper.published_tables import MAIN_NETWORKS, NETWORKS
+from rc_utils.paper.scorecard import correlation_result
+from rc_utils.paper.verdict import Result
+from rc_utils.sweep.specification import Campaign
+
+
+def plain_runs(runs: pd.DataFrame, campaign: Campaign) -> pd.DataFrame:
+    """The runs of all experiments that train as `[train]` says, with nothing of their own: one row a run, as "main".
+
+    A campaign may spread its networks over several experiments, and count the same runs again in others.
+    """
+    plain = [experiment.name for experiment in campaign.experiments if not experiment.train]
+    kept = runs[runs["experiment"].isin(plain)].assign(experiment="main")
+    return kept.drop_duplicates("run_id") if "run_id" in kept.columns else kept
+
+
+def select_campaign(runs: pd.DataFrame, campaign: str, experiment: str | None = None) -> pd.DataFrame:
+    """The runs of one campaign and, where it holds several, of one experiment.
+
+    Raises ValueError where there are none, or where the campaign holds several experiments and none was named: runs
+    with and without mixup, say, do not belong in one correlation.
+    """
+    for column, wanted in (("campaign", str(pathlib.PurePath(campaign))), ("experiment", experiment)):
+        if column not in runs.columns:
+            continue
+        known = sorted(map(str, runs[column].unique()))
+        if wanted is None and len(known) > 1:
+            raise ValueError(f"campaign {campaign!r} holds the experiments {', '.join(known)}; name the one to use")
+        if wanted is not None:
+            runs = runs[runs[column] == wanted]
+        if not len(runs):
+            raise ValueError(f"no runs of {column} {wanted!r}; there is {', '.join(known) or 'none'}")
+    return runs
+
+
+def results_from_runs(
+    runs: pd.DataFrame, campaign: str, experiment: str | None = None, *, num_resamples: int = 10_000, seed: int = 0
+) -> list[Result]:
+    """Our results for the main correlation, the two biases and test accuracy, from one campaign's runs.
+
+    Ids: main/<network> and main/overall (v1 Fig 2 left, Pearson of count and gap), bias/lr/... and bias/batch-size/...
+    (v1 Fig 3, change of count per doubling), test-accuracy/<network> (v1 Fig 5, Pearson). The overall ones are over the
+    paper's three networks and need at least `MIN_CELLS` cells of each; what the runs cannot answer (one lr) gives no
+    result. Seeds are averaged first. Raises ValueError as `select_campaign`
+    and `correlate`.
+    """
+    runs = select_campaign(runs, campaign, experiment)
+    require_columns(runs, ["network", "cell", "count", "gap", "test_accuracy"])
+    options = {"num_resamples": num_resamples, "seed": seed}
+    groups = {str(network): group for network, group in runs.groupby("network", sort=False)}
+    results: list[Result] = []
+    for network, group in groups.items():
+        if network in MAIN_NETWORKS:
+            results += correlation_result(f"main/{network}", campaign, group, "gap", options)
+            results += _biases(network, campaign, group)
+        if network in NETWORKS:
+            results += correlation_result(f"test-accuracy/{network}", campaign, group, "test_accuracy", options)
+    cells = finished(average_seeds(runs))["network"].value_counts()
+    if all(cells.get(network, 0) >= MIN_CELLS for network in MAIN_NETWORKS):
+        across = runs[runs["network"].isin(MAIN_NETWORKS)]
+        results += correlation_result("main/overall", campaign, across, "gap", options)
+        results += _biases("overall", campaign, across)
+    return results
+
+
+def _biases(name: str, campaign: str, runs: pd.DataFrame) -> Iterator[Result]:
+    for factor, column in (("lr", "lr"), ("batch-size", "batch_size")):
+        change = change_per_doubling(runs, column)
+        if np.isfinite(change.value):
+            detail = f"common to {change.n_groups} groups of cells that differ in {column} alone"
+            if "epochs" in runs.columns and runs["epochs"].nunique() == 1:
+                detail += f", all trained for {runs['epochs'].iloc[0]} epochs"
+            yield Result(
+                f"bias/{factor}/{name}", campaign, change.value, change.low, change.high, change.n_cells, detail
+            )
+
+
+MEASURE_IDS = {"distance_from_init": "motivation/distance", "margin": "motivation/margin"}
+
+
+def results_from_measures(
+    runs: pd.DataFrame, campaign: str, experiment: str | None = None, *, num_resamples: int = 10_000, seed: int = 0
+) -> list[Result]:
+    """Our results for motivation/distance and motivation/margin (v1 Fig 4), from the runs of ResNet18 of a campaign.
+
+    Pearson of d(W) or the margin with the gap over cells; the detail says how well learning rate / batch size alone
+    orders the measure. Runs without ResNet18 or without these measures give no result. Raises ValueError as
+    `select_campaign`.
+    """
+    runs = select_campaign(runs, campaign, experiment)
+    runs = runs[runs["network"] == "ResNet18"]
+    results: list[Result] = []
+    for column, id_ in MEASURE_IDS.items():
+        if len(runs) and column in runs.columns and finished(runs)[column].notna().all():
+            options = {"num_resamples": num_resamples, "seed": seed}
+            cells = finished(average_seeds(runs))
+            order = correlate(cells[column], cells["lr"] / cells["batch_size"], "spearman", num_resamples=1).value
+            words = f"; Spearman with learning rate / batch size {order:.2f}"
+            found = correlation_result(id_, campaign, runs, "gap", options, x=column)
+            results += [dataclasses.replace(result, detail=result.detail + words) for result in found]
+    return results

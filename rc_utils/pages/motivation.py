@@ -1,0 +1,117 @@
+"""Other weights of the same function: layers of a trained network are rescaled, and no score changes but by one factor.
+
+Two rescalings, with a factor c > 0:
+- a convolution or linear layer followed by batch normalisation: weight, bias and running mean times c, scale
+  divided by c. In evaluation mode (g / c) (c z - c m) / sqrt(v + eps) + b = g (z - m) / sqrt(v + eps) + b.
+- a linear layer followed by a ReLU and a linear layer: weight and bias of the first times c, weight of the second
+  divided by c, since relu(c z) = c relu(z) (Neyshabur et al. 2015).
+The output layer times c multiplies every score, hence the margin, and changes no label. With c a power of two every
+step is exact in floating point, short of overflow: labels and region counts are equal, not merely close. The distance
+from initialisation changes, since it sees the weights, and so do products of norms; that is the argument
+for a measure of the function (v1 App. B, v3 Sec. 3).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import nn
+
+from rc_utils.checks import require
+
+_LAYERS = (nn.Conv2d, nn.Linear)
+_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
+
+
+@dataclass(frozen=True)
+class Rescaling:
+    """Exponents k of the factors 2^k: one for each entry of `rescalable_layers`, and one for the output layer."""
+
+    exponents: tuple
+    output_exponent: int
+
+
+def rescalable_layers(network: nn.Module) -> list[tuple[str, str]]:
+    """(layer, compensating layer) names of a network: layers that can be scaled without changing the function.
+
+    Found inside the network's `nn.Sequential`s, where what follows a layer is known. A layer that is there twice, or
+    shares a parameter, is left as it is.
+    """
+    pairs, shared = [], _shared_layers(network)
+    for prefix, module in network.named_modules():
+        if isinstance(module, nn.Sequential):
+            # A module that is there twice is a child twice, which `named_children` tells once.
+            children = [(f"{prefix}.{name}".lstrip("."), child) for name, child in module._modules.items()]
+            for (a, x), (b, y) in pairwise(children):
+                if isinstance(x, _LAYERS) and isinstance(y, _NORMS):
+                    pairs.append((a, b))
+            for (a, x), (_, y), (b, z) in zip(children, children[1:], children[2:], strict=False):
+                if isinstance(x, nn.Linear) and isinstance(y, nn.ReLU) and isinstance(z, nn.Linear):
+                    pairs.append((a, b))
+    modules = dict(network.named_modules(remove_duplicate=False))
+    return [pair for pair in dict.fromkeys(pairs) if not shared & {modules[name] for name in pair}]
+
+
+def _shared_layers(network):
+    """The modules that are in the network more than once, or hold a parameter that another one holds too."""
+    modules = Counter(module for _, module in network.named_modules(remove_duplicate=False))
+    holders = {}
+    for module in modules:
+        for parameter in module.parameters(recurse=False):
+            holders.setdefault(parameter, []).append(module)
+    tied = {module for several in holders.values() if len(several) > 1 for module in several}
+    return tied | {module for module, number in modules.items() if number > 1}
+
+
+def output_layer(network: nn.Module) -> str:
+    """Name of the last linear layer in order of registration. Raises ValueError where there is none."""
+    names = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]
+    require(bool(names), f"{type(network).__name__} has no linear layer; expected one that gives the scores")
+    return names[-1]
+
+
+def random_rescaling(network: nn.Module, seed: int, *, largest: int = 4) -> Rescaling:
+    """Exponents drawn uniformly from -`largest`..`largest`, that of the output layer without 0."""
+    rng = np.random.default_rng(seed)
+    exponents = rng.integers(-largest, largest + 1, size=len(rescalable_layers(network)))
+    output = int(rng.choice([k for k in range(-largest, largest + 1) if k]))
+    return Rescaling(tuple(exponents.tolist()), output)
+
+
+@torch.no_grad()
+def rescale(network: nn.Module, rescaling: Rescaling) -> nn.Module:
+    """A copy of `network` with rescaled weights: in evaluation mode its scores are 2^output_exponent times the same.
+
+    Raises ValueError for a number of exponents other than that of its `rescalable_layers`.
+    """
+    pairs = rescalable_layers(network)
+    given = len(rescaling.exponents)
+    require(given == len(pairs), f"{given} exponents for {len(pairs)} layers to rescale; expected one for each")
+    rescaled = copy.deepcopy(network)
+    modules = dict(rescaled.named_modules())
+    for (name, after), exponent in zip(pairs, rescaling.exponents, strict=True):
+        _multiply(modules[name], 2.0**exponent)
+        _compensate(modules[after], 2.0**exponent)
+    _multiply(modules[output_layer(rescaled)], 2.0**rescaling.output_exponent)
+    return rescaled
+
+
+def _multiply(layer: nn.Module, factor: float) -> None:
+    for tensor in (layer.weight, layer.bias):
+        if tensor is not None:
+            tensor.mul_(factor)
+
+
+def _compensate(layer: nn.Module, factor: float) -> None:
+    if isinstance(layer, _NORMS):
+        require(
+            layer.affine and layer.track_running_stats,
+            f"{layer} has no scale or no running mean to take up the factor; expected both",
+        )
+        layer.running_mean.mul_(factor)
+    layer.weight.div_(factor)

@@ -1,0 +1,294 @@
+"""What the notebooks share: the runs of a campaign, its example network, and tables with a sentence beside them."""
+
+import itertools
+import re
+
+import numpy as np
+import pandas as pd
+from IPython.display import HTML
+
+from rc_utils.checks import check_count
+from rc_utils.correlation import interval_text, is_finished
+from rc_utils.forests import committed_forests, forest_runs, results_from_forests
+from rc_utils.pages.needs import needed
+from rc_utils.pages.scorecard import results_from_campaign
+from rc_utils.paper.scorecard import kept_results
+from rc_utils.paper.verdict import ARGUMENTS, NOT_TESTED, VERDICTS
+from rc_utils.sweep import run
+from rc_utils.sweep.campaign import load_campaign, load_campaigns
+from rc_utils.sweep.execute import sweep
+from rc_utils.sweep.records import INTERPOLATES, counted, data_sha256, find_records, load_runs, weights_path
+
+SMALL = 100  # runs that a page trains itself where there is not one record
+
+
+def campaign_runs(name, experiment=None, *, device="cpu", num_samples=0):
+    """The table of runs of a campaign (see `load_runs`), of one experiment if it is named.
+
+    A campaign of at most `SMALL` runs without any record is swept first, on `device`. num_samples: count only the first
+    so many simplices of each run; 0 takes all. Raises ValueError for an unknown campaign or experiment, a larger
+    campaign without a record, an experiment without one, and where no run could be made or all of them diverged.
+    """
+    campaign = load_campaign(name)
+    table = load_runs(campaign, num_samples=num_samples or None)
+    if table.empty:
+        if (number := len(campaign.runs())) > SMALL:
+            raise ValueError(
+                f"campaign {name!r} has no record yet and asks for {number:,} runs: "
+                f"`python -m rc_utils.sweep {name} --plan` says what they cost, and without --plan it trains them"
+            )
+        outcomes = sweep(campaign, device=device)
+        table = load_runs(campaign, num_samples=num_samples or None)
+        failed = next((outcome.error for outcome in outcomes if outcome.status == "failed"), "no run was finished")
+        if table.empty:
+            reason = failed.partition("settings: ")[0].strip().splitlines()[-1]
+            raise ValueError(f"no run of campaign {name!r} could be made: {reason}")
+    table = counted(table, campaign)
+    if experiment:
+        campaign.restricted([experiment])
+        table = table[table["experiment"] == experiment].reset_index(drop=True)
+        if table.empty:
+            raise ValueError(
+                f"experiment {experiment!r} of campaign {name!r} has no record yet: "
+                f"`python -m rc_utils.sweep {name} --experiment {experiment}` trains it"
+            )
+    if len(table) and not is_finished(table).any():
+        raise ValueError(f"all {len(table)} runs of campaign {name!r} diverged; give it smaller learning rates")
+    return table
+
+
+def example_run(name, network="", experiment=""):
+    """The planned run whose network a page shows: of the runs of `network` (default: the first one) with a record that
+    interpolates, the one with the best test accuracy; the first planned run where there is none. `experiment` narrows
+    the choice to one experiment."""
+    campaign = load_campaign(name)
+    label = network or next(iter(campaign.networks))
+    if label not in campaign.networks:
+        raise ValueError(f"campaign {name!r} has no network {label!r}; it has {', '.join(campaign.networks)}")
+    entries = [(e.name, other, entry) for e, other, entry in campaign.entries()]
+    planned = [entry for name_, other, entry in entries if other == label and experiment in ("", name_)]
+    found = find_records([p.spec.run_id for p in planned], campaign.folder / "runs.jsonl")
+
+    def quality(p):
+        record = found.get(p.spec.run_id, (None,))[0]
+        if record is None or record["status"] != "ok":
+            return (-1, 0.0)
+        results = record["results"]
+        return (int(results["train_accuracy"] >= INTERPOLATES), results["test_accuracy"])
+
+    # The whole plan: an experiment of another name may want more of the same run.
+    return campaign.runs()[max(planned, key=quality).spec.run_id]
+
+
+def example_runs(name, number=5, experiment=""):
+    """The first `number` planned runs of a campaign (of one experiment, if named), taking turns between its networks;
+    runs whose weights are kept on this machine come first."""
+    check_count("num_networks", number, 1)
+    by_network, campaign = {}, load_campaign(name)
+    plans = campaign.runs()
+    for e, label, planned in campaign.entries():
+        if experiment in ("", e.name):
+            by_network.setdefault(label, {})[planned.spec.run_id] = plans[planned.spec.run_id]
+    for label, entries in by_network.items():
+        by_network[label] = sorted(entries.values(), key=lambda p: not weights_path(p.spec.run_id).exists())
+    turns = itertools.chain.from_iterable(itertools.zip_longest(*by_network.values()))
+    return [planned for planned in turns if planned is not None][:number]
+
+
+def example_network(planned, device="cpu"):
+    """(network, dataset) of a planned run; trained again where its weights are not kept here."""
+    try:
+        network = run.trained_network(planned.spec, device)
+    except FileNotFoundError:
+        record = run.complete_run(planned, device, weights=True)
+        if record["status"] != "ok":
+            setting = f"{_network_text(planned.spec)}, {_training_text(planned.spec.train)}"
+            raise ValueError(f"the network to be shown diverged ({setting}); choose another") from None
+        network = run.trained_network(planned.spec, device)
+    return network, run.dataset_of(planned.spec, device)
+
+
+def as_pictures(points, images):
+    """Standardised points (n, C, H, W) as RGB or grey pictures (n, H, W, 3 or 1) in [0, 1], for imshow.
+
+    images: the ImageTensor whose mean and standard deviation were used.
+    """
+    mean = images.mean.cpu().numpy().reshape(-1, 1, 1)
+    std = images.std.cpu().numpy().reshape(-1, 1, 1)
+    return (np.clip(np.asarray(points) * std + mean, 0, 255) / 255).transpose(0, 2, 3, 1)
+
+
+def describe_run(name, planned):
+    """One paragraph of Markdown: which network, data and training a picture comes from."""
+    spec, campaign = planned.spec, load_campaign(name)
+    found = find_records([spec.run_id], campaign.folder / "runs.jsonl")
+    text = f"Campaign `{name}`: {_network_text(spec)}, {_data_text(campaign)}; {_training_text(spec.train)}"
+    if spec.run_id in found:
+        results = found[spec.run_id][0]["results"]
+        text += f"; train accuracy {results['train_accuracy']:.3f}, test accuracy {results['test_accuracy']:.3f}"
+    return f"{text}. {campaign.note}".strip()
+
+
+def describe_runs(name, table, num_samples=0):
+    """One paragraph of Markdown: what the runs of a page are, where they were made, and the campaign's note.
+
+    num_samples: the first so many simplices of each run are what the page counts; 0 for all.
+    """
+    campaign = load_campaign(name)
+    planned = len({p.spec.run_id for e, _, p in campaign.entries() if e.name in set(table["experiment"])})
+    records = find_records(table["run_id"].unique(), campaign.folder / "runs.jsonl")
+    machines = sorted({record["provenance"]["hardware"] for record, _ in records.values()})
+    origin = {"live": "made on the machine that built this book", "reference": "committed with the book"}
+    distinct = table.drop_duplicates("run_id")
+    diverged = int((distinct["status"] != "ok").sum())
+    seeds, networks = table["seed"].nunique(), table["network"].unique()
+    text = (
+        f"Campaign `{name}`: {table['run_id'].nunique()} of {planned} runs, "
+        f"{len(networks)} network{'s' if len(networks) > 1 else ''} ({', '.join(networks)}), "
+        f"{table.groupby(['network', 'cell']).ngroups} cells, {seeds} seed{'s' if seeds > 1 else ''}, "
+        f"{_data_text(campaign)}; "
+        f"{' and '.join(origin[o] for o in sorted(table['origin'].unique()))} ({', '.join(machines)}). "
+        f"{int(distinct['interpolates'].sum())} runs interpolate (training accuracy at least {INTERPOLATES}), "
+        f"{diverged} diverged. Region counts: {_count_text(campaign, records, num_samples)}."
+    )
+    hashes = {data_sha256(record) for record, _ in records.values()}
+    mixed = " **These runs are not all on the same data**: the fingerprints in their records differ."
+    return f"{text} {campaign.note}".strip() + (mixed if len(hashes) > 1 else "")
+
+
+def setting_warning(planned):
+    """Markdown: why a mean count of this run is not held against the published level."""
+    return (
+        "**Verdict: not tested here.** The count of one network is a level, and belongs to its network and data: "
+        f"{_network_text(planned.spec)} on {planned.spec.dataset['name']} is not the paper's setting. What can be "
+        "compared elsewhere are effects: correlations and directions."
+    )
+
+
+def all_results(name="", *, num_samples=0, seed=0):
+    """Our results for the scorecard: of every campaign with records, of trees and forests, and those that other pages
+    have kept; or of one campaign alone. A campaign all of whose runs belong to one before it repeats it."""
+    results, seen = [], set()
+    for campaign in [load_campaign(name)] if name else load_campaigns():
+        made = set(find_records(campaign.runs(), campaign.folder / "runs.jsonl"))
+        if made and made <= seen:
+            continue
+        seen |= made
+        results += results_from_campaign(campaign.name, num_samples=num_samples or None, seed=seed)
+    if name:
+        return results
+    for dataset in [{"name": "digits"}, *committed_forests()]:
+        results += results_from_forests(forest_runs(dataset), seed=seed)
+    return results + kept_results()
+
+
+def show_table(frame, *, index=False, kind="rc-table"):
+    """A table as HTML that scrolls inside its own box and wraps its texts; `kind` names its style.
+
+    Columns with names such as `std_error` are headed "std error".
+    """
+    frame = frame.rename(columns=lambda name: re.sub(r"(?<=[a-z0-9])_(?=[a-z0-9])", " ", str(name)))
+    return HTML(f'<div class="{kind}">{frame.to_html(index=index, border=0, na_rep="")}</div>')
+
+
+def show_correlations(table, columns="method"):
+    """A `correlation_table` for reading, intervals behind the values: a column for each value of the column `columns`,
+    a row for each network and, where `columns` is another, each method."""
+    rows = [table.columns[0], "n", "n_units"] if columns == "method" else ["network", "method", "n", "n_units"]
+    text = [interval_text(*row) for row in table[["value", "low", "high"]].to_numpy()]
+    wide = table.assign(text=text).pivot_table(index=rows, columns=columns, values="text", aggfunc="first", sort=False)
+    wide = wide.reset_index().rename(columns={"n": "cells", "n_units": "drawn as"})
+    wide.columns.name = None
+    return show_table(wide.rename(columns=str.capitalize))
+
+
+def show_changes(changes):
+    """Changes per doubling, {(network, factor): Change}, as a table."""
+    rows = [
+        {
+            "Network": network,
+            "Doubled": factor,
+            "Change of the count": _signed(change.value),
+            "Interval": _interval(change.low, change.high, "+.3f"),
+            "Groups": change.n_groups,
+            "Cells": change.n_cells,
+        }
+        for (network, factor), change in changes.items()
+    ]
+    return show_table(pd.DataFrame(rows))
+
+
+def show_scorecard(card, *, why=False):
+    """Rows of a scorecard for reading; `why` adds what explains a verdict, which `verdict_summary` says in prose.
+
+    Rows without a result of ours, alone, say what one would take (`rc_utils.pages.needs`).
+    """
+    shown = pd.DataFrame({"Claim": card["claim"] + " (" + card["where"] + ")", "Published": card["published"]})
+    if (card["verdict"] != NOT_TESTED).any():
+        shown["Ours"] = (card["ours"] + " " + card["interval"]).str.strip()
+        shown["n"], shown["Verdict"] = card["n"], card["verdict"]
+        if why:
+            shown["Why"] = card["why"]
+        shown["Campaign"] = card["campaign"]
+    else:
+        shown["Needs"] = [needed(id_) for id_ in card["id"]]
+    return show_table(shown.assign(Id=card["id"]), kind="rc-table rc-card")
+
+
+def verdict_summary(card, prefix=""):
+    """Markdown: the verdicts of the rows whose id starts with `prefix`, in words."""
+    rows = card[card["id"].str.startswith(prefix)]
+    lines = [f"- {row.claim}: **{row.verdict}** — {row.why}." for row in rows.itertuples()]
+    return "\n".join(lines) or "No result: there are too few runs of what this claim is about, or they do not vary it."
+
+
+def scorecard_summary(card):
+    """Markdown: how many results have which verdict; one that repeats another is not counted again, and statements that
+    an argument settles are counted apart."""
+    tested, settled = card[card["counted"]], card[card["verdict"].isin(ARGUMENTS)]
+    counts = tested["verdict"].value_counts()
+    parts = [f"{v} {counts[v]}" for v in VERDICTS if v in counts]
+    known = f"Of {card['id'].nunique()} statements, {tested['id'].nunique()} have a result in this book"
+    repeated = int((~card["counted"] & ~card["verdict"].isin((NOT_TESTED, *ARGUMENTS))).sum())
+    rest = f"; {repeated} results more repeat a number that is counted elsewhere" if repeated else ""
+    text = f"{known}. Verdicts: {', '.join(parts) or 'none'}{rest}."
+    if len(settled):
+        words = " and ".join(f"{n} {label}" for label, n in settled["verdict"].value_counts().items())
+        text += f" Apart from these, {words}: no measurement could have come out otherwise."
+    return text
+
+
+def _network_text(spec):
+    options = ", ".join(f"{k} {v:g}" for k, v in spec.network.items() if isinstance(v, int | float))
+    return f"{spec.network['name']} ({options})" if options else spec.network["name"]
+
+
+def _training_text(train):
+    return f"lr {train.lr:g}, batch size {train.batch_size}, weight decay {train.weight_decay:g}, {train.epochs} epochs"
+
+
+def _data_text(campaign):
+    data = campaign.dataset
+    parts = [f"{data[k]} {text}" for k, text in (("n_train", "training"), ("n_test", "test")) if k in data]
+    size = f" at {data['image_size']} x {data['image_size']}" if "image_size" in data else ""
+    return f"dataset {data['name']}" + (f", {' and '.join(parts)} images{size}" if parts else size)
+
+
+def _count_text(campaign, records, num_samples):
+    entries = [
+        c for record, _ in records.values() for c in record["counts"] if c["settings"] == campaign.counts.get("main")
+    ]
+    if not entries:
+        return "none"
+    numbers = sorted({len(entry["counts"]) for entry in entries})
+    evaluations = sum(entry["num_evaluations"] for entry in entries)
+    first = f"the first {num_samples} of " if 0 < num_samples < numbers[0] else ""
+    return f"{first}{' or '.join(map(str, numbers))} segments a run, {evaluations:,} evaluations in all"
+
+
+def _signed(value):
+    return "–" if np.isnan(value) else f"{value:+.3f}"
+
+
+def _interval(low, high, form=".2f"):
+    return "" if np.isnan(low) else f"[{low:{form}}, {high:{form}}]"

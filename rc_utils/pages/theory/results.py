@@ -1,0 +1,209 @@
+"""Our results for the statements on two-layer networks and on half-spaces."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from rc_utils.correlation import mean_interval
+from rc_utils.paper.verdict import Result
+from rc_utils.theory.two_layer.bounds import (
+    LEMMA_7,
+    LEMMA_8,
+    THEOREM_6,
+    Inequality,
+    join,
+    radius,
+    sharpness_cap,
+    slopes,
+)
+from rc_utils.theory.two_layer.half_spaces import Shattering, circle_deviation, vc_dimension
+from rc_utils.theory.two_layer.networks import mean_count, pair_counts
+from rc_utils.theory.two_layer.training import Training
+
+PAGE = "08_theory"
+
+
+def summary_table(groups: Mapping[str, Mapping[str, Inequality]]) -> pd.DataFrame:
+    """One row an inequality and group of networks: checks, violations, tightest and median ratio, as texts."""
+    names = {LEMMA_7: "Lemma 7", LEMMA_8: "Lemma 8", THEOREM_6: "Theorem 6"}
+    rows = []
+    for key, name in names.items():
+        for group, checks in groups.items():
+            c = checks[key]
+            rows.append(
+                {
+                    "Statement": name,
+                    "Networks": group,
+                    "Checks": f"{len(c):,}",
+                    "Violations": c.violations,
+                    "Largest ratio": f"{c.largest_ratio:.4f}",
+                    "Median ratio": f"{np.median(c.ratios):.4f}",
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def bound_result(id_: str, groups: Mapping[str, Mapping[str, Inequality]], words: str = "") -> Result:
+    """The result for the statement `id_`: the largest ratio over all groups; `detail` says where it is."""
+    checks = {group: by_id[id_] for group, by_id in groups.items()}
+    tightest = ", ".join(f"{c.largest_ratio:.3f} {group}" for group, c in checks.items())
+    total = join(checks.values())
+    detail = f"{total.violations} of {len(total):,} checks violated; tightest: {tightest}" + (
+        f"; {words}" if words else ""
+    )
+    return Result(id_, PAGE, total.largest_ratio, n=len(total), detail=detail)
+
+
+def rates_table(training: Training, factors: Sequence[float]) -> pd.DataFrame:
+    """What a training of `train_over_rates` says about Theorem 6: one row a learning rate, over networks that settled.
+
+    Columns: factor (lr in units of 2 / initial sharpness), lr (geometric mean), diverged, dead, settled (numbers of
+    networks), edge (median of lr * sharpness), and means of accuracy, mean_count, allowed = 2N / r^2 lambda_max + 2,
+    allowed_edge = 4N / (r^2 lr) + 2, which puts 2 / lr for the sharpness, and constant = mean_count r^2 lr / N. All but
+    the numbers are over the same networks, those that settled.
+    """
+    n, number = training.x.shape[1], len(factors)
+    counts = mean_count(pair_counts(training.networks(), training.x), n)
+    r2, sharp = radius(training.x) ** 2, training.sharpness[-1]
+    columns = {
+        "lr": training.lr.log(),
+        "edge": training.lr * sharp,
+        "accuracy": training.accuracy,
+        "mean_count": counts,
+        "allowed": 2 * n / r2 * sharp + 2,
+        "allowed_edge": 4 * n / (r2 * training.lr) + 2,
+        "constant": counts * r2 * training.lr / n,
+        "diverged": training.diverged,
+        "dead": training.dead,
+        "settled": training.settled,
+    }
+    frame = pd.DataFrame({name: values.cpu().numpy() for name, values in columns.items()})
+    frame["factor"] = np.tile(factors, len(frame) // number)
+    means = ["lr", "accuracy", "mean_count", "allowed", "allowed_edge", "constant"]
+    frame[["edge", *means]] = frame[["edge", *means]].where(frame["settled"])
+    groups = frame.groupby("factor", as_index=False)
+    table = groups[means].mean()
+    table["lr"] = np.exp(table["lr"])
+    table["edge"] = groups["edge"].median()["edge"]
+    return table.join(groups[["diverged", "dead", "settled"]].sum().drop(columns="factor"))
+
+
+def edge_table(training: Training, *, near: float = 0.95) -> pd.DataFrame:
+    """One row a network that settled: start and final lr * sharpness, their ratio `growth`, and whether it `reached`
+    the edge: whether lr * sharpness was at least 2 * near at some kept step, the start included."""
+    edge = (training.lr * training.sharpness)[:, training.settled].cpu().numpy()
+    columns = {"start": edge[0], "final": edge[-1], "growth": edge[-1] / edge[0]}
+    return pd.DataFrame(columns | {"reached": edge.max(0) >= 2 * near})
+
+
+def edge_words(table: pd.DataFrame) -> str:
+    """What the networks of an `edge_table` did, in words."""
+    parts = []
+    for reached, where in ((True, "came to the edge or began beyond it"), (False, "never came near it")):
+        rows = table[table["reached"] == reached]
+        text = f"{len(rows)} of {len(table)} {where}"
+        if len(rows):
+            held, growth = rows["final"].between(1, 2).mean(), rows["growth"]
+            text += f" and end at η λ_max from {rows['final'].min():.2g} to {rows['final'].max():.2g}"
+            text += f", {held:.0%} of them in [1, 2]" if reached else ""
+            text += f", λ_max {growth.min():.2f} to {growth.max():.2f} times its initial value"
+        parts.append(text)
+    return "; ".join(parts)
+
+
+def edge_step_result(groups: Mapping[str, Mapping[str, Inequality]], words: str) -> Result:
+    """theory/theorem-6/eta: mean count / (4 N λ_max / r²), which is 4 κ N / (r² η) with κ = η λ_max.
+
+    Where a neuron is active λ_max >= r² / N, so that the 2 of Theorem 6 is at most 2 N λ_max / r².
+    """
+    cases = join(by_id[THEOREM_6] for by_id in groups.values())
+    # What Theorem 6 allows is 2 N λ_max / r² + 2.
+    active = cases.allowed > 2
+    value = float((cases.measured[active] / (2 * (cases.allowed[active] - 2))).max())
+    return Result("theory/theorem-6/eta", PAGE, value, n=int(active.sum()), detail=words)
+
+
+def assumption_result(trainings: Mapping[str, Training]) -> Result:
+    """theory/assumption-2: 2 / η over p λ_max(X Xᵀ) / N, the largest of all networks; n counts those above 1."""
+    ratios = [2 / t.lr / sharpness_cap(t.x, t.signs.shape[1]) for t in trainings.values()]
+    found = np.concatenate([ratio.cpu().numpy() for ratio in ratios])
+    detail = f"at {(found > 1).sum()} of {len(found)} trainings 2 / η is out of reach of every step"
+    return Result("theory/assumption-2", PAGE, float(found.max()), n=len(found), detail=detail)
+
+
+def line_result(line: pd.DataFrame) -> Result:
+    """theory/n-dependence: at the largest N of `growth_with_n`, what Theorem 6 allows over what a line can reach."""
+    last = line.iloc[-1]
+    detail = (
+        f"N = {last['N']:.0f} points of that line, fitted exactly: mean count {last['mean_count']:.3g}, at most "
+        f"{last['line_allowed']:.3g} for points on any line, {last['allowed']:.3g} by the theorem; orthonormal points "
+        "do need the factor"
+    )
+    return Result("theory/n-dependence", PAGE, last["allowed"] / last["line_allowed"], n=len(line), detail=detail)
+
+
+def rate_result(name: str, counts: np.ndarray, factors: Sequence[float], level: float, *, seed: int = 0) -> Result:
+    """theory/lr on the data set `name`: change of the mean count per doubling of the learning rate, at equal loss.
+
+    counts: of `count_at_loss`. Judged over the rates from 1 on, in units of 2 / λ_max(W₀): there training begins at the
+    edge of stability or beyond it. Below it Assumption 2 does not hold; what happens there is said beside it.
+    """
+    edge = np.asarray(factors) >= 1
+    parts = []
+    for chosen in (edge, ~edge | (np.cumsum(edge) == 1)):
+        change = slopes(counts[:, chosen], np.asarray(factors)[chosen])
+        change = change[np.isfinite(change)]
+        parts.append((change.mean(), *mean_interval(change, seed=seed), len(change)))
+    (value, low, high, n), below = parts
+    detail = (
+        f"{name}, first step with a loss of {level:g} or less, {n} of {len(counts)} initialisations that get there at "
+        f"the edge, with rates from 1 to {max(factors):.3g} times 2/λ_max(W₀); below the edge, from {min(factors):g} "
+        f"to 1, {below[0]:+.4f} [{below[1]:+.4f}, {below[2]:+.4f}] over {below[3]}; the count "
+        f"is {np.nanmean(counts):.2f} on average"
+    )
+    return Result("theory/lr", f"two-layer, {name}", value, low, high, n, detail)
+
+
+def shattering_table(cases: Iterable[Shattering]) -> pd.DataFrame:
+    """What was measured in each case beside `vc_dimension`, as texts."""
+    rows = []
+    for case in cases:
+        truth = vc_dimension(case.regions, case.dim)
+        rows.append(
+            {
+                "Family": case.family,
+                "In": f"R^{case.dim}",
+                "Most regions on a line, k": case.regions,
+                "Points shattered": case.points,
+                "VC dimension of all with k regions": "unbounded" if math.isinf(truth) else f"{truth:.0f}",
+                "v1 Theorem 5": "holds" if truth <= case.regions else "fails",
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def theorem_5_result(cases: Sequence[Shattering]) -> Result:
+    """theory/theorem-5: the VC dimension over k, the largest of the cases; n counts labellings."""
+    largest = {case.family: case for case in sorted(cases, key=lambda case: case.points)}
+    detail = "; ".join(f"{c.family} in R^{c.dim}: {c.points} points, {c.regions} regions" for c in largest.values())
+    detail += "; on a line, and for k = 1, the theorem is true; in every dimension the VC dimension is at least k"
+    value = max(vc_dimension(case.regions, case.dim) / case.regions for case in cases)
+    return Result("theory/theorem-5", PAGE, value, n=sum(2**case.points for case in cases), detail=detail)
+
+
+def theorem_5_gap_result(constants: pd.DataFrame) -> Result:
+    """theory/theorem-5-gap, from `deviation_constants` and `circle_deviation`, which is 1 at every n."""
+    sizes = constants.index
+    on_circle = [circle_deviation(int(n)) for n in sizes]
+    grows = min(on_circle) == 1
+    detail = (
+        f"convex bodies in the plane have k = 3, and on a circle the largest deviation is {min(on_circle):.2g} for "
+        f"each of n = {', '.join(map(str, sizes))}, as for every n; on a line it is at most "
+        f"{constants.max(axis=None):.2f} √(k / n) for k up to {constants.columns.max()}"
+    )
+    value = math.inf if grows else max(on_circle) * math.sqrt(sizes.max() / 3)
+    return Result("theory/theorem-5-gap", PAGE, value, n=len(sizes), detail=detail)

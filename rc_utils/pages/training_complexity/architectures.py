@@ -1,0 +1,116 @@
+"""Perceptrons and convolutional networks at equal fit (Loukas App. A.5): live on digits, and a committed run on MNIST.
+
+    python -m rc_utils.pages.training_complexity.architectures mnist
+
+trains both on 100 images a class of that dataset and writes campaigns/architectures/mnist.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import time
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+import torch
+
+from rc_utils.correlation import mean_interval
+from rc_utils.files import project_root, write_atomically
+from rc_utils.paper.verdict import Result
+from rc_utils.sweep.provenance import git_revision, hardware
+from rc_utils.theory.complexity.tasks import digit_tasks
+from rc_utils.theory.complexity.trajectory import Trajectory
+
+LEVELS = (0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
+# The trajectory is read over as many blocks before the common loss is reached.
+BLOCKS = 10
+SETTINGS = {"images_per_class": 100, "repetitions": 8, "num_test": 1000, "lr": 0.002, "iterations": 20_000, "seed": 0}
+
+
+def equal_fit_table(paths: Mapping[str, Trajectory], levels: Sequence[float] = LEVELS) -> pd.DataFrame:
+    """One row a network ("MLP", "CNN"), training and loss of `levels` that all trainings of both reach.
+
+    Columns: network, repetition, loss, steps (to the end of the first block with that training loss), length (of the
+    path of the first bias, a block, over the last blocks before) and test_loss (there).
+    """
+    rows = []
+    for level in levels:
+        if not all((path.train_loss <= level).any(0).all() for path in paths.values()):
+            continue
+        for network, path in paths.items():
+            first = (path.train_loss <= level).argmax(0)
+            for repetition, block in enumerate(first):
+                row = {"network": network, "repetition": repetition, "loss": level, "steps": int(path.steps[block])}
+                row["length"] = float(path.length[max(0, block + 1 - BLOCKS) : block + 1, repetition, 0].mean())
+                row["test_loss"] = float(path.test_loss[block, repetition])
+                rows.append(row)
+    return pd.DataFrame(rows, columns=["network", "repetition", "loss", "steps", "length", "test_loss"])
+
+
+def log_ratios(table: pd.DataFrame, column: str, *, seed: int = 0) -> pd.DataFrame:
+    """By loss: the mean of log(MLP / CNN) of a column of `equal_fit_table`, paired by repetition, and its interval."""
+    wide = table.pivot(index=["loss", "repetition"], columns="network", values=column)
+    wide = wide.reindex(columns=["MLP", "CNN"])
+    rows = []
+    for loss, ratios in np.log(wide["MLP"] / wide["CNN"]).groupby("loss"):
+        low, high = mean_interval(ratios.to_numpy(), seed=seed)
+        rows.append({"loss": loss, "value": ratios.mean(), "low": low, "high": high, "n": len(ratios)})
+    return pd.DataFrame(rows, columns=["loss", "value", "low", "high", "n"])
+
+
+def ratio_result(id_: str, ratios: pd.DataFrame, where: str, level: float = 0.01) -> Result:
+    """The Result at `level` of `log_ratios`; without a value where the sign depends on the loss, which none prints."""
+    words = ", ".join(f"{r.value:+.2f} [{r.low:+.2f}, {r.high:+.2f}] at {r.loss:g}" for r in ratios.itertuples())
+    detail = f"{where}; log ratio by the common training loss, which the text does not give: {words}"
+    chosen = ratios[ratios["loss"] == level]
+    turns = (ratios["low"] > 0).any() and (ratios["high"] < 0).any()
+    if turns or chosen.empty:
+        return Result(id_, where, np.nan, n=int(ratios["n"].max()), detail=detail)
+    row = chosen.iloc[0]
+    return Result(id_, where, row["value"], row["low"], row["high"], int(row["n"]), f"at a loss of {level:g}; {detail}")
+
+
+def committed_table(dataset: str = "mnist") -> tuple[pd.DataFrame, str]:
+    """The committed `equal_fit_table` of a dataset, and one sentence on where it was made."""
+    content = json.loads(_path(dataset).read_text(encoding="utf-8"))
+    settings, made = content["settings"], content["provenance"]
+    words = (
+        f"{content['dataset']}, {settings['images_per_class']} images a class, {settings['repetitions']} trainings of "
+        f"each network for {settings['iterations']:,} iterations at learning rate {settings['lr']:g}, made on "
+        f"{made['hardware']} with torch {made['torch']}"
+    )
+    return pd.DataFrame(content["rows"]), words
+
+
+def train_both(dataset: str, **settings) -> dict[str, Trajectory]:
+    """Both networks of App. A.5 on a dataset, watched every 100 iterations; settings as in SETTINGS."""
+    lr, iterations = settings.pop("lr"), settings.pop("iterations")
+    found = {}
+    for name, task in digit_tasks(dataset=dataset, **settings).items():
+        _, found[name] = task.run(epochs=iterations / task.train[1].shape[1], lr=lr, every=100)
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dataset", help="mnist or another dataset with two classes '3' and '6'")
+    dataset = parser.parse_args(arguments).dataset
+    torch.set_num_threads(1)
+    started, begin = datetime.datetime.now(datetime.UTC), time.monotonic()
+    table = equal_fit_table(train_both(dataset, **SETTINGS))
+    made = {"started": started.isoformat(timespec="seconds"), "seconds": round(time.monotonic() - begin, 1)}
+    made |= {"hardware": hardware(), "git_revision": git_revision(), "torch": torch.__version__}
+    content = {"dataset": dataset, "settings": SETTINGS, "provenance": made, "rows": table.to_dict("records")}
+    _path(dataset).parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(_path(dataset), json.dumps(content, indent=1).encode() + b"\n")
+
+
+def _path(dataset):
+    return project_root() / "campaigns" / "architectures" / f"{dataset}.json"
+
+
+if __name__ == "__main__":
+    main()

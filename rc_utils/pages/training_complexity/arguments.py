@@ -1,0 +1,150 @@
+"""What holds and what fails of the theorems of Loukas et al., as Results: proofs, counterexamples and checks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import torch
+
+from rc_utils.correlation import mean_interval
+from rc_utils.pages.training_complexity.results import PAGE
+from rc_utils.paper.verdict import Result
+from rc_utils.theory.complexity.counterexamples import counterexamples
+from rc_utils.theory.complexity.dropout import SteadyLearner
+from rc_utils.theory.complexity.regions import RegionBound
+from rc_utils.theory.complexity.stacked import IdentityLayer
+from rc_utils.theory.complexity.tasks import Task
+from rc_utils.theory.complexity.trajectory import ROUNDING_FLOAT32, ROUNDING_FLOAT64, Check, Trajectory, all_checks
+
+
+def check_table(runs: Sequence[tuple[str, Task, Trajectory]]) -> pd.DataFrame:
+    """Every inequality of Loukas Sec. 4 on every stack: columns inequality, runs, trained (whether the first layer is
+    no identity), tolerance (what rounding explains in the stack's precision), ratio, n, detail."""
+    rows = []
+    for name, task, path in runs:
+        trained = not isinstance(task.networks[0][0], IdentityLayer)
+        tolerance = ROUNDING_FLOAT64 if task.train[0].dtype == torch.float64 else ROUNDING_FLOAT32
+        for inequality, check in all_checks(path, task.train[1].shape[1], task.loss).items():
+            row = {"inequality": inequality, "runs": name, "trained": trained, "tolerance": tolerance}
+            rows.append(row | vars(check))
+    return pd.DataFrame(rows).sort_values("inequality", kind="stable", ignore_index=True)
+
+
+def counterexample_table() -> pd.DataFrame:
+    """The `counterexamples`, as texts."""
+    rows = [
+        {"Statement": i, "Ratio": "unbounded" if np.isinf(c.ratio) else f"{c.ratio:.3g}", "Where": c.detail}
+        for i, c in counterexamples().items()
+    ]
+    return pd.DataFrame(rows)
+
+
+# Under which condition the checks of these hold; with an identity for the first layer both sides are equalities.
+SQUARE, EQUALITIES = "for n_1 = n", ("lemma-1", "theorem-1")
+
+
+def results_from_checks(checks: pd.DataFrame, sides: tuple[np.ndarray, np.ndarray]) -> list[Result]:
+    """Results for Lemma 1, Theorem 1 and Corollaries 1 to 3 from a `check_table`, and for the other `counterexamples`.
+
+    sides: the ratios of `both_sides`, first layers wider than their input. Lemma 1 and Theorem 1 are checked on the
+    stacks whose first layer is trained: with an identity both gradients are the same vector.
+    """
+    usable = checks[checks["trained"] | ~checks["inequality"].str.startswith(EQUALITIES)]
+    found = dict(list(usable.groupby("inequality")))
+    examples, results = counterexamples(), []
+
+    def checked(id_):
+        rows = found[id_]
+        return max(Check(r.ratio, r.n).within(r.tolerance) for r in rows.itertuples()), int(rows["n"].sum())
+
+    lower, upper = sides
+    for name in EQUALITIES:
+        ratio, n = checked(f"{name}/lower")
+        words = f"trained first layers, and {len(lower):,} random ones wider than their input"
+        # One step of a random network is a trajectory, too.
+        value = max(ratio, float(lower.max()))
+        results.append(Result(f"loukas/{name}/lower", PAGE, value, n=n + len(lower), detail=words))
+        example, (ratio, n) = examples[f"{name}/upper"], checked(f"{name}/upper")
+        words = (
+            f"{example.detail}; it fails for {np.mean(upper > 1):.1%} of {len(upper):,} random first layers wider than "
+            f"their input, median factor {np.median(upper):.2g}, largest {upper.max():.2g}; {SQUARE} it holds, in "
+            f"{n:,} checks with largest ratio {ratio:.3g}"
+        )
+        results.append(Result(f"loukas/{name}/upper", PAGE, example.ratio, n=1, detail=words))
+    ratio, n = checked("corollary-2")
+    example = examples["corollary-2"]
+    results.append(Result("loukas/corollary-2", PAGE, example.ratio, n=1, detail=example.detail))
+    results.append(Result("loukas/corollary-2/interval", PAGE, ratio, n=n, detail="proved for intervals in App. B.4"))
+    ratio, n = checked("corollary-3")
+    words = f"{examples['corollary-3'].detail}; {SQUARE} it holds, in {n:,} checks with largest ratio {ratio:.3g}"
+    results.append(Result("loukas/corollary-3", PAGE, examples["corollary-3"].ratio, n=1, detail=words))
+    for id_ in ("remark", "claim-1", "lemma-3", "steady-tight", "lemma-5", "lemma-6"):
+        results.append(Result(f"loukas/{id_}", PAGE, examples[id_].ratio, n=1, detail=examples[id_].detail))
+    rows = checks[checks["inequality"] == "corollary-1"]
+    words = "; ".join(f"{row.runs}: {row.detail}" for row in rows.itertuples())
+    detail = f"speaks of the limit of long training, which no finite run contradicts; {words}"
+    return [*results, Result("loukas/corollary-1", PAGE, np.nan, n=int(rows["n"].sum()), detail=detail)]
+
+
+def results_from_theorem_2(bounds: Sequence[RegionBound], *, seed: int = 0) -> list[Result]:
+    """loukas/theorem-2, and loukas/a3, the factor over the Lipschitz constant, which is a level of its setting."""
+    ratios = [bound.ratios for bound in bounds if len(bound.ratios)]
+    if not ratios:
+        return []
+    applies, empty = (
+        sum(int(n.sum()) for n in parts) for parts in zip(*((b.applies, ~b.filled) for b in bounds), strict=True)
+    )
+    check = Check(float(1 / np.concatenate(ratios).min()), sum(map(len, ratios)))
+    words_2 = f"applies to {applies} of {empty} empty regions"
+    medians = np.array([np.median(r) for r in ratios])
+    low, high = mean_interval(medians, seed=seed)
+    words = (
+        "the factor is a level of its setting, and the paper prints no widths, initialization, learning rate or number "
+        f"of steps; in ours it is {medians.mean():.2f} [{low:.2f}, {high:.2f}], the mean over {len(medians)} networks "
+        "of the median over their regions"
+    )
+    return [
+        # The linear programme is solved to 1e-7.
+        Result("loukas/theorem-2", PAGE, check.within(1e-6), n=check.n, detail=words_2),
+        Result("loukas/a3", PAGE, np.nan, n=len(medians), detail=words),
+    ]
+
+
+def results_from_theorem_3(learners: Sequence[SteadyLearner]) -> list[Result]:
+    """loukas/theorem-3, without a value where the bound says nothing or a hypothesis is not met by all learners, and
+    loukas/lemma-3/one-layer: the slope that no gradient exceeds over `direct_lipschitz_bound`."""
+    table = pd.DataFrame([vars(learner) for learner in learners])
+    n, unmet = len(table), unmet_hypotheses(table)
+    vacuous = int((table["bound"] >= 1).sum())
+    words = (
+        f"vacuous for {vacuous} of {n} networks: two error rates differ by at most 1, here by "
+        f"{table['gap'].max():.2g}, and the bound is at least {table['bound'].min():.3g}"
+    )
+    missing = f"; hypotheses not met: {unmet}" if unmet else ""
+    gap = (table["gap"] / table["bound"]).max()
+    factors = table["steady_lipschitz"] / table["lipschitz"]
+    direct = (
+        f"networks with one hidden layer; the bound is {(table['direct_bound'] / table['lipschitz']).min():,.0f} times "
+        f"the largest gradient norm at our points or more, λ_steady {factors.min():,.0f} to {factors.max():,.0f} times"
+    )
+    slope = (table["slope_bound"] / table["direct_bound"]).max()
+    return [
+        Result("loukas/theorem-3", PAGE, np.nan if vacuous or unmet else gap, n=n, detail=words + missing),
+        Result("loukas/lemma-3/one-layer", PAGE, slope, n=n, detail=direct),
+    ]
+
+
+def unmet_hypotheses(table: pd.DataFrame) -> str:
+    """Which hypotheses of Theorem 3 some learner (a row) does not meet, in words; nothing where all meet them."""
+    least = table[["unchanged", "covered"]].min()
+    wanted = table["steps_wanted"]
+    parts = []
+    if least["unchanged"] < 1:
+        parts.append(f"(a) activations stayed at only {least['unchanged']:.1%} of the training points")
+    if least["covered"] < 1:
+        parts.append(f"(b) holds at only {least['covered']:.1%} of all points")
+    if (table["steps"] < wanted).any():
+        parts.append(f"{table['steps'].min()} steps where Lemma 3 wants {wanted.max():,.0f}, logarithms apart")
+    return ", ".join(parts)

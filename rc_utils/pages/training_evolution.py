@@ -1,0 +1,216 @@
+"""Count, gap and their correlation during training (v1 Table 6, v3 Table 3)."""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+import pandas as pd
+
+from rc_utils.correlation import (
+    FEWEST_ROWS,
+    average_seeds,
+    bootstrap_interval,
+    correlate_cells,
+    finished,
+    interval_text,
+    mean_interval,
+    sampling_units,
+    unit_means,
+    weighted_pearson,
+)
+from rc_utils.paper.published_tables import EVOLUTION
+from rc_utils.paper.verdict import Result
+from rc_utils.regions import label_grid
+from rc_utils.sweep.campaign import load_campaign
+from rc_utils.sweep.records import find_records, load_evolution
+from rc_utils.sweep.run import dataset_of, network_of, networks_during_training
+from rc_utils.sweep.specification import Campaign, Experiment, PlannedRun
+from rc_utils.training import train
+
+PUBLISHED_EPOCHS = 200
+# A published epoch is matched by one of ours at most this share of training away.
+TOLERANCE = 0.02
+
+
+class NothingCounted(ValueError):
+    """A campaign that counts nothing during training, or has not done so yet."""
+
+
+def evolution_experiment(name: str, experiment: str = "") -> tuple[Campaign, Experiment]:
+    """The campaign and its experiment that counts during training: the one named, or the first that does.
+
+    Raises NothingCounted where there is none.
+    """
+    campaign = load_campaign(name)
+    measured = [e for e in campaign.experiments if e.evolution_epochs and e.evolution_counts]
+    for found in measured:
+        if experiment in ("", found.name):
+            return campaign, found
+    have = ", ".join(e.name for e in measured) or "none"
+    wanted = f"experiment {experiment!r} of campaign" if experiment else "campaign"
+    raise NothingCounted(
+        f"{wanted} {name!r} counts nothing during training; its experiments that do: {have}. Give one "
+        "evolution_epochs and evolution_counts"
+    )
+
+
+def evolution_runs(name: str, experiment: str = "", network: str = "", **read) -> pd.DataFrame:
+    """One row a run and epoch of one network: `load_evolution` with `count` and `fraction` (of training, in [0, 1]).
+
+    read: `origin` and `num_samples` of `load_evolution`.
+    count: the first of the experiment's evolution_counts. network: default ResNet18, the paper's, or else the first.
+    Raises ValueError for a network that is not in the experiment, NothingCounted where nothing is counted during
+    training, or no record of it is there yet.
+    """
+    campaign, chosen = evolution_experiment(name, experiment)
+    if not network:
+        network = "ResNet18" if "ResNet18" in chosen.networks else chosen.networks[0]
+    if network not in chosen.networks:
+        raise ValueError(f"experiment {chosen.name!r} has no network {network!r}; it has {', '.join(chosen.networks)}")
+    table = load_evolution(campaign, **read)
+    if len(table):
+        table = table[(table["experiment"] == chosen.name) & (table["network"] == network)].reset_index(drop=True)
+    if table.empty:
+        raise NothingCounted(
+            f"no run of {network} in campaign {name!r} has been counted during training yet: "
+            f"`python -m rc_utils.sweep {name} --experiment {chosen.name}` does it"
+        )
+    column = f"count_{chosen.evolution_counts[0]}"
+    planned = next(p for e, label, p in campaign.entries() if e is chosen and label == network)
+    return table.assign(count=table[column], fraction=table["epoch"] / planned.spec.train.epochs)
+
+
+def evolution_table(table: pd.DataFrame, *, num_resamples: int = 10_000, seed: int = 0) -> pd.DataFrame:
+    """One row an epoch of `evolution_runs`: means over cells and the correlation over cells, seeds averaged first.
+
+    Columns: epoch, fraction, published_epoch (the paper's at the same share of its 200 epochs within 2 %, or NaN),
+    n_cells, and value, `_low` and `_high` of count, gap and correlation (Pearson, bootstrap over cells). There is no
+    correlation at epoch 0, where all cells of a seed are one network, whose numbers differ at most by rounding.
+    """
+    rows = []
+    for epoch, group in table.groupby("epoch"):
+        cells = finished(average_seeds(group))
+        fraction = float(group["fraction"].iloc[0])
+        row = {
+            "epoch": epoch,
+            "fraction": fraction,
+            "published_epoch": published_epoch(fraction),
+            "n_cells": len(cells),
+        }
+        for column in ("count", "gap"):
+            low, high = mean_interval(unit_means(cells, column), num_resamples, seed=seed)
+            row |= {column: cells[column].mean(), f"{column}_low": low, f"{column}_high": high}
+        trained = cells if fraction > 0 else cells[:0]
+        r = correlate_cells(trained, "count", "gap", num_resamples=num_resamples, seed=seed)
+        rows.append(row | {"correlation": r.value, "correlation_low": r.low, "correlation_high": r.high})
+    return pd.DataFrame(rows)
+
+
+def published_epoch(fraction: float) -> float:
+    """The epoch of v1 Table 6 at this share of training; NaN if none is within 2 % of training.
+
+    Its epoch 0, the initialisation, is that of no network in training.
+    """
+    epochs = np.array([row[0] for row in EVOLUTION])
+    nearest = epochs[np.abs(epochs / PUBLISHED_EPOCHS - fraction).argmin()]
+    near = abs(nearest / PUBLISHED_EPOCHS - fraction) <= TOLERANCE and (nearest == 0) == (fraction == 0)
+    return float(nearest) if near else float("nan")
+
+
+def beside_published(summary: pd.DataFrame) -> pd.DataFrame:
+    """Texts of `evolution_table` beside v1 Table 6 and the gaps of v3 Table 3, one row an epoch of ours."""
+    published = {row[0]: row for row in EVOLUTION}
+    rows = []
+    for row in summary.itertuples():
+        theirs = published.get(row.published_epoch, (row.published_epoch, *[None] * 4))
+        gap_v3 = None if theirs[3] is None else theirs[3] / 100
+        rows.append(
+            {
+                "Epoch": f"{row.epoch}",
+                "Of 200": f"{row.fraction * PUBLISHED_EPOCHS:.0f}",
+                "Count": interval_text(row.count, row.count_low, row.count_high),
+                "Count, paper": interval_text(theirs[1]),
+                "Gap": interval_text(row.gap, row.gap_low, row.gap_high),
+                "Gap, v1": interval_text(theirs[2]),
+                "Gap, v3": interval_text(gap_v3, form=".3f"),
+                "Correlation": interval_text(row.correlation, row.correlation_low, row.correlation_high),
+                "Correlation, paper": interval_text(theirs[4]),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def results_from_evolution(table: pd.DataFrame, *, num_resamples: int = 10_000, seed: int = 0) -> list[Result]:
+    """Our results for evolution/correlation/<epoch>, at epochs of ours that match a published one, and evolution/trend.
+
+    trend: correlation at the last epoch less that at the first after training began, its interval from resampling the
+    cells of both together. Mean counts and gaps are levels, which only the paper's own setting can test, and are left
+    out. A correlation that is not defined gives no result.
+    """
+    campaign, network = table["campaign"].iloc[0], table["network"].iloc[0]
+    results = []
+    for row in evolution_table(table, num_resamples=num_resamples, seed=seed).itertuples():
+        if np.isfinite(row.published_epoch) and row.published_epoch > 0 and np.isfinite(row.correlation):
+            bounds = (row.correlation_low, row.correlation_high, row.n_cells)
+            detail = f"{network}, epoch {row.epoch}, Pearson over {row.n_cells} cells"
+            results.append(
+                Result(f"evolution/correlation/{row.published_epoch:.0f}", campaign, row.correlation, *bounds, detail)
+            )
+    return results + _trend(table, campaign, network, num_resamples, seed)
+
+
+def _trend(table, campaign, network, num_resamples, seed):
+    epochs = sorted(e for e in table["epoch"].unique() if e > 0)
+    if len(epochs) < 2:
+        return []
+    ends = [finished(average_seeds(table[table["epoch"] == e])).set_index("cell") for e in (epochs[0], epochs[-1])]
+    cells = ends[0].index.intersection(ends[1].index)
+    if len(cells) < FEWEST_ROWS:
+        return []
+    units = sampling_units(ends[0].loc[cells].reset_index())
+    first, last = (end.loc[cells, ["count", "gap"]].to_numpy(float).T for end in ends)
+
+    def rise(weights: np.ndarray) -> np.ndarray:
+        return weighted_pearson(*last, weights) - weighted_pearson(*first, weights)
+
+    value = float(rise(np.ones((1, len(cells))))[0])
+    if not np.isfinite(value):
+        return []
+    low, high = bootstrap_interval(rise, units, num_resamples=num_resamples, seed=seed)
+    detail = f"{network}, epoch {epochs[-1]} less epoch {epochs[0]}, {len(cells)} cells"
+    return [Result("evolution/trend", campaign, value, low, high, len(cells), detail)]
+
+
+def evolution_cost(name: str, experiment: str = "") -> tuple[float, int]:
+    """(seconds of counting during training / seconds of everything else in it, number of runs), over the runs of an
+    experiment that were counted during training; NaN without any.
+    """
+    campaign, chosen = evolution_experiment(name, experiment)
+    ids = {p.spec.run_id for e, _, p in campaign.entries() if e is chosen}
+    found = find_records(ids, campaign.folder / "runs.jsonl").values()
+    records = [record for record, _ in found if record["evolution"]]
+    counting = sum(c["seconds"] for r in records for point in r["evolution"] for c in point["counts"])
+    training = sum(r["provenance"]["seconds_train"] for r in records)
+    return (counting / (training - counting) if records else float("nan")), len(records)
+
+
+def grids_during_training(
+    planned: PlannedRun, vertices: np.ndarray, epochs: list, *, resolution: int = 60, device: str = "cpu"
+) -> dict:
+    """{epoch: LabelGrid} of the simplices `vertices` (B, d + 1, C, H, W), from the networks kept of these epochs, or
+    from training the run once more where they are not.
+
+    Raises ValueError for an epoch outside the run's training.
+    """
+
+    def measure(network, epoch):
+        return label_grid(network, vertices, resolution=resolution)
+
+    with contextlib.suppress(FileNotFoundError):
+        kept = networks_during_training(planned.spec, epochs, device)
+        return {epoch: measure(network, epoch) for epoch, network in kept.items()}
+    data = dataset_of(planned.spec, device)
+    network = network_of(planned.spec, data)
+    run = train(network, data, planned.spec.train, device=device, measure=measure, measure_epochs=tuple(epochs))
+    return run.measurements

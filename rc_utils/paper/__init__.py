@@ -1,0 +1,1 @@
+"""What the papers state, and whether our results support it."""

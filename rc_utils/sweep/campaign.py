@@ -1,0 +1,206 @@
+"""Reading and checking what a campaign asks for: campaigns/<name>/campaign.toml -> `Campaign`.
+
+    title = "..."
+    [dataset]                       # arguments of load_dataset
+    name = "shapes"
+    [train]                         # defaults of TrainConfig for every run
+    epochs = 30
+    [networks.ResNet18]             # label -> arguments of build_network; architecture defaults to the label
+    width = 8
+    [counts.main]                   # arguments of region_count; points = "train" or "test"; default adjacency "face"
+    num_samples = 300
+    [[experiments]]                 # in the order in which they are run
+    name = "main"
+    networks = ["ResNet18"]
+    seeds = [0, 1, 2]
+    counts = ["main"]
+    measures = ["margin"]
+    train = { optimizer = "adam" }  # overrides [train]; dataset = { ... } overrides [dataset],
+    options = { width = 16 }        # and this the options of its networks
+    own_draw = true                 # the seed of a run draws its training images too
+    evolution_epochs = [0, 10, 30]  # looked at during training as well,
+    evolution_loss = 0.01           # and when the training loss first falls below this,
+    evolution_counts = ["main"]     # with these counts
+    evolution_measures = ["margin"] # and measures,
+    evolution_weights = true        # and their networks kept, for pictures of them
+    [experiments.grid]              # every combination is a setting
+    lr = [0.1, 0.01]
+    batch_size = [32, 128]
+    [experiments.ranges]            # or every seed draws its own, log-uniformly
+    lr = [0.001, 0.1]
+
+A run that several experiments ask for is trained once. An unknown key anywhere fails with the nearest valid name.
+"""
+
+import dataclasses
+import pathlib
+import tomllib
+import warnings
+from collections.abc import Hashable
+
+from rc_utils.checks import check_keys, check_number, checked_value, require, settings_from_dict, unknown_name
+from rc_utils.files import campaigns_dir
+from rc_utils.sweep.specification import RUN_COLUMNS, Campaign, Experiment
+from rc_utils.training import TrainConfig
+
+
+def list_campaigns():
+    """Names of the campaigns that are there."""
+    return sorted(path.parent.name for path in campaigns_dir().glob("*/campaign.toml"))
+
+
+def load_campaigns():
+    """Every campaign that can be read; one that cannot is named in a warning and left out."""
+    campaigns = []
+    for name in list_campaigns():
+        try:
+            campaigns.append(load_campaign(name))
+        except Exception as error:  # whatever a module of the reader's raises
+            warnings.warn(f"campaign {name!r} is left out: {error}", stacklevel=2)
+    return campaigns
+
+
+def load_campaign(name):
+    """The campaign of that name, or of the folder that holds a campaign.toml, whose path is then its name.
+
+    Raises ValueError for an unknown campaign, key or value; the message says which and what is valid.
+    """
+    return _checked(read_campaign(name))
+
+
+def read_campaign(name):
+    """`load_campaign` for a reader of records, without a look at what datasets, networks, counts and measures take.
+
+    So that it imports no torch, unless a network is a class of the reader's own.
+    """
+    name = str(pathlib.Path(name))
+    for path in (pathlib.Path(name, "campaign.toml"), campaigns_dir() / name / "campaign.toml"):
+        try:
+            table = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise ValueError(f"campaign {name!r}: {path} cannot be read ({error.strerror})") from error
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path} is not valid TOML: {error}") from error
+        return _campaign(table, name, path.parent)
+    raise unknown_name("campaign", name, list_campaigns())
+
+
+def parse_campaign(table, name, folder=pathlib.Path()):
+    """Campaign from the parsed TOML `table`, every name and value checked."""
+    return _checked(_campaign(table, name, folder))
+
+
+def _checked(campaign):
+    from rc_utils.sweep.validation import check_campaign
+
+    check_campaign(campaign)
+    return campaign
+
+
+def _campaign(table, name, folder):
+    """Campaign from `table`, its keys, names and numbers checked as far as that needs no torch."""
+    where = f"campaign {name}"
+    keys = {field.name for field in dataclasses.fields(Campaign)} - {"name", "folder", "whole"}
+    check_keys(where, table, keys)
+    asked = settings_from_dict(Campaign, table | {"name": name, "folder": folder}, where)
+    require(asked.experiments, f"{where} has no experiments")
+    settings_from_dict(TrainConfig, asked.train, f"{name}, [train]")
+    for label, settings in asked.counts.items():
+        require(isinstance(settings, dict), f"{name}, [counts.{label}] must be a table")
+        taken = label.endswith("_std_error") and label.removesuffix("_std_error") in asked.counts
+        require(not taken, f"{name}, [counts.{label}] has the name of another count's standard error: give it its own")
+    campaign = dataclasses.replace(
+        asked,
+        choice=asked.choice.strip(),
+        networks={label: _network(label, options, name) for label, options in asked.networks.items()},
+        counts={label: {"points": "train"} | settings for label, settings in asked.counts.items()},
+        experiments=tuple(
+            settings_from_dict(Experiment, e, f"{name}, [[experiments]] {i}") for i, e in enumerate(asked.experiments)
+        ),
+    )
+    for experiment in campaign.experiments:
+        _check_experiment(campaign, experiment, f"{name}, experiment {experiment.name!r}")
+    # Builds every TrainConfig, which checks every value of every grid.
+    for experiment, _, planned in campaign.entries():
+        epochs = planned.spec.train.epochs
+        outside = [epoch for epoch in planned.evolution_epochs if not 0 <= epoch <= epochs]
+        where = f"{name}, experiment {experiment.name!r}"
+        require(not outside, f"{where}: evolution_epochs {outside} are not within 0..{epochs}")
+    return campaign
+
+
+def _network(label, options, campaign):
+    where = f"{campaign}, [networks.{label}]"
+    require(isinstance(options, dict), f"{where} must be a table")
+    require("name" not in options, f"{where}.name cannot be set here: the key is architecture")
+    name = checked_value(options.get("architecture", label), str, f"{where}.architecture")
+    network = {"name": name} | {key: value for key, value in options.items() if key != "architecture"}
+    if ":" in name:
+        from rc_utils.networks.user_class import source_hash
+        from rc_utils.sweep.validation import check_network_options
+
+        check_network_options(network, where)
+        # An edited network is another network.
+        network["source_sha256"] = source_hash(name)
+    return network
+
+
+def _check_experiment(campaign, experiment, where):
+    require([e.name for e in campaign.experiments].count(experiment.name) == 1, f"{where} is there twice")
+    for kind, names, valid in (
+        ("network", experiment.networks, campaign.networks),
+        ("count", experiment.counts, campaign.counts),
+        ("evolution_count", experiment.evolution_counts, campaign.counts),
+    ):
+        for name in names:
+            if name not in valid:
+                raise unknown_name(f"{kind} in {where}", name, valid)
+    for name in experiment.measures + experiment.evolution_measures:
+        taken = name in RUN_COLUMNS or name.startswith("count_")
+        require(not taken, f"{where}: measure {name!r} has the name of another column: give it its own")
+    _check_seeds(experiment, where)
+    looked_at = experiment.evolution_epochs or experiment.evolution_loss is not None
+    for key in ("evolution_weights", "evolution_counts", "evolution_measures"):
+        needless = getattr(experiment, key) and not looked_at
+        require(not needless, f"{where}: {key} goes with evolution_epochs or evolution_loss, and there is neither")
+    if experiment.evolution_loss is not None:
+        check_number(f"{where}: evolution_loss", experiment.evolution_loss, 0, above=True)
+    for key, values in experiment.grid.items():
+        require(isinstance(values, list) and values, f"{where}: grid.{key} must be a non-empty list")
+        _check_distinct(values, f"{where}: grid.{key}")
+    _check_distinct(experiment.networks, f"{where}: networks")
+    settings = campaign.train | experiment.train | experiment.grid | experiment.ranges
+    require("seed" not in settings, f"{where}: 'seed' cannot be set here, use seeds")
+    _check_ranges(experiment, where)
+
+
+def _check_seeds(experiment, where):
+    if isinstance(experiment.seeds, dict):
+        missing = set(experiment.networks) ^ set(experiment.seeds)
+        require(not missing, f"{where}: seeds must list each of its networks once, see {sorted(missing)}")
+    require(experiment.networks, f"{where} needs at least one network and one seed")
+    for label in experiment.networks:
+        seeds = experiment.seeds_of(label)
+        require(seeds, f"{where} needs at least one network and one seed")
+        for seed in seeds:
+            require(0 <= seed < 2**63, f"{where}: seeds must be in 0..2^63 - 1, got {seed}")
+        _check_distinct(seeds, f"{where}: seeds of {label}")
+
+
+def _check_distinct(values, where):
+    seen = set()
+    for value in values:
+        key = value if isinstance(value, Hashable) else str(value)
+        require(key not in seen, f"{where} has {value!r} twice")
+        seen.add(key)
+
+
+def _check_ranges(experiment, where):
+    numbers = {f.name for f in dataclasses.fields(TrainConfig) if isinstance(f.default, int | float)}
+    check_keys(f"{where}: ranges", experiment.ranges, numbers)
+    for key, ends in experiment.ranges.items():
+        rising = len(ends) == 2 and 0 < ends[0] < ends[1]
+        require(rising, f"{where}: ranges.{key} must be [low, high] with 0 < low < high, got {ends!r}")
+        require(key not in experiment.grid, f"{where}: {key} is in grid and in ranges")

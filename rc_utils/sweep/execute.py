@@ -1,0 +1,340 @@
+"""Run what is missing of a campaign: `python -m rc_utils.sweep NAME`.
+
+In this process by default, on local worker processes with --workers, on a Dask cluster with --scheduler. Every finished
+run is on the disk at once; a killed sweep loses at most the runs it was in, and the next call does the rest.
+"""
+
+import argparse
+import asyncio
+import dataclasses
+import logging
+import math
+import statistics
+import sys
+import time
+import uuid
+
+import torch
+
+from rc_utils.checks import check_count, check_number, require
+from rc_utils.files import print_lines, results_dir
+from rc_utils.sweep import run
+from rc_utils.sweep.campaign import load_campaign
+from rc_utils.sweep.cost import DEFAULT_TFLOPS, hours_at, run_flops
+from rc_utils.sweep.records import CorruptRecord, check_writable, find_records, freeze
+from rc_utils.sweep.verify import print_verification, verify
+
+BLOCK = 1000  # runs submitted to Dask in one message
+PAUSE = 0.1  # seconds between two batches of outcomes
+DASK_SETTINGS = {
+    "distributed.worker.daemon": False,
+    "distributed.logging.distributed": "error",
+    # A worker that is suspended, as laptops and shared machines do, is not a dead worker.
+    "distributed.scheduler.worker-ttl": None,
+    # Dask lets the allocator return memory at once, and a network's buffers are then mapped anew in every layer, which
+    # more than doubles the time of a count (`make bench`). Both thresholds: setting one switches off the other's rule.
+    "distributed.nanny.pre-spawn-environ": {
+        "MALLOC_TRIM_THRESHOLD_": str(2**30),
+        "MALLOC_MMAP_THRESHOLD_": str(2**25),
+        "OMP_NUM_THREADS": "1",
+    },
+}
+
+
+def missing_runs(campaign, shard=(0, 1)):
+    """The planned runs without a complete record, in order; shard (i, n) keeps every n-th run, starting at i."""
+    plans = campaign.runs()
+    found = find_records(plans, campaign.folder / "runs.jsonl")
+    mine = [(key, planned) for i, (key, planned) in enumerate(plans.items()) if i % shard[1] == shard[0]]
+    todo = [(key, p) for key, p in mine if key not in found or not run.is_complete(found[key][0], p)]
+    return [planned if key in found else campaign.to_train(key) for key, planned in todo]
+
+
+def sweep(
+    campaign,
+    *,
+    workers=0,
+    scheduler=None,
+    device="cpu",
+    time_budget=None,
+    shard=(0, 1),
+    threads=1,
+    compile=False,
+):
+    """Run what is missing of `campaign` (a Campaign or its name).
+
+    Returns the outcomes (run.Outcome): "done", "late" (the time was up) or "failed" with the error; a run that fails
+    does not end the sweep. Their records are on the disk, not in the outcomes.
+
+    workers: local worker processes; 0 runs in this process. scheduler: address of a Dask scheduler instead.
+    time_budget: seconds after which no run is begun and runs in progress are given up; what is finished is kept.
+    threads: torch threads of each run; one is the default because results then do not depend on the machine's load.
+    compile: run the networks through torch.compile.
+
+    Raises OSError before any training if the results cannot be written, and ValueError for a wrong setting or device.
+    """
+    campaign = load_campaign(campaign) if not hasattr(campaign, "entries") else campaign
+    check_count("workers", workers, 0)
+    check_count("threads", threads, 1)
+    if time_budget is not None:
+        check_number("time_budget", time_budget, 0)
+    index, parts = shard
+    require(0 <= index < parts, f"shard={shard!r}; expected (i, n) with 0 <= i < n, such as (0, 4)")
+    if not scheduler:
+        check_device(device)
+    deadline = None if time_budget is None else time.time() + time_budget
+    todo = missing_runs(campaign, shard)
+    if todo:
+        check_writable()
+    job = run.Job(device, threads, deadline, {"compile": True} if compile else {})
+    if not todo:
+        finished = iter(())
+    elif workers or scheduler:
+        finished = _on_dask(todo, job, workers, scheduler)
+    else:
+        finished = (job(planned) for planned in todo)
+    return _report(finished, len(todo), campaign.name)
+
+
+def check_device(device):
+    """Raise ValueError for a device that is unknown or not in this machine."""
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device {device!r} cannot be used: {error}") from error
+
+
+def local_cluster(workers):
+    """A Dask cluster of so many processes on this machine, with one thread each and the settings of a sweep."""
+    import dask
+    from distributed import LocalCluster
+
+    dask.config.set(DASK_SETTINGS)
+    logging.getLogger("distributed.nanny").setLevel(logging.ERROR)  # It warns of workers that take seconds to end.
+    return LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit=0)
+
+
+def _on_dask(todo, job, workers, scheduler):
+    """Outcomes as they are finished on worker processes; a killed worker's run goes to another worker."""
+    if scheduler is None:
+        with local_cluster(min(workers, len(todo))) as cluster:
+            yield from _on_scheduler(todo, job, cluster)
+    else:
+        yield from _on_scheduler(todo, job, scheduler)
+
+
+def _on_scheduler(todo, job, address):
+    """Outcomes of runs submitted in blocks, earlier ones first, and gathered many at a time.
+
+    One message a block or a batch instead of one a run: with 10,000 runs the messages are what takes the time. Raises
+    OSError if the scheduler goes away.
+    """
+    import dask
+    from distributed import Client
+
+    dask.config.set(DASK_SETTINGS)
+    with Client(address) as client:
+        plans, futures = {}, []
+        # Tasks of equal keys are one task to a scheduler: another sweep may ask it for other counts of the same run.
+        own = uuid.uuid4().hex[:8]
+        for i in range(0, len(todo), BLOCK):
+            keys = {f"rc-{planned.spec.run_id}-{own}": planned for planned in todo[i : i + BLOCK]}
+            futures += client.map(job, keys.values(), key=list(keys), priority=-i, retries=0, pure=False)
+            plans |= keys
+        for future, outcome in _gathered(client, futures, address):
+            yield _kept(future, outcome, plans[future.key].spec.run_id)
+
+
+def _gathered(client, futures, address):
+    """(future, what it returned or None if it failed) as they are finished, many at a time."""
+    from distributed import CancelledError, as_completed
+
+    try:
+        for batch in as_completed(futures).batches():
+            if any(future.status in ("cancelled", "lost") for future in batch):
+                raise CancelledError("tasks are lost")
+            finished = [future for future in batch if future.status == "finished"]
+            results = dict(zip(finished, client.gather(finished), strict=True))
+            yield from ((future, results.get(future)) for future in batch)
+            time.sleep(PAUSE)
+    except (OSError, CancelledError, asyncio.CancelledError) as error:
+        raise OSError(
+            f"the scheduler {address} is gone ({type(error).__name__}). Records that were written are kept: start one "
+            "and its workers, and the same command with its address does the rest"
+        ) from error
+
+
+def _kept(future, outcome, run_id):
+    """The outcome of a run; a record from a machine that shares no file system with this one is written here."""
+    if outcome is None:
+        error = future.exception()
+        outcome = run.Outcome(run_id, "failed", error=f"{type(error).__name__}: {error}")
+    if outcome.record is not None:
+        run.keep_record(outcome.record)
+    future.release()
+    return outcome
+
+
+def _report(outcomes, total, name):
+    from tqdm import tqdm
+
+    seen = []
+    with tqdm(total=total, desc=name, unit="run", mininterval=2.0, disable=total == 0) as bar:
+        for outcome in outcomes:
+            seen.append(dataclasses.replace(outcome, record=None))
+            if outcome.status == "failed":
+                bar.write(f"run {outcome.run_id} failed:\n{outcome.error}", file=sys.stderr)
+            elif outcome.status == "done":
+                bar.set_postfix_str(_summary(outcome.record), refresh=False)
+                bar.update()
+    return seen
+
+
+def _summary(record):
+    results, network = record["results"], record["spec"]["network"]["name"]
+    return f"{network} {record['status']} train {results['train_accuracy']:.3f} test {results['test_accuracy']:.3f}"
+
+
+def plan(campaign, tflops=DEFAULT_TFLOPS, shard=(0, 1)):
+    """Lines that say how many runs each experiment asks for, how many are there, and the hours that are left.
+
+    What is left is that of the `shard`, as in `sweep`: from the median seconds of the finished runs of each network, as
+    far as there are some, and from the floating-point operations of what is missing at `tflops` sustained, in TFLOP/s.
+    """
+    plans, todo = campaign.runs(), missing_runs(campaign, shard)
+    found = find_records(plans, campaign.folder / "runs.jsonl")
+    yield f"{campaign.name}: {campaign.title}"
+    for experiment in campaign.experiments:
+        asked = {p.spec.run_id: p for e, _, p in campaign.entries() if e is experiment}
+        records = {run_id: found[run_id][0] for run_id in asked if run_id in found}
+        complete = sum(run.is_complete(record, asked[run_id]) for run_id, record in records.items())
+        line = f"  {experiment.name}: {complete} of {len(asked)} runs are complete"
+        yield line + (f", {len(records) - complete} lack a count or a measure" if complete < len(records) else "")
+        for seed, label in experiment.seeds_and_networks() if experiment.ranges else ():
+            drawn = ", ".join(f"{key} {value}" for key, value in experiment.drawn(seed).items())
+            yield f"    {label}, seed {seed}: {drawn}"
+    part = "" if shard[1] == 1 else f" in shard {shard[0]}/{shard[1]}"
+    yield f"  {len(todo)} of {len(plans)} distinct runs to do{part}"
+    seconds = _median_seconds(record for record, _ in found.values())
+    known = [seconds[n] for n in (p.spec.network["name"] for p in todo) if n in seconds]
+    if known:
+        hours = sum(known) / 3600
+        yield f"  about {hours:.2f} process hours for {len(known)} of them, if they take as long as others did"
+    try:
+        flops = sum(map(run_flops, todo))
+    except ValueError as error:
+        yield f"  no estimate of the operations: {error}"
+    else:
+        hours = f"{hours_at(flops, tflops):.2f} hours at {tflops:g} TFLOP/s sustained"
+        yield f"  {flops:.2e} floating-point operations: {hours}"
+
+
+def _median_seconds(records):
+    """Median seconds of a finished run, training and counting, by network."""
+    seconds = {}
+    for record in records:
+        spent = record["provenance"]["seconds_train"] + sum(c["seconds"] for c in record["counts"])
+        seconds.setdefault(record["spec"]["network"]["name"], []).append(spent)
+    return {network: statistics.median(values) for network, values in seconds.items()}
+
+
+def _shard(text):
+    index, _, number = text.partition("/")
+    if not (index.isdigit() and number.isdigit() and 0 <= int(index) < int(number)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not i/N with i < N, such as 0/4")
+    return int(index), int(number)
+
+
+def _number(kind, least, above=False):
+    """A reader of numbers of at least `least`, or above it."""
+
+    def read(text):
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        if not (math.isfinite(value) and (value > least if above else value >= least)):
+            what = "a whole number" if kind is int else "a number"
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what} {'above' if above else 'of at least'} {least}")
+        return value
+
+    return read
+
+
+def _parser():
+    parser = argparse.ArgumentParser(prog="python -m rc_utils.sweep", description=__doc__.split("\n\n")[0])
+    parser.add_argument("campaign", help="name of a folder in campaigns/, or the path of one")
+    workers = "local worker processes (default: this process alone)"
+    parser.add_argument("--workers", type=_number(int, 0), default=0, help=workers)
+    parser.add_argument("--scheduler", help="address of a Dask scheduler, for instance tcp://10.0.0.1:8786")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ... or auto")
+    parser.add_argument("--threads", type=_number(int, 1), default=1, help="torch threads a run (default 1)")
+    parser.add_argument("--time-budget", type=_number(float, 0), metavar="SECONDS", help="stop cleanly after this time")
+    parser.add_argument("--shard", type=_shard, default=(0, 1), metavar="i/N", help="every N-th run, starting at i")
+    parser.add_argument("--compile", action="store_true", help="torch.compile the networks")
+    parser.add_argument("--experiment", action="append", metavar="NAME", help="this experiment alone; may be repeated")
+    tflops = {"type": _number(float, 0, above=True), "default": DEFAULT_TFLOPS}
+    parser.add_argument("--tflops", **tflops, help="sustained TFLOP/s assumed by --plan")
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument("--plan", action="store_true", help="say what is missing and how long it takes, run nothing")
+    freeze = "write the records to the campaign's runs.jsonl, run nothing"
+    one.add_argument("--freeze", action="store_true", help=freeze)
+    one.add_argument("--verify", type=_number(int, 1), metavar="N", help="train N recorded runs again and compare")
+    return parser
+
+
+def main(arguments=None):
+    """The command line; returns the exit status.
+
+    0 done, 1 a run failed or differs, 2 wrong use or no place to write, 3 runs are left.
+    """
+    options = _parser().parse_args(arguments)
+    device = options.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        campaign = load_campaign(options.campaign)
+        if options.experiment:
+            campaign = campaign.restricted(options.experiment)
+        if not options.scheduler:  # whose workers may have what this machine has not
+            check_device(device)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    try:
+        return _act(campaign, options, device)
+    except (OSError, CorruptRecord) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted: everything finished is kept, the same command does the rest", file=sys.stderr)
+        return 130
+
+
+def _act(campaign, options, device):
+    """Do the one thing that the options ask for; returns the exit status."""
+    if options.verify is not None:
+        rows = verify(campaign, options.verify, device=device, threads=options.threads)
+        return print_verification(rows, device)
+    if options.plan:
+        print_lines(plan(campaign, options.tflops, options.shard))
+        return 0
+    if options.freeze:
+        path, number = freeze(campaign)
+        print(f"{number} records in {path}" if number else f"no record to freeze: run {campaign.name} first")
+        return 0 if number else 1
+    return _run(campaign, options, device)
+
+
+def _run(campaign, options, device):
+    outcomes = sweep(
+        campaign, workers=options.workers, scheduler=options.scheduler, device=device, threads=options.threads,
+        time_budget=options.time_budget, shard=options.shard, compile=options.compile,
+    )  # fmt: skip
+    statuses = [outcome.status for outcome in outcomes]
+    done, failed = statuses.count("done"), statuses.count("failed")
+    left = len(missing_runs(campaign, options.shard))
+    print(f"{campaign.name}: {done} runs finished now, {failed} failed, {left} left; records in {results_dir()}")
+    if failed:
+        return 1
+    return 3 if left else 0

@@ -1,0 +1,68 @@
+"""Where a result comes from: the machine, the versions, the revision of the code."""
+
+import functools
+import os
+import platform
+import subprocess
+
+import numpy as np
+import torch
+
+from rc_utils.files import project_root
+
+
+def provenance(data, device, started, seconds, execution):
+    """What a record says of where and how it was made, beside its settings: plain JSON values."""
+    return {
+        "started": started.isoformat(timespec="seconds"),
+        "seconds_train": round(seconds, 3),
+        "device": str(device),
+        "hardware": hardware(device),
+        "instructions": instructions(),
+        "threads": torch.get_num_threads(),
+        "git_revision": git_revision(),
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+        },
+        "execution": execution,
+        "data": data.provenance,
+    }
+
+
+def hardware(device="cpu"):
+    """Name of the processor or of the graphics card."""
+    if torch.device(device).type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return _processor()
+
+
+def instructions():
+    """The vector instructions that torch takes on this processor, such as "AVX2": others round differently.
+
+    Torch and oneDNN are held to older ones by a variable each; where one is held alone, both are named.
+    """
+    taken = torch.backends.cpu.get_cpu_capability()
+    onednn_limit = os.environ.get("ONEDNN_MAX_CPU_ISA", "")
+    alike = os.environ.get("ATEN_CPU_CAPABILITY", "").lower() == onednn_limit.lower()
+    return taken if alike else f"{taken}, oneDNN {onednn_limit or 'without a limit'}"
+
+
+@functools.cache
+def _processor():
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+@functools.cache
+def git_revision():
+    """Revision of the code, with a plus when tracked files differ from it; "unknown" outside a repository."""
+    command = ["git", "-C", str(project_root()), "describe", "--always", "--abbrev=12", "--dirty=+"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"

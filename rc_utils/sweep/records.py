@@ -1,0 +1,358 @@
+"""Run records on disk, and one table of them.
+
+A record is the JSON of one run in `results/records/<run id>.json`, shared by all campaigns that ask for the run. The
+records of a reference campaign are frozen as `campaigns/<name>/runs.jsonl`, one line a record, sorted by run id.
+Records are written to a temporary name, flushed to the disk and renamed: a killed writer leaves the old or the new.
+Each carries a checksum of its content, so that damage and edits by hand are noticed.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import re
+import uuid
+import warnings
+
+import numpy as np
+import pandas as pd
+
+from rc_utils.checks import check_count, unknown_name
+from rc_utils.files import results_dir, write_atomically
+from rc_utils.sweep.campaign import read_campaign
+from rc_utils.sweep.specification import RUN_COLUMNS, SCHEMA, TRAIN_DEFAULTS, Campaign, canonical_json
+
+INTERPOLATES = 0.99
+ORIGINS = ("live", "reference")
+RECORD_SIZE = 1 << 18  # bytes, more than a record of thousands of simplices has
+ADVICE = "delete it and run the sweep again"
+ADVICE_ON_A_LINE = "delete this line alone and run the sweep again"
+_EVOLUTION_COLUMNS = ["run_id", "campaign", "experiment", "network", "cell", "origin", "status"]
+_EVOLUTION_COLUMNS += ["seed", "lr", "batch_size", "epoch", "train_accuracy", "test_accuracy", "gap", "reached_loss"]
+_RUN_ID = re.compile(rb'"run_id":"([0-9a-f]{16})"')
+
+
+class CorruptRecord(ValueError):
+    """A record that cannot be trusted; the message names the file and what to do."""
+
+
+def record_path(run_id):
+    """File of the record of a run made on this machine."""
+    return results_dir() / "records" / f"{run_id}.json"
+
+
+def weights_path(run_id):
+    """File of the trained weights of a run made on this machine."""
+    return results_dir() / "weights" / f"{run_id}.safetensors"
+
+
+def records_lock():
+    """One process at a time inside the block: what it reads of a record is still there when it writes."""
+    from filelock import FileLock
+
+    results_dir().mkdir(parents=True, exist_ok=True)
+    return FileLock(results_dir() / "lock")
+
+
+def write_record(record):
+    """Write `record` (a dict of JSON values with `run_id`) to its place, atomically; returns the path."""
+    path = record_path(record["run_id"])
+    write_atomically(path, json.dumps(_sealed(record), indent=1, allow_nan=False).encode() + b"\n")
+    return path
+
+
+def read_record(path):
+    """The record in the file `path`. Raises CorruptRecord if it is damaged, edited, of another run or schema."""
+    path = pathlib.Path(path)
+    if path.is_dir():
+        raise CorruptRecord(f"{path} is a folder, not a record: remove it")
+    record = _parse(path.read_bytes(), str(path))
+    if record["run_id"] != path.stem:
+        raise CorruptRecord(f"{path} holds the record of run {record['run_id']}: {ADVICE}")
+    return record
+
+
+def find_records(run_ids, frozen=None, origin=None):
+    """Records of the wanted runs that are there: {run id: (record, origin)}, origin "live" or "reference".
+
+    frozen: a runs.jsonl. A record made on this machine comes before a frozen one, unless that one knows more: then the
+    frozen one, with what the other adds where both are of the same network.
+    origin: look at the records of this origin alone.
+    A corrupt record is named in a warning and treated as missing, so that a sweep makes it again.
+    """
+    found = {}
+    reference = read_frozen(frozen, set(run_ids)) if frozen is not None and origin != "live" else {}
+    for run_id in run_ids:
+        if run_id in reference:
+            found[run_id] = (reference[run_id], "reference")
+        path = record_path(run_id)
+        if origin != "reference" and path.exists():
+            with _warn_if_corrupt():
+                record = read_record(path)
+                found[run_id] = _richer(record, reference[run_id]) if run_id in reference else (record, "live")
+    return found
+
+
+def _richer(live, reference):
+    mine, theirs = _knowledge(live), _knowledge(reference)
+    if theirs <= mine:
+        return live, "live"
+    if same_network(live, reference):
+        return merge_records(reference, live), "reference"
+    # Networks of two machines: what this one was asked for beyond the reference is not to be asked for again.
+    return (reference, "reference") if mine < theirs else (live, "live")
+
+
+def _knowledge(record):
+    """The measures, the counts and the epochs with their counts that a record holds, as a set."""
+    evolution = {(p["epoch"], canonical_json(c["settings"])) for p in record["evolution"] for c in p["counts"]}
+    evolution |= {(p["epoch"], name) for p in record["evolution"] for name in p.get("measures", ())}
+    epochs = {point["epoch"] for point in record["evolution"]}
+    if record.get("reached"):
+        epochs.add(("loss", record["reached"]["loss"]))
+    return {canonical_json(c["settings"]) for c in record["counts"]} | evolution | epochs | set(record["measures"])
+
+
+def same_network(one, other):
+    """Whether two records of a run are of one network: trained on equal data to equal accuracies and losses."""
+    ok = one["status"] == other["status"] == "ok"
+    return ok and one["results"] == other["results"] and data_sha256(one) == data_sha256(other)
+
+
+def data_sha256(record):
+    """The hash of the data that a record was made with, None where it does not say."""
+    return record["provenance"].get("data", {}).get("sha256")
+
+
+def merge_records(record, other):
+    """`record` with the counts, measures and epochs that `other` has beyond it; as it is if that is another network."""
+    if not same_network(record, other):
+        return record
+    by_epoch = {point["epoch"]: point for point in other["evolution"]}
+    for point in record["evolution"]:
+        more = by_epoch.get(point["epoch"], point)
+        by_epoch[point["epoch"]] = more | point | {"counts": _union(point["counts"], more["counts"])}
+        if "measures" in more:
+            by_epoch[point["epoch"]]["measures"] = more["measures"] | point.get("measures", {})
+    merged = other | record
+    merged["counts"] = _union(record["counts"], other["counts"])
+    merged["measures"] = other["measures"] | record["measures"]
+    merged["evolution"] = [by_epoch[epoch] for epoch in sorted(by_epoch)]
+    return merged
+
+
+def _union(entries, others):
+    return entries + [entry for entry in others if find_count(entries, entry["settings"]) is None]
+
+
+def read_frozen(path, run_ids=None):
+    """The records of a runs.jsonl by run id, those of `run_ids` alone if given; {} if there is no such file.
+
+    Of two lines of a run the one that knows more is taken. Corrupt lines are named in a warning.
+    """
+    path, records = pathlib.Path(path), {}
+    wanted = None if run_ids is None else {None, *run_ids}
+    if path.exists():
+        for number, line in enumerate(_lines(path), start=1):
+            if line.strip() and (wanted is None or _run_id_of(line) in wanted):
+                with _warn_if_corrupt():
+                    record = _parse(line, f"{path}, line {number}", ADVICE_ON_A_LINE)
+                    twin = records.get(record["run_id"])
+                    records[record["run_id"]] = record if twin is None else _richer(record, twin)[0]
+    return records
+
+
+def _lines(path):
+    if path.is_dir():
+        raise CorruptRecord(f"{path} is a folder, not a file of records: remove or rename it")
+    return path.read_bytes().splitlines()
+
+
+def _run_id_of(line):
+    match = _RUN_ID.search(line)
+    return match and match[1].decode()
+
+
+def freeze(campaign):
+    """Write every record of `campaign` to its runs.jsonl, atomically, beside those that are there.
+
+    Returns (path, number of records); without any nothing is written. Raises CorruptRecord where that would lose a
+    damaged line of a run that has no other record.
+    """
+    path = campaign.folder / "runs.jsonl"
+    records = read_frozen(path) | {key: record for key, (record, _) in find_records(campaign.runs(), path).items()}
+    for number, line in enumerate(_lines(path) if path.exists() else (), start=1):
+        if line.strip() and _run_id_of(line) not in records:
+            raise CorruptRecord(
+                f"{path}, line {number} is damaged and its run has no other record: restore the file, or "
+                f"{ADVICE_ON_A_LINE}"
+            )
+    if not records:
+        return path, 0
+    lines = [canonical_json(_sealed(record)) for _, record in sorted(records.items())]
+    write_atomically(path, "".join(f"{line}\n" for line in lines).encode())
+    return path, len(lines)
+
+
+def load_runs(
+    name: str | os.PathLike | Campaign, origin: str | None = None, num_samples: int | None = None
+) -> pd.DataFrame:
+    """One row a run and experiment of the campaign `name`, as far as there are records.
+
+    origin: "live" or "reference" keeps the records made on this machine or the committed ones; default both.
+    num_samples: means over the first so many simplices of every count; default all.
+    Columns: run_id, campaign, experiment, network, cell (the hyper-parameters of the grid without the seed), origin,
+    status, all training settings, train_accuracy, test_accuracy, gap = train_accuracy - test_accuracy,
+    train_loss, test_loss, interpolates (training accuracy >= 0.99), the measures by name, for every count c
+    `count_<c>` and `count_<c>_std_error` (of the mean over simplices), with `count` short for `count_main`, and
+    seconds_train, seconds_count. Raises ValueError for an unknown campaign or origin and a number of samples below 1.
+    """
+    campaign = read_campaign(name) if isinstance(name, str | os.PathLike) else name
+    _check_choice(origin, num_samples)
+    rows = [head | record_row(record, campaign.counts, num_samples) for head, record in _entries(campaign, origin)]
+    return pd.DataFrame(rows) if rows else pd.DataFrame(columns=list(RUN_COLUMNS))
+
+
+def counted(table: pd.DataFrame, campaign: Campaign) -> pd.DataFrame:
+    """The rows of `load_runs` without finished runs that lack the count `main`; a warning says how many these are.
+
+    A run lacks it between a change of the campaign's count and the sweep that counts again.
+    """
+    if table.empty:
+        return table
+    asked = table["experiment"].isin([e.name for e in campaign.experiments if "main" in e.counts])
+    without = asked & (table["status"] == "ok") & table["count"].isna()
+    if without.any():
+        warnings.warn(
+            f"{without.sum()} of {len(table)} rows of campaign {campaign.name!r} are left out: their runs are not "
+            f"counted as its [counts.main] says, `python -m rc_utils.sweep {campaign.name}` counts them",
+            stacklevel=2,
+        )
+    return table[~without].reset_index(drop=True)
+
+
+def load_evolution(
+    name: str | os.PathLike | Campaign, origin: str | None = None, num_samples: int | None = None
+) -> pd.DataFrame:
+    """One row a run and measured epoch: the columns of `load_runs` that identify the run, epoch, accuracies, counts,
+    measures, and in `reached_loss` the training loss that it had fallen below for the first time, NaN elsewhere."""
+    campaign = read_campaign(name) if isinstance(name, str | os.PathLike) else name
+    _check_choice(origin, num_samples)
+    rows = []
+    for head, record in _entries(campaign, origin):
+        reached = record.get("reached") or {}
+        head |= {"status": record["status"]} | {k: record["spec"]["train"][k] for k in ("seed", "lr", "batch_size")}
+        for point in record["evolution"]:
+            values = {k: point[k] for k in ("epoch", "train_accuracy", "test_accuracy")}
+            values["gap"] = point["train_accuracy"] - point["test_accuracy"]
+            values["reached_loss"] = reached["loss"] if reached.get("epoch") == point["epoch"] else float("nan")
+            values |= {name: float(v) for name, v in point.get("measures", {}).items()}
+            rows.append(head | values | _count_columns(point["counts"], campaign.counts, num_samples))
+    return pd.DataFrame(rows) if rows else pd.DataFrame(columns=_EVOLUTION_COLUMNS)
+
+
+def _check_choice(origin, num_samples):
+    if origin not in (None, *ORIGINS):
+        raise unknown_name("origin", origin, ORIGINS)
+    if num_samples is not None:
+        check_count("num_samples", num_samples, 1)
+
+
+def _entries(campaign, origin):
+    """(columns that identify a run and its experiment, record) of all that a campaign asks for and has records of."""
+    found = find_records(campaign.runs(), campaign.folder / "runs.jsonl", origin)
+    for experiment, label, planned in campaign.entries():
+        if planned.spec.run_id in found:
+            record, where = found[planned.spec.run_id]
+            keys = [*experiment.grid, *experiment.ranges]
+            cell = ", ".join(f"{key}={getattr(planned.spec.train, key)}" for key in keys)
+            head = {"run_id": planned.spec.run_id, "campaign": campaign.name, "experiment": experiment.name}
+            yield head | {"network": label, "cell": cell, "origin": where}, record
+
+
+def count_entries(name, labels, origin=None):
+    """The entries of a record's list of counts, with the count of every simplex, for the counts `labels`.
+
+    {run id: {label: entry}} of the runs of the campaign `name` that have them all. origin: as in `find_records`.
+    """
+    campaign = read_campaign(name)
+    wanted = [campaign.counts.get(label) for label in labels]
+    entries = {}
+    for run_id, (record, _) in find_records(campaign.runs(), campaign.folder / "runs.jsonl", origin).items():
+        found = [find_count(record["counts"], settings) for settings in wanted]
+        if None not in found:
+            entries[run_id] = dict(zip(labels, found, strict=True))
+    return entries
+
+
+def record_row(record, counts, num_samples=None):
+    """The values of one record as a flat dict; `counts` maps the names of counts to their settings."""
+    results = {key: float(value) for key, value in record["results"].items()}
+    row = {"status": record["status"], **TRAIN_DEFAULTS, **record["spec"]["train"], **results}
+    row["gap"] = results["train_accuracy"] - results["test_accuracy"]
+    row["interpolates"] = results["train_accuracy"] >= INTERPOLATES
+    # A measure that is not finite is kept by its name.
+    row |= {name: float(v) if isinstance(v, str) else v for name, v in record["measures"].items()}
+    row |= _count_columns(record["counts"], counts, num_samples)
+    row["count"] = row.get("count_main", float("nan"))
+    row["count_std_error"] = row.get("count_main_std_error", float("nan"))
+    row["seconds_train"] = record["provenance"]["seconds_train"]
+    row["seconds_count"] = sum(c["seconds"] for c in record["counts"])
+    return row
+
+
+def find_count(entries, settings):
+    """The entry of a record's list of counts that was made with `settings`, or None."""
+    return next((entry for entry in entries if entry["settings"] == settings), None)
+
+
+def _count_columns(entries, counts, num_samples=None):
+    columns = {}
+    for name, settings in counts.items():
+        entry = find_count(entries, settings)
+        if entry is not None:
+            values = np.asarray(entry["counts"][:num_samples], dtype=float)
+            columns[f"count_{name}"] = values.mean()
+            columns[f"count_{name}_std_error"] = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else np.nan
+    return columns
+
+
+def _digest(record):
+    return hashlib.sha256(canonical_json({k: v for k, v in record.items() if k != "checksum"}).encode()).hexdigest()
+
+
+def _sealed(record):
+    return record | {"checksum": _digest(record)}
+
+
+def _parse(text, where, advice=ADVICE):
+    try:
+        record = json.loads(text)
+        checksum, digest = record["checksum"], _digest(record)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise CorruptRecord(f"{where} is not a whole record ({error}): {advice}") from error
+    if checksum != digest:
+        raise CorruptRecord(f"{where} does not match its checksum, it was damaged or edited: {advice}")
+    if record["schema"] != SCHEMA:
+        raise CorruptRecord(f"{where} has schema {record['schema']}, this version reads {SCHEMA}: {advice}")
+    return record
+
+
+@contextlib.contextmanager
+def _warn_if_corrupt():
+    try:
+        yield
+    except CorruptRecord as error:
+        warnings.warn(str(error), stacklevel=3)
+
+
+def check_writable(weights_size=1):
+    """Raise OSError, naming the folder and what to do, if results cannot be written: training would be in vain.
+
+    weights_size: bytes of the weights that are to be written. An empty file would fit on a full disk.
+    """
+    for folder, size in (("records", RECORD_SIZE), ("weights", weights_size)):
+        probe = results_dir() / folder / f".writable.{uuid.uuid4().hex[:8]}"
+        write_atomically(probe, bytes(size))
+        probe.unlink()

@@ -1,0 +1,1 @@
+"""What training reveals of a network's complexity (Loukas, Poiitis and Jegelka), run."""

@@ -1,0 +1,198 @@
+"""Networks that break statements of Loukas et al. as they are printed: ratios of what is found to what is allowed."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import torch
+from scipy.stats import binom
+from torch import Tensor, nn
+
+from rc_utils.theory.complexity.regions import activations
+from rc_utils.theory.complexity.stacked import stack
+from rc_utils.theory.complexity.trajectory import (
+    Check,
+    Trajectory,
+    check_corollary_2,
+    check_corollary_3,
+    follow_training,
+)
+
+
+def wide_first_layer() -> Trajectory:
+    """One step of a network with two units on one input, W_1 = (1, 1)^T, and output weights 1 and -0.9.
+
+    The bias moves along (1, -0.9), of which W_1^T leaves 0.1: the proof takes |W_1^T g| >= sigma_n |g|, which fails
+    where n_1 > n.
+    """
+    return _follow(torch.ones(2, 1), torch.tensor([[1.0, -0.9]]), targets=[3.0])
+
+
+def uneven_steps() -> Trajectory:
+    """Two successive steps of one unit, on a sample that is all but fitted and on one that is not.
+
+    The bias after the last step is not among those whose variance Corollary 2 takes, though the step counts.
+    """
+    return _follow(torch.ones(1, 1), torch.ones(1, 1), targets=[1.01, 3.0])
+
+
+def both_sides(number: int, *, units: int = 64, inputs: int = 10, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """lambda / (sigma_1 u) and sigma_n u / lambda, (number,) each, of random networks with one hidden layer.
+
+    Gaussian weights, no biases, one random sample each; with the output weights a_S of the active units a step of SGD
+    has u = |a_S| and lambda = |W_1^T a_S|. Lemma 1 says that neither ratio exceeds 1.
+    """
+    rng = np.random.default_rng(seed)
+    first, x = rng.normal(size=(number, units, inputs)), rng.normal(size=(number, inputs, 1))
+    moved = rng.normal(size=(number, units)) * ((first @ x)[..., 0] > 0)
+    update = np.linalg.norm(moved, axis=1)
+    lipschitz = np.linalg.norm((moved[:, None] @ first)[:, 0], axis=1)
+    sigma = np.linalg.svd(first, compute_uv=False)
+    return lipschitz / (sigma[:, 0] * update), sigma[:, -1] * update / lipschitz
+
+
+def subspace_ratio() -> float:
+    """Length over its upper bound, once sigma_n is replaced by min |W_1 x| over the unit vectors x of the data's span.
+
+    W_1 = diag(1, 0.01), output weights 1 and 100, the sample (1, 0), the second unit active by its bias: the update
+    sees the second unit, the subspace does not.
+    """
+    first = torch.diag(torch.tensor([1.0, 0.01]))
+    network = _network(first, torch.tensor([[1.0, 100.0]]), nn.ReLU(), bias=[0.0, 1.0])
+    update, gradient = _update_and_gradient(network, torch.tensor([[1.0, 0.0]]))
+    return float(update / gradient * first[:, 0].norm())
+
+
+def smooth_ratio() -> float:
+    """sigma_n u / lambda with tanh for the activation and the first layer of `wide_first_layer` (Lemma 5)."""
+    network = _network(torch.ones(2, 1), torch.tensor([[1.0, -0.9]]), nn.Tanh())
+    update, gradient = _update_and_gradient(network, torch.ones(1, 1))
+    return float(math.sqrt(2) * update / gradient)
+
+
+def first_layer_ratio() -> float:
+    """Lipschitz constant of the first layer over (theta + beta) / (1 - delta) of Lemma 6.
+
+    Units relu(x) and relu(-x), W_2 = (100, 100), samples 1 and -1, which are all of the domain: delta = 0, and beta
+    vanishes with the learning rate. The proof loses the factor W_2 of the gradient with respect to b_1.
+    """
+    network = _network(torch.tensor([[1.0], [-1.0]]), torch.tensor([[100.0, 100.0]]), nn.ReLU())
+    theta = 0.0
+    for x in (1.0, -1.0):
+        z = network(torch.tensor([[x]], dtype=torch.float64)).sum()
+        of_second, of_bias = torch.autograd.grad(z, (network[2].weight, network[0].bias))
+        theta = max(theta, float(of_second.norm() / of_bias.norm()))
+    # Each sample has one active unit, of slope 1.
+    return 1 / theta
+
+
+def steady_ratio() -> float:
+    """lambda_steady over the Lipschitz constant times log n_1 of two units that cancel: infinite.
+
+    W_1 = (1, 1)^T and output weights 1 and -1 make f = 0, with c / sigma_n = 1 / p_min = 1; dropout of one unit moves
+    the bias by 1.
+    """
+    first, last = np.ones((2, 1)), np.array([1.0, -1.0])
+    masks = np.array(list(itertools.product((0, 1), repeat=2)))
+    phi = np.linalg.norm(masks * last, axis=1).max()
+    with np.errstate(divide="ignore"):
+        return float(np.linalg.norm(first, 2) * phi / np.abs(last @ first).max())
+
+
+# Activations of four training points of `claim_1_network` in its two hidden layers: boxes of the grid of pathways.
+COVER = (((1, 1, 0), (1, 1, 0)), ((0, 1, 1), (0, 1, 1)), ((1, 0, 0), (0, 0, 1)), ((0, 0, 1), (1, 0, 0)))
+
+
+def claim_1_network() -> tuple[nn.Sequential, Tensor]:
+    """A 3-3 ReLU network and five points: four with the activations COVER, and one at which all units are active."""
+    second = torch.tensor([[-2.0, -0.2, 0.0], [0.0, 20.0, 0.0], [2.0, 1.0, -1.0]])
+    layers = nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 1)
+    network = nn.Sequential(*layers).double()
+    with torch.no_grad():
+        network[0].weight.copy_(torch.eye(3))
+        network[0].bias.zero_()
+        network[2].weight.copy_(second)
+        network[2].bias.copy_(torch.tensor([1.0, -1.0, -1.0]))
+    points = [[0.1, 0.1, -1], [-1, 10, 1], [1, -1, -1], [-1, -1, 1], [0.4, 0.6, 0.1]]
+    return network, torch.tensor(points, dtype=torch.float64)
+
+
+def claim_1_ratio() -> float:
+    """Pathways of `claim_1_network` over the most of them that dropout at its four points covers exactly once.
+
+    All ways of dropping units are tried: 16 x 16 x 4 x 4 of them.
+    """
+    network, points = claim_1_network()
+    layers = [pattern[0].numpy() for pattern in activations(stack([network]), points[None])]
+    boxes = []
+    for first, second in zip(*(layer[:4] for layer in layers), strict=True):
+        kept = [[np.array(mask) for mask in itertools.product(*([0, 1] if unit else [0] for unit in pattern))]
+                for pattern in (first, second)]  # fmt: skip
+        boxes.append([np.outer(a, b) for a, b in itertools.product(*kept)])
+    covered = (sum(choice) for choice in itertools.product(*boxes))
+    return 9 / max(int((grid == 1).sum()) for grid in covered if grid.max() <= 1)
+
+
+def lemma_3_ratio(width: int, delta: float = 0.05) -> float:
+    """Lipschitz constant over what Lemma 3 allows, with probability 1 - delta: widths 1 and `width` = m, even.
+
+    W_1 = 1, W_2 = +1 for m / 2 + 1 units and -1 for the others, W_3 = 1, all units active at the data by a large second
+    bias: p_min = beta = xi = 1. Where the units of -1 are off the slope is m / 2 + 1. A step with dropout sees
+    |A - B| with A and B binomial, or 0 where the first unit is dropped. |T| = k^2 (m + 1), the length that the proof
+    asks for, with k = log(m + 1), by which lambda_steady exceeds the largest update.
+    """
+    k = math.log(width + 1)
+    steps, half = k**2 * (width + 1), width // 2
+    # A - B + m / 2 - 1 is binomial with m trials, since m / 2 - 1 - B has the law of B.
+    seen = np.arange(half + 2)
+    within = binom.cdf(half - 1 + seen, width, 0.5) - binom.cdf(half - 2 - seen, width, 0.5)
+    largest = seen[np.argmax(steps * np.log((1 + within) / 2) >= math.log1p(-delta))]
+    return (half + 1) / (k * float(largest))
+
+
+def counterexamples() -> dict[str, Check]:
+    """By id, the ratio of measured to allowed in each example, and words on it."""
+    wide, uneven = wide_first_layer(), uneven_steps()
+    two_units, margin = "two units on one input", float(wide.lemma_upper.max())
+    found = {
+        "lemma-1/upper": (margin, two_units),
+        "theorem-1/upper": (float((wide.length[..., 0] / wide.upper).max()), two_units),
+        "corollary-3": (check_corollary_3(wide).ratio, two_units),
+        "corollary-2": (check_corollary_2(uneven, 2, ends=False).ratio, "two successive steps of one unit"),
+        "remark": (subspace_ratio(), "two units on two inputs, W_1 = diag(1, 0.01), data in the first coordinate"),
+        "claim-1": (claim_1_ratio(), "a 3-3 network and four points, all ways of dropping units"),
+        "lemma-3": (lemma_3_ratio(4000), "widths 1 and 4,000, exact law of the updates"),
+        "steady-tight": (steady_ratio(), "two units that cancel"),
+        "lemma-5": (smooth_ratio(), "two units on one input, tanh"),
+        "lemma-6": (first_layer_ratio(), "units relu(x) and relu(-x), W_2 = (100, 100)"),
+    }
+    return {id_: Check(ratio, 1, words) for id_, (ratio, words) in found.items()}
+
+
+def _network(first: Tensor, last: Tensor, activation: nn.Module, bias: list[float] | None = None) -> nn.Sequential:
+    network = nn.Sequential(nn.Linear(first.shape[1], len(first)), activation, nn.Linear(len(first), 1)).double()
+    with torch.no_grad():
+        for layer, weight in ((network[0], first), (network[2], last)):
+            layer.weight.copy_(weight)
+            layer.bias.zero_()
+        if bias is not None:
+            network[0].bias.copy_(torch.tensor(bias))
+    return network
+
+
+def _update_and_gradient(network: nn.Sequential, x: Tensor) -> tuple[Tensor, Tensor]:
+    """|d f / d b_1|, which is the normalised update of a step, and |grad f| at one sample (1, n)."""
+    x = x.double().requires_grad_()
+    moved, gradient = torch.autograd.grad(network(x).sum(), (network[0].bias, x))
+    return moved.norm(), gradient.norm()
+
+
+def _follow(first: Tensor, last: Tensor, targets: list[float]) -> Trajectory:
+    """Steps of SGD on x = 1 with each of the targets in turn, all biases 0."""
+    y = torch.tensor([targets], dtype=torch.float64)
+    data = torch.ones(1, len(targets), 1, dtype=torch.float64), y
+    samples = torch.arange(len(targets)).view(-1, 1, 1)
+    networks = stack([_network(first, last, nn.ReLU())])
+    return follow_training(networks, data, data, samples, loss="mse", lr=0.1, every=1)

@@ -1,0 +1,265 @@
+"""Linear regions of a small network, and the bound on the Lipschitz constant of the empty ones (Loukas Theorem 2)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.optimize import linprog
+from torch import Tensor, nn
+
+from rc_utils.checks import require
+from rc_utils.regions.evaluation import full_precision
+from rc_utils.theory.complexity.stacked import IdentityLayer, StackedLinear, loss_named, sgd_steps
+from rc_utils.theory.complexity.trajectory import lipschitz_constants
+
+# A polygon's corner this near to a line counts as on it: polygons have extent 1, and float64 rounds at 1e-16.
+ON_LINE = 1e-10
+# An activation is a combination of others if it leaves their span by less than this; entries are 0 and 1.
+IN_SPAN = 1e-7
+
+
+@dataclass(frozen=True, eq=False)
+class LinearRegion:
+    """A region of a plane where a network is affine.
+
+    polygon: (V, 2), corners in plane coordinates. pattern: one boolean array (n_l,) a hidden layer. gradient: (n,), of
+    the network with respect to its whole input; lipschitz: its norm.
+    """
+
+    polygon: np.ndarray
+    pattern: tuple[np.ndarray, ...]
+    gradient: np.ndarray
+
+    @property
+    def lipschitz(self) -> float:
+        return float(np.linalg.norm(self.gradient))
+
+    @property
+    def area(self) -> float:
+        x, y = self.polygon.T
+        return 0.5 * abs(float(x @ np.roll(y, -1) - y @ np.roll(x, -1)))
+
+
+def affine_layers(network: nn.Sequential) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(W, b) of each layer in float64, identities written out. Raises ValueError for any other layer."""
+    layers = []
+    for layer in network:
+        if isinstance(layer, IdentityLayer):
+            layers.append((np.eye(len(layer.bias)), layer.bias.detach().double().cpu().numpy()))
+        elif isinstance(layer, nn.Linear):
+            layers.append(tuple(p.detach().double().cpu().numpy() for p in (layer.weight, layer.bias)))
+        else:
+            require(isinstance(layer, nn.ReLU), f"cannot cut along {layer}; expected fully connected layers and ReLUs")
+    return layers
+
+
+def linear_regions(network: nn.Sequential, basis: np.ndarray, half_width: float = 1.0) -> list[LinearRegion]:
+    """The exact linear regions of x = basis z for z in [-half_width, half_width]^2; basis (n, 2).
+
+    Layer by layer every polygon is cut along the lines where a unit's input is 0.
+    """
+    (*hidden, last), side = affine_layers(network), half_width
+    square = np.array([[-side, -side], [side, -side], [side, side], [-side, side]], dtype=float)
+    # A cell: its polygon, its pattern so far, and the layer's input there, jacobian @ x + offset.
+    cells = [(square, (), np.eye(len(basis)), np.zeros(len(basis)))]
+    for weight, bias in hidden:
+        cells = [piece for cell in cells for piece in _cut(*cell, weight, bias, basis)]
+    return [LinearRegion(polygon, pattern, (last[0] @ jacobian)[0]) for polygon, pattern, jacobian, _ in cells]
+
+
+def _cut(polygon, pattern, jacobian, offset, weight, bias, basis):
+    jacobian, offset = weight @ jacobian, weight @ offset + bias
+    pieces = [polygon]
+    for normal, shift in zip(jacobian @ basis, offset, strict=True):
+        pieces = [part for piece in pieces for part in _halves(piece, piece @ normal + shift)]
+    for piece in pieces:
+        active = jacobian @ (basis @ piece.mean(0)) + offset > 0
+        yield piece, (*pattern, active), jacobian * active[:, None], offset * active
+
+
+def _halves(polygon, values):
+    """The polygon, or its two halves where the affine function with these values at its corners changes sign."""
+    if values.min() >= -ON_LINE or values.max() <= ON_LINE:
+        return [polygon]
+    following, next_values = np.roll(polygon, -1, axis=0), np.roll(values, -1)
+    halves = []
+    for sign in (1, -1):
+        corners = []
+        for point, value, other, other_value in zip(polygon, values, following, next_values, strict=True):
+            if sign * value >= 0:
+                corners.append(point)
+            if value * other_value < 0:
+                corners.append(point + (other - point) * (value / (value - other_value)))
+        halves.append(np.array(corners))
+    return halves
+
+
+def activations(networks: nn.Sequential, x: Tensor) -> list[Tensor]:
+    """Which units of each hidden layer are active, [(M, N, n_l) bool]; x (M or 1, N, n). Dropout is left out."""
+    patterns, values = [], x.expand(len(next(networks.parameters())), *x.shape[1:])
+    with torch.no_grad():
+        for layer in networks:
+            values = values if isinstance(layer, nn.Dropout) else layer(values)
+            if isinstance(layer, nn.ReLU):
+                patterns.append(values > 0)
+    return patterns
+
+
+def pathways(pattern: tuple[np.ndarray, ...]) -> np.ndarray:
+    """s(x): the Kronecker product of the activations of the hidden layers, last layer first (Loukas Sec. 5), float."""
+    return functools.reduce(np.kron, [np.asarray(active, dtype=float) for active in reversed(pattern)])
+
+
+@dataclass(frozen=True)
+class SteadyInterval:
+    """SGD watched on an interval T after training, for Theorems 2 and 3.
+
+    updates: (T, M), the normalised updates u, NaN (0/0) where a point is fitted exactly. z: (T, M), the last layer's
+    input. points: (T, M), which was drawn.
+    patterns: [(M, N, n_l)], activations of all training points, those before the last step. unchanged: (M, N), whether
+    they were the same throughout. gamma: (M,), the least gamma of Assumption 1 over the unchanged points. beta: (M,),
+    largest singular value of W_1. active: [(M, n_l)], the least share of training points at which a unit was active.
+    """
+
+    updates: np.ndarray
+    z: np.ndarray
+    points: np.ndarray
+    patterns: list[np.ndarray]
+    unchanged: np.ndarray
+    gamma: np.ndarray
+    beta: np.ndarray
+    active: list[np.ndarray]
+
+    def smallest_updates(self, model: int) -> np.ndarray:
+        """The smallest u of each training point, (N,); infinite for one that was not drawn or changed its pattern."""
+        smallest = np.full(self.unchanged.shape[1], np.inf)
+        np.fmin.at(smallest, self.points[:, model], self.updates[:, model])
+        return np.where(self.unchanged[model], smallest, np.inf)
+
+
+@full_precision()
+def watch_interval(
+    networks: nn.Sequential, x: Tensor, y: Tensor, samples: Tensor, *, loss: str, lr: float
+) -> SteadyInterval:
+    """Train a stack on for len(samples) steps of one sample each, looking at all training points before every step.
+
+    Assumption 1 wants activations that stay; a small `lr` grants it, as the paper notes. samples (T, M, 1).
+    """
+    chosen, rows, start = loss_named(loss), {"updates": [], "z": []}, activations(networks, x)
+    unchanged, lowest, highest, beta, active = True, np.inf, 0.0, 1.0, [1.0] * len(start)
+    for step in sgd_steps(networks, x, y, samples, loss=loss, lr=lr):
+        bias_norm = step.gradients["0.bias"].flatten(1).norm(dim=1)
+        error = (step.slope.abs() / chosen.output_slope(step.z))[:, 0]
+        rows["updates"].append(bias_norm / error)
+        rows["z"].append(step.z[:, 0])
+        patterns = activations(networks, x)
+        same = [(now == then).all(2) for now, then in zip(patterns, start, strict=True)]
+        unchanged = unchanged & torch.stack(same).all(0)
+        active = [np.minimum(least, p.float().mean(1).cpu().numpy()) for least, p in zip(active, patterns, strict=True)]
+        constants = _constants_without_dropout(networks, x, loss)
+        lowest, highest = np.minimum(lowest, constants), np.maximum(highest, constants)
+        if isinstance(networks[0], StackedLinear):
+            norms = torch.linalg.matrix_norm(networks[0].weight.detach().double(), 2).cpu().numpy()
+            beta = np.maximum(beta, norms) if rows["updates"][1:] else norms
+    unchanged = unchanged.cpu().numpy()
+    usable = unchanged & (lowest > 0)
+    growth = np.where(usable, highest / np.where(usable, lowest, 1), 1)
+    updates, z = (torch.stack(rows[key]).double().cpu().numpy() for key in ("updates", "z"))
+    return SteadyInterval(
+        updates=updates,
+        z=z,
+        points=samples[..., 0].numpy(),
+        patterns=[p.cpu().numpy() for p in patterns],
+        unchanged=unchanged,
+        gamma=growth.max(1) - 1,
+        beta=np.broadcast_to(beta, len(unchanged)),
+        active=active,
+    )
+
+
+def _constants_without_dropout(networks, x, loss):
+    mode = networks.training
+    networks.eval()
+    try:
+        return lipschitz_constants(networks, x, loss).double().cpu().numpy()
+    finally:
+        networks.train(mode)
+
+
+def basis_pursuit(columns: np.ndarray, weights: np.ndarray) -> Callable[[np.ndarray], float]:
+    """From s (P,) to min_a sum_k weights_k |a_k| subject to columns a = s; infinite where no a exists.
+
+    columns (P, K), weights (K,), non-negative. Written as a linear programme in the positive and negative parts of a,
+    its equations projected onto the span of the columns, which leaves out those that repeat others.
+    """
+    left, values, _ = np.linalg.svd(columns, full_matrices=False)
+    span = left[:, values > 1e-9 * values.max(initial=0)]
+    equations = span.T @ columns
+
+    def solve(target: np.ndarray) -> float:
+        projected = span.T @ target
+        if np.abs(span @ projected - target).max() > IN_SPAN:
+            return np.inf
+        both = np.hstack([equations, -equations])
+        found = linprog(np.tile(weights, 2), A_eq=both, b_eq=projected, bounds=(0, None), method="highs")
+        if not found.success:
+            raise ArithmeticError(f"the linear programme of Theorem 2 failed: {found.message}")
+        return float(found.fun)
+
+    return solve
+
+
+@dataclass(frozen=True)
+class RegionBound:
+    """Theorem 2 on one network: its regions, which of them hold a training point, and the bound of the others.
+
+    filled: (R,) bool. bound: (R,), NaN for filled regions, infinite where the theorem says nothing.
+    """
+
+    regions: list[LinearRegion]
+    filled: np.ndarray
+    bound: np.ndarray
+
+    @property
+    def applies(self) -> np.ndarray:
+        """(R,) bool: empty regions for which the theorem gives a bound."""
+        return np.isfinite(self.bound)
+
+    @property
+    def lipschitz(self) -> np.ndarray:
+        return np.array([region.lipschitz for region in self.regions])
+
+    @property
+    def ratios(self) -> np.ndarray:
+        """bound / Lipschitz constant of the empty regions where it applies and the constant is not 0."""
+        used = self.applies & (self.lipschitz > 0)
+        return self.bound[used] / self.lipschitz[used]
+
+
+def bound_empty_regions(
+    network: nn.Sequential, basis: np.ndarray, interval: SteadyInterval, model: int, half_width: float = 1.0
+) -> RegionBound:
+    """Theorem 2 for all empty regions of a plane: (1 + gamma) beta min_a |a * phi|_1 (regression: xi = 1).
+
+    network: model `model` of the stack at the end of `interval`, as an ordinary network.
+    """
+    regions = linear_regions(network, basis, half_width)
+    smallest = interval.smallest_updates(model)
+    weight_of: dict[bytes, tuple[float, np.ndarray]] = {}
+    patterns = list(zip(*(layer[model] for layer in interval.patterns), strict=True))
+    for pattern, update in zip(patterns, smallest, strict=True):
+        key = np.concatenate(pattern).tobytes()
+        if np.isfinite(update) and update < weight_of.get(key, (np.inf,))[0]:
+            weight_of[key] = (update, pathways(pattern))
+    require(len(weight_of) > 0, "no training point was drawn with an unchanged activation; take a longer interval")
+    weights, columns = zip(*weight_of.values(), strict=True)
+    solve = basis_pursuit(np.stack(columns, 1), np.array(weights))
+    factor = (1 + interval.gamma[model]) * interval.beta[model]
+    held = {np.concatenate(pattern).tobytes() for pattern in patterns}
+    filled = np.array([np.concatenate(region.pattern).tobytes() in held for region in regions])
+    bound = [np.nan if full else factor * solve(pathways(r.pattern)) for r, full in zip(regions, filled, strict=True)]
+    return RegionBound(regions, filled, np.array(bound))

@@ -1,0 +1,250 @@
+"""The two tasks of Loukas et al. (Sec. 6, App. A.1 and A.5) and their networks, many at once.
+
+Repetition r shares its points, its initialisation and its order of samples between the tasks' levels (frequencies or
+corruptions), so that levels are compared in pairs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rc_utils.checks import require
+from rc_utils.datasets import load_dataset
+from rc_utils.theory.complexity.stacked import IdentityLayer, draw_samples, stack
+from rc_utils.theory.complexity.trajectory import Trajectory, follow_training
+
+FREQUENCIES = (0.25, 0.5, 0.75, 1.0)
+CORRUPTIONS = (0.0, 0.2, 0.4, 0.6)
+# Two classes of each dataset: the paper's of CIFAR-10 and MNIST, and two shapes that a small network tells apart.
+CLASSES = {
+    "shapes": ("disc", "crescent"),
+    "cifar10": ("airplane", "dog"),
+    "mnist": ("3", "6"),
+    "digits": ("3", "6"),
+}
+# He's scale of weights; Task 1 starts at a larger one, from which SGD reaches a fit in fewer steps.
+HE, TASK_1_SCALE, TASK_1_BIAS = math.sqrt(2), 2.0, 0.3
+
+
+@dataclass(frozen=True)
+class Task:
+    """M models and what they are to learn.
+
+    level: (M,), frequency or corruption. repetition: (M,). networks: the ordinary networks at their initialisation.
+    train, test: (x, y), x (M or 1, N, *shape), y (M, N). loss: "mse" or "bce".
+    """
+
+    level: np.ndarray
+    repetition: np.ndarray
+    networks: list[nn.Sequential]
+    train: tuple[Tensor, Tensor]
+    test: tuple[Tensor, Tensor]
+    loss: str
+
+    def run(
+        self, *, epochs: float, lr: float, batch_size: int = 1, every: int | None = None, all_layers: bool = False
+    ) -> tuple[nn.Sequential, Trajectory]:
+        """Train all models side by side; the trained stack and its trajectory, a block being an epoch or `every` steps.
+
+        An epoch is N samples drawn with replacement.
+        """
+        points = self.train[1].shape[1]
+        steps = max(1, round(epochs * points / batch_size))
+        samples = draw_samples(self.repetition.tolist(), steps, points, batch_size)
+        networks = stack(self.networks)
+        every = every or max(1, points // batch_size)
+        options = {"loss": self.loss, "lr": lr, "every": every, "all_layers": all_layers}
+        return networks, follow_training(networks, self.train, self.test, samples, **options)
+
+
+def sinusoid(z: np.ndarray, frequency: float) -> np.ndarray:
+    """cos(2 pi w z_1) cos(2 pi w z_2) of points z (..., 2) (Loukas App. A.1, which prints z(1) twice)."""
+    return np.cos(2 * np.pi * frequency * z).prod(-1)
+
+
+def isometry(seed: int, dim: int = 10) -> np.ndarray:
+    """The first two columns of a random orthogonal matrix, (dim, 2)."""
+    return np.linalg.qr(np.random.default_rng([seed, 1]).normal(size=(dim, dim)))[0][:, :2]
+
+
+def planar_points(seed: int, number: int) -> np.ndarray:
+    """Points uniform in [-1, 1]^2, (number, 2)."""
+    return np.random.default_rng([seed, 2]).uniform(-1, 1, (number, 2))
+
+
+def multilayer_perceptron(
+    inputs: int,
+    widths: Sequence[int],
+    *,
+    seed: int,
+    free_first_layer: bool = False,
+    weight_scale: float = HE,
+    bias_range: float = 0.0,
+) -> nn.Sequential:
+    """ReLU network with an identity first layer with bias, hidden layers of `widths`, and one output.
+
+    The paper gives neither widths nor an initialisation. Here weights are normal with standard deviation weight_scale /
+    sqrt(fan-in), He's by default, and the biases after the first layer uniform in ±bias_range. `free_first_layer` makes
+    the first layer a linear one that starts as the identity (App. A.7).
+    """
+
+    def initialised(layer):
+        return _initialised(layer, weight_scale, bias_range)
+
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        first: nn.Module = IdentityLayer(inputs)
+        if free_first_layer:
+            linear = nn.Linear(inputs, inputs)
+            linear.weight.data, linear.bias.data = torch.eye(inputs), first.bias.data
+            first = linear
+        layers, fan_in = [first, nn.ReLU()], inputs
+        for width in widths:
+            layers += [initialised(nn.Linear(fan_in, width)), nn.ReLU()]
+            fan_in = width
+        return nn.Sequential(*layers, initialised(nn.Linear(fan_in, 1)))
+
+
+def convolutional_network(shape: Sequence[int], *, channels: Sequence[int] = (8, 16), seed: int) -> nn.Sequential:
+    """Identity first layer with an unshared bias, two 3 x 3 convolutions of stride 2 with ReLUs, one output.
+
+    shape: (C, H, W) of an image. Weights are He's, biases after the first layer zero.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        layers: list[nn.Module] = [IdentityLayer(*shape), nn.ReLU()]
+        (fan_in, height, width) = shape
+        for fan_out in channels:
+            layers += [_initialised(nn.Conv2d(fan_in, fan_out, 3, stride=2, padding=1)), nn.ReLU()]
+            fan_in, height, width = fan_out, (height + 1) // 2, (width + 1) // 2
+        return nn.Sequential(*layers, nn.Flatten(1), _initialised(nn.Linear(fan_in * height * width, 1)))
+
+
+def _initialised(layer, weight_scale=HE, bias_range=0.0):
+    nn.init.normal_(layer.weight, std=weight_scale / math.sqrt(layer.weight[0].numel()))
+    nn.init.uniform_(layer.bias, -bias_range, bias_range)
+    return layer
+
+
+def sinusoid_task(
+    *,
+    frequencies: Sequence[float] = FREQUENCIES,
+    repetitions: int = 10,
+    num_points: int = 100,
+    widths: Sequence[int] = (64, 64, 64),
+    free_first_layer: bool = False,
+    dtype: torch.dtype = torch.float32,
+    device: str = "cpu",
+    seed: int = 0,
+) -> Task:
+    """Task 1: fit sinusoids of these frequencies in a plane embedded isometrically in R^10, from `num_points` points.
+
+    The default is the five-layer network of the paper, its widths and initialisation ours. As many test points
+    are drawn as training points. Raises ValueError for no repetition or no frequency.
+    """
+    require(repetitions >= 1 and len(frequencies) >= 1, "expected at least one repetition and one frequency")
+    level, repetition = _grid(frequencies, repetitions)
+    seeds = seed * 1000 + repetition
+    options = {"free_first_layer": free_first_layer, "weight_scale": TASK_1_SCALE, "bias_range": TASK_1_BIAS}
+    networks = [multilayer_perceptron(10, widths, seed=int(s), **options) for s in seeds]
+    points = np.stack([planar_points(s, 2 * num_points) for s in seeds])
+    x = torch.from_numpy(np.stack([z @ isometry(s).T for s, z in zip(seeds, points, strict=True)]))
+    y = torch.from_numpy(np.stack([sinusoid(z, w) for w, z in zip(level, points, strict=True)]))
+    x, y = x.to(device, dtype), y.to(device, dtype)
+    train, test = (x[:, :num_points], y[:, :num_points]), (x[:, num_points:], y[:, num_points:])
+    return Task(level, repetition, [n.to(device, dtype) for n in networks], train, test, "mse")
+
+
+def corruption_task(
+    *,
+    dataset: str = "shapes",
+    classes: Sequence | None = None,
+    corruptions: Sequence[float] = CORRUPTIONS,
+    repetitions: int = 8,
+    num_images: int = 200,
+    num_test: int = 400,
+    image_size: int | None = 12,
+    device: str = "cpu",
+    seed: int = 0,
+) -> Task:
+    """Task 2: tell two classes of images apart when a share of the training labels is wrong.
+
+    The paper's: dataset "cifar10", 10,000 images of 32 x 32 (image_size None). All models see the same images,
+    standardised; repetition r draws initialisation, samples and which labels are corrupted. Test labels stay right.
+    classes: None takes those of `CLASSES`. Raises ValueError as `load_dataset`.
+    """
+    level, repetition = _grid(corruptions, repetitions)
+    chosen = _classes(dataset, classes)
+    data = load_dataset(dataset, n_train=num_images, n_test=num_test, image_size=image_size, classes=chosen, seed=seed)
+    seeds = seed * 1000 + repetition
+    labels = data.y_train.numpy()
+    noisy = [corrupt(labels, share, int(s)) for share, s in zip(level, seeds, strict=True)]
+    shape = tuple(data.x_train.shape[1:])
+    networks = [convolutional_network(shape, seed=int(s)).to(device) for s in seeds]
+    y = torch.from_numpy(np.stack(noisy)).float().to(device)
+    y_test = data.y_test.float().expand(len(level), -1).to(device)
+    x, x_test = (torch.as_tensor(images.all()).unsqueeze(0).to(device) for images in (data.x_train, data.x_test))
+    return Task(level, repetition, networks, (x, y), (x_test, y_test), "bce")
+
+
+def corrupt(labels: np.ndarray, share: float, seed: int) -> np.ndarray:
+    """Labels 0 and 1 (N,) with round(share N) of them replaced by a random one; a larger share holds a smaller one.
+
+    The replacement is uniform over both classes, as in Zhang et al. (2017), whom the paper follows: half of the
+    corrupted labels stay right. Flipping all of them would make a share of 0.6 no harder than 0.4.
+    """
+    rng = np.random.default_rng([seed, 3])
+    order, random = rng.permutation(len(labels)), rng.integers(0, 2, len(labels))
+    corrupted = order[: round(share * len(labels))]
+    changed = labels.copy()
+    changed[corrupted] = random[corrupted]
+    return changed
+
+
+def _classes(dataset, classes):
+    if classes is None:
+        require(dataset in CLASSES, f"which two classes of {dataset!r}? Give `classes`, two names or indices")
+        classes = CLASSES[dataset]
+    require(len(classes) == 2, f"classes is {classes!r}; expected two")
+    return list(classes)
+
+
+def digit_tasks(
+    *,
+    dataset: str = "digits",
+    classes: Sequence | None = None,
+    images_per_class: int = 100,
+    repetitions: int = 8,
+    num_test: int | None = None,
+    widths: Sequence[int] = (64, 64, 64),
+    device: str = "cpu",
+    seed: int = 0,
+) -> dict[str, Task]:
+    """App. A.5: {"MLP": Task, "CNN": Task}, both to tell the digits 3 and 6 apart; level is 0, there is one task.
+
+    The paper's: dataset "mnist", 100 and 1,000 images a class. Raises ValueError as `load_dataset`.
+    """
+    level, repetition = _grid((0.0,), repetitions)
+    options = {"n_train": 2 * images_per_class, "n_test": num_test, "classes": _classes(dataset, classes), "seed": seed}
+    data = load_dataset(dataset, **options)
+    x, x_test = (torch.as_tensor(images.all()).unsqueeze(0).to(device) for images in (data.x_train, data.x_test))
+    y, y_test = (labels.float().expand(repetitions, -1).to(device) for labels in (data.y_train, data.y_test))
+    seeds, shape = [int(s) for s in seed * 1000 + repetition], tuple(x.shape[2:])
+    perceptrons = [multilayer_perceptron(int(np.prod(shape)), widths, seed=s).to(device) for s in seeds]
+    convolutional = [convolutional_network(shape, seed=s).to(device) for s in seeds]
+    flat = ((x.flatten(2), y), (x_test.flatten(2), y_test))
+    return {
+        "MLP": Task(level, repetition, perceptrons, *flat, "bce"),
+        "CNN": Task(level, repetition, convolutional, (x, y), (x_test, y_test), "bce"),
+    }
+
+
+def _grid(levels, repetitions):
+    level, repetition = np.meshgrid(np.asarray(levels, dtype=float), np.arange(repetitions), indexing="ij")
+    return level.ravel(), repetition.ravel()

@@ -1,0 +1,338 @@
+"""What training reveals: the trajectory of the first bias, and the bounds that tie it to Lipschitz constants.
+
+After Loukas et al., Sec. 4. In a step of SGD on one sample the first bias moves by alpha |d loss / d b_1|; divided by
+alpha and by epsilon, the derivative of the loss with respect to the network's output, that is |d f / d b_1|, and
+grad f = W_1^T d f / d b_1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rc_utils.checks import require
+from rc_utils.regions.evaluation import full_precision
+from rc_utils.theory.complexity.stacked import Loss, StackedIdentity, StackedLinear, Step, loss_named, sgd_steps
+
+# Two ways to the same float32 gradient norm differ by a few units of its last place, 1.2e-7, for each of a few layers.
+ROUNDING_FLOAT32 = 1e-5
+# As many of 2.2e-16, and sums of a thousand such terms.
+ROUNDING_FLOAT64 = 1e-12
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """M models watched over K blocks of `every` steps; arrays (K, M) unless said otherwise.
+
+    Of a step: u = |b_1^(t+1) - b_1^(t)| / (alpha epsilon), the normalised update of the first bias; lambda, the
+    Lipschitz constant of the region of the sample; s_1 and s_n, the largest and the smallest singular value of W_1.
+    Steps with epsilon = 0 have no u and count nothing. With batches, epsilon is the mean of |epsilon| and lambda the
+    mean weighted by it.
+
+    steps: (K,), steps done at the end of each block. every, lr: as given.
+    train_loss, test_loss: mean losses at the end of the block.
+    length: (K, M, L), sum of u over the block, for the first bias or, if asked, those of all L layers.
+    net_length: the same of the first bias with |mean of epsilon| over the batch in place of the mean of |epsilon|.
+    lower, upper: sums of lambda / s_1 and lambda / s_n, the bounds of Theorem 1.
+    lemma_lower, lemma_upper: largest lambda / (s_1 u) and s_n u / lambda of the block's steps (Lemma 1), at most 1 if
+        it holds; 0 where no step has a gradient.
+    num_checked: steps of the block with a gradient.
+    steady: largest u (Definition 1). sigma: largest s_1.
+    reach: sum of alpha epsilon lambda / s_n, what Corollary 3 allows. inverse_square: sum of 1 / epsilon^2.
+    bias_sum, bias_end: (K, M, n_1), sum over the block, before each step, of b_1 less its initial value; the same at
+        the block's end. bias_square: sum of its squared norm.
+    lipschitz_mean, lipschitz_max: of lambda over all training points at the end of the block.
+    """
+
+    steps: np.ndarray
+    every: int
+    lr: float
+    train_loss: np.ndarray
+    test_loss: np.ndarray
+    length: np.ndarray
+    net_length: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    lemma_lower: np.ndarray
+    lemma_upper: np.ndarray
+    num_checked: np.ndarray
+    steady: np.ndarray
+    sigma: np.ndarray
+    reach: np.ndarray
+    inverse_square: np.ndarray
+    bias_sum: np.ndarray
+    bias_end: np.ndarray
+    bias_square: np.ndarray
+    lipschitz_mean: np.ndarray
+    lipschitz_max: np.ndarray
+
+    @property
+    def distance(self) -> np.ndarray:
+        """|b_1^(t) - b_1^(0)| at the end of each block, (K, M)."""
+        return np.linalg.norm(self.bias_end, axis=2)
+
+    def variance(self, window: int, *, ends: bool = False) -> np.ndarray:
+        """avg_t |b_1^(t) - avg b_1|^2 over the steps of each `window` successive blocks, (K - window + 1, M).
+
+        `ends` adds the bias after the last step, still dividing the sum by the number of steps, as the proof of
+        Corollary 2 does. Raises ValueError for a window that is longer than the training.
+        """
+        require(1 <= window <= len(self.steps), f"window is {window}; expected 1 to {len(self.steps)} blocks")
+        total, square = (windows_sum(v, window) for v in (self.bias_sum, self.bias_square))
+        count = steps = window * self.every
+        if ends:
+            last = self.bias_end[window - 1 :]
+            total, square, count = total + last, square + (last**2).sum(2), steps + 1
+        return (square - (total**2).sum(2) / count).clip(0) / steps
+
+
+def windows_sum(values: np.ndarray, window: int) -> np.ndarray:
+    """Sums over each `window` successive rows of values (K, ...), (K - window + 1, ...)."""
+    padded = np.concatenate([np.zeros_like(values[:1]), values.cumsum(0)])
+    return padded[window:] - padded[:-window]
+
+
+def lipschitz_constants(networks: nn.Sequential, x: Tensor, loss: str) -> Tensor:
+    """|grad f| of each model at each point, (M, N); x (M or 1, N, *shape). f is the network's output under `loss`."""
+    inputs = x.expand(len(next(networks.parameters())), *x.shape[1:]).detach().requires_grad_()
+    z = networks(inputs).squeeze(-1)
+    (gradient,) = torch.autograd.grad(z.sum(), inputs)
+    return loss_named(loss).output_slope(z.detach()) * gradient.flatten(2).norm(dim=2)
+
+
+@full_precision()
+def follow_training(
+    networks: nn.Sequential,
+    train: tuple[Tensor, Tensor],
+    test: tuple[Tensor, Tensor],
+    samples: Tensor,
+    *,
+    loss: str,
+    lr: float,
+    every: int,
+    all_layers: bool = False,
+) -> Trajectory:
+    """Train a stack in place (`sgd_steps`) and watch its biases, Lipschitz constants and losses.
+
+    train, test: (x, y) with x (M or 1, N, *shape), y (M, N). samples: (T, M, B); T is cut to a multiple of `every`.
+    The first layer must be an identity with its own bias, or linear: its singular values are then taken at every step.
+    Raises ValueError for another first layer, less than one block of steps, and outputs that are not finite.
+    """
+    require(1 <= every <= len(samples), f"every is {every}; expected 1 to the number of steps, {len(samples)}")
+    require(
+        isinstance(networks[0], StackedIdentity | StackedLinear) and networks[0].bias is not None,
+        f"the first layer is {networks[0]}; expected an IdentityLayer or a Linear with bias",
+    )
+    samples = samples[: len(samples) // every * every]
+    chosen, initial = loss_named(loss), networks[0].bias.detach().clone()
+    biases = [name for name, _ in networks.named_parameters() if name.endswith("bias")][: None if all_layers else 1]
+    rows, block, shifts = [], [], _Shifts(initial)
+    for step in sgd_steps(networks, *train, samples, loss=loss, lr=lr):
+        require(bool(torch.isfinite(step.z).all()), f"an output is not finite: is lr = {lr} too large?")
+        if len(block) == every:
+            rows.append(_finish_block(networks, train, test, block, shifts, loss, lr))
+            block, shifts = [], _Shifts(initial)
+        shifts.add(networks[0].bias)
+        block.append(_observe(networks[0], step, chosen, biases))
+    rows.append(_finish_block(networks, train, test, block, shifts, loss, lr))
+    arrays = {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+    return Trajectory(steps=every * np.arange(1, len(rows) + 1), every=every, lr=lr, **arrays)
+
+
+class _Shifts:
+    """Sum and squared norms of the first bias less its initial value, in float64."""
+
+    def __init__(self, initial):
+        self.initial = initial
+        self.total, self.square = torch.zeros_like(initial, dtype=torch.float64), 0.0
+
+    def add(self, bias):
+        shift = self.of(bias)
+        self.total += shift
+        self.square = self.square + shift.square().flatten(1).sum(1)
+
+    def of(self, bias):
+        return (bias.detach() - self.initial).double()
+
+
+def _observe(first: nn.Module, step: Step, loss: Loss, biases: Iterable[str]) -> dict[str, Tensor]:
+    """Of one step: epsilon (M,), both ways, |d loss / d b_l| (M, L), summed norms of input gradients (M,), s_1, s_n."""
+    errors = step.slope / loss.output_slope(step.z)
+    updates = torch.stack([step.gradients[name].flatten(1).norm(dim=1) for name in biases], dim=1)
+    pull = step.input_gradients.flatten(2).norm(dim=2).sum(1)
+    seen = {"error": errors.abs().mean(1), "net_error": errors.mean(1).abs(), "update": updates, "pull": pull}
+    if isinstance(first, StackedLinear):
+        sigma = torch.linalg.svdvals(first.weight.detach())
+        seen |= {"largest": sigma[:, 0], "smallest": sigma[:, -1]}
+    return seen
+
+
+def _finish_block(networks, train, test, block, shifts, loss, lr):
+    columns = {key: torch.stack([seen[key] for seen in block]).double().cpu().numpy() for key in block[0]}
+    lipschitz = lipschitz_constants(networks, train[0], loss).double().cpu().numpy()
+    chosen = loss_named(loss)
+    losses = {}
+    with torch.no_grad():
+        for key, (x, y) in (("train_loss", train), ("test_loss", test)):
+            z = networks(x.expand(len(y), *x.shape[1:])).squeeze(-1)
+            losses[key] = chosen.value(z, y).double().mean(1).cpu().numpy()
+    return {
+        **losses,
+        **summarise_steps(lr=lr, **columns),
+        "bias_sum": shifts.total.flatten(1).cpu().numpy(),
+        "bias_end": shifts.of(networks[0].bias).flatten(1).cpu().numpy(),
+        "bias_square": shifts.square.cpu().numpy(),
+        "lipschitz_mean": lipschitz.mean(1),
+        "lipschitz_max": lipschitz.max(1),
+    }
+
+
+def summarise_steps(error, net_error, update, pull, *, lr, largest=1.0, smallest=1.0):
+    """One block of a `Trajectory` from its steps: errors, pull (S, M), update (S, M, L), sigmas (S, M) or 1."""
+    largest, smallest = (np.broadcast_to(sigma, error.shape) for sigma in (largest, smallest))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        normalised = np.where(error[..., None] > 0, update / error[..., None], 0)
+        net_length = np.where(net_error > 0, update[..., 0] / net_error, 0)
+        lipschitz = np.where(error > 0, pull / error, 0)
+        checked = (normalised[..., 0] > 0) | (lipschitz > 0)
+        lemma_lower = np.where(checked, lipschitz / (largest * normalised[..., 0]), 0)
+        lemma_upper = np.where(checked, smallest * normalised[..., 0] / lipschitz, 0)
+        upper = np.where(lipschitz > 0, lipschitz / smallest, 0)
+        reach = np.where(pull > 0, lr * pull / smallest, 0)
+        inverse_square = (1 / error**2).sum(0)
+    return {
+        "length": normalised.sum(0),
+        "net_length": net_length.sum(0),
+        "lower": (lipschitz / largest).sum(0),
+        "upper": upper.sum(0),
+        "lemma_lower": lemma_lower.max(0),
+        "lemma_upper": lemma_upper.max(0),
+        "num_checked": checked.sum(0),
+        "steady": normalised[..., 0].max(0),
+        "sigma": largest.max(0),
+        "reach": reach.sum(0),
+        "inverse_square": inverse_square,
+    }
+
+
+@dataclass(frozen=True)
+class Check:
+    """An inequality checked `n` times: the largest ratio of what was measured to what is allowed, and words on it."""
+
+    ratio: float
+    n: int
+    detail: str = ""
+
+    def within(self, tolerance: float) -> float:
+        """The ratio, or 1 where it exceeds 1 by no more than `tolerance`, which rounding explains."""
+        return 1.0 if 1 < self.ratio <= 1 + tolerance else self.ratio
+
+
+def largest_ratio(measured: np.ndarray, allowed: np.ndarray) -> float:
+    """Largest measured / allowed, where 0 / 0 counts 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.where(measured > 0, measured / allowed, 0).max())
+
+
+def check_lemma_1(path: Trajectory) -> tuple[Check, Check]:
+    """Lemma 1 at every step: lambda <= s_1 u (lower side), for any width, and s_n u <= lambda (upper), for n_1 = n."""
+    n = int(path.num_checked.sum())
+    return Check(float(path.lemma_lower.max()), n), Check(float(path.lemma_upper.max()), n)
+
+
+def check_theorem_1(path: Trajectory) -> tuple[Check, Check]:
+    """Theorem 1 over every block, and from the start to it: sum lambda / s_1 <= sum u, sum u <= sum lambda / s_n."""
+    low = high = 0.0
+    for running in (False, True):
+        lower, length, upper = (v.cumsum(0) if running else v for v in (path.lower, path.length[..., 0], path.upper))
+        low, high = max(low, largest_ratio(lower, length)), max(high, largest_ratio(length, upper))
+    return Check(low, 2 * path.lower.size), Check(high, 2 * path.lower.size)
+
+
+def _second_half(path: Trajectory) -> int:
+    return len(path.steps) // 2
+
+
+def allowed_iterations(path: Trajectory, num_points: int, delta: float = 0.05) -> float:
+    """N log(M / delta): at so many iterations the proof of Corollary 1 lets a point break its bound."""
+    return num_points * np.log(path.sigma.shape[1] / delta)
+
+
+def check_corollary_1(path: Trajectory, num_points: int) -> Check:
+    """Corollary 1: from the middle of training on, lambda <= beta phi at every training point, almost always.
+
+    phi is the largest u and beta the largest s_1 from there on. The corollary speaks of ever longer training. Its proof
+    allows iterations at which a point breaks the bound as long as none is drawn: with probability 1 - delta over M
+    models at most N log(M / delta) of them. The ratio to this allowance is a heuristic: only the ends of blocks are
+    looked at, each of which stands for `every` iterations, and phi is taken from the same steps.
+    """
+    first = _second_half(path)
+    limit = path.sigma[first:].max(0) * path.steady[first:].max(0)
+    broken = path.lipschitz_max[first:] > limit * (1 + ROUNDING_FLOAT32)
+    iterations = broken.sum(0) * path.every
+    largest = largest_ratio(path.lipschitz_max[first:], limit[None])
+    words = f"lambda / (beta phi) reaches {largest:.3f}; at most 1 at {1 - broken.mean():.1%} of the ends of blocks"
+    return Check(float(iterations.max()) / allowed_iterations(path, num_points), broken.size, words)
+
+
+def check_corollary_2(path: Trajectory, window: int = 10, *, ends: bool = True) -> Check:
+    """Corollary 2: (avg alpha lambda / (2 s_1))^2 eps_harm^2 <= variance of b_1, over each `window` successive blocks.
+
+    `ends` counts the bias after the last step too, as the proof does; the statement leaves it out.
+    """
+    steps = window * path.every
+    mean = path.lr * windows_sum(path.lower, window) / (2 * steps)
+    finite = np.isfinite(path.inverse_square)
+    inverse = windows_sum(np.where(finite, path.inverse_square, 0), window)
+    # A step with epsilon = 0 makes the harmonic mean, and the bound, 0.
+    harmonic = np.where(windows_sum((~finite).astype(float), window) > 0, 0, steps / inverse)
+    variance = path.variance(window, ends=ends)
+    return Check(largest_ratio(mean**2 * harmonic, variance), variance.size, f"windows of {steps} steps")
+
+
+def check_corollary_2_on_windows(path: Trajectory) -> Check:
+    """`check_corollary_2` over each 1, 2, 5 and 10 successive blocks, as far as there are so many.
+
+    Steps in one direction move the bias by a length that grows with their number, the bound by none: where blocks are
+    single steps the corollary is nearly sharp, over a thousand it allows anything.
+    """
+    windows = [w for w in (1, 2, 5, 10) if w <= len(path.steps)]
+    checks = [check_corollary_2(path, w) for w in windows]
+    tightest = max(checks, key=lambda check: check.ratio)
+    return Check(tightest.ratio, sum(c.n for c in checks), f"tightest: {tightest.detail}")
+
+
+def check_corollary_3(path: Trajectory) -> Check:
+    """Corollary 3: |b_1^(tau) - b_1^(0)| <= sum alpha epsilon lambda / s_n, at the end of every block."""
+    return Check(largest_ratio(path.distance, path.reach.cumsum(0)), path.distance.size)
+
+
+def all_checks(path: Trajectory, num_points: int, loss: str) -> dict[str, Check]:
+    """Every inequality of Loukas Sec. 4 on one stack, by its id.
+
+    Corollary 1 is left out where its proof allows as many iterations as were watched, which nothing could break, and
+    Corollary 3 is stated for the squared loss alone.
+    """
+    checks = {}
+    for name, sides in (("lemma-1", check_lemma_1(path)), ("theorem-1", check_theorem_1(path))):
+        checks[f"{name}/lower"], checks[f"{name}/upper"] = sides
+    checks |= {
+        "corollary-1": check_corollary_1(path, num_points),
+        "corollary-2": check_corollary_2_on_windows(path),
+        "corollary-3": check_corollary_3(path),
+    }
+    if allowed_iterations(path, num_points) >= path.every * (len(path.steps) - _second_half(path)):
+        del checks["corollary-1"]
+    if loss != "mse":
+        del checks["corollary-3"]
+    return checks
+
+
+def select_models(path: Trajectory, models: np.ndarray) -> Trajectory:
+    """The trajectory of some of the models, by index or mask (M,)."""
+    arrays = {k: v[:, models] for k, v in vars(path).items() if isinstance(v, np.ndarray) and v.ndim > 1}
+    return replace(path, **arrays)

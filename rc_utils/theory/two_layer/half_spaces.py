@@ -1,0 +1,214 @@
+"""Does the region count bound the VC dimension (v1 Theorem 5)? Yes on a line, no in the plane and above; computed.
+
+F_k is the class of all f: R^d -> {0, 1} with at most k regions on every line, as we read R(f) <= k of v1, which claims
+vc(F_k) <= k. Its proof puts the shattered points on a line, where alternating labels need a region each; in R^d with
+d >= 2 they need not lie on one. What holds in every dimension is vc(F_k) >= k: functions of one coordinate with at most
+k regions along it have no more on any line, and shatter k points that differ in it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+
+from rc_utils.checks import require
+from rc_utils.theory.two_layer.networks import Networks, outputs, segment_counts
+
+
+@dataclass(frozen=True)
+class Shattering:
+    """A family in R^`dim` with at most `regions` regions on each of `lines` lines a member, which shatters `points`
+    points, one member for each of the 2^points labellings."""
+
+    family: str
+    dim: int
+    regions: int
+    points: int
+    lines: int
+
+
+def vc_dimension(regions: int, dim: int) -> float:
+    """The VC dimension of F_k in R^d, k = `regions`: k for d = 1; 1, d + 1, infinity for k = 1, 2, above if d >= 2.
+
+    k = 1: f is constant. k = 2: {f = 1} and {f = 0} are both convex, since a point between two of the other label would
+    make three regions; half-spaces shatter d + 1 points, and d + 2 points have a Radon partition, two parts whose hulls
+    meet, which no such f tells apart. k >= 3: indicators of convex sets. Raises ValueError for numbers below 1.
+    """
+    require(regions >= 1 and dim >= 1, f"regions={regions}, dim={dim}; expected at least 1 of each")
+    if dim == 1 or regions == 1:
+        return regions
+    return dim + 1 if regions == 2 else math.inf
+
+
+def labellings(n: int) -> np.ndarray:
+    """All 2^n labellings of n points, (2^n, n) of bool."""
+    return np.array(list(itertools.product((False, True), repeat=n)))
+
+
+def labellings_on_a_line(n: int, regions: int) -> np.ndarray:
+    """The labellings of n points of a line by functions with at most `regions` regions, without repetition, (L, n).
+
+    Each function is a first label and a choice of the gaps between points where the label changes.
+    """
+    found = set()
+    for changes in range(min(regions, n)):
+        for gaps in itertools.combinations(range(n - 1), changes):
+            flips = np.bincount(np.asarray(gaps, int) + 1, minlength=n)[:n].cumsum() % 2
+            found |= {tuple(flips == 1), tuple(flips == 0)}
+    return np.array(sorted(found))
+
+
+def shattered_on_a_line(regions: int) -> Shattering:
+    """The most points of a line that functions with at most `regions` regions shatter: all labellings are generated."""
+    n = 1
+    while len(labellings_on_a_line(n + 1, regions)) == 2 ** (n + 1):
+        n += 1
+    return Shattering("functions on a line", 1, regions, n, 1)
+
+
+def separating_half_spaces(points: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(w, b), (L, d) and (L,), with w.x + b = +-1 on d + 1 points of R^d in general position, for labels (L, d + 1)."""
+    system = np.hstack([points, np.ones((len(points), 1))])
+    solution = np.linalg.solve(system, np.where(labels, 1.0, -1.0).T).T
+    return solution[:, :-1], solution[:, -1]
+
+
+def half_spaces(dim: int, *, num_lines: int = 200, seed: int = 0) -> Shattering:
+    """Half-spaces of R^d that give d + 1 random points all their labellings, and their regions on random lines.
+
+    Counted as changes of sign between points of the lines, near the middle and far out. Raises ValueError if a
+    labelling is missed.
+    """
+    rng = np.random.default_rng(seed)
+    points, labels = rng.normal(size=(dim + 1, dim)), labellings(dim + 1)
+    w, b = separating_half_spaces(points, labels)
+    require(bool((((points @ w.T + b).T > 0) == labels).all()), f"a labelling of {dim + 1} points was not realised")
+    along = np.sinh(np.linspace(-12, 12, 41))
+    regions = 0
+    for start, direction in rng.normal(size=(num_lines, 2, dim)):
+        on_line = (start + along[:, None] * direction) @ w.T + b > 0
+        regions = max(regions, int(1 + (on_line[1:] != on_line[:-1]).sum(0).max()))
+    return Shattering("half-spaces", dim, regions, dim + 1, num_lines)
+
+
+def circle(n: int) -> np.ndarray:
+    """n evenly spaced points on the unit circle, (n, 2)."""
+    angle = 2 * np.pi * np.arange(n) / n
+    return np.stack([np.cos(angle), np.sin(angle)], 1)
+
+
+def convex_polygons(labels: np.ndarray) -> np.ndarray:
+    """For each labelling of n >= 3 points of `circle`, a convex polygon around those labelled True: (L, 2n, 2).
+
+    Corners at the middles of the arcs between points, and between them a corner just beyond each point labelled True;
+    where the label is False the middle of the chord takes its place. Counter-clockwise; all have an interior.
+    """
+    n = labels.shape[1]
+    require(n >= 3, f"{n} points; expected at least 3")
+    middles = circle(2 * n)[1::2]
+    beyond = circle(n) / math.sqrt(math.cos(math.pi / n))
+    chords = (middles + np.roll(middles, 1, axis=0)) / 2
+    corners = np.where(labels[:, :, None], beyond, chords)
+    return np.stack([corners, np.broadcast_to(middles, corners.shape)], 2).reshape(len(labels), 2 * n, 2)
+
+
+def inside(polygons: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Whether each point (P, 2) is left of all edges of each counter-clockwise convex polygon (L, C, 2): (L, P)."""
+    edges = np.roll(polygons, -1, axis=1) - polygons
+    offset = points[None, None] - polygons[:, :, None]
+    return (edges[:, :, None, 0] * offset[..., 1] - edges[:, :, None, 1] * offset[..., 0] > 0).all(1)
+
+
+def polygon_regions(polygons: np.ndarray, normals: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Regions on the lines normal.x = offset, (L, number of lines): 1 + the number of edges that a line crosses.
+
+    Counts crossings of any simple polygon, convex or not, on lines that meet no corner.
+    """
+    sides = polygons @ normals.T > offsets
+    return 1 + (sides != np.roll(sides, -1, axis=1)).sum(1)
+
+
+def convex_bodies(n: int, *, num_lines: int = 200, seed: int = 0) -> Shattering:
+    """Convex polygons that give n points on a circle all their labellings, and their regions on random lines.
+
+    Raises ValueError if a labelling is missed.
+    """
+    rng, labels = np.random.default_rng(seed), labellings(n)
+    polygons = convex_polygons(labels)
+    require(bool((inside(polygons, circle(n)) == labels).all()), f"a labelling of {n} points was not realised")
+    angle = rng.uniform(0, 2 * np.pi, num_lines)
+    regions = polygon_regions(polygons, np.stack([np.cos(angle), np.sin(angle)], 1), rng.uniform(-1, 1, num_lines))
+    return Shattering("convex polygons", 2, int(regions.max()), n, num_lines)
+
+
+def relu_networks(n: int, *, num_lines: int = 200, seed: int = 0) -> Shattering:
+    """Two-layer ReLU networks with biases that give n points on a circle all their labellings, and their regions.
+
+    f(x) = (1 - h) / 2 - sum_i relu(u_i . x - h) over the points u_i labelled 0, with h between cos(2 pi / n) and 1: it
+    is positive at the other points, negative at these, and concave, so that no line has more than three regions.
+    Written in (x, 1), without biases, the regions are solved for, on random lines from 1,000 units before the circle to
+    1,000 behind it. Raises ValueError if a labelling is missed.
+    """
+    points, labels = torch.from_numpy(circle(n)), torch.from_numpy(labellings(n))
+    height = (1 + math.cos(2 * math.pi / n)) / 2
+    ones = torch.ones(n, 1, dtype=torch.float64)
+    cuts = torch.cat([points, -height * ones], 1) * (~labels).double().unsqueeze(2)
+    constant = torch.tensor([0.0, 0.0, (1 - height) / 2], dtype=torch.float64).expand(len(labels), 1, 3)
+    signs = torch.cat([torch.ones(1), -torch.ones(n)]).double().expand(len(labels), -1)
+    networks = Networks(torch.cat([constant, cuts], 1), signs)
+    found = outputs(networks, torch.cat([points, ones], 1).expand(len(labels), -1, -1)) > 0
+    require(bool((found == labels).all()), f"a labelling of {n} points was not realised")
+    rng = np.random.default_rng(seed)
+    middle, angle = rng.uniform(-1, 1, (num_lines, 2)), rng.uniform(0, 2 * np.pi, num_lines)
+    along = 1000 * np.stack([np.cos(angle), np.sin(angle)], 1)
+    ends = (torch.from_numpy(np.hstack([middle + sign * along, np.ones((num_lines, 1))])) for sign in (-1, 1))
+    counts = segment_counts(networks, *(end.expand(len(labels), -1, -1) for end in ends))
+    return Shattering("two-layer ReLU networks", 2, int(counts.max()), n, num_lines)
+
+
+def largest_deviation(points: np.ndarray, regions: int) -> np.ndarray:
+    """sup over f with at most k regions of |P_n f - P f| on a line, P uniform on [0, 1]: (T, regions), k = 1..regions.
+
+    points: (T, n) samples, in any order. Dynamic programming from left to right over gaps, each of which f = 1 pays for
+    with its length, and points, each of which gains 1/n; the state is the label and the number of changes so far. The
+    other sign of P_n f - P f is that of 1 - f, which has as many regions.
+    """
+    points = np.sort(points, axis=1)
+    trials, n = points.shape
+    gaps = np.diff(points, axis=1, prepend=0.0, append=1.0)
+    gains = np.full((trials, 2 * n + 1), 1 / n)
+    gains[:, ::2] = -gaps
+    best = np.full((trials, regions, 2), -np.inf)
+    best[:, 0] = 0
+    for gain in gains.T:
+        changed = best[:, :-1, ::-1]
+        best[:, 1:] = np.maximum(best[:, 1:], changed)
+        best[:, :, 1] += gain[:, None]
+    return np.maximum.accumulate(best.max(2), axis=1)
+
+
+def deviation_constants(sizes=(10, 30, 100, 300, 1000), regions: int = 8, *, trials: int = 200, seed: int = 0):
+    """Mean of `largest_deviation` over samples, times sqrt(n / k): bounded if the second half of Theorem 5 holds.
+
+    A table with one row an n and one column a k.
+    """
+    rng = np.random.default_rng(seed)
+    k = np.arange(1, regions + 1)
+    rows = [largest_deviation(rng.random((trials, n)), regions).mean(0) * np.sqrt(n / k) for n in sizes]
+    return pd.DataFrame(rows, index=pd.Index(sizes, name="n"), columns=pd.Index(k, name="k"))
+
+
+def circle_deviation(n: int, *, num_points: int = 1000, seed: int = 0) -> float:
+    """P_n f - P f for the indicator f of the closed polygon with corners at n points drawn from P, uniform on a circle.
+
+    P_n f is 1, and P f the share of `num_points` more points of P that lie inside.
+    """
+    angle = np.random.default_rng(seed).uniform(0, 2 * np.pi, n + num_points)
+    points = np.stack([np.cos(angle), np.sin(angle)], 1)
+    corners = points[:n][np.argsort(angle[:n])]
+    return 1 - float(inside(corners[None], points[n:]).mean())

@@ -1,0 +1,181 @@
+"""Training of the theory's two-layer networks: full-batch gradient descent, many networks and learning rates at once.
+
+v1 App. G, v3 Sec. 6.2. Networks, learning rates and training sets lie side by side in one tensor program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rc_utils.checks import require, unknown_name
+from rc_utils.theory.two_layer.networks import Networks, active_neurons, outputs, sharpness
+
+DATASETS = ("sphere", "digits", "line")
+# A loss this many times the initial one is taken for divergence.
+DIVERGED = 1e4
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """What `train` kept at T steps of M networks, and what they were trained on.
+
+    steps: (T,), increasing; loss, sharpness: (T, M); weights: (T, M, p, d); lr, diverged: (M,). A network whose loss
+    passes DIVERGED times its initial one has diverged, and stays where it was then.
+    """
+
+    steps: list[int]
+    loss: Tensor
+    sharpness: Tensor
+    weights: Tensor
+    signs: Tensor
+    x: Tensor
+    y: Tensor
+    lr: Tensor
+    diverged: Tensor
+
+    def networks(self, index: int = -1) -> Networks:
+        """The networks at the step steps[index]."""
+        return Networks(self.weights[index], self.signs)
+
+    @property
+    def dead(self) -> Tensor:
+        """(M,) bool: in the end no neuron is active on any training point."""
+        return active_neurons(self.networks(), self.x).sum(1) == 0
+
+    @property
+    def accuracy(self) -> Tensor:
+        """(M,): share of the training points whose target has the sign of f in the end."""
+        return ((outputs(self.networks(), self.x) > 0) == (self.y > 0)).double().mean(1)
+
+    @property
+    def stop(self) -> Tensor:
+        """(M,) int64: index of the first kept step at which a network has diverged; T - 1 for the others."""
+        beyond = self.loss > DIVERGED * self.loss[0]
+        return torch.where(beyond.any(0), beyond.int().argmax(0), len(self.steps) - 1)
+
+    @property
+    def settled(self) -> Tensor:
+        """(M,) bool: neither diverged nor dead."""
+        return ~self.diverged & ~self.dead
+
+
+def training_sets(
+    name: str, number: int, n_train: int, *, dim: int = 8, seed: int = 0, device: str = "cpu"
+) -> tuple[Tensor, Tensor]:
+    """`number` training sets: inputs (number, n_train, d) and targets +-1 (number, n_train).
+
+    sphere: random points of norm 1 in R^dim with random targets. digits: scikit-learn's 3 and 8, 64 pixels scaled to
+    norm 1, drawn without replacement. line: the points (1, t), t evenly spaced in [-1, 1], with alternating targets.
+    Raises ValueError for another name.
+    """
+    if name not in DATASETS:
+        raise unknown_name("dataset", name, DATASETS)
+    generator = torch.Generator().manual_seed(seed)
+    if name == "line":
+        t = torch.linspace(-1, 1, n_train, dtype=torch.float64)
+        x = torch.stack([torch.ones_like(t), t], 1).repeat(number, 1, 1)
+        y = ((-1.0) ** torch.arange(n_train)).double().repeat(number, 1)
+    elif name == "sphere":
+        x = torch.randn(number, n_train, dim, generator=generator, dtype=torch.float64)
+        y = 2.0 * torch.randint(0, 2, (number, n_train), generator=generator).double() - 1
+    else:
+        pixels, y = _threes_and_eights()
+        require(n_train <= len(y), f"n_train={n_train}; digits has {len(y)} images of 3 and 8")
+        draw = torch.stack([torch.randperm(len(y), generator=generator)[:n_train] for _ in range(number)])
+        x, y = pixels[draw], y[draw]
+    if name != "line":
+        x = x / x.norm(dim=2, keepdim=True)
+    return x.to(device), y.to(device)
+
+
+def _threes_and_eights() -> tuple[Tensor, Tensor]:
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    chosen = (digits.target == 3) | (digits.target == 8)
+    return torch.from_numpy(digits.data[chosen]), torch.from_numpy(2.0 * (digits.target[chosen] == 3) - 1)
+
+
+@torch.no_grad()
+def train(networks: Networks, x: Tensor, y: Tensor, lr: Tensor, *, steps: int, keep: int = 40) -> Training:
+    """Full-batch gradient descent W <- W - lr dL/dW of all networks side by side, each with its own lr (M,).
+
+    Kept at `keep` steps at most, evenly spaced in log(step), 0 and the last among them. Raises ValueError for shapes
+    that do not fit.
+    """
+    m, _, d = networks.weights.shape
+    require(
+        x.shape == (m, y.shape[-1], d) and y.shape[:1] == lr.shape == (m,),
+        f"x has shape {tuple(x.shape)}, y {tuple(y.shape)}, lr {tuple(lr.shape)}; expected (M, N, d), (M, N), (M,) "
+        f"with M={m}, d={d}",
+    )
+    require(steps > 0 and bool((lr > 0).all()), f"steps={steps} and lr must be positive")
+    kept = _log_spaced(steps, keep)
+    weights, signs = networks.weights.clone(), networks.signs
+    rate = lr.clone()
+    history, limit = [], None
+    for step in range(steps + 1):
+        before = x @ weights.transpose(1, 2)
+        residual = (torch.relu(before) @ signs.unsqueeze(2)).squeeze(2) - y
+        loss = residual.square().mean(1) / 2
+        limit = DIVERGED * loss if limit is None else limit
+        rate = torch.where(loss <= limit, rate, 0.0)
+        if step in kept:
+            history.append((loss, sharpness(Networks(weights, signs), x), weights.clone()))
+        slope = (before > 0) * residual.unsqueeze(2) * signs.unsqueeze(1)
+        weights -= (rate / x.shape[1])[:, None, None] * (slope.transpose(1, 2) @ x)
+    loss, sharp, snapshots = (torch.stack(column) for column in zip(*history, strict=True))
+    return Training(kept, loss, sharp, snapshots, signs, x, y, lr, rate == 0)
+
+
+def _log_spaced(steps: int, keep: int) -> list[int]:
+    return sorted({0, steps, *(round(steps ** (k / keep)) for k in range(keep - 1))})
+
+
+def train_over_rates(
+    networks: Networks, x: Tensor, y: Tensor, factors: Sequence[float], *, steps: int, keep: int = 40
+) -> Training:
+    """Each network trained with each lr = factor * 2 / (its initial sharpness); M * len(factors) networks at once.
+
+    A factor of 1 is the largest lr at which the initial point is stable. Network m with factor k has index
+    m * len(factors) + k.
+    """
+    number = len(factors)
+    lr = 2 / sharpness(networks, x).unsqueeze(1) * torch.tensor(factors, dtype=torch.float64, device=x.device)
+    weights, signs, x, y = (t.repeat_interleave(number, 0) for t in (networks.weights, networks.signs, x, y))
+    return train(Networks(weights, signs), x, y, lr.flatten(), steps=steps, keep=keep)
+
+
+@torch.no_grad()
+def train_to_loss(
+    networks: Networks, x: Tensor, y: Tensor, lr: Tensor, level: float, *, steps: int, every: int = 50
+) -> tuple[Networks, Tensor]:
+    """Each network at its first step of gradient descent with a loss of `level` or less, and which got there, (M,).
+
+    As `train`, without its history: networks that got there, diverged or did not within `steps` stay where they are.
+    Those that are done leave the batch after each `every` steps.
+    """
+    weights, inverse = networks.weights.clone(), 1 / x.shape[1]
+    reached = torch.zeros(len(lr), dtype=torch.bool, device=x.device)
+    limit = DIVERGED * (outputs(networks, x) - y).square().mean(1) / 2
+    going = torch.arange(len(lr), device=x.device)
+    for start in range(0, steps + 1, every):
+        w, points, targets, signs = weights[going], x[going], y[going], networks.signs[going]
+        moving = torch.ones(len(going), dtype=torch.bool, device=x.device)
+        for _ in range(start, min(start + every, steps + 1)):
+            before = points @ w.transpose(1, 2)
+            residual = (torch.relu(before) @ signs.unsqueeze(2)).squeeze(2) - targets
+            loss = residual.square().mean(1) / 2
+            reached[going] |= moving & (loss <= level)
+            moving &= (loss > level) & (loss <= limit[going])
+            slope = (before > 0) * residual.unsqueeze(2) * signs.unsqueeze(1)
+            w -= (moving * lr[going] * inverse)[:, None, None] * (slope.transpose(1, 2) @ points)
+        weights[going] = w
+        going = going[moving]
+        if not len(going):
+            break
+    return Networks(weights, networks.signs), reached

@@ -1,0 +1,245 @@
+"""Gradient flow of the logistic loss on many univariate networks at once, until their directions converge (Safran).
+
+Time is rescaled by the loss, d theta / dt = sum_i p_i grad q_i with p_i proportional to -l'(q_i), which leaves the path
+as it is and keeps it moving when the loss is 1e-1000. The steps are linearly implicit, since the flow is stiff where
+margins tie and where a kink slides along a sample, and they grow as the direction settles. Two things depart from exact
+flow, both vanishing in the limit: relu is rounded over a band around 0 of relative width `band`, which shrinks as the
+margin grows; and the smallest margin is held, by scaling theta, at a ceiling that rises to `sharpness` during the run,
+so that at each scale the direction has time to settle. Exact flow lets the scale grow with the logarithm of time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch.nn.functional import logsigmoid, softplus
+
+from rc_utils.theory.univariate.networks import kkt_residuals
+
+# The widest band, used while the smallest margin is below 1 / _WIDEST_BAND.
+_WIDEST_BAND = 1e-2
+# A step may raise the log loss by this much, and by this share of the smallest margin: kinks that
+# cross the edge of a band would otherwise bring the step length down to the width of the band.
+_SLACK, _RELATIVE_SLACK = 1e-2, 1e-4
+# From this smallest margin on a step may double the norm; before, outputs move by at most 1 plus the largest.
+_FITTED = 2.0
+_FIRST_CEILING = 10.0
+
+
+@dataclass
+class Flow:
+    """What came of a flow: theta (S, 3, k), the least training loss met on the way (S,) and its logarithm's course.
+
+    residual (S,): KKT residual at the end. num_steps (S,). course: (step, residuals (S,), smallest margins (S,)).
+    """
+
+    theta: torch.Tensor
+    least_loss: np.ndarray
+    residual: np.ndarray
+    num_steps: np.ndarray
+    course: list[tuple[int, np.ndarray, np.ndarray]] = field(default_factory=list)
+
+
+@dataclass
+class _State:
+    theta: torch.Tensor
+    length: torch.Tensor  # of the next step, in rescaled time
+    margin: torch.Tensor  # largest smallest margin so far, at least 1
+    log_loss: torch.Tensor  # least so far
+
+    def __getitem__(self, index: torch.Tensor) -> _State:
+        return _State(*(value[index] for value in vars(self).values()))
+
+    def __setitem__(self, index: torch.Tensor, other: _State) -> None:
+        for name, value in vars(other).items():
+            getattr(self, name)[index] = value
+
+
+def gradient_flow(
+    theta: torch.Tensor,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    *,
+    num_steps: int = 800,
+    max_change: float = 0.05,
+    sharpness: float = 1e4,
+    band: float = 1e-4,
+    tolerance: float = 1e-4,
+    check_every: int = 100,
+    stop_loss: float = 0.0,
+    residuals: bool = True,
+    device: str = "cpu",
+) -> Flow:
+    """Follow gradient flow from theta (S, 3, k) on samples x, y (S, n), all networks side by side.
+
+    A step turns the direction by at most some `max_change` (radians). The ceiling of the smallest margin is 10 for the
+    first tenth of the steps, then rises geometrically to `sharpness`, reached at eight tenths. A network stops once its
+    KKT residual, taken every `check_every` steps, is below `tolerance`, or its loss below `stop_loss`. Without
+    `residuals`, which take long to compute for very wide networks, they are NaN. Raises ValueError for shapes that do
+    not fit or labels other than ±1.
+    """
+    if theta.ndim != 3 or theta.shape[1] != 3 or x.shape != y.shape or x.shape[:1] != theta.shape[:1]:
+        raise ValueError(
+            f"theta has shape {tuple(theta.shape)}, x {tuple(x.shape)}, y {tuple(y.shape)}; "
+            "expected (S, 3, k), (S, n) and (S, n)"
+        )
+    if not (y.abs() == 1).all():
+        raise ValueError("labels must be -1 or 1: map them, for example by 2 * y - 1")
+    theta, x, y = (value.to(device, torch.float64) for value in (theta, x, y))
+    state = _start(theta.clone(), x)
+    distance = kkt_residuals if residuals else _no_residuals
+    residual = distance(state.theta, x, y)
+    steps = np.zeros(len(theta), dtype=int)
+    course = [(0, residual.copy(), _smallest_margin(state.theta, x, y))]
+    for done in range(check_every, num_steps + check_every, check_every):
+        going = np.flatnonzero(~(residual < tolerance) & (state.log_loss.exp().cpu().numpy() >= stop_loss))
+        if not len(going):
+            break
+        some = torch.as_tensor(going, device=x.device)
+        rise = np.clip((np.arange(done - check_every, done) / num_steps - 0.1) / 0.7, 0, 1)
+        ceilings = _FIRST_CEILING * (sharpness / _FIRST_CEILING) ** rise
+        state[some] = _advance(state[some], x[some], y[some], ceilings, max_change, band)
+        residual[going] = distance(state.theta[some], x[some], y[some])
+        steps[going] = done
+        course.append((done, residual.copy(), _smallest_margin(state.theta, x, y)))
+    return Flow(state.theta.cpu(), state.log_loss.exp().cpu().numpy(), residual, steps, course)
+
+
+def _no_residuals(theta: torch.Tensor, *_: torch.Tensor) -> np.ndarray:
+    return np.full(len(theta), np.nan)
+
+
+def _smallest_margin(theta: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> np.ndarray:
+    return _margins(_Layer(theta, x, x.new_full((len(x),), 1e-12)), theta, y).min(1).values.cpu().numpy()
+
+
+def _start(theta: torch.Tensor, x: torch.Tensor) -> _State:
+    reach = 1 + x.square().max(1).values
+    stiffness = reach * (theta.square().sum((1, 2)) + 1e-300)
+    return _State(theta, 0.1 / stiffness, torch.ones_like(stiffness), torch.full_like(stiffness, torch.inf))
+
+
+def _advance(
+    state: _State, x: torch.Tensor, y: torch.Tensor, ceilings: np.ndarray, max_change: float, band: float
+) -> _State:
+    for ceiling in ceilings:
+        widths = (1 / state.margin).clamp(band, _WIDEST_BAND)
+        state = _one_step(state, x, y, widths, max_change, float(ceiling))
+    return state
+
+
+def _one_step(
+    state: _State, x: torch.Tensor, y: torch.Tensor, widths: torch.Tensor, max_change: float, ceiling: float
+) -> _State:
+    """Try one step of each network; where it turns too far or raises the loss, shorten the next instead."""
+    theta, n = state.theta, x.shape[1]
+    layer = _Layer(theta, x, widths)
+    q = _margins(layer, theta, y)
+    smallest = q.min(1).values
+    log_loss = _log_sum_loss(q)
+    move = _implicit_step(theta, x, y, q, layer, state.length)
+    move = _stop_at_samples(theta, move, x, y, layer)
+    squared = theta.square().sum((1, 2))
+    growth = (theta * move).sum((1, 2)) / squared
+    turn = ((move - growth[:, None, None] * theta).square().sum((1, 2)) / squared).sqrt() / (1 + growth.clamp_min(0))
+    new = theta + move
+    new_q = _margins(_Layer(new, x, widths), new, y)
+    fitted = smallest > _FITTED
+    # The normalised margin is what flow raises once the samples are fitted; before, the loss itself falls.
+    shrink = torch.where(fitted, squared / new.square().sum((1, 2)), 1.0)
+    slack = _SLACK + _RELATIVE_SLACK * smallest.clamp_min(0)
+    jump = (new_q - q).abs().max(1).values / (1 + q.abs().max(1).values)
+    effort = torch.where(fitted, growth.abs() / 2, jump)
+    good = (turn < 2 * max_change) & (effort < 1) & (_log_sum_loss(new_q * shrink[:, None]) <= log_loss + slack)
+    longer = torch.where((turn < max_change) & (effort < 0.5), 1.5, 0.9)
+    theta = torch.where(good[:, None, None], new, theta)
+    # From the margin before the step, so that the scale can overshoot: that leaves a direction room to turn.
+    theta = theta * (ceiling / smallest.clamp_min(ceiling)).sqrt()[:, None, None]
+    least = torch.minimum(state.log_loss, log_loss - np.log(n))
+    return _State(theta, state.length * torch.where(good, longer, 0.5), state.margin.maximum(smallest), least)
+
+
+class _Layer:
+    """Inputs z and outputs `active` of the rounded relu, (S, n, k), and its slopes where they are asked for.
+
+    Rounded by a parabola over |z| <= widths |(w, b)|, so that the network stays homogeneous of degree 2 in theta.
+    """
+
+    def __init__(self, theta: torch.Tensor, x: torch.Tensor, widths: torch.Tensor):
+        w, b, _ = theta.unbind(1)
+        self.widths = widths[:, None, None]
+        self.size = torch.hypot(w, b)[:, None].clamp_min(1e-290)
+        self.alive = (self.size > 1e-290).to(theta.dtype)
+        self.z = torch.addcmul(b[:, None], x[:, :, None], w[:, None])
+        half = self.widths * self.size
+        self.rise = (self.z / half).clamp_(-1, 1).add_(1)
+        beyond = (self.z - half).clamp_min_(0)
+        self.active = torch.addcmul(beyond, self.rise, self.rise * (half / 4 * self.alive))
+
+    @cached_property
+    def slopes(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """The derivative by z, and that by |(w, b)|, which is positive inside the band alone."""
+        return self.rise * (self.alive / 2), (2 - self.rise).mul_(self.rise).mul_(self.widths / 4 * self.alive)
+
+
+def _margins(layer: _Layer, theta: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return y * (layer.active @ theta[:, 2, :, None])[:, :, 0]
+
+
+def _log_sum_loss(q: torch.Tensor) -> torch.Tensor:
+    """log sum_i log(1 + exp(-q_i)), without underflow: (S, n) -> (S,)."""
+    return torch.logsumexp(torch.where(q > 30, -q, softplus(-q.clamp_max(30)).log()), 1)
+
+
+def _implicit_step(
+    theta: torch.Tensor,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    q: torch.Tensor,
+    layer: _Layer,
+    length: torch.Tensor,
+) -> torch.Tensor:
+    """The step m of (K + h G' M G) m = h G' p, with G the gradients of the margins, (S, n, 3 k).
+
+    M is the curvature of the log loss in the margins, and K - 1 that of the rounded relu where it is convex, a 2 x 2
+    block a neuron; both are positive semi-definite. Solved in the n margins, by the Woodbury identity.
+    """
+    w, b, v = theta[:, None].unbind(2)
+    by_z, by_size = layer.slopes
+    signed = y[:, :, None] * v
+    h = length[:, None]
+    p = torch.softmax(logsigmoid(-q), 1)
+    grad_w = torch.addcmul(by_size * (w / layer.size), by_z, x[:, :, None]).mul_(signed)
+    grad_b = torch.addcmul(by_z, by_size, b / layer.size).mul_(signed)
+    grad_v = y[:, :, None] * layer.active
+    curved = ((-p * y)[:, :, None] * (v / (2 * layer.widths * layer.size))).clamp_min_(0).mul_(by_size > 0)
+    moments = torch.stack([x.square(), x, torch.ones_like(x)], 1) @ curved
+    ww, wb, bb = (h[:, None] * moments).split(1, 1)
+    ww, bb = 1 + ww, 1 + bb
+    det = ww * bb - wb.square()
+    solved_w = torch.addcmul(grad_w * (bb / det), grad_b, wb / det, value=-1)
+    solved_b = torch.addcmul(grad_b * (ww / det), grad_w, wb / det, value=-1)
+    kernel = grad_w @ solved_w.mT
+    kernel.baddbmm_(grad_b, solved_b.mT).baddbmm_(grad_v, grad_v.mT)
+    d = p * torch.sigmoid(q) + 1e-300
+    curvature = d[:, :, None] * (kernel - (d[:, None] @ kernel) / d.sum(1)[:, None, None])
+    identity = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
+    weights = torch.linalg.solve(identity + h[:, :, None] * curvature, p)
+    return h[:, None] * torch.cat([weights[:, None] @ part for part in (solved_w, solved_b, grad_v)], 1)
+
+
+def _stop_at_samples(
+    theta: torch.Tensor, move: torch.Tensor, x: torch.Tensor, y: torch.Tensor, layer: _Layer
+) -> torch.Tensor:
+    """Shorten a neuron's move so that its kink stops on the first sample that holds it, where it would jump across.
+
+    A sample holds a kink where it lies outside the rounded band and its label is against the neuron's sign.
+    """
+    z, holds = layer.z, (layer.slopes[1] == 0) & (y[:, :, None] * theta[:, None, 2] < 0)
+    moved = torch.addcmul(move[:, None, 1], x[:, :, None], move[:, None, 0])
+    crossing = (z * (z + moved) < 0) & holds
+    share = torch.where(crossing, -z / torch.where(crossing, moved, 1.0), 1.0).min(1).values
+    return move * share[:, None]

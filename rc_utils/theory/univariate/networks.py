@@ -1,0 +1,177 @@
+"""Univariate two-layer ReLU networks: their linear regions, and how nearly they maximise the margin (Safran et al.).
+
+A network of width k is N(x) = sum_j v_j relu(w_j x + b_j). A batch of S networks is one float64 tensor `theta` of shape
+(S, 3, k) that holds w, b and v; a single network has shape (3, k). Data are x of shape (S, n), one sorted sample a
+network, and labels y in {-1, 1} of the same shape. A neuron of zeros is no neuron: it has no gradient either.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from scipy.optimize import nnls
+
+# Kinks nearer than this are one, and a kink nearer than this to a sample is on it; the samples lie in [-1, 1]. Neurons
+# that join in the limit are still apart where a flow stops: its limit's kinks are counted to a tolerance, not exactly.
+POSITION_TOLERANCE = 1e-3
+# A kink counts where the slope changes by more than this share of all changes of slope together.
+SLOPE_TOLERANCE = 1e-3
+# Both tolerances of the finer count that a bound is held against as well.
+FINE_TOLERANCE = 1e-5
+# A direction whose KKT residual is below this is called converged.
+CONVERGED = 1e-3
+# How heavily a multiplier outside of the subdifferential counts in the residual.
+_OUTSIDE = 100.0
+
+
+def outputs(theta: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """N(x) of S networks (S, 3, k) at points (S, n) or (n,): (S, n)."""
+    w, b, v = theta.unbind(1)
+    x = x.expand(len(theta), -1)
+    return ((x[:, :, None] * w[:, None] + b[:, None]).clamp_min(0) @ v[:, :, None])[:, :, 0]
+
+
+def make_teachers(crossings: torch.Tensor) -> torch.Tensor:
+    """Networks of width r that change sign exactly at `crossings`, (S, r), each row increasing: (S, 3, r).
+
+    -1 left of the first crossing, where N is 0 and counts as negative as in Safran Section 2; from there a zigzag of
+    slopes ±1 whose kinks lie half way between crossings. Raises ValueError for crossings that do not increase.
+    """
+    if crossings.ndim != 2 or (crossings.diff(dim=1) <= 0).any():
+        raise ValueError("crossings must have shape (S, r) and increase in each row: sort them and drop duplicates")
+    middles = (crossings[:, 1:] + crossings[:, :-1]) / 2
+    kinks = torch.cat([crossings[:, :1], middles], 1)
+    signs = torch.full_like(kinks, 2.0)
+    signs[:, 1::2] = -2.0
+    signs[:, 0] = 1.0
+    return torch.stack([torch.ones_like(kinks), -kinks, signs], 1)
+
+
+def draw_crossings(num_teachers: int, sign_changes: int, seed: int) -> torch.Tensor:
+    """Sign changes of random teachers in [-1, 1], (S, r): evenly spaced, each moved by up to a quarter of a spacing.
+
+    Neighbours are then at least 1 / (r + 1) apart. Raises ValueError unless there is a sign change.
+    """
+    if sign_changes < 1:
+        raise ValueError(f"got {sign_changes} sign changes; a teacher needs at least one")
+    even = torch.linspace(-1, 1, sign_changes + 2, dtype=torch.float64)[1:-1]
+    return even + (_rand(seed, num_teachers, sign_changes) - 0.5) / (sign_changes + 1)
+
+
+def label(crossings: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """The sign in {-1, 1} at x (S, n) or (n,) of teachers that change it at `crossings` (S, r): (S, n)."""
+    x = x.expand(len(crossings), -1)
+    passed = (x[:, :, None] > crossings[:, None]).sum(2)
+    return (2 * (passed % 2) - 1).to(torch.float64)
+
+
+def draw_samples(crossings: torch.Tensor, num_samples: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Sorted samples, uniform on [-1, 1], and their labels by the teachers: x and y, both (S, n)."""
+    x = (2 * _rand(seed, len(crossings), num_samples) - 1).sort(1).values
+    return x, label(crossings, x)
+
+
+def draw_students(
+    num_students: int, width: int, seed: int, sigma_hidden: float = 1.0, sigma_output: float | None = None
+) -> torch.Tensor:
+    """Students (S, 3, k) of Safran Assumption 2.1: w, b ~ N(0, sigma_hidden²), v ~ N(0, sigma_output²).
+
+    sigma_output: default 1 / sqrt(k), which keeps the output's size whatever the width.
+    """
+    theta = torch.randn(num_students, 3, width, dtype=torch.float64, generator=_generator(seed))
+    sigma_output = width**-0.5 if sigma_output is None else sigma_output
+    return theta * torch.tensor([sigma_hidden, sigma_hidden, sigma_output], dtype=torch.float64)[:, None]
+
+
+def kinks(
+    theta: torch.Tensor, position_tolerance: float = POSITION_TOLERANCE, slope_tolerance: float = SLOPE_TOLERANCE
+) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of one network's kinks, increasing, and the change of its slope at each: both of shape (m,).
+
+    A neuron bends the line at -b / w by v |w|. Kinks closer than `position_tolerance` to the next are one, at their
+    mean weighted by |change|; those whose changes add up to at most `slope_tolerance` of all |changes| are none. Both
+    scale-free but for the unit of x. With both 0 the count is that of exact arithmetic.
+    """
+    w, b, v = theta.detach().cpu().numpy().astype(float)
+    bends = v * w != 0
+    position, change = -b[bends] / w[bends], v[bends] * np.abs(w[bends])
+    order = np.argsort(position)
+    position, change = position[order], change[order]
+    # Vanishing neurons would otherwise chain distant kinks together.
+    heavy = np.abs(change) > 1e-3 * slope_tolerance * np.abs(change).sum()
+    position, change = position[heavy], change[heavy]
+    if not len(position):
+        return position, change
+    group = np.concatenate([[0], np.cumsum(np.diff(position) > position_tolerance)])
+    size, total = np.bincount(group, np.abs(change)), np.bincount(group, change)
+    kept = np.abs(total) > slope_tolerance * size.sum()
+    return (np.bincount(group, np.abs(change) * position) / size)[kept], total[kept]
+
+
+def linear_regions(theta: torch.Tensor, **tolerances: float) -> int:
+    """Number of linear pieces of one network on the whole line, to the tolerances of `kinks`: those and one."""
+    return len(kinks(theta, **tolerances)[0]) + 1
+
+
+def error_rate(theta: torch.Tensor, crossings: torch.Tensor, num_points: int = 20_001) -> np.ndarray:
+    """Share of [-1, 1] on which networks (S, 3, k) and teachers (S, r) differ in sign, on an even grid: (S,).
+
+    A network is evaluated where it bends; between bends it is a line.
+    """
+    grid = np.linspace(-1, 1, num_points)
+    expected = label(crossings.cpu(), torch.from_numpy(grid)).numpy() > 0
+    shares = []
+    for network, positive in zip(theta.cpu(), expected, strict=True):
+        w, b, _ = network
+        bends = (-b / w)[w != 0].clamp(-1, 1)
+        at = torch.cat([bends, torch.tensor([-1.0, 1.0], dtype=network.dtype)]).sort().values
+        values = np.interp(grid, at.numpy(), outputs(network[None], at)[0].numpy())
+        shares.append(np.mean((values > 0) != positive))
+    return np.array(shares)
+
+
+def kkt_residual(theta: torch.Tensor, x: torch.Tensor, y: torch.Tensor, band: float = POSITION_TOLERANCE) -> float:
+    """Distance of one network's direction from a KKT point of the maximum-margin problem (Safran Problem 4); >= 0.
+
+    With u = theta / |theta|, margins q_i = y_i N_u(x_i) and their minimum q, the least value over lambda >= 0 of
+    the norm of (u - sum_i lambda_i ∂q_i, 2 sum_i lambda_i (q_i - q)): stationarity and complementary slackness, where
+    2 q sum_i lambda_i = 1 at a KKT point. ∂ is Clarke's: at |w_j x_i + b_j| <= band |(w_j, b_j)| the derivative of
+    the rectifier is any number in [0, 1], chosen for each (i, j). Solved by non-negative least squares. Infinite where
+    a sample is misclassified. theta (3, k), x and y (n,).
+    """
+    u = (theta / theta.norm()).detach().cpu().numpy()
+    x, y = x.cpu().numpy(), y.cpu().numpy()
+    w, b, v = u
+    before = np.outer(x, w) + b
+    active = np.maximum(before, 0)
+    margins = y * (active @ v)
+    if not margins.min() > 0:
+        return np.inf
+    free = (np.abs(before) <= band * np.hypot(w, b)) & (v != 0) & (np.hypot(w, b) > 1e-9)
+    slope = y[:, None] * v * ((before > 0) & ~free)
+    excess = 2 * (margins - margins.min())[:, None]
+    fixed = np.concatenate([slope * x[:, None], slope, y[:, None] * active, excess], 1)
+    # One more multiplier t in [0, lambda_i] for each free derivative, and its slack: t + slack = lambda_i.
+    i, j = np.nonzero(free)
+    pair = np.arange(len(i))
+    chosen = np.zeros((fixed.shape[1], len(i)))
+    chosen[j, pair], chosen[len(w) + j, pair] = y[i] * v[j] * x[i], y[i] * v[j]
+    whole = np.zeros((len(i), len(x)))
+    whole[pair, i] = _OUTSIDE
+    part = _OUTSIDE * np.eye(len(i))
+    system = np.block([[fixed.T, chosen, np.zeros_like(chosen)], [whole, -part, -part]])
+    wanted = np.concatenate([u.flatten(), np.zeros(1 + len(i))])
+    return float(nnls(system, wanted, maxiter=30 * system.shape[1])[1])
+
+
+def kkt_residuals(theta: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> np.ndarray:
+    """`kkt_residual` of each of S networks: (S,)."""
+    return np.array([kkt_residual(*network) for network in zip(theta, x, y, strict=True)])
+
+
+def _generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def _rand(seed: int, *shape: int) -> torch.Tensor:
+    return torch.rand(*shape, dtype=torch.float64, generator=_generator(seed))

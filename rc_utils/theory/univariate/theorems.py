@@ -1,0 +1,243 @@
+"""What the statements of Safran et al. are about, measured on univariate students that gradient flow trained."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.optimize import brentq
+from scipy.stats import binomtest
+
+from rc_utils.theory.univariate.flow import Flow, gradient_flow
+from rc_utils.theory.univariate.networks import (
+    CONVERGED,
+    FINE_TOLERANCE,
+    draw_crossings,
+    draw_samples,
+    draw_students,
+    error_rate,
+    kkt_residual,
+    linear_regions,
+    outputs,
+)
+
+# The stated density and support: uniform on [-1, 1].
+_RADIUS, _DENSITY = 1.0, 0.5
+# `error_rate` looks at so many points, and cannot tell a smaller error from none.
+ERROR_GRID = 20_001
+
+
+def region_bound(label_changes: int) -> int:
+    """The most linear regions that Theorem 4.2 allows: 32 r + 67.
+
+    Of the teacher its proof uses the number of label changes in the sample alone, at most r, which may stand for r.
+    """
+    return 32 * label_changes + 67
+
+
+def train_students(
+    sign_changes: int,
+    width: int,
+    num_samples: int,
+    num_students: int,
+    seed: int,
+    *,
+    sigma_hidden: float = 1.0,
+    sigma_output: float | None = None,
+    **flow: object,
+) -> tuple[pd.DataFrame, Flow]:
+    """Students with a teacher, a sample and an initialisation each: one row a student, and the flow that trained them.
+
+    Columns: sign_changes, width, num_samples, student, label_changes (in the sample), least_loss, residual, fitted (the
+    loss fell below 1 / n, where Theorem 4.2 begins), converged (residual < 1e-3), regions (to a tolerance of 0.001),
+    regions_coarse (kinks within 0.01 merged), regions_fine (to 1e-5), regions_all (to 0: of the network as it stopped,
+    not of its limit), error.
+    `flow`: settings of `gradient_flow`.
+    """
+    crossings = draw_crossings(num_students, sign_changes, seed)
+    x, y = draw_samples(crossings, num_samples, seed + 1)
+    theta = draw_students(num_students, width, seed + 2, sigma_hidden, sigma_output)
+    trained = gradient_flow(theta, x, y, **flow)
+    table = pd.DataFrame({"student": range(num_students), "least_loss": trained.least_loss})
+    table = table.assign(sign_changes=sign_changes, width=width, num_samples=num_samples, residual=trained.residual)
+    table["label_changes"] = (y.diff(dim=1) != 0).sum(1).numpy()
+    table["fitted"] = table["least_loss"] < 1 / num_samples
+    table["converged"] = table["fitted"] & (table["residual"] < CONVERGED)
+    tolerances = {"regions": {}, "regions_coarse": {"position_tolerance": 1e-2}}
+    tolerances |= {
+        name: {"position_tolerance": tolerance, "slope_tolerance": tolerance}
+        for name, tolerance in (("regions_fine", FINE_TOLERANCE), ("regions_all", 0.0))
+    }
+    for name, tolerance in tolerances.items():
+        table[name] = [linear_regions(network, **tolerance) for network in trained.theta]
+    table["error"] = error_rate(trained.theta, crossings, ERROR_GRID)
+    return table, trained
+
+
+def train_cells(
+    cells: Iterable[tuple[int, int, int]], num_students: int, seed: int, **settings: object
+) -> pd.DataFrame:
+    """`train_students` for each (sign_changes, width, num_samples), all rows in one table."""
+    tables = [train_students(*cell, num_students, seed, **settings)[0] for cell in cells]
+    return pd.concat(tables, ignore_index=True)
+
+
+def count_by_tolerance(theta: torch.Tensor, tolerances: Iterable[float]) -> pd.DataFrame:
+    """By tolerance, of positions and of slopes: the fewest and the most linear regions of networks theta (S, 3, k)."""
+    rows = []
+    for tolerance in tolerances:
+        found = [linear_regions(n, position_tolerance=tolerance, slope_tolerance=tolerance) for n in theta]
+        rows.append({"tolerance": tolerance, "fewest": min(found), "most": max(found)})
+    return pd.DataFrame(rows)
+
+
+def stated_width(sign_changes: int, delta: float, spacing: float, count: int = 24) -> int:
+    """Width of Theorem 3.1 (count 24) or 2.3 (count 48): 6144 R⁴ log(count r / delta) / rho, at R = 1."""
+    return math.ceil(6144 * _RADIUS**4 * math.log(count * sign_changes / delta) / spacing)
+
+
+def stated_scales(
+    sign_changes: int, width: int, num_samples: int, delta: float, spacing: float, factor: int = 1
+) -> tuple[float, float]:
+    """Least sigma_h and largest sigma_o of Theorem 3.1 (factor 1) or 2.3 (factor 2) for data uniform on [-1, 1]."""
+    hidden = 4200 * factor * num_samples**2 * _DENSITY * _RADIUS**3.5 * math.sqrt(sign_changes * width)
+    hidden /= delta * spacing
+    return hidden, 1 / (4 * width * _RADIUS * hidden * math.log(6 * factor * width / delta))
+
+
+def theorem_31(
+    sign_changes: int, num_samples: int, delta: float, num_students: int, seed: int, **flow: object
+) -> pd.DataFrame:
+    """Students at the width and the initialisation of Theorem 3.1; ratio: 2 n times the least training loss met.
+
+    The teacher's sign changes are even, so that the shortest interval is rho = 2 / (r + 1).
+    """
+    spacing = 2 / (sign_changes + 1)
+    width = stated_width(sign_changes, delta, spacing)
+    hidden, output = stated_scales(sign_changes, width, num_samples, delta, spacing)
+    crossings = torch.linspace(-1, 1, sign_changes + 2, dtype=torch.float64)[1:-1].expand(num_students, -1)
+    x, y = draw_samples(crossings, num_samples, seed)
+    theta = draw_students(num_students, width, seed + 1, hidden, output)
+    settings = {"num_steps": 100, "check_every": 5, "residuals": False, "stop_loss": 1 / (2 * num_samples)} | flow
+    trained = gradient_flow(theta, x, y, **settings)
+    ratio = 2 * num_samples * trained.least_loss
+    columns = {"sign_changes": sign_changes, "num_samples": num_samples, "width": width, "sigma_hidden": hidden}
+    return pd.DataFrame({"student": range(num_students), "ratio": ratio}).assign(**columns, sigma_output=output)
+
+
+def theorem_23(
+    sign_changes: int, width: int, num_samples: int, delta: float, num_students: int, seed: int, **flow: object
+) -> pd.DataFrame:
+    """`train_students` from the variances of Theorem 2.3, at a width that may be less than it asks for.
+
+    stated_width: that width for the teacher of each student, whose shortest interval of one label is rho.
+    """
+    guaranteed = 1 / (sign_changes + 1)  # by draw_crossings; the variances of a smaller spacing do for a larger one
+    scales = stated_scales(sign_changes, width, num_samples, delta, guaranteed, factor=2)
+    names = dict(zip(("sigma_hidden", "sigma_output"), scales, strict=True))
+    table, _ = train_students(sign_changes, width, num_samples, num_students, seed, **names, **flow)
+    spacings = np.diff(draw_crossings(num_students, sign_changes, seed), prepend=-1.0, append=1.0).min(1)
+    return table.assign(stated_width=[stated_width(sign_changes, delta, spacing, count=48) for spacing in spacings])
+
+
+def theorem_32(sign_changes: int, width_ratio: float, num_students: int, seed: int, **flow: object) -> pd.DataFrame:
+    """Students of width floor(alpha r) on r + 1 points of (0, 1], evenly spaced, with alternating labels.
+
+    The sample holds each point once, so that training and population loss are one. Columns: least_loss; bound,
+    (1 - 0.75 alpha) / 4; fitted; active and certified as in `certified_loss`.
+    """
+    points, theta = sign_changes + 1, draw_students(num_students, _width(sign_changes, width_ratio), seed)
+    x = _even_points(sign_changes).expand(num_students, -1)
+    y = (2.0 * (torch.arange(points) % 2) - 1).to(torch.float64).expand(num_students, -1)
+    # Below 1 / n all points are classified, and the loss goes on to zero (Theorem 4.1).
+    trained = gradient_flow(theta, x, y, **({"stop_loss": 1 / points, "residuals": False} | flow))
+    fitted = trained.least_loss < 1 / points
+    table = pd.DataFrame({"least_loss": np.where(fitted, 0.0, trained.least_loss), "fitted": fitted})
+    table["active"], table["certified"] = certified_loss(theta, sign_changes)
+    bound = (1 - 0.75 * width_ratio) / 4
+    return table.assign(sign_changes=sign_changes, width=theta.shape[2], width_ratio=width_ratio, bound=bound)
+
+
+def certified_loss(theta: torch.Tensor, sign_changes: int) -> tuple[np.ndarray, np.ndarray]:
+    """How many neurons of each initialization (S, 3, k) are active on a point of `theorem_32`, and a loss below which
+    no training can get: (S,) each.
+
+    A neuron that is active nowhere never moves, m active neurons change sign at most m + 1 times, and each
+    misclassified point mends at most two of the r - m - 1 missing changes, at a loss of log 2 or more.
+    """
+    ends = theta[:, 0, :, None] * _even_points(sign_changes)[[0, -1]] + theta[:, 1, :, None]
+    active = (ends > 0).any(2).sum(1).numpy()
+    missing = np.ceil(np.maximum(sign_changes - active - 1, 0) / 2)
+    return active, math.log(2) * missing / (sign_changes + 1)
+
+
+def certified_share(
+    sign_changes: int, width_ratios: Iterable[float], num_initializations: int, seed: int
+) -> pd.DataFrame:
+    """By width ratio with a positive bound: in how many of so many initializations `certified_loss` reaches it.
+
+    Nothing is trained. Columns: sign_changes, width_ratio, n, certified (a number), share, and low, high, its exact
+    95 % interval.
+    """
+    rows = []
+    for ratio in width_ratios:
+        bound = (1 - 0.75 * ratio) / 4
+        if bound > 0:
+            theta = draw_students(num_initializations, _width(sign_changes, ratio), seed)
+            certified = int((certified_loss(theta, sign_changes)[1] >= bound).sum())
+            found = share(certified, num_initializations)
+            rows.append([sign_changes, ratio, num_initializations, certified, *found])
+    return pd.DataFrame(rows, columns=["sign_changes", "width_ratio", "n", "certified", "share", "low", "high"])
+
+
+def share(successes: int, trials: int) -> tuple[float, float, float]:
+    """A share and its exact (Clopper-Pearson) 95 % interval."""
+    interval = binomtest(successes, trials).proportion_ci()
+    return successes / trials, float(interval.low), float(interval.high)
+
+
+def _width(sign_changes: int, width_ratio: float) -> int:
+    return math.floor(width_ratio * sign_changes + 1e-9)
+
+
+def _even_points(sign_changes: int) -> torch.Tensor:
+    return torch.arange(1, sign_changes + 2, dtype=torch.float64) / (sign_changes + 1)
+
+
+def example_1(**flow: object) -> dict[str, object]:
+    """Example 1: gradient flow from v_1 = b_1 = 1, all else 0, on x = 4, -4 with labels 1, and a better solution.
+
+    limit, better: (3, 2), the limit scaled to smallest margin 1; limit_norm, better_norm: squared norms;
+    limit_residual: of the KKT conditions; better_margins: at both samples.
+    """
+    x, y = torch.tensor([[4.0, -4.0]], dtype=torch.float64), torch.ones(1, 2, dtype=torch.float64)
+    start = torch.tensor([[[0, 0], [1, 0], [1, 0]]], dtype=torch.float64)
+    trained = gradient_flow(start, x, y, **({"tolerance": 0.0, "num_steps": 200} | flow))
+    limit = trained.theta / (y * outputs(trained.theta, x)).min().sqrt()
+    better = torch.tensor([[0.5, -0.5], [0, 0], [0.5, 0.5]], dtype=torch.float64)
+    return {
+        "limit": limit[0],
+        "better": better,
+        "limit_norm": float(limit.square().sum()),
+        "better_norm": float(better.square().sum()),
+        "limit_residual": kkt_residual(limit[0], x[0], y[0]),
+        "better_margins": (y * outputs(better[None], x))[0].tolist(),
+    }
+
+
+def allowed_error(num_samples: int, sign_changes: int, delta: float, constant: float = 1.0) -> float:
+    """The error eps of Corollary 5.1: n = C_0 (r log(1 / eps) + log(1 / delta)) / eps, solved for eps; at most 1."""
+
+    def missing(eps: float) -> float:
+        return constant * (sign_changes * math.log(1 / eps) + math.log(1 / delta)) / eps - num_samples
+
+    return 1.0 if missing(1.0) > 0 else float(brentq(missing, 1e-12, 1.0))
+
+
+def least_constant(error: float, num_samples: int, sign_changes: int, delta: float) -> float:
+    """The least C_0 at which Corollary 5.1 allows this error; one too small to be seen counts as half a grid cell."""
+    eps = max(error, 0.5 / ERROR_GRID)
+    return num_samples * eps / (sign_changes * math.log(1 / eps) + math.log(1 / delta))

@@ -1,0 +1,68 @@
+"""What changes the result of a training run."""
+
+import dataclasses
+
+from rc_utils.checks import check_count, checked_value, require, unknown_name
+
+OPTIMIZERS = ("sgd", "adam", "adagrad")
+SCHEDULES = ("cosine", "constant")
+PRECISIONS = ("float32", "bfloat16")
+
+BETWEEN_LABELS = ("nearer", "third")
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainConfig:
+    """What changes the result of a training run, and nothing else.
+
+    The defaults are the paper's setting as far as it is stated (v1 App. C: SGD, cosine schedule, no
+    augmentation); momentum 0.9 is the assumption of the public CIFAR zoo whose networks the paper uses.
+
+    lr, weight_decay, momentum: as in the optimiser of that name in torch; momentum is used by SGD alone.
+    mixup_alpha: parameter of the Beta distribution of mixup's weight, 0 switches mixup off.
+    crop_padding: pixels of black border before a random crop back to the image size, 0 switches it off.
+    flip_probability: of a horizontal flip of each image.
+    precision: "float32" or "bfloat16" (autocast of the forward pass). On a GPU float32 is meant in full, without TF32.
+    pretrain_epochs: epochs on random labels before the training, at the learning rate `lr`; the optimiser's state of
+        them is forgotten.
+    between_share: labelled points between pairs of training images, as a share of the number of images, that every
+        batch holds as well; their loss counts as much as that of as many images.
+    between_labels: "nearer" or "third", see `points_between`.
+    gradient_penalty: weight of the mean squared norm of the loss's gradient by the image, see `gradient_penalty`.
+    sam_radius: radius of sharpness-aware minimisation, 0 switches it off. Batch normalisation's running statistics
+        follow both of its forward passes.
+    """
+
+    lr: float = 0.1
+    batch_size: int = 128
+    weight_decay: float = 1e-5
+    epochs: int = 30
+    seed: int = 0
+    optimizer: str = "sgd"
+    momentum: float = 0.9
+    schedule: str = "cosine"
+    mixup_alpha: float = 0.0
+    crop_padding: int = 0
+    flip_probability: float = 0.0
+    precision: str = "float32"
+    pretrain_epochs: int = 0
+    between_share: float = 0.0
+    between_labels: str = "nearer"
+    gradient_penalty: float = 0.0
+    sam_radius: float = 0.0
+
+    def __post_init__(self):
+        choices = {"optimizer": OPTIMIZERS, "schedule": SCHEDULES, "precision": PRECISIONS}
+        for name, valid in (choices | {"between_labels": BETWEEN_LABELS}).items():
+            if getattr(self, name) not in valid:
+                raise unknown_name(name, getattr(self, name), valid)
+        for name in ("batch_size", "epochs", "seed", "crop_padding", "pretrain_epochs"):
+            check_count(name, getattr(self, name), 1 if name == "batch_size" else 0)
+            object.__setattr__(self, name, int(getattr(self, name)))  # NumPy's integers are taken, torch takes none
+        not_negative = ("weight_decay", "momentum", "mixup_alpha", "between_share", "gradient_penalty", "sam_radius")
+        for name in ("lr", "flip_probability", *not_negative):
+            object.__setattr__(self, name, checked_value(getattr(self, name), float, name))
+        require(self.lr > 0, f"lr must be positive and finite, got {self.lr}")
+        for name in not_negative:
+            require(getattr(self, name) >= 0, f"{name} must not be negative, got {getattr(self, name)}")
+        require(0 <= self.flip_probability <= 1, f"flip_probability {self.flip_probability} is not in [0, 1]")

@@ -1,0 +1,378 @@
+"""One training loop for every experiment: data on the device, batches as index tensors, no DataLoader."""
+
+import contextlib
+import copy
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from rc_utils.checks import check_number, require
+from rc_utils.datasets import Dataset, ImageTensor
+from rc_utils.regions.classifier import NonFiniteScores
+from rc_utils.regions.evaluation import evaluation_mode, full_precision, images_per_batch
+from rc_utils.training.augmentation import crop_and_flip, mixup
+from rc_utils.training.config import TrainConfig
+from rc_utils.training.depthwise import fast_depthwise, plain
+from rc_utils.training.interventions import ascended, gradient_penalty, points_between, random_labels
+
+_DTYPES = {"float32": None, "bfloat16": torch.bfloat16}
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainRun:
+    """A trained network and how it came about.
+
+    status: "ok", or "diverged" when the loss (training stopped there) or a score left the finite numbers.
+    history: one dict an epoch: epoch (from 1), lr, train_loss and train_accuracy (running means over the
+        augmented batches), seconds.
+    measurements: what `measure(network, epoch)` returned, by epoch; epoch 0 is before training.
+    reached_epoch: the first epoch after which the training loss was below `measure_loss`, if there was one.
+    train_accuracy, test_accuracy: in [0, 1], in evaluation mode, without augmentation.
+    train_loss, test_loss: in nats, likewise.
+    """
+
+    network: torch.nn.Module
+    config: TrainConfig
+    status: str
+    history: list[dict[str, Any]]
+    measurements: dict[int, Any]
+    train_accuracy: float
+    test_accuracy: float
+    train_loss: float
+    test_loss: float
+    seconds: float
+    reached_epoch: int | None = None
+
+    @property
+    def gap(self) -> float:
+        """Generalisation gap, training accuracy minus test accuracy."""
+        return self.train_accuracy - self.test_accuracy
+
+    def __str__(self) -> str:
+        return (
+            f"{self.status}: train accuracy {self.train_accuracy:.3f}, test accuracy {self.test_accuracy:.3f}, "
+            f"gap {self.gap:.3f} after {len(self.history)} epochs in {self.seconds:.1f} s"
+        )
+
+
+class StopTraining(Exception):
+    """Raised inside `train` when `should_stop()` turned true: there is no result."""
+
+
+def train(
+    network: torch.nn.Module,
+    data: Dataset,
+    config: TrainConfig,
+    *,
+    device: torch.device | str | None = None,
+    measure: Callable[[torch.nn.Module, int], Any] | None = None,
+    measure_epochs: Collection[int] = (),
+    measure_loss: float | None = None,
+    should_stop: Callable[[], bool] | None = None,
+    compile: bool = False,
+    channels_last: bool = True,
+    progress: bool = False,
+) -> TrainRun:
+    """Train `network` on `data` in place and evaluate it.
+
+    network: module from image batches (B, C, H, W) to logits (B, num_classes).
+    data: Dataset; moved to `device` if it is elsewhere.
+    device: where to train; default: where the network's parameters are.
+    measure, measure_epochs: `measure(network, epoch)` is called after each listed epoch (0: before training) in
+        evaluation mode; the modes that it sets and the random numbers that it draws do not influence the training. It
+        has to leave the weights alone.
+    measure_loss: it is also called once after the first epoch that leaves the mean cross-entropy of all training
+        images, in evaluation mode and without augmentation, below this.
+    should_stop: called between epochs; when it returns True, StopTraining is raised.
+    compile: torch.compile the network, for a GPU.
+    channels_last: memory layout of images and kernels on a CPU, where it is faster (`make bench`). Some networks are in
+        the other layout all the same, see `training_layout`; and all on a GPU, where none was measured.
+    progress: show a bar over the epochs on stderr.
+
+    The random state of the caller is untouched. The same seed on the same kind of CPU with the same number of
+    threads gives the same bits; on a GPU, sums may differ in the last digits.
+    Raises ValueError for a measurement epoch outside [0, epochs], for a single training image in a batch of more, and
+    for an output without a score for each class; RuntimeError from torch for images of a shape it does not take.
+    """
+    if measure_loss is not None:
+        check_number("measure_loss", measure_loss, 0, above=True)
+    outside = [e for e in measure_epochs if not 0 <= e <= config.epochs]
+    require(not outside, f"measure_epochs {outside} are not within 0..{config.epochs}")
+    enough = len(data.y_train) > 1 or config.batch_size == 1
+    require(enough, "a single training image makes no batch of two or more: give more images")
+    require(
+        not (compile and config.gradient_penalty),
+        "gradient_penalty needs second derivatives, which compiled networks do not have: leave compile out",
+    )
+    _check_parameters(network)
+    device = torch.device(device) if device is not None else _device_of(network)
+    network, data = network.to(device), data.to(device)
+    layout = training_layout(network, data.x_train, device) if channels_last else torch.contiguous_format
+    network = network.to(memory_format=layout)
+    step = _compiled(network) if compile else network
+    loop = _Loop(network, step, data, config, layout, measure, frozenset(measure_epochs), measure_loss)
+    started = time.perf_counter()
+    with _own_random_state(device):
+        _check_outputs(network, data)
+        seed_generators(config.seed, device)
+        with full_precision(), fast_depthwise(network):
+            try:
+                if config.pretrain_epochs:
+                    _pretraining(network, step, data, config, layout).run(should_stop, progress)
+                status = loop.run(should_stop, progress)
+            except NonFiniteScores:
+                status = "diverged"
+    train_loss, train_accuracy = evaluate(network, data.x_train, data.y_train)
+    test_loss, test_accuracy = evaluate(network, data.x_test, data.y_test)
+    if not math.isfinite(train_loss + test_loss):
+        status = "diverged"
+    return TrainRun(
+        network, config, status, loop.history, loop.measurements,
+        train_accuracy, test_accuracy, train_loss, test_loss, time.perf_counter() - started, loop.reached_epoch,
+    )  # fmt: skip
+
+
+@torch.no_grad()
+def evaluate(
+    network: torch.nn.Module, x: torch.Tensor | ImageTensor, y: torch.Tensor, batch_size: int | None = None
+) -> tuple[float, float]:
+    """Mean cross-entropy in nats and accuracy, in evaluation mode, on images `x` (N, C, H, W) with labels `y` (N,).
+
+    batch_size: images in one forward pass; None chooses (`images_per_batch`).
+    """
+    batch_size = batch_size or images_per_batch(x, 1000)
+    with full_precision(), evaluation_mode(network):
+        loss, correct = torch.zeros((), device=y.device), torch.zeros((), device=y.device)
+        for i in range(0, len(y), batch_size):
+            logits, target = network(x[i : i + batch_size]).float(), y[i : i + batch_size]
+            loss += F.cross_entropy(logits, target, reduction="sum")
+            correct += (logits.argmax(1) == target).sum()
+    return loss.item() / len(y), correct.item() / len(y)
+
+
+def training_layout(
+    network: torch.nn.Module, images: ImageTensor | torch.Tensor, device: torch.device
+) -> torch.memory_format:
+    """The memory layout of images and kernels in which `network` is trained: on a CPU channels last, if it can be.
+
+    It cannot where the network views its activations as if they were contiguous, `x.view(len(x), -1)`; a network that
+    is not of this package is tried on two of the `images`.
+
+    In that layout a kernel of oneDNN writes past its buffer in the backward pass of a strided 1 x 1 convolution of
+    fewer than 8 channels, on a CPU with AVX2 and without AVX-512; that ends in a crash or in wrong gradients, and does
+    not happen in the contiguous layout (oneDNN issue 6035, open in 2026).
+    """
+    overruns = any(
+        isinstance(m, torch.nn.Conv2d) and set(m.kernel_size) == {1} and max(m.stride) > 1 and m.in_channels < 8
+        for m in network.modules()
+    )
+    if device.type != "cpu" or overruns or not _takes_channels_last(network, images):
+        return torch.contiguous_format
+    return torch.channels_last
+
+
+def _takes_channels_last(network, images):
+    if type(network).__module__.startswith("rc_utils."):
+        return True
+    try:
+        with _own_random_state(_device_of(network)), torch.enable_grad():
+            trial = copy.deepcopy(network).train().to(memory_format=torch.channels_last)
+            batch = images[:2].to(_device_of(network)).contiguous(memory_format=torch.channels_last)
+            trial(batch).sum().backward()
+    except Exception:  # what is wrong in any layout is named where the network is trained
+        return False
+    return True
+
+
+class _Loop:
+    """The state of one training run between epochs."""
+
+    def __init__(
+        self, network, step, data, config, layout, measure=None, measure_epochs=frozenset(), measure_loss=None
+    ):
+        self.network, self.step, self.data, self.config, self.layout = network, step, data, config, layout
+        self.measure, self.measure_epochs, self.measure_loss = measure, measure_epochs, measure_loss
+        self.optimizer = build_optimizer(network.parameters(), config)
+        self.rng = np.random.default_rng(config.seed)
+        self.between, self.between_start = points_between(config, data), 0
+        self.history, self.measurements, self.reached_epoch = [], {}, None
+
+    def run(self, should_stop, progress):
+        self._measure(0)
+        for epoch in _epochs(self.config.epochs, progress):
+            started = time.perf_counter()
+            lr = learning_rate(self.config, epoch)
+            for group in self.optimizer.param_groups:
+                group["lr"] = lr
+            loss, accuracy = self._epoch()
+            row = {"epoch": epoch + 1, "lr": lr, "train_loss": loss, "train_accuracy": accuracy}
+            self.history.append(row | {"seconds": round(time.perf_counter() - started, 4)})
+            if not math.isfinite(loss):
+                return "diverged"
+            self._measure(epoch + 1)
+            if epoch + 1 < self.config.epochs and should_stop is not None and should_stop():
+                raise StopTraining(f"stopped after epoch {epoch + 1} of {self.config.epochs}")
+        return "ok" if all(p.isfinite().all() for p in self.network.parameters()) else "diverged"
+
+    def _epoch(self):
+        self.network.train()
+        order = torch.from_numpy(self.rng.permutation(len(self.data.y_train))).to(self.data.y_train.device)
+        loss_sum, correct, seen = 0.0, 0.0, 0
+        for batch in order.split(self.config.batch_size):
+            if len(batch) == 1 < self.config.batch_size:
+                continue  # batch normalisation has no variance over a single leftover image
+            loss, hits = self._batch(batch)
+            loss_sum, correct, seen = loss_sum + loss * len(batch), correct + hits, seen + len(batch)
+        return float(loss_sum) / seen, float(correct) / seen
+
+    def _batch(self, batch):
+        """One step; returns the mean cross-entropy of the batch's images and how many of them are right."""
+        x, y = self._images(batch), self.data.y_train[batch]
+        x, y_other, weight = mixup(x, y, self.config.mixup_alpha, self.rng)
+        between = self._points_between(len(batch))
+        loss, hits = self._backward(x, y, y_other, weight, between)
+        if self.config.sam_radius:
+            with ascended(self.network.parameters(), self.config.sam_radius):
+                self._backward(x, y, y_other, weight, between)
+        self.optimizer.step()
+        return loss, hits
+
+    def _backward(self, x, y, y_other, weight, between):
+        """Gradients of the loss; returns the cross-entropy of the images `x` and the number that are right."""
+        config, dtype = self.config, _DTYPES[self.config.precision]
+        if config.gradient_penalty:
+            x = x.detach().requires_grad_()
+        with torch.autocast(x.device.type, dtype=dtype) if dtype else contextlib.nullcontext():
+            logits = self.step(x if between is None else torch.cat([x, between[0]]))
+            own = logits if between is None else logits[: len(y)]
+            loss = F.cross_entropy(own, y)
+            if weight < 1:
+                loss = weight * loss + (1 - weight) * F.cross_entropy(own, y_other)
+            total = loss
+            if between is not None:
+                share = len(between[1]) / len(y)
+                total = total + share * F.cross_entropy(logits[len(y) :], between[1])
+        if config.gradient_penalty:
+            total = total + config.gradient_penalty * gradient_penalty(loss, x)
+        self.optimizer.zero_grad(set_to_none=True)
+        total.backward()
+        return loss.detach(), (own.detach().argmax(1) == y).sum()
+
+    def _points_between(self, batch_size):
+        """(x, y) of the labelled points between images that go with a batch of so many images, or None."""
+        number = round(self.config.between_share * batch_size)
+        if self.between is None or not number:
+            return None
+        x, y = self.between.batch(self.data.x_train, self.between_start, number)
+        self.between_start += number
+        return x.contiguous(memory_format=self.layout), y
+
+    def _images(self, batch):
+        config, images = self.config, self.data.x_train
+        if config.crop_padding or config.flip_probability:
+            raw = crop_and_flip(images.raw[batch], config.crop_padding, config.flip_probability, self.rng)
+            x = images.standardise(raw)
+        else:
+            x = images[batch]
+        return x.contiguous(memory_format=self.layout)
+
+    def _measure(self, epoch):
+        due = epoch in self.measure_epochs
+        waits = self.measure_loss is not None and self.reached_epoch is None and epoch > 0
+        if waits and self._loss() < self.measure_loss:
+            self.reached_epoch, due = epoch, True
+        if self.measure is not None and due:
+            device = self.data.y_train.device
+            with _own_random_state(device), evaluation_mode(self.network), torch.no_grad(), plain(self.network):
+                self.measurements[epoch] = self.measure(self.network, epoch)
+
+    def _loss(self):
+        """Mean cross-entropy of all training images in evaluation mode."""
+        with plain(self.network):
+            return evaluate(self.network, self.data.x_train, self.data.y_train)[0]
+
+
+def _pretraining(network, step, data, config, layout):
+    """The loop over random labels that comes before the training."""
+    config = dataclasses.replace(config, epochs=config.pretrain_epochs, schedule="constant", between_share=0.0)
+    data = dataclasses.replace(data, y_train=random_labels(config, data))
+    return _Loop(network, step, data, config, layout)
+
+
+def _compiled(network):
+    """The network compiled by itself: torch stops compiling code that many networks share, as all of ours do."""
+    torch.compiler.reset()
+    return torch.compile(network)
+
+
+def _own_random_state(device):
+    """Inside the block, random numbers of the CPU and of `device` are drawn without a trace."""
+    return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
+
+
+def seed_generators(seed, device):
+    """Seed the generators of the CPU and of `device`; torch.manual_seed would seed those of all devices."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        with torch.cuda.device(device):
+            torch.cuda.manual_seed(seed)
+
+
+def _check_parameters(network):
+    """Raise ValueError for a network that has nothing to train, or layers that get their shape from the first batch."""
+    name = type(network).__name__
+    lazy = [n for n, p in network.named_parameters() if isinstance(p, torch.nn.parameter.UninitializedParameter)]
+    require(not lazy, f"{name}: {lazy and lazy[0]} is of a lazy layer and has no shape yet; give it its sizes")
+    require(any(p.requires_grad for p in network.parameters()), f"{name} has no parameter to train")
+
+
+def _check_outputs(network, data):
+    """Raise ValueError unless the network gives an image a score for each class."""
+    images = data.x_train[:2]
+    with evaluation_mode(network), torch.no_grad():
+        shape = tuple(getattr(network(images), "shape", ()))
+    n, classes = len(images), data.num_classes
+    require(
+        len(shape) == 2 and shape[0] == n and shape[1] >= classes,
+        f"{type(network).__name__} makes an output of shape {shape} of {n} images; expected ({n}, {classes}), a score "
+        "for each class",
+    )
+
+
+def learning_rate(config, epoch):
+    """Learning rate of epoch 0, 1, ...: constant, or cosine annealing lr/2 (1 + cos(pi epoch / epochs))."""
+    if config.schedule == "constant":
+        return config.lr
+    return 0.5 * config.lr * (1 + math.cos(math.pi * epoch / config.epochs))
+
+
+def build_optimizer(parameters, config):
+    """The torch optimiser that `config` names."""
+    common = {
+        "params": [p for p in parameters if p.requires_grad],
+        "lr": config.lr,
+        "weight_decay": config.weight_decay,
+    }
+    if config.optimizer == "sgd":
+        # All parameters in one call: the same bits as one by one, in less time for a network of many small layers.
+        return torch.optim.SGD(**common, momentum=config.momentum, foreach=True)
+    return {"adam": torch.optim.Adam, "adagrad": torch.optim.Adagrad}[config.optimizer](**common)
+
+
+def _epochs(count, progress):
+    if not progress:
+        return range(count)
+    from tqdm import tqdm
+
+    return tqdm(range(count), desc="training", unit="epoch", mininterval=2.0)
+
+
+def _device_of(network):
+    parameter = next(network.parameters(), None)
+    return parameter.device if parameter is not None else torch.device("cpu")

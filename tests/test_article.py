@@ -1,0 +1,130 @@
+"""The article: its numbers are those of the README and of the records, and its text has none of its own."""
+
+import importlib.util
+import json
+import pathlib
+import re
+
+import pypdf
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "article" / "article.typ"
+NUMBER = re.compile(r"-?\d+\.\d+")
+
+
+@pytest.fixture(scope="module")
+def article():
+    spec = importlib.util.spec_from_file_location("article_build", ROOT / "article" / "build.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def pages(article, tmp_path_factory):
+    """The text of each page of the article, typeset here."""
+    path = tmp_path_factory.mktemp("article") / "article.pdf"
+    article.write(path)
+    return [page.extract_text() for page in pypdf.PdfReader(path).pages]
+
+
+@pytest.mark.slow
+def test_the_article_has_the_headline_numbers_of_the_readme(pages):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    results = re.search(r"<!-- results.*?-->(.*?)<!-- end of results -->", readme, re.DOTALL)[1]
+    numbers = set(NUMBER.findall(results))
+    assert len(numbers) > 20
+    text = "\n".join(pages)
+    assert [number for number in sorted(numbers) if number not in text] == []
+
+
+@pytest.mark.slow
+def test_the_article_is_whole(article, pages):
+    assert 6 <= len(pages) <= 10
+    text = " ".join(" ".join(pages).split())
+    for part in (
+        "Abstract",
+        "What was claimed",
+        "How it was tested",
+        "Differences",
+        "How to run it again",
+        "References",
+    ):
+        assert part in text
+    rows = json.loads((article.PARTS / "data.json").read_text(encoding="utf-8"))["studies"]
+    assert len(rows) == 5
+    assert all(f"{row['title']}" in text for row in rows)
+
+
+def test_a_study_is_complete_only_with_all_its_runs(article, tmp_path, monkeypatch):
+    rows = article.studies()
+    assert [row["asked"] for row in rows] == [120, 150, 78, 144, 120]
+    assert all(row["complete"] == (row["recorded"] == row["asked"]) for row in rows)
+    runs = list(article.load_campaign("study-seeds").runs())
+    monkeypatch.setattr(article, "ledger", lambda name: [{"run_id": run_id} for run_id in runs])
+    assert [row["complete"] for row in article.studies()] == [True, False, False, False, False]
+    monkeypatch.setattr(article, "ledger", lambda name: [{"run_id": run_id} for run_id in runs[1:]])
+    assert article.studies()[0]["recorded"] == 119
+    assert not article.studies()[0]["complete"]
+
+
+def prose(source):
+    """What a Typst text says in its own words: without comments, code, labels and references."""
+    source = re.sub(r"^\s*//.*$|<[\w-]+>|@[\w-]+|\$[^$]*\$|`[^`]*`", "", source, flags=re.MULTILINE)
+    source = re.sub(r"^#(let|set|show) .*(\n  .*)*$", "", source, flags=re.MULTILINE)
+    words, at = [], 0
+    while at < len(source):
+        if source[at] != "#":
+            words.append(source[at])
+            at += 1
+            continue
+        at = re.compile(r"#(for [^{]*|if [^\[]*|[\w.-]+)").match(source, at).end()
+        while call := re.compile(r"(\.\w+)?(?=[({])").match(source, at):
+            at = closing(source, call.end()) + 1
+    return "".join(words)
+
+
+def closing(source, at):
+    """Where the bracket at a position closes."""
+    depth = 0
+    for end in range(at, len(source)):
+        depth += (source[end] in "({") - (source[end] in ")}")
+        if not depth:
+            return end
+    raise AssertionError(f"nothing closes {source[at : at + 40]!r}")
+
+
+def typed_numbers(source):
+    """Numbers in the prose of a Typst text; a digit that belongs to a name, as in CIFAR-10, is none."""
+    return re.findall(r"(?<![\w-])\d[\d.,]*", prose(source))
+
+
+def test_no_number_is_typed_into_the_text():
+    text = prose(SOURCE.read_text(encoding="utf-8"))
+    assert "region count is the mean number of connected sets" in " ".join(text.split())
+    assert typed_numbers(SOURCE.read_text(encoding="utf-8")) == []
+
+
+def test_a_typed_number_is_found():
+    assert typed_numbers("The correlation is 0.93 over #data.n runs of CIFAR-10.") == ["0.93"]
+    assert typed_numbers("#figure(image(width: 80%), caption: [x]) There are 27 cells.") == ["27"]
+    assert typed_numbers("Set in #text(size: 9pt)[A count] of @fig on #data.made.first, $x_1$.") == []
+
+
+def test_markdown_becomes_blocks(article):
+    found = article.blocks("![A line](a/b.svg)\n\nOf `x` **two** [pages](y.md).\n\n| | a |\n|---|---|\n| b | |\n")
+    assert found == [
+        {"kind": "figure", "caption": "A line", "path": "/a/b.svg"},
+        {
+            "kind": "text",
+            "pieces": [
+                {"text": "Of ", "style": ""},
+                {"text": "x", "style": "code"},
+                {"text": " ", "style": ""},
+                {"text": "two", "style": "strong"},
+                {"text": " pages.", "style": ""},
+            ],
+        },
+        {"kind": "table", "header": [[], [{"text": "a", "style": ""}]], "rows": [[[{"text": "b", "style": ""}], []]]},
+    ]

@@ -1,0 +1,148 @@
+"""The command that counts the regions of somebody's model."""
+
+import struct
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from rc_utils import count, region_count
+
+MODULE = """
+import torch
+class Stripes(torch.nn.Module):
+    "Label 0 or 1 by the sign of sin(9 x_0)."
+    def forward(self, x):
+        s = torch.sin(9 * x[:, :1])
+        return torch.cat([s, -s], 1)
+def half(x):
+    return x[:, 0] - 0.5
+number = 3
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, rng):
+    """A reader's folder with a module, points in the unit square, and pictures."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "stripes_module.py").write_text(MODULE)
+    np.savez(tmp_path / "points.npz", x=rng.random((50, 2)), y=rng.integers(0, 2, 50))
+    for i in range(6):
+        (tmp_path / "images" / str(i % 2)).mkdir(parents=True, exist_ok=True)
+        pixels = rng.integers(0, 256, (9 + i, 12, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "images" / str(i % 2) / f"{i}.png")
+    return tmp_path
+
+
+def test_the_command_prints_the_count_with_its_interval_and_draws(folder, capsys):
+    assert count.main(["stripes_module:Stripes", "points.npz", "--num-samples", "30", "-o", "picture.svg"]) == 0
+    printed = capsys.readouterr().out
+    expected = region_count(count.load_model("stripes_module:Stripes"), count.load_points("points.npz"), num_samples=30)
+    low, high = count.interval(expected)
+    assert f"{expected.mean:.3f} [{low:.3f}, {high:.3f}] regions" in printed
+    assert 1 < low < expected.mean < high
+    picture = (folder / "picture.svg").read_text()
+    assert all(text in picture for text in ("segment", "predicted", "$x_3$", "class 1"))
+
+
+def test_the_interval_is_students():
+    counts = np.array([1, 2, 2, 3, 7])
+    found = count.interval(region_count(lambda x: x, np.ones((9, 1)), num_samples=5))
+    assert found == (1, 1)
+    one = type(region_count(lambda x: x, np.ones((9, 1)), num_samples=1))(counts, 0, {})
+    half = 2.7764451 * counts.std(ddof=1) / 5**0.5  # Student's quantile with 4 degrees of freedom
+    assert count.interval(one) == pytest.approx((3 - half, 3 + half))
+
+
+def test_triangles_and_a_function(folder, capsys):
+    arguments = ["stripes_module:half", "points.npz", "--dim", "2", "--num-samples", "5", "--resolution", "6"]
+    assert count.main(arguments) == 0
+    assert "5 triangles, d = 2, 6 points per edge" in capsys.readouterr().out
+    assert (folder / "regions.svg").is_file()
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.* is deprecated:DeprecationWarning")
+def test_exported_files_count_as_their_module(folder):
+    points = count.load_points("points.npz")
+    model = count.load_model("stripes_module:Stripes")
+    expected = region_count(model, points, num_samples=20).counts
+    torch.jit.trace(model, torch.zeros(2, 2)).save("model.pt")
+    assert (region_count(count.load_model("model.pt"), points, num_samples=20).counts == expected).all()
+    batch = {0: torch.export.Dim("batch", min=1, max=1 << 20)}
+    program = torch.export.export(model, (torch.zeros(2, 2),), dynamic_shapes=(batch,))
+    torch.export.save(program, "model.pt2")
+    assert (region_count(count.load_model("model.pt2"), points, num_samples=20).counts == expected).all()
+
+
+def field(number, content):
+    """A field of a protocol buffer: a number, or bytes with their length."""
+    if isinstance(content, int):
+        return bytes([number << 3, content])
+    content = content.encode() if isinstance(content, str) else content
+    assert len(content) < 128
+    return bytes([number << 3 | 2, len(content)]) + content
+
+
+def linear_model(weights):
+    """An ONNX file of scores = batch @ weights: ModelProto with a graph of one MatMul."""
+
+    def value(name, size):
+        shape = field(2, field(1, field(2, "n")) + field(1, field(1, size)))
+        return field(1, name) + field(2, field(1, field(1, 1) + shape))
+
+    rows, columns = weights.shape
+    data = struct.pack(f"<{weights.size}f", *weights.ravel())
+    tensor = field(1, rows) + field(1, columns) + field(2, 1) + field(8, "w") + field(9, data)
+    node = field(1, "x") + field(1, "w") + field(2, "scores") + field(4, "MatMul")
+    inputs, outputs = field(11, value("x", rows)), field(12, value("scores", columns))
+    graph = field(1, node) + field(2, "g") + field(5, tensor) + inputs + outputs
+    return field(1, 8) + _long(7, graph) + field(8, field(1, "") + field(2, 13))
+
+
+def _long(number, content):
+    size = len(content)
+    return bytes([number << 3 | 2, size & 127 | 128, size >> 7]) + content
+
+
+def test_an_onnx_file_counts_as_its_function(folder):
+    pytest.importorskip("onnxruntime")
+    weights = np.array([[1, -1, 0.5], [-1, 1, 0.5]], dtype=np.float32)
+    (folder / "model.onnx").write_bytes(linear_model(weights))
+    points = count.load_points("points.npz")
+    expected = region_count(lambda batch: batch @ weights, points, num_samples=20).counts
+    assert (region_count(count.load_model("model.onnx"), points, num_samples=20).counts == expected).all()
+
+
+def test_images_become_channels_between_0_and_1(folder, rng):
+    images = count.load_points("images", image_size=8)
+    assert images.shape == (6, 3, 8, 8)
+    assert images.dtype == np.float32
+    assert 0 <= images.min() < images.max() <= 1
+    pixels = rng.integers(0, 256, (4, 5, 6, 3), dtype=np.uint8)
+    np.savez("bytes.npz", pixels)
+    np.testing.assert_allclose(count.load_points("bytes.npz"), pixels.transpose(0, 3, 1, 2) / 255, rtol=1e-6)
+    shifted = count.standardise(images, [0.1, 0.2, 0.3], [2.0])
+    np.testing.assert_allclose(shifted[:, 1], (images[:, 1] - 0.2) / 2, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["stripes_module", "points.npz"], "neither module:name"),
+        (["stripes_module:Strips", "points.npz"], "has no 'Strips'"),
+        (["stripes_module:number", "points.npz"], "model is a int"),
+        (["no_such_module:Net", "points.npz"], "no_such_module"),
+        (["model.onnx", "points.npz"], "no file model.onnx"),
+        (["weights.pt", "points.npz"], "no TorchScript file"),
+        (["stripes_module:Stripes", "lost.npz"], "lost.npz"),
+        (["stripes_module:Stripes", "points.npz", "--points", "z"], "has the arrays x, y"),
+        (["stripes_module:Stripes", "images"], "--image-size"),
+        (["stripes_module:Stripes", "points.npz", "--strategy", "grd"], "Did you mean 'grid'"),
+    ],
+)
+def test_wrong_words_are_named(folder, capsys, arguments, message):
+    torch.save({"weight": torch.ones(2)}, "weights.pt")
+    assert count.main(arguments) == 1
+    assert message in capsys.readouterr().err

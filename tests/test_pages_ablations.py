@@ -1,0 +1,156 @@
+"""The paper's tables with ours in their cells, from a small campaign and from tables made by hand."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rc_utils.pages import ablations
+from rc_utils.paper import published_tables as tables
+from rc_utils.paper.verdict import scorecard
+from rc_utils.sweep import records
+from rc_utils.sweep.campaign import load_campaign
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """A campaign of nine cells, on CIFAR-10, of two networks; gap = 0.1 count and 0.05 count_dim2 + noise."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for network, cell in itertools.product(("ResNet18", "VGG19"), range(9)):
+        gap = 0.2 + 0.03 * cell
+        row = {
+            "campaign": "made",
+            "experiment": "main",
+            "network": network,
+            "cell": f"{cell}",
+            "status": "ok",
+            "seed": 0,
+            "lr": 0.1,
+            "interpolates": True,
+        }
+        rows.append(row | {"gap": gap, "count_main": 10 * gap, "count_dim2": 20 * gap + 0.01 * rng.normal()})
+        adam = {"experiment": "adam", "lr": 0.001, "interpolates": network == "VGG19" or cell > 1}
+        rows.append(row | adam | {"gap": gap, "count_main": -gap})
+    rows[0]["origin"] = "live"
+    tables = {"shapes-tiny": pd.DataFrame(), "cifar10-small": pd.DataFrame(rows)}
+    monkeypatch.setattr(records, "load_runs", lambda campaign: tables[campaign.name])
+
+
+def cell(cells, network, column):
+    return cells[(cells["network"] == network) & (cells["column"] == column)].iloc[0]
+
+
+def test_each_column_takes_its_count_and_its_experiment(made):
+    cells = ablations.ablation_cells("architectures", "cifar10-small", [])
+    assert cell(cells, "ResNet18", "CIFAR-10").value == pytest.approx(1)
+    assert cell(cells, "VGG19", "d=2").value == pytest.approx(1, abs=0.01)
+    assert cell(cells, "ResNet18", "d=2").n == 9
+    cells = ablations.ablation_cells("optimizers", "cifar10-small", [])
+    assert cell(cells, "ResNet18", "SGD").value == pytest.approx(1)
+    assert cell(cells, "ResNet18", "Adam").value == pytest.approx(-1)
+
+
+def test_what_was_not_run_says_what_it_needs(made):
+    cells = ablations.ablation_cells("architectures", "cifar10-small", [])
+    assert cell(cells, "ResNet18", "d=3").needs == "count dim3"
+    assert cell(cells, "ResNet18", "CIFAR-100").needs == "a campaign on cifar100"
+    assert cell(cells, "SimpleDLA", "d=2").needs == "network"
+    assert "`[counts.dim3]`" in ablations.missing(cells)
+    optimizers = ablations.ablation_cells("optimizers", "cifar10-small", [])
+    assert "an experiment named `adagrad`" in ablations.missing(optimizers)
+
+
+def test_a_column_of_a_dataset_takes_a_campaign_on_that_dataset_only(made):
+    cells = ablations.ablation_cells("architectures", "shapes-tiny", ["cifar10-small"])
+    assert cell(cells, "ResNet18", "CIFAR-10").campaign == "cifar10-small"
+    assert cell(cells, "ResNet18", "d=2").needs == "runs of shapes-tiny"
+
+
+def test_a_stand_in_is_taken_where_there_is_nothing_better_and_named(made, monkeypatch):
+    tables = {"tiny-imagenet-small": records.load_runs(load_campaign("cifar10-small")), "cifar10-small": pd.DataFrame()}
+    monkeypatch.setattr(records, "load_runs", lambda campaign: tables[campaign.name])
+    cells = ablations.ablation_cells("architectures", "cifar10-small", ["tiny-imagenet-small"])
+    found = cell(cells, "ResNet18", "ImageNet")
+    assert (found.campaign, found.stand_in) == ("tiny-imagenet-small", "tiny-imagenet-20")
+    assert "on tiny-imagenet-20; paper" in ablations.in_layout(cells)["ImageNet"][0]
+    results = {r.id: r for r in ablations.results_from_ablations(cells, "architectures")}
+    assert "stands in" in results["architectures/ResNet18/ImageNet"].detail
+    assert cell(cells, "ResNet18", "CIFAR-10").stand_in == ""
+    # Runs on the very dataset come first, whatever the order of the campaigns.
+    tables["imagenet-paper"] = tables["tiny-imagenet-small"]
+    cells = ablations.ablation_cells("architectures", "cifar10-small", ["tiny-imagenet-small", "imagenet-paper"])
+    assert cell(cells, "ResNet18", "ImageNet").campaign == "imagenet-paper"
+
+
+def test_the_layout_is_the_papers(made):
+    for name, columns, paper in (
+        ("architectures", tables.ARCHITECTURES_COLUMNS, tables.ARCHITECTURES),
+        ("optimizers", tables.OPTIMIZERS_COLUMNS, tables.OPTIMIZERS),
+        ("hyperplanes", tables.HYPERPLANES_COLUMNS, tables.HYPERPLANES),
+    ):
+        ours = ablations.in_layout(ablations.ablation_cells(name, "cifar10-small", []))
+        assert ours["Network"].tolist() == list(tables.NETWORKS)
+        assert ours.columns.tolist() == ["Network", *columns]
+        numbers = ours.iloc[:, 1:].map(lambda text: float(text.split("paper ")[1]))
+        assert np.array_equal(numbers, paper)
+
+
+def test_results_are_the_cells_that_were_run(made):
+    cells = ablations.ablation_cells("architectures", "cifar10-small", [])
+    results = ablations.results_from_ablations(cells, "architectures")
+    assert {r.id for r in results} == {
+        f"architectures/{network}/{column}" for network in ("ResNet18", "VGG19") for column in ("CIFAR-10", "d=2")
+    }
+    card = scorecard(results)
+    assert sorted(card.loc[card["verdict"] != "not tested here", "id"]) == sorted(r.id for r in results)
+
+
+def test_an_unknown_table_names_the_nearest():
+    with pytest.raises(ValueError, match="Did you mean 'optimizers'"):
+        ablations.ablation_cells("optimisers", "shapes-tiny")
+
+
+def test_ranges_are_a_table_of_one_network(made):
+    cells = ablations.ablation_cells("range", "cifar10-small", [])
+    assert cells["network"].unique().tolist() == ["ResNet18"]
+    assert cells["column"].tolist() == ["[0, 1]", "[-1, 2]", "[-2, 3]", "[-3, 4]"]
+    assert cell(cells, "ResNet18", "[0, 1]").value == pytest.approx(1)
+    assert cell(cells, "ResNet18", "[-3, 4]").needs == "count range3"
+    assert [r.id for r in ablations.results_from_ablations(cells, "range")] == ["range/[0, 1]/correlation"]
+
+
+def test_a_value_without_an_interval_says_on_how_many_cells_it_rests():
+    row = {"column": "d=2", "campaign": "made", "needs": "", "stand_in": "", "published": 0.9, "value": 0.8}
+    cells = pd.DataFrame(
+        [
+            row | {"network": "A", "low": 0.5, "high": 0.9, "n": 9},
+            row | {"network": "B", "low": np.nan, "high": np.nan, "n": 3},
+        ]
+    )
+    assert ["of 3 cells" in text for text in ablations.in_layout(cells)["d=2"]] == [False, True]
+    shown = [text.get_text() for text in ablations.correlation_heatmap(cells).axes[1].texts]
+    assert shown == ["0.80", "(0.80)"]
+
+
+def test_columns_of_other_seeds_are_named():
+    rows = [("A", "x", 3), ("A", "y", 1), ("A", "z", 1), ("B", "x", 1), ("B", "y", 0)]
+    cells = pd.DataFrame(rows, columns=["network", "column", "seeds"]).assign(needs="", n=9, interpolating=9)
+    cells["lr"] = [(0.1,)] * len(cells)
+    text = ablations.basis(cells)
+    assert text.startswith("A averages 3 seeds for x; 1 seed for y, z. A difference")
+    assert "B" not in text
+    assert text.endswith(ablations.missing(cells))
+
+
+def test_other_learning_rates_and_cells_that_do_not_interpolate_are_named(made):
+    cells = ablations.ablation_cells("optimizers", "cifar10-small", [])
+    text = ablations.basis(cells)
+    assert "Learning rates here: SGD 0.1; Adam 0.001.\n\n" in text
+    assert "only 7 of 9 of ResNet18 (Adam).\n\n" in text
+    details = {r.id: r.detail for r in ablations.results_from_ablations(cells, "optimizers")}
+    assert details["optimizers/ResNet18/Adam"] == "Pearson over 9 cells, 7 of them interpolate"
+    plain = ablations.basis(ablations.ablation_cells("architectures", "cifar10-small", []))
+    assert "Learning rates" not in plain
+    assert "interpolate" not in plain

@@ -1,0 +1,161 @@
+"""Miscounts, what they do to conclusions, and the cost of each way of counting."""
+
+import pathlib
+from types import SimpleNamespace
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from rc_utils.pages import beyond_the_grid
+from rc_utils.sweep.campaign import load_campaign
+from rc_utils.sweep.execute import sweep
+
+TINY = pathlib.Path(__file__).parent / "campaigns" / "tiny-all"
+
+
+def counted(**counts):
+    """Rows as of `counts_by_simplex`: label=[counts of run 0, counts of run 1, ...]."""
+    rows = [
+        {"run_id": str(run), "network": "ABC"[run % 3], "lr": 0.1, "count": label, "counts": np.array(values)}
+        | {"method": label, "evaluations": 200.0, "seconds": 0.1}
+        for label, runs in counts.items()
+        for run, values in enumerate(runs)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_miscounts_are_differences_from_the_reference():
+    table = counted(fine=[[3, 5, 2], [4, 4, 4]], grid=[[3, 3, 2], [4, 4, 3]])
+    fine, grid = beyond_the_grid.miscounts(table, "fine").to_dict("records")
+    assert (fine["wrong"], grid["wrong"], grid["n"]) == (0, 2, 6)
+    assert grid["share"] == pytest.approx(2 / 6)
+    assert grid["missed"] == pytest.approx(3 / 6)
+    assert grid["mean"] == pytest.approx(19 / 6)
+    assert 0 < grid["low"] < grid["share"] < grid["high"] < 1
+    by_network = beyond_the_grid.miscounts(table, "fine", ["network"])
+    assert by_network.set_index(["network", "count"]).loc[("A", "grid"), "wrong"] == 1
+
+
+def test_interval_of_the_share_is_wider_where_errors_cluster_in_runs_or_segments():
+    in_runs = np.zeros((12, 12), int)
+    in_runs[:2, :9] = 1
+    scattered = np.eye(12, dtype=int)
+    scattered[range(6), range(6, 12)] = 1
+    widths = []
+    for grid in (scattered, in_runs, in_runs.T):
+        table = counted(fine=[[0] * 12] * 12, grid=grid.tolist())
+        row = beyond_the_grid.miscounts(table, "fine").set_index("count").loc["grid"]
+        assert row["share"] == pytest.approx(18 / 144)
+        widths.append(row["high"] - row["low"])
+    assert widths[1] > 2 * widths[0]
+    assert widths[2] > 2 * widths[0]
+
+
+def test_records_of_a_campaign_give_counts_and_conclusions():
+    sweep(load_campaign(TINY))
+    table = beyond_the_grid.counts_by_simplex(TINY, ["grid", "main", "fine"])
+    assert table["run_id"].nunique() == 2
+    assert {len(counts) for counts in table["counts"]} == {5}
+    assert set(table.loc[table["count"] == "fine", "evaluations"]) == {401}
+    assert set(table["method"]) == {"grid of 20 points", "grid of 30 points", "grid of 401 points"}
+    assert beyond_the_grid.counts_by_simplex(TINY, ["grid", "no such count"]).empty
+    shown = beyond_the_grid.readable(beyond_the_grid.miscounts(table, "fine"))
+    assert shown.loc[shown["method"] == "grid of 401 points", "share"].item() == "0.0%"
+    concluded = beyond_the_grid.conclusions(TINY, "main", "grid", "main")
+    assert list(concluded["statement"])[-1] == "change of the count when the batch size doubles"
+    assert np.allclose(concluded["difference"], concluded["second"] - concluded["first"], equal_nan=True)
+    assert beyond_the_grid.conclusions(TINY, "main", "grid", "absent").empty
+
+
+def test_the_picture_of_a_tip_shows_more_regions_than_there_are_labels():
+    fig = beyond_the_grid.tip_panels()
+    left, right = (ax.get_title() for ax in fig.axes)
+    assert int(left.split()[-2]) > 3
+    assert right == "interpolated scores: 3 regions"
+    plt.close(fig)
+
+
+def test_counts_in_more_dimensions_are_described_and_compared(monkeypatch):
+    assert beyond_the_grid.describe_count({"dim": 2}) == "grid of 30 points an edge, face"
+    assert beyond_the_grid.describe_count({"dim": 2, "strategy": "adaptive"}) == "mesh from 30 points an edge"
+    experiment = SimpleNamespace(name="all", counts=["main", "dim2", "dim2-linear", "dim3"])
+    campaign = SimpleNamespace(experiments=[SimpleNamespace(name="none", counts=["main"]), experiment])
+    monkeypatch.setattr(beyond_the_grid, "load_campaign", lambda name: campaign)
+    statements = pd.DataFrame({"statement": ["correlation of count and gap, overall", "change of the count"]})
+    monkeypatch.setattr(beyond_the_grid, "conclusions", lambda *asked: statements.assign(asked=[asked[1:4]] * 2))
+    (row,) = beyond_the_grid.conclusions_by_dimension("made").to_dict("records")
+    assert row["statement"] == "d = 2, correlation of count and gap, overall"
+    assert row["asked"] == ("all", "dim2", "dim2-linear")
+
+
+def test_exact_counts_of_a_narrow_stripe_which_the_grid_misses():
+    class Stripe(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.hidden = torch.nn.Linear(1, 2)
+            self.out = torch.nn.Linear(2, 1, bias=False)
+            with torch.no_grad():
+                self.hidden.weight[:] = torch.tensor([[1.0], [-1.0]])
+                self.hidden.bias[:] = torch.tensor([-0.5012, 0.5011])
+                self.out.weight[:] = torch.tensor([[1.0, 1.0]])
+
+        def forward(self, x):
+            # Positive away from 0.50115; the stripe of width 2e-4 around it is shifted below zero.
+            return self.out(torch.relu(self.hidden(x))) - 1e-5
+
+    points = np.array([[0.0], [1.0]], dtype=np.float32)
+    table = beyond_the_grid.cost_and_error(Stripe(), points, num_samples=3).set_index("method")
+    assert table.loc["exact", "counts"].tolist() == [3, 3, 3]
+    assert table.loc["grid, 200 points", "wrong"] == 3
+    assert table.loc["grid, 200 points", "evaluations"] == 200
+    assert np.isnan(table.loc["exact", "evaluations"])
+
+
+def give_counts(monkeypatch, **counts):
+    """Records that hold these counts and no others."""
+    campaign = load_campaign("cifar10-small")
+    monkeypatch.setattr(beyond_the_grid, "load_campaign", lambda name: campaign)
+    monkeypatch.setattr(
+        beyond_the_grid,
+        "counts_by_simplex",
+        lambda name, labels, origin: (
+            counted(**{k: counts[k] for k in labels}) if set(labels) <= set(counts) else pd.DataFrame()
+        ),
+    )
+
+
+def test_what_the_mean_count_gains_on_a_finer_grid_is_a_result(monkeypatch):
+    rng = np.random.default_rng(0)
+    fine = rng.integers(3, 6, (12, 20))
+    missed = rng.random((12, 20)) < 0.1
+    give_counts(monkeypatch, grid=(fine - missed).tolist(), fine=fine.tolist())
+    (result,) = beyond_the_grid.results_from_counts(TINY)
+    assert result.id == "grid-size/1d/change"
+    assert result.value == pytest.approx(missed.mean())
+    assert 0 < result.low < result.value < result.high < 0.3
+    assert (result.n, "12 runs, 20 simplices each" in result.detail) == (12, True)
+
+
+def test_what_more_segments_change_is_a_result(monkeypatch):
+    """The mean of 500 less that of the first 100, whose interval is that of a difference of independent parts."""
+    counts = np.tile(np.random.default_rng(0).poisson(2, 600) + 1, (60, 1))
+    give_counts(monkeypatch, main=counts.tolist())
+    (result,) = beyond_the_grid.results_from_counts(TINY)
+    first, rest = counts[0, :100], counts[0, 100:500]
+    assert result.id == "sample-size/change"
+    assert result.value == pytest.approx(counts[0, :500].mean() - first.mean())
+    half = 1.96 * 0.8 * np.sqrt(first.var() / 100 + rest.var() / 400)
+    assert (result.high - result.low) / 2 == pytest.approx(half, rel=0.15)
+    give_counts(monkeypatch, main=counts[:, :400].tolist())
+    assert beyond_the_grid.results_from_counts(TINY) == []
+
+
+def test_what_a_longer_range_adds_is_a_result(monkeypatch):
+    counts = np.random.default_rng(0).integers(1, 5, (9, 30))
+    give_counts(monkeypatch, main=counts.tolist(), range3=(counts + 3).tolist())
+    (result,) = beyond_the_grid.results_from_counts(TINY)
+    assert (result.id, result.value) == ("range/trend", 3)
+    assert "adaptive, alpha in [-3, 4]" in result.detail

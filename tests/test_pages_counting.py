@@ -1,0 +1,105 @@
+"""Studies of the counting on classifiers whose regions are known."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import torch
+from matplotlib.colors import to_rgb
+from scipy import ndimage
+
+from rc_utils.networks import build_network
+from rc_utils.pages import counting, plotting
+from rc_utils.regions import region_count
+
+ENDS = torch.tensor([[0.0], [1.0]])
+PLANE = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+
+
+def stripes(width):
+    """Stripes of that width along the first coordinate, alternating labels."""
+    return lambda x: torch.floor(x[:, 0] / width).long() % 2
+
+
+def test_a_coarse_grid_misses_stripes_and_a_fine_one_does_not():
+    table = counting.grid_size_table(stripes(0.0501), ENDS, 1, [5, 50, 400], num_samples=3)
+    assert table["count"].tolist()[1:] == [20, 20]
+    assert table["count"][0] < 20
+    assert table["differing"].tolist() == [1, 0, 0]
+    assert table["num_evaluations"].tolist() == [15, 150, 1200]
+
+
+def test_a_longer_range_crosses_more_stripes_at_the_same_spacing():
+    counts = counting.range_counts(stripes(0.0999), ENDS, per_unit=200, num_samples=2)
+    assert [values.mean() for values in counts.values()] == pytest.approx([11, 31, 51, 71], abs=1)
+    table = counting.range_table(counts)
+    assert table["per_unit"].tolist() == pytest.approx([10] * 4, abs=0.5)
+    (result,) = counting.results_from_ranges(counts, "made")
+    assert (result.id, result.value) == ("range/trend", pytest.approx(60, abs=1))
+    assert counting.results_from_ranges({(0, 1): counts[(0, 1)]}, "made") == []
+
+
+def test_the_interval_of_a_mean_and_the_rule_for_samples_agree():
+    counts = np.random.default_rng(0).poisson(3, 500)
+    table = counting.sample_size_table(counts, [10, 500])
+    half = (table["high"] - table["low"]) / 2
+    assert half[0] > 3 * half[1]
+    assert counting.required_samples(counts, half[1]) == pytest.approx(500, abs=1)
+    assert counting.required_samples(counts, half[1] / 2) == pytest.approx(2000, abs=4)
+
+
+def test_sizes_and_precisions_out_of_range_are_named():
+    with pytest.raises(ValueError, match="n is 7; expected 2 to 5"):
+        counting.sample_size_table(np.ones(5), [7])
+    with pytest.raises(ValueError, match="precision is 0"):
+        counting.required_samples(np.ones(5), 0)
+
+
+def field(x):
+    """Ten scores, sums of waves."""
+    rng = np.random.default_rng(7)
+    waves, phases, weights = rng.standard_normal((2, 12)) * 5, rng.uniform(0, 6, 12), rng.standard_normal((12, 10))
+    return torch.from_numpy(np.sin(np.asarray(x) @ waves + phases) @ weights)
+
+
+def test_adjacencies_are_held_against_the_mesh():
+    table = counting.adjacency_table(field, PLANE.double(), resolutions=(10, 60), num_samples=6).set_index("adjacency")
+    assert table.loc["linear", "differing, 60"] == 0
+    assert table.loc["face", "differing, 60"] > 0
+    assert table.loc["face", "mean, 60 points"] > table.loc["mesh", "mean, 60 points"]
+    assert table.loc["linear", "mean, 60 points"] == table.loc["mesh", "mean, 60 points"]
+
+
+@pytest.mark.parametrize("shift", [0.7, 2.2, 3.1])
+def test_the_number_beside_a_picture_is_the_number_of_areas_in_it(shift):
+    """The picture is drawn, and its areas of one colour are counted in its pixels."""
+    polygons, labels, number = counting.triangle_polygons(lambda x: field(x + shift), PLANE[None].double())
+    areas = [abs(np.linalg.det(np.stack([p[0], p[k], p[k + 1]]))) for p in polygons for k in range(1, len(p) - 1)]
+    assert sum(areas) == pytest.approx(1)
+    fig, ax = plt.subplots(figsize=(8, 8), dpi=200)
+    plotting.interpolated_regions(polygons, labels, ax)
+    for artist in [*ax.patches, *ax.texts, ax.get_legend()]:
+        artist.set_visible(False)
+    fig.canvas.draw()
+    pixels = np.asarray(fig.canvas.buffer_rgba())[..., :3].astype(int) @ [1, 256, 65536]
+    drawn = 0
+    for label in np.unique(labels):
+        colour = np.round(255 * np.array(to_rgb(plotting.class_colour(label)))).astype(int) @ [1, 256, 65536]
+        areas, _ = ndimage.label(pixels == colour, structure=np.ones((3, 3)))
+        drawn += int((np.bincount(areas.ravel())[1:] > 4).sum())
+    finest = region_count(lambda x: field(x + shift), PLANE.double(), dim=2, num_samples=1, resolution=301)
+    assert [drawn] == [number] == finest.counts.tolist()
+    plt.close(fig)
+
+
+def test_batch_statistics_leave_the_network_as_it_was_and_change_its_labels(tiny_data):
+    network = build_network("ResNet18", num_classes=10, in_channels=3, image_size=8, width=4, seed=0)
+    network.train()
+    network(tiny_data.x_train[:64])
+    before = {key: value.clone() for key, value in network.state_dict().items()}
+    table = counting.mode_table(network, tiny_data.x_train, num_samples=10, resolution=50)
+    assert len(table) == 3
+    assert table["differing"][0] == 0
+    assert table["differing"][1] > 0
+    assert table["count"][0] == region_count(network, tiny_data.x_train, num_samples=10, resolution=50).mean
+    assert network.training
+    assert all(torch.equal(before[key], value) for key, value in network.state_dict().items())

@@ -1,0 +1,100 @@
+"""The explorer's data: two runs that differ in lr alone, triangles, and labels and counts that survive the encoding."""
+
+import base64
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from rc_utils.pages import explorer
+from rc_utils.regions import count_components, label_grid
+
+EPOCHS = (0, 5, 9)
+
+
+def network(data, seed):
+    """A random network that cuts the triangles into several regions."""
+    generator = torch.Generator().manual_seed(seed)
+    first = torch.randn(data.x_train.shape[1] * 64, 32, generator=generator)
+    second = torch.randn(32, 10, generator=generator)
+    return lambda x: torch.sin(torch.as_tensor(x).flatten(1) @ first) @ second
+
+
+@pytest.fixture(scope="module")
+def triangles(tiny_data):
+    return explorer.draw_triangles(tiny_data, 2, seed=0)
+
+
+@pytest.fixture(scope="module")
+def grids(tiny_data, triangles):
+    return {
+        run: {e: label_grid(network(tiny_data, e + k), triangles.vertices, resolution=12) for e in EPOCHS}
+        for k, run in enumerate(("lr 0.01", "lr 0.02"))
+    }
+
+
+def data_of(text):
+    return json.loads(re.search(r'<script type="application/json">(.*?)</script>', text, re.DOTALL)[1])
+
+
+def test_the_two_runs_differ_in_lr_alone():
+    small, large = explorer.lr_pair("shapes-quick")
+    assert (small.spec.train.lr, large.spec.train.lr) == (0.01, 0.02)
+    assert small.spec == explorer._with_lr(large.spec, 0.01)
+    assert small.spec.train.batch_size == 100
+    assert explorer.lr_pair("shapes-quick", batch_size=25)[0].spec.train.batch_size == 25
+
+
+def test_a_run_that_diverged_is_not_one_of_the_two(monkeypatch):
+    large = explorer.lr_pair("shapes-quick")[1].spec.run_id
+    monkeypatch.setattr(explorer, "find_records", lambda ids, path: {large: ({"status": "diverged"}, "live")})
+    assert explorer.lr_pair("shapes-quick")[1].spec.train.lr < 0.02
+
+
+def test_a_pair_that_is_not_there_is_refused():
+    with pytest.raises(ValueError, match=r"batch size 7 that differ in lr alone.*\[25, 50, 100\]"):
+        explorer.lr_pair("shapes-quick", batch_size=7)
+    with pytest.raises(ValueError, match=r"unknown network .* 'LeNet'"):
+        explorer.lr_pair("shapes-quick", network="LeNet")
+
+
+def test_triangles_hold_the_images_their_pictures_and_classes(tiny_data, triangles):
+    assert triangles.vertices.shape == (2, 3, *tiny_data.x_train.shape[1:])
+    for vertex, picture, label in zip(
+        triangles.vertices.reshape(6, *tiny_data.x_train.shape[1:]),
+        triangles.pictures.reshape(6, 8, 8, -1),
+        triangles.classes.ravel(),
+        strict=True,
+    ):
+        index = np.flatnonzero((tiny_data.x_train.raw.numpy().transpose(0, 2, 3, 1) == picture).all((1, 2, 3)))
+        assert np.allclose(vertex, tiny_data.x_train[index[0]])
+        assert label == tiny_data.y_train[index[0]]
+
+
+def test_labels_and_counts_are_those_of_the_grids(tiny_data, triangles, grids):
+    data = data_of(explorer.explorer_html(grids, triangles, tiny_data.class_names, {"lr 0.02": {5: "a note"}}))
+    assert data["epochs"] == list(EPOCHS)
+    assert [run["notes"] for run in data["runs"]] == [["", "", ""], ["", "a note", ""]]
+    num_points = 12 * 13 // 2
+    for run, by_epoch in zip(data["runs"], grids.values(), strict=True):
+        labels = np.frombuffer(base64.b64decode(run["labels"]), np.uint8).reshape(2, len(EPOCHS), num_points)
+        for e, grid in enumerate(by_epoch.values()):
+            assert np.array_equal(grid.lattice.to_grid(labels[:, e].astype(int)), grid.labels)
+            assert [row[e] for row in run["counts"]] == count_components(grid.labels, "simplex").tolist()
+    assert max(c for run in data["runs"] for row in run["counts"] for c in row) > 3
+
+
+def test_the_page_stays_small_and_whole(tiny_data, triangles, grids):
+    names = [*tiny_data.class_names[:-1], "</script><b>"]
+    text = explorer.explorer_html(grids, triangles, names)
+    assert len(text) < 50_000
+    assert text.count("</script>") == 1
+    assert "<b>" not in text.split("<script")[0]
+    assert data_of(text)["classes"][-1]["name"] == "</script><b>"
+
+
+def test_a_run_without_a_record_has_no_notes():
+    pair = dict(zip(("small", "large"), explorer.lr_pair("shapes-quick"), strict=True))
+    assert explorer.epoch_notes("shapes-quick", pair) == {"small": {}, "large": {}}

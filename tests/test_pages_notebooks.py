@@ -1,0 +1,180 @@
+"""Every notebook of the book runs on a tiny campaign, and with other parameters than its own."""
+
+import ast
+import pathlib
+import re
+
+import matplotlib.pyplot as plt
+import nbformat
+import numpy as np
+import pytest
+from pretended_gpu import pretended_gpu
+
+from rc_utils.files import project_root
+from rc_utils.notebooks import notebook_parameters
+from rc_utils.sweep.campaign import load_campaign
+from rc_utils.sweep.execute import sweep
+
+NOTEBOOKS = sorted((project_root() / "notebooks").glob("*.ipynb"))
+CAMPAIGNS = pathlib.Path(__file__).parent / "campaigns"
+# Pages that compute all they show.
+WITHOUT_CAMPAIGN = {"08_theory", "09_linear_regions", "10_training_complexity"}
+# Pages that count nothing and draw nothing.
+WITHOUT_DRAWS = {"15_status"}
+
+# What keeps a page to seconds; the rest of its parameters are its own.
+SMALL = {
+    "01_motivation": {"num_samples": 5, "num_networks": 2, "num_rescalings": 2},
+    "02_counting": {"num_samples": 40},
+    "03_main_correlation": {"forest_samples": 5, "forest_images": 100},
+    "07_training_evolution": {"num_samples": 5},
+    "08_theory": {"num_networks": 40, "num_inits": 2, "steps": 200},
+    "09_linear_regions": {
+        **{"sign_changes": [1, 2], "widths": [8, 16], "sample_sizes": [8, 16], "fixed_r": 2, "num_students": 3},
+        **{"num_steps": 200, "width_ratios": [1, 2], "narrow_r": 4, "num_narrow": 4, "num_stated": 1},
+    },
+    "10_training_complexity": {
+        **{"repetitions": 2, "epochs": 4, "num_points": 20, "width": 8, "num_images": 20, "num_test": 40},
+        **{
+            "image_size": 8,
+            "image_epochs": 2,
+            "images_per_class": 60,
+            "digit_iterations": 100,
+            "batch_iterations": 100,
+        },
+        **{"layer_epochs": 2, "region_epochs": 2, "num_segments": 20},
+    },
+    "12_your_network": {"epochs": 1},
+    "14_scorecard": {"campaign": "shapes-tiny"},
+}
+OTHER = {
+    "01_motivation": {"num_samples": 6, "num_networks": 1, "num_rescalings": 3, "seed": 1},
+    "02_counting": {"num_samples": 41, "seed": 1},
+    "03_main_correlation": {"forest_samples": 6, "forest_images": 100, "num_samples": 10, "seed": 1},
+    "07_training_evolution": {"num_samples": 6, "seed": 1},
+    "08_theory": {"num_networks": 30, "num_inits": 3, "steps": 100, "n_train": 6, "hidden": 12},
+    "09_linear_regions": {
+        **{"sign_changes": [2], "widths": [8, 16], "sample_sizes": [8, 16], "fixed_r": 1, "num_students": 2},
+        **{"num_steps": 100, "width_ratios": [1, 1.2], "narrow_r": 5, "num_narrow": 3, "num_stated": 1},
+    },
+    "10_training_complexity": {
+        **{"repetitions": 1, "epochs": 3, "num_points": 16, "width": 6, "num_images": 16, "num_test": 30},
+        **{
+            "image_size": 10,
+            "image_epochs": 1,
+            "images_per_class": 30,
+            "digit_iterations": 120,
+            "batch_iterations": 120,
+        },
+        **{"layer_epochs": 1, "region_epochs": 3, "num_segments": 10},
+    },
+    "12_your_network": {"network": "ResNet18", "width": 2, "epochs": 1, "seed": 1},
+    "14_scorecard": {"num_samples": 10},
+}
+
+
+@pytest.fixture(scope="session")
+def swept(tmp_path_factory):
+    """A folder of results with the runs of both campaigns."""
+    folder = tmp_path_factory.mktemp("swept")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RC_RESULTS", str(folder))
+        for campaign in ("shapes-tiny", CAMPAIGNS / "tiny-all"):
+            assert all(outcome.status == "done" for outcome in sweep(load_campaign(campaign)))
+    return folder
+
+
+def run(path, parameters, monkeypatch):
+    """Execute a notebook's code in this process, `parameters` replacing its own, and look at what its cells show.
+
+    Every cell of a figure draws one with numbers in it, or says in words why there is none; no table and no sentence is
+    empty or holds what only Python understands. A kernel for each page would take longer than the page itself; the book
+    executes them in kernels.
+    """
+    shown, unknown = [], set(parameters) - set(notebook_parameters(path))
+    assert not unknown
+    monkeypatch.setattr(plt, "show", lambda: (shown.extend(drawn()), plt.close("all")))
+    namespace = {"__name__": "__main__"}
+    for cell in nbformat.read(path, 4).cells:
+        if cell.cell_type != "code":
+            continue
+        shown.clear()
+        body = ast.parse(cell.source).body
+        last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
+        exec(compile(ast.Module(body, []), str(path), "exec"), namespace)
+        if "parameters" in cell.metadata.get("tags", []):
+            namespace.update(parameters)
+        value = eval(compile(ast.Expression(last.value), str(path), "eval"), namespace) if last else None
+        drawn_here = list(shown)
+        texts = [
+            getattr(value, f"_repr_{kind}_")() for kind in ("html", "markdown") if hasattr(value, f"_repr_{kind}_")
+        ]
+        texts = [text for text in texts if text is not None]
+        is_figure = "figure" in cell.metadata.get("mystnb", {})
+        assert drawn_here or any(texts) or not is_figure, f"nothing is shown by\n{cell.source}"
+        assert not (is_figure and drawn_here) or all(drawn_here), f"an empty figure is drawn by\n{cell.source}"
+        for text in texts:
+            assert text.strip(), f"an empty text is shown by\n{cell.source}"
+            assert not LEFT_OVER.search(text), f"{LEFT_OVER.search(text)[0]} is shown by\n{cell.source}"
+
+
+# An unfilled place of a text, or the name of an object instead of what it holds.
+LEFT_OVER = re.compile(r"\{\w+(:[^}]*)?\}| object at 0x|\bNone\b|\bNaN\b")
+
+
+def drawn():
+    """For each open figure whether it has axes with something in them, all of finite extent, or words instead."""
+    for figure in map(plt.figure, plt.get_fignums()):
+        full = [ax for ax in figure.axes if ax.get_visible() and ax.has_data()]
+        words = figure.texts or any(ax.texts for ax in figure.axes)
+        yield bool(full or words) and all(np.isfinite([*ax.get_xlim(), *ax.get_ylim()]).all() for ax in full)
+
+
+def campaign(notebook, name):
+    return {} if notebook.stem in WITHOUT_CAMPAIGN else {"campaign": name}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_on_the_tiny_campaign(notebook, swept, monkeypatch):
+    monkeypatch.setenv("RC_RESULTS", str(swept))
+    run(notebook, campaign(notebook, "shapes-tiny") | SMALL.get(notebook.stem, {}), monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_with_other_parameters(notebook, swept, monkeypatch):
+    monkeypatch.setenv("RC_RESULTS", str(swept))
+    monkeypatch.setenv("RC_CAMPAIGNS", str(CAMPAIGNS))
+    seed = {"seed": 1} if "seed" in notebook_parameters(notebook) else {}
+    run(notebook, campaign(notebook, "tiny-all") | seed | OTHER.get(notebook.stem, {}), monkeypatch)
+
+
+# Pages that train or count little enough for a card that is pretended.
+ON_A_CARD = ("01_motivation", "02_counting", "03_main_correlation", "07_training_evolution", "12_your_network")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ON_A_CARD)
+def test_a_notebook_runs_on_a_card(name, swept, monkeypatch):
+    """What a page draws comes back from the card."""
+    monkeypatch.setenv("RC_RESULTS", str(swept))
+    with pretended_gpu():
+        given = {"campaign": "shapes-tiny", "device": "cuda"}
+        run(project_root() / f"notebooks/{name}.ipynb", given | SMALL[name], monkeypatch)
+
+
+def test_every_notebook_has_the_shared_parameters_and_no_outputs():
+    for notebook in NOTEBOOKS:
+        drawn = set() if notebook.stem in WITHOUT_DRAWS else {"seed"}
+        counted = set() if notebook.stem in WITHOUT_CAMPAIGN | WITHOUT_DRAWS else {"num_samples"}
+        read = set() if notebook.stem in WITHOUT_CAMPAIGN else {"campaign"}
+        assert {"device"} | drawn | counted | read <= set(notebook_parameters(notebook)), notebook.name
+        assert not any(cell.get("outputs") for cell in nbformat.read(notebook, 4).cells), notebook.name
+
+
+def test_no_cell_of_a_notebook_grows_beyond_25_lines():
+    for notebook in NOTEBOOKS:
+        for cell in nbformat.read(notebook, 4).cells:
+            if cell.cell_type == "code":
+                assert len(cell.source.splitlines()) <= 25, f"{notebook.name}: {cell.source[:60]}"

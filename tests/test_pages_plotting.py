@@ -1,0 +1,227 @@
+"""Figures render without a display; styles are distinct and stable; pictures show the labels they were given."""
+
+from __future__ import annotations
+
+import io
+import itertools
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_hex, to_rgb
+from scipy.sparse.csgraph import connected_components
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+
+from rc_utils.pages.lr_batch_bias import quotient_panel
+from rc_utils.pages.plotting import (
+    CLASS_COLOURS,
+    class_colour,
+    decision_regions,
+    lr_batch_panels,
+    network_style,
+    scatter_count_gap,
+    segment_strip,
+    use_style,
+)
+from rc_utils.paper.published_tables import NETWORKS
+from rc_utils.regions import count_components, make_lattice
+
+KNOWN = (*NETWORKS, "MLP", "DecisionTree", "RandomForest")
+
+
+@pytest.fixture(autouse=True)
+def _style():
+    with mpl.rc_context():
+        use_style()
+        yield
+    plt.close("all")
+
+
+def make_runs(networks=("ResNet18", "SENet18"), decays=(1e-5, 1e-6)):
+    rng = np.random.default_rng(0)
+    rows = []
+    for network, lr, batch, decay, seed in itertools.product(networks, (0.1, 0.01), (32, 64), decays, range(2)):
+        count = 3 - np.log10(lr) + rng.normal() / 10
+        rows.append(
+            {"network": network, "cell": f"{lr} {batch} {decay}", "lr": lr, "batch_size": batch, "weight_decay": decay}
+            | {"seed": seed, "status": "ok", "count": count, "gap": count / 10, "interpolates": lr > 0.05}
+        )
+    return pd.DataFrame(rows)
+
+
+def rendered(fig, kind="png"):
+    buffer = io.BytesIO()
+    fig.savefig(buffer, format=kind, metadata={"Date": None} if kind == "svg" else None)
+    return buffer.getvalue()
+
+
+def shows(fig, *colours):
+    """Whether the picture that a reader gets has ink of each of these colours, and paper between."""
+    pixels = np.round(plt.imread(io.BytesIO(rendered(fig)))[..., :3] * 255).astype(int)
+    white = (pixels == 255).all(-1).mean()
+    wanted = [np.round(np.array(to_rgb(colour)) * 255) for colour in colours]
+    return 0.2 < white < 0.99 and all((np.abs(pixels - colour).max(-1) < 3).sum() > 20 for colour in wanted)
+
+
+def barycentric(resolution):
+    n = resolution - 1
+    return np.array([(n - i - j, i, j) for i in range(n + 1) for j in range(n + 1 - i)]) / n
+
+
+def test_styles_are_distinct_and_stable():
+    styles = [network_style(name) for name in KNOWN]
+    assert len(set(styles)) == len(KNOWN)
+    assert len({style.marker for style in styles}) == len(KNOWN)
+    assert (network_style("ResNet18").color, network_style("ResNet18").marker) == ("#0072B2", "o")
+    others = [network_style(name) for name in ("MyNet", "my_module:Net", "Tiny")]
+    assert others == [network_style(name) for name in ("MyNet", "my_module:Net", "Tiny")]
+    for part in ("color", "marker"):
+        assert not {getattr(style, part) for style in others} & {getattr(style, part) for style in styles}
+
+
+def test_class_colours_are_ten_and_white_is_outside():
+    assert len({class_colour(k) for k in range(10)}) == 10 == len(CLASS_COLOURS)
+    assert class_colour(13) == class_colour(3)
+    assert class_colour(-1) == "white"
+
+
+def test_scatter_draws_every_cell_and_labels_axes():
+    ax = scatter_count_gap(make_runs())
+    markers = [line for line in ax.lines if line.get_linestyle() == "None"]
+    assert sum(len(line.get_xdata()) for line in markers) == 2 * 8
+    hollow = [line for line in markers if line.get_markerfacecolor() == "none"]
+    assert sum(len(line.get_xdata()) for line in hollow) == 2 * 4
+    assert "region count" in ax.get_xlabel()
+    assert "gap" in ax.get_ylabel()
+    texts = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert texts == ["ResNet18, r = 1.00", "SENet18, r = 1.00", "not interpolating"]
+    assert shows(ax.figure, network_style("ResNet18").color, network_style("SENet18").color)
+    assert not shows(ax.figure, network_style("VGG19").color)
+
+
+def test_scatter_takes_runs_and_leaves_out_diverged_ones():
+    runs = make_runs()
+    runs.loc[0, ["status", "count", "gap"]] = ["diverged", np.nan, np.nan]
+    ax = scatter_count_gap(runs, average=False)
+    markers = [line for line in ax.lines if line.get_linestyle() == "None"]
+    assert sum(len(line.get_xdata()) for line in markers) == len(runs) - 1
+    with pytest.raises(ValueError, match="did you mean 'gap'"):
+        scatter_count_gap(runs, y="gaps")
+
+
+def test_scatter_survives_a_constant_count():
+    ax = scatter_count_gap(make_runs().assign(count=2.0))
+    assert ax.get_legend().get_texts()[0].get_text() == "ResNet18"
+    assert shows(ax.figure, network_style("ResNet18").color)
+
+
+def test_the_quotient_has_a_line_a_network_and_a_point_a_setting():
+    runs = make_runs(networks=("ResNet18", "SENet18"))
+    fig = quotient_panel(runs)
+    lines = fig.axes[0].get_lines()
+    assert [line.get_label() for line in lines] == ["ResNet18", "SENet18"]
+    one = runs.query("network == 'ResNet18'")
+    means = one.groupby(one["lr"] / one["batch_size"])["count"].mean()
+    np.testing.assert_allclose(lines[0].get_xdata(), means.index)
+    np.testing.assert_allclose(lines[0].get_ydata(), means)
+    assert shows(fig, network_style("ResNet18").color, network_style("SENet18").color)
+
+
+def test_panels_have_a_line_a_batch_size_and_means_of_cells():
+    runs = make_runs(networks=("ResNet18", "SENet18", "VGG19", "MLP"))
+    fig = lr_batch_panels(runs)
+    shown = [ax for ax in fig.axes if ax.get_visible()]
+    assert [ax.get_title() for ax in shown] == ["ResNet18", "SENet18", "VGG19", "MLP"]
+    assert all(ax.get_xscale() == "log" and ax.get_xlabel() == "learning rate" for ax in shown)
+    assert [len(ax.containers) for ax in shown] == [2] * 4
+    mean = runs.query("network == 'ResNet18' and batch_size == 32").groupby("lr")["count"].mean()
+    np.testing.assert_allclose(shown[0].containers[0][0].get_ydata(), mean)
+    assert [tick.get_text() for tick in shown[0].get_xticklabels()] == ["0.01", "0.1"]
+    assert shows(fig, *(container[0].get_color() for container in shown[0].containers))
+
+
+def test_panels_with_one_cell_a_point_and_a_choice_of_networks():
+    fig = lr_batch_panels(make_runs(decays=(1e-5,)), networks=["SENet18"])
+    assert [ax.get_title() for ax in fig.axes] == ["SENet18"]
+    assert shows(fig, fig.axes[0].containers[0][0].get_color())
+    with pytest.raises(ValueError, match="no finished runs of network 'VGG19'"):
+        lr_batch_panels(make_runs(), networks=["VGG19"])
+
+
+def test_triangle_picture_covers_the_triangle_with_the_labels_colours():
+    coordinates = barycentric(6)
+    labels = np.arange(len(coordinates)) % 3
+    ax = decision_regions(labels, coordinates, class_names=["cat", "dog", "ship"])
+    cells = next(c for c in ax.collections if isinstance(c, PolyCollection))
+    assert [to_hex(c) for c in cells.get_facecolors()] == [class_colour(k).lower() for k in labels]
+    # Each hexagon has its lattice point in the middle, and together they have the area of a hexagon a point.
+    corners = np.array([[0, 0], [1, 0], [0.5, np.sqrt(0.75)]])
+    centres = np.array([path.vertices[:-1].mean(0) for path in cells.get_paths()])
+    np.testing.assert_allclose(centres, coordinates @ corners, atol=1e-12)
+    hexagon = cells.get_paths()[0].vertices[:-1]
+    x, y = hexagon.T
+    area = abs(x @ np.roll(y, 1) - y @ np.roll(x, 1)) / 2
+    assert area == pytest.approx(np.sqrt(0.75) * 0.2**2)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["cat", "dog", "ship"]
+    assert shows(ax.figure, *(class_colour(k) for k in range(3)))
+
+
+def test_areas_of_cells_are_the_regions_of_adjacency_simplex():
+    """Cells of one colour that share a side, found from the corners that are drawn."""
+    lattice, labels = make_lattice(2, 10), np.random.default_rng(0).integers(0, 3, 55)
+    ax = decision_regions(labels, lattice.coordinates)
+    cells = next(c for c in ax.collections if isinstance(c, PolyCollection))
+    corners = [{tuple(corner) for corner in np.round(path.vertices[:-1], 6)} for path in cells.get_paths()]
+    colours = [to_hex(c) for c in cells.get_facecolors()]
+    drawn = list(zip(corners, colours, strict=True))
+    touching = [[len(a & b) == 2 and c == d for b, d in drawn] for a, c in drawn]
+    regions = count_components(lattice.to_grid(labels[None]), "simplex")
+    assert [connected_components(np.array(touching))[0]] == regions.tolist()
+    assert 5 < regions[0] < 55
+
+
+def test_box_picture_is_tiled_by_squares():
+    p, q = np.meshgrid(np.linspace(0, 1, 5), np.linspace(0, 1, 5), indexing="ij")
+    coordinates = np.stack([1 - p - q, p, q], -1).reshape(-1, 3)
+    ax = decision_regions(np.zeros(25, int), coordinates)
+    cells = next(c for c in ax.collections if isinstance(c, PolyCollection))
+    first = cells.get_paths()[0].vertices[:-1]
+    np.testing.assert_allclose(np.sort(first, 0), [[-0.125, -0.125]] * 2 + [[0.125, 0.125]] * 2, atol=1e-12)
+    assert rendered(ax.figure, "svg").startswith(b"<?xml")
+
+
+def test_decision_regions_refuses_other_shapes():
+    with pytest.raises(ValueError, match=r"expected \(P,\) and \(P, 3\)"):
+        decision_regions(np.zeros(5), np.zeros((4, 3)))
+
+
+def test_segment_strip_shows_runs_of_labels_and_their_number():
+    ax = segment_strip(np.array([[0, 0, 1, 1, 0], [2, 2, 2, 2, 2]]), class_names=["cat", "dog", "ship"])
+    assert len(ax.patches) == 4
+    assert [text.get_text().strip() for text in ax.texts] == ["3", "1"]
+    assert [patch.get_x() for patch in ax.patches] == pytest.approx([0, 0.375, 0.875, 0])
+    assert sum(patch.get_width() for patch in ax.patches[:3]) == pytest.approx(1)
+    assert "position" in ax.get_xlabel()
+    assert shows(ax.figure, *(class_colour(k) for k in range(3)))
+    with pytest.raises(ValueError, match="one alpha a point"):
+        segment_strip([0, 1], alpha=[0, 0.5, 1])
+
+
+def test_style_is_800_pixels_wide_on_white_and_svg_is_reproducible():
+    fig = scatter_count_gap(make_runs()).figure
+    assert fig.get_size_inches()[0] * fig.dpi == 800
+    assert to_hex(fig.get_facecolor()) == "#ffffff"
+    assert rendered(fig, "svg") == rendered(scatter_count_gap(make_runs()).figure, "svg")
+    assert b"<text" in rendered(fig, "svg")
+
+
+def test_figures_of_nothing_say_so():
+    with pytest.raises(ValueError, match="no network to show"):
+        lr_batch_panels(make_runs(), networks=[])
+    with pytest.raises(ValueError, match="expected one alpha a point"):
+        segment_strip(np.zeros((2, 0), int))

@@ -1,0 +1,128 @@
+"""The count during training: the table of epochs, the match with the paper's, and a network trained once more."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rc_utils.pages import training_evolution
+from rc_utils.regions import label_grid, sample_vertices
+from rc_utils.sweep import run
+from rc_utils.sweep.campaign import load_campaign
+from rc_utils.sweep.execute import sweep
+
+
+def made_table(cells=9, seeds=2, sign=(-1, 1)):
+    """Cells whose count and gap are tied with slope sign[0] at epoch 1 and sign[1] at epoch 10 of 10."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for cell, seed, (epoch, s) in itertools.product(range(cells), range(seeds), ((0, 0), (1, sign[0]), (10, sign[1]))):
+        count = 1 if epoch == 0 else 3 + 0.1 * cell
+        gap = 0 if epoch == 0 else 0.3 + s * 0.02 * cell + 0.001 * rng.normal()
+        head = {"campaign": "made", "experiment": "main", "network": "ResNet18", "cell": f"cell {cell}", "seed": seed}
+        rows.append(head | {"status": "ok", "epoch": epoch, "fraction": epoch / 10, "count": count, "gap": gap})
+    return pd.DataFrame(rows)
+
+
+def test_rounding_makes_no_correlation_of_untrained_networks():
+    table = made_table()
+    start = table["epoch"] == 0
+    table.loc[start, "gap"] = np.where(table["cell"][start] == "cell 0", 1e-9, 0.0)
+    table.loc[start, "count"] = np.where(table["cell"][start] == "cell 0", 1 - 1e-9, 1.0)
+    assert training_evolution.evolution_table(table)["correlation"].isna().tolist() == [True, False, False]
+
+
+def test_a_table_of_epochs_recovers_what_was_made():
+    table = training_evolution.evolution_table(made_table(), seed=1)
+    assert table["epoch"].tolist() == [0, 1, 10]
+    assert table["published_epoch"].tolist() == [0, 20, 200]
+    assert table["n_cells"].tolist() == [9, 9, 9]
+    assert table["count"].tolist() == pytest.approx([1, 3.4, 3.4])
+    assert np.isnan(table["correlation"][0])
+    assert table["correlation"][1] < -0.99 < 0.99 < table["correlation"][2]
+    assert table["gap_low"][2] < 0.38 < table["gap_high"][2]
+
+
+def test_a_diverged_run_takes_no_part():
+    table = made_table(seeds=1)
+    table.loc[table["cell"] == "cell 8", ["status", "gap"]] = ["diverged", 5.0]
+    assert training_evolution.evolution_table(table)["n_cells"].tolist() == [8, 8, 8]
+
+
+@pytest.mark.parametrize(("sign", "verdict"), [((-1, 1), 2), ((1, -1), -2)])
+def test_the_trend_is_the_rise_of_the_correlation(sign, verdict):
+    results = {r.id: r for r in training_evolution.results_from_evolution(made_table(sign=sign))}
+    assert results["evolution/trend"].value == pytest.approx(verdict, abs=0.02)
+    assert set(results) == {"evolution/trend", "evolution/correlation/20", "evolution/correlation/200"}
+    assert results["evolution/correlation/20"].n == 9
+
+
+def test_nothing_measured_yet_is_said_with_the_sweep_that_measures_it(results):
+    with pytest.raises(training_evolution.NothingCounted, match=r"rc_utils\.sweep shapes-tiny --experiment main"):
+        training_evolution.evolution_runs("shapes-tiny")
+
+
+def test_ends_without_a_common_cell_have_no_trend():
+    table = made_table()
+    table.loc[table["epoch"] == table["epoch"].max(), "status"] = "diverged"
+    assert "evolution/trend" not in [r.id for r in training_evolution.results_from_evolution(table)]
+
+
+@pytest.mark.parametrize(("fraction", "epoch"), [(0, 0), (0.1, 20), (0.66, 130), (1, 200)])
+def test_epochs_are_matched_by_their_share_of_training(fraction, epoch):
+    assert training_evolution.published_epoch(fraction) == epoch
+
+
+def test_an_epoch_between_the_published_ones_matches_none():
+    assert np.isnan(training_evolution.published_epoch(0.05))
+    assert np.isnan(training_evolution.published_epoch(0.01))  # no network in training stands for the initialisation
+
+
+def test_published_numbers_stand_beside_ours():
+    texts = training_evolution.beside_published(training_evolution.evolution_table(made_table()))
+    assert texts["Gap, v1"].tolist() == ["–", "0.11", "0.49"]
+    assert texts["Gap, v3"].tolist() == ["–", "0.112", "0.316"]
+    assert texts["Correlation, paper"].tolist() == ["–", "-0.53", "0.98"]
+
+
+def test_unknown_names_are_explained():
+    with pytest.raises(ValueError, match=r"experiments that do: main"):
+        training_evolution.evolution_experiment("shapes-tiny", "evolutoin")
+    with pytest.raises(ValueError, match="VGG19"):
+        training_evolution.evolution_runs("shapes-tiny", network="VGG19")
+
+
+def test_training_once_more_ends_at_the_same_network():
+    campaign = load_campaign("shapes-tiny")
+    sweep(campaign)
+    table = training_evolution.evolution_runs("shapes-tiny")
+    assert sorted(table["epoch"].unique()) == [0, 1, 3]
+    assert table["fraction"].max() == 1
+    assert set(table["network"]) == {"ResNet18"}
+    planned = next(iter(campaign.runs().values()))
+    net, data = run.trained_network(planned.spec), run.dataset_of(planned.spec)
+    triple = sample_vertices(data.x_train, dim=2, num_samples=1, seed=0)
+    grids = training_evolution.grids_during_training(planned, triple, [0, 3], resolution=10)
+    assert np.array_equal(grids[3].labels, label_grid(net, triple, resolution=10).labels)
+    share, n = training_evolution.evolution_cost("shapes-tiny")
+    assert n == 8
+    assert 0 < share < 10
+
+
+def test_kept_networks_of_epochs_spare_the_training(monkeypatch):
+    planned = next(iter(load_campaign("shapes-tiny").runs().values()))
+    run.complete_run(dataclasses.replace(planned, evolution_weights=True))
+    data = run.dataset_of(planned.spec)
+    triple = sample_vertices(data.x_train, dim=2, num_samples=1, seed=0)
+    trained = training_evolution.grids_during_training(planned, triple, [1, 2], resolution=10)
+    monkeypatch.setattr(training_evolution, "train", None)
+    kept = training_evolution.grids_during_training(planned, triple, [0, 1, 3], resolution=10)
+    assert list(kept) == [0, 1, 3]
+    assert np.array_equal(kept[1].labels, trained[1].labels)
+    final = label_grid(run.trained_network(planned.spec), triple, resolution=10)
+    assert np.array_equal(kept[3].labels, final.labels)
+    assert not np.array_equal(kept[0].labels, final.labels)
+    with pytest.raises(FileNotFoundError, match="without one of the epochs"):
+        run.networks_during_training(planned.spec, [0, 2])

@@ -1,0 +1,74 @@
+"""Results that pages keep for the scorecard, and how pages show tables."""
+
+import math
+
+import pandas as pd
+import pytest
+
+from rc_utils.pages import show
+from rc_utils.paper.scorecard import PAGE, findings_path, keep_results, kept_results
+from rc_utils.paper.verdict import Result, scorecard
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setenv("RC_RESULTS", str(tmp_path))
+
+
+@pytest.fixture
+def keep(monkeypatch):
+    """`keep_results` of a page that a build executes."""
+
+    def keep_as(page, results):
+        monkeypatch.setenv(PAGE, page)
+        keep_results(results)
+
+    return keep_as
+
+
+def test_a_notebook_that_is_run_on_its_own_keeps_nothing(keep, monkeypatch):
+    result = Result("theory/lemma-7", "two-layer networks", 0.75)
+    keep("08_theory", [result])
+    monkeypatch.delenv(PAGE)
+    keep_results([Result("theory/lemma-7", "of other parameters", 0.1)])
+    assert [r.value for r in kept_results()] == [result.value]
+
+
+def test_kept_results_come_back_and_a_page_replaces_its_own(keep):
+    bound = Result("theory/lemma-7", "two-layer networks", 0.75, n=1000, detail="tightest case")
+    keep("08_theory", [Result("theory/lemma-7", "x", 0.5), bound])
+    keep("09_linear_regions", [Result("safran/theorem-2.3", "students", 0.4, 0.3, 0.5, 12)])
+    keep("08_theory", [bound])
+    first, second = kept_results()
+    assert (first.id, first.value, first.n, first.detail) == (bound.id, 0.75, 1000, "tightest case")
+    assert math.isnan(first.low)
+    assert second == Result("safran/theorem-2.3", "students", 0.4, 0.3, 0.5, 12)
+
+
+def test_unknown_statement_and_damaged_file_are_named(keep):
+    with pytest.raises(ValueError, match="theory/lemma-7"):
+        keep("08_theory", [Result("theory/lemma-77", "x", 0.5)])
+    keep("08_theory", [])
+    findings_path("08_theory").write_text("[{")
+    with pytest.raises(ValueError, match=r"08_theory\.json is damaged"):
+        kept_results()
+
+
+def test_a_page_does_not_train_a_large_campaign():
+    with pytest.raises(ValueError, match=r"cifar10-paper' has no record yet and asks for [\d,]+ runs.*--plan"):
+        show.campaign_runs("cifar10-paper")
+
+
+def test_tables_are_headed_in_words_and_networks_keep_their_names():
+    shown = show.show_table(pd.DataFrame({"std_error": [0.1], "RegNetX_200MF": [1.0]})).data
+    assert "<th>std error</th>" in shown
+    assert "<th>RegNetX_200MF</th>" in shown
+
+
+def test_a_card_says_why_where_no_prose_does():
+    card = scorecard([Result("main/overall", "cifar10-small", 0.9, 0.8, 0.95, 27)], experiment="main")
+    card = card[card["campaign"] != ""]
+    (why,) = card["why"]
+    assert why in show.show_scorecard(card, why=True).data
+    assert why not in show.show_scorecard(card).data
+    assert why in show.verdict_summary(card)

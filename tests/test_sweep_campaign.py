@@ -1,0 +1,390 @@
+"""Campaign files: what they expand to, and that a wrong key is named."""
+
+import copy
+import dataclasses
+import hashlib
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+import types
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from rc_utils.files import campaigns_dir
+from rc_utils.measures import MEASURES
+from rc_utils.networks import build_network
+from rc_utils.networks.user_class import find_user_network, source_hash
+from rc_utils.pages import show
+from rc_utils.pages.main_correlation import select_campaign
+from rc_utils.regions import region_count
+from rc_utils.sweep.campaign import list_campaigns, load_campaign, load_campaigns, parse_campaign
+from rc_utils.sweep.execute import main, sweep
+from rc_utils.sweep.records import load_runs
+from rc_utils.sweep.run import count_regions, network_of
+from rc_utils.sweep.specification import RunSpec
+from rc_utils.sweep.validation import check_campaign
+from rc_utils.training import TrainConfig
+
+TABLE = {
+    "title": "a test",
+    "dataset": {"name": "shapes", "n_train": 100, "n_test": 100, "image_size": 8},
+    "train": {"epochs": 2},
+    "networks": {"ResNet18": {"width": 4}, "small": {"architecture": "ResNet18", "width": 2}},
+    "counts": {"main": {"num_samples": 5}, "test": {"points": "test"}},
+    "experiments": [
+        {"name": "main", "networks": ["ResNet18"], "seeds": [0, 1],
+         "grid": {"lr": [0.1, 0.01], "batch_size": [16, 32]}},
+        {"name": "adam", "networks": ["ResNet18", "small"], "seeds": [0], "train": {"optimizer": "adam"},
+         "grid": {"lr": [0.01]}, "counts": ["main", "test"]},
+    ],
+}  # fmt: skip
+
+
+def changed(path, value):
+    table = copy.deepcopy(TABLE)
+    *parents, last = path
+    inner = table
+    for key in parents:
+        inner = inner[key]
+    inner[last] = value
+    return table
+
+
+def test_expansion_in_order():
+    campaign = parse_campaign(TABLE, "t")
+    entries = list(campaign.entries())
+    assert len(entries) == 8 + 2
+    first = [
+        (e.name, label, p.spec.train.seed, p.spec.train.lr, p.spec.train.batch_size) for e, label, p in entries[:5]
+    ]
+    assert first == [
+        ("main", "ResNet18", 0, 0.1, 16), ("main", "ResNet18", 0, 0.1, 32),
+        ("main", "ResNet18", 0, 0.01, 16), ("main", "ResNet18", 0, 0.01, 32),
+        ("main", "ResNet18", 1, 0.1, 16),
+    ]  # fmt: skip
+    assert all(p.spec.train.epochs == 2 for _, _, p in entries)
+    assert entries[-1][2].spec.network == {"name": "ResNet18", "width": 2}
+    assert entries[-1][2].spec.train.optimizer == "adam"
+
+
+def test_a_run_that_two_experiments_want_is_done_once_with_the_wishes_of_both():
+    table = changed(
+        ["experiments", 1], TABLE["experiments"][0] | {"name": "again", "counts": ["test"], "seeds": [1, 2]}
+    )
+    runs = parse_campaign(table, "t").runs()
+    assert len(runs) == 12
+    wishes = sorted(tuple(planned.counts) for planned in runs.values())
+    assert wishes == [("main",)] * 4 + [("main", "test")] * 4 + [("test",)] * 4
+
+
+def test_seeds_of_each_network():
+    table = changed(["experiments", 1, "seeds"], {"ResNet18": [0, 1], "small": [0]})
+    entries = [(label, p.spec.train.seed) for e, label, p in parse_campaign(table, "t").entries() if e.name == "adam"]
+    assert entries == [("ResNet18", 0), ("small", 0), ("ResNet18", 1)]
+    with pytest.raises(ValueError, match=r"seeds must list each of its networks once, see \['small'\]"):
+        parse_campaign(changed(["experiments", 1, "seeds"], {"ResNet18": [0, 1]}), "t")
+
+
+def test_run_id_follows_what_changes_the_result_and_nothing_else():
+    spec = RunSpec({"name": "shapes"}, {"name": "ResNet18"}, TrainConfig())
+    assert spec.run_id == RunSpec({"name": "shapes"}, {"name": "ResNet18"}, TrainConfig()).run_id
+    others = [
+        RunSpec({"name": "digits"}, spec.network, spec.train),
+        RunSpec(spec.dataset, {"name": "ResNet18", "width": 8}, spec.train),
+    ]
+    others += [
+        dataclasses.replace(spec, train=dataclasses.replace(spec.train, **change))
+        for change in ({"lr": 0.2}, {"batch_size": 64}, {"weight_decay": 0.0}, {"epochs": 31}, {"seed": 1},
+                       {"optimizer": "adam"}, {"momentum": 0.0}, {"schedule": "constant"}, {"mixup_alpha": 0.5},
+                       {"crop_padding": 4}, {"flip_probability": 0.5}, {"precision": "bfloat16"},
+                       {"pretrain_epochs": 1}, {"between_share": 0.1}, {"between_labels": "third"},
+                       {"gradient_penalty": 0.1}, {"sam_radius": 0.1})
+    ]  # fmt: skip
+    assert len({s.run_id for s in [spec, *others]}) == 1 + len(others) == 2 + len(dataclasses.fields(TrainConfig)) + 1
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (["datset"], {}, r"'datset'.*Did you mean 'dataset'"),
+        (["dataset", "imagesize"], 8, r"\[dataset\].*Did you mean 'image_size'"),
+        (["dataset", "root"], "/data/imagenet", r"'root'"),
+        (["train", "epoch"], 3, r"'epoch'.*Did you mean 'epochs'"),
+        (["train", "epochs"], "many", r"epochs must be of type int, got 'many'"),
+        (["networks", "ResNet81"], {}, r"networks.ResNet81.*Did you mean 'ResNet18'"),
+        (["networks", "ResNet18", "widht"], 4, r"networks.ResNet18.*'widht'"),
+        (["counts", "main", "num_sample"], 4, r"counts.main.*Did you mean 'num_samples'"),
+        (["counts", "main", "points"], "tests", r"points in .*'tests'.*Did you mean 'test'"),
+        (["experiments", 0, "network"], [], r"experiments.* 0 'network'.*Did you mean 'networks'"),
+        (["experiments", 0, "networks"], ["SENet18"], r"network in t, experiment 'main' 'SENet18'"),
+        (["experiments", 0, "counts"], ["mian"], r"Did you mean 'main'"),
+        (["experiments", 0, "measures"], ["margins"], r"Did you mean 'margin'"),
+        (["experiments", 0, "grid", "lrs"], [1.0], r"'lrs'"),
+        (["experiments", 0, "grid", "lr"], 0.1, r"grid.lr must be a non-empty list"),
+        (["experiments", 0, "grid", "lr"], [-0.1], r"lr must be positive"),
+        (["experiments", 1, "name"], "main", r"is there twice"),
+        (["experiments", 0, "seeds"], [], r"at least one network and one seed"),
+        (["title"], 3, r"title must be of type str, got 3"),
+        (["experiments", 0, "grid", "lr"], [0.1, 0.1], r"grid.lr has 0.1 twice"),
+        (["experiments", 0, "grid", "batch_size"], [16, 32, 16], r"grid.batch_size has 16 twice"),
+        (["experiments", 1, "networks"], ["small", "small"], r"networks has 'small' twice"),
+        (["experiments", 0, "seeds"], [0, 1, 0], r"seeds of ResNet18 has 0 twice"),
+        (["dataset", "label_noise"], 1.5, r"\[dataset\]: label_noise is 1.5"),
+        (["dataset", "n_train"], 0, r"n_train=0"),
+        (["dataset", "classes"], [], r"classes is empty"),
+        (["networks", "TwoLayerReLU"], {"width": 3}, r"'TwoLayerReLU' takes no width"),
+    ],
+)
+def test_mistakes_are_named(path, value, message):
+    with pytest.raises(ValueError, match=message):
+        parse_campaign(changed(path, value), "t")
+
+
+def test_unknown_campaign_names_the_nearest():
+    with pytest.raises(ValueError, match=r"unknown campaign 'shapes-tyny'. Did you mean 'shapes-tiny'"):
+        load_campaign("shapes-tyny")
+
+
+def test_invalid_toml_names_the_file(tmp_path):
+    (tmp_path / "campaign.toml").write_text("title = [")
+    with pytest.raises(ValueError, match=r"campaign.toml is not valid TOML"):
+        load_campaign(tmp_path)
+
+
+@pytest.mark.parametrize("name", list_campaigns())
+def test_every_campaign_that_ships_is_valid(name):
+    campaign = load_campaign(name)
+    assert campaign.runs()
+
+
+def test_an_edited_network_of_the_users_is_another_run(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    source = "from torch import nn\nclass Net(nn.Linear):\n    def __init__(self):\n        super().__init__(3, {})\n"
+    plans = []
+    for size in (2, 30):
+        (tmp_path / "edited_net.py").write_text(source.format(size))
+        table = changed(["networks", "ResNet18"], {"architecture": "edited_net:Net"})
+        plans.append(next(iter(parse_campaign(table, "t").runs().values())))
+        data = types.SimpleNamespace(
+            num_classes=2, in_channels=3, image_size=8, x_train=torch.zeros(2, 3), y_train=torch.zeros(2)
+        )
+        assert network_of(plans[-1].spec, data).out_features == size
+    assert plans[0].spec.run_id != plans[1].spec.run_id
+    with pytest.raises(ValueError, match="'edited_net:Net' is not the one that the campaign was loaded with"):
+        network_of(plans[0].spec, data)
+
+
+@pytest.mark.parametrize("bytecode", [True, False])
+def test_a_network_edited_within_a_second_or_imported_before_is_the_edited_one(tmp_path, monkeypatch, bytecode):
+    """Python takes bytecode of the same second and length for current, and an imported module is not read again."""
+    monkeypatch.setattr("sys.dont_write_bytecode", not bytecode)
+    monkeypatch.syspath_prepend(tmp_path)
+    name = f"known_net_{bytecode}"
+    source = "from torch import nn\nclass Net(nn.Linear):\n    def __init__(self):\n        super().__init__(3, {})\n"
+    path = tmp_path / f"{name}.py"
+    path.write_text(source.format(2))
+    importlib.import_module(name)
+    later = time.time() + 10
+    for size in (4, 5, 6):
+        path.write_text(source.format(size))
+        os.utime(path, (later, later))
+        assert build_network(f"{name}:Net").out_features == size
+        assert source_hash(f"{name}:Net") == hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
+def test_a_library_and_a_module_that_is_as_it_was_imported_are_not_loaded_again(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    path = tmp_path / "as_imported.py"
+    path.write_text("from torch import nn\n\n\ndef Net():\n    return nn.Linear(3, 2)\n")
+    os.utime(path, (1e9, 1e9))
+    made = importlib.import_module("as_imported").Net
+    assert find_user_network("as_imported:Net") is made
+    assert find_user_network("torch.nn.modules.linear:Identity") is nn.Identity
+    monkeypatch.setattr(sys.modules["__main__"], "Made", made, raising=False)
+    monkeypatch.setattr(made, "__module__", "__main__")
+    assert build_network("__main__:Made").out_features == 2
+
+
+def test_a_module_is_named_as_in_an_import():
+    with pytest.raises(ModuleNotFoundError, match="not a path"):
+        build_network("./my_module:MyNet")
+
+
+def test_a_campaign_of_a_path_is_not_taken_for_one_of_the_same_folder_name(tmp_path):
+    shutil.copytree(campaigns_dir() / "shapes-tiny", tmp_path / "shapes-tiny")
+    (tmp_path / "shapes-tiny" / "runs.jsonl").unlink(missing_ok=True)
+    path = tmp_path / "shapes-tiny" / "campaign.toml"
+    path.write_text(path.read_text().replace("n_train = ", "n_train = 1"))
+    theirs, ours = load_campaign(f"{path.parent}/"), load_campaign("shapes-tiny")
+    assert theirs.name == str(path.parent)
+    assert load_campaign(theirs.name).runs().keys() == theirs.runs().keys() != ours.runs().keys()
+    sweep(ours)
+    assert show.all_results("shapes-tiny")
+    assert show.all_results(theirs.name) == []
+    runs = load_runs(ours).assign(campaign=theirs.name)
+    assert len(select_campaign(runs, f"{path.parent}/", "main")) > 0
+
+
+def test_a_campaign_whose_network_raises_stops_no_other(tmp_path, monkeypatch):
+    shutil.copytree(campaigns_dir() / "shapes-tiny", tmp_path / "mine")
+    path = tmp_path / "mine" / "campaign.toml"
+    path.write_text(
+        path.read_text().replace("[networks.", '[networks.Mine]\narchitecture = "raises:Net"\n\n[networks.', 1)
+    )
+    (tmp_path / "raises.py").write_text("undefined_name")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("RC_CAMPAIGNS", str(tmp_path))
+    with pytest.warns(UserWarning, match=r"campaign 'mine' is left out: name 'undefined_name'"):
+        assert load_campaigns() == []
+
+
+def test_a_campaign_that_cannot_be_read_is_named_and_stops_no_other(tmp_path, monkeypatch):
+    for name in ("shapes-tiny", "shapes-quick"):
+        shutil.copytree(campaigns_dir() / name, tmp_path / name)
+    path = tmp_path / "shapes-quick" / "campaign.toml"
+    path.write_text(path.read_text().replace('"margin"', '"weight_norm"'))
+    monkeypatch.setenv("RC_CAMPAIGNS", str(tmp_path))
+    with pytest.warns(UserWarning, match=r"campaign 'shapes-quick' is left out: unknown measure.*weight_norm"):
+        assert [campaign.name for campaign in load_campaigns()] == ["shapes-tiny"]
+    with pytest.raises(ValueError, match="weight_norm"):
+        load_campaign("shapes-quick")
+
+
+def test_a_measure_may_not_have_the_name_of_another_column(monkeypatch):
+    monkeypatch.setitem(MEASURES, "status", len)
+    with pytest.raises(ValueError, match="measure 'status' has the name of another column"):
+        parse_campaign(changed(["experiments", 0, "measures"], ["status"]), "t")
+
+
+def test_counts_without_an_adjacency_are_the_papers(tiny_data):
+    """Records name what was counted by their settings alone, so that a campaign's default is not `region_count`'s."""
+    network = build_network("ResNet18", num_classes=10, in_channels=3, image_size=8, width=4, seed=0)
+    settings = {"dim": 2, "num_samples": 4, "points": "train"}
+    entries = [count_regions(network, tiny_data, settings | more) for more in ({}, {"adjacency": "linear"})]
+    assert [entry["settings"] for entry in entries] == [settings, settings | {"adjacency": "linear"}]
+    expected = [region_count(network, tiny_data.x_train, dim=2, num_samples=4, adjacency=a) for a in ("face", None)]
+    assert [entry["counts"] for entry in entries] == [count.counts.tolist() for count in expected]
+
+
+def test_adaptive_counts_in_a_plane_name_their_adjacency():
+    table = changed(["counts", "planes"], {"dim": 2, "strategy": "adaptive"})
+    with pytest.raises(ValueError, match=r"counts\.planes.*counts with adjacency 'linear', got 'face'"):
+        check_campaign(parse_campaign(table, "t"))
+    table["counts"]["planes"]["adjacency"] = "linear"
+    check_campaign(parse_campaign(table, "t"))
+
+
+def test_counts_during_training_need_epochs():
+    table = changed(["experiments", 0, "evolution_counts"], ["main"])
+    table["experiments"][0].pop("evolution_epochs", None)
+    with pytest.raises(ValueError, match="evolution_counts goes with evolution_epochs or evolution_loss"):
+        parse_campaign(table, "t")
+
+
+def test_a_seed_draws_values_and_training_images_of_its_own():
+    table = changed(["experiments", 0, "ranges"], {"lr": [0.001, 0.1], "batch_size": [16, 256]})
+    table["experiments"] = [table["experiments"][0] | {"grid": {}, "own_draw": True, "seeds": list(range(200))}]
+    campaign = parse_campaign(table, "t")
+    specs = [planned.spec for _, _, planned in campaign.entries()]
+    lrs = np.array([spec.train.lr for spec in specs])
+    batches = np.array([spec.train.batch_size for spec in specs])
+    assert lrs.min() >= 0.001
+    assert lrs.max() <= 0.1
+    assert (np.median(lrs) - 0.01) ** 2 < 0.004**2  # log-uniform
+    assert batches.min() >= 16
+    assert batches.max() <= 256
+    assert batches.dtype == int
+    assert [spec.dataset["seed"] for spec in specs] == [spec.train.seed for spec in specs]
+    again = [planned.spec.run_id for _, _, planned in parse_campaign(table, "t").entries()]
+    assert again == [spec.run_id for spec in specs]
+    assert len(set(again)) == 200 * len(campaign.experiments[0].networks)
+
+
+def test_an_experiment_overrides_dataset_and_network():
+    table = changed(["experiments", 0, "dataset"], {"n_train": 24, "label_noise": 0.25})
+    table["networks"] = {"ResNet18": {"width": 4}}
+    table["experiments"] = [table["experiments"][0] | {"options": {"width": 8}, "networks": ["ResNet18"], "seeds": [0]}]
+    (planned, *_) = parse_campaign(table, "t").runs().values()
+    assert planned.spec.dataset == table["dataset"] | {"n_train": 24, "label_noise": 0.25}
+    assert planned.spec.network == {"name": "ResNet18", "width": 8}
+
+
+def test_a_campaign_runs_no_command(tmp_path, capsys):
+    (tmp_path / "evil").mkdir()
+    source = (campaigns_dir() / "shapes-tiny" / "campaign.toml").read_text()
+    network = f'[networks.Evil]\narchitecture = "os:system"\ncommand = "touch {tmp_path / "done"}"\n\n[networks.'
+    (tmp_path / "evil" / "campaign.toml").write_text(source.replace("[networks.", network, 1))
+    assert main([str(tmp_path / "evil"), "--plan"]) == 2
+    assert "networks.Evil]: network 'os:system': 'os' is a module of Python's own" in capsys.readouterr().err
+    assert not (tmp_path / "done").exists()
+
+
+def test_a_count_may_not_have_the_name_of_a_standard_error():
+    table = changed(["counts", "main_std_error"], {"num_samples": 5})
+    with pytest.raises(ValueError, match=r"main_std_error. has the name of another count's standard error"):
+        parse_campaign(table, "t")
+    table["counts"]["other_std_error"] = table["counts"].pop("main_std_error")
+    assert parse_campaign(table, "t").runs()
+
+
+class Seed(int):
+    compared = 0
+
+    def __eq__(self, other):
+        Seed.compared += 1
+        return int(self) == other
+
+    __hash__ = int.__hash__
+
+
+def test_checking_many_seeds_takes_no_more_than_a_look_at_each():
+    number = 2_000
+    table = changed(["experiments"], [TABLE["experiments"][1] | {"seeds": [Seed(k) for k in range(number)]}])
+    assert len(parse_campaign(table, "t").runs()) == 2 * number
+    assert Seed.compared < 30 * number
+    for seeds in ([3, 1, 3], [True, 1.0]):
+        with pytest.raises(ValueError, match=r"twice|must be of type"):
+            parse_campaign(changed(["experiments", 0, "seeds"], seeds), "t")
+    with pytest.raises(ValueError, match=r"grid.lr has 0.1 twice"):
+        parse_campaign(changed(["experiments", 0, "grid", "lr"], [0.1, 0.2, 0.1]), "t")
+
+
+def test_a_campaign_that_is_no_readable_file_is_named(tmp_path):
+    (tmp_path / "campaign.toml").mkdir()
+    with pytest.raises(ValueError, match=r"campaign.toml cannot be read \(Is a directory\)"):
+        load_campaign(tmp_path)
+
+
+def test_a_folder_in_the_place_of_the_frozen_records_is_named(tmp_path, capsys):
+    shutil.copytree(campaigns_dir() / "shapes-tiny", tmp_path / "tiny")
+    path = tmp_path / "tiny" / "runs.jsonl"
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    assert main([str(tmp_path / "tiny"), "--freeze"]) == 2
+    assert f"{path} is a folder, not a file of records: remove or rename it" in capsys.readouterr().err
+
+
+def test_a_network_that_cannot_be_made_leaves_the_rest_of_the_plan(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "unmade.py").write_text(
+        "from torch import nn\nclass Net(nn.Module):\n    def __init__(self):\n        raise KeyError('depth')\n"
+    )
+    (tmp_path / "campaign.toml").write_text(
+        (campaigns_dir() / "shapes-tiny" / "campaign.toml").read_text().replace(
+            "[networks.", '[networks.Own]\narchitecture = "unmade:Net"\n\n[networks.', 1
+        ).replace('networks = ["', 'networks = ["Own", "', 1)
+    )  # fmt: skip
+    assert main([str(tmp_path), "--plan"]) == 0
+    assert "'unmade:Net' cannot be made or run without data (KeyError: 'depth')" in capsys.readouterr().out
+
+
+def test_a_plan_that_nobody_reads_to_its_end_is_no_error():
+    command = f"set -o pipefail; {sys.executable} -m rc_utils.sweep shapes-tiny --plan | true"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

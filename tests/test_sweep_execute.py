@@ -1,0 +1,767 @@
+"""The sweep: finishes a campaign, survives kills, shares runs, says what is wrong."""
+
+import contextlib
+import dataclasses
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from rc_utils.measures import MEASURES
+from rc_utils.networks import build_network
+from rc_utils.pages.show import campaign_runs, example_network
+from rc_utils.regions.classifier import NonFiniteScores
+from rc_utils.sweep import execute, records, run
+from rc_utils.sweep.campaign import load_campaign, parse_campaign
+from rc_utils.sweep.cost import run_flops
+from rc_utils.sweep.execute import main, missing_runs, plan, sweep
+from rc_utils.sweep.provenance import instructions
+from rc_utils.sweep.verify import ACCURACY_TOLERANCE, COUNT_TOLERANCE, FURTHER_TOLERANCE, print_verification, verify
+
+TABLE = {
+    "title": "four runs",
+    "dataset": {"name": "shapes", "n_train": 64, "n_test": 32, "image_size": 8},
+    "train": {"epochs": 1},
+    "networks": {"ResNet18": {"width": 2}},
+    "counts": {
+        "main": {"num_samples": 4, "resolution": 10},
+        "test": {"points": "test", "num_samples": 3, "resolution": 5},
+    },
+    "experiments": [
+        {"name": "main", "networks": ["ResNet18"], "seeds": [0], "grid": {"lr": [0.1, 0.01], "batch_size": [16, 32]}}
+    ],
+}
+
+
+def with_changes(**experiment):
+    table = TABLE | {"experiments": [TABLE["experiments"][0] | experiment]}
+    return parse_campaign(table, "four")
+
+
+def statuses(outcomes):
+    return [outcome.status for outcome in outcomes]
+
+
+def test_a_sweep_finishes_a_campaign_and_then_has_nothing_to_do():
+    campaign = with_changes()
+    assert statuses(sweep(campaign)) == ["done"] * 4
+    assert missing_runs(campaign) == []
+    assert sweep(campaign) == []
+    table = records.load_runs(campaign)
+    assert len(table) == 4
+    assert table["count"].between(1, 10).all()
+
+
+def test_worker_processes_give_the_records_of_one_process(results, tmp_path, monkeypatch):
+    campaign = with_changes()
+    sweep(campaign)
+    alone = records.find_records(campaign.runs())
+    monkeypatch.setenv("RC_RESULTS", str(tmp_path / "elsewhere"))
+    assert statuses(sweep(campaign, workers=2)) == ["done"] * 4
+    for key, (record, _) in records.find_records(campaign.runs()).items():
+        for part in ("results", "spec", "measures"):
+            assert record[part] == alone[key][0][part]
+        assert [c["counts"] for c in record["counts"]] == [c["counts"] for c in alone[key][0]["counts"]]
+
+
+def test_a_new_count_needs_no_new_training(monkeypatch):
+    sweep(with_changes())
+    table = TABLE | {"counts": TABLE["counts"] | {"test": {"points": "test", "num_samples": 3, "resolution": 5}}}
+    more = parse_campaign(table | {"experiments": [TABLE["experiments"][0] | {"counts": ["main", "test"]}]}, "four")
+    monkeypatch.setattr(run, "train", lambda *a, **k: pytest.fail("trained again"))
+    assert statuses(sweep(more)) == ["done"] * 4
+    table = records.load_runs(more)
+    assert {"count_main", "count_test"} <= set(table.columns)
+
+
+def test_without_weights_a_new_count_trains_again_and_keeps_the_old_counts():
+    campaign = with_changes()
+    sweep(campaign)
+    before = records.load_runs(campaign).set_index("run_id")["count_main"]
+    for path in records.results_dir().glob("weights/*"):
+        path.unlink()
+    table = TABLE | {"counts": TABLE["counts"] | {"test": {"points": "test", "num_samples": 3, "resolution": 5}}}
+    more = parse_campaign(table | {"experiments": [TABLE["experiments"][0] | {"counts": ["test"]}]}, "four")
+    sweep(more)
+    assert records.load_runs(campaign).set_index("run_id")["count_main"].equals(before)
+
+
+def test_a_measure_of_the_architecture_needs_no_training_even_of_a_frozen_record(tmp_path, monkeypatch):
+    campaign = dataclasses.replace(with_changes(), folder=tmp_path)
+    sweep(campaign)
+    records.freeze(campaign)
+    shutil.rmtree(records.results_dir())
+    more = dataclasses.replace(with_changes(measures=["num_parameters"]), folder=tmp_path)
+    monkeypatch.setattr(run, "train", lambda *a, **k: pytest.fail("trained again"))
+    assert statuses(sweep(more)) == ["done"] * 4
+    table = records.load_runs(more)
+    assert (table["num_parameters"] > 1000).all()
+    assert table["count_main"].notna().all()
+
+
+def test_measures_of_kept_weights_are_those_of_training_and_need_none(monkeypatch):
+    names = list(MEASURES)
+    sweep(with_changes(measures=names))
+    before = records.load_runs(with_changes(measures=names)).set_index("run_id")[names]
+    for path in records.results_dir().glob("records/*.json"):
+        records.write_record(records.read_record(path) | {"measures": {}})
+    monkeypatch.setattr(run, "train", lambda *a, **k: pytest.fail("trained again"))
+    assert statuses(sweep(with_changes(measures=names))) == ["done"] * 4
+    after = records.load_runs(with_changes(measures=names)).set_index("run_id")[names]
+    np.testing.assert_allclose(after.to_numpy(float), before.to_numpy(float), rtol=1e-5)
+
+
+def test_one_experiment_alone_trains_its_runs_for_the_whole_campaign(monkeypatch):
+    grid = {"lr": [0.1], "batch_size": [16]}
+    main_ = TABLE["experiments"][0] | {"grid": grid}
+    evolution = main_ | {"name": "evolution", "evolution_epochs": [0, 1], "evolution_counts": ["main"]}
+    campaign = parse_campaign(TABLE | {"experiments": [main_, evolution]}, "four")
+    sweep(campaign.restricted(["main"]))
+    monkeypatch.setattr(run, "train", lambda *a, **k: pytest.fail("trained again"))
+    assert sweep(campaign) == []
+    assert len(records.load_evolution(campaign)) == 2 * 2
+
+
+def test_a_network_that_is_made_again_is_measured_as_the_one_on_record_was(tmp_path):
+    wishes = {"evolution_epochs": [0, 1], "evolution_counts": ["main"], "measures": ["margin"]}
+    campaign = dataclasses.replace(with_changes(**wishes, grid={"lr": [0.1], "batch_size": [16]}), folder=tmp_path)
+    sweep(campaign)
+    records.freeze(campaign)
+    shutil.rmtree(records.results_dir())
+    other = with_changes(counts=["main", "test"], grid={"lr": [0.1], "batch_size": [16]})
+    sweep(dataclasses.replace(other, folder=tmp_path))
+    record = records.read_record(records.record_path(next(iter(other.runs()))))
+    assert len(record["counts"]) == 2
+    assert list(record["measures"]) == ["margin"]
+    assert [point["epoch"] for point in record["evolution"]] == [0, 1]
+    assert missing_runs(campaign) == []
+
+
+def test_an_evolution_that_is_asked_for_later_trains_again():
+    sweep(with_changes())
+    more = with_changes(evolution_epochs=[0, 1], evolution_counts=["main"], measures=["margin"])
+    assert statuses(sweep(more)) == ["done"] * 4
+    assert len(records.load_evolution(more)) == 8
+    last = records.load_evolution(more).groupby("run_id").last()["count_main"]
+    assert last.equals(records.load_runs(more).set_index("run_id").sort_index()["count_main"])
+
+
+def test_two_campaigns_that_measure_a_run_at_different_epochs_keep_what_both_asked_for(monkeypatch):
+    first, second = (with_changes(evolution_epochs=[e], evolution_counts=["main"]) for e in (0, 1))
+    sweep(first)
+    sweep(second)
+    monkeypatch.setattr(run, "train", lambda *a, **k: pytest.fail("trained again"))
+    assert sweep(first) == sweep(second) == []
+    assert set(records.load_evolution(first)["epoch"]) == {0, 1}
+
+
+def test_what_a_frozen_record_knows_stays_when_a_page_trains_its_run_again(tmp_path):
+    wishes = {"evolution_epochs": [0, 1], "evolution_counts": ["main"], "measures": ["margin"]}
+    campaign = dataclasses.replace(with_changes(**wishes), folder=tmp_path)
+    sweep(campaign)
+    records.freeze(campaign)
+    shutil.rmtree(records.results_dir())
+    planned = dataclasses.replace(next(iter(campaign.runs().values())), measures=(), evolution_epochs=())
+    network, _ = example_network(planned)
+    assert not network.training
+    assert len(records.load_evolution(campaign)) == 8
+    assert records.load_runs(campaign)["margin"].notna().all()
+    assert missing_runs(campaign) == []
+
+
+@pytest.mark.parametrize("damage", ["truncated", "of another training", "truncated, of an older record"])
+def test_weights_that_do_not_belong_to_the_record_are_made_again_not_counted(damage):
+    """A new count is taken of the network that the record is of."""
+    sweep(with_changes())
+    planned = next(iter(with_changes(counts=["main", "test"]).runs().values()))
+    key, other = list(with_changes().runs())[:2]
+    path = records.weights_path(key)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-9] if "truncated" in damage else records.weights_path(other).read_bytes())
+    if "older" in damage:
+        record = records.read_record(records.record_path(key))
+        record["provenance"].pop("weights_sha256")
+        records.write_record(record)
+    with pytest.raises(FileNotFoundError, match=key):
+        run.trained_network(planned.spec)
+    record = run.complete_run(planned)
+    assert len(record["counts"]) == 2
+    assert path.read_bytes() == whole
+    assert len(missing_runs(with_changes())) == 0
+
+
+def test_weights_without_a_hash_are_not_taken_for_those_of_a_frozen_record(tmp_path):
+    """They may be of another machine's network: the record made here has gone, as the advice on damaged ones says."""
+    campaign = dataclasses.replace(with_changes(grid={"lr": [0.1], "batch_size": [16]}), folder=tmp_path)
+    sweep(campaign)
+    key = next(iter(campaign.runs()))
+    record = records.read_record(records.record_path(key))
+    record["provenance"].pop("weights_sha256")
+    records.write_record(record)
+    records.freeze(campaign)
+    records.record_path(key).unlink()
+    with pytest.raises(FileNotFoundError, match=key):
+        run.trained_network(campaign.runs()[key].spec)
+
+
+def test_verifying_writes_nothing_and_names_other_data(results, capsys):
+    campaign = with_changes()
+    sweep(campaign)
+    before = {path: path.stat().st_mtime_ns for path in results.rglob("*") if path.is_file()}
+    assert next(iter(verify(campaign, 1))).equal
+    assert {path: path.stat().st_mtime_ns for path in results.rglob("*") if path.is_file()} == before
+    record = records.read_record(records.record_path(next(iter(campaign.runs()))))
+    record["provenance"]["data"]["sha256"] = "of an older file"
+    records.write_record(record)
+    only = with_changes(grid={"lr": [0.1], "batch_size": [16]})
+    assert print_verification(verify(only, 1)) == 1
+    assert "other data than the record has" in capsys.readouterr().out
+
+
+def test_other_data_are_not_counted_into_a_record():
+    sweep(with_changes())
+    planned = next(iter(with_changes(counts=["main", "test"]).runs().values()))
+    path = records.record_path(planned.spec.run_id)
+    record = records.read_record(path)
+    record["provenance"]["data"]["sha256"] = "of an older file"
+    records.write_record(record)
+    assert run.complete_run(planned)["provenance"]["data"]["sha256"] != "of an older file"
+
+
+def test_a_measure_that_is_infinite_and_tied_parameters_cost_no_training(monkeypatch):
+    def tied(**options):
+        network = build_network("ResNet18", **options)
+        network.twin = next(m for m in network.modules() if isinstance(m, torch.nn.Linear))
+        return network
+
+    monkeypatch.setitem(MEASURES, "margin", lambda *_: float("inf"))
+    monkeypatch.setattr(run, "build_network", lambda name, **options: tied(**options))
+    campaign = with_changes(measures=["margin"], grid={"lr": [0.1], "batch_size": [16]})
+    assert statuses(sweep(campaign)) == ["done"]
+    assert records.load_runs(campaign)["margin"].tolist() == [float("inf")]
+
+
+def test_a_sweep_holds_no_records_and_leaves_the_threads():
+    threads = torch.get_num_threads()
+    outcomes = sweep(with_changes(), threads=threads + 1)
+    assert {outcome.record for outcome in outcomes} == {None}
+    assert torch.get_num_threads() == threads
+
+
+def test_sweeps_on_one_scheduler_have_tasks_of_their_own(monkeypatch):
+    """A scheduler takes two tasks of one key for one."""
+    import distributed
+
+    campaign, keys = with_changes(), []
+    monkeypatch.setattr(distributed, "Client", lambda address: contextlib.nullcontext(FakeClient(keys)))
+    monkeypatch.setattr(distributed, "as_completed", lambda futures: FakeClient(keys))
+    for _ in range(2):
+        list(execute._on_scheduler(list(campaign.runs().values()), None, "tcp://nowhere"))
+    assert len(set(keys)) == len(keys) == 8
+
+
+class FakeClient:
+    """Takes keys down and finishes nothing."""
+
+    def __init__(self, keys):
+        self.keys = keys
+
+    def map(self, job, plans, *, key, **options):
+        self.keys.extend(key)
+        return []
+
+    def batches(self):
+        return []
+
+
+@pytest.mark.parametrize(("returned", "recorded"), [(torch.tensor(1.5), 1.5), (np.float32(2.5), 2.5), (np.int64(3), 3)])
+def test_a_measure_of_the_readers_may_return_any_kind_of_number(monkeypatch, returned, recorded):
+    monkeypatch.setitem(MEASURES, "mine", lambda network, initial, data: returned)
+    campaign = with_changes(measures=["mine"], grid={"lr": [0.1]})
+    assert statuses(sweep(campaign)) == ["done"]
+    assert records.load_runs(campaign)["mine"].tolist() == [recorded]
+
+
+@pytest.mark.parametrize("returned", ["abc", "1.5", [1, 2], torch.ones(2), None])
+def test_a_measure_that_is_no_number_is_named(monkeypatch, returned):
+    monkeypatch.setitem(MEASURES, "mine", lambda network, initial, data: returned)
+    (outcome,) = sweep(with_changes(measures=["mine"], grid={"lr": [0.1]}))
+    assert outcome.status == "failed"
+    assert "ValueError: measure 'mine' returned" in outcome.error
+
+
+def test_an_error_of_a_measure_leaves_the_training(monkeypatch):
+    """Once the measure is repaired it is taken from the kept weights: same network, no second training."""
+    monkeypatch.setitem(MEASURES, "mine", lambda network, initial, data: network.no_such_layer)
+    campaign = with_changes(measures=["mine"], grid={"lr": [0.1], "batch_size": [16]})
+    assert statuses(sweep(campaign)) == ["failed"]
+    (key,) = campaign.runs()
+    kept = records.read_record(records.record_path(key))
+    assert (kept["counts"], kept["measures"]) == ([], {})
+    monkeypatch.setitem(MEASURES, "mine", lambda network, initial, data: 2.0)
+    monkeypatch.setattr(run, "train", None)
+    assert statuses(sweep(campaign)) == ["done"]
+    whole = records.read_record(records.record_path(key))
+    assert (whole["results"], whole["measures"], len(whole["counts"])) == (kept["results"], {"mine": 2.0}, 1)
+
+
+def test_an_error_of_a_measure_leaves_what_an_older_record_holds(monkeypatch):
+    campaign = with_changes(grid={"lr": [0.1], "batch_size": [16]})
+    sweep(campaign)
+    (key,) = campaign.runs()
+    before = records.read_record(records.record_path(key))
+    records.weights_path(key).unlink()
+    monkeypatch.setitem(MEASURES, "mine", lambda network, initial, data: network.no_such_layer)
+    more = with_changes(measures=["mine"], grid={"lr": [0.1], "batch_size": [16]})
+    assert statuses(sweep(more)) == ["failed"]
+    assert records.read_record(records.record_path(key)) == before
+
+
+class SlashNet(torch.nn.Module):
+    """Modules whose names hold a slash, one of them beginning with a number."""
+
+    def __init__(self, num_classes, in_channels):
+        super().__init__()
+        self.parts = torch.nn.ModuleDict({"a/b": torch.nn.Conv2d(in_channels, 4, 3)})
+        self.head = torch.nn.Linear(4, num_classes)
+
+    def forward(self, x):
+        return self.head(self.parts["a/b"](x).mean((2, 3)))
+
+
+def test_names_of_parameters_may_hold_a_slash(monkeypatch):
+    table = TABLE | {"networks": {"ResNet18": {"architecture": f"{__name__}:SlashNet"}}}
+    campaign = parse_campaign(table | {"experiments": [TABLE["experiments"][0] | {"grid": {"lr": [0.1]}}]}, "slash")
+    assert statuses(sweep(campaign)) == ["done"]
+    monkeypatch.setattr(run, "train", lambda *a, **k: pytest.fail("trained again"))
+    more = [TABLE["experiments"][0] | {"grid": {"lr": [0.1]}, "measures": ["margin"]}]
+    assert statuses(sweep(parse_campaign(table | {"experiments": more}, "slash"))) == ["done"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"shard": (7, 4)}, r"shard=\(7, 4\)"),
+        ({"shard": (0, 0)}, r"shard=\(0, 0\)"),
+        ({"time_budget": float("nan")}, "time_budget=nan"),
+        ({"device": "gpu"}, "device 'gpu' cannot be used"),
+    ],
+)
+def test_wrong_settings_of_a_sweep_are_named_before_any_run(settings, message):
+    with pytest.raises(ValueError, match=message):
+        sweep(with_changes(), **settings)
+    with pytest.raises(TypeError, match="worker"):
+        sweep(with_changes(), worker=2)
+
+
+def test_a_device_that_only_the_schedulers_workers_have_is_not_asked_of_this_machine(monkeypatch, capsys):
+    asked = {}
+    monkeypatch.setattr(execute, "sweep", lambda campaign, **settings: asked.update(settings) or [])
+    assert main(["shapes-tiny", "--device", "cuda:99"]) == 2
+    assert "device 'cuda:99' cannot be used" in capsys.readouterr().err
+    assert main(["shapes-tiny", "--device", "cuda:99", "--scheduler", "tcp://10.0.0.1:8786"]) == 3
+    assert (asked["device"], asked["scheduler"]) == ("cuda:99", "tcp://10.0.0.1:8786")
+
+
+class NeedsNumbers(SlashNet):
+    """Its forward pass reads a number out of a tensor, which there is not without data."""
+
+    def forward(self, x):
+        return super().forward(x * float(x.abs().mean()))
+
+
+def test_the_plan_of_a_network_that_needs_data_says_so_and_the_rest():
+    table = TABLE | {"networks": {"ResNet18": {"architecture": f"{__name__}:NeedsNumbers"}}}
+    lines = list(plan(parse_campaign(table, "numbers")))
+    assert lines[1] == "  main: 0 of 4 runs are complete"
+    assert "no estimate of the operations: network" in lines[-1]
+    assert "cannot be made or run without data" in lines[-1]
+
+
+def test_a_campaign_without_counts_is_verified_by_its_accuracies(capsys):
+    campaign = with_changes(counts=[], grid={"lr": [0.1]})
+    sweep(campaign)
+    assert print_verification(verify(campaign, 1)) == 0
+    assert "equal to the last bit" in capsys.readouterr().out
+
+
+def test_a_folder_in_the_place_of_a_record_or_of_weights_is_named_or_made_again():
+    campaign = with_changes(grid={"lr": [0.1]})
+    sweep(campaign)
+    (run_id,) = campaign.runs()
+    weights = records.weights_path(run_id)
+    weights.unlink()
+    weights.mkdir()
+    with pytest.raises(FileNotFoundError, match="complete_run"):
+        run.trained_network(next(iter(campaign.runs().values())).spec)
+    path = records.record_path(run_id)
+    path.unlink()
+    path.mkdir()
+    with pytest.warns(UserWarning, match="is a folder, not a record"):
+        assert records.load_runs(campaign).empty
+
+
+def test_pages_say_why_a_campaign_has_nothing_to_show(tmp_path, monkeypatch):
+    for name, grid, source in (
+        ("far", "{ lr = [1e30] }", ""),
+        ("fails", "{ lr = [0.1] }", "architecture = 'wants_one:Net'"),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "campaign.toml").write_text(f"""title = "x"
+dataset = {{ name = "shapes", n_train = 64, n_test = 32, image_size = 8 }}
+train = {{ epochs = 2, momentum = 0.0 }}
+counts.main = {{ num_samples = 4, resolution = 10 }}
+[networks.MLP]
+{source or "widths = [8]"}
+[[experiments]]
+name = "main"
+networks = ["MLP"]
+seeds = [0]
+counts = ["main"]
+grid = {grid}
+""")
+    (tmp_path / "wants_one.py").write_text("from torch import nn\nclass Net(nn.Conv2d):\n    def __init__(self):\n"
+                                           "        super().__init__(1, 4, 3)\n")  # fmt: skip
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("RC_CAMPAIGNS", str(tmp_path))
+    with pytest.raises(ValueError, match="all 1 runs of campaign 'far' diverged"):
+        campaign_runs("far")
+    with pytest.raises(ValueError, match="the network to be shown diverged"):
+        example_network(next(iter(load_campaign("far").runs().values())))
+    with pytest.raises(ValueError, match=r"no run of campaign 'fails' could be made: RuntimeError: .*channels"):
+        campaign_runs("fails")
+
+
+def test_shards_are_a_partition():
+    campaign = with_changes()
+    shards = [{p.spec.run_id for p in missing_runs(campaign, (i, 3))} for i in range(3)]
+    assert set.union(*shards) == set(campaign.runs())
+    assert sum(map(len, shards)) == 4
+
+
+def test_time_budget_keeps_what_is_finished():
+    campaign = with_changes()
+    assert statuses(sweep(campaign, time_budget=0.0)) == ["late"] * 4
+    assert len(missing_runs(campaign)) == 4
+
+
+def test_a_run_that_fails_does_not_end_the_sweep(monkeypatch, capsys):
+    campaign, original = with_changes(), run.train_run
+
+    def breaks_once(planned, *rest, **more):
+        if planned.spec.train.batch_size == 16 and planned.spec.train.lr == 0.1:
+            raise RuntimeError("a network that raises")
+        return original(planned, *rest, **more)
+
+    monkeypatch.setattr(run, "train_run", breaks_once)
+    assert statuses(sweep(campaign)) == ["failed", "done", "done", "done"]
+    assert "a network that raises" in capsys.readouterr().err
+
+
+def test_a_diverged_run_is_a_record_with_that_status():
+    campaign = with_changes(grid={"lr": [1e30], "batch_size": [16]}, train={"momentum": 0.0, "epochs": 2})
+    assert statuses(sweep(campaign)) == ["done"]
+    table = records.load_runs(campaign)
+    assert list(table.status) == ["diverged"]
+    assert missing_runs(campaign) == []
+
+
+def test_scores_that_leave_the_finite_numbers_after_training_are_a_diverged_run(monkeypatch):
+    """The parameters are finite, the scores between two images are not: at the end, and at an epoch in between."""
+
+    def overflow(*arguments, **options):
+        raise NonFiniteScores("the model's scores are NaN")
+
+    monkeypatch.setattr(run, "region_count", overflow)
+    for wishes in ({}, {"counts": [], "evolution_epochs": [1], "evolution_counts": ["main"]}):
+        campaign = with_changes(grid={"lr": [0.05], "batch_size": [16]}, seeds=[len(wishes)], **wishes)
+        assert statuses(sweep(campaign)) == ["done"]
+        assert list(records.load_runs(campaign).status) == ["diverged"]
+
+
+def test_a_corrupt_record_is_made_again():
+    campaign = with_changes()
+    sweep(campaign)
+    path = records.record_path(next(iter(campaign.runs())))
+    whole = records.read_record(path)
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.warns(UserWarning, match="not a whole record"):
+        assert len(missing_runs(campaign)) == 1
+    with pytest.warns(UserWarning, match="not a whole record"):
+        assert statuses(sweep(campaign)) == ["done"]
+    assert records.read_record(path)["results"] == whole["results"]
+
+
+def test_verify_reproduces_the_records():
+    campaign = with_changes()
+    sweep(campaign)
+    rows = list(verify(campaign, 2))
+    assert len(rows) == 2
+    assert all(row.equal and row.alike and row.agrees for row in rows)
+
+
+def test_verify_compares_the_count_of_each_simplex_and_nothing_with_nothing(capsys):
+    campaign = with_changes(grid={"lr": [0.1], "batch_size": [16]})
+    sweep(campaign)
+    record = records.read_record(records.record_path(next(iter(campaign.runs()))))
+    assert record["provenance"]["instructions"] == instructions()
+    (entry,) = record["counts"]
+    turned = entry["counts"][::-1]
+    share = np.mean(np.array(turned) != entry["counts"])
+    assert share > 0
+    records.write_record(record | {"counts": [entry | {"counts": turned}]})
+    (row,) = verify(campaign, 1)
+    assert (row.accuracy, row.count, row.simplices) == (0, 0, pytest.approx(share))
+    records.write_record(record | {"counts": [entry | {"settings": entry["settings"] | {"seed": 9}}]})
+    assert print_verification(verify(campaign, 1)) == 1
+    out = capsys.readouterr().out
+    assert "no count to compare" in out
+    assert "NOT reproduced: 0 of 1" in out
+
+
+def test_instructions_say_what_torch_and_onednn_are_held_to(monkeypatch):
+    """Both names where the two are limited apart: such a run rounds like neither."""
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    for name in ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA"):
+        monkeypatch.delenv(name, raising=False)
+    assert instructions() == "AVX2"
+    monkeypatch.setenv("ATEN_CPU_CAPABILITY", "avx2")
+    assert instructions() == "AVX2, oneDNN without a limit"
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
+    assert instructions() == "AVX2"
+
+
+def test_verify_tolerates_what_seeds_differ_by_on_another_processor_alone(capsys):
+    campaign = with_changes(grid={"lr": [0.1], "batch_size": [16]})
+    sweep(campaign)
+    path = records.record_path(next(iter(campaign.runs())))
+    record = records.read_record(path)
+    results = record["results"]
+    near = record | {"results": results | {"test_accuracy": results["test_accuracy"] + 0.03}}
+    records.write_record(near)
+    assert print_verification(verify(campaign, 1)) == 1
+    assert "on the same kind of machine" in capsys.readouterr().out
+    other = record["provenance"] | {"instructions": "of another"}
+    silent = {key: value for key, value in record["provenance"].items() if key != "instructions"}
+    for made in (other, silent):
+        records.write_record(near | {"provenance": made})
+        assert print_verification(verify(campaign, 1)) == 0
+    assert "verified: 0 of 1 to the last bit" in capsys.readouterr().out
+    far = {"results": results | {"test_accuracy": results["test_accuracy"] + 0.05}}
+    more = {"counts": [entry | {"counts": [2 * n for n in entry["counts"]]} for entry in record["counts"]]}
+    for change in (far, more):
+        records.write_record(record | {"provenance": other} | change)
+        assert print_verification(verify(campaign, 1)) == 1
+        assert "beyond what seeds differ by" in capsys.readouterr().out
+
+
+def test_the_tolerance_is_what_two_seeds_of_the_committed_records_differ_by(results):
+    cell = ["network", "lr", "batch_size", "weight_decay"]
+    table = records.load_runs("cifar10-small").query("experiment == 'main'").groupby(cell)
+    least, most = (table[["test_accuracy", "count"]].agg(function) for function in ("min", "max"))
+    assert (table.size() > 1).sum() >= 27
+    assert 0.02 < (most - least)["test_accuracy"].max() <= ACCURACY_TOLERANCE
+    assert 0.05 < (most / least - 1)["count"].max() <= COUNT_TOLERANCE
+
+
+def test_counts_in_more_dimensions_differ_more(results):
+    """Among cells of the committed records that differ in weight decay alone; there are no two seeds of them."""
+    columns = ["count_dim2", "count_dim3", "count_dim4", "count_dim5", "count_random"]
+    table = records.load_runs("cifar10-small").query("experiment == 'dimensions'").dropna(subset=columns)
+    groups = table.groupby(["network", "lr", "batch_size"])[["count", *columns]]
+    spread = (groups.max() / groups.min() - 1)[groups.size() > 1]
+    assert len(spread) >= 18
+    assert (spread["count"] < COUNT_TOLERANCE).all()
+    assert spread[columns].max().max() > COUNT_TOLERANCE
+    assert (spread[columns].max() <= FURTHER_TOLERANCE).all()
+
+
+def test_plan_counts_what_is_missing():
+    campaign = with_changes()
+    assert "4 of 4 distinct runs to do" in "\n".join(plan(campaign))
+    sweep(campaign, shard=(0, 2))
+    text = "\n".join(plan(campaign))
+    assert "main: 2 of 4 runs are complete" in text
+    assert "process hours for 2" in text
+
+
+def test_operations_of_a_run_by_hand():
+    planned = next(iter(with_changes(networks=["ResNet18"]).runs().values()))
+    linear = dataclasses.replace(planned.spec, network={"name": "MLP", "widths": [5]})
+    planned = dataclasses.replace(planned, spec=linear)
+    forward = 2 * (3 * 8 * 8 * 5 + 5 * 10)
+    assert run_flops(planned) == forward * (3 * 64 * 1 + 4 * 10)
+
+
+def test_one_experiment_alone(capsys):
+    assert main(["shapes-tiny", "--experiment", "mian", "--plan"]) == 2
+    assert "Did you mean 'main'" in capsys.readouterr().err
+    assert main(["shapes-tiny", "--experiment", "main", "--plan"]) == 0
+    assert "TFLOP/s sustained" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["shapes-tyni"], "Did you mean 'shapes-tiny'"), (["shapes-tiny", "--device", "cuda:99"], "error:")],
+)
+def test_the_command_line_names_mistakes(arguments, message, capsys):
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def command(results):
+    environment = os.environ | {"RC_RESULTS": str(results), "OMP_NUM_THREADS": "1"}
+    line = [sys.executable, "-m", "rc_utils.sweep", "shapes-tiny"]
+    return {"args": line, "env": environment, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+
+
+def sweep_into(results):
+    """`python -m rc_utils.sweep shapes-tiny`, for a process forked from one that has imported everything."""
+    os.environ["RC_RESULTS"] = str(results)
+    torch.set_num_threads(1)
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere), contextlib.redirect_stdout(nowhere):
+        main(["shapes-tiny"])
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_loses_no_finished_record(results):
+    """SIGKILL twenty times; records only ever grow in number and are whole; then the next call finishes the rest.
+
+    Every other kill waits for one new record first, so that kills hit work on a machine of any speed.
+    """
+    campaign, rng, seen = load_campaign("shapes-tiny"), random.Random(0), {}
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["rc_utils.sweep.execute", "rc_utils.regions._union_find", "torch._dynamo"])
+    for kill in range(20):
+        process = processes.Process(target=sweep_into, args=(results,))
+        process.start()
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and len(list(results.glob("records/*.json"))) < len(seen) + kill % 2:
+            time.sleep(0.02)
+        process.join(rng.uniform(0, 0.7))
+        process.kill()
+        process.join()
+        now = {path.name: records.read_record(path)["checksum"] for path in results.glob("records/*.json")}
+        assert seen.items() <= now.items()
+        assert len(now) >= len(seen) + kill % 2
+        seen = now
+        if len(seen) == 8:
+            for path in sorted(results.glob("records/*.json"))[rng.randrange(8) :: 2]:
+                path.unlink()
+                seen.pop(path.name)
+    subprocess.run(**command(results), check=True)
+    assert missing_runs(campaign) == []
+
+
+@pytest.mark.slow
+def test_a_killed_worker_does_not_end_the_sweep(results):
+    """Kill one worker process while it works: another one takes its run."""
+    call = command(results)
+    process = subprocess.Popen(**call | {"args": [*call["args"], "--workers", "2"]})
+    killed = False
+    while process.poll() is None and not killed:
+        time.sleep(0.2)
+        if list(results.glob("records/*.json")):
+            children = subprocess.run(
+                ["pgrep", "-P", str(process.pid), "-f", "spawn_main"], capture_output=True, text=True
+            )
+            if pids := children.stdout.split():
+                os.kill(int(pids[-1]), signal.SIGKILL)
+                killed = True
+    process.communicate()
+    assert killed
+    assert process.returncode == 0
+    assert missing_runs(load_campaign("shapes-tiny")) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--workers", "-1", "whole number of at least 0"), ("--threads", "0", "whole number of at least 1"),
+        ("--tflops", "0", "number above 0"), ("--time-budget", "nan", "number of at least 0"),
+        ("--verify", "0", "whole number of at least 1"), ("--shard", "8/8", "not i/N with i < N"),
+        ("--freeze", "--plan", "not allowed with argument"),
+    ],
+)  # fmt: skip
+def test_numbers_that_make_no_sense_are_named(option, value, words, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["shapes-tiny", option, value])
+    assert caught.value.code == 2
+    assert words in capsys.readouterr().err
+
+
+def test_nothing_to_verify_and_nothing_to_freeze_are_no_success(capsys):
+    assert main(["shapes-tiny", "--verify", "3"]) == 1
+    assert "nothing to verify" in capsys.readouterr().out
+    assert main(["shapes-tiny", "--freeze"]) == 1
+    assert "no record to freeze" in capsys.readouterr().out
+
+
+def test_a_run_that_diverges_when_it_is_trained_again_keeps_its_record(monkeypatch, capsys):
+    campaign = with_changes(grid={"lr": [0.05], "batch_size": [16]})
+    sweep(campaign)
+    (run_id,) = campaign.runs()
+    before = records.record_path(run_id).read_bytes()
+    records.weights_path(run_id).unlink()
+    more = with_changes(grid={"lr": [0.05], "batch_size": [16]}, measures=["margin", "sharpness"])
+
+    def diverges(planned, *rest, **options):
+        return json.loads(before) | {"status": "diverged", "counts": [], "measures": {}}, None
+
+    monkeypatch.setattr(run, "train_run", diverges)
+    assert statuses(sweep(more)) == ["failed"]
+    assert "its record is kept" in capsys.readouterr().err
+    assert records.record_path(run_id).read_bytes() == before
+    (row,) = verify(campaign, 1)
+    assert not row.agrees
+
+
+def test_the_plan_of_a_shard_is_that_of_the_shard():
+    campaign = with_changes(grid={"lr": [0.05, 0.04], "batch_size": [16]})
+    assert any("1 of 2 distinct runs to do in shard 0/2" in line for line in plan(campaign, shard=(0, 2)))
+
+
+def test_a_record_keeps_labels_predictions_true_accuracy_and_the_look_at_a_loss(tmp_path):
+    table = {
+        "title": "noise",
+        "dataset": {"name": "shapes", "n_train": 40, "n_test": 30, "image_size": 8, "label_noise": 0.25},
+        "train": {"epochs": 8, "lr": 0.05, "batch_size": 8},
+        "networks": {"MLP": {"widths": [32]}},
+        "counts": {"main": {"num_samples": 5, "resolution": 10}, "area": {"dim": 2, "num_samples": 2}},
+        "experiments": [
+            {"name": "main", "networks": ["MLP"], "seeds": [0], "counts": ["main", "area"], "evolution_loss": 2.0,
+             "evolution_counts": ["main"], "evolution_measures": ["margin"], "measures": ["margin"]}
+        ],
+    }  # fmt: skip
+    campaign = parse_campaign(table, "noise", tmp_path)
+    sweep(campaign)
+    (planned,) = campaign.runs().values()
+    record = records.read_record(records.record_path(planned.spec.run_id))
+    segments, areas = record["counts"]
+    assert [len(labels) for labels in segments["labels"]] == segments["counts"]
+    assert "labels" not in areas
+    network, data = run.trained_network(planned.spec), run.dataset_of(planned.spec)
+    predicted = network(data.x_test.all()).argmax(1)
+    assert record["predictions"] == "".join(map(str, predicted.tolist()))
+    of_true = (network(data.x_train.all()).argmax(1) == data.y_train_true).float().mean().item()
+    assert record["results"]["train_accuracy_true_labels"] == pytest.approx(of_true)
+    assert (data.y_train != data.y_train_true).sum() == 10
+    (look,) = record["evolution"]
+    assert look["train_loss"] < 2.0
+    assert record["reached"] == {"loss": 2.0, "epoch": look["epoch"]}
+    evolution = records.load_evolution(campaign)
+    assert evolution["reached_loss"].tolist() == [2.0]
+    assert evolution["margin"].item() == look["measures"]["margin"]
+    assert missing_runs(campaign) == []
+    assert records.load_runs(campaign)["train_accuracy_true_labels"].item() == pytest.approx(of_true)
+    table["experiments"][0]["evolution_loss"] = 1.9
+    assert len(missing_runs(parse_campaign(table, "noise", tmp_path))) == 1

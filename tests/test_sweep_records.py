@@ -1,0 +1,239 @@
+"""Records on disk: whole or absent, checked, frozen and read back as one table."""
+
+import dataclasses
+import json
+import shutil
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+from rc_utils.files import campaigns_dir
+from rc_utils.sweep import records, run
+from rc_utils.sweep.campaign import load_campaign, read_campaign
+
+
+@pytest.fixture
+def campaign(tmp_path):
+    """A copy of shapes-tiny, so that freezing writes into a folder of the test."""
+    folder = tmp_path / "shapes-tiny"
+    folder.mkdir()
+    shutil.copy(campaigns_dir() / "shapes-tiny" / "campaign.toml", folder)
+    return load_campaign(folder)
+
+
+def made_up(planned, value=2):
+    """A record of a run that was not trained."""
+    return {
+        "schema": 1, "run_id": planned.spec.run_id, "spec": planned.spec.as_dict(), "status": "ok", "history": [],
+        "results": {"train_accuracy": 1.0, "test_accuracy": 0.75, "train_loss": 0.01, "test_loss": 0.9},
+        "measures": {"distance_from_init": 1.5, "margin": 2.5},
+        "counts": [
+            {"settings": s, "counts": [value, value + 1], "num_evaluations": 4, "seconds": 0.1}
+            for s in planned.counts.values()
+        ],
+        "evolution": [
+            {"epoch": e, "train_accuracy": 0.5, "test_accuracy": 0.4, "counts": [
+                {"settings": s, "counts": [1, 2], "num_evaluations": 4, "seconds": 0.1}
+                for s in planned.evolution_counts.values()]}
+            for e in planned.evolution_epochs
+        ],
+        "provenance": {"seconds_train": 1.0},
+    }  # fmt: skip
+
+
+def write_all(campaign):
+    for planned in campaign.runs().values():
+        records.write_record(made_up(planned))
+
+
+def test_a_record_survives_the_disk_and_completes_its_run(campaign):
+    planned = next(iter(campaign.runs().values()))
+    record = made_up(planned)
+    path = records.write_record(record)
+    back = records.read_record(path)
+    assert {k: v for k, v in back.items() if k != "checksum"} == record
+    assert run.is_complete(back, planned)
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("damage", ["truncate", "edit", "empty", "schema", "list", "binary"])
+def test_a_corrupt_record_is_named_and_missing(campaign, damage):
+    planned = next(iter(campaign.runs().values()))
+    path = records.write_record(made_up(planned))
+    text = path.read_text()
+    damaged = {
+        "truncate": text[: len(text) // 2].encode(), "edit": text.replace("0.75", "0.95").encode(), "empty": b"",
+        "list": b"[1, 2]", "binary": b"\xff\xfe\x00", "schema": text.replace('"schema": 1', '"schema": 7').encode(),
+    }[damage]  # fmt: skip
+    path.write_bytes(damaged)
+    with pytest.raises(records.CorruptRecord, match=planned.spec.run_id):
+        records.read_record(path)
+    with pytest.warns(UserWarning, match=planned.spec.run_id):
+        assert records.find_records(campaign.runs()) == {}
+
+
+def test_freezing_writes_sorted_lines_that_read_back(campaign):
+    write_all(campaign)
+    path, number = records.freeze(campaign)
+    lines = path.read_text().splitlines()
+    ids = [json.loads(line)["run_id"] for line in lines]
+    assert number == len(lines) == 8
+    assert ids == sorted(ids)
+    first = path.read_bytes()
+    assert records.freeze(campaign)[1] == 8
+    assert path.read_bytes() == first
+    shutil.rmtree(records.results_dir())
+    table = records.load_runs(campaign)
+    assert set(table.origin) == {"reference"}
+    assert len(table) == 8
+
+
+def test_one_corrupt_frozen_line_costs_that_line_alone(campaign):
+    write_all(campaign)
+    path, _ = records.freeze(campaign)
+    shutil.rmtree(records.results_dir())
+    lines = path.read_bytes().splitlines()
+    lines[2] = lines[2][:-40]
+    path.write_bytes(b"\n".join(lines))
+    with pytest.warns(UserWarning, match="line 3.*delete this line alone"):
+        assert len(records.load_runs(campaign)) == 7
+
+
+def test_the_table_has_the_documented_columns(campaign):
+    write_all(campaign)
+    table = records.load_runs(campaign)
+    row = table.iloc[0]
+    assert row.gap == 0.25
+    assert row.interpolates
+    assert row.network == "ResNet18"
+    assert row["count"] == row.count_main == row.count_triangles == 2.5
+    assert row.count_std_error == pytest.approx(np.std([2, 3], ddof=1) / np.sqrt(2))
+    assert row.cell == "lr=0.1, batch_size=32"
+    assert {"distance_from_init", "margin", "lr", "seed", "seconds_train", "seconds_count"} <= set(table.columns)
+    assert set(table.origin) == {"live"}
+    assert records.load_runs(campaign, origin="reference").empty
+
+
+def test_runs_that_are_not_counted_as_the_campaign_says_are_left_out_and_numbered(campaign):
+    write_all(campaign)
+    first = next(iter(campaign.runs().values()))
+    record = made_up(first)
+    records.write_record(record | {"counts": record["counts"][1:]})
+    table = records.load_runs(campaign)
+    assert table["count"].isna().sum() == 1
+    with pytest.warns(UserWarning, match=r"1 of 8 rows .* left out.*rc_utils\.sweep \S*shapes-tiny"):
+        kept = records.counted(table, campaign)
+    assert len(kept) == 7
+    assert kept["count"].notna().all()
+    records.write_record(record | {"status": "diverged", "counts": []})
+    assert len(records.counted(records.load_runs(campaign), campaign)) == 8
+
+
+def test_evolution_has_a_row_for_every_epoch(campaign):
+    write_all(campaign)
+    table = records.load_evolution(campaign)
+    assert len(table) == 8 * 3
+    assert set(table.epoch) == {0, 1, 3}
+    assert (table.count_few == 1.5).all()
+
+
+def test_a_live_record_never_hides_what_a_reference_record_knows(campaign):
+    """A page that trains its example network again writes a record with less in it."""
+    write_all(campaign)
+    path, _ = records.freeze(campaign)
+    before = records.load_runs(campaign)
+    for planned in campaign.runs().values():
+        records.write_record(made_up(planned) | {"evolution": [], "measures": {}})
+    assert len(records.load_evolution(campaign)) == 8 * 3
+    assert records.load_runs(campaign)["margin"].equals(before["margin"])
+    # Trained on another kind of processor it is another network: the richer record alone is read ...
+    key, planned = next(iter(campaign.runs().items()))
+    other = made_up(planned) | {"results": made_up(planned)["results"] | {"test_loss": 0.8}, "evolution": []}
+    records.write_record(other)
+    assert records.find_records([key], path)[key][1] == "reference"
+    # ... until this machine's knows something that was asked for since, or a sweep would ask for it for ever.
+    records.write_record(other | {"measures": {"sharpness": 1.0}})
+    record, origin = records.find_records([key], path)[key]
+    assert (origin, record["measures"]) == ("live", {"sharpness": 1.0})
+
+
+def test_records_of_one_network_are_united_and_of_two_are_not(campaign):
+    planned = next(iter(campaign.runs().values()))
+    record = made_up(planned)
+    early, late = (record | {"evolution": [p for p in record["evolution"] if p["epoch"] in e]} for e in ((0, 1), (3,)))
+    late["measures"] = {"sharpness": 3.0}
+    united = records.merge_records(late, early)
+    assert united["evolution"] == record["evolution"]
+    assert united["measures"] == record["measures"] | {"sharpness": 3.0}
+    others = [{"results": record["results"] | {"train_loss": 0.02}}, {"provenance": {"data": {"sha256": "0"}}}]
+    for change in others:
+        assert records.merge_records(late | change, early) == late | change
+
+
+def test_freezing_an_experiment_keeps_the_records_of_the_others_and_loses_no_damaged_line(campaign):
+    write_all(campaign)
+    path, _ = records.freeze(campaign)
+    whole = path.read_bytes()
+    experiment = campaign.experiments[0]
+    grid = {name: values[:1] for name, values in experiment.grid.items()}
+    part = dataclasses.replace(campaign, experiments=(dataclasses.replace(experiment, grid=grid),))
+    assert 0 < len(part.runs()) < 8
+    assert records.freeze(part)[1] == 8
+    assert path.read_bytes() == whole
+    shutil.rmtree(records.results_dir())
+    path.write_bytes(whole[:-40])
+    with pytest.warns(UserWarning, match="line 8"), pytest.raises(records.CorruptRecord, match="line 8"):
+        records.freeze(campaign)
+    assert path.read_bytes() == whole[:-40]
+
+
+def test_a_table_without_rows_has_its_columns_and_nonsense_is_named(campaign):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        empty = records.load_runs(campaign)
+    assert {"run_id", "network", "epoch", "gap"} <= set(records.load_evolution(campaign).columns)
+    write_all(campaign)
+    full = records.load_runs(campaign)
+    assert empty.empty
+    assert set(empty.columns) <= set(full.columns)
+    assert {"count", "gap", "lr", "experiment"} <= set(empty.columns)
+    for options, words in (({"origin": "lvie"}, "Did you mean 'live'"), ({"num_samples": -3}, "at least 1")):
+        for load in (records.load_runs, records.load_evolution):
+            with pytest.raises(ValueError, match=words):
+                load(campaign, **options)
+
+
+def test_of_two_lines_of_a_run_the_one_that_knows_more_is_taken(campaign):
+    """As a union of two files leaves them; an empty line is none."""
+    write_all(campaign)
+    path, _ = records.freeze(campaign)
+    lines = path.read_bytes().splitlines()
+    poorer = records._sealed(json.loads(lines[2]) | {"counts": []})
+    path.write_bytes(b"\n".join([*lines, b"", records.canonical_json(poorer).encode(), b""]))
+    shutil.rmtree(records.results_dir())
+    assert records.load_runs(campaign)["count"].notna().all()
+    records.freeze(campaign)
+    assert path.read_bytes().splitlines() == lines
+
+
+def test_records_are_read_without_torch():
+    """Neither the package nor a table of runs imports it, nor what else takes long."""
+    code = """
+import sys
+import rc_utils as rc
+from rc_utils.sweep import records
+assert len(rc.load_runs("tiny-imagenet-small", "reference")) and rc.TrainConfig().lr == 0.1
+print(sorted({"torch", "scipy", "sklearn", "matplotlib"} & set(sys.modules)))
+rc.region_count
+print("torch" in sys.modules)
+"""
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.splitlines() == ["[]", "True"]
+
+
+@pytest.mark.parametrize("name", ["shapes-tiny", "cifar10-small", "shapes-variants"])
+def test_a_campaign_that_is_only_read_asks_for_the_same_runs(name):
+    assert list(read_campaign(name).runs()) == list(load_campaign(name).runs())

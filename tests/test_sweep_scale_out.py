@@ -1,0 +1,159 @@
+"""Sweeps over several processes: a scheduler, workers given by its address, workers and schedulers that die."""
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import dask
+import pytest
+from distributed import Client
+
+from rc_utils.sweep import execute, records, run
+from rc_utils.sweep.campaign import parse_campaign
+from rc_utils.sweep.execute import _on_dask, missing_runs, sweep
+
+
+def table(num_seeds):
+    """A campaign of one cell and so many seeds, whose runs take a moment each."""
+    return {
+        "title": "many seeds",
+        "dataset": {"name": "shapes", "n_train": 32, "n_test": 16, "image_size": 8},
+        "train": {"epochs": 1},
+        "networks": {"MLP": {"widths": [8]}},
+        "counts": {"main": {"num_samples": 2, "resolution": 10}},
+        "experiments": [{"name": "main", "networks": ["MLP"], "seeds": list(range(num_seeds)), "grid": {"lr": [0.1]}}],
+    }
+
+
+def no_op_but_for_seed_3(planned):
+    """An outcome without any work, or an error."""
+    if planned.spec.train.seed == 3:
+        raise RuntimeError("a job that raises")
+    return run.Outcome(planned.spec.run_id, "done")
+
+
+@contextlib.contextmanager
+def process(*arguments):
+    """`python ...` that is killed at the end of the block."""
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen([sys.executable, *arguments], **quiet) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+@contextlib.contextmanager
+def scheduler(folder):
+    """A scheduler on a free port of this machine; yields its address."""
+    with scheduler_process(folder) as (_, address):
+        yield address
+
+
+@contextlib.contextmanager
+def scheduler_process(folder):
+    """The process of a scheduler, and its address."""
+    file = folder / f"scheduler-{time.monotonic_ns()}.json"
+    options = ("--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(file))
+    with process("-m", "dask", "scheduler", *options) as child:
+        while not file.exists() or not file.read_bytes().endswith(b"}"):
+            assert child.poll() is None
+            time.sleep(0.05)
+        yield child, json.loads(file.read_bytes())["address"]
+
+
+def worker(address):
+    """One worker process with one thread and nothing that would start it again."""
+    options = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--memory-limit", "0", "--host", "127.0.0.1")
+    return process("-m", "dask", "worker", address, *options)
+
+
+def whole_records():
+    """The record files that can be read, by run id."""
+    paths = records.results_dir().glob("records/*")
+    return {path.stem: records.read_record(path) for path in paths if not path.name.startswith(".")}
+
+
+def kill_at_work(child):
+    """Kill a process as soon as there is a record."""
+    while not whole_records():
+        time.sleep(0.01)
+    child.kill()
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_is_killed_at_work_is_said_to_be_gone_and_loses_nothing(tmp_path):
+    whole = parse_campaign(table(200), "many")
+    soon = dask.config.set({"distributed.comm.timeouts.connect": "2s"})
+    with soon, scheduler_process(tmp_path) as (child, address), worker(address), ThreadPoolExecutor() as pool:
+        with Client(address) as client:
+            client.wait_for_workers(1)
+        pool.submit(kill_at_work, child)
+        with pytest.raises(OSError, match=r"scheduler tcp://.* is gone .* the same command with its address"):
+            sweep(whole, scheduler=address)
+    done = whole_records()
+    assert 0 < len(done) < 200
+    assert len(missing_runs(whole)) == 200 - len(done)
+
+
+@pytest.mark.slow
+def test_a_killed_worker_and_then_a_new_scheduler_lose_and_double_nothing(tmp_path):
+    """Most runs on two workers of which one is killed at work; the rest on another scheduler, on another port."""
+    most, whole = (parse_campaign(table(num_seeds), "many") for num_seeds in (24, 30))
+    with scheduler(tmp_path) as address, worker(address) as doomed, worker(address):
+        with Client(address) as client:
+            client.wait_for_workers(2)
+        with ThreadPoolExecutor() as pool:
+            pool.submit(kill_at_work, doomed)
+            outcomes = sweep(most, scheduler=address)
+        assert doomed.wait() == -signal.SIGKILL
+    assert sorted(outcome.run_id for outcome in outcomes) == sorted(most.runs())
+    assert {outcome.status for outcome in outcomes} == {"done"}
+    before = whole_records()
+    assert before.keys() == most.runs().keys()
+    with scheduler(tmp_path) as other, worker(other):
+        assert other != address
+        assert len(sweep(whole, scheduler=other)) == 6
+    assert whole_records().keys() == whole.runs().keys()
+    assert before.items() <= whole_records().items()
+
+
+SECOND_SWEEP = """
+import json, sys
+from rc_utils.sweep.campaign import parse_campaign
+from rc_utils.sweep import sweep
+outcomes = sweep(parse_campaign(json.loads(sys.argv[1]), "many"))
+sys.exit(any(outcome.status != "done" for outcome in outcomes))
+"""
+
+
+@pytest.mark.slow
+def test_two_sweeps_of_one_campaign_at_once_leave_one_whole_record_a_run():
+    campaign = parse_campaign(table(40), "many")
+    with process("-c", SECOND_SWEEP, json.dumps(table(40))) as other:
+        while not whole_records():
+            time.sleep(0.01)
+        outcomes = sweep(campaign)
+        assert other.wait(timeout=120) == 0
+    assert {outcome.status for outcome in outcomes} == {"done"}
+    assert whole_records().keys() == campaign.runs().keys()
+    assert missing_runs(campaign) == []
+    assert len(records.load_runs(campaign)) == 40
+    assert not [path for path in records.results_dir().rglob(".*") if path.is_file()]
+
+
+def test_many_runs_on_few_workers_come_back_once_each_in_order_and_an_error_is_one_outcome(monkeypatch):
+    """More runs than one message to the scheduler holds."""
+    monkeypatch.setattr(execute, "BLOCK", 100)
+    todo = list(parse_campaign(table(300), "many").runs().values())
+    outcomes = list(_on_dask(todo, no_op_but_for_seed_3, workers=1, scheduler=None))
+    ids = [planned.spec.run_id for planned in todo]
+    assert sorted(outcome.run_id for outcome in outcomes) == sorted(ids)
+    places = [ids.index(outcome.run_id) for outcome in outcomes]
+    assert max(abs(place - i) for i, place in enumerate(places)) < 50
+    failed = [outcome for outcome in outcomes if outcome.status == "failed"]
+    assert [(outcome.run_id, outcome.error) for outcome in failed] == [(ids[3], "RuntimeError: a job that raises")]

@@ -1,0 +1,429 @@
+"""What a run leaves behind can be trusted: damaged input is named, a failing disk or clock loses nothing."""
+
+import copy
+import dataclasses
+import datetime
+import errno
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_sweep_records import made_up
+from torch import nn
+
+from rc_utils.files import campaigns_dir
+from rc_utils.regions import region_count
+from rc_utils.sweep import records as ledger
+from rc_utils.sweep import run
+from rc_utils.sweep.campaign import parse_campaign
+from rc_utils.sweep.execute import main, sweep
+
+EXAMPLES = int(os.environ.get("RC_EXAMPLES", 500))  # `make fuzz` draws more, and others each time
+FUZZ = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize=EXAMPLES <= 500,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+TINY = tomllib.loads((campaigns_dir() / "shapes-tiny" / "campaign.toml").read_text(encoding="utf-8"))
+TABLE = {
+    "title": "two runs",
+    "dataset": {"name": "shapes", "n_train": 32, "n_test": 16, "image_size": 8},
+    "train": {"epochs": 1},
+    "networks": {"MLP": {"widths": [8]}},
+    "counts": {"main": {"num_samples": 4, "resolution": 10}, "few": {"num_samples": 2, "resolution": 10}},
+    "experiments": [{"name": "main", "networks": ["MLP"], "seeds": [0, 1], "grid": {"lr": [0.1]}}],
+}
+
+
+@pytest.fixture
+def campaign(tmp_path):
+    """Two runs that take a moment, in a folder of the test."""
+    return parse_campaign(TABLE, "two", tmp_path)
+
+
+@pytest.fixture
+def frozen(campaign):
+    """The same with frozen records and none of this machine's."""
+    sweep(campaign)
+    path, _ = ledger.freeze(campaign)
+    shutil.rmtree(ledger.results_dir())
+    return path
+
+
+# Campaign files
+
+
+def paths_in(value, path=()):
+    """Every place in a nested table."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield (*path, key)
+        yield from paths_in(inner, (*path, key))
+
+
+JUNK = st.recursive(
+    st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+    | st.sampled_from([0, -1, 10**400, -(10**400), float("nan"), float("inf"), datetime.date(2025, 1, 1), "a:b"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)  # fmt: skip
+
+
+def mutate(table, path, how, junk):
+    """The table with one place deleted, renamed or replaced."""
+    table = inner = copy.deepcopy(table)
+    for key in path[:-1]:
+        inner = inner[key]
+    if how == "replace":
+        inner[path[-1]] = junk
+    elif how == "delete" or isinstance(inner, list):
+        del inner[path[-1]]
+    else:
+        inner[path[-1] + "x"] = inner.pop(path[-1])
+    return table
+
+
+@given(path=st.sampled_from(list(paths_in(TINY))), how=st.sampled_from(["replace", "delete", "rename"]), junk=JUNK)
+@FUZZ
+def test_a_changed_campaign_is_valid_or_the_key_is_named(path, how, junk):
+    planned, message = {}, ""
+    try:
+        planned = parse_campaign(mutate(TINY, path, how, junk), "tiny").runs()
+    except ValueError as error:
+        message = str(error)
+    key = [part for part in path if isinstance(part, str)][-1]
+    assert planned or key.removesuffix("s") in message
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (["dataset"], {}, r"\[dataset\] has no 'name'"),
+        (["dataset", "unknown"], 1, r"unknown key in two, \[dataset\] 'unknown'"),
+        (["dataset", "n_train"], -5, "n_train=-5; expected an integer of at least 1"),
+        (["networks", "MLP", "num_classes"], 3, "num_classes cannot be set here: it comes from the dataset"),
+        (["networks", "MLP", "name"], "ResNet18", "name cannot be set here: the key is architecture"),
+        (["networks", "MLP", "architecture"], "no_such_module:Net", "networks.MLP.*no module 'no_such_module'"),
+        (["networks", "MLP", "architecture"], "torch.nn:Lienar", "networks.MLP.*no 'Lienar'"),
+        (["networks", "MLP", "widths"], [float("nan")], "widths cannot be kept in a record"),
+        (["counts", "main", "resolution"], 1, "counts.main.*resolution=1; expected an integer of at least 2"),
+        (["counts", "main", "alpha_range"], ["a", "b"], "alpha_range must be of type"),
+        (["counts", "main", "strategy"], ["grid"], "strategy must be of type str"),
+        (["train", "weight_decay"], float("inf"), "weight_decay must be of type finite float, got inf"),
+        (["train", "lr"], 10**400, "lr must be of type finite float"),
+        (["experiments", 0, "seeds"], [-1], "seeds must be in 0"),
+        (["experiments", 0, "grid", "seed"], [1], "'seed' cannot be set here, use seeds"),
+        (["experiments", 0, "evolution_epochs"], [2], r"evolution_epochs \[2\] are not within 0..1"),
+        (["experiments", 0, "evolution_weights"], True, "evolution_weights goes with evolution_epochs"),
+        (["experiments", 0, "evolution_loss"], -0.1, "evolution_loss"),
+        (["experiments", 0, "dataset"], {"n_trian": 10}, "Did you mean 'n_train'"),
+        (["experiments", 0, "options"], {"depth": 3}, "experiment 'main'.*depth"),
+        (["experiments", 0, "options"], {"name": "ResNet18"}, "options cannot exchange the network"),
+        (["experiments", 0, "ranges"], {"lr": [0.1, 0.01]}, r"ranges.lr must be \[low, high\]"),
+        (["experiments", 0, "ranges"], {"momentom": [0.1, 0.2]}, "Did you mean 'momentum'"),
+        (["experiments", 0, "ranges"], {"lr": [0.01, 0.1]}, "lr is in grid and in ranges"),
+    ],
+)
+def test_what_would_fail_after_hours_fails_when_the_campaign_is_read(path, value, message):
+    with pytest.raises(ValueError, match=message):
+        parse_campaign(mutate(TABLE, path, "replace", value), "two")
+
+
+# Damaged records
+
+
+DAMAGE = st.sampled_from(["flip", "cut", "truncate", "insert", "digit", "nan"])
+
+
+def damaged(content, how, where, byte):
+    """The bytes with one change; `where` in [0, 1) is the place, `byte` in 1..255 what is put there."""
+    i = int(where * len(content))
+    if how == "digit":
+        digits = [k for k, c in enumerate(content) if chr(c).isdigit()]
+        i = digits[int(where * len(digits))]
+        return content[:i] + str((content[i] - 48 + byte % 9 + 1) % 10).encode() + content[i + 1 :]
+    return {
+        "flip": content[:i] + bytes([content[i] ^ byte]) + content[i + 1 :],
+        "cut": content[:i] + content[i + byte :],
+        "truncate": content[:i],
+        "insert": content[:i] + bytes([byte]) + content[i:],
+        "nan": content.replace(b"0.75", b"NaN"),
+    }[how]
+
+
+def without_checksum(record):
+    return {key: value for key, value in record.items() if key != "checksum"}
+
+
+@given(how=DAMAGE, where=st.floats(0, 1, exclude_max=True), byte=st.integers(1, 255))
+@FUZZ
+def test_a_damaged_record_is_named_and_missing_or_says_the_same(campaign, how, where, byte):
+    planned = next(iter(campaign.runs().values()))
+    path = ledger.write_record(made_up(planned))
+    path.write_bytes(damaged(path.read_bytes(), how, where, byte))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = ledger.find_records([planned.spec.run_id])
+    if found:
+        assert without_checksum(found[planned.spec.run_id][0]) == made_up(planned)
+    else:
+        assert str(path) in str(caught[0].message)
+        assert "run the sweep again" in str(caught[0].message)
+
+
+@given(how=DAMAGE, where=st.floats(0, 1, exclude_max=True), byte=st.integers(1, 255))
+@FUZZ
+def test_a_damaged_frozen_line_is_named_and_missing_or_says_the_same(campaign, how, where, byte):
+    wanted = {run_id: made_up(planned) for run_id, planned in campaign.runs().items()}
+    (campaign.folder / "runs.jsonl").unlink(missing_ok=True)
+    for record in wanted.values():
+        ledger.write_record(record)
+    path, _ = ledger.freeze(campaign)
+    shutil.rmtree(ledger.results_dir())
+    lines = set(path.read_bytes().splitlines())
+    path.write_bytes(damaged(path.read_bytes(), how, where, byte))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = ledger.read_frozen(path)
+        assert len(ledger.load_runs(campaign)) == len(found)
+    assert all(without_checksum(record) == wanted[run_id] for run_id, record in found.items())
+    # A line that is gone altogether is a run without a record.
+    assert set(path.read_bytes().splitlines()) <= lines or f"{path}, line" in str(caught[0].message)
+
+
+def test_a_sweep_and_a_freeze_repair_a_damaged_frozen_line(campaign, frozen):
+    whole = ledger.read_frozen(frozen)
+    frozen.write_bytes(damaged(frozen.read_bytes(), "digit", 0.2, 3))
+    with pytest.warns(UserWarning, match="runs.jsonl, line 1"):
+        assert [outcome.status for outcome in sweep(campaign)] == ["done"]
+    with pytest.warns(UserWarning, match="runs.jsonl, line 1"):
+        ledger.freeze(campaign)
+    again = ledger.read_frozen(frozen)
+    assert {k: r["results"] for k, r in again.items()} == {k: r["results"] for k, r in whole.items()}
+
+
+def test_a_record_under_the_name_of_another_run_is_refused(campaign):
+    one, other = campaign.runs()
+    path = ledger.write_record(made_up(campaign.runs()[one]))
+    shutil.copy(path, ledger.record_path(other))
+    with pytest.warns(UserWarning, match=f"{other}.json holds the record of run {one}"):
+        assert list(ledger.find_records([one, other])) == [one]
+
+
+def test_a_campaign_without_records_freezes_to_no_file(campaign):
+    path, number = ledger.freeze(campaign)
+    assert (number, path.exists(), ledger.read_frozen(path)) == (0, False, {})
+
+
+# Full and read-only disks
+
+
+def fails(code):
+    def raise_it(*arguments, **options):
+        raise OSError(code, os.strerror(code))
+
+    return raise_it
+
+
+def files(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_full_disk_leaves_everything_as_it_was_and_names_the_file(campaign, frozen, monkeypatch, call):
+    planned = next(iter(campaign.runs().values()))
+    run.keep_record(made_up(planned))
+    record_path, weights_path = ledger.record_path(planned.spec.run_id), ledger.weights_path(planned.spec.run_id)
+    before = files(frozen.parent)
+    monkeypatch.setattr(ledger.os, call, fails(errno.ENOSPC))
+    for write, path in (
+        (lambda: ledger.write_record(made_up(planned)), record_path),
+        (lambda: run.keep_record(made_up(planned), b"weights"), weights_path),
+        (lambda: ledger.freeze(campaign), frozen),
+    ):
+        with pytest.raises(OSError, match="No space left on device; free disk space or make the folder") as caught:
+            write()
+        assert caught.value.filename == str(path)
+    assert files(frozen.parent) == before
+
+
+@pytest.mark.parametrize(("owner", "call"), [(pathlib.Path, "mkdir"), (os, "replace")])
+def test_a_read_only_folder_ends_a_sweep_before_any_training(campaign, monkeypatch, capsys, owner, call):
+    monkeypatch.setattr(run, "train", lambda *a, **k: pytest.fail("trained in vain"))
+    monkeypatch.setattr(owner, call, fails(errno.EROFS))
+    with pytest.raises(OSError, match="Read-only file system; free disk space or make the folder writable"):
+        sweep(campaign)
+    assert main(["shapes-tiny"]) == 2
+    assert "Read-only file system" in capsys.readouterr().err
+
+
+def test_a_disk_that_fills_up_costs_the_run_it_happens_in(campaign, monkeypatch):
+    """The next run ends before its training; with free space the same sweep does both."""
+    trained, train_run = [], run.train_run
+    with monkeypatch.context() as patch:
+
+        def train_and_fill(planned, *rest, **more):
+            trained.append(planned)
+            record = train_run(planned, *rest, **more)
+            patch.setattr(ledger.os, "fsync", fails(errno.ENOSPC))
+            return record
+
+        patch.setattr(run, "train_run", train_and_fill)
+        outcomes = sweep(campaign)
+    assert [outcome.status for outcome in outcomes] == ["failed", "failed"]
+    assert all("No space left on device; free disk space" in outcome.error for outcome in outcomes)
+    assert len(trained) == 1
+    assert [outcome.status for outcome in sweep(campaign)] == ["done", "done"]
+
+
+@pytest.mark.parametrize(("free", "width"), [(0, 8), (1 << 19, 1000)])
+def test_a_run_whose_weights_find_no_space_is_not_trained(tmp_path, monkeypatch, free, width):
+    """On a full disk an empty file can still be written, and a record where its weights cannot."""
+
+    def flush(handle):
+        if os.fstat(handle).st_size > free:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    campaign = parse_campaign(mutate(TABLE, ["networks", "MLP", "widths"], "replace", [width]), "two", tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "train", lambda *a, **k: pytest.fail("trained in vain"))
+        patch.setattr(ledger.os, "fsync", flush)
+        if free:
+            outcomes = sweep(campaign)
+            assert all("No space left on device; free disk space" in outcome.error for outcome in outcomes)
+        else:
+            with pytest.raises(OSError, match="No space left on device; free disk space"):
+                sweep(campaign)
+    assert [outcome.status for outcome in sweep(campaign)] == ["done", "done"]
+
+
+def test_a_simplex_of_more_corners_than_images_is_named_before_any_training(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "train", lambda *a, **k: pytest.fail("trained in vain"))
+    table = mutate(TABLE, ["dataset", "n_test"], "replace", 3)
+    for where in ("counts", "evolution_counts"):
+        other = copy.deepcopy(table)
+        other["counts"]["wide"] = {"points": "test", "dim": 3, "resolution": 4}
+        other["experiments"][0] |= {"evolution_epochs": [1], where: ["wide"]}
+        outcomes = sweep(parse_campaign(other, "two", tmp_path))
+        assert all("count 'wide': 4 distinct points are needed" in outcome.error for outcome in outcomes)
+
+
+# Clocks
+
+
+def test_a_clock_that_goes_backwards_loses_nothing(campaign, monkeypatch):
+    times = iter(range(10**9, 0, -3600))
+    monkeypatch.setattr(time, "time", lambda: next(times))
+    assert [outcome.status for outcome in sweep(campaign, time_budget=60.0)] == ["done", "done"]
+    table = ledger.load_runs(campaign)
+    assert (table[["seconds_train", "seconds_count"]] >= 0).all(axis=None)
+
+
+# Several processes
+
+
+def test_two_processes_that_finish_the_same_run_keep_the_counts_of_both(campaign, monkeypatch):
+    """The other process asks for another count and finishes while this one trains."""
+    planned = next(iter(campaign.runs().values()))
+    wish = campaign.counts["few"]
+    train_run = run.train_run
+
+    def train_and_be_overtaken(*arguments, **options):
+        record = train_run(*arguments, **options)
+        monkeypatch.setattr(run, "train_run", train_run)
+        run.complete_run(dataclasses.replace(planned, counts={"few": wish}))
+        return record
+
+    monkeypatch.setattr(run, "train_run", train_and_be_overtaken)
+    run.complete_run(planned)
+    record = ledger.read_record(ledger.record_path(planned.spec.run_id))
+    assert ledger.find_count(record["counts"], wish)
+    assert run.is_complete(record, planned)
+
+
+def test_records_of_one_run_that_are_written_at_the_same_time_are_all_kept(campaign, monkeypatch):
+    """Without a lock a writer that reads before another's renaming drops what that one wrote."""
+    planned = next(iter(campaign.runs().values()))
+    read = run._record_on_disk
+
+    def read_slowly(run_id):
+        record = read(run_id)
+        time.sleep(0.05)
+        return record
+
+    monkeypatch.setattr(run, "_record_on_disk", read_slowly)
+    records = [made_up(planned) | {"measures": {f"measure {i}": 1.0}} for i in range(4)]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(run.keep_record, records))
+    assert len(read(planned.spec.run_id)["measures"]) == 4
+
+
+KILLED_FREEZE = """
+import os, signal, sys
+from rc_utils.sweep import records as ledger
+from rc_utils.sweep.campaign import parse_campaign
+ledger.os.replace = lambda *paths: os.kill(os.getpid(), signal.SIGKILL)
+ledger.write_atomically(ledger.pathlib.Path(sys.argv[1]), b"new")
+"""
+
+
+def test_a_freeze_killed_before_the_renaming_leaves_the_old_file(frozen):
+    before = frozen.read_bytes()
+    done = subprocess.run([sys.executable, "-c", KILLED_FREEZE, str(frozen)])
+    assert done.returncode == -signal.SIGKILL
+    assert frozen.read_bytes() == before
+
+
+# Models
+
+
+POINTS = np.array([[0.0, 0.0], [1.0, 0.0]])
+
+
+class Raises(nn.Module):
+    def forward(self, x):
+        raise KeyError("a key that my network lacks")
+
+
+def test_the_error_of_a_model_comes_through_as_it_is():
+    with pytest.raises(KeyError, match="a key that my network lacks"):
+        region_count(Raises(), POINTS)
+
+
+@pytest.mark.parametrize("strategy", ["grid", "adaptive"])
+def test_a_single_point_without_a_score_is_an_error(strategy):
+    def scores(x):
+        end = x[:, 0] == 1
+        return np.stack([x[:, 0], np.where(end, np.nan, 0.5)], axis=1)
+
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        region_count(scores, POINTS, num_samples=1, strategy=strategy)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_buffers_and_parameters_are_refused(dtype):
+    with pytest.raises(ValueError, match=f"{dtype}; .* count on a copy in float32"):
+        region_count(nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4)).to(dtype), POINTS)
+
+
+def test_a_model_on_the_meta_device_is_refused():
+    with pytest.raises(ValueError, match="meta device"):
+        region_count(nn.Linear(2, 2, device="meta"), POINTS)
+
+
+def test_a_model_in_parts_on_several_devices_is_refused():
+    with pytest.raises(ValueError, match="meta"):
+        region_count(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2, device="meta")), POINTS)

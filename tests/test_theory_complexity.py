@@ -1,0 +1,738 @@
+"""The inequalities of Loukas et al. on random small networks, and the quantities they are made of."""
+
+import dataclasses
+import math
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+from rc_utils.pages.training_complexity import architectures, arguments
+from rc_utils.pages.training_complexity import bridge as complexity_bridge
+from rc_utils.pages.training_complexity import figures as complexity_figures
+from rc_utils.pages.training_complexity import results as complexity_results
+from rc_utils.paper.verdict import scorecard
+from rc_utils.theory.complexity import counterexamples as complexity_counterexamples
+from rc_utils.theory.complexity import dropout as complexity_dropout
+from rc_utils.theory.complexity import regions as complexity_regions
+from rc_utils.theory.complexity import tasks
+from rc_utils.theory.complexity import trajectory as complexity
+from rc_utils.theory.complexity.stacked import IdentityLayer, draw_samples, sgd_steps, stack, unstack
+
+# float64: norms and singular values of matrices of some ten rows, each good to a few dozen units of 2.2e-16.
+TOLERANCE = 1e-12
+POINTS, INPUTS = 12, 4
+
+
+def random_networks(models=6, *, inputs=INPUTS, first=3, seed=0):
+    """float64 perceptrons with a random linear first layer of `first` units, and one hidden layer more."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layers = lambda: (nn.Linear(inputs, first), nn.ReLU(), nn.Linear(first, 5), nn.ReLU(), nn.Linear(5, 1))  # noqa: E731
+        return [nn.Sequential(*layers()).double() for _ in range(models)]
+
+
+def random_data(models=6, *, loss="mse", inputs=INPUTS, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(models, POINTS, inputs, generator=generator, dtype=torch.float64)
+    y = torch.randn(models, POINTS, generator=generator, dtype=torch.float64)
+    return x, (y > 0).double() if loss == "bce" else y
+
+
+def random_path(loss="mse", *, first=3, every=POINTS, steps=5 * POINTS, seed=0, batch_size=1):
+    data = random_data(loss=loss, seed=seed)
+    samples = draw_samples(range(6), steps, POINTS, batch_size)
+    networks = stack(random_networks(first=first, seed=seed))
+    return complexity.follow_training(networks, data, data, samples, loss=loss, lr=0.05, every=every, all_layers=True)
+
+
+@pytest.fixture(scope="module")
+def quick():
+    """(task, stack, trajectory) of a few epochs of both tasks."""
+    one = tasks.sinusoid_task(repetitions=2, num_points=20, widths=(8, 8))
+    two = tasks.corruption_task(repetitions=2, num_images=20, num_test=20, image_size=8)
+    return (one, *one.run(epochs=4, lr=0.01)), (two, *two.run(epochs=4, lr=0.01))
+
+
+@pytest.mark.parametrize("loss", ["mse", "bce"])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("first", [1, 3, 4])
+def test_the_bounds_near_the_data_hold_on_random_networks(loss, seed, first):
+    path = random_path(loss, first=first, seed=seed)
+    assert path.num_checked.sum() > 100
+    for check in (*complexity.check_lemma_1(path), *complexity.check_theorem_1(path)):
+        assert 0.1 < check.ratio <= 1 + TOLERANCE
+    assert 0 < complexity.check_corollary_2(path, 3).ratio <= 1 + TOLERANCE
+    assert 0 < complexity.check_corollary_3(path).ratio <= 1 + TOLERANCE
+
+
+def test_the_first_bias_moves_as_recorded():
+    networks, (x, y) = stack(random_networks()), random_data()
+    samples = draw_samples(range(6), POINTS, POINTS)
+    before, total = networks[0].bias.detach().clone(), 0.0
+    for step in sgd_steps(networks, x, y, samples, loss="mse", lr=0.05):
+        if step is not None:
+            moved = (networks[0].bias.detach() - before).norm(dim=1)
+            total, before = total + moved, networks[0].bias.detach().clone()
+    path = complexity.follow_training(
+        stack(random_networks()), (x, y), (x, y), samples, loss="mse", lr=0.05, every=POINTS
+    )
+    # The sum of the moves is at least the distance, and both come from the same parameters.
+    end = (networks[0].bias.detach() - stack(random_networks())[0].bias.detach()).norm(dim=1)
+    np.testing.assert_allclose(path.distance[-1], end, rtol=1e-12)
+    assert (path.distance[-1] <= path.reach.sum(0)).all()
+
+
+def test_the_normalised_update_is_the_change_of_the_bias():
+    networks, (x, y), samples = stack(random_networks()), random_data(), draw_samples(range(6), 1, POINTS)
+    initial = networks[0].bias.detach().clone()
+    error = (networks(x).squeeze(-1) - y).abs().detach()[torch.arange(6), samples[0, :, 0]]
+    path = complexity.follow_training(networks, (x, y), (x, y), samples, loss="mse", lr=0.05, every=1)
+    change = (networks[0].bias.detach() - initial).norm(dim=1) / (0.05 * error)
+    # b of order 1 rounds at 1e-16, its change is some 0.01.
+    np.testing.assert_allclose(path.length[0, :, 0], change, rtol=1e-12, atol=1e-13)
+
+
+def test_the_upper_bound_fails_for_a_first_layer_wider_than_its_input():
+    path = complexity_counterexamples.wide_first_layer()
+    # g = (1, -0.9), W_1 = (1, 1)^T: sigma = sqrt(2), lambda = 0.1.
+    assert path.length[0, 0, 0] == pytest.approx(math.sqrt(1.81))
+    assert path.upper[0, 0] == pytest.approx(0.1 / math.sqrt(2))
+    ratio = math.sqrt(2 * 1.81) / 0.1
+    for lower, upper in (complexity.check_theorem_1(path), complexity.check_lemma_1(path)):
+        assert upper.ratio == pytest.approx(ratio)
+        assert lower.ratio <= 1
+    assert complexity.check_corollary_3(path).ratio == pytest.approx(ratio)
+
+
+def test_the_lower_side_holds_and_the_upper_fails_for_wide_first_layers():
+    lower, upper = complexity_counterexamples.both_sides(300)
+    assert lower.max() <= 1
+    assert (upper > 1).mean() > 0.98
+    assert 1.5 < np.median(upper) < 2
+    # As wide as the input both hold; with more inputs than units sigma_n is not among the n_1 singular values.
+    for side in complexity_counterexamples.both_sides(300, units=10, inputs=10):
+        assert side[np.isfinite(side)].max() <= 1 + 1e-9
+
+
+def test_both_sides_are_those_of_a_step_of_sgd():
+    rng = np.random.default_rng(0)
+    first, x = rng.normal(size=(1, 5, 3)), rng.normal(size=(1, 3, 1))
+    output = rng.normal(size=(1, 5))
+    network = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 1)).double()
+    with torch.no_grad():
+        network[0].weight.copy_(torch.from_numpy(first[0]))
+        network[2].weight.copy_(torch.from_numpy(output))
+        network[0].bias.zero_()
+        network[2].bias.zero_()
+    data = torch.from_numpy(x[:, None, :, 0]), torch.full((1, 1), 9.0).double()
+    samples = torch.zeros(1, 1, 1, dtype=torch.int64)
+    path = complexity.follow_training(stack([network]), data, data, samples, loss="mse", lr=0.1, every=1)
+    lower, upper = complexity_counterexamples.both_sides(1, units=5, inputs=3)
+    assert path.lemma_lower[0, 0] == pytest.approx(lower[0])
+    assert path.lemma_upper[0, 0] == pytest.approx(upper[0])
+
+
+def test_the_singular_value_of_a_subspace_does_not_bound_the_bias():
+    # W_1 = diag(1, 0.01), g = (1, 100): u = |g|, lambda = |(1, 1)|.
+    assert complexity_counterexamples.subspace_ratio() == pytest.approx(math.sqrt(10_001 / 2))
+    assert complexity_counterexamples.smooth_ratio() == pytest.approx(math.sqrt(2 * 1.81) / 0.1)
+
+
+def test_lemma_6_loses_the_weights_of_the_second_layer():
+    assert complexity_counterexamples.first_layer_ratio() == pytest.approx(100)
+
+
+def test_two_units_that_cancel_are_steep_to_dropout_alone():
+    assert complexity_counterexamples.steady_ratio() == math.inf
+
+
+def test_no_dropout_tiles_the_cover_of_claim_1():
+    network, points = complexity_counterexamples.claim_1_network()
+    layers = [pattern[0].int().tolist() for pattern in complexity_regions.activations(stack([network]), points[None])]
+    assert tuple(zip(*(map(tuple, layer) for layer in layers), strict=True)) == (
+        *complexity_counterexamples.COVER,
+        ((1, 1, 1), (1, 1, 1)),
+    )
+    boxes = [np.outer(a, b) for a, b in complexity_counterexamples.COVER]
+    assert (sum(boxes) >= 1).all()
+    # Eight of the nine pathways can be covered once each: drop the first unit's second pathway of the first box.
+    assert complexity_counterexamples.claim_1_ratio() == pytest.approx(9 / 8)
+
+
+def test_lemma_3_fails_by_more_the_wider_the_second_layer():
+    ratios = [complexity_counterexamples.lemma_3_ratio(m) for m in (1000, 2000, 4000, 100_000)]
+    assert ratios == pytest.approx([0.967, 1.197, 1.498, 4.757], abs=1e-3)
+    # The law of the updates, by simulation of the dropout itself.
+    m, rng = 200, np.random.default_rng(0)
+    steps = int(math.log(m + 1) ** 2 * (m + 1))
+    largest = []
+    for _ in range(60):
+        plus, minus = rng.binomial(m // 2 + 1, 0.5, steps), rng.binomial(m // 2 - 1, 0.5, steps)
+        largest.append((np.abs(plus - minus) * rng.integers(0, 2, steps)).max())
+    bound = (m // 2 + 1) / (math.log(m + 1) * complexity_counterexamples.lemma_3_ratio(m))
+    assert 0.85 <= np.mean(np.array(largest) <= bound + 1e-9) <= 1
+
+
+def test_a_step_with_dropout_sees_the_difference_of_two_binomials():
+    m = 10
+    network = nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, m), nn.ReLU(), nn.Linear(m, 1)).double()
+    with torch.no_grad():
+        network[0].weight.fill_(1)
+        network[0].bias.zero_()
+        network[2].weight.copy_(torch.cat([torch.ones(m // 2 + 1), -torch.ones(m // 2 - 1)])[:, None])
+        network[2].bias.fill_(100)
+        network[4].weight.fill_(1)
+    keep = torch.tensor([1.0, 0, 1, 1, 0, 1, 0, 1, 1, 0]).double()
+    hidden = torch.relu(network[2](torch.relu(network[0](torch.ones(1, 1).double())))) * keep
+    (moved,) = torch.autograd.grad(network[4](hidden).sum(), network[0].bias)
+    assert float(moved.abs()) == abs(float(keep[: m // 2 + 1].sum() - keep[m // 2 + 1 :].sum()))
+    x = torch.tensor([[1.0], [1000.0]]).double().requires_grad_()
+    (slopes,) = torch.autograd.grad(network(x).sum(), x)
+    assert slopes.flatten().tolist() == [2, m // 2 + 1]
+
+
+def test_lemma_3_holds_with_one_hidden_layer():
+    # Steps of dropout on networks whose weights stay: |a| against the largest update, in most of many draws.
+    rng = np.random.default_rng(0)
+    held = []
+    for _ in range(200):
+        weights, active = rng.normal(size=12) * rng.exponential(size=12), rng.random((30, 12)) < 0.3
+        active[0] = True
+        p_min = active.mean(0).min()
+        steps = math.ceil(4 * math.log(1 / 0.05) / p_min)
+        kept = active[rng.integers(0, 30, steps)] * rng.integers(0, 2, (steps, 12))
+        phi = 0.2 * np.linalg.norm(kept * weights, axis=1).max()  # mu (1 - mu) = 0.2
+        mu = (1 - math.sqrt(0.2)) / 2
+        held.append(np.linalg.norm(weights) / 4 <= complexity_dropout.direct_lipschitz_bound(phi, 0, 1, mu, p_min))
+    assert np.mean(held) >= 0.95
+
+
+def test_corollary_2_fails_for_two_uneven_steps_as_printed():
+    path = complexity_counterexamples.uneven_steps()
+    # The variance over both steps is (0.1 * 0.01 / 2)^2; the bound twice that, but for 1 + (0.01 / 2)^2 and the step.
+    assert path.variance(2)[0, 0] == pytest.approx(2.5e-7, rel=1e-9)
+    assert complexity.check_corollary_2(path, 2, ends=False).ratio == pytest.approx(2, rel=2e-3)
+    assert complexity.check_corollary_2(path, 2, ends=True).ratio <= 1
+
+
+def test_with_batches_the_upper_bound_holds_and_the_lower_one_need_not():
+    path = random_path(batch_size=4)
+    assert path.lemma_upper.max() <= 1 + TOLERANCE
+    assert path.lemma_lower.max() > 1
+
+
+def test_an_identity_first_layer_makes_both_bounds_equalities(quick):
+    for _, _, path in quick:
+        # The same float32 norms on both sides; float64 sums of them.
+        np.testing.assert_allclose(path.length[..., 0], path.lower, rtol=1e-6)
+        np.testing.assert_allclose(path.length[..., 0], path.upper, rtol=1e-6)
+
+
+def test_corollary_2_fails_for_a_single_step_as_stated():
+    path = random_path(every=1, steps=5)
+    assert complexity.check_corollary_2(path, 1, ends=False).ratio > 1
+    assert complexity.check_corollary_2(path, 1, ends=True).ratio <= 1 + TOLERANCE
+
+
+def test_variance_and_distance_are_those_of_the_biases():
+    networks, (x, y), samples = stack(random_networks()), random_data(), draw_samples(range(6), 4 * POINTS, POINTS)
+    biases = []
+    for _ in sgd_steps(networks, x, y, samples, loss="mse", lr=0.05):
+        biases.append(networks[0].bias.detach().clone())
+    biases.append(networks[0].bias.detach())
+    track = torch.stack(biases).numpy()
+    path = random_path(steps=4 * POINTS)
+    window = track[2 * POINTS : 4 * POINTS]
+    expected = ((window - window.mean(0)) ** 2).sum(2).mean(0)
+    np.testing.assert_allclose(path.variance(2)[-1], expected, rtol=1e-9)
+    longer = track[2 * POINTS :]
+    expected = ((longer - longer.mean(0)) ** 2).sum(2).sum(0) / (2 * POINTS)
+    np.testing.assert_allclose(path.variance(2, ends=True)[-1], expected, rtol=1e-9)
+    np.testing.assert_allclose(path.distance[-1], np.linalg.norm(track[-1] - track[0], axis=1), rtol=1e-12)
+
+
+def test_checks_see_a_broken_bound():
+    path = random_path()
+    assert complexity.check_theorem_1(dataclasses.replace(path, upper=0.5 * path.lower))[1].ratio > 1
+    assert complexity.check_theorem_1(dataclasses.replace(path, lower=2 * path.upper))[0].ratio > 1
+    assert complexity.check_corollary_3(dataclasses.replace(path, reach=1e-3 * path.reach)).ratio > 1
+    assert complexity.check_corollary_2(dataclasses.replace(path, lower=1e3 * path.lower), 3).ratio > 1
+    steep = dataclasses.replace(path, lipschitz_max=10 * path.lipschitz_max)
+    # All 36 later iterations break it; a dozen points and six models allow 12 log(120) = 57.
+    assert complexity.check_corollary_1(steep, POINTS).ratio == pytest.approx(36 / (POINTS * math.log(6 / 0.05)))
+    assert complexity.check_corollary_1(dataclasses.replace(path, lipschitz_max=0 * path.upper), POINTS).ratio == 0
+
+
+def test_rounding_is_forgiven_and_nothing_else():
+    assert complexity.Check(1 + 1e-8, 1).within(1e-6) == 1
+    assert complexity.Check(1 + 1e-5, 1).within(1e-6) > 1
+    assert complexity.Check(0.5, 1).within(1e-6) == 0.5
+
+
+def test_lipschitz_constants_are_gradient_norms_of_the_output():
+    networks, (x, _) = random_networks(), random_data()
+    found = complexity.lipschitz_constants(stack(networks), x, "bce")
+    point = x[2, 5].clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(torch.sigmoid(networks[2](point)).sum(), point)
+    assert float(found[2, 5]) == pytest.approx(float(gradient.norm()), rel=1e-12)
+
+
+def test_what_cannot_be_followed_is_named():
+    data, samples = random_data(), draw_samples(range(6), 5, POINTS)
+    options = {"loss": "mse", "lr": 0.05}
+    with pytest.raises(ValueError, match="expected 1 to the number of steps, 5"):
+        complexity.follow_training(stack(random_networks()), data, data, samples, every=6, **options)
+    headless = stack([network[1:] for network in random_networks(first=INPUTS)])
+    with pytest.raises(ValueError, match="the first layer is ReLU"):
+        complexity.follow_training(headless, data, data, samples, every=1, **options)
+    with pytest.raises(ValueError, match="is lr = 1e\\+200 too large"):
+        complexity.follow_training(stack(random_networks()), data, data, samples, every=5, loss="mse", lr=1e200)
+
+
+def test_an_identity_layer_cuts_the_plane_into_quadrants():
+    network = nn.Sequential(IdentityLayer(2), nn.ReLU(), nn.Linear(2, 1)).double()
+    with torch.no_grad():
+        network[0].bias.copy_(torch.tensor([0.5, 0.0]))
+        network[2].weight.copy_(torch.tensor([[3.0, 4.0]]))
+    regions = complexity_regions.linear_regions(network, np.eye(2))
+    assert sorted(region.area for region in regions) == pytest.approx([0.5, 0.5, 1.5, 1.5])
+    assert sorted(region.lipschitz for region in regions) == pytest.approx([0, 3, 4, 5])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_linear_regions_tile_the_square_and_know_their_gradients(seed):
+    network = tasks.multilayer_perceptron(5, (6, 6), seed=seed, bias_range=0.3).double()
+    basis = tasks.isometry(seed, 5)
+    regions = complexity_regions.linear_regions(network, basis)
+    assert sum(region.area for region in regions) == pytest.approx(4, rel=1e-12)
+    assert len({np.concatenate(region.pattern).tobytes() for region in regions}) == len(regions) > 10
+    for region in regions:
+        point = torch.from_numpy(basis @ region.polygon.mean(0)).requires_grad_()
+        (gradient,) = torch.autograd.grad(network(point).sum(), point)
+        np.testing.assert_allclose(region.gradient, gradient, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_point_of_a_region_has_its_pattern(seed):
+    network = tasks.multilayer_perceptron(5, (6, 6), seed=seed, bias_range=0.3).double()
+    basis = tasks.isometry(seed, 5)
+    regions = complexity_regions.linear_regions(network, basis)
+    # Off the diagonal and the axes, on which lines may lie.
+    side = np.linspace(-0.997, 0.9961, 151)
+    grid = np.stack(np.meshgrid(side, side), -1).reshape(-1, 2)
+    x = torch.from_numpy(grid @ basis.T)[None]
+    patterns = np.concatenate([p[0].numpy() for p in complexity_regions.activations(stack([network]), x)], 1)
+    distance, owner = np.full(len(grid), -np.inf), np.zeros(len(grid), int)
+    for index, region in enumerate(regions):
+        edges = np.roll(region.polygon, -1, axis=0) - region.polygon
+        offset = grid[:, None] - region.polygon
+        cross = edges[:, 0] * offset[..., 1] - edges[:, 1] * offset[..., 0]
+        # How far inside the nearest edge, whichever way the corners run; negative outside.
+        depth = np.maximum(cross.min(1), (-cross).min(1))
+        owner, distance = np.where(depth > distance, index, owner), np.maximum(distance, depth)
+    clear = distance > 1e-9
+    assert clear.mean() > 0.99
+    expected = np.stack([np.concatenate(regions[index].pattern) for index in owner[clear]])
+    np.testing.assert_array_equal(patterns[clear], expected)
+    # A region that holds no point of the grid is smaller than some of its cells.
+    missed = set(range(len(regions))) - set(owner[clear])
+    assert sum(regions[index].area for index in missed) < 0.05
+
+
+def test_regions_need_fully_connected_layers():
+    with pytest.raises(ValueError, match="cannot cut along Conv2d"):
+        complexity_regions.affine_layers(nn.Sequential(nn.Conv2d(1, 1, 3)))
+
+
+def test_pathways_are_the_kronecker_product_last_layer_first():
+    first, second = np.array([True, False, True]), np.array([False, True])
+    np.testing.assert_array_equal(complexity_regions.pathways((first, second)), [0, 0, 0, 1, 0, 1])
+
+
+def test_basis_pursuit_takes_the_cheapest_combination():
+    columns = np.array([[1.0, 0, 1], [0, 1, 1], [0, 0, 0]])
+    solve = complexity_regions.basis_pursuit(columns, np.array([1.0, 1.0, 1.5]))
+    assert solve(np.array([1.0, 1, 0])) == pytest.approx(1.5)
+    # (1, 0) alone costs 1, and (1, 1) - (0, 1) costs 2.5.
+    assert solve(np.array([1.0, 0, 0])) == pytest.approx(1)
+    assert solve(np.array([0.0, 0, 1])) == math.inf
+    dear = complexity_regions.basis_pursuit(columns, np.array([1.0, 4.0, 1.5]))
+    assert dear(np.array([0.0, 1, 0])) == pytest.approx(2.5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_theorem_2_bounds_every_empty_region_it_speaks_of(seed):
+    task = tasks.sinusoid_task(
+        frequencies=(0.5,), repetitions=2, num_points=60, widths=(6,), dtype=torch.float64, seed=seed
+    )
+    networks, samples = stack(task.networks), draw_samples([1, 2], 300, 60)
+    interval = complexity_regions.watch_interval(networks, *task.train, samples, loss="mse", lr=1e-7)
+    assert (interval.gamma < 1e-3).all()
+    for m in range(2):
+        network = unstack(networks, task.networks[m], m)
+        bound = complexity_regions.bound_empty_regions(network, tasks.isometry(seed * 1000 + m), interval, m)
+        assert len(bound.ratios) >= 3
+        # The linear programme is solved to 1e-7.
+        assert bound.ratios.min() >= 1 - 1e-6
+        assert np.isnan(bound.bound[bound.filled]).all()
+
+
+def test_an_interval_prices_points_at_their_smallest_update():
+    task = tasks.sinusoid_task(frequencies=(0.5,), repetitions=1, num_points=5, widths=(4,), dtype=torch.float64)
+    networks, samples = stack(task.networks), torch.tensor([[[0]], [[3]], [[0]]])
+    interval = complexity_regions.watch_interval(networks, *task.train, samples, loss="mse", lr=1e-6)
+    prices = interval.smallest_updates(0)
+    assert np.isfinite(prices).tolist() == [True, False, False, True, False]
+    # With an identity first layer an update is the Lipschitz constant, which has hardly changed.
+    constants = complexity.lipschitz_constants(networks, task.train[0], "mse")[0].numpy()
+    np.testing.assert_allclose(prices[[0, 3]], constants[[0, 3]], rtol=1e-4)
+
+
+def test_covering_and_its_bound():
+    points = np.array([[0.0], [1], [2], [10]])
+    assert complexity_dropout.covering_lower_bound(points, 0.4) == 4
+    assert complexity_dropout.covering_lower_bound(points, 0.6) == 3
+    assert complexity_dropout.covering_lower_bound(points, 6) == 1
+    expected = math.sqrt((4 * math.log(2) * 3 + 2 * math.log(20)) / 50)
+    assert complexity_dropout.covering_bound(3, 50, 0.05) == pytest.approx(expected)
+    assert complexity_dropout.steady_constant(0.5, 2, 0.5, 0.25) == pytest.approx(48)
+
+
+def test_steady_learners_have_the_quantities_of_theorem_3():
+    task = complexity_dropout.dropout_task(repetitions=2, num_images=24, num_test=20, image_size=8, hidden=8)
+    options = {"epochs": 4, "steady_epochs": 2, "lr": 0.01, "steady_lr": 1e-5}
+    learners = complexity_dropout.steady_learners(task, **options)
+    assert learners == complexity_dropout.steady_learners(task, **options)
+    for learner in learners:
+        assert 0 < learner.mu <= 0.5
+        assert learner.c == pytest.approx(
+            (1 + learner.gamma) * learner.beta / (learner.mu * (1 - learner.mu) * learner.p_min)
+        )
+        assert learner.steady_lipschitz == pytest.approx(learner.c * learner.phi * math.log(learner.num_units) / 4)
+        assert learner.bound == complexity_dropout.covering_bound(learner.covering, 24, 0.05)
+
+
+def test_theorem_3_has_a_value_only_where_its_hypotheses_are_met():
+    task = complexity_dropout.dropout_task(repetitions=1, num_images=24, num_test=20, image_size=8, hidden=8)
+    (learner,) = complexity_dropout.steady_learners(task, epochs=1, steady_epochs=1, lr=0.01, steady_lr=1e-5)
+    assert learner.lipschitz <= learner.slope_bound <= learner.direct_bound
+    met = {"unchanged": 1.0, "covered": 1.0, "steps": 500, "steps_wanted": 400.0, "gap": 0.2}
+    met |= {"slope_bound": 1.0, "direct_bound": 4.0}
+
+    def results(**changes):
+        changed = dataclasses.replace(learner, **(met | changes))
+        return arguments.results_from_theorem_3([changed])
+
+    assert [r.id for r in results()] == ["loukas/theorem-3", "loukas/lemma-3/one-layer"]
+    assert [r.value for r in results(bound=0.8)] == pytest.approx([0.25, 0.25])
+    vacuous = results(bound=1.5)
+    assert math.isnan(vacuous[0].value)
+    assert vacuous[1].value == 0.25
+    assert "vacuous for 1 of 1" in vacuous[0].detail
+    for changes, words in (
+        ({"unchanged": 0.9}, "activations stayed at only 90.0%"),
+        ({"covered": 0.5}, "(b) holds at only 50.0%"),
+        ({"steps": 100}, "100 steps where Lemma 3 wants 400"),
+    ):
+        theorem = results(bound=0.8, **changes)[0]
+        assert math.isnan(theorem.value)
+        assert words in theorem.detail
+
+
+def test_the_target_and_its_embedding():
+    assert tasks.sinusoid(np.array([[0.0, 0], [0.5, 0], [0.5, 0.25]]), 1.0) == pytest.approx([1, -1, 0], abs=1e-15)
+    basis = tasks.isometry(3)
+    np.testing.assert_allclose(basis.T @ basis, np.eye(2), atol=1e-14)
+    task = tasks.sinusoid_task(repetitions=2, num_points=30, widths=(4,), dtype=torch.float64)
+    assert task.train[0].shape == (8, 30, 10)
+    assert torch.equal(task.train[0][0], task.train[0][2])
+    assert torch.equal(task.networks[0][2].weight, task.networks[2][2].weight)
+    assert not torch.equal(task.train[1][0], task.train[1][2])
+
+
+def test_a_larger_corruption_holds_a_smaller_one():
+    labels = np.arange(1000) % 2
+    few, many = (tasks.corrupt(labels, share, 0) != labels for share in (0.2, 0.6))
+    assert 80 <= few.sum() <= 120
+    assert 250 <= many.sum() <= 350
+    assert (few <= many).all()
+    assert np.array_equal(tasks.corrupt(labels, 0.0, 0), labels)
+
+
+def test_corrupted_training_labels_leave_the_test_alone():
+    task = tasks.corruption_task(repetitions=1, num_images=40, num_test=20, image_size=8)
+    assert len(task.train[0]) == 1
+    wrong = (task.train[1] != task.train[1][0]).double().mean(1)
+    assert wrong[0] == 0
+    assert (wrong.diff() > 0).all()
+    assert torch.equal(task.test[1][0], task.test[1][-1])
+    with pytest.raises(ValueError, match="which two classes of 'cifar100'"):
+        tasks.corruption_task(dataset="cifar100")
+    with pytest.raises(ValueError, match="expected two"):
+        tasks.corruption_task(classes=("disc", "ring", "star"))
+
+
+def test_the_digits_are_the_same_for_both_networks():
+    pair = tasks.digit_tasks(images_per_class=10, repetitions=2, widths=(8,))
+    mlp, cnn = pair["MLP"], pair["CNN"]
+    assert torch.equal(mlp.train[0], cnn.train[0].flatten(2))
+    for task in pair.values():
+        _, path = task.run(epochs=2, lr=0.002, every=10)
+        assert path.steps.tolist() == [10, 20, 30, 40]
+
+
+def test_trends_find_a_direction(quick):
+    task = dataclasses.replace(quick[0][0], level=np.tile([1.0, 2, 3, 4], 8), repetition=np.repeat(np.arange(8), 4))
+    noise = np.random.default_rng(0).normal(size=32)
+    rising = complexity_results.trend_result("loukas/task-1", task, task.level + noise, "")
+    assert rising.low > 0
+    assert rising.n == 8
+    falling = complexity_results.trend_result("loukas/task-1", task, -task.level + noise, "")
+    assert falling.high < 0
+    ratio = complexity_results.log_ratio_result("loukas/a5", np.full(8, 2.0) + noise[:8] / 10, np.ones(8), "")
+    assert ratio.low < math.log(2) < ratio.high
+
+
+def test_length_until_fit():
+    path = random_path()
+    loss = np.linspace(1, 0.2, 5)[:, None] * np.ones((5, 6))
+    loss[:, 0] = 1
+    fit = complexity_results.until_fit(dataclasses.replace(path, train_loss=loss), 0.65)
+    assert fit.reached.tolist() == [False] + [True] * 5
+    assert fit.blocks.tolist() == [5] + [3] * 5
+    np.testing.assert_allclose(fit.length[0], path.length[:, 0, 0].sum())
+    np.testing.assert_allclose(fit.length[1], path.length[:3, 1, 0].sum())
+
+
+def test_results_are_of_published_statements(quick):
+    (one, _, path_1), (two, _, path_2) = quick
+    free = tasks.sinusoid_task(repetitions=2, num_points=20, widths=(8, 8), free_first_layer=True, dtype=torch.float64)
+    _, path = free.run(epochs=4, lr=0.01)
+    checks = arguments.check_table([("Task 1", one, path_1), ("Task 2", two, path_2), ("free", free, path)])
+    assert checks.groupby("runs")["tolerance"].first().to_dict() == {"Task 1": 1e-5, "Task 2": 1e-5, "free": 1e-12}
+    sides = complexity_counterexamples.both_sides(50)
+    results = {r.id.removeprefix("loukas/"): r for r in arguments.results_from_checks(checks, sides)}
+    examples = complexity_counterexamples.counterexamples()
+    proved = {"lemma-1/lower", "theorem-1/lower", "corollary-2/interval"}
+    assert set(results) == {*examples, *proved, "corollary-1"}
+    assert {key: results[key].value for key in examples} == {key: c.ratio for key, c in examples.items()}
+    card = scorecard(results.values(), "loukas").set_index("id")
+    assert set(card.loc[[f"loukas/{key}" for key in examples], "verdict"]) == {"refuted by argument"}
+    assert set(card.loc[[f"loukas/{key}" for key in proved], "verdict"]) == {"proved"}
+    assert card.loc["loukas/corollary-1", "verdict"] == "not checkable"
+    lemma = checks[(checks["inequality"] == "lemma-1/lower") & (checks["runs"] == "free")]
+    # Runs with an identity in front are not counted where both sides are equal.
+    assert results["lemma-1/lower"].n == lemma["n"].item() + 50
+    interval = checks.loc[checks["inequality"] == "corollary-2"]
+    assert (results["corollary-2/interval"].n, results["corollary-2/interval"].value) == (
+        interval["n"].sum(),
+        interval["ratio"].max(),
+    )
+    assert "for n_1 = n it holds, in" in results["corollary-3"].detail
+    worse = checks.assign(ratio=np.where(checks["trained"], 50.0, 0.5))
+    found = {r.id.removeprefix("loukas/"): r.value for r in arguments.results_from_checks(worse, sides)}
+    assert {key for key, value in found.items() if value == 50} == proved
+    ids = {r.id for r in complexity_results.results_from_task_2(two, path_2, 0.05, "shapes")}
+    assert ids == {"loukas/task-2", "loukas/variance", "loukas/a2", "loukas/a4", "loukas/slower"}
+
+
+def test_whole_trajectories_are_compared_at_one_loss():
+    path, task = (
+        random_path(),
+        dataclasses.replace(
+            tasks.sinusoid_task(frequencies=(0.5,), repetitions=6, num_points=5, widths=(4,)), level=np.arange(6.0)
+        ),
+    )
+    loss = np.linspace(1, 0.2, 5)[:, None] * np.ones((5, 6))
+    loss[:, 0] = 1
+    path = dataclasses.replace(path, train_loss=loss)
+    whole, slower = complexity_results.equal_fit_results(task, path, 0.65, "")
+    fit = complexity_results.until_fit(path, 0.65)
+    assert (whole.id, slower.id) == ("loukas/a4", "loukas/slower")
+    assert whole.value == complexity_results.trend(task, fit.length).value
+    assert slower.value == complexity_results.trend(task, fit.blocks).value
+    assert "5 of 6 runs reach (the others" in whole.detail
+    pace = complexity_results.trend(task, fit.length / fit.blocks).value
+    assert f"the number of epochs alone has {slower.value:.2f}, the length an epoch {pace:.2f}" in whole.detail
+
+
+def fitted_paths():
+    """Two networks whose losses fall alike; the second has paths half as long and a third of the test loss."""
+    path = random_path()
+    loss = np.array([0.2, 0.04, 0.015, 0.008, 0.003])[:, None] * np.ones((5, 6))
+    first = dataclasses.replace(path, train_loss=loss, test_loss=loss + np.arange(1, 7))
+    other = dataclasses.replace(first, length=first.length / 2, test_loss=first.test_loss / 3)
+    return {"MLP": first, "CNN": other}
+
+
+def test_architectures_are_compared_at_equal_fit():
+    paths = fitted_paths()
+    table = architectures.equal_fit_table(paths)
+    # The losses 0.002 and 0.001 are not reached.
+    assert table["loss"].unique().tolist() == [0.05, 0.02, 0.01, 0.005]
+    row = table[(table["network"] == "CNN") & (table["loss"] == 0.02) & (table["repetition"] == 2)].iloc[0]
+    assert row["steps"] == paths["CNN"].steps[2]
+    assert row["length"] == pytest.approx(paths["CNN"].length[:3, 2, 0].mean())
+    assert row["test_loss"] == pytest.approx((3 + 0.015) / 3)
+    length, loss = complexity_results.results_from_networks(table, "made")
+    assert (length.id, loss.id, length.n) == ("loukas/a5", "loukas/a5-test", 6)
+    assert length.value == pytest.approx(math.log(2))
+    assert loss.value == pytest.approx(math.log(3))
+    empty = architectures.equal_fit_table(paths, (1e-9,))
+    assert len(architectures.log_ratios(empty, "length")) == 0
+    # The slower one counts: nothing is compared at a loss that it does not reach.
+    slow = dataclasses.replace(paths["CNN"], train_loss=paths["CNN"].train_loss * 4)
+    assert architectures.equal_fit_table(paths | {"CNN": slow})["loss"].unique().tolist() == [0.05, 0.02]
+
+
+def test_a_sign_that_depends_on_the_loss_is_no_verdict():
+    rows = [(0.02, 0.5, 0.3, 0.7, 8), (0.01, 0.4, 0.2, 0.6, 8), (0.001, -0.2, -0.3, -0.1, 8)]
+    ratios = pd.DataFrame(rows, columns=["loss", "value", "low", "high", "n"])
+    turned = architectures.ratio_result("loukas/a5", ratios, "mnist")
+    assert math.isnan(turned.value)
+    assert "-0.20 [-0.30, -0.10] at 0.001" in turned.detail
+    assert architectures.ratio_result("loukas/a5", ratios[:2], "mnist").value == 0.4
+
+
+def test_the_command_writes_what_the_page_reads(tmp_path, monkeypatch):
+    monkeypatch.setattr(architectures, "project_root", lambda: tmp_path)
+    small = {"images_per_class": 10, "repetitions": 2, "num_test": 20, "lr": 0.01, "iterations": 200, "seed": 0}
+    monkeypatch.setattr(architectures, "SETTINGS", small)
+    monkeypatch.setattr(architectures, "LEVELS", (0.7, 0.5))
+    monkeypatch.setattr(architectures.equal_fit_table, "__defaults__", ((0.7, 0.5),))
+    architectures.main(["digits"])
+    table, words = architectures.committed_table("digits")
+    expected = architectures.equal_fit_table(architectures.train_both("digits", **small))
+    pd.testing.assert_frame_equal(table, expected, check_dtype=False)
+    assert "digits, 10 images a class, 2 trainings of each network for 200 iterations" in words
+
+
+def test_the_least_rise_is_positive_only_where_all_levels_rise():
+    task = tasks.sinusoid_task(frequencies=(1.0, 2, 3), repetitions=8, num_points=5, widths=(4,))
+    noise = np.random.default_rng(0).normal(size=24) / 100
+    rising = complexity_results.least_rise_result("loukas/a2", task, task.level + noise, "")
+    assert rising.low > 0
+    peak = complexity_results.least_rise_result("loukas/a2", task, 1 - (task.level - 2) ** 2 / 4 + noise, "")
+    assert peak.high < 0
+    assert (peak.id, peak.n) == ("loukas/a2", 8)
+
+
+def test_corollary_2_is_checked_over_few_steps_too():
+    task = tasks.sinusoid_task(frequencies=(0.5,), repetitions=2, num_points=20, widths=(8,), dtype=torch.float64)
+    _, path = task.run(epochs=2, lr=0.01, every=1)
+    check = complexity.all_checks(path, 20, "mse")["corollary-2"]
+    ratios = [complexity.check_corollary_2(path, w).ratio for w in (1, 2, 5, 10)]
+    assert 0.4 < check.ratio == max(ratios) <= 1
+    assert check.n == 2 * (40 + 39 + 36 + 31)
+    assert ratios[3] < check.ratio
+
+
+def test_the_last_layers_have_a_result_of_their_own():
+    rows = [
+        (1, 0.9, 0.8, 1.0),
+        (2, 0.6, 0.4, 0.8),
+        (3, 0.7, 0.5, 0.9),
+        (4, -0.2, -0.4, 0.1),
+        (5, np.nan, np.nan, np.nan),
+    ]
+    trends = pd.DataFrame(rows, columns=["layer", "value", "low", "high"])
+    trends["length"] = 16.0 / 2 ** np.arange(5)
+    first, last, decay = complexity_results.layer_results(trends, 7)
+    assert (first.id, first.value) == ("loukas/a7", 0.6)
+    assert (last.id, last.value, last.low) == ("loukas/a7-last", -0.2, -0.4)
+    assert decay.id == "loukas/a7-decay"
+    assert math.isnan(decay.value)
+    assert "16, 8, 4, 2, 1, on average a factor 2.00 a layer" in decay.detail
+    # Last layers say nothing where the first do not follow the complexity either.
+    trends.loc[1, "low"] = -0.1
+    first, last, _ = complexity_results.layer_results(trends, 7)
+    assert first.value == 0.6
+    assert math.isnan(last.value)
+    assert "do not follow" in last.detail
+
+
+def test_the_factor_of_theorem_2_is_not_held_against_the_papers():
+    class Bound:
+        ratios, applies, filled = np.array([2.0, 4.0, 6.0]), np.array([True]), np.array([False])
+
+    theorem, factor = arguments.results_from_theorem_2([Bound(), Bound()])
+    assert theorem.value == 0.5
+    assert math.isnan(factor.value)
+    assert "4.00" in factor.detail
+
+
+def test_the_bridge_counts_both_kinds_of_regions(quick):
+    for task, networks, path in quick:
+        table = complexity_bridge.bridge_table(task, networks, path, num_segments=5, num_exact=2)
+        assert (table["count"] >= 1).all() if task.loss == "bce" else table["count"].isna().all()
+        assert (table["pieces"] > 1).all()
+        agreement = complexity_bridge.agreement(table, [("total", "pieces"), ("lipschitz", "gap")])
+        assert agreement["pooled"].between(-1, 1).all()
+
+
+def test_agreement_within_a_level_leaves_the_level_out():
+    rng = np.random.default_rng(0)
+    level, repetition = np.repeat(np.arange(4.0), 20), np.tile(np.arange(20), 4)
+    x, y = (100 * level + rng.normal(size=80) for _ in range(2))
+    table = pd.DataFrame({"x": x, "y": y, "level": level, "repetition": repetition})
+    row = complexity_bridge.agreement(table, [("x", "y")]).iloc[0]
+    assert row["pooled"] > 0.9
+    assert row["within_low"] < 0 < row["within_high"]
+
+
+def test_figures_have_their_panels(quick):
+    (one, _, path_1), (two, _, path_2) = quick
+    both = [("Task 1", one, path_1), ("Task 2", two, path_2)]
+    values = complexity_results.readouts(path_1)
+    assert len(complexity_figures.training_curves(both).axes) == 6
+    assert len(complexity_figures.total_lengths(both).axes) == 4
+    ends = complexity_figures.ends([("Task 1", "variance", one, values["variance"])], log=(True,))
+    assert [ax.get_yscale() for ax in ends.axes if ax.get_visible()] == ["log"]
+    compared = complexity_figures.compare_curves({"a": path_1, "b": path_1}, 20)
+    assert [ax.get_ylabel() for ax in compared.axes] == [
+        "training loss",
+        "trajectory in 20 steps",
+        "test loss",
+    ]
+    plt.close("all")
+
+
+def test_a_point_that_is_fitted_exactly_has_no_price():
+    """Its update is 0/0, which must not make a combination of training points free."""
+    task = tasks.sinusoid_task(frequencies=(0.5,), repetitions=1, num_points=5, widths=(4,), dtype=torch.float64)
+    networks, (x, y) = stack(task.networks), task.train
+    with torch.no_grad():
+        exact = y.clone()
+        exact[0, 0] = networks(x.expand(1, *x.shape[1:]))[0, 0].reshape(exact[0, 0].shape)
+    interval = complexity_regions.watch_interval(networks, x, exact, torch.tensor([[[0]]]), loss="mse", lr=1e-6)
+    assert np.isnan(interval.updates).all()
+    assert np.isinf(interval.smallest_updates(0)).all()
+
+
+def test_networks_of_a_task_seed_no_other_device(monkeypatch):
+    monkeypatch.setattr(torch, "manual_seed", lambda seed: pytest.fail("seeds every device"))
+    tasks.sinusoid_task(frequencies=(0.5,), repetitions=1, num_points=5, widths=(4,))
+
+
+def test_batches_are_compared_with_single_samples_after_as_many_iterations():
+    task = tasks.sinusoid_task(frequencies=(0.25, 0.75), repetitions=7, num_points=10, widths=(6,), seed=0)
+    by_batch = {}
+    for size in (1, 4):
+        _, path = task.run(epochs=4 * size, lr=0.01, batch_size=size, every=10)
+        by_batch |= {(w, size): complexity.select_models(path, task.level == w) for w in (0.25, 0.75)}
+    assert {len(path.length) for path in by_batch.values()} == {4}
+    results = complexity_results.results_from_batches(by_batch)
+    assert [r.id for r in results] == ["loukas/a6", "loukas/a6-test", "loukas/a6-batch"]
+    last = {key: path.length[-1, :, 0] for key, path in by_batch.items()}
+    assert results[0].value == pytest.approx(np.log(last[0.75, 4] / last[0.25, 4]).mean())
+    assert math.isnan(results[2].value)
+    for pick in (lambda path: path.length[-1, :, 0], lambda path: path.net_length[-1]):
+        ratio = np.log(pick(by_batch[0.25, 4]) / pick(by_batch[0.25, 1])).mean()
+        assert f"{ratio:+.2f} [" in results[2].detail
+    # Of a single sample both normalisations are the same; of a batch |mean| is at most the mean of the absolute values.
+    np.testing.assert_allclose(by_batch[0.25, 1].net_length, by_batch[0.25, 1].length[..., 0], rtol=1e-5)
+    assert (by_batch[0.25, 4].net_length >= by_batch[0.25, 4].length[..., 0] * (1 - 1e-5)).all()

@@ -1,0 +1,144 @@
+"""Theorem 5 of v1: true on a line, false from the plane on."""
+
+import math
+
+import numpy as np
+import pytest
+
+from rc_utils.pages.theory import figures as two_layer_figures
+from rc_utils.pages.theory import results
+from rc_utils.paper.verdict import scorecard
+from rc_utils.theory.two_layer import half_spaces as hs
+
+
+@pytest.mark.parametrize("regions", [1, 2, 3, 6])
+def test_a_line_has_vc_dimension_k(regions):
+    assert hs.shattered_on_a_line(regions).points == regions == hs.vc_dimension(regions, 1)
+    n = regions + 3
+    assert len(hs.labellings_on_a_line(n, regions)) == 2 * sum(math.comb(n - 1, c) for c in range(regions))
+
+
+def test_labellings_on_a_line_are_those_with_few_runs():
+    every = hs.labellings(6)
+    runs = 1 + (every[:, 1:] != every[:, :-1]).sum(1)
+    assert {tuple(row) for row in hs.labellings_on_a_line(6, 3)} == {tuple(row) for row in every[runs <= 3]}
+
+
+@pytest.mark.parametrize("dim", [1, 2, 7])
+def test_half_spaces_shatter_one_more_than_the_dimension(dim):
+    case = hs.half_spaces(dim)
+    assert (case.regions, case.points) == (2, dim + 1)
+    assert case.points == hs.vc_dimension(2, dim)
+
+
+@pytest.mark.parametrize("n", [3, 5, 8])
+def test_convex_polygons_shatter_a_circle(n):
+    case = hs.convex_bodies(n)
+    assert (case.regions, case.points) == (3, n)
+    polygons = hs.convex_polygons(hs.labellings(n))
+    edges = np.roll(polygons, -1, axis=1) - polygons
+    after = np.roll(edges, -1, axis=1)
+    assert (edges[..., 0] * after[..., 1] - edges[..., 1] * after[..., 0] > -1e-12).all()
+    assert hs.vc_dimension(3, 2) == math.inf
+
+
+def test_regions_of_polygons_are_counted_without_assuming_convexity():
+    # A W: the line y = 0.5 crosses its four strokes, hence enters it twice.
+    w = np.array([[[0, 1], [1, 0], [2, 1], [3, 0], [4, 1], [3, -1], [2, 0], [1, -1]]], float)
+    assert hs.polygon_regions(w, np.array([[0.0, 1.0]]), np.array([0.5])).item() == 7
+    assert hs.polygon_regions(w, np.array([[0.0, 1.0]]), np.array([-0.5])).item() == 5
+    assert hs.polygon_regions(w, np.array([[0.0, 1.0]]), np.array([3.0])).item() == 1
+
+
+@pytest.mark.parametrize("n", [3, 8])
+def test_networks_with_biases_shatter_a_circle_with_three_regions_on_a_line(n):
+    case = hs.relu_networks(n)
+    assert (case.regions, case.points, case.dim) == (3, n, 2)
+
+
+@pytest.mark.parametrize("regions", [1, 2, 3, 6])
+def test_functions_of_one_coordinate_shatter_k_points_in_every_dimension(regions, rng):
+    # On a line of R^3 the first coordinate is monotone, so that such a function has no more regions than along it.
+    points = rng.normal(size=(regions, 3))
+    order = np.argsort(points[:, 0])
+    realised = {tuple(row) for row in hs.labellings_on_a_line(regions, regions)}
+    assert {tuple(row) for row in hs.labellings(regions)[:, order]} == realised
+    for dim in (1, 2, 3):
+        assert hs.vc_dimension(regions, dim) >= regions
+
+
+def test_theorem_5_is_refuted_without_bound():
+    line = hs.shattered_on_a_line(4)
+    assert results.theorem_5_result([line]).value == 1
+    assert results.theorem_5_result([line, hs.half_spaces(5)]).value == 3
+    result = results.theorem_5_result([line, hs.half_spaces(5), hs.convex_bodies(4)])
+    assert result.value == math.inf
+    assert result.n == 2**4 + 2**6 + 2**4
+    assert scorecard([result], "theory").set_index("id").loc["theory/theorem-5", "ours"] == "unbounded"
+    table = results.shattering_table([line, hs.half_spaces(1), hs.half_spaces(5), hs.convex_bodies(4)])
+    assert table["v1 Theorem 5"].tolist() == ["holds", "holds", "fails", "fails"]
+
+
+def test_the_largest_deviation_is_that_of_brute_force(rng):
+    points = np.sort(rng.random((3, 5)), axis=1)
+    expected = np.zeros((3, 4))
+    for row, x in enumerate(points):
+        pieces = np.concatenate([np.ravel(list(zip(-np.diff([0, *x]), [0.2] * 5, strict=True))), [x[-1] - 1]])
+        labels = hs.labellings(11)
+        runs = 1 + (labels[:, 1:] != labels[:, :-1]).sum(1)
+        deviation = np.abs(labels @ pieces)
+        expected[row] = [deviation[runs <= k].max() for k in (1, 2, 3, 4)]
+    np.testing.assert_allclose(hs.largest_deviation(rng.permuted(points, axis=1), 4), expected, atol=1e-12)
+
+
+def test_two_regions_are_the_kolmogorov_smirnov_distance(rng):
+    from scipy.stats import kstest
+
+    points = rng.random((4, 30))
+    expected = [kstest(x, "uniform").statistic for x in points]
+    np.testing.assert_allclose(hs.largest_deviation(points, 2)[:, 1], expected, atol=1e-12)
+
+
+def test_bad_input_is_named():
+    with pytest.raises(ValueError, match="dim=0"):
+        hs.vc_dimension(2, 0)
+    with pytest.raises(ValueError, match="at least 3"):
+        hs.convex_polygons(hs.labellings(2))
+
+
+def test_convex_bodies_break_the_rate_for_every_constant():
+    assert hs.circle_deviation(50) == 1
+    constants = hs.deviation_constants((10, 400), 3, trials=20)
+    result = results.theorem_5_gap_result(constants)
+    assert result.value == math.inf
+    assert f"at most {constants.max(axis=None):.2f}" in result.detail
+    # On a line the ratio does not grow.
+    assert constants.loc[400].max() < 1.5 * constants.loc[10].max()
+
+
+def test_regions_of_half_spaces_are_those_on_the_lines(monkeypatch):
+    monkeypatch.setattr(hs, "separating_half_spaces", lambda points, labels: (np.zeros((8, 2)), np.ones(8)))
+    with pytest.raises(ValueError, match="not realised"):
+        hs.half_spaces(2)
+    monkeypatch.setattr(hs, "require", lambda *_: None)
+    assert hs.half_spaces(2).regions == 1
+
+
+def test_the_pictures_show_what_they_say():
+    import matplotlib.pyplot as plt
+
+    titles = [ax.get_title() for ax in two_layer_figures.convex_panels().axes]
+    assert titles == ["3 regions on the line"] * 3
+    halves = [ax.get_title()[0] for ax in two_layer_figures.half_plane_panels().axes]
+    assert sorted(halves) == ["1", "1"] + ["2"] * 6
+    plt.close("all")
+
+
+def test_a_labelling_that_is_missed_is_an_error(monkeypatch):
+    separate, polygons = hs.separating_half_spaces, hs.convex_polygons
+    monkeypatch.setattr(hs, "separating_half_spaces", lambda points, labels: separate(points, labels[::-1]))
+    with pytest.raises(ValueError, match="a labelling of 4 points was not realised"):
+        hs.half_spaces(3)
+    monkeypatch.setattr(hs, "convex_polygons", lambda labels: polygons(np.roll(labels, 1, axis=1)))
+    with pytest.raises(ValueError, match="a labelling of 5 points was not realised"):
+        hs.convex_bodies(5)

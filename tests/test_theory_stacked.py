@@ -1,0 +1,174 @@
+"""Networks trained side by side are the networks trained one after the other."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import benchmarks
+from benchmarks import stacked as benchmark
+from benchmarks.registry import TINY
+from rc_utils.theory.complexity.stacked import (
+    LOSSES,
+    IdentityLayer,
+    draw_samples,
+    sgd_steps,
+    stack,
+    train_stacked,
+    unstack,
+)
+from rc_utils.theory.complexity.tasks import convolutional_network, multilayer_perceptron
+
+MODELS, POINTS = 3, 7
+# float64 sums of some ten terms in another order, over a few dozen steps.
+TOLERANCE = {"rtol": 1e-11, "atol": 1e-12}
+
+
+def networks_of(kind):
+    if kind == "mlp":
+        return [multilayer_perceptron(5, (6, 4), seed=s, bias_range=0.2).double() for s in range(MODELS)]
+    return [convolutional_network((2, 5, 6), channels=(3, 4), seed=s).double() for s in range(MODELS)]
+
+
+def data_of(kind, models=MODELS):
+    generator = torch.Generator().manual_seed(0)
+    shape = (5,) if kind == "mlp" else (2, 5, 6)
+    x = torch.randn(models, POINTS, *shape, generator=generator, dtype=torch.float64)
+    y = torch.randint(0, 2, (MODELS, POINTS), generator=generator).double()
+    return x, y
+
+
+@pytest.mark.parametrize("kind", ["mlp", "cnn"])
+def test_a_stack_computes_what_its_networks_compute(kind):
+    networks, (x, _) = networks_of(kind), data_of(kind)
+    stacked = stack(networks)
+    expected = torch.stack([network(x[m]) for m, network in enumerate(networks)])
+    torch.testing.assert_close(stacked(x), expected, **TOLERANCE)
+    again = unstack(stacked, networks[0], 2)
+    assert torch.equal(again(x[2]), networks[2](x[2]))
+
+
+@pytest.mark.parametrize("kind", ["mlp", "cnn"])
+@pytest.mark.parametrize(("loss", "batch_size"), [("mse", 1), ("bce", 1), ("bce", 4)])
+def test_training_side_by_side_is_training_one_by_one(kind, loss, batch_size):
+    networks, (x, y) = networks_of(kind), data_of(kind)
+    samples = draw_samples(range(MODELS), 25, POINTS, batch_size)
+    stacked = stack(networks)
+    train_stacked(stacked, x, y, samples, loss=loss, lr=0.05)
+    start = networks[0][0].bias.detach().clone()
+    for m, network in enumerate(networks):
+        optimizer = torch.optim.SGD(network.parameters(), lr=0.05)
+        for batch in samples[:, m]:
+            z = network(x[m, batch]).squeeze(-1)
+            error = {
+                "mse": lambda z, y: 0.5 * nn.functional.mse_loss(z, y),
+                "bce": nn.functional.binary_cross_entropy_with_logits,
+            }[loss](z, y[m, batch])
+            optimizer.zero_grad()
+            error.backward()
+            optimizer.step()
+        for name, value in network.state_dict().items():
+            torch.testing.assert_close(stacked.state_dict()[name][m], value, **TOLERANCE)
+    assert not torch.equal(networks[0][0].bias, start)
+
+
+def test_shared_images_are_those_given_to_every_model():
+    x, y = data_of("mlp", models=1)
+    samples = draw_samples(range(MODELS), 10, POINTS)
+    one, other = stack(networks_of("mlp")), stack(networks_of("mlp"))
+    train_stacked(one, x, y, samples, loss="mse", lr=0.05)
+    train_stacked(other, x.expand(MODELS, -1, -1), y, samples, loss="mse", lr=0.05)
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
+
+
+def test_models_do_not_touch_each_other():
+    (x, y), samples = data_of("mlp"), draw_samples(range(MODELS), 10, POINTS)
+    one, other = stack(networks_of("mlp")), stack(networks_of("mlp"))
+    changed = y.clone()
+    changed[1] += 1
+    train_stacked(one, x, y, samples, loss="mse", lr=0.05)
+    train_stacked(other, x, changed, samples, loss="mse", lr=0.05)
+    for a, b in zip(one.parameters(), other.parameters(), strict=True):
+        assert torch.equal(a[[0, 2]], b[[0, 2]])
+    assert not torch.equal(one[0].bias[1], other[0].bias[1])
+
+
+def test_a_step_holds_the_gradients_of_each_model():
+    networks, (x, y) = networks_of("mlp"), data_of("mlp")
+    step = next(iter(sgd_steps(stack(networks), x, y, torch.tensor([[[4], [0], [2]]]), loss="mse", lr=0.1)))
+    inputs = x[1, 0].clone().requires_grad_()
+    error = 0.5 * (networks[1](inputs) - y[1, 0]).square().sum()
+    biases = {name: p for name, p in networks[1].named_parameters() if name.endswith("bias")}
+    *expected, of_inputs = torch.autograd.grad(error, [*biases.values(), inputs])
+    assert list(step.gradients) == list(biases)
+    for found, value in zip(step.gradients.values(), expected, strict=True):
+        torch.testing.assert_close(found[1], value, **TOLERANCE)
+    torch.testing.assert_close(step.input_gradients[1, 0], of_inputs, **TOLERANCE)
+
+
+def test_equal_seeds_see_equal_samples():
+    samples = draw_samples([3, 5, 3], 50, 10, 2)
+    assert samples.shape == (50, 3, 2)
+    assert torch.equal(samples[:, 0], samples[:, 2])
+    assert not torch.equal(samples[:, 0], samples[:, 1])
+    assert set(np.unique(samples)) == set(range(10))
+    assert torch.equal(samples, draw_samples([3, 5, 3], 50, 10, 2))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_slopes_are_derivatives(name):
+    loss, z = LOSSES[name], torch.linspace(-6, 6, 13, dtype=torch.float64).requires_grad_()
+    y = (torch.arange(13) % 2).double()
+    (slope,) = torch.autograd.grad(loss.value(z, y).sum(), z)
+    (output_slope,) = torch.autograd.grad(loss.output(z).sum(), z)
+    torch.testing.assert_close(loss.slope(z.detach(), y), slope)
+    torch.testing.assert_close(loss.output_slope(z.detach()), output_slope)
+
+
+def test_a_confident_classifier_keeps_its_slope():
+    z, y = torch.tensor([40.0, -40.0]), torch.tensor([1.0, 0.0])
+    slope = LOSSES["bce"].slope(z, y)
+    torch.testing.assert_close(slope.abs(), torch.full((2,), 4.248354e-18), rtol=1e-5, atol=0)
+
+
+def test_an_identity_layer_adds_its_bias():
+    layer = IdentityLayer(2, 3)
+    x = torch.randn(4, 2, 3)
+    assert torch.equal(layer(x) - layer.bias, x + layer.bias - layer.bias)
+    assert float(layer.bias.detach().abs().max()) <= 6**-0.5
+
+
+@pytest.mark.parametrize(
+    ("networks", "message"),
+    [
+        ([], "no networks"),
+        ([nn.Sequential(nn.Linear(2, 1)), nn.Sequential(nn.Linear(3, 1))], "network 1 differs"),
+        ([nn.Sequential(nn.BatchNorm1d(2))], "cannot stack the layer BatchNorm1d"),
+        ([nn.Sequential(nn.Conv2d(2, 2, 3, groups=2))], "plain convolution"),
+    ],
+)
+def test_what_cannot_be_stacked_is_named(networks, message):
+    with pytest.raises(ValueError, match=message):
+        stack(networks)
+
+
+def test_wrong_shapes_and_losses_are_named():
+    stacked, (x, y), samples = stack(networks_of("mlp")), data_of("mlp"), draw_samples(range(MODELS), 2, POINTS)
+    with pytest.raises(ValueError, match="expected \\(M or 1, N"):
+        train_stacked(stacked, x[:2], y, samples, loss="mse", lr=0.1)
+    with pytest.raises(ValueError, match="unknown loss 'bse'"):
+        train_stacked(stacked, x, y, samples, loss="bse", lr=0.1)
+
+
+def test_the_benchmark_compares_equal_networks(monkeypatch):
+    monkeypatch.setattr(benchmark, "NUM_MODELS", 2)
+    monkeypatch.setattr(benchmark, "NUM_STEPS", 10)
+    row = next(iter(benchmarks.load()["stacked"](dataclasses.replace(TINY, repeats=1))))
+    assert len(row.ours) == len(row.other) == 1
+    assert min(row.ours + row.other) > 0
+    networks = benchmark.make_networks(2)
+    benchmark.check_equal(stack(networks), networks)
+    with pytest.raises(AssertionError, match="differs by"):
+        benchmark.check_equal(stack(networks), networks[::-1])

@@ -1,0 +1,402 @@
+"""Two-layer ReLU networks: losses, sharpness, exact counts and training, and the inequalities of v1 App. G."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+import rc_utils as rc
+from rc_utils.networks.mlp import TwoLayerReLU
+from rc_utils.pages.theory import results
+from rc_utils.theory.two_layer import bounds, examples
+from rc_utils.theory.two_layer.networks import (
+    Networks,
+    active_neurons,
+    full_hessian,
+    kink_distance,
+    mean_count,
+    outputs,
+    pair_counts,
+    pairs,
+    quadratic_loss,
+    random_networks,
+    segment_counts,
+    sharpness,
+)
+from rc_utils.theory.two_layer.training import DIVERGED, train, train_over_rates, train_to_loss, training_sets
+
+
+def points(number, n, dim, seed=0):
+    return torch.randn(number, n, dim, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def as_module(networks, index):
+    """One of the networks as the torch module of the theory."""
+    _, p, d = networks.weights.shape
+    module = TwoLayerReLU(in_features=d, hidden=p).double()
+    module.load_state_dict(
+        {"layers.1.weight": networks.weights[index], "layers.3.weight": networks.signs[index : index + 1]}
+    )
+    return module
+
+
+def test_outputs_and_loss_are_those_of_the_torch_module():
+    networks, x, y = random_networks(3, 5, 4), points(3, 6, 4), points(3, 6, 1)[..., 0]
+    for index in range(3):
+        f = as_module(networks, index)(x[index])[:, 0].detach()
+        torch.testing.assert_close(outputs(networks, x)[index], f, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(quadratic_loss(networks, x, y)[index], ((f - y[index]) ** 2).sum() / 12)
+
+
+def slow_count(weights, signs, x_a, x_b):
+    """Regions of 1[f > 0] by the label in the middle of every piece between bends and roots of f."""
+    u, v = weights @ x_a, weights @ x_b
+
+    def f(alpha):
+        return float(np.maximum((1 - alpha) * u + alpha * v, 0) @ signs)
+
+    bends = [a / (a - b) for a, b in zip(u, v, strict=True) if a * b < 0]
+    cuts = sorted([0.0, *bends, 1.0])
+    for left, right in pairwise(cuts):
+        if f(left) * f(right) < 0:
+            cuts = sorted([*cuts, left + (right - left) * f(left) / (f(left) - f(right))])
+    labels = [f((left + right) / 2) > 1e-13 for left, right in pairwise(cuts)]
+    return 1 + sum(a != b for a, b in pairwise(labels))
+
+
+@pytest.mark.parametrize(("hidden", "dim"), [(3, 2), (10, 2), (40, 2), (20, 6), (2, 5)])
+def test_counts_equal_those_of_a_slow_reference(hidden, dim):
+    networks, x = random_networks(20, hidden, dim), points(20, 5, dim)
+    counts, (i, j) = pair_counts(networks, x), pairs(5)
+    for m in range(20):
+        weights, signs, cloud = networks.weights[m].numpy(), networks.signs[m].numpy(), x[m].numpy()
+        expected = [slow_count(weights, signs, cloud[a], cloud[b]) for a, b in zip(i, j, strict=True)]
+        assert counts[m].tolist() == expected
+    assert counts.max() >= 3
+
+
+@pytest.mark.parametrize(("hidden", "dim"), [(10, 2), (40, 2), (20, 6)])
+def test_counts_equal_those_of_the_exact_counter(hidden, dim):
+    networks, x = random_networks(6, hidden, dim), points(6, 5, dim)
+    counts, (i, j) = pair_counts(networks, x), pairs(5)
+    for m in range(6):
+        module = as_module(networks, m)
+        expected = [rc.exact_segment(module, x[m, a], x[m, b]).count for a, b in zip(i, j, strict=True)]
+        assert counts[m].tolist() == expected
+    assert counts.max() > 1
+
+
+def test_counts_do_not_depend_on_the_direction_or_the_scale():
+    networks, x = random_networks(50, 20, 3), points(50, 6, 3)
+    i, j = pairs(6)
+    counts = pair_counts(networks, x)
+    assert (counts == segment_counts(networks, x[:, j], x[:, i])).all()
+    assert (counts == pair_counts(Networks(2.0**-20 * networks.weights, networks.signs), x)).all()
+
+
+def test_where_f_vanishes_is_one_negative_region():
+    one = torch.ones(1, 1, dtype=torch.float64)
+    w = torch.tensor([[[1.0, -2.0]]], dtype=torch.float64)
+    x_a, x_b = (torch.tensor([[v]], dtype=torch.float64) for v in ([1.0, 0.0], [0.0, 1.0]))
+    assert segment_counts(Networks(w, one), x_a, x_b).item() == 2
+    assert segment_counts(Networks(w, -one), x_a, x_b).item() == 1
+    assert segment_counts(Networks(-w.abs(), one), x_a, x_b).item() == 1
+
+
+def test_the_mean_count_is_over_all_ordered_pairs():
+    networks, x = random_networks(1, 12, 2), points(1, 4, 2)
+    every = [segment_counts(networks, x[:, [i]], x[:, [j]]).item() for i in range(4) for j in range(4)]
+    assert mean_count(pair_counts(networks, x), 4).item() == pytest.approx(np.mean(every))
+
+
+def test_the_sharpness_is_that_of_the_full_hessian():
+    networks, x = random_networks(8, 5, 3), points(8, 6, 3)
+    y = torch.randn(8, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    largest = torch.linalg.eigvalsh(full_hessian(networks, x, y))[:, -1]
+    torch.testing.assert_close(sharpness(networks, x), largest, rtol=1e-10, atol=1e-12)
+
+
+def test_a_dead_network_has_no_sharpness_and_one_region():
+    networks, x = Networks(-torch.ones(1, 3, 2).double(), torch.ones(1, 3).double()), points(1, 4, 2).abs()
+    assert active_neurons(networks, x).sum() == 0
+    assert sharpness(networks, x).item() == 0
+    checks = bounds.check_all(networks, x)
+    assert checks[bounds.THEOREM_6].measured.tolist() == [1]
+    assert np.isnan(checks[bounds.LEMMA_8].largest_ratio)
+    assert checks[bounds.LEMMA_8].violations == 0
+
+
+def test_training_is_gradient_descent_of_each_network_alone():
+    networks, (x, y) = random_networks(3, 8, 3), training_sets("sphere", 3, 5, dim=3)
+    lr = torch.tensor([0.05, 0.1, 0.2], dtype=torch.float64)
+    training = train(networks, x, y, lr, steps=20, keep=6)
+    assert training.steps[0] == 0
+    assert training.steps[-1] == 20
+    for index in range(3):
+        weights = networks.weights[index].clone().requires_grad_()
+        for _ in range(20):
+            f = torch.relu(x[index] @ weights.T) @ networks.signs[index]
+            (gradient,) = torch.autograd.grad(((f - y[index]) ** 2).mean() / 2, weights)
+            weights = (weights - lr[index] * gradient).detach().requires_grad_()
+        torch.testing.assert_close(training.weights[-1, index], weights.detach(), rtol=1e-10, atol=1e-10)
+    assert (training.loss[-1] < training.loss[0]).all()
+    torch.testing.assert_close(training.loss[-1], quadratic_loss(training.networks(), x, y))
+    assert training.settled.all()
+
+
+def test_a_rate_far_beyond_the_edge_diverges_and_stops_finite():
+    networks, (x, y) = random_networks(2, 32, 8), training_sets("sphere", 2, 16)
+    training = train_over_rates(networks, x, y, [0.1, 8.0], steps=60, keep=12)
+    assert training.diverged.tolist() == [False, True, False, True]
+    torch.testing.assert_close(training.lr[1] / training.lr[0], torch.tensor(80.0).double())
+    assert training.weights.isfinite().all()
+    assert (training.loss[-1, [1, 3]] > DIVERGED * training.loss[0, [1, 3]]).all()
+    assert training.stop[0] == len(training.steps) - 1 > training.stop[1]
+
+
+def test_sharpness_is_kept_at_a_small_rate_and_falls_below_the_edge_from_beyond_it():
+    networks, (x, y) = random_networks(2, 24, 64), training_sets("digits", 2, 8)
+    edge = train_over_rates(networks, x, y, [0.01, 1.5], steps=150, keep=5)
+    table = results.edge_table(edge)
+    assert table["reached"].tolist() == [False, True, False, True]
+    assert table["start"].tolist() == pytest.approx([0.02, 3, 0.02, 3])
+    assert table["growth"][[0, 2]].between(0.8, 1.3).all()
+    assert table["final"][[1, 3]].between(0.8, 2).all()
+    words = results.edge_words(table)
+    assert "2 of 4 came to the edge" in words
+    assert f"{table['final'][[1, 3]].between(1, 2).mean():.0%} of them in [1, 2]" in words
+
+
+def test_training_sets_have_norm_one_or_lie_on_a_line():
+    for name in ("sphere", "digits"):
+        x, y = training_sets(name, 2, 10)
+        torch.testing.assert_close(x.norm(dim=2), torch.ones(2, 10).double())
+        assert set(y.flatten().tolist()) <= {-1.0, 1.0}
+    x, y = training_sets("line", 1, 4)
+    assert (x[..., 0] == 1).all()
+    assert y.tolist() == [[1, -1, 1, -1]]
+    with pytest.raises(ValueError, match="Did you mean"):
+        training_sets("spheres", 1, 4)
+    with pytest.raises(ValueError, match="3 and 8"):
+        training_sets("digits", 1, 10**4)
+
+
+def test_wrong_shapes_are_named():
+    networks, (x, y) = random_networks(2, 4, 3), training_sets("sphere", 2, 5, dim=3)
+    with pytest.raises(ValueError, match="expected"):
+        train(networks, x, y, torch.ones(3).double(), steps=5)
+    with pytest.raises(ValueError, match="signs"):
+        Networks(networks.weights, networks.signs[:, :2])
+    with pytest.raises(ValueError, match="hidden=0"):
+        random_networks(1, 0, 2)
+    with pytest.raises(ValueError, match="finite"):
+        Networks(networks.weights * torch.inf, networks.signs)
+
+
+def test_means_over_rates_are_over_networks_that_settled():
+    networks, (x, y) = random_networks(4, 32, 8), training_sets("sphere", 4, 16)
+    training = train_over_rates(networks, x, y, [0.3, 1.4, 8.0], steps=200, keep=12)
+    settled = training.settled.view(4, 3)
+    assert settled[:, 0].all()
+    assert not settled[:, 2].any()
+    table = results.rates_table(training, [0.3, 1.4, 8.0])
+    lr, kept = training.lr.view(4, 3), settled[:, 1]
+    assert table["lr"][1] == pytest.approx(lr[kept, 1].log().mean().exp().item())
+    assert table["allowed_edge"][1] == pytest.approx((4 * 16 / lr[kept, 1] + 2).mean().item())
+    assert table.loc[2, ["lr", "allowed_edge", "mean_count"]].isna().all()
+
+
+def test_networks_that_stopped_moving_are_checked_once():
+    networks, (x, y) = random_networks(2, 32, 8), training_sets("sphere", 2, 16)
+    training = train_over_rates(networks, x, y, [0.1, 8.0], steps=60, keep=12)
+    kept = len(training.steps)
+    frozen = int((kept - 1 - training.stop[[1, 3]]).sum())
+    assert frozen > 0
+    assert len(bounds.check_trained([training])[bounds.THEOREM_6]) == 4 * kept - frozen
+
+
+@pytest.mark.parametrize("key", [bounds.LEMMA_7, bounds.LEMMA_8, bounds.THEOREM_6])
+def test_the_inequalities_hold_on_random_and_trained_networks(key):
+    networks, (x, y) = random_networks(4, 16, 2, seed=3), training_sets("line", 4, 6)
+    training = train_over_rates(networks, x, y, [0.2, 1.0, 3.0], steps=200, keep=8)
+    for checks in (bounds.check_random(10, seed=5), bounds.check_trained([training], every=2)):
+        assert checks[key].violations == 0
+        assert 0 < checks[key].largest_ratio <= 1
+
+
+def test_a_broken_inequality_is_seen():
+    networks, x = random_networks(40, 16, 2), points(40, 8, 2)
+    loose = bounds.lemma_8(networks, x)
+    assert bounds.Inequality(loose.allowed * (1 + 1e-9), loose.allowed).violations == 40
+    one = examples.tight_segment()
+    exact = bounds.lemma_7(*one)
+    assert bounds.Inequality(exact.measured + 1, exact.allowed).violations == 1
+    result = results.bound_result(
+        bounds.LEMMA_7, {"made": {bounds.LEMMA_7: bounds.Inequality(exact.measured + 1, exact.allowed)}}
+    )
+    assert result.value > 1
+    assert "1 of 1 checks violated" in result.detail
+
+
+def test_four_neurons_attain_lemma_7():
+    networks, x = examples.tight_segment()
+    assert pair_counts(networks, x).tolist() == [[6]]
+    assert active_neurons(networks, x).tolist() == [[2, 2]]
+    assert rc.exact_segment(as_module(networks, 0), *x[0]).count == 6
+
+
+@pytest.mark.parametrize(("n", "bends"), [(2, 2), (4, 5), (8, 16), (5, 3)])
+def test_orthonormal_points_attain_lemma_8_and_nearly_theorem_6(n, bends):
+    networks, x = examples.orthonormal_network(n, bends)
+    assert (pair_counts(networks, x) == 2 * bends + 1).all()
+    assert (active_neurons(networks, x) == bends).all()
+    assert bounds.lemma_8(networks, x).largest_ratio == 1
+    six = bounds.theorem_6(networks, x)
+    assert six.measured[0] == pytest.approx(2 * bends + 1 - 2 * bends / n)
+    assert six.allowed[0] == pytest.approx(2 * bends + 2)
+
+
+@pytest.mark.parametrize("n", [4, 8, 16, 32])
+def test_a_line_is_fitted_by_few_neurons(n):
+    networks, (x, y) = examples.line_network(n), training_sets("line", 1, n)
+    torch.testing.assert_close(outputs(networks, x), y, rtol=1e-9, atol=1e-9)
+    i, j = pairs(n)
+    assert (pair_counts(networks, x)[0] >= j - i + 1).all()
+
+
+@pytest.mark.parametrize("distance", [0.01, 0.3, 2.0])
+@pytest.mark.parametrize("n", [3, 8, 40])
+def test_points_on_a_line_need_no_factor_n(n, distance):
+    # Lines at any distance from 0, points on both sides of the foot of the perpendicular.
+    generator = torch.Generator().manual_seed(n)
+    t = torch.randn(300, n, generator=generator, dtype=torch.float64)
+    x = torch.stack([torch.full_like(t, distance), t], 2)
+    networks = random_networks(300, 30, 2, seed=n)
+    counts = mean_count(pair_counts(networks, x), n)
+    allowed = bounds.line_allowed(networks, x)
+    assert (counts <= allowed).all()
+    # The step on which the bound rests: sum_j m_j, m_j the fewer points on one side of the bend of neuron j.
+    active = (x @ networks.weights.transpose(1, 2) > 0).sum(1)
+    fewer = torch.minimum(active, n - active).sum(1)
+    assert (2 + 2 / n * fewer <= allowed + 1e-9).all()
+    assert (counts <= 2 + 2 / n * fewer + 1e-9).all()
+
+
+def test_the_line_of_v3_does_not_need_the_factor_n():
+    table = bounds.growth_with_n("line", (16, 64, 256))
+    assert (table["mean_count"] <= table["line_allowed"]).all()
+    result = results.line_result(table)
+    assert result.value == pytest.approx(table["allowed"].iloc[-1] / table["line_allowed"].iloc[-1])
+    assert result.value > 3
+    assert bounds.growth_with_n("orthonormal", (4,))["line_allowed"].isna().all()
+
+
+def test_no_weights_pass_the_cap_of_the_sharpness():
+    x = points(50, 12, 3)
+    caps = bounds.sharpness_cap(x, 7)
+    for seed in range(5):
+        assert (sharpness(random_networks(50, 7, 3, scale=5.0, seed=seed), x) <= caps * (1 + 1e-12)).all()
+    # Points in one half-space and neurons that are active there attain it.
+    x = x.abs()
+    networks = Networks(torch.ones(50, 7, 3).double(), torch.ones(50, 7).double())
+    torch.testing.assert_close(sharpness(networks, x), bounds.sharpness_cap(x, 7))
+
+
+def test_assumption_2_fails_at_small_rates_and_no_segment_has_more_than_p_and_two_regions():
+    networks, (x, y) = random_networks(3, 4, 2), training_sets("line", 3, 6)
+    trainings = {"line": train_over_rates(networks, x, y, [0.001, 1.0], steps=20)}
+    result = results.assumption_result(trainings)
+    t = trainings["line"]
+    assert result.value == pytest.approx((2 / t.lr / bounds.sharpness_cap(t.x, 4)).max().item())
+    assert result.value > 1
+    assert "at 3 of 6" in result.detail
+    many = random_networks(400, 4, 2, seed=1)
+    assert pair_counts(many, points(400, 6, 2)).max() <= 6
+
+
+def test_a_network_at_rest_meets_assumption_2_exactly():
+    networks, x = examples.orthonormal_network(4, 3)
+    y = outputs(networks, x)
+    lr = 2 / sharpness(networks, x)
+    training = train(networks, x, y, lr, steps=10, keep=3)
+    assert (training.lr * training.sharpness).flatten().tolist() == pytest.approx([2.0] * len(training.steps))
+
+
+def test_the_edge_form_of_theorem_6_is_count_over_its_bound():
+    networks, x = random_networks(40, 8, 3), points(40, 10, 3)
+    checks = {"random": {bounds.THEOREM_6: bounds.theorem_6(networks, x)}}
+    alive = sharpness(networks, x) > 0
+    r2 = x.norm(dim=2).amin(1) ** 2
+    ratio = mean_count(pair_counts(networks, x), 10) / (4 * 10 * sharpness(networks, x) / r2)
+    result = results.edge_step_result(checks, "words")
+    assert result.value == pytest.approx(ratio[alive].max().item())
+    assert (result.n, result.detail) == (int(alive.sum()), "words")
+
+
+def test_training_to_a_loss_stops_each_network_at_its_first_step_there():
+    networks, (x, y) = random_networks(3, 16, 2), training_sets("line", 3, 6)
+    lr = torch.tensor([0.02, 0.1, 1e3], dtype=torch.float64)
+    found, reached = train_to_loss(networks, x, y, lr, 0.4, steps=400, every=7)
+    assert reached.tolist() == [True, True, False]
+    kept = train(networks, x, y, lr, steps=400, keep=10_000)
+    for m in (0, 1):
+        first = int((kept.loss[:, m] <= 0.4).int().argmax())
+        # All steps up to the first hundred are kept.
+        assert kept.steps[first] == first > 0
+        torch.testing.assert_close(found.weights[m], kept.weights[first, m])
+
+
+def test_slopes_and_the_rate_are_judged_at_equal_loss():
+    factors = [0.25, 0.5, 1, 2, 4]
+    counts = np.array([[3, 2, 1, 0, -1], [3, np.nan, 1, 1, 1], [3, 2, 1, 1, np.nan]], dtype=float)
+    assert bounds.slopes(counts, factors) == pytest.approx([-1, -0.45, np.nan], nan_ok=True, abs=0.1)
+    result = results.rate_result("made", counts, factors, 0.1)
+    # At the edge, from 1 on: -1 and 0; the third did not get there at the largest rate.
+    assert (result.id, result.value, result.n) == ("theory/lr", pytest.approx(-0.5), 2)
+    assert "below the edge, from 0.25 to 1, -1.0000" in result.detail
+    assert f"over 3; the count is {np.nanmean(counts):.2f}" in result.detail
+    networks, (x, y) = random_networks(3, 16, 2), training_sets("line", 3, 6)
+    found = bounds.count_at_loss(networks, x, y, [0.2, 0.8], 0.4, steps=400)
+    lr = 1.6 / sharpness(networks, x)
+    trained, reached = train_to_loss(networks, x, y, lr, 0.4, steps=400)
+    expected = torch.where(reached, mean_count(pair_counts(trained, x), 6), math.nan)
+    np.testing.assert_allclose(found[:, 1], expected)
+
+
+def test_rates_table_is_that_of_the_networks():
+    networks, (x, y) = random_networks(3, 16, 2), training_sets("line", 3, 6)
+    training = train_over_rates(networks, x, y, [0.2, 0.8], steps=100, keep=6)
+    table = results.rates_table(training, [0.2, 0.8])
+    counts = mean_count(pair_counts(training.networks(), x.repeat_interleave(2, 0)), 6).view(3, 2)
+    assert table["mean_count"].tolist() == pytest.approx(counts.mean(0).tolist())
+    assert table["settled"].tolist() == [3, 3]
+    assert table["edge"][0] == pytest.approx((training.lr * training.sharpness[-1])[[0, 2, 4]].median().item())
+
+
+def test_the_printed_proof_of_lemma_7_picks_a_neuron_that_need_not_exist():
+    networks, x = examples.unrepairable_segment()
+    assert pair_counts(networks, x).tolist() == [[4]]
+    along = torch.linspace(0, 1, 201, dtype=torch.float64)
+    for start, end in ((x[0, 0], x[0, 1]), (x[0, 1], x[0, 0])):
+        line = start + along[:, None] * (end - start)
+        label = outputs(networks, line[None])[0] > 0
+        pulls, signs = line @ networks.weights[0].T, networks.signs[0]
+        region = torch.cat([torch.zeros(1, dtype=torch.int64), (label[1:] != label[:-1]).cumsum(0)])
+        found, repaired = [], []
+        for first in (0, 1):
+            a, b = pulls[region == first][:, None], pulls[region == first + 2]
+            last = (1.0 * label[region == first + 2] * 2 - 1)[:, None]
+            changes = a * b < 0
+            found.append(bool((changes & (signs * b * last > 0)).any()))
+            # The repair: a neuron that bends in between, with the sign of f at the last point, whichever are chosen.
+            repaired.append(bool((changes & (signs * last > 0)).any(2).all()))
+        assert found == [False, True]
+        assert repaired == [True, True]
+
+
+def test_kink_distance_vanishes_on_a_kink():
+    networks = Networks(torch.tensor([[[0.0, 2.0], [3.0, 4.0]]]).double(), torch.ones(1, 2).double())
+    assert kink_distance(networks, torch.tensor([[[1.0, 0.0]]]).double()).item() == 0
+    assert kink_distance(networks, torch.tensor([[[0.0, 5.0]]]).double()).item() == pytest.approx(0.8)

@@ -1,0 +1,341 @@
+"""Univariate networks: teachers, kinks, the KKT residual, gradient flow, and the statements of Safran et al."""
+
+import itertools
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy.stats import binom
+
+from rc_utils.pages.linear_regions import figures, tables
+from rc_utils.pages.linear_regions import results as univariate_results
+from rc_utils.theory.univariate import networks as uni
+from rc_utils.theory.univariate import theorems as theory
+from rc_utils.theory.univariate.flow import gradient_flow
+
+
+def network(w, b, v):
+    return torch.tensor([w, b, v], dtype=torch.float64)
+
+
+def test_a_teacher_changes_sign_where_it_is_told_and_has_as_many_neurons():
+    crossings = uni.draw_crossings(5, 7, seed=0)
+    teachers = uni.make_teachers(crossings)
+    assert teachers.shape == (5, 3, 7)
+    grid = torch.linspace(-1, 1, 4001, dtype=torch.float64)
+    # On a crossing the two may differ: N is a rounding error there.
+    clear = ((grid[None, :, None] - crossings[:, None]).abs() > 1e-9).all(2)
+    signs = torch.where(uni.outputs(teachers, grid) > 0, 1.0, -1.0)
+    assert torch.equal(signs[clear], uni.label(crossings, grid)[clear])
+    assert ((signs.diff(dim=1) != 0).sum(1) == 7).all()
+
+
+def test_crossings_keep_their_distance():
+    assert uni.draw_crossings(200, 4, seed=1).diff(dim=1).min() >= 1 / 5 - 1e-12
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_count_of_regions_agrees_with_a_scan(seed):
+    theta = uni.draw_students(1, 12, seed)[0]
+    positions, changes = uni.kinks(theta, position_tolerance=0, slope_tolerance=0)
+    assert len(positions) == 12
+    # Between neighbouring kinks, and beyond the outer ones, the slope is constant, and it changes by as much as said.
+    width = np.diff(positions)
+    ends = np.concatenate([[positions[0] - 1], positions, [positions[-1] + 1]])
+    inner = torch.as_tensor(np.stack([ends[:-1] + np.diff(ends) * f for f in (0.25, 0.5, 0.75)]))
+    values = uni.outputs(theta[None], inner.flatten()[None])[0].reshape(inner.shape).numpy()
+    first, second = np.diff(values, axis=0) / np.diff(inner.numpy(), axis=0)
+    # A difference quotient over a gap d loses eps |N| / d.
+    loss = 1e-14 * (1 + np.abs(values).max()) / min(width.min(), 1)
+    assert first == pytest.approx(second, abs=loss)
+    assert np.diff(first) == pytest.approx(changes, abs=2 * loss)
+
+
+def test_brute_force_scan_counts_the_regions_of_a_spaced_network():
+    theta = network([1, -2, 0.5, 1], [0.3, 0.4, -0.3, -0.7], [1, 0.5, -2, 3])  # kinks at -0.3, 0.2, 0.6, 0.7
+    grid = torch.linspace(-2, 2, 40_001, dtype=torch.float64)
+    bent = (uni.outputs(theta[None], grid)[0].diff().diff().abs() > 1e-9).numpy()
+    assert (np.diff(np.flatnonzero(bent)) > 1).sum() + 2 == uni.linear_regions(theta) == 5
+
+
+def test_kinks_merge_cancel_and_vanish():
+    assert uni.linear_regions(network([1, 2], [0.5, 1.0], [1, 1])) == 2  # one place
+    assert uni.linear_regions(network([1, 1], [0.5, 0.5], [1, -1])) == 1  # cancel
+    assert uni.linear_regions(network([1, 1], [0.5, -0.5], [1, 1e-6])) == 2  # too weak
+    assert uni.linear_regions(network([1, 1], [0.5, -0.5], [1, 1e-6]), slope_tolerance=0) == 3
+    near = network([1, 1], [0.5, 0.5005], [1, 1])
+    assert uni.linear_regions(near) == 2
+    assert uni.linear_regions(near, position_tolerance=1e-4) == 3
+    assert uni.linear_regions(network([0, 0], [1, 0], [1, 0])) == 1  # no kink at all
+
+
+def test_the_count_does_not_change_with_the_scale_of_a_neuron():
+    theta = uni.draw_students(1, 9, 3)[0]
+    scale = torch.linspace(0.5, 3, 9, dtype=torch.float64)
+    assert uni.linear_regions(theta * torch.stack([scale, scale, 1 / scale])) == uni.linear_regions(theta)
+
+
+def test_a_kkt_point_has_no_residual_and_another_point_has():
+    x, y = torch.tensor([4.0, -4.0]).double(), torch.ones(2).double()
+    assert uni.kkt_residual(network([0, 0], [1, 0], [1, 0]), x, y) < 1e-12
+    assert uni.kkt_residual(network([0.5, -0.5], [0, 0], [0.5, 0.5]), x, y) > 0.1  # feasible, smaller, but no KKT point
+    assert uni.kkt_residual(network([0.2, 0], [1, 0], [1, 0]), x, y) > 0.05
+    assert uni.kkt_residual(network([0, 0], [1, 0], [-1, 0]), x, y) == math.inf
+
+
+def test_the_derivative_at_a_kink_on_a_sample_is_free():
+    crossings = uni.draw_crossings(8, 1, 0)
+    x, y = uni.draw_samples(crossings, 20, 1)
+    theta = gradient_flow(uni.draw_students(8, 16, 2), x, y, num_steps=400).theta
+    free, fixed = (
+        np.array([uni.kkt_residual(*one, band=band) for one in zip(theta, x, y, strict=True)]) for band in (1e-3, 0)
+    )
+    assert (free <= fixed + 1e-6).all()
+    assert ((free < 1e-3) & (fixed > 1e-2)).any()
+
+
+def test_the_residual_does_not_change_with_scale_or_order():
+    x, y = uni.draw_samples(uni.draw_crossings(1, 2, 0), 10, 1)
+    theta = gradient_flow(uni.draw_students(1, 12, 2), x, y, num_steps=200).theta[0]
+    residual = uni.kkt_residual(theta, x[0], y[0])
+    assert 0 < residual < 1
+    # Least squares of a near-singular system: half the digits.
+    again = uni.kkt_residual(3 * theta.flip(1), x[0].flip(0), y[0].flip(0))
+    assert again == pytest.approx(residual, rel=1e-6, abs=1e-9)
+
+
+@pytest.fixture(scope="module")
+def students():
+    return theory.train_students(2, 32, 24, 8, seed=0, num_steps=500)
+
+
+def test_students_that_could_break_the_bound_keep_to_it():
+    # 130 linear regions are possible, 99 allowed, and 64 samples leave room for some 3 * 64 kinks.
+    table, _ = theory.train_students(1, 129, 64, 2, seed=300, num_steps=400)
+    assert table["converged"].all()
+    assert (table["width"] + 1 > 1.3 * theory.region_bound(1)).all()
+    assert table[["regions", "regions_fine"]].max(axis=None) <= 5 < theory.region_bound(1)
+    # Neurons that have not joined yet: the count to tolerance 0 is not that of the limit.
+    assert (table["regions_all"] > 20).all()
+    assert tables.region_table(table)["reach"].item() == pytest.approx(130 / 99)
+    result = univariate_results._region_result("safran/theorem-4.2", table)
+    assert result.n == 2
+    assert result.value == pytest.approx(table[["regions", "regions_fine"]].max(axis=None) / 99)
+    worse = table.assign(regions_fine=[3, 100])
+    assert univariate_results._region_result("safran/theorem-4.2", worse).value > 1
+
+
+def test_most_students_converge(students):
+    table, trained = students
+    assert table["fitted"].all()
+    assert table["converged"].mean() >= 0.7
+    kept = table[table["converged"]]
+    assert (kept["regions"] >= 2).all()  # two sign changes need one kink at least
+    assert kept["regions"].max() <= 8
+    assert (kept["regions_coarse"] <= kept["regions"]).all()
+    assert (kept["regions_all"] >= kept["regions_fine"]).all()
+    assert table["error"].max() < 0.25
+    residuals = np.array([residual for _, residual, _ in trained.course])
+    assert (residuals[-1] < residuals[0]).all()
+
+
+def test_students_do_not_depend_on_their_neighbours(students):
+    crossings = uni.draw_crossings(8, 2, 0)
+    x, y = uni.draw_samples(crossings, 24, 1)
+    theta = uni.draw_students(8, 32, 2)
+    alone = gradient_flow(theta[:1], x[:1], y[:1], num_steps=100)
+    among = gradient_flow(theta[:3], x[:3], y[:3], num_steps=100)
+    # Batched products round differently, and the flow carries that on.
+    assert torch.allclose(alone.theta[0], among.theta[0], rtol=1e-6, atol=1e-6)
+
+
+def test_small_steps_follow_plain_gradient_descent():
+    x, y = torch.tensor([[-0.8, -0.1, 0.9]]).double(), torch.tensor([[-1.0, 1.0, 1.0]]).double()
+    theta = uni.draw_students(1, 6, 4)
+    plain = theta.clone().requires_grad_(True)
+    for _ in range(10_000):
+        loss = torch.nn.functional.softplus(-y * uni.outputs(plain, x)).sum()
+        (grad,) = torch.autograd.grad(loss, plain)
+        with torch.no_grad():
+            # Rescaled time, as in the flow.
+            plain -= 1e-3 * grad / torch.sigmoid(-y * uni.outputs(plain, x)).sum()
+        if (y * uni.outputs(plain, x)).min() > 6:
+            break
+    flow = gradient_flow(theta, x, y, num_steps=400, check_every=1, sharpness=10, max_change=0.002, stop_loss=1.5e-3)
+    directions = [value.detach() / value.detach().norm() for value in (plain, flow.theta)]
+    # First-order steps that turn by 0.002 and bands of a hundredth.
+    assert (directions[0] - directions[1]).norm() < 0.05
+
+
+def test_example_1_is_exact():
+    found = theory.example_1()
+    assert found["limit_norm"] == pytest.approx(2, abs=1e-9)
+    assert found["better_norm"] == 1
+    assert found["better_margins"] == [1, 1]
+    assert found["limit_residual"] < 1e-9
+    assert (found["limit"][:, 1] == 0).all()
+
+
+def test_theorem_31_brings_the_loss_down_at_the_stated_width():
+    assert theory.stated_width(1, 0.5, 1.0) == math.ceil(6144 * math.log(48))
+    table = theory.theorem_31(1, 6, 0.9, 1, seed=0)
+    assert (table["ratio"] <= 1).all()
+    assert (table["ratio"] > 0).all()
+
+
+def test_theorem_32_narrow_students_stay_above_the_bound():
+    table = pd.concat([theory.theorem_32(8, a, 16, seed=0, num_steps=200) for a in (1, 1.25, 3)], ignore_index=True)
+    shares = tables.above_bound(table)
+    assert (shares["above"].dropna() >= 0.25).all()
+    assert shares["bound"].tolist() == pytest.approx([1 / 16, 1 / 64, -5 / 16])
+    assert shares["above"].isna().tolist() == shares["certified_low"].isna().tolist() == [False, False, True]
+    # What holds whatever the training does holds for this training.
+    assert (table["least_loss"] >= table["certified"] - 1e-12).all()
+    assert (shares["certified"].dropna() <= shares["above"].dropna()).all()
+
+
+def test_the_certified_share_is_that_of_a_binomial():
+    found = theory.certified_share(8, (1, 1.25, 3), 4000, seed=0)
+    assert found["width_ratio"].tolist() == [1, 1.25]
+    # w / 9 + b and w + b are both not positive on a wedge of (w, b), whose angle is pi less that between the normals
+    # (1 / 9, 1) and (1, 1) of its two half-planes.
+    active = 1 - (math.pi - (math.pi / 4 - math.atan(1 / 9))) / (2 * math.pi)
+    for row, width in zip(found.itertuples(), (8, 10), strict=True):
+        expected = binom.cdf(6, width, active)  # 6 active neurons leave one of eight sign changes out
+        assert row.low <= expected <= row.high
+        assert row.share == row.certified / 4000
+
+
+def test_the_allowed_error_solves_its_equation_and_falls_with_n():
+    eps = [theory.allowed_error(n, 3, 0.1) for n in (1, 16, 64, 256)]
+    assert eps[0] == 1
+    assert all(a > b for a, b in itertools.pairwise(eps))
+    assert (3 * math.log(1 / eps[2]) + math.log(10)) / eps[2] == pytest.approx(64)
+
+
+def test_the_error_rate_is_a_share_of_the_line():
+    crossings = torch.tensor([[0.0]]).double()
+    moved = uni.make_teachers(torch.tensor([[0.5]]).double())
+    assert uni.error_rate(moved, crossings)[0] == pytest.approx(0.25, abs=1e-3)
+
+
+def test_the_error_rate_is_that_of_the_outputs():
+    crossings, students = uni.draw_crossings(5, 3, 0), uni.draw_students(5, 20, 1)
+    grid = torch.linspace(-1, 1, 2001, dtype=torch.float64)
+    wrong = (uni.outputs(students, grid) > 0) != (uni.label(crossings, grid) > 0)
+    np.testing.assert_allclose(uni.error_rate(students, crossings, 2001), wrong.double().mean(1), atol=1e-3)
+
+
+def test_wide_students_of_one_label_change_have_three_regions_at_every_tolerance():
+    table, trained = theory.train_students(1, 100, 8, 12, seed=5, num_steps=600)
+    y = uni.draw_samples(uni.draw_crossings(12, 1, 5), 8, 6)[1]
+    changes = (y[:, 1:] != y[:, :-1]).sum(1).tolist()
+    assert table["label_changes"].tolist() == changes
+    settled = torch.tensor(np.flatnonzero(table["converged"] & (table["label_changes"] == 1)))
+    assert len(settled) >= 10
+    counts = theory.count_by_tolerance(trained.theta[settled], (1e-2, 1e-5, 1e-12))
+    assert counts[["fewest", "most"]].to_numpy().tolist() == [[3, 3]] * 3
+
+
+def test_corollary_5_1_is_not_checkable_and_its_constant_is_the_least(students):
+    table, _ = students
+    table = table.assign(converged=True, error=np.linspace(0.01, 0.2, len(table)))
+    errors = tables.error_table(table.assign(converged=[True] * 7 + [False]), 0.1)
+    assert errors["n_students"].item() == 7
+    constant = errors["constant"].item()
+    assert theory.allowed_error(24, 2, 0.1, constant) == pytest.approx(errors["largest"].item())
+    both = pd.concat([table.assign(num_samples=n, error=3 / n) for n in (10, 20, 40)])
+    assert tables.error_slope(both) == pytest.approx((-1, -1, -1))
+    result = univariate_results._result_51(errors, table, 0.1)
+    assert math.isnan(result.value)
+    assert f"C_0 = {constant:.2g}" in result.detail
+
+
+def test_a_trend_is_recovered():
+    table = pd.DataFrame({"width": [8, 16, 32, 64] * 3, "converged": True})
+    table["regions"] = 2 * np.log2(table["width"]) + np.tile([0.1, -0.1, 0.1], 4)
+    slope, low, high = tables.trend(table, "width")
+    assert low < 2 < high
+    assert slope == pytest.approx(2, abs=0.1)
+    assert math.isnan(tables.trend(table[table["width"] == 8], "width")[0])
+
+
+def test_results_and_figures_of_a_small_page(students):
+    table, trained = students
+    start = theory.theorem_23(1, 24, 8, 0.5, 4, seed=0, num_steps=600)
+    stated = pd.DataFrame({"ratio": [0.5, 0.9, 1.1], "sign_changes": 1, "num_samples": 8, "width": 9})
+    narrow = pd.concat([theory.theorem_32(6, a, 8, seed=0, num_steps=50) for a in (1, 2)], ignore_index=True)
+    certified = theory.certified_share(6, (1, 2), 100, seed=0)
+    certified = pd.concat([certified, theory.certified_share(2, (1,), 100, seed=0)], ignore_index=True)
+    found = univariate_results.results_from_students(table, start, stated, certified, 6, table, 0.5, 0.1)
+    assert len({r.id for r in found}) == len(found) == 6
+    assert all(r.campaign == "univariate students" and r.detail for r in found)
+    found = {r.id: r for r in found}
+    low = theory.share(2, 3)[1]
+    assert found["safran/theorem-3.1"].value == pytest.approx(0.5 / (2 / 3))
+    assert found["safran/theorem-3.1"].high == pytest.approx(0.5 / low)
+    assert found["safran/theorem-3.1"].low == 0  # who did not get there may do so later
+    assert found["safran/theorem-3.2"].value == pytest.approx(0.25 / certified["share"][0])
+    assert f"r = 6: whatever the training, {certified['share'][0]:.3f}" in found["safran/theorem-3.2"].detail
+    assert f"gives {certified['share'][1]:.2f} at r = 2" in found["safran/theorem-3.2"].detail
+    assert found["safran/example-1"].value == pytest.approx(0.5)
+    for name in ("theorem-2.3", "theorem-4.2", "corollary-5.1"):
+        assert math.isnan(found[f"safran/{name}"].value)
+    assert "24 neurons" in found["safran/theorem-2.3"].detail
+    assert "8 narrower ones cannot exceed" in found["safran/theorem-4.2"].detail
+    ends = torch.cat([-torch.ones(4, 1), uni.draw_crossings(4, 1, 0), torch.ones(4, 1)], dim=1)
+    rho = ends.diff().amin(1)
+    assert start["stated_width"].tolist() == [theory.stated_width(1, 0.5, float(r), count=48) for r in rho]
+    wide = univariate_results._result_23(start.assign(stated_width=24, width=99, label_changes=0))
+    # A sample of one label is a teacher without sign changes to the proof.
+    assert wide.value == pytest.approx(start.loc[start["converged"], ["regions", "regions_fine"]].max(axis=None) / 67)
+    crossings = uni.draw_crossings(8, 2, 0)
+    x, y = uni.draw_samples(crossings, 24, 1)
+    figures.teacher_and_student(crossings[0], uni.draw_students(8, 32, 2)[0], trained.theta[0], x[0], y[0])
+    figures.regions_against_sign_changes(table)
+    figures.regions_against_size(table, table)
+    figures.success_against_width(narrow, certified)
+    figures.residual_course(trained, uni.CONVERGED)
+    figures.error_against_samples(tables.error_table(table, 0.1), 0.1)
+
+
+def test_nothing_converged_is_said_so():
+    counts = dict.fromkeys(("regions", "regions_coarse", "regions_fine", "regions_all"), 5)
+    table = pd.DataFrame(
+        {
+            "converged": [False],
+            "sign_changes": 1,
+            "label_changes": 1,
+            "width": 200,
+            "num_samples": 9,
+            "error": 0.1,
+            **counts,
+        }
+    )
+    row = tables.region_table(table).iloc[0]
+    assert row["n"] == 0
+    assert math.isnan(row["most"])
+    assert row["bound"] == 99
+    table = table.assign(label_changes=1)
+    start = table.assign(stated_width=500)
+    assert univariate_results._result_23(start).detail.endswith("(0 of 1 converged)")
+    wide = theory.certified_share(6, (2,), 100, seed=0)
+    assert "no width below 4 r / 3" in univariate_results._result_32(wide, 6).detail
+    assert "no student wider" in univariate_results._region_result("safran/theorem-4.2", table).detail
+    assert "no student converged" in univariate_results._result_51(tables.error_table(table, 0.1), table, 0.1).detail
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: uni.make_teachers(torch.tensor([[0.5, 0.1]])), "increase"),
+        (lambda: uni.draw_crossings(3, 0, 0), "at least one"),
+        (lambda: gradient_flow(torch.zeros(3, 4), torch.zeros(1, 2), torch.ones(1, 2)), "expected"),
+        (lambda: gradient_flow(torch.zeros(1, 3, 4), torch.zeros(1, 2), torch.zeros(1, 2)), "labels"),
+    ],
+)
+def test_bad_input_says_what_to_do(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,195 @@
+"""Interventions in training: each equals a loop of plain torch, and each is off by default."""
+
+import copy
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from rc_utils.networks import build_network
+from rc_utils.regions.sampling import vertex_indices
+from rc_utils.training import TrainConfig, evaluate, train
+from rc_utils.training.interventions import ascended, gradient_penalty, points_between, random_labels
+
+
+def network_of(seed=0):
+    return build_network("MLP", widths=[12], num_classes=10, in_channels=3, image_size=8, seed=seed)
+
+
+def weights(network):
+    return torch.cat([p.detach().flatten() for p in network.parameters()])
+
+
+def plain_training(network, data, config, step):
+    """The loop of `train` in plain torch: cosine schedule, SGD, one call of `step(x, y, batch)` a batch."""
+    optimizer = torch.optim.SGD(
+        network.parameters(), lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay
+    )
+    rng = np.random.default_rng(config.seed)
+    for epoch in range(config.epochs):
+        optimizer.param_groups[0]["lr"] = config.lr / 2 * (1 + np.cos(np.pi * epoch / config.epochs))
+        for batch in torch.from_numpy(rng.permutation(len(data.y_train))).split(config.batch_size):
+            optimizer.zero_grad()
+            step(data.x_train[batch], data.y_train[batch])
+            optimizer.step()
+    return network
+
+
+CONFIG = TrainConfig(lr=0.05, batch_size=32, epochs=2, seed=3)
+
+
+def test_sharpness_aware_steps_take_the_gradient_where_the_loss_is_larger(tiny_data):
+    config, plain = dataclasses.replace(CONFIG, sam_radius=0.3), network_of()
+
+    def step(x, y):
+        before = copy.deepcopy(plain.state_dict())
+        F.cross_entropy(plain(x), y).backward()
+        norm = torch.sqrt(sum((p.grad**2).sum() for p in plain.parameters()))
+        with torch.no_grad():
+            for p in plain.parameters():
+                p.add_(0.3 * p.grad / norm)
+        plain.zero_grad()
+        F.cross_entropy(plain(x), y).backward()
+        with torch.no_grad():
+            for name, p in plain.named_parameters():
+                p.copy_(before[name])
+
+    expected = weights(plain_training(plain, tiny_data, config, step))
+    assert torch.allclose(weights(train(network_of(), tiny_data, config).network), expected, atol=1e-6)
+    assert not torch.allclose(weights(train(network_of(), tiny_data, CONFIG).network), expected, atol=1e-3)
+
+
+def test_gradient_penalty_is_added_to_the_loss(tiny_data):
+    config, plain = dataclasses.replace(CONFIG, gradient_penalty=0.2), network_of()
+
+    def step(x, y):
+        x = x.clone().requires_grad_()
+        norms = [torch.autograd.grad(F.cross_entropy(plain(i[None]), j[None]), i, create_graph=True)[0].square().sum()
+                 for i, j in zip(x, y, strict=True)]  # fmt: skip
+        (F.cross_entropy(plain(x), y) + 0.2 * torch.stack(norms).mean()).backward()
+
+    expected = weights(plain_training(plain, tiny_data, config, step))
+    assert torch.allclose(weights(train(network_of(), tiny_data, config).network), expected, atol=1e-5)
+
+
+def test_gradient_penalty_of_a_linear_model_is_known():
+    x, w = torch.randn(5, 1, 1, 3, requires_grad=True), torch.tensor([1.0, 2.0, 2.0])
+    assert gradient_penalty((x.flatten(1) @ w).mean(), x).item() == pytest.approx(9.0)
+
+
+def test_ascent_moves_by_the_radius_and_back():
+    layer = nn.Linear(3, 2)
+    layer(torch.ones(1, 3)).square().sum().backward()
+    before = weights(layer)
+    with ascended(layer.parameters(), 0.5):
+        moved = weights(layer) - before
+    assert moved.norm().item() == pytest.approx(0.5, rel=1e-5)
+    assert F.cosine_similarity(moved, torch.cat([p.grad.flatten() for p in layer.parameters()]), dim=0) > 0.9999
+    assert torch.equal(weights(layer), before)
+
+
+def test_random_labels_come_first_and_their_optimiser_is_forgotten(tiny_data):
+    config, plain = dataclasses.replace(CONFIG, pretrain_epochs=3), network_of()
+    labels = random_labels(config, tiny_data)
+    optimizer, rng = torch.optim.SGD(plain.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-5), None
+    rng = np.random.default_rng(3)
+    for _ in range(3):
+        for batch in torch.from_numpy(rng.permutation(len(labels))).split(32):
+            optimizer.zero_grad()
+            F.cross_entropy(plain(tiny_data.x_train[batch]), labels[batch]).backward()
+            optimizer.step()
+    plain_training(plain, tiny_data, config, lambda x, y: F.cross_entropy(plain(x), y).backward())
+    run = train(network_of(), tiny_data, config)
+    assert torch.allclose(weights(run.network), weights(plain), atol=1e-6)
+    assert len(run.history) == config.epochs
+
+
+def test_random_labels_know_nothing_of_the_true_ones(tiny_data):
+    labels = random_labels(CONFIG, tiny_data)
+    assert torch.equal(labels, random_labels(CONFIG, tiny_data))
+    assert 0.02 < (labels == tiny_data.y_train).float().mean() < 0.2
+    assert set(labels.tolist()) == set(range(10))
+
+
+@pytest.mark.parametrize("kind", ["nearer", "third"])
+def test_points_between_lie_on_pairs_that_are_not_counted(tiny_data, kind):
+    between = points_between(dataclasses.replace(CONFIG, between_share=2.0, between_labels=kind), tiny_data)
+    pairs, labels = between.pairs, tiny_data.y_train[between.pairs]
+    counted = {frozenset(pair) for pair in vertex_indices(200, num_samples=1000, distinct=2, seed=0).tolist()}
+    assert len(pairs) == 400
+    assert not counted & {frozenset(pair) for pair in pairs.tolist()}
+    x, y = between.batch(tiny_data.x_train, 390, 20)  # goes round
+    assert torch.equal(y, torch.cat([between.y[390:], between.y[:10]]))
+    first, second = tiny_data.x_train[pairs[399, :1]], tiny_data.x_train[pairs[399, 1:]]
+    alpha = float(between.alpha[399])
+    assert torch.allclose(x[9:10], (1 - alpha) * first + alpha * second, atol=1e-6)
+    if kind == "third":
+        assert (between.alpha == 0.5).all()
+        assert not (labels == between.y[:, None]).any()
+        assert len(between.y.unique()) == 10
+    else:
+        nearer = torch.where(between.alpha.flatten() < 0.5, labels[:, 0], labels[:, 1])
+        assert torch.equal(between.y, nearer)
+        assert between.alpha.min() < 0.05 < 0.95 < between.alpha.max()
+
+
+def test_points_between_are_trained_on_with_the_images(tiny_data):
+    config, plain = dataclasses.replace(CONFIG, between_share=0.25, between_labels="third"), network_of()
+    between, place = points_between(config, tiny_data), 0
+
+    def step(x, y):
+        nonlocal place
+        number = round(0.25 * len(y))
+        x_between, y_between = between.batch(tiny_data.x_train, place, number)
+        place += number
+        own = F.cross_entropy(plain(x), y, reduction="sum")
+        ((own + F.cross_entropy(plain(x_between), y_between, reduction="sum")) / len(y)).backward()
+
+    expected = weights(plain_training(plain, tiny_data, config, step))
+    assert torch.allclose(weights(train(network_of(), tiny_data, config).network), expected, atol=1e-6)
+
+
+def test_points_between_need_uncounted_pairs_and_a_third_class(tiny_data):
+    few = dataclasses.replace(tiny_data, x_train=tiny_data.x_train, y_train=tiny_data.y_train[:20])
+    with pytest.raises(ValueError, match="between_share: too few pairs of 20 images"):
+        points_between(dataclasses.replace(CONFIG, between_share=10.0), few)
+    two = dataclasses.replace(tiny_data, num_classes=2, y_train=tiny_data.y_train % 2)
+    with pytest.raises(ValueError, match="needs a third class"):
+        points_between(dataclasses.replace(CONFIG, between_share=0.1, between_labels="third"), two)
+
+
+def test_a_loss_is_looked_at_when_it_is_first_reached(tiny_data):
+    config = TrainConfig(lr=0.05, batch_size=32, epochs=12)
+    losses = {}
+    full = train(network_of(), tiny_data, config, measure_epochs=range(13),
+                 measure=lambda net, epoch: evaluate(net, tiny_data.x_train, tiny_data.y_train)[0])  # fmt: skip
+    losses = full.measurements
+    target = (losses[5] + losses[6]) / 2
+    first = min(epoch for epoch, loss in losses.items() if loss < target)
+    run = train(network_of(), tiny_data, config, measure=lambda net, epoch: epoch, measure_loss=target)
+    assert run.reached_epoch == first
+    assert run.measurements == {first: first}
+    assert torch.equal(weights(run.network), weights(full.network))
+    never = train(network_of(), tiny_data, config, measure=lambda net, epoch: epoch, measure_loss=1e-9)
+    assert never.reached_epoch is None
+    assert never.measurements == {}
+    with pytest.raises(ValueError, match="measure_loss"):
+        train(network_of(), tiny_data, config, measure_loss=0.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("between_labels", "nearest"), ("between_share", -0.1), ("gradient_penalty", float("nan")), ("sam_radius", -1.0),
+     ("pretrain_epochs", 1.5)],
+)  # fmt: skip
+def test_bad_values_are_named(name, value):
+    with pytest.raises(ValueError, match=name):
+        TrainConfig(**{name: value})
+
+
+def test_compiled_networks_take_no_gradient_penalty(tiny_data):
+    with pytest.raises(ValueError, match="leave compile out"):
+        train(network_of(), tiny_data, TrainConfig(gradient_penalty=0.1), compile=True)

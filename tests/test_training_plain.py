@@ -1,0 +1,176 @@
+"""Training equals a loop of plain torch: every optimiser, schedule and augmentation, step by step."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from rc_utils.networks import build_network
+from rc_utils.training import TrainConfig, train
+from rc_utils.training.augmentation import crop_and_flip, mixup
+
+AUGMENTATIONS = [
+    {},
+    {"mixup_alpha": 1.0},
+    {"mixup_alpha": 0.3},
+    {"crop_padding": 2},
+    {"flip_probability": 0.5},
+    {"crop_padding": 1, "flip_probability": 0.3, "mixup_alpha": 2.0},
+]
+# The last batch of 200 images is smaller than the others, so that means over batches are no means over images.
+CONFIG = TrainConfig(lr=0.02, batch_size=48, weight_decay=1e-2, epochs=2, seed=5, momentum=0.8)
+
+
+def network_of(seed=1):
+    return build_network("MLP", widths=[16], num_classes=10, in_channels=3, image_size=8, seed=seed)
+
+
+def cropped(image, padding, top, left, flip):
+    """One image (C, H, W) after a border of zeros, a crop from (top, left), and a flip."""
+    height, width = image.shape[1:]
+    image = F.pad(image, [padding] * 4)[:, top : top + height, left : left + width]
+    return image.flip(-1) if flip else image
+
+
+def plain_batch(data, batch, config, rng):
+    """What a network should see of a batch, one image at a time; the random numbers are drawn as `train` does."""
+    raw = data.x_train.raw[batch]
+    if config.crop_padding or config.flip_probability:
+        shifts = rng.integers(0, 2 * config.crop_padding + 1, size=(2, len(batch), 1))
+        flips = rng.random(len(batch)) < config.flip_probability
+        raw = torch.stack([
+            cropped(image, config.crop_padding, top, left, flip)
+            for image, (top,), (left,), flip in zip(raw, *shifts, flips, strict=True)
+        ])  # fmt: skip
+    mean, std = data.x_train.mean.view(3, 1, 1), data.x_train.std.view(3, 1, 1)
+    x, y = (raw.float() - mean) / std, data.y_train[batch]
+    weight = float(rng.beta(config.mixup_alpha, config.mixup_alpha)) if config.mixup_alpha else 1.0
+    partner = torch.from_numpy(rng.permutation(len(y))) if config.mixup_alpha else torch.arange(len(y))
+    return weight * x + (1 - weight) * x[partner], y, y[partner], weight
+
+
+def plain_training(network, data, config):
+    """Weights after each step, (optimiser, learning rate) of each step, what the network saw, and the history."""
+    optimizer = {
+        "sgd": lambda p: torch.optim.SGD(p, lr=1.0, momentum=config.momentum, weight_decay=config.weight_decay),
+        "adam": lambda p: torch.optim.Adam(p, lr=1.0, weight_decay=config.weight_decay),
+        "adagrad": lambda p: torch.optim.Adagrad(p, lr=1.0, weight_decay=config.weight_decay),
+    }[config.optimizer](network.parameters())
+    rng, steps, seen, history = np.random.default_rng(config.seed), [], [], []
+    for epoch in range(config.epochs):
+        cosine = (1 + math.cos(math.pi * epoch / config.epochs)) / 2
+        lr = config.lr * (cosine if config.schedule == "cosine" else 1.0)
+        optimizer.param_groups[0]["lr"] = lr
+        losses, hits = [], 0
+        for batch in torch.from_numpy(rng.permutation(len(data.y_train))).split(config.batch_size):
+            x, y, y_other, weight = plain_batch(data, batch, config, rng)
+            logits = network(x)
+            each = F.cross_entropy(logits, y, reduction="none")
+            each = weight * each + (1 - weight) * F.cross_entropy(logits, y_other, reduction="none")
+            optimizer.zero_grad()
+            each.mean().backward()
+            optimizer.step()
+            steps.append((type(optimizer).__name__, lr))
+            seen.append(x)
+            losses += each.tolist()
+            hits += int((logits.argmax(1) == y).sum())
+        history.append((epoch + 1, lr, np.mean(losses), hits / len(losses)))
+    return steps, seen, history
+
+
+def observed_training(network, data, config):
+    """As `plain_training`, of `train`, and its result."""
+    steps, seen = [], []
+
+    def note_step(optimizer, *arguments):
+        steps.extend((type(optimizer).__name__, group["lr"]) for group in optimizer.param_groups)
+
+    def note_input(module, arguments):
+        if module.training:
+            seen.append(arguments[0].clone())
+
+    hooks = [register_optimizer_step_pre_hook(note_step), network.register_forward_pre_hook(note_input)]
+    try:
+        run = train(network, data, config)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    history = [(row["epoch"], row["lr"], row["train_loss"], row["train_accuracy"]) for row in run.history]
+    return steps, seen, history, run
+
+
+@pytest.mark.parametrize("augmentation", AUGMENTATIONS, ids=str)
+@pytest.mark.parametrize("schedule", ["cosine", "constant"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adagrad"])
+def test_training_equals_a_plain_loop(tiny_data, optimizer, schedule, augmentation):
+    config = dataclasses.replace(CONFIG, optimizer=optimizer, schedule=schedule, **augmentation)
+    plain, ours = network_of(), network_of()
+    expected_steps, expected_seen, expected_history = plain_training(plain, tiny_data, config)
+    steps, seen, history, run = observed_training(ours, tiny_data, config)
+    for one, other in zip(ours.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
+    assert steps == [(name, pytest.approx(lr)) for name, lr in expected_steps]
+    for one, other in zip(seen, expected_seen, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(history, expected_history, rtol=1e-5)
+    assert run.network is ours
+
+
+@pytest.mark.parametrize("padding", [1, 2])
+def test_crops_reach_every_window_as_often(padding, rng):
+    """All (2p + 1)^2 x 2 of them: neither sides nor axes go together."""
+    image = torch.arange(1, 26, dtype=torch.uint8).view(1, 5, 5)
+    places = range(2 * padding + 1)
+    windows = {
+        tuple(cropped(image, padding, top, left, flip).flatten().tolist()): 0
+        for top in places for left in places for flip in (False, True)
+    }  # fmt: skip
+    assert len(windows) == 2 * (2 * padding + 1) ** 2
+    draws = 200 * len(windows)
+    for window in crop_and_flip(image.expand(draws, 1, 5, 5), padding, 0.5, rng):
+        windows[tuple(window.flatten().tolist())] += 1
+    assert min(windows.values()) > 130
+    assert max(windows.values()) < 270
+
+
+@pytest.mark.parametrize("alpha", [0.2, 0.5, 4.0])
+def test_the_weight_of_mixup_is_symmetric_with_the_spread_of_its_beta(alpha, rng):
+    x, y = torch.zeros(2, 1), torch.arange(2)
+    weights = np.array([mixup(x, y, alpha, rng)[2] for _ in range(8_000)])
+    assert weights.mean() == pytest.approx(0.5, abs=0.02)
+    assert weights.var() == pytest.approx(1 / (4 * (2 * alpha + 1)), rel=0.06)
+
+
+def test_partners_of_mixup_are_everyone_once(rng):
+    x, y = torch.arange(64.0)[:, None], torch.arange(64)
+    mixed, partners, weight = mixup(x, y, 1.0, rng)
+    assert sorted(partners.tolist()) == list(range(64))
+    assert (partners == y).float().mean() < 0.2
+    torch.testing.assert_close(mixed, weight * x + (1 - weight) * partners[:, None].float())
+
+
+@pytest.mark.parametrize("name", ["lr", "batch_size"])
+def test_zero_is_named_where_it_trains_nothing(name):
+    with pytest.raises(ValueError, match=name):
+        TrainConfig(**{name: 0})
+
+
+def test_one_weight_that_is_not_a_number_is_divergence(tiny_data):
+    """Even where no score shows it."""
+
+    class Spare(nn.Module):
+        def __init__(self, spare):
+            super().__init__()
+            self.network, self.spare = network_of(), nn.Parameter(torch.tensor([0.0, spare]))
+
+        def forward(self, x):
+            return self.network(x)
+
+    assert train(Spare(1.0), tiny_data, CONFIG).status == "ok"
+    assert train(Spare(math.nan), tiny_data, CONFIG).status == "diverged"
+    assert train(Spare(math.inf), tiny_data, CONFIG).status == "diverged"
