@@ -1,25 +1,29 @@
 """Build the book: train the live campaigns, execute the notebooks that changed, render with Sphinx.
 
-python book/build.py [--only PAGE] [--skip-sweep] [--device DEVICE]
+python book/build.py [--only PAGE] [--skip-sweep] [--device DEVICE] [--launch OWNER/NAME] [--pdf]
 """
 
 import argparse
 import contextlib
 import importlib.metadata
-import json
+import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 import time
 
+import downloads
 import html_checks
 import pages
+import pdf
 
-from rc_utils import sweep
+from rc_utils.files import write_atomically
+from rc_utils.sweep import execute
 
 BOOK = pathlib.Path(__file__).resolve().parent
-_STAMP = ".rendered.json"
+_STAMP = ".rendered"
 _RENDERERS = ("jupyter-book", "sphinx", "sphinx-book-theme", "myst-nb", "sphinxcontrib-bibtex")
 
 
@@ -39,69 +43,72 @@ def train(campaigns, device=None):
     """Run what is missing of each campaign, on two worker processes."""
     for name in campaigns:
         arguments = [name, "--workers", "2", *(["--device", device] if device else [])]
-        if sweep.main(arguments):
+        if execute.main(arguments):
             command = f"{sys.executable} -m rc_utils.sweep {' '.join(arguments)}"
             raise BuildError(f"campaign {name} did not finish (its error is above): {command}")
 
 
-def render(layout, missing=()):
-    """Render the book with warnings as errors, unless its source is what it was; returns whether it had to.
+def render(layout, strict=True, options=None):
+    """Render the book, unless its source is what it was; returns whether it had to.
 
-    Without the pages `missing` a reference to one of them cannot be resolved, so that warnings are then only shown.
+    options: environment variables that the extension `buttons` reads.
+    strict: warnings are errors. They are not where a page is not executed, whose results others may refer to.
     """
     build = layout.book / "_build"
-    source = _source_state(layout.book, missing)
+    options = options or {}
+    files = [p for p in layout.book.rglob("*") if p.is_file() and not {"_build", "__pycache__"} & set(p.parts)]
+    files += _article(layout)
+    frame = [p for p in files if p.name == "_toc.yml" or "_static" in p.parts]
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in _RENDERERS)
+    source = [f"{pages.hash_of(frame, layout.book)} {options}", pages.hash_of(files, layout.book), versions]
     stamp = build / _STAMP
-    previous = json.loads(stamp.read_text(encoding="utf8")) if stamp.is_file() else {}
+    previous = stamp.read_text(encoding="utf8", errors="replace").splitlines() if stamp.is_file() else []
     if previous == source:
         return False
-    if any(previous.get(part) != source[part] for part in ("contents", "static")):
+    if previous[:1] != source[:1]:
         # Sphinx keeps pages that are no longer in the table of contents, leaves style sheets as they are where no page
         # has changed, and does not repeat the warnings of pages it has read before: after a failure (which leaves no
         # stamp) it starts afresh, or the failure would pass.
         shutil.rmtree(build, ignore_errors=True)
     stamp.unlink(missing_ok=True)
     build.mkdir(exist_ok=True)
-    _sphinx(layout.book, missing)
-    _check(build / "html")
-    stamp.write_text(json.dumps(source), encoding="utf8")
+    _sphinx(layout.book, strict, options)
+    _write_article(layout)
+    downloads.write(layout, build / "html")
+    problems = html_checks.book_problems(build / "html")
+    if problems:
+        raise BuildError("The pages are rendered but not fit to be read offline:\n" + "\n".join(problems))
+    write_atomically(stamp, "\n".join(source).encode())
     return True
 
 
-def _source_state(book, missing):
-    """What a rendering depends on: the table of contents, hashes of the book's files, and the tools' versions."""
-    files = [p for p in book.rglob("*") if p.is_file() and not {"_build", "__pycache__"} & set(p.parts)]
-    return {
-        "contents": pages.contents_without(book / "_toc.yml", missing),
-        "files": pages.hash_of(files, book),
-        "static": pages.hash_of([path for path in files if "_static" in path.parts], book),
-        "versions": {name: importlib.metadata.version(name) for name in _RENDERERS},
-    }
+def _article(layout):
+    """The source of the article that lies beside the book, its program first; nothing where there is none."""
+    return [path for path in (layout.root / "article" / name for name in ("build.py", "article.typ")) if path.is_file()]
 
 
-def _sphinx(book, missing):
-    command = [pathlib.Path(sys.executable).with_name("jupyter-book"), "build", "--quiet", "--nitpick"]
-    if missing:
-        toc = book / "_build" / "_toc.yml"
-        toc.write_text(pages.contents_without(book / "_toc.yml", missing), encoding="utf8")
-        command += ["--toc", toc]
-    else:
+def _write_article(layout):
+    for program in _article(layout)[:1]:
+        done = subprocess.run([sys.executable, program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode:
+            raise BuildError(f"the article failed:\n{done.stdout}")
+
+
+def _sphinx(book, strict, options):
+    command = [pathlib.Path(sys.executable).with_name("jupyter-book"), "build", "--quiet", "--nitpick", book]
+    if strict:
         command += ["--warningiserror", "--keep-going"]
-    done = subprocess.run([*command, book], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    warnings = [line for line in done.stdout.splitlines() if "WARNING" in line or "ERROR" in line]
+    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    done = subprocess.run(command, env={**os.environ, **options}, **output)
     if done.returncode:
+        warnings = [line for line in done.stdout.splitlines() if "WARNING" in line or "ERROR" in line]
         raise BuildError("Sphinx failed:\n" + ("\n".join(warnings) or done.stdout))
-    print("".join(f"  {line}\n" for line in warnings), end="")
 
 
-def _check(html):
-    problems = html_checks.book_problems(html)
-    if problems:
-        raise BuildError("The pages are rendered but not fit to be read offline:\n" + "\n".join(problems))
-
-
-def build(layout, *, only=(), skip_sweep=False, device=None):
+def build(layout, *, only=(), skip_sweep=False, device=None, launch="", as_pdf=False):
     """Build the book of `layout`; returns the path of its first page.
+
+    launch: OWNER/NAME of the repository on GitHub whose notebooks the pages offer to open; as_pdf: print it as well.
 
     Raises BuildError, NotebookError, ValueError or FileNotFoundError with a message for the one who started it.
     """
@@ -115,12 +122,27 @@ def build(layout, *, only=(), skip_sweep=False, device=None):
     with _stage("Notebooks"):
         executed = pages.execute_pages(chosen, layout, device)
         print(f"  {len(executed)} executed, {len(chosen) - len(executed)} unchanged")
-    missing = [page.name for page in table if not layout.executed(page).is_file()]
+    without = pages.write_unexecuted(table, layout)
+    options = {name: value for name, value in {"RC_LAUNCH": launch, "RC_PDF": "1" if as_pdf else ""}.items() if value}
     with _stage("Pages"):
-        print("  rendered" if render(layout, missing) else "  unchanged")
-    if missing:
-        print(f"Without the pages {', '.join(missing)}, which were not asked for and have not been executed before.")
+        rendered = render(layout, not without, options)
+        print("  rendered" if rendered else "  unchanged")
+    if as_pdf:
+        _print_book(layout, rendered)
+    if without:
+        print(f"Shown without results, because not asked for and not executed before: {', '.join(without)}.")
     return layout.book / "_build" / "html" / "index.html"
+
+
+def _print_book(layout, rendered):
+    """Write the book as one PDF, unless it is there and the pages are as they were."""
+    html = layout.book / "_build" / "html"
+    path = html / "downloads" / "book.pdf"
+    if path.is_file() and not rendered:
+        return
+    with _stage("PDF"):
+        contents = (layout.book / "_toc.yml").read_text(encoding="utf8")
+        pdf.write(html, re.findall(r"(?:root|file): (\S+)", contents), path)
 
 
 def main(argv=None):
@@ -133,10 +155,17 @@ def main(argv=None):
     parser.add_argument(
         "--device", help="where to train and count, such as cuda; default: that of each notebook, and cpu"
     )
+    parser.add_argument(
+        "--launch", metavar="OWNER/NAME", help="add buttons that open this repository on Binder and Colab"
+    )
+    parser.add_argument("--pdf", action="store_true", help="print the book as one PDF as well, with Chromium")
     args = parser.parse_args(argv)
+    if args.launch == "":
+        parser.error("--launch: which repository? With make, REPOSITORY=OWNER/NAME says it")
     start = time.perf_counter()
     try:
-        index = build(pages.Layout(BOOK, BOOK.parent), only=args.only, skip_sweep=args.skip_sweep, device=args.device)
+        options = {"only": args.only, "skip_sweep": args.skip_sweep, "device": args.device}
+        index = build(pages.Layout(BOOK, BOOK.parent), **options, launch=args.launch or "", as_pdf=args.pdf)
     except (BuildError, pages.NotebookError, ValueError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -14,12 +14,14 @@ import re
 import matplotlib
 import matplotlib.pyplot as plt
 
-from rc_utils import league, ledger, plotting
-from rc_utils.campaign import load_campaign
-from rc_utils.cells import cells_of, segment_counts
 from rc_utils.correlation import average_seeds, interval_text
-from rc_utils.paper import VERDICTS, published, scorecard
-from rc_utils.results import results_from_campaign
+from rc_utils.pages import plotting
+from rc_utils.pages.scorecard import results_from_campaign
+from rc_utils.pages.statistics import league
+from rc_utils.pages.statistics.cells import cells_of, segment_counts
+from rc_utils.paper.verdict import VERDICTS, published, scorecard
+from rc_utils.sweep.campaign import load_campaign
+from rc_utils.sweep.records import find_records, load_runs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FIGURE = ROOT / "book" / "_static" / "headline.svg"
@@ -51,7 +53,7 @@ def origin_of(campaign):
 
 def headline_runs(campaign):
     """Those of its main experiment."""
-    runs = ledger.load_runs(campaign, origin=origin_of(campaign))
+    runs = load_runs(campaign, origin=origin_of(campaign))
     return runs[runs["experiment"] == "main"]
 
 
@@ -86,7 +88,7 @@ def summary(card):
 
 def sentence(runs, campaign):
     """What the results rest on and where they were made."""
-    records = ledger.find_records(runs["run_id"].unique(), campaign.folder / "runs.jsonl", origin_of(campaign))
+    records = find_records(runs["run_id"].unique(), campaign.folder / "runs.jsonl", origin_of(campaign))
     machines = sorted({record["provenance"]["hardware"] for record, _ in records.values()})
     cells = average_seeds(runs)
     per_network = ", ".join(f"{name} {count}" for name, count in cells["network"].value_counts(sort=False).items())

@@ -8,16 +8,17 @@ import json
 import multiprocessing
 import os
 import pathlib
+import re
 import sys
 import tempfile
 import tomllib
 
 import nbformat
-import yaml
 
-from rc_utils import campaign, ledger, results
-from rc_utils.checks import check_keys, settings_from_dict, unknown_name
+from rc_utils.checks import check_keys, require, settings_from_dict, unknown_name
 from rc_utils.notebooks import NotebookError, check_parameters, execute_notebook, notebook_parameters
+from rc_utils.paper import scorecard
+from rc_utils.sweep import campaign, records
 
 STAMP = "rc_fingerprint"
 _WORKERS = 2
@@ -27,9 +28,10 @@ _WORKERS = 2
 class Page:
     """One notebook page: a row of pages.toml.
 
-    `depends` are patterns relative to the repository; `findings` are pages whose kept results (`rc_utils.results`) it
-    shows, so that it is executed after them; `last` is for a page about the others, executed after every one of them
-    whenever one was. `without` are tags of cells that it leaves out; `suffix` follows its title.
+    `depends` are patterns relative to the repository; `findings` are pages whose kept results
+    (`rc_utils.paper.scorecard`) it shows, so that it is executed after them; `last` is for a page about the others,
+    executed after every one of them whenever one was. `without` are tags of cells that it leaves out; `suffix` follows
+    its title.
     """
 
     name: str
@@ -82,44 +84,22 @@ def select(pages, names):
 
 def check_contents(pages, toc_path):
     """Raise ValueError unless the table of contents lists exactly the notebook pages of pages.toml."""
-    contents = yaml.safe_load(toc_path.read_text(encoding="utf8"))
-    listed = {pathlib.PurePosixPath(f).stem for f in _files(contents) if f.startswith("notebooks/")}
+    listed = set(re.findall(r"file: notebooks/(\S+)", toc_path.read_text(encoding="utf8")))
     for name in sorted(listed ^ {page.name for page in pages}):
         have, lack = (toc_path.name, "pages.toml") if name in listed else ("pages.toml", toc_path.name)
         raise ValueError(f"page {name} is in {have} but not in {lack}; add it there, or remove it here")
-
-
-def _files(node):
-    children = node if isinstance(node, list) else node.values() if isinstance(node, dict) else []
-    own = [node[key] for key in ("root", "file") if isinstance(node, dict) and key in node]
-    return own + [name for child in children for name in _files(child)]
-
-
-def contents_without(toc_path, missing):
-    """The table of contents (YAML text) without the pages `missing` and without parts that are then empty."""
-
-    def keep(node):
-        if isinstance(node, list):
-            kept = [keep(child) for child in node]
-            return [child for child in kept if child is not None]
-        if not isinstance(node, dict):
-            return node
-        if node.get("file") in {f"notebooks/{name}" for name in missing}:
-            return None
-        kept = {key: keep(child) for key, child in node.items()}
-        return None if [] in kept.values() else kept
-
-    return yaml.safe_dump(keep(yaml.safe_load(toc_path.read_text(encoding="utf8"))))
 
 
 def fingerprint(page, layout):
     """SHA-256 over the page's notebook, parameters and every file it depends on, by path and content."""
     files = [layout.source(page)]
     for pattern in page.depends:
-        files += _matches(layout.root, pattern, f"depends of page {page.name}")
+        found = list(layout.root.glob(pattern))
+        require(found, f"depends of page {page.name}: {pattern} matches no file in {layout.root}")
+        files += found
     for name in page.campaigns:
         files += campaign_files(name)
-    files += map(results.findings_path, page.findings)
+    files += map(scorecard.findings_path, page.findings)
     read = hash_of({file.resolve() for file in files if file.is_file()}, layout.root)
     options = [page.name, page.parameters, sorted(page.without), page.suffix, read]
     return hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()
@@ -144,15 +124,8 @@ def campaign_files(pattern):
     chosen = [campaign.load_campaign(pattern)] if pattern in names else campaign.load_campaigns()
     for found in (c for c in chosen if fnmatch.fnmatch(c.name, pattern)):
         files += [found.folder / "campaign.toml", found.folder / "runs.jsonl"]
-        files += [ledger.record_path(run_id) for run_id in found.runs()]
+        files += [records.record_path(run_id) for run_id in found.runs()]
     return files
-
-
-def _matches(folder, pattern, where):
-    found = sorted(folder.glob(pattern))
-    if not found:
-        raise ValueError(f"{where}: {pattern} matches no file in {folder}")
-    return found
 
 
 def notebook_of(page, layout):
@@ -172,6 +145,15 @@ def notebook_of(page, layout):
     return notebook
 
 
+def write_unexecuted(pages, layout):
+    """Write those of `pages` that were never executed as they are, for others to refer to; returns their names."""
+    missing = [page for page in pages if _stamp_of(layout.executed(page)) is None]
+    for page in missing:
+        layout.executed(page).parent.mkdir(parents=True, exist_ok=True)
+        nbformat.write(notebook_of(page, layout), layout.executed(page))
+    return [page.name for page in missing]
+
+
 def execute_pages(pages, layout, device=None):
     """Execute the stale ones of `pages`, two at a time, and return their names; those with `findings` come later.
 
@@ -181,43 +163,31 @@ def execute_pages(pages, layout, device=None):
     pages = [with_device(page, layout, device) for page in pages]
     for page in pages:
         check_parameters(layout.source(page), page.parameters)
-    needed = {name for page in pages for name in page.findings}
-    # The page that shows the results of others waits for them the less the sooner they begin.
-    waiting = sorted(pages, key=lambda page: page.name not in needed)
-    unfinished = {page.name for page in pages}
-    running, executed, errors = {}, [], []
+    keepers = {name for page in pages for name in page.findings}
+    executed, errors = [], []
     # papermill changes the current folder of its process, so that pages need processes of their own.
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(_WORKERS, context, _one_thread) as pool:
-        while waiting or running:
-            for page in [page for page in waiting if not unfinished & _before(page, pages)]:
-                waiting.remove(page)
+        for stage in range(3):
+            running = {}
+            for page in (page for page in pages if _stage(page) == stage):
                 stamp = fingerprint(page, layout)
-                if (page.last and executed) or _is_stale(page, stamp, layout, page.name in needed):
-                    running[_submit(pool, page, stamp, layout, fork=len(pages) > 2 * _WORKERS)] = page.name
-                else:
-                    unfinished.remove(page.name)
-            for future in concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED).done:
-                name, error = running.pop(future), future.exception()
+                lost = page.name in keepers and not scorecard.findings_path(page.name).is_file()
+                if lost or (page.last and executed) or _stamp_of(layout.executed(page)) != stamp:
+                    running[page.name] = _submit(pool, page, stamp, layout, fork=len(pages) > 2 * _WORKERS)
+            for name, future in running.items():
+                error = future.exception()
                 print(f"  {name} {'FAILED' if error else 'executed'}", flush=True)
-                unfinished.remove(name)
-                executed.append(name)
                 errors += [f"page {name}: {error}"] if error else []
+            executed += running
     if errors:
         raise NotebookError("\n".join(errors))
     return executed
 
 
-def _before(page, pages):
-    """Names of the pages that `page` waits for."""
-    if page.last:
-        return {other.name for other in pages if not other.last}
-    return {other.name for other in pages if other.name in page.findings and not other.findings}
-
-
-def _is_stale(page, stamp, layout, keeps_results):
-    lost = keeps_results and not results.findings_path(page.name).is_file()
-    return lost or _stamp_of(layout.executed(page)) != stamp
+def _stage(page):
+    """Pages that show the results of others come after them, and pages about all others come last."""
+    return 2 if page.last else 1 if page.findings else 0
 
 
 def with_device(page, layout, device):
@@ -231,9 +201,11 @@ def with_device(page, layout, device):
 
 
 def _stamp_of(executed):
-    if not executed.is_file():
+    """The fingerprint that an executed notebook was made with; None without one, and where it is damaged."""
+    try:
+        return json.loads(executed.read_text(encoding="utf8"))["metadata"].get(STAMP)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return json.loads(executed.read_text(encoding="utf8"))["metadata"].get(STAMP)
 
 
 def _submit(pool, page, stamp, layout, *, fork):
@@ -244,7 +216,7 @@ def _submit(pool, page, stamp, layout, *, fork):
 
 
 def _execute_page(page, layout, **options):
-    os.environ[results.PAGE] = page.name
+    os.environ[scorecard.PAGE] = page.name
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder) / f"{page.name}.ipynb"
         nbformat.write(notebook_of(page, layout), source)

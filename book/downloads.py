@@ -1,0 +1,42 @@
+"""Files that the built book offers for download: notebooks, records as tables, the article."""
+
+import io
+import shutil
+import zipfile
+
+from rc_utils.sweep.campaign import load_campaigns
+from rc_utils.sweep.records import load_runs
+
+COLUMNS = "columns.csv"
+"""The dictionary of the columns, beside this file."""
+_DATE = (2025, 1, 1, 0, 0, 0)  # the same contents give the same archive
+
+
+def write(layout, html):
+    """Write `downloads/` below the built pages of a book."""
+    folder = html / "downloads"
+    folder.mkdir(parents=True, exist_ok=True)
+    notebooks = sorted((layout.root / "notebooks").glob("*.ipynb"))
+    _archive(folder / "notebooks.zip", {path.name: path.read_bytes() for path in notebooks})
+    tables = {f"{name}.csv": text.encode() for name, text in record_tables(layout.root / "campaigns").items()}
+    dictionary = layout.book / COLUMNS
+    if dictionary.is_file():
+        tables[COLUMNS] = dictionary.read_bytes()
+    _archive(folder / "records.zip", tables)
+    article = layout.root / "article" / "article.pdf"
+    if article.is_file():
+        shutil.copy(article, folder)
+
+
+def record_tables(folder):
+    """{campaign: CSV}, one row a run, of the campaigns in `folder` that have records."""
+    found = {campaign.name: load_runs(campaign) for campaign in load_campaigns() if campaign.folder.parent == folder}
+    return {name: table.to_csv(index=False, lineterminator="\n") for name, table in found.items() if len(table)}
+
+
+def _archive(path, files):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in sorted(files.items()):
+            archive.writestr(zipfile.ZipInfo(name, _DATE), content, zipfile.ZIP_DEFLATED)
+    path.write_bytes(buffer.getvalue())
