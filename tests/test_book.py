@@ -16,7 +16,24 @@ from rc_utils.paper.scorecard import findings_path
 
 BOOK = pathlib.Path(__file__).resolve().parents[1] / "book"
 
-PROSE = "# Start\n\nThe count is $r^2$ {cite:p}`li2025region`; see {numref}`fig-line`.\n\n$$\\sum_i x_i$$\n"
+PROSE = """# Start
+
+The count is $r^2$ {cite:p}`li2025region`; see {numref}`fig-line` and {term}`regions <region>`.
+
+$$\\sum_i x_i$$
+"""
+BIBLIOGRAPHY = """# Words
+
+```{glossary}
+region
+  A piece of
+  equal label.
+```
+
+```{bibliography}
+:all:
+```
+"""
 PAGES = 'depends = ["lib.py"]\n\n[pages.line]\nparameters = { n = 4 }\n'
 CONTENTS = "format: jb-book\nroot: intro\nchapters:\n- file: notebooks/line\n- file: bibliography\n"
 FIGURE = {"mystnb": {"figure": {"caption": "A line.", "name": "fig-line"}, "image": {"alt": "A rising line"}}}
@@ -49,11 +66,12 @@ def write_source(root):
     """The source of a book with one prose page and one notebook, under the real book's configuration."""
     book = root / "book"
     book.mkdir()
-    for name in ("_config.yml", "docstrings.py", "buttons.py", "launch.py", "references.bib", "bibliography.md"):
+    for name in ("_config.yml", "docstrings.py", "buttons.py", "launch.py", "glossary.py", "references.bib"):
         shutil.copy(BOOK / name, book)
     for name in ("_static", "extra"):
         shutil.copytree(BOOK / name, book / name)
     (book / "intro.md").write_text(PROSE)
+    (book / "bibliography.md").write_text(BIBLIOGRAPHY)
     (book / "pages.toml").write_text(PAGES)
     (book / "_toc.yml").write_text(CONTENTS)
     (root / "lib.py").write_text("x = 1\n")
@@ -96,6 +114,7 @@ def test_the_book_renders_offline(build, built):
     assert (index.parent / "_static" / "mathjax" / "tex-mml-chtml.js").is_file()
     page = (index.parent / "notebooks" / "line.html").read_text()
     assert 'alt="A rising line"' in page
+    assert 'title="A piece of equal label."' in intro
     assert "0.500" in page  # the value glued by the parameter given, not by the default
     assert "noise" not in page
 

@@ -36,7 +36,7 @@ from rc_utils.sweep import campaign, validation
 from rc_utils.sweep import execute as sweep
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "book" / "rerun.md"]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "book" / "downloads.md"]
 PAGES += sorted((ROOT / "book" / "guide").glob("*.md"))
 MODES = ("run", "parse", "file", "needs")
 _MARK = r"^(?:% |<!-- )test: (\w+)(?: ([\w./]+))?[^\n]*\n"

@@ -188,7 +188,7 @@ def test_the_pdf_joins_pages_and_their_links(tmp_path):
 
 
 def test_no_row_of_the_comparison_is_empty():
-    text = (ROOT / "book" / "guide" / "publish.md").read_text()
+    text = (ROOT / "book" / "downloads.md").read_text()
     rows = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("| ")]
     assert len(rows) > 10
     assert all(row[0].strip() and row[-1].strip() for row in rows[1:])
