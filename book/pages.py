@@ -13,9 +13,11 @@ import sys
 import tempfile
 import tomllib
 
+import drawer
 import nbformat
 
 from rc_utils.checks import check_keys, require, settings_from_dict, unknown_name
+from rc_utils.files import write_atomically
 from rc_utils.notebooks import NotebookError, check_parameters, execute_notebook, notebook_parameters
 from rc_utils.paper import scorecard
 from rc_utils.sweep import campaign, records
@@ -215,12 +217,16 @@ def _submit(pool, page, stamp, layout, *, fork):
     return pool.submit(_execute_page, page, layout, metadata={STAMP: stamp}, fork=fork)
 
 
-def _execute_page(page, layout, **options):
+def _execute_page(page, layout, metadata, **options):
     os.environ[scorecard.PAGE] = page.name
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder) / f"{page.name}.ipynb"
         nbformat.write(notebook_of(page, layout), source)
         execute_notebook(source, layout.executed(page), page.parameters, cwd=layout.root, **options)
+    executed = nbformat.read(layout.executed(page), as_version=4)
+    drawer.add(executed, page)
+    executed.metadata.update(metadata)
+    write_atomically(layout.executed(page), f"{nbformat.writes(executed)}\n".encode())
 
 
 def _one_thread():

@@ -5,6 +5,7 @@ import dataclasses
 import errno
 import os
 import pathlib
+import re
 import shutil
 import tomllib
 
@@ -80,7 +81,7 @@ def write_source(root):
         root / "notebooks" / "line.ipynb",
         code("from myst_nb import glue\nglue('half', n / 8, display=False)"),
         code("import sys\nprint('no' + 'ise', file=sys.stderr)"),
-        code("import matplotlib.pyplot as plt\nplt.plot(range(n));", metadata=FIGURE),
+        code("import matplotlib.pyplot as plt\nplt.plot(range(n));", metadata=FIGURE | {"tags": ["hide-input"]}),
         nbformat.v4.new_markdown_cell("It is {glue:text}`half:.3f`."),
     )
 
@@ -117,6 +118,10 @@ def test_the_book_renders_offline(build, built):
     assert 'title="A piece of equal label."' in intro
     assert "0.500" in page  # the value glued by the parameter given, not by the default
     assert "noise" not in page
+    before, drawer = page.split("Code and parameters")
+    assert "matplotlib" not in before  # the code of the figure is in the drawer alone
+    drawer = re.sub(r"<[^>]+>", "", drawer)
+    assert all(word in drawer for word in ("import matplotlib", "# points", "rc_utils.notebooks line -p n 4"))
 
 
 @pytest.mark.slow

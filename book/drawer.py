@@ -1,0 +1,51 @@
+"""The drawer at the end of a notebook page: how to run it, its parameters, and the code that the page leaves out.
+
+A page shows the code that teaches. Cells tagged `hide-input` set up, draw and print; they move to the drawer.
+"""
+
+import re
+
+import nbformat
+
+PLUMBING = "hide-input"
+
+
+def add(notebook, page):
+    """Append the drawer to an executed notebook, and take from the page the inputs that are in it."""
+    parameters, plumbing = "", []
+    for cell in notebook.cells:
+        tags = cell.metadata.get("tags", [])
+        if "parameters" in tags:
+            parameters = cell.source
+            cell.metadata["tags"] = [*tags, "remove-cell"]
+        elif "injected-parameters" in tags:
+            cell.metadata["tags"] = [*tags, "remove-cell"]
+        elif PLUMBING in tags:
+            plumbing.append(cell.source)
+            cell.metadata["tags"] = [tag for tag in tags if tag != PLUMBING] + ["remove-input"]
+    text = _text(page, parameters, plumbing, notebook.metadata.get("papermill", {}).get("duration"))
+    notebook.cells.append(nbformat.v4.new_markdown_cell(text))
+
+
+def _text(page, parameters, plumbing, seconds):
+    given = "".join(f" -p {name} {value}" for name, value in page.parameters.items())
+    command = f"$ .venv/bin/python -m rc_utils.notebooks {page.notebook}{given}"
+    parts = [f"Run this page yourself, {_duration(seconds)}:", _fenced("console", command)]
+    if parameters:
+        parts += ["With `-p NAME VALUE` it takes these parameters:", _fenced("python", parameters)]
+    if plumbing:
+        parts += ["The code that sets up, draws and prints:", _fenced("python", "\n\n".join(plumbing))]
+    return "::::{dropdown} Code and parameters\n" + "\n\n".join(parts) + "\n::::"
+
+
+def _duration(seconds):
+    if not seconds:
+        return "with another output where you like"
+    minutes = round(seconds / 60)
+    return f"about {minutes} minute{'s' * (minutes > 1)}" if minutes else "less than a minute"
+
+
+def _fenced(language, code):
+    longest = max((len(ticks) for ticks in re.findall("`+", code)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{code}\n{fence}"
