@@ -303,6 +303,16 @@ def test_the_explorer_shows_our_counts_and_follows_the_keyboard(explorer_tab, ma
     assert len({*counts_of(grids, 0, 9), *counts_of(grids, 1, 9), first, second}) > 3
 
 
+def test_the_explorer_plays_from_the_first_epoch(explorer_tab):
+    slider, button = explorer_tab.locator(".rc-explorer input[type=range]"), explorer_tab.locator(".rc-explorer button")
+    last = int(slider.input_value())
+    button.click()
+    assert (int(slider.input_value()), button.inner_text()) == (0, "Pause")
+    explorer_tab.wait_for_function(f"document.querySelector('.rc-explorer input[type=range]').value == {last}")
+    explorer_tab.wait_for_function("document.querySelector('.rc-explorer button').textContent == 'Play'")
+
+
+
 def test_the_explorer_paints_the_labels_where_they_belong(explorer_tab, made_explorer, tmp_path):
     tab, grid = explorer_tab, made_explorer[0]["learning rate 0.02"][9]
     corners = tab.evaluate("""() => {

@@ -115,6 +115,33 @@
       root.querySelector(".rc-status").textContent = `Triangle ${t + 1}, epoch ${epoch}: ${counts.join(", ")}.`;
     }
 
+    const button = form.querySelector("button");
+    let timer = 0;
+
+    function stop() {
+      clearInterval(timer);
+      timer = 0;
+      button.textContent = "Play";
+    }
+
+    function step() {
+      if (slider.value === slider.max) stop();
+      else {
+        slider.value = Number(slider.value) + 1;
+        show();
+      }
+    }
+
+    button.addEventListener("click", () => {
+      if (timer) {
+        stop();
+        return;
+      }
+      if (slider.value === slider.max) slider.value = 0;
+      button.textContent = "Pause";
+      timer = setInterval(step, 800);
+      show();
+    });
     form.addEventListener("input", show);
     form.addEventListener("submit", (event) => event.preventDefault());
     root.querySelector(".rc-explorer-off").remove();

@@ -168,8 +168,9 @@ def _controls(data):
     )
     last = len(data["epochs"]) - 1
     return (
-        f'<form hidden><fieldset><legend>Triangle</legend>{radios}</fieldset><label class="rc-epoch">'
-        f'<span>Epoch <output></output></span><input type="range" min="0" max="{last}" value="{last}"></label></form>'
+        f'<form hidden><fieldset><legend>Triangle</legend>{radios}</fieldset><button type="button">Play</button>'
+        f'<label class="rc-epoch"><span>Epoch <output></output></span>'
+        f'<input type="range" min="0" max="{last}" value="{last}"></label></form>'
     )
 
 
