@@ -27,7 +27,8 @@ pytestmark = pytest.mark.slow
 
 HTML = BOOK / "_build" / "html"
 TINY_PAGES = ["bibliography.html", "genindex.html", "intro.html", "notebooks/line.html", "search.html"]
-DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+DESKTOP = {"width": 1280, "height": 900}
+WIDTHS = (1400, 1024, 390)
 # Contrast is looked at twice: light in every row, dark in the first ones of a table, which have its colours.
 LATER_ROWS = ["main tbody tr:nth-child(n+13)"]
 # Violations in what the tools write: (rule, part of the element's selector) and the reason.
@@ -131,7 +132,9 @@ def problems(tab, root, address):
     if tab.evaluate("'mode' in document.documentElement.dataset"):
         tab.wait_for_function("document.documentElement.dataset.theme === 'dark'")
     found += [f"dark: {text}" for text in violations(tab, ["color-contrast"], without=LATER_ROWS)]
-    tab.set_viewport_size(PHONE)
+    for width in WIDTHS:
+        tab.set_viewport_size({"width": width, "height": 900})
+        found += [f"cut off at {width} px: {text}" for text in tab.evaluate(CUT_OFF)]
     found += [f"wider than a phone: {text}" for text in tab.evaluate(TOO_WIDE)]
     return found
 
@@ -147,6 +150,19 @@ BROKEN_IMAGES = """async () => {
 NO_ALT = """() => [...document.querySelectorAll("main figure img, main .cell_output img, main figure svg")]
     .filter(e => !(e.getAttribute("alt") || e.getAttribute("aria-label") || "").trim())
     .map(e => (e.src || e.outerHTML).slice(0, 100))"""
+# Tables, figures and formulas that are wider than the box around them, which scrolls or hides the rest.
+CUT_OFF = """() => {
+    const isShown = e => e.getClientRects().length > 0;
+    const clips = e => getComputedStyle(e).overflowX !== "visible" && e.scrollWidth > e.clientWidth + 1;
+    const found = [];
+    for (const e of document.querySelectorAll("main table, main figure, main img, main mjx-container")) {
+        let box = e;
+        while (isShown(e) && box && box.tagName !== "MAIN" && !clips(box)) box = box.parentElement;
+        if (isShown(e) && box && box.tagName !== "MAIN" && !box.closest("pre"))
+            found.push(`${e.tagName} of ${box.scrollWidth} px in ${box.clientWidth} px: ${e.outerHTML.slice(0, 80)}`);
+    }
+    return found;
+}"""
 # The elements that stick out, where the page can be scrolled sideways.
 TOO_WIDE = """() => {
     const root = document.documentElement;
@@ -223,6 +239,7 @@ BROKEN = {
     "link to nothing": '<a href="#lost">a place</a>',
     "light: button-name": "<button></button>",
     "dark: color-contrast": "<style>@media (prefers-color-scheme: dark) {p {color: #eee}}</style><p>pale</p>",
+    "cut off at 1024": '<div style="overflow-x: auto"><table style="width: 1100px"><tr><td>wide</td></tr></table></div>',
     "wider than a phone": '<div style="width: 500px">wide</div>',
 }
 

@@ -1,5 +1,6 @@
 """What the notebooks share: the runs of a campaign, its example network, and tables with a sentence beside them."""
 
+import html
 import itertools
 import re
 
@@ -19,6 +20,7 @@ from rc_utils.sweep.campaign import load_campaign, load_campaigns
 from rc_utils.sweep.execute import sweep
 from rc_utils.sweep.records import INTERPOLATES, counted, data_sha256, find_records, load_runs, weights_path
 
+HEADS = {"lr": "learning rate", "std_error": "standard error", "n_train": "training images"}
 SMALL = 100  # runs that a page trains itself where there is not one record
 
 
@@ -183,12 +185,21 @@ def all_results(name="", *, num_samples=0, seed=0):
 
 
 def show_table(frame, *, index=False, kind="rc-table"):
-    """A table as HTML that scrolls inside its own box and wraps its texts; `kind` names its style.
+    """A table as HTML: as wide as the page allows, and on a phone a list of entries a row; `kind` names its style.
 
-    Columns with names such as `std_error` are headed "std error".
+    Columns with names such as `batch_size` are headed "batch size"; `lr` and `std_error` are written out.
     """
-    frame = frame.rename(columns=lambda name: re.sub(r"(?<=[a-z0-9])_(?=[a-z0-9])", " ", str(name)))
-    return HTML(f'<div class="{kind}">{frame.to_html(index=index, border=0, na_rep="")}</div>')
+    frame = frame.rename(
+        columns=lambda name: HEADS.get(str(name), re.sub(r"(?<=[a-z0-9])_(?=[a-z0-9])", " ", str(name)))
+    )
+    head, body = frame.to_html(index=index, border=0, na_rep="").split("<tbody>")
+    labels = [html.escape(" ".join(name) if isinstance(name, tuple) else str(name)) for name in frame.columns]
+    rows = body.split("<tr>")
+    for number, row in enumerate(rows):
+        cells = row.split("<td>")
+        labelled = [f'<td data-label="{label}">{cell}' for label, cell in zip(labels, cells[1:], strict=False)]
+        rows[number] = "".join([cells[0], *labelled])
+    return HTML(f'<div class="{kind}">{head}<tbody>{"<tr>".join(rows)}</div>')
 
 
 def show_correlations(table, columns="method"):
