@@ -61,7 +61,8 @@ def test_a_page_does_not_train_a_large_campaign():
 
 def test_tables_are_headed_in_words_and_networks_keep_their_names():
     shown = show.show_table(pd.DataFrame({"std_error": [0.1], "RegNetX_200MF": [1.0]})).data
-    assert "<th>std error</th>" in shown
+    assert "<th>standard error</th>" in shown
+    assert 'data-label="standard error"' in shown
     assert "<th>RegNetX_200MF</th>" in shown
 
 
