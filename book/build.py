@@ -123,6 +123,7 @@ def build(layout, *, only=(), skip_sweep=False, device=None, launch="", as_pdf=F
         executed = pages.execute_pages(chosen, layout, device)
         print(f"  {len(executed)} executed, {len(chosen) - len(executed)} unchanged")
     without = pages.write_unexecuted(table, layout)
+    pages.write_explorer(layout)
     options = {name: value for name, value in {"RC_LAUNCH": launch, "RC_PDF": "1" if as_pdf else ""}.items() if value}
     with _stage("Pages"):
         rendered = render(layout, not without, options)
