@@ -130,7 +130,7 @@ def test_what_the_mean_count_gains_on_a_finer_grid_is_a_result(monkeypatch):
     assert result.id == "grid-size/1d/change"
     assert result.value == pytest.approx(missed.mean())
     assert 0 < result.low < result.value < result.high < 0.3
-    assert (result.n, "12 runs, 20 simplices each" in result.detail) == (12, True)
+    assert (result.n, "12 runs, 20 simplices each" in result.detail) == (20, True)
 
 
 def test_what_more_segments_change_is_a_result(monkeypatch):

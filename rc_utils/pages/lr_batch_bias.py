@@ -127,7 +127,8 @@ def quotient_panel(runs: pd.DataFrame, column: str = "count") -> Figure:
     settings = finished(average_replicates(runs))
     fig, ax = plt.subplots(figsize=(plotting.width(), 4))
     for network, group in settings.groupby("network", sort=False):
-        units = group.assign(quotient=group["lr"] / group["batch_size"]).sort_values("quotient")
+        units = group.groupby(["lr", "batch_size"])[column].mean().reset_index()
+        units = units.assign(quotient=units["lr"] / units["batch_size"]).sort_values("quotient")
         look = plotting.network_style(str(network))
         ax.plot(units["quotient"], units[column], color=look.color, marker=look.marker, linewidth=1, label=network)
     ax.set_xscale("log")
