@@ -29,12 +29,12 @@ def test_answers_from_runs_say_what_the_runs_hold():
     assert set(answers) == {"coefficient", "gap-or-accuracy", "swapped-columns", "momentum"}
     assert "training pairs 1.00" in answers["swapped-columns"]
     assert "test pairs -1.00" in answers["swapped-columns"]
-    assert "with 0.9 9 cells with learning rates 0.1 to 0.1, correlation 1.00" in answers["momentum"]
-    assert "without 9 cells with learning rates 1 to 1, correlation -1.00" in answers["momentum"]
+    assert "with 0.9 9 settings with learning rates 0.1 to 0.1, correlation 1.00" in answers["momentum"]
+    assert "without 9 settings with learning rates 1 to 1, correlation -1.00" in answers["momentum"]
     fewer = pd.DataFrame(rows).query("experiment == 'main' or weight_decay == 1")
     more = pd.concat([fewer, fewer.query("experiment == 'main'").assign(seed=1, count=99)])
     text = open_questions.answers_from_runs(more)["momentum"]
-    assert text.count("3 cells") == 2
+    assert text.count("3 settings") == 2
     assert "mean count 3.40; without" in text
     assert "the 7 that interpolate" in answers["gap-or-accuracy"]
     table = open_questions.question_table(open_questions.SILENCES, answers)

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from rc_utils.correlation import MIN_CELLS, average_seeds, correlate_cells, finished, interval_text
+from rc_utils.correlation import average_replicates, correlate_settings, finished, interval_text
+from rc_utils.correlation.estimates import MIN_UNITS
 from rc_utils.pages import plotting, training_evolution
 from rc_utils.paper.published_tables import ARCHITECTURES, EVOLUTION, GRID_SIZE, HYPERPLANES, NETWORKS, RANGE
 from rc_utils.sweep import records
@@ -86,7 +87,7 @@ def question_table(questions, answers: dict[str, str]) -> pd.DataFrame:
 
 def answers_from_print() -> dict[str, str]:
     """Answers that need the printed tables and short computations only."""
-    gaps = [(epoch, v1 - v3 / 100) for epoch, _, v1, v3, _ in EVOLUTION if v1 is not None]
+    gaps = [(epoch, v1 - v3) for epoch, _, v1, v3, _ in EVOLUTION if v1 is not None]
     parts = [epoch for epoch, difference in gaps if abs(difference) > 0.01]
     test = np.array(HYPERPLANES)[:, 0]
     main = np.array(ARCHITECTURES)[:, 0]
@@ -103,31 +104,31 @@ def answers_from_runs(runs: pd.DataFrame, *, seed: int = 0) -> dict[str, str]:
     main = finished(runs[runs["experiment"] == "main"])
     if main.empty or not main["count"].notna().any():
         return {}
-    cells = finished(average_seeds(main))
+    cells = finished(average_replicates(main))
     methods = ("pearson", "spearman", "kendall")
     text = ", ".join(f"{m} {_text(cells, 'count', 'gap', m, seed)}" for m in methods)
     networks = ", ".join(cells["network"].unique())
     fitted = cells[cells["interpolates"].astype(bool)]
     answers = {
-        "coefficient": f"over all cells of {networks}: {text}",
+        "coefficient": f"over {len(cells)} networks and settings of {networks}: {text}",
         "gap-or-accuracy": (
-            f"all {len(cells)} cells of {networks}: gap {_text(cells, 'count', 'gap', seed=seed)}, test accuracy "
+            f"all {len(cells)} of {networks}: gap {_text(cells, 'count', 'gap', seed=seed)}, test accuracy "
             f"{_text(cells, 'count', 'test_accuracy', seed=seed)}; the {len(fitted)} that interpolate: gap "
             f"{_text(fitted, 'count', 'gap', seed=seed)}, test accuracy "
             f"{_text(fitted, 'count', 'test_accuracy', seed=seed)}"
         ),
     }
     if "count_test" in main.columns and main["count_test"].notna().any():
-        both = finished(average_seeds(main[main["count_test"].notna()]))
+        both = finished(average_replicates(main[main["count_test"].notna()]))
         pairs = {"training": "count", "test": "count_test"}
         text = ", ".join(f"{name} pairs {_text(both, column, 'gap', seed=seed)}" for name, column in pairs.items())
-        answers["swapped-columns"] = f"here, over the {len(both)} cells with both: {text}"
+        answers["swapped-columns"] = f"here, over the {len(both)} settings with both: {text}"
     if "no-momentum" in set(runs["experiment"]):
         plain = finished(runs[runs["experiment"] == "no-momentum"])
         # The runs that differ from them in momentum and learning rate alone.
         keys = [key for key in ("network", "batch_size", "weight_decay", "seed") if key in runs.columns]
         same = main.merge(plain[keys].drop_duplicates(), on=keys)
-        with_it, without = (_momentum_text(finished(average_seeds(part)), seed) for part in (same, plain))
+        with_it, without = (_momentum_text(finished(average_replicates(part)), seed) for part in (same, plain))
         networks = " and ".join(plain["network"].unique())
         answers["momentum"] = f"{networks}: with 0.9 {with_it}; without {without}"
     return answers
@@ -135,17 +136,17 @@ def answers_from_runs(runs: pd.DataFrame, *, seed: int = 0) -> dict[str, str]:
 
 def _momentum_text(cells: pd.DataFrame, seed: int) -> str:
     if cells.empty:
-        return "no cell"
+        return "no setting"
     return (
-        f"{len(cells)} cells with learning rates {cells['lr'].min():g} to {cells['lr'].max():g}, correlation "
+        f"{len(cells)} settings with learning rates {cells['lr'].min():g} to {cells['lr'].max():g}, correlation "
         f"{_text(cells, 'count', 'gap', seed=seed)}, mean count {cells['count'].mean():.2f}"
     )
 
 
 def _text(cells: pd.DataFrame, x: str, y: str, method: str = "pearson", seed: int = 0) -> str:
     if len(cells) < 3:
-        return "too few cells"
-    c = correlate_cells(cells, x, y, method, seed=seed)
+        return "too few settings"
+    c = correlate_settings(cells, x, y, method, seed=seed)
     return interval_text(c.value, c.low, c.high)
 
 
@@ -153,21 +154,21 @@ def interpolation_table(name: str, *, num_resamples: int = 10_000, seed: int = 0
     """One row a grid of cells of the campaign `name` that were trained alike, the least fitted first.
 
     The grids: every network of the experiments `main` and `short`, and the network of the evolution after every counted
-    epoch but 0. Grids of fewer than `MIN_CELLS` cells are left out. Columns: grid (in words), network, train_accuracy
+    epoch but 0. Grids of fewer than `MIN_UNITS` cells are left out. Columns: grid (in words), network, train_accuracy
     (mean), n_cells, n_interpolating, and for both of `QUANTITIES` Pearson's correlation with the count over cells,
     seeds averaged: the quantity's name, and with `_low` and `_high` its interval. read: `origin` and `num_samples` of
     `load_runs`.
     """
     rows = []
     for words, network, runs in _grids(name, **read):
-        cells = finished(average_seeds(runs))
-        if len(cells) < MIN_CELLS or not cells["count"].notna().all():
+        cells = finished(average_replicates(runs))
+        if len(cells) < MIN_UNITS or not cells["count"].notna().all():
             continue
         fitted = int((cells["train_accuracy"] >= records.INTERPOLATES).sum())
         row = {"grid": words, "network": network, "train_accuracy": cells["train_accuracy"].mean()}
         row |= {"n_cells": len(cells), "n_interpolating": fitted}
         for quantity in QUANTITIES:
-            c = correlate_cells(cells, "count", quantity, num_resamples=num_resamples, seed=seed)
+            c = correlate_settings(cells, "count", quantity, num_resamples=num_resamples, seed=seed)
             row |= {quantity: c.value, f"{quantity}_low": c.low, f"{quantity}_high": c.high}
         rows.append(row)
     columns = ["grid", "network", "train_accuracy", "n_cells", "n_interpolating"]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from rc_utils.correlation import mean_interval
+from rc_utils.correlation import interval_text, mean
 from rc_utils.paper.verdict import Result
 from rc_utils.theory.two_layer.bounds import (
     LEMMA_7,
@@ -157,15 +157,16 @@ def rate_result(name: str, counts: np.ndarray, factors: Sequence[float], level: 
     for chosen in (edge, ~edge | (np.cumsum(edge) == 1)):
         change = slopes(counts[:, chosen], np.asarray(factors)[chosen])
         change = change[np.isfinite(change)]
-        parts.append((change.mean(), *mean_interval(change, seed=seed), len(change)))
-    (value, low, high, n), below = parts
+        parts.append(mean(change, "initialisations"))
+    at_edge, below = parts
     detail = (
-        f"{name}, first step with a loss of {level:g} or less, {n} of {len(counts)} initialisations that get there at "
-        f"the edge, with rates from 1 to {max(factors):.3g} times 2/λ_max(W₀); below the edge, from {min(factors):g} "
-        f"to 1, {below[0]:+.4f} [{below[1]:+.4f}, {below[2]:+.4f}] over {below[3]}; the count "
+        f"{name}, first step with a loss of {level:g} or less, {at_edge.n} of {len(counts)} initialisations that get "
+        f"there at the edge, with rates from 1 to {max(factors):.3g} times 2/λ_max(W₀); below the edge, from "
+        f"{min(factors):g} to 1, {interval_text(below.value, below.low, below.high, '+')} over {below.n}; the count "
         f"is {np.nanmean(counts):.2f} on average"
     )
-    return Result("theory/lr", f"two-layer, {name}", value, low, high, n, detail)
+    found = (at_edge.value, at_edge.low, at_edge.high, at_edge.n)
+    return Result("theory/lr", f"two-layer, {name}", *found, detail)
 
 
 def shattering_table(cases: Iterable[Shattering]) -> pd.DataFrame:
