@@ -31,19 +31,19 @@ FIGURE = ROOT / "book" / "_static" / "headline.svg"
 ROWS = r"main/|bias/.*/overall|motivation/|mixup/|crop-flip/|evolution/trend"
 # The words of the first page for an experiment of the paper, and the page that has it.
 SUBJECTS = {
-    "main": ("count and gap", "reference_03_main_correlation"),
-    "bias": ("learning rate and batch size", "reference_04_lr_batch_bias"),
-    "motivation": ("measures of the weights", "reference_01_motivation"),
-    "evolution": ("during training", "reference_07_training_evolution"),
-    "architectures": ("networks, datasets, dimensions", "reference_05_ablations"),
-    "optimizers": ("optimisers", "reference_05_ablations"),
-    "hyperplanes": ("where segments lie", "reference_05_ablations"),
-    "range": ("how far segments reach", "reference_05_ablations"),
-    "grid size": ("how fine the grid", "reference_11_beyond_the_grid"),
-    "sample size": ("how many segments", "reference_11_beyond_the_grid"),
+    "main": ("count and gap", "03_main_correlation"),
+    "bias": ("learning rate and batch size", "04_lr_batch_bias"),
+    "motivation": ("measures of the weights", "01_motivation"),
+    "evolution": ("during training", "07_training_evolution"),
+    "architectures": ("networks, datasets, dimensions", "05_ablations"),
+    "optimizers": ("optimisers", "05_ablations"),
+    "hyperplanes": ("where segments lie", "05_ablations"),
+    "range": ("how far segments reach", "05_ablations"),
+    "grid size": ("how fine the grid", "11_beyond_the_grid"),
+    "sample size": ("how many segments", "11_beyond_the_grid"),
     "test accuracy": ("test accuracy of the other networks", "14_scorecard"),
-    "mixup": ("mixup", "reference_06_augmentation"),
-    "crop-flip": ("crop and flip", "reference_06_augmentation"),
+    "mixup": ("mixup", "06_augmentation"),
+    "crop-flip": ("crop and flip", "06_augmentation"),
 }
 START, END = "<!-- results: written by `python book/headline.py`, not by hand -->", "<!-- end of results -->"
 

@@ -97,16 +97,16 @@ def _launch():
 def test_notebooks_are_opened_with_the_parameters_of_their_page(tmp_path):
     launch = _launch()
     names = {path.stem for path in launch.write(tmp_path / "binder")}
-    assert "reference_03_main_correlation" in names
+    assert "03_main_correlation" in names
     assert "03_main_correlation" not in names  # it trains
-    cells = nbformat.read(tmp_path / "binder" / "reference_03_main_correlation.ipynb", 4).cells
+    cells = nbformat.read(tmp_path / "binder" / "03_main_correlation.ipynb", 4).cells
     sources = [cell.source for cell in cells]
     values = {}
     for source in sources[1:3]:
         exec(source, values)
     assert values["campaign"] == "cifar10-small"
     launch.write(tmp_path / "colab", "owner/name")
-    first = nbformat.read(tmp_path / "colab" / "reference_03_main_correlation.ipynb", 4).cells[0].source
+    first = nbformat.read(tmp_path / "colab" / "03_main_correlation.ipynb", 4).cells[0].source
     assert f"--branch {launch.tag()} https://github.com/owner/name" in first
 
 

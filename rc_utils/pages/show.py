@@ -14,7 +14,7 @@ from rc_utils.forests import committed_forests, forest_runs, results_from_forest
 from rc_utils.pages.needs import needed
 from rc_utils.pages.scorecard import results_from_campaign
 from rc_utils.paper.scorecard import kept_results
-from rc_utils.paper.verdict import ARGUMENTS, NO_RESULT, VERDICTS
+from rc_utils.paper.verdict import ARGUMENTS, NO_RESULT, VERDICTS, scorecard
 from rc_utils.sweep import run
 from rc_utils.sweep.campaign import load_campaign, load_campaigns
 from rc_utils.sweep.execute import sweep
@@ -242,6 +242,22 @@ def show_scorecard(card, *, why=False):
     else:
         shown["Needs"] = [needed(id_) for id_ in card["id"]]
     return show_table(shown.assign(Id=card["id"]), kind="rc-table rc-card")
+
+
+def show_beside(reference, live=(), prefix=""):
+    """Statements with the paper's number, ours from committed records with its verdict, and what this machine made.
+
+    reference, live: lists of `Result`; prefix: of the ids to show. The last column says nothing of the paper's claim.
+    """
+    card = scorecard(reference)
+    card = card[(card["campaign"] != "") & card["id"].str.startswith(prefix)]
+    shown = pd.DataFrame({"Statement": card["claim"] + " (" + card["where"] + ")", "Paper": card["published"]})
+    shown["CIFAR-10"], shown["Less the paper"], shown["Settings"] = card["ours"], card["difference"], card["n"]
+    shown["Verdict"] = card["verdict"]
+    if live:
+        here = {result.id: interval_text(result.value, result.low, result.high) for result in live}
+        shown["Your machine"] = [here.get(id_, "") for id_ in card["id"]]
+    return show_table(shown.loc[:, (shown != "").any()], kind="rc-table rc-card")
 
 
 def verdict_summary(card, prefix=""):

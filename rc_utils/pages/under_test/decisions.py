@@ -1,0 +1,316 @@
+"""What decides in each of the five studies of the count, as `book/protocol.md` says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from sklearn.linear_model import RidgeCV
+from sklearn.model_selection import KFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+
+from rc_utils.correlation import Estimate, bootstrap, fisher_interval, mean
+from rc_utils.pages.under_test.studies import COUNT
+from rc_utils.sweep.campaign import load_campaign
+from rc_utils.sweep.records import load_evolution
+
+RIVALS = {
+    "training loss": "train_loss",
+    "distance from initialisation": "distance_from_init",
+    "output margin": "margin",
+    "sharpness": "sharpness",
+    "spectral norms": "log_spectral_product",
+    "input gradient": "input_gradient",
+    "parameters": "num_parameters",
+    "path norm": "log_path_norm",
+    "Jacobian norm": "jacobian_norm",
+    "mixup accuracy": "mixup_accuracy",
+    "Gi-score, between classes": "gi_score_inter",
+    "Gi-score, within a class": "gi_score_intra",
+    "Pal-score, between classes": "pal_score_inter",
+    "Pal-score, within a class": "pal_score_intra",
+    "boundary thickness": "boundary_thickness",
+    "linear pieces": "linear_pieces",
+    "local complexity": "local_complexity",
+}
+AXES = {
+    "number of images": ["images-1500", "base", "images-6000"],
+    "width": ["width-4", "base", "width-16"],
+    "label noise": ["base", "noise-10", "noise-30"],
+    "flip": ["base", "flip"],
+    "crop and flip": ["base", "crop-flip"],
+    "weight decay": ["base", "decay-1e-3", "decay-1e-2"],
+    "sharpness-aware minimisation": ["base", "sam"],
+}
+ARMS = {
+    "random labels first": "random-labels-",
+    "midpoints of a third class": "third-class-",
+    "points of the nearer class": "nearer-class-",
+    "input-gradient penalty": "gradient-penalty-",
+}
+
+
+def forms(runs: pd.DataFrame) -> dict[str, list[np.ndarray]]:
+    """Each measure by name: log(count) as it is; a rival as it is and, where it is positive, by its logarithm."""
+    found = {COUNT: [runs[COUNT].to_numpy(float)]}
+    for name, column in RIVALS.items():
+        if column not in runs.columns or runs[column].isna().any():
+            continue
+        values = runs[column].to_numpy(float)
+        if np.ptp(values) == 0:
+            continue
+        found[name] = [values]
+        if (values > 0).all():
+            found[name].append(np.log(values))
+    return found
+
+
+def highlighted(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of a forest plot, the count first within its group and in a colour of its own."""
+    is_count = rows["label"] == COUNT
+    rows = rows.assign(verdict=np.where(is_count, "count", ""), later=~is_count)
+    groups = [name for name in ("group",) if name in rows.columns]
+    return rows.sort_values([*groups, "later"], kind="stable", ignore_index=True)
+
+
+def in_words(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with its estimates as texts."""
+    return table.map(lambda value: str(value) if isinstance(value, Estimate) else value)
+
+
+# Study 1: seeds alone.
+
+
+def seed_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
+    """By network and measure: r with the gap within the groups, and |r of log count| - |r| of a rival, with intervals.
+
+    A rival's form is the one with the larger |r|.
+    """
+    rows = []
+    for network, group in runs[runs["interpolates"]].groupby("network", sort=False):
+        gap = _centred(group["gap"].to_numpy(float), group["experiment"])
+        measures = {}
+        for name, choices in forms(group).items():
+            centred = [_centred(values, group["experiment"]) for values in choices]
+            measures[name] = max(centred, key=lambda values: abs(_correlation(values, gap)))
+        count = measures[COUNT]
+        units = len(gap) - group["experiment"].nunique() + 1
+        for name, values in measures.items():
+
+            def difference(weights, values=values, gap=gap, count=count):
+                return np.abs(_correlations(count, gap, weights)) - np.abs(_correlations(values, gap, weights))
+
+            row = {"network": network, "measure": name, "r": _with_fisher(_correlation(values, gap), units)}
+            row["difference"] = bootstrap(difference, range(len(gap)), seed=seed, unit="runs")
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def decide_seeds(table: pd.DataFrame) -> str:
+    """Supports: in both networks above 0, and r at least 0.5; refutes: upper end below 0.3 in both."""
+    found = table[table["measure"] == COUNT]["r"]
+    if all(r.low > 0 and r.value >= 0.5 for r in found):
+        return "supports"
+    return "refutes" if all(r.high < 0.3 for r in found) else "inconclusive"
+
+
+# Study 2: transfer.
+
+
+def transfer_errors(runs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """By network: squared errors of each measure's line over the predicted settings, and those of the mean SGD gap.
+
+    The lines are fitted on the experiment "sgd" of each network, in the form that fits all of them better.
+    """
+    runs = runs[runs["interpolates"]].reset_index(drop=True)
+    fitted = (runs["experiment"] == "sgd").to_numpy()
+    gap, networks = runs["gap"].to_numpy(float), runs["network"]
+    errors = {}
+    for name, choices in forms(runs).items():
+        residuals = [_residuals_of_lines(values, gap, networks, fitted) for values in choices]
+        best = min(residuals, key=lambda values: np.square(values[fitted]).sum())
+        errors[name] = pd.Series(np.square(best[~fitted])).groupby(networks[~fitted].to_numpy(), sort=False).sum()
+    means = networks.map(runs[fitted].groupby("network")["gap"].mean()).to_numpy(float)
+    total = pd.Series(np.square(gap - means)[~fitted]).groupby(networks[~fitted].to_numpy(), sort=False).sum()
+    return pd.DataFrame(errors), total
+
+
+def _residuals_of_lines(values, gap, networks, fitted):
+    residuals = np.empty(len(gap))
+    for network in networks.unique():
+        own = (networks == network).to_numpy()
+        if np.ptp(values[own & fitted]) == 0:
+            slope, level = 0.0, gap[own & fitted].mean()
+        else:
+            slope, level = np.polyfit(values[own & fitted], gap[own & fitted], 1)
+        residuals[own] = gap[own] - level - slope * values[own]
+    return residuals
+
+
+def transfer_scores(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
+    """By measure: R² over the predicted settings, and R² of log(count) less it, bootstrapped over networks."""
+    errors, total = transfer_errors(runs)
+    rows = []
+    options = {"units": total.index, "seed": seed, "unit": "networks"}
+    for name in errors:
+        own, more = errors[name].to_numpy(), (errors[name] - errors[COUNT]).to_numpy()
+        row = {"measure": name, "R2": bootstrap(lambda w, own=own: 1 - (w @ own) / (w @ total.to_numpy()), **options)}
+        row["difference"] = bootstrap(lambda w, more=more: (w @ more) / (w @ total.to_numpy()), **options)
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def decide_transfer(table: pd.DataFrame) -> str:
+    """Supports: R² of the count at least 0.5 and resolved above the best rival's; refutes: not above it, or below 0.5."""
+    values = table.set_index("measure")["R2"].map(lambda estimate: estimate.value)
+    rivals = values.drop(COUNT)
+    if values[COUNT] < 0.5 or rivals.max() >= values[COUNT]:
+        return "refutes"
+    difference = table.set_index("measure")["difference"][rivals.idxmax()]
+    return "supports" if difference.low > 0 else "inconclusive"
+
+
+# Study 3: intervene on the count.
+
+
+def slope_across_settings(sgd: pd.DataFrame) -> float:
+    """Slope of the gap on log(count) over ResNet18's SGD settings of study 2."""
+    own = sgd[(sgd["network"] == "ResNet18") & (sgd["experiment"] == "sgd") & sgd["interpolates"]]
+    return float(np.polyfit(own[COUNT], own["gap"], 1)[0])
+
+
+def intervention_slopes(runs: pd.DataFrame) -> pd.DataFrame:
+    """By arm: the mean over seeds of the slope of the gap's change on that of log(count), and the largest mean move."""
+    runs = runs[runs["interpolates"]]
+    control = runs[runs["experiment"] == "control"].set_index("seed")
+    rows = []
+    for arm, prefix in ARMS.items():
+        treated = runs[runs["experiment"].str.startswith(prefix) & runs["seed"].isin(control.index)]
+        if treated.empty:
+            continue
+        x = treated[COUNT].to_numpy() - control.loc[treated["seed"], COUNT].to_numpy()
+        y = treated["gap"].to_numpy() - control.loc[treated["seed"], "gap"].to_numpy()
+        changes = treated.assign(x=x, y=y)
+        slopes = changes.groupby("seed").apply(lambda g: (g["x"] * g["y"]).sum() / (g["x"] ** 2).sum())
+        moves = changes.groupby("experiment")["x"].mean()
+        rows.append({"arm": arm, "slope": mean(slopes.to_numpy(), unit="seeds"), "moved": moves[moves.abs().idxmax()]})
+    return pd.DataFrame(rows)
+
+
+def decide_arm(slope: Estimate, moved: float, across: float) -> str:
+    """Supports: interval above half the slope across settings; refutes: below it; nothing where the count hardly moved."""
+    if abs(moved) < 0.4:
+        return "not moved"
+    if slope.low > across / 2:
+        return "supports"
+    return "refutes" if slope.high < across / 2 else "inconclusive"
+
+
+# Study 4: axes.
+
+
+def sign_errors(runs: pd.DataFrame, outcome: str = "gap", *, seed: int = 0) -> pd.DataFrame:
+    """By axis: the share of pairs of levels in which the larger count goes with the smaller gap, worst first.
+
+    With outcome "test_accuracy": the larger count with the larger accuracy. Units: base setting and seed.
+    """
+    sign = {"gap": 1, "test_accuracy": -1}[outcome]
+    rows = []
+    for axis, levels in AXES.items():
+        wrong, pairs = [], []
+        for _, unit in runs[runs["experiment"].isin(levels)].groupby(["lr", "seed"]):
+            products = []
+            for i in range(len(unit)):
+                for j in range(i):
+                    count = unit[COUNT].iloc[i] - unit[COUNT].iloc[j]
+                    products.append(sign * count * (unit[outcome].iloc[i] - unit[outcome].iloc[j]))
+            wrong.append(sum(product < 0 for product in products))
+            pairs.append(len(products))
+        wrong, pairs = np.array(wrong, float), np.array(pairs, float)
+        if not pairs.any():
+            continue
+        share = bootstrap(
+            lambda w, wrong=wrong, pairs=pairs: (w @ wrong) / (w @ pairs), range(len(pairs)), seed=seed, unit="bases"
+        )
+        rows.append({"axis": axis, "sign-error": share, "decision": decide_axis(share)})
+    return pd.DataFrame(rows).sort_values("sign-error", key=lambda c: c.map(lambda e: -e.value), ignore_index=True)
+
+
+def decide_axis(share: Estimate) -> str:
+    """Supports: upper end below a half; refutes: lower end above it."""
+    if share.high < 0.5:
+        return "supports"
+    return "refutes" if share.low > 0.5 else "inconclusive"
+
+
+# Study 5: independent settings.
+
+
+def looks(runs: pd.DataFrame, name: str = "study-independent") -> dict[str, pd.DataFrame]:
+    """Two tables of `runs`: when the training loss first fell below 0.01, and at the end; `updates` are the steps so far.
+
+    Runs that never reached it are left out of the first.
+    """
+    n_train = load_campaign(name).dataset["n_train"]
+    end = runs.assign(updates=np.ceil(n_train / runs["batch_size"]) * runs["epochs"])
+    points = load_evolution(name)
+    points = points[points["reached_loss"].notna() & points["run_id"].isin(runs["run_id"])]
+    updates = np.ceil(n_train / points["batch_size"]) * points["epoch"]
+    known = runs.set_index("run_id")["interpolates"]
+    reached = points.assign(updates=updates, interpolates=points["run_id"].map(known))
+    return {"equal loss": reached.assign(**{COUNT: np.log(reached["count_main"])}), "end": end}
+
+
+def partial_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
+    """By measure: the correlation with the gap of what is left of both beyond the settings, as the protocol says."""
+    runs = runs[runs["interpolates"]].reset_index(drop=True)
+    gap = _beyond_settings(runs, runs["gap"].to_numpy(float), seed)
+    rows = []
+    for name, choices in forms(runs).items():
+        values = [_correlation(_beyond_settings(runs, choice, seed), gap) for choice in choices]
+        best = max(values, key=abs)
+        rows.append({"measure": name, "r": _with_fisher(best, len(runs) - 2)})
+    return pd.DataFrame(rows)
+
+
+def _beyond_settings(runs, values, seed):
+    """Residuals of a cross-fitted cubic of the settings, scaled to unit variance within each network."""
+    settings = np.log(runs[["lr", "batch_size", "updates"]].to_numpy(float))
+    residuals = np.empty(len(values))
+    for network in runs["network"].unique():
+        own = (runs["network"] == network).to_numpy()
+        cubic = make_pipeline(
+            StandardScaler(), PolynomialFeatures(3), StandardScaler(), RidgeCV(np.logspace(-3, 3, 13))
+        )
+        folds = KFold(10, shuffle=True, random_state=seed)
+        left = values[own] - cross_val_predict(cubic, settings[own], values[own], cv=folds)
+        residuals[own] = (left - left.mean()) / left.std()
+    return residuals
+
+
+def decide_independent(table: pd.DataFrame) -> str:
+    """Supports: interval above 0.2 and above the best rival; refutes: upper end below 0.2 or the best rival."""
+    found = table.set_index("measure")["r"]
+    best = max((abs(r.value) for name, r in found.items() if name != COUNT), default=0.0)
+    r = found[COUNT]
+    if r.high < 0.2 or r.high < best:
+        return "refutes"
+    return "supports" if r.low > 0.2 and r.value > best else "inconclusive"
+
+
+def _centred(values, groups):
+    frame = pd.Series(values)
+    return (frame - frame.groupby(groups.to_numpy()).transform("mean")).to_numpy()
+
+
+def _correlation(x, y):
+    """Pearson's correlation about zero: x and y are centred within their groups already."""
+    return float(_correlations(x, y, np.ones((1, len(x))))[0])
+
+
+def _correlations(x, y, weights):
+    return (weights @ (x * y)) / np.sqrt((weights @ x**2) * (weights @ y**2))
+
+
+def _with_fisher(r, units):
+    return Estimate(r, *fisher_interval(r, units), units, "runs")

@@ -1,0 +1,70 @@
+"""The runs of the five studies: those that are committed, or a reader's own first few."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from rc_utils.sweep.campaign import load_campaign
+from rc_utils.sweep.records import find_records, load_runs
+from rc_utils.sweep.run import complete_run
+from rc_utils.sweep.specification import Campaign, PlannedRun
+
+COUNT = "log count"
+STUDIES = {
+    "seeds": "Seeds alone",
+    "transfer": "Transfer, with rivals",
+    "intervene": "Intervene on the count",
+    "axes": "Axes",
+    "independent": "Independent settings",
+}
+
+
+@dataclass(frozen=True)
+class Study:
+    """The runs of a study that there are. `complete` is what it takes to be looked at: all of them, or a reader's own."""
+
+    name: str
+    runs: pd.DataFrame
+    made: int
+    asked: int
+    complete: bool
+
+
+def study_runs(name: str, number: int = 0) -> Study:
+    """The finished runs of the campaign `study-<name>`, with log(count).
+
+    number: the first so many runs of each network and experiment alone, made on this machine; 0 takes the committed ones.
+    """
+    campaign = load_campaign(f"study-{name}")
+    asked = first_runs(campaign, number)
+    runs = load_runs(campaign.name, origin=None if number else "reference")
+    runs = runs[runs["run_id"].isin(asked)]
+    made = runs["run_id"].nunique()
+    finished = runs[runs["status"] == "ok"]
+    finished = finished.assign(**{COUNT: np.log(finished["count"])}).reset_index(drop=True)
+    return Study(name, finished, made, len(asked), made == len(asked))
+
+
+def first_runs(campaign: Campaign, number: int = 0) -> dict[str, PlannedRun]:
+    """The planned runs of a campaign by id, of each network and experiment the first `number`; all of them for 0."""
+    chosen: dict[str, PlannedRun] = {}
+    seen: Counter = Counter()
+    for experiment, label, planned in campaign.entries():
+        seen[experiment.name, label] += 1
+        if not number or seen[experiment.name, label] <= number:
+            chosen[planned.spec.run_id] = planned
+    return chosen
+
+
+def make_runs(name: str, number: int, device: str = "cpu") -> None:
+    """Train those of the `first_runs` of a study that have no record."""
+    campaign = load_campaign(f"study-{name}")
+    chosen = first_runs(campaign, number)
+    known = find_records(chosen, campaign.folder / "runs.jsonl")
+    for run_id in tqdm(sorted(set(chosen) - set(known)), desc=campaign.name):
+        complete_run(campaign.runs()[run_id], device)

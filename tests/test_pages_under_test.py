@@ -1,0 +1,171 @@
+"""What decides in the five studies, on tables whose answer is known."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rc_utils.correlation import Estimate
+from rc_utils.pages.under_test import decisions, studies
+from rc_utils.pages.under_test.studies import COUNT
+from rc_utils.sweep.campaign import load_campaign
+
+
+def table(**columns):
+    length = max(len(values) for values in columns.values() if isinstance(values, list | np.ndarray))
+    defaults = {"network": ["ResNet18"] * length, "experiment": ["main"] * length, "interpolates": [True] * length}
+    return pd.DataFrame(defaults | columns)
+
+
+def test_seeds_correlates_within_the_groups_of_a_network():
+    rng = np.random.default_rng(0)
+    group = np.repeat([0, 1], 30)
+    count = rng.normal(size=60)
+    gap = 0.8 * count + 0.6 * rng.normal(size=60)
+    # The groups' levels go the other way and must not matter.
+    runs = table(**{COUNT: count - 9 * group}, gap=gap + 9 * group, experiment=np.array(["seeds", "draws"])[group],
+                 margin=np.exp(count), sharpness=rng.normal(size=60))  # fmt: skip
+    found = decisions.seed_correlations(runs).set_index("measure")
+    centred = [values - np.where(group == 0, values[:30].mean(), values[30:].mean()) for values in (count, gap)]
+    r = found.loc[COUNT, "r"]
+    assert r.value == pytest.approx(np.corrcoef(*centred)[0, 1], abs=1e-12)
+    assert r.n == 59
+    half = 1.959964 / np.sqrt(59 - 3)
+    assert np.arctanh([r.low, r.high]) == pytest.approx(
+        [np.arctanh(r.value) - half, np.arctanh(r.value) + half], abs=1e-6
+    )
+    # The margin is the exponential of the count, and may be taken by its logarithm.
+    assert found.loc["output margin", "difference"].value == pytest.approx(0, abs=1e-12)
+    assert found.loc["sharpness", "difference"].low > 0
+
+
+@pytest.mark.parametrize(
+    ("intervals", "decision"),
+    [
+        ([(0.6, 0.4, 0.7), (0.5, 0.1, 0.7)], "supports"),
+        ([(0.6, 0.4, 0.7), (0.4, 0.1, 0.7)], "inconclusive"),
+        ([(0.1, -0.1, 0.29), (0.0, -0.2, 0.2)], "refutes"),
+        ([(0.1, -0.1, 0.29), (0.2, -0.2, 0.31)], "inconclusive"),
+    ],
+)
+def test_the_decision_on_seeds_is_that_of_the_protocol(intervals, decision):
+    rows = pd.DataFrame({"measure": COUNT, "r": [Estimate(*values) for values in intervals]})
+    assert decisions.decide_seeds(rows) == decision
+
+
+def transfer_runs(noise=0.0):
+    rng = np.random.default_rng(1)
+    rows = []
+    for k in range(9):
+        for experiment in ["sgd"] * 6 + ["adam"] * 4:
+            count = rng.uniform(0, 2)
+            gap = k + (0.1 + 0.05 * k) * count + noise * rng.normal()
+            rows.append(
+                {"network": f"N{k}", "experiment": experiment, COUNT: count, "gap": gap, "margin": rng.uniform()}
+            )
+    return table(**pd.DataFrame(rows).to_dict("list"))
+
+
+def test_transfer_is_perfect_where_each_network_has_its_own_exact_line():
+    scores = decisions.transfer_scores(transfer_runs())
+    found = scores.set_index("measure")
+    assert found.loc[COUNT, "R2"].value == pytest.approx(1, abs=1e-9)
+    assert found.loc["output margin", "R2"].value < 0.5
+    assert found.loc["output margin", "difference"].low > 0
+    assert decisions.decide_transfer(scores) == "supports"
+
+
+def test_transfer_by_hand():
+    runs = transfer_runs(noise=0.3)
+    errors = total = 0.0
+    for _, own in runs.groupby("network"):
+        fitted, other = own[own["experiment"] == "sgd"], own[own["experiment"] != "sgd"]
+        line = np.polynomial.Polynomial.fit(fitted[COUNT], fitted["gap"], 1)
+        errors += ((other["gap"] - line(other[COUNT])) ** 2).sum()
+        total += ((other["gap"] - fitted["gap"].mean()) ** 2).sum()
+    found = decisions.transfer_scores(runs).set_index("measure")
+    assert found.loc[COUNT, "R2"].value == pytest.approx(1 - errors / total)
+
+
+def test_transfer_is_refuted_by_a_rival_as_good():
+    runs = transfer_runs()
+    assert decisions.decide_transfer(decisions.transfer_scores(runs.assign(margin=runs[COUNT]))) == "refutes"
+
+
+def test_the_slope_of_an_arm_is_the_mean_over_seeds():
+    rows = []
+    for seed in range(6):
+        rows.append({"experiment": "control", "seed": seed, COUNT: 1.0 + seed, "gap": 0.3})
+        for dose, name in ((0.5, "random-labels-5"), (1.0, "random-labels-20"), (2.0, "random-labels-60")):
+            slope = 0.1 if seed % 2 else 0.3
+            rows.append({"experiment": name, "seed": seed, COUNT: 1.0 + seed + dose, "gap": 0.3 + slope * dose})
+    arms = decisions.intervention_slopes(table(**pd.DataFrame(rows).to_dict("list"))).set_index("arm")
+    assert list(arms.index) == ["random labels first"]
+    found = arms.loc["random labels first"]
+    assert (found["slope"].value, found["slope"].n, found["moved"]) == (pytest.approx(0.2), 6, pytest.approx(2.0))
+
+
+@pytest.mark.parametrize(
+    ("interval", "moved", "decision"),
+    [((0.2, 0.11, 0.3), 0.5, "supports"), ((0.0, -0.1, 0.09), -0.5, "refutes"), ((0.1, 0.0, 0.2), 0.5, "inconclusive"),
+     ((0.2, 0.11, 0.3), 0.3, "not moved")],
+)  # fmt: skip
+def test_the_decision_on_an_arm_is_that_of_the_protocol(interval, moved, decision):
+    assert decisions.decide_arm(Estimate(*interval), moved, across=0.2) == decision
+
+
+def test_sign_errors_count_the_pairs_in_the_wrong_order():
+    rows = []
+    for seed in range(6):
+        for lr in (0.003, 0.03):
+            # Of three levels of width one is out of order: two of three pairs are wrong.
+            for name, count, gap in (("width-4", 1.0, 0.5), ("base", 2.0, 0.2), ("width-16", 3.0, 0.3)):
+                rows.append(
+                    {"experiment": name, "lr": lr, "seed": seed, COUNT: count, "gap": gap, "test_accuracy": -gap}
+                )
+    runs = table(**pd.DataFrame(rows).to_dict("list"))
+    for outcome in ("gap", "test_accuracy"):
+        found = decisions.sign_errors(runs, outcome)
+        assert list(found["axis"]) == ["width"]
+        assert found["sign-error"][0].value == pytest.approx(2 / 3)
+        assert found["sign-error"][0].n == 12
+
+
+def test_beyond_the_settings_nothing_is_left_of_what_the_settings_say():
+    rng = np.random.default_rng(2)
+    size = 120
+    settings = {"lr": np.exp(rng.uniform(-7, -2, size)), "batch_size": 2 ** rng.uniform(4, 8, size)}
+    smooth = np.log(settings["lr"]) - 0.3 * np.log(settings["batch_size"]) ** 2
+    own = rng.normal(size=size)
+    runs = table(
+        **settings,
+        updates=1e5 / settings["batch_size"],
+        network=np.repeat(["ResNet18", "VGG19"], size // 2),
+        gap=smooth + 0.3 * own,
+        margin=smooth + 0.01 * rng.normal(size=size),
+        **{COUNT: 2 * smooth + own + 0.3 * rng.normal(size=size)},
+    )
+    found = decisions.partial_correlations(runs)
+    r = found.set_index("measure")["r"]
+    assert r[COUNT].value > 0.8
+    assert abs(r["output margin"].value) < 0.4
+    assert r[COUNT].n == size - 2
+    assert decisions.decide_independent(found) == "supports"
+    assert (
+        decisions.decide_independent(found.assign(r=[Estimate(0.1, -0.1, 0.19), Estimate(0.0, -0.1, 0.1)])) == "refutes"
+    )
+
+
+def test_a_study_is_complete_with_all_its_runs_alone(monkeypatch):
+    campaign = load_campaign("study-seeds")
+    assert len(studies.first_runs(campaign)) == 120
+    few = studies.first_runs(campaign, 2)
+    assert len(few) == 8
+    ids = list(few)
+    rows = pd.DataFrame({"run_id": ids, "status": "ok", "count": np.e, "experiment": "seeds", "network": "ResNet18"})
+    monkeypatch.setattr(studies, "load_runs", lambda name, origin=None: rows[:-1])
+    assert not studies.study_runs("seeds", 2).complete
+    monkeypatch.setattr(studies, "load_runs", lambda name, origin=None: rows)
+    found = studies.study_runs("seeds", 2)
+    assert (found.complete, found.made, found.asked) == (True, 8, 8)
+    assert (found.runs[COUNT] == 1).all()
+    assert not studies.study_runs("seeds").complete
