@@ -8,25 +8,29 @@ Everything between the two `results` comments of README.md and book/intro.md is 
 """
 
 import argparse
+import io
 import pathlib
 import re
 
 import matplotlib
 import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
 
-from rc_utils.correlation import average_replicates, interval_text, setting_names
-from rc_utils.forests import accuracy_table, committed_forests, forest_runs
+from rc_utils.correlation import Estimate, average_replicates, interval_text, setting_names
+from rc_utils.forests import accuracy_table, committed_forests, forest_runs, results_from_forests
 from rc_utils.pages import plotting
 from rc_utils.pages.augmentation import matched_settings
+from rc_utils.pages.forest_plot import forest_plot
 from rc_utils.pages.main_correlation import plain_runs
 from rc_utils.pages.scorecard import results_from_campaign
 from rc_utils.pages.statistics import league
-from rc_utils.paper.verdict import VERDICTS, published, scorecard
+from rc_utils.paper.verdict import VERDICTS, published, scorecard, verdict
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import find_records, load_runs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FIGURE = ROOT / "book" / "_static" / "headline.svg"
+FOLDER = ROOT / "book" / "_static"
 # What the headline's table shows: of the biases, those over all networks.
 ROWS = r"main/|bias/.*/overall|motivation/|mixup/|crop-flip/|evolution/trend"
 # The words of the first page for an experiment of the paper, and the page that has it.
@@ -204,56 +208,169 @@ def made(runs):
     return markdown(["settings made", *map(str, counts.columns)], rows)
 
 
-def figure(runs):
-    """Gap against region count, as a vector graphic with the same bytes for the same runs."""
+# The rows of the two forest plots: heading, and the statements below it by their ids and short names.
+CORRELATIONS = {
+    "Fewer regions, smaller gap": {
+        "main/overall": "three networks together",
+        "main/ResNet18": "ResNet18",
+        "main/SENet18": "SENet18",
+        "main/EfficientNetB0": "EfficientNetB0",
+        "architectures/ResNet34/CIFAR-10": "ResNet34",
+        "architectures/VGG19/CIFAR-10": "VGG19",
+        "architectures/MobileNetV2/CIFAR-10": "MobileNetV2",
+        "architectures/ShuffleNetV2/CIFAR-10": "ShuffleNetV2",
+        "architectures/RegNetX_200MF/CIFAR-10": "RegNetX_200MF",
+        "architectures/SimpleDLA/CIFAR-10": "SimpleDLA",
+    },
+    "With other training": {
+        "mixup/correlation": "mixup",
+        "crop-flip/correlation": "crop and flip",
+        "optimizers/ResNet18/Adam": "Adam, ResNet18",
+        "optimizers/ResNet18/Adagrad": "Adagrad, ResNet18",
+    },
+    "Without networks": {
+        "trees/decision-tree": "decision trees",
+        "trees/random-forest": "random forests",
+    },
+    "Measures of the weights, said to be low": {
+        "motivation/distance": "distance from initialisation",
+        "motivation/margin": "output margin",
+    },
+}
+CHANGES = {
+    "Claimed to lower the count": {
+        "bias/lr/overall": "doubled learning rate",
+        "mixup/count": "mixup",
+        "crop-flip/count": "crop and flip",
+    },
+    "Claimed to raise it": {"bias/batch-size/overall": "doubled batch"},
+}
+# Name of a figure: its statements, the label of its axis, its limits, what a reader who does not see it is told.
+FIGURES = {
+    "headline": (
+        CORRELATIONS,
+        "correlation with the generalisation gap",
+        (-1.02, 1.02),
+        "Forest plot of correlations with the generalisation gap: the paper's value, ours with its interval, and the verdict",
+    ),
+    "changes": (
+        CHANGES,
+        "change of the mean number of regions on a segment",
+        None,
+        "Forest plot of changes of the region count under learning rate, batch size, mixup, crop and flip",
+    ),
+}
+
+
+def forest_rows(groups, results):
+    """The rows of a forest plot (see `forest_plot`) for those statements of `groups` that have a result."""
+    found = {result.id: result for result in results}
+    rows = []
+    for group, statements in groups.items():
+        for id_, label in statements.items():
+            if id_ not in found:
+                continue
+            entry, result = published(id_), found[id_]
+            row = {"group": group, "label": label}
+            row["estimate"] = Estimate(result.value, result.low, result.high, result.n)
+            row["verdict"] = verdict(entry, result.value, result.low, result.high).label
+            row["published"] = np.nan if entry.value is None else entry.value
+            row["claimed"] = entry.claimed()
+            row["url"] = f"notebooks/{entry.page}.html"
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def figures(results):
+    """The forest plots, as vector graphics with the same bytes for the same results."""
     matplotlib.use("Agg")
     plotting.use_style()
-    plotting.scatter_count_gap(runs)
-    plt.savefig(FIGURE, metadata={"Date": None})
-    plt.close()
+    for name, (groups, xlabel, limits, words) in FIGURES.items():
+        forest_plot(forest_rows(groups, results), xlabel=xlabel, limits=limits)
+        graphic = io.StringIO()
+        plt.savefig(graphic, format="svg", metadata={"Date": None})
+        plt.close()
+        # The first page has them inline, so that their labels are links.
+        opened = f'<svg role="group" aria-label="{words}" style="max-width: 100%; height: auto" '
+        text = opened + graphic.getvalue().partition("<svg ")[2]
+        (FOLDER / f"{name}.svg").write_text(text, encoding="utf-8")
 
 
-def parts(runs, campaign):
-    """What README and first page share, as paragraphs and tables, above the verdicts."""
-    return [
-        sentence(runs, campaign),
-        "Correlation with the generalisation gap, over settings, with 95 % intervals:",
-        predictors(runs, campaign),
-        against_the_settings(runs, campaign),
-        at_one_setting(runs),
-        logarithm(runs),
-        augmented(runs),
-        "Decision trees and random forests on the same images. A count that follows the gap because it follows how "
-        "much is fitted is no measure of quality:",
-        forests(),
-        f"How the grid was chosen. {campaign.choice.strip()}",
-        "Settings that were made, by network and optimiser:",
-        made(runs),
+def bullets(runs, campaign, card, protocol):
+    """What held, as five points in Markdown: the sentences are written, their numbers filled in."""
+    ours = card.set_index("id")["ours"]
+    main = league.networks_table(league.settings_of(runs[runs["experiment"] == "main"])).set_index("network")
+    every = league.networks_table(league.settings_of(plain_runs(runs, campaign))).set_index("network")
+    within = main.loc["all, within network"]
+    tree = accuracy_table(forest_runs(committed_forests()[0])).set_index("kind")
+    undecided = int((card["verdict"] == "inconclusive").sum())
+    points = [
+        f"**What holds.** Over nine settings of learning rate and batch size, count and gap of the paper's three networks "
+        f"correlate at {ours['main/overall']}; the paper has 0.93. A doubled learning rate changes the count by "
+        f"{ours['bias/lr/overall']}, mixup by {ours['mixup/count']}.",
+        f"**What holds with a caveat.** Batch size over learning rate, which needs no network, does as well as the count: "
+        f"{text_of(within['ratio'])} against {text_of(within['count'])} within networks. "
+        f"{against_the_settings(runs, campaign)} {at_one_setting(runs)} {logarithm(runs)}",
+        f"**What does not hold.** All nine networks together correlate at {text_of(every.loc['all together', 'count'])}. "
+        f"The output margin, said to say little, correlates at {ours['motivation/margin']}. For random forests more "
+        f"regions go with a *higher* test accuracy ({text_of(tree.loc['RandomForest', 'test_accuracy'])}). "
+        f"{augmented(runs)}",
+        f"**What is open.** Of {len(card)} statements that these records can test, {undecided} are inconclusive. Five "
+        f"studies give the count a chance to fail: at one setting, under treatments that move it, beside rivals. Their "
+        f"[protocol]({protocol}) was written before their runs.",
+        f"**At what scale.** {sentence(runs, campaign)}",
     ]
+    return "\n".join(f"- {point}" for point in points)
 
 
-def rewrite(path, picture, blocks):
+def rewrite(path, blocks):
     """Replace what stands between the two comments of a file."""
-    alternative = "Generalisation gap against region count, one point a network and setting"
-    block = "\n\n".join([START, f"![{alternative}]({picture})", *blocks, END])
+    block = "\n\n".join([START, *blocks, END])
     text = path.read_text(encoding="utf-8")
     replaced = re.sub(f"{re.escape(START)}.*{re.escape(END)}", lambda _: block, text, flags=re.S)
     path.write_text(replaced, encoding="utf-8")
 
 
+def drawer(title, *blocks):
+    """A drawer of the book around blocks of Markdown."""
+    return "\n\n".join([f":::{{dropdown}} {title}", *blocks, ":::"])
+
+
+def readme(runs, campaign, card):
+    """The blocks of the README."""
+    pictures = [f"![{words}](book/_static/{name}.svg)" for name, (*_, words) in FIGURES.items()]
+    title = "Correlation with the generalisation gap, over settings, with 95 % intervals:"
+    points = bullets(runs, campaign, card, "book/protocol.md")
+    return [pictures[0], points, pictures[1], title, predictors(runs, campaign)]
+
+
+def first_page(runs, campaign, card):
+    """The blocks of the book's first page."""
+    inline = [f"```{{raw}} html\n:file: _static/{name}.svg\n```" for name in FIGURES]
+    return [
+        bullets(runs, campaign, card, "protocol.md"),
+        *inline,
+        "*Open diamond: the paper. Dot: ours, with its 95 % interval and the number of settings, coloured by the verdict. "
+        "Shaded: what the statement claims. Each row leads to its page.*",
+        drawer("Correlation with the gap, network by network", predictors(runs, campaign)),
+        drawer("Trees and forests, against test accuracy too", forests()),
+        drawer("Verdicts by subject", summary(card)),
+        drawer("The main statements of the paper, and the verdict on each", table(card)),
+        drawer("Settings that were made, by network and optimiser", made(runs)),
+        drawer("How the grid was chosen", campaign.choice.strip()),
+    ]
+
+
 def main():
-    """Rewrite README.md, the first page and the figure."""
+    """Rewrite README.md, the first page and the figures."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("campaign", nargs="?", default="cifar10-small")
     campaign = load_campaign(parser.parse_args().campaign)
-    runs = all_runs(campaign)
-    figure(runs[runs["experiment"] == "main"])
-    card, shared = results_card(campaign), parts(runs, campaign)
-    statements = "The main statements of the paper, and the verdict on each:"
-    rewrite(ROOT / "README.md", FIGURE.relative_to(ROOT), [*shared, statements, table(card)])
-    verdicts = "What held, and what did not, counted over the statements that this campaign can test:"
-    first_page = [*shared, verdicts, summary(card), statements, table(card)]
-    rewrite(ROOT / "book" / "intro.md", FIGURE.relative_to(ROOT / "book"), first_page)
+    runs, card = all_runs(campaign), results_card(campaign)
+    results = results_from_campaign(campaign.name, origin=origin_of(campaign))
+    figures(results + results_from_forests(forest_runs(committed_forests()[0])))
+    rewrite(ROOT / "README.md", readme(runs, campaign, card))
+    rewrite(ROOT / "book" / "intro.md", first_page(runs, campaign, card))
 
 
 if __name__ == "__main__":
