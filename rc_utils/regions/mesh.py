@@ -13,7 +13,7 @@ from rc_utils.regions.grid import scores_at
 from rc_utils.regions.interpolant import count_pieces
 
 # Times the greatest error that is seen around an element by which the interpolation may be off in it: of 3, 5 and 8,
-# tried on 24 triangles of two networks, the smallest beyond which no more counts became right.
+# the smallest beyond which no more counts became right on triangles that judge nothing else (`benchmarks.triangles`).
 BEND_FACTOR = 5.0
 BLOCK = 1 << 21  # scores, and corners of elements, that are looked at together
 
