@@ -17,6 +17,7 @@ import torch
 from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from playwright.sync_api import sync_playwright
+from scipy import ndimage
 from test_book import BOOK, write_source
 
 from rc_utils.pages import explorer
@@ -346,3 +347,23 @@ def test_the_explorer_paints_the_labels_where_they_belong(explorer_tab, made_exp
     right = np.abs(pixels[rows, columns] - colours).max(1) <= 2
     assert len(set(labels)) > 2
     assert right.mean() > 0.97
+
+
+def test_the_explorer_s_numbers_are_those_of_the_areas_in_its_pictures(explorer_tab, tmp_path):
+    """Pixels of one colour in each picture, enlarged, are labelled: as many areas as the number beside it says."""
+    enlarge = """svg => {
+        const copy = svg.cloneNode(true);
+        copy.querySelectorAll("image, text, .rc-outline").forEach(part => part.remove());
+        copy.style = "position: fixed; inset: 0; width: 100vw; height: 100vh; max-height: none; background: white";
+        svg.closest(".rc-explorer").append(copy);
+    }"""
+    for picture, number in enumerate(counts_shown(explorer_tab)):
+        explorer_tab.locator(".rc-explorer figure svg").nth(picture).evaluate(enlarge)
+        explorer_tab.screenshot(path=tmp_path / "x.png")
+        pixels = np.asarray(Image.open(tmp_path / "x.png").convert("RGB")).astype(int)
+        drawn = 0
+        for colour in CLASS_COLOURS:
+            here = np.abs(pixels - [int(colour[i : i + 2], 16) for i in (1, 3, 5)]).max(2) <= 8
+            areas, _ = ndimage.label(here, structure=np.ones((3, 3)))
+            drawn += int((np.bincount(areas.ravel())[1:] > 20).sum())
+        assert drawn == number

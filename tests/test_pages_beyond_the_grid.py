@@ -81,7 +81,7 @@ def test_counts_in_more_dimensions_are_described_and_compared(monkeypatch):
     statements = pd.DataFrame({"statement": ["correlation of count and gap, overall", "change of the count"]})
     monkeypatch.setattr(beyond_the_grid, "conclusions", lambda *asked: statements.assign(asked=[asked[1:4]] * 2))
     (row,) = beyond_the_grid.conclusions_by_dimension("made").to_dict("records")
-    assert row["statement"] == "d = 2, correlation of count and gap, overall"
+    assert row["statement"] == "d = 2, linear, correlation of count and gap, overall"
     assert row["asked"] == ("all", "dim2", "dim2-linear")
 
 

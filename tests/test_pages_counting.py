@@ -9,7 +9,7 @@ from scipy import ndimage
 
 from rc_utils.networks import build_network
 from rc_utils.pages import counting, plotting
-from rc_utils.regions import region_count
+from rc_utils.regions import count_components, label_grid, region_count
 
 ENDS = torch.tensor([[0.0], [1.0]])
 PLANE = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
@@ -69,26 +69,43 @@ def test_adjacencies_are_held_against_the_mesh():
     assert table.loc["linear", "mean, 60 points"] == table.loc["mesh", "mean, 60 points"]
 
 
+def areas_drawn(ax, labels):
+    """How many areas of one colour a picture of regions has, from its pixels, specks left out."""
+    for artist in [*ax.patches, *ax.texts, ax.get_legend()]:
+        artist.set_visible(False)
+    ax.figure.canvas.draw()
+    pixels = np.asarray(ax.figure.canvas.buffer_rgba())[..., :3].astype(int) @ [1, 256, 65536]
+    drawn = 0
+    for label in np.unique(labels):
+        colour = np.round(255 * np.array(to_rgb(plotting.class_colour(label)))).astype(int) @ [1, 256, 65536]
+        areas, _ = ndimage.label(pixels == colour, structure=np.ones((3, 3)))
+        drawn += int((np.bincount(areas.ravel())[1:] > 4).sum())
+    plt.close(ax.figure)
+    return drawn
+
+
+@pytest.mark.parametrize("shift", [0.7, 2.2, 3.1])
+def test_the_number_beside_cells_is_the_number_of_areas_in_them(shift):
+    """Cells of a lattice as on the page of the training: joined where they share a side, other than `face` says."""
+    grid = label_grid(lambda x: field(2.5 * x + shift), PLANE[None].double(), resolution=30)
+    labels = grid.labels[0][tuple(grid.lattice.indices.T)]
+    _, ax = plt.subplots(figsize=(8, 8), dpi=200)
+    plotting.decision_regions(labels, grid.lattice.coordinates, ax)
+    numbers = [int(count_components(grid.labels, adjacency)[0]) for adjacency in ("simplex", "face")]
+    assert areas_drawn(ax, labels) == numbers[0] < numbers[1]
+
+
 @pytest.mark.parametrize("shift", [0.7, 2.2, 3.1])
 def test_the_number_beside_a_picture_is_the_number_of_areas_in_it(shift):
     """The picture is drawn, and its areas of one colour are counted in its pixels."""
     polygons, labels, number = counting.triangle_polygons(lambda x: field(x + shift), PLANE[None].double())
     areas = [abs(np.linalg.det(np.stack([p[0], p[k], p[k + 1]]))) for p in polygons for k in range(1, len(p) - 1)]
     assert sum(areas) == pytest.approx(1)
-    fig, ax = plt.subplots(figsize=(8, 8), dpi=200)
+    _, ax = plt.subplots(figsize=(8, 8), dpi=200)
     plotting.interpolated_regions(polygons, labels, ax)
-    for artist in [*ax.patches, *ax.texts, ax.get_legend()]:
-        artist.set_visible(False)
-    fig.canvas.draw()
-    pixels = np.asarray(fig.canvas.buffer_rgba())[..., :3].astype(int) @ [1, 256, 65536]
-    drawn = 0
-    for label in np.unique(labels):
-        colour = np.round(255 * np.array(to_rgb(plotting.class_colour(label)))).astype(int) @ [1, 256, 65536]
-        areas, _ = ndimage.label(pixels == colour, structure=np.ones((3, 3)))
-        drawn += int((np.bincount(areas.ravel())[1:] > 4).sum())
+    drawn = areas_drawn(ax, labels)
     finest = region_count(lambda x: field(x + shift), PLANE.double(), dim=2, num_samples=1, resolution=301)
     assert [drawn] == [number] == finest.counts.tolist()
-    plt.close(fig)
 
 
 def test_batch_statistics_leave_the_network_as_it_was_and_change_its_labels(tiny_data):

@@ -15,14 +15,11 @@ from torch.nn.utils import prune
 
 from rc_utils.networks import build_network
 from rc_utils.regions.exact import exact_segment, upper_envelope
-from rc_utils.regions.exact_layers import TiledConvolution
 from rc_utils.regions.exact_plan import make_plan
 from rc_utils.regions.exact_propagation import propagate, rehearse
 from rc_utils.regions.trees import rounding_thresholds
 
 PIECEWISE_LINEAR = ["ResNet18", "ResNet34", "VGG19", "MobileNetV2", "ShuffleNetV2", "RegNetX_200MF", "SimpleDLA"]
-# in_channels, out_channels, kernel_size, stride, padding, groups
-CONVOLUTIONS = [(8, 8, 3, 1, 1, 1), (4, 8, 5, 2, 2, 4), (3, 6, 1, 2, 0, 3), (2, 2, (3, 1), 1, (0, 2), 1)]
 # kernel_size, stride, padding, ceil_mode
 POOLS = [(2, 2, 0, True), (3, 2, 1, True), (3, 2, 1, False), (2, 3, 1, True), (2, 1, 0, False)]
 
@@ -352,16 +349,6 @@ def test_the_network_is_left_alone():
     assert all(part.training for part in network.modules())
     assert network[2].inplace
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
-
-
-@pytest.mark.parametrize("options", CONVOLUTIONS)
-@pytest.mark.parametrize("size", [(8, 8), (16, 5), (3, 3)])
-def test_tiled_convolution(options, size):
-    channels, out, kernel, stride, padding, groups = options
-    conv = nn.Conv2d(channels, out, kernel, stride, padding, groups=groups).double()
-    x = torch.randn(3, channels, *size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        torch.testing.assert_close(TiledConvolution(conv)(x), conv(x), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("options", POOLS)

@@ -13,6 +13,8 @@ import pytest
 from rc_utils.files import campaigns_dir
 from rc_utils.sweep import records, run
 from rc_utils.sweep.campaign import load_campaign, read_campaign
+from rc_utils.sweep.specification import RunSpec
+from rc_utils.training import TrainConfig
 
 
 @pytest.fixture
@@ -237,3 +239,19 @@ print("torch" in sys.modules)
 @pytest.mark.parametrize("name", ["shapes-tiny", "cifar10-small", "shapes-variants"])
 def test_a_campaign_that_is_only_read_asks_for_the_same_runs(name):
     assert list(read_campaign(name).runs()) == list(load_campaign(name).runs())
+
+
+@pytest.mark.parametrize("path", sorted(campaigns_dir().glob("*/runs.jsonl")), ids=lambda path: path.parent.name)
+def test_committed_records_have_the_ids_of_their_settings_and_are_still_planned(path):
+    """A record that no campaign asks for any more is not shown; a count that names no adjacency is that of `face`."""
+    campaign, recorded = load_campaign(path.parent), [json.loads(line) for line in path.read_text().splitlines()]
+    planned = campaign.runs()
+    for record in recorded:
+        spec = record["spec"] | {"train": TrainConfig(**record["spec"]["train"])}
+        assert RunSpec(**spec).run_id == record["run_id"]
+        assert record["run_id"] in planned
+    counted = [entry["settings"] for record in recorded for entry in record["counts"]]
+    asked = {label for run in planned.values() for label in run.counts if "adjacency" not in run.counts[label]}
+    assert [label for label in asked if campaign.counts[label] not in counted] == []
+    no_longer_asked = [settings for settings in counted if settings not in campaign.counts.values()]
+    assert all(settings["dim"] == 2 and "resolution" in settings for settings in no_longer_asked)

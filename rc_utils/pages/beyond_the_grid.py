@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 
@@ -180,18 +181,18 @@ def conclusions(name: str, experiment: str, first: str, second: str, seed: int =
 
 
 def conclusions_by_dimension(name: str, seed: int = 0) -> pd.DataFrame:
-    """`conclusions` on correlations with the counts dim2, dim3... and dim2-linear, dim3-linear... of a campaign.
+    """`conclusions` on correlations with the counts dim2, dim3... of a campaign and dim2-linear, dim2-mesh...
 
-    Of every experiment that has both; empty without one.
+    Of every experiment that has both; empty without one. A statement names the second count.
     """
     tables = []
     for experiment in load_campaign(name).experiments:
-        for dim in (2, 3, 4, 5):
-            if {f"dim{dim}", f"dim{dim}-linear"} <= set(experiment.counts):
-                table = conclusions(name, experiment.name, f"dim{dim}", f"dim{dim}-linear", seed)
+        for dim, kind in itertools.product((2, 3, 4, 5), ("linear", "mesh")):
+            if {f"dim{dim}", f"dim{dim}-{kind}"} <= set(experiment.counts):
+                table = conclusions(name, experiment.name, f"dim{dim}", f"dim{dim}-{kind}", seed)
                 if len(table):
                     table = table[table["statement"].str.startswith("correlation")]
-                    tables.append(table.assign(statement=f"d = {dim}, " + table["statement"]))
+                    tables.append(table.assign(statement=f"d = {dim}, {kind}, " + table["statement"]))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 

@@ -10,8 +10,6 @@ from torch import fx, nn
 from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from rc_utils.regions.exact_layers import TiledConvolution, has_hooks
-
 # Modules that are affine in evaluation mode.
 AFFINE_MODULES = (
     nn.Linear, nn.Conv1d, nn.Conv2d, nn.BatchNorm1d, nn.BatchNorm2d, nn.AvgPool1d, nn.AvgPool2d, nn.AdaptiveAvgPool1d,
@@ -182,6 +180,11 @@ def _fold_batch_norms(graph_module):
         graph_module.graph.erase_node(node)
 
 
+def has_hooks(module):
+    """Whether something is computed before or after the module's own forward pass."""
+    return bool(module._forward_pre_hooks or module._forward_hooks)
+
+
 def _step_of(node, graph_module, depends, dead):
     """The step of a node, or ValueError naming it."""
     if node.op == "call_module":
@@ -224,7 +227,7 @@ def _module_step(module, where):
     refuse_unless(kind in AFFINE_MODULES, where, NOT_PIECEWISE_LINEAR)
     batch_statistics = isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) and module.running_mean is None
     refuse_unless(not batch_statistics, where, "normalises by the statistics of the batch: not a function of a point")
-    return "affine", TiledConvolution(module) if kind is nn.Conv2d else module, ()
+    return "affine", module, ()
 
 
 def _function_step(node, where, depends):

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import torch
 from torch.fx.node import map_aggregate, map_arg
+from torch.nn import functional as F
 
-from rc_utils.regions.exact_layers import pool_windows
 from rc_utils.regions.exact_plan import Refused, refuse_unless
 
 # Breakpoints nearer than this, in units of the segment, are one: float64 rounds their positions to some 1e-15.
@@ -214,6 +214,21 @@ def _max_pool(plan, step, part, most_rows):
         part.values[windows] = torch.cat([winners, now[..., 2 * half :]], dim=-1)
     part.values[step.name] = part.values.pop(windows).squeeze(-1)
     return None
+
+
+def pool_windows(z, kernel_size, stride, padding, ceil_mode):
+    """The windows of a max-pool of z (P, C, H, W), as (P, C, H_out, W_out, numbers in a window).
+
+    Padding is filled with a number below all of z: a constant never wins and, unlike -inf, can be interpolated.
+    """
+    pads = []
+    for n, k, s, pad in zip(z.shape[2:], kernel_size, stride, padding, strict=True):
+        left_over = (n + 2 * pad - k) % s
+        # A last window that would start in the padding on the right is left out, as torch does.
+        reaches = ceil_mode and left_over and n + 2 * pad - k - left_over + s < n + pad
+        pads.append((pad, pad + (s - left_over if reaches else 0)))
+    padded = F.pad(z, (*pads[1], *pads[0]), value=float(z.min()) - 1)
+    return padded.unfold(2, kernel_size[0], stride[0]).unfold(3, kernel_size[1], stride[1]).flatten(4)
 
 
 def _insert_crossings(part, z, most_rows):
