@@ -256,6 +256,10 @@ ERRORS = [
     getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)("CUDA out of memory. Tried to allocate"),
     RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes"),
     MemoryError(),
+    RuntimeError("GET was unable to find an engine to execute this computation"),
+    RuntimeError("FIND was unable to find a valid cuDNN algorithm to run convolution"),
+    RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"),
+    RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"),
 ]
 
 
@@ -296,9 +300,15 @@ def test_default_chunks():
     assert default_chunk(10**9, linear) == 1
 
 
-def test_numba_may_be_missing(monkeypatch):
+@pytest.mark.parametrize("text", [None, "raise ImportError('Numba needs NumPy 2.2 or less')"])
+def test_numba_may_be_missing_or_refuse(monkeypatch, tmp_path, text):
     components._compiled_kernel.cache_clear()
-    monkeypatch.setitem(sys.modules, "numba", None)
+    if text:
+        (tmp_path / "numba.py").write_text(text)
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.delitem(sys.modules, "numba", raising=False)
+    else:
+        monkeypatch.setitem(sys.modules, "numba", None)
     monkeypatch.delitem(sys.modules, "rc_utils.regions._union_find", raising=False)
     assert components.count_components(np.array([[[0, 1], [1, 1]]])).tolist() == [2]
     assert components._compiled_kernel() is None

@@ -15,7 +15,7 @@ from rc_utils.datasets import ImageTensor, load_dataset
 from rc_utils.measures import output_margin
 from rc_utils.networks import build_network
 from rc_utils.training import StopTraining, TrainConfig, evaluate, train
-from rc_utils.training.augmentation import crop_and_flip, mixup
+from rc_utils.training.augmentation import crop_and_flip, draw_epoch, mixup
 from rc_utils.training.depthwise import fast_depthwise
 from rc_utils.training.loop import learning_rate, training_layout
 
@@ -81,6 +81,20 @@ def test_random_state_of_the_gpu_is_untouched(tiny_data):
     train(small_network(), tiny_data, TrainConfig(epochs=1, batch_size=64))
     train(small_network(), tiny_data, TrainConfig(epochs=1, batch_size=64), device="cuda")
     assert torch.equal(torch.cuda.get_rng_state(), before)
+
+
+def test_convolutions_take_tf32_while_they_train_and_only_then(tiny_data, monkeypatch):
+    seen, cudnn, forward = [], torch.backends.cudnn, torch.nn.Conv2d.forward
+    note = lambda conv: seen.append(cudnn.allow_tf32) if conv.training else None  # noqa: E731
+    monkeypatch.setattr(torch.nn.Conv2d, "forward", lambda conv, x: note(conv) or forward(conv, x))
+    before = cudnn.allow_tf32, cudnn.conv.fp32_precision
+    for precision in ("tfloat32", "float32"):
+        config = TrainConfig(epochs=2, batch_size=64, precision=precision)
+        run = train(small_network(), tiny_data, config, measure=lambda *_: cudnn.allow_tf32, measure_epochs=(1,))
+        assert set(seen) == {precision == "tfloat32"}
+        assert run.measurements == {1: False}
+        seen.clear()
+    assert (cudnn.allow_tf32, cudnn.conv.fp32_precision) == before
 
 
 def test_measuring_does_not_influence_the_training(tiny_data):
@@ -201,18 +215,20 @@ def test_crop_and_flip_moves_pixels_and_invents_none():
         for window in (padded[i, :, r : r + 6, c : c + 6], padded[i, :, r : r + 6, c : c + 6].flip(-1))
     }  # fmt: skip
     for _ in range(50):
-        out = crop_and_flip(images, 2, 0.5, rng)
+        draws = torch.from_numpy(draw_epoch(TrainConfig(crop_padding=2, flip_probability=0.5), 2, rng)[0])
+        out = crop_and_flip(images, 2, draws[1:3], draws[3])
         assert all(tuple(image.flatten().tolist()) in windows for image in out)
-    assert torch.equal(crop_and_flip(images, 0, 0.0, rng), images)
-    assert torch.equal(crop_and_flip(images, 0, 1.0, rng), images.flip(-1))
+    nothing = torch.zeros(2, 2, dtype=torch.int64)
+    assert torch.equal(crop_and_flip(images, 0, nothing, nothing[0]), images)
+    assert torch.equal(crop_and_flip(images, 0, nothing, nothing[0] + 1), images.flip(-1))
 
 
-def test_mixup_is_the_stated_combination(rng):
+def test_mixup_is_the_stated_combination():
     x, y = torch.randn(8, 3, 4, 4), torch.arange(8)
-    mixed, partner, weight = mixup(x, y, 1.0, rng)
-    assert 0 <= weight <= 1
-    torch.testing.assert_close(mixed, weight * x + (1 - weight) * x[partner])
-    assert mixup(x, y, 0.0, rng) == (x, y, 1.0)
+    mixed, partner = mixup(x, y, y.flip(0), 0.3)
+    assert torch.equal(partner, y.flip(0))
+    torch.testing.assert_close(mixed, 0.3 * x + 0.7 * x.flip(0))
+    assert mixup(x, y, y.flip(0), 1.0) == (x, y)
 
 
 @pytest.mark.parametrize(
@@ -295,11 +311,14 @@ def test_numbers_of_any_type_are_one_config():
 
 
 def test_every_network_of_many_is_compiled(tiny_data, monkeypatch):
-    """Torch gives up on code that it has compiled eight times, and the layers of networks share their code."""
+    """Torch gives up on code that it has compiled eight times, and the layers of networks share their code.
+
+    Each is compiled once, for whole batches alone, and another network like it uses what was compiled.
+    """
     graphs, compile_it = [], torch.compile
 
     def count(graph, inputs):
-        graphs.append(graph)
+        graphs.append([len(x) for x in inputs if x.dim() == 4])
         return graph.forward
 
     class Own(torch.nn.Module):
@@ -310,8 +329,8 @@ def test_every_network_of_many_is_compiled(tiny_data, monkeypatch):
         def forward(self, x):
             return self.out(torch.relu(self.hidden(x.flatten(1))))
 
-    monkeypatch.setattr(torch, "compile", lambda network: compile_it(network, backend=count))
+    monkeypatch.setattr(torch, "compile", lambda network, **how: compile_it(network, backend=count, **how))
     for width in range(4, 16):
-        before = len(graphs)
-        train(Own(width), tiny_data, TrainConfig(epochs=1, batch_size=50), compile=True)
-        assert len(graphs) > before, f"the network of width {width} was not compiled"
+        for _ in range(2):
+            train(Own(width), tiny_data, TrainConfig(epochs=2, batch_size=64), compile=True)
+        assert graphs == [[64]] * (width - 3)

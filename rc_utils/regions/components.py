@@ -1,6 +1,7 @@
 """Counting connected components of equal label: runs in 1-D, union-find on a CPU, label propagation elsewhere."""
 
 import functools
+import importlib
 import weakref
 from typing import TypeVar
 
@@ -103,11 +104,11 @@ def count_along_edges(labels, edges):
 @functools.cache
 def _compiled_kernel():
     try:
-        from rc_utils.regions._union_find import count_by_union_find
-    except ModuleNotFoundError as error:
-        if error.name != "numba":
-            raise
+        importlib.import_module("numba")
+    except ImportError:  # not there, or not for this version of NumPy
         return None
+    from rc_utils.regions._union_find import count_by_union_find
+
     return count_by_union_find
 
 
