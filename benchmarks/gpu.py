@@ -12,7 +12,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
-import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -43,8 +43,8 @@ def groups(options):
     if not options.tiny:
         beside |= {"tests": (110, pytest), "verify": (110, [*sweep, "--verify", "4"])}
     return [
-        {"versions": (30, own("versions"))},
-        {"data": (60, own("data"))},
+        {"versions": (60, own("versions"))},
+        {"data": (90, own("data"))},
         beside,
         {"together": (120, own("together"))},
         {"rates": (90, own("rates"))},
@@ -59,7 +59,8 @@ def main(arguments=None):
     if not state.exists() and options.resume.exists():
         with tarfile.open(options.resume) as archive:
             archive.extractall(state, filter="data")
-        shutil.rmtree(state / "shards")  # processes of another machine
+        for old in (state / "shards").glob("*.pid"):  # processes of another machine
+            old.unlink()
     (state / "logs").mkdir(parents=True, exist_ok=True)
     (state / "shards").mkdir(exist_ok=True)
     out.mkdir(parents=True, exist_ok=True)
@@ -107,7 +108,8 @@ def _run_step(name, limit, command, state, environment):
         try:
             status = process.wait(limit)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, 9)
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
             status = "late"
     lines = log.read_text(encoding="utf-8").splitlines()
     found = [json.loads(line) for line in lines if line.startswith("{")]
@@ -139,14 +141,11 @@ def _start_shards(experiments, options, environment):
         common = f"--device {options.device} --shard {shard}/{SHARDS}" + " --compile" * (not options.tiny)
         python = f"{sys.executable} -W default -m rc_utils.sweep {options.campaign}"
         sweeps = " && ".join(f"{python} --experiment {name} {common}" for name in experiments)
-        status = options.state / "shards" / f"{shard}.status"
-        status.unlink(missing_ok=True)
+        file = options.state / "shards" / str(shard)
+        file.with_suffix(".status").unlink(missing_ok=True)
+        apart = f"setsid sh -c '{sweeps}; echo $? > {file}.status' & echo $! > {file}.pid"
         with open(options.state / "logs" / f"shard-{shard}.txt", "a", encoding="utf-8") as log:
-            process = subprocess.Popen(
-                ["sh", "-c", f"{sweeps}; echo $? > {status}"],
-                stdout=log, stderr=log, env=environment, start_new_session=True,
-            )  # fmt: skip
-        (options.state / "shards" / f"{shard}.pid").write_text(str(process.pid), encoding="utf-8")
+            subprocess.run(["sh", "-c", apart], stdout=log, stderr=log, env=environment, check=True)
 
 
 def _exit_status(state, shard):
@@ -158,7 +157,7 @@ def _is_running(state, shard):
     pid = state / "shards" / f"{shard}.pid"
     if _exit_status(state, shard) is not None or not pid.exists():
         return False
-    command = pathlib.Path("/proc", pid.read_text(encoding="utf-8"), "cmdline")
+    command = pathlib.Path("/proc", pid.read_text(encoding="utf-8").strip(), "cmdline")
     return command.exists() and b"rc_utils.sweep" in command.read_bytes()
 
 
@@ -192,9 +191,8 @@ def _parser():
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.split("\n\n")[0])
     parser.add_argument("--out", type=pathlib.Path, required=True, help="folder of what comes back")
     parser.add_argument("--state", type=pathlib.Path, default=pathlib.Path("/tmp/region-counts"), help="working folder")
-    parser.add_argument(
-        "--resume", type=pathlib.Path, default=pathlib.Path("data/state.tar.gz"), help="of another machine"
-    )
+    resume = {"type": pathlib.Path, "default": pathlib.Path("data/state.tar.gz")}
+    parser.add_argument("--resume", **resume, help="state.tar.gz that came back from another machine")
     parser.add_argument("--campaign", default="cifar10-h100")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--seconds", type=float, default=560.0, help="after which the command ends (default 560)")
