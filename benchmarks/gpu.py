@@ -25,7 +25,6 @@ PAUSE = 30  # seconds between two copies of what is finished
 # Least images per second of all processes together -> experiments of the campaign that fit into the time.
 CHOICES = {36_000: ("main", "paper-cell"), 26_000: ("main",), 18_000: ("shorter",), 0: ("narrow",)}
 PYTHON = [sys.executable, "-W", "default", "-m"]
-TESTS = ("components", "count")
 PACKED = ("report.jsonl", "logs", "results/records", "shards")
 
 
@@ -36,8 +35,8 @@ def groups(options):
     def own(step):
         return [*PYTHON, "benchmarks.gpu_steps", step, "--device", options.device, *tiny]
 
-    files = [f"tests/test_regions_{name}.py" for name in TESTS] + ["tests/test_training.py", "tests/test_datasets.py"]
-    pytest = [*PYTHON, "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", *files]
+    files = [f"tests/test_{name}.py" for name in ("regions_components", "training", "datasets", "regions_count")]
+    pytest = [*PYTHON, "pytest", "-q", "-W", "default", "-p", "no:cacheprovider", *files]
     sweep = [*PYTHON, "rc_utils.sweep", "cifar10-small", "--experiment", "short", "--device", options.device]
     beside = {"checks": (110, own("checks"))}
     if not options.tiny:

@@ -334,30 +334,6 @@ def test_label_grid_is_what_is_counted(network, images):
         label_grid(network, images[:, 0, 0])
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("dim", [1, 2, 3])
-def test_gpu_counts_equal_cpu_counts(network, images, dim):
-    """Convolutions round differently on a GPU: a label at a boundary may differ, most counts may not."""
-    on_cpu = region_count(network, images, dim=dim, num_samples=40, resolution=15)
-    on_gpu = region_count(network.cuda(), images.cuda(), dim=dim, num_samples=40, resolution=15)
-    network.cpu()
-    assert (on_cpu.counts == on_gpu.counts).mean() >= 0.95
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_gpu_memory_that_runs_out_halves_the_chunk():
-    class Greedy(nn.Module):
-        def forward(self, x):
-            if len(x) > 5:
-                torch.empty(2**50, device=x.device)
-            return x
-
-    points = torch.tensor(SEGMENT, device="cuda")
-    assert region_count(Greedy(), points, num_samples=1, resolution=20).counts.tolist() == [1]
-
-
 @pytest.mark.parametrize("sampling", ["pairs", "random_direction"])
 @pytest.mark.parametrize(("dim", "strategy"), [(1, "grid"), (1, "adaptive"), (2, "grid")])
 def test_blocks_of_simplices_change_nothing(sampling, dim, strategy, monkeypatch):

@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-import itertools
 import math
 
 import numpy as np
@@ -10,14 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from rc_utils.checks import settings_from_dict
 from rc_utils.datasets import ImageTensor, load_dataset
 from rc_utils.measures import output_margin
 from rc_utils.networks import build_network
 from rc_utils.training import StopTraining, TrainConfig, evaluate, train
-from rc_utils.training.augmentation import crop_and_flip, draw_epoch, mixup
 from rc_utils.training.depthwise import fast_depthwise
-from rc_utils.training.loop import learning_rate, training_layout
+from rc_utils.training.loop import training_layout
 
 
 def small_network(seed=0):
@@ -75,6 +72,7 @@ def test_only_the_generators_of_the_cpu_and_of_the_device_are_seeded(tiny_data, 
     assert run.status == "ok"
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_random_state_of_the_gpu_is_untouched(tiny_data):
     before = torch.cuda.get_rng_state()
@@ -195,42 +193,6 @@ def test_evaluate_matches_the_definition(tiny_data):
     assert network.training
 
 
-def test_cosine_schedule():
-    config = TrainConfig(lr=0.2, epochs=10)
-    rates = [learning_rate(config, e) for e in range(10)]
-    assert rates[0] == 0.2
-    assert rates[5] == pytest.approx(0.1)
-    assert all(a > b for a, b in itertools.pairwise(rates))
-    assert learning_rate(config, 10) == pytest.approx(0.0)
-    assert learning_rate(TrainConfig(lr=0.2, schedule="constant"), 7) == 0.2
-
-
-def test_crop_and_flip_moves_pixels_and_invents_none():
-    images = torch.arange(1, 2 * 3 * 6 * 6 + 1, dtype=torch.int32).remainder(251).to(torch.uint8).reshape(2, 3, 6, 6)
-    rng = np.random.default_rng(0)
-    padded = nn.functional.pad(images, (2, 2, 2, 2))
-    windows = {
-        tuple(window.flatten().tolist())
-        for i in range(2) for r in range(5) for c in range(5)
-        for window in (padded[i, :, r : r + 6, c : c + 6], padded[i, :, r : r + 6, c : c + 6].flip(-1))
-    }  # fmt: skip
-    for _ in range(50):
-        draws = torch.from_numpy(draw_epoch(TrainConfig(crop_padding=2, flip_probability=0.5), 2, rng)[0])
-        out = crop_and_flip(images, 2, draws[1:3], draws[3])
-        assert all(tuple(image.flatten().tolist()) in windows for image in out)
-    nothing = torch.zeros(2, 2, dtype=torch.int64)
-    assert torch.equal(crop_and_flip(images, 0, nothing, nothing[0]), images)
-    assert torch.equal(crop_and_flip(images, 0, nothing, nothing[0] + 1), images.flip(-1))
-
-
-def test_mixup_is_the_stated_combination():
-    x, y = torch.randn(8, 3, 4, 4), torch.arange(8)
-    mixed, partner = mixup(x, y, y.flip(0), 0.3)
-    assert torch.equal(partner, y.flip(0))
-    torch.testing.assert_close(mixed, 0.3 * x + 0.7 * x.flip(0))
-    assert mixup(x, y, y.flip(0), 1.0) == (x, y)
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [({"optimizer": "sgdd"}, "Did you mean 'sgd'"), ({"lr": -1.0}, "lr must be positive"), ({"lr": math.nan}, "finite"),
@@ -241,14 +203,6 @@ def test_mixup_is_the_stated_combination():
 def test_bad_settings_are_named(settings, message):
     with pytest.raises(ValueError, match=message):
         TrainConfig(**settings)
-
-
-def test_settings_from_dict_names_key_and_type():
-    with pytest.raises(ValueError, match=r"weight_decy.*Did you mean 'weight_decay'"):
-        settings_from_dict(TrainConfig, {"weight_decy": 1e-5}, "train")
-    with pytest.raises(ValueError, match=r"train.epochs must be of type int, got 2.5"):
-        settings_from_dict(TrainConfig, {"epochs": 2.5}, "train")
-    assert settings_from_dict(TrainConfig, {"lr": 1}, "train").lr == 1.0
 
 
 def test_measure_epochs_outside_the_training_are_refused(tiny_data):

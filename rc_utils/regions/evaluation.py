@@ -237,16 +237,13 @@ def full_precision():
         with _Switches.lock:
             _Switches.num_open -= 1
             if _Switches.num_open == 0:
-                _set_back(*_Switches.before)
-
-
-def _set_back(older, newer):
-    for switch, _, value in older:
-        switch(value)
-    for owner, value in newer:
-        owner.fp32_precision = "none"
-        if owner.fp32_precision != value:
-            owner.fp32_precision = value
+                older, newer = _Switches.before
+                for switch, _, value in older:
+                    switch(value)
+                for owner, value in newer:
+                    owner.fp32_precision = "none"
+                    if owner.fp32_precision != value:
+                        owner.fp32_precision = value
 
 
 def _older_switches():

@@ -6,11 +6,10 @@ from torch.nn import functional as F
 
 
 def draw_epoch(config, n, rng):
-    """The random numbers of an epoch of `n` images, batch after batch: (draws (5, N) int64, weights).
+    """The random numbers of an epoch of `n` images, batch after batch: draws (5, N) int64, and weights, one a batch.
 
-    Rows of draws: index of the image, first row and first column of its crop, whether it is flipped, position of its
-    partner of mixup in the batch; zeros where `config` asks for no such thing. weights: of mixup, Beta(alpha, alpha),
-    one a batch. N is `n`, or one less: batch normalisation has no variance over a single leftover image.
+    Rows of draws: index of the image, first row and column of its crop, whether it is flipped, position of its partner
+    in the batch. N is `n`, or one less: batch normalisation has no variance over a single leftover image.
     """
     order, draws, weights = rng.permutation(n), [], []
     for start in range(0, n, config.batch_size):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.nn import functional as F
+from tqdm import tqdm
 
 from rc_utils.checks import check_number, require
 from rc_utils.datasets import Dataset, ImageTensor
@@ -112,7 +113,7 @@ def train(
         "gradient_penalty needs second derivatives, which compiled networks do not have: leave compile out",
     )
     _check_parameters(network)
-    device = torch.device(device) if device is not None else _device_of(network)
+    device = torch.device(device) if device is not None else next(network.parameters()).device
     network, data = network.to(device), data.to(device)
     layout = torch.contiguous_format
     if channels_last:
@@ -170,9 +171,9 @@ def training_layout(
 ) -> torch.memory_format:
     """The memory layout of images and kernels in which `network` is trained: channels last, where that is faster.
 
-    On a CPU that is always so (`make bench`), on a GPU where its tensor cores work, in other precisions than float32.
-    It cannot be where the network views its activations as if they were contiguous, `x.view(len(x), -1)`; a network that
-    is not of this package is tried on two of the `images`.
+    On a CPU it is (`make bench`), on a GPU with its tensor cores, which do not compute in float32. It cannot be where
+    the network views its activations as if they were contiguous, `x.view(len(x), -1)`; a network that is not of this
+    package is tried on two of the `images`.
 
     In that layout a kernel of oneDNN writes past its buffer in the backward pass of a strided 1 x 1 convolution of
     fewer than 8 channels, on a CPU with AVX2 and without AVX-512; that ends in a crash or in wrong gradients, and does
@@ -193,9 +194,10 @@ def _takes_channels_last(network, images):
     if type(network).__module__.startswith("rc_utils."):
         return True
     try:
-        with _own_random_state(_device_of(network)), torch.enable_grad():
+        device = next(network.parameters()).device
+        with _own_random_state(device), torch.enable_grad():
             trial = copy.deepcopy(network).train().to(memory_format=torch.channels_last)
-            batch = images[:2].to(_device_of(network)).contiguous(memory_format=torch.channels_last)
+            batch = images[:2].to(device).contiguous(memory_format=torch.channels_last)
             trial(batch).sum().backward()
     except Exception:  # what is wrong in any layout is named where the network is trained
         return False
@@ -217,12 +219,17 @@ class _Loop:
 
     def run(self, should_stop, progress):
         self._measure(0)
-        for epoch in _epochs(self.config.epochs, progress):
+        epochs = range(self.config.epochs)
+        for epoch in tqdm(epochs, desc="training", unit="epoch", mininterval=2.0, disable=not progress):
             started = time.perf_counter()
             lr = learning_rate(self.config, epoch)
             for group in self.optimizer.param_groups:
                 group["lr"] = lr
+            if self.config.precision == "tfloat32":
+                torch.backends.cudnn.allow_tf32 = True
             loss, accuracy = self._epoch()
+            if self.config.precision == "tfloat32":
+                torch.backends.cudnn.allow_tf32 = False  # for what looks at the network between epochs
             row = {"epoch": epoch + 1, "lr": lr, "train_loss": loss, "train_accuracy": accuracy}
             self.history.append(row | {"seconds": round(time.perf_counter() - started, 4)})
             if not math.isfinite(loss):
@@ -236,23 +243,21 @@ class _Loop:
         self.network.train()
         draws, weights = draw_epoch(self.config, len(self.data.y_train), self.rng)
         draws = torch.from_numpy(draws).to(self.data.y_train.device)  # one copy an epoch: each waits for the device
-        if self.config.precision == "tfloat32":
-            torch.backends.cudnn.allow_tf32 = True
         loss_sum, correct, seen = 0.0, 0.0, 0
         for batch, weight in zip(draws.split(self.config.batch_size, dim=1), weights, strict=True):
             loss, hits = self._batch(batch, weight)
             size = batch.shape[1]
             loss_sum, correct, seen = loss_sum + loss * size, correct + hits, seen + size
-        if self.config.precision == "tfloat32":
-            torch.backends.cudnn.allow_tf32 = False  # what looks at the network between epochs does so in float32
         return float(loss_sum) / seen, float(correct) / seen
 
     def _batch(self, draws, weight):
         """One step; returns the mean cross-entropy of the batch's images and how many of them are right."""
-        batch, shifts, flips, partner = draws[0], draws[1:3], draws[3], draws[4]
-        x, y = self._images(batch, shifts, flips), self.data.y_train[batch]
-        x, y_other = mixup(x, y, partner, weight)
-        between = self._points_between(len(batch))
+        x, y = self._images(draws), self.data.y_train[draws[0]]
+        x, y_other = mixup(x, y, draws[4], weight)
+        between, number = None, round(self.config.between_share * len(y))
+        if self.between is not None and number:
+            between = self.between.batch(self.data.x_train, self.between_start, number, self.layout)
+            self.between_start += number
         loss, hits = self._backward(x, y, y_other, weight, between)
         if self.config.sam_radius:
             with ascended(self.network.parameters(), self.config.sam_radius):
@@ -266,7 +271,6 @@ class _Loop:
         if config.gradient_penalty:
             x = x.detach().requires_grad_()
         with torch.autocast(x.device.type, dtype=dtype) if dtype else contextlib.nullcontext():
-            # A batch of another size would be compiled on its own, or all of them for any size.
             whole = len(y) == min(config.batch_size, len(self.data.y_train))
             logits = (self.step if whole else self.network)(x if between is None else torch.cat([x, between[0]]))
             own = logits if between is None else logits[: len(y)]
@@ -283,21 +287,13 @@ class _Loop:
         total.backward()
         return loss.detach(), (own.detach().argmax(1) == y).sum()
 
-    def _points_between(self, batch_size):
-        """(x, y) of the labelled points between images that go with a batch of so many images, or None."""
-        number = round(self.config.between_share * batch_size)
-        if self.between is None or not number:
-            return None
-        x, y = self.between.batch(self.data.x_train, self.between_start, number)
-        self.between_start += number
-        return x.contiguous(memory_format=self.layout), y
-
-    def _images(self, batch, shifts, flips):
+    def _images(self, draws):
         config, images = self.config, self.data.x_train
         if config.crop_padding or config.flip_probability:
-            x = images.standardise(crop_and_flip(images.raw[batch], config.crop_padding, shifts, flips))
+            raw = crop_and_flip(images.raw[draws[0]], config.crop_padding, draws[1:3], draws[3])
+            x = images.standardise(raw)
         else:
-            x = images[batch]
+            x = images[draws[0]]
         return x.contiguous(memory_format=self.layout)
 
     def _measure(self, epoch):
@@ -323,10 +319,7 @@ def _pretraining(network, step, data, config, layout):
 
 @functools.lru_cache(maxsize=1)
 def _forget_compiled(what):
-    """Drop compiled code where something else than last time is to be compiled.
-
-    Torch stops compiling code that many networks share, as all of ours do; networks that are alike can use what it has.
-    """
+    """Drop compiled code unless it is of the same: torch stops compiling code that many networks share, as ours do."""
     torch.compiler.reset()
 
 
@@ -382,16 +375,3 @@ def build_optimizer(parameters, config):
         # All parameters in one call: the same bits as one by one, in less time for a network of many small layers.
         return torch.optim.SGD(**common, momentum=config.momentum, foreach=True)
     return {"adam": torch.optim.Adam, "adagrad": torch.optim.Adagrad}[config.optimizer](**common)
-
-
-def _epochs(count, progress):
-    if not progress:
-        return range(count)
-    from tqdm import tqdm
-
-    return tqdm(range(count), desc="training", unit="epoch", mininterval=2.0)
-
-
-def _device_of(network):
-    parameter = next(network.parameters(), None)
-    return parameter.device if parameter is not None else torch.device("cpu")
