@@ -55,10 +55,10 @@ def test_the_command_does_what_is_left_and_another_machine_goes_on(tmp_path, mon
     assert gpu.main([*command, *elsewhere]) == 0
 
 
-@pytest.mark.parametrize(
-    ("rate", "experiments"),
-    [(40_000, ["main", "paper-cell"]), (30_000, ["main"]), (20_000, ["shorter"]), (9, ["narrow"])],
-)
+CHOSEN = {40_000: ["main", "paper-cell"], 30_000: ["main"], 20_000: ["shorter"], 9: ["narrow"]}
+
+
+@pytest.mark.parametrize(("rate", "experiments"), CHOSEN.items())
 def test_the_campaign_follows_the_measured_speed(tmp_path, rate, experiments):
     options = gpu._parser().parse_args(["--out", str(tmp_path)])
     entry = {"step": "together", "found": [{"images_per_second": rate}]}

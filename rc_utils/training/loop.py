@@ -23,8 +23,6 @@ from rc_utils.training.config import TrainConfig
 from rc_utils.training.depthwise import fast_depthwise, plain
 from rc_utils.training.interventions import ascended, gradient_penalty, points_between, random_labels
 
-_DTYPES = {"float32": None, "tfloat32": None, "bfloat16": torch.bfloat16}
-
 
 @dataclasses.dataclass(frozen=True)
 class TrainRun:
@@ -119,7 +117,7 @@ def train(
     if channels_last:
         layout = training_layout(network, data.x_train, device, config.precision)
     network = network.to(memory_format=layout)
-    step = network
+    step: Callable[..., Any] = network
     if compile:
         _forget_compiled((repr(network), config.batch_size, data.x_train.shape[1:], config.precision, device))
         step = torch.compile(network, dynamic=False)
@@ -267,10 +265,10 @@ class _Loop:
 
     def _backward(self, x, y, y_other, weight, between):
         """Gradients of the loss; returns the cross-entropy of the images `x` and the number that are right."""
-        config, dtype = self.config, _DTYPES[self.config.precision]
+        config, lower = self.config, self.config.precision == "bfloat16"
         if config.gradient_penalty:
             x = x.detach().requires_grad_()
-        with torch.autocast(x.device.type, dtype=dtype) if dtype else contextlib.nullcontext():
+        with torch.autocast(x.device.type, torch.bfloat16) if lower else contextlib.nullcontext():
             whole = len(y) == min(config.batch_size, len(self.data.y_train))
             logits = (self.step if whole else self.network)(x if between is None else torch.cat([x, between[0]]))
             own = logits if between is None else logits[: len(y)]
