@@ -107,9 +107,7 @@ def _compiled_kernel():
         importlib.import_module("numba")
     except ImportError:  # not there, or not for this version of NumPy
         return None
-    from rc_utils.regions._union_find import count_by_union_find
-
-    return count_by_union_find
+    return importlib.import_module("rc_utils.regions._union_find").count_by_union_find
 
 
 def _prepared(edges, size):

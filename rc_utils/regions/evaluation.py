@@ -15,9 +15,10 @@ from rc_utils.checks import check_count
 from rc_utils.regions.arrays import as_points, gather
 from rc_utils.regions.classifier import NON_FINITE, NonFiniteScores, as_classifier, labels_of, tensor_of
 
-OUT_OF_MEMORY_WORDS = ("out of memory", "not enough memory", "can't allocate memory", "alloc_failed")
-# What cuDNN and cuBLAS say where there is no room for their workspace.
-OUT_OF_MEMORY_WORDS += ("allocation_failed", "unable to find an engine", "valid cudnn algorithm", "not_initialized")
+OUT_OF_MEMORY_WORDS = (
+    "out of memory", "not enough memory", "can't allocate memory", "alloc_failed", "allocation_failed",
+    "unable to find an engine", "valid cudnn algorithm", "cublas_status_not_initialized",  # of cuDNN and cuBLAS
+)  # fmt: skip
 
 
 class Points(Protocol):

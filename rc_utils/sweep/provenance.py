@@ -59,10 +59,7 @@ def _processor():
 
 @functools.cache
 def git_revision():
-    """Revision of the code, with a plus when tracked files differ from it; "unknown" outside a repository.
-
-    RC_REVISION says it where the code travels without its repository.
-    """
+    """What RC_REVISION says, else git's name with a plus when tracked files differ; "unknown" outside a repository."""
     if os.environ.get("RC_REVISION"):
         return os.environ["RC_REVISION"]
     command = ["git", "-C", str(project_root()), "describe", "--always", "--abbrev=12", "--dirty=+"]

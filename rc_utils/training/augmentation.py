@@ -30,11 +30,10 @@ def draw_epoch(config, n, rng):
 
 
 def crop_and_flip(images, padding, shifts, flips):
-    """Crop back to the same size after `padding` pixels of black border, then horizontal flip of some.
+    """Crop back to the same size after `padding` pixels of black border, then horizontal flip of some (v1 App. F).
 
     images: (B, C, H, W) uint8, before normalisation, so that the border is black as in the usual CIFAR recipe.
     shifts: (2, B) int64, first row and first column, 0 to 2 padding; flips: (B,) int64, 1 for a flip.
-    Source: v1 App. F (crop 32 with padding 4, flip 0.5).
     """
     batch, _, height, width = images.shape
     device = images.device

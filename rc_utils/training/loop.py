@@ -226,8 +226,6 @@ class _Loop:
             if self.config.precision == "tfloat32":
                 torch.backends.cudnn.allow_tf32 = True
             loss, accuracy = self._epoch()
-            if self.config.precision == "tfloat32":
-                torch.backends.cudnn.allow_tf32 = False  # for what looks at the network between epochs
             row = {"epoch": epoch + 1, "lr": lr, "train_loss": loss, "train_accuracy": accuracy}
             self.history.append(row | {"seconds": round(time.perf_counter() - started, 4)})
             if not math.isfinite(loss):
@@ -288,8 +286,7 @@ class _Loop:
     def _images(self, draws):
         config, images = self.config, self.data.x_train
         if config.crop_padding or config.flip_probability:
-            raw = crop_and_flip(images.raw[draws[0]], config.crop_padding, draws[1:3], draws[3])
-            x = images.standardise(raw)
+            x = images.standardise(crop_and_flip(images.raw[draws[0]], config.crop_padding, draws[1:3], draws[3]))
         else:
             x = images[draws[0]]
         return x.contiguous(memory_format=self.layout)
@@ -303,9 +300,9 @@ class _Loop:
             if loss < self.measure_loss:
                 self.reached_epoch, due = epoch, True
         if self.measure is not None and due:
-            device = self.data.y_train.device
-            with _own_random_state(device), evaluation_mode(self.network), torch.no_grad(), plain(self.network):
-                self.measurements[epoch] = self.measure(self.network, epoch)
+            network, device = self.network, self.data.y_train.device
+            with _own_random_state(device), full_precision(), evaluation_mode(network), torch.no_grad(), plain(network):
+                self.measurements[epoch] = self.measure(network, epoch)
 
 
 def _pretraining(network, step, data, config, layout):
