@@ -16,8 +16,7 @@ def findings(capsys, step):
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def test_steps_print_what_they_find(capsys, monkeypatch, results):
-    monkeypatch.setenv("RC_RESULTS", str(results))
+def test_steps_print_what_they_find(capsys, monkeypatch):
     monkeypatch.setattr(gpu_steps, "BATCH_SIZES", (256,))
     monkeypatch.setattr(gpu_steps, "out_of_memory", lambda *_: 1 / 0)  # there is a card to fill elsewhere alone
     assert findings(capsys, "versions")[0]["missing"] == []

@@ -182,8 +182,7 @@ def training_layout(
         isinstance(m, torch.nn.Conv2d) and set(m.kernel_size) == {1} and max(m.stride) > 1 and m.in_channels < 8
         for m in network.modules()
     )
-    slower = precision == "float32" and not on_cpu
-    if slower or overruns or not _takes_channels_last(network, images):
+    if (precision == "float32" and not on_cpu) or overruns or not _takes_channels_last(network, images):
         return torch.contiguous_format
     return torch.channels_last
 
@@ -242,8 +241,7 @@ class _Loop:
         loss_sum, correct, seen = 0.0, 0.0, 0
         for batch, weight in zip(draws.split(self.config.batch_size, dim=1), weights, strict=True):
             loss, hits = self._batch(batch, weight)
-            size = batch.shape[1]
-            loss_sum, correct, seen = loss_sum + loss * size, correct + hits, seen + size
+            loss_sum, correct, seen = loss_sum + loss * batch.shape[1], correct + hits, seen + batch.shape[1]
         return float(loss_sum) / seen, float(correct) / seen
 
     def _batch(self, draws, weight):
