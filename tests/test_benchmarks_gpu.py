@@ -47,7 +47,6 @@ def test_the_command_does_what_is_left_and_another_machine_goes_on(tmp_path, mon
     assert "ZeroDivisionError" in "".join(next(e["tail"] for e in report if e["step"] == "bad"))
     with tarfile.open(tmp_path / "out" / "state.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
-    monkeypatch.setenv("RC_RESULTS", str(tmp_path / "results"))
     assert missing_runs(load_campaign("shapes-tiny")) == []
     elsewhere = ["--state", str(tmp_path / "elsewhere"), "--resume", str(tmp_path / "out" / "state.tar.gz")]
     monkeypatch.setattr(gpu.subprocess, "run", lambda *_, **__: pytest.fail("nothing is left"))

@@ -74,9 +74,8 @@ def test_tensor_cores_get_channels_last_and_an_epoch_one_copy(card, data, monkey
     monkeypatch.setattr(torch.nn.Conv2d, "forward", lambda conv, x: seen.append((conv.training, x)) or forward(conv, x))
     monkeypatch.setattr(torch, "from_numpy", lambda array: copies.append(array) or from_numpy(array))
     trained_on(card, there, precision=precision, crop_padding=1, mixup_alpha=1.0, epochs=2)
-    first = [x for training, x in seen if training and x.shape[1] == 3]
-    assert len(first) == 2 * 3
-    assert all(x.is_contiguous(memory_format=getattr(torch, layout)) for x in first)
+    images = [x for training, x in seen if training and x.shape[1] == 3]
+    assert [x.is_contiguous(memory_format=getattr(torch, layout)) for x in images] == [True] * 2 * 3
     assert len(copies) == 2
 
 
