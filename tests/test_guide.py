@@ -30,6 +30,7 @@ import numpy as np
 import pytest
 
 import rc_utils
+from benchmarks import gpu
 from rc_utils import count, measures
 from rc_utils.notebooks.execute import check_parameters, find_notebook, main, notebook_parameters, parse_value
 from rc_utils.sweep import campaign, validation
@@ -119,6 +120,10 @@ def check_copy(words):
     assert (ROOT / words[-2]).exists()
 
 
+def check_gpu(words):
+    check_sweep([gpu._parser().parse_args(words).campaign])
+
+
 def check_pytest(words):
     assert words[0].startswith("tests/")
 
@@ -134,6 +139,7 @@ CHECKS = {
     (".venv/bin/python", "-m", "rc_utils.sweep"): check_sweep,
     (".venv/bin/python", "-m", "rc_utils.count"): check_count,
     (".venv/bin/python", "-m", "rc_utils.notebooks"): check_notebook,
+    (".venv/bin/python", "-m", "benchmarks.gpu"): check_gpu,
     (".venv/bin/python", "-m", "pytest"): check_pytest,
     (".venv/bin/python", "book/build.py"): check_build,
     ("python", "-m", "pip"): check_pip,

@@ -1,5 +1,7 @@
 """The GPU paths on any machine: no tensor of the CPU meets one of the card, and the results are those of the CPU."""
 
+import datetime
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ from pretended_gpu import Pretended, pretended_gpu
 
 import rc_utils as rc
 from rc_utils.measures import MEASURES, linear_pieces, measure, segments
+from rc_utils.sweep.provenance import git_revision, provenance
 
 
 @pytest.fixture
@@ -50,16 +53,38 @@ def trained_on(device, data, name="ResNet18", **options):
         {"mixup_alpha": 1.0, "crop_padding": 2, "flip_probability": 0.5},
         {"optimizer": "adam", "schedule": "constant"},
         {"optimizer": "adagrad", "precision": "bfloat16"},
+        {"precision": "tfloat32", "mixup_alpha": 0.5},
     ],
-    ids=["plain", "augmented", "adam", "adagrad"],
+    ids=["plain", "augmented", "adam", "adagrad", "tfloat32"],
 )
 def test_training_is_that_of_the_cpu(data, options):
     on_cpu = trained_on("cpu", data, **options)
     with pretended_gpu():
         on_card = trained_on("cuda", data, **options)
-        assert all(isinstance(p, Pretended) for p in on_card.network.parameters())
+        weights = list(on_card.network.parameters())
+        assert all(isinstance(p, Pretended) and p.is_contiguous() for p in weights)
     assert on_card.status == on_cpu.status == "ok"
     assert on_card.train_loss == pytest.approx(on_cpu.train_loss, rel=0.1)
+
+
+@pytest.mark.parametrize(("precision", "layout"), [("float32", "contiguous_format"), ("bfloat16", "channels_last")])
+def test_tensor_cores_get_channels_last_and_an_epoch_one_copy(card, data, monkeypatch, precision, layout):
+    seen, copies, there = [], [], data.to(card)
+    forward, from_numpy = torch.nn.Conv2d.forward, torch.from_numpy
+    monkeypatch.setattr(torch.nn.Conv2d, "forward", lambda conv, x: seen.append((conv.training, x)) or forward(conv, x))
+    monkeypatch.setattr(torch, "from_numpy", lambda array: copies.append(array) or from_numpy(array))
+    trained_on(card, there, precision=precision, crop_padding=1, mixup_alpha=1.0, epochs=2)
+    images = [x for training, x in seen if training and x.shape[1] == 3]
+    assert [x.is_contiguous(memory_format=getattr(torch, layout)) for x in images] == [True] * 2 * 3
+    assert len(copies) == 2
+
+
+def test_a_record_says_cuda_and_the_revision_that_it_is_told(card, data, monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "version", lambda: 91000)
+    monkeypatch.setenv("RC_REVISION", "abc")
+    assert git_revision.__wrapped__() == "abc"
+    versions = provenance(data, card, datetime.datetime.now(datetime.UTC), 1.0, {})["versions"]
+    assert (versions["cuda"], versions["cudnn"]) == (torch.version.cuda, 91000)
 
 
 @pytest.mark.parametrize("name", ["VGG19", "EfficientNetB0", "ShuffleNetV2", "SimpleDLA"])

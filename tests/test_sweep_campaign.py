@@ -104,9 +104,9 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
                        {"optimizer": "adam"}, {"momentum": 0.0}, {"schedule": "constant"}, {"mixup_alpha": 0.5},
                        {"crop_padding": 4}, {"flip_probability": 0.5}, {"precision": "bfloat16"},
                        {"pretrain_epochs": 1}, {"between_share": 0.1}, {"between_labels": "third"},
-                       {"gradient_penalty": 0.1}, {"sam_radius": 0.1})
+                       {"gradient_penalty": 0.1}, {"sam_radius": 0.1}, {"precision": "tfloat32"})
     ]  # fmt: skip
-    assert len({s.run_id for s in [spec, *others]}) == 1 + len(others) == 2 + len(dataclasses.fields(TrainConfig)) + 1
+    assert len({s.run_id for s in [spec, *others]}) == 1 + len(others) == 2 + len(dataclasses.fields(TrainConfig)) + 2
 
 
 @pytest.mark.parametrize(

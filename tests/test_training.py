@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-import itertools
 import math
 
 import numpy as np
@@ -10,14 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from rc_utils.checks import settings_from_dict
 from rc_utils.datasets import ImageTensor, load_dataset
 from rc_utils.measures import output_margin
 from rc_utils.networks import build_network
 from rc_utils.training import StopTraining, TrainConfig, evaluate, train
-from rc_utils.training.augmentation import crop_and_flip, mixup
 from rc_utils.training.depthwise import fast_depthwise
-from rc_utils.training.loop import learning_rate, training_layout
+from rc_utils.training.loop import training_layout
 
 
 def small_network(seed=0):
@@ -75,12 +72,27 @@ def test_only_the_generators_of_the_cpu_and_of_the_device_are_seeded(tiny_data, 
     assert run.status == "ok"
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_random_state_of_the_gpu_is_untouched(tiny_data):
     before = torch.cuda.get_rng_state()
     train(small_network(), tiny_data, TrainConfig(epochs=1, batch_size=64))
     train(small_network(), tiny_data, TrainConfig(epochs=1, batch_size=64), device="cuda")
     assert torch.equal(torch.cuda.get_rng_state(), before)
+
+
+def test_convolutions_take_tf32_while_they_train_and_only_then(tiny_data, monkeypatch):
+    seen, cudnn, forward = [], torch.backends.cudnn, torch.nn.Conv2d.forward
+    note = lambda conv: seen.append(cudnn.allow_tf32) if conv.training else None  # noqa: E731
+    monkeypatch.setattr(torch.nn.Conv2d, "forward", lambda conv, x: note(conv) or forward(conv, x))
+    before = cudnn.allow_tf32, cudnn.conv.fp32_precision
+    for precision in ("tfloat32", "float32"):
+        config = TrainConfig(epochs=2, batch_size=64, precision=precision)
+        run = train(small_network(), tiny_data, config, measure=lambda *_: cudnn.allow_tf32, measure_epochs=(1,))
+        assert set(seen) == {precision == "tfloat32"}
+        assert run.measurements == {1: False}
+        seen.clear()
+    assert (cudnn.allow_tf32, cudnn.conv.fp32_precision) == before
 
 
 def test_measuring_does_not_influence_the_training(tiny_data):
@@ -181,40 +193,6 @@ def test_evaluate_matches_the_definition(tiny_data):
     assert network.training
 
 
-def test_cosine_schedule():
-    config = TrainConfig(lr=0.2, epochs=10)
-    rates = [learning_rate(config, e) for e in range(10)]
-    assert rates[0] == 0.2
-    assert rates[5] == pytest.approx(0.1)
-    assert all(a > b for a, b in itertools.pairwise(rates))
-    assert learning_rate(config, 10) == pytest.approx(0.0)
-    assert learning_rate(TrainConfig(lr=0.2, schedule="constant"), 7) == 0.2
-
-
-def test_crop_and_flip_moves_pixels_and_invents_none():
-    images = torch.arange(1, 2 * 3 * 6 * 6 + 1, dtype=torch.int32).remainder(251).to(torch.uint8).reshape(2, 3, 6, 6)
-    rng = np.random.default_rng(0)
-    padded = nn.functional.pad(images, (2, 2, 2, 2))
-    windows = {
-        tuple(window.flatten().tolist())
-        for i in range(2) for r in range(5) for c in range(5)
-        for window in (padded[i, :, r : r + 6, c : c + 6], padded[i, :, r : r + 6, c : c + 6].flip(-1))
-    }  # fmt: skip
-    for _ in range(50):
-        out = crop_and_flip(images, 2, 0.5, rng)
-        assert all(tuple(image.flatten().tolist()) in windows for image in out)
-    assert torch.equal(crop_and_flip(images, 0, 0.0, rng), images)
-    assert torch.equal(crop_and_flip(images, 0, 1.0, rng), images.flip(-1))
-
-
-def test_mixup_is_the_stated_combination(rng):
-    x, y = torch.randn(8, 3, 4, 4), torch.arange(8)
-    mixed, partner, weight = mixup(x, y, 1.0, rng)
-    assert 0 <= weight <= 1
-    torch.testing.assert_close(mixed, weight * x + (1 - weight) * x[partner])
-    assert mixup(x, y, 0.0, rng) == (x, y, 1.0)
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [({"optimizer": "sgdd"}, "Did you mean 'sgd'"), ({"lr": -1.0}, "lr must be positive"), ({"lr": math.nan}, "finite"),
@@ -225,14 +203,6 @@ def test_mixup_is_the_stated_combination(rng):
 def test_bad_settings_are_named(settings, message):
     with pytest.raises(ValueError, match=message):
         TrainConfig(**settings)
-
-
-def test_settings_from_dict_names_key_and_type():
-    with pytest.raises(ValueError, match=r"weight_decy.*Did you mean 'weight_decay'"):
-        settings_from_dict(TrainConfig, {"weight_decy": 1e-5}, "train")
-    with pytest.raises(ValueError, match=r"train.epochs must be of type int, got 2.5"):
-        settings_from_dict(TrainConfig, {"epochs": 2.5}, "train")
-    assert settings_from_dict(TrainConfig, {"lr": 1}, "train").lr == 1.0
 
 
 def test_measure_epochs_outside_the_training_are_refused(tiny_data):
@@ -267,6 +237,7 @@ def test_a_network_that_views_its_activations_is_trained_in_the_layout_it_takes(
 def test_settings_may_be_numpys_integers(tiny_data):
     numpys = TrainConfig(seed=np.int64(3), batch_size=np.int32(16), epochs=np.int64(1))
     assert numpys == TrainConfig(seed=3, batch_size=16, epochs=1)
+    assert repr(TrainConfig(lr=1).lr) == "1.0"
     assert train(build_network("ResNet18", width=4, image_size=8), tiny_data, numpys).status == "ok"
 
 
@@ -289,17 +260,15 @@ def test_a_finished_training_is_not_stopped(tiny_data):
     assert len(run.history) == 1
 
 
-def test_numbers_of_any_type_are_one_config():
-    assert TrainConfig(lr=1) == TrainConfig(lr=1.0)
-    assert isinstance(TrainConfig(lr=1).lr, float)
-
-
 def test_every_network_of_many_is_compiled(tiny_data, monkeypatch):
-    """Torch gives up on code that it has compiled eight times, and the layers of networks share their code."""
+    """Torch gives up on code that it has compiled eight times, and the layers of networks share their code.
+
+    Each is compiled once, for whole batches alone, and another network like it uses what was compiled.
+    """
     graphs, compile_it = [], torch.compile
 
     def count(graph, inputs):
-        graphs.append(graph)
+        graphs.append([len(x) for x in inputs if x.dim() == 4])
         return graph.forward
 
     class Own(torch.nn.Module):
@@ -310,8 +279,8 @@ def test_every_network_of_many_is_compiled(tiny_data, monkeypatch):
         def forward(self, x):
             return self.out(torch.relu(self.hidden(x.flatten(1))))
 
-    monkeypatch.setattr(torch, "compile", lambda network: compile_it(network, backend=count))
+    monkeypatch.setattr(torch, "compile", lambda network, **how: compile_it(network, backend=count, **how))
     for width in range(4, 16):
-        before = len(graphs)
-        train(Own(width), tiny_data, TrainConfig(epochs=1, batch_size=50), compile=True)
-        assert len(graphs) > before, f"the network of width {width} was not compiled"
+        for _ in range(2):
+            train(Own(width), tiny_data, TrainConfig(epochs=2, batch_size=64), compile=True)
+        assert graphs == [[64]] * (width - 3)

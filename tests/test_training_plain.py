@@ -12,7 +12,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from rc_utils.networks import build_network
 from rc_utils.training import TrainConfig, train
-from rc_utils.training.augmentation import crop_and_flip, mixup
+from rc_utils.training.augmentation import crop_and_flip, draw_epoch
 
 AUGMENTATIONS = [
     {},
@@ -132,7 +132,9 @@ def test_crops_reach_every_window_as_often(padding, rng):
     }  # fmt: skip
     assert len(windows) == 2 * (2 * padding + 1) ** 2
     draws = 200 * len(windows)
-    for window in crop_and_flip(image.expand(draws, 1, 5, 5), padding, 0.5, rng):
+    config = TrainConfig(crop_padding=padding, flip_probability=0.5)
+    drawn = torch.from_numpy(draw_epoch(config, draws, rng)[0])
+    for window in crop_and_flip(image.expand(draws, 1, 5, 5), padding, drawn[1:3], drawn[3]):
         windows[tuple(window.flatten().tolist())] += 1
     assert min(windows.values()) > 130
     assert max(windows.values()) < 270
@@ -140,18 +142,16 @@ def test_crops_reach_every_window_as_often(padding, rng):
 
 @pytest.mark.parametrize("alpha", [0.2, 0.5, 4.0])
 def test_the_weight_of_mixup_is_symmetric_with_the_spread_of_its_beta(alpha, rng):
-    x, y = torch.zeros(2, 1), torch.arange(2)
-    weights = np.array([mixup(x, y, alpha, rng)[2] for _ in range(8_000)])
+    weights = np.array(draw_epoch(TrainConfig(mixup_alpha=alpha, batch_size=2), 16_000, rng)[1])
     assert weights.mean() == pytest.approx(0.5, abs=0.02)
     assert weights.var() == pytest.approx(1 / (4 * (2 * alpha + 1)), rel=0.06)
 
 
 def test_partners_of_mixup_are_everyone_once(rng):
-    x, y = torch.arange(64.0)[:, None], torch.arange(64)
-    mixed, partners, weight = mixup(x, y, 1.0, rng)
-    assert sorted(partners.tolist()) == list(range(64))
-    assert (partners == y).float().mean() < 0.2
-    torch.testing.assert_close(mixed, weight * x + (1 - weight) * partners[:, None].float())
+    partners = draw_epoch(TrainConfig(mixup_alpha=1.0, batch_size=64), 128, rng)[0][4]
+    for batch in np.split(partners, 2):
+        assert sorted(batch) == list(range(64))
+        assert (batch == np.arange(64)).mean() < 0.2
 
 
 @pytest.mark.parametrize("name", ["lr", "batch_size"])

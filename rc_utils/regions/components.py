@@ -1,6 +1,7 @@
 """Counting connected components of equal label: runs in 1-D, union-find on a CPU, label propagation elsewhere."""
 
 import functools
+import importlib
 import weakref
 from typing import TypeVar
 
@@ -103,12 +104,10 @@ def count_along_edges(labels, edges):
 @functools.cache
 def _compiled_kernel():
     try:
-        from rc_utils.regions._union_find import count_by_union_find
-    except ModuleNotFoundError as error:
-        if error.name != "numba":
-            raise
+        importlib.import_module("numba")
+    except ImportError:  # not there, or not for this version of NumPy
         return None
-    return count_by_union_find
+    return importlib.import_module("rc_utils.regions._union_find").count_by_union_find
 
 
 def _prepared(edges, size):

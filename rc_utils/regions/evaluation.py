@@ -15,7 +15,10 @@ from rc_utils.checks import check_count
 from rc_utils.regions.arrays import as_points, gather
 from rc_utils.regions.classifier import NON_FINITE, NonFiniteScores, as_classifier, labels_of, tensor_of
 
-OUT_OF_MEMORY_WORDS = ("out of memory", "not enough memory", "can't allocate memory", "alloc_failed")
+OUT_OF_MEMORY_WORDS = (
+    "out of memory", "not enough memory", "can't allocate memory", "alloc_failed", "allocation_failed",
+    "unable to find an engine", "valid cudnn algorithm", "cublas_status_not_initialized",  # of cuDNN and cuBLAS
+)  # fmt: skip
 
 
 class Points(Protocol):
@@ -233,16 +236,13 @@ def full_precision():
         with _Switches.lock:
             _Switches.num_open -= 1
             if _Switches.num_open == 0:
-                _set_back(*_Switches.before)
-
-
-def _set_back(older, newer):
-    for switch, _, value in older:
-        switch(value)
-    for owner, value in newer:
-        owner.fp32_precision = "none"
-        if owner.fp32_precision != value:
-            owner.fp32_precision = value
+                older, newer = _Switches.before
+                for switch, _, value in older:
+                    switch(value)
+                for owner, value in newer:
+                    owner.fp32_precision = "none"
+                    if owner.fp32_precision != value:
+                        owner.fp32_precision = value
 
 
 def _older_switches():

@@ -13,6 +13,9 @@ from rc_utils.files import project_root
 
 def provenance(data, device, started, seconds, execution):
     """What a record says of where and how it was made, beside its settings: plain JSON values."""
+    versions = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
+    if torch.device(device).type == "cuda":
+        versions |= {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
     return {
         "started": started.isoformat(timespec="seconds"),
         "seconds_train": round(seconds, 3),
@@ -21,11 +24,7 @@ def provenance(data, device, started, seconds, execution):
         "instructions": instructions(),
         "threads": torch.get_num_threads(),
         "git_revision": git_revision(),
-        "versions": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-        },
+        "versions": versions,
         "execution": execution,
         "data": data.provenance,
     }
@@ -60,7 +59,9 @@ def _processor():
 
 @functools.cache
 def git_revision():
-    """Revision of the code, with a plus when tracked files differ from it; "unknown" outside a repository."""
+    """What RC_REVISION says, else git's name with a plus when tracked files differ; "unknown" outside a repository."""
+    if os.environ.get("RC_REVISION"):
+        return os.environ["RC_REVISION"]
     command = ["git", "-C", str(project_root()), "describe", "--always", "--abbrev=12", "--dirty=+"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

@@ -6,7 +6,7 @@ from rc_utils.checks import check_count, checked_value, require, unknown_name
 
 OPTIMIZERS = ("sgd", "adam", "adagrad")
 SCHEDULES = ("cosine", "constant")
-PRECISIONS = ("float32", "bfloat16")
+PRECISIONS = ("float32", "tfloat32", "bfloat16")
 
 BETWEEN_LABELS = ("nearer", "third")
 
@@ -22,7 +22,8 @@ class TrainConfig:
     mixup_alpha: parameter of the Beta distribution of mixup's weight, 0 switches mixup off.
     crop_padding: pixels of black border before a random crop back to the image size, 0 switches it off.
     flip_probability: of a horizontal flip of each image.
-    precision: "float32" or "bfloat16" (autocast of the forward pass). On a GPU float32 is meant in full, without TF32.
+    precision: "float32"; "tfloat32", with TF32 in a GPU's convolutions, as torch has by default; or "bfloat16",
+        autocast of the forward pass. Networks are evaluated and counted in full float32 all the same.
     pretrain_epochs: epochs on random labels before the training, at the learning rate `lr`; the optimiser's state of
         them is forgotten.
     between_share: labelled points between pairs of training images, as a share of the number of images, that every

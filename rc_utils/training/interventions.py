@@ -32,11 +32,11 @@ class PointsBetween:
     alpha: torch.Tensor
     y: torch.Tensor
 
-    def batch(self, images, start, number):
+    def batch(self, images, start, number, layout=torch.contiguous_format):
         """(x (number, C, H, W), y (number,)) of the next `number` points from position `start`, going round."""
         index = torch.arange(start, start + number, device=self.y.device) % len(self.y)
         first, second = images[self.pairs[index, 0]], images[self.pairs[index, 1]]
-        return torch.lerp(first, second, self.alpha[index]), self.y[index]
+        return torch.lerp(first, second, self.alpha[index]).contiguous(memory_format=layout), self.y[index]
 
 
 def points_between(config, data):

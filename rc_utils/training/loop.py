@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Callable, Collection
@@ -11,17 +12,16 @@ from typing import Any
 import numpy as np
 import torch
 from torch.nn import functional as F
+from tqdm import tqdm
 
 from rc_utils.checks import check_number, require
 from rc_utils.datasets import Dataset, ImageTensor
 from rc_utils.regions.classifier import NonFiniteScores
 from rc_utils.regions.evaluation import evaluation_mode, full_precision, images_per_batch
-from rc_utils.training.augmentation import crop_and_flip, mixup
+from rc_utils.training.augmentation import crop_and_flip, draw_epoch, mixup
 from rc_utils.training.config import TrainConfig
 from rc_utils.training.depthwise import fast_depthwise, plain
 from rc_utils.training.interventions import ascended, gradient_penalty, points_between, random_labels
-
-_DTYPES = {"float32": None, "bfloat16": torch.bfloat16}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,9 +90,9 @@ def train(
     measure_loss: it is also called once after the first epoch that leaves the mean cross-entropy of all training
         images, in evaluation mode and without augmentation, below this.
     should_stop: called between epochs; when it returns True, StopTraining is raised.
-    compile: torch.compile the network, for a GPU.
-    channels_last: memory layout of images and kernels on a CPU, where it is faster (`make bench`). Some networks are in
-        the other layout all the same, see `training_layout`; and all on a GPU, where none was measured.
+    compile: torch.compile the network, for a GPU. A smaller last batch goes through the network as it is.
+    channels_last: memory layout of images and kernels, where it is faster, see `training_layout`. On a GPU the network
+        is in the other layout afterwards, in which it is counted.
     progress: show a bar over the epochs on stderr.
 
     The random state of the caller is untouched. The same seed on the same kind of CPU with the same number of
@@ -111,11 +111,16 @@ def train(
         "gradient_penalty needs second derivatives, which compiled networks do not have: leave compile out",
     )
     _check_parameters(network)
-    device = torch.device(device) if device is not None else _device_of(network)
+    device = torch.device(device) if device is not None else next(network.parameters()).device
     network, data = network.to(device), data.to(device)
-    layout = training_layout(network, data.x_train, device) if channels_last else torch.contiguous_format
+    layout = torch.contiguous_format
+    if channels_last:
+        layout = training_layout(network, data.x_train, device, config.precision)
     network = network.to(memory_format=layout)
-    step = _compiled(network) if compile else network
+    step: Callable[..., Any] = network
+    if compile:
+        _forget_compiled((repr(network), config.batch_size, data.x_train.shape[1:], config.precision, device))
+        step = torch.compile(network, dynamic=False)
     loop = _Loop(network, step, data, config, layout, measure, frozenset(measure_epochs), measure_loss)
     started = time.perf_counter()
     with _own_random_state(device):
@@ -128,6 +133,9 @@ def train(
                 status = loop.run(should_stop, progress)
             except NonFiniteScores:
                 status = "diverged"
+    if device.type == "cuda":
+        network.to(memory_format=torch.contiguous_format)
+        torch.cuda.empty_cache()  # for other processes on the same card
     train_loss, train_accuracy = evaluate(network, data.x_train, data.y_train)
     test_loss, test_accuracy = evaluate(network, data.x_test, data.y_test)
     if not math.isfinite(train_loss + test_loss):
@@ -157,22 +165,24 @@ def evaluate(
 
 
 def training_layout(
-    network: torch.nn.Module, images: ImageTensor | torch.Tensor, device: torch.device
+    network: torch.nn.Module, images: ImageTensor | torch.Tensor, device: torch.device, precision: str = "float32"
 ) -> torch.memory_format:
-    """The memory layout of images and kernels in which `network` is trained: on a CPU channels last, if it can be.
+    """The memory layout of images and kernels in which `network` is trained: channels last, where that is faster.
 
-    It cannot where the network views its activations as if they were contiguous, `x.view(len(x), -1)`; a network that
-    is not of this package is tried on two of the `images`.
+    On a CPU it is (`make bench`), on a GPU with its tensor cores, which do not compute in float32. It cannot be where
+    the network views its activations as if they were contiguous, `x.view(len(x), -1)`; a network that is not of this
+    package is tried on two of the `images`.
 
     In that layout a kernel of oneDNN writes past its buffer in the backward pass of a strided 1 x 1 convolution of
     fewer than 8 channels, on a CPU with AVX2 and without AVX-512; that ends in a crash or in wrong gradients, and does
     not happen in the contiguous layout (oneDNN issue 6035, open in 2026).
     """
-    overruns = any(
+    on_cpu = device.type == "cpu"
+    overruns = on_cpu and any(
         isinstance(m, torch.nn.Conv2d) and set(m.kernel_size) == {1} and max(m.stride) > 1 and m.in_channels < 8
         for m in network.modules()
     )
-    if device.type != "cpu" or overruns or not _takes_channels_last(network, images):
+    if (precision == "float32" and not on_cpu) or overruns or not _takes_channels_last(network, images):
         return torch.contiguous_format
     return torch.channels_last
 
@@ -181,9 +191,10 @@ def _takes_channels_last(network, images):
     if type(network).__module__.startswith("rc_utils."):
         return True
     try:
-        with _own_random_state(_device_of(network)), torch.enable_grad():
+        device = next(network.parameters()).device
+        with _own_random_state(device), torch.enable_grad():
             trial = copy.deepcopy(network).train().to(memory_format=torch.channels_last)
-            batch = images[:2].to(_device_of(network)).contiguous(memory_format=torch.channels_last)
+            batch = images[:2].to(device).contiguous(memory_format=torch.channels_last)
             trial(batch).sum().backward()
     except Exception:  # what is wrong in any layout is named where the network is trained
         return False
@@ -205,11 +216,14 @@ class _Loop:
 
     def run(self, should_stop, progress):
         self._measure(0)
-        for epoch in _epochs(self.config.epochs, progress):
+        epochs = range(self.config.epochs)
+        for epoch in tqdm(epochs, desc="training", unit="epoch", mininterval=2.0, disable=not progress):
             started = time.perf_counter()
             lr = learning_rate(self.config, epoch)
             for group in self.optimizer.param_groups:
                 group["lr"] = lr
+            if self.config.precision == "tfloat32":
+                torch.backends.cudnn.allow_tf32 = True
             loss, accuracy = self._epoch()
             row = {"epoch": epoch + 1, "lr": lr, "train_loss": loss, "train_accuracy": accuracy}
             self.history.append(row | {"seconds": round(time.perf_counter() - started, 4)})
@@ -222,20 +236,22 @@ class _Loop:
 
     def _epoch(self):
         self.network.train()
-        order = torch.from_numpy(self.rng.permutation(len(self.data.y_train))).to(self.data.y_train.device)
+        draws, weights = draw_epoch(self.config, len(self.data.y_train), self.rng)
+        draws = torch.from_numpy(draws).to(self.data.y_train.device)  # one copy an epoch: each waits for the device
         loss_sum, correct, seen = 0.0, 0.0, 0
-        for batch in order.split(self.config.batch_size):
-            if len(batch) == 1 < self.config.batch_size:
-                continue  # batch normalisation has no variance over a single leftover image
-            loss, hits = self._batch(batch)
-            loss_sum, correct, seen = loss_sum + loss * len(batch), correct + hits, seen + len(batch)
+        for batch, weight in zip(draws.split(self.config.batch_size, dim=1), weights, strict=True):
+            loss, hits = self._batch(batch, weight)
+            loss_sum, correct, seen = loss_sum + loss * batch.shape[1], correct + hits, seen + batch.shape[1]
         return float(loss_sum) / seen, float(correct) / seen
 
-    def _batch(self, batch):
+    def _batch(self, draws, weight):
         """One step; returns the mean cross-entropy of the batch's images and how many of them are right."""
-        x, y = self._images(batch), self.data.y_train[batch]
-        x, y_other, weight = mixup(x, y, self.config.mixup_alpha, self.rng)
-        between = self._points_between(len(batch))
+        x, y = self._images(draws), self.data.y_train[draws[0]]
+        x, y_other = mixup(x, y, draws[4], weight)
+        between, number = None, round(self.config.between_share * len(y))
+        if self.between is not None and number:
+            between = self.between.batch(self.data.x_train, self.between_start, number, self.layout)
+            self.between_start += number
         loss, hits = self._backward(x, y, y_other, weight, between)
         if self.config.sam_radius:
             with ascended(self.network.parameters(), self.config.sam_radius):
@@ -245,11 +261,12 @@ class _Loop:
 
     def _backward(self, x, y, y_other, weight, between):
         """Gradients of the loss; returns the cross-entropy of the images `x` and the number that are right."""
-        config, dtype = self.config, _DTYPES[self.config.precision]
+        config, lower = self.config, self.config.precision == "bfloat16"
         if config.gradient_penalty:
             x = x.detach().requires_grad_()
-        with torch.autocast(x.device.type, dtype=dtype) if dtype else contextlib.nullcontext():
-            logits = self.step(x if between is None else torch.cat([x, between[0]]))
+        with torch.autocast(x.device.type, torch.bfloat16) if lower else contextlib.nullcontext():
+            whole = len(y) == min(config.batch_size, len(self.data.y_train))
+            logits = (self.step if whole else self.network)(x if between is None else torch.cat([x, between[0]]))
             own = logits if between is None else logits[: len(y)]
             loss = F.cross_entropy(own, y)
             if weight < 1:
@@ -264,38 +281,26 @@ class _Loop:
         total.backward()
         return loss.detach(), (own.detach().argmax(1) == y).sum()
 
-    def _points_between(self, batch_size):
-        """(x, y) of the labelled points between images that go with a batch of so many images, or None."""
-        number = round(self.config.between_share * batch_size)
-        if self.between is None or not number:
-            return None
-        x, y = self.between.batch(self.data.x_train, self.between_start, number)
-        self.between_start += number
-        return x.contiguous(memory_format=self.layout), y
-
-    def _images(self, batch):
+    def _images(self, draws):
         config, images = self.config, self.data.x_train
         if config.crop_padding or config.flip_probability:
-            raw = crop_and_flip(images.raw[batch], config.crop_padding, config.flip_probability, self.rng)
-            x = images.standardise(raw)
+            x = images.standardise(crop_and_flip(images.raw[draws[0]], config.crop_padding, draws[1:3], draws[3]))
         else:
-            x = images[batch]
+            x = images[draws[0]]
         return x.contiguous(memory_format=self.layout)
 
     def _measure(self, epoch):
         due = epoch in self.measure_epochs
         waits = self.measure_loss is not None and self.reached_epoch is None and epoch > 0
-        if waits and self._loss() < self.measure_loss:
-            self.reached_epoch, due = epoch, True
+        if waits:
+            with plain(self.network):
+                loss, _ = evaluate(self.network, self.data.x_train, self.data.y_train)
+            if loss < self.measure_loss:
+                self.reached_epoch, due = epoch, True
         if self.measure is not None and due:
-            device = self.data.y_train.device
-            with _own_random_state(device), evaluation_mode(self.network), torch.no_grad(), plain(self.network):
-                self.measurements[epoch] = self.measure(self.network, epoch)
-
-    def _loss(self):
-        """Mean cross-entropy of all training images in evaluation mode."""
-        with plain(self.network):
-            return evaluate(self.network, self.data.x_train, self.data.y_train)[0]
+            network, device = self.network, self.data.y_train.device
+            with _own_random_state(device), full_precision(), evaluation_mode(network), torch.no_grad(), plain(network):
+                self.measurements[epoch] = self.measure(network, epoch)
 
 
 def _pretraining(network, step, data, config, layout):
@@ -305,10 +310,10 @@ def _pretraining(network, step, data, config, layout):
     return _Loop(network, step, data, config, layout)
 
 
-def _compiled(network):
-    """The network compiled by itself: torch stops compiling code that many networks share, as all of ours do."""
+@functools.lru_cache(maxsize=1)
+def _forget_compiled(what):
+    """Drop compiled code unless it is of the same: torch stops compiling code that many networks share, as ours do."""
     torch.compiler.reset()
-    return torch.compile(network)
 
 
 def _own_random_state(device):
@@ -363,16 +368,3 @@ def build_optimizer(parameters, config):
         # All parameters in one call: the same bits as one by one, in less time for a network of many small layers.
         return torch.optim.SGD(**common, momentum=config.momentum, foreach=True)
     return {"adam": torch.optim.Adam, "adagrad": torch.optim.Adagrad}[config.optimizer](**common)
-
-
-def _epochs(count, progress):
-    if not progress:
-        return range(count)
-    from tqdm import tqdm
-
-    return tqdm(range(count), desc="training", unit="epoch", mininterval=2.0)
-
-
-def _device_of(network):
-    parameter = next(network.parameters(), None)
-    return parameter.device if parameter is not None else torch.device("cpu")
