@@ -77,6 +77,27 @@
     return { boundaries, first: values[0] > rounding, count: boundaries.length + 1 };
   }
 
+  /** f at the middles of `size` pixels of the row at height y: each neuron is active on one part of a row. */
+  function valuesOfRow({ weights, signs }, y, size) {
+    const offsets = new Float64Array(size + 1), slopes = new Float64Array(size + 1), values = new Float64Array(size);
+    for (let j = 0; j < signs.length; j++) {
+      const first = weights[3 * j] * (1 / size - 1) + weights[3 * j + 1] * y + weights[3 * j + 2];
+      const step = (weights[3 * j] * 2) / size;
+      const turn = Math.min(size, Math.max(0, step ? Math.ceil(-first / step) : 0));
+      const [from, to] = step > 0 ? [turn, size] : step < 0 ? [0, turn] : [0, first > 0 ? size : 0];
+      offsets[from] += signs[j] * first;
+      slopes[from] += signs[j] * step;
+      offsets[to] -= signs[j] * first;
+      slopes[to] -= signs[j] * step;
+    }
+    for (let column = 0, offset = 0, slope = 0; column < size; column++) {
+      offset += offsets[column];
+      slope += slopes[column];
+      values[column] = offset + slope * column;
+    }
+    return values;
+  }
+
   /** Exact regions on the segment from `start` to `end`: boundaries in (0, 1), label of the first region, count. */
   function segment(network, start, end) {
     const bends = bendsOf(inputsOf(network, start), inputsOf(network, end), network.signs);
@@ -249,7 +270,7 @@
   }
 
   const library = {
-    generator, randomNetwork, output, segment, meanCount, sharpness, bound, loss, descend, trainingSet, Training,
+    generator, randomNetwork, output, valuesOfRow, segment, meanCount, sharpness, bound, loss, descend, trainingSet, Training,
     atEqualLoss, verdict,
   };
   if (typeof module === "object") module.exports = library;
@@ -263,8 +284,8 @@
     dark: { text: "#e8eaed", muted: "#a9b1bd", back: [20, 24, 30], networks: ["#4fd6a8", "#e79bd8"] },
     classes: { true: [0, 114, 178], false: [230, 159, 0] },
   };
-  // Multiplications for one picture, and milliseconds of a frame that training may take.
-  const PICTURE = 1.5e6, BUDGET = 7;
+  // Pixels along a side of a picture, and milliseconds of a frame that training may take.
+  const PIXELS = 180, BUDGET = 7;
   const SEEDS = 20, SEED_STEPS = 2000;
 
   function start(root) {
@@ -314,25 +335,16 @@
     const scratch = document.createElement("canvas");
 
     function paintRegions({ network }, canvas) {
-      const { weights, signs } = network;
-      const size = Math.round(Math.min(160, Math.max(56, Math.sqrt(PICTURE / signs.length))));
-      scratch.width = scratch.height = size;
-      const pen = scratch.getContext("2d"), image = pen.createImageData(size, size);
+      scratch.width = scratch.height = PIXELS;
+      const pen = scratch.getContext("2d"), image = pen.createImageData(PIXELS, PIXELS);
       const { back } = theme();
-      for (let row = 0; row < size; row++) {
-        const y = 1 - (2 * row + 1) / size;
-        for (let column = 0; column < size; column++) {
-          const x = (2 * column + 1) / size - 1;
-          let f = 0;
-          for (let j = 0; j < signs.length; j++) {
-            const input = weights[3 * j] * x + weights[3 * j + 1] * y + weights[3 * j + 2];
-            if (input > 0) f += signs[j] * input;
-          }
+      for (let row = 0; row < PIXELS; row++) {
+        valuesOfRow(network, 1 - (2 * row + 1) / PIXELS, PIXELS).forEach((f, column) => {
           const colour = COLOURS.classes[f > 0], share = 0.45 + 0.35 * Math.min(1, Math.abs(f));
-          const place = 4 * (row * size + column);
+          const place = 4 * (row * PIXELS + column);
           for (let k = 0; k < 3; k++) image.data[place + k] = share * colour[k] + (1 - share) * back[k];
           image.data[place + 3] = 255;
-        }
+        });
       }
       pen.putImageData(image, 0, 0);
       const made = paper(canvas);
