@@ -2,9 +2,9 @@
 
 python book/lab.py [--no-browser] [--ServerApp.port=8888] ...
 
-The lab starts from what `make book` left: its results folder, `lab` in that of the book, has the same files as links, and
-a file is only ever replaced, never written into. So a notebook that is edited reads the records and weights of the book,
-and changes none of them.
+The lab starts from what `make book` left: its results folder, `lab` in that of the book, has the same files as links.
+A file is only ever replaced, never written into, so that an edited notebook reads the book's records and weights and
+changes none of them.
 """
 
 import contextlib

@@ -75,7 +75,8 @@ class Server:
         """What a cell shows, as texts; fails with the cell's error."""
         import websocket
 
-        channel = websocket.create_connection(f"ws://{self.place}/api/kernels/{kernel}/channels?token=test", timeout=120)
+        address = f"ws://{self.place}/api/kernels/{kernel}/channels?token=test"
+        channel = websocket.create_connection(address, timeout=120)
         header = {"msg_id": "cell", "msg_type": "execute_request", "username": "", "session": "test", "version": "5.3"}
         content = {"code": code, "silent": False, "store_history": True, "allow_stdin": False}
         message = {"header": header, "parent_header": {}, "metadata": {}, "content": content, "channel": "shell"}
@@ -112,14 +113,19 @@ def test_an_edited_page_12_runs_in_the_lab_and_leaves_the_book_alone(server, lab
     server.wait()
     settings = server.ask("/lab/api/settings/@jupyterlab/docmanager-extension:plugin")
     assert json.loads(settings["raw"]) == {"autosave": False}
-    cells = [cell for cell in server.ask(f"/api/contents/{lab.FIRST}")["content"]["cells"] if cell["cell_type"] == "code"]
-    edits = {"MyNet": "Edited", "nn.BatchNorm2d(after), ": "", "shapes-quick": "shapes-tiny", "epochs = 0": "epochs = 1"}
-    for cell in cells:
-        for old, new in edits.items():
-            cell["source"] = cell["source"].replace(old, new)
+    page = server.ask(f"/api/contents/{lab.FIRST}")["content"]
+    cells = [cell["source"] for cell in page["cells"] if cell["cell_type"] == "code"]
+    edits = {
+        "MyNet": "Edited",
+        "nn.BatchNorm2d(after), ": "",
+        "shapes-quick": "shapes-tiny",
+        "epochs = 0": "epochs = 1",
+    }
+    for old, new in edits.items():
+        cells = [source.replace(old, new) for source in cells]
     session = {"path": lab.FIRST, "name": "", "type": "notebook", "kernel": {"name": "python3"}}
     kernel = server.ask("/api/sessions", session)["kernel"]["id"]
-    shown = [server.run(kernel, cell["source"]) for cell in cells]
+    shown = [server.run(kernel, source) for source in cells]
     assert any("Edited: " in text for text in shown[-1])
     kept = server.run(kernel, "import sys, rc_utils.files as files; print(sys.executable); files.results_dir()")
     assert str(results / "lab") in kept[-1]
