@@ -119,3 +119,20 @@ def test_a_seed_gives_one_training_and_the_verdict_says_when_the_claim_does_not_
     assert texts[1].endswith("The claim does not show: the larger learning rate has more regions, not fewer.")
     assert "does not show: the larger learning rate has as many" in texts[2]
     assert "1000 diverged" in texts[3]
+
+
+def test_what_the_page_says_of_its_settings():
+    page = (BOOK / "playground.md").read_text()
+    assert "With the settings below it usually does not" in page
+    for written in ('name="lrA" min="-3.5" max="0" step="0.05" value="-2"', 'step="0.05" value="-1"', 'value="10"'):
+        assert written in page
+    fewer = evaluate(
+        """p => [0, 1, 2, 3, 4, 5, 6, 7].filter(seed => {
+            const settings = {kind: "disc", number: 24, noise: 0.1, width: 64, batch: 0, seed};
+            const pair = [0.1, 0.01].map(lr => new p.Training(settings, lr));
+            for (let k = 0; k < 1000; k++) pair.forEach(training => training.advance());
+            return pair[0].count < pair[1].count;
+        })""",
+        None,
+    )
+    assert len(fewer) < 4

@@ -407,7 +407,7 @@
       context.stroke();
     }
 
-    /** Lines over the steps on a logarithmic axis: [{points: [[step, value]], network, dashes}]. */
+    /** Lines over the steps on a logarithmic axis: [{points: [[step, value]], network, dashes, named}]. */
     function drawChart(canvas, lines, logarithmic) {
       const { context, width, height } = paper(canvas), colours = theme();
       const box = { left: 40, right: width - 22, top: 10, bottom: height - 34 };
@@ -433,7 +433,7 @@
       context.textAlign = "center";
       for (let step = 1; step <= last; step *= 10) context.fillText(step.toLocaleString("en"), x(step), box.bottom + 11);
       context.fillText("steps", (box.left + box.right) / 2, box.bottom + 26);
-      for (const { points, network, dashes } of lines) {
+      for (const { points, network, dashes, named } of lines) {
         context.strokeStyle = colours.networks[network];
         context.setLineDash(dashes);
         context.lineWidth = 2;
@@ -441,6 +441,7 @@
         points.forEach(([step, value]) => context.lineTo(x(step), y(value)));
         context.stroke();
         context.setLineDash([]);
+        if (!named) continue;
         const end = points[points.length - 1];
         context.fillStyle = colours.networks[network];
         context.textAlign = "left";
@@ -449,14 +450,14 @@
     }
 
     function drawCharts() {
-      const lineOf = (training, network, dashes, value) =>
-        ({ network, dashes, points: training.history.map((point) => [point.step, value(point)]) });
+      const lineOf = (training, network, dashes, value, named = true) =>
+        ({ network, dashes, named, points: training.history.map((point) => [point.step, value(point)]) });
       const styles = [[], [6, 3]];
       const [counts, bounds] = ["counts", "bounds"].map(find);
       drawChart(counts, state.trainings.map((t, k) => lineOf(t, k, styles[k], (point) => point.count)), false);
       const allowed = (t) => (point) => bound(t.points, point.lambda);
       const lines = state.trainings.flatMap((t, k) =>
-        [lineOf(t, k, styles[k], allowed(t)), lineOf(t, k, styles[k], (point) => point.count)]);
+        [lineOf(t, k, styles[k], allowed(t)), lineOf(t, k, styles[k], (point) => point.count, false)]);
       drawChart(bounds, lines, true);
     }
 
