@@ -276,6 +276,7 @@
   if (typeof module === "object") module.exports = library;
   if (typeof document === "undefined") return;
   window.rcPlayground = library;
+  library.playgrounds = []; // the state of each on the page
 
   // From here on: the page.
 
@@ -626,9 +627,10 @@
     new ResizeObserver(() => state.running || refresh()).observe(root);
     new MutationObserver(refresh).observe(document.documentElement, { attributeFilter: ["data-theme"] });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", refresh);
+    root.hidden = false; // before the first drawing, which asks for sizes
     showValues();
     reset();
-    root.hidden = false;
+    library.playgrounds.push(state);
   }
 
   function startAll() {
