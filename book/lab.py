@@ -66,7 +66,9 @@ def command(lab, options=()):
         f"--LabApp.user_settings_dir={lab / 'settings'}",
         f"--LabApp.workspaces_dir={lab / 'workspaces'}",
     )
-    return [sys.executable, "-m", "jupyterlab", *places, *QUIET, *options]
+    # In a container there is no other user, and JupyterLab asks for the word.
+    as_root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    return [sys.executable, "-m", "jupyterlab", *places, *QUIET, *as_root, *options]
 
 
 def main(options):
