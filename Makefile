@@ -12,7 +12,7 @@ REPOSITORY ?= $(or $(GITHUB_REPOSITORY),$(shell git remote get-url origin 2>/dev
 BUILD      := $(BIN)/python book/build.py $(if $(LAUNCH),--launch "$(REPOSITORY)")
 VERSION     = $(shell sed -nE 's/^version = "(.*)"/\1/p' pyproject.toml)
 
-.PHONY: env book pdf article test coverage fuzz mutants lint serve bench lock clean
+.PHONY: env book lab lab-test pdf article test coverage fuzz mutants lint serve bench lock clean
 .PHONY: dist dist-test links release github-release colab-branch
 
 env: $(VENV)/.ready
@@ -27,6 +27,18 @@ $(VENV)/.ready: requirements.txt pyproject.toml
 
 book: env
 	$(BUILD)
+
+# JupyterLab on notebooks/, page 12 first. What is computed there is kept in results/lab.
+lab: $(VENV)/.lab
+	$(BIN)/python book/lab.py
+
+# `make test` skips it where JupyterLab is not installed.
+lab-test: $(VENV)/.lab
+	$(BIN)/python -m pytest tests/test_lab.py
+
+$(VENV)/.lab: $(VENV)/.ready requirements-lab.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-lab.txt
+	touch $@
 
 # The book, and the book as one PDF: needs Chromium.
 pdf: env
@@ -64,6 +76,7 @@ bench: env
 
 lock:
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header requirements.in -o requirements.txt
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header requirements-lab.in -c requirements.txt -o requirements-lab.txt
 
 # Whether the links of the book lead somewhere: asks the servers they name.
 links: book

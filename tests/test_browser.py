@@ -274,19 +274,23 @@ def made_explorer(tiny_data):
     return grids, explorer.explorer_html(grids, triangles, tiny_data.class_names)
 
 
+def show_alone(tab, serve, folder, body, head=""):
+    """Serve a page with this body from `folder` and open it."""
+    head = f'<meta charset="utf8"><meta name="viewport" content="width=device-width"><title>Alone</title>{head}'
+    head += '<link rel="icon" href="data:,">'
+    page = f'<!doctype html><html lang="en">{head}<main><h1>Alone</h1>{body}</main></html>'
+    (folder / "x.html").write_text(page, encoding="utf8")
+    tab.address = serve(folder)
+    tab.goto(tab.address + "x.html")
+    return tab
+
+
 @pytest.fixture
 def explorer_tab(tab, serve, tmp_path, made_explorer):
     for name in ("explorer.js", "explorer.css"):
         shutil.copy(BOOK / "_static" / name, tmp_path)
-    head = '<meta charset="utf8"><meta name="viewport" content="width=device-width"><title>Explorer</title>'
-    head += (
-        '<link rel="icon" href="data:,"><link rel="stylesheet" href="explorer.css"><script src="explorer.js"></script>'
-    )
-    page = f'<!doctype html><html lang="en">{head}<main><h1>Explorer</h1>{made_explorer[1]}</main></html>'
-    (tmp_path / "x.html").write_text(page, encoding="utf8")
-    tab.address = serve(tmp_path)
-    tab.goto(tab.address + "x.html")
-    return tab
+    head = '<link rel="stylesheet" href="explorer.css"><script src="explorer.js"></script>'
+    return show_alone(tab, serve, tmp_path, made_explorer[1], head)
 
 
 def counts_shown(tab):
@@ -367,3 +371,51 @@ def test_the_explorer_s_numbers_are_those_of_the_areas_in_its_pictures(explorer_
             areas, _ = ndimage.label(here, structure=np.ones((3, 3)))
             drawn += int((np.bincount(areas.ravel())[1:] > 20).sum())
         assert drawn == number
+
+
+STATIC = BOOK / "extra" / "_static"
+
+
+def test_the_playground_trains_and_follows_the_keyboard(tab, serve, tmp_path):
+    shutil.copytree(STATIC, tmp_path / "_static", ignore=shutil.ignore_patterns("mathjax"))
+    body = re.search(r"```\{raw\} html\n(.*?)```", (BOOK / "playground.md").read_text(), re.DOTALL)[1]
+    show_alone(tab, serve, tmp_path, body)
+    start, steps = tab.get_by_role("button", name="Start", exact=True), "document.querySelector('[data-rc=step]')"
+    start.click()
+    tab.wait_for_function(f"Number({steps}.textContent) >= 30")
+    tab.get_by_role("button", name="Pause").click()
+    handle = tab.get_by_role("button", name="End of the segment").first
+    before, count = handle.get_attribute("aria-label"), "t => rcPlayground.segment(t.network, ...p.ends).count"
+    handle.press("Shift+ArrowLeft")
+    assert "(0.75, 0.60)" in handle.get_attribute("aria-label") != before
+    shown = [int(text.split()[0]) for text in tab.locator("[data-rc=regions]").all_inner_texts()]
+    assert shown == tab.evaluate(f"() => {{ const [p] = rcPlayground.playgrounds; return p.trainings.map({count}); }}")
+    assert "claim" in tab.locator("[data-rc=verdict]").inner_text()
+    tab.get_by_role("button", name="Reset").click()
+    assert tab.evaluate(f"{steps}.textContent") == "0"
+    assert problems(tab, tmp_path, tab.address) == []
+
+
+def test_the_scorecard_is_searched_filtered_and_sorted(tab, serve, tmp_path):
+    shutil.copytree(STATIC, tmp_path / "_static", ignore=shutil.ignore_patterns("mathjax"))
+    rows = [("main", "Widths", "10", "holds"), ("main", "Depths", "9", "fails"), ("side", "Rates", "", "holds")]
+    names = ("Group", "Claim", "Paper", "Verdict")
+    body = "".join(f"<tr>{''.join(f'<td>{text}</td>' for text in row)}</tr>" for row in rows)
+    heads = "".join(f"<th>{name}</th>" for name in names)
+    table = f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+    head = '<link rel="stylesheet" href="_static/scorecard.css">'
+    script = '<script src="_static/scorecard.js"></script>'
+    show_alone(tab, serve, tmp_path, f'<div class="rc-scorecard">{table}</div>{script}', head)
+    claims = tab.locator("tbody tr:visible td:nth-child(2)")
+    tab.get_by_role("button", name="Paper").press("Enter")
+    assert claims.all_inner_texts() == ["Depths", "Widths", "Rates"]
+    tab.get_by_role("button", name="Paper").press("Enter")
+    assert claims.all_inner_texts() == ["Widths", "Depths", "Rates"]
+    tab.get_by_label("Verdict").select_option("holds")
+    assert tab.locator(".rc-legend li").all_inner_texts() == ["holds 2"]
+    tab.get_by_label("Search").fill("RATE")
+    assert claims.all_inner_texts() == ["Rates"]
+    assert tab.locator("[role=status]").inner_text() == "1 of 3 rows are shown."
+    tab.get_by_role("button", name="Show all rows").click()
+    assert len(claims.all()) == 3
+    assert problems(tab, tmp_path, tab.address) == []

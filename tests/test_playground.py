@@ -1,0 +1,138 @@
+"""The playground's program (book/extra/_static/playground.js) beside the package: the same counts, bounds and steps."""
+
+import json
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+import torch
+from playwright.sync_api import sync_playwright
+from test_book import BOOK
+from torch import nn
+
+import rc_utils as rc
+from rc_utils.theory.two_layer import bounds, examples, training
+from rc_utils.theory.two_layer.networks import Networks, pair_counts, sharpness
+
+SCRIPT = BOOK / "extra" / "_static" / "playground.js"
+
+
+def evaluate(function, data):
+    """The value of a JavaScript function of (library, data): by node, else in Chromium."""
+    if shutil.which("node"):
+        code = f"console.log(JSON.stringify(({function})(require({json.dumps(str(SCRIPT))}), {json.dumps(data)})))"
+        done = subprocess.run(["node"], input=code, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if program is None:
+        pytest.skip("there is neither node nor chromium on the path")
+    with sync_playwright() as playwright:
+        page = playwright.chromium.launch(executable_path=program).new_page()
+        page.add_script_tag(path=SCRIPT)
+        return page.evaluate(f"data => ({function})(window.rcPlayground, data)", data)
+
+
+def plain(weights, signs):
+    return {"weights": np.ravel(weights).tolist(), "signs": np.ravel(signs).tolist()}
+
+
+def random_case(rng):
+    """Weights (p, 3), signs (p,) and two ends: f goes up and down at random bends across a direction, plus noise."""
+    width, angle = int(rng.integers(2, 100)), rng.uniform(0, 2 * np.pi)
+    across, bends = np.array([np.cos(angle), np.sin(angle)]), np.sort(rng.uniform(-1, 1, width))
+    weights = 2 * np.column_stack([np.tile(across, (width, 1)), -bends]) + rng.normal(size=(width, 3)) * 0.003
+    weights[0] /= 2
+    weights = np.vstack([weights, rng.normal(size=(20, 3)) * 0.03])
+    signs = np.concatenate([(-1.0) ** np.arange(width), rng.choice([-1.0, 1.0], 20)])
+    return weights, signs, np.outer([-1.2, 1.2], across) + rng.normal(size=(2, 2)) * 0.1
+
+
+def test_the_counts_are_those_of_exact_segment_on_200_networks(rng):
+    cases = [random_case(rng) for _ in range(200)]
+    data = [plain(weights, signs) | {"ends": ends.tolist()} for weights, signs, ends in cases]
+    found = evaluate("(p, data) => data.map(c => p.segment(c, ...c.ends))", data)
+    counts = set()
+    for (weights, signs, ends), ours in zip(cases, found, strict=True):
+        net = nn.Sequential(nn.Linear(2, len(signs)), nn.ReLU(), nn.Linear(len(signs), 1, bias=False)).double()
+        values = (weights[:, :2], weights[:, 2], signs[None])
+        for parameter, value in zip(net.parameters(), values, strict=True):
+            parameter.data = torch.as_tensor(value)
+        exact = rc.exact_segment(net, *ends)
+        assert (ours["count"], ours["first"]) == (exact.count, bool(exact.labels[0]))
+        assert ours["boundaries"] == pytest.approx(exact.boundaries.tolist(), abs=1e-9)
+        counts.add(exact.count)
+    assert len(counts) > 8
+
+
+def test_four_neurons_have_six_regions():
+    networks, x = examples.tight_segment()
+    weights = np.hstack([networks.weights[0].numpy(), np.zeros((4, 1))])
+    data = plain(weights, networks.signs) | {"ends": x[0].tolist()}
+    assert evaluate("(p, c) => p.segment(c, ...c.ends).count", data) == 6
+
+
+def test_step_loss_count_and_bound_are_those_of_the_theory(rng):
+    points, targets = rng.uniform(-1, 1, (12, 2)), rng.choice([-1.0, 1.0], 12)
+    weights, signs = rng.normal(size=(30, 3)), rng.choice([-1.0, 1.0], 30)
+    x = torch.as_tensor(np.hstack([points, np.ones((12, 1))]))[None]
+    before = Networks(torch.as_tensor(weights)[None], torch.as_tensor(signs)[None])
+    lr = torch.tensor([0.01], dtype=torch.float64)
+    trained = training.train(before, x, torch.as_tensor(targets)[None], lr, steps=50)
+    after = trained.networks()
+    data = plain(weights, signs) | {"points": points.tolist(), "targets": targets.tolist()}
+    found = evaluate(
+        """(p, {weights, signs, points, targets}) => {
+            const net = {weights: Float64Array.from(weights), signs: Float64Array.from(signs)};
+            const all = points.map((_, i) => i);
+            for (let k = 0; k < 50; k++) p.descend(net, points, targets, all, 0.01);
+            const lambda = p.sharpness(net, points), bound = p.bound(points, lambda);
+            return [p.loss(net, points, targets), p.meanCount(net, points), lambda, bound, [...net.weights]];
+        }""",
+        data,
+    )
+    theorem = bounds.theorem_6(after, x, pair_counts(after, x))
+    expected = [trained.loss[-1].item(), theorem.measured[0], sharpness(after, x).item(), theorem.allowed[0]]
+    assert found[:4] == pytest.approx(expected, rel=1e-7)
+    assert found[4] == pytest.approx(after.weights.ravel().tolist(), rel=1e-9)
+
+
+def test_a_seed_gives_one_training_and_the_verdict_says_when_the_claim_does_not_show():
+    first, again, other, texts = evaluate(
+        """p => {
+            const settings = {kind: "disc", number: 16, noise: 0.1, width: 32, batch: 4};
+            const run = (seed, lr) => {
+                const training = new p.Training({...settings, seed}, lr);
+                for (let k = 0; k < 300; k++) training.advance();
+                training.record();
+                return training;
+            };
+            const say = (many, few) => p.verdict({...run(0, 0.1), count: many}, {...run(0, 0.01), count: few})[0];
+            const weights = [run(0, 0.1), run(0, 0.1), run(1, 0.1)].map(t => [...t.network.weights]);
+            return [...weights, [say(2, 3), say(3, 2), say(2, 2.001), p.verdict(run(0, 0.1), run(0, 1e3))[0]]];
+        }""",
+        None,
+    )
+    assert first == again != other
+    assert texts[0].endswith("0.01. The claim shows.")
+    assert texts[1].endswith("The claim does not show: the larger learning rate has more regions, not fewer.")
+    assert "does not show: the larger learning rate has as many" in texts[2]
+    assert "1000 diverged" in texts[3]
+
+
+def test_what_the_page_says_of_its_settings():
+    page = (BOOK / "playground.md").read_text()
+    assert "With the settings below it usually does not" in page
+    for written in ('name="lrA" min="-3.5" max="0" step="0.05" value="-2"', 'step="0.05" value="-1"', 'value="10"'):
+        assert written in page
+    fewer = evaluate(
+        """p => [0, 1, 2, 3, 4, 5, 6, 7].filter(seed => {
+            const settings = {kind: "disc", number: 24, noise: 0.1, width: 64, batch: 0, seed};
+            const pair = [0.1, 0.01].map(lr => new p.Training(settings, lr));
+            for (let k = 0; k < 1000; k++) pair.forEach(training => training.advance());
+            return pair[0].count < pair[1].count;
+        })""",
+        None,
+    )
+    assert len(fewer) < 4
