@@ -2,9 +2,14 @@
 
 import argparse
 import importlib
+import os
 import pathlib
+import pickle
+import re
 import sys
 import warnings
+import zipfile
+from unittest import mock
 
 import numpy as np
 import torch
@@ -56,7 +61,14 @@ def _torchscript(path):
 
 
 def _exported(path):
-    module = torch.export.load(path).module()  # it has no modes: it is what it was exported as
+    with zipfile.ZipFile(path) as archive:
+        objects = [name for name in archive.namelist() if re.search(r"/(custom|opaque)_obj_\d*$", name)]
+    require(not objects, f"{path} holds objects that are not tensors ({', '.join(objects)}): these are not unpickled")
+    try:
+        with mock.patch.dict(os.environ, TORCH_FORCE_WEIGHTS_ONLY_LOAD="1"):
+            module = torch.export.load(path).module()  # it has no modes: it is what it was exported as
+    except pickle.UnpicklingError as error:
+        raise ValueError(f"{path} holds pickled objects that are not tensors: these are not unpickled") from error
     return lambda batch: module(torch.from_numpy(batch))
 
 
@@ -68,11 +80,7 @@ def _onnx(path):
     return lambda batch: session.run(None, {name: np.asarray(batch, dtype=np.float32)})[0]
 
 
-_READERS = {
-    ".pt2": _exported,
-    **dict.fromkeys((".pt", ".pth", ".ts"), _torchscript),
-    ".onnx": _onnx,
-}
+_READERS = {".pt2": _exported, **dict.fromkeys((".pt", ".pth", ".ts"), _torchscript), ".onnx": _onnx}
 
 
 def load_points(path, key=None, image_size=None):
