@@ -50,8 +50,8 @@ def load_model(name):
 def _torchscript(path):
     try:
         with warnings.catch_warnings():
-            # Whoever has such a file cannot change how it was written.
-            warnings.simplefilter("ignore", DeprecationWarning)
+            # Whoever has such a file cannot change how it was written; torch 2.15 warns in another category.
+            warnings.simplefilter("ignore")
             return torch.jit.load(path, map_location="cpu")
     except RuntimeError as error:
         raise ValueError(
@@ -142,9 +142,9 @@ def draw(model, points, path, seed=0):
     plotting.use_style()
     fig = plt.figure(figsize=(8, 7.5))
     above, below = fig.subfigures(2, 1, height_ratios=[4, 3])
-    segments = sample_vertices(points, dim=1, num_samples=_NUM_SEGMENTS, seed=seed)
+    segments = sample_vertices(points, dim=1, num_samples=_NUM_SEGMENTS, seed=seed).numpy()
     plotting.segment_strip(label_grid(model, segments).labels, ax=above.subplots())
-    triangles = sample_vertices(points, dim=2, num_samples=_NUM_TRIANGLES, seed=seed)
+    triangles = sample_vertices(points, dim=2, num_samples=_NUM_TRIANGLES, seed=seed).numpy()
     grid = label_grid(model, triangles)
     inside = tuple(grid.lattice.indices.T)
     for labels, corners, ax in zip(grid.labels, grid.vertices, below.subplots(1, _NUM_TRIANGLES), strict=True):

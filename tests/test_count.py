@@ -67,7 +67,7 @@ def test_triangles_and_a_function(folder, capsys):
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.* is deprecated:DeprecationWarning")
-def test_exported_files_count_as_their_module(folder):
+def test_exported_files_count_as_their_module(folder, capsys):
     points = count.load_points("points.npz")
     model = count.load_model("stripes_module:Stripes")
     expected = region_count(model, points, num_samples=20).counts
@@ -77,6 +77,9 @@ def test_exported_files_count_as_their_module(folder):
     program = torch.export.export(model, (torch.zeros(2, 2),), dynamic_shapes=(batch,))
     torch.export.save(program, "model.pt2")
     assert (region_count(count.load_model("model.pt2"), points, num_samples=20).counts == expected).all()
+    for name in ("model.pt", "model.pt2"):
+        assert count.main([name, "points.npz", "--num-samples", "20"]) == 0
+        assert f"{expected.mean():.3f} [" in capsys.readouterr().out
 
 
 class Touches:
