@@ -50,8 +50,7 @@ def load_model(name):
 def _torchscript(path):
     try:
         with warnings.catch_warnings():
-            # Whoever has such a file cannot change how it was written; torch 2.15 warns in another category.
-            warnings.simplefilter("ignore")
+            warnings.simplefilter("ignore")  # whoever has such a file cannot change how it was written
             return torch.jit.load(path, map_location="cpu")
     except RuntimeError as error:
         raise ValueError(
@@ -123,8 +122,7 @@ def _as_images(images):
 def standardise(points, mean, std):
     """(points - mean) / std, with one value or one a channel, the second axis."""
     shape = (-1, *[1] * (points.ndim - 2))
-    mean, std = np.float32(mean).reshape(shape), np.float32(std).reshape(shape)
-    return (points - mean) / std
+    return (points - np.float32(mean).reshape(shape)) / np.float32(std).reshape(shape)
 
 
 def interval(count, confidence=0.95):
