@@ -251,7 +251,7 @@ FIGURES = {
         CORRELATIONS,
         "correlation with the generalisation gap",
         (-1.02, 1.02),
-        "Forest plot of correlations with the generalisation gap: the paper's value, ours with its interval, and the verdict",
+        "Forest plot of correlations with the generalisation gap: the paper's value, ours with its interval, a verdict",
     ),
     "changes": (
         CHANGES,
@@ -305,13 +305,14 @@ def bullets(runs, campaign, card, protocol):
     tree = accuracy_table(forest_runs(committed_forests()[0])).set_index("kind")
     undecided = int((card["verdict"] == "inconclusive").sum())
     points = [
-        f"**What holds.** Over nine settings of learning rate and batch size, count and gap of the paper's three networks "
-        f"correlate at {ours['main/overall']}; the paper has 0.93. A doubled learning rate changes the count by "
+        f"**What holds.** Over nine settings of learning rate and batch size, count and gap of the paper's three "
+        f"networks correlate at {ours['main/overall']}; the paper has 0.93. A doubled learning rate changes the count by "
         f"{ours['bias/lr/overall']}, mixup by {ours['mixup/count']}.",
-        f"**What holds with a caveat.** Batch size over learning rate, which needs no network, does as well as the count: "
-        f"{text_of(within['ratio'])} against {text_of(within['count'])} within networks. "
+        f"**What holds with a caveat.** Batch size over learning rate, which needs no network, does as well as the "
+        f"count: {text_of(within['ratio'])} against {text_of(within['count'])} within networks. "
         f"{against_the_settings(runs, campaign)} {at_one_setting(runs)} {logarithm(runs)}",
-        f"**What does not hold.** All nine networks together correlate at {text_of(every.loc['all together', 'count'])}. "
+        f"**What does not hold.** All nine networks together correlate at "
+        f"{text_of(every.loc['all together', 'count'])}. "
         f"The output margin, said to say little, correlates at {ours['motivation/margin']}. For random forests more "
         f"regions go with a *higher* test accuracy ({text_of(tree.loc['RandomForest', 'test_accuracy'])}). "
         f"{augmented(runs)}",
@@ -350,8 +351,8 @@ def first_page(runs, campaign, card):
     return [
         bullets(runs, campaign, card, "protocol.md"),
         *inline,
-        "*Open diamond: the paper. Dot: ours, with its 95 % interval and the number of settings, coloured by the verdict. "
-        "Shaded: what the statement claims. Each row leads to its page.*",
+        "*Open diamond: the paper. Dot: ours, with its 95 % interval and the number of settings, coloured by the "
+        "verdict. Shaded: what the statement claims. Each row leads to its page.*",
         drawer("Correlation with the gap, network by network", predictors(runs, campaign)),
         drawer("Trees and forests, against test accuracy too", forests()),
         drawer("Verdicts by subject", summary(card)),

@@ -2,9 +2,14 @@
 
 import argparse
 import importlib
+import os
 import pathlib
+import pickle
+import re
 import sys
 import warnings
+import zipfile
+from unittest import mock
 
 import numpy as np
 import torch
@@ -45,8 +50,7 @@ def load_model(name):
 def _torchscript(path):
     try:
         with warnings.catch_warnings():
-            # Whoever has such a file cannot change how it was written.
-            warnings.simplefilter("ignore", DeprecationWarning)
+            warnings.simplefilter("ignore")  # whoever has such a file cannot change how it was written
             return torch.jit.load(path, map_location="cpu")
     except RuntimeError as error:
         raise ValueError(
@@ -56,7 +60,14 @@ def _torchscript(path):
 
 
 def _exported(path):
-    module = torch.export.load(path).module()  # it has no modes: it is what it was exported as
+    with zipfile.ZipFile(path) as archive:
+        objects = [name for name in archive.namelist() if re.search(r"/(custom|opaque)_obj_\d*$", name)]
+    require(not objects, f"{path} holds objects that are not tensors ({', '.join(objects)}): these are not unpickled")
+    try:
+        with mock.patch.dict(os.environ, TORCH_FORCE_WEIGHTS_ONLY_LOAD="1"):
+            module = torch.export.load(path).module()  # it has no modes: it is what it was exported as
+    except pickle.UnpicklingError as error:
+        raise ValueError(f"{path} holds pickled objects that are not tensors: these are not unpickled") from error
     return lambda batch: module(torch.from_numpy(batch))
 
 
@@ -68,11 +79,7 @@ def _onnx(path):
     return lambda batch: session.run(None, {name: np.asarray(batch, dtype=np.float32)})[0]
 
 
-_READERS = {
-    ".pt2": _exported,
-    **dict.fromkeys((".pt", ".pth", ".ts"), _torchscript),
-    ".onnx": _onnx,
-}
+_READERS = {".pt2": _exported, **dict.fromkeys((".pt", ".pth", ".ts"), _torchscript), ".onnx": _onnx}
 
 
 def load_points(path, key=None, image_size=None):
@@ -115,8 +122,7 @@ def _as_images(images):
 def standardise(points, mean, std):
     """(points - mean) / std, with one value or one a channel, the second axis."""
     shape = (-1, *[1] * (points.ndim - 2))
-    mean, std = np.float32(mean).reshape(shape), np.float32(std).reshape(shape)
-    return (points - mean) / std
+    return (points - np.float32(mean).reshape(shape)) / np.float32(std).reshape(shape)
 
 
 def interval(count, confidence=0.95):
@@ -134,9 +140,9 @@ def draw(model, points, path, seed=0):
     plotting.use_style()
     fig = plt.figure(figsize=(8, 7.5))
     above, below = fig.subfigures(2, 1, height_ratios=[4, 3])
-    segments = sample_vertices(points, dim=1, num_samples=_NUM_SEGMENTS, seed=seed)
+    segments = sample_vertices(points, dim=1, num_samples=_NUM_SEGMENTS, seed=seed).numpy()
     plotting.segment_strip(label_grid(model, segments).labels, ax=above.subplots())
-    triangles = sample_vertices(points, dim=2, num_samples=_NUM_TRIANGLES, seed=seed)
+    triangles = sample_vertices(points, dim=2, num_samples=_NUM_TRIANGLES, seed=seed).numpy()
     grid = label_grid(model, triangles)
     inside = tuple(grid.lattice.indices.T)
     for labels, corners, ax in zip(grid.labels, grid.vertices, below.subplots(1, _NUM_TRIANGLES), strict=True):

@@ -1,6 +1,9 @@
 """The command that counts the regions of somebody's model."""
 
+import io
+import os
 import struct
+import zipfile
 
 import numpy as np
 import pytest
@@ -64,7 +67,7 @@ def test_triangles_and_a_function(folder, capsys):
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.* is deprecated:DeprecationWarning")
-def test_exported_files_count_as_their_module(folder):
+def test_exported_files_count_as_their_module(folder, capsys):
     points = count.load_points("points.npz")
     model = count.load_model("stripes_module:Stripes")
     expected = region_count(model, points, num_samples=20).counts
@@ -74,6 +77,26 @@ def test_exported_files_count_as_their_module(folder):
     program = torch.export.export(model, (torch.zeros(2, 2),), dynamic_shapes=(batch,))
     torch.export.save(program, "model.pt2")
     assert (region_count(count.load_model("model.pt2"), points, num_samples=20).counts == expected).all()
+    for name in ("model.pt", "model.pt2"):
+        assert count.main([name, "points.npz", "--num-samples", "20"]) == 0
+        assert f"{expected.mean():.3f} [" in capsys.readouterr().out
+
+
+class Touches:
+    def __reduce__(self):
+        return os.system, ("touch unpickled",)
+
+
+@pytest.mark.parametrize("place", ["data/sample_inputs/model.pt", "data/constants/opaque_obj_0"])
+def test_nothing_in_an_exported_file_is_unpickled(folder, capsys, place):
+    torch.export.save(torch.export.export(torch.nn.Linear(2, 2), (torch.zeros(2, 2),)), "good.pt2")
+    torch.save((Touches(),), pickled := io.BytesIO())
+    with zipfile.ZipFile("good.pt2") as good, zipfile.ZipFile("bad.pt2", "w") as bad:
+        for name in {*good.namelist(), f"good/{place}"}:
+            bad.writestr(name, pickled.getvalue() if name.endswith(place) else good.read(name))
+    assert count.main(["bad.pt2", "points.npz"]) == 1
+    assert "objects that are not tensors" in capsys.readouterr().err
+    assert not (folder / "unpickled").exists()
 
 
 def field(number, content):

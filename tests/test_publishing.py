@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import types
 import zipfile
 
 import nbformat
@@ -117,6 +118,20 @@ def test_launch_links_are_those_of_notebooks_that_train_nothing():
     links = launch.links("notebooks/b", table, "o/n")
     assert links["Binder"].endswith(f"/o/n/{launch.tag()}?urlpath=lab/tree/{launch.FOLDER}/b.ipynb")
     assert links["Colab"].endswith(f"/o/n/blob/{launch.BRANCH}/b.ipynb")
+
+
+@pytest.mark.parametrize("repository", ["", "owner/name"])
+def test_a_page_has_launch_buttons_only_where_they_are_asked_for(repository):
+    import buttons
+
+    app = types.SimpleNamespace(config=types.SimpleNamespace(rc_launch=repository, rc_pdf="1"), srcdir=ROOT / "book")
+    group = {"label": "download-buttons", "buttons": []}
+    context = {"header_buttons": [group], "pathto": lambda name, _: f"../{name}", "body": ""}
+    buttons._add_to_page(app, "notebooks/reference_03_main_correlation", "", context, None)
+    files = ("notebooks.zip", "records.zip", "book.pdf")
+    assert [button["url"] for button in group["buttons"]] == [f"../downloads/{name}" for name in files]
+    shown = [button for other in context["header_buttons"] if other is not group for button in other["buttons"]]
+    assert [f"/{repository}/" in button["url"] for button in shown] == ([True, True] if repository else [])
 
 
 def test_each_named_figure_has_a_link_to_its_vector_graphic():

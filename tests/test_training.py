@@ -12,6 +12,7 @@ from torch import nn
 from rc_utils.datasets import ImageTensor, load_dataset
 from rc_utils.measures import output_margin
 from rc_utils.networks import build_network
+from rc_utils.regions import region_count
 from rc_utils.training import StopTraining, TrainConfig, evaluate, train
 from rc_utils.training.depthwise import fast_depthwise
 from rc_utils.training.loop import training_layout
@@ -211,18 +212,21 @@ def test_measure_epochs_outside_the_training_are_refused(tiny_data):
 
 
 class Viewing(nn.Module):
-    """The textbook network, which views what a convolution returns as if it were contiguous."""
+    """The textbook network, which views what a convolution returns as if it were contiguous, and keeps a tensor."""
 
     def __init__(self, num_classes, in_channels):
         super().__init__()
         self.conv, self.pool, self.last = nn.Conv2d(in_channels, 6, 3), nn.MaxPool2d(2), nn.Linear(54, num_classes)
 
     def forward(self, x):
-        return self.last(self.pool(torch.relu(self.conv(x))).view(-1, 54))
+        if not self.training:
+            Viewing.ones = torch.ones(54)  # where copies of the network find it as well
+        return self.last(self.pool(torch.relu(self.conv(x))).view(-1, 54) * self.ones)
 
 
 def test_a_network_that_views_its_activations_is_trained_in_the_layout_it_takes(tiny_data):
-    run = train(Viewing(10, 3), tiny_data, TrainConfig(epochs=1))
+    count = lambda network, epoch: region_count(network, tiny_data.x_train, num_samples=2, resolution=5)  # noqa: E731
+    run = train(Viewing(10, 3), tiny_data, TrainConfig(epochs=1), measure=count, measure_epochs=(0,))
     assert run.status == "ok"
     assert training_layout(Viewing(10, 3), tiny_data.x_train, torch.device("cpu")) == torch.contiguous_format
     own = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(8 * 36, 10))

@@ -26,8 +26,8 @@ def forest_plot(
     """One line of `rows` below the other, under the headings of their groups.
 
     Columns: label; estimate (with value, low, high, n); and where there are such: group, a heading above its rows;
-    published, the paper's number, drawn as an open diamond, NaN for none; verdict, which gives colour and shape; claimed,
-    the (low, high) that the claim allows where no number was printed, shaded; url, which the label links to in an SVG.
+    published, the paper's number, drawn as an open diamond, NaN for none; verdict, which gives colour and shape;
+    claimed, the (low, high) that the claim allows, shaded; url, which the label links to in an SVG.
     zero: where a vertical line is drawn.
     """
     defaults = {"group": "", "published": np.nan, "verdict": "", "claimed": None, "url": ""}

@@ -161,7 +161,7 @@ def transfer_scores(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
 
 
 def decide_transfer(table: pd.DataFrame) -> str:
-    """Supports: R² of the count at least 0.5 and resolved above the best rival's; refutes: not above it, or below 0.5."""
+    """Supports: R² at least 0.5 and resolved above the best rival's; refutes: not above that, or below 0.5."""
     values = table.set_index("measure")["R2"].map(lambda estimate: estimate.value)
     rivals = values.drop(COUNT)
     if values[COUNT] < 0.5 or rivals.max() >= values[COUNT]:
@@ -198,7 +198,7 @@ def intervention_slopes(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def decide_arm(slope: Estimate, moved: float, across: float) -> str:
-    """Supports: interval above half the slope across settings; refutes: below it; nothing where the count hardly moved."""
+    """Supports: interval above half the slope across settings; refutes: below it. Nothing without a move of the count."""
     if abs(moved) < 0.4:
         return "not moved"
     if slope.low > across / 2:
@@ -247,9 +247,9 @@ def decide_axis(share: Estimate) -> str:
 
 
 def looks(runs: pd.DataFrame, name: str = "study-independent") -> dict[str, pd.DataFrame]:
-    """Two tables of `runs`: when the training loss first fell below 0.01, and at the end; `updates` are the steps so far.
+    """Two tables of `runs`: when the training loss first fell below 0.01, and at the end.
 
-    Runs that never reached it are left out of the first.
+    `updates` are the steps so far. Runs that never reached that loss are left out of the first.
     """
     n_train = load_campaign(name).dataset["n_train"]
     end = runs.assign(updates=np.ceil(n_train / runs["batch_size"]) * runs["epochs"])

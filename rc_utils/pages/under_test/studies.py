@@ -26,7 +26,7 @@ STUDIES = {
 
 @dataclass(frozen=True)
 class Study:
-    """The runs of a study that there are. `complete` is what it takes to be looked at: all of them, or a reader's own."""
+    """The runs of a study that there are; `complete` where all are made, which it takes to be looked at."""
 
     name: str
     runs: pd.DataFrame
@@ -38,7 +38,7 @@ class Study:
 def study_runs(name: str, number: int = 0) -> Study:
     """The finished runs of the campaign `study-<name>`, with log(count).
 
-    number: the first so many runs of each network and experiment alone, made on this machine; 0 takes the committed ones.
+    number: the first so many runs of each network and experiment alone, live ones too; 0 takes all committed ones.
     """
     campaign = load_campaign(f"study-{name}")
     asked = first_runs(campaign, number)
