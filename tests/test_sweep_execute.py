@@ -20,7 +20,7 @@ from rc_utils.measures import MEASURES
 from rc_utils.networks import build_network
 from rc_utils.pages.show import campaign_runs, example_network
 from rc_utils.regions.classifier import NonFiniteScores
-from rc_utils.sweep import execute, records, run
+from rc_utils.sweep import cluster, execute, records, run
 from rc_utils.sweep.campaign import load_campaign, parse_campaign
 from rc_utils.sweep.cost import run_flops
 from rc_utils.sweep.execute import main, missing_runs, plan, sweep
@@ -265,7 +265,7 @@ def test_sweeps_on_one_scheduler_have_tasks_of_their_own(monkeypatch):
     monkeypatch.setattr(distributed, "Client", lambda address: contextlib.nullcontext(FakeClient(keys)))
     monkeypatch.setattr(distributed, "as_completed", lambda futures: FakeClient(keys))
     for _ in range(2):
-        list(execute._on_scheduler(list(campaign.runs().values()), None, "tcp://nowhere"))
+        list(cluster._on_scheduler(list(campaign.runs().values()), None, "tcp://nowhere"))
     assert len(set(keys)) == len(keys) == 8
 
 
