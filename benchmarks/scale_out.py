@@ -14,7 +14,7 @@ from rc_utils.files import results_dir
 from rc_utils.sweep.campaign import parse_campaign
 from rc_utils.sweep.cluster import local_cluster, on_dask
 from rc_utils.sweep.execute import sweep
-from rc_utils.sweep.run import Outcome
+from rc_utils.sweep.job import Outcome
 
 # Seconds that scheduling a run may take.
 TOLERATED = 0.005

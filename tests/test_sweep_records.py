@@ -13,6 +13,7 @@ import pytest
 from rc_utils.files import campaigns_dir
 from rc_utils.sweep import records, run
 from rc_utils.sweep.campaign import load_campaign, read_campaign
+from rc_utils.sweep.merge import merge_records
 
 
 @pytest.fixture
@@ -165,12 +166,12 @@ def test_records_of_one_network_are_united_and_of_two_are_not(campaign):
     record = made_up(planned)
     early, late = (record | {"evolution": [p for p in record["evolution"] if p["epoch"] in e]} for e in ((0, 1), (3,)))
     late["measures"] = {"sharpness": 3.0}
-    united = records.merge_records(late, early)
+    united = merge_records(late, early)
     assert united["evolution"] == record["evolution"]
     assert united["measures"] == record["measures"] | {"sharpness": 3.0}
     others = [{"results": record["results"] | {"train_loss": 0.02}}, {"provenance": {"data": {"sha256": "0"}}}]
     for change in others:
-        assert records.merge_records(late | change, early) == late | change
+        assert merge_records(late | change, early) == late | change
 
 
 def test_freezing_an_experiment_keeps_the_records_of_the_others_and_loses_no_damaged_line(campaign):
@@ -211,7 +212,7 @@ def test_of_two_lines_of_a_run_the_one_that_knows_more_is_taken(campaign):
     write_all(campaign)
     path, _ = records.freeze(campaign)
     lines = path.read_bytes().splitlines()
-    poorer = records._sealed(json.loads(lines[2]) | {"counts": []})
+    poorer = records.sealed(json.loads(lines[2]) | {"counts": []})
     path.write_bytes(b"\n".join([*lines, b"", records.canonical_json(poorer).encode(), b""]))
     shutil.rmtree(records.results_dir())
     assert records.load_runs(campaign)["count"].notna().all()

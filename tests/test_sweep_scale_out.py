@@ -12,9 +12,10 @@ import dask
 import pytest
 from distributed import Client
 
-from rc_utils.sweep import cluster, records, run
+from rc_utils.sweep import cluster, records
 from rc_utils.sweep.campaign import parse_campaign
 from rc_utils.sweep.execute import missing_runs, sweep
+from rc_utils.sweep.job import Outcome
 
 
 def table(num_seeds):
@@ -33,7 +34,7 @@ def no_op_but_for_seed_3(planned):
     """An outcome without any work, or an error."""
     if planned.spec.train.seed == 3:
         raise RuntimeError("a job that raises")
-    return run.Outcome(planned.spec.run_id, "done")
+    return Outcome(planned.spec.run_id, "done")
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ from torch import nn
 from rc_utils.files import campaigns_dir
 from rc_utils.regions import region_count
 from rc_utils.sweep import records as ledger
-from rc_utils.sweep import run
+from rc_utils.sweep import run, weights
 from rc_utils.sweep.campaign import parse_campaign
 from rc_utils.sweep.execute import main, sweep
 
@@ -357,14 +357,14 @@ def test_two_processes_that_finish_the_same_run_keep_the_counts_of_both(campaign
 def test_records_of_one_run_that_are_written_at_the_same_time_are_all_kept(campaign, monkeypatch):
     """Without a lock a writer that reads before another's renaming drops what that one wrote."""
     planned = next(iter(campaign.runs().values()))
-    read = run._record_on_disk
+    read = weights.record_on_disk
 
     def read_slowly(run_id):
         record = read(run_id)
         time.sleep(0.05)
         return record
 
-    monkeypatch.setattr(run, "_record_on_disk", read_slowly)
+    monkeypatch.setattr(weights, "record_on_disk", read_slowly)
     records = [made_up(planned) | {"measures": {f"measure {i}": 1.0}} for i in range(4)]
     with ThreadPoolExecutor() as pool:
         list(pool.map(run.keep_record, records))

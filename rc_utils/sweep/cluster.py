@@ -5,7 +5,8 @@ import logging
 import time
 import uuid
 
-from rc_utils.sweep import run
+from rc_utils.sweep.job import Outcome
+from rc_utils.sweep.weights import keep_record
 
 BLOCK = 1000  # runs submitted to Dask in one message
 PAUSE = 0.1  # seconds between two batches of outcomes
@@ -88,8 +89,8 @@ def _kept(future, outcome, run_id):
     """The outcome of a run; a record from a machine that shares no file system with this one is written here."""
     if outcome is None:
         error = future.exception()
-        outcome = run.Outcome(run_id, "failed", error=f"{type(error).__name__}: {error}")
+        outcome = Outcome(run_id, "failed", error=f"{type(error).__name__}: {error}")
     if outcome.record is not None:
-        run.keep_record(outcome.record)
+        keep_record(outcome.record)
     future.release()
     return outcome

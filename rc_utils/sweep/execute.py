@@ -15,10 +15,11 @@ import torch
 
 from rc_utils.checks import check_count, check_number, require
 from rc_utils.files import print_lines, results_dir
-from rc_utils.sweep import run
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.cluster import on_dask
 from rc_utils.sweep.cost import DEFAULT_TFLOPS, hours_at, run_flops
+from rc_utils.sweep.job import Job
+from rc_utils.sweep.lacking import is_complete
 from rc_utils.sweep.records import CorruptRecord, check_writable, find_records, freeze
 from rc_utils.sweep.verify import print_verification, verify
 
@@ -28,24 +29,16 @@ def missing_runs(campaign, shard=(0, 1)):
     plans = campaign.runs()
     found = find_records(plans, campaign.folder / "runs.jsonl")
     mine = [(key, planned) for i, (key, planned) in enumerate(plans.items()) if i % shard[1] == shard[0]]
-    todo = [(key, p) for key, p in mine if key not in found or not run.is_complete(found[key][0], p)]
+    todo = [(key, p) for key, p in mine if key not in found or not is_complete(found[key][0], p)]
     return [planned if key in found else campaign.to_train(key) for key, planned in todo]
 
 
 def sweep(
-    campaign,
-    *,
-    workers=0,
-    scheduler=None,
-    device="cpu",
-    time_budget=None,
-    shard=(0, 1),
-    threads=1,
-    compile=False,
+    campaign, *, workers=0, scheduler=None, device="cpu", time_budget=None, shard=(0, 1), threads=1, compile=False
 ):
     """Run what is missing of `campaign` (a Campaign or its name).
 
-    Returns the outcomes (run.Outcome): "done", "late" (the time was up) or "failed" with the error; a run that fails
+    Returns the outcomes (`Outcome`): "done", "late" (the time was up) or "failed" with the error; a run that fails
     does not end the sweep. Their records are on the disk, not in the outcomes.
 
     workers: local worker processes; 0 runs in this process. scheduler: address of a Dask scheduler instead.
@@ -66,16 +59,13 @@ def sweep(
         check_device(device)
     deadline = None if time_budget is None else time.time() + time_budget
     todo = missing_runs(campaign, shard)
-    if todo:
-        check_writable()
-    job = run.Job(device, threads, deadline, {"compile": True} if compile else {})
     if not todo:
-        finished = iter(())
-    elif workers or scheduler:
-        finished = on_dask(todo, job, workers, scheduler)
-    else:
-        finished = (job(planned) for planned in todo)
-    return _report(finished, len(todo), campaign.name)
+        return []
+    check_writable()
+    job = Job(device, threads, deadline, {"compile": True} if compile else {})
+    if workers or scheduler:
+        return _report(on_dask(todo, job, workers, scheduler), len(todo), campaign.name)
+    return _report(map(job, todo), len(todo), campaign.name)
 
 
 def check_device(device):
@@ -90,7 +80,7 @@ def _report(outcomes, total, name):
     from tqdm import tqdm
 
     seen = []
-    with tqdm(total=total, desc=name, unit="run", mininterval=2.0, disable=total == 0) as bar:
+    with tqdm(total=total, desc=name, unit="run", mininterval=2.0) as bar:
         for outcome in outcomes:
             seen.append(dataclasses.replace(outcome, record=None))
             if outcome.status == "failed":
@@ -118,7 +108,7 @@ def plan(campaign, tflops=DEFAULT_TFLOPS, shard=(0, 1)):
     for experiment in campaign.experiments:
         asked = {p.spec.run_id: p for e, _, p in campaign.entries() if e is experiment}
         records = {run_id: found[run_id][0] for run_id in asked if run_id in found}
-        complete = sum(run.is_complete(record, asked[run_id]) for run_id, record in records.items())
+        complete = sum(is_complete(record, asked[run_id]) for run_id, record in records.items())
         line = f"  {experiment.name}: {complete} of {len(asked)} runs are complete"
         yield line + (f", {len(records) - complete} lack a count or a measure" if complete < len(records) else "")
         for seed, label in experiment.seeds_and_networks() if experiment.ranges else ():
