@@ -13,15 +13,7 @@ from rc_utils.networks import build_network
 from rc_utils.networks.user_class import source_hash
 from rc_utils.regions import predict_labels, region_count, sample_vertices
 from rc_utils.regions.classifier import NonFiniteScores
-from rc_utils.sweep import records
-from rc_utils.sweep.lacking import (
-    is_complete,
-    missing_counts,
-    missing_measures,
-    needs_training,
-    needs_weights,
-    wishes,
-)
+from rc_utils.sweep import lacking, records
 from rc_utils.sweep.merge import data_sha256
 from rc_utils.sweep.provenance import provenance
 from rc_utils.sweep.specification import SCHEMA
@@ -109,7 +101,7 @@ def complete_run(planned, device="cpu", should_stop=None, *, weights=False, **ex
     record, _ = records.find_records([run_id], planned.frozen).get(run_id, (None, None))
     if record is None or not _can_extend(record, planned, device) or (weights and kept_weights(record) is None):
         # Another machine may make another network: it is measured and counted as the one on record was.
-        planned = planned if record is None else planned.merged(wishes(record))
+        planned = planned if record is None else planned.merged(lacking.wishes(record))
         check_before_training(planned, device)
         rescue = keep_record if record is None else None
         new, content = train_run(planned, device, should_stop, rescue, **execution)
@@ -119,7 +111,7 @@ def complete_run(planned, device="cpu", should_stop=None, *, weights=False, **ex
                 "lacks can be made on a machine like the one that it names"
             )
         return keep_record(new, content)
-    if not is_complete(record, planned):
+    if not lacking.is_complete(record, planned):
         record = _extend(record, planned, device)
     return keep_record(record)
 
@@ -140,9 +132,9 @@ def check_before_training(planned, device="cpu"):
 
 def _can_extend(record, planned, device):
     """Whether what `record` lacks can be made without training."""
-    if needs_training(record, planned):
+    if lacking.needs_training(record, planned):
         return False
-    if not needs_weights(record, planned):
+    if not lacking.needs_weights(record, planned):
         return True
     return kept_weights(record) is not None and has_same_data(record, planned, device)
 
@@ -151,10 +143,10 @@ def _extend(record, planned, device):
     """The record with the counts and measures that it lacks, none of which needs training."""
     data = dataset_of(planned.spec, device)
     network = network_of(planned.spec, data).to(device)
-    if needs_weights(record, planned):
+    if lacking.needs_weights(record, planned):
         network = _network_with(kept_weights(record)[None], planned.spec, device)
-    measures = _measures(network, missing_measures(record, planned), planned.spec, data)
-    counts = [count_regions(network, data, settings) for settings in missing_counts(record, planned)]
+    measures = _measures(network, lacking.missing_measures(record, planned), planned.spec, data)
+    counts = [count_regions(network, data, settings) for settings in lacking.missing_counts(record, planned)]
     return record | {"measures": record["measures"] | measures, "counts": record["counts"] + counts}
 
 
