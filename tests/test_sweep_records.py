@@ -60,16 +60,12 @@ def test_a_record_survives_the_disk_and_completes_its_run(campaign):
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
-@pytest.mark.parametrize("damage", ["truncate", "edit", "empty", "schema", "list", "binary"])
-def test_a_corrupt_record_is_named_and_missing(campaign, damage):
+@pytest.mark.parametrize("content", [b"", b"[1, 2]", b"\xff\xfe\x00", "of another schema"])
+def test_a_corrupt_record_is_named_and_missing(campaign, content):
     planned = next(iter(campaign.runs().values()))
-    path = records.write_record(made_up(planned))
-    text = path.read_text()
-    damaged = {
-        "truncate": text[: len(text) // 2].encode(), "edit": text.replace("0.75", "0.95").encode(), "empty": b"",
-        "list": b"[1, 2]", "binary": b"\xff\xfe\x00", "schema": text.replace('"schema": 1', '"schema": 7').encode(),
-    }[damage]  # fmt: skip
-    path.write_bytes(damaged)
+    path = records.write_record(made_up(planned) | {"schema": 7})
+    if isinstance(content, bytes):
+        path.write_bytes(content)
     with pytest.raises(records.CorruptRecord, match=planned.spec.run_id):
         records.read_record(path)
     with pytest.warns(UserWarning, match=planned.spec.run_id):
@@ -77,6 +73,8 @@ def test_a_corrupt_record_is_named_and_missing(campaign, damage):
 
 
 def test_freezing_writes_sorted_lines_that_read_back(campaign):
+    path, number = records.freeze(campaign)
+    assert (number, path.exists(), records.read_frozen(path)) == (0, False, {})
     write_all(campaign)
     path, number = records.freeze(campaign)
     lines = path.read_text().splitlines()
@@ -90,17 +88,6 @@ def test_freezing_writes_sorted_lines_that_read_back(campaign):
     table = records.load_runs(campaign)
     assert set(table.origin) == {"reference"}
     assert len(table) == 8
-
-
-def test_one_corrupt_frozen_line_costs_that_line_alone(campaign):
-    write_all(campaign)
-    path, _ = records.freeze(campaign)
-    shutil.rmtree(records.results_dir())
-    lines = path.read_bytes().splitlines()
-    lines[2] = lines[2][:-40]
-    path.write_bytes(b"\n".join(lines))
-    with pytest.warns(UserWarning, match="line 3.*delete this line alone"):
-        assert len(records.load_runs(campaign)) == 7
 
 
 def test_the_table_has_the_documented_columns(campaign):
@@ -186,7 +173,8 @@ def test_freezing_an_experiment_keeps_the_records_of_the_others_and_loses_no_dam
     assert path.read_bytes() == whole
     shutil.rmtree(records.results_dir())
     path.write_bytes(whole[:-40])
-    with pytest.warns(UserWarning, match="line 8"), pytest.raises(records.CorruptRecord, match="line 8"):
+    words = "line 8.*delete this line alone"
+    with pytest.warns(UserWarning, match=words), pytest.raises(records.CorruptRecord, match=words):
         records.freeze(campaign)
     assert path.read_bytes() == whole[:-40]
 
