@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.registry import Row, at_least, at_most, benchmark
 from benchmarks.timing import in_turns
-from rc_utils.files import results_dir
+from rc_utils.checks import results_dir
 from rc_utils.sweep.campaign import parse_campaign
 from rc_utils.sweep.cluster import local_cluster, on_dask
 from rc_utils.sweep.execute import sweep

@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import nn
 
-from rc_utils.files import campaigns_dir
+from rc_utils.checks import campaigns_dir
 from rc_utils.measures import MEASURES
 from rc_utils.networks import build_network
 from rc_utils.networks.user_class import find_user_network, source_hash

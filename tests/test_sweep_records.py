@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 import pytest
 
-from rc_utils.files import campaigns_dir
+from rc_utils.checks import campaigns_dir
 from rc_utils.sweep import records, run
 from rc_utils.sweep.campaign import load_campaign, read_campaign
 from rc_utils.sweep.merge import merge_records

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from test_sweep_records import made_up
 from torch import nn
 
-from rc_utils.files import campaigns_dir
+from rc_utils.checks import campaigns_dir
 from rc_utils.regions import region_count
 from rc_utils.sweep import records as ledger
 from rc_utils.sweep import run, weights

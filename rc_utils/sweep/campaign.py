@@ -38,8 +38,15 @@ import tomllib
 import warnings
 from collections.abc import Hashable
 
-from rc_utils.checks import check_keys, check_number, checked_value, require, settings_from_dict, unknown_name
-from rc_utils.files import campaigns_dir
+from rc_utils.checks import (
+    campaigns_dir,
+    check_keys,
+    check_number,
+    checked_value,
+    require,
+    settings_from_dict,
+    unknown_name,
+)
 from rc_utils.sweep.specification import RUN_COLUMNS, Campaign, Experiment
 from rc_utils.training import TrainConfig
 

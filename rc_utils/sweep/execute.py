@@ -13,8 +13,7 @@ import time
 
 import torch
 
-from rc_utils.checks import check_count, check_number, require
-from rc_utils.files import print_lines, results_dir
+from rc_utils.checks import check_count, check_number, print_lines, require, results_dir
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.cluster import on_dask
 from rc_utils.sweep.cost import DEFAULT_TFLOPS, hours_at, run_flops

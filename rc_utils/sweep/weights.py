@@ -2,7 +2,7 @@
 
 import hashlib
 
-from rc_utils.files import write_atomically
+from rc_utils.checks import write_atomically
 from rc_utils.sweep import records
 from rc_utils.sweep.merge import merge_records, same_network
 
