@@ -17,8 +17,7 @@ from rc_utils.paper.verdict import ARGUMENTS, NOT_TESTED, VERDICTS
 from rc_utils.sweep import run
 from rc_utils.sweep.campaign import load_campaign, load_campaigns
 from rc_utils.sweep.execute import sweep
-from rc_utils.sweep.merge import data_sha256
-from rc_utils.sweep.records import INTERPOLATES, counted, find_records, load_runs, weights_path
+from rc_utils.sweep.records import INTERPOLATES, counted, data_sha256, find_records, load_runs, weights_path
 
 SMALL = 100  # runs that a page trains itself where there is not one record
 
