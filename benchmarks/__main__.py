@@ -8,8 +8,7 @@ import torch
 import benchmarks
 from benchmarks.registry import FULL, QUICK
 from benchmarks.report import header, table, write_csv
-from rc_utils.checks import unknown_name
-from rc_utils.files import results_dir
+from rc_utils.checks import results_dir, unknown_name
 
 
 def main(arguments=None):

@@ -10,7 +10,7 @@ from benchmarks.networks import narrow_network, shapes
 from benchmarks.registry import Row, at_least, benchmark
 from benchmarks.timing import in_turns
 from rc_utils.regions import region_count
-from rc_utils.sweep.execute import DASK_SETTINGS
+from rc_utils.sweep.cluster import DASK_SETTINGS
 
 DASK_DEFAULT = {"MALLOC_TRIM_THRESHOLD_": "65536", "OMP_NUM_THREADS": "1"}
 

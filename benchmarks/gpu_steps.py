@@ -22,8 +22,8 @@ import torch
 from torch.nn import functional as F
 
 import rc_utils as rc
+from rc_utils.checks import campaigns_dir, project_root
 from rc_utils.datasets.cache import data_folder
-from rc_utils.files import campaigns_dir, project_root
 from rc_utils.measures import MEASURES, measure_all
 from rc_utils.networks import NETWORKS
 from rc_utils.regions.evaluation import full_precision

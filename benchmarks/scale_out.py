@@ -10,10 +10,11 @@ import torch
 
 from benchmarks.registry import Row, at_least, at_most, benchmark
 from benchmarks.timing import in_turns
-from rc_utils.files import results_dir
+from rc_utils.checks import results_dir
 from rc_utils.sweep.campaign import parse_campaign
-from rc_utils.sweep.execute import _on_dask, local_cluster, sweep
-from rc_utils.sweep.run import Outcome
+from rc_utils.sweep.cluster import local_cluster, on_dask
+from rc_utils.sweep.execute import sweep
+from rc_utils.sweep.job import Outcome
 
 # Seconds that scheduling a run may take.
 TOLERATED = 0.005
@@ -44,7 +45,7 @@ def scheduling(scale):
 
         def seconds_a_run():
             started = time.perf_counter()
-            outcomes = list(_on_dask(todo, no_op, 0, cluster.scheduler_address))
+            outcomes = list(on_dask(todo, no_op, 0, cluster.scheduler_address))
             assert len(outcomes) == len(todo), f"{len(outcomes)} outcomes of {len(todo)} runs"
             return (time.perf_counter() - started) / len(todo)
 

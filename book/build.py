@@ -19,7 +19,7 @@ import html_checks
 import pages
 import pdf
 
-from rc_utils.files import write_atomically
+from rc_utils.checks import write_atomically
 from rc_utils.sweep import execute
 
 BOOK = pathlib.Path(__file__).resolve().parent

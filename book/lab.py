@@ -14,7 +14,7 @@ import pathlib
 import shutil
 import sys
 
-from rc_utils.files import results_dir
+from rc_utils.checks import results_dir
 from rc_utils.paper.scorecard import PAGE
 
 NOTEBOOKS = pathlib.Path(__file__).resolve().parents[1] / "notebooks"

@@ -16,8 +16,7 @@ import tomllib
 import drawer
 import nbformat
 
-from rc_utils.checks import check_keys, require, settings_from_dict, unknown_name
-from rc_utils.files import write_atomically
+from rc_utils.checks import check_keys, require, settings_from_dict, unknown_name, write_atomically
 from rc_utils.notebooks import NotebookError, check_parameters, execute_notebook, notebook_parameters
 from rc_utils.paper import scorecard
 from rc_utils.sweep import campaign, records

@@ -56,5 +56,5 @@ def __dir__():
 
 # glibc returns the memory of temporaries to the system as soon as they are freed, and gets it back page by page, until
 # the process has freed one large block; 32 MiB is the most that it learns from. Nothing is written to this one. Dask's
-# workers have a fixed threshold, from which glibc does not depart: see `DASK_SETTINGS` of rc_utils.sweep.execute.
+# workers have a fixed threshold, from which glibc does not depart: see `DASK_SETTINGS` of rc_utils.sweep.cluster.
 np.empty(31 << 20, np.uint8)

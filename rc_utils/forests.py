@@ -19,10 +19,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from rc_utils.checks import require
+from rc_utils.checks import campaigns_dir, require, results_dir, write_atomically
 from rc_utils.correlation import correlate
 from rc_utils.datasets import load_dataset
-from rc_utils.files import campaigns_dir, results_dir, write_atomically
 from rc_utils.paper.scorecard import correlation_result
 from rc_utils.paper.verdict import Result
 from rc_utils.regions import region_count

@@ -32,9 +32,9 @@ TESTS = {
     r"regions/(exact\w*|trees)\.py": "regions_exact doors",
     r"training/(config|loop|augmentation|interventions)\.py": "training_plain training_interventions training",
     r"sweep/(campaign|specification|validation)\.py": "sweep_campaign sweep_trust",
-    r"sweep/records\.py": "sweep_records sweep_trust",
+    r"sweep/(records|merge)\.py": "sweep_records sweep_trust",
     r"networks/(registry|user_class)\.py": "networks",
-    r"(checks|files)\.py": "doors training sweep_trust",
+    r"checks\.py": "doors training sweep_trust",
     r"correlation\.py": "correlation doors",
     r"paper/verdict\.py": "paper_verdict",
 }

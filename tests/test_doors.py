@@ -21,8 +21,8 @@ from papermill.translators import PythonTranslator
 from torch import nn
 from torch.nn import functional as F
 
+from rc_utils.checks import write_atomically
 from rc_utils.correlation import correlate
-from rc_utils.files import write_atomically
 from rc_utils.networks.user_class import find_user_network
 from rc_utils.notebooks import execute as notebooks
 from rc_utils.regions import count_components, exact_segment, predict_labels, region_count, sample_vertices

@@ -52,10 +52,6 @@ def test_the_table_is_kept_and_a_broken_one_made_again(results, monkeypatch):
     with pytest.warns(UserWarning, match="made again"):
         assert forest_runs(**SMALL, depths=(3,)).equals(first)
     assert len(json.loads(path.read_text())["rows"]) == len(first)
-
-
-def test_other_settings_are_another_table(results):
-    forest_runs(**SMALL, depths=(3,))
     forest_runs(**SMALL | {"num_samples": 11}, depths=(3,))
     assert len(list((results / "forests").iterdir())) == 2
 
@@ -66,54 +62,47 @@ def test_results_carry_the_published_ids():
     assert all(r.campaign == "trees on digits" for r in results)
 
 
-def test_bad_settings_are_named():
-    with pytest.raises(ValueError, match="n_trian"):
-        forest_runs({"name": "digits", "n_trian": 3})
-    with pytest.raises(ValueError, match="no 'name'"):
-        forest_runs({"n_train": 3})
-    with pytest.raises(ValueError, match="depths of at least 1"):
-        forest_runs(depths=(0, 3))
+OPTIONS = {"depths": (3,), "num_samples": 10, "resolution": 20, "num_trees": 3}
 
 
-def test_a_committed_table_needs_no_data_and_no_fitting(tmp_path, monkeypatch):
-    campaigns = tmp_path / "campaigns"
-    monkeypatch.setattr(forests, "campaigns_dir", lambda: campaigns)
-    options = {"depths": (3,), "num_samples": 10, "resolution": 20, "num_trees": 3}
-    path = forests.freeze_forests({"name": "digits", "n_train": 100}, **options)
-    assert path == campaigns / "forests" / "digits.json"
+@pytest.fixture
+def committed(tmp_path, monkeypatch):
+    """The file of a committed table of 100 digits."""
+    monkeypatch.setattr(forests, "campaigns_dir", lambda: tmp_path / "campaigns")
+    return forests.freeze_forests({"name": "digits", "n_train": 100}, **OPTIONS)
+
+
+def test_a_committed_table_needs_no_data_and_no_fitting(committed, tmp_path, monkeypatch):
+    assert committed == tmp_path / "campaigns" / "forests" / "digits.json"
     assert forests.committed_forests() == [{"name": "digits", "n_train": 100}]
     monkeypatch.setenv("RC_RESULTS", str(tmp_path / "elsewhere"))
     monkeypatch.setattr(forests, "_fit_all", lambda *a: pytest.fail("fitted again"))
     monkeypatch.setattr(forests.importlib.metadata, "version", lambda name: "99")
-    assert len(forest_runs({"name": "digits", "n_train": 100}, **options)) == 6
+    assert len(forest_runs({"name": "digits", "n_train": 100}, **OPTIONS)) == 6
     with pytest.raises(pytest.fail.Exception):
-        forest_runs({"name": "digits"}, **options)
+        forest_runs({"name": "digits"}, **OPTIONS)
 
 
-def test_a_committed_table_of_other_images_is_not_replaced_unasked(tmp_path, monkeypatch, capsys):
-    campaigns = tmp_path / "campaigns"
-    monkeypatch.setattr(forests, "campaigns_dir", lambda: campaigns)
-    options = {"depths": (3,), "num_samples": 10, "resolution": 20, "num_trees": 3}
-    path = forests.freeze_forests({"name": "digits", "n_train": 100}, **options)
-    before = path.read_bytes()
+def test_a_committed_table_is_not_replaced_unasked_and_a_damaged_one_is_named(committed, capsys):
+    before = committed.read_bytes()
     assert forests.main(["digits", "--n-train", "110"]) == 1
     assert "replace it with --replace" in capsys.readouterr().err
-    assert path.read_bytes() == before
-    forests.freeze_forests({"name": "digits", "n_train": 110}, replace=True, **options)
+    assert committed.read_bytes() == before
+    for content in (before[:50], b"[]", b"{}"):
+        committed.write_bytes(content)
+        for read in (forests.committed_forests, lambda: forest_runs({"name": "digits", "n_train": 100}, **OPTIONS)):
+            with pytest.raises(ValueError, match=r"digits\.json is damaged .* --replace"):
+                read()
+    forests.freeze_forests({"name": "digits", "n_train": 110}, replace=True, **OPTIONS)
     assert forests.committed_forests() == [{"name": "digits", "n_train": 110}]
+
+
+def test_bad_settings_are_named(capsys):
+    for dataset, message in (({"name": "digits", "n_trian": 3}, "n_trian"), ({"n_train": 3}, "no 'name'")):
+        with pytest.raises(ValueError, match=message):
+            forest_runs(dataset)
+    with pytest.raises(ValueError, match="depths of at least 1"):
+        forest_runs(depths=(0, 3))
     assert forests.main(["digitz"]) == 1
     assert "digitz" in capsys.readouterr().err
     assert forests.main(["digits", "--n-train", "0", "--replace"]) == 1
-
-
-def test_a_damaged_committed_table_is_named_and_can_be_replaced(tmp_path, monkeypatch):
-    monkeypatch.setattr(forests, "campaigns_dir", lambda: tmp_path)
-    options = {"depths": (3,), "num_samples": 10, "resolution": 20, "num_trees": 3}
-    path = forests.freeze_forests({"name": "digits", "n_train": 100}, **options)
-    for content in (path.read_bytes()[:50], b"[]", b"{}"):
-        path.write_bytes(content)
-        for read in (forests.committed_forests, lambda: forest_runs({"name": "digits", "n_train": 100}, **options)):
-            with pytest.raises(ValueError, match=r"digits\.json is damaged .* --replace"):
-                read()
-    forests.freeze_forests({"name": "digits", "n_train": 100}, replace=True, **options)
-    assert forests.committed_forests() == [{"name": "digits", "n_train": 100}]

@@ -13,7 +13,7 @@ import urllib.request
 
 import pytest
 
-from rc_utils.files import write_atomically
+from rc_utils.checks import write_atomically
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 

@@ -94,11 +94,9 @@ def test_distance_from_init_counts_matrices_and_kernels_only():
         network.conv.weight += 2
         network.head.bias += 100
     assert distance_from_init(network, initial) == pytest.approx(math.sqrt(27 * 4))
-
-
-def test_unknown_measure_names_the_nearest(data):
+    assert distance_from_init(torch.nn.BatchNorm1d(3), torch.nn.BatchNorm1d(3)) == 0.0
     with pytest.raises(ValueError, match="sharpness"):
-        measure("sharpnes", Net(0), Net(0), data)
+        measure("sharpnes", network, initial, None)
 
 
 def test_sharpness_where_there_is_no_curvature_or_nothing_to_train():
@@ -126,10 +124,6 @@ def test_sharpness_sees_every_class_of_data_that_are_sorted_by_class():
     assert torch.equal(labels[x.long()], y)
     mixed = types.SimpleNamespace(x_train=torch.arange(600.0), y_train=torch.arange(600) % 3)
     assert torch.equal(some_images(mixed, 250)[0], torch.arange(250.0))
-
-
-def test_a_network_without_matrices_is_at_no_distance():
-    assert distance_from_init(torch.nn.BatchNorm1d(3), torch.nn.BatchNorm1d(3)) == 0.0
 
 
 class Units(torch.nn.Module):

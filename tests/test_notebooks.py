@@ -23,6 +23,13 @@ exact = False
 """
 
 
+def written(path, source, **metadata):
+    """A notebook of one cell, written to `path`."""
+    cells = [nbformat.v4.new_code_cell(source, metadata=metadata)]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+    return path
+
+
 @pytest.fixture
 def notebook(tmp_path):
     cells = [
@@ -48,38 +55,24 @@ def test_defaults_are_read_even_where_comments_hold_equals_signs(notebook):
 
 @pytest.mark.parametrize("source", ["a = b = 1", "a = 1 + x", "import os", "a, b = 1, 2", "a: int", "a ="])
 def test_a_parameters_cell_holds_assignments_of_literals_only(tmp_path, source):
-    cell = nbformat.v4.new_code_cell(source, metadata={"tags": ["parameters"]})
-    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "bad.ipynb")
+    path = written(tmp_path / "bad.ipynb", source, tags=["parameters"])
     with pytest.raises(ValueError, match="literals only"):
-        execute.notebook_parameters(tmp_path / "bad.ipynb")
+        execute.notebook_parameters(path)
 
 
-def test_a_notebook_without_parameters_takes_none(tmp_path):
+def test_values_of_the_type_of_their_default_are_accepted_and_others_refused(notebook, tmp_path):
+    fitting = [{"scale": 1}, {"alpha_range": [-1, 2]}, {"device": "cuda"}, {"device": 0}, {"exact": True}, {}]
+    for given in fitting:
+        execute.check_parameters(notebook, given)
+    for given in ({"num_samples": "many"}, {"num_samples": 1.5}, {"num_samples": True}, {"exact": 1}, {"campaign": 7}):
+        with pytest.raises(ValueError, match=f"parameter {next(iter(given))} of page.ipynb must be of type"):
+            execute.check_parameters(notebook, given)
+    with pytest.raises(ValueError, match=r"'num_sample'.*Did you mean 'num_samples'"):
+        execute.check_parameters(notebook, {"num_sample": 3})
     nbformat.write(nbformat.v4.new_notebook(), tmp_path / "plain.ipynb")
     execute.check_parameters(tmp_path / "plain.ipynb", {})
     with pytest.raises(ValueError, match="'seed'"):
         execute.check_parameters(tmp_path / "plain.ipynb", {"seed": 0})
-
-
-def test_an_unknown_parameter_names_the_nearest(notebook):
-    with pytest.raises(ValueError, match=r"'num_sample'.*Did you mean 'num_samples'"):
-        execute.check_parameters(notebook, {"num_sample": 3})
-
-
-@pytest.mark.parametrize(
-    "given", [{"scale": 1}, {"alpha_range": [-1, 2]}, {"device": "cuda"}, {"device": 0}, {"exact": True}]
-)
-def test_values_of_a_fitting_type_are_accepted(notebook, given):
-    execute.check_parameters(notebook, given)
-
-
-@pytest.mark.parametrize(
-    "given", [{"num_samples": "many"}, {"num_samples": 1.5}, {"num_samples": True}, {"exact": 1}, {"campaign": 7}]
-)
-def test_a_value_of_another_type_is_refused(notebook, given):
-    name = next(iter(given))
-    with pytest.raises(ValueError, match=f"parameter {name} of page.ipynb must be of type"):
-        execute.check_parameters(notebook, given)
 
 
 def test_text_becomes_the_value_that_its_default_calls_for():
@@ -100,11 +93,15 @@ def test_an_unknown_notebook_names_the_nearest(tmp_path, monkeypatch, capsys):
         execute.find_notebook("elsewhere/03_main.ipynb")
 
 
-def test_the_command_line_lists_and_refuses(notebook, capsys):
+def test_the_command_line_lists_and_refuses(notebook, tmp_path, capsys):
     assert execute.main([str(notebook), "--list"]) == 0
     assert "num_samples = 10" in capsys.readouterr().out
     assert execute.main([str(notebook), "-p", "campagin", "x"]) == 1
     assert "Did you mean 'campaign'?" in capsys.readouterr().err
+    for content in ("{}", "[]", "no JSON"):
+        (tmp_path / "x.ipynb").write_text(content)
+        assert execute.main([str(tmp_path / "x.ipynb")]) == 1
+        assert capsys.readouterr().err.startswith("error: ")
 
 
 def test_the_command_line_executes_with_other_parameters(notebook, tmp_path):
@@ -130,14 +127,6 @@ def test_braces_in_paths_are_kept_as_they_are(notebook, tmp_path):
     assert sorted(p.name for p in tmp_path.glob("*.ipynb")) == [output.name]
 
 
-@pytest.mark.parametrize("content", ["{}", "[]", "no JSON"])
-def test_a_file_that_is_no_notebook_is_named(tmp_path, capsys, content):
-    path = tmp_path / "x.ipynb"
-    path.write_text(content)
-    assert execute.main([str(path)]) == 1
-    assert capsys.readouterr().err.startswith("error: ")
-
-
 FIGURE = """import os
 import matplotlib.pyplot as plt
 from rc_utils.pages import plotting
@@ -152,8 +141,7 @@ print(os.environ["RC_RESULTS"], os.path.basename(os.getcwd()), __name__)"""
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux alone")
 def test_a_forked_kernel_shows_what_an_ordinary_one_shows(tmp_path):
-    path = tmp_path / "page.ipynb"
-    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(FIGURE)]), path)
+    path = written(tmp_path / "page.ipynb", FIGURE)
     outputs = []
     for fork in (False, True):
         done = execute.execute_notebook(path, tmp_path / f"{fork}.ipynb", cwd=tmp_path, fork=fork)
@@ -171,16 +159,14 @@ def test_a_forked_kernel_shows_what_an_ordinary_one_shows(tmp_path):
     [("import rc_utils\n1 / 0", "ZeroDivisionError"), ("import os\nos._exit(3)", "its kernel died")],
 )
 def test_a_forked_kernel_that_fails_or_dies_is_named(tmp_path, source, words):
-    path = tmp_path / "page.ipynb"
-    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)]), path)
+    path = written(tmp_path / "page.ipynb", source)
     with pytest.raises(execute.NotebookError, match=rf"page\.ipynb.*{words}"):
         execute.execute_notebook(path, tmp_path / "out.ipynb", fork=True)
     assert not (tmp_path / "out.ipynb").exists()
 
 
 def test_a_notebook_that_a_failed_run_left_is_not_written_over(tmp_path):
-    path = tmp_path / "out.failed.ipynb"
-    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 / 0")]), path)
+    path = written(tmp_path / "out.failed.ipynb", "1 / 0")
     before = path.read_bytes()
     with pytest.raises(ValueError, match="give another output"):
         execute.execute_notebook(path, tmp_path / "out.ipynb")

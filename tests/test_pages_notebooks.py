@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from pretended_gpu import pretended_gpu
 
-from rc_utils.files import project_root
+from rc_utils.checks import project_root
 from rc_utils.notebooks import notebook_parameters
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.execute import sweep

@@ -10,9 +10,10 @@ import warnings
 import numpy as np
 import pytest
 
-from rc_utils.files import campaigns_dir
-from rc_utils.sweep import records, run
+from rc_utils.checks import campaigns_dir
+from rc_utils.sweep import lacking, records
 from rc_utils.sweep.campaign import load_campaign, read_campaign
+from rc_utils.sweep.merge import merge_records
 from rc_utils.sweep.specification import RunSpec
 from rc_utils.training import TrainConfig
 
@@ -57,20 +58,16 @@ def test_a_record_survives_the_disk_and_completes_its_run(campaign):
     path = records.write_record(record)
     back = records.read_record(path)
     assert {k: v for k, v in back.items() if k != "checksum"} == record
-    assert run.is_complete(back, planned)
+    assert lacking.is_complete(back, planned)
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
-@pytest.mark.parametrize("damage", ["truncate", "edit", "empty", "schema", "list", "binary"])
-def test_a_corrupt_record_is_named_and_missing(campaign, damage):
+@pytest.mark.parametrize("content", [b"", b"[1, 2]", b"\xff\xfe\x00", "of another schema"])
+def test_a_corrupt_record_is_named_and_missing(campaign, content):
     planned = next(iter(campaign.runs().values()))
-    path = records.write_record(made_up(planned))
-    text = path.read_text()
-    damaged = {
-        "truncate": text[: len(text) // 2].encode(), "edit": text.replace("0.75", "0.95").encode(), "empty": b"",
-        "list": b"[1, 2]", "binary": b"\xff\xfe\x00", "schema": text.replace('"schema": 1', '"schema": 7').encode(),
-    }[damage]  # fmt: skip
-    path.write_bytes(damaged)
+    path = records.write_record(made_up(planned) | {"schema": 7})
+    if isinstance(content, bytes):
+        path.write_bytes(content)
     with pytest.raises(records.CorruptRecord, match=planned.spec.run_id):
         records.read_record(path)
     with pytest.warns(UserWarning, match=planned.spec.run_id):
@@ -78,6 +75,8 @@ def test_a_corrupt_record_is_named_and_missing(campaign, damage):
 
 
 def test_freezing_writes_sorted_lines_that_read_back(campaign):
+    path, number = records.freeze(campaign)
+    assert (number, path.exists(), records.read_frozen(path)) == (0, False, {})
     write_all(campaign)
     path, number = records.freeze(campaign)
     lines = path.read_text().splitlines()
@@ -91,17 +90,6 @@ def test_freezing_writes_sorted_lines_that_read_back(campaign):
     table = records.load_runs(campaign)
     assert set(table.origin) == {"reference"}
     assert len(table) == 8
-
-
-def test_one_corrupt_frozen_line_costs_that_line_alone(campaign):
-    write_all(campaign)
-    path, _ = records.freeze(campaign)
-    shutil.rmtree(records.results_dir())
-    lines = path.read_bytes().splitlines()
-    lines[2] = lines[2][:-40]
-    path.write_bytes(b"\n".join(lines))
-    with pytest.warns(UserWarning, match="line 3.*delete this line alone"):
-        assert len(records.load_runs(campaign)) == 7
 
 
 def test_the_table_has_the_documented_columns(campaign):
@@ -167,12 +155,12 @@ def test_records_of_one_network_are_united_and_of_two_are_not(campaign):
     record = made_up(planned)
     early, late = (record | {"evolution": [p for p in record["evolution"] if p["epoch"] in e]} for e in ((0, 1), (3,)))
     late["measures"] = {"sharpness": 3.0}
-    united = records.merge_records(late, early)
+    united = merge_records(late, early)
     assert united["evolution"] == record["evolution"]
     assert united["measures"] == record["measures"] | {"sharpness": 3.0}
     others = [{"results": record["results"] | {"train_loss": 0.02}}, {"provenance": {"data": {"sha256": "0"}}}]
     for change in others:
-        assert records.merge_records(late | change, early) == late | change
+        assert merge_records(late | change, early) == late | change
 
 
 def test_freezing_an_experiment_keeps_the_records_of_the_others_and_loses_no_damaged_line(campaign):
@@ -187,7 +175,8 @@ def test_freezing_an_experiment_keeps_the_records_of_the_others_and_loses_no_dam
     assert path.read_bytes() == whole
     shutil.rmtree(records.results_dir())
     path.write_bytes(whole[:-40])
-    with pytest.warns(UserWarning, match="line 8"), pytest.raises(records.CorruptRecord, match="line 8"):
+    words = "line 8.*delete this line alone"
+    with pytest.warns(UserWarning, match=words), pytest.raises(records.CorruptRecord, match=words):
         records.freeze(campaign)
     assert path.read_bytes() == whole[:-40]
 
@@ -213,7 +202,7 @@ def test_of_two_lines_of_a_run_the_one_that_knows_more_is_taken(campaign):
     write_all(campaign)
     path, _ = records.freeze(campaign)
     lines = path.read_bytes().splitlines()
-    poorer = records._sealed(json.loads(lines[2]) | {"counts": []})
+    poorer = records.sealed(json.loads(lines[2]) | {"counts": []})
     path.write_bytes(b"\n".join([*lines, b"", records.canonical_json(poorer).encode(), b""]))
     shutil.rmtree(records.results_dir())
     assert records.load_runs(campaign)["count"].notna().all()

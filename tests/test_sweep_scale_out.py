@@ -12,9 +12,10 @@ import dask
 import pytest
 from distributed import Client
 
-from rc_utils.sweep import execute, records, run
+from rc_utils.sweep import cluster, records
 from rc_utils.sweep.campaign import parse_campaign
-from rc_utils.sweep.execute import _on_dask, missing_runs, sweep
+from rc_utils.sweep.execute import missing_runs, sweep
+from rc_utils.sweep.job import Outcome
 
 
 def table(num_seeds):
@@ -33,7 +34,7 @@ def no_op_but_for_seed_3(planned):
     """An outcome without any work, or an error."""
     if planned.spec.train.seed == 3:
         raise RuntimeError("a job that raises")
-    return run.Outcome(planned.spec.run_id, "done")
+    return Outcome(planned.spec.run_id, "done")
 
 
 @contextlib.contextmanager
@@ -148,9 +149,9 @@ def test_two_sweeps_of_one_campaign_at_once_leave_one_whole_record_a_run():
 
 def test_many_runs_on_few_workers_come_back_once_each_in_order_and_an_error_is_one_outcome(monkeypatch):
     """More runs than one message to the scheduler holds."""
-    monkeypatch.setattr(execute, "BLOCK", 100)
+    monkeypatch.setattr(cluster, "BLOCK", 100)
     todo = list(parse_campaign(table(300), "many").runs().values())
-    outcomes = list(_on_dask(todo, no_op_but_for_seed_3, workers=1, scheduler=None))
+    outcomes = list(cluster.on_dask(todo, no_op_but_for_seed_3, workers=1, scheduler=None))
     ids = [planned.spec.run_id for planned in todo]
     assert sorted(outcome.run_id for outcome in outcomes) == sorted(ids)
     places = [ids.index(outcome.run_id) for outcome in outcomes]

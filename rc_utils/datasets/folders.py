@@ -2,13 +2,15 @@
 
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from rc_utils.checks import require
 from rc_utils.datasets.cache import Arrays, read_cache, write_cache
-from rc_utils.datasets.subsets import relabel, resolve_classes
+from rc_utils.datasets.sources import choose
+from rc_utils.datasets.subsets import resolve_classes
 
 _IMAGE_SIZE = 224
 
@@ -31,20 +33,14 @@ def imagenet(choice, folder, root=None):
     names = found["train"].classes
     different = sorted(set(names) ^ set(found["test"].classes))
     require(not different, f"train/ and val/ in {root} differ in the classes {', '.join(different[:5])}")
-    indices = resolve_classes(choice.classes, names)
-    files, labels = {}, {}
-    for split, listed in found.items():
-        relabelled = relabel(np.array(listed.targets), indices)
-        kept = choice.select(relabelled, split, len(indices))
-        files[split] = [Path(listed.samples[i][0]) for i in kept]
-        labels[split] = relabelled[kept]
     size = choice.image_size or _IMAGE_SIZE
-    path = folder / f"imagenet-{size}-{_fingerprint(files, indices, root)}.npz"
+    listed = [np.array(part) for split in ("train", "test") for part in zip(*found[split].samples, strict=True)]
+    chosen = choose(Arrays(*listed, names, f"class folders {root.name}, short side {size}, centre crop"), choice)
+    files = {"train": [Path(name) for name in chosen.x_train], "test": [Path(name) for name in chosen.x_test]}
+    path = folder / f"imagenet-{size}-{_fingerprint(files, resolve_classes(choice.classes, names), root)}.npz"
     if not path.exists():
-        images = {split: _decode_all(files[split], size) for split in files}
-        source = f"class folders {root.name}, short side {size}, centre crop"
-        chosen = tuple(names[i] for i in indices)
-        write_cache(path, Arrays(images["train"], labels["train"], images["test"], labels["test"], chosen, source))
+        images = {f"x_{split}": _decode_all(files[split], size) for split in files}
+        write_cache(path, replace(chosen, **images))
     return read_cache(path)
 
 

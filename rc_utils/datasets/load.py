@@ -1,7 +1,6 @@
 """`load_dataset`: one call for every dataset."""
 
 import hashlib
-import inspect
 import os
 from collections.abc import Sequence
 from numbers import Real
@@ -33,38 +32,25 @@ def load_dataset(
 ) -> Dataset:
     """Load a dataset, or part of one, as arrays on a device.
 
-    Args:
-        name: "shapes" (drawn, no download), "digits", "cifar10", "cifar100", "mnist", "imagenet" (class folders), or
-            the name of a file <name>.npz in data_dir with arrays x_train, x_test uint8 (N, H, W, C) or (N, H, W),
-            y_train, y_test integers (N,) and optionally class names `classes`.
-        n_train, n_test: number of samples, balanced by class and drawn by seed; None for all (shapes: 2,000, 4,000).
-            A smaller draw is the start of a larger one.
-        image_size: side in pixels. Stored images are made smaller by area averaging; shapes are drawn at any size
-            from 8 (default 16), class folders are resized to it (default 224).
-        label_noise: fraction in [0, 1] of training labels that are replaced by another class.
-        classes: indices or names of the classes to keep, which are relabelled 0, 1, ... in this order.
-        seed: of every draw above, and of the images themselves for shapes.
-        device: where the arrays go.
-        data_dir: folder of cached datasets; by default the environment variable RC_DATA, else the project's data/.
-        root: for "imagenet" only, the folder that holds train/ and val/; by default data_dir/imagenet.
+    name: "shapes" (drawn, no download), "digits", "cifar10", "cifar100", "mnist", "imagenet" (class folders), or the
+        name of a file <name>.npz in data_dir with arrays x_train, x_test uint8 (N, H, W, C) or (N, H, W),
+        y_train, y_test integers (N,) and optionally class names `classes`.
+    n_train, n_test: number of samples, balanced by class and drawn by seed; None for all (shapes: 2,000, 4,000).
+        A smaller draw is the start of a larger one.
+    image_size: side in pixels. Stored images are made smaller by area averaging; shapes are drawn at any size
+        from 8 (default 16), class folders are resized to it (default 224).
+    label_noise: fraction in [0, 1] of training labels that are replaced by another class.
+    classes: indices or names of the classes to keep, which are relabelled 0, 1, ... in this order.
+    seed: of every draw above, and of the images themselves for shapes.
+    data_dir: folder of cached datasets; by default the environment variable RC_DATA, else the project's data/.
+    root: for "imagenet" only, the folder that holds train/ and val/; by default data_dir/imagenet.
 
-    Returns:
-        `Dataset`.
-
-    Raises:
-        ValueError: an unknown name, option or class, or a value that does not fit; as `CacheError` for a cache that
-            is corrupted.
-        FileNotFoundError: the data are not here and cannot be downloaded; the message says which file to put where.
+    Raises ValueError for an unknown name, option or class and a value that does not fit, `CacheError` for a damaged
+    cache, and FileNotFoundError, saying which file to put where, for data that cannot be downloaded.
     """
     folder = data_folder(data_dir)
-    _check_name(name, folder)
-    for option in unknown:
-        raise unknown_name("option of load_dataset", option, _options())
-    if root is not None and name != "imagenet":
-        raise ValueError(f"root is {str(root)!r}, but only 'imagenet' is read from class folders, not {name!r}")
+    _check_request(name, folder, unknown, root, classes)
     check_values(n_train=n_train, n_test=n_test, image_size=image_size, label_noise=label_noise, seed=seed)
-    if isinstance(classes, str):
-        raise ValueError(f"classes is {classes!r}; expected a list of class indices or names")
     choice = Choice(n_train, n_test, image_size, None if classes is None else tuple(classes), seed)
     arrays = _arrays(name, choice, folder, root)
     return _dataset(name, arrays, image_size, label_noise, seed).to(device)
@@ -115,18 +101,19 @@ def _fingerprint(*arrays):
     return digest.hexdigest()
 
 
-def _check_name(name, folder):
+def _check_request(name, folder, unknown, root, classes):
     known = {path.stem for path in folder.glob("*.npz")}.union(dataset_names())
     if name not in known:
         message = unknown_name("dataset", name, known)
         raise ValueError(
             f"{message}. Or put {name}.npz, with x_train, y_train, x_test, y_test, into {folder.resolve()}"
         )
-
-
-def _options():
-    parameters = inspect.signature(load_dataset).parameters.values()
-    return [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+    for option in unknown:
+        raise unknown_name("option of load_dataset", option, load_dataset.__kwdefaults__)
+    if root is not None and name != "imagenet":
+        raise ValueError(f"root is {str(root)!r}, but only 'imagenet' is read from class folders, not {name!r}")
+    if isinstance(classes, str):
+        raise ValueError(f"classes is {classes!r}; expected a list of class indices or names")
 
 
 def check_values(*, n_train=None, n_test=None, image_size=None, label_noise=0.0, seed=0):

@@ -28,7 +28,10 @@ FRAME_VECTORS, FRAME_RADIUS = 20, 0.005
 
 
 class UnitInputs(TorchFunctionMode):
-    """Inside the block `visit` gets the input of every activation, the first axis being the batch."""
+    """Inside the block `visit` gets the input of every activation, the first axis being the batch.
+
+    What it returns stands in the place of the activation's output, unless it is None.
+    """
 
     def __init__(self, visit):
         super().__init__()
@@ -36,9 +39,8 @@ class UnitInputs(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if func in ACTIVATIONS:
-            self.visit(args[0] if args else kwargs["input"])
-        return func(*args, **kwargs)
+        instead = self.visit(args[0] if args else kwargs["input"]) if func in ACTIVATIONS else None
+        return func(*args, **kwargs) if instead is None else instead
 
 
 @full_precision()

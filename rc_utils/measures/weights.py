@@ -7,9 +7,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.overrides import TorchFunctionMode
 
-from rc_utils.measures.activations import ACTIVATIONS
+from rc_utils.measures.activations import UnitInputs
 from rc_utils.regions.classifier import as_classifier
 from rc_utils.regions.evaluation import evaluation_mode, full_precision
 
@@ -91,7 +90,7 @@ def log_path_norm(network, x):
                 tensor.square_()
                 done.add(id(tensor))
     ones = torch.ones(1, *x.shape[1:], dtype=torch.float64, device=as_classifier(network, x).device)
-    with _WithoutActivations():
+    with UnitInputs(lambda z: z):
         total = squared(ones).sum()
     return float(total.log()) / 2
 
@@ -105,13 +104,3 @@ def _square_norm(norm):
     norm.weight, norm.bias = (torch.nn.Parameter(v.square()) for v in (scale, shift))
     norm.running_mean = torch.zeros_like(shift)
     norm.running_var = torch.full_like(scale, 1 - norm.eps)
-
-
-class _WithoutActivations(TorchFunctionMode):
-    """Inside the block activations return their input: what they do to the large numbers of a network of squares."""
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if func in ACTIVATIONS:
-            return args[0] if args else kwargs["input"]
-        return func(*args, **kwargs)

@@ -7,13 +7,7 @@ projection on the shortcut where a stride-1 block changes the number of channels
 
 from torch import Tensor, nn
 
-from rc_utils.networks.layers import (
-    ImageClassifier,
-    conv_norm,
-    conv_norm_act,
-    projection_shortcut,
-    scale_channels,
-)
+from rc_utils.networks.layers import ImageClassifier, conv_norm, conv_norm_act, projection_shortcut, scale_channels
 from rc_utils.networks.registry import register_network
 
 # (expansion, channels, blocks, stride of the first)

@@ -62,17 +62,12 @@ def build_network(
     positive or a seed that is no integer from 0 to 2^63 - 1, and the errors of a module that cannot be imported:
     ModuleNotFoundError, AttributeError, TypeError.
     """
-    for key, value in {"num_classes": num_classes, "in_channels": in_channels, "image_size": image_size}.items():
-        check_count(key, value, 1)
+    shape = {"num_classes": num_classes, "in_channels": in_channels, "image_size": image_size, "width": width}
+    for key in ("num_classes", "in_channels", "image_size"):
+        check_count(key, shape[key], 1)
     check_number("width", width, 0, above=True)
     check_count("seed", seed, 0)
     builder = _find_builder(name)
-    shape = {
-        "num_classes": num_classes,
-        "in_channels": in_channels,
-        "image_size": image_size,
-        "width": width,
-    }
     arguments = _arguments(name, builder, shape, options)
     with torch.random.fork_rng(devices=[]):
         # torch.manual_seed would seed the GPUs as well, whose state is not forked here

@@ -7,13 +7,7 @@ D, with a 3x3 stem of 64 channels and strides 1 1 2 2.
 from torch import Tensor, nn
 
 from rc_utils.checks import check_count
-from rc_utils.networks.layers import (
-    ImageClassifier,
-    conv_norm,
-    conv_norm_act,
-    projection_shortcut,
-    scale_channels,
-)
+from rc_utils.networks.layers import ImageClassifier, conv_norm, conv_norm_act, projection_shortcut, scale_channels
 from rc_utils.networks.registry import register_network
 
 # (channels, blocks, stride of the first)

@@ -6,13 +6,7 @@ its max-pool replaced by a 3x3 stem at stride 1.
 
 from torch import Tensor, nn
 
-from rc_utils.networks.layers import (
-    ImageClassifier,
-    conv_norm,
-    conv_norm_act,
-    projection_shortcut,
-    scale_channels,
-)
+from rc_utils.networks.layers import ImageClassifier, conv_norm, conv_norm_act, projection_shortcut, scale_channels
 from rc_utils.networks.registry import register_network
 
 STAGE_CHANNELS = (64, 128, 256, 512)

@@ -128,14 +128,9 @@ def _refuse_standard_library(module_name: str, network_name: str) -> None:
         raise ValueError(f"network {network_name!r}: {package!r} is a module of Python's own and has no network")
 
 
-def _is_installed(path: str) -> bool:
-    """Whether a file belongs to a library."""
-    return _lies_in(path, "purelib", "platlib", "stdlib")
-
-
 def _is_of_library(path: str) -> bool:
-    """As `_is_installed`, or whether it belongs to this package, which may lie elsewhere."""
-    return _is_installed(path) or Path(path).is_relative_to(Path(__file__).parents[1])
+    """Whether a file belongs to a library or to this package, which may lie elsewhere."""
+    return _lies_in(path, "purelib", "platlib", "stdlib") or Path(path).is_relative_to(Path(__file__).parents[1])
 
 
 def _lies_in(path: str, *kinds: str) -> bool:

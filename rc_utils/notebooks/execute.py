@@ -12,8 +12,7 @@ import logging
 import pathlib
 import sys
 
-from rc_utils.checks import check_keys, unknown_name
-from rc_utils.files import print_lines, project_root, results_dir, write_atomically
+from rc_utils.checks import check_keys, print_lines, project_root, results_dir, unknown_name, write_atomically
 
 _TRACEBACK_LINES = 30
 

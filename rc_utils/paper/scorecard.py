@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pandas as pd
 
+from rc_utils.checks import results_dir, write_atomically
 from rc_utils.correlation import average_replicates, correlate_settings, finished
-from rc_utils.files import results_dir, write_atomically
 from rc_utils.paper.published_tables import MAIN_NETWORKS
 from rc_utils.paper.verdict import Result, published
 

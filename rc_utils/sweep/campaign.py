@@ -38,8 +38,15 @@ import tomllib
 import warnings
 from collections.abc import Hashable
 
-from rc_utils.checks import check_keys, check_number, checked_value, require, settings_from_dict, unknown_name
-from rc_utils.files import campaigns_dir
+from rc_utils.checks import (
+    campaigns_dir,
+    check_keys,
+    check_number,
+    checked_value,
+    require,
+    settings_from_dict,
+    unknown_name,
+)
 from rc_utils.sweep.specification import RUN_COLUMNS, Campaign, Experiment
 from rc_utils.training import TrainConfig
 
@@ -180,10 +187,9 @@ def _check_seeds(experiment, where):
     if isinstance(experiment.seeds, dict):
         missing = set(experiment.networks) ^ set(experiment.seeds)
         require(not missing, f"{where}: seeds must list each of its networks once, see {sorted(missing)}")
-    require(experiment.networks, f"{where} needs at least one network and one seed")
-    for label in experiment.networks:
-        seeds = experiment.seeds_of(label)
-        require(seeds, f"{where} needs at least one network and one seed")
+    seeds_of = {label: experiment.seeds_of(label) for label in experiment.networks}
+    require(seeds_of and all(seeds_of.values()), f"{where} needs at least one network and one seed")
+    for label, seeds in seeds_of.items():
         for seed in seeds:
             require(0 <= seed < 2**63, f"{where}: seeds must be in 0..2^63 - 1, got {seed}")
         _check_distinct(seeds, f"{where}: seeds of {label}")

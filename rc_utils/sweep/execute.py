@@ -5,40 +5,22 @@ run is on the disk at once; a killed sweep loses at most the runs it was in, and
 """
 
 import argparse
-import asyncio
 import dataclasses
-import logging
 import math
 import statistics
 import sys
 import time
-import uuid
 
 import torch
 
-from rc_utils.checks import check_count, check_number, require
-from rc_utils.files import print_lines, results_dir
-from rc_utils.sweep import run
+from rc_utils.checks import check_count, check_number, print_lines, require, results_dir
 from rc_utils.sweep.campaign import load_campaign
+from rc_utils.sweep.cluster import on_dask
 from rc_utils.sweep.cost import DEFAULT_TFLOPS, hours_at, run_flops
+from rc_utils.sweep.job import Job
+from rc_utils.sweep.lacking import is_complete
 from rc_utils.sweep.records import CorruptRecord, check_writable, find_records, freeze
 from rc_utils.sweep.verify import print_verification, verify
-
-BLOCK = 1000  # runs submitted to Dask in one message
-PAUSE = 0.1  # seconds between two batches of outcomes
-DASK_SETTINGS = {
-    "distributed.worker.daemon": False,
-    "distributed.logging.distributed": "error",
-    # A worker that is suspended, as laptops and shared machines do, is not a dead worker.
-    "distributed.scheduler.worker-ttl": None,
-    # Dask lets the allocator return memory at once, and a network's buffers are then mapped anew in every layer, which
-    # more than doubles the time of a count (`make bench`). Both thresholds: setting one switches off the other's rule.
-    "distributed.nanny.pre-spawn-environ": {
-        "MALLOC_TRIM_THRESHOLD_": str(2**30),
-        "MALLOC_MMAP_THRESHOLD_": str(2**25),
-        "OMP_NUM_THREADS": "1",
-    },
-}
 
 
 def missing_runs(campaign, shard=(0, 1)):
@@ -46,24 +28,16 @@ def missing_runs(campaign, shard=(0, 1)):
     plans = campaign.runs()
     found = find_records(plans, campaign.folder / "runs.jsonl")
     mine = [(key, planned) for i, (key, planned) in enumerate(plans.items()) if i % shard[1] == shard[0]]
-    todo = [(key, p) for key, p in mine if key not in found or not run.is_complete(found[key][0], p)]
+    todo = [(key, p) for key, p in mine if key not in found or not is_complete(found[key][0], p)]
     return [planned if key in found else campaign.to_train(key) for key, planned in todo]
 
 
 def sweep(
-    campaign,
-    *,
-    workers=0,
-    scheduler=None,
-    device="cpu",
-    time_budget=None,
-    shard=(0, 1),
-    threads=1,
-    compile=False,
+    campaign, *, workers=0, scheduler=None, device="cpu", time_budget=None, shard=(0, 1), threads=1, compile=False
 ):
     """Run what is missing of `campaign` (a Campaign or its name).
 
-    Returns the outcomes (run.Outcome): "done", "late" (the time was up) or "failed" with the error; a run that fails
+    Returns the outcomes (`Outcome`): "done", "late" (the time was up) or "failed" with the error; a run that fails
     does not end the sweep. Their records are on the disk, not in the outcomes.
 
     workers: local worker processes; 0 runs in this process. scheduler: address of a Dask scheduler instead.
@@ -84,16 +58,13 @@ def sweep(
         check_device(device)
     deadline = None if time_budget is None else time.time() + time_budget
     todo = missing_runs(campaign, shard)
-    if todo:
-        check_writable()
-    job = run.Job(device, threads, deadline, {"compile": True} if compile else {})
     if not todo:
-        finished = iter(())
-    elif workers or scheduler:
-        finished = _on_dask(todo, job, workers, scheduler)
-    else:
-        finished = (job(planned) for planned in todo)
-    return _report(finished, len(todo), campaign.name)
+        return []
+    check_writable()
+    job = Job(device, threads, deadline, {"compile": True} if compile else {})
+    if workers or scheduler:
+        return _report(on_dask(todo, job, workers, scheduler), len(todo), campaign.name)
+    return _report(map(job, todo), len(todo), campaign.name)
 
 
 def check_device(device):
@@ -104,82 +75,11 @@ def check_device(device):
         raise ValueError(f"device {device!r} cannot be used: {error}") from error
 
 
-def local_cluster(workers):
-    """A Dask cluster of so many processes on this machine, with one thread each and the settings of a sweep."""
-    import dask
-    from distributed import LocalCluster
-
-    dask.config.set(DASK_SETTINGS)
-    logging.getLogger("distributed.nanny").setLevel(logging.ERROR)  # It warns of workers that take seconds to end.
-    return LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit=0)
-
-
-def _on_dask(todo, job, workers, scheduler):
-    """Outcomes as they are finished on worker processes; a killed worker's run goes to another worker."""
-    if scheduler is None:
-        with local_cluster(min(workers, len(todo))) as cluster:
-            yield from _on_scheduler(todo, job, cluster)
-    else:
-        yield from _on_scheduler(todo, job, scheduler)
-
-
-def _on_scheduler(todo, job, address):
-    """Outcomes of runs submitted in blocks, earlier ones first, and gathered many at a time.
-
-    One message a block or a batch instead of one a run: with 10,000 runs the messages are what takes the time. Raises
-    OSError if the scheduler goes away.
-    """
-    import dask
-    from distributed import Client
-
-    dask.config.set(DASK_SETTINGS)
-    with Client(address) as client:
-        plans, futures = {}, []
-        # Tasks of equal keys are one task to a scheduler: another sweep may ask it for other counts of the same run.
-        own = uuid.uuid4().hex[:8]
-        for i in range(0, len(todo), BLOCK):
-            keys = {f"rc-{planned.spec.run_id}-{own}": planned for planned in todo[i : i + BLOCK]}
-            futures += client.map(job, keys.values(), key=list(keys), priority=-i, retries=0, pure=False)
-            plans |= keys
-        for future, outcome in _gathered(client, futures, address):
-            yield _kept(future, outcome, plans[future.key].spec.run_id)
-
-
-def _gathered(client, futures, address):
-    """(future, what it returned or None if it failed) as they are finished, many at a time."""
-    from distributed import CancelledError, as_completed
-
-    try:
-        for batch in as_completed(futures).batches():
-            if any(future.status in ("cancelled", "lost") for future in batch):
-                raise CancelledError("tasks are lost")
-            finished = [future for future in batch if future.status == "finished"]
-            results = dict(zip(finished, client.gather(finished), strict=True))
-            yield from ((future, results.get(future)) for future in batch)
-            time.sleep(PAUSE)
-    except (OSError, CancelledError, asyncio.CancelledError) as error:
-        raise OSError(
-            f"the scheduler {address} is gone ({type(error).__name__}). Records that were written are kept: start one "
-            "and its workers, and the same command with its address does the rest"
-        ) from error
-
-
-def _kept(future, outcome, run_id):
-    """The outcome of a run; a record from a machine that shares no file system with this one is written here."""
-    if outcome is None:
-        error = future.exception()
-        outcome = run.Outcome(run_id, "failed", error=f"{type(error).__name__}: {error}")
-    if outcome.record is not None:
-        run.keep_record(outcome.record)
-    future.release()
-    return outcome
-
-
 def _report(outcomes, total, name):
     from tqdm import tqdm
 
     seen = []
-    with tqdm(total=total, desc=name, unit="run", mininterval=2.0, disable=total == 0) as bar:
+    with tqdm(total=total, desc=name, unit="run", mininterval=2.0) as bar:
         for outcome in outcomes:
             seen.append(dataclasses.replace(outcome, record=None))
             if outcome.status == "failed":
@@ -207,7 +107,7 @@ def plan(campaign, tflops=DEFAULT_TFLOPS, shard=(0, 1)):
     for experiment in campaign.experiments:
         asked = {p.spec.run_id: p for e, _, p in campaign.entries() if e is experiment}
         records = {run_id: found[run_id][0] for run_id in asked if run_id in found}
-        complete = sum(run.is_complete(record, asked[run_id]) for run_id, record in records.items())
+        complete = sum(is_complete(record, asked[run_id]) for run_id, record in records.items())
         line = f"  {experiment.name}: {complete} of {len(asked)} runs are complete"
         yield line + (f", {len(records) - complete} lack a count or a measure" if complete < len(records) else "")
         for seed, label in experiment.seeds_and_networks() if experiment.ranges else ():

@@ -19,9 +19,10 @@ import warnings
 import numpy as np
 import pandas as pd
 
-from rc_utils.checks import check_count, unknown_name
-from rc_utils.files import results_dir, write_atomically
+from rc_utils.checks import check_count, results_dir, unknown_name, write_atomically
 from rc_utils.sweep.campaign import read_campaign
+from rc_utils.sweep.merge import data_sha256 as data_sha256
+from rc_utils.sweep.merge import find_count, richer
 from rc_utils.sweep.specification import RUN_COLUMNS, SCHEMA, TRAIN_DEFAULTS, Campaign, canonical_json
 
 INTERPOLATES = 0.99
@@ -59,8 +60,13 @@ def records_lock():
 def write_record(record):
     """Write `record` (a dict of JSON values with `run_id`) to its place, atomically; returns the path."""
     path = record_path(record["run_id"])
-    write_atomically(path, json.dumps(_sealed(record), indent=1, allow_nan=False).encode() + b"\n")
+    write_atomically(path, json.dumps(sealed(record), indent=1, allow_nan=False).encode() + b"\n")
     return path
+
+
+def sealed(record):
+    """The record with the checksum of its content."""
+    return record | {"checksum": _digest(record)}
 
 
 def read_record(path):
@@ -82,69 +88,15 @@ def find_records(run_ids, frozen=None, origin=None):
     origin: look at the records of this origin alone.
     A corrupt record is named in a warning and treated as missing, so that a sweep makes it again.
     """
-    found = {}
     reference = read_frozen(frozen, set(run_ids)) if frozen is not None and origin != "live" else {}
-    for run_id in run_ids:
-        if run_id in reference:
-            found[run_id] = (reference[run_id], "reference")
+    found = {run_id: (record, "reference") for run_id, record in reference.items()}
+    for run_id in run_ids if origin != "reference" else ():
         path = record_path(run_id)
-        if origin != "reference" and path.exists():
+        if path.exists():
             with _warn_if_corrupt():
                 record = read_record(path)
-                found[run_id] = _richer(record, reference[run_id]) if run_id in reference else (record, "live")
+                found[run_id] = richer(record, reference[run_id]) if run_id in reference else (record, "live")
     return found
-
-
-def _richer(live, reference):
-    mine, theirs = _knowledge(live), _knowledge(reference)
-    if theirs <= mine:
-        return live, "live"
-    if same_network(live, reference):
-        return merge_records(reference, live), "reference"
-    # Networks of two machines: what this one was asked for beyond the reference is not to be asked for again.
-    return (reference, "reference") if mine < theirs else (live, "live")
-
-
-def _knowledge(record):
-    """The measures, the counts and the epochs with their counts that a record holds, as a set."""
-    evolution = {(p["epoch"], canonical_json(c["settings"])) for p in record["evolution"] for c in p["counts"]}
-    evolution |= {(p["epoch"], name) for p in record["evolution"] for name in p.get("measures", ())}
-    epochs = {point["epoch"] for point in record["evolution"]}
-    if record.get("reached"):
-        epochs.add(("loss", record["reached"]["loss"]))
-    return {canonical_json(c["settings"]) for c in record["counts"]} | evolution | epochs | set(record["measures"])
-
-
-def same_network(one, other):
-    """Whether two records of a run are of one network: trained on equal data to equal accuracies and losses."""
-    ok = one["status"] == other["status"] == "ok"
-    return ok and one["results"] == other["results"] and data_sha256(one) == data_sha256(other)
-
-
-def data_sha256(record):
-    """The hash of the data that a record was made with, None where it does not say."""
-    return record["provenance"].get("data", {}).get("sha256")
-
-
-def merge_records(record, other):
-    """`record` with the counts, measures and epochs that `other` has beyond it; as it is if that is another network."""
-    if not same_network(record, other):
-        return record
-    by_epoch = {point["epoch"]: point for point in other["evolution"]}
-    for point in record["evolution"]:
-        more = by_epoch.get(point["epoch"], point)
-        by_epoch[point["epoch"]] = more | point | {"counts": _union(point["counts"], more["counts"])}
-        if "measures" in more:
-            by_epoch[point["epoch"]]["measures"] = more["measures"] | point.get("measures", {})
-    merged = other | record
-    merged["counts"] = _union(record["counts"], other["counts"])
-    merged["measures"] = other["measures"] | record["measures"]
-    merged["evolution"] = [by_epoch[epoch] for epoch in sorted(by_epoch)]
-    return merged
-
-
-def _union(entries, others):
-    return entries + [entry for entry in others if find_count(entries, entry["settings"]) is None]
 
 
 def read_frozen(path, run_ids=None):
@@ -160,7 +112,7 @@ def read_frozen(path, run_ids=None):
                 with _warn_if_corrupt():
                     record = _parse(line, f"{path}, line {number}", ADVICE_ON_A_LINE)
                     twin = records.get(record["run_id"])
-                    records[record["run_id"]] = record if twin is None else _richer(record, twin)[0]
+                    records[record["run_id"]] = record if twin is None else richer(record, twin)[0]
     return records
 
 
@@ -191,7 +143,7 @@ def freeze(campaign):
             )
     if not records:
         return path, 0
-    lines = [canonical_json(_sealed(record)) for _, record in sorted(records.items())]
+    lines = [canonical_json(sealed(record)) for _, record in sorted(records.items())]
     write_atomically(path, "".join(f"{line}\n" for line in lines).encode())
     return path, len(lines)
 
@@ -209,8 +161,7 @@ def load_runs(
     `count_<c>` and `count_<c>_std_error` (of the mean over simplices), with `count` short for `count_main`, and
     seconds_train, seconds_count. Raises ValueError for an unknown campaign or origin and a number of samples below 1.
     """
-    campaign = read_campaign(name) if isinstance(name, str | os.PathLike) else name
-    _check_choice(origin, num_samples)
+    campaign = _campaign_to_read(name, origin, num_samples)
     rows = [head | record_row(record, campaign.counts, num_samples) for head, record in _entries(campaign, origin)]
     return pd.DataFrame(rows) if rows else pd.DataFrame(columns=list(RUN_COLUMNS))
 
@@ -238,8 +189,7 @@ def load_evolution(
 ) -> pd.DataFrame:
     """One row a run and measured epoch: the columns of `load_runs` that identify the run, epoch, accuracies, counts,
     measures, and in `reached_loss` the training loss that it had fallen below for the first time, NaN elsewhere."""
-    campaign = read_campaign(name) if isinstance(name, str | os.PathLike) else name
-    _check_choice(origin, num_samples)
+    campaign = _campaign_to_read(name, origin, num_samples)
     rows = []
     for head, record in _entries(campaign, origin):
         reached = record.get("reached") or {}
@@ -253,11 +203,12 @@ def load_evolution(
     return pd.DataFrame(rows) if rows else pd.DataFrame(columns=_EVOLUTION_COLUMNS)
 
 
-def _check_choice(origin, num_samples):
+def _campaign_to_read(name, origin, num_samples):
     if origin not in (None, *ORIGINS):
         raise unknown_name("origin", origin, ORIGINS)
     if num_samples is not None:
         check_count("num_samples", num_samples, 1)
+    return read_campaign(name) if isinstance(name, str | os.PathLike) else name
 
 
 def _entries(campaign, origin):
@@ -303,11 +254,6 @@ def record_row(record, counts, num_samples=None):
     return row
 
 
-def find_count(entries, settings):
-    """The entry of a record's list of counts that was made with `settings`, or None."""
-    return next((entry for entry in entries if entry["settings"] == settings), None)
-
-
 def _count_columns(entries, counts, num_samples=None):
     columns = {}
     for name, settings in counts.items():
@@ -321,10 +267,6 @@ def _count_columns(entries, counts, num_samples=None):
 
 def _digest(record):
     return hashlib.sha256(canonical_json({k: v for k, v in record.items() if k != "checksum"}).encode()).hexdigest()
-
-
-def _sealed(record):
-    return record | {"checksum": _digest(record)}
 
 
 def _parse(text, where, advice=ADVICE):

@@ -1,84 +1,27 @@
 """One run from its plan to its record: train, measure, count."""
 
-import contextlib
-import dataclasses
 import datetime
 import functools
-import hashlib
-import itertools
 import time
-import traceback
 
 import numpy as np
-import torch
 
 from rc_utils.checks import require
 from rc_utils.datasets import load_dataset
-from rc_utils.files import write_atomically
-from rc_utils.measures import MEASURES, UNTRAINED, measure_all
+from rc_utils.measures import measure_all
 from rc_utils.networks import build_network
 from rc_utils.networks.user_class import source_hash
 from rc_utils.regions import predict_labels, region_count, sample_vertices
 from rc_utils.regions.classifier import NonFiniteScores
-from rc_utils.sweep import records
+from rc_utils.sweep import lacking, records
+from rc_utils.sweep.merge import data_sha256
 from rc_utils.sweep.provenance import provenance
-from rc_utils.sweep.specification import SCHEMA, PlannedRun, canonical_json
-from rc_utils.training import StopTraining, evaluate, train
+from rc_utils.sweep.specification import SCHEMA
+from rc_utils.sweep.weights import keep_record, kept_weights, packed_weights, record_on_disk, sha256, state_of
+from rc_utils.training import evaluate, train
 from rc_utils.training.loop import training_layout
 
 NUM_PREDICTIONS = 2000  # test images of which a record keeps the predicted label
-
-
-@dataclasses.dataclass(frozen=True)
-class Outcome:
-    """How a planned run ended: status "done" with its record, "late", or "failed" with the error's text."""
-
-    run_id: str
-    status: str
-    record: dict | None = None
-    error: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class Job:
-    """What a process does with one planned run.
-
-    deadline: time.time() after which no run is begun and a run in progress is given up; None for no limit.
-    execution: `compile` of `train`.
-    """
-
-    device: str = "cpu"
-    threads: int = 1
-    deadline: float | None = None
-    execution: dict = dataclasses.field(default_factory=dict)
-
-    def __call__(self, planned):
-        """The Outcome of the run; an error in it is an outcome, too."""
-        run_id = planned.spec.run_id
-        if self._late():
-            return Outcome(run_id, "late")
-        try:
-            with torch_threads(self.threads):
-                return Outcome(run_id, "done", complete_run(planned, self.device, self._late, **self.execution))
-        except StopTraining:
-            return Outcome(run_id, "late")
-        except Exception:
-            settings = canonical_json(planned.spec.as_dict())
-            return Outcome(run_id, "failed", error=f"{traceback.format_exc()}settings: {settings}")
-
-    def _late(self):
-        return self.deadline is not None and time.time() > self.deadline
-
-
-@contextlib.contextmanager
-def torch_threads(number):
-    """So many torch threads inside the block."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @functools.lru_cache(maxsize=2)
@@ -125,10 +68,10 @@ def networks_during_training(spec, epochs, device="cpu"):
     epochs: None stands for the end. Raises FileNotFoundError as `trained_network`, where a run diverged, and where an
     epoch is not kept.
     """
-    record = _record_on_disk(spec.run_id) or {"run_id": spec.run_id, "provenance": {}}
+    record = record_on_disk(spec.run_id) or {"run_id": spec.run_id, "provenance": {}}
     if record.get("status") == "diverged":
         raise FileNotFoundError(f"run {spec.run_id} diverged: no weights of it are kept")
-    states = _kept_weights(record) or {}
+    states = kept_weights(record) or {}
     if not set(epochs) <= set(states):
         raise FileNotFoundError(
             f"{records.weights_path(spec.run_id)} is missing, damaged, not of the network that was counted, or without "
@@ -156,9 +99,9 @@ def complete_run(planned, device="cpu", should_stop=None, *, weights=False, **ex
     records.check_writable()
     run_id = planned.spec.run_id
     record, _ = records.find_records([run_id], planned.frozen).get(run_id, (None, None))
-    if record is None or not _can_extend(record, planned, device) or (weights and _kept_weights(record) is None):
+    if record is None or not _can_extend(record, planned, device) or (weights and kept_weights(record) is None):
         # Another machine may make another network: it is measured and counted as the one on record was.
-        planned = planned if record is None else planned.merged(_wishes(record))
+        planned = planned if record is None else planned.merged(lacking.wishes(record))
         check_before_training(planned, device)
         rescue = keep_record if record is None else None
         new, content = train_run(planned, device, should_stop, rescue, **execution)
@@ -168,7 +111,7 @@ def complete_run(planned, device="cpu", should_stop=None, *, weights=False, **ex
                 "lacks can be made on a machine like the one that it names"
             )
         return keep_record(new, content)
-    if not is_complete(record, planned):
+    if not lacking.is_complete(record, planned):
         record = _extend(record, planned, device)
     return keep_record(record)
 
@@ -187,163 +130,35 @@ def check_before_training(planned, device="cpu"):
     records.check_writable(kept * sum(tensor.numel() * tensor.element_size() for tensor in tensors))
 
 
-def _wishes(record):
-    """What a record holds, as a plan that asks for it."""
-    reached = record.get("reached") or {}
-    during = [count for point in record["evolution"] for count in point["counts"]]
-    return PlannedRun(
-        spec=None,
-        counts=_by_settings(record["counts"]),
-        measures=_known_measures(record),
-        evolution_epochs=tuple(p["epoch"] for p in record["evolution"] if p["epoch"] != reached.get("epoch")),
-        evolution_counts=_by_settings(during),
-        evolution_loss=reached.get("loss"),
-        evolution_measures=tuple(dict.fromkeys(itertools.chain(*map(_known_measures, record["evolution"])))),
-    )
-
-
-def _by_settings(entries):
-    return {canonical_json(entry["settings"]): entry["settings"] for entry in entries}
-
-
-def _known_measures(record):
-    """Names of the measures in a record, or at one of its epochs, that this version can take."""
-    return tuple(name for name in record.get("measures", ()) if name in MEASURES)
-
-
-def keep_record(record, weights=None):
-    """Write a record to its place, with what lies there of the same network and it has not; returns what was written.
-
-    Another process may have finished the same run in the meantime, for other counts. weights: bytes of its file.
-    """
-    with records.records_lock():
-        old = _record_on_disk(record["run_id"])
-        record = record if old is None else records.merge_records(record, old)
-        if weights is not None:
-            write_atomically(records.weights_path(record["run_id"]), weights)
-        records.write_record(record)
-    return record
-
-
-def _record_on_disk(run_id):
-    """The record of a run made on this machine, or None if there is none or a corrupt one."""
-    path = records.record_path(run_id)
-    try:
-        return records.read_record(path) if path.exists() else None
-    except records.CorruptRecord:
-        return None
-
-
-def _kept_weights(record):
-    """State dicts of a record's network by epoch, None for the end; None where they are not on this machine, damaged,
-    or another network's.
-
-    A record has the hash of its weights; one of an older version that has none must be of the network of the record
-    on this machine, with which they were written.
-    """
-    from safetensors import SafetensorError
-    from safetensors.torch import load
-
-    path = records.weights_path(record["run_id"])
-    live = _record_on_disk(record["run_id"])
-    if not path.is_file() or (live is not None and not records.same_network(live, record)):
-        return None
-    content, expected = path.read_bytes(), record["provenance"].get("weights_sha256")
-    if expected is None and live is None:
-        return None
-    if expected is not None and expected != _sha256(content):
-        return None
-    try:
-        tensors = load(content)
-    except SafetensorError:
-        return None
-    states = {}
-    for key, value in tensors.items():
-        # Modules may have a slash in their names, parameters of an epoch begin with its number.
-        epoch, slash, name = key.partition("/")
-        if slash and epoch.isdigit():
-            states.setdefault(int(epoch), {})[name] = value
-        else:
-            states.setdefault(None, {})[key] = value
-    return states
-
-
-def _sha256(content):
-    return hashlib.sha256(content).hexdigest()
+def _can_extend(record, planned, device):
+    """Whether what `record` lacks can be made without training."""
+    if lacking.needs_training(record, planned):
+        return False
+    if not lacking.needs_weights(record, planned):
+        return True
+    return kept_weights(record) is not None and has_same_data(record, planned, device)
 
 
 def _extend(record, planned, device):
     """The record with the counts and measures that it lacks, none of which needs training."""
     data = dataset_of(planned.spec, device)
-    initial = network = network_of(planned.spec, data).to(device)
-    if _needs_weights(record, planned):
-        network = _network_with(_kept_weights(record)[None], planned.spec, device)
-    values = measure_all(_missing_measures(record, planned), network, initial, data)
-    new = {name: _finite(value) for name, value in values.items()}
-    counts = [count_regions(network, data, settings) for settings in missing_counts(record, planned)]
-    return record | {"measures": record["measures"] | new, "counts": record["counts"] + counts}
-
-
-def is_complete(record, planned):
-    """Whether `record` holds everything that `planned` asks for."""
-    return not (
-        missing_counts(record, planned) or _missing_measures(record, planned) or _needs_training(record, planned)
-    )
-
-
-def missing_counts(record, planned):
-    """Settings of the counts that `planned` asks for and `record` does not have; none for a diverged run."""
-    if record["status"] != "ok":
-        return []
-    return [s for s in planned.counts.values() if records.find_count(record["counts"], s) is None]
-
-
-def _needs_training(record, planned):
-    if record["status"] != "ok":
-        return False
-    epochs, reached = list(planned.evolution_epochs), record.get("reached") or {}
-    if planned.evolution_loss is not None:
-        if reached.get("loss") != planned.evolution_loss:
-            return True
-        epochs += [reached["epoch"]] if reached["epoch"] is not None else []
-    points = {point["epoch"]: point for point in record["evolution"]}
-    return any(_lacks(points.get(epoch, {}), planned) for epoch in epochs)
-
-
-def _lacks(point, planned):
-    """Whether an epoch of a record lacks a count or a measure that `planned` asks for during training."""
-    counts = [records.find_count(point.get("counts", []), settings) for settings in planned.evolution_counts.values()]
-    return None in counts or not set(planned.evolution_measures) <= set(point.get("measures", ()))
-
-
-def _needs_weights(record, planned):
-    return bool(missing_counts(record, planned)) or not set(_missing_measures(record, planned)) <= set(UNTRAINED)
-
-
-def _missing_measures(record, planned):
-    if record["status"] != "ok":
-        return []
-    return [name for name in planned.measures if name not in record["measures"]]
-
-
-def _can_extend(record, planned, device):
-    if _needs_training(record, planned):
-        return False
-    if not _needs_weights(record, planned):
-        return True
-    return _kept_weights(record) is not None and has_same_data(record, planned, device)
+    network = network_of(planned.spec, data).to(device)
+    if lacking.needs_weights(record, planned):
+        network = _network_with(kept_weights(record)[None], planned.spec, device)
+    measures = _measures(network, lacking.missing_measures(record, planned), planned.spec, data)
+    counts = [count_regions(network, data, settings) for settings in lacking.missing_counts(record, planned)]
+    return record | {"measures": record["measures"] | measures, "counts": record["counts"] + counts}
 
 
 def has_same_data(record, planned, device="cpu"):
     """Whether the data of a run are, by their hash, those that its record was made with; True if it does not say."""
-    return records.data_sha256(record) in (None, dataset_of(planned.spec, device).provenance["sha256"])
+    return data_sha256(record) in (None, dataset_of(planned.spec, device).provenance["sha256"])
 
 
 def train_run(planned, device="cpu", should_stop=None, rescue=None, **execution):
     """Train, measure and count one run without writing anything.
 
-    Returns its record and its weights, the bytes of a safetensors file in which a name begins with "<epoch>/" where it
-    is not of the end; None for a diverged run.
+    Returns its record and the bytes of its file of weights, None for a diverged run.
     rescue: called with the two, the record as training left it, where a measure or a count raises an error.
     """
     spec, started = planned.spec, datetime.datetime.now(datetime.UTC)
@@ -351,17 +166,41 @@ def train_run(planned, device="cpu", should_stop=None, rescue=None, **execution)
 
     def look(network, epoch):
         if planned.evolution_weights:
-            states[epoch] = _state(network)
+            states[epoch] = state_of(network)
         return _evolution_point(network, epoch, data, planned)
 
     run = train(
         network_of(spec, data), data, spec.train, device=device, should_stop=should_stop, measure=look,
         measure_epochs=planned.evolution_epochs, measure_loss=planned.evolution_loss, **execution,
     )  # fmt: skip
+    record = _trained_record(planned, run) | {"provenance": provenance(data, device, started, run.seconds, execution)}
+    if run.status != "ok":
+        return record, None
+    if data.y_train_true is not None:
+        accuracy = evaluate(run.network, data.x_train, data.y_train_true)[1]
+        record["results"]["train_accuracy_true_labels"] = accuracy
+    # How networks disagree can be told from records.
+    record["predictions"] = _as_text(predict_labels(run.network, data.x_test[:NUM_PREDICTIONS]).tolist())
+    weights = packed_weights(states | {None: state_of(run.network)})
+    trained = record | {"provenance": record["provenance"] | {"weights_sha256": sha256(weights)}}
+    try:
+        measures = _measures(run.network, planned.measures, spec, data)
+        counts = [count_regions(run.network, data, settings) for settings in planned.counts.values()]
+    except NonFiniteScores:
+        return record | {"status": "diverged"}, None
+    except Exception:
+        if rescue is not None:
+            rescue(trained, weights)
+        raise
+    return trained | {"measures": measures, "counts": counts}, weights
+
+
+def _trained_record(planned, run):
+    """What a record says of a `TrainRun` alone."""
     record = {
         "schema": SCHEMA,
-        "run_id": spec.run_id,
-        "spec": spec.as_dict(),
+        "run_id": planned.spec.run_id,
+        "spec": planned.spec.as_dict(),
         "status": run.status,
         "results": {
             "train_accuracy": run.train_accuracy,
@@ -373,36 +212,10 @@ def train_run(planned, device="cpu", should_stop=None, rescue=None, **execution)
         "measures": {},
         "counts": [],
         "evolution": list(run.measurements.values()),
-        "provenance": provenance(data, device, started, run.seconds, execution),
     }
     if planned.evolution_loss is not None:
         record["reached"] = {"loss": planned.evolution_loss, "epoch": run.reached_epoch}
-    if run.status != "ok":
-        return record, None
-    record["results"] |= _true_accuracy(run.network, data)
-    record["predictions"] = _predictions(run.network, data)
-    weights = _weights(states | {None: _state(run.network)})
-    trained = record | {"provenance": record["provenance"] | {"weights_sha256": _sha256(weights)}}
-    try:
-        return trained | _measured(run.network, planned, data, device), weights
-    except NonFiniteScores:
-        return record | {"status": "diverged"}, None
-    except Exception:
-        if rescue is not None:
-            rescue(trained, weights)
-        raise
-
-
-def _true_accuracy(network, data):
-    """The accuracy on the labels before label noise, where there is some."""
-    if data.y_train_true is None:
-        return {}
-    return {"train_accuracy_true_labels": evaluate(network, data.x_train, data.y_train_true)[1]}
-
-
-def _predictions(network, data):
-    """The predicted labels of the first test images, as text: how networks disagree can be told from records."""
-    return _as_text(predict_labels(network, data.x_test[:NUM_PREDICTIONS]).tolist())
+    return record
 
 
 def _as_text(labels):
@@ -410,15 +223,9 @@ def _as_text(labels):
     return "".join(chr(ord("0") + label) for label in labels)
 
 
-def _measured(network, planned, data, device):
-    return {
-        "measures": _measures(network, planned.measures, planned.spec, data, device),
-        "counts": [count_regions(network, data, settings) for settings in planned.counts.values()],
-    }
-
-
-def _measures(network, names, spec, data, device):
-    initial = network_of(spec, data).to(device) if names else None
+def _measures(network, names, spec, data):
+    """Values of measures by name, as JSON takes them."""
+    initial = network_of(spec, data).to(data.device) if names else None
     values = measure_all(names, network, initial, data)
     return {name: _finite(value) for name, value in values.items()}
 
@@ -458,20 +265,8 @@ def _evolution_point(network, epoch, data, planned):
         "counts": [count_regions(network, data, settings) for settings in planned.evolution_counts.values()],
     }
     if planned.evolution_measures:
-        point["measures"] = _measures(network, planned.evolution_measures, planned.spec, data, data.device)
+        point["measures"] = _measures(network, planned.evolution_measures, planned.spec, data)
     return point
-
-
-def _state(network):
-    # Cloned, because training goes on, and safetensors refuses parameters that share memory.
-    return {name: value.detach().cpu().clone().contiguous() for name, value in network.state_dict().items()}
-
-
-def _weights(states):
-    from safetensors.torch import save
-
-    prefixes = {epoch: "" if epoch is None else f"{epoch}/" for epoch in states}
-    return save({prefixes[epoch] + name: value for epoch, state in states.items() for name, value in state.items()})
 
 
 def _finite(value):

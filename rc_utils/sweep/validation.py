@@ -27,8 +27,10 @@ def check_campaign(campaign):
         _check_count(settings, f"{campaign.name}, [counts.{label}]")
     for experiment in campaign.experiments:
         where = f"{campaign.name}, experiment {experiment.name!r}"
-        _check_measures("measure", experiment.measures, where)
-        _check_measures("evolution_measure", experiment.evolution_measures, where)
+        for kind in ("measure", "evolution_measure"):
+            for name in getattr(experiment, f"{kind}s"):
+                if name not in MEASURES:
+                    raise unknown_name(f"{kind} in {where}", name, MEASURES)
         _check_overrides(campaign, experiment, where)
 
 
@@ -76,12 +78,6 @@ def _check_values(
     check_sampling(sampling, dim, num_samples, seed, direction_length)
     check_strategy(strategy, make_lattice(dim, resolution, adjacency=adjacency, **lattice))
     check_number("padding", padding, 0)
-
-
-def _check_measures(kind, names, where):
-    for name in names:
-        if name not in MEASURES:
-            raise unknown_name(f"{kind} in {where}", name, MEASURES)
 
 
 def _check_overrides(campaign, experiment, where):

@@ -15,6 +15,8 @@ import random
 import numpy as np
 
 from rc_utils.sweep import records, run
+from rc_utils.sweep.job import torch_threads
+from rc_utils.sweep.merge import find_count
 from rc_utils.sweep.provenance import hardware, instructions
 
 ACCURACY_TOLERANCE = 0.04  # of an accuracy
@@ -74,14 +76,14 @@ def verify(campaign, number, seed=0, device="cpu", threads=1):
         if not run.has_same_data(old, plans[key], device):
             yield Comparison(key, math.nan, math.nan, math.nan, alike=False, close=False)
             continue
-        with run.torch_threads(threads):
+        with torch_threads(threads):
             new, _ = run.train_run(plans[key], device)
         yield _compare(old, new)
 
 
 def _compare(old, new):
     accuracy = max(abs(old["results"][k] - new["results"][k]) for k in ("train_accuracy", "test_accuracy"))
-    entries = [(records.find_count(old["counts"], entry["settings"]), entry) for entry in new["counts"]]
+    entries = [(find_count(old["counts"], entry["settings"]), entry) for entry in new["counts"]]
     entries = [(recorded, entry) for recorded, entry in entries if recorded]
     pairs = [(np.asarray(a["counts"], float), np.asarray(b["counts"], float)) for a, b in entries]
     differences = [abs((a - b).mean()) / a.mean() for a, b in pairs]

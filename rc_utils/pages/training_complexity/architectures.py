@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 import torch
 
+from rc_utils.checks import project_root, write_atomically
 from rc_utils.correlation import mean
-from rc_utils.files import project_root, write_atomically
 from rc_utils.paper.verdict import Result
 from rc_utils.sweep.provenance import git_revision, hardware
 from rc_utils.theory.complexity.tasks import digit_tasks

@@ -1,0 +1,81 @@
+"""What a run leaves on the disk of this machine: its record and its weights, which belong together."""
+
+import hashlib
+
+from rc_utils.checks import write_atomically
+from rc_utils.sweep import records
+from rc_utils.sweep.merge import merge_records, same_network
+
+
+def keep_record(record, weights=None):
+    """Write a record to its place, with what lies there of the same network and it has not; returns what was written.
+
+    Another process may have finished the same run in the meantime, for other counts. weights: bytes of its file.
+    """
+    with records.records_lock():
+        old = record_on_disk(record["run_id"])
+        record = record if old is None else merge_records(record, old)
+        if weights is not None:
+            write_atomically(records.weights_path(record["run_id"]), weights)
+        records.write_record(record)
+    return record
+
+
+def record_on_disk(run_id):
+    """The record of a run made on this machine, or None if there is none or a corrupt one."""
+    path = records.record_path(run_id)
+    try:
+        return records.read_record(path) if path.exists() else None
+    except records.CorruptRecord:
+        return None
+
+
+def kept_weights(record):
+    """State dicts of a record's network by epoch, None for the end; None where they are not on this machine, damaged,
+    or another network's.
+
+    A record has the hash of its weights; one of an older version that has none must be of the network of the record
+    on this machine, with which they were written.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    path = records.weights_path(record["run_id"])
+    live = record_on_disk(record["run_id"])
+    if not path.is_file() or (live is not None and not same_network(live, record)):
+        return None
+    content, expected = path.read_bytes(), record["provenance"].get("weights_sha256")
+    if expected != sha256(content) and (expected is not None or live is None):
+        return None
+    try:
+        tensors = load(content)
+    except SafetensorError:
+        return None
+    states = {}
+    for key, value in tensors.items():
+        # Modules may have a slash in their names, parameters of an epoch begin with its number.
+        epoch, slash, name = key.partition("/")
+        if slash and epoch.isdigit():
+            states.setdefault(int(epoch), {})[name] = value
+        else:
+            states.setdefault(None, {})[key] = value
+    return states
+
+
+def sha256(content):
+    """The hash of a file of weights, in hexadecimal."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def state_of(network):
+    """The state dict of a network as it is now."""
+    # Cloned, because training goes on, and safetensors refuses parameters that share memory.
+    return {name: value.detach().cpu().clone().contiguous() for name, value in network.state_dict().items()}
+
+
+def packed_weights(states):
+    """Bytes of a safetensors file of state dicts by epoch; a name begins with "<epoch>/" where it is not of the end."""
+    from safetensors.torch import save
+
+    prefixes = {epoch: "" if epoch is None else f"{epoch}/" for epoch in states}
+    return save({prefixes[epoch] + name: value for epoch, state in states.items() for name, value in state.items()})
