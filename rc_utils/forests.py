@@ -203,6 +203,23 @@ def describe_forests(table: pd.DataFrame) -> str:
     ) + (f" Data: {table.attrs['note']}." if table.attrs.get("note") else "")
 
 
+def accuracy_table(table: pd.DataFrame) -> pd.DataFrame:
+    """Pearson's correlations of the count with the gap and with test accuracy, of all and of those that interpolate.
+
+    One row a kind: kind, n, gap, test_accuracy, n_fitted, gap_fitted, test_accuracy_fitted; correlations are
+    `Estimate`s.
+    """
+    rows = []
+    for kind, group in table.groupby("network", sort=False):
+        row: dict = {"kind": kind}
+        for ending, part in (("", group), ("_fitted", group[group["interpolates"].astype(bool)])):
+            row[f"n{ending}"] = len(part)
+            for column in ("gap", "test_accuracy"):
+                row[column + ending] = correlate(part["count"], part[column], unit="models")
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
 def results_from_forests(table: pd.DataFrame, *, num_resamples: int = 10_000, seed: int = 0) -> list[Result]:
     """Our results for trees/decision-tree, trees/random-forest and trees/overall (v1 Fig 2 right), Pearson.
 
@@ -214,7 +231,7 @@ def results_from_forests(table: pd.DataFrame, *, num_resamples: int = 10_000, se
     options = {"num_resamples": num_resamples, "seed": seed}
     results = []
     for id_, group in groups.items():
-        accuracy = correlate(group["count"], group["test_accuracy"], num_resamples=1).value
+        accuracy = correlate(group["count"], group["test_accuracy"]).value
         words = f"; of count and test accuracy {accuracy:.2f}"
         found = correlation_result(id_, label, group, "gap", options)
         results += [dataclasses.replace(result, detail=result.detail + words) for result in found]

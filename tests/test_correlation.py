@@ -1,201 +1,215 @@
-"""Correlations against scipy, their intervals against resampling by hand and a coverage simulation."""
+"""Estimates against scipy, statsmodels and brute force; settings from runs."""
 
 from __future__ import annotations
 
 import itertools
-import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.api as sm
 from scipy import stats
+from statsmodels.stats.proportion import proportion_confint
 
 from rc_utils.correlation import (
-    _METHODS,
-    average_seeds,
-    bootstrap_weights,
+    average_replicates,
+    bootstrap,
     correlate,
     correlation_table,
-    percentile_interval,
-    resample_units,
-    weighted_kendall,
-    weighted_pearson,
-    weighted_spearman,
+    fisher_interval,
+    interval_text,
+    mean,
+    partial_correlation,
+    proportion,
+    setting_names,
+    slope,
 )
+from rc_utils.correlation.estimates import effective_number, weighted_kendall, weighted_pearson, weighted_spearman
 
-
-def test_units_may_be_tuples_or_missing():
-    names = bootstrap_weights(["a", "a", "b"], 50, seed=0)
-    assert (bootstrap_weights([("x", 1), ("x", 1), ("x", 2)], 50, seed=0) == names).all()
-    missing = bootstrap_weights([np.nan, 1.0, np.nan, 2.0], 200, seed=0)
-    assert (missing[:, 0] == missing[:, 2]).all()
-    assert (missing[:, 0] != missing[:, 3]).any()
-    assert (missing[:, [0, 1, 3]].sum(1) == 3).all()
-
-
-def test_a_group_that_averaging_removes_is_an_error():
-    with pytest.raises(ValueError, match="no column 'seed'"):
-        correlation_table(make_runs(), "count", "gap", by="seed")
-
-
+NAN = float("nan")
 SCIPY = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}
 
 
-def make_runs(networks=("A", "B"), cells=9, seeds=3):
+def make_runs(networks=("A", "B"), settings=9, decays=(1e-5, 1e-6), seeds=2):
     rng = np.random.default_rng(7)
     rows = []
-    for network in networks:
-        for cell in range(cells):
-            base = rng.normal()
-            for seed in range(seeds):
-                count = 3 + base + 0.1 * rng.normal()
-                rows.append(
-                    {"run_id": f"{network}{cell}{seed}", "network": network, "cell": f"lr={cell}", "status": "ok"}
-                    | {"seed": seed, "lr": 0.1 * (cell + 1), "count": count, "gap": 0.1 * base + 0.3}
-                    | {"interpolates": seed != 2 or cell > 0, "optimizer": "sgd", "count_std_error": 0.1}
-                )
+    for network, setting in itertools.product(networks, range(settings)):
+        base = rng.normal()
+        for decay, seed in itertools.product(decays, range(seeds)):
+            cell = {"cell": f"lr={setting}, weight_decay={decay}", "weight_decay": decay, "status": "ok", "seed": seed}
+            values = {"lr": 0.1 * (setting + 1), "count": 3 + base + 0.1 * rng.normal()}
+            values |= {"gap": 0.1 * base + 0.3 + 0.02 * rng.normal(), "optimizer": "sgd", "count_std_error": 0.1}
+            fits = {"interpolates": seed != 1 or setting > 0}
+            rows.append({"run_id": f"{network}{setting}{decay}{seed}", "network": network, **cell, **values, **fits})
     return pd.DataFrame(rows)
 
 
 @pytest.mark.parametrize("method", SCIPY)
-@pytest.mark.parametrize("seed", range(5))
-def test_value_is_scipys_with_ties(method, seed):
-    rng = np.random.default_rng(seed)
-    x, y = rng.integers(0, 5, 20), rng.integers(0, 4, 20)
-    assert correlate(x, y, method).value == pytest.approx(SCIPY[method](x, y).statistic, abs=1e-12)
-
-
-@pytest.mark.parametrize("method", SCIPY)
-def test_weighted_coefficients_equal_scipy_on_repeated_rows(method):
-    rng = np.random.default_rng(3)
-    x, y = rng.integers(0, 6, 12).astype(float), rng.normal(size=12)
-    weights = bootstrap_weights(np.arange(12), 50, seed=0)
-    ours = _METHODS[method][1](x, y, weights)
-    for row, value in zip(weights.astype(int), ours, strict=True):
-        assert value == pytest.approx(SCIPY[method](np.repeat(x, row), np.repeat(y, row)).statistic, abs=1e-9)
-
-
-@pytest.mark.parametrize("method", SCIPY)
-def test_interval_is_seeded_ordered_and_contains_the_value(method):
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=27)
-    y = x + rng.normal(size=27)
-    a, b, c = (correlate(x, y, method, seed=s) for s in (0, 0, 1))
-    assert a == b
-    assert (a.low, a.high) != (c.low, c.high)
-    assert -1 <= a.low < a.value < a.high <= 1
-    assert correlate(x, y, method, confidence=0.5).high < a.high
-
-
-def test_affine_changes_leave_pearson_alone():
+def test_values_are_scipys_and_ties_are_mid_ranks(method):
     rng = np.random.default_rng(1)
-    x, y = rng.normal(size=(2, 15))
-    a, b = correlate(x, y), correlate(1e6 + 1e-3 * x, -4 * y)
-    assert b.value == pytest.approx(-a.value, abs=1e-6)
-    assert (b.low, b.high) == pytest.approx((-a.high, -a.low), abs=1e-5)
+    x = rng.integers(0, 5, 20).astype(float)
+    y = x + rng.integers(0, 5, 20)
+    assert correlate(x, y, method, num_resamples=50).value == pytest.approx(SCIPY[method](x, y).statistic, abs=1e-12)
 
 
-@pytest.mark.parametrize("method", SCIPY)
-def test_constant_input_is_nan_without_a_warning(method):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        result = correlate([2.5] * 9, np.arange(9), method)
-    assert np.isnan([result.value, result.low, result.high]).all()
-    assert "no interval" in str(result)
+@pytest.mark.parametrize(("weighted", "method"), [
+    (weighted_pearson, "pearson"), (weighted_spearman, "spearman"), (weighted_kendall, "kendall"),
+])  # fmt: skip
+def test_weights_count_rows_several_times(weighted, method):
+    rng = np.random.default_rng(2)
+    x, y, weights = rng.normal(size=8), rng.normal(size=8), rng.integers(0, 4, (5, 8))
+    repeated = [SCIPY[method](np.repeat(x, w), np.repeat(y, w)).statistic for w in weights]
+    assert weighted(x, y, weights.astype(float)) == pytest.approx(repeated)
 
 
-@pytest.mark.parametrize("method", SCIPY)
-def test_degenerate_resamples_are_left_out(method):
-    x = np.array([0, 0, 0, 0, 0, 0, 0, 1.0])  # A third of the resamples miss the last row and are constant.
-    y = np.array([0, 1, 0, 1, 0, 1, 0, 2.0])
-    result = correlate(x, y, method)
-    assert np.isfinite([result.value, result.low, result.high]).all()
+def test_fishers_interval_is_scipys():
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=12)
+    y = x + rng.normal(size=12)
+    exact = stats.pearsonr(x, y).confidence_interval(0.95)
+    found = correlate(x, y)
+    assert (found.low, found.high) == pytest.approx((exact.low, exact.high))
+    assert fisher_interval(0.5, 12, 2) == pytest.approx(fisher_interval(0.5, 10))
+    assert np.isnan(fisher_interval(0.5, 3)).all()
 
 
-def test_perfect_order_and_few_cells_have_no_interval():
-    x = np.arange(9.0)
-    perfect = correlate(x, x**3, "spearman")
-    assert perfect.value == 1
-    assert np.isnan([perfect.low, perfect.high]).all()
-    few = correlate([1, 2, 3, 4], [1, 3, 2, 4])
+def test_fishers_interval_is_near_a_bootstrap():
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=60)
+    y = x + rng.normal(size=60)
+    fisher = correlate(x, y)
+    drawn = bootstrap(lambda weights: weighted_pearson(x, y, weights), range(60), num_resamples=4000)
+    assert (fisher.low, fisher.high) == pytest.approx((drawn.low, drawn.high), abs=0.06)
+
+
+def test_rows_that_repeat_each_other_narrow_nothing():
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=12)
+    y = x + rng.normal(size=12)
+    units = np.repeat(np.arange(12), 3)
+    thrice = correlate(np.repeat(x, 3), np.repeat(y, 3), units=units)
+    once = correlate(x, y)
+    assert (thrice.low, thrice.high, thrice.n) == pytest.approx((once.low, once.high, 12))
+    assert effective_number(np.repeat(x, 3), np.repeat(y, 3), units) == pytest.approx(12)
+    independent = [effective_number(*rng.normal(size=(2, 300)), np.arange(300) // 3) for _ in range(20)]
+    assert 230 < np.mean(independent) <= 300
+    naive = correlate(np.repeat(x, 3), np.repeat(y, 3))
+    assert naive.high - naive.low < 0.8 * (once.high - once.low)
+
+
+def test_partial_correlation_is_that_of_residuals():
+    rng = np.random.default_rng(6)
+    rows = pd.DataFrame(rng.normal(size=(30, 3)), columns=["a", "b", "c"]).assign(kind=np.tile(["x", "y"], 15))
+    rows["a"] += rows["c"] + (rows["kind"] == "x")
+    found = partial_correlation(rows, "a", "b", "C(kind) + c")
+    design = np.column_stack([np.ones(30), rows["kind"] == "x", rows["c"]]).astype(float)
+    left = [rows[k] - design @ np.linalg.lstsq(design, rows[k], rcond=None)[0] for k in ("a", "b")]
+    r = np.corrcoef(*left)[0, 1]
+    assert found.value == pytest.approx(r)
+    assert (found.low, found.high) == pytest.approx(fisher_interval(r, 30, 2))
+    assert np.isnan(partial_correlation(rows, "c", "b", "c").value)
+
+
+def test_slope_is_clustered_least_squares():
+    rng = np.random.default_rng(8)
+    rows = pd.DataFrame({"unit": np.repeat(np.arange(10), 3), "kind": np.tile(list("abc"), 10)})
+    rows["x"] = rng.normal(size=10)[rows["unit"]]
+    rows["y"] = 2 * rows["x"] + rng.normal(size=10)[rows["unit"]] + 0.1 * rng.normal(size=30)
+    found = slope(rows, "y ~ C(kind) + x", "x", rows["unit"])
+    design = np.column_stack([np.ones(30), rows["kind"] == "b", rows["kind"] == "c", rows["x"]]).astype(float)
+    fitted = sm.OLS(rows["y"].to_numpy(), design).fit()
+    scores = np.array([(design[rows["unit"] == u] * fitted.resid[rows["unit"] == u, None]).sum(0) for u in range(10)])
+    bread = np.linalg.inv(design.T @ design)
+    variance = (bread @ scores.T @ scores @ bread)[3, 3] * 10 / 9 * 29 / 26
+    assert found.value == pytest.approx(fitted.params[3])
+    assert found.high - found.value == pytest.approx(stats.t.ppf(0.975, 8) * np.sqrt(variance))
+    assert np.isnan(slope(rows.assign(x=1.0), "y ~ C(kind) + x", "x", rows["unit"]).value)
+    exact = slope(rows.assign(y=3 * rows["x"]), "y ~ x", "x", rows["unit"])
+    assert exact.value == pytest.approx(3)
+    assert np.isnan(exact.low)
+
+
+def test_mean_and_share_are_the_textbooks():
+    values = np.random.default_rng(9).normal(size=9)
+    low, high = stats.t.interval(0.95, 8, values.mean(), stats.sem(values))
+    assert (mean(values).low, mean(values).high) == pytest.approx((low, high))
+    assert np.isnan(mean([1.0, 1.0]).low)
+    assert np.isnan(mean([]).value)
+    for k, n in ((0, 9), (3, 9), (9, 9)):
+        found = proportion(k, n)
+        assert (found.low, found.high) == pytest.approx(proportion_confint(k, n, method="wilson"), abs=1e-12)
+    assert np.isnan(proportion(0, 0).value)
+
+
+def test_bootstrap_draws_whole_units():
+    values = np.random.default_rng(10).normal(size=10)
+    units = [("a", i // 2) for i in range(20)]
+    pairs = bootstrap(lambda weights: weights @ np.repeat(values, 2) / weights.sum(1), units, num_resamples=2000)
+    single = bootstrap(lambda weights: weights @ values / weights.sum(1), range(10), num_resamples=2000)
+    assert (pairs.low, pairs.high, pairs.n) == pytest.approx((single.low, single.high, 10))
+    rng = np.random.default_rng(11)
+    tail = stats.norm.cdf(stats.t.ppf(0.025, 9) * np.sqrt(10 / 9))
+    by_hand = np.quantile([rng.choice(values, 10).mean() for _ in range(4000)], [tail, 1 - tail])
+    assert (single.low, single.high) == pytest.approx(tuple(by_hand), abs=0.1)
+    assert (single.low, single.high) == pytest.approx((mean(values).low, mean(values).high), abs=0.15)
+    few = bootstrap(lambda weights: weights @ values[:6] / weights.sum(1), range(6))
     assert np.isfinite(few.value)
     assert np.isnan(few.low)
 
 
-def test_rows_of_a_cell_are_drawn_together():
-    weights = bootstrap_weights(["a", "a", "b", "c", "c"], 200, seed=0)
-    assert (weights[:, 0] == weights[:, 1]).all()
-    assert (weights[:, 3] == weights[:, 4]).all()
-    assert (weights[:, [0, 2, 3]].sum(1) == 3).all()
+@pytest.mark.parametrize(("text", "numbers", "form"), [
+    ("0.07 [-0.05, 0.20]", (0.0715, -0.0512, 0.198), ""),
+    ("0.90 [0.60, 0.98]", (0.9, 0.6, 0.98), ""),
+    ("-0.019 [-0.026, -0.013]", (-0.0186, -0.0256, -0.013), ""),
+    ("+0.00 [-0.10, +0.10]", (-0.001, -0.1, 0.1), "+"),
+    ("12 [0, 40]", (12.3, 0.2, 40.1), ""),
+    ("0.25", (0.25, NAN, NAN), ""),
+    ("1.2e-05", (1.23e-5, NAN, NAN), ""),
+    ("–", (NAN, NAN, NAN), ""),
+    ("–", (None,), ""),
+    ("unbounded", (np.inf,), ""),
+])  # fmt: skip
+def test_numbers_have_the_digits_that_their_interval_earns(text, numbers, form):
+    assert interval_text(*numbers, form=form) == text
 
 
-def test_few_units_are_resampled_in_every_way():
-    """All 27 ordered draws of three units, counted."""
-    weights, probabilities = resample_units(["a", "b", "b", "c"], 1, seed=0)
-    draws = [tuple(np.bincount(draw, minlength=3)[[0, 1, 1, 2]]) for draw in itertools.product(range(3), repeat=3)]
-    expected = {draw: draws.count(draw) / 27 for draw in draws}
-    assert dict(zip(map(tuple, weights.astype(int)), probabilities, strict=True)) == pytest.approx(expected)
-    assert resample_units(["a"], 1, seed=0)[0].tolist() == [[1]]
-    assert resample_units(range(10), 50, seed=0)[1] is None
+@pytest.mark.parametrize("scale", [1.0, 1e300, 1e-300, 1.7e308])
+def test_neither_offset_nor_scale_moves_a_correlation(scale):
+    rng = np.random.default_rng(12)
+    x = rng.uniform(-0.9, 0.9, 12)
+    y = x + rng.uniform(-0.9, 0.9, 12)
+    plain = correlate(x, y)
+    shifted = correlate(1e12 + 4 * x, y)
+    assert shifted.value == pytest.approx(plain.value, abs=1e-3)
+    scaled = correlate(scale * x, -scale * x / 2 - scale * (y - x) / 2)
+    assert (scaled.value, scaled.low) == pytest.approx((-plain.value, -plain.high), abs=1e-9)
 
 
-@pytest.mark.parametrize("method", ["pearson", "spearman", "kendall"])
-def test_intervals_of_few_units_depend_on_no_seed(method):
-    rng = np.random.default_rng(4)
-    x = rng.normal(size=9)
-    y = x + rng.normal(size=9)
-    exact = correlate(x, y, method, num_resamples=1, seed=3)
-    assert exact == correlate(x, y, method, seed=8)
-    weighted = {"pearson": weighted_pearson, "spearman": weighted_spearman, "kendall": weighted_kendall}[method]
-    drawn = weighted(x, y, bootstrap_weights(range(9), 100_000, seed=0))
-    bounds = percentile_interval(drawn, 9, 0.95, expanded=method == "pearson")
-    assert (exact.low, exact.high) == pytest.approx(bounds, abs=0.02)
+def test_constants_and_too_few_rows_have_no_correlation():
+    for method in SCIPY:
+        assert np.isnan(correlate([2.5] * 9, np.arange(9), method).value)
+        assert np.isnan(correlate([0.1 + 0.2] * 4 + [0.3] * 5, np.arange(9), method).value)
+        assert np.isnan(correlate([1, 2], [2, 1], method).value)
+    perfect = correlate(np.arange(9), np.arange(9))
+    assert perfect.value == pytest.approx(1)
+    assert np.isnan(perfect.low)
 
 
-def test_repeating_every_row_does_not_narrow_a_clustered_interval():
-    rng = np.random.default_rng(5)
-    x = rng.normal(size=12)
-    y = x + rng.normal(size=12)
-    once = correlate(x, y)
-    thrice = correlate(np.repeat(x, 3), np.repeat(y, 3), units=np.repeat(np.arange(12), 3))
-    naive = correlate(np.repeat(x, 3), np.repeat(y, 3))
-    assert (thrice.low, thrice.high) == pytest.approx((once.low, once.high), abs=1e-9)
-    assert (thrice.n, thrice.n_units) == (36, 12)
-    assert naive.high - naive.low < 0.8 * (once.high - once.low)
-
-
-@pytest.mark.parametrize(("method", "truth"), [("pearson", 0.9), ("kendall", 2 / np.pi * np.arcsin(0.9))])
-@pytest.mark.parametrize("n", [9, 27])
-def test_intervals_cover_at_the_nominal_rate(method, truth, n):
-    rng = np.random.default_rng(11)
-    trials, hits = 400, 0
-    for _ in range(trials):
-        x, e = rng.normal(size=(2, n))
-        r = correlate(x, 0.9 * x + np.sqrt(1 - 0.81) * e, method, num_resamples=500)
-        hits += r.low <= truth <= r.high
-    assert 0.92 <= hits / trials <= 0.985
-
-
-def test_expansion_widens_most_where_units_are_few():
-    values = np.random.default_rng(0).normal(size=5000)
-
-    def width(units, expanded):
-        low, high = percentile_interval(values, units, 0.95, expanded=expanded)
-        return high - low
-
-    assert width(9, True) > width(27, True) > width(27, False)
-    assert width(27, False) == width(9, False) == pytest.approx(2 * 1.96, rel=0.05)
+@pytest.mark.parametrize("number", [1.5, 0, -3, "many", True])
+def test_a_number_of_resamples_that_is_none_is_named(number):
+    with pytest.raises(ValueError, match="num_resamples"):
+        correlate(np.arange(9), np.arange(9) ** 2, num_resamples=number)
 
 
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
-        ({"y": [1, 2]}, "equal length"),
-        ({"x": [1, np.nan, 2]}, "row 1"),
-        ({"method": "person"}, "unknown method 'person'"),
-        ({"confidence": 95}, "between 0 and 1"),
-        ({"num_resamples": 0}, "at least 1"),
-        ({"units": ["a"]}, "equal length"),
+        ({"method": "pearsons"}, "unknown method 'pearsons'"),
+        ({"confidence": 95}, "confidence is 95"),
+        ({"y": [1, 2]}, "three vectors of equal length"),
+        ({"units": [1]}, "three vectors of equal length"),
+        ({"y": [1, np.nan, 2]}, r"1 of 3 rows are not finite \(first: row 1"),
+        ({"x": [1, np.inf, 2]}, "leave out runs that diverged or were not counted"),
     ],
 )
 def test_bad_input_is_named(kwargs, message):
@@ -203,78 +217,60 @@ def test_bad_input_is_named(kwargs, message):
         correlate(**({"x": [1, 2, 3], "y": [3, 1, 2]} | kwargs))
 
 
-def test_average_seeds_keeps_one_row_a_cell():
+def test_replicates_are_averaged():
     runs = make_runs()
-    cells = average_seeds(runs)
-    assert len(cells) == 18
-    first = runs[(runs.network == "A") & (runs.cell == "lr=0")]
-    row = cells[(cells.network == "A") & (cells.cell == "lr=0")].iloc[0]
+    rows = average_replicates(runs)
+    assert len(rows) == 18
+    first = runs[(runs.network == "A") & runs.cell.str.startswith("lr=0,")]
+    row = rows[(rows.network == "A") & (rows.setting == "lr=0")].iloc[0]
     assert row["count"] == pytest.approx(first["count"].mean())
-    assert row["optimizer"] == "sgd"
-    assert not row["interpolates"]
-    assert cells["interpolates"].dtype == bool
-    assert cells["interpolates"].sum() == 16
-    assert {"num_seeds", "num_diverged"} <= set(cells)
-    assert "seed" not in cells
-    assert (cells["num_seeds"] == 3).all()
+    assert (row["num_runs"], row["num_seeds"], row["optimizer"]) == (4, 2, "sgd")
+    assert rows["interpolates"].dtype == bool
+    assert rows["interpolates"].sum() == 16
+    assert not {"seed", "cell", "run_id", "weight_decay"} & set(rows)
+    assert average_replicates(rows.assign(cell=""))[rows.columns].equals(rows.assign(num_seeds=1, num_runs=1))
 
 
-def test_average_seeds_keeps_a_cell_that_only_diverged():
+def test_a_weight_decay_that_matters_is_no_replicate():
+    runs = make_runs(decays=(1e-2, 1e-5))
+    assert len(average_replicates(runs)) == 36
+    assert setting_names(runs).iloc[0] == "lr=0, weight_decay=0.01"
+
+
+def test_a_setting_that_only_diverged_stays():
     runs = make_runs()
-    gone = (runs.network == "A") & (runs.cell == "lr=3")
+    gone = (runs.network == "A") & runs.cell.str.startswith("lr=3,")
     runs.loc[gone, ["status", "count", "gap"]] = ["diverged", np.nan, 0.05]
-    runs.loc[(runs.network == "B") & (runs.cell == "lr=0") & (runs.seed == 1), "status"] = "diverged"
-    cells = average_seeds(runs)
-    assert len(cells) == 18
-    row = cells[(cells.network == "A") & (cells.cell == "lr=3")].iloc[0]
-    assert row["status"] == "diverged"
-    assert np.isnan(row["count"])
+    runs.loc[runs.index[-1], "status"] = "diverged"
+    rows = average_replicates(runs)
+    row = rows[(rows.network == "A") & (rows.setting == "lr=3")].iloc[0]
+    assert (row["status"], row["optimizer"], row["lr"]) == ("diverged", "sgd", pytest.approx(0.4))
     assert np.isnan(row["gap"])
-    assert row["optimizer"] == "sgd"
-    assert row["lr"] == pytest.approx(0.4)
-    assert list(cells["num_diverged"].value_counts().sort_index()) == [16, 1, 1]
+    assert sorted(rows["num_diverged"])[-2:] == [1, 4]
 
 
-def test_average_seeds_does_not_hide_a_missing_number():
+def test_a_missing_number_is_not_hidden():
     runs = make_runs()
     runs.loc[4, "gap"] = np.nan
-    assert average_seeds(runs)["gap"].isna().sum() == 1
+    assert average_replicates(runs)["gap"].isna().sum() == 1
     with pytest.raises(ValueError, match="not finite"):
         correlation_table(runs)
 
 
-@pytest.mark.parametrize("average", [True, False])
-def test_table_has_each_network_and_overall(average):
+def test_table_has_each_network_and_overall():
     runs = make_runs()
     runs.loc[0, "status"] = "diverged"
-    table = correlation_table(runs, methods=("pearson", "kendall"), average=average, num_resamples=200)
+    table = correlation_table(runs, methods=("pearson", "kendall"), num_resamples=200)
     assert list(table["network"]) == ["A", "A", "B", "B", "overall", "overall"]
-    assert list(table["n_units"]) == [9, 9, 9, 9, 18, 18]
+    assert list(table["n_units"]) == [9] * 6
+    assert list(table["n"]) == [9, 9, 9, 9, 18, 18]
     assert list(table["n_diverged"]) == [1, 1, 0, 0, 1, 1]
-    assert list(table["n"]) == ([9, 9, 9, 9, 18, 18] if average else [26, 26, 27, 27, 53, 53])
     assert (table["low"] < table["value"]).all()
     assert (table["value"] < table["high"]).all()
 
 
-def test_table_names_the_nearest_column():
+def test_missing_columns_are_named():
     with pytest.raises(ValueError, match="did you mean 'count'"):
         correlation_table(make_runs(), x="counts")
-
-
-@pytest.mark.parametrize("scale", [1e-308, 1e-200, 1.0, 1e200, 1e307])
-def test_an_interval_does_not_depend_on_offset_or_size(scale):
-    rng = np.random.default_rng(2)
-    x = rng.normal(size=12)
-    y = x + rng.normal(size=12)
-    plain = correlate(x, y)
-    assert np.isfinite(plain.low)
-    shifted = correlate(1e12 + 4 * x, y)
-    assert (shifted.low, shifted.value, shifted.high) == pytest.approx((plain.low, plain.value, plain.high), abs=1e-3)
-    scaled = correlate(scale * x, -scale * y)
-    assert (-scaled.high, -scaled.value, -scaled.low) == pytest.approx((plain.low, plain.value, plain.high), abs=1e-6)
-
-
-@pytest.mark.parametrize("number", [0, -1, 1.5, True, "10"])
-def test_a_number_of_resamples_is_a_whole_one(number):
-    with pytest.raises(ValueError, match="num_resamples="):
-        correlate(np.arange(9), np.arange(9) ** 2, num_resamples=number)
+    with pytest.raises(ValueError, match="no column 'seed'"):
+        correlation_table(make_runs(), by="seed")

@@ -104,7 +104,7 @@ def test_results_are_the_cells_that_were_run(made):
         f"architectures/{network}/{column}" for network in ("ResNet18", "VGG19") for column in ("CIFAR-10", "d=2")
     }
     card = scorecard(results)
-    assert sorted(card.loc[card["verdict"] != "not tested here", "id"]) == sorted(r.id for r in results)
+    assert sorted(card.loc[card["verdict"] != "no result", "id"]) == sorted(r.id for r in results)
 
 
 def test_an_unknown_table_names_the_nearest():
@@ -129,7 +129,7 @@ def test_a_value_without_an_interval_says_on_how_many_cells_it_rests():
             row | {"network": "B", "low": np.nan, "high": np.nan, "n": 3},
         ]
     )
-    assert ["of 3 cells" in text for text in ablations.in_layout(cells)["d=2"]] == [False, True]
+    assert ["of 3 settings" in text for text in ablations.in_layout(cells)["d=2"]] == [False, True]
     shown = [text.get_text() for text in ablations.correlation_heatmap(cells).axes[1].texts]
     assert shown == ["0.80", "(0.80)"]
 
@@ -150,7 +150,7 @@ def test_other_learning_rates_and_cells_that_do_not_interpolate_are_named(made):
     assert "Learning rates here: SGD 0.1; Adam 0.001.\n\n" in text
     assert "only 7 of 9 of ResNet18 (Adam).\n\n" in text
     details = {r.id: r.detail for r in ablations.results_from_ablations(cells, "optimizers")}
-    assert details["optimizers/ResNet18/Adam"] == "Pearson over 9 cells, 7 of them interpolate"
+    assert details["optimizers/ResNet18/Adam"] == "Pearson over 9 settings, 7 of them interpolate"
     plain = ablations.basis(ablations.ablation_cells("architectures", "cifar10-small", []))
     assert "Learning rates" not in plain
     assert "interpolate" not in plain

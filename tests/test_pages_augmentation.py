@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rc_utils.pages.augmentation import matched_cells, paired_difference, results_from_augmentation, vertical_shift
+from rc_utils.pages.augmentation import matched_settings, paired_difference, results_from_augmentation, vertical_shift
 from rc_utils.paper.verdict import scorecard
 
 
@@ -28,7 +28,7 @@ def test_cells_are_matched_by_their_hyper_parameters():
     runs = made_runs()
     shuffled = runs.sample(frac=1, random_state=0)
     extra = shuffled.iloc[[0]].assign(experiment="main", lr=7.0, cell="alone")
-    without, with_ = matched_cells(pd.concat([shuffled, extra]), "crop-flip")
+    without, with_ = matched_settings(pd.concat([shuffled, extra]), "crop-flip")
     assert len(without) == 9
     assert without["lr"].tolist() == with_["lr"].tolist()
     assert set(with_["experiment"]) == {"crop-flip"}
@@ -37,11 +37,11 @@ def test_cells_are_matched_by_their_hyper_parameters():
 def test_a_cell_that_diverged_once_augmented_is_left_out():
     runs = made_runs(seeds=1)
     runs.loc[runs.index[-1], "status"] = "diverged"
-    assert [len(cells) for cells in matched_cells(runs, "crop-flip")] == [8, 8]
+    assert [len(cells) for cells in matched_settings(runs, "crop-flip")] == [8, 8]
 
 
 def test_differences_and_shift_are_recovered():
-    without, with_ = matched_cells(made_runs(), "crop-flip")
+    without, with_ = matched_settings(made_runs(), "crop-flip")
     assert paired_difference(without, with_, "count").value == pytest.approx(-0.5, abs=0.01)
     shift = vertical_shift(without, with_)
     assert shift.low < -0.1 < shift.high
@@ -50,7 +50,7 @@ def test_differences_and_shift_are_recovered():
 
 
 def test_a_move_along_the_line_is_no_vertical_shift():
-    without, with_ = matched_cells(made_runs(shift=0.0), "crop-flip")
+    without, with_ = matched_settings(made_runs(shift=0.0), "crop-flip")
     shift = vertical_shift(without, with_)
     assert shift.low < 0 < shift.high
     assert abs(shift.value) < 0.005
@@ -58,7 +58,7 @@ def test_a_move_along_the_line_is_no_vertical_shift():
 
 
 def test_the_shift_is_the_coefficient_of_a_least_squares_fit():
-    without, with_ = matched_cells(made_runs(noise=0.05), "crop-flip")
+    without, with_ = matched_settings(made_runs(noise=0.05), "crop-flip")
     x, y = (np.concatenate([without[c], with_[c]]) for c in ("count", "gap"))
     design = np.column_stack([np.ones(18), x, np.repeat([0.0, 1.0], 9)])
     fitted = np.linalg.lstsq(design, y, rcond=None)[0]
@@ -71,16 +71,16 @@ def test_results_carry_the_published_ids():
         results = results_from_augmentation(made_runs(name), "made", name)
         assert len(results) == count
         card = scorecard(results, name)
-        assert set(card[card["campaign"] != ""]["verdict"]) == {"agrees"}
+        assert set(card[card["campaign"] != ""]["verdict"]) == {"supports"}
     against = results_from_augmentation(made_runs("mixup", fewer=-0.5, shift=0.2), "made", "mixup")
-    assert {r.id: scorecard([r], "mixup")["verdict"][i] for i, r in enumerate(against)}["mixup/count"] == "disagrees"
+    assert {r.id: scorecard([r], "mixup")["verdict"][i] for i, r in enumerate(against)}["mixup/count"] == "contradicts"
 
 
 def test_a_change_whose_sign_depends_on_the_count_is_no_shift():
     runs = made_runs()
     tilted = runs["experiment"] == "crop-flip"
     runs.loc[tilted, "gap"] = 0.3 - 0.1 * (runs.loc[tilted, "count"] - 3.3)
-    shift = vertical_shift(*matched_cells(runs, "crop-flip"))
+    shift = vertical_shift(*matched_settings(runs, "crop-flip"))
     assert shift.crosses
     assert [shift.slope_without, shift.slope_with] == pytest.approx([0.1, -0.1], abs=0.01)
     (result,) = (r for r in results_from_augmentation(runs, "made", "crop-flip") if r.id == "crop-flip/shift")
@@ -88,11 +88,11 @@ def test_a_change_whose_sign_depends_on_the_count_is_no_shift():
     assert "the lines cross" in result.detail
     # Lines that run opposite ways without crossing among the counts have no common slope either.
     runs.loc[tilted, "gap"] -= 1
-    assert not vertical_shift(*matched_cells(runs, "crop-flip")).crosses
+    assert not vertical_shift(*matched_settings(runs, "crop-flip")).crosses
     (result,) = (r for r in results_from_augmentation(runs, "made", "crop-flip") if r.id == "crop-flip/shift")
     assert np.isnan(result.value)
     assert "the lines run opposite ways" in result.detail
-    assert not vertical_shift(*matched_cells(made_runs(), "crop-flip")).crosses
+    assert not vertical_shift(*matched_settings(made_runs(), "crop-flip")).crosses
 
 
 def test_crop_and_flip_are_compared_with_mixup():
@@ -115,7 +115,7 @@ def test_rows_are_of_the_same_seeds():
     runs.loc[plain & (seed == 2), "count"] += 50
     runs.loc[~plain & (seed == 1), "count"] += 50
     runs.loc[~plain & (seed == 1), "status"] = "diverged"
-    without, with_ = matched_cells(runs[plain | (seed < 2)], "crop-flip")
+    without, with_ = matched_settings(runs[plain | (seed < 2)], "crop-flip")
     assert set(without["num_seeds"]) == set(with_["num_seeds"]) == {1}
     assert paired_difference(without, with_, "count").value == pytest.approx(-0.5, abs=0.01)
 
@@ -124,6 +124,6 @@ def test_what_was_not_run_gives_no_result():
     runs = made_runs("mixup")
     assert results_from_augmentation(runs, "made", "crop-flip") == []
     with pytest.raises(ValueError, match="no runs of experiment 'crop-flip'; there are main, mixup"):
-        matched_cells(runs, "crop-flip")
+        matched_settings(runs, "crop-flip")
     with pytest.raises(ValueError, match="mixup or crop-flip"):
         results_from_augmentation(runs, "made", "cutout")

@@ -38,7 +38,7 @@ def test_a_table_of_epochs_recovers_what_was_made():
     table = training_evolution.evolution_table(made_table(), seed=1)
     assert table["epoch"].tolist() == [0, 1, 10]
     assert table["published_epoch"].tolist() == [0, 20, 200]
-    assert table["n_cells"].tolist() == [9, 9, 9]
+    assert table["n_settings"].tolist() == [9, 9, 9]
     assert table["count"].tolist() == pytest.approx([1, 3.4, 3.4])
     assert np.isnan(table["correlation"][0])
     assert table["correlation"][1] < -0.99 < 0.99 < table["correlation"][2]
@@ -48,7 +48,7 @@ def test_a_table_of_epochs_recovers_what_was_made():
 def test_a_diverged_run_takes_no_part():
     table = made_table(seeds=1)
     table.loc[table["cell"] == "cell 8", ["status", "gap"]] = ["diverged", 5.0]
-    assert training_evolution.evolution_table(table)["n_cells"].tolist() == [8, 8, 8]
+    assert training_evolution.evolution_table(table)["n_settings"].tolist() == [8, 8, 8]
 
 
 @pytest.mark.parametrize(("sign", "verdict"), [((-1, 1), 2), ((1, -1), -2)])

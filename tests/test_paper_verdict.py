@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import pathlib
 
 import numpy as np
 import pandas as pd
@@ -11,22 +12,19 @@ import pytest
 
 from rc_utils.pages import show
 from rc_utils.paper import published_tables as tables
-from rc_utils.paper.verdict import Published, Result, published, scorecard, verdict
+from rc_utils.paper.verdict import Published, Result, former_verdicts, published, scorecard, verdict
 
 NAN = float("nan")
 
 
-def effect(value=None, direction=None, kind="effect"):
-    return Published("x", "main", "v1", "claim", "quantity", kind, value, direction)
+def statement(kind="correlation", side="above", smallest=0.5, value=None):
+    return Published("x", "main", "v1", "claim", "quantity", kind, side, smallest, value)
 
 
-def test_a_result_that_says_why_it_cannot_be_checked_is_a_result():
-    row = (
-        scorecard([Result("main/overall", "c", NAN, n=3, detail="the bound is vacuous")])
-        .set_index("id")
-        .loc["main/overall"]
-    )
-    assert (row["verdict"], row["why"], row["counted"]) == ("not checkable", "the bound is vacuous", True)
+def test_a_result_without_a_number_says_why_and_is_no_verdict():
+    card = scorecard([Result("main/overall", "c", NAN, n=3, detail="the bound is vacuous")]).set_index("id")
+    row = card.loc["main/overall"]
+    assert (row["verdict"], row["why"], row["counted"]) == ("no result", "the bound is vacuous", False)
 
 
 @pytest.mark.parametrize(
@@ -36,12 +34,12 @@ def test_a_result_that_says_why_it_cannot_be_checked_is_a_result():
         (tables.OPTIMIZERS, [8.72, 8.19, 8.49]),
         (tables.HYPERPLANES, [8.72, 8.6, 8.29]),
         ([row[1:] for row in tables.RANGE], [20.28, 3.79]),
-        ([row[1:] for row in tables.EVOLUTION], [26.67, 2.71, 188.3, 4.21]),
+        ([row[1:] for row in tables.EVOLUTION], [26.67, 2.71, 1.883, 4.21]),
     ],
 )
 def test_tables_sum_to_what_is_printed(table, sums):
     # Sums of the columns as the texts print them: a slip in any one cell shows.
-    assert pd.DataFrame(table).astype(float).sum().round(2).tolist() == sums
+    assert pd.DataFrame(table).astype(float).sum().round(3).tolist() == sums
 
 
 def test_tables_of_networks_have_a_row_each():
@@ -55,7 +53,7 @@ def test_tables_of_networks_have_a_row_each():
 
 def test_the_gaps_of_v1_and_v3_part():
     _, _, first, third, _ = np.array(tables.EVOLUTION, dtype=float).T
-    same = np.isclose(first, third / 100, atol=0.005)
+    same = np.isclose(first, third, atol=0.005)
     assert same.tolist() == [False, True, True, True, False, False, False, False, False]
 
 
@@ -82,16 +80,33 @@ def test_published_values_carry_their_source(id_, value, source):
     assert entry.id == id_
 
 
-def test_every_statement_says_what_would_test_it():
-    frame = pd.DataFrame(map(vars, map(published, scorecard()["id"])))
-    assert frame["id"].is_unique
-    assert (frame[["claim", "quantity", "source", "experiment"]].map(len) > 0).all().all()
-    kinds = {"effect", "level", "settled", "differs", "strong", "weak", "bound", "proved", "refuted"}
-    assert set(frame["kind"]) == kinds
-    effects = frame[frame["kind"] == "effect"]
-    assert (effects["value"].notna() ^ effects["direction"].notna()).all()
-    assert set(effects["direction"].dropna()) == {"positive", "negative"}
-    assert frame[frame["kind"] == "level"]["value"].notna().all()
+def test_the_table_of_statements_is_well_formed():
+    rows = tables.statements()
+    assert rows.index.is_unique
+    assert list(rows.columns) == [
+        "group",
+        "statement",
+        "quantity",
+        "source",
+        "kind",
+        "side",
+        "value",
+        "smallest",
+        "page",
+    ]
+    assert (rows.drop(columns="value").map(len) > 0).all().all()
+    kinds = {"correlation", "count", "slope", "accuracy", "log ratio", "relative change", "level", "bound"}
+    assert set(rows["kind"]) == kinds | {"proved", "refuted"}
+    assert set(rows["side"]) == {"above", "below", "within", "outside"}
+    # The smallest effect belongs to the kind, and to the printed number for a level alone.
+    fixed = rows[rows["kind"] != "level"].groupby("kind")["smallest"].nunique()
+    assert (fixed == 1).all()
+    levels = rows[rows["kind"] == "level"].astype({"value": float, "smallest": float})
+    assert np.allclose(levels["smallest"], levels["value"] / 10, rtol=0.01)
+    beyond = rows[(rows["value"] != "") & rows["side"].isin(["above", "below"])].astype({"value": float})
+    assert (np.sign(beyond["value"]) == np.where(beyond["side"] == "above", 1, -1)).all()
+    notebooks = {path.stem for path in (pathlib.Path(__file__).parent.parent / "notebooks").glob("*.ipynb")}
+    assert set(rows["page"]) <= notebooks or not notebooks
     assert dataclasses.is_dataclass(published("main/overall"))
 
 
@@ -105,49 +120,31 @@ def test_unknown_names_get_the_nearest():
 @pytest.mark.parametrize(
     ("entry", "ours", "label"),
     [
-        (effect(0.93), (0.9, 0.8, 0.95), "agrees"),
-        (effect(0.93), (0.94, 0.934, 0.96), "agrees"),  # 0.93 was rounded: up to 0.935 is meant.
-        (effect(0.93), (0.94, 0.936, 0.96), "agrees in direction"),
-        (effect(0.93), (0.6, 0.3, 0.8), "agrees in direction"),
-        (effect(0.93), (-0.6, -0.8, -0.3), "disagrees"),
-        (effect(0.93), (0.1, -0.2, 0.4), "disagrees"),
-        (effect(0.93), (0.4, -0.2, 0.7), "not resolved"),
-        (effect(0.93), (0.6, -0.1, 0.98), "not resolved"),
-        (effect(-0.53), (-0.5, -0.7, -0.3), "agrees"),
-        (effect(-0.53), (-0.5, -0.7, -0.2), "agrees in direction"),  # Too wide to tell -0.53 from half of it.
-        (effect(0.98), (0.1, 0.02, 0.18), "disagrees"),  # No room for half of 0.98, although 0 is excluded.
-        (effect(-0.53), (0.5, 0.2, 0.7), "disagrees"),
-        (effect(0.93), (0.9, NAN, NAN), "not resolved"),
-        (effect(0.93), (NAN, NAN, NAN), "not tested here"),
-        (effect(0.93), (None,), "not tested here"),
-        (effect(direction="negative"), (-0.2, -0.3, -0.1), "agrees"),
-        (effect(direction="negative"), (0.2, 0.1, 0.3), "disagrees"),
-        (effect(direction="negative"), (-0.1, -0.3, 0.1), "not resolved"),
-        (effect(direction="positive"), (0.2, 0.1, 0.3), "agrees"),
-        (effect(2.78, kind="level"), (2.8, 2.7, 2.9), "agrees"),
-        (effect(2.78, kind="level"), (3.8, 3.7, 3.9), "disagrees"),
-        (effect(0.0, kind="level"), (0.01, -0.01, 0.02), "agrees"),
-        (effect(0.0, kind="settled"), (0.001, -0.002, 0.004), "agrees"),
-        (effect(0.0, kind="settled"), (0.01, -0.01, 0.02), "not resolved"),
-        (effect(0.0, kind="settled"), (0.02, 0.011, 0.03), "disagrees"),
-        (effect(0.0, kind="settled"), (0.02, 0.009, 0.03), "not resolved"),
-        (effect(kind="differs"), (-0.3, -0.5, -0.1), "agrees"),
-        (effect(kind="differs"), (0.3, -0.1, 0.5), "not resolved"),
-        (effect(kind="strong", direction="positive"), (0.8, 0.6, 0.9), "agrees"),
-        (effect(kind="strong", direction="negative"), (-0.8, -0.9, -0.6), "agrees"),
-        (effect(kind="strong", direction="negative"), (-0.8, -0.9, -0.3), "agrees in direction"),
-        (effect(kind="strong", direction="positive"), (0.5, -0.1, 0.9), "not resolved"),
-        (effect(kind="strong", direction="positive"), (0.2, -0.1, 0.4), "disagrees"),
-        (effect(kind="strong", direction="positive"), (-0.8, -0.9, -0.1), "disagrees"),
-        (effect(kind="weak"), (0.1, -0.3, 0.4), "agrees"),
-        (effect(kind="weak"), (-0.8, -0.9, -0.6), "disagrees"),
-        (effect(kind="weak"), (0.4, 0.1, 0.7), "not resolved"),
-        (effect(kind="bound"), (0.7,), "agrees"),
-        (effect(kind="bound"), (1.5,), "disagrees"),
-        (effect(kind="bound"), (0.5, 0.5, 0.9), "agrees"),
-        (effect(kind="bound"), (0.5, 0.5, 20.0), "not resolved"),
-        (effect(kind="bound"), (1.5, 0.64, 11.6), "not resolved"),
-        (effect(kind="bound"), (2.5, 1.2, 11.6), "disagrees"),
+        (statement(), (0.9, 0.6, 0.95), "supports"),
+        (statement(), (0.9, 0.4, 0.95), "inconclusive"),
+        (statement(), (0.9, -0.4, 0.99), "inconclusive"),
+        (statement(), (0.3, 0.1, 0.45), "contradicts"),
+        (statement(), (-0.3, -0.5, 0.1), "contradicts"),
+        (statement(), (0.9, NAN, NAN), "inconclusive"),
+        (statement(), (NAN, NAN, NAN), "no result"),
+        (statement(), (None,), "no result"),
+        (statement(side="below"), (-0.8, -0.9, -0.6), "supports"),
+        (statement(side="below"), (-0.8, -0.9, -0.4), "inconclusive"),
+        (statement(side="below"), (0.8, 0.6, 0.9), "contradicts"),
+        (statement(side="within"), (0.1, -0.3, 0.4), "supports"),
+        (statement(side="within"), (-0.8, -0.9, -0.6), "contradicts"),
+        (statement(side="within"), (0.4, 0.1, 0.7), "inconclusive"),
+        (statement("count", "outside", 0.1), (0.3, 0.2, 0.5), "supports"),
+        (statement("count", "outside", 0.1), (-0.3, -0.5, -0.2), "supports"),
+        (statement("count", "outside", 0.1), (0.3, 0.05, 0.5), "inconclusive"),
+        (statement("count", "outside", 0.1), (0.0, -0.05, 0.05), "contradicts"),
+        (statement("level", "within", 0.278, 2.78), (2.8, 2.7, 2.9), "supports"),
+        (statement("level", "within", 0.278, 2.78), (3.8, 3.7, 3.9), "contradicts"),
+        (statement("level", "within", 0.278, 2.78), (3.0, 2.9, 3.2), "inconclusive"),
+        (statement("bound", "below", 1), (0.7,), "supports"),
+        (statement("bound", "below", 1), (1.5,), "contradicts"),
+        (statement("bound", "below", 1), (0.5, 0.5, 20.0), "inconclusive"),
+        (statement("bound", "below", 1), (2.5, 1.2, 11.6), "contradicts"),
     ],
 )
 def test_verdict(entry, ours, label):
@@ -160,43 +157,57 @@ def test_verdict(entry, ours, label):
     ("kind", "value", "label"),
     [
         ("proved", 1.0, "proved"),
-        ("proved", 1.01, "disagrees"),
+        ("proved", 1.01, "contradicts"),
         ("refuted", 1.01, "refuted by argument"),
         ("refuted", np.inf, "refuted by argument"),
-        ("refuted", 1.0, "not resolved"),
-        ("refuted", NAN, "not tested here"),
+        ("refuted", 1.0, "inconclusive"),
+        ("refuted", NAN, "no result"),
     ],
 )
 def test_an_argument_is_judged_by_its_case(kind, value, label):
-    assert verdict(effect(kind=kind), value).label == label
+    assert verdict(statement(kind, "below", 1), value).label == label
 
 
 def test_what_an_argument_settles_is_no_verdict():
     results = [Result("theory/lemma-7", "a", 0.9), Result("theory/theorem-5", "a", np.inf), Result("theory/lr", "a", 1)]
     card = scorecard(results, "theory").set_index("id").loc[["theory/lemma-7", "theory/theorem-5", "theory/lr"]]
-    assert card["verdict"].tolist() == ["proved", "refuted by argument", "not resolved"]
+    assert card["verdict"].tolist() == ["proved", "refuted by argument", "inconclusive"]
     assert card["counted"].tolist() == [False, False, True]
-    assert card["ours"].tolist() == ["0.9", "unbounded", "1"]
+    assert card["ours"].tolist() == ["0.90", "unbounded", "1.00"]
     text = show.scorecard_summary(card.reset_index())
-    assert "Verdicts: not resolved 1. Apart from these, 1 proved and 1 refuted by argument" in text
+    assert "Verdicts: inconclusive 1. Apart from these, 1 proved and 1 refuted by argument" in text
 
 
 def test_verdict_refuses_a_reversed_interval():
     with pytest.raises(ValueError, match="low end first"):
-        verdict(effect(0.93), 0.5, 0.8, 0.2)
+        verdict(statement(), 0.5, 0.8, 0.2)
 
 
 def test_verdict_is_symmetric_in_sign():
     rng = np.random.default_rng(0)
     for _ in range(200):
-        p, (low, high) = round(rng.uniform(0.1, 1), 2), np.sort(rng.uniform(-1, 1, 2))
-        assert verdict(effect(p), 0.5, low, high).label == verdict(effect(-p), -0.5, -high, -low).label
+        smallest, (low, high) = rng.uniform(0.1, 1), np.sort(rng.uniform(-1, 1, 2))
+        one = verdict(statement(smallest=smallest), 0.5, low, high).label
+        assert one == verdict(statement(side="below", smallest=smallest), -0.5, -high, -low).label
+
+
+def test_how_near_the_numbers_are_has_no_part_in_the_verdict():
+    result = Result("main/overall", "a", 0.70, 0.60, 0.80, 9)
+    row = scorecard([result], "main").set_index("id").loc["main/overall"]
+    assert (row["verdict"], row["difference"]) == ("supports", "-0.23 [-0.33, -0.13]")
+
+
+def test_the_former_rule_stands_beside_this_one():
+    card = scorecard([Result("main/overall", "cifar10-small", 0.9, 0.8, 0.95, 9)])
+    row = former_verdicts(card).iloc[0]
+    assert (row["id"], row["former"], row["verdict"]) == ("main/overall", "agrees", "supports")
+    assert row["former_result"] == "0.905 [0.835, 0.965]"
 
 
 def test_scorecard_has_every_statement_and_each_result():
     empty = scorecard()
     assert empty["id"].is_unique
-    assert set(empty["verdict"]) == {"not tested here"}
+    assert set(empty["verdict"]) == {"no result"}
     results = [
         Result("main/overall", "a", 0.9, 0.8, 0.95, 27, "3 networks"),
         Result("main/overall", "b", 0.5, 0.2, 0.7, 27),
@@ -205,11 +216,11 @@ def test_scorecard_has_every_statement_and_each_result():
     card = scorecard(results)
     assert len(card) == len(empty) + 1
     rows = card[card["id"] == "main/overall"]
-    assert rows["verdict"].tolist() == ["agrees", "agrees in direction"]
+    assert rows["verdict"].tolist() == ["supports", "inconclusive"]
     assert rows["published"].tolist() == ["0.93", "0.93"]
-    assert rows["interval"].iloc[0] == "[0.8, 0.95]"
+    assert rows["ours"].iloc[0] == "0.90 [0.80, 0.95]"
     assert "3 networks" in rows["why"].iloc[0]
-    assert (card["verdict"] != "not tested here").sum() == 3
+    assert (card["verdict"] != "no result").sum() == 3
     assert set(scorecard(results, "main")["id"]) == {
         "main/overall",
         "main/ResNet18",

@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from rc_utils.checks import unknown_name
-from rc_utils.correlation import average_seeds, correlate_cells, finished, interval_text
+from rc_utils.correlation import average_replicates, correlate_settings, finished, interval_text
 from rc_utils.pages import plotting
 from rc_utils.pages.main_correlation import plain_runs
 from rc_utils.paper.published_tables import (
@@ -65,7 +65,7 @@ def ablation_cells(
     "range" (Table 4, which has ResNet18 alone).
     The columns of a dataset take the first of `campaign` and `others` (default: every campaign) on that dataset which
     has the network, else one on a dataset that stands in for it and is named in `stand_in`; all other columns take
-    `campaign`. value is Pearson's correlation of count and gap over n cells, up to `seeds` seeds averaged in each;
+    `campaign`. value is Pearson's correlation of count and gap over n settings, up to `seeds` seeds averaged in each;
     `interpolating` of them interpolate, and `lr` is the tuple of their learning rates.
     Where there is none it is NaN and `needs` says what is missing. read: `origin` and `num_samples` of `load_runs`.
     Raises ValueError for an unknown table or campaign.
@@ -121,13 +121,19 @@ def _cell(tables: dict[str, pd.DataFrame], network: str, source: Source, num_res
         needs = needs or (f"runs of {campaign}" if lacking == "runs" else lacking)
         if found is None:
             continue
-        cells = finished(average_seeds(found))
-        c = correlate_cells(cells, "selected", "gap", num_resamples=num_resamples, seed=seed)
+        cells = finished(average_replicates(found))
+        c = correlate_settings(cells, "selected", "gap", num_resamples=num_resamples, seed=seed)
         if np.isfinite(c.value):
             trained = {"interpolating": int(cells["interpolates"].sum()), "lr": tuple(sorted(set(cells["lr"])))}
-            numbers = {"value": c.value, "low": c.low, "high": c.high, "n": c.n, "seeds": cells["num_seeds"].max()}
+            numbers = {
+                "value": c.value,
+                "low": c.low,
+                "high": c.high,
+                "n": len(cells),
+                "seeds": cells["num_seeds"].max(),
+            }
             return numbers | trained | {"campaign": campaign, "needs": ""}
-        needs = needs or ("three cells" if c.n < 3 else "cells that differ")
+        needs = needs or ("three settings" if len(cells) < 3 else "settings that differ")
     return empty | {"needs": needs or f"a campaign on {source.dataset}"}
 
 
@@ -157,7 +163,7 @@ def in_layout(cells: pd.DataFrame) -> pd.DataFrame:
     for cell in cells.itertuples():
         if np.isfinite(cell.value):
             where = f" on {cell.stand_in}" if cell.stand_in else ""
-            few = "" if np.isfinite(cell.low) and cell.n == most[cell.network] else f" of {cell.n} cells"
+            few = "" if np.isfinite(cell.low) and cell.n == most[cell.network] else f" of {cell.n} settings"
             texts.append(f"{interval_text(cell.value, cell.low, cell.high)}{few}{where}; paper {cell.published:.2f}")
         else:
             texts.append(f"not run ({cell.needs}); paper {cell.published:.2f}")
@@ -179,7 +185,7 @@ def basis(cells: pd.DataFrame) -> str:
 
 
 def _trained(cells: pd.DataFrame) -> str:
-    """Markdown: the learning rates of the columns where they differ, and the cells that do not interpolate."""
+    """Markdown: the learning rates of the columns where they differ, and the settings that do not interpolate."""
     lines = []
     rates = cells.explode("lr").groupby("column", sort=False)["lr"]
     rates = rates.agg(lambda lrs: ", ".join(f"{lr:g}" for lr in sorted(set(lrs))))
@@ -189,7 +195,7 @@ def _trained(cells: pd.DataFrame) -> str:
     few = few.groupby(["network", "interpolating", "n"], sort=False)["column"].agg(", ".join)
     if len(few):
         parts = [f"{some} of {n} of {network} ({columns})" for (network, some, n), columns in few.items()]
-        lines.append(f"Not all cells interpolate: only {'; '.join(parts)}.")
+        lines.append(f"Not all settings interpolate: only {'; '.join(parts)}.")
     return "".join(f"{line}\n\n" for line in lines)
 
 
@@ -201,8 +207,8 @@ def missing(cells: pd.DataFrame) -> str:
     groups = empty.groupby("needs", sort=False)
     words = {
         "network": "runs of that network",
-        "cells that differ": "cells whose counts or gaps differ",
-        "three cells": "at least three cells",
+        "settings that differ": "settings whose counts or gaps differ",
+        "three settings": "at least three settings",
     }
     lines = ["What was not run needs", ""]
     for need, group in groups:
@@ -224,7 +230,7 @@ def results_from_ablations(cells: pd.DataFrame, name: str) -> list[Result]:
     """
     results = []
     for c in cells[np.isfinite(cells["value"])].itertuples():
-        detail = f"Pearson over {c.n} cells" + (f" of {c.stand_in}, which stands in" if c.stand_in else "")
+        detail = f"Pearson over {c.n} settings" + (f" of {c.stand_in}, which stands in" if c.stand_in else "")
         detail += f", {c.interpolating} of them interpolate"
         same = _same_as(name, c.network, c.column)
         results.append(Result(_id(name, c.network, c.column), c.campaign, c.value, c.low, c.high, c.n, detail, same))

@@ -1,4 +1,4 @@
-"""What an augmentation does to count and gap: the same cells with and without it (v1 Fig 7 and 8, v3 Fig 6 and 7)."""
+"""What an augmentation does to count and gap, in the same settings (v1 Fig 7 and 8, v3 Fig 6 and 7)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from rc_utils.correlation import (
-    average_seeds,
-    bootstrap_interval,
+    Estimate,
+    average_replicates,
     correlate,
     finished,
     interval_text,
-    mean_interval,
+    mean,
     require_columns,
-    sampling_units,
-    unit_means,
+    slope,
 )
 from rc_utils.pages import plotting
 from rc_utils.pages.plotting import BLUE, ORANGE
@@ -27,16 +26,6 @@ from rc_utils.paper.verdict import Result
 
 AUGMENTATIONS = {"mixup": ("count", "gap"), "crop-flip": ("count", "test_accuracy")}
 _MATCH = ("network", "lr", "batch_size", "weight_decay", "optimizer")
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Mean over `n` matched cells of a quantity with the augmentation less without, and its interval."""
-
-    value: float
-    low: float
-    high: float
-    n: int
 
 
 @dataclass(frozen=True)
@@ -63,19 +52,19 @@ class Shift:
 
     def __str__(self) -> str:
         return (
-            f"gap at equal count {_text(self)} over {self.n} matched cells; slopes of gap on count: "
+            f"gap at equal count {_text(self)} over {self.n} matched settings; slopes of gap on count: "
             f"common {self.slope:.3f}, without {self.slope_without:.3f}, with {self.slope_with:.3f}"
             + (", of opposite signs" if self.opposed else "")
             + (", so that the two lines cross among the counts" if self.crosses else "")
         )
 
 
-def matched_cells(runs: pd.DataFrame, augmented: str, plain: str = "main") -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Cells of the experiments `plain` and `augmented`, row by row the same network and hyper-parameters.
+def matched_settings(runs: pd.DataFrame, augmented: str, plain: str = "main") -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Settings of the experiments `plain` and `augmented`, row by row the same network and hyper-parameters.
 
-    Averaged over the seeds that finished in both, so that a difference between the rows is none between seeds; cells
-    without such a seed are left out. The number of epochs may differ. Raises ValueError for a missing column or an
-    experiment that `runs` does not hold.
+    Averaged over the runs that finished in both with the same seed, so that a difference between the rows is none
+    between seeds; settings without such a seed are left out. The number of epochs may differ. Raises ValueError for a
+    missing column or an experiment that `runs` does not hold.
     """
     require_columns(runs, ["experiment", "network", "cell", "count", "gap", "test_accuracy"])
     known = list(pd.unique(runs["experiment"]))
@@ -86,146 +75,133 @@ def matched_cells(runs: pd.DataFrame, augmented: str, plain: str = "main") -> tu
     of_run = [*keys, *(["seed"] if "seed" in runs.columns else [])]
     tables = [finished(runs[runs["experiment"] == name]).set_index(of_run) for name in (plain, augmented)]
     shared = tables[0].index.intersection(tables[1].index)
-    cells = [average_seeds(table.loc[shared].reset_index()).set_index(keys) for table in tables]
-    return tuple(table.loc[cells[0].index].reset_index() for table in cells)
+    first, second = (average_replicates(table.loc[shared].reset_index()) for table in tables)
+    keys = [key for key in keys if key in first.columns]
+    first, second = first.set_index(keys), second.set_index(keys)
+    return first.reset_index(), second.loc[first.index].reset_index()
 
 
-def paired_difference(
-    without: pd.DataFrame, with_: pd.DataFrame, column: str, *, num_resamples: int = 10_000, seed: int = 0
-) -> Difference:
-    """Mean of `column` with less without, over the rows of `matched_cells`."""
-    differences = without.assign(difference=with_[column].to_numpy(float) - without[column].to_numpy(float))
-    value = float(differences["difference"].mean()) if len(differences) else float("nan")
-    bounds = mean_interval(unit_means(differences, "difference"), num_resamples, seed=seed)
-    return Difference(value, *bounds, len(differences))
+def paired_difference(without: pd.DataFrame, with_: pd.DataFrame, column: str) -> Estimate:
+    """Mean of `column` with less without, over the rows of `matched_settings`."""
+    return mean(with_[column].to_numpy(float) - without[column].to_numpy(float))
 
 
-def vertical_shift(
-    without: pd.DataFrame,
-    with_: pd.DataFrame,
-    *,
-    x: str = "count",
-    y: str = "gap",
-    num_resamples: int = 10_000,
-    seed: int = 0,
-) -> Shift:
+def vertical_shift(without: pd.DataFrame, with_: pd.DataFrame, *, x: str = "count", y: str = "gap") -> Shift:
     """Change of y at equal x: the coefficient s of y = a + b x + s [with] (analysis of covariance, common slope b).
 
-    b = sum_g S_xy,g / sum_g S_xx,g over both groups, s = (mean y_1 - mean y_0) - b (mean x_1 - mean x_0). The interval
-    resamples matched cells, both rows of a cell together. A shift is vertical if s is not 0 and explains more than
-    the change of x does; compare the slopes of the groups before believing in a common one (`Shift.crosses`). Value NaN
-    where x is constant. Raises ValueError for tables of unequal length.
+    Least squares of "y ~ x + augmented" with errors clustered by setting (`slope`). A shift is vertical if s is not 0
+    and explains more than the change of x does; compare the slopes of the groups before believing in a common one
+    (`Shift.crosses`). Value NaN where x is constant. Raises ValueError for tables of unequal length.
     """
     if len(without) != len(with_):
-        raise ValueError(f"{len(without)} cells without and {len(with_)} with; expected the rows of matched_cells")
+        raise ValueError(f"{len(without)} rows without and {len(with_)} with; expected those of matched_settings")
     n = len(without)
+    nan = float("nan")
     if n < 2:
-        return Shift(*[float("nan")] * 3, n, *[float("nan")] * 3)
-    groups = [(t[x].to_numpy(float), t[y].to_numpy(float)) for t in (without, with_)]
-
-    def slope_and_shift(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        first, second = moments = [_moments(*group, weights) for group in groups]
-        slope = _ratio(sum(m["sxy"] for m in moments), sum(m["sxx"] for m in moments))
-        return slope, (second["y"] - first["y"]) - slope * (second["x"] - first["x"])
-
-    drawn = {"num_resamples": num_resamples, "seed": seed}
-    low, high = bootstrap_interval(lambda weights: slope_and_shift(weights)[1], sampling_units(without), **drawn)
-    once = np.ones((1, n))
-    slope, shift = (float(v[0]) for v in slope_and_shift(once))
-    moments = [_moments(*group, once) for group in groups]
-    slopes = [float(_ratio(m["sxy"], m["sxx"])[0]) for m in moments]
-    ends = np.array([min(x.min() for x, _ in groups), max(x.max() for x, _ in groups)])
-    lines = [m["y"][0] + own * (ends - m["x"][0]) for m, own in zip(moments, slopes, strict=True)]
+        return Shift(nan, nan, nan, n, nan, nan, nan)
+    rows = pd.concat([without.assign(augmented=0.0), with_.assign(augmented=1.0)])
+    rows = pd.DataFrame({"x": rows[x], "y": rows[y], "augmented": rows["augmented"], "setting": rows["setting"]})
+    common = slope(rows, "y ~ x + augmented", "x", rows["setting"]).value
+    if not np.isfinite(common):
+        return Shift(nan, nan, nan, n, nan, nan, nan)
+    shift = slope(rows, "y ~ x + augmented", "augmented", rows["setting"])
+    groups = [(table[x].to_numpy(float), table[y].to_numpy(float)) for table in (without, with_)]
+    slopes = [_least_squares(*group) for group in groups]
+    ends = np.array([rows["x"].min(), rows["x"].max()])
+    lines = [
+        group_y.mean() + own * (ends - group_x.mean()) for (group_x, group_y), own in zip(groups, slopes, strict=True)
+    ]
     crosses = bool(np.prod(lines[1] - lines[0]) < 0)
-    return Shift(shift, low, high, n, slope, *slopes, crosses)
+    return Shift(shift.value, shift.low, shift.high, n, common, slopes[0], slopes[1], crosses)
 
 
-def _moments(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:
-    """Weighted means and centred sums of products; x, y (n,), weights (B, n) -> (B,) each."""
-    mean_x, mean_y = (weights @ v / weights.sum(1) for v in (x, y))
-    dx, dy = x - mean_x[:, None], y - mean_y[:, None]
-    return {"x": mean_x, "y": mean_y, "sxx": (weights * dx * dx).sum(1), "sxy": (weights * dx * dy).sum(1)}
+def _least_squares(x: np.ndarray, y: np.ndarray) -> float:
+    centred = x - x.mean()
+    square = float(centred @ centred)
+    return float(centred @ y) / square if square > 1e-24 else float("nan")
 
 
-def _ratio(sxy: np.ndarray, sxx: np.ndarray) -> np.ndarray:
-    return np.divide(sxy, sxx, out=np.full(len(sxx), np.nan), where=sxx > 1e-24)
-
-
-def effects_table(without: pd.DataFrame, with_: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
+def effects_table(without: pd.DataFrame, with_: pd.DataFrame) -> pd.DataFrame:
     """Mean of count, gap, training and test accuracy without and with, their paired difference, and the shift."""
     rows = []
     for column in ("count", "gap", "train_accuracy", "test_accuracy"):
-        d = paired_difference(without, with_, column, seed=seed)
+        d = paired_difference(without, with_, column)
         row = {
             "Quantity": column.replace("_", " "),
             "Without": f"{without[column].mean():.3f}",
             "With": f"{with_[column].mean():.3f}",
         }
-        rows.append(row | {"Difference": _text(d), "Cells": d.n})
-    shift = vertical_shift(without, with_, seed=seed)
-    rows.append({"Quantity": "gap at equal count", "Difference": _text(shift), "Cells": shift.n})
+        rows.append(row | {"Difference": _text(d), "Settings": d.n})
+    shift = vertical_shift(without, with_)
+    rows.append({"Quantity": "gap at equal count", "Difference": _text(shift), "Settings": shift.n})
     return pd.DataFrame(rows)
 
 
-def _text(d: Difference | Shift) -> str:
-    return interval_text(d.value, d.low, d.high, "+.3f")
+def differences_table(without: pd.DataFrame, with_: pd.DataFrame, column: str = "count") -> pd.DataFrame:
+    """`column` without and with an augmentation, and the difference, a row a setting, as texts."""
+    rows = []
+    for (_, before), (_, after) in zip(without.iterrows(), with_.iterrows(), strict=True):
+        row = {"lr": f"{before['lr']:g}", "Batch size": f"{before['batch_size']:g}"}
+        row |= {"Without": f"{before[column]:.2f}", "With": f"{after[column]:.2f}"}
+        row |= {"Difference": f"{after[column] - before[column]:+.2f}"}
+        rows.append(row | {"Training accuracy, with": f"{after['train_accuracy']:.3f}"})
+    return pd.DataFrame(rows)
 
 
-def results_from_augmentation(
-    runs: pd.DataFrame,
-    campaign: str,
-    augmented: str,
-    plain: str = "main",
-    *,
-    num_resamples: int = 10_000,
-    seed: int = 0,
-) -> list[Result]:
+def _text(d: Estimate | Shift) -> str:
+    return interval_text(d.value, d.low, d.high, "+")
+
+
+def results_from_augmentation(runs: pd.DataFrame, campaign: str, augmented: str, plain: str = "main") -> list[Result]:
     """Our results for mixup/{count, gap, correlation} or crop-flip/{count, test-accuracy, shift, correlation}.
 
-    And for crop-flip/{shift, accuracy, count}-beyond-mixup, where the campaign has cells of both.
-    augmented: "mixup" or "crop-flip", the name of the experiment. A campaign without it, or without matching cells,
+    And for crop-flip/{shift, accuracy, count}-beyond-mixup, where the campaign has settings of both.
+    augmented: "mixup" or "crop-flip", the name of the experiment. A campaign without it, or without matching settings,
     gives no result. Raises ValueError for another name.
     """
     if augmented not in AUGMENTATIONS:
         raise ValueError(f"augmentation {augmented!r} has no published claim; expected {' or '.join(AUGMENTATIONS)}")
     if not {plain, augmented} <= set(runs["experiment"]):
         return []
-    without, with_ = matched_cells(runs, augmented, plain)
+    without, with_ = matched_settings(runs, augmented, plain)
     if len(without) < 2:
         return []
-    options = {"num_resamples": num_resamples, "seed": seed}
     results = []
     for column in AUGMENTATIONS[augmented]:
-        d = paired_difference(without, with_, column, **options)
-        id_ = f"{augmented}/{column.replace('_', '-')}"
-        results.append(Result(id_, campaign, d.value, d.low, d.high, d.n, "mean difference over matched cells"))
+        results.append(_difference_result(f"{augmented}/{column.replace('_', '-')}", campaign, without, with_, column))
     if augmented == "crop-flip":
-        shift = vertical_shift(without, with_, **options)
+        shift = vertical_shift(without, with_)
         if np.isfinite(shift.value):
             results.append(_shift_result("crop-flip/shift", shift, campaign, with_))
-        results += _beyond_mixup(runs, campaign, options)
-    return [*results, *correlation_result(f"{augmented}/correlation", campaign, with_, "gap", options)]
+        results += _beyond_mixup(runs, campaign)
+    return [*results, *correlation_result(f"{augmented}/correlation", campaign, with_.assign(cell=""), "gap", {})]
 
 
-def _beyond_mixup(runs: pd.DataFrame, campaign: str, options: dict) -> list[Result]:
-    """What crop and flip change beyond mixup, over the cells that were trained with either."""
+def _difference_result(id_: str, campaign: str, without: pd.DataFrame, with_: pd.DataFrame, column: str) -> Result:
+    d = paired_difference(without, with_, column)
+    differences = with_[column] - without[column]
+    words = f"mean difference over {d.n} matched settings, {differences.min():+.2g} to {differences.max():+.2g}"
+    words += f"; with the augmentation {int(with_['interpolates'].sum())} of them interpolate"
+    return Result(id_, campaign, d.value, d.low, d.high, d.n, words)
+
+
+def _beyond_mixup(runs: pd.DataFrame, campaign: str) -> list[Result]:
+    """What crop and flip change beyond mixup, over the settings that were trained with either."""
     if "mixup" not in set(runs["experiment"]):
         return []
-    mixed, cropped = matched_cells(runs, "crop-flip", "mixup")
-    shift = vertical_shift(mixed, cropped, **options)
+    mixed, cropped = matched_settings(runs, "crop-flip", "mixup")
+    shift = vertical_shift(mixed, cropped)
     if not np.isfinite(shift.value):
         return []
     results = [_shift_result("crop-flip/shift-beyond-mixup", shift, campaign, cropped)]
     for name, column in (("accuracy", "test_accuracy"), ("count", "count")):
-        d = paired_difference(mixed, cropped, column, **options)
-        id_, words = f"crop-flip/{name}-beyond-mixup", "mean difference over matched cells"
-        results.append(Result(id_, campaign, d.value, d.low, d.high, d.n, words))
+        results.append(_difference_result(f"crop-flip/{name}-beyond-mixup", campaign, mixed, cropped, column))
     return results
 
 
 def _shift_result(id_: str, shift: Shift, campaign: str, with_: pd.DataFrame) -> Result:
-    """A shift of the gap; not checkable where the two lines cross or run opposite ways: no shift is vertical then."""
-    fitted = f"{int(with_['interpolates'].sum())} of {shift.n} cells with crop and flip interpolate"
+    """A shift of the gap; without a value where the two lines cross or run opposite ways: no shift is vertical then."""
+    fitted = f"{int(with_['interpolates'].sum())} of {shift.n} settings with crop and flip interpolate"
     words = f"slopes of gap on count {shift.slope_without:.2g} and {shift.slope_with:.2g}; {fitted}"
     if shift.crosses or shift.opposed:
         how = "cross among the counts" if shift.crosses else "run opposite ways"
@@ -235,16 +211,16 @@ def _shift_result(id_: str, shift: Shift, campaign: str, with_: pd.DataFrame) ->
 
 
 def overlay(plain: pd.DataFrame, augmented: pd.DataFrame, name: str, y: str = "gap") -> Figure:
-    """Scatter of `y` against the count for the same cells without (circles) and with (triangles) an augmentation.
+    """Scatter of `y` against the count for the same settings without (circles) and with (triangles) an augmentation.
 
-    Both are tables of cells of one network or several; each has its least-squares line, and Pearson's r in the legend.
+    Both are tables of settings; each has its least-squares line, and Pearson's r in the legend.
     """
     fig, ax = plt.subplots()
     for cells, label, colour, marker in (
         (plain, "without", BLUE, "o"),
         (augmented, f"with {name}", ORANGE, "^"),
     ):
-        r = correlate(cells["count"], cells[y], num_resamples=1).value
+        r = correlate(cells["count"], cells[y]).value
         text = f"{label}, r = {r:.2f}" if np.isfinite(r) else label
         ax.plot(cells["count"], cells[y], marker, color=colour, alpha=0.85, label=text)
         if cells["count"].nunique() > 1:

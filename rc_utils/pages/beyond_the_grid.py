@@ -10,17 +10,16 @@ import numpy as np
 import pandas as pd
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from scipy import stats
 from torch import nn
 
 from rc_utils.correlation import (
-    average_seeds,
-    bootstrap_interval,
-    bootstrap_weights,
+    Estimate,
+    average_replicates,
+    bootstrap,
     correlate,
     finished,
-    percentile_interval,
-    sampling_units,
+    mean,
+    proportion,
     weighted_pearson,
 )
 from rc_utils.pages import plotting
@@ -75,26 +74,23 @@ def describe_count(settings: dict) -> str:
     return f"grid of {points:,} points{reading}{span}"
 
 
-def miscounts(
-    counted: pd.DataFrame, reference: str, by: Sequence[str] = (), confidence: float = 0.95, seed: int = 0
-) -> pd.DataFrame:
+def miscounts(counted: pd.DataFrame, reference: str, by: Sequence[str] = ()) -> pd.DataFrame:
     """How often each count of `counts_by_simplex` differs from the count `reference` of the same simplex.
 
     One row a group of `by` and count: method, n (simplices), wrong (their number), share with `low` and `high`, mean
-    count, missed (mean of reference - count), evaluations and seconds of a simplex. The interval resamples runs and
-    simplices, which all runs share; with fewer than seven of either, or none or all wrong, it is Wilson's, which takes
-    every simplex of every run as independent.
+    count, missed (mean of reference - count), evaluations and seconds of a simplex. The interval is Wilson's
+    over the simplices, which all runs share.
     """
     truth = counted[counted["count"] == reference].set_index("run_id")["counts"]
     rows = counted.assign(difference=[truth[r] - c for r, c in zip(counted["run_id"], counted["counts"], strict=True)])
     records = []
     for key, group in rows.groupby([*by, "count"], sort=False):
         wrong = np.stack([difference != 0 for difference in group["difference"]])
-        low, high = _share_interval(wrong, confidence, seed)
+        share = proportion(wrong.mean(0).sum(), wrong.shape[1], "simplices")
         records.append(
             dict(zip([*by, "count"], key, strict=True))
             | {"method": group["method"].iloc[0]}
-            | {"n": wrong.size, "wrong": wrong.sum(), "share": wrong.mean(), "low": low, "high": high}
+            | {"n": wrong.size, "wrong": wrong.sum(), "share": share.value, "low": share.low, "high": share.high}
             | {"mean": np.concatenate(list(group["counts"])).mean()}
             | {"missed": np.concatenate(list(group["difference"])).mean()}
             | {"evaluations": group["evaluations"].mean(), "seconds": group["seconds"].mean()}
@@ -102,20 +98,9 @@ def miscounts(
     return pd.DataFrame(records)
 
 
-def _share_interval(wrong: np.ndarray, confidence: float, seed: int) -> tuple[float, float]:
-    """`_mean_interval` of the share of True, Wilson's where there is none."""
-    low, high = _mean_interval(wrong, confidence, seed)
-    if np.isfinite(low):
-        return low, high
-    wilson = stats.binomtest(int(wrong.sum()), int(wrong.size)).proportion_ci(confidence, method="wilson")
-    return float(wilson.low), float(wilson.high)
-
-
-def _mean_interval(values: np.ndarray, confidence: float, seed: int) -> tuple[float, float]:
-    """Interval of the mean of a table of runs by simplices, both of which are drawn again; NaN for fewer than seven."""
-    runs, simplices = (bootstrap_weights(range(n), 10_000, seed + i) for i, n in enumerate(values.shape))
-    resampled = ((runs @ values) * simplices).sum(1) / values.size
-    return percentile_interval(resampled, min(values.shape), confidence, expanded=True)
+def _shared_mean(values: np.ndarray) -> Estimate:
+    """Mean of a table of runs by simplices, (R, S): Student's over the simplices, which all runs share."""
+    return mean(values.mean(0), "simplices")
 
 
 # A count and one on more points, or on a longer range, of the same simplices, by their names in a campaign.
@@ -127,7 +112,7 @@ CHANGES = {
 SEGMENTS = (100, 500)
 
 
-def results_from_counts(name: str, *, origin: str | None = None, seed: int = 0) -> list[Result]:
+def results_from_counts(name: str, *, origin: str | None = None) -> list[Result]:
     """Our results for the `CHANGES` of the mean count and for sample-size/change, from the records of a campaign.
 
     The first are what the mean count gains from one count to the other over the same simplices (v1 Tables 2 and 4); the
@@ -142,12 +127,12 @@ def results_from_counts(name: str, *, origin: str | None = None, seed: int = 0) 
         gained = np.stack(list(by_run[labels[1]] - by_run[labels[0]]))
         first, last = (describe_count(campaign.counts[label]) for label in labels)
         detail = f"{first}, then {last}; {gained.shape[0]} runs, {gained.shape[1]} simplices each"
-        bounds = _mean_interval(gained, 0.95, seed)
-        results.append(Result(id_, campaign.name, float(gained.mean()), *bounds, gained.shape[0], detail))
-    return results + _more_segments(campaign.name, origin, seed)
+        m = _shared_mean(gained)
+        results.append(Result(id_, campaign.name, m.value, m.low, m.high, m.n, detail))
+    return results + _more_segments(campaign.name, origin)
 
 
-def _more_segments(name: str, origin: str | None, seed: int) -> list[Result]:
+def _more_segments(name: str, origin: str | None) -> list[Result]:
     """sample-size/change, from the runs of a campaign that have enough segments."""
     few, many = SEGMENTS
     table = counts_by_simplex(name, ["main"], origin)
@@ -159,15 +144,15 @@ def _more_segments(name: str, origin: str | None, seed: int) -> list[Result]:
     parts = centred * np.where(np.arange(many) < few, 1 - many / few, 1)
     error = np.std(np.mean(counts, axis=0), ddof=1) / np.sqrt(few)
     detail = f"{len(parts)} runs, the same segments in all: their mean over {few} has a standard error of {error:.2g}"
-    bounds = _mean_interval(parts, 0.95, seed)
-    return [Result("sample-size/change", name, float(parts.mean()), *bounds, len(parts), detail)]
+    m = _shared_mean(parts)
+    return [Result("sample-size/change", name, m.value, m.low, m.high, m.n, detail)]
 
 
 def conclusions(name: str, experiment: str, first: str, second: str, seed: int = 0) -> pd.DataFrame:
     """The paper's statements with the counts `first` and `second` of the same segments of the same runs.
 
     One row a statement: the correlation of count and gap for each network and overall, and the change of the count
-    with a doubling of learning rate and batch size; n cells, its value with each count, and the difference
+    with a doubling of learning rate and batch size; n settings, its value with each count, and the difference
     second - first with its interval (low, high). Empty where a count is missing.
     """
     columns = [f"count_{first}", f"count_{second}"]
@@ -180,7 +165,7 @@ def conclusions(name: str, experiment: str, first: str, second: str, seed: int =
     if not set(columns) <= set(runs.columns):
         return pd.DataFrame()
     runs = finished(runs).dropna(subset=columns)
-    cells = average_seeds(runs)
+    cells = average_replicates(runs)
     groups = [(network, cells[cells["network"] == network]) for network in pd.unique(cells["network"])]
     rows = [
         _correlations(f"correlation of count and gap, {network}", group, columns, seed)
@@ -217,15 +202,16 @@ def _correlations(statement: str, cells: pd.DataFrame, columns: Sequence[str], s
     def change(weights: np.ndarray) -> np.ndarray:
         return weighted_pearson(values[1], gap, weights) - weighted_pearson(values[0], gap, weights)
 
-    low, high = bootstrap_interval(change, sampling_units(cells), seed=seed)
-    return {"statement": statement, "n": len(cells), "first": first, "second": second, "low": low, "high": high}
+    moved = bootstrap(change, cells["setting"], seed=seed)
+    row = {"statement": statement, "n": moved.n, "first": first, "second": second}
+    return row | {"low": moved.low, "high": moved.high}
 
 
 def _changes(statement: str, runs: pd.DataFrame, factor: str, columns: Sequence[str]) -> dict:
     first, second = (change_per_doubling(runs, factor, column) for column in columns)
     moved = runs.assign(moved=runs[columns[1]] - runs[columns[0]])
     difference = change_per_doubling(moved, factor, "moved")
-    row = {"statement": statement, "n": first.n_cells, "first": first.value, "second": second.value}
+    row = {"statement": statement, "n": first.n, "first": first.value, "second": second.value}
     return row | {"low": difference.low, "high": difference.high}
 
 

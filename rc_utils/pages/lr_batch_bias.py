@@ -3,67 +3,52 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from scipy import stats
 
 from rc_utils.checks import require
-from rc_utils.correlation import HYPERPARAMETERS, average_seeds, finished, require_columns
+from rc_utils.correlation import HYPERPARAMETERS, Estimate, average_replicates, finished, require_columns, slope
+from rc_utils.correlation.settings import with_logs
 from rc_utils.pages import plotting
 
 
-@dataclass(frozen=True)
-class Change:
-    """Change of a quantity per doubling of a hyper-parameter, common to `n_groups` groups of `n_cells` cells."""
+def formula_of(rows: pd.DataFrame, column: str) -> str:
+    """What the change of `column` with learning rate and batch size is taken from: one level for each network (and for
+    each value of what else differs), and one slope for each of both, as far as they vary.
 
-    value: float
-    low: float
-    high: float
-    n_groups: int
-    n_cells: int
-
-
-def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count", *, confidence: float = 0.95) -> Change:
-    """Change of `column` when `factor` doubles and all else stays, with Student's interval.
-
-    Seeds are averaged, and so are cells that differ in weight decay alone, which repeat each other. Cells that differ
-    in `factor` alone form a group; those with at least two values of it are fitted by least squares with a level of
-    their own and one slope in common, y = a_g + b log2(factor). The interval is that of b from the residuals, so that
-    curvature, and slopes that differ between groups, count as error; those of several networks are averaged in each
-    setting first, since the curvature that networks share is one error. NaN without any group, and no interval where
-    nothing is left to estimate the error from. In units of `column` per doubling. Raises ValueError for
-    a missing column, a number of it that is missing or infinite, or a factor that is not positive.
+    Of rows that differ in all of it: "count ~ C(network) + log2_lr + log2_batch".
     """
-    require_columns(runs, ["network", "cell", factor, column])
-    cells = finished(average_seeds(runs))
-    if not (cells[factor] > 0).all():
-        raise ValueError(f"{factor} has the value {cells[factor].min()}; expected positive numbers, to be doubled")
-    others = [key for key in ("campaign", "experiment", "network", *HYPERPARAMETERS) if key in cells.columns]
-    others = [key for key in others if key not in (factor, "weight_decay")]
-    cells = cells[cells.groupby(others, dropna=False)[factor].transform("nunique") > 1]
-    missing = int((~np.isfinite(cells[column].to_numpy(float))).sum())
+    terms = [f"C({key})" for key in ("network", *HYPERPARAMETERS) if key in rows.columns and rows[key].nunique() > 1]
+    terms = [term for term in terms if term not in ("C(lr)", "C(batch_size)", "C(weight_decay)")]
+    terms += [log for log, key in LOGS.items() if rows[key].nunique() > 1]
+    return f"{column} ~ {' + '.join(terms) or '1'}"
+
+
+LOGS = {"log2_lr": "lr", "log2_batch": "batch_size"}
+
+
+def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count") -> Estimate:
+    """Change of `column` when `factor`, lr or batch_size, doubles: a coefficient of `formula_of`, by `slope`.
+
+    Replicates are averaged, and errors are clustered by setting, which networks share. NaN where the factor does not
+    vary. Raises ValueError for a missing column, a number of it that is missing or infinite, or a factor that is not
+    positive.
+    """
+    require_columns(runs, ["network", "cell", *LOGS.values(), column])
+    rows = finished(average_replicates(runs))
+    for key in LOGS.values():
+        if not (rows[key] > 0).all():
+            raise ValueError(f"{key} has the value {rows[key].min()}; expected positive numbers, to be doubled")
+    missing = int((~np.isfinite(rows[column].to_numpy(float))).sum())
     if missing:
-        raise ValueError(f"{column} is missing or infinite in {missing} of {len(cells)} cells; leave these runs out")
-    units = cells.groupby([*others, factor], dropna=False)[column].mean().reset_index()
-    if units.empty:
-        return Change(float("nan"), float("nan"), float("nan"), 0, 0)
-    groups = units.groupby(others, dropna=False).ngroup()
-    x, y = (v - v.groupby(groups).transform("mean") for v in (np.log2(units[factor].astype(float)), units[column]))
-    value = float((x * y).sum() / (x**2).sum())
-    half = _shared_half_width(units.assign(x=x, residual=y - value * x), factor, others, confidence)
-    return Change(value, value - half, value + half, int(groups.nunique()), len(cells))
-
-
-def _shared_half_width(units: pd.DataFrame, factor: str, others: list[str], confidence: float) -> float:
-    """`_half_width` with the mean over networks in each setting, of which there is one error."""
-    settings = [key for key in others if key != "network"]
-    means = units.groupby([*settings, factor], dropna=False)[["x", "residual"]].mean().reset_index()
-    number = means.groupby(settings, dropna=False).ngroup().nunique() if settings else 1
-    return _half_width(means["x"], means["residual"], len(means) - number - 1, confidence)
+        raise ValueError(f"{column} is missing or infinite in {missing} of {len(rows)} settings; leave these runs out")
+    if rows[factor].nunique() < 2:
+        return Estimate(float("nan"))
+    term = next(log for log, key in LOGS.items() if key == factor)
+    return slope(with_logs(rows), formula_of(rows, column), term, rows["setting"])
 
 
 def changes_by_level(runs: pd.DataFrame, column: str = "count") -> pd.DataFrame:
@@ -83,43 +68,27 @@ def changes_by_level(runs: pd.DataFrame, column: str = "count") -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _half_width(x: pd.Series, residuals: pd.Series, freedom: int, confidence: float) -> float:
-    """Half of Student's interval of a least-squares slope on centred x; NaN where the residuals say nothing."""
-    square = (residuals**2).sum()
-    if freedom < 1 or not (x**2).sum() > 0 or square <= 1e-24 * max(1.0, (residuals.abs() + x.abs()).max() ** 2):
-        return float("nan")
-    return float(stats.t.ppf((1 + confidence) / 2, freedom) * np.sqrt(square / freedom / (x**2).sum()))
-
-
 def settings_fit(runs: pd.DataFrame, column: str = "count") -> pd.DataFrame:
     """What two smooth functions of the settings explain of `column`: R² of least squares, one row a network, as texts.
 
     With a plane in log(learning rate) and log(batch size), and with a parabola in the logarithm of their quotient; both
-    have three coefficients. Seeds, and cells that differ in weight decay alone, are averaged. Raises ValueError for
-    cells without a number.
+    have three coefficients. Replicates are averaged. Raises ValueError for settings without a number.
     """
+    import statsmodels.formula.api as smf
+
     require_columns(runs, ["network", "cell", "lr", "batch_size", column])
-    cells = finished(average_seeds(runs))
-    without = int(cells[column].isna().sum())
-    require(not without, f"{without} of {len(cells)} cells have no {column}; leave out runs that were not counted")
+    settings = with_logs(finished(average_replicates(runs)))
+    without = int(settings[column].isna().sum())
+    require(not without, f"{without} of {len(settings)} have no {column}; leave out runs that were not counted")
+    formulas = {"R², lr and batch size": "log2_lr + log2_batch", "R², lr / batch size": "log2_ratio + I(log2_ratio**2)"}
     rows = []
-    for network, group in cells.groupby("network", sort=False):
-        units = group.groupby(["lr", "batch_size"])[column].mean().reset_index()
-        lr, batch = (np.log2(units[key].to_numpy(float)) for key in ("lr", "batch_size"))
-        designs = {"R², lr and batch size": (lr, batch)}
-        designs["R², lr / batch size"] = (lr - batch, (lr - batch) ** 2)
-        fits = {name: _explained(units[column].to_numpy(float), terms) for name, terms in designs.items()}
-        rows.append({"Network": network, "Settings": len(units)} | {name: f"{fit:.2f}" for name, fit in fits.items()})
+    for network, group in settings.groupby("network", sort=False):
+        row = {"Network": network, "Settings": len(group)}
+        for name, formula in formulas.items():
+            enough = len(group) > 3 and group[column].nunique() > 1
+            row[name] = f"{smf.ols(f'{column} ~ {formula}', group).fit().rsquared:.2f}" if enough else "nan"
+        rows.append(row)
     return pd.DataFrame(rows)
-
-
-def _explained(y: np.ndarray, terms: tuple[np.ndarray, ...]) -> float:
-    """R² of least squares of y on the terms and a constant; NaN for as few values as coefficients."""
-    if len(y) <= len(terms) + 1 or np.ptp(y) == 0:
-        return float("nan")
-    design = np.column_stack([np.ones(len(y)), *terms])
-    residuals = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
-    return float(1 - residuals.var() / y.var())
 
 
 def at_equal_updates(runs: pd.DataFrame, column: str = "count") -> pd.DataFrame:
@@ -155,9 +124,9 @@ def quotient_panel(runs: pd.DataFrame, column: str = "count") -> Figure:
     Points are means over seeds and weight decays. Raises ValueError for a missing column.
     """
     require_columns(runs, ["network", "cell", "lr", "batch_size", column])
-    cells = finished(average_seeds(runs))
+    settings = finished(average_replicates(runs))
     fig, ax = plt.subplots(figsize=(plotting.width(), 4))
-    for network, group in cells.groupby("network", sort=False):
+    for network, group in settings.groupby("network", sort=False):
         units = group.groupby(["lr", "batch_size"])[column].mean().reset_index()
         units = units.assign(quotient=units["lr"] / units["batch_size"]).sort_values("quotient")
         look = plotting.network_style(str(network))

@@ -9,14 +9,9 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from rc_utils.correlation import (
-    MIN_CELLS,
-    average_seeds,
-    correlate,
-    finished,
-    require_columns,
-)
-from rc_utils.pages.lr_batch_bias import change_per_doubling
+from rc_utils.correlation import average_replicates, correlate, finished, require_columns
+from rc_utils.correlation.estimates import MIN_UNITS
+from rc_utils.pages.lr_batch_bias import change_per_doubling, formula_of
 from rc_utils.paper.published_tables import MAIN_NETWORKS, NETWORKS
 from rc_utils.paper.scorecard import correlation_result
 from rc_utils.paper.verdict import Result
@@ -59,8 +54,8 @@ def results_from_runs(
 
     Ids: main/<network> and main/overall (v1 Fig 2 left, Pearson of count and gap), bias/lr/... and bias/batch-size/...
     (v1 Fig 3, change of count per doubling), test-accuracy/<network> (v1 Fig 5, Pearson). The overall ones are over the
-    paper's three networks and need at least `MIN_CELLS` cells of each; what the runs cannot answer (one lr) gives no
-    result. Seeds are averaged first. Raises ValueError as `select_campaign`
+    paper's three networks and need at least `MIN_UNITS` settings of each; what the runs cannot answer (one lr) gives no
+    result. Replicates are averaged first. Raises ValueError as `select_campaign`
     and `correlate`.
     """
     runs = select_campaign(runs, campaign, experiment)
@@ -74,8 +69,8 @@ def results_from_runs(
             results += _biases(network, campaign, group)
         if network in NETWORKS:
             results += correlation_result(f"test-accuracy/{network}", campaign, group, "test_accuracy", options)
-    cells = finished(average_seeds(runs))["network"].value_counts()
-    if all(cells.get(network, 0) >= MIN_CELLS for network in MAIN_NETWORKS):
+    settings = finished(average_replicates(runs))["network"].value_counts()
+    if all(settings.get(network, 0) >= MIN_UNITS for network in MAIN_NETWORKS):
         across = runs[runs["network"].isin(MAIN_NETWORKS)]
         results += correlation_result("main/overall", campaign, across, "gap", options)
         results += _biases("overall", campaign, across)
@@ -86,12 +81,11 @@ def _biases(name: str, campaign: str, runs: pd.DataFrame) -> Iterator[Result]:
     for factor, column in (("lr", "lr"), ("batch-size", "batch_size")):
         change = change_per_doubling(runs, column)
         if np.isfinite(change.value):
-            detail = f"common to {change.n_groups} groups of cells that differ in {column} alone"
+            detail = f"least squares of {formula_of(finished(average_replicates(runs)), 'count')}, clustered by setting"
             if "epochs" in runs.columns and runs["epochs"].nunique() == 1:
                 detail += f", all trained for {runs['epochs'].iloc[0]} epochs"
-            yield Result(
-                f"bias/{factor}/{name}", campaign, change.value, change.low, change.high, change.n_cells, detail
-            )
+            found = (change.value, change.low, change.high, change.n)
+            yield Result(f"bias/{factor}/{name}", campaign, *found, detail)
 
 
 MEASURE_IDS = {"distance_from_init": "motivation/distance", "margin": "motivation/margin"}
@@ -102,7 +96,7 @@ def results_from_measures(
 ) -> list[Result]:
     """Our results for motivation/distance and motivation/margin (v1 Fig 4), from the runs of ResNet18 of a campaign.
 
-    Pearson of d(W) or the margin with the gap over cells; the detail says how well learning rate / batch size alone
+    Pearson of d(W) or the margin with the gap over settings; the detail says how well learning rate / batch size alone
     orders the measure. Runs without ResNet18 or without these measures give no result. Raises ValueError as
     `select_campaign`.
     """
@@ -112,8 +106,8 @@ def results_from_measures(
     for column, id_ in MEASURE_IDS.items():
         if len(runs) and column in runs.columns and finished(runs)[column].notna().all():
             options = {"num_resamples": num_resamples, "seed": seed}
-            cells = finished(average_seeds(runs))
-            order = correlate(cells[column], cells["lr"] / cells["batch_size"], "spearman", num_resamples=1).value
+            rows = finished(average_replicates(runs))
+            order = correlate(rows[column], rows["lr"] / rows["batch_size"], "spearman", num_resamples=1).value
             words = f"; Spearman with learning rate / batch size {order:.2f}"
             found = correlation_result(id_, campaign, runs, "gap", options, x=column)
             results += [dataclasses.replace(result, detail=result.detail + words) for result in found]

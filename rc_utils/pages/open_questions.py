@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from rc_utils.correlation import MIN_CELLS, average_seeds, correlate_cells, finished, interval_text
+from rc_utils.correlation import average_replicates, correlate_settings, finished, interval_text
+from rc_utils.correlation.estimates import MIN_UNITS
 from rc_utils.pages import training_evolution
 from rc_utils.sweep import records
 
@@ -22,7 +23,7 @@ def answers_from_runs(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     main = finished(runs[runs["experiment"] == "main"])
     if main.empty or not main["count"].notna().any():
         return pd.DataFrame()
-    cells = finished(average_seeds(main))
+    cells = finished(average_replicates(main))
     fitted = cells[cells["interpolates"].astype(bool)]
     rows = [
         _answer(f"{method.capitalize()}, gap", cells, seed, method=method)
@@ -32,7 +33,7 @@ def answers_from_runs(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     rows.append(_answer("settings that fit, gap", fitted, seed))
     rows.append(_answer("settings that fit, test accuracy", fitted, seed, y="test_accuracy"))
     if "count_test" in main.columns and main["count_test"].notna().any():
-        both = finished(average_seeds(main[main["count_test"].notna()]))
+        both = finished(average_replicates(main[main["count_test"].notna()]))
         rows += [_answer("training pairs, gap", both, seed), _answer("test pairs, gap", both, seed, x="count_test")]
     if "no-momentum" in set(runs["experiment"]):
         plain = finished(runs[runs["experiment"] == "no-momentum"])
@@ -42,7 +43,9 @@ def answers_from_runs(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
         networks = ", ".join(plain["network"].unique())
         for words, part in (("momentum 0.9", same), ("no momentum", plain)):
             rates = f"{part['lr'].min():g} to {part['lr'].max():g}"
-            rows.append(_answer(f"{networks}, {words}, learning rates {rates}", finished(average_seeds(part)), seed))
+            rows.append(
+                _answer(f"{networks}, {words}, learning rates {rates}", finished(average_replicates(part)), seed)
+            )
     return pd.DataFrame(rows)
 
 
@@ -52,7 +55,7 @@ def _answer(
     row = {"With": words, "Settings": len(cells)}
     row |= {"Mean count": f"{cells[x].mean():.2f}" if len(cells) else "", "Correlation": "too few settings"}
     if len(cells) >= MIN_POINTS:
-        c = correlate_cells(cells, x, y, method, seed=seed)
+        c = correlate_settings(cells, x, y, method, seed=seed)
         row["Correlation"] = interval_text(c.value, c.low, c.high)
     return row
 
@@ -61,21 +64,21 @@ def interpolation_table(name: str, *, num_resamples: int = 10_000, seed: int = 0
     """One row a grid of cells of the campaign `name` that were trained alike, the least fitted first.
 
     The grids: every network of the experiments `main` and `short`, and the network of the evolution after every counted
-    epoch but 0. Grids of fewer than `MIN_CELLS` cells are left out. Columns: grid (in words), network, train_accuracy
+    epoch but 0. Grids of fewer than `MIN_UNITS` cells are left out. Columns: grid (in words), network, train_accuracy
     (mean), n_cells, n_interpolating, and for both of `QUANTITIES` Pearson's correlation with the count over cells,
     seeds averaged: the quantity's name, and with `_low` and `_high` its interval. read: `origin` and `num_samples` of
     `load_runs`.
     """
     rows = []
     for words, network, runs in _grids(name, **read):
-        cells = finished(average_seeds(runs))
-        if len(cells) < MIN_CELLS or not cells["count"].notna().all():
+        cells = finished(average_replicates(runs))
+        if len(cells) < MIN_UNITS or not cells["count"].notna().all():
             continue
         fitted = int((cells["train_accuracy"] >= records.INTERPOLATES).sum())
         row = {"grid": words, "network": network, "train_accuracy": cells["train_accuracy"].mean()}
         row |= {"n_cells": len(cells), "n_interpolating": fitted}
         for quantity in QUANTITIES:
-            c = correlate_cells(cells, "count", quantity, num_resamples=num_resamples, seed=seed)
+            c = correlate_settings(cells, "count", quantity, num_resamples=num_resamples, seed=seed)
             row |= {quantity: c.value, f"{quantity}_low": c.low, f"{quantity}_high": c.high}
         rows.append(row)
     columns = ["grid", "network", "train_accuracy", "n_cells", "n_interpolating"]

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Polygon
 
-from rc_utils.correlation import average_seeds, correlate, finished, require_columns
+from rc_utils.correlation import average_replicates, correlate, finished, require_columns
 
 # Okabe and Ito's colours without yellow, which is too faint for markers on white.
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
@@ -133,18 +133,18 @@ def scatter_count_gap(
 ) -> Axes:
     """Scatter of two columns with a marker and a least-squares line for each network (v1 Fig 2 and 5).
 
-    One point a cell, seeds averaged, unless `average` is false; hollow points do not interpolate; the legend gives
-    the Pearson correlation of each network with more than two points. Diverged runs are left out. Raises ValueError
-    for a missing column.
+    One point a setting, replicates averaged, unless `average` is false; hollow points do not interpolate; the legend
+    gives the Pearson correlation of each network with more than two points. Diverged runs are left out. Raises
+    ValueError for a missing column.
     """
     require_columns(runs, ["network", "cell", x, y])
-    points = finished(average_seeds(runs) if average else runs)
+    points = finished(average_replicates(runs) if average else runs)
     ax = plt.subplots()[1] if ax is None else ax
     handles = []
     for network, group in points.groupby("network", sort=False):
         style = network_style(str(network))
         _scatter(ax, group, x, y, style)
-        r = correlate(group[x], group[y], num_resamples=1).value
+        r = correlate(group[x], group[y]).value
         if np.isfinite(r):
             _least_squares_line(ax, group[x], group[y], style.color)
         text = f"{network}, r = {r:.2f}" if np.isfinite(r) else str(network)
@@ -172,11 +172,11 @@ def _least_squares_line(ax: Axes, x: pd.Series, y: pd.Series, color: str) -> Non
 def lr_batch_panels(runs: pd.DataFrame, networks: Sequence[str] | None = None, column: str = "count") -> Figure:
     """`column` against the learning rate, a line for each batch size, a panel for each network (v1 Fig 3).
 
-    Points are means over the other hyper-parameters after averaging the seeds, bars their standard errors (none where
-    there is one cell). `networks` chooses and orders the panels. Raises ValueError for a missing column or network.
+    Points are means over the other hyper-parameters after averaging replicates, bars their standard errors (none where
+    there is one setting). `networks` chooses and orders the panels. Raises ValueError for a missing column or network.
     """
     require_columns(runs, ["network", "cell", "lr", "batch_size", column])
-    cells = finished(average_seeds(runs))
+    cells = finished(average_replicates(runs))
     known = list(pd.unique(cells["network"]))
     networks = known if networks is None else list(networks)
     for network in networks:

@@ -36,10 +36,10 @@ def results_from_campaign(
         results += results_from_runs(plain, campaign.name, seed=seed)
         results += results_from_measures(plain, campaign.name, seed=seed)
     for augmentation in AUGMENTATIONS:
-        results += results_from_augmentation(table, campaign.name, augmentation, seed=seed)
+        results += results_from_augmentation(table, campaign.name, augmentation)
     with contextlib.suppress(training_evolution.NothingCounted):
         results += training_evolution.results_from_evolution(training_evolution.evolution_runs(name, **read), seed=seed)
-    results += results_from_counts(name, origin=origin, seed=seed)
+    results += results_from_counts(name, origin=origin)
     for layout in ablations.TABLES:
         cells = ablations.ablation_cells(layout, name, [], seed=seed, **read)
         results += ablations.results_from_ablations(cells, layout)

@@ -13,7 +13,7 @@ from rc_utils.forests import committed_forests, forest_runs, results_from_forest
 from rc_utils.pages.needs import needed
 from rc_utils.pages.scorecard import results_from_campaign
 from rc_utils.paper.scorecard import kept_results
-from rc_utils.paper.verdict import ARGUMENTS, NOT_TESTED, VERDICTS
+from rc_utils.paper.verdict import ARGUMENTS, NO_RESULT, VERDICTS
 from rc_utils.sweep import run
 from rc_utils.sweep.campaign import load_campaign, load_campaigns
 from rc_utils.sweep.execute import sweep
@@ -159,7 +159,7 @@ def describe_runs(name, table, num_samples=0):
 def setting_warning(planned):
     """Markdown: why a mean count of this run is not held against the published level."""
     return (
-        "**Verdict: not tested here.** The count of one network is a level, and belongs to its network and data: "
+        "**No verdict.** The count of one network is a level, and belongs to its network and data: "
         f"{_network_text(planned.spec)} on {planned.spec.dataset['name']} is not the paper's setting. What can be "
         "compared elsewhere are effects: correlations and directions."
     )
@@ -197,21 +197,19 @@ def show_correlations(table, columns="method"):
     rows = [table.columns[0], "n", "n_units"] if columns == "method" else ["network", "method", "n", "n_units"]
     text = [interval_text(*row) for row in table[["value", "low", "high"]].to_numpy()]
     wide = table.assign(text=text).pivot_table(index=rows, columns=columns, values="text", aggfunc="first", sort=False)
-    wide = wide.reset_index().rename(columns={"n": "cells", "n_units": "drawn as"})
+    wide = wide.reset_index().rename(columns={"n": "rows", "n_units": "settings"})
     wide.columns.name = None
     return show_table(wide.rename(columns=str.capitalize))
 
 
 def show_changes(changes):
-    """Changes per doubling, {(network, factor): Change}, as a table."""
+    """Changes per doubling, {(network, factor): Estimate}, as a table."""
     rows = [
         {
             "Network": network,
             "Doubled": factor,
-            "Change of the count": _signed(change.value),
-            "Interval": _interval(change.low, change.high, "+.3f"),
-            "Groups": change.n_groups,
-            "Cells": change.n_cells,
+            "Change of the count": interval_text(change.value, change.low, change.high, "+"),
+            "Settings": change.n,
         }
         for (network, factor), change in changes.items()
     ]
@@ -224,8 +222,8 @@ def show_scorecard(card, *, why=False):
     Rows without a result of ours, alone, say what one would take (`rc_utils.pages.needs`).
     """
     shown = pd.DataFrame({"Claim": card["claim"] + " (" + card["where"] + ")", "Published": card["published"]})
-    if (card["verdict"] != NOT_TESTED).any():
-        shown["Ours"] = (card["ours"] + " " + card["interval"]).str.strip()
+    if (card["campaign"] != "").any():
+        shown["Ours"], shown["Ours - published"] = card["ours"], card["difference"]
         shown["n"], shown["Verdict"] = card["n"], card["verdict"]
         if why:
             shown["Why"] = card["why"]
@@ -246,12 +244,15 @@ def scorecard_summary(card):
     """Markdown: how many results have which verdict; one that repeats another is not counted again, and statements that
     an argument settles are counted apart."""
     tested, settled = card[card["counted"]], card[card["verdict"].isin(ARGUMENTS)]
+    without = int(((card["verdict"] == NO_RESULT) & (card["campaign"] != "")).sum())
     counts = tested["verdict"].value_counts()
     parts = [f"{v} {counts[v]}" for v in VERDICTS if v in counts]
-    known = f"Of {card['id'].nunique()} statements, {tested['id'].nunique()} have a result in this book"
-    repeated = int((~card["counted"] & ~card["verdict"].isin((NOT_TESTED, *ARGUMENTS))).sum())
+    known = f"Of {card['id'].nunique()} statements, {tested['id'].nunique()} have a verdict in this book"
+    repeated = int((~card["counted"] & card["verdict"].isin(VERDICTS)).sum())
     rest = f"; {repeated} results more repeat a number that is counted elsewhere" if repeated else ""
     text = f"{known}. Verdicts: {', '.join(parts) or 'none'}{rest}."
+    if without:
+        text += f" {without} statements were looked at and have no number that could be judged."
     if len(settled):
         words = " and ".join(f"{n} {label}" for label, n in settled["verdict"].value_counts().items())
         text += f" Apart from these, {words}: no measurement could have come out otherwise."
@@ -284,11 +285,3 @@ def _count_text(campaign, records, num_samples):
     evaluations = sum(entry["num_evaluations"] for entry in entries)
     first = f"the first {num_samples} of " if 0 < num_samples < numbers[0] else ""
     return f"{first}{' or '.join(map(str, numbers))} segments a run, {evaluations:,} evaluations in all"
-
-
-def _signed(value):
-    return "–" if np.isnan(value) else f"{value:+.3f}"
-
-
-def _interval(low, high, form=".2f"):
-    return "" if np.isnan(low) else f"[{low:{form}}, {high:{form}}]"

@@ -8,17 +8,15 @@ import numpy as np
 import pandas as pd
 
 from rc_utils.correlation import (
-    FEWEST_ROWS,
-    average_seeds,
-    bootstrap_interval,
-    correlate_cells,
+    average_replicates,
+    bootstrap,
+    correlate_settings,
     finished,
     interval_text,
-    mean_interval,
-    sampling_units,
-    unit_means,
+    mean,
     weighted_pearson,
 )
+from rc_utils.correlation.estimates import FEWEST_ROWS
 from rc_utils.paper.published_tables import EVOLUTION
 from rc_utils.paper.verdict import Result
 from rc_utils.regions import label_grid
@@ -82,27 +80,27 @@ def evolution_runs(name: str, experiment: str = "", network: str = "", **read) -
 
 
 def evolution_table(table: pd.DataFrame, *, num_resamples: int = 10_000, seed: int = 0) -> pd.DataFrame:
-    """One row an epoch of `evolution_runs`: means over cells and the correlation over cells, seeds averaged first.
+    """One row an epoch of `evolution_runs`: means and the correlation over settings, replicates averaged first.
 
     Columns: epoch, fraction, published_epoch (the paper's at the same share of its 200 epochs within 2 %, or NaN),
-    n_cells, and value, `_low` and `_high` of count, gap and correlation (Pearson, bootstrap over cells). There is no
-    correlation at epoch 0, where all cells of a seed are one network, whose numbers differ at most by rounding.
+    n_settings, and value, `_low` and `_high` of count, gap and correlation (Pearson). There is no
+    correlation at epoch 0, where all runs of a seed are one network, whose numbers differ at most by rounding.
     """
     rows = []
     for epoch, group in table.groupby("epoch"):
-        cells = finished(average_seeds(group))
+        cells = finished(average_replicates(group))
         fraction = float(group["fraction"].iloc[0])
         row = {
             "epoch": epoch,
             "fraction": fraction,
             "published_epoch": published_epoch(fraction),
-            "n_cells": len(cells),
+            "n_settings": len(cells),
         }
         for column in ("count", "gap"):
-            low, high = mean_interval(unit_means(cells, column), num_resamples, seed=seed)
-            row |= {column: cells[column].mean(), f"{column}_low": low, f"{column}_high": high}
+            m = mean(cells[column])
+            row |= {column: m.value, f"{column}_low": m.low, f"{column}_high": m.high}
         trained = cells if fraction > 0 else cells[:0]
-        r = correlate_cells(trained, "count", "gap", num_resamples=num_resamples, seed=seed)
+        r = correlate_settings(trained, "count", "gap", num_resamples=num_resamples, seed=seed)
         rows.append(row | {"correlation": r.value, "correlation_low": r.low, "correlation_high": r.high})
     return pd.DataFrame(rows)
 
@@ -124,7 +122,7 @@ def beside_published(summary: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for row in summary.itertuples():
         theirs = published.get(row.published_epoch, (row.published_epoch, *[None] * 4))
-        gap_v3 = None if theirs[3] is None else theirs[3] / 100
+        gap_v3 = theirs[3]
         rows.append(
             {
                 "Epoch": f"{row.epoch}",
@@ -133,7 +131,7 @@ def beside_published(summary: pd.DataFrame) -> pd.DataFrame:
                 "Count, paper": interval_text(theirs[1]),
                 "Gap": interval_text(row.gap, row.gap_low, row.gap_high),
                 "Gap, v1": interval_text(theirs[2]),
-                "Gap, v3": interval_text(gap_v3, form=".3f"),
+                "Gap, v3": "–" if gap_v3 is None else f"{gap_v3:.3f}",
                 "Correlation": interval_text(row.correlation, row.correlation_low, row.correlation_high),
                 "Correlation, paper": interval_text(theirs[4]),
             }
@@ -144,16 +142,16 @@ def beside_published(summary: pd.DataFrame) -> pd.DataFrame:
 def results_from_evolution(table: pd.DataFrame, *, num_resamples: int = 10_000, seed: int = 0) -> list[Result]:
     """Our results for evolution/correlation/<epoch>, at epochs of ours that match a published one, and evolution/trend.
 
-    trend: correlation at the last epoch less that at the first after training began, its interval from resampling the
-    cells of both together. Mean counts and gaps are levels, which only the paper's own setting can test, and are left
-    out. A correlation that is not defined gives no result.
+    trend: correlation at the last epoch less that at the first after training began, its interval from a bootstrap over
+    the settings of both together. Mean counts and gaps are levels, which only the paper's own setting can test, and are
+    left out. A correlation that is not defined gives no result.
     """
     campaign, network = table["campaign"].iloc[0], table["network"].iloc[0]
     results = []
     for row in evolution_table(table, num_resamples=num_resamples, seed=seed).itertuples():
         if np.isfinite(row.published_epoch) and row.published_epoch > 0 and np.isfinite(row.correlation):
-            bounds = (row.correlation_low, row.correlation_high, row.n_cells)
-            detail = f"{network}, epoch {row.epoch}, Pearson over {row.n_cells} cells"
+            bounds = (row.correlation_low, row.correlation_high, row.n_settings)
+            detail = f"{network}, epoch {row.epoch}, Pearson over {row.n_settings} settings"
             results.append(
                 Result(f"evolution/correlation/{row.published_epoch:.0f}", campaign, row.correlation, *bounds, detail)
             )
@@ -164,22 +162,22 @@ def _trend(table, campaign, network, num_resamples, seed):
     epochs = sorted(e for e in table["epoch"].unique() if e > 0)
     if len(epochs) < 2:
         return []
-    ends = [finished(average_seeds(table[table["epoch"] == e])).set_index("cell") for e in (epochs[0], epochs[-1])]
+    ends = [
+        finished(average_replicates(table[table["epoch"] == e])).set_index("setting") for e in (epochs[0], epochs[-1])
+    ]
     cells = ends[0].index.intersection(ends[1].index)
     if len(cells) < FEWEST_ROWS:
         return []
-    units = sampling_units(ends[0].loc[cells].reset_index())
     first, last = (end.loc[cells, ["count", "gap"]].to_numpy(float).T for end in ends)
 
     def rise(weights: np.ndarray) -> np.ndarray:
         return weighted_pearson(*last, weights) - weighted_pearson(*first, weights)
 
-    value = float(rise(np.ones((1, len(cells))))[0])
-    if not np.isfinite(value):
+    found = bootstrap(rise, cells, num_resamples=num_resamples, seed=seed)
+    if not np.isfinite(found.value):
         return []
-    low, high = bootstrap_interval(rise, units, num_resamples=num_resamples, seed=seed)
-    detail = f"{network}, epoch {epochs[-1]} less epoch {epochs[0]}, {len(cells)} cells"
-    return [Result("evolution/trend", campaign, value, low, high, len(cells), detail)]
+    detail = f"{network}, epoch {epochs[-1]} less epoch {epochs[0]}, {len(cells)} settings"
+    return [Result("evolution/trend", campaign, found.value, found.low, found.high, found.n, detail)]
 
 
 def evolution_cost(name: str, experiment: str = "") -> tuple[float, int]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pandas as pd
 
-from rc_utils.correlation import average_seeds, correlate_cells, finished
+from rc_utils.correlation import average_replicates, correlate_settings, finished
 from rc_utils.files import results_dir, write_atomically
 from rc_utils.paper.published_tables import MAIN_NETWORKS
 from rc_utils.paper.verdict import Result, published
@@ -56,30 +56,30 @@ def kept_results() -> list[Result]:
 def correlation_result(
     id_: str, campaign: str, runs: pd.DataFrame, column: str, options: dict, *, x: str = "count"
 ) -> Iterator[Result]:
-    """The Result `id_`: Pearson's correlation of columns `x` and `column` over cells; nothing where it is undefined.
+    """The Result `id_`: Pearson's correlation of columns `x` and `column` over settings; nothing where it is undefined.
 
-    Nothing for two cells either, whose correlation is 1 or -1 whatever they are.
+    Nothing for two settings either, whose correlation is 1 or -1 whatever they are.
 
     options: num_resamples and seed of `correlate`.
     """
-    cells = finished(average_seeds(runs))
-    c = correlate_cells(cells, x, column, **options)
+    rows = finished(average_replicates(runs))
+    c = correlate_settings(rows, x, column, **options)
     if np.isfinite(c.value):
-        yield Result(id_, campaign, c.value, c.low, c.high, c.n, _describe(runs, cells), _same_as(id_, cells))
+        yield Result(id_, campaign, c.value, c.low, c.high, c.n, _describe(runs, rows), _same_as(id_, rows))
 
 
-def _same_as(id_: str, cells: pd.DataFrame) -> str:
-    """The id whose number this one repeats with its sign turned: that of the gap where all cells fit equally well."""
+def _same_as(id_: str, rows: pd.DataFrame) -> str:
+    """The id whose number this one repeats with its sign turned: that of the gap where all fit equally well."""
     experiment, _, network = id_.partition("/")
-    alike = np.ptp(cells["gap"] + cells["test_accuracy"]) < 0.02 * np.ptp(cells["gap"])
+    alike = np.ptp(rows["gap"] + rows["test_accuracy"]) < 0.02 * np.ptp(rows["gap"])
     if experiment != "test-accuracy" or not alike:
         return ""
     return f"main/{network}" if network in MAIN_NETWORKS else f"architectures/{network}/CIFAR-10"
 
 
-def _describe(runs: pd.DataFrame, cells: pd.DataFrame) -> str:
-    words = [f"Pearson over {len(cells)} cells"]
-    if "interpolates" in cells.columns:
-        words.append(f"{int(cells['interpolates'].sum())} of them interpolate")
+def _describe(runs: pd.DataFrame, rows: pd.DataFrame) -> str:
+    words = [f"Pearson over {len(rows)} networks and settings"]
+    if "interpolates" in rows.columns:
+        words.append(f"{int(rows['interpolates'].sum())} of them interpolate")
     diverged = len(runs) - len(finished(runs))
     return ", ".join([*words, *([f"diverged runs: {diverged}"] if diverged else [])])

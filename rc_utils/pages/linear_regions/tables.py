@@ -6,9 +6,8 @@ import math
 
 import numpy as np
 import pandas as pd
-from scipy.stats import linregress
-from scipy.stats import t as student_t
 
+from rc_utils.correlation import slope
 from rc_utils.theory.univariate.theorems import ERROR_GRID, least_constant, region_bound, share
 
 HEADS = {
@@ -56,9 +55,8 @@ def trend(table: pd.DataFrame, column: str) -> tuple[float, float, float]:
 def _slope(x: pd.Series, y: pd.Series) -> tuple[float, float, float]:
     if x.nunique() < 2 or len(x) < 3:
         return math.nan, math.nan, math.nan
-    fit = linregress(x, y)
-    half = student_t.ppf(0.975, len(x) - 2) * fit.stderr
-    return fit.slope, fit.slope - half, fit.slope + half
+    found = slope(pd.DataFrame({"x": x, "y": y}), "y ~ x", "x", range(len(x)), "students")
+    return found.value, found.low, found.high
 
 
 def above_bound(table: pd.DataFrame) -> pd.DataFrame:

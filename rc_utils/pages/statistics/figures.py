@@ -11,11 +11,10 @@ from matplotlib.figure import Figure
 from rc_utils.pages import plotting
 from rc_utils.pages.plotting import BLACK, BLUE, GREEN, ORANGE, PINK
 from rc_utils.pages.statistics import league
-from rc_utils.pages.statistics.cells import Cells
 
 _GREY = "0.35"
 # What a useless measure has, and the ends of the axis.
-_SCALES = {"sign_error": (0.5, 0, 1), "worst_sign_error": (0.5, 0, 1), "information": (0.0, -0.3, 1)}
+_SCALES = {"sign_error": (0.5, 0, 1)}
 
 
 def league_panels(table: pd.DataFrame) -> Figure:
@@ -50,13 +49,13 @@ def _dot(ax: Axes, row: float, found: pd.Series, colour: str, marker: str, label
 
 
 def held_fixed_dots(table: pd.DataFrame) -> Figure:
-    """A `held_fixed` table: one row what is held fixed, dots with intervals for all and for interpolating cells."""
+    """A `held_fixed` table: one row what is held fixed, dots with intervals for all and for interpolating settings."""
     names = list(dict.fromkeys(table["fixed"]))
     fig, ax = plt.subplots(figsize=(plotting.width(), 1.2 + 0.42 * len(names)))
     ax.axvline(0, color="0.6", linewidth=1, zorder=0)
     looks = {
-        "all": (BLUE, "o", "all cells"),
-        "interpolating": (ORANGE, "^", "interpolating cells only"),
+        "all": (BLUE, "o", "all settings"),
+        "interpolating": (ORANGE, "^", "interpolating settings only"),
     }
     for k, (runs, (colour, marker, label)) in enumerate(looks.items()):
         for _, found in table[table["runs"] == runs].iterrows():
@@ -68,13 +67,13 @@ def held_fixed_dots(table: pd.DataFrame) -> Figure:
     return fig
 
 
-def within_panels(cells: Cells, measure: str = "count") -> Figure:
+def within_panels(rows: pd.DataFrame, measure: str = "count") -> Figure:
     """Gap against a measure, a panel for each learning rate, a marker and a least-squares line for each network."""
-    frame = cells.factors.assign(x=cells.means(measure), y=cells.means("gap"))
+    frame = rows.assign(x=rows[measure], y=rows["gap"])
     rates = sorted(frame["lr"].unique(), reverse=True)
-    rows = -(-len(rates) // 3)
-    size = (plotting.width(), 0.8 + 2.7 * rows)
-    fig, axes = plt.subplots(rows, min(3, len(rates)), squeeze=False, sharex=True, sharey=True, figsize=size)
+    number = -(-len(rates) // 3)
+    size = (plotting.width(), 0.8 + 2.7 * number)
+    fig, axes = plt.subplots(number, min(3, len(rates)), squeeze=False, sharex=True, sharey=True, figsize=size)
     for ax, lr in zip(axes.flat, rates, strict=False):
         for network, group in frame[frame["lr"] == lr].groupby("network", sort=False):
             style = plotting.network_style(str(network))
@@ -97,7 +96,7 @@ def information_null(table: pd.DataFrame) -> Figure:
     """An `information_table`: the estimate of each conditioning over its null distribution, one row a conditioning."""
     fig, ax = plt.subplots(figsize=(plotting.width(), 1.3 + 0.42 * len(table)))
     if table.empty:
-        ax.text(0.5, 0.5, "too few cells to condition on anything", ha="center", transform=ax.transAxes)
+        ax.text(0.5, 0.5, "too few settings to condition on anything", ha="center", transform=ax.transAxes)
     for row, found in enumerate(table.itertuples()):
         low, high = np.quantile(found.null, [0.025, 0.975])
         label = row == 0

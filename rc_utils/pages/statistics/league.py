@@ -1,6 +1,4 @@
-"""Which measure predicts the gap: a table of measures and statistics, and what is left of the region count's
-correlation when hyper-parameters are held fixed, with intervals that draw cells and segments again.
-"""
+"""Which measure predicts the gap, and what is left of the region count's correlation when something is held fixed."""
 
 from __future__ import annotations
 
@@ -11,19 +9,19 @@ import numpy as np
 import pandas as pd
 
 from rc_utils.correlation import (
-    FEWEST_ROWS,
-    MIN_CELLS,
-    bias_corrected_interval,
-    fisher_interval,
-    is_constant,
-    percentile_interval,
+    HYPERPARAMETERS,
+    Estimate,
+    average_replicates,
+    bootstrap,
+    correlate_settings,
+    finished,
+    partial_correlation,
     require_columns,
-    weighted_kendall,
+    setting_names,
     weighted_pearson,
-    weighted_spearman,
 )
-from rc_utils.pages.statistics import predictors as p
-from rc_utils.pages.statistics.cells import Cells, Draws, draw
+from rc_utils.correlation import pairs as p
+from rc_utils.correlation.settings import with_logs
 
 # Oriented so that theory expects more of it to go with a larger gap.
 MEASURES = {
@@ -36,293 +34,246 @@ MEASURES = {
     "num_parameters": "number of parameters",
     "train_loss": "training loss",
     # No measure of a network: what the settings alone say.
-    "batch_over_lr": "batch size / learning rate",
+    "log2_ratio": "batch size / learning rate",
 }
-
 STATISTICS = {
     "pearson": "Pearson",
     "spearman": "Spearman",
     "kendall": "Kendall's tau-b",
+    "within": "within network",
+    "given_lr": "given network and lr",
+    "given_train_accuracy": "given training accuracy",
     "granulated": "granulated Kendall",
-    "given_lr": "partial, given log lr",
-    "given_train_accuracy": "partial, given training accuracy",
-    "information": "information given lr",
     "sign_error": "sign-error",
-    "worst_sign_error": "worst sign-error",
 }
+_FORMULAS = {"within": "C(network)", "given_lr": "C(network):C(lr)", "given_train_accuracy": "train_accuracy"}
+# What may be taken out of count and gap before they are correlated, for each network apart.
+CONTROLS = {
+    "nothing": "1",
+    "network": "C(network)",
+    "network and learning rate": "C(network):C(lr)",
+    "network and batch size": "C(network):C(batch_size)",
+    "a line in log(batch / lr)": "C(network) * log2_ratio",
+    "a parabola in log(batch / lr)": "C(network) * (log2_ratio + I(log2_ratio**2))",
+    "a cubic in log(batch / lr)": "C(network) * (log2_ratio + I(log2_ratio**2) + I(log2_ratio**3))",
+    "a plane in log lr and log batch": "C(network) * (log2_lr + log2_batch)",
+    "a full quadratic in log lr and log batch": (
+        "C(network) * (log2_lr * log2_batch + I(log2_lr**2) + I(log2_batch**2))"
+    ),
+}
+SEEDS = "everything but the seed"
 
-_CHUNK = 3_000_000  # Numbers in one array of resampled pairs: some tens of megabytes.
+
+def settings_of(runs: pd.DataFrame) -> pd.DataFrame:
+    """Rows of `average_replicates` of one experiment that did not diverge, with logarithms and minus_margin.
+
+    Raises ValueError without the columns network, cell, lr, gap and seed, or with two runs of a cell and a seed.
+    """
+    require_columns(runs, ["network", "cell", "lr", "gap", "seed"])
+    if runs.duplicated(["network", "cell", "seed"]).any():
+        raise ValueError("the runs hold a cell and seed more than once; choose the runs of one experiment")
+    rows = with_logs(finished(average_replicates(runs))).reset_index(drop=True)
+    return rows.assign(minus_margin=-rows["margin"]) if "margin" in rows.columns else rows
 
 
-def available(cells: Cells) -> tuple[list[str], list[str]]:
-    """(those of `MEASURES` that all runs have, those that are missing)."""
-    has = [m for m in MEASURES if m in cells.runs.columns and np.isfinite(cells.runs[m].to_numpy(float)).all()]
+def available(rows: pd.DataFrame) -> tuple[list[str], list[str]]:
+    """(those of `MEASURES` that all rows have, those that are missing)."""
+    has = [m for m in MEASURES if m in rows.columns and np.isfinite(rows[m].to_numpy(float)).all()]
     return has, [m for m in MEASURES if m not in has]
 
 
-def estimate(
-    cells: Cells,
-    measure: str,
-    statistic: str,
-    draws: Draws,
-    *,
-    confidence: float = 0.95,
-    num_permutations: int = 200,
-    seed: int = 0,
-) -> p.Estimate:
-    """One of `STATISTICS` of a measure and the gap, with its interval.
-
-    draws: of the measure, the gap, log_lr and train_accuracy. Pearson's and partial correlations have Fisher's interval
-    of the draws, rank correlations their bias-corrected percentiles, because plain percentiles cover 91 to 95 % and 95
-    to 99 % (`python -m benchmarks --only coverage`); the others, of pairs of cells, as their functions in `predictors`
-    say, with cells that differ in weight decay alone as one, since the test set does not resolve their gaps. A partial
-    correlation or information is unknown where what it is given has one value: there is nothing to hold fixed.
-    Everything is unknown of fewer than three cells, whose order is right or wrong altogether.
-    """
-    if len(cells.factors) < FEWEST_ROWS:
-        return p.UNKNOWN
-    if statistic in _CORRELATIONS:
-        control, function = _CORRELATIONS[statistic]
-        if control and is_constant(cells.means(control)):
-            return p.UNKNOWN
-        return _resampled(cells, [measure, "gap", *([control] if control else [])], function, draws, confidence)
-    cells = cells.merged()
-    x, y = cells.means(measure), cells.means("gap")
-    if statistic == "information":
-        if cells.factors["lr"].nunique() < 2:
-            return p.UNKNOWN
-        strata = p.strata_of(cells.factors, ["lr"])
-        null = p.information_null(x, y, strata, num_permutations, seed).mean()
-        return p.adjusted_information(x, y, strata, null, confidence)
-    functions = {
-        "granulated": p.granulated_kendall,
-        "sign_error": p.sign_error,
-        "worst_sign_error": p.worst_sign_error,
-    }
-    return functions[statistic](x, y, p.neighbours(cells.factors, cells.units), confidence)
+def factors_of(rows: pd.DataFrame) -> pd.DataFrame:
+    """The network and the hyper-parameters of each row."""
+    return rows[[c for c in ("network", *HYPERPARAMETERS) if c in rows.columns]]
 
 
-def _partial(x, y, control, weights):
-    return p.partial_pearson(x, y, weights, [control])
+def varies(rows: pd.DataFrame, formula: str) -> bool:
+    """Whether the rows vary all that a formula of `CONTROLS` names."""
+    needed = {"C(lr)": "lr", "log2_lr": "lr", "log2_ratio": "lr"}
+    needed |= {"C(batch_size)": "batch_size", "log2_batch": "batch_size"}
+    columns = {column for text, column in needed.items() if text in formula}
+    return all(column in rows.columns and rows[column].nunique() > 1 for column in columns)
 
 
-_CORRELATIONS = {
-    "pearson": (None, weighted_pearson),
-    "spearman": (None, weighted_spearman),
-    "kendall": (None, weighted_kendall),
-    "given_lr": ("log_lr", _partial),
-    "given_train_accuracy": ("train_accuracy", _partial),
-}
-
-
-def _resampled(cells: Cells, columns: Sequence[str], function, draws: Draws, confidence: float) -> p.Estimate:
-    """`function(*columns, weights)` at the cells, with its interval from the resamples."""
-    n = len(cells.factors)
-    value = float(function(*(cells.means(c)[None] for c in columns), np.ones((1, n)))[0])
-    resampled = _over_draws(function, columns, draws)
-    if not np.isfinite(value):
-        return p.UNKNOWN
-    drawn = len(set(cells.units))
-    if function in (weighted_spearman, weighted_kendall):
-        return p.Estimate(value, *bias_corrected_interval(resampled, value, drawn, confidence))
-    return p.Estimate(value, *fisher_interval(resampled, value, drawn, confidence))
-
-
-def _over_draws(function, columns: Sequence[str], draws: Draws) -> np.ndarray:
-    """`function(*columns, weights)` in every resample, (B,), a part of them at a time."""
-    step = max(1, _CHUNK // draws.weights.shape[1] ** 2)
-    parts = [slice(start, start + step) for start in range(0, len(draws.weights), step)]
-    return np.concatenate([function(*(draws.columns[c][s] for c in columns), draws.weights[s]) for s in parts])
+def estimate(rows: pd.DataFrame, measure: str, statistic: str, **options) -> Estimate:
+    """One of `STATISTICS` of a measure and the gap. options: num_resamples and seed."""
+    if statistic in ("pearson", "spearman", "kendall"):
+        return correlate_settings(rows, measure, "gap", statistic, **options)
+    if statistic in _FORMULAS:
+        formula = _FORMULAS[statistic]
+        if not varies(rows, formula) or rows["network"].nunique() < 2:
+            formula = formula.replace("C(network)", "1").replace("1:", "")
+        return partial_correlation(rows, measure, "gap", formula, rows["setting"], **options)
+    x, y = rows[measure].to_numpy(float), rows["gap"].to_numpy(float)
+    function = p.granulated_kendall if statistic == "granulated" else p.sign_error
+    return function(x, y, p.neighbours(factors_of(rows)), rows["setting"], **options)
 
 
 def league_table(
-    cells: Cells,
-    measures: Sequence[str] | None = None,
-    statistics: Sequence[str] = tuple(STATISTICS),
-    *,
-    num_resamples: int = 1000,
-    confidence: float = 0.95,
-    num_permutations: int = 200,
-    seed: int = 0,
+    rows: pd.DataFrame, measures: Sequence[str] | None = None, statistics: Sequence[str] = tuple(STATISTICS), **options
 ) -> pd.DataFrame:
-    """One row a measure and statistic: measure, statistic, value, low, high. All measures share their resamples.
+    """One row a measure and statistic: measure, statistic, value, low, high, n, unit.
 
-    measures: default all that the runs have. Raises ValueError for a measure that they do not have, or not as a number
-    in every run.
+    measures: default all that the rows have. Raises ValueError for a measure that they do not have.
     """
-    measures = available(cells)[0] if measures is None else list(measures)
-    controls = [_CORRELATIONS[s][0] for s in statistics if s in _CORRELATIONS and _CORRELATIONS[s][0]]
-    require_columns(cells.runs, [*measures, *controls])
-    draws = draw(cells, dict.fromkeys(["gap", *controls, *measures]), num_resamples, seed)
-    options = {"confidence": confidence, "num_permutations": num_permutations, "seed": seed}
-    rows = [
-        {"measure": m, "statistic": s, **dataclasses.asdict(estimate(cells, m, s, draws, **options))}
+    measures = available(rows)[0] if measures is None else list(measures)
+    require_columns(rows, measures)
+    found = [
+        {"measure": m, "statistic": s, **dataclasses.asdict(estimate(rows, m, s, **options))}
         for m in measures
         for s in statistics
     ]
-    return pd.DataFrame(rows, columns=["measure", "statistic", "value", "low", "high"])
+    return pd.DataFrame(found)
 
 
-def beside_the_count(
-    cells: Cells, measures: Sequence[str], *, num_resamples: int = 1000, confidence: float = 0.95, seed: int = 0
-) -> pd.DataFrame:
-    """Correlation of the count and the gap less that of a rival, in the same resamples: who is ahead, and who is level.
+def beside_the_count(rows: pd.DataFrame, measures: Sequence[str], **options) -> pd.DataFrame:
+    """Pearson's correlation of the count and the gap less that of a rival, within networks: who is ahead, who is level.
 
-    One row a rival in `measures` and correlation, linear or of ranks: statistic, measure, value, low, high, with the
-    expanded percentile interval of the difference.
+    One row a rival in `measures`: measure, value, low, high, with the `bootstrap` of the difference.
     """
-    rivals = [m for m in measures if m != "count"]
-    draws = draw(cells, ["count", "gap", *rivals], num_resamples, seed)
-    drawn, one, rows = len(set(cells.units)), np.ones((1, len(cells.factors))), []
-    for statistic in ("pearson", "spearman", "kendall"):
-        function = _CORRELATIONS[statistic][1]
 
-        def both(measure, function=function):
-            value = function(cells.means(measure)[None], cells.means("gap")[None], one)
-            return float(value[0]), _over_draws(function, [measure, "gap"], draws)
+    def centred(column: str) -> np.ndarray:
+        values = rows[column].astype(float)
+        return (values - values.groupby(rows["network"]).transform("mean")).to_numpy()
 
-        count, counts = both("count")
-        for rival in rivals:
-            value, values = both(rival)
-            low, high = percentile_interval(counts - values, drawn, confidence, expanded=True)
-            rows.append((statistic, rival, count - value, low, high))
-    return pd.DataFrame(rows, columns=["statistic", "measure", "value", "low", "high"])
+    gap, count, found = centred("gap"), centred("count"), []
+    for rival in [m for m in measures if m != "count" and np.ptp(centred(m)) > 0]:
+        other = centred(rival)
+
+        def ahead(weights: np.ndarray, other=other) -> np.ndarray:
+            return weighted_pearson(count, gap, weights) - weighted_pearson(other, gap, weights)
+
+        found.append({"measure": rival, **dataclasses.asdict(bootstrap(ahead, rows["setting"], **options))})
+    return pd.DataFrame(found)
 
 
-def within(
-    cells: Cells,
-    names: Sequence[str],
-    measure: str = "count",
-    *,
-    groups: np.ndarray | None = None,
-    controls: Sequence[np.ndarray] = (),
-    num_resamples: int = 1000,
-    confidence: float = 0.95,
-    seed: int = 0,
-) -> p.Estimate:
-    """Pearson's r of a measure and the gap within the strata of cells that agree in the factors `names`.
+def seeds_alone(runs: pd.DataFrame, measure: str = "count", y: str = "gap") -> tuple[Estimate, int]:
+    """Correlation of measure and y at one setting of one network, between the means of seeds, and how many means.
 
-    The mean of each stratum is taken out of both, then what least squares on `controls`, (n,) each, explains of them,
-    and what is left is pooled. Strata that differ in weight decay alone
-    repeat each other: at least `MIN_CELLS` groups of them, or of the cells with equal codes in `groups` (n,), are drawn
-    whole; where there are fewer, the strata are kept and the groups of their cells (`Cells.units`) are drawn. Fisher's
-    interval of the draws.
+    Weight decays that do nothing are averaged; networks with one seed are left out. NaN without any.
     """
-    strata = p.strata_of(cells.factors, names)
-    whole = p.strata_of(cells.factors, [n for n in names if n != "weight_decay"]) if groups is None else groups
-    units = whole if len(np.unique(whole)) >= MIN_CELLS else cells.units
-    draws = draw(cells, [measure, "gap"], num_resamples, seed, units)
-    one = np.ones((1, len(strata)))
-    value = float(p.partial_pearson(cells.means(measure), cells.means("gap"), one, controls, strata)[0])
-    resampled = p.partial_pearson(draws.columns[measure], draws.columns["gap"], draws.weights, controls, strata)
-    if not np.isfinite(value) or len(strata) < FEWEST_ROWS:
-        return p.UNKNOWN
-    return p.Estimate(value, *fisher_interval(resampled, value, len(set(units)), confidence))
+    done = finished(runs)
+    means = done.assign(setting=setting_names(done)).groupby(["network", "setting", "seed"], as_index=False)
+    rows = means[[measure, y]].mean()
+    rows = rows[rows.groupby(["network", "setting"])["seed"].transform("nunique") > 1]
+    if rows.empty:
+        return Estimate(float("nan")), 0
+    rows = rows.assign(stratum=rows["network"] + ", " + rows["setting"])
+    formula = "C(stratum)" if rows["stratum"].nunique() > 1 else "1"
+    return partial_correlation(rows, measure, y, formula, rows["setting"]), len(rows)
 
 
-def held_fixed(cells: Cells, measure: str = "count", **options) -> pd.DataFrame:
-    """What is left of the correlation of a measure and the gap when factors are held fixed, by `within`.
+def held_fixed(runs: pd.DataFrame, measure: str = "count") -> pd.DataFrame:
+    """What is left of the correlation of a measure and the gap when something is held fixed: `CONTROLS` and the seeds.
 
-    Rows: nothing held; each factor; the network and one other; all factors but one; where learning rates and batch
-    sizes differ, `SMOOTH`; and, where there are several seeds, the cell. Columns: fixed (in words), within, runs,
-    n_cells, n_strata, value, low, high, for `runs` "all" and "interpolating".
+    Columns: fixed (in words), runs ("all" or "interpolating"), rows (networks and settings, or means of seeds), value,
+    low, high, n, unit. Controls that need what does not vary are left out.
     """
-    rows = []
-    for name, part in (("all", cells), ("interpolating", cells.interpolating())):
-        for names in _ladder(cells.factors):
-            n_strata = len(np.unique(p.strata_of(part.factors, names)))
-            found = within(part, names, measure, **options) if len(part.factors) > n_strata else p.UNKNOWN
-            rows.append((_words(names), name, len(part.factors), n_strata, found.value, found.low, found.high))
-        if {"lr", "batch_size"} <= set(p.varying(cells.factors)):
-            found = beyond_settings(part, measure, **options)
-            n_networks = part.factors["network"].nunique()
-            rows.append((SMOOTH, name, len(part.factors), n_networks, found.value, found.low, found.high))
-        if len(cells.runs) > len(cells.factors):
-            single = part.as_runs()
-            groups = part.units[part.cell]
-            found = within(single, ["cell"], measure, groups=groups, **options) if len(part.runs) else p.UNKNOWN
-            numbers = (len(part.factors), len(part.factors))
-            rows.append(("everything but the seed", name, *numbers, found.value, found.low, found.high))
-    return pd.DataFrame(rows, columns=["fixed", "runs", "n_cells", "n_strata", "value", "low", "high"])
+    found = []
+    everything = settings_of(runs)
+    fitted = runs.assign(setting=setting_names(runs))
+    whole = fitted.groupby(["network", "setting"])["interpolates"].transform("all")
+    for name, rows, part in (
+        ("all", everything, runs),
+        ("interpolating", everything[everything["interpolates"].astype(bool)], runs[whole.to_numpy(bool)]),
+    ):
+        for words, formula in CONTROLS.items():
+            if not varies(rows, formula) or len(rows) < 3:
+                continue
+            if rows["network"].nunique() < 2:
+                formula = formula.replace("C(network) * ", "").replace("C(network):", "").replace("C(network)", "1")
+            left = partial_correlation(rows, measure, "gap", formula, rows["setting"])
+            found.append({"fixed": words, "runs": name, "rows": len(rows), **dataclasses.asdict(left)})
+        left, number = seeds_alone(part, measure)
+        if number:
+            found.append({"fixed": SEEDS, "runs": name, "rows": number, **dataclasses.asdict(left)})
+    return pd.DataFrame(found)
 
 
-# A smooth function of one number that the settings give knows nothing of a network.
-SMOOTH = "network and a parabola in log(batch / lr)"
+def networks_table(rows: pd.DataFrame) -> pd.DataFrame:
+    """For each network, all together, and within networks: rows, settings, and the correlations (`Estimate`s) of the
+    gap with the count, its logarithm, and batch size / learning rate.
 
-
-def beyond_settings(cells: Cells, measure: str = "count", **options) -> p.Estimate:
-    """`within` the networks, with a parabola in log(batch size / learning rate) for each of them as the controls.
-
-    The resamples have fewer different cells for as many coefficients: the interval is too wide rather than too narrow
-    (`python -m benchmarks --only coverage`).
+    rows: of `settings_of`, or of `every_setting`, where the last is left out of rows with several optimisers.
     """
-    if not len(cells.factors):
-        return p.UNKNOWN
-    networks, ratio = cells.factors["network"].to_numpy(), cells.means("batch_over_lr")
-    ratio = ratio - ratio.mean()
-    controls = [np.where(networks == name, ratio**power, 0) for name in pd.unique(networks) for power in (1, 2)]
-    return within(cells, ["network"], measure, controls=controls, **options)
+    rows = rows.assign(log_count=np.log(rows["count"].astype(float)))
+    columns = {"count": "count", "log_count": "log_count", "ratio": "log2_ratio"}
+    groups = [(str(network), group, "1") for network, group in rows.groupby("network", sort=False)]
+    if len(groups) > 1:
+        groups += [("all together", rows, "1"), ("all, within network", rows, "C(network)")]
+    found = []
+    for words, group, formula in groups:
+        row = {"network": words, "rows": len(group), "settings": group["setting"].nunique()}
+        for name, column in columns.items():
+            row[name] = partial_correlation(group, column, "gap", formula, group["setting"])
+        found.append(row)
+    return pd.DataFrame(found)
 
 
-def _ladder(factors: pd.DataFrame) -> list[tuple[str, ...]]:
-    names = p.varying(factors)
-    pairs = [("network", name) for name in names if name != "network"] if "network" in names else []
-    all_but_one = [tuple(n for n in names if n != left) for left in names]
-    rungs = [(), *((name,) for name in names), *pairs, *all_but_one]
-    return list(dict.fromkeys(tuple(sorted(rung, key=names.index)) for rung in rungs if len(rung) < max(1, len(names))))
+def every_setting(runs: pd.DataFrame) -> pd.DataFrame:
+    """Rows of `average_replicates` of all experiments of a campaign, whose same runs count once, that interpolate."""
+    rows = finished(average_replicates(runs.drop_duplicates("run_id")))
+    rows = rows[rows["interpolates"].astype(bool) & rows["count"].notna()]
+    return with_logs(rows.assign(setting=rows["setting"] + ", " + _trained_as(rows))).reset_index(drop=True)
 
 
-def _words(names: Sequence[str]) -> str:
-    return " and ".join({"lr": "learning rate"}.get(n, n.replace("_", " ")) for n in names) or "nothing"
+def _trained_as(rows: pd.DataFrame) -> pd.Series:
+    """What else a run is trained with, as one text a row."""
+    names = [name for name in HYPERPARAMETERS if name in rows.columns and name not in ("lr", "batch_size")]
+    return rows[names].map(str).agg(" ".join, axis=1)
 
 
-def information_table(cells: Cells, measure: str = "count", *, num_permutations: int = 200, seed: int = 0):
-    """Conditional mutual information of a measure and the gap for every conditioning of `conditionings`.
+def information_table(rows: pd.DataFrame, measure: str = "count", *, num_permutations: int = 200, seed: int = 0):
+    """Conditional mutual information of a measure and the gap, given nothing, each factor and each two of them.
 
-    Cells that differ in weight decay alone are one here: permuting repeated cells would make the null too narrow.
     Columns: given (in words), pairs (per value of the conditioning, on average), value (plug-in), null (array, of
     permutations within the strata), null_mean, null_high (95 % of the null lie below), p (share of the null that is not
-    below the value, the value itself counted), adjusted, low, high.
+    below the value, the value itself counted).
     """
-    cells = cells.merged()
-    x, y, rows = cells.means(measure), cells.means("gap"), []
-    for names, strata in p.conditionings(cells.factors).items():
-        value = p.conditional_information(x, y, strata)
+    x, y, found = rows[measure].to_numpy(float), rows["gap"].to_numpy(float), []
+    factors = factors_of(rows)
+    names = p.varying(factors)
+    subsets = [(), *((name,) for name in names), *((a, b) for i, a in enumerate(names) for b in names[i + 1 :])]
+    for subset in subsets:
+        strata = p.strata_of(factors, subset)
+        value = p.conditional_information(x, y, strata) if np.bincount(strata).max() > 1 else float("nan")
         if not np.isfinite(value):
             continue
         null = p.information_null(x, y, strata, num_permutations, seed)
-        found = p.adjusted_information(x, y, strata, null.mean())
         n, number = len(strata), len(np.unique(strata))
-        row = {"given": _words(names), "pairs": n * (n - 1) / number**2, "value": value, "null": null}
+        row = {"given": words_of(subset), "pairs": n * (n - 1) / number**2, "value": value, "null": null}
         row |= {"null_mean": null.mean(), "null_high": np.quantile(null, 0.95)}
-        row |= {"p": (1 + np.sum(null >= value - 1e-12)) / (1 + num_permutations)}
-        rows.append(row | {"adjusted": found.value, "low": found.low, "high": found.high})
-    columns = ["given", "pairs", "value", "null", "null_mean", "null_high", "p", "adjusted", "low", "high"]
-    return pd.DataFrame(rows, columns=columns)
+        found.append(row | {"p": (1 + np.sum(null >= value - 1e-12)) / (1 + num_permutations)})
+    return pd.DataFrame(found, columns=["given", "pairs", "value", "null", "null_mean", "null_high", "p"])
 
 
-def axis_table(cells: Cells, measures: Sequence[str]) -> pd.DataFrame:
-    """Kendall's tau along each axis but weight decay, one row each: measure, axis, pairs, value, low, high."""
-    cells = cells.merged()
-    pairs, y = p.neighbours(cells.factors, cells.units), cells.means("gap")
-    rows = [
-        {"measure": m, "axis": axis, "pairs": int((pairs.axis == a).sum()), **dataclasses.asdict(found)}
+def words_of(names: Sequence[str]) -> str:
+    """Factors in words."""
+    return " and ".join({"lr": "learning rate"}.get(n, n.replace("_", " ")) for n in names) or "nothing"
+
+
+def axis_table(rows: pd.DataFrame, measures: Sequence[str], **options) -> pd.DataFrame:
+    """Kendall's tau along each axis, one row each: measure, axis, pairs, value, low, high, n, unit."""
+    pairs, y = p.neighbours(factors_of(rows)), rows["gap"].to_numpy(float)
+    found = [
+        {"measure": m, "axis": axis, "pairs": int((pairs.axis == a).sum()), **dataclasses.asdict(tau)}
         for m in measures
-        for a, (axis, found) in enumerate(p.axis_kendall(cells.means(m), y, pairs).items())
+        for a, (axis, tau) in enumerate(
+            p.axis_kendall(rows[m].to_numpy(float), y, pairs, rows["setting"], **options).items()
+        )
     ]
-    return pd.DataFrame(rows, columns=["measure", "axis", "pairs", "value", "low", "high"])
+    return pd.DataFrame(found, columns=["measure", "axis", "pairs", "value", "low", "high", "n", "unit"])
 
 
-def environment_table(cells: Cells, measures: Sequence[str]) -> pd.DataFrame:
-    """Share of wrongly ordered pairs in each environment but weight decay's: measure, environment, pairs, error."""
-    cells = cells.merged()
-    pairs, y = p.neighbours(cells.factors, cells.units), cells.means("gap")
+def environment_table(rows: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
+    """Share of wrongly ordered pairs in each environment: measure, environment, pairs, error."""
+    pairs, y = p.neighbours(factors_of(rows)), rows["gap"].to_numpy(float)
     sizes = np.bincount(pairs.environment, minlength=len(pairs.environments))
-    rows = [
+    found = [
         {"measure": m, "environment": name, "pairs": int(size), "error": float(error)}
         for m in measures
         for name, size, error in zip(
-            pairs.environments, sizes, p.environment_errors(cells.means(m), y, pairs), strict=True
+            pairs.environments, sizes, p.environment_errors(rows[m].to_numpy(float), y, pairs), strict=True
         )
     ]
-    return pd.DataFrame(rows, columns=["measure", "environment", "pairs", "error"])
+    return pd.DataFrame(found, columns=["measure", "environment", "pairs", "error"])

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from rc_utils.correlation import mean_interval
+from rc_utils.correlation import Estimate, interval_text, mean
 from rc_utils.paper.verdict import Result
 from rc_utils.theory.two_layer.bounds import (
     THEOREM_6,
@@ -124,13 +124,10 @@ def line_result(line: pd.DataFrame) -> Result:
     return Result("theory/n-dependence", PAGE, last["allowed"] / last["line_allowed"], n=len(line), detail=detail)
 
 
-def change_per_doubling(
-    counts: np.ndarray, factors: Sequence[float], chosen: np.ndarray, *, seed: int = 0
-) -> tuple[float, float, float, int]:
-    """Mean over initialisations of the `slopes` at the chosen learning rates, its interval, and how many there are."""
+def change_per_doubling(counts: np.ndarray, factors: Sequence[float], chosen: np.ndarray) -> Estimate:
+    """Mean over initialisations of the `slopes` of their counts at the chosen learning rates."""
     change = slopes(counts[:, chosen], np.asarray(factors)[chosen])
-    change = change[np.isfinite(change)]
-    return change.mean(), *mean_interval(change, seed=seed), len(change)
+    return mean(change[np.isfinite(change)], "initialisations")
 
 
 def rate_result(name: str, counts: np.ndarray, factors: Sequence[float], level: float, *, seed: int = 0) -> Result:
@@ -140,15 +137,16 @@ def rate_result(name: str, counts: np.ndarray, factors: Sequence[float], level: 
     edge of stability or beyond it. Below it Assumption 2 does not hold; what happens there is said beside it.
     """
     edge = np.asarray(factors) >= 1
-    value, low, high, n = change_per_doubling(counts, factors, edge, seed=seed)
-    below = change_per_doubling(counts, factors, ~edge | (np.cumsum(edge) == 1), seed=seed)
+    at_edge = change_per_doubling(counts, factors, edge)
+    below = change_per_doubling(counts, factors, ~edge | (np.cumsum(edge) == 1))
     detail = (
-        f"{name}, first step with a loss of {level:g} or less, {n} of {len(counts)} initialisations that get there at "
-        f"the edge, with rates from 1 to {max(factors):.3g} times 2/λ_max(W₀); below the edge, from {min(factors):g} "
-        f"to 1, {below[0]:+.4f} [{below[1]:+.4f}, {below[2]:+.4f}] over {below[3]}; the count "
+        f"{name}, first step with a loss of {level:g} or less, {at_edge.n} of {len(counts)} initialisations that get "
+        f"there at the edge, with rates from 1 to {max(factors):.3g} times 2/λ_max(W₀); below the edge, from "
+        f"{min(factors):g} to 1, {interval_text(below.value, below.low, below.high, '+')} over {below.n}; the count "
         f"is {np.nanmean(counts):.2f} on average"
     )
-    return Result("theory/lr", f"two-layer, {name}", value, low, high, n, detail)
+    found = (at_edge.value, at_edge.low, at_edge.high, at_edge.n)
+    return Result("theory/lr", f"two-layer, {name}", *found, detail)
 
 
 def theorem_5_result(cases: Sequence[Shattering]) -> Result:

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from rc_utils.correlation import mean_interval
+from rc_utils.correlation import mean
 from rc_utils.files import project_root, write_atomically
 from rc_utils.paper.verdict import Result
 from rc_utils.sweep.provenance import git_revision, hardware
@@ -56,8 +56,8 @@ def log_ratios(table: pd.DataFrame, column: str, *, seed: int = 0) -> pd.DataFra
     wide = wide.reindex(columns=["MLP", "CNN"])
     rows = []
     for loss, ratios in np.log(wide["MLP"] / wide["CNN"]).groupby("loss"):
-        low, high = mean_interval(ratios.to_numpy(), seed=seed)
-        rows.append({"loss": loss, "value": ratios.mean(), "low": low, "high": high, "n": len(ratios)})
+        m = mean(ratios, "repetitions")
+        rows.append({"loss": loss, "value": m.value, "low": m.low, "high": m.high, "n": m.n})
     return pd.DataFrame(rows, columns=["loss", "value", "low", "high", "n"])
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from rc_utils.correlation import mean_interval
+from rc_utils.correlation import interval_text, mean
 from rc_utils.pages.training_complexity.results import PAGE
 from rc_utils.paper.verdict import Result
 from rc_utils.theory.complexity.counterexamples import counterexamples
@@ -104,10 +104,10 @@ def results_from_theorem_2(bounds: Sequence[RegionBound], *, seed: int = 0) -> l
     check = Check(float(1 / np.concatenate(ratios).min()), sum(map(len, ratios)))
     words_2 = f"applies to {applies} of {empty} empty regions"
     medians = np.array([np.median(r) for r in ratios])
-    low, high = mean_interval(medians, seed=seed)
+    m = mean(medians, "networks")
     words = (
         "the factor is a level of its setting, and the paper prints no widths, initialization, learning rate or number "
-        f"of steps; in ours it is {medians.mean():.2f} [{low:.2f}, {high:.2f}], the mean over {len(medians)} networks "
+        f"of steps; in ours it is {interval_text(m.value, m.low, m.high)}, the mean over {len(medians)} networks "
         "of the median over their regions"
     )
     return [

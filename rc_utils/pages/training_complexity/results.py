@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from rc_utils.correlation import Correlation, correlate, interval_text, mean_interval
+from rc_utils.correlation import Estimate, bootstrap, correlate, interval_text, mean
 from rc_utils.pages.training_complexity.architectures import log_ratios, ratio_result
 from rc_utils.paper.verdict import Result
 from rc_utils.theory.complexity.tasks import Task
@@ -18,9 +18,9 @@ PAGE = "10_training_complexity"
 LAST = 10  # The paper's "last 10 epochs".
 
 
-def trend(task: Task, values: np.ndarray, *, seed: int = 0) -> Correlation:
+def trend(task: Task, values: np.ndarray, *, seed: int = 0) -> Estimate:
     """Spearman's correlation of the level (frequency or corruption) with values (M,), bootstrapped over repetitions."""
-    return correlate(task.level, values, "spearman", task.repetition, seed=seed)
+    return correlate(task.level, values, "spearman", task.repetition, seed=seed, unit="repetitions")
 
 
 def last_epochs(path: Trajectory) -> int:
@@ -73,14 +73,14 @@ def last_tenth(path: Trajectory) -> slice:
 def trend_result(id_: str, task: Task, values: np.ndarray, words: str, *, seed: int = 0) -> Result:
     """The Result of a `trend`; n counts the repetitions."""
     c = trend(task, values, seed=seed)
-    return Result(id_, PAGE, c.value, c.low, c.high, c.n_units, f"{words}; Spearman over {c.n} runs")
+    return Result(id_, PAGE, c.value, c.low, c.high, c.n, f"{words}; Spearman over {len(values)} runs")
 
 
 def log_ratio_result(id_: str, over: np.ndarray, under: np.ndarray, words: str, *, seed: int = 0) -> Result:
-    """Mean of log(over / under), paired by repetition, (R,) each, with its bootstrap interval."""
+    """Mean of log(over / under), paired by repetition, (R,) each, with its interval."""
     ratios = np.log(over / under)
-    low, high = mean_interval(ratios, seed=seed)
-    return Result(id_, PAGE, float(ratios.mean()), low, high, len(ratios), words)
+    m = mean(ratios, "repetitions")
+    return Result(id_, PAGE, m.value, m.low, m.high, m.n, words)
 
 
 def least_rise_result(id_: str, task: Task, values: np.ndarray, words: str, *, seed: int = 0) -> Result:
@@ -89,12 +89,10 @@ def least_rise_result(id_: str, task: Task, values: np.ndarray, words: str, *, s
     by_level = pd.DataFrame({"level": task.level, "repetition": task.repetition, "value": values})
     grid = by_level.pivot(index="repetition", columns="level", values="value").to_numpy()
     grid = grid / grid.mean()
-    drawn = np.random.default_rng(seed).integers(0, len(grid), (2000, len(grid)))
-    least = np.diff(grid[drawn].mean(1), axis=1).min(1)
-    low, high = np.quantile(least, [0.025, 0.975])
+    found = bootstrap(lambda weights: np.diff(weights @ grid / len(grid), axis=1).min(1), range(len(grid)), seed=seed)
     steps = np.diff(grid.mean(0))
     words += f"; steps of {', '.join(f'{step:+.2f}' for step in steps)} of the mean distance"
-    return Result(id_, PAGE, float(steps.min()), float(low), float(high), len(grid), words)
+    return Result(id_, PAGE, found.value, found.low, found.high, len(grid), words)
 
 
 def equal_fit_results(task: Task, path: Trajectory, loss: float, words: str, *, seed: int = 0) -> list[Result]:
@@ -122,9 +120,9 @@ def results_from_task_1(task: Task, path: Trajectory, fit_loss: float, *, seed: 
     scaled = trend(task, variance_over_loss(path), seed=seed)
     fitted = f"Task 1; over the training loss it has {interval_text(scaled.value, scaled.low, scaled.high)}"
     c = correlate(values["length"], path.test_loss[-1], "spearman", task.repetition, seed=seed)
-    words = f"Task 1, mean of the last epochs; Spearman over {c.n} runs"
+    words = f"Task 1, mean of the last epochs; Spearman over {len(task.level)} runs"
     return [
-        Result("loukas/test-loss", PAGE, c.value, c.low, c.high, c.n_units, words),
+        Result("loukas/test-loss", PAGE, c.value, c.low, c.high, c.n, words),
         trend_result("loukas/task-1", task, values["length"], "Task 1, mean of the last epochs", seed=seed),
         trend_result("loukas/variance", task, values["variance"], fitted, seed=seed),
         trend_result("loukas/distance", task, values["distance"], "Task 1", seed=seed),
@@ -212,10 +210,10 @@ def results_from_batches(by_batch: dict[tuple[float, int], Trajectory], *, seed:
         length, loss = (np.concatenate([values[w, n] for w in frequencies]) for values in (lengths, losses))
         units = np.tile(np.arange(len(length) // 2), 2)
         c = correlate(length, loss, "spearman", units, seed=seed)
-        words += f"; Spearman over {c.n} runs"
-        results.append(Result("loukas/a6-test", PAGE, c.value, c.low, c.high, c.n_units, words))
+        words += f"; Spearman over {len(length)} runs"
+        results.append(Result("loukas/a6-test", PAGE, c.value, c.low, c.high, c.n, words))
     if sizes[0] == 1 < sizes[-1]:
-        results.append(_batch_size_result(by_batch, sizes[-1], frequencies, seed=seed))
+        results.append(_batch_size_result(by_batch, sizes[-1], frequencies))
     return results
 
 
@@ -223,8 +221,6 @@ def batch_size_ratios(
     by_batch: dict[tuple[float, int], Trajectory],
     largest: int,
     frequencies: Sequence[float] = (0.25, 0.75),
-    *,
-    seed: int = 0,
 ) -> pd.DataFrame:
     """Log ratios of the lengths of batches of `largest` samples over single ones, for two normalisations of a batch's
     step, with their intervals over repetitions: step (in words), frequency, value, low, high, n."""
@@ -236,17 +232,18 @@ def batch_size_ratios(
         for frequency in frequencies:
             batch, single = (by_batch[frequency, n] for n in (largest, 1))
             ratios = np.log(pick(batch)[last_tenth(batch)].sum(0) / pick(single)[last_tenth(single)].sum(0))
-            low, high = mean_interval(ratios, seed=seed)
-            row = {"step": name, "frequency": frequency, "value": ratios.mean(), "low": low, "high": high}
-            rows.append(row | {"n": len(ratios)})
+            m = mean(ratios, "repetitions")
+            rows.append(
+                {"step": name, "frequency": frequency, "value": m.value, "low": m.low, "high": m.high, "n": m.n}
+            )
     return pd.DataFrame(rows)
 
 
-def _batch_size_result(by_batch, largest, frequencies, *, seed):
+def _batch_size_result(by_batch, largest, frequencies):
     """loukas/a6-batch: without a value, since the normalisation of a batch's step, not printed, decides its sign."""
-    ratios = batch_size_ratios(by_batch, largest, frequencies, seed=seed)
+    ratios = batch_size_ratios(by_batch, largest, frequencies)
     parts = [
-        f"{interval_text(row.value, row.low, row.high, '+.2f')} with {row.step} at frequency {row.frequency:g}"
+        f"{interval_text(row.value, row.low, row.high, '+')} with {row.step} at frequency {row.frequency:g}"
         for row in ratios.itertuples()
     ]
     detail = (

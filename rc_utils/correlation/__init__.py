@@ -1,0 +1,45 @@
+"""One estimate, one interval: correlations, slopes and statistics of pairs, over settings (see `settings`)."""
+
+from rc_utils.correlation.estimates import (
+    Estimate,
+    bootstrap,
+    correlate,
+    fisher_interval,
+    interval_text,
+    mean,
+    partial_correlation,
+    proportion,
+    slope,
+    weighted_pearson,
+)
+from rc_utils.correlation.settings import (
+    HYPERPARAMETERS,
+    average_replicates,
+    correlate_settings,
+    correlation_table,
+    finished,
+    is_finished,
+    require_columns,
+    setting_names,
+)
+
+__all__ = [
+    "HYPERPARAMETERS",
+    "Estimate",
+    "average_replicates",
+    "bootstrap",
+    "correlate",
+    "correlate_settings",
+    "correlation_table",
+    "finished",
+    "fisher_interval",
+    "interval_text",
+    "is_finished",
+    "mean",
+    "partial_correlation",
+    "proportion",
+    "require_columns",
+    "setting_names",
+    "slope",
+    "weighted_pearson",
+]

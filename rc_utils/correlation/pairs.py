@@ -1,0 +1,194 @@
+"""Statistics of pairs of settings: how often a measure orders two of them as the gap does.
+
+`x` and `y` are the measure and the gap, (n,), one a row, and `factors` has a column for each factor: the network and
+the hyper-parameters. Sources: Jiang et al. 2020, Fantastic generalization measures and where to find them (granulated
+Kendall coefficient, conditional mutual information); Dziugaite et al. 2020, In search of robust measures of
+generalization (sign-error over environments). All but the information have the interval of `bootstrap` over units. A
+resample that draws a unit twice does not compare it with itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from rc_utils.checks import check_count
+from rc_utils.correlation.estimates import Estimate, bootstrap, unit_codes
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The P pairs of rows that differ in exactly one factor.
+
+    first, second: (P,) indices of rows; axis: (P,) which factor differs; group: (P,) which values of all others they
+    share; environment: (P,) which factor differs between which two values. axes, environments: the names of the codes.
+    """
+
+    first: np.ndarray
+    second: np.ndarray
+    axis: np.ndarray
+    group: np.ndarray
+    environment: np.ndarray
+    axes: tuple[str, ...]
+    environments: tuple[str, ...]
+
+
+def varying(factors: pd.DataFrame) -> list[str]:
+    """The columns of `factors` with more than one value."""
+    return [column for column in factors.columns if factors[column].nunique() > 1]
+
+
+def neighbours(factors: pd.DataFrame) -> Pairs:
+    """The `Pairs` of a grid. A factor that does not vary is no axis, and one without a pair neither.
+
+    Raises ValueError where two rows agree in every factor.
+    """
+    if factors.duplicated().any():
+        setting = factors[factors.duplicated()].iloc[0].to_dict()
+        raise ValueError(f"two rows have the factors {setting}; average replicates, and name every factor that varies")
+    columns = varying(factors)
+    codes = np.stack([pd.factorize(factors[c], sort=True)[0] for c in columns], 1) if columns else np.zeros((0, 1), int)
+    first, second = np.triu_indices(len(codes), 1)
+    differs = codes[first] != codes[second]
+    alone = differs.sum(1) == 1
+    first, second, differs = first[alone], second[alone], differs[alone]
+    names = [columns[a] for a in differs.argmax(1)]
+    shared = np.where(differs, -2, codes[first])  # Tells groups of different axes apart; -1 is a missing factor.
+    levels = [tuple(sorted(factors[name].iloc[[i, j]])) for name, i, j in zip(names, first, second, strict=True)]
+    environments = [f"{name} {_text(a)} / {_text(b)}" for name, (a, b) in zip(names, levels, strict=True)]
+    axis, axes = _codes(names)
+    environment, known = _codes(environments)
+    return Pairs(first, second, axis, _codes(map(tuple, shared))[0], environment, axes, known)
+
+
+def _codes(names) -> tuple[np.ndarray, tuple]:
+    known: dict = {}
+    codes = np.array([known.setdefault(name, len(known)) for name in names], dtype=int)
+    return codes, tuple(known)
+
+
+def _text(value) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def _agreement(x: np.ndarray, y: np.ndarray, pairs: Pairs) -> np.ndarray:
+    """sign(x_i - x_j) sign(y_i - y_j) of every pair, (P,): 1 for the same order, -1 for the opposite, 0 for a tie."""
+    return np.sign(x[pairs.first] - x[pairs.second]) * np.sign(y[pairs.first] - y[pairs.second])
+
+
+def _pair_weights(weights: np.ndarray, first: np.ndarray, second: np.ndarray, units: np.ndarray) -> np.ndarray:
+    """How often each pair is there, (B, P): weights of both rows multiplied, or of the one unit that they belong to."""
+    one, other = weights[:, first], weights[:, second]
+    return np.where(units[first] == units[second], one, one * other)
+
+
+def _grouped_means(values: np.ndarray, weights: np.ndarray, codes: np.ndarray, number: int) -> np.ndarray:
+    """Weighted means of values (P,) by code, (B, number); NaN for a code without weight."""
+    member = np.eye(number)[codes]
+    total = weights @ member
+    return np.divide((weights * values) @ member, total, out=np.full(total.shape, np.nan), where=total > 0)
+
+
+def _mean_of_those_there(values: np.ndarray) -> np.ndarray:
+    """Row means of (B, k) without NaN, (B,); NaN where nothing else is."""
+    there = np.isfinite(values)
+    total = np.where(there, values, 0.0).sum(1)
+    return np.divide(total, there.sum(1), out=np.full(len(values), np.nan), where=there.any(1))
+
+
+def axis_kendall(x: np.ndarray, y: np.ndarray, pairs: Pairs, units: Sequence, **options) -> dict[str, Estimate]:
+    """Kendall's tau along each axis: the mean over the groups of rows that differ in that axis alone.
+
+    In a group tau = mean over its pairs of sign(x_i - x_j) sign(y_i - y_j): a tie counts as 0 (Jiang et al., Sec. 2.2).
+    """
+    codes = unit_codes(units)
+    return {
+        name: bootstrap(lambda weights, a=a: _taus(x, y, pairs, codes, weights)[:, a], codes, **options)
+        for a, name in enumerate(pairs.axes)
+    }
+
+
+def _taus(x: np.ndarray, y: np.ndarray, pairs: Pairs, units: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """(B, axes) the taus of `axis_kendall` in each resample."""
+    drawn = _pair_weights(weights, pairs.first, pairs.second, units)
+    groups = int(pairs.group.max(initial=-1)) + 1
+    means = _grouped_means(_agreement(x, y, pairs), drawn, pairs.group, groups)
+    axis_of_group = np.zeros(groups, dtype=int)
+    axis_of_group[pairs.group] = pairs.axis
+    taus = [_mean_of_those_there(means[:, axis_of_group == a]) for a in range(len(pairs.axes))]
+    return np.stack(taus, 1) if taus else np.full((len(weights), 1), np.nan)
+
+
+def granulated_kendall(x: np.ndarray, y: np.ndarray, pairs: Pairs, units: Sequence, **options) -> Estimate:
+    """Psi, the mean of `axis_kendall` over the axes (Jiang et al., Sec. 2.2), in [-1, 1]."""
+    codes = unit_codes(units)
+    return bootstrap(lambda weights: _mean_of_those_there(_taus(x, y, pairs, codes, weights)), codes, **options)
+
+
+def environment_errors(x: np.ndarray, y: np.ndarray, pairs: Pairs) -> np.ndarray:
+    """The share of pairs that the measure orders wrongly in each environment, (environments,); a tie is half an error.
+
+    An environment is two values of one factor; its pairs are equal in all else.
+    """
+    one = np.ones((1, len(pairs.first)))
+    return _grouped_means((1 - _agreement(x, y, pairs)) / 2, one, pairs.environment, len(pairs.environments))[0]
+
+
+def sign_error(x: np.ndarray, y: np.ndarray, pairs: Pairs, units: Sequence, **options) -> Estimate:
+    """Mean of `environment_errors`, in [0, 1]: 0 is always right, 1/2 a coin (Dziugaite et al., Sec. 4, whose
+    environments are single pairs)."""
+    codes, wrong = unit_codes(units), (1 - _agreement(x, y, pairs)) / 2
+
+    def errors(weights: np.ndarray) -> np.ndarray:
+        drawn = _pair_weights(weights, pairs.first, pairs.second, codes)
+        return _mean_of_those_there(_grouped_means(wrong, drawn, pairs.environment, len(pairs.environments)))
+
+    return bootstrap(errors, codes, **options)
+
+
+def strata_of(factors: pd.DataFrame, names: Sequence[str]) -> np.ndarray:
+    """Codes (n,) of the rows that agree in the factors `names`; one stratum without names."""
+    if not names:
+        return np.zeros(len(factors), dtype=int)
+    return factors.groupby(list(names), sort=False, dropna=False).ngroup().to_numpy()
+
+
+def conditional_information(x: np.ndarray, y: np.ndarray, strata: np.ndarray) -> float:
+    """Normalised mutual information of the order in x and the order in y, given the strata of both rows, in [0, 1].
+
+    Over all ordered pairs V_x = sign(x_i - x_j), V_y = sign(y_i - y_j), U = (stratum of i, stratum of j):
+    I(V_x; V_y | U) / H(V_y | U), plug-in estimates (Jiang et al., Sec. 2.2); a tie is a third value of the sign.
+    strata: (n,) codes from 0. NaN where U determines V_y. Biased upwards, the more the fewer pairs there are for each
+    value of U: compare with `information_null`. It has no interval: drawing rows again adds to the bias.
+    """
+    n, number = len(strata), int(strata.max()) + 1
+    first, second = np.nonzero(~np.eye(n, dtype=bool))
+    u = strata[first] * number + strata[second]
+    v_x, v_y = _sign_codes(x, first, second), _sign_codes(y, first, second)
+    joint = np.bincount((u * 3 + v_x) * 3 + v_y, minlength=9 * number**2).reshape(-1, 3, 3)
+    h_xy, h_x, h_y, h = _entropy(joint), _entropy(joint.sum(2)), _entropy(joint.sum(1)), _entropy(joint.sum((1, 2)))
+    return (h_x + h_y - h_xy - h) / (h_y - h) if h_y - h > 1e-12 else float("nan")
+
+
+def _sign_codes(values: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    return np.sign(values[first] - values[second]).astype(int) + 1
+
+
+def _entropy(counts: np.ndarray) -> float:
+    """Entropy in bits."""
+    shares = counts[counts > 0] / counts.sum()
+    return float(-(shares * np.log2(shares)).sum())
+
+
+def information_null(x: np.ndarray, y: np.ndarray, strata: np.ndarray, number: int = 200, seed: int = 0) -> np.ndarray:
+    """`conditional_information` after each of `number` permutations of x within the strata, (number,)."""
+    check_count("num_permutations", number, 1)
+    rng, order = np.random.default_rng(seed), np.argsort(strata, kind="stable")
+    values, shuffled = np.empty(number), np.empty_like(x)
+    for k in range(number):
+        shuffled[order] = x[np.lexsort((rng.random(len(x)), strata))]
+        values[k] = conditional_information(shuffled, y, strata)
+    return values
