@@ -57,6 +57,6 @@ def verdict_table(results: Sequence[Result]) -> pd.DataFrame:
         row = card[card["campaign"] != ""].iloc[0]
         on = f"; {re.split('[,;]', result.detail)[0]}" if ids.count(result.id) > 1 else ""
         shown = {"Statement": f"{row['claim']} ({row['where']}{on})", "Claimed": row["published"]}
-        shown |= {"Found": f"{row['ours']} {row['interval']}".strip(), "n": f"{row['n']:,}"}
+        shown |= {"Found": row["ours"], "n": f"{row['n']:,}"}
         rows.append(shown | {"Verdict": row["verdict"]})
     return pd.DataFrame(rows)
