@@ -43,18 +43,22 @@ SETTINGS = (
 
 @dataclass(frozen=True)
 class Coverage:
-    """Shares of trials whose intervals held the truth: `ours`, and of a bootstrap over units, `other`."""
+    """Shares of trials whose intervals held the truth: `ours`, and of a bootstrap over units, `other`.
+
+    at_least: more than nominal is no fault, where the settings of a grid differ by design and are not drawn.
+    """
 
     benchmark: str
     ours: float
     other: float
     trials: int
+    at_least: bool = False
 
     @property
     def texts(self):
         """The columns of the report."""
         spread = stats.binomtest(round(self.ours * self.trials), self.trials).proportion_ci(method="wilson")
-        target = f"{0.95 - TOLERANCE:.0%}-{0.95 + TOLERANCE:.0%}"
+        target = f">= {0.95 - TOLERANCE:.0%}" if self.at_least else f"{0.95 - TOLERANCE:.0%}-{0.95 + TOLERANCE:.0%}"
         other = "-" if np.isnan(self.other) else f"{self.other:.1%}"
         return (
             self.benchmark, "bootstrap over units", f"{self.ours:.1%}", other, "-",
@@ -64,7 +68,7 @@ class Coverage:
     @property
     def is_met(self):
         """Whether our share is within the tolerance of 95 %."""
-        return abs(self.ours - 0.95) <= TOLERANCE
+        return self.ours >= 0.95 - TOLERANCE and (self.at_least or self.ours <= 0.95 + TOLERANCE + 1e-9)
 
 
 @benchmark("coverage")
@@ -85,7 +89,9 @@ def coverage_of(setting, trials, seed=0):
     for name, hits in held.items():
         if not name.endswith("(bootstrap)"):
             other = np.mean(held.get(f"{name} (bootstrap)", [np.nan]))
-            yield Coverage(f"{name}, {setting.name}", float(np.mean(hits)), float(other), trials)
+            yield Coverage(
+                f"{name}, {setting.name}", float(np.mean(hits)), float(other), trials, setting.lr_effect != 0
+            )
 
 
 def simulate(setting, rng, replicates=1):

@@ -73,10 +73,11 @@ def test_change_is_the_coefficient_of_the_formula_that_is_shown():
     rows = with_logs(average_replicates(runs))
     formula = formula_of(rows, "count")
     assert formula == "count ~ C(network) + log2_lr + log2_batch"
-    fitted = smf.ols(formula, rows).fit(cov_type="cluster", cov_kwds={"groups": pd.factorize(rows["setting"])[0]})
+    clusters = {"groups": pd.factorize(rows["setting"])[0], "use_correction": False}
+    fitted = smf.ols(formula, rows).fit(cov_type="cluster", cov_kwds=clusters)
     for factor, term in (("lr", "log2_lr"), ("batch_size", "log2_batch")):
         change = change_per_doubling(runs, factor)
-        half = stats.t.ppf(0.975, 9 - 3) * fitted.bse[term]
+        half = stats.t.ppf(0.975, 9 - 3) * fitted.bse[term] * np.sqrt(9 / 6)
         assert (change.value, change.high) == pytest.approx((fitted.params[term], fitted.params[term] + half))
     none = change_per_doubling(runs[runs["lr"] == 0.1], "lr")
     assert np.isnan(none.value)

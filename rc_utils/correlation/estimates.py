@@ -126,10 +126,8 @@ def bootstrap(
     seed: int = 0,
     unit: str = "settings",
 ) -> Estimate:
-    """A statistic with its expanded percentile interval from drawing whole units with replacement.
+    """A statistic with its percentile interval from drawing m whole units with replacement, wider by sqrt(m / (m - 1)).
 
-    Expanded: for m units the tail is Φ(t_{m-1} sqrt(m / (m - 1))) (Hesterberg 2015, What teachers should know about the
-    bootstrap, Sec. 4.3.3).
     `units` (n,) names the unit of each row. `statistic` takes weights (B, n), how often each row is counted, and
     returns (B,) values; with weights of one it is the value. No interval with fewer than `MIN_UNITS` units or where the
     resamples do not vary. Raises ValueError for `num_resamples` that is no whole number from 1 on, or a `confidence`
@@ -147,8 +145,8 @@ def bootstrap(
     usable = resampled[np.isfinite(resampled)]
     if not len(usable) or np.ptp(usable) <= 1e-12 * max(1.0, np.abs(usable).max()):
         return Estimate(value, n=number, unit=unit)
-    # Percentiles of few units are too near each other, as a normal quantile is in place of Student's.
-    tail = stats.norm.cdf(stats.t.ppf((1 - confidence) / 2, number - 1) * math.sqrt(number / (number - 1)))
+    # The variance within m drawn units is too small by (m - 1) / m.
+    tail = stats.norm.cdf(stats.norm.ppf((1 - confidence) / 2) * math.sqrt(number / (number - 1)))
     low, high = np.quantile(usable, [tail, 1 - tail])
     return Estimate(value, float(low), float(high), number, unit)
 
@@ -261,9 +259,10 @@ def partial_correlation(
 def slope(rows: pd.DataFrame, formula: str, term: str, units: Sequence[Hashable], unit: str = "settings") -> Estimate:
     """The coefficient `term` of least squares with the `formula`, and its cluster-robust interval over units.
 
-    formula: as of `statsmodels`, such as "count ~ C(network) + log2_lr + log2_batch". Student's quantile has as many
-    degrees of freedom as there are units beyond the coefficients that differ between them. NaN where the rows do not
-    vary the term; no interval where nothing is left to estimate the error from.
+    formula: as of `statsmodels`, such as "count ~ C(network) + log2_lr + log2_batch". For m units and k coefficients
+    that differ between them, the variance is enlarged by m / (m - k) and Student's quantile has m - k degrees of
+    freedom; where every unit has one row, errors are the usual ones. NaN where the rows do not vary the term; no
+    interval where nothing is left to estimate the error from.
     """
     import statsmodels.formula.api as smf
 
@@ -279,7 +278,10 @@ def slope(rows: pd.DataFrame, formula: str, term: str, units: Sequence[Hashable]
     freedom = number - int(np.linalg.matrix_rank(between))
     if freedom < 1 or len(rows) <= rank or plain.ssr <= 1e-20 * max(1.0, np.abs(model.endog).max() ** 2):
         return Estimate(value, n=number, unit=unit)
-    error = float(model.fit(cov_type="cluster", cov_kwds={"groups": codes}).bse[term])
+    error = float(plain.bse[term])
+    if number < len(rows):
+        robust = model.fit(cov_type="cluster", cov_kwds={"groups": codes, "use_correction": False})
+        error = float(robust.bse[term]) * math.sqrt(number / freedom)
     half = stats.t.ppf(0.975, freedom) * error
     return Estimate(value, value - half, value + half, number, unit)
 

@@ -8,7 +8,7 @@ import pandas as pd
 from IPython.display import HTML
 
 from rc_utils.checks import check_count
-from rc_utils.correlation import interval_text, is_finished
+from rc_utils.correlation import interval_text, is_finished, setting_names
 from rc_utils.forests import committed_forests, forest_runs, results_from_forests
 from rc_utils.pages.needs import needed
 from rc_utils.pages.scorecard import results_from_campaign
@@ -145,7 +145,7 @@ def describe_runs(name, table, num_samples=0):
     text = (
         f"Campaign `{name}`: {table['run_id'].nunique()} of {planned} runs, "
         f"{len(networks)} network{'s' if len(networks) > 1 else ''} ({', '.join(networks)}), "
-        f"{table.groupby(['network', 'cell']).ngroups} cells, {seeds} seed{'s' if seeds > 1 else ''}, "
+        f"{setting_names(table).nunique()} settings, {seeds} seed{'s' if seeds > 1 else ''}, "
         f"{_data_text(campaign)}; "
         f"{' and '.join(origin[o] for o in sorted(table['origin'].unique()))} ({', '.join(machines)}). "
         f"{int(distinct['interpolates'].sum())} runs interpolate (training accuracy at least {INTERPOLATES}), "
