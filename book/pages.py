@@ -143,6 +143,9 @@ def notebook_of(page, layout):
         figures = [c.metadata["mystnb"]["figure"] for c in notebook.cells if "figure" in c.metadata.get("mystnb", {})]
         for figure in (f for f in figures if "name" in f):
             figure["name"] += f"-{page.name}"
+        for cell in notebook.cells:
+            if cell.cell_type == "markdown":
+                cell.source = re.sub(r"(?m)^(:name: fig-[\w-]+)$", rf"\1-{page.name}", cell.source)
     return notebook
 
 

@@ -238,13 +238,15 @@ def test_a_notebook_can_be_two_pages(pages, layout):
     page = dataclasses.replace(only_page(layout, pages), name="other", without=["dear"], suffix=", again")
     dear = nbformat.v4.new_code_cell("1 / 0", metadata={"tags": ["dear"]})
     figure = nbformat.v4.new_code_cell("n", metadata={"mystnb": {"figure": {"name": "fig-x"}}})
-    write_notebook(layout.source(page), dear, figure)
+    glued = nbformat.v4.new_markdown_cell("```{glue:figure} y\n:name: fig-y\n```")
+    write_notebook(layout.source(page), dear, glued, figure)
     notebook = pages.notebook_of(page, layout)
+    assert notebook.cells[-2].source == "```{glue:figure} y\n:name: fig-y-other\n```"
     assert notebook.cells[0].source.splitlines()[0] == "# A page, again"
     assert "1 / 0" not in {cell.source for cell in notebook.cells}
     assert notebook.cells[-1].metadata["mystnb"]["figure"]["name"] == "fig-x-other"
     same = pages.notebook_of(dataclasses.replace(page, name=page.notebook, without=[], suffix=""), layout)
-    assert [cell.source for cell in same.cells][2:] == ["1 / 0", "n"]
+    assert [cell.source for cell in same.cells][2:] == ["1 / 0", glued.source, "n"]
     assert same.cells[-1].metadata["mystnb"]["figure"]["name"] == "fig-x"
     stamps = {
         pages.fingerprint(p, layout)

@@ -35,12 +35,9 @@ def test_grids_in_order_of_their_training_accuracy(made):
     assert table["n_cells"].tolist() == [8] * 4
 
 
-def test_texts_and_figure_have_every_grid(made):
+def test_texts_have_every_grid(made):
     table = open_questions.interpolation_table("made")
-    assert open_questions.texts(table)["Interpolate"].tolist() == ["0 of 8", "7 of 8", "7 of 8", "7 of 8"]
-    figure = open_questions.show_interpolation(table)
-    figure.canvas.draw()
-    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["ResNet18", "SENet18"]
+    assert open_questions.texts(table)["Fitted"].tolist() == ["0 of 8", "7 of 8", "7 of 8", "7 of 8"]
 
 
 def test_a_campaign_without_records_gives_an_empty_table(results):

@@ -1,21 +1,12 @@
-"""The computed answers: each against something that is known without it."""
+"""What the records answer: each against something that is known without it."""
 
 import pandas as pd
-import pytest
 
 from rc_utils.pages import open_questions
 
 
-def test_every_question_has_its_own_id():
-    ids = [q.id for q in (*open_questions.DOUBTS, *open_questions.SILENCES)]
-    assert len(set(ids)) == len(ids) == 22
-
-
-def test_printed_answers():
-    answers = open_questions.answers_from_print()
-    assert answers["evolution-gap"].endswith("first at epoch 80")
-    assert "for 9 of 9" in answers["swapped-columns"]
-    assert answers["mean-counts"] == "3.26, 2.78, 3.56"
+def answers(rows):
+    return open_questions.answers_from_runs(pd.DataFrame(rows)).set_index("With")
 
 
 def test_answers_from_runs_say_what_the_runs_hold():
@@ -25,23 +16,31 @@ def test_answers_from_runs_say_what_the_runs_hold():
          "count_test": 3 - 0.1 * i, "lr": 0.1 if e == "main" else 1.0, "weight_decay": i % 3}
         for e in ("main", "no-momentum") for i in range(9)
     ]  # fmt: skip
-    answers = open_questions.answers_from_runs(pd.DataFrame(rows))
-    assert set(answers) == {"coefficient", "gap-or-accuracy", "swapped-columns", "momentum"}
-    assert "training pairs 1.00" in answers["swapped-columns"]
-    assert "test pairs -1.00" in answers["swapped-columns"]
-    assert "with 0.9 9 settings with learning rates 0.1 to 0.1, correlation 1.00" in answers["momentum"]
-    assert "without 9 settings with learning rates 1 to 1, correlation -1.00" in answers["momentum"]
-    fewer = pd.DataFrame(rows).query("experiment == 'main' or weight_decay == 1")
-    more = pd.concat([fewer, fewer.query("experiment == 'main'").assign(seed=1, count=99)])
-    text = open_questions.answers_from_runs(more)["momentum"]
-    assert text.count("3 settings") == 2
-    assert "mean count 3.40; without" in text
-    assert "the 7 that interpolate" in answers["gap-or-accuracy"]
-    table = open_questions.question_table(open_questions.SILENCES, answers)
-    assert (table["Computed"] != "–").sum() == 2
+    found = answers(rows)
+    signs = {key: text[0] == "-" for key, text in found["Correlation"].items()}
+    with_it, without = (
+        "ResNet18, momentum 0.9, learning rates 0.1 to 0.1",
+        "ResNet18, no momentum, learning rates 1 to 1",
+    )
+    negative = {"test accuracy", "settings that fit, test accuracy", "test pairs, gap", without}
+    positive = {"Pearson, gap", "Spearman, gap", "Kendall, gap", "settings that fit, gap", "training pairs, gap"}
+    assert signs == dict.fromkeys(negative, True) | dict.fromkeys(positive | {with_it}, False)
+    assert found["Settings"].to_dict() == {**dict.fromkeys(signs, 9), **dict.fromkeys(found.index[4:6], 7)}
 
 
-@pytest.mark.parametrize("column", ["count"])
-def test_nothing_is_answered_without_counts(column):
-    row = {"experiment": "main", "network": "A", "cell": "1", "status": "ok", column: float("nan"), "gap": 0.1}
-    assert open_questions.answers_from_runs(pd.DataFrame([row])) == {}
+def test_momentum_is_compared_on_the_same_settings():
+    rows = [
+        {"experiment": e, "network": "A", "cell": str(i), "seed": seed, "status": "ok", "interpolates": False,
+         "count": 3 + 0.1 * i + 99 * seed, "gap": 0.1 * i, "test_accuracy": 0.5, "lr": 0.1, "weight_decay": i % 3}
+        for e, seed in (("main", 0), ("main", 1), ("no-momentum", 0)) for i in range(9)
+        if e == "main" or i % 3 == 1
+    ]  # fmt: skip
+    found = answers(rows)
+    assert found["Settings"].iloc[-2:].tolist() == [3, 3]
+    assert found["Mean count"].iloc[-2:].tolist() == ["3.40", "3.40"]
+    assert found.loc["settings that fit, gap", "Correlation"] == "too few settings"
+
+
+def test_nothing_is_answered_without_counts():
+    row = {"experiment": "main", "network": "A", "cell": "1", "status": "ok", "count": float("nan"), "gap": 0.1}
+    assert open_questions.answers_from_runs(pd.DataFrame([row])).empty

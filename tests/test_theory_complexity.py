@@ -3,7 +3,6 @@
 import dataclasses
 import math
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,7 +11,6 @@ from torch import nn
 
 from rc_utils.pages.training_complexity import architectures, arguments
 from rc_utils.pages.training_complexity import bridge as complexity_bridge
-from rc_utils.pages.training_complexity import figures as complexity_figures
 from rc_utils.pages.training_complexity import results as complexity_results
 from rc_utils.paper.verdict import scorecard
 from rc_utils.theory.complexity import counterexamples as complexity_counterexamples
@@ -682,23 +680,6 @@ def test_agreement_within_a_level_leaves_the_level_out():
     row = complexity_bridge.agreement(table, [("x", "y")]).iloc[0]
     assert row["pooled"] > 0.9
     assert row["within_low"] < 0 < row["within_high"]
-
-
-def test_figures_have_their_panels(quick):
-    (one, _, path_1), (two, _, path_2) = quick
-    both = [("Task 1", one, path_1), ("Task 2", two, path_2)]
-    values = complexity_results.readouts(path_1)
-    assert len(complexity_figures.training_curves(both).axes) == 6
-    assert len(complexity_figures.total_lengths(both).axes) == 4
-    ends = complexity_figures.ends([("Task 1", "variance", one, values["variance"])], log=(True,))
-    assert [ax.get_yscale() for ax in ends.axes if ax.get_visible()] == ["log"]
-    compared = complexity_figures.compare_curves({"a": path_1, "b": path_1}, 20)
-    assert [ax.get_ylabel() for ax in compared.axes] == [
-        "training loss",
-        "trajectory in 20 steps",
-        "test loss",
-    ]
-    plt.close("all")
 
 
 def test_a_point_that_is_fitted_exactly_has_no_price():

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from rc_utils.pages.theory import figures as two_layer_figures
 from rc_utils.pages.theory import results
 from rc_utils.paper.verdict import scorecard
 from rc_utils.theory.two_layer import half_spaces as hs
@@ -75,8 +74,6 @@ def test_theorem_5_is_refuted_without_bound():
     assert result.value == math.inf
     assert result.n == 2**4 + 2**6 + 2**4
     assert scorecard([result], "theory").set_index("id").loc["theory/theorem-5", "ours"] == "unbounded"
-    table = results.shattering_table([line, hs.half_spaces(1), hs.half_spaces(5), hs.convex_bodies(4)])
-    assert table["v1 Theorem 5"].tolist() == ["holds", "holds", "fails", "fails"]
 
 
 def test_the_largest_deviation_is_that_of_brute_force(rng):
@@ -122,16 +119,6 @@ def test_regions_of_half_spaces_are_those_on_the_lines(monkeypatch):
         hs.half_spaces(2)
     monkeypatch.setattr(hs, "require", lambda *_: None)
     assert hs.half_spaces(2).regions == 1
-
-
-def test_the_pictures_show_what_they_say():
-    import matplotlib.pyplot as plt
-
-    titles = [ax.get_title() for ax in two_layer_figures.convex_panels().axes]
-    assert titles == ["3 regions on the line"] * 3
-    halves = [ax.get_title()[0] for ax in two_layer_figures.half_plane_panels().axes]
-    assert sorted(halves) == ["1", "1"] + ["2"] * 6
-    plt.close("all")
 
 
 def test_a_labelling_that_is_missed_is_an_error(monkeypatch):

@@ -9,8 +9,8 @@ import pytest
 import torch
 from scipy.stats import binom
 
-from rc_utils.pages.linear_regions import figures, tables
 from rc_utils.pages.linear_regions import results as univariate_results
+from rc_utils.pages.linear_regions import tables
 from rc_utils.theory.univariate import networks as uni
 from rc_utils.theory.univariate import theorems as theory
 from rc_utils.theory.univariate.flow import gradient_flow
@@ -190,10 +190,9 @@ def test_theorem_32_narrow_students_stay_above_the_bound():
     shares = tables.above_bound(table)
     assert (shares["above"].dropna() >= 0.25).all()
     assert shares["bound"].tolist() == pytest.approx([1 / 16, 1 / 64, -5 / 16])
-    assert shares["above"].isna().tolist() == shares["certified_low"].isna().tolist() == [False, False, True]
+    assert shares["above"].isna().tolist() == [False, False, True]
     # What holds whatever the training does holds for this training.
     assert (table["least_loss"] >= table["certified"] - 1e-12).all()
-    assert (shares["certified"].dropna() <= shares["above"].dropna()).all()
 
 
 def test_the_certified_share_is_that_of_a_binomial():
@@ -262,11 +261,10 @@ def test_a_trend_is_recovered():
     assert math.isnan(tables.trend(table[table["width"] == 8], "width")[0])
 
 
-def test_results_and_figures_of_a_small_page(students):
-    table, trained = students
+def test_results_of_a_small_page(students):
+    table, _ = students
     start = theory.theorem_23(1, 24, 8, 0.5, 4, seed=0, num_steps=600)
     stated = pd.DataFrame({"ratio": [0.5, 0.9, 1.1], "sign_changes": 1, "num_samples": 8, "width": 9})
-    narrow = pd.concat([theory.theorem_32(6, a, 8, seed=0, num_steps=50) for a in (1, 2)], ignore_index=True)
     certified = theory.certified_share(6, (1, 2), 100, seed=0)
     certified = pd.concat([certified, theory.certified_share(2, (1,), 100, seed=0)], ignore_index=True)
     found = univariate_results.results_from_students(table, start, stated, certified, 6, table, 0.5, 0.1)
@@ -291,14 +289,6 @@ def test_results_and_figures_of_a_small_page(students):
     wide = univariate_results._result_23(start.assign(stated_width=24, width=99, label_changes=0))
     # A sample of one label is a teacher without sign changes to the proof.
     assert wide.value == pytest.approx(start.loc[start["converged"], ["regions", "regions_fine"]].max(axis=None) / 67)
-    crossings = uni.draw_crossings(8, 2, 0)
-    x, y = uni.draw_samples(crossings, 24, 1)
-    figures.teacher_and_student(crossings[0], uni.draw_students(8, 32, 2)[0], trained.theta[0], x[0], y[0])
-    figures.regions_against_sign_changes(table)
-    figures.regions_against_size(table, table)
-    figures.success_against_width(narrow, certified)
-    figures.residual_course(trained, uni.CONVERGED)
-    figures.error_against_samples(tables.error_table(table, 0.1), 0.1)
 
 
 def test_nothing_converged_is_said_so():

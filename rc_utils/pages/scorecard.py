@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import re
+from collections.abc import Sequence
+
+import pandas as pd
 
 from rc_utils.pages import ablations, training_evolution
 from rc_utils.pages.augmentation import AUGMENTATIONS, results_from_augmentation
 from rc_utils.pages.beyond_the_grid import results_from_counts
 from rc_utils.pages.main_correlation import plain_runs, results_from_measures, results_from_runs
-from rc_utils.paper.verdict import Result
+from rc_utils.paper.verdict import Result, scorecard
 from rc_utils.sweep import records
 from rc_utils.sweep.campaign import load_campaign
 
@@ -40,3 +44,19 @@ def results_from_campaign(
         cells = ablations.ablation_cells(layout, name, [], seed=seed, **read)
         results += ablations.results_from_ablations(cells, layout)
     return results
+
+
+def verdict_table(results: Sequence[Result]) -> pd.DataFrame:
+    """Results beside what is claimed, in five narrow columns, in their order; the scorecard's own page says more.
+
+    Of a statement that was tested more than once, the first words of the result's detail say on what.
+    """
+    ids, rows = [result.id for result in results], []
+    for result in results:
+        card = scorecard([result])
+        row = card[card["campaign"] != ""].iloc[0]
+        on = f"; {re.split('[,;]', result.detail)[0]}" if ids.count(result.id) > 1 else ""
+        shown = {"Statement": f"{row['claim']} ({row['where']}{on})", "Claimed": row["published"]}
+        shown |= {"Found": row["ours"], "n": f"{row['n']:,}"}
+        rows.append(shown | {"Verdict": row["verdict"]})
+    return pd.DataFrame(rows)

@@ -10,6 +10,21 @@ import pandas as pd
 from rc_utils.correlation import slope
 from rc_utils.theory.univariate.theorems import ERROR_GRID, least_constant, region_bound, share
 
+HEADS = {
+    "sign_changes": "r",
+    "width": "Width k",
+    "n": "n",
+    "share": "Share",
+    "mean": "Mean",
+    "most_coarse": "to 0.01",
+    "most": "Most",
+    "most_fine": "to 10⁻⁵",
+    "most_all": "to 0",
+    "bound": "Bound",
+    "reach": "Reach",
+}
+"""What a page calls the columns of `region_table`."""
+
 
 def region_table(table: pd.DataFrame, by: tuple[str, ...] = ("sign_changes",)) -> pd.DataFrame:
     """By the columns `by`: n converged students, their share, the mean number of their linear regions, the largest
@@ -45,22 +60,14 @@ def _slope(x: pd.Series, y: pd.Series) -> tuple[float, float, float]:
 
 
 def above_bound(table: pd.DataFrame) -> pd.DataFrame:
-    """By width ratio: n, share fitted, share of students at or above the bound of Theorem 3.2, and share certified so;
-    of the fitted and the certified ones the ends of the exact 95 % interval, too.
-
-    Ratios whose bound is not positive have NaN for all but the fitted.
-    """
+    """By width ratio: n, the bound of Theorem 3.2, the share of students at or above it, and the share fitted with the
+    ends of its exact 95 % interval. Where the bound is not positive, nothing is above."""
     rows = []
     for ratio, group in table.groupby("width_ratio"):
-        n, bound, row = len(group), group["bound"].iloc[0], {"width_ratio": ratio}
-        row |= {"n": n, "bound": bound, "above": float((group["least_loss"] >= bound).mean())}
-        for name, number in (("fitted", group["fitted"].sum()), ("certified", (group["certified"] >= bound).sum())):
-            row |= dict(zip((name, f"{name}_low", f"{name}_high"), share(int(number), n), strict=True))
-        rows.append(row)
-    shares = pd.DataFrame(rows)
-    names = ["above", *(c for c in shares.columns if c.startswith("certified"))]
-    shares[names] = shares[names].where(shares["bound"] > 0)
-    return shares
+        n, bound = len(group), group["bound"].iloc[0]
+        above = float((group["least_loss"] >= bound).mean()) if bound > 0 else math.nan
+        rows.append([ratio, n, bound, above, *share(int(group["fitted"].sum()), n)])
+    return pd.DataFrame(rows, columns=["width_ratio", "n", "bound", "above", "fitted", "fitted_low", "fitted_high"])
 
 
 def error_table(table: pd.DataFrame, delta: float) -> pd.DataFrame:

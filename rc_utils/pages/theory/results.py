@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
-from rc_utils.correlation import interval_text, mean
+from rc_utils.correlation import Estimate, interval_text, mean
 from rc_utils.paper.verdict import Result
 from rc_utils.theory.two_layer.bounds import (
-    LEMMA_7,
-    LEMMA_8,
     THEOREM_6,
     Inequality,
     join,
@@ -25,26 +23,6 @@ from rc_utils.theory.two_layer.networks import mean_count, pair_counts
 from rc_utils.theory.two_layer.training import Training
 
 PAGE = "08_theory"
-
-
-def summary_table(groups: Mapping[str, Mapping[str, Inequality]]) -> pd.DataFrame:
-    """One row an inequality and group of networks: checks, violations, tightest and median ratio, as texts."""
-    names = {LEMMA_7: "Lemma 7", LEMMA_8: "Lemma 8", THEOREM_6: "Theorem 6"}
-    rows = []
-    for key, name in names.items():
-        for group, checks in groups.items():
-            c = checks[key]
-            rows.append(
-                {
-                    "Statement": name,
-                    "Networks": group,
-                    "Checks": f"{len(c):,}",
-                    "Violations": c.violations,
-                    "Largest ratio": f"{c.largest_ratio:.4f}",
-                    "Median ratio": f"{np.median(c.ratios):.4f}",
-                }
-            )
-    return pd.DataFrame(rows)
 
 
 def bound_result(id_: str, groups: Mapping[str, Mapping[str, Inequality]], words: str = "") -> Result:
@@ -146,6 +124,12 @@ def line_result(line: pd.DataFrame) -> Result:
     return Result("theory/n-dependence", PAGE, last["allowed"] / last["line_allowed"], n=len(line), detail=detail)
 
 
+def change_per_doubling(counts: np.ndarray, factors: Sequence[float], chosen: np.ndarray) -> Estimate:
+    """Mean over initialisations of the `slopes` of their counts at the chosen learning rates."""
+    change = slopes(counts[:, chosen], np.asarray(factors)[chosen])
+    return mean(change[np.isfinite(change)], "initialisations")
+
+
 def rate_result(name: str, counts: np.ndarray, factors: Sequence[float], level: float, *, seed: int = 0) -> Result:
     """theory/lr on the data set `name`: change of the mean count per doubling of the learning rate, at equal loss.
 
@@ -153,12 +137,8 @@ def rate_result(name: str, counts: np.ndarray, factors: Sequence[float], level: 
     edge of stability or beyond it. Below it Assumption 2 does not hold; what happens there is said beside it.
     """
     edge = np.asarray(factors) >= 1
-    parts = []
-    for chosen in (edge, ~edge | (np.cumsum(edge) == 1)):
-        change = slopes(counts[:, chosen], np.asarray(factors)[chosen])
-        change = change[np.isfinite(change)]
-        parts.append(mean(change, "initialisations"))
-    at_edge, below = parts
+    at_edge = change_per_doubling(counts, factors, edge)
+    below = change_per_doubling(counts, factors, ~edge | (np.cumsum(edge) == 1))
     detail = (
         f"{name}, first step with a loss of {level:g} or less, {at_edge.n} of {len(counts)} initialisations that get "
         f"there at the edge, with rates from 1 to {max(factors):.3g} times 2/λ_max(W₀); below the edge, from "
@@ -167,24 +147,6 @@ def rate_result(name: str, counts: np.ndarray, factors: Sequence[float], level: 
     )
     found = (at_edge.value, at_edge.low, at_edge.high, at_edge.n)
     return Result("theory/lr", f"two-layer, {name}", *found, detail)
-
-
-def shattering_table(cases: Iterable[Shattering]) -> pd.DataFrame:
-    """What was measured in each case beside `vc_dimension`, as texts."""
-    rows = []
-    for case in cases:
-        truth = vc_dimension(case.regions, case.dim)
-        rows.append(
-            {
-                "Family": case.family,
-                "In": f"R^{case.dim}",
-                "Most regions on a line, k": case.regions,
-                "Points shattered": case.points,
-                "VC dimension of all with k regions": "unbounded" if math.isinf(truth) else f"{truth:.0f}",
-                "v1 Theorem 5": "holds" if truth <= case.regions else "fails",
-            }
-        )
-    return pd.DataFrame(rows)
 
 
 def theorem_5_result(cases: Sequence[Shattering]) -> Result:

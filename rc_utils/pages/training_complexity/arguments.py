@@ -32,10 +32,15 @@ def check_table(runs: Sequence[tuple[str, Task, Trajectory]]) -> pd.DataFrame:
     return pd.DataFrame(rows).sort_values("inequality", kind="stable", ignore_index=True)
 
 
+def in_words(id_: str) -> str:
+    """The name of a statement from its id: Lemma 1, upper."""
+    return id_.replace("-", " ").replace("/", ", ").capitalize()
+
+
 def counterexample_table() -> pd.DataFrame:
     """The `counterexamples`, as texts."""
     rows = [
-        {"Statement": i, "Ratio": "unbounded" if np.isinf(c.ratio) else f"{c.ratio:.3g}", "Where": c.detail}
+        {"Statement": in_words(i), "Ratio": "unbounded" if np.isinf(c.ratio) else f"{c.ratio:.3g}", "Where": c.detail}
         for i, c in counterexamples().items()
     ]
     return pd.DataFrame(rows)

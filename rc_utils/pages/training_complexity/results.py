@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +37,15 @@ def readouts(path: Trajectory) -> dict[str, np.ndarray]:
         "variance": path.variance(window)[-1],
         "distance": path.distance[-1],
     }
+
+
+def variance_over_loss(path: Trajectory) -> np.ndarray:
+    """The variance of the first bias over the training loss, both over the last epochs, (M,).
+
+    With a squared loss epsilon^2, which bounds the variance from below in Corollary 2, is twice the loss.
+    """
+    window = last_epochs(path)
+    return path.variance(window)[-1] / path.train_loss[-window:].mean(0)
 
 
 @dataclass(frozen=True)
@@ -107,8 +117,7 @@ def equal_fit_results(task: Task, path: Trajectory, loss: float, words: str, *, 
 def results_from_task_1(task: Task, path: Trajectory, fit_loss: float, *, seed: int = 0) -> list[Result]:
     """loukas/task-1, test-loss, variance, distance, a4 and slower from the runs of Task 1."""
     values = readouts(path)
-    # With a squared loss epsilon^2, which bounds the variance from below in Corollary 2, is twice the loss.
-    scaled = trend(task, values["variance"] / path.train_loss[-last_epochs(path) :].mean(0), seed=seed)
+    scaled = trend(task, variance_over_loss(path), seed=seed)
     fitted = f"Task 1; over the training loss it has {interval_text(scaled.value, scaled.low, scaled.high)}"
     c = correlate(values["length"], path.test_loss[-1], "spearman", task.repetition, seed=seed)
     words = f"Task 1, mean of the last epochs; Spearman over {len(task.level)} runs"
@@ -204,13 +213,18 @@ def results_from_batches(by_batch: dict[tuple[float, int], Trajectory], *, seed:
         words += f"; Spearman over {len(length)} runs"
         results.append(Result("loukas/a6-test", PAGE, c.value, c.low, c.high, c.n, words))
     if sizes[0] == 1 < sizes[-1]:
-        results.append(_batch_size_result(by_batch, sizes[-1], frequencies, seed=seed))
+        results.append(_batch_size_result(by_batch, sizes[-1], frequencies))
     return results
 
 
-def _batch_size_result(by_batch, largest, frequencies, *, seed):
-    """loukas/a6-batch: without a value, since the normalisation of a batch's step, not printed, decides its sign."""
-    parts = []
+def batch_size_ratios(
+    by_batch: dict[tuple[float, int], Trajectory],
+    largest: int,
+    frequencies: Sequence[float] = (0.25, 0.75),
+) -> pd.DataFrame:
+    """Log ratios of the lengths of batches of `largest` samples over single ones, for two normalisations of a batch's
+    step, with their intervals over repetitions: step (in words), frequency, value, low, high, n."""
+    rows = []
     for name, pick in (
         ("the mean of |ε|", lambda path: path.length[..., 0]),
         ("|mean ε|", lambda path: path.net_length),
@@ -219,8 +233,20 @@ def _batch_size_result(by_batch, largest, frequencies, *, seed):
             batch, single = (by_batch[frequency, n] for n in (largest, 1))
             ratios = np.log(pick(batch)[last_tenth(batch)].sum(0) / pick(single)[last_tenth(single)].sum(0))
             m = mean(ratios, "repetitions")
-            parts.append(f"{interval_text(m.value, m.low, m.high, '+')} with {name} at frequency {frequency:g}")
+            rows.append(
+                {"step": name, "frequency": frequency, "value": m.value, "low": m.low, "high": m.high, "n": m.n}
+            )
+    return pd.DataFrame(rows)
+
+
+def _batch_size_result(by_batch, largest, frequencies):
+    """loukas/a6-batch: without a value, since the normalisation of a batch's step, not printed, decides its sign."""
+    ratios = batch_size_ratios(by_batch, largest, frequencies)
+    parts = [
+        f"{interval_text(row.value, row.low, row.high, '+')} with {row.step} at frequency {row.frequency:g}"
+        for row in ratios.itertuples()
+    ]
     detail = (
         f"the text does not normalise the step of a batch, and its normalisation decides the sign: {'; '.join(parts)}"
     )
-    return Result("loukas/a6-batch", PAGE, np.nan, n=len(ratios), detail=detail)
+    return Result("loukas/a6-batch", PAGE, np.nan, n=int(ratios["n"].iloc[-1]), detail=detail)
