@@ -306,8 +306,8 @@ def bullets(runs, campaign, card, protocol):
     undecided = int((card["verdict"] == "inconclusive").sum())
     points = [
         f"**What holds.** Over nine settings of learning rate and batch size, count and gap of the paper's three "
-        f"networks correlate at {ours['main/overall']}; the paper has 0.93. A doubled learning rate changes the count by "
-        f"{ours['bias/lr/overall']}, mixup by {ours['mixup/count']}.",
+        f"networks correlate at {ours['main/overall']}; the paper has 0.93. A doubled learning rate changes the "
+        f"count by {ours['bias/lr/overall']}, mixup by {ours['mixup/count']}.",
         f"**What holds with a caveat.** Batch size over learning rate, which needs no network, does as well as the "
         f"count: {text_of(within['ratio'])} against {text_of(within['count'])} within networks. "
         f"{against_the_settings(runs, campaign)} {at_one_setting(runs)} {logarithm(runs)}",

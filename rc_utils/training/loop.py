@@ -1,7 +1,6 @@
 """One training loop for every experiment: data on the device, batches as index tensors, no DataLoader."""
 
 import contextlib
-import copy
 import dataclasses
 import functools
 import math
@@ -22,6 +21,14 @@ from rc_utils.training.augmentation import crop_and_flip, draw_epoch, mixup
 from rc_utils.training.config import TrainConfig
 from rc_utils.training.depthwise import fast_depthwise, plain
 from rc_utils.training.interventions import ascended, gradient_penalty, points_between, random_labels
+from rc_utils.training.optimizer import build_optimizer, learning_rate
+from rc_utils.training.preparation import (
+    check_outputs,
+    check_parameters,
+    own_random_state,
+    seed_generators,
+    training_layout,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +117,7 @@ def train(
         not (compile and config.gradient_penalty),
         "gradient_penalty needs second derivatives, which compiled networks do not have: leave compile out",
     )
-    _check_parameters(network)
+    check_parameters(network)
     device = torch.device(device) if device is not None else next(network.parameters()).device
     network, data = network.to(device), data.to(device)
     layout = torch.contiguous_format
@@ -123,8 +130,8 @@ def train(
         step = torch.compile(network, dynamic=False)
     loop = _Loop(network, step, data, config, layout, measure, frozenset(measure_epochs), measure_loss)
     started = time.perf_counter()
-    with _own_random_state(device):
-        _check_outputs(network, data)
+    with own_random_state(device):
+        check_outputs(network, data)
         seed_generators(config.seed, device)
         with full_precision(), fast_depthwise(network):
             try:
@@ -162,43 +169,6 @@ def evaluate(
             loss += F.cross_entropy(logits, target, reduction="sum")
             correct += (logits.argmax(1) == target).sum()
     return loss.item() / len(y), correct.item() / len(y)
-
-
-def training_layout(
-    network: torch.nn.Module, images: ImageTensor | torch.Tensor, device: torch.device, precision: str = "float32"
-) -> torch.memory_format:
-    """The memory layout of images and kernels in which `network` is trained: channels last, where that is faster.
-
-    On a CPU it is (`make bench`), on a GPU with its tensor cores, which do not compute in float32. It cannot be where
-    the network views its activations as if they were contiguous, `x.view(len(x), -1)`; a network that is not of this
-    package is tried on two of the `images`.
-
-    In that layout a kernel of oneDNN writes past its buffer in the backward pass of a strided 1 x 1 convolution of
-    fewer than 8 channels, on a CPU with AVX2 and without AVX-512; that ends in a crash or in wrong gradients, and does
-    not happen in the contiguous layout (oneDNN issue 6035, open in 2026).
-    """
-    on_cpu = device.type == "cpu"
-    overruns = on_cpu and any(
-        isinstance(m, torch.nn.Conv2d) and set(m.kernel_size) == {1} and max(m.stride) > 1 and m.in_channels < 8
-        for m in network.modules()
-    )
-    if (precision == "float32" and not on_cpu) or overruns or not _takes_channels_last(network, images):
-        return torch.contiguous_format
-    return torch.channels_last
-
-
-def _takes_channels_last(network, images):
-    if type(network).__module__.startswith("rc_utils."):
-        return True
-    try:
-        device = next(network.parameters()).device
-        with _own_random_state(device), torch.enable_grad():
-            trial = copy.deepcopy(network).train().to(memory_format=torch.channels_last)
-            batch = images[:2].to(device).contiguous(memory_format=torch.channels_last)
-            trial(batch).sum().backward()
-    except Exception:  # what is wrong in any layout is named where the network is trained
-        return False
-    return True
 
 
 class _Loop:
@@ -299,7 +269,7 @@ class _Loop:
                 self.reached_epoch, due = epoch, True
         if self.measure is not None and due:
             network, device = self.network, self.data.y_train.device
-            with _own_random_state(device), full_precision(), evaluation_mode(network), torch.no_grad(), plain(network):
+            with own_random_state(device), full_precision(), evaluation_mode(network), torch.no_grad(), plain(network):
                 self.measurements[epoch] = self.measure(network, epoch)
 
 
@@ -314,57 +284,3 @@ def _pretraining(network, step, data, config, layout):
 def _forget_compiled(what):
     """Drop compiled code unless it is of the same: torch stops compiling code that many networks share, as ours do."""
     torch.compiler.reset()
-
-
-def _own_random_state(device):
-    """Inside the block, random numbers of the CPU and of `device` are drawn without a trace."""
-    return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
-
-
-def seed_generators(seed, device):
-    """Seed the generators of the CPU and of `device`; torch.manual_seed would seed those of all devices."""
-    torch.default_generator.manual_seed(seed)
-    if device.type == "cuda":
-        with torch.cuda.device(device):
-            torch.cuda.manual_seed(seed)
-
-
-def _check_parameters(network):
-    """Raise ValueError for a network that has nothing to train, or layers that get their shape from the first batch."""
-    name = type(network).__name__
-    lazy = [n for n, p in network.named_parameters() if isinstance(p, torch.nn.parameter.UninitializedParameter)]
-    require(not lazy, f"{name}: {lazy and lazy[0]} is of a lazy layer and has no shape yet; give it its sizes")
-    require(any(p.requires_grad for p in network.parameters()), f"{name} has no parameter to train")
-
-
-def _check_outputs(network, data):
-    """Raise ValueError unless the network gives an image a score for each class."""
-    images = data.x_train[:2]
-    with evaluation_mode(network), torch.no_grad():
-        shape = tuple(getattr(network(images), "shape", ()))
-    n, classes = len(images), data.num_classes
-    require(
-        len(shape) == 2 and shape[0] == n and shape[1] >= classes,
-        f"{type(network).__name__} makes an output of shape {shape} of {n} images; expected ({n}, {classes}), a score "
-        "for each class",
-    )
-
-
-def learning_rate(config, epoch):
-    """Learning rate of epoch 0, 1, ...: constant, or cosine annealing lr/2 (1 + cos(pi epoch / epochs))."""
-    if config.schedule == "constant":
-        return config.lr
-    return 0.5 * config.lr * (1 + math.cos(math.pi * epoch / config.epochs))
-
-
-def build_optimizer(parameters, config):
-    """The torch optimiser that `config` names."""
-    common = {
-        "params": [p for p in parameters if p.requires_grad],
-        "lr": config.lr,
-        "weight_decay": config.weight_decay,
-    }
-    if config.optimizer == "sgd":
-        # All parameters in one call: the same bits as one by one, in less time for a network of many small layers.
-        return torch.optim.SGD(**common, momentum=config.momentum, foreach=True)
-    return {"adam": torch.optim.Adam, "adagrad": torch.optim.Adagrad}[config.optimizer](**common)

@@ -198,7 +198,7 @@ def intervention_slopes(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def decide_arm(slope: Estimate, moved: float, across: float) -> str:
-    """Supports: interval above half the slope across settings; refutes: below it. Nothing without a move of the count."""
+    """Supports: interval above half the slope across settings; refutes: below it; a count that moved is needed."""
     if abs(moved) < 0.4:
         return "not moved"
     if slope.low > across / 2:

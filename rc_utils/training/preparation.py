@@ -1,0 +1,80 @@
+"""What has to be known of a network before it is trained: its layout, random numbers, whether it can be trained."""
+
+import copy
+
+import torch
+
+from rc_utils.checks import require
+from rc_utils.datasets import ImageTensor
+from rc_utils.regions.evaluation import evaluation_mode
+
+
+def training_layout(
+    network: torch.nn.Module, images: ImageTensor | torch.Tensor, device: torch.device, precision: str = "float32"
+) -> torch.memory_format:
+    """The memory layout of images and kernels in which `network` is trained: channels last, where that is faster.
+
+    On a CPU it is (`make bench`), on a GPU with its tensor cores, which do not compute in float32. It cannot be where
+    the network views its activations as if they were contiguous, `x.view(len(x), -1)`; a network that is not of this
+    package is tried on two of the `images`.
+
+    In that layout a kernel of oneDNN writes past its buffer in the backward pass of a strided 1 x 1 convolution of
+    fewer than 8 channels, on a CPU with AVX2 and without AVX-512; that ends in a crash or in wrong gradients, and does
+    not happen in the contiguous layout (oneDNN issue 6035, open in 2026).
+    """
+    on_cpu = device.type == "cpu"
+    overruns = on_cpu and any(
+        isinstance(m, torch.nn.Conv2d) and set(m.kernel_size) == {1} and max(m.stride) > 1 and m.in_channels < 8
+        for m in network.modules()
+    )
+    if (precision == "float32" and not on_cpu) or overruns or not _takes_channels_last(network, images):
+        return torch.contiguous_format
+    return torch.channels_last
+
+
+def _takes_channels_last(network, images):
+    if type(network).__module__.startswith("rc_utils."):
+        return True
+    try:
+        device = next(network.parameters()).device
+        with own_random_state(device), torch.enable_grad():
+            trial = copy.deepcopy(network).train().to(memory_format=torch.channels_last)
+            batch = images[:2].to(device).contiguous(memory_format=torch.channels_last)
+            trial(batch).sum().backward()
+    except Exception:  # what is wrong in any layout is named where the network is trained
+        return False
+    return True
+
+
+def own_random_state(device):
+    """Inside the block, random numbers of the CPU and of `device` are drawn without a trace."""
+    return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
+
+
+def seed_generators(seed, device):
+    """Seed the generators of the CPU and of `device`; torch.manual_seed would seed those of all devices."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        with torch.cuda.device(device):
+            torch.cuda.manual_seed(seed)
+
+
+def check_parameters(network):
+    """Raise ValueError for a network that has nothing to train, or layers that get their shape from the first batch."""
+    name = type(network).__name__
+    lazy = [n for n, p in network.named_parameters() if isinstance(p, torch.nn.parameter.UninitializedParameter)]
+    require(not lazy, f"{name}: {lazy and lazy[0]} is of a lazy layer and has no shape yet; give it its sizes")
+    require(any(p.requires_grad for p in network.parameters()), f"{name} has no parameter to train")
+
+
+def check_outputs(network, data):
+    """Raise ValueError unless the network gives an image a score for each class."""
+    images = data.x_train[:2]
+    with evaluation_mode(network), torch.no_grad():
+        shape = tuple(getattr(network(images), "shape", ()))
+    n, classes = len(images), data.num_classes
+    require(
+        len(shape) == 2 and shape[0] == n and shape[1] >= classes,
+        f"{type(network).__name__} makes an output of shape {shape} of {n} images; expected ({n}, {classes}), a score "
+        "for each class",
+    )
