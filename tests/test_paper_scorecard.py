@@ -7,7 +7,7 @@ import pytest
 
 from rc_utils.pages import show
 from rc_utils.paper.scorecard import PAGE, findings_path, keep_results, kept_results
-from rc_utils.paper.verdict import Result, scorecard
+from rc_utils.paper.verdict import Result
 
 
 @pytest.fixture(autouse=True)
@@ -64,12 +64,3 @@ def test_tables_are_headed_in_words_and_networks_keep_their_names():
     assert "<th>standard error</th>" in shown
     assert 'data-label="standard error"' in shown
     assert "<th>RegNetX_200MF</th>" in shown
-
-
-def test_a_card_says_why_where_no_prose_does():
-    card = scorecard([Result("main/overall", "cifar10-small", 0.9, 0.8, 0.95, 27)], experiment="main")
-    card = card[card["campaign"] != ""]
-    (why,) = card["why"]
-    assert why in show.show_scorecard(card, why=True).data
-    assert why not in show.show_scorecard(card).data
-    assert why in show.verdict_summary(card)

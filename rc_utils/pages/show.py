@@ -11,7 +11,6 @@ from IPython.display import HTML
 from rc_utils.checks import check_count
 from rc_utils.correlation import interval_text, is_finished, setting_names
 from rc_utils.forests import committed_forests, forest_runs, results_from_forests
-from rc_utils.pages.needs import needed
 from rc_utils.pages.scorecard import results_from_campaign
 from rc_utils.paper.scorecard import kept_results
 from rc_utils.paper.verdict import ARGUMENTS, NO_RESULT, VERDICTS, scorecard
@@ -120,17 +119,6 @@ def as_pictures(points, images):
     return (np.clip(np.asarray(points) * std + mean, 0, 255) / 255).transpose(0, 2, 3, 1)
 
 
-def describe_run(name, planned):
-    """One paragraph of Markdown: which network, data and training a picture comes from."""
-    spec, campaign = planned.spec, load_campaign(name)
-    found = find_records([spec.run_id], campaign.folder / "runs.jsonl")
-    text = f"Campaign `{name}`: {_network_text(spec)}, {_data_text(campaign)}; {_training_text(spec.train)}"
-    if spec.run_id in found:
-        results = found[spec.run_id][0]["results"]
-        text += f"; train accuracy {results['train_accuracy']:.3f}, test accuracy {results['test_accuracy']:.3f}"
-    return f"{text}. {campaign.note}".strip()
-
-
 def describe_runs(name, table, num_samples=0):
     """One paragraph of Markdown: what the runs of a page are, where they were made, and the campaign's note.
 
@@ -156,15 +144,6 @@ def describe_runs(name, table, num_samples=0):
     hashes = {data_sha256(record) for record, _ in records.values()}
     mixed = " **These runs are not all on the same data**: the fingerprints in their records differ."
     return f"{text} {campaign.note}".strip() + (mixed if len(hashes) > 1 else "")
-
-
-def setting_warning(planned):
-    """Markdown: why a mean count of this run is not held against the published level."""
-    return (
-        "**No verdict.** The count of one network is a level, and belongs to its network and data: "
-        f"{_network_text(planned.spec)} on {planned.spec.dataset['name']} is not the paper's setting. What can be "
-        "compared elsewhere are effects: correlations and directions."
-    )
 
 
 def all_results(name="", *, num_samples=0, seed=0):
@@ -227,23 +206,6 @@ def show_changes(changes):
     return show_table(pd.DataFrame(rows))
 
 
-def show_scorecard(card, *, why=False):
-    """Rows of a scorecard for reading; `why` adds what explains a verdict, which `verdict_summary` says in prose.
-
-    Rows without a result of ours, alone, say what one would take (`rc_utils.pages.needs`).
-    """
-    shown = pd.DataFrame({"Claim": card["claim"] + " (" + card["where"] + ")", "Published": card["published"]})
-    if (card["campaign"] != "").any():
-        shown["Ours"], shown["Ours - published"] = card["ours"], card["difference"]
-        shown["n"], shown["Verdict"] = card["n"], card["verdict"]
-        if why:
-            shown["Why"] = card["why"]
-        shown["Campaign"] = card["campaign"]
-    else:
-        shown["Needs"] = [needed(id_) for id_ in card["id"]]
-    return show_table(shown.assign(Id=card["id"]), kind="rc-table rc-card")
-
-
 def show_beside(reference, live=(), prefix=""):
     """Statements with the paper's number, ours from committed records with its verdict, and what this machine made.
 
@@ -258,13 +220,6 @@ def show_beside(reference, live=(), prefix=""):
         here = {result.id: interval_text(result.value, result.low, result.high) for result in live}
         shown["Your machine"] = [here.get(id_, "") for id_ in card["id"]]
     return show_table(shown.loc[:, (shown != "").any()], kind="rc-table rc-card")
-
-
-def verdict_summary(card, prefix=""):
-    """Markdown: the verdicts of the rows whose id starts with `prefix`, in words."""
-    rows = card[card["id"].str.startswith(prefix)]
-    lines = [f"- {row.claim}: **{row.verdict}** — {row.why}." for row in rows.itertuples()]
-    return "\n".join(lines) or "No result: there are too few runs of what this claim is about, or they do not vary it."
 
 
 def scorecard_summary(card):

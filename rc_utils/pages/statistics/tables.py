@@ -5,21 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from rc_utils.correlation import interval_text
-from rc_utils.correlation.pairs import varying
 from rc_utils.pages import show
 from rc_utils.pages.statistics import league
-
-
-def describe_settings(rows: pd.DataFrame, missing: list[str]) -> str:
-    """Markdown: how many settings and networks there are, what they differ in, and what cannot be said of them."""
-    factors = varying(league.factors_of(rows))
-    text = f"{rows['setting'].nunique()} settings, {len(rows)} with their networks, differ in "
-    text += f"{_and([_words(f) for f in factors]) or 'nothing'}."
-    if "network" not in factors:
-        text += " There is one network, so that nothing is compared between networks."
-    if missing:
-        text += f" Not measured in this campaign: {_and([league.MEASURES[m] for m in missing])}."
-    return text
 
 
 def show_held_fixed(table: pd.DataFrame):
