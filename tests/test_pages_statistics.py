@@ -204,7 +204,7 @@ def test_the_league_has_every_statistic(statistic):
 def test_tables_and_figures_of_the_page_are_made():
     runs = make_runs()
     rows = league.settings_of(runs)
-    measures, missing = league.available(rows)
+    measures = league.available(rows)[0]
     held, options = league.held_fixed(runs), {"num_resamples": 50}
     table = league.league_table(rows, measures, **options)
     information = league.information_table(rows, num_permutations=10)
