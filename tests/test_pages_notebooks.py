@@ -18,15 +18,15 @@ from rc_utils.sweep.execute import sweep
 NOTEBOOKS = sorted((project_root() / "notebooks").glob("*.ipynb"))
 CAMPAIGNS = pathlib.Path(__file__).parent / "campaigns"
 # Pages that compute all they show.
-WITHOUT_CAMPAIGN = {"08_theory", "09_linear_regions", "10_training_complexity"}
-# Pages that count nothing and draw nothing.
-WITHOUT_DRAWS = {"15_status"}
+WITHOUT_CAMPAIGN = {"08_theory", "09_linear_regions", "10_training_complexity", "18_under_test"}
+# The page of the studies, whose campaigns are the book's own.
+STUDIES = "18_under_test"
 
 # What keeps a page to seconds; the rest of its parameters are its own.
 SMALL = {
     "01_motivation": {"num_samples": 5, "num_networks": 2, "num_rescalings": 2},
-    "02_counting": {"num_samples": 40},
-    "03_main_correlation": {"forest_samples": 5, "forest_images": 100},
+    "02_counting": {"num_samples": 40, "triangles": 2},
+    "03_main_correlation": {"forest_dataset": "digits", "forest_samples": 5, "forest_images": 100},
     "07_training_evolution": {"num_samples": 5},
     "08_theory": {"num_networks": 40, "num_inits": 2, "steps": 200},
     "09_linear_regions": {
@@ -44,13 +44,18 @@ SMALL = {
         },
         **{"layer_epochs": 2, "region_epochs": 2, "num_segments": 20},
     },
+    "11_beyond_the_grid": {"num_samples": 40, "exact_samples": 1, "triangles": 2},
     "12_your_network": {"epochs": 1},
+    "13_statistics": {"num_resamples": 50, "num_permutations": 10},
     "14_scorecard": {"campaign": "shapes-tiny"},
 }
 OTHER = {
     "01_motivation": {"num_samples": 6, "num_networks": 1, "num_rescalings": 3, "seed": 1},
-    "02_counting": {"num_samples": 41, "seed": 1},
-    "03_main_correlation": {"forest_samples": 6, "forest_images": 100, "num_samples": 10, "seed": 1},
+    "02_counting": {"num_samples": 41, "triangles": 1, "resolution": 20, "seed": 1},
+    "03_main_correlation": {
+        **{"forest_dataset": "digits", "forest_samples": 6, "forest_images": 100},
+        **{"num_samples": 10, "seed": 1},
+    },
     "07_training_evolution": {"num_samples": 6, "seed": 1},
     "08_theory": {"num_networks": 30, "num_inits": 3, "steps": 100, "n_train": 6, "hidden": 12},
     "09_linear_regions": {
@@ -68,6 +73,7 @@ OTHER = {
         },
         **{"layer_epochs": 1, "region_epochs": 3, "num_segments": 10},
     },
+    "11_beyond_the_grid": {"num_samples": 41, "dimensions": "", "exact_samples": 1, "triangles": 1},
     "12_your_network": {"network": "ResNet18", "width": 2, "epochs": 1, "seed": 1},
     "14_scorecard": {"num_samples": 10},
 }
@@ -131,7 +137,8 @@ def drawn():
 
 
 def campaign(notebook, name):
-    return {} if notebook.stem in WITHOUT_CAMPAIGN else {"campaign": name}
+    """The parameters of a notebook that name a campaign, with this one for each."""
+    return {key: name for key in ("campaign", "reference") if key in notebook_parameters(notebook)}
 
 
 @pytest.mark.slow
@@ -145,7 +152,8 @@ def test_a_notebook_runs_on_the_tiny_campaign(notebook, swept, monkeypatch):
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_with_other_parameters(notebook, swept, monkeypatch):
     monkeypatch.setenv("RC_RESULTS", str(swept))
-    monkeypatch.setenv("RC_CAMPAIGNS", str(CAMPAIGNS))
+    if notebook.stem != STUDIES:
+        monkeypatch.setenv("RC_CAMPAIGNS", str(CAMPAIGNS))
     seed = {"seed": 1} if "seed" in notebook_parameters(notebook) else {}
     run(notebook, campaign(notebook, "tiny-all") | seed | OTHER.get(notebook.stem, {}), monkeypatch)
 
@@ -160,16 +168,14 @@ def test_a_notebook_runs_on_a_card(name, swept, monkeypatch):
     """What a page draws comes back from the card."""
     monkeypatch.setenv("RC_RESULTS", str(swept))
     with pretended_gpu():
-        given = {"campaign": "shapes-tiny", "device": "cuda"}
-        run(project_root() / f"notebooks/{name}.ipynb", given | SMALL[name], monkeypatch)
+        notebook = project_root() / f"notebooks/{name}.ipynb"
+        run(notebook, campaign(notebook, "shapes-tiny") | {"device": "cuda"} | SMALL[name], monkeypatch)
 
 
 def test_every_notebook_has_the_shared_parameters_and_no_outputs():
     for notebook in NOTEBOOKS:
-        drawn = set() if notebook.stem in WITHOUT_DRAWS else {"seed"}
-        counted = set() if notebook.stem in WITHOUT_CAMPAIGN | WITHOUT_DRAWS else {"num_samples"}
         read = set() if notebook.stem in WITHOUT_CAMPAIGN else {"campaign"}
-        assert {"device"} | drawn | counted | read <= set(notebook_parameters(notebook)), notebook.name
+        assert read <= set(notebook_parameters(notebook)), notebook.name
         assert not any(cell.get("outputs") for cell in nbformat.read(notebook, 4).cells), notebook.name
 
 

@@ -351,9 +351,9 @@ def lattice_picture(lattice, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def not_run(what: str) -> Figure:
-    """A small figure that says that `what` was not run, in the place of one that would be empty."""
+def not_run(what: str, why: str = "not run in this campaign") -> Figure:
+    """A small figure that says why `what` is not shown, in the place of one that would be empty."""
     fig, ax = plt.subplots(figsize=(width(), 1.0))
-    ax.text(0.5, 0.5, f"{what}: not run in this campaign", ha="center", va="center", color="0.3")
+    ax.text(0.5, 0.5, f"{what}: {why}", ha="center", va="center", color="0.3")
     ax.axis("off")
     return fig
