@@ -40,7 +40,8 @@ def blocks(markdown):
         elif image := re.fullmatch(r"!\[(.*?)\]\((.*?)\)", part.strip()):
             found.append({"kind": "figure", "caption": image[1], "path": f"/{image[2]}"})
         else:
-            found.append({"kind": "text", "pieces": pieces(" ".join(lines))})
+            points = re.split(r"^- ", part.strip(), flags=re.MULTILINE)
+            found += [{"kind": "text", "pieces": pieces(" ".join(p.split()))} for p in points if p]
     return found
 
 
@@ -56,6 +57,11 @@ def pieces(text):
 def results_block(path):
     """What stands between the two comments of README.md or book/intro.md."""
     return blocks(_RESULTS.search(path.read_text(encoding="utf-8"))[1])
+
+
+def _heads(block):
+    """The heads of a table's columns; none of another block."""
+    return [cell[0]["text"] if cell else "" for cell in block.get("header", [])]
 
 
 def settings(name):
@@ -167,9 +173,10 @@ def data():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return {
         "version": project["version"],
-        "results": results_block(ROOT / "README.md"),
+        # The README has no room for the table of statements.
+        "results": results_block(ROOT / "README.md") + [b for b in first_page if _heads(b)[:1] == ["statement"]],
         # The table that counts verdicts is the one without a head over its first column.
-        "verdicts": next(block for block in first_page if block["kind"] == "table" and not block["header"][0]),
+        "verdicts": next(block for block in first_page if _heads(block)[:1] == [""]),
         "settings": [[key, theirs[key], ours[key]] for key in ours],
         "segments": number_of_segments(CAMPAIGN),
         "made": provenance(ledger(CAMPAIGN)),

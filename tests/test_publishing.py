@@ -98,16 +98,16 @@ def _launch():
 def test_notebooks_are_opened_with_the_parameters_of_their_page(tmp_path):
     launch = _launch()
     names = {path.stem for path in launch.write(tmp_path / "binder")}
-    assert "03_main_correlation" in names
+    assert "16_open_questions" in names
     assert "03_main_correlation" not in names  # it trains
-    cells = nbformat.read(tmp_path / "binder" / "03_main_correlation.ipynb", 4).cells
+    cells = nbformat.read(tmp_path / "binder" / "16_open_questions.ipynb", 4).cells
     sources = [cell.source for cell in cells]
     values = {}
     for source in sources[1:3]:
         exec(source, values)
     assert values["campaign"] == "cifar10-small"
     launch.write(tmp_path / "colab", "owner/name")
-    first = nbformat.read(tmp_path / "colab" / "03_main_correlation.ipynb", 4).cells[0].source
+    first = nbformat.read(tmp_path / "colab" / "16_open_questions.ipynb", 4).cells[0].source
     assert f"--branch {launch.tag()} https://github.com/owner/name" in first
 
 
@@ -127,7 +127,7 @@ def test_a_page_has_launch_buttons_only_where_they_are_asked_for(repository):
     app = types.SimpleNamespace(config=types.SimpleNamespace(rc_launch=repository, rc_pdf="1"), srcdir=ROOT / "book")
     group = {"label": "download-buttons", "buttons": []}
     context = {"header_buttons": [group], "pathto": lambda name, _: f"../{name}", "body": ""}
-    buttons._add_to_page(app, "notebooks/reference_03_main_correlation", "", context, None)
+    buttons._add_to_page(app, "notebooks/16_open_questions", "", context, None)
     files = ("notebooks.zip", "records.zip", "book.pdf")
     assert [button["url"] for button in group["buttons"]] == [f"../downloads/{name}" for name in files]
     shown = [button for other in context["header_buttons"] if other is not group for button in other["buttons"]]
