@@ -159,7 +159,7 @@ def at_one_setting(runs):
         f"At one setting of one network, between the means of its seeds, count and gap correlate at {text_of(found)} "
         f"({number} means): there no function of the settings can help. What is left beyond a smooth function of the "
         f"settings depends on the function: {held['value'].min():.2f} to {held['value'].max():.2f} for the "
-        f"{len(held)} of page 13."
+        f"{len(held)} that were tried."
     )
 
 

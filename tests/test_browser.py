@@ -156,7 +156,7 @@ CUT_OFF = """() => {
     const isShown = e => e.getClientRects().length > 0;
     const clips = e => getComputedStyle(e).overflowX !== "visible" && e.scrollWidth > e.clientWidth + 1;
     const found = [];
-    for (const e of document.querySelectorAll("main table, main figure, main img, main mjx-container")) {
+    for (const e of document.querySelectorAll("main table, main figure, main img, main mjx-container[display]")) {
         let box = e;
         while (isShown(e) && box && box.tagName !== "MAIN" && !clips(box)) box = box.parentElement;
         if (isShown(e) && box && box.tagName !== "MAIN" && !box.closest("pre"))
@@ -311,6 +311,7 @@ def test_the_explorer_shows_our_counts_and_follows_the_keyboard(explorer_tab, ma
     tab.keyboard.press("Tab")
     tab.keyboard.press("ArrowDown")
     assert counts_shown(tab) == counts_of(grids, 1, 9)
+    tab.keyboard.press("Tab")  # to the button that plays
     tab.keyboard.press("Tab")
     tab.keyboard.press("ArrowLeft")
     assert counts_shown(tab) == counts_of(grids, 1, 5)
