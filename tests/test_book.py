@@ -322,7 +322,7 @@ def test_a_page_that_was_not_asked_for_is_shown_without_results(build, layout, c
     assert "not executed before: extra." in capsys.readouterr().out
     assert "print" in (index.parent / "notebooks" / "extra.html").read_text()
     build.build(layout)
-    assert "9" in nbformat.read(layout.executed(build.pages.Page("extra")), 4).cells[-1].outputs[0]["text"]
+    assert "9" in nbformat.read(layout.executed(build.pages.Page("extra")), 4).cells[-2].outputs[0]["text"]
 
 
 @pytest.mark.parametrize(

@@ -355,7 +355,7 @@ def test_slopes_and_the_rate_are_judged_at_equal_loss():
     result = results.rate_result("made", counts, factors, 0.1)
     # At the edge, from 1 on: -1 and 0; the third did not get there at the largest rate.
     assert (result.id, result.value, result.n) == ("theory/lr", pytest.approx(-0.5), 2)
-    assert "below the edge, from 0.25 to 1, -1.0000" in result.detail
+    assert "below the edge, from 0.25 to 1, -1.00" in result.detail
     assert f"over 3; the count is {np.nanmean(counts):.2f}" in result.detail
     networks, (x, y) = random_networks(3, 16, 2), training_sets("line", 3, 6)
     found = bounds.count_at_loss(networks, x, y, [0.2, 0.8], 0.4, steps=400)

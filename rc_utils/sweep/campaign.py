@@ -174,6 +174,7 @@ def _check_experiment(campaign, experiment, where):
         require(not needless, f"{where}: {key} goes with evolution_epochs or evolution_loss, and there is neither")
     if experiment.evolution_loss is not None:
         check_number(f"{where}: evolution_loss", experiment.evolution_loss, 0, above=True)
+    check_keys(f"{where}: grid", experiment.grid, [field.name for field in dataclasses.fields(TrainConfig)])
     for key, values in experiment.grid.items():
         require(isinstance(values, list) and values, f"{where}: grid.{key} must be a non-empty list")
         _check_distinct(values, f"{where}: grid.{key}")
