@@ -34,6 +34,8 @@ def blocks(markdown):
     found = []
     for part in re.split(r"\n\s*\n", markdown.strip()):
         lines = part.strip().splitlines()
+        if lines[0].startswith("<"):  # what folds a table in the README
+            continue
         if lines[0].startswith("|"):
             header, _, *rows = [[pieces(cell) for cell in line.strip()[1:-1].split("|")] for line in lines]
             found.append({"kind": "table", "header": header, "rows": rows})

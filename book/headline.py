@@ -342,7 +342,13 @@ def readme(runs, campaign, card):
     pictures = [f"![{words}](book/_static/{name}.svg)" for name, (*_, words) in FIGURES.items()]
     title = "Correlation with the generalisation gap, over settings, with 95 % intervals:"
     points = bullets(runs, campaign, card, "book/protocol.md")
-    return [pictures[0], points, pictures[1], title, predictors(runs, campaign)]
+    folded = {
+        "Trees and forests, against test accuracy too": forests(),
+        "Settings that were made, by network and optimiser": made(runs),
+        "How the grid was chosen": campaign.choice.strip(),
+    }
+    details = [f"<details><summary>{words}</summary>\n\n{text}\n\n</details>" for words, text in folded.items()]
+    return [pictures[0], points, pictures[1], title, predictors(runs, campaign), *details]
 
 
 def first_page(runs, campaign, card):
