@@ -174,6 +174,15 @@ def test_thickness_of_a_threshold():
     assert boundary_thickness(network, grey(0.0, 0.1)) == 0.0
 
 
+@pytest.mark.parametrize("name", ["ResNet18", "VGG19"])
+def test_local_complexity_is_the_same_in_the_layout_of_training(name):
+    network = rc.build_network(name, num_classes=3, in_channels=3, image_size=16, width=8, seed=0).eval()
+    x = torch.randn(4, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    expected = local_complexity(network, x)
+    assert local_complexity(network.to(memory_format=torch.channels_last), x) == pytest.approx(expected, abs=1e-3)
+    assert 0 < expected < 1
+
+
 @pytest.mark.parametrize("activation", [F.relu, torch.relu, F.silu, torch.nn.ReLU(), torch.nn.SiLU(inplace=True)])
 def test_linear_pieces_and_local_complexity_of_three_units(activation):
     """Signs change where the mean grey is 0.003, 0.25 and 0.6, the first of them near the image at 0."""

@@ -92,7 +92,7 @@ def local_complexity(network, x, radius=FRAME_RADIUS, num_vectors=FRAME_VECTORS)
     changed, units = [], []
 
     def visit(z):
-        signs = (z > 0).view(-1, len(offsets), z[0].numel())
+        signs = (z > 0).reshape(-1, len(offsets), z[0].numel())  # in any layout of memory
         changed.append((signs.any(1) & ~signs.all(1)).sum())
         units.append(signs[:, 0].numel())
 
