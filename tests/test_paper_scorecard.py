@@ -6,8 +6,10 @@ import pandas as pd
 import pytest
 
 from rc_utils.pages import show
+from rc_utils.pages.ablations import ablation_cells
 from rc_utils.paper.scorecard import PAGE, findings_path, keep_results, kept_results
 from rc_utils.paper.verdict import Result
+from rc_utils.sweep.campaign import reference_campaigns
 
 
 @pytest.fixture(autouse=True)
@@ -64,3 +66,13 @@ def test_tables_are_headed_in_words_and_networks_keep_their_names():
     assert "<th>standard error</th>" in shown
     assert 'data-label="standard error"' in shown
     assert "<th>RegNetX_200MF</th>" in shown
+
+
+def test_the_studies_are_looked_at_on_their_own_page_alone():
+    """Their protocol forbids it before they are complete."""
+    names = [campaign.name for campaign in reference_campaigns()]
+    assert "cifar10-small" in names
+    assert not any(name.startswith("study-") for name in names)
+    cells = ablation_cells("architectures", "cifar10-small", num_resamples=10)
+    assert not any(used.startswith("study-") for used in cells["campaign"])
+    assert not any(result.campaign.startswith("study-") for result in show.all_results())

@@ -25,7 +25,7 @@ from rc_utils.paper.published_tables import (
 )
 from rc_utils.paper.verdict import Result, published
 from rc_utils.sweep import records
-from rc_utils.sweep.campaign import load_campaign, load_campaigns
+from rc_utils.sweep.campaign import load_campaign, reference_campaigns
 from rc_utils.sweep.specification import Campaign
 
 
@@ -72,7 +72,7 @@ def ablation_cells(
     """
     if name not in TABLES:
         raise unknown_name("table", name, TABLES)
-    found = {c.name: c for c in load_campaigns()} if others is None else {c: load_campaign(c) for c in others}
+    found = {c.name: c for c in reference_campaigns()} if others is None else {c: load_campaign(c) for c in others}
     campaigns = {campaign: load_campaign(campaign)} | found
     load = functools.cache(lambda name: records.load_runs(campaigns[name], **read))
     rows = []

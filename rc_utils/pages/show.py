@@ -15,7 +15,7 @@ from rc_utils.pages.scorecard import results_from_campaign
 from rc_utils.paper.scorecard import kept_results
 from rc_utils.paper.verdict import ARGUMENTS, NO_RESULT, VERDICTS, scorecard
 from rc_utils.sweep import run
-from rc_utils.sweep.campaign import load_campaign, load_campaigns
+from rc_utils.sweep.campaign import load_campaign, reference_campaigns
 from rc_utils.sweep.execute import sweep
 from rc_utils.sweep.records import INTERPOLATES, counted, data_sha256, find_records, load_runs, weights_path
 
@@ -150,7 +150,7 @@ def all_results(name="", *, num_samples=0, seed=0):
     """Our results for the scorecard: of every campaign with records, of trees and forests, and those that other pages
     have kept; or of one campaign alone. A campaign all of whose runs belong to one before it repeats it."""
     results, seen = [], set()
-    for campaign in [load_campaign(name)] if name else load_campaigns():
+    for campaign in [load_campaign(name)] if name else reference_campaigns():
         made = set(find_records(campaign.runs(), campaign.folder / "runs.jsonl"))
         if made and made <= seen:
             continue

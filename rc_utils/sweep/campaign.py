@@ -56,6 +56,11 @@ def list_campaigns():
     return sorted(path.parent.name for path in campaigns_dir().glob("*/campaign.toml"))
 
 
+def reference_campaigns():
+    """The campaigns but for the studies of the protocol, which only their own page looks at, and when complete."""
+    return [campaign for campaign in load_campaigns() if not campaign.name.startswith("study-")]
+
+
 def load_campaigns():
     """Every campaign that can be read; one that cannot is named in a warning and left out."""
     campaigns = []
