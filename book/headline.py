@@ -304,9 +304,10 @@ def bullets(runs, campaign, card, protocol):
     within = main.loc["all, within network"]
     tree = accuracy_table(forest_runs(committed_forests()[0])).set_index("kind")
     undecided = int((card["verdict"] == "inconclusive").sum())
+    printed = published("main/overall").shown()
     points = [
         f"**What holds.** Over nine settings of learning rate and batch size, count and gap of the paper's three "
-        f"networks correlate at {ours['main/overall']}; the paper has 0.93. A doubled learning rate changes the "
+        f"networks correlate at {ours['main/overall']}; the paper has {printed}. A doubled learning rate changes the "
         f"count by {ours['bias/lr/overall']}, mixup by {ours['mixup/count']}.",
         f"**What holds with a caveat.** Batch size over learning rate, which needs no network, does as well as the "
         f"count: {text_of(within['ratio'])} against {text_of(within['count'])} within networks. "
