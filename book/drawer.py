@@ -4,6 +4,7 @@ A page shows the code that teaches. Cells tagged `hide-input` set up, draw and p
 """
 
 import re
+import urllib.parse
 
 import nbformat
 
@@ -23,11 +24,18 @@ def add(notebook, page):
         elif PLUMBING in tags:
             plumbing.append(cell.source)
             cell.metadata["tags"] = [tag for tag in tags if tag != PLUMBING] + ["remove-input"]
-    text = _text(page, parameters, plumbing, notebook.metadata.get("papermill", {}).get("duration"))
+    text = _text(page, parameters, plumbing, _tables(notebook), notebook.metadata.get("papermill", {}).get("duration"))
     notebook.cells.append(nbformat.v4.new_markdown_cell(text))
 
 
-def _text(page, parameters, plumbing, seconds):
+def _tables(notebook):
+    """The tables of a page as comma-separated values, in their order."""
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    found = [output.get("metadata", {}).get("text/html", {}).get("csv") for output in outputs]
+    return [values for values in found if values]
+
+
+def _text(page, parameters, plumbing, tables, seconds):
     given = "".join(f" -p {name} {value}" for name, value in page.parameters.items())
     command = f"$ .venv/bin/python -m rc_utils.notebooks {page.notebook}{given}"
     parts = [f"Run this page yourself, {_duration(seconds)}:", _fenced("console", command)]
@@ -35,7 +43,15 @@ def _text(page, parameters, plumbing, seconds):
         parts += ["With `-p NAME VALUE` it takes these parameters:", _fenced("python", parameters)]
     if plumbing:
         parts += ["The code that sets up, draws and prints:", _fenced("python", "\n\n".join(plumbing))]
+    if tables:
+        links = [_link(f"{page.name}-{number}.csv", values) for number, values in enumerate(tables, 1)]
+        parts += ["The tables of this page, in their order:", _fenced("{raw} html", "\n".join(links))]
     return "::::{dropdown} Code and parameters\n" + "\n\n".join(parts) + "\n::::"
+
+
+def _link(name, values):
+    """A download that needs no file beside the page."""
+    return f'<a download="{name}" href="data:text/csv;charset=utf-8,{urllib.parse.quote(values)}">{name}</a>'
 
 
 def _duration(seconds):

@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from rc_utils.correlation import Estimate, average_replicates, interval_text, setting_names
+from rc_utils.correlation import Estimate, interval_text
 from rc_utils.forests import accuracy_table, committed_forests, forest_runs, results_from_forests
 from rc_utils.pages import plotting
 from rc_utils.pages.augmentation import matched_settings
@@ -25,14 +25,13 @@ from rc_utils.pages.forest_plot import forest_plot
 from rc_utils.pages.main_correlation import plain_runs
 from rc_utils.pages.scorecard import results_from_campaign
 from rc_utils.pages.statistics import league
+from rc_utils.pages.under_test import decisions, studies
 from rc_utils.paper.verdict import VERDICTS, published, scorecard, verdict
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import find_records, load_runs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "book" / "_static"
-# What the headline's table shows: of the biases, those over all networks.
-ROWS = r"main/|bias/.*/overall|motivation/|mixup/|crop-flip/|evolution/trend"
 # The words of the first page for an experiment of the paper, and the page that has it.
 SUBJECTS = {
     "main": ("count and gap", "03_main_correlation"),
@@ -79,16 +78,6 @@ def text_of(estimate):
     return interval_text(estimate.value, estimate.low, estimate.high)
 
 
-def table(card):
-    """Markdown rows: statement, published, ours with its interval, settings, verdict."""
-    header = ["statement", "published", "ours", "ours less published", "settings", "verdict"]
-    rows = [
-        [f"{row.claim} ({row.where})", row.published, row.ours, row.difference, str(row.n), row.verdict]
-        for row in card[card["id"].str.match(ROWS)].itertuples()
-    ]
-    return markdown(header, rows)
-
-
 def summary(card):
     """Markdown rows: each experiment of the paper, and how many of its statements got which verdict."""
     experiments = card["id"].map(lambda id_: published(id_).experiment)
@@ -106,26 +95,21 @@ def sentence(runs, campaign):
     main = runs[runs["experiment"] == "main"]
     records = find_records(main["run_id"].unique(), campaign.folder / "runs.jsonl", origin_of(campaign))
     machines = sorted({record["provenance"]["hardware"] for record, _ in records.values()})
-    rows = average_replicates(main)
     return (
-        f"Campaign `{campaign.name}` ({campaign.title}): {rows['setting'].nunique()} settings of learning rate and "
-        f"batch size, {len(rows)} with {rows['network'].nunique()} networks. Each is the mean of "
-        f"{rows['num_runs'].min()} to {rows['num_runs'].max()} runs that differ in weight decay, which does nothing "
-        f"here, and in the seed; {int(main['interpolates'].sum())} of {len(main)} runs interpolate. Of the "
-        f"{len(campaign.runs())} runs that the campaign plans, {runs['run_id'].nunique()} were made. The setting is "
-        "smaller than the paper's, and a verdict compares numbers, not settings. Computed on "
-        f"{', '.join(machines)}. {campaign.note}"
+        f"{campaign.title}. {runs['run_id'].nunique()} of {len(campaign.runs())} planned runs were made, "
+        f"{len(main)} of them with the paper's three networks, of which {int(main['interpolates'].sum())} fit their "
+        f"training images. A verdict compares numbers, not settings. Computed on {', '.join(machines)}. {campaign.note}"
     ).strip()
 
 
 def predictors(runs, campaign):
     """Markdown: count, log count and batch size over learning rate beside each other, network by network."""
     main = league.settings_of(runs[runs["experiment"] == "main"])
-    every = league.settings_of(plain_runs(runs, campaign))
-    three, nine = league.networks_table(main), league.networks_table(every)
+    plain = league.settings_of(plain_runs(runs, campaign))
+    three, nine, every = (league.networks_table(table) for table in (main, plain, league.every_setting(runs)))
     together = ("all together", "all, within network")
     rows = [_predictor_row(r["network"], r) for r in nine.to_dict("records") if r["network"] not in together]
-    for found, words in ((three, "the paper's three"), (nine, "all of these")):
+    for found, words in ((three, "the paper's three"), (nine, "all of these"), (every, "all, however trained")):
         by_name = {r["network"]: r for r in found.to_dict("records")}
         rows.append(_predictor_row(f"{words} together", by_name["all together"]))
         rows.append(_predictor_row(f"{words}, within network", by_name["all, within network"]))
@@ -137,55 +121,59 @@ def _predictor_row(words, found):
     return [words, str(found["rows"]), *(text_of(found[name]) for name in ("count", "log_count", "ratio"))]
 
 
-def against_the_settings(runs, campaign):
-    """The networks for which batch size over learning rate goes with a smaller gap, and their count."""
-    found = league.networks_table(league.settings_of(plain_runs(runs, campaign))).to_dict("records")
-    odd = [r for r in found if r["ratio"].value < 0]
+def complete_studies():
+    """{name: runs} of the studies whose runs are all made."""
+    made = {name: studies.study_runs(name) for name in studies.STUDIES}
+    return {name: study.runs for name, study in made.items() if study.complete}
+
+
+def put_to_the_test(protocol):
+    """What came out of the studies that are complete; the others are named by their number alone."""
+    complete = complete_studies()
+    titles = " and ".join(f"*{studies.STUDIES[name]}*" for name in complete) or "none"
     texts = [
-        f"{r['network']}, where batch size over learning rate goes the other way ({text_of(r['ratio'])}), the count "
-        f"still has {text_of(r['count'])}"
-        for r in odd
+        "Five studies give the count a chance to fail, by a "
+        f"[protocol]({protocol}) that was written before their runs. Complete so far: {titles}."
     ]
-    return f"For {'; for '.join(texts)}." if texts else "No network has a correlation of the other sign."
+    if "seeds" in complete:
+        found = decisions.seed_correlations(complete["seeds"])
+        r = found.set_index(["network", "measure"])["r"]
+        counts = [f"{text_of(r[network, studies.COUNT])} ({network})" for network in found["network"].unique()]
+        weights = max(abs(value.value) for value in found[found["measure"].isin(decisions.OF_WEIGHTS)]["r"])
+        texts.append(
+            f"At one setting, over 60 runs of each network that differ by chance alone, the logarithm of the count "
+            f"correlates with the gap at {' and '.join(counts)}: above zero, below the 0.5 that was asked for. "
+            f"Measures of the weights reach {weights:.2f} at most; scores of mixed images do as well as the count."
+        )
+    return " ".join(texts)
+
+
+def study_rows():
+    """The rows of the first forest plot that study 1 gives, once it is complete."""
+    runs = complete_studies().get("seeds")
+    if runs is None:
+        return pd.DataFrame()
+    found = decisions.seed_correlations(runs)
+    own = found[found["measure"] == studies.COUNT]
+    rows = {"group": "Only chance differs (study 1)", "verdict": decisions.decide_seeds(found), "published": np.nan}
+    rows |= {"url": "notebooks/18_under_test.html", "label": own["network"], "estimate": own["r"]}
+    return pd.DataFrame(rows).assign(claimed=[(0.5, 1.0)] * len(own))
 
 
 def at_one_setting(runs):
-    """What is left of the correlation where only the seed differs, and what smooth functions of the settings leave."""
-    main = runs[runs["experiment"] == "main"]
-    found, number = league.seeds_alone(main)
-    held = league.held_fixed(main)
-    held = held[(held["runs"] == "all") & held["fixed"].str.startswith("a ")]
-    return (
-        f"At one setting of one network, between the means of its seeds, count and gap correlate at {text_of(found)} "
-        f"({number} means): there no function of the settings can help. What is left beyond a smooth function of the "
-        f"settings depends on the function: {held['value'].min():.2f} to {held['value'].max():.2f} for the "
-        f"{len(held)} that were tried."
-    )
-
-
-def logarithm(runs):
-    """Count and log count over every setting that interpolates, whatever the optimiser or augmentation."""
-    rows = league.every_setting(runs)
-    found = league.networks_table(rows).set_index("network")
-    within, together = found.loc["all, within network"], found.loc["all together"]
-    return (
-        f"Over all {len(rows)} networks and settings that interpolate, with other optimisers and augmentations, the "
-        f"logarithm of the count does better than the count: {text_of(within['log_count'])} against "
-        f"{text_of(within['count'])} within networks, {text_of(together['log_count'])} against "
-        f"{text_of(together['count'])} together."
-    )
+    """The correlation where only the seed differs."""
+    found, number = league.seeds_alone(runs[runs["experiment"] == "main"])
+    return f"{text_of(found)} over {number} means of seeds"
 
 
 def augmented(runs):
-    """The differences of the count under crop and flip, one a setting."""
+    """What crop and flip do to the count, and why that says little."""
     without, with_ = matched_settings(runs, "crop-flip")
-    differences = sorted(with_["count"] - without["count"])
+    more = int((with_["count"] > without["count"]).sum())
     accuracy = with_["train_accuracy"]
     return (
-        f"Random crop and flip change the count of the {len(differences)} settings by "
-        f"{', '.join(f'{d:+.2f}' for d in differences)}. These networks do not fit their images: their training "
-        f"accuracy is {accuracy.min():.2f} to {accuracy.max():.2f}, so their gap and count say little of "
-        "generalisation."
+        f"Random crop and flip raise the count at {more} of {len(with_)} settings; with them the networks do not fit "
+        f"their images (training accuracy {accuracy.min():.2f} to {accuracy.max():.2f})."
     )
 
 
@@ -197,15 +185,6 @@ def forests():
             found = [text_of(kind[f"{column}{ending}"]) for column in ("gap", "test_accuracy")]
             rows.append([f"{kind['kind']}, {words}", str(kind[f"n{ending}"]), *found])
     return markdown(["models", "number", "count and gap", "count and test accuracy"], rows)
-
-
-def made(runs):
-    """Markdown: how many settings each network has with each optimiser, without augmentation."""
-    plain = runs[runs["experiment"].isin(["main", "architectures", "adam", "adagrad"])]
-    plain = plain.assign(setting=setting_names(plain))
-    counts = plain.groupby(["network", "optimizer"], sort=False)["setting"].nunique().unstack(fill_value=0)
-    rows = [[str(network), *map(str, numbers)] for network, numbers in counts.iterrows()]
-    return markdown(["settings made", *map(str, counts.columns)], rows)
 
 
 # The rows of the two forest plots: heading, and the statements below it by their ids and short names.
@@ -286,7 +265,10 @@ def figures(results):
     matplotlib.use("Agg")
     plotting.use_style()
     for name, (groups, xlabel, limits, words) in FIGURES.items():
-        forest_plot(forest_rows(groups, results), xlabel=xlabel, limits=limits)
+        rows = forest_rows(groups, results)
+        if name == "headline":
+            rows = pd.concat([study_rows(), rows], ignore_index=True)
+        forest_plot(rows, xlabel=xlabel, limits=limits)
         graphic = io.StringIO()
         plt.savefig(graphic, format="svg", metadata={"Date": None})
         plt.close()
@@ -297,29 +279,27 @@ def figures(results):
 
 
 def bullets(runs, campaign, card, protocol):
-    """What held, as five points in Markdown: the sentences are written, their numbers filled in."""
+    """What held, as points in Markdown: the sentences are written, their numbers filled in."""
     ours = card.set_index("id")["ours"]
     main = league.networks_table(league.settings_of(runs[runs["experiment"] == "main"])).set_index("network")
     every = league.networks_table(league.settings_of(plain_runs(runs, campaign))).set_index("network")
     within = main.loc["all, within network"]
     tree = accuracy_table(forest_runs(committed_forests()[0])).set_index("kind")
     undecided = int((card["verdict"] == "inconclusive").sum())
-    printed = published("main/overall").shown()
     points = [
+        f"**Put to the test.** {put_to_the_test(protocol)}",
         f"**What holds.** Over nine settings of learning rate and batch size, count and gap of the paper's three "
-        f"networks correlate at {ours['main/overall']}; the paper has {printed}. A doubled learning rate changes the "
-        f"count by {ours['bias/lr/overall']}, mixup by {ours['mixup/count']}.",
+        f"networks correlate at {ours['main/overall']}; the paper has {published('main/overall').shown()}. A doubled "
+        f"learning rate changes the count by {ours['bias/lr/overall']}, mixup by {ours['mixup/count']}.",
         f"**What holds with a caveat.** Batch size over learning rate, which needs no network, does as well as the "
-        f"count: {text_of(within['ratio'])} against {text_of(within['count'])} within networks. "
-        f"{against_the_settings(runs, campaign)} {at_one_setting(runs)} {logarithm(runs)}",
+        f"count: {text_of(within['ratio'])} against {text_of(within['count'])} within networks. Where only the seed "
+        f"differs it can say nothing; there these records have {at_one_setting(runs)}, and the study less.",
         f"**What does not hold.** All nine networks together correlate at "
         f"{text_of(every.loc['all together', 'count'])}. "
         f"The output margin, said to say little, correlates at {ours['motivation/margin']}. For random forests more "
         f"regions go with a *higher* test accuracy ({text_of(tree.loc['RandomForest', 'test_accuracy'])}). "
         f"{augmented(runs)}",
-        f"**What is open.** Of {len(card)} statements that these records can test, {undecided} are inconclusive. Five "
-        f"studies give the count a chance to fail: at one setting, under treatments that move it, beside rivals. Their "
-        f"[protocol]({protocol}) was written before their runs.",
+        f"**What is open.** Of {len(card)} statements that these records can test, {undecided} are inconclusive.",
         f"**At what scale.** {sentence(runs, campaign)}",
     ]
     return "\n".join(f"- {point}" for point in points)
@@ -333,39 +313,30 @@ def rewrite(path, blocks):
     path.write_text(replaced, encoding="utf-8")
 
 
-def drawer(title, *blocks):
-    """A drawer of the book around blocks of Markdown."""
-    return "\n\n".join([f":::{{dropdown}} {title}", *blocks, ":::"])
-
-
 def readme(runs, campaign, card):
     """The blocks of the README."""
     pictures = [f"![{words}](book/_static/{name}.svg)" for name, (*_, words) in FIGURES.items()]
     title = "Correlation with the generalisation gap, over settings, with 95 % intervals:"
     points = bullets(runs, campaign, card, "book/protocol.md")
-    folded = {
-        "Trees and forests, against test accuracy too": forests(),
-        "Settings that were made, by network and optimiser": made(runs),
-        "How the grid was chosen": campaign.choice.strip(),
-    }
-    details = [f"<details><summary>{words}</summary>\n\n{text}\n\n</details>" for words, text in folded.items()]
-    return [pictures[0], points, pictures[1], title, predictors(runs, campaign), *details]
+    return [pictures[0], points, pictures[1], title, predictors(runs, campaign)]
 
 
 def first_page(runs, campaign, card):
     """The blocks of the book's first page."""
     inline = [f"```{{raw}} html\n:file: _static/{name}.svg\n```" for name in FIGURES]
+    tabs = {
+        "By network": predictors(runs, campaign),
+        "Trees and forests": forests(),
+        "Verdicts by subject": summary(card),
+        "How the grid was chosen": campaign.choice.strip(),
+    }
+    items = [f"::::{{tab-item}} {title}\n{text}\n::::" for title, text in tabs.items()]
     return [
         bullets(runs, campaign, card, "protocol.md"),
         *inline,
         "*Open diamond: the paper. Dot: ours, with its 95 % interval and the number of settings, coloured by the "
         "verdict. Shaded: what the statement claims. Each row leads to its page.*",
-        drawer("Correlation with the gap, network by network", predictors(runs, campaign)),
-        drawer("Trees and forests, against test accuracy too", forests()),
-        drawer("Verdicts by subject", summary(card)),
-        drawer("The main statements of the paper, and the verdict on each", table(card)),
-        drawer("Settings that were made, by network and optimiser", made(runs)),
-        drawer("How the grid was chosen", campaign.choice.strip()),
+        "\n".join(["::::::{dropdown} The numbers", ":::::{tab-set}", *items, ":::::", "::::::"]),
     ]
 
 

@@ -8,6 +8,7 @@ import pathlib
 import re
 import shutil
 import tomllib
+import urllib.parse
 
 import nbformat
 import pytest
@@ -81,6 +82,7 @@ def write_source(root):
         root / "notebooks" / "line.ipynb",
         code("from myst_nb import glue\nglue('half', n / 8, display=False)"),
         code("import sys\nprint('no' + 'ise', file=sys.stderr)"),
+        code("import pandas as pd\nfrom rc_utils.pages import show\nshow.show_table(pd.DataFrame({'a&b': [n / 8]}))"),
         code("import matplotlib.pyplot as plt\nplt.plot(range(n));", metadata=FIGURE | {"tags": ["hide-input"]}),
         nbformat.v4.new_markdown_cell("It is {glue:text}`half:.3f`."),
     )
@@ -120,6 +122,8 @@ def test_the_book_renders_offline(build, built):
     assert "noise" not in page
     before, drawer = page.split("Code and parameters")
     assert "matplotlib" not in before  # the code of the figure is in the drawer alone
+    (table,) = re.findall(r'download="line-1.csv" href="data:text/csv;charset=utf-8,([^"]*)"', drawer)
+    assert urllib.parse.unquote(table) == "a&b\n0.5\n"
     drawer = re.sub(r"<[^>]+>", "", drawer)
     assert all(word in drawer for word in ("import matplotlib", "# points", "rc_utils.notebooks line -p n 4"))
 

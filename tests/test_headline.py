@@ -44,7 +44,7 @@ def test_the_table_takes_committed_records_alone(headline, results):
         settings = {"num_samples": 1, "seed": 99}
         write_record(other | {"counts": [*record["counts"], {"settings": settings, "counts": [1], "seconds": 0}]})
     intro = (ROOT / "book" / "intro.md").read_text(encoding="utf-8")
-    assert headline.table(headline.results_card(campaign)) in intro
+    assert headline.summary(headline.results_card(campaign)) in intro
 
 
 def test_the_committed_records_are_whole():

@@ -150,9 +150,12 @@ def test_beyond_the_settings_nothing_is_left_of_what_the_settings_say():
     assert abs(r["output margin"].value) < 0.4
     assert r[COUNT].n == size - 2
     assert decisions.decide_independent(found) == "supports"
-    assert (
-        decisions.decide_independent(found.assign(r=[Estimate(0.1, -0.1, 0.19), Estimate(0.0, -0.1, 0.1)])) == "refutes"
-    )
+    assert list(found["measure"]) == [COUNT, "count", "output margin"]
+    weak = found.assign(r=[Estimate(0.1, -0.1, 0.19), Estimate(0.5, 0.4, 0.6), Estimate(0.0, -0.1, 0.1)])
+    assert decisions.decide_independent(weak) == "refutes"
+    # The count itself stands beside its logarithm and is no rival.
+    strong = found.assign(r=[Estimate(0.4, 0.3, 0.5), Estimate(0.6, 0.5, 0.7), Estimate(0.1, -0.1, 0.2)])
+    assert decisions.decide_independent(strong) == "supports"
 
 
 def test_a_study_is_complete_with_all_its_runs_alone(monkeypatch):

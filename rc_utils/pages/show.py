@@ -166,8 +166,10 @@ def all_results(name="", *, num_samples=0, seed=0):
 def show_table(frame, *, index=False, kind="rc-table"):
     """A table as HTML: as wide as the page allows, and on a phone a list of entries a row; `kind` names its style.
 
-    Columns with names such as `batch_size` are headed "batch size"; `lr` and `std_error` are written out.
+    Columns with names such as `batch_size` are headed "batch size"; `lr` and `std_error` are written out. The output's
+    metadata have the table as comma-separated values, for the reader to download.
     """
+    values = frame.to_csv(index=index)
     frame = frame.rename(
         columns=lambda name: HEADS.get(str(name), re.sub(r"(?<=[a-z0-9])_(?=[a-z0-9])", " ", str(name)))
     )
@@ -178,7 +180,7 @@ def show_table(frame, *, index=False, kind="rc-table"):
         cells = row.split("<td>")
         labelled = [f'<td data-label="{label}">{cell}' for label, cell in zip(labels, cells[1:], strict=False)]
         rows[number] = "".join([cells[0], *labelled])
-    return HTML(f'<div class="{kind}">{head}<tbody>{"<tr>".join(rows)}</div>')
+    return HTML(f'<div class="{kind}">{head}<tbody>{"<tr>".join(rows)}</div>', metadata={"csv": values})
 
 
 def show_correlations(table, columns="method"):

@@ -14,6 +14,7 @@ from rc_utils.pages.under_test.studies import COUNT
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import load_evolution
 
+PLAIN = "count"  # stands beside log(count) and decides nothing
 RIVALS = {
     "training loss": "train_loss",
     "distance from initialisation": "distance_from_init",
@@ -33,6 +34,7 @@ RIVALS = {
     "linear pieces": "linear_pieces",
     "local complexity": "local_complexity",
 }
+OF_WEIGHTS = ("distance from initialisation", "sharpness", "spectral norms", "parameters", "path norm")
 AXES = {
     "number of images": ["images-1500", "base", "images-6000"],
     "width": ["width-4", "base", "width-16"],
@@ -51,8 +53,9 @@ ARMS = {
 
 
 def forms(runs: pd.DataFrame) -> dict[str, list[np.ndarray]]:
-    """Each measure by name: log(count) as it is; a rival as it is and, where it is positive, by its logarithm."""
-    found = {COUNT: [runs[COUNT].to_numpy(float)]}
+    """Each measure by name: both counts as they are; a rival as it is and, where it is positive, by its logarithm."""
+    log_count = runs[COUNT].to_numpy(float)
+    found = {COUNT: [log_count], PLAIN: [np.exp(log_count)]}
     for name, column in RIVALS.items():
         if column not in runs.columns or runs[column].isna().any():
             continue
@@ -67,7 +70,7 @@ def forms(runs: pd.DataFrame) -> dict[str, list[np.ndarray]]:
 
 def highlighted(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows of a forest plot, the count first within its group and in a colour of its own."""
-    is_count = rows["label"] == COUNT
+    is_count = rows["label"].isin([COUNT, PLAIN])
     rows = rows.assign(verdict=np.where(is_count, "count", ""), later=~is_count)
     groups = [name for name in ("group",) if name in rows.columns]
     return rows.sort_values([*groups, "later"], kind="stable", ignore_index=True)
@@ -84,7 +87,7 @@ def in_words(table: pd.DataFrame) -> pd.DataFrame:
 def seed_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     """By network and measure: r with the gap within the groups, and |r of log count| - |r| of a rival, with intervals.
 
-    A rival's form is the one with the larger |r|.
+    A rival's form is the one with the larger |r|. Fisher's interval decides; the bootstrap's stands beside it.
     """
     rows = []
     for network, group in runs[runs["interpolates"]].groupby("network", sort=False):
@@ -100,7 +103,11 @@ def seed_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
             def difference(weights, values=values, gap=gap, count=count):
                 return np.abs(_correlations(count, gap, weights)) - np.abs(_correlations(values, gap, weights))
 
+            def correlation(weights, values=values, gap=gap):
+                return _correlations(values, gap, weights)
+
             row = {"network": network, "measure": name, "r": _with_fisher(_correlation(values, gap), units)}
+            row["bootstrap"] = bootstrap(correlation, range(len(gap)), seed=seed, unit="runs")
             row["difference"] = bootstrap(difference, range(len(gap)), seed=seed, unit="runs")
             rows.append(row)
     return pd.DataFrame(rows)
@@ -163,7 +170,7 @@ def transfer_scores(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
 def decide_transfer(table: pd.DataFrame) -> str:
     """Supports: R² at least 0.5 and resolved above the best rival's; refutes: not above that, or below 0.5."""
     values = table.set_index("measure")["R2"].map(lambda estimate: estimate.value)
-    rivals = values.drop(COUNT)
+    rivals = values.drop([COUNT, PLAIN])
     if values[COUNT] < 0.5 or rivals.max() >= values[COUNT]:
         return "refutes"
     difference = table.set_index("measure")["difference"][rivals.idxmax()]
@@ -291,7 +298,7 @@ def _beyond_settings(runs, values, seed):
 def decide_independent(table: pd.DataFrame) -> str:
     """Supports: interval above 0.2 and above the best rival; refutes: upper end below 0.2 or the best rival."""
     found = table.set_index("measure")["r"]
-    best = max((abs(r.value) for name, r in found.items() if name != COUNT), default=0.0)
+    best = max((abs(r.value) for name, r in found.items() if name not in (COUNT, PLAIN)), default=0.0)
     r = found[COUNT]
     if r.high < 0.2 or r.high < best:
         return "refutes"
