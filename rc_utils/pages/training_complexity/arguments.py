@@ -68,9 +68,8 @@ def results_from_checks(checks: pd.DataFrame, sides: tuple[np.ndarray, np.ndarra
     for name in EQUALITIES:
         ratio, n = checked(f"{name}/lower")
         words = f"trained first layers, and {len(lower):,} random ones wider than their input"
-        # One step of a random network is a trajectory, too.
-        value = max(ratio, float(lower.max()))
-        results.append(Result(f"loukas/{name}/lower", PAGE, value, n=n + len(lower), detail=words))
+        largest = max(ratio, float(lower.max()))  # one step of a random network is a trajectory, too
+        results.append(Result(f"loukas/{name}/lower", PAGE, largest, n=n + len(lower), detail=words))
         example, (ratio, n) = examples[f"{name}/upper"], checked(f"{name}/upper")
         words = (
             f"{example.detail}; it fails for {np.mean(upper > 1):.1%} of {len(upper):,} random first layers wider than "
