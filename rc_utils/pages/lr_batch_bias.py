@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pandas as pd
 
@@ -46,23 +44,6 @@ def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count") 
         return Estimate(float("nan"))
     term = next(log for log, key in LOGS.items() if key == factor)
     return slope(with_logs(rows), formula_of(rows, column), term, rows["setting"])
-
-
-def changes_by_level(runs: pd.DataFrame) -> pd.DataFrame:
-    """`change_per_doubling` of learning rate and batch size at each value of the other, from its smallest on, as texts.
-
-    One row a network and hyper-parameter.
-    """
-    rows = []
-    for (network, group), (factor, other) in itertools.product(
-        runs.groupby("network", sort=False), (("lr", "batch_size"), ("batch_size", "lr"))
-    ):
-        levels = sorted(group[other].unique())
-        changes = [change_per_doubling(group[group[other] == level], factor).value for level in levels]
-        texts = [f"{c:+.2f} at {level:g}" for c, level in zip(changes, levels, strict=True) if np.isfinite(c)]
-        row = {"Network": network, "Doubled": factor, "At each": other, "Change of the count": "; ".join(texts) or "–"}
-        rows.append(row)
-    return pd.DataFrame(rows)
 
 
 def settings_fit(runs: pd.DataFrame) -> pd.DataFrame:

@@ -101,13 +101,3 @@ def _grids(name: str, **read):
         if 0 < epoch < counted["epoch"].max():
             network = group["network"].iloc[0]
             yield f"{network} at epoch {epoch} of {int(counted['epoch'].max())}", network, group
-
-
-def texts(table: pd.DataFrame) -> pd.DataFrame:
-    """`interpolation_table` as a page shows it."""
-    shown = pd.DataFrame({"Trained": table["grid"], "Training accuracy": table["train_accuracy"].map("{:.3f}".format)})
-    shown["Fitted"] = [f"{a} of {b}" for a, b in zip(table["n_interpolating"], table["n_cells"], strict=True)]
-    for quantity, words in QUANTITIES.items():
-        bounds = table[[quantity, f"{quantity}_low", f"{quantity}_high"]].to_numpy()
-        shown[f"Count and {words}"] = [interval_text(*row) for row in bounds]
-    return shown

@@ -37,15 +37,6 @@ def in_words(id_: str) -> str:
     return id_.replace("-", " ").replace("/", ", ").capitalize()
 
 
-def counterexample_table() -> pd.DataFrame:
-    """The `counterexamples`, as texts."""
-    rows = [
-        {"Statement": in_words(i), "Ratio": "unbounded" if np.isinf(c.ratio) else f"{c.ratio:.3g}", "Where": c.detail}
-        for i, c in counterexamples().items()
-    ]
-    return pd.DataFrame(rows)
-
-
 # Under which condition the checks of these hold; with an identity for the first layer both sides are equalities.
 SQUARE, EQUALITIES = "for n_1 = n", ("lemma-1", "theorem-1")
 

@@ -140,19 +140,9 @@ def results_from_task_2(task: Task, path: Trajectory, fit_loss: float, dataset: 
     ]
 
 
-def layer_trends(task: Task, path: Trajectory, *, seed: int = 0) -> pd.DataFrame:
-    """App. A.7: for each layer's bias the `trend` of its length over the last ten epochs, and its mean length."""
-    window = last_epochs(path)
-    rows = []
-    for layer in range(path.length.shape[2]):
-        lengths = path.length[-window:, :, layer].mean(0)
-        c = trend(task, lengths, seed=seed)
-        rows.append({"layer": layer + 1, "length": lengths.mean(), "value": c.value, "low": c.low, "high": c.high})
-    return pd.DataFrame(rows)
-
-
 def layer_results(trends: pd.DataFrame, repetitions: int) -> list[Result]:
-    """loukas/a7, a7-last and a7-decay from `layer_trends`.
+    """loukas/a7, a7-last and a7-decay (App. A.7) from a row a layer: layer (from 1), length (the mean of its bias' over
+    the last epochs), and value, low and high of the `trend` of the lengths.
 
     a7: the weakest trend of the first three layers, all of which are to follow. a7-last: the strongest of the others,
     none of which is to, without a value where the first do not follow either: such a training tells no layers apart.
