@@ -52,11 +52,9 @@ TRIANGLE = np.array([[0, 0], [1, 0], [0.5, np.sqrt(0.75)]])
 LABELS = {
     "count": "region count (mean over simplices)",
     "gap": "generalisation gap (train − test accuracy)",
-    "test_accuracy": "test accuracy",
     "train_accuracy": "training accuracy",
     "lr": "learning rate",
     "batch_size": "batch size (images)",
-    "epoch": "epoch",
 }
 
 _STYLE = {
