@@ -42,9 +42,8 @@ def data_of(text):
 def test_the_two_runs_differ_in_lr_alone():
     small, large = explorer.lr_pair("shapes-quick")
     assert (small.spec.train.lr, large.spec.train.lr) == (0.01, 0.02)
-    assert small.spec == explorer._with_lr(large.spec, 0.01)
+    assert small.spec == explorer.with_lr(large.spec, 0.01)
     assert small.spec.train.batch_size == 100
-    assert explorer.lr_pair("shapes-quick", batch_size=25)[0].spec.train.batch_size == 25
 
 
 def test_a_run_that_diverged_is_not_one_of_the_two(monkeypatch):
@@ -53,9 +52,11 @@ def test_a_run_that_diverged_is_not_one_of_the_two(monkeypatch):
     assert explorer.lr_pair("shapes-quick")[1].spec.train.lr < 0.02
 
 
-def test_a_pair_that_is_not_there_is_refused():
-    with pytest.raises(ValueError, match=r"batch size 7 that differ in lr alone.*\[25, 50, 100\]"):
-        explorer.lr_pair("shapes-quick", batch_size=7)
+def test_a_pair_that_is_not_there_is_refused(monkeypatch):
+    diverged = {"status": "diverged"}, "live"
+    monkeypatch.setattr(explorer, "find_records", lambda ids, path: dict.fromkeys(ids, diverged))
+    with pytest.raises(ValueError, match=r"batch size 100 that differ in lr alone, and did not diverge"):
+        explorer.lr_pair("shapes-quick")
     with pytest.raises(ValueError, match=r"unknown network .* 'LeNet'"):
         explorer.lr_pair("shapes-quick", network="LeNet")
 

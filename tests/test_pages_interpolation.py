@@ -35,11 +35,5 @@ def test_grids_in_order_of_their_training_accuracy(made):
     assert table["n_cells"].tolist() == [8] * 4
 
 
-def test_texts_have_every_grid(made):
-    table = open_questions.interpolation_table("made")
-    assert open_questions.texts(table)["Fitted"].tolist() == ["0 of 8", "7 of 8", "7 of 8", "7 of 8"]
-
-
 def test_a_campaign_without_records_gives_an_empty_table(results):
     assert open_questions.interpolation_table("shapes-tiny").empty
-    assert open_questions.texts(open_questions.interpolation_table("shapes-tiny")).empty

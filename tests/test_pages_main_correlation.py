@@ -111,7 +111,7 @@ def test_measures_are_compared_with_the_gap_over_the_settings_of_resnet18():
     runs["gap"] = 0.01 * np.arange(len(runs)) % 0.17
     runs["margin"] = -runs["gap"]
     runs["distance_from_init"] = np.log(runs["lr"] / runs["batch_size"])
-    results = {result.id: result for result in results_from_measures(runs, "made", num_resamples=50)}
+    results = {result.id: result for result in results_from_measures(runs, "made")}
     assert list(results) == ["motivation/distance", "motivation/margin"]
     cells = average_replicates(runs[runs["network"] == "ResNet18"])
     for id_, column in (("motivation/margin", "margin"), ("motivation/distance", "distance_from_init")):
@@ -120,10 +120,10 @@ def test_measures_are_compared_with_the_gap_over_the_settings_of_resnet18():
     order = stats.spearmanr(cells["margin"], cells["lr"] / cells["batch_size"]).statistic
     assert results["motivation/margin"].detail.endswith(f"; Spearman with learning rate / batch size {order:.2f}")
     assert results["motivation/distance"].detail.endswith("batch size 1.00")
-    without = results_from_measures(runs.drop(columns="margin"), "made", num_resamples=50)
+    without = results_from_measures(runs.drop(columns="margin"), "made")
     assert [result.id for result in without] == ["motivation/distance"]
     runs.loc[0, "margin"] = np.nan
-    assert [result.id for result in results_from_measures(runs, "made", num_resamples=50)] == ["motivation/distance"]
+    assert [result.id for result in results_from_measures(runs, "made")] == ["motivation/distance"]
     assert results_from_measures(runs[runs["network"] == "SENet18"], "made") == []
 
 

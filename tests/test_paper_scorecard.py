@@ -73,6 +73,6 @@ def test_the_studies_are_looked_at_on_their_own_page_alone():
     names = [campaign.name for campaign in reference_campaigns()]
     assert "cifar10-small" in names
     assert not any(name.startswith("study-") for name in names)
-    cells = ablation_cells("architectures", "cifar10-small", num_resamples=10)
+    cells = ablation_cells("architectures", "cifar10-small")
     assert not any(used.startswith("study-") for used in cells["campaign"])
     assert not any(result.campaign.startswith("study-") for result in show.all_results())

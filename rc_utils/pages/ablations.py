@@ -55,9 +55,7 @@ TABLES = {
 }
 
 
-def ablation_cells(
-    name: str, campaign: str, others: list[str] | None = None, *, num_resamples: int = 10_000, seed: int = 0, **read
-) -> pd.DataFrame:
+def ablation_cells(name: str, campaign: str, others: list[str] | None = None, *, seed: int = 0, **read) -> pd.DataFrame:
     """One row an entry of the table `name`: network, column, published, value, low, high, n, interpolating, lr, seeds,
     campaign, needs, stand_in.
 
@@ -81,7 +79,7 @@ def ablation_cells(
         tables = {c: _runs_of(campaigns[c], load(c), name, source) for c in chosen}
         for network in _networks(name):
             row = {"network": network, "column": column, "published": published(_id(name, network, column)).value}
-            cell = _cell(tables, network, source, num_resamples, seed)
+            cell = _cell(tables, network, source, seed)
             used = campaigns[cell["campaign"]].dataset["name"] if cell["campaign"] and source.stand_in else ""
             rows.append(row | cell | {"stand_in": used if used == source.stand_in else ""})
     return pd.DataFrame(rows)
@@ -112,7 +110,7 @@ def _id(name: str, network: str, column: str) -> str:
     return f"range/{column}/correlation" if name == "range" else f"{name}/{network}/{column}"
 
 
-def _cell(tables: dict[str, pd.DataFrame], network: str, source: Source, num_resamples: int, seed: int) -> dict:
+def _cell(tables: dict[str, pd.DataFrame], network: str, source: Source, seed: int) -> dict:
     empty = {"value": float("nan"), "low": float("nan"), "high": float("nan"), "n": 0, "campaign": ""}
     empty |= {"interpolating": 0, "lr": (), "seeds": 0}
     needs = ""
@@ -122,17 +120,11 @@ def _cell(tables: dict[str, pd.DataFrame], network: str, source: Source, num_res
         if found is None:
             continue
         cells = finished(average_replicates(found))
-        c = correlate_settings(cells, "selected", "gap", num_resamples=num_resamples, seed=seed)
+        c = correlate_settings(cells, "selected", "gap", seed=seed)
         if np.isfinite(c.value):
             trained = {"interpolating": int(cells["interpolates"].sum()), "lr": tuple(sorted(set(cells["lr"])))}
-            numbers = {
-                "value": c.value,
-                "low": c.low,
-                "high": c.high,
-                "n": len(cells),
-                "seeds": cells["num_seeds"].max(),
-            }
-            return numbers | trained | {"campaign": campaign, "needs": ""}
+            numbers = {"value": c.value, "low": c.low, "high": c.high, "n": len(cells)}
+            return numbers | trained | {"seeds": cells["num_seeds"].max(), "campaign": campaign, "needs": ""}
         needs = needs or ("three settings" if len(cells) < 3 else "settings that differ")
     return empty | {"needs": needs or f"a campaign on {source.dataset}"}
 

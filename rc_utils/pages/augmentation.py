@@ -86,12 +86,12 @@ def paired_difference(without: pd.DataFrame, with_: pd.DataFrame, column: str) -
     return mean(with_[column].to_numpy(float) - without[column].to_numpy(float))
 
 
-def vertical_shift(without: pd.DataFrame, with_: pd.DataFrame, *, x: str = "count", y: str = "gap") -> Shift:
-    """Change of y at equal x: the coefficient s of y = a + b x + s [with] (analysis of covariance, common slope b).
+def vertical_shift(without: pd.DataFrame, with_: pd.DataFrame) -> Shift:
+    """Change of the gap at equal count: the coefficient s of gap = a + b count + s [with] (common slope b).
 
-    Least squares of "y ~ x + augmented" with errors clustered by setting (`slope`). A shift is vertical if s is not 0
-    and explains more than the change of x does; compare the slopes of the groups before believing in a common one
-    (`Shift.crosses`). Value NaN where x is constant. Raises ValueError for tables of unequal length.
+    Least squares of "gap ~ count + augmented" with errors clustered by setting (`slope`). A shift is vertical if s is
+    not 0 and explains more than the change of the count does; compare the slopes of the groups before believing in a
+    common one (`Shift.crosses`). Value NaN where the count is constant. Raises ValueError for tables of unequal length.
     """
     if len(without) != len(with_):
         raise ValueError(f"{len(without)} rows without and {len(with_)} with; expected those of matched_settings")
@@ -100,25 +100,19 @@ def vertical_shift(without: pd.DataFrame, with_: pd.DataFrame, *, x: str = "coun
     if n < 2:
         return Shift(nan, nan, nan, n, nan, nan, nan)
     rows = pd.concat([without.assign(augmented=0.0), with_.assign(augmented=1.0)])
-    rows = pd.DataFrame({"x": rows[x], "y": rows[y], "augmented": rows["augmented"], "setting": rows["setting"]})
-    common = slope(rows, "y ~ x + augmented", "x", rows["setting"]).value
+    rows = rows[["count", "gap", "augmented", "setting"]].reset_index(drop=True)
+    common = slope(rows, "gap ~ count + augmented", "count", rows["setting"]).value
     if not np.isfinite(common):
         return Shift(nan, nan, nan, n, nan, nan, nan)
-    shift = slope(rows, "y ~ x + augmented", "augmented", rows["setting"])
-    groups = [(table[x].to_numpy(float), table[y].to_numpy(float)) for table in (without, with_)]
-    slopes = [_least_squares(*group) for group in groups]
-    ends = np.array([rows["x"].min(), rows["x"].max()])
-    lines = [
-        group_y.mean() + own * (ends - group_x.mean()) for (group_x, group_y), own in zip(groups, slopes, strict=True)
-    ]
+    shift = slope(rows, "gap ~ count + augmented", "augmented", rows["setting"])
+    slopes, lines = [], []
+    for table in (without, with_):
+        count, gap = table["count"].to_numpy(float), table["gap"].to_numpy(float)
+        own = np.polyfit(count, gap, 1) if np.ptp(count) > 1e-12 else np.array([nan, nan])
+        slopes.append(float(own[0]))
+        lines.append(np.polyval(own, [rows["count"].min(), rows["count"].max()]))
     crosses = bool(np.prod(lines[1] - lines[0]) < 0)
-    return Shift(shift.value, shift.low, shift.high, n, common, slopes[0], slopes[1], crosses)
-
-
-def _least_squares(x: np.ndarray, y: np.ndarray) -> float:
-    centred = x - x.mean()
-    square = float(centred @ centred)
-    return float(centred @ y) / square if square > 1e-24 else float("nan")
+    return Shift(shift.value, shift.low, shift.high, n, common, *slopes, crosses)
 
 
 def effects_table(without: pd.DataFrame, with_: pd.DataFrame) -> pd.DataFrame:
@@ -134,17 +128,6 @@ def effects_table(without: pd.DataFrame, with_: pd.DataFrame) -> pd.DataFrame:
         rows.append(row | {"Difference": _text(d), "Settings": d.n})
     shift = vertical_shift(without, with_)
     rows.append({"Quantity": "gap at equal count", "Difference": _text(shift), "Settings": shift.n})
-    return pd.DataFrame(rows)
-
-
-def differences_table(without: pd.DataFrame, with_: pd.DataFrame, column: str = "count") -> pd.DataFrame:
-    """`column` without and with an augmentation, and the difference, a row a setting, as texts."""
-    rows = []
-    for (_, before), (_, after) in zip(without.iterrows(), with_.iterrows(), strict=True):
-        row = {"lr": f"{before['lr']:g}", "Batch size": f"{before['batch_size']:g}"}
-        row |= {"Without": f"{before[column]:.2f}", "With": f"{after[column]:.2f}"}
-        row |= {"Difference": f"{after[column] - before[column]:+.2f}"}
-        rows.append(row | {"Training accuracy, with": f"{after['train_accuracy']:.3f}"})
     return pd.DataFrame(rows)
 
 
@@ -210,23 +193,18 @@ def _shift_result(id_: str, shift: Shift, campaign: str, with_: pd.DataFrame) ->
     return Result(id_, campaign, shift.value, shift.low, shift.high, shift.n, words)
 
 
-def overlay(plain: pd.DataFrame, augmented: pd.DataFrame, name: str, y: str = "gap") -> Figure:
-    """Scatter of `y` against the count for the same settings without (circles) and with (triangles) an augmentation.
+def overlay(plain: pd.DataFrame, augmented: pd.DataFrame, name: str) -> Figure:
+    """Scatter of gap against count for the same settings without (circles) and with (triangles) an augmentation.
 
     Both are tables of settings; each has its least-squares line, and Pearson's r in the legend.
     """
     fig, ax = plt.subplots()
-    for cells, label, colour, marker in (
-        (plain, "without", BLUE, "o"),
-        (augmented, f"with {name}", ORANGE, "^"),
-    ):
-        r = correlate(cells["count"], cells[y]).value
+    for cells, label, colour, marker in ((plain, "without", BLUE, "o"), (augmented, f"with {name}", ORANGE, "^")):
+        r = correlate(cells["count"], cells["gap"]).value
         text = f"{label}, r = {r:.2f}" if np.isfinite(r) else label
-        ax.plot(cells["count"], cells[y], marker, color=colour, alpha=0.85, label=text)
+        ax.plot(cells["count"], cells["gap"], marker, color=colour, alpha=0.85, label=text)
         if cells["count"].nunique() > 1:
-            line = np.polyfit(cells["count"], cells[y], 1)
-            ends = np.array([cells["count"].min(), cells["count"].max()])
-            ax.plot(ends, np.polyval(line, ends), color=colour, alpha=0.4, linewidth=1.5)
-    ax.set(xlabel=plotting.label_of("count"), ylabel=plotting.label_of(y))
+            plotting.least_squares_line(ax, cells["count"], cells["gap"], colour)
+    ax.set(xlabel=plotting.label_of("count"), ylabel=plotting.label_of("gap"))
     ax.legend(loc="best")
     return fig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from rc_utils.correlation import (
-    Estimate,
     average_replicates,
     bootstrap,
     correlate,
@@ -26,7 +25,6 @@ from rc_utils.correlation import (
 from rc_utils.pages import plotting
 from rc_utils.pages.counting import triangle_polygons
 from rc_utils.pages.lr_batch_bias import change_per_doubling
-from rc_utils.pages.plotting import BLUE, ORANGE
 from rc_utils.paper.verdict import Result
 from rc_utils.regions import count_components, exact_segment, label_grid, region_count, sample_vertices
 from rc_utils.regions.lattice import default_resolution
@@ -35,8 +33,6 @@ from rc_utils.sweep.records import count_entries, load_runs
 
 # Points of a segment's grid that stands for the truth.
 FINE = 6401
-
-_TWO_LOOKS = ((ORANGE, "s"), (BLUE, "o"))
 
 
 def counts_by_simplex(name: str, labels: Sequence[str], origin: str | None = None) -> pd.DataFrame:
@@ -99,11 +95,6 @@ def miscounts(counted: pd.DataFrame, reference: str, by: Sequence[str] = ()) -> 
     return pd.DataFrame(records)
 
 
-def _shared_mean(values: np.ndarray) -> Estimate:
-    """Mean of a table of runs by simplices, (R, S): Student's over the simplices, which all runs share."""
-    return mean(values.mean(0), "simplices")
-
-
 # A count and one on more points, or on a longer range, of the same simplices, by their names in a campaign.
 CHANGES = {
     "grid-size/1d/change": ("grid", "fine"),
@@ -118,6 +109,7 @@ def results_from_counts(name: str, *, origin: str | None = None) -> list[Result]
 
     The first are what the mean count gains from one count to the other over the same simplices (v1 Tables 2 and 4); the
     last is the mean of the first 500 segments less that of the first 100 (v1 Table 3), in all runs with so many.
+    Student's interval is over the simplices, which all runs share.
     """
     results, campaign = [], load_campaign(name)
     for id_, labels in CHANGES.items():
@@ -128,7 +120,7 @@ def results_from_counts(name: str, *, origin: str | None = None) -> list[Result]
         gained = np.stack(list(by_run[labels[1]] - by_run[labels[0]]))
         first, last = (describe_count(campaign.counts[label]) for label in labels)
         detail = f"{first}, then {last}; {gained.shape[0]} runs, {gained.shape[1]} simplices each"
-        m = _shared_mean(gained)
+        m = mean(gained.mean(0), "simplices")
         results.append(Result(id_, campaign.name, m.value, m.low, m.high, m.n, detail))
     return results + _more_segments(campaign.name, origin)
 
@@ -145,7 +137,7 @@ def _more_segments(name: str, origin: str | None) -> list[Result]:
     parts = centred * np.where(np.arange(many) < few, 1 - many / few, 1)
     error = np.std(np.mean(counts, axis=0), ddof=1) / np.sqrt(few)
     detail = f"{len(parts)} runs, the same segments in all: their mean over {few} has a standard error of {error:.2g}"
-    m = _shared_mean(parts)
+    m = mean(parts.mean(0), "simplices")
     return [Result("sample-size/change", name, m.value, m.low, m.high, m.n, detail)]
 
 
@@ -222,20 +214,14 @@ def cost_and_error(model: nn.Module, points, *, num_samples: int = 4, seed: int 
     One row a method: method, counts (an array), wrong (against the exact ones), evaluations and seconds of a segment;
     the exact counts are not made of evaluations. `model` must be piecewise linear (`exact_segment`).
     """
-    ends = sample_vertices(points, num_samples=num_samples, seed=seed)
-
-    def grid(**options) -> Callable:
-        return lambda: region_count(model, points, num_samples=num_samples, seed=seed, **options)
-
-    def exact(**options) -> Callable:
-        return lambda: np.array([exact_segment(model, x0, x1, **options).count for x0, x1 in ends])
-
+    draw = {"num_samples": num_samples, "seed": seed}
+    ends = sample_vertices(points, **draw)
     methods = {
-        "grid, 200 points": grid(),
-        "adaptive": grid(strategy="adaptive"),
-        f"grid, {FINE:,} points": grid(resolution=FINE),
-        "exact, pruned": exact(prune=True),
-        "exact": exact(),
+        "grid, 200 points": lambda: region_count(model, points, **draw),
+        "adaptive": lambda: region_count(model, points, strategy="adaptive", **draw),
+        f"grid, {FINE:,} points": lambda: region_count(model, points, resolution=FINE, **draw),
+        "exact, pruned": lambda: np.array([exact_segment(model, x0, x1, prune=True).count for x0, x1 in ends]),
+        "exact": lambda: np.array([exact_segment(model, x0, x1).count for x0, x1 in ends]),
     }
     rows = []
     for method, count in methods.items():
@@ -278,43 +264,21 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
     return shown.rename(columns={"evaluations": "evaluations each", "seconds": "seconds each"})
 
 
-def miscount_bars(table: pd.DataFrame, reference: str, what: str = "segments") -> Figure:
-    """Share of miscounted simplices over the learning rate, a panel a network, from `miscounts` by network and lr."""
-    table = table[table["count"] != reference]
-    networks = list(dict.fromkeys(table["network"]))
-    fig, axes = plt.subplots(1, len(networks), sharey=True, squeeze=False, figsize=(plotting.width(), 3.4))
-    for ax, network in zip(axes[0], networks, strict=True):
-        here = table[table["network"] == network]
-        rates = sorted(here["lr"].unique())
-        for k, (method, group) in enumerate(here.groupby("method", sort=False)):
-            x = np.array([rates.index(rate) for rate in group["lr"]]) + (k - 0.5) * 0.24
-            colour, marker = _TWO_LOOKS[k % 2]
-            ax.plot(x, 100 * group["share"], marker, color=colour, label=method, clip_on=False)
-            ax.vlines(x, 100 * group["low"], 100 * group["high"], color=colour, linewidth=2, alpha=0.6)
-        ax.set(title=network, xlabel="learning rate")
-        ax.set_xticks(range(len(rates)), [f"{rate:g}" for rate in rates])
-        ax.set_xlim(-0.6, len(rates) - 0.4)
-    axes[0, 0].set_ylabel(f"miscounted {what}, %")
-    axes[0, 0].set_ylim(bottom=0)
-    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
-    return fig
-
-
-def tip_panels(resolution: int = 30, degrees: float = 14) -> Figure:
+def tip_panels() -> Figure:
     """A narrow region of a linear classifier on a triangle: the points of a grid joined as `face` says, and its pieces.
 
-    Three labels meet at a point, one of them on a wedge of so many degrees.
+    Three labels meet at a point, one of them on a wedge of 14 degrees.
     """
     corners = np.array([[0, 0], [1, 0], [0.5, np.sqrt(0.75)]])
     # Labels differ by a multiple of the normal of the ray between them, and the multiples add up to nothing.
-    rays = np.radians([100, 100 + degrees, 280 + degrees / 2])
+    rays = np.radians([100, 114, 287])
     normals = np.stack([-np.sin(rays), np.cos(rays)])
     slopes = np.cumsum(normals * np.append(np.linalg.solve(normals[:, :2], -normals[:, 2]), 1), axis=1)
 
     def model(points: np.ndarray) -> np.ndarray:
         return (points - [0.52, 0.3]) @ slopes
 
-    grid = label_grid(model, corners[None], resolution=resolution, adjacency="face")
+    grid = label_grid(model, corners[None], adjacency="face")
     at, labels = grid.lattice.coordinates @ corners, grid.labels[0][tuple(grid.lattice.indices.T)]
     joined = grid.lattice.edges[np.equal(*labels[grid.lattice.edges].T)]
     colours = [plotting.class_colour(label) for label in labels]
@@ -329,18 +293,4 @@ def tip_panels(resolution: int = 30, degrees: float = 14) -> Figure:
     for ax in (left, right):
         ax.set(aspect="equal", xlim=(0.35, 0.65), ylim=(0.2, 0.62))
         ax.axis("off")
-    return fig
-
-
-def conclusion_dots(table: pd.DataFrame, names: tuple[str, str]) -> Figure:
-    """Two values of each statement of `conclusions`, a line a statement; `names` says what they are."""
-    fig, ax = plt.subplots(figsize=(plotting.width(), 0.9 + 0.45 * len(table)))
-    rows = np.arange(len(table))[::-1]
-    for column, name, (colour, marker), shift in zip(("first", "second"), names, _TWO_LOOKS, (0.1, -0.1), strict=True):
-        ax.plot(table[column], rows + shift, marker, color=colour, label=name)
-    ax.axvline(0, color="0.6", linewidth=1, zorder=0)
-    ax.set_yticks(rows, table["statement"])
-    ax.set_xlabel("correlation, or regions a doubling")
-    ax.set_ylim(-0.6, len(table) - 0.4)
-    fig.legend(loc="outside upper center", ncols=2)
     return fig

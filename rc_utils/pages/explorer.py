@@ -23,7 +23,7 @@ from rc_utils.pages.training_evolution import evolution_experiment
 from rc_utils.regions import count_components
 from rc_utils.regions.sampling import draw_distinct
 from rc_utils.sweep.records import find_records, load_evolution
-from rc_utils.sweep.specification import PlannedRun
+from rc_utils.sweep.specification import PlannedRun, RunSpec
 
 # A cell of the picture touches six others: these are the neighbours that a reader sees.
 ADJACENCY = "simplex"
@@ -46,34 +46,33 @@ class Triangles:
     classes: np.ndarray
 
 
-def lr_pair(name: str, experiment: str = "", network: str = "", batch_size: int = 0) -> tuple[PlannedRun, PlannedRun]:
+def lr_pair(name: str, network: str = "") -> tuple[PlannedRun, PlannedRun]:
     """The planned runs of one network with the smallest and the largest learning rate, equal in everything else.
 
-    experiment: default the first that counts during training. network: default its first. batch_size: 0 for the
-    largest, which trains fastest. Raises ValueError where no two runs differ in their learning rate alone.
+    They are of the first experiment that counts during training, and of the largest batch size, which trains fastest.
+    network: default its first. Raises ValueError where no two runs differ in their learning rate alone.
     """
-    campaign, chosen = evolution_experiment(name, experiment)
+    campaign, chosen = evolution_experiment(name)
     network = network or chosen.networks[0]
     if network not in chosen.networks:
         raise unknown_name(f"network of experiment {chosen.name!r}", network, chosen.networks)
     runs = [p for e, label, p in campaign.entries() if e is chosen and label == network]
-    sizes = sorted({p.spec.train.batch_size for p in runs})
-    size = batch_size or max(sizes, default=0)
+    size = max(p.spec.train.batch_size for p in runs)
     runs = sorted((p for p in runs if p.spec.train.batch_size == size), key=lambda p: p.spec.train.lr)
-    alike = [p for p in runs if p.spec == _with_lr(runs[0].spec, p.spec.train.lr)]
+    alike = [p for p in runs if p.spec == with_lr(runs[0].spec, p.spec.train.lr)]
     found = find_records([p.spec.run_id for p in alike], campaign.folder / "runs.jsonl")
     diverged = {run_id for run_id, (record, _) in found.items() if record["status"] != "ok"}
     alike = [p for p in alike if p.spec.run_id not in diverged]
     require(
         len(alike) > 1,
         f"experiment {chosen.name!r} of campaign {name!r} has no two runs of network {network!r} with batch size "
-        f"{size} that differ in lr alone, and did not diverge; it has networks {', '.join(chosen.networks)} and batch "
-        f"sizes {sizes}",
+        f"{size} that differ in lr alone, and did not diverge; it has networks {', '.join(chosen.networks)}",
     )
     return alike[0], alike[-1]
 
 
-def _with_lr(spec, lr):
+def with_lr(spec: RunSpec, lr: float) -> RunSpec:
+    """The same run at another learning rate."""
     return dataclasses.replace(spec, train=dataclasses.replace(spec.train, lr=lr))
 
 

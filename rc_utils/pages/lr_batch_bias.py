@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from rc_utils.checks import require
 from rc_utils.correlation import HYPERPARAMETERS, Estimate, average_replicates, finished, require_columns, slope
 from rc_utils.correlation.settings import with_logs
-from rc_utils.pages import plotting
 
 
 def formula_of(rows: pd.DataFrame, column: str) -> str:
@@ -51,48 +46,31 @@ def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count") 
     return slope(with_logs(rows), formula_of(rows, column), term, rows["setting"])
 
 
-def changes_by_level(runs: pd.DataFrame, column: str = "count") -> pd.DataFrame:
-    """`change_per_doubling` of learning rate and batch size at each value of the other, from its smallest on, as texts.
-
-    One row a network and hyper-parameter.
-    """
-    rows = []
-    for (network, group), (factor, other) in itertools.product(
-        runs.groupby("network", sort=False), (("lr", "batch_size"), ("batch_size", "lr"))
-    ):
-        levels = sorted(group[other].unique())
-        changes = [change_per_doubling(group[group[other] == level], factor, column).value for level in levels]
-        texts = [f"{c:+.2f} at {level:g}" for c, level in zip(changes, levels, strict=True) if np.isfinite(c)]
-        row = {"Network": network, "Doubled": factor, "At each": other, "Change of the count": "; ".join(texts) or "–"}
-        rows.append(row)
-    return pd.DataFrame(rows)
-
-
-def settings_fit(runs: pd.DataFrame, column: str = "count") -> pd.DataFrame:
-    """What two smooth functions of the settings explain of `column`: R² of least squares, one row a network, as texts.
+def settings_fit(runs: pd.DataFrame) -> pd.DataFrame:
+    """What two smooth functions of the settings explain of the count: R² of least squares, one row a network, as texts.
 
     With a plane in log(learning rate) and log(batch size), and with a parabola in the logarithm of their quotient; both
     have three coefficients. Replicates are averaged. Raises ValueError for settings without a number.
     """
     import statsmodels.formula.api as smf
 
-    require_columns(runs, ["network", "cell", "lr", "batch_size", column])
+    require_columns(runs, ["network", "cell", "lr", "batch_size", "count"])
     settings = with_logs(finished(average_replicates(runs)))
-    without = int(settings[column].isna().sum())
-    require(not without, f"{without} of {len(settings)} have no {column}; leave out runs that were not counted")
+    without = int(settings["count"].isna().sum())
+    require(not without, f"{without} of {len(settings)} have no count; leave out runs that were not counted")
     formulas = {"R², lr and batch size": "log2_lr + log2_batch", "R², lr / batch size": "log2_ratio + I(log2_ratio**2)"}
     rows = []
     for network, group in settings.groupby("network", sort=False):
         row = {"Network": network, "Settings": len(group)}
         for name, formula in formulas.items():
-            enough = len(group) > 3 and group[column].nunique() > 1
-            row[name] = f"{smf.ols(f'{column} ~ {formula}', group).fit().rsquared:.2f}" if enough else "nan"
+            enough = len(group) > 3 and group["count"].nunique() > 1
+            row[name] = f"{smf.ols(f'count ~ {formula}', group).fit().rsquared:.2f}" if enough else "nan"
         rows.append(row)
     return pd.DataFrame(rows)
 
 
-def at_equal_updates(runs: pd.DataFrame, column: str = "count") -> pd.DataFrame:
-    """What a larger batch does to `column` at equal epochs, and at about as many updates.
+def at_equal_updates(runs: pd.DataFrame) -> pd.DataFrame:
+    """What a larger batch does to the count at equal epochs, and at about as many updates.
 
     One row a network, learning rate and pair of batch sizes and of epochs whose numbers of updates, epochs / batch
     size, are within a factor of 1.5: network, lr, small, large (batch sizes), short, long (epochs), updates (those of
@@ -100,13 +78,13 @@ def at_equal_updates(runs: pd.DataFrame, column: str = "count") -> pd.DataFrame:
     (large batch trained long less small batch trained short). Runs of several experiments are compared where they agree
     in all else, seed and weight decay too, and then averaged. No row where all runs have as many epochs.
     """
-    require_columns(runs, ["network", "lr", "batch_size", "epochs", "seed", column])
+    require_columns(runs, ["network", "lr", "batch_size", "epochs", "seed", "count"])
     keys = [key for key in ("network", *HYPERPARAMETERS, "seed") if key in runs.columns]
     keys = [key for key in keys if key not in ("batch_size", "epochs")]
     runs = finished(runs).drop_duplicates([*keys, "batch_size", "epochs"])
-    runs = runs[[*keys, "batch_size", "epochs", column]]
+    runs = runs[[*keys, "batch_size", "epochs", "count"]]
     small, large = (
-        runs.rename(columns={"batch_size": size, column: value}) for size, value in (("small", "s"), ("large", "l"))
+        runs.rename(columns={"batch_size": size, "count": value}) for size, value in (("small", "s"), ("large", "l"))
     )
     pairs = small.rename(columns={"epochs": "short"}).merge(large.rename(columns={"epochs": "long"}), on=keys)
     pairs["updates"] = (pairs["long"] / pairs["large"]) / (pairs["short"] / pairs["small"])
@@ -116,22 +94,3 @@ def at_equal_updates(runs: pd.DataFrame, column: str = "count") -> pd.DataFrame:
     pairs = pairs.assign(equal_epochs=pairs["l"] - pairs["same"], equal_updates=pairs["l"] - pairs["s"])
     by = ["network", "lr", "small", "large", "short", "long"]
     return pairs.groupby(by, sort=False)[["updates", "equal_epochs", "equal_updates"]].mean().reset_index()
-
-
-def quotient_panel(runs: pd.DataFrame, column: str = "count") -> Figure:
-    """`column` against learning rate / batch size, a line for each network, a point for each setting of the two.
-
-    Points are means over seeds and weight decays. Raises ValueError for a missing column.
-    """
-    require_columns(runs, ["network", "cell", "lr", "batch_size", column])
-    settings = finished(average_replicates(runs))
-    fig, ax = plt.subplots(figsize=(plotting.width(), 4))
-    for network, group in settings.groupby("network", sort=False):
-        units = group.groupby(["lr", "batch_size"])[column].mean().reset_index()
-        units = units.assign(quotient=units["lr"] / units["batch_size"]).sort_values("quotient")
-        look = plotting.network_style(str(network))
-        ax.plot(units["quotient"], units[column], color=look.color, marker=look.marker, linewidth=1, label=network)
-    ax.set_xscale("log")
-    ax.set(xlabel="learning rate / batch size", ylabel=plotting.label_of(column))
-    ax.legend()
-    return fig

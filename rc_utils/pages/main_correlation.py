@@ -48,7 +48,7 @@ def select_campaign(runs: pd.DataFrame, campaign: str, experiment: str | None = 
 
 
 def results_from_runs(
-    runs: pd.DataFrame, campaign: str, experiment: str | None = None, *, num_resamples: int = 10_000, seed: int = 0
+    runs: pd.DataFrame, campaign: str, experiment: str | None = None, *, seed: int = 0
 ) -> list[Result]:
     """Our results for the main correlation, the two biases and test accuracy, from one campaign's runs.
 
@@ -60,10 +60,9 @@ def results_from_runs(
     """
     runs = select_campaign(runs, campaign, experiment)
     require_columns(runs, ["network", "cell", "count", "gap", "test_accuracy"])
-    options = {"num_resamples": num_resamples, "seed": seed}
-    groups = {str(network): group for network, group in runs.groupby("network", sort=False)}
+    options = {"seed": seed}
     results: list[Result] = []
-    for network, group in groups.items():
+    for network, group in runs.groupby("network", sort=False):
         if network in MAIN_NETWORKS:
             results += correlation_result(f"main/{network}", campaign, group, "gap", options)
             results += _biases(network, campaign, group)
@@ -92,7 +91,7 @@ MEASURE_IDS = {"distance_from_init": "motivation/distance", "margin": "motivatio
 
 
 def results_from_measures(
-    runs: pd.DataFrame, campaign: str, experiment: str | None = None, *, num_resamples: int = 10_000, seed: int = 0
+    runs: pd.DataFrame, campaign: str, experiment: str | None = None, *, seed: int = 0
 ) -> list[Result]:
     """Our results for motivation/distance and motivation/margin (v1 Fig 4), from the runs of ResNet18 of a campaign.
 
@@ -105,10 +104,9 @@ def results_from_measures(
     results: list[Result] = []
     for column, id_ in MEASURE_IDS.items():
         if len(runs) and column in runs.columns and finished(runs)[column].notna().all():
-            options = {"num_resamples": num_resamples, "seed": seed}
             rows = finished(average_replicates(runs))
             order = correlate(rows[column], rows["lr"] / rows["batch_size"], "spearman", num_resamples=1).value
             words = f"; Spearman with learning rate / batch size {order:.2f}"
-            found = correlation_result(id_, campaign, runs, "gap", options, x=column)
+            found = correlation_result(id_, campaign, runs, "gap", {"seed": seed}, x=column)
             results += [dataclasses.replace(result, detail=result.detail + words) for result in found]
     return results

@@ -75,11 +75,11 @@ def output_layer(network: nn.Module) -> str:
     return names[-1]
 
 
-def random_rescaling(network: nn.Module, seed: int, *, largest: int = 4) -> Rescaling:
-    """Exponents drawn uniformly from -`largest`..`largest`, that of the output layer without 0."""
+def random_rescaling(network: nn.Module, seed: int) -> Rescaling:
+    """Exponents drawn uniformly from -4..4, that of the output layer without 0."""
     rng = np.random.default_rng(seed)
-    exponents = rng.integers(-largest, largest + 1, size=len(rescalable_layers(network)))
-    output = int(rng.choice([k for k in range(-largest, largest + 1) if k]))
+    exponents = rng.integers(-4, 5, size=len(rescalable_layers(network)))
+    output = int(rng.choice([k for k in range(-4, 5) if k]))
     return Rescaling(tuple(exponents.tolist()), output)
 
 

@@ -7,7 +7,7 @@ import functools
 from rc_utils.paper.published_tables import MAIN_NETWORKS, NETWORKS
 from rc_utils.paper.verdict import published
 from rc_utils.sweep.campaign import list_campaigns, load_campaign
-from rc_utils.sweep.cost import DEFAULT_TFLOPS, hours_at, run_flops
+from rc_utils.sweep.cost import hours_at, run_flops
 
 SMALLER = "cifar10-small"
 CAMPAIGNS = {"CIFAR-100": "cifar100-paper", "ImageNet": "imagenet-paper"}
@@ -18,8 +18,8 @@ COMPUTED_BY_A_PAGE = ("theory", "safran", "loukas")
 OF_ONE_NETWORK = ("grid size", "sample size", "range")
 
 
-def needed(id_: str, tflops: float = DEFAULT_TFLOPS) -> str:
-    """What would test the published statement `id_`: a campaign, networks, runs, and hours at `tflops` sustained.
+def needed(id_: str) -> str:
+    """What would test the published statement `id_`: a campaign, networks, runs, and hours on a GPU.
 
     And the smaller campaign, where its runs test it, as they cannot a level. A campaign that the folder of campaigns
     does not hold is named alone. Raises ValueError for an unknown id.
@@ -40,10 +40,10 @@ def needed(id_: str, tflops: float = DEFAULT_TFLOPS) -> str:
     number, flops = _runs(name, wanted, networks)
     if experiment in OF_ONE_NETWORK and column != "correlation":
         if statement.kind == "level":
-            return f"a {networks[0]} of {name}, {hours_at(flops / number, tflops):,.1f} hours on a GPU, and page 02"
+            return f"a {networks[0]} of {name}, {hours_at(flops / number):,.1f} hours on a GPU, and page 02"
         return f"{SMALLER} tests it on a CPU"
     who = networks[0] if len(networks) == 1 else f"{len(networks)} networks"
-    text = f"{name}, {who}: {number} runs, {hours_at(flops, tflops):,.0f} hours on a GPU"
+    text = f"{name}, {who}: {number} runs, {hours_at(flops):,.0f} hours on a GPU"
     if column in DATA:
         return f"{text}; {DATA[column]}"
     smaller = statement.kind != "level" and SMALLER in list_campaigns() and _runs(SMALLER, wanted, networks)[0]

@@ -60,7 +60,7 @@ def _answer(
     return row
 
 
-def interpolation_table(name: str, *, num_resamples: int = 10_000, seed: int = 0, **read) -> pd.DataFrame:
+def interpolation_table(name: str, *, seed: int = 0, **read) -> pd.DataFrame:
     """One row a grid of cells of the campaign `name` that were trained alike, the least fitted first.
 
     The grids: every network of the experiments `main` and `short`, and the network of the evolution after every counted
@@ -78,7 +78,7 @@ def interpolation_table(name: str, *, num_resamples: int = 10_000, seed: int = 0
         row = {"grid": words, "network": network, "train_accuracy": cells["train_accuracy"].mean()}
         row |= {"n_cells": len(cells), "n_interpolating": fitted}
         for quantity in QUANTITIES:
-            c = correlate_settings(cells, "count", quantity, num_resamples=num_resamples, seed=seed)
+            c = correlate_settings(cells, "count", quantity, seed=seed)
             row |= {quantity: c.value, f"{quantity}_low": c.low, f"{quantity}_high": c.high}
         rows.append(row)
     columns = ["grid", "network", "train_accuracy", "n_cells", "n_interpolating"]
@@ -101,13 +101,3 @@ def _grids(name: str, **read):
         if 0 < epoch < counted["epoch"].max():
             network = group["network"].iloc[0]
             yield f"{network} at epoch {epoch} of {int(counted['epoch'].max())}", network, group
-
-
-def texts(table: pd.DataFrame) -> pd.DataFrame:
-    """`interpolation_table` as a page shows it."""
-    shown = pd.DataFrame({"Trained": table["grid"], "Training accuracy": table["train_accuracy"].map("{:.3f}".format)})
-    shown["Fitted"] = [f"{a} of {b}" for a, b in zip(table["n_interpolating"], table["n_cells"], strict=True)]
-    for quantity, words in QUANTITIES.items():
-        bounds = table[[quantity, f"{quantity}_low", f"{quantity}_high"]].to_numpy()
-        shown[f"Count and {words}"] = [interval_text(*row) for row in bounds]
-    return shown

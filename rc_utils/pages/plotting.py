@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Polygon
@@ -46,14 +46,15 @@ CLASS_COLOURS = (
     *("#882255", "#44AA99", "#999933", "#AA4499", "#DDDDDD"),
 )
 
+TRIANGLE = np.array([[0, 0], [1, 0], [0.5, np.sqrt(0.75)]])
+"""Corners of an equilateral triangle in a picture."""
+
 LABELS = {
     "count": "region count (mean over simplices)",
     "gap": "generalisation gap (train − test accuracy)",
-    "test_accuracy": "test accuracy",
     "train_accuracy": "training accuracy",
     "lr": "learning rate",
     "batch_size": "batch size (images)",
-    "epoch": "epoch",
 }
 
 _STYLE = {
@@ -128,25 +129,22 @@ def label_of(column: str) -> str:
     return LABELS.get(column, column.replace("_", " "))
 
 
-def scatter_count_gap(
-    runs: pd.DataFrame, ax: Axes | None = None, *, x: str = "count", y: str = "gap", average: bool = True
-) -> Axes:
+def scatter_count_gap(runs: pd.DataFrame, *, x: str = "count", y: str = "gap") -> Axes:
     """Scatter of two columns with a marker and a least-squares line for each network (v1 Fig 2 and 5).
 
-    One point a setting, replicates averaged, unless `average` is false; hollow points do not interpolate; the legend
-    gives the Pearson correlation of each network with more than two points. Diverged runs are left out. Raises
-    ValueError for a missing column.
+    One point a setting, replicates averaged; hollow points do not interpolate; the legend gives the Pearson correlation
+    of each network with more than two points. Diverged runs are left out. Raises ValueError for a missing column.
     """
     require_columns(runs, ["network", "cell", x, y])
-    points = finished(average_replicates(runs) if average else runs)
-    ax = plt.subplots()[1] if ax is None else ax
+    points = finished(average_replicates(runs))
+    _, ax = plt.subplots()
     handles = []
     for network, group in points.groupby("network", sort=False):
         style = network_style(str(network))
         _scatter(ax, group, x, y, style)
         r = correlate(group[x], group[y]).value
         if np.isfinite(r):
-            _least_squares_line(ax, group[x], group[y], style.color)
+            least_squares_line(ax, group[x], group[y], style.color)
         text = f"{network}, r = {r:.2f}" if np.isfinite(r) else str(network)
         handles.append(Line2D([], [], color=style.color, marker=style.marker, linestyle="none", label=text))
     if "interpolates" in points.columns and not points["interpolates"].all():
@@ -163,7 +161,8 @@ def _scatter(ax: Axes, group: pd.DataFrame, x: str, y: str, style: NetworkStyle)
         ax.plot(rows[x], rows[y], linestyle="none", **look)
 
 
-def _least_squares_line(ax: Axes, x: pd.Series, y: pd.Series, color: str) -> None:
+def least_squares_line(ax: Axes, x: pd.Series, y: pd.Series, color: str) -> None:
+    """The line of y on x over the range of x, which is not constant."""
     slope, intercept = np.polyfit(x, y, 1)
     ends = np.array([x.min(), x.max()])
     ax.plot(ends, slope * ends + intercept, color=color, alpha=0.4, linewidth=1.5, zorder=1)
@@ -173,24 +172,21 @@ def lr_batch_panels(runs: pd.DataFrame, networks: Sequence[str] | None = None, c
     """`column` against the learning rate, a line for each batch size, a panel for each network (v1 Fig 3).
 
     Points are means over the other hyper-parameters after averaging replicates, bars their standard errors (none where
-    there is one setting). `networks` chooses and orders the panels. Raises ValueError for a missing column or network.
+    there is one setting). `networks` chooses and orders the panels. Raises ValueError for a missing column.
     """
     require_columns(runs, ["network", "cell", "lr", "batch_size", column])
     cells = finished(average_replicates(runs))
-    known = list(pd.unique(cells["network"]))
-    networks = known if networks is None else list(networks)
-    for network in networks:
-        if network not in known:
-            raise ValueError(f"no finished runs of network {network!r}; there are {', '.join(map(str, known))}")
-    if not networks:
-        raise ValueError("no network to show: no run finished, or none was asked for")
+    networks = list(pd.unique(cells["network"]) if networks is None else networks)
     rows = -(-len(networks) // 3)
     fig, axes = plt.subplots(rows, min(3, len(networks)), squeeze=False, figsize=(width(), 0.4 + 3.2 * rows))
     batches = sorted(cells["batch_size"].unique())
     for index, (ax, network) in enumerate(zip(axes.flat, networks, strict=False)):
         _lr_panel(ax, cells[cells["network"] == network], column, batches)
         ax.set(title=network, ylabel=label_of(column) if index % 3 == 0 else "")
-    _finish_panels(fig, axes, len(networks))
+    for ax in axes.flat[len(networks) :]:
+        ax.set_visible(False)
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)))
     return fig
 
 
@@ -199,16 +195,9 @@ def _lr_panel(ax: Axes, cells: pd.DataFrame, column: str, batches: Sequence[floa
     ramp = mpl.colormaps["Blues"](np.linspace(0.45, 1, len(batches)))
     for index, batch in enumerate(batches):
         groups = cells[cells["batch_size"] == batch].groupby("lr")[column]
-        mean, error = groups.mean(), groups.sem()
-        style = {"color": ramp[index], "marker": "os^Dv<>"[index % 7], "capsize": 3}
-        ax.errorbar(
-            mean.index.to_numpy(),
-            mean.to_numpy(),
-            error.fillna(0).to_numpy(),
-            label=f"batch size {batch:g}",
-            linewidth=1.5,
-            **style,
-        )
+        mean, error = groups.mean(), groups.sem().fillna(0)
+        look = {"color": ramp[index], "marker": "os^Dv<>"[index % 7], "capsize": 3, "linewidth": 1.5}
+        ax.errorbar(mean.index.to_numpy(), mean.to_numpy(), error.to_numpy(), label=f"batch size {batch:g}", **look)
     lrs = sorted(cells["lr"].unique())
     ax.set_xscale("log")
     ax.set_xticks(lrs, [f"{lr:g}" for lr in lrs])
@@ -216,86 +205,57 @@ def _lr_panel(ax: Axes, cells: pd.DataFrame, column: str, batches: Sequence[floa
     ax.set_xlabel(label_of("lr"))
 
 
-def _finish_panels(fig: Figure, axes: np.ndarray, used: int) -> None:
-    for ax in axes.flat[used:]:
-        ax.set_visible(False)
-    handles, labels = axes.flat[0].get_legend_handles_labels()
-    fig.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)))
-
-
 def decision_regions(
     labels: np.ndarray,
     coordinates: np.ndarray,
     ax: Axes | None = None,
     *,
-    vertices: np.ndarray | None = None,
+    vertices: np.ndarray = TRIANGLE,
     class_names: Sequence[str] | None = None,
 ) -> Axes:
-    """Picture of the labels on a two-dimensional lattice, one cell a lattice point (v1 Fig 6).
+    """Picture of the labels on the lattice of a triangle, one cell a lattice point (v1 Fig 6).
 
-    `labels` (P,) are classes, -1 outside; `coordinates` (P, 3) are barycentric, or (1 - p - q, p, q) for a box, as
-    a `Lattice` has them; `vertices` (3, 2) place the three corners in the picture (default: an equilateral triangle,
-    or the unit square for a box), with equal scale on both axes. Raises ValueError for other shapes.
+    `labels` (P,) are classes, -1 outside; `coordinates` (P, 3) are barycentric, as a `Lattice` has them; `vertices`
+    (3, 2) place the three corners in the picture (default: an equilateral triangle), with equal scale on both axes.
+    Raises ValueError for other shapes.
     """
     labels, coordinates = np.asarray(labels), np.asarray(coordinates, dtype=float)
     if coordinates.ndim != 2 or coordinates.shape[1] != 3 or labels.shape != coordinates.shape[:1]:
         raise ValueError(
             f"labels have shape {labels.shape} and coordinates {coordinates.shape}; expected (P,) and (P, 3)"
         )
-    box = bool((coordinates < -1e-9).any())
-    if vertices is None:
-        vertices = [[0, 0], [1, 0], [0, 1]] if box else [[0, 0], [1, 0], [0.5, np.sqrt(0.75)]]
-    vertices = np.asarray(vertices, dtype=float)
-    return _draw_labels(ax, _cells(coordinates, box), labels, vertices, box, class_names, linewidths=0.6)
+    steps = np.diff(np.unique(np.round(coordinates[:, 1], 9)))
+    hexagon = np.array([[2, -1, -1], [1, 1, -2], [-1, 2, -1], [-2, 1, 1], [-1, -1, 2], [1, -2, 1]]) / 3
+    cells = coordinates[:, None, :] + (steps.min() if len(steps) else 1.0) * hexagon
+    return _draw_labels(ax, cells, labels, np.asarray(vertices, dtype=float), class_names, linewidths=0.6)
 
 
 def interpolated_regions(
     polygons: Sequence[np.ndarray], labels: np.ndarray, ax: Axes | None = None, class_names: Sequence[str] | None = None
 ) -> Axes:
     """Picture of the regions of a triangle as polygons (k, 3) in barycentric coordinates, each with its label."""
-    vertices = np.array([[0, 0], [1, 0], [0.5, np.sqrt(0.75)]])
-    return _draw_labels(ax, polygons, labels, vertices, False, class_names, linewidths=0, antialiased=False)
+    return _draw_labels(ax, polygons, labels, TRIANGLE, class_names, linewidths=0, antialiased=False)
 
 
-def _draw_labels(ax, polygons, labels, vertices, box, class_names, **look) -> Axes:
+def _draw_labels(ax, polygons, labels, vertices, class_names, **look) -> Axes:
     ax = plt.subplots(figsize=(5.2, 4.4))[1] if ax is None else ax
     colours = [class_colour(label) for label in labels]
     cells = PolyCollection([p @ vertices for p in polygons], facecolors=colours, edgecolors=colours, **look)
     cells.set_rasterized(True)  # thousands of cells: in a vector graphic they stay a picture
-    outline = Polygon(_corners(box) @ vertices, fill=False, edgecolor="0.2", linewidth=1.2)
+    outline = Polygon(vertices, fill=False, edgecolor="0.2", linewidth=1.2)
     ax.add_collection(cells)
     ax.add_patch(outline)
     cells.set_clip_path(outline)
     ax.set_aspect("equal")
     ax.autoscale_view()
     ax.axis("off")
-    _name_vertices(ax, vertices, box)
-    _class_legend(ax, labels, class_names)
-    return ax
-
-
-def _corners(box: bool) -> np.ndarray:
-    """Corners of the domain in the coordinates of its lattice."""
-    return np.array([[1, 0, 0], [0, 1, 0], [-1, 1, 1], [0, 0, 1]]) if box else np.eye(3)
-
-
-def _cells(coordinates: np.ndarray, box: bool) -> np.ndarray:
-    """Polygons around the lattice points: hexagons of a triangular lattice, squares of a box; (P, 6 or 4, 3)."""
-    steps = np.diff(np.unique(np.round(coordinates[:, 1], 9)))
-    step = steps.min() if len(steps) else 1.0
-    if box:
-        ring = np.array([[1, -0.5, -0.5], [0, 0.5, -0.5], [-1, 0.5, 0.5], [0, -0.5, 0.5]])
-    else:
-        ring = np.array([[2, -1, -1], [1, 1, -2], [-1, 2, -1], [-2, 1, 1], [-1, -1, 2], [1, -2, 1]]) / 3
-    return coordinates[:, None, :] + step * ring
-
-
-def _name_vertices(ax: Axes, vertices: np.ndarray, box: bool) -> None:
-    centre = (_corners(box) @ vertices).mean(0)
     for index, vertex in enumerate(vertices):
-        away = (vertex - centre) / (np.linalg.norm(vertex - centre) or 1.0)
+        away = vertex - vertices.mean(0)
+        away = away / (np.linalg.norm(away) or 1.0)
         place = {"textcoords": "offset points", "xytext": 13 * away, "ha": "center", "va": "center"}
         ax.annotate(f"$x_{index + 1}$", vertex, **place)
+    _class_legend(ax, labels, class_names)
+    return ax
 
 
 def _class_legend(ax: Axes, labels: np.ndarray, class_names: Sequence[str] | None) -> None:
@@ -305,22 +265,13 @@ def _class_legend(ax: Axes, labels: np.ndarray, class_names: Sequence[str] | Non
     ax.legend(handles=patches, loc="center left", bbox_to_anchor=(1.02, 0.5), title="predicted")
 
 
-def segment_strip(
-    labels: np.ndarray,
-    alpha: np.ndarray | None = None,
-    ax: Axes | None = None,
-    *,
-    class_names: Sequence[str] | None = None,
-) -> Axes:
+def segment_strip(labels: np.ndarray, ax: Axes | None = None, *, class_names: Sequence[str] | None = None) -> Axes:
     """Strips that show the label along segments, with the number of regions beside each (v1 Fig 6).
 
-    `labels` (P,) or (B, P), one row a segment; `alpha` (P,) are the positions on it, increasing (default: 0 to 1).
-    A label reaches half way to the next point. Raises ValueError where the lengths differ.
+    `labels` (P,) or (B, P), one row a segment, of points at equal distances. A label reaches half way to the next.
     """
     labels = np.atleast_2d(labels)
-    alpha = np.linspace(0, 1, labels.shape[1]) if alpha is None else np.asarray(alpha, dtype=float)
-    if alpha.shape != labels.shape[1:] or not labels.size:
-        raise ValueError(f"alpha has shape {alpha.shape}, labels {labels.shape}; expected one alpha a point")
+    alpha = np.linspace(0, 1, labels.shape[1])
     ax = plt.subplots(figsize=(width(), 1.2 + 0.4 * len(labels)))[1] if ax is None else ax
     edges = np.concatenate([alpha[:1], (alpha[1:] + alpha[:-1]) / 2, alpha[-1:]])
     for row, line in enumerate(labels):
@@ -328,26 +279,14 @@ def segment_strip(
         left, right = edges[starts], edges[np.append(starts[1:], len(line))]
         colours = [class_colour(label) for label in line[starts]]
         ax.barh(row, right - left, 0.7, left, color=colours, edgecolor="white", linewidth=0.8)
-        ax.text(alpha[-1], row, f"  {len(starts)}", va="center")
-    ax.set(xlabel=r"position $\alpha$ on the segment", ylabel="segment", xlim=(alpha[0], alpha[-1]))
+        ax.text(1, row, f"  {len(starts)}", va="center")
+    ax.set(xlabel=r"position $\alpha$ on the segment", ylabel="segment", xlim=(0, 1))
     ax.set_yticks(range(len(labels)), [str(row + 1) for row in range(len(labels))])
     ax.set_ylim(len(labels) - 0.5, -0.5)
     ax.set_title("regions", loc="right")
     ax.grid(False)
     _class_legend(ax, labels, class_names)
     ax.get_legend().set_bbox_to_anchor((1.06, 0.5))
-    return ax
-
-
-def lattice_picture(lattice, ax: Axes | None = None) -> Axes:
-    """The points of a two-dimensional `Lattice` on an equilateral triangle or the unit square, neighbours joined."""
-    corners = [[0, 0], [1, 0], [0, 1]] if lattice.domain == "box" else [[0, 0], [1, 0], [0.5, np.sqrt(0.75)]]
-    points = lattice.coordinates @ np.asarray(corners, dtype=float)
-    ax = plt.subplots(figsize=(3, 2.6))[1] if ax is None else ax
-    ax.add_collection(LineCollection(points[lattice.edges], colors="0.6", linewidths=1))
-    ax.plot(*points.T, "o", color="0.2", markersize=4)
-    ax.set_aspect("equal")
-    ax.axis("off")
     return ax
 
 

@@ -163,17 +163,17 @@ def all_results(name="", *, num_samples=0, seed=0):
     return results + kept_results()
 
 
-def show_table(frame, *, index=False, kind="rc-table"):
+def show_table(frame, *, kind="rc-table"):
     """A table as HTML: as wide as the page allows, and on a phone a list of entries a row; `kind` names its style.
 
     Columns with names such as `batch_size` are headed "batch size"; `lr` and `std_error` are written out. The output's
     metadata have the table as comma-separated values, for the reader to download.
     """
-    values = frame.to_csv(index=index)
+    values = frame.to_csv(index=False)
     frame = frame.rename(
         columns=lambda name: HEADS.get(str(name), re.sub(r"(?<=[a-z0-9])_(?=[a-z0-9])", " ", str(name)))
     )
-    head, body = frame.to_html(index=index, border=0, na_rep="").split("<tbody>")
+    head, body = frame.to_html(index=False, border=0, na_rep="").split("<tbody>")
     labels = [html.escape(" ".join(name) if isinstance(name, tuple) else str(name)) for name in frame.columns]
     rows = body.split("<tr>")
     for number, row in enumerate(rows):
@@ -192,20 +192,6 @@ def show_correlations(table, columns="method"):
     wide = wide.reset_index().rename(columns={"n": "rows", "n_units": "settings"})
     wide.columns.name = None
     return show_table(wide.rename(columns=str.capitalize))
-
-
-def show_changes(changes):
-    """Changes per doubling, {(network, factor): Estimate}, as a table."""
-    rows = [
-        {
-            "Network": network,
-            "Doubled": factor,
-            "Change of the count": interval_text(change.value, change.low, change.high, "+"),
-            "Settings": change.n,
-        }
-        for (network, factor), change in changes.items()
-    ]
-    return show_table(pd.DataFrame(rows))
 
 
 def show_beside(reference, live=(), prefix=""):

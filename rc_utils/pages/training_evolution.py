@@ -79,7 +79,7 @@ def evolution_runs(name: str, experiment: str = "", network: str = "", **read) -
     return table.assign(count=table[column], fraction=table["epoch"] / planned.spec.train.epochs)
 
 
-def evolution_table(table: pd.DataFrame, *, num_resamples: int = 10_000, seed: int = 0) -> pd.DataFrame:
+def evolution_table(table: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     """One row an epoch of `evolution_runs`: means and the correlation over settings, replicates averaged first.
 
     Columns: epoch, fraction, published_epoch (the paper's at the same share of its 200 epochs within 2 %, or NaN),
@@ -90,17 +90,13 @@ def evolution_table(table: pd.DataFrame, *, num_resamples: int = 10_000, seed: i
     for epoch, group in table.groupby("epoch"):
         cells = finished(average_replicates(group))
         fraction = float(group["fraction"].iloc[0])
-        row = {
-            "epoch": epoch,
-            "fraction": fraction,
-            "published_epoch": published_epoch(fraction),
-            "n_settings": len(cells),
-        }
+        row = {"epoch": epoch, "fraction": fraction, "published_epoch": published_epoch(fraction)}
+        row |= {"n_settings": len(cells)}
         for column in ("count", "gap"):
             m = mean(cells[column])
             row |= {column: m.value, f"{column}_low": m.low, f"{column}_high": m.high}
         trained = cells if fraction > 0 else cells[:0]
-        r = correlate_settings(trained, "count", "gap", num_resamples=num_resamples, seed=seed)
+        r = correlate_settings(trained, "count", "gap", seed=seed)
         rows.append(row | {"correlation": r.value, "correlation_low": r.low, "correlation_high": r.high})
     return pd.DataFrame(rows)
 
@@ -139,7 +135,7 @@ def beside_published(summary: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def results_from_evolution(table: pd.DataFrame, *, num_resamples: int = 10_000, seed: int = 0) -> list[Result]:
+def results_from_evolution(table: pd.DataFrame, *, seed: int = 0) -> list[Result]:
     """Our results for evolution/correlation/<epoch>, at epochs of ours that match a published one, and evolution/trend.
 
     trend: correlation at the last epoch less that at the first after training began, its interval from a bootstrap over
@@ -148,23 +144,21 @@ def results_from_evolution(table: pd.DataFrame, *, num_resamples: int = 10_000, 
     """
     campaign, network = table["campaign"].iloc[0], table["network"].iloc[0]
     results = []
-    for row in evolution_table(table, num_resamples=num_resamples, seed=seed).itertuples():
+    for row in evolution_table(table, seed=seed).itertuples():
         if np.isfinite(row.published_epoch) and row.published_epoch > 0 and np.isfinite(row.correlation):
-            bounds = (row.correlation_low, row.correlation_high, row.n_settings)
+            id_ = f"evolution/correlation/{row.published_epoch:.0f}"
+            found = (row.correlation, row.correlation_low, row.correlation_high, row.n_settings)
             detail = f"{network}, epoch {row.epoch}, Pearson over {row.n_settings} settings"
-            results.append(
-                Result(f"evolution/correlation/{row.published_epoch:.0f}", campaign, row.correlation, *bounds, detail)
-            )
-    return results + _trend(table, campaign, network, num_resamples, seed)
+            results.append(Result(id_, campaign, *found, detail))
+    return results + _trend(table, campaign, network, seed)
 
 
-def _trend(table, campaign, network, num_resamples, seed):
+def _trend(table, campaign, network, seed):
     epochs = sorted(e for e in table["epoch"].unique() if e > 0)
     if len(epochs) < 2:
         return []
-    ends = [
-        finished(average_replicates(table[table["epoch"] == e])).set_index("setting") for e in (epochs[0], epochs[-1])
-    ]
+    both = [table[table["epoch"] == epoch] for epoch in (epochs[0], epochs[-1])]
+    ends = [finished(average_replicates(rows)).set_index("setting") for rows in both]
     cells = ends[0].index.intersection(ends[1].index)
     if len(cells) < FEWEST_ROWS:
         return []
@@ -173,7 +167,7 @@ def _trend(table, campaign, network, num_resamples, seed):
     def rise(weights: np.ndarray) -> np.ndarray:
         return weighted_pearson(*last, weights) - weighted_pearson(*first, weights)
 
-    found = bootstrap(rise, cells, num_resamples=num_resamples, seed=seed)
+    found = bootstrap(rise, cells, seed=seed)
     if not np.isfinite(found.value):
         return []
     detail = f"{network}, epoch {epochs[-1]} less epoch {epochs[0]}, {len(cells)} settings"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -109,19 +110,16 @@ def estimate(rows: pd.DataFrame, measure: str, statistic: str, **options) -> Est
     return function(x, y, p.neighbours(factors_of(rows)), rows["setting"], **options)
 
 
-def league_table(
-    rows: pd.DataFrame, measures: Sequence[str] | None = None, statistics: Sequence[str] = tuple(STATISTICS), **options
-) -> pd.DataFrame:
-    """One row a measure and statistic: measure, statistic, value, low, high, n, unit.
+def league_table(rows: pd.DataFrame, measures: Sequence[str], **options) -> pd.DataFrame:
+    """One row a measure and one of `STATISTICS`: measure, statistic, value, low, high, n, unit.
 
-    measures: default all that the rows have. Raises ValueError for a measure that they do not have.
+    Raises ValueError for a measure that the rows do not have.
     """
-    measures = available(rows)[0] if measures is None else list(measures)
     require_columns(rows, measures)
     found = [
         {"measure": m, "statistic": s, **dataclasses.asdict(estimate(rows, m, s, **options))}
         for m in measures
-        for s in statistics
+        for s in STATISTICS
     ]
     return pd.DataFrame(found)
 
@@ -147,24 +145,24 @@ def beside_the_count(rows: pd.DataFrame, measures: Sequence[str], **options) -> 
     return pd.DataFrame(found)
 
 
-def seeds_alone(runs: pd.DataFrame, measure: str = "count", y: str = "gap") -> tuple[Estimate, int]:
-    """Correlation of measure and y at one setting of one network, between the means of seeds, and how many means.
+def seeds_alone(runs: pd.DataFrame) -> tuple[Estimate, int]:
+    """Correlation of count and gap at one setting of one network, between the means of seeds, and how many means.
 
     Weight decays that do nothing are averaged; networks with one seed are left out. NaN without any.
     """
     done = finished(runs)
     means = done.assign(setting=setting_names(done)).groupby(["network", "setting", "seed"], as_index=False)
-    rows = means[[measure, y]].mean()
+    rows = means[["count", "gap"]].mean()
     rows = rows[rows.groupby(["network", "setting"])["seed"].transform("nunique") > 1]
     if rows.empty:
         return Estimate(float("nan")), 0
     rows = rows.assign(stratum=rows["network"] + ", " + rows["setting"])
     formula = "C(stratum)" if rows["stratum"].nunique() > 1 else "1"
-    return partial_correlation(rows, measure, y, formula, rows["setting"]), len(rows)
+    return partial_correlation(rows, "count", "gap", formula, rows["setting"]), len(rows)
 
 
-def held_fixed(runs: pd.DataFrame, measure: str = "count") -> pd.DataFrame:
-    """What is left of the correlation of a measure and the gap when something is held fixed: `CONTROLS` and the seeds.
+def held_fixed(runs: pd.DataFrame) -> pd.DataFrame:
+    """What is left of the correlation of count and gap when something is held fixed: `CONTROLS` and the seeds.
 
     Columns: fixed (in words), runs ("all" or "interpolating"), rows (networks and settings, or means of seeds), value,
     low, high, n, unit. Controls that need what does not vary are left out.
@@ -182,9 +180,9 @@ def held_fixed(runs: pd.DataFrame, measure: str = "count") -> pd.DataFrame:
                 continue
             if rows["network"].nunique() < 2:
                 formula = formula.replace("C(network) * ", "").replace("C(network):", "").replace("C(network)", "1")
-            left = partial_correlation(rows, measure, "gap", formula, rows["setting"])
+            left = partial_correlation(rows, "count", "gap", formula, rows["setting"])
             found.append({"fixed": words, "runs": name, "rows": len(rows), **dataclasses.asdict(left)})
-        left, number = seeds_alone(part, measure)
+        left, number = seeds_alone(part)
         if number:
             found.append({"fixed": SEEDS, "runs": name, "rows": number, **dataclasses.asdict(left)})
     return pd.DataFrame(found)
@@ -214,27 +212,22 @@ def every_setting(runs: pd.DataFrame) -> pd.DataFrame:
     """Rows of `average_replicates` of all experiments of a campaign, whose same runs count once, that interpolate."""
     rows = finished(average_replicates(runs.drop_duplicates("run_id")))
     rows = rows[rows["interpolates"].astype(bool) & rows["count"].notna()]
-    return with_logs(rows.assign(setting=rows["setting"] + ", " + _trained_as(rows))).reset_index(drop=True)
+    others = [name for name in HYPERPARAMETERS if name in rows.columns and name not in ("lr", "batch_size")]
+    trained_as = rows[others].map(str).agg(" ".join, axis=1)
+    return with_logs(rows.assign(setting=rows["setting"] + ", " + trained_as)).reset_index(drop=True)
 
 
-def _trained_as(rows: pd.DataFrame) -> pd.Series:
-    """What else a run is trained with, as one text a row."""
-    names = [name for name in HYPERPARAMETERS if name in rows.columns and name not in ("lr", "batch_size")]
-    return rows[names].map(str).agg(" ".join, axis=1)
-
-
-def information_table(rows: pd.DataFrame, measure: str = "count", *, num_permutations: int = 200, seed: int = 0):
-    """Conditional mutual information of a measure and the gap, given nothing, each factor and each two of them.
+def information_table(rows: pd.DataFrame, *, num_permutations: int = 200, seed: int = 0) -> pd.DataFrame:
+    """Conditional mutual information of count and gap, given nothing, each factor and each two of them.
 
     Columns: given (in words), pairs (per value of the conditioning, on average), value (plug-in), null (array, of
     permutations within the strata), null_mean, null_high (95 % of the null lie below), p (share of the null that is not
     below the value, the value itself counted).
     """
-    x, y, found = rows[measure].to_numpy(float), rows["gap"].to_numpy(float), []
+    x, y, found = rows["count"].to_numpy(float), rows["gap"].to_numpy(float), []
     factors = factors_of(rows)
     names = p.varying(factors)
-    subsets = [(), *((name,) for name in names), *((a, b) for i, a in enumerate(names) for b in names[i + 1 :])]
-    for subset in subsets:
+    for subset in [subset for size in range(3) for subset in itertools.combinations(names, size)]:
         strata = p.strata_of(factors, subset)
         value = p.conditional_information(x, y, strata) if np.bincount(strata).max() > 1 else float("nan")
         if not np.isfinite(value):

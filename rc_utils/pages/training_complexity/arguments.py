@@ -37,15 +37,6 @@ def in_words(id_: str) -> str:
     return id_.replace("-", " ").replace("/", ", ").capitalize()
 
 
-def counterexample_table() -> pd.DataFrame:
-    """The `counterexamples`, as texts."""
-    rows = [
-        {"Statement": in_words(i), "Ratio": "unbounded" if np.isinf(c.ratio) else f"{c.ratio:.3g}", "Where": c.detail}
-        for i, c in counterexamples().items()
-    ]
-    return pd.DataFrame(rows)
-
-
 # Under which condition the checks of these hold; with an identity for the first layer both sides are equalities.
 SQUARE, EQUALITIES = "for n_1 = n", ("lemma-1", "theorem-1")
 
@@ -68,9 +59,8 @@ def results_from_checks(checks: pd.DataFrame, sides: tuple[np.ndarray, np.ndarra
     for name in EQUALITIES:
         ratio, n = checked(f"{name}/lower")
         words = f"trained first layers, and {len(lower):,} random ones wider than their input"
-        # One step of a random network is a trajectory, too.
-        value = max(ratio, float(lower.max()))
-        results.append(Result(f"loukas/{name}/lower", PAGE, value, n=n + len(lower), detail=words))
+        largest = max(ratio, float(lower.max()))  # one step of a random network is a trajectory, too
+        results.append(Result(f"loukas/{name}/lower", PAGE, largest, n=n + len(lower), detail=words))
         example, (ratio, n) = examples[f"{name}/upper"], checked(f"{name}/upper")
         words = (
             f"{example.detail}; it fails for {np.mean(upper > 1):.1%} of {len(upper):,} random first layers wider than "

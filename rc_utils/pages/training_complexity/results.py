@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -141,25 +140,15 @@ def results_from_task_2(task: Task, path: Trajectory, fit_loss: float, dataset: 
     ]
 
 
-def layer_trends(task: Task, path: Trajectory, *, seed: int = 0) -> pd.DataFrame:
-    """App. A.7: for each layer's bias the `trend` of its length over the last ten epochs, and its mean length."""
-    window = last_epochs(path)
-    rows = []
-    for layer in range(path.length.shape[2]):
-        lengths = path.length[-window:, :, layer].mean(0)
-        c = trend(task, lengths, seed=seed)
-        rows.append({"layer": layer + 1, "length": lengths.mean(), "value": c.value, "low": c.low, "high": c.high})
-    return pd.DataFrame(rows)
-
-
-def layer_results(trends: pd.DataFrame, repetitions: int, layers: int = 3) -> list[Result]:
-    """loukas/a7, a7-last and a7-decay from `layer_trends`.
+def layer_results(trends: pd.DataFrame, repetitions: int) -> list[Result]:
+    """loukas/a7, a7-last and a7-decay (App. A.7) from a row a layer: layer (from 1), length (the mean of its bias' over
+    the last epochs), and value, low and high of the `trend` of the lengths.
 
     a7: the weakest trend of the first three layers, all of which are to follow. a7-last: the strongest of the others,
     none of which is to, without a value where the first do not follow either: such a training tells no layers apart.
     The last bias moves by 1 whatever the network. a7-decay: a level, so without a value.
     """
-    first, last = trends[trends["layer"] <= layers], trends[trends["layer"] > layers].dropna(subset=["value"])
+    first, last = trends[trends["layer"] <= 3], trends[trends["layer"] > 3].dropna(subset=["value"])
     results, follow = [], False
     if first["value"].notna().any():
         weakest = first.loc[first["value"].idxmin()]
@@ -202,46 +191,39 @@ def results_from_batches(by_batch: dict[tuple[float, int], Trajectory], *, seed:
     """
     lengths = {key: path.length[last_tenth(path), :, 0].sum(0) for key, path in by_batch.items()}
     losses = {key: path.test_loss[last_tenth(path)].mean(0) for key, path in by_batch.items()}
-    sizes, window, frequencies = sorted({size for _, size in by_batch}), "last tenth of training", (0.25, 0.75)
+    sizes, window = sorted({size for _, size in by_batch}), "last tenth of training"
     results = []
     for n in [n for n in sizes if n > 1]:
         words = f"batch size {n}, {window}"
         results.append(log_ratio_result("loukas/a6", lengths[0.75, n], lengths[0.25, n], words, seed=seed))
-        length, loss = (np.concatenate([values[w, n] for w in frequencies]) for values in (lengths, losses))
+        length, loss = (np.concatenate([values[w, n] for w in (0.25, 0.75)]) for values in (lengths, losses))
         units = np.tile(np.arange(len(length) // 2), 2)
         c = correlate(length, loss, "spearman", units, seed=seed)
         words += f"; Spearman over {len(length)} runs"
         results.append(Result("loukas/a6-test", PAGE, c.value, c.low, c.high, c.n, words))
     if sizes[0] == 1 < sizes[-1]:
-        results.append(_batch_size_result(by_batch, sizes[-1], frequencies))
+        results.append(_batch_size_result(by_batch, sizes[-1]))
     return results
 
 
-def batch_size_ratios(
-    by_batch: dict[tuple[float, int], Trajectory],
-    largest: int,
-    frequencies: Sequence[float] = (0.25, 0.75),
-) -> pd.DataFrame:
+def batch_size_ratios(by_batch: dict[tuple[float, int], Trajectory], largest: int) -> pd.DataFrame:
     """Log ratios of the lengths of batches of `largest` samples over single ones, for two normalisations of a batch's
     step, with their intervals over repetitions: step (in words), frequency, value, low, high, n."""
     rows = []
-    for name, pick in (
-        ("the mean of |ε|", lambda path: path.length[..., 0]),
-        ("|mean ε|", lambda path: path.net_length),
-    ):
-        for frequency in frequencies:
+    steps = {"the mean of |ε|": lambda path: path.length[..., 0], "|mean ε|": lambda path: path.net_length}
+    for name, pick in steps.items():
+        for frequency in (0.25, 0.75):
             batch, single = (by_batch[frequency, n] for n in (largest, 1))
             ratios = np.log(pick(batch)[last_tenth(batch)].sum(0) / pick(single)[last_tenth(single)].sum(0))
             m = mean(ratios, "repetitions")
-            rows.append(
-                {"step": name, "frequency": frequency, "value": m.value, "low": m.low, "high": m.high, "n": m.n}
-            )
+            row = {"step": name, "frequency": frequency}
+            rows.append(row | {"value": m.value, "low": m.low, "high": m.high, "n": m.n})
     return pd.DataFrame(rows)
 
 
-def _batch_size_result(by_batch, largest, frequencies):
+def _batch_size_result(by_batch, largest):
     """loukas/a6-batch: without a value, since the normalisation of a batch's step, not printed, decides its sign."""
-    ratios = batch_size_ratios(by_batch, largest, frequencies)
+    ratios = batch_size_ratios(by_batch, largest)
     parts = [
         f"{interval_text(row.value, row.low, row.high, '+')} with {row.step} at frequency {row.frequency:g}"
         for row in ratios.itertuples()

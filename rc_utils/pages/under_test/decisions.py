@@ -72,16 +72,8 @@ def highlighted(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows of a forest plot, the count first within its group and in a colour of its own."""
     is_count = rows["label"].isin([COUNT, PLAIN])
     rows = rows.assign(verdict=np.where(is_count, "count", ""), later=~is_count)
-    groups = [name for name in ("group",) if name in rows.columns]
-    return rows.sort_values([*groups, "later"], kind="stable", ignore_index=True)
-
-
-def in_words(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with its estimates as texts."""
-    return table.map(lambda value: str(value) if isinstance(value, Estimate) else value)
-
-
-# Study 1: seeds alone.
+    by = ["group", "later"] if "group" in rows.columns else ["later"]
+    return rows.sort_values(by, kind="stable", ignore_index=True)
 
 
 def seed_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
@@ -119,9 +111,6 @@ def decide_seeds(table: pd.DataFrame) -> str:
     if all(r.low > 0 and r.value >= 0.5 for r in found):
         return "supports"
     return "refutes" if all(r.high < 0.3 for r in found) else "inconclusive"
-
-
-# Study 2: transfer.
 
 
 def transfer_errors(runs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -177,9 +166,6 @@ def decide_transfer(table: pd.DataFrame) -> str:
     return "supports" if difference.low > 0 else "inconclusive"
 
 
-# Study 3: intervene on the count.
-
-
 def slope_across_settings(sgd: pd.DataFrame) -> float:
     """Slope of the gap on log(count) over ResNet18's SGD settings of study 2."""
     own = sgd[(sgd["network"] == "ResNet18") & (sgd["experiment"] == "sgd") & sgd["interpolates"]]
@@ -211,9 +197,6 @@ def decide_arm(slope: Estimate, moved: float, across: float) -> str:
     if slope.low > across / 2:
         return "supports"
     return "refutes" if slope.high < across / 2 else "inconclusive"
-
-
-# Study 4: axes.
 
 
 def sign_errors(runs: pd.DataFrame, outcome: str = "gap", *, seed: int = 0) -> pd.DataFrame:
@@ -250,17 +233,14 @@ def decide_axis(share: Estimate) -> str:
     return "refutes" if share.low > 0.5 else "inconclusive"
 
 
-# Study 5: independent settings.
-
-
-def looks(runs: pd.DataFrame, name: str = "study-independent") -> dict[str, pd.DataFrame]:
-    """Two tables of `runs`: when the training loss first fell below 0.01, and at the end.
+def looks(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Two tables of the runs of study-independent: when the training loss first fell below 0.01, and at the end.
 
     `updates` are the steps so far. Runs that never reached that loss are left out of the first.
     """
-    n_train = load_campaign(name).dataset["n_train"]
+    n_train = load_campaign("study-independent").dataset["n_train"]
     end = runs.assign(updates=np.ceil(n_train / runs["batch_size"]) * runs["epochs"])
-    points = load_evolution(name)
+    points = load_evolution("study-independent")
     points = points[points["reached_loss"].notna() & points["run_id"].isin(runs["run_id"])]
     updates = np.ceil(n_train / points["batch_size"]) * points["epoch"]
     known = runs.set_index("run_id")["interpolates"]
