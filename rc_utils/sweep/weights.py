@@ -2,7 +2,7 @@
 
 import hashlib
 
-from rc_utils.checks import write_atomically
+from rc_utils.checks import results_dir, write_atomically
 from rc_utils.sweep import records
 from rc_utils.sweep.merge import merge_records, same_network
 
@@ -12,7 +12,10 @@ def keep_record(record, weights=None):
 
     Another process may have finished the same run in the meantime, for other counts. weights: bytes of its file.
     """
-    with records.records_lock():
+    from filelock import FileLock
+
+    results_dir().mkdir(parents=True, exist_ok=True)
+    with FileLock(results_dir() / "lock"):  # what is read of a record is still there when it is written
         old = record_on_disk(record["run_id"])
         record = record if old is None else merge_records(record, old)
         if weights is not None:
