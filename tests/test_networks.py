@@ -403,6 +403,7 @@ def test_user_class_errors(user_module, target, error, message):
         ("torch.utils.collect_env:run", TypeError, "does not say, by its annotation, that it returns"),
         ("rc_utils.notebooks:execute_notebook", TypeError, "a library that does not say"),
         ("torch.hub:load", TypeError, "does not say"),
+        ("./my_module:MyNet", ModuleNotFoundError, "not a path"),
         ("numpy:array", TypeError, "expected a class derived from torch.nn.Module, or a function"),
     ],
 )
