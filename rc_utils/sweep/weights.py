@@ -48,7 +48,7 @@ def kept_weights(record):
     if not path.is_file() or (live is not None and not same_network(live, record)):
         return None
     content, expected = path.read_bytes(), record["provenance"].get("weights_sha256")
-    if expected != sha256(content) and (expected is not None or live is None):
+    if expected != hashlib.sha256(content).hexdigest() and (expected is not None or live is None):
         return None
     try:
         tensors = load(content)
@@ -63,11 +63,6 @@ def kept_weights(record):
         else:
             states.setdefault(None, {})[key] = value
     return states
-
-
-def sha256(content):
-    """The hash of a file of weights, in hexadecimal."""
-    return hashlib.sha256(content).hexdigest()
 
 
 def state_of(network):
