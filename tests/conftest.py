@@ -1,10 +1,18 @@
 """Fixtures that several test files use; every test keeps its results in a folder of its own."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 from rc_utils.datasets import load_dataset
+
+EXAMPLES = int(os.environ.get("RC_EXAMPLES", 500))  # `make fuzz` draws more, and others each time
+FUZZ = settings(
+    max_examples=EXAMPLES, deadline=None, derandomize=EXAMPLES <= 500, suppress_health_check=list(HealthCheck)
+)
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,7 @@
 """Datasets: what is drawn, chosen, shrunk and standardised, and that damaged or absent data are named."""
 
 import contextlib
+import dataclasses
 import errno
 import functools
 import gzip
@@ -8,8 +9,8 @@ import hashlib
 import io
 import os
 import pickle
+import shutil
 import struct
-import tarfile
 from urllib.error import URLError
 
 import numpy as np
@@ -17,7 +18,7 @@ import pytest
 import torch
 from PIL import Image
 
-from rc_utils.datasets import CacheError, ImageTensor, dataset_names, load_dataset
+from rc_utils.datasets import CacheError, ImageTensor, load_dataset
 from rc_utils.datasets.cache import Arrays, read_cache, write_cache
 from rc_utils.datasets.folders import _decode
 from rc_utils.datasets.images import area_average, channel_stats
@@ -86,14 +87,6 @@ def test_shapes_are_balanced_and_named():
     some = load_dataset("shapes", n_train=90, n_test=30, image_size=8, classes=["ring", 0, "bars"])
     assert some.class_names == ("ring", "disc", "bars")
     assert some.y_train.bincount().tolist() == [30] * 3
-
-
-def test_classes_of_shapes_look_different():
-    """The mean silhouette (distance from the border's mean colour) separates a ring from a disc at its centre."""
-    data = load_dataset("shapes", n_train=4000, n_test=10, image_size=16, classes=["disc", "ring"])
-    brightness = data.x_train.raw.float().mean(dim=1)
-    centre = [brightness[data.y_train == k][:, 6:10, 6:10].mean() for k in range(2)]
-    assert centre[0] > centre[1] + 10
 
 
 # subsets, sizes, labels
@@ -220,18 +213,14 @@ def test_moving_to_a_device_moves_everything_and_changes_nothing(fruit, device):
 def test_provenance_tells_the_data_apart(fruit):
     folder, arrays = fruit
     load = functools.partial(load_dataset, "fruit", data_dir=folder)
-    prints = [
-        load(**kw).provenance["sha256"] for kw in ({}, {}, {"n_train": 20}, {"label_noise": 0.1}, {"image_size": 6})
-    ]
+    options = ({}, {}, {"n_train": 20}, {"label_noise": 0.1}, {"image_size": 6})
+    prints = [load(**kw).provenance["sha256"] for kw in options]
     assert prints[0] == prints[1]
     assert len(set(prints)) == 4
     assert load().provenance["source"] == "fruit.npz"
-    noted = Arrays(**{**arrays.__dict__, "source": "a camera", "note": "encoded twice"})
-    write_cache(folder / "noted.npz", noted)
-    assert (
-        load_dataset("noted", data_dir=folder).provenance.items()
-        >= {"source": "a camera", "note": "encoded twice"}.items()
-    )
+    origin = {"source": "a camera", "note": "encoded twice"}
+    write_cache(folder / "noted.npz", dataclasses.replace(arrays, **origin))
+    assert load_dataset("noted", data_dir=folder).provenance.items() >= origin.items()
 
 
 # stored, downloaded and damaged files
@@ -255,21 +244,6 @@ def test_file_of_ones_own_without_names_or_channels(tmp_path, monkeypatch):
     assert data.class_names == ("0", "1", "2")
     assert data.in_channels == 1
     assert data.y_train.dtype == torch.int64
-
-
-def test_failed_write_leaves_the_old_file_and_nothing_else(fruit, monkeypatch):
-    folder, arrays = fruit
-    before = (folder / "fruit.npz").read_bytes()
-
-    def full_disk(file, **contents):
-        file.write(b"half a fi")
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr(np, "savez", full_disk)
-    with pytest.raises(OSError, match="No space"):
-        write_cache(folder / "fruit.npz", arrays)
-    assert [path.name for path in folder.iterdir() if path.is_file()] == ["fruit.npz"]
-    assert (folder / "fruit.npz").read_bytes() == before
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o002, 0o664)])
@@ -372,16 +346,6 @@ def test_without_network_the_error_says_which_file_to_put_where(tmp_path, monkey
     assert list((tmp_path / "empty").iterdir()) == []
 
 
-def tar_of(files):
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        for name, content in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content))
-    return buffer.getvalue()
-
-
 def md5(content):
     return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
@@ -397,23 +361,23 @@ def test_cifar_archive_in_the_data_folder_is_read_without_network(tmp_path, monk
         for part, n in (("data_batch_1", 40), ("test_batch", 20))
     }
     parts["batches.meta"] = pickle.dumps({"label_names": [f"thing {k}" for k in range(10)]})
-    archive = tar_of({f"cifar-10-batches-py/{part}": content for part, content in parts.items()})
-    (tmp_path / "cifar-10-python.tar.gz").write_bytes(archive)
-    monkeypatch.setattr(CIFAR10, "tgz_md5", md5(archive))
+    folder, path = tmp_path / "unpacked" / "cifar-10-batches-py", tmp_path / "cifar-10-python.tar.gz"
+    folder.mkdir(parents=True)
+    for part, content in parts.items():
+        (folder / part).write_bytes(content)
+    shutil.make_archive(str(path).removesuffix(".tar.gz"), "gztar", folder.parent)
+    monkeypatch.setattr(CIFAR10, "tgz_md5", md5(path.read_bytes()))
     monkeypatch.setattr(CIFAR10, "train_list", [["data_batch_1", md5(parts["data_batch_1"])]])
     monkeypatch.setattr(CIFAR10, "test_list", [["test_batch", md5(parts["test_batch"])]])
     monkeypatch.setattr(CIFAR10, "meta", CIFAR10.meta | {"md5": md5(parts["batches.meta"])})
 
     data = load_dataset("cifar10", data_dir=tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == [
-        "cifar-10-python.tar.gz",
-        "cifar10.npz",
-    ]
+    assert sorted(file.name for file in tmp_path.iterdir() if file.is_file()) == [path.name, "cifar10.npz"]
     stored = pickle.loads(parts["test_batch"])["data"].reshape(20, 3, 32, 32)
     assert np.array_equal(data.x_test.raw.numpy(), stored)
     assert data.class_names[3] == "thing 3"
     assert data.provenance["source"] == "torchvision CIFAR10"
-    (tmp_path / "cifar-10-python.tar.gz").unlink()
+    path.unlink()
     assert same(load_dataset("cifar10", data_dir=tmp_path), data)
 
 
@@ -540,10 +504,6 @@ def test_grey_images_of_sixteen_bits_keep_their_range(tmp_path):
     assert np.abs(decoded[..., 0] - ramp / 257.0).max() <= 1
     Image.fromarray((ramp // 257).astype(np.uint8)).save(tmp_path / "eight.png")
     assert np.abs(_decode(tmp_path / "eight.png", 8)[..., 1] - ramp // 257).max() == 0
-
-
-def test_built_in_names():
-    assert set(dataset_names()) == {"shapes", "digits", "cifar10", "cifar100", "mnist", "imagenet"}
 
 
 def test_one_class_has_no_wrong_labels():

@@ -7,14 +7,14 @@ import contextlib
 import functools
 import itertools
 import math
-import os
 import pathlib
 
 import numpy as np
 import pytest
 import scipy.sparse
 import torch
-from hypothesis import HealthCheck, assume, given, settings
+from conftest import FUZZ
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from papermill.translators import PythonTranslator
@@ -28,13 +28,6 @@ from rc_utils.notebooks import execute as notebooks
 from rc_utils.regions import count_components, exact_segment, predict_labels, region_count, sample_vertices
 from rc_utils.sweep.campaign import load_campaign
 
-EXAMPLES = int(os.environ.get("RC_EXAMPLES", 500))
-DOOR = settings(
-    max_examples=EXAMPLES,
-    derandomize=EXAMPLES <= 500,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
 REAL = ["bool", "int8", "uint8", "int16", ">i2", "uint16", "int32", "uint32", "int64", ">i8", "uint64", "float16",
         "float32", ">f4", "float64", ">f8", "longdouble"]  # fmt: skip
 ODD = ["complex64", "complex128", "object", "U2", "datetime64[s]"]
@@ -90,7 +83,7 @@ def arrays(draw, shape):
 
 
 @given(made=arrays((4, 2)), seed=st.integers(0, 5))
-@DOOR
+@FUZZ
 def test_points(made, seed):
     """Sampled vertices are rows of the numbers that were given."""
     points, numbers = made
@@ -106,7 +99,7 @@ def test_points(made, seed):
 
 
 @given(made=arrays((5, 3)))
-@DOOR
+@FUZZ
 def test_scores(made):
     """The label is the argmax of the numbers that a model returned."""
     scores, numbers = made
@@ -119,7 +112,7 @@ def test_scores(made):
 
 
 @given(made=arrays((5,)), column=st.booleans())
-@DOOR
+@FUZZ
 def test_single_outputs(made, column):
     """Integers are labels, told apart as they are; a floating-point score is positive or not."""
     output, numbers = made
@@ -148,7 +141,7 @@ def count_runs(row):
     ),
     stretch=st.sampled_from([1, 7, 2**40, 2**62, 2**63]),
 )
-@DOOR
+@FUZZ
 def test_labels(labels, stretch):
     """Runs are counted whatever the integers are that tell the labels apart."""
     expected = [count_runs(row.tolist()) for row in labels]
@@ -224,7 +217,7 @@ def scripted():
 
 @given(name=st.sampled_from(sorted(MODULES)), strategy=st.sampled_from(["grid", "adaptive", "exact"]),
        training=st.booleans(), seed=st.integers(0, 3))  # fmt: skip
-@DOOR
+@FUZZ
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:Lazy modules:UserWarning")
 def test_modules(name, strategy, training, seed):
     """A module is counted, as its own labels say, or named; and left as it was."""
@@ -274,7 +267,7 @@ REFUSED = {"number", "mean", "square", "curve"}
 
 
 @given(names=st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=5), seed=st.integers(0, 100))
-@DOOR
+@FUZZ
 def test_piecewise_linear_networks(names, seed):
     """Whatever is put together from these steps is solved as a grid sees it, or refused where a step is not linear."""
     network = Odd(lambda m, x: functools.reduce(lambda value, name: STEPS[name](m, value), names, x)).double()
@@ -298,7 +291,7 @@ ATTRIBUTES = st.sampled_from(["system", "run", "exec", "eval", "load", "Linear",
 
 
 @given(name=st.builds("{}:{}".format, NAMES | st.text(max_size=6), ATTRIBUTES | st.text(max_size=6)))
-@DOOR
+@FUZZ
 def test_names_of_networks(name):
     """A name is a network's or is named in the refusal; nothing else is ever handed out to be called."""
     assume("\0" not in name)
@@ -315,7 +308,7 @@ ODD_NAMES = ["", ".", "..", "/", "/dev/null", "~", "a/b", "shapes-tiny/", "x" * 
 
 
 @given(name=st.text(max_size=30) | st.sampled_from(ODD_NAMES))
-@DOOR
+@FUZZ
 def test_names_of_campaigns(name):
     with refused_by_name("campaign") as outcome:
         assert load_campaign(name).runs()
@@ -328,7 +321,7 @@ def folder(tmp_path_factory):
 
 
 @given(name=st.text(max_size=40), content=st.binary(max_size=20))
-@DOOR
+@FUZZ
 def test_paths(folder, name, content):
     """A file is written whole under exactly its name, or not at all and with the name in the error."""
     path, message = folder / "files" / name.replace("..", "_").lstrip("/"), None
@@ -360,7 +353,7 @@ def as_lists(value):
 
 
 @given(value=VALUES)
-@DOOR
+@FUZZ
 def test_parameters_of_notebooks(value):
     """What papermill writes into the cell is the value, tuples as lists, or the value is refused."""
     with refused_by_name("parameter n holds") as outcome:
@@ -378,7 +371,7 @@ METHODS = st.sampled_from(["pearson", "spearman", "kendall"])
 
 
 @given(rows=st.lists(st.tuples(NUMBERS, NUMBERS), max_size=12), method=METHODS)
-@DOOR
+@FUZZ
 def test_numbers_to_correlate(rows, method):
     """Of any finite numbers the correlation is one of [-1, 1] within its interval, or not there at all."""
     x, y = np.array(rows, dtype=float).reshape(-1, 2).T

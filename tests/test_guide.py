@@ -253,19 +253,14 @@ def reader(tmp_path, monkeypatch):
     assert not {name for name in set(sys.modules) - modules if name.startswith("my_")}
 
 
-def test_every_block_has_a_mode_that_exists():
+def test_every_block_has_a_mode_that_exists_and_every_mark_a_block():
     for page in PAGES:
         assert blocks(page) or page.name in ("CONTRIBUTING.md", "functions.md")
         for block in blocks(page):
             assert block.mode in MODES, f"{page.name}, line {block.line}: {block.mode}"
             assert bool(block.name) == (block.mode in ("file", "needs")), f"{page.name}, line {block.line}"
-
-
-def test_every_mark_belongs_to_a_block():
-    for page in PAGES:
-        text = page.read_text()
-        marked = [match for match in _BLOCK.finditer(text) if match[1]]
-        assert len(re.findall(_MARK, text, re.MULTILINE)) == len(marked), page.name
+        marked = [match for match in _BLOCK.finditer(page.read_text()) if match[1]]
+        assert len(re.findall(_MARK, page.read_text(), re.MULTILINE)) == len(marked), page.name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torchvision import models
 
 from rc_utils.networks import NETWORKS, build_network, network_options, register_network
 from rc_utils.networks.layers import DropConnect, SqueezeExcitation, scale_channels
@@ -87,7 +88,6 @@ def copy_in_order(source, target):
     [("ResNet18", "resnet18", 64), ("ResNet34", "resnet34", 64), ("ShuffleNetV2", "shufflenet_v2_x1_0", 24)],
 )
 def test_networks_equal_torchvisions_with_a_small_stem(name, theirs, stem):
-    models = pytest.importorskip("torchvision.models")
     reference = getattr(models, theirs)(num_classes=10)
     first = nn.Conv2d(3, stem, 3, 1, 1, bias=False)
     if name == "ShuffleNetV2":
@@ -102,7 +102,6 @@ def test_networks_equal_torchvisions_with_a_small_stem(name, theirs, stem):
 
 
 def test_vgg_equals_torchvision_with_one_linear_layer():
-    models = pytest.importorskip("torchvision.models")
     with torch.device("meta"):
         reference = models.vgg19_bn(num_classes=10)
     features = reference.features.to_empty(device="cpu")
@@ -404,6 +403,7 @@ def test_user_class_errors(user_module, target, error, message):
         ("torch.utils.collect_env:run", TypeError, "does not say, by its annotation, that it returns"),
         ("rc_utils.notebooks:execute_notebook", TypeError, "a library that does not say"),
         ("torch.hub:load", TypeError, "does not say"),
+        ("./my_module:MyNet", ModuleNotFoundError, "not a path"),
         ("numpy:array", TypeError, "expected a class derived from torch.nn.Module, or a function"),
     ],
 )
@@ -426,7 +426,6 @@ def test_a_function_is_called_only_where_it_is_defined(user_module, tmp_path):
 
 
 def test_functions_of_libraries_that_return_networks_are_taken():
-    pytest.importorskip("torchvision")
     for name in ("torchvision.models:resnet18", "torchvision.models.resnet:resnet18", "torchvision.models:ResNet"):
         assert callable(find_user_network(name))
 

@@ -65,12 +65,6 @@ def test_the_jobs_of_a_workflow_only_call_make(path):
                 assert re.fullmatch(r"actions/[\w-]+@v\d+", step["uses"])
 
 
-def test_there_are_three_workflows():
-    assert {path.stem for path in WORKFLOWS} == {"test", "publish", "links"}
-    matrix = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())["jobs"]["test"]["strategy"]["matrix"]
-    assert matrix == {"os": ["ubuntu-latest", "macos-latest"], "python": ["3.11", "3.13"]}
-
-
 def test_places_to_open_it_call_what_there_is():
     container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
     assert container["postCreateCommand"] == "make env"

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 
 import numpy as np
 import pytest
@@ -35,6 +36,7 @@ TABLE = {
     "counts": {
         "main": {"num_samples": 4, "resolution": 10},
         "test": {"points": "test", "num_samples": 3, "resolution": 5},
+        "other": {"points": "test", "num_samples": 2, "resolution": 5},
     },
     "experiments": [
         {"name": "main", "networks": ["ResNet18"], "seeds": [0], "grid": {"lr": [0.1, 0.01], "batch_size": [16, 32]}}
@@ -89,22 +91,17 @@ def test_worker_processes_give_the_records_of_one_process(results, tmp_path, mon
         assert [c["counts"] for c in record["counts"]] == [c["counts"] for c in alone[key][0]["counts"]]
 
 
-def test_a_new_count_needs_no_new_training(monkeypatch):
-    sweep(with_changes())
-    more = with_changes(counts=["main", "test"])
-    refuse_training(monkeypatch)
-    assert statuses(sweep(more)) == ["done"] * 4
-    table = records.load_runs(more)
-    assert {"count_main", "count_test"} <= set(table.columns)
-
-
-def test_without_weights_a_new_count_trains_again_and_keeps_the_old_counts():
-    campaign = with_changes()
+def test_a_new_count_trains_again_where_there_are_no_weights_alone_and_keeps_the_old_counts(monkeypatch):
+    campaign, more = with_changes(), with_changes(counts=["main", "test"])
     sweep(campaign)
+    with monkeypatch.context() as patch:
+        refuse_training(patch)
+        assert statuses(sweep(more)) == ["done"] * 4
+    assert {"count_main", "count_test"} <= set(records.load_runs(more).columns)
     before = records.load_runs(campaign).set_index("run_id")["count_main"]
     for path in records.results_dir().glob("weights/*"):
         path.unlink()
-    sweep(with_changes(counts=["test"]))
+    assert statuses(sweep(with_changes(counts=["other"]))) == ["done"] * 4
     assert records.load_runs(campaign).set_index("run_id")["count_main"].equals(before)
 
 
@@ -261,25 +258,12 @@ def test_sweeps_on_one_scheduler_have_tasks_of_their_own(monkeypatch):
     import distributed
 
     campaign, keys = with_changes(), []
-    monkeypatch.setattr(distributed, "Client", lambda address: contextlib.nullcontext(FakeClient(keys)))
-    monkeypatch.setattr(distributed, "as_completed", lambda futures: FakeClient(keys))
+    client = types.SimpleNamespace(map=lambda job, plans, *, key, **options: keys.extend(key) or [])
+    monkeypatch.setattr(distributed, "Client", lambda address: contextlib.nullcontext(client))
+    monkeypatch.setattr(distributed, "as_completed", lambda futures: types.SimpleNamespace(batches=list))
     for _ in range(2):
         list(cluster._on_scheduler(list(campaign.runs().values()), None, "tcp://nowhere"))
     assert len(set(keys)) == len(keys) == 8
-
-
-class FakeClient:
-    """Takes keys down and finishes nothing."""
-
-    def __init__(self, keys):
-        self.keys = keys
-
-    def map(self, job, plans, *, key, **options):
-        self.keys.extend(key)
-        return []
-
-    def batches(self):
-        return []
 
 
 @pytest.mark.parametrize(
@@ -330,12 +314,10 @@ class SlashNet(torch.nn.Module):
 
 
 def test_names_of_parameters_may_hold_a_slash(monkeypatch):
-    table = TABLE | {"networks": {"ResNet18": {"architecture": f"{__name__}:SlashNet"}}}
-    campaign = parse_campaign(table | {"experiments": [TABLE["experiments"][0] | {"grid": {"lr": [0.1]}}]}, "slash")
-    assert statuses(sweep(campaign)) == ["done"]
+    monkeypatch.setitem(TABLE, "networks", {"ResNet18": {"architecture": f"{__name__}:SlashNet"}})
+    assert statuses(sweep(with_changes(grid=ONE))) == ["done"]
     refuse_training(monkeypatch)
-    more = [TABLE["experiments"][0] | {"grid": {"lr": [0.1]}, "measures": ["margin"]}]
-    assert statuses(sweep(parse_campaign(table | {"experiments": more}, "slash"))) == ["done"]
+    assert statuses(sweep(with_changes(grid=ONE, measures=["margin"]))) == ["done"]
 
 
 @pytest.mark.parametrize(
@@ -361,21 +343,6 @@ def test_a_device_that_only_the_schedulers_workers_have_is_not_asked_of_this_mac
     assert "TFLOP/s sustained" in capsys.readouterr().out
     assert main(["shapes-tiny", "--device", "cuda:99", "--scheduler", "tcp://10.0.0.1:8786"]) == 3
     assert (asked["device"], asked["scheduler"]) == ("cuda:99", "tcp://10.0.0.1:8786")
-
-
-class NeedsNumbers(SlashNet):
-    """Its forward pass reads a number out of a tensor, which there is not without data."""
-
-    def forward(self, x):
-        return super().forward(x * float(x.abs().mean()))
-
-
-def test_the_plan_of_a_network_that_needs_data_says_so_and_the_rest():
-    table = TABLE | {"networks": {"ResNet18": {"architecture": f"{__name__}:NeedsNumbers"}}}
-    lines = list(plan(parse_campaign(table, "numbers")))
-    assert lines[1] == "  main: 0 of 4 runs are complete"
-    assert "no estimate of the operations: network" in lines[-1]
-    assert "cannot be made or run without data" in lines[-1]
 
 
 def test_a_campaign_without_counts_is_verified_by_its_accuracies(capsys):

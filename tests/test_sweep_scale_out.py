@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import dask
 import pytest
 from distributed import Client
+from test_sweep_trust import TABLE
 
 from rc_utils.sweep import cluster, records
 from rc_utils.sweep.campaign import parse_campaign
@@ -20,14 +21,7 @@ from rc_utils.sweep.job import Outcome
 
 def table(num_seeds):
     """A campaign of one cell and so many seeds, whose runs take a moment each."""
-    return {
-        "title": "many seeds",
-        "dataset": {"name": "shapes", "n_train": 32, "n_test": 16, "image_size": 8},
-        "train": {"epochs": 1},
-        "networks": {"MLP": {"widths": [8]}},
-        "counts": {"main": {"num_samples": 2, "resolution": 10}},
-        "experiments": [{"name": "main", "networks": ["MLP"], "seeds": list(range(num_seeds)), "grid": {"lr": [0.1]}}],
-    }
+    return TABLE | {"experiments": [TABLE["experiments"][0] | {"seeds": list(range(num_seeds))}]}
 
 
 def no_op_but_for_seed_3(planned):
@@ -50,14 +44,7 @@ def process(*arguments):
 
 @contextlib.contextmanager
 def scheduler(folder):
-    """A scheduler on a free port of this machine; yields its address."""
-    with scheduler_process(folder) as (_, address):
-        yield address
-
-
-@contextlib.contextmanager
-def scheduler_process(folder):
-    """The process of a scheduler, and its address."""
+    """The process of a scheduler on a free port of this machine, and its address."""
     file = folder / f"scheduler-{time.monotonic_ns()}.json"
     options = ("--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(file))
     with process("-m", "dask", "scheduler", *options) as child:
@@ -90,7 +77,7 @@ def kill_at_work(child):
 def test_a_scheduler_that_is_killed_at_work_is_said_to_be_gone_and_loses_nothing(tmp_path):
     whole = parse_campaign(table(200), "many")
     soon = dask.config.set({"distributed.comm.timeouts.connect": "2s"})
-    with soon, scheduler_process(tmp_path) as (child, address), worker(address), ThreadPoolExecutor() as pool:
+    with soon, scheduler(tmp_path) as (child, address), worker(address), ThreadPoolExecutor() as pool:
         with Client(address) as client:
             client.wait_for_workers(1)
         pool.submit(kill_at_work, child)
@@ -105,7 +92,7 @@ def test_a_scheduler_that_is_killed_at_work_is_said_to_be_gone_and_loses_nothing
 def test_a_killed_worker_and_then_a_new_scheduler_lose_and_double_nothing(tmp_path):
     """Most runs on two workers of which one is killed at work; the rest on another scheduler, on another port."""
     most, whole = (parse_campaign(table(num_seeds), "many") for num_seeds in (24, 30))
-    with scheduler(tmp_path) as address, worker(address) as doomed, worker(address):
+    with scheduler(tmp_path) as (_, address), worker(address) as doomed, worker(address):
         with Client(address) as client:
             client.wait_for_workers(2)
         with ThreadPoolExecutor() as pool:
@@ -116,7 +103,7 @@ def test_a_killed_worker_and_then_a_new_scheduler_lose_and_double_nothing(tmp_pa
     assert {outcome.status for outcome in outcomes} == {"done"}
     before = whole_records()
     assert before.keys() == most.runs().keys()
-    with scheduler(tmp_path) as other, worker(other):
+    with scheduler(tmp_path) as (_, other), worker(other):
         assert other != address
         assert len(sweep(whole, scheduler=other)) == 6
     assert whole_records().keys() == whole.runs().keys()

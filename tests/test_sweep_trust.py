@@ -17,7 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from conftest import FUZZ
+from hypothesis import given
 from hypothesis import strategies as st
 from test_sweep_records import made_up
 from torch import nn
@@ -29,13 +30,6 @@ from rc_utils.sweep import records as ledger
 from rc_utils.sweep.campaign import parse_campaign
 from rc_utils.sweep.execute import main, sweep
 
-EXAMPLES = int(os.environ.get("RC_EXAMPLES", 500))  # `make fuzz` draws more, and others each time
-FUZZ = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    derandomize=EXAMPLES <= 500,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
 TINY = tomllib.loads((campaigns_dir() / "shapes-tiny" / "campaign.toml").read_text(encoding="utf-8"))
 TABLE = {
     "title": "two runs",
@@ -373,16 +367,6 @@ class Raises(nn.Module):
 def test_the_error_of_a_model_comes_through_as_it_is():
     with pytest.raises(KeyError, match="a key that my network lacks"):
         region_count(Raises(), POINTS)
-
-
-@pytest.mark.parametrize("strategy", ["grid", "adaptive"])
-def test_a_single_point_without_a_score_is_an_error(strategy):
-    def scores(x):
-        end = x[:, 0] == 1
-        return np.stack([x[:, 0], np.where(end, np.nan, 0.5)], axis=1)
-
-    with pytest.raises(ValueError, match="NaN or infinite"):
-        region_count(scores, POINTS, num_samples=1, strategy=strategy)
 
 
 @pytest.mark.parametrize("before", [(), (nn.Linear(2, 2),)], ids=["all of it", "a part of it"])

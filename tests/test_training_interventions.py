@@ -7,51 +7,27 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from test_training_plain import network_of, observed_training, plain_training
 from torch import nn
 
-from rc_utils.networks import build_network
 from rc_utils.regions.sampling import vertex_indices
 from rc_utils.training import TrainConfig, evaluate, train
 from rc_utils.training.interventions import ascended, gradient_penalty, points_between, random_labels
-
-
-def network_of(seed=0):
-    return build_network("MLP", widths=[12], num_classes=10, in_channels=3, image_size=8, seed=seed)
 
 
 def weights(network):
     return torch.cat([p.detach().flatten() for p in network.parameters()])
 
 
-def plain_training(network, data, config, step):
-    """The loop of `train` in plain torch: cosine schedule, SGD, one call of `step(x, y, batch)` a batch."""
-    optimizer = torch.optim.SGD(
-        network.parameters(), lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay
-    )
-    rng, network.history = np.random.default_rng(config.seed), []
-    for epoch in range(config.epochs):
-        optimizer.param_groups[0]["lr"] = lr = config.lr / 2 * (1 + np.cos(np.pi * epoch / config.epochs))
-        seen = []
-        for batch in torch.from_numpy(rng.permutation(len(data.y_train))).split(config.batch_size):
-            x, y = data.x_train[batch], data.y_train[batch]
-            scores = network(x).detach()
-            seen += zip(F.cross_entropy(scores, y, reduction="none").tolist(), scores.argmax(1) == y, strict=True)
-            optimizer.zero_grad()
-            step(x, y)
-            optimizer.step()
-        network.history.append((lr, *np.mean(seen, axis=0)))
-    return network
-
-
-def assert_trained_as(plain, data, config, atol=1e-6):
-    """`train` ends with the weights of the plain loop and tells of the images' own loss, whatever is added to it."""
-    run = train(network_of(), data, config)
-    assert torch.allclose(weights(run.network), weights(plain), atol=atol)
-    history = [(row["lr"], row["train_loss"], row["train_accuracy"]) for row in run.history]
-    np.testing.assert_allclose(history, plain.history, rtol=1e-4)
-
-
 CONFIG = TrainConfig(lr=0.05, batch_size=32, epochs=2, seed=3)
+
+
+def assert_trained_as(plain, data, config, backward, atol=1e-6):
+    """`train` ends with the weights of the plain loop and tells of the images' own loss, whatever is added to it."""
+    _, _, expected = plain_training(plain, data, config, backward)
+    _, _, history, run = observed_training(network_of(), data, config)
+    assert torch.allclose(weights(run.network), weights(plain), atol=atol)
+    np.testing.assert_allclose(history, expected, rtol=1e-4)
 
 
 def test_sharpness_aware_steps_take_the_gradient_where_the_loss_is_larger(tiny_data):
@@ -70,7 +46,7 @@ def test_sharpness_aware_steps_take_the_gradient_where_the_loss_is_larger(tiny_d
             for name, p in plain.named_parameters():
                 p.copy_(before[name])
 
-    assert_trained_as(plain_training(plain, tiny_data, config, step), tiny_data, config)
+    assert_trained_as(plain, tiny_data, config, step)
     assert not torch.allclose(weights(train(network_of(), tiny_data, CONFIG).network), weights(plain), atol=1e-3)
 
 
@@ -83,7 +59,7 @@ def test_gradient_penalty_is_added_to_the_loss(tiny_data):
                  for i, j in zip(x, y, strict=True)]  # fmt: skip
         (F.cross_entropy(plain(x), y) + 0.2 * torch.stack(norms).mean()).backward()
 
-    assert_trained_as(plain_training(plain, tiny_data, config, step), tiny_data, config, atol=1e-5)
+    assert_trained_as(plain, tiny_data, config, step, atol=1e-5)
 
 
 def test_gradient_penalty_of_a_linear_model_is_known():
@@ -105,15 +81,14 @@ def test_ascent_moves_by_the_radius_and_back():
 def test_random_labels_come_first_and_their_optimiser_is_forgotten(tiny_data):
     config, plain = dataclasses.replace(CONFIG, pretrain_epochs=3), network_of()
     labels = random_labels(config, tiny_data)
-    optimizer, rng = torch.optim.SGD(plain.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-5), None
+    optimizer = torch.optim.SGD(plain.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-5)
     rng = np.random.default_rng(3)
     for _ in range(3):
         for batch in torch.from_numpy(rng.permutation(len(labels))).split(32):
             optimizer.zero_grad()
             F.cross_entropy(plain(tiny_data.x_train[batch]), labels[batch]).backward()
             optimizer.step()
-    plain_training(plain, tiny_data, config, lambda x, y: F.cross_entropy(plain(x), y).backward())
-    assert_trained_as(plain, tiny_data, config)
+    assert_trained_as(plain, tiny_data, config, backward=None)
 
 
 def test_random_labels_know_nothing_of_the_true_ones(tiny_data):
@@ -157,7 +132,7 @@ def test_points_between_are_trained_on_with_the_images(tiny_data):
         own = F.cross_entropy(plain(x), y, reduction="sum")
         ((own + F.cross_entropy(plain(x_between), y_between, reduction="sum")) / len(y)).backward()
 
-    assert_trained_as(plain_training(plain, tiny_data, config, step), tiny_data, config)
+    assert_trained_as(plain, tiny_data, config, step)
 
 
 def test_points_between_need_uncounted_pairs_and_a_third_class(tiny_data):
@@ -171,7 +146,6 @@ def test_points_between_need_uncounted_pairs_and_a_third_class(tiny_data):
 
 def test_a_loss_is_looked_at_when_it_is_first_reached(tiny_data):
     config = TrainConfig(lr=0.05, batch_size=32, epochs=12)
-    losses = {}
     full = train(network_of(), tiny_data, config, measure_epochs=range(13),
                  measure=lambda net, epoch: evaluate(net, tiny_data.x_train, tiny_data.y_train)[0])  # fmt: skip
     losses = full.measurements
@@ -186,16 +160,6 @@ def test_a_loss_is_looked_at_when_it_is_first_reached(tiny_data):
     assert never.measurements == {}
     with pytest.raises(ValueError, match="measure_loss"):
         train(network_of(), tiny_data, config, measure_loss=0.0)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("between_labels", "nearest"), ("between_share", -0.1), ("gradient_penalty", float("nan")), ("sam_radius", -1.0),
-     ("pretrain_epochs", 1.5)],
-)  # fmt: skip
-def test_bad_values_are_named(name, value):
-    with pytest.raises(ValueError, match=name):
-        TrainConfig(**{name: value})
 
 
 def test_compiled_networks_take_no_gradient_penalty(tiny_data):

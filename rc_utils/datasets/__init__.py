@@ -2,6 +2,6 @@
 
 from rc_utils.datasets.cache import CacheError
 from rc_utils.datasets.images import Dataset, ImageTensor
-from rc_utils.datasets.load import dataset_names, load_dataset
+from rc_utils.datasets.load import load_dataset
 
-__all__ = ["CacheError", "Dataset", "ImageTensor", "dataset_names", "load_dataset"]
+__all__ = ["CacheError", "Dataset", "ImageTensor", "load_dataset"]

@@ -56,11 +56,6 @@ def load_dataset(
     return _dataset(name, arrays, image_size, label_noise, seed).to(device)
 
 
-def dataset_names() -> tuple[str, ...]:
-    """The built-in datasets' names."""
-    return ("shapes", "digits", "imagenet", *sources.DOWNLOADS)
-
-
 def _arrays(name, choice, folder, root):
     if name == "shapes":
         return sources.shapes(choice)
@@ -102,7 +97,7 @@ def _fingerprint(*arrays):
 
 
 def _check_request(name, folder, unknown, root, classes):
-    known = {path.stem for path in folder.glob("*.npz")}.union(dataset_names())
+    known = {path.stem for path in folder.glob("*.npz")}.union(("shapes", "digits", "imagenet", *sources.DOWNLOADS))
     if name not in known:
         message = unknown_name("dataset", name, known)
         raise ValueError(

@@ -7,18 +7,7 @@ of half the image, so that the same scene is drawn at every size; only the pixel
 
 import numpy as np
 
-SHAPE_NAMES = (
-    "disc",
-    "square",
-    "triangle",
-    "ring",
-    "cross",
-    "star",
-    "crescent",
-    "bars",
-    "half-disc",
-    "hourglass",
-)
+SHAPE_NAMES = ("disc", "square", "triangle", "ring", "cross", "star", "crescent", "bars", "half-disc", "hourglass")
 MIN_IMAGE_SIZE = 8
 
 _BLOCK = 500
@@ -28,7 +17,7 @@ _NUM_BLOBS = 2
 _MAX_TILT = np.pi / 6  # of a shape, either way: a few hundred images then suffice to learn something
 
 
-def make_shapes(n, *, image_size, split, seed, classes=tuple(range(10))):
+def make_shapes(n, *, image_size, split, seed, classes):
     """Draw n images and their labels.
 
     Args:

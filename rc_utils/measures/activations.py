@@ -87,7 +87,9 @@ def local_complexity(network, x, radius=FRAME_RADIUS, num_vectors=FRAME_VECTORS)
     """
     classifier = as_classifier(network, x)
     device, dtype = classifier.device, classifier.dtype
-    frame = _frame(num_vectors, x[0].numel()).view(-1, *x.shape[1:]).to(device=device, dtype=dtype)
+    size = x[0].numel()
+    orthonormal, _ = np.linalg.qr(np.random.default_rng(0).standard_normal((size, min(num_vectors, size))))
+    frame = torch.from_numpy(orthonormal.T.copy()).view(-1, *x.shape[1:]).to(device=device, dtype=dtype)
     offsets = radius * torch.cat([frame, -frame])
     changed, units = [], []
 
@@ -102,9 +104,3 @@ def local_complexity(network, x, radius=FRAME_RADIUS, num_vectors=FRAME_VECTORS)
             centres = x[start : start + step].to(device=device, dtype=dtype)
             network((centres[:, None] + offsets).flatten(0, 1))
     return sum(int(count) for count in changed) / max(1, sum(units))
-
-
-def _frame(num_vectors, dimension):
-    """Orthonormal vectors (at most num_vectors, dimension), always the same."""
-    normal = np.random.default_rng(0).standard_normal((dimension, min(num_vectors, dimension)))
-    return torch.from_numpy(np.linalg.qr(normal)[0].T.copy())

@@ -94,7 +94,8 @@ def boundary_thickness(network, x, alpha=0.0, beta=0.75):
     crosses = (first != second).cpu()
     if not crosses.any():
         return 0.0
-    of_first, of_second = (_scores_of(scores, label) for label in (first, second))
+    of_first = torch.take_along_dim(scores, first[:, None, None], 2).squeeze(2)
+    of_second = torch.take_along_dim(scores, second[:, None, None], 2).squeeze(2)
     difference = of_first - of_second
     one_way = (difference > alpha) & (difference < beta)
     other_way = (-difference > alpha) & (-difference < beta)
@@ -165,12 +166,6 @@ def scores_along(network, x, pairs):
     total = len(pairs) * SEGMENT_POINTS
     (scores,) = read_outputs(classifier, batch_of, total, lambda output, n: [output.softmax(1)])
     return scores.view(len(pairs), SEGMENT_POINTS, -1)
-
-
-def _scores_of(scores, labels):
-    """Scores (n, T) of one label (n,) each at T points of n segments."""
-    index = labels[:, None, None].expand(-1, scores.shape[1], 1)
-    return scores.gather(2, index).squeeze(2)
 
 
 def _lengths(x, pairs):

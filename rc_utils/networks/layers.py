@@ -96,7 +96,6 @@ class DropConnect(nn.Module):
 
     def __init__(self, rate: float):
         super().__init__()
-        check_rate("drop_connect", rate)
         self.rate = rate
 
     def forward(self, x: Tensor) -> Tensor:

@@ -4,6 +4,8 @@ He, Zhang, Ren, Sun: Deep Residual Learning for Image Recognition, CVPR 2016, Ta
 its max-pool replaced by a 3x3 stem at stride 1.
 """
 
+from collections.abc import Callable
+
 from torch import Tensor, nn
 
 from rc_utils.networks.layers import ImageClassifier, conv_norm, conv_norm_act, projection_shortcut, scale_channels
@@ -29,13 +31,20 @@ class BasicBlock(nn.Module):
         return self.relu(self.residual(x) + self.shortcut(x))
 
 
-def _resnet(depths: tuple[int, ...], num_classes: int, in_channels: int, width: float) -> ImageClassifier:
+def residual_network(
+    block: Callable[[int, int, int], nn.Module],
+    depths: tuple[int, ...],
+    num_classes: int,
+    in_channels: int,
+    width: float,
+) -> ImageClassifier:
+    """A stem and four stages of `block`s, functions of input channels, output channels and stride."""
     channels = scale_channels(64, width)
-    layers = [conv_norm_act(in_channels, channels, 3)]
+    layers: list[nn.Module] = [conv_norm_act(in_channels, channels, 3)]
     for depth, published, stage_stride in zip(depths, STAGE_CHANNELS, STAGE_STRIDES, strict=True):
         out_channels = scale_channels(published, width)
         for index in range(depth):
-            layers.append(BasicBlock(channels, out_channels, stage_stride if index == 0 else 1))
+            layers.append(block(channels, out_channels, stage_stride if index == 0 else 1))
             channels = out_channels
     return ImageClassifier(nn.Sequential(*layers), channels, num_classes)
 
@@ -43,10 +52,10 @@ def _resnet(depths: tuple[int, ...], num_classes: int, in_channels: int, width: 
 @register_network("ResNet18")
 def resnet18(*, num_classes: int = 10, in_channels: int = 3, width: float = 64) -> ImageClassifier:
     """Basic blocks 2-2-2-2; 11,173,962 parameters at ten classes."""
-    return _resnet((2, 2, 2, 2), num_classes, in_channels, width)
+    return residual_network(BasicBlock, (2, 2, 2, 2), num_classes, in_channels, width)
 
 
 @register_network("ResNet34")
 def resnet34(*, num_classes: int = 10, in_channels: int = 3, width: float = 64) -> ImageClassifier:
     """Basic blocks 3-4-6-3; 21,282,122 parameters at ten classes."""
-    return _resnet((3, 4, 6, 3), num_classes, in_channels, width)
+    return residual_network(BasicBlock, (3, 4, 6, 3), num_classes, in_channels, width)

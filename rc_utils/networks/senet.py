@@ -4,12 +4,14 @@ Hu, Shen, Sun: Squeeze-and-Excitation Networks, CVPR 2018, on the blocks of He, 
 Mappings in Deep Residual Networks, ECCV 2016.
 """
 
+import functools
+
 from torch import Tensor, nn
 
 from rc_utils.checks import check_count
-from rc_utils.networks.layers import ImageClassifier, SqueezeExcitation, conv_norm_act, scale_channels
+from rc_utils.networks.layers import ImageClassifier, SqueezeExcitation
 from rc_utils.networks.registry import register_network
-from rc_utils.networks.resnet import STAGE_CHANNELS, STAGE_STRIDES
+from rc_utils.networks.resnet import residual_network
 
 MIN_SQUEEZED = 2
 
@@ -46,11 +48,5 @@ def senet18(*, num_classes: int = 10, in_channels: int = 3, width: float = 64, r
     `reduction` is the ratio of channels to squeezed channels, of which a narrow network keeps at least two.
     """
     check_count("reduction", reduction, 1)
-    channels = scale_channels(64, width)
-    layers = [conv_norm_act(in_channels, channels, 3)]
-    for published, stage_stride in zip(STAGE_CHANNELS, STAGE_STRIDES, strict=True):
-        out_channels = scale_channels(published, width)
-        for stride in (stage_stride, 1):
-            layers.append(PreActivationSEBlock(channels, out_channels, stride, reduction))
-            channels = out_channels
-    return ImageClassifier(nn.Sequential(*layers), channels, num_classes)
+    block = functools.partial(PreActivationSEBlock, reduction=reduction)
+    return residual_network(block, (2, 2, 2, 2), num_classes, in_channels, width)

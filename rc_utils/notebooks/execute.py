@@ -126,8 +126,7 @@ def execute_notebook(path, output, parameters=None, *, cwd=None, metadata=None, 
     if partial.resolve() == pathlib.Path(path).resolve():
         raise ValueError(f"a failed run to {output} is left in {partial}, the notebook itself: give another output")
     written = {name: _as_written(value, name) for name, value in (parameters or {}).items()}
-    options = {"kernel_name": "python3", "language": "python", "progress_bar": False}
-    options["cwd"] = str(cwd or pathlib.Path.cwd())
+    options = {"kernel_name": "python3", "language": "python", "cwd": str(cwd or pathlib.Path.cwd())}
     if fork:
         from rc_utils.notebooks.forked_kernel import ForkedKernelManager
 
@@ -137,7 +136,7 @@ def execute_notebook(path, output, parameters=None, *, cwd=None, metadata=None, 
     # papermill reads parameters line by line and warns where a comment holds an equals sign; ours are checked already.
     logging.getLogger("papermill").setLevel(logging.ERROR)
     try:
-        papermill.execute_notebook(_literal(path), _literal(partial), written, **options)
+        papermill.execute_notebook(_literal(path), _literal(partial), written, progress_bar=False, **options)
     except PapermillExecutionError as error:
         raise NotebookError(_describe(path, error, partial)) from None
     except DeadKernelError as error:

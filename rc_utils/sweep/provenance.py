@@ -34,7 +34,11 @@ def hardware(device="cpu"):
     """Name of the processor or of the graphics card."""
     if torch.device(device).type == "cuda":
         return torch.cuda.get_device_name(device)
-    return _processor()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
 
 
 def instructions():
@@ -46,15 +50,6 @@ def instructions():
     onednn_limit = os.environ.get("ONEDNN_MAX_CPU_ISA", "")
     alike = os.environ.get("ATEN_CPU_CAPABILITY", "").lower() == onednn_limit.lower()
     return taken if alike else f"{taken}, oneDNN {onednn_limit or 'without a limit'}"
-
-
-@functools.cache
-def _processor():
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
 
 
 @functools.cache

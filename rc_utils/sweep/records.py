@@ -49,14 +49,6 @@ def weights_path(run_id):
     return results_dir() / "weights" / f"{run_id}.safetensors"
 
 
-def records_lock():
-    """One process at a time inside the block: what it reads of a record is still there when it writes."""
-    from filelock import FileLock
-
-    results_dir().mkdir(parents=True, exist_ok=True)
-    return FileLock(results_dir() / "lock")
-
-
 def write_record(record):
     """Write `record` (a dict of JSON values with `run_id`) to its place, atomically; returns the path."""
     path = record_path(record["run_id"])

@@ -2,6 +2,7 @@
 
 import datetime
 import functools
+import hashlib
 import time
 
 import numpy as np
@@ -17,7 +18,7 @@ from rc_utils.sweep import lacking, records
 from rc_utils.sweep.merge import data_sha256
 from rc_utils.sweep.provenance import provenance
 from rc_utils.sweep.specification import SCHEMA
-from rc_utils.sweep.weights import keep_record, kept_weights, packed_weights, record_on_disk, sha256, state_of
+from rc_utils.sweep.weights import keep_record, kept_weights, packed_weights, record_on_disk, state_of
 from rc_utils.training import evaluate, train
 from rc_utils.training.loop import training_layout
 
@@ -182,7 +183,7 @@ def train_run(planned, device="cpu", should_stop=None, rescue=None, **execution)
     # How networks disagree can be told from records.
     record["predictions"] = _as_text(predict_labels(run.network, data.x_test[:NUM_PREDICTIONS]).tolist())
     weights = packed_weights(states | {None: state_of(run.network)})
-    trained = record | {"provenance": record["provenance"] | {"weights_sha256": sha256(weights)}}
+    trained = record | {"provenance": record["provenance"] | {"weights_sha256": hashlib.sha256(weights).hexdigest()}}
     try:
         measures = _measures(run.network, planned.measures, spec, data)
         counts = [count_regions(run.network, data, settings) for settings in planned.counts.values()]

@@ -51,7 +51,10 @@ def check_network_options(network, where):
     options = {key: value for key, value in network.items() if key not in ("name", "source_sha256")}
     for key, value in options.items():
         require(key not in _OF_DATASET, f"{where}.{key} cannot be set here: it comes from the dataset")
-        _check_json(value, f"{where}.{key}")
+        try:
+            canonical_json(value)
+        except (ValueError, TypeError) as error:  # such as a date or NaN
+            raise ValueError(f"{where}.{key} cannot be kept in a record: {error}") from error
     try:
         check_network(network["name"], **options)
     except (ValueError, TypeError, ImportError, AttributeError) as error:
@@ -87,14 +90,6 @@ def _check_overrides(campaign, experiment, where):
     for label in experiment.networks:
         require("name" not in experiment.options, f"{where}: options cannot exchange the network")
         check_network_options(campaign.networks[label] | experiment.options, f"{where}, [networks.{label}]")
-
-
-def _check_json(value, where):
-    """Raise ValueError for a value that no record can hold, such as a date or NaN."""
-    try:
-        canonical_json(value)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{where} cannot be kept in a record: {error}") from error
 
 
 def _check_types(function, settings, where):

@@ -2,7 +2,7 @@
 
 import hashlib
 
-from rc_utils.checks import write_atomically
+from rc_utils.checks import results_dir, write_atomically
 from rc_utils.sweep import records
 from rc_utils.sweep.merge import merge_records, same_network
 
@@ -12,7 +12,10 @@ def keep_record(record, weights=None):
 
     Another process may have finished the same run in the meantime, for other counts. weights: bytes of its file.
     """
-    with records.records_lock():
+    from filelock import FileLock
+
+    results_dir().mkdir(parents=True, exist_ok=True)
+    with FileLock(results_dir() / "lock"):  # what is read of a record is still there when it is written
         old = record_on_disk(record["run_id"])
         record = record if old is None else merge_records(record, old)
         if weights is not None:
@@ -45,7 +48,7 @@ def kept_weights(record):
     if not path.is_file() or (live is not None and not same_network(live, record)):
         return None
     content, expected = path.read_bytes(), record["provenance"].get("weights_sha256")
-    if expected != sha256(content) and (expected is not None or live is None):
+    if expected != hashlib.sha256(content).hexdigest() and (expected is not None or live is None):
         return None
     try:
         tensors = load(content)
@@ -60,11 +63,6 @@ def kept_weights(record):
         else:
             states.setdefault(None, {})[key] = value
     return states
-
-
-def sha256(content):
-    """The hash of a file of weights, in hexadecimal."""
-    return hashlib.sha256(content).hexdigest()
 
 
 def state_of(network):
