@@ -144,7 +144,7 @@ def _more_segments(name: str, origin: str | None) -> list[Result]:
 def conclusions(name: str, experiment: str, first: str, second: str, seed: int = 0) -> pd.DataFrame:
     """The paper's statements with the counts `first` and `second` of the same segments of the same runs.
 
-    One row a statement: the correlation of count and gap for each network and overall, and the change of the count
+    One row a statement: the correlation of count and gap for each network and, of several, overall; and the change of the count
     with a doubling of learning rate and batch size; n settings, its value with each count, and the difference
     second - first with its interval (low, high). Empty where a count is missing.
     """
@@ -160,9 +160,10 @@ def conclusions(name: str, experiment: str, first: str, second: str, seed: int =
     runs = finished(runs).dropna(subset=columns)
     cells = average_replicates(runs)
     groups = [(network, cells[cells["network"] == network]) for network in pd.unique(cells["network"])]
+    if len(groups) > 1:
+        groups.append(("overall", cells))
     rows = [
-        _correlations(f"correlation of count and gap, {network}", group, columns, seed)
-        for network, group in [*groups, ("overall", cells)]
+        _correlations(f"correlation of count and gap, {network}", group, columns, seed) for network, group in groups
     ]
     for factor, what in (("lr", "learning rate"), ("batch_size", "batch size")):
         if cells[factor].nunique() > 1:
