@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import importlib
+import importlib.util
 import inspect
 import os
 import sys
@@ -95,12 +96,10 @@ def _is_network_class(value: object) -> bool:
 def _import_module(module_name: str, network_name: str) -> ModuleType:
     if module_name.startswith("."):
         raise ModuleNotFoundError(f'network {network_name!r}: expected "module:Class", as in an import, not a path')
-    package = module_name.partition(".")[0]
-    if package in sys.stdlib_module_names:
-        raise ValueError(f"network {network_name!r}: {package!r} is a module of Python's own and has no network")
     importlib.invalidate_caches()
     try:
         with _working_directory_first():
+            _refuse_standard_library(module_name, network_name)
             module = importlib.import_module(module_name)
             _load_again_if_edited(module)
             return module
@@ -115,10 +114,27 @@ def _import_module(module_name: str, network_name: str) -> ModuleType:
         ) from error
 
 
+def _refuse_standard_library(module_name: str, network_name: str) -> None:
+    """Raise ValueError, importing nothing, for a module of Python's own, none of which has a network."""
+    package = module_name.partition(".")[0]
+    if package == "__main__":
+        return
+    loaded = sys.modules.get(package)
+    spec = importlib.util.find_spec(package) if loaded is None else loaded.__spec__
+    origin = spec.origin if spec is not None else None
+    if origin in ("built-in", "frozen") or (
+        origin is not None and _lies_in(origin, "stdlib") and not _lies_in(origin, "purelib", "platlib")
+    ):
+        raise ValueError(f"network {network_name!r}: {package!r} is a module of Python's own and has no network")
+
+
 def _is_of_library(path: str) -> bool:
     """Whether a file belongs to a library or to this package, which may lie elsewhere."""
-    folders = [sysconfig.get_path(kind) for kind in ("purelib", "platlib", "stdlib")]
-    return any(Path(path).is_relative_to(folder) for folder in (*folders, Path(__file__).parents[1]))
+    return _lies_in(path, "purelib", "platlib", "stdlib") or Path(path).is_relative_to(Path(__file__).parents[1])
+
+
+def _lies_in(path: str, *kinds: str) -> bool:
+    return any(Path(path).is_relative_to(sysconfig.get_path(kind)) for kind in kinds)
 
 
 def _load_again_if_edited(module: ModuleType) -> None:
