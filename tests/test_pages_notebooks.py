@@ -46,7 +46,7 @@ SMALL = {
     },
     "11_beyond_the_grid": {"num_samples": 40, "exact_samples": 1, "triangles": 2},
     "12_your_network": {"epochs": 1},
-    "13_statistics": {"num_resamples": 50, "num_permutations": 10},
+    "13_statistics": {"num_resamples": 50},
     "14_scorecard": {"campaign": "shapes-tiny"},
 }
 OTHER = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 
 import numpy as np
 import pandas as pd
@@ -87,40 +86,6 @@ def test_a_unit_that_is_drawn_twice_is_not_compared_with_itself():
         assert (found[~same] == (w[pairs.first] * w[pairs.second])[~same]).all()
     assert np.isnan(p.granulated_kendall(x[:6], y[:6], p.neighbours(rows[:6]), range(6)).low)
     assert MIN_UNITS == 7
-
-
-def information_by_hand(x, y, strata):
-    """Plug-in I(V_x; V_y | U) / H(V_y | U) from dictionaries of counts."""
-    counts = {}
-    for i, j in itertools.permutations(range(len(x)), 2):
-        key = (strata[i], strata[j]), signs(x, i, j), signs(y, i, j)
-        counts[key] = counts.get(key, 0) + 1
-    total = sum(counts.values())
-
-    def entropy(pick):
-        sums = {}
-        for key, number in counts.items():
-            sums[pick(key)] = sums.get(pick(key), 0) + number / total
-        return -sum(share * math.log2(share) for share in sums.values())
-
-    given = entropy(lambda key: key[0])
-    of_y = entropy(lambda key: (key[0], key[2])) - given
-    of_x = entropy(lambda key: (key[0], key[1])) - given
-    return (of_x + of_y - (entropy(lambda key: key) - given)) / of_y
-
-
-def test_conditional_information_is_that_by_hand():
-    rows, x, y = grid()
-    for names in ((), ("lr",), ("network", "lr")):
-        strata = p.strata_of(rows, names)
-        assert p.conditional_information(x, y, strata) == pytest.approx(information_by_hand(x, y, strata))
-        assert p.conditional_information(y, y, strata) == pytest.approx(1)
-    assert math.isnan(p.conditional_information(x, np.ones(12), strata))
-    null = p.information_null(x, y, p.strata_of(rows, ["lr"]), 40, seed=3)
-    assert null.shape == (40,)
-    assert 0 < null.mean() < 0.5
-    with pytest.raises(ValueError, match="num_permutations"):
-        p.information_null(x, y, strata, 1.5)
 
 
 def test_a_grid_with_a_row_twice_is_refused():
@@ -207,4 +172,3 @@ def test_what_the_page_says_names_the_measures():
     rivals = sentences.rivals(league.beside_the_count(rows, measures, num_resamples=50))
     assert "batch size / learning rate (" in rivals
     assert "region count: worst at " in sentences.worst_environments(league.environment_table(rows, measures))
-    assert "by chance" in sentences.information_summary(league.information_table(rows, num_permutations=10))

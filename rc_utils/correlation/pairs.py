@@ -2,9 +2,9 @@
 
 `x` and `y` are the measure and the gap, (n,), one a row, and `factors` has a column for each factor: the network and
 the hyper-parameters. Sources: Jiang et al. 2020, Fantastic generalization measures and where to find them (granulated
-Kendall coefficient, conditional mutual information); Dziugaite et al. 2020, In search of robust measures of
-generalization (sign-error over environments). All but the information have the interval of `bootstrap` over units. A
-resample that draws a unit twice does not compare it with itself.
+Kendall coefficient); Dziugaite et al. 2020, In search of robust measures of generalization (sign-error over
+environments). Intervals are those of `bootstrap` over units. A resample that draws a unit twice does not compare it
+with itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from rc_utils.checks import check_count
 from rc_utils.correlation.estimates import Estimate, bootstrap, unit_codes
 
 
@@ -147,48 +146,3 @@ def sign_error(x: np.ndarray, y: np.ndarray, pairs: Pairs, units: Sequence, **op
         return _mean_of_those_there(_grouped_means(wrong, drawn, pairs.environment, len(pairs.environments)))
 
     return bootstrap(errors, codes, **options)
-
-
-def strata_of(factors: pd.DataFrame, names: Sequence[str]) -> np.ndarray:
-    """Codes (n,) of the rows that agree in the factors `names`; one stratum without names."""
-    if not names:
-        return np.zeros(len(factors), dtype=int)
-    return factors.groupby(list(names), sort=False, dropna=False).ngroup().to_numpy()
-
-
-def conditional_information(x: np.ndarray, y: np.ndarray, strata: np.ndarray) -> float:
-    """Normalised mutual information of the order in x and the order in y, given the strata of both rows, in [0, 1].
-
-    Over all ordered pairs V_x = sign(x_i - x_j), V_y = sign(y_i - y_j), U = (stratum of i, stratum of j):
-    I(V_x; V_y | U) / H(V_y | U), plug-in estimates (Jiang et al., Sec. 2.2); a tie is a third value of the sign.
-    strata: (n,) codes from 0. NaN where U determines V_y. Biased upwards, the more the fewer pairs there are for each
-    value of U: compare with `information_null`. It has no interval: drawing rows again adds to the bias.
-    """
-    n, number = len(strata), int(strata.max()) + 1
-    first, second = np.nonzero(~np.eye(n, dtype=bool))
-    u = strata[first] * number + strata[second]
-    v_x, v_y = _sign_codes(x, first, second), _sign_codes(y, first, second)
-    joint = np.bincount((u * 3 + v_x) * 3 + v_y, minlength=9 * number**2).reshape(-1, 3, 3)
-    h_xy, h_x, h_y, h = _entropy(joint), _entropy(joint.sum(2)), _entropy(joint.sum(1)), _entropy(joint.sum((1, 2)))
-    return (h_x + h_y - h_xy - h) / (h_y - h) if h_y - h > 1e-12 else float("nan")
-
-
-def _sign_codes(values: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    return np.sign(values[first] - values[second]).astype(int) + 1
-
-
-def _entropy(counts: np.ndarray) -> float:
-    """Entropy in bits."""
-    shares = counts[counts > 0] / counts.sum()
-    return float(-(shares * np.log2(shares)).sum())
-
-
-def information_null(x: np.ndarray, y: np.ndarray, strata: np.ndarray, number: int = 200, seed: int = 0) -> np.ndarray:
-    """`conditional_information` after each of `number` permutations of x within the strata, (number,)."""
-    check_count("num_permutations", number, 1)
-    rng, order = np.random.default_rng(seed), np.argsort(strata, kind="stable")
-    values, shuffled = np.empty(number), np.empty_like(x)
-    for k in range(number):
-        shuffled[order] = x[np.lexsort((rng.random(len(x)), strata))]
-        values[k] = conditional_information(shuffled, y, strata)
-    return values

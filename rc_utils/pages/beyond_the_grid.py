@@ -144,8 +144,8 @@ def _more_segments(name: str, origin: str | None) -> list[Result]:
 def conclusions(name: str, experiment: str, first: str, second: str, seed: int = 0) -> pd.DataFrame:
     """The paper's statements with the counts `first` and `second` of the same segments of the same runs.
 
-    One row a statement: the correlation of count and gap for each network and, of several, overall; and the change of the count
-    with a doubling of learning rate and batch size; n settings, its value with each count, and the difference
+    One row a statement: the correlation of count and gap for each network and, of several, overall; and the change of
+    the count with a doubling of learning rate and batch size; n settings, its value with each count, and the difference
     second - first with its interval (low, high). Empty where a count is missing.
     """
     columns = [f"count_{first}", f"count_{second}"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -217,32 +216,9 @@ def every_setting(runs: pd.DataFrame) -> pd.DataFrame:
     return with_logs(rows.assign(setting=rows["setting"] + ", " + trained_as)).reset_index(drop=True)
 
 
-def information_table(rows: pd.DataFrame, *, num_permutations: int = 200, seed: int = 0) -> pd.DataFrame:
-    """Conditional mutual information of count and gap, given nothing, each factor and each two of them.
-
-    Columns: given (in words), pairs (per value of the conditioning, on average), value (plug-in), null (array, of
-    permutations within the strata), null_mean, null_high (95 % of the null lie below), p (share of the null that is not
-    below the value, the value itself counted).
-    """
-    x, y, found = rows["count"].to_numpy(float), rows["gap"].to_numpy(float), []
-    factors = factors_of(rows)
-    names = p.varying(factors)
-    for subset in [subset for size in range(3) for subset in itertools.combinations(names, size)]:
-        strata = p.strata_of(factors, subset)
-        value = p.conditional_information(x, y, strata) if np.bincount(strata).max() > 1 else float("nan")
-        if not np.isfinite(value):
-            continue
-        null = p.information_null(x, y, strata, num_permutations, seed)
-        n, number = len(strata), len(np.unique(strata))
-        row = {"given": words_of(subset), "pairs": n * (n - 1) / number**2, "value": value, "null": null}
-        row |= {"null_mean": null.mean(), "null_high": np.quantile(null, 0.95)}
-        found.append(row | {"p": (1 + np.sum(null >= value - 1e-12)) / (1 + num_permutations)})
-    return pd.DataFrame(found, columns=["given", "pairs", "value", "null", "null_mean", "null_high", "p"])
-
-
-def words_of(names: Sequence[str]) -> str:
-    """Factors in words."""
-    return " and ".join({"lr": "learning rate"}.get(n, n.replace("_", " ")) for n in names) or "nothing"
+def words_of(factor: str) -> str:
+    """A factor in words."""
+    return {"lr": "learning rate"}.get(factor, factor.replace("_", " "))
 
 
 def axis_table(rows: pd.DataFrame, measures: Sequence[str], **options) -> pd.DataFrame:

@@ -40,19 +40,5 @@ def worst_environments(table: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def information_summary(table: pd.DataFrame) -> str:
-    """Jiang's minimum, and how often the count is above chance."""
-    if table.empty:
-        return "Too few settings to condition on anything."
-    least, kept = table.loc[table["value"].idxmin()], table[table["p"] <= 0.05]
-    low, high = table["null_mean"].min(), table["null_mean"].max()
-    names = f": given {'; given '.join(kept['given'])}" if len(kept) else ""
-    return (
-        f"The minimum over conditionings is {least['value']:.2f}, given {least['given']}. A count that knows nothing "
-        f"has {low:.2f} to {high:.2f} by chance, depending on the conditioning. The count is above chance (p at most "
-        f"0.05, one test a row) in {len(kept)} of {len(table)} conditionings{names}."
-    )
-
-
 def _and(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
