@@ -207,7 +207,6 @@ def test_a_number_of_resamples_that_is_none_is_named(number):
     ("kwargs", "message"),
     [
         ({"method": "pearsons"}, "unknown method 'pearsons'"),
-        ({"confidence": 95}, "confidence is 95"),
         ({"y": [1, 2]}, "three vectors of equal length"),
         ({"units": [1]}, "three vectors of equal length"),
         ({"y": [1, np.nan, 2]}, r"1 of 3 rows are not finite \(first: row 1"),

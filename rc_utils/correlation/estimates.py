@@ -20,8 +20,6 @@ from rc_utils.checks import check_count
 NAN = float("nan")
 # With fewer units most resamples are alike, and a bootstrap misses the truth far too often.
 MIN_UNITS = 7
-# Two rows correlate by 1 or -1 whatever they are.
-FEWEST_ROWS = 3
 
 
 @dataclass(frozen=True)
@@ -82,15 +80,14 @@ def weighted_pearson(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.nd
     return np.divide(sxy, np.sqrt(sxx * syy), out=np.full(len(weights), np.nan), where=usable)
 
 
-def weighted_ranks(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Mid-ranks (up to a constant) within each resample; values (n,), weights (B, n) -> (B, n)."""
-    row, column = values[:, None], values[None, :]
-    return weights @ ((row < column) + 0.5 * (row == column))
-
-
 def weighted_spearman(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Spearman's rho: Pearson's r of the mid-ranks of each resample; shapes as in `weighted_pearson`."""
-    return weighted_pearson(weighted_ranks(x, weights), weighted_ranks(y, weights), weights)
+    """Spearman's rho: Pearson's r of the mid-ranks (up to a constant) of each resample; shapes as above."""
+
+    def ranks(values: np.ndarray) -> np.ndarray:
+        row, column = values[:, None], values[None, :]
+        return weights @ ((row < column) + 0.5 * (row == column))
+
+    return weighted_pearson(ranks(x), ranks(y), weights)
 
 
 def weighted_kendall(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -122,7 +119,6 @@ def bootstrap(
     units: Sequence[Hashable],
     *,
     num_resamples: int = 10_000,
-    confidence: float = 0.95,
     seed: int = 0,
     unit: str = "settings",
 ) -> Estimate:
@@ -130,11 +126,9 @@ def bootstrap(
 
     `units` (n,) names the unit of each row. `statistic` takes weights (B, n), how often each row is counted, and
     returns (B,) values; with weights of one it is the value. No interval with fewer than `MIN_UNITS` units or where the
-    resamples do not vary. Raises ValueError for `num_resamples` that is no whole number from 1 on, or a `confidence`
-    outside (0, 1).
+    resamples do not vary. Raises ValueError for `num_resamples` that is no whole number from 1 on.
     """
     check_count("num_resamples", num_resamples, 1)
-    _check_confidence(confidence)
     codes = unit_codes(units)
     number = int(codes.max(initial=-1)) + 1
     value = float(statistic(np.ones((1, len(codes))))[0]) if number else NAN
@@ -146,17 +140,12 @@ def bootstrap(
     if not len(usable) or np.ptp(usable) <= 1e-12 * max(1.0, np.abs(usable).max()):
         return Estimate(value, n=number, unit=unit)
     # The variance within m drawn units is too small by (m - 1) / m.
-    tail = stats.norm.cdf(stats.norm.ppf((1 - confidence) / 2) * math.sqrt(number / (number - 1)))
+    tail = stats.norm.cdf(stats.norm.ppf(0.025) * math.sqrt(number / (number - 1)))
     low, high = np.quantile(usable, [tail, 1 - tail])
     return Estimate(value, float(low), float(high), number, unit)
 
 
-def _check_confidence(confidence: float) -> None:
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence is {confidence}; expected a number between 0 and 1, such as 0.95")
-
-
-def fisher_interval(r: float, n: float, controls: float = 0, confidence: float = 0.95) -> tuple[float, float]:
+def fisher_interval(r: float, n: float, controls: float = 0) -> tuple[float, float]:
     """tanh(atanh(r) ± z / sqrt(n - controls - 3)), with z the normal quantile; (NaN, NaN) where that is undefined.
 
     `n` is the number of independent rows and `controls` how many numbers were taken out of both variables before.
@@ -164,7 +153,7 @@ def fisher_interval(r: float, n: float, controls: float = 0, confidence: float =
     freedom = n - controls - 3
     if not freedom > 0 or not abs(r) < 1 - 1e-12:
         return NAN, NAN
-    half = stats.norm.ppf((1 + confidence) / 2) / math.sqrt(freedom)
+    half = stats.norm.ppf(0.975) / math.sqrt(freedom)
     return math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)
 
 
@@ -208,7 +197,6 @@ def correlate(
     units: Sequence[Hashable] | None = None,
     *,
     num_resamples: int = 10_000,
-    confidence: float = 0.95,
     seed: int = 0,
     controls: float = 0,
     unit: str = "settings",
@@ -222,20 +210,19 @@ def correlate(
     """
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r}; expected one of {', '.join(METHODS)}")
-    _check_confidence(confidence)
     check_count("num_resamples", num_resamples, 1)
     x, y, codes = checked_rows(x, y, units)
     number = int(codes.max(initial=-1)) + 1
-    if len(x) < FEWEST_ROWS or is_constant(x) or is_constant(y):
+    if len(x) < 3 or is_constant(x) or is_constant(y):
         return Estimate(NAN, n=number, unit=unit)
     x, y = scaled(x), scaled(y)
     if method != "pearson":
-        drawn = {"num_resamples": num_resamples, "confidence": confidence, "seed": seed, "unit": unit}
+        drawn = {"num_resamples": num_resamples, "seed": seed, "unit": unit}
         return bootstrap(lambda weights: METHODS[method](x, y, weights), codes, **drawn)
     value = float(np.clip(weighted_pearson(x, y, np.ones((1, len(x))))[0], -1, 1))
     # The controls of rows that are not independent are as little.
     worth = effective_number(x, y, codes)
-    return Estimate(value, *fisher_interval(value, worth, controls * worth / len(x), confidence), number, unit)
+    return Estimate(value, *fisher_interval(value, worth, controls * worth / len(x)), number, unit)
 
 
 def partial_correlation(
@@ -303,9 +290,9 @@ def proportion(successes: float, n: int, unit: str = "settings") -> Estimate:
 
     `successes` is no whole number where each trial is itself a share.
     """
+    from statsmodels.stats.proportion import proportion_confint
+
     if n < 1:
         return Estimate(NAN, unit=unit)
-    share, z = successes / n, stats.norm.ppf(0.975)
-    centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
-    return Estimate(share, max(0.0, centre - half), min(1.0, centre + half), int(n), unit)
+    low, high = proportion_confint(successes, n, method="wilson")
+    return Estimate(successes / n, float(low), float(high), int(n), unit)

@@ -121,14 +121,8 @@ def _average_column(groups: pd.api.typing.SeriesGroupBy, column: pd.Series, inde
 
 def with_logs(rows: pd.DataFrame) -> pd.DataFrame:
     """`rows` with log2_lr, log2_batch and log2_ratio, binary logarithms of lr, batch size and batch size / lr."""
-    added = {}
-    if "lr" in rows.columns:
-        added["log2_lr"] = np.log2(rows["lr"].astype(float))
-    if "batch_size" in rows.columns:
-        added["log2_batch"] = np.log2(rows["batch_size"].astype(float))
-    if len(added) == 2:
-        added["log2_ratio"] = added["log2_batch"] - added["log2_lr"]
-    return rows.assign(**added)
+    lr, batch = np.log2(rows["lr"].astype(float)), np.log2(rows["batch_size"].astype(float))
+    return rows.assign(log2_lr=lr, log2_batch=batch, log2_ratio=batch - lr)
 
 
 def correlate_settings(rows: pd.DataFrame, x: str, y: str, method: str = "pearson", **options) -> Estimate:
@@ -145,7 +139,6 @@ def correlation_table(
     methods: Sequence[str] = ("pearson", "spearman", "kendall"),
     *,
     num_resamples: int = 10_000,
-    confidence: float = 0.95,
     seed: int = 0,
 ) -> pd.DataFrame:
     """Correlations of two columns within each group of `by` and overall, one row a group and method.
@@ -162,7 +155,7 @@ def correlation_table(
     for name, every, original in [*groups, ("overall", rows, runs)]:
         group, n_diverged = finished(every), len(original) - len(finished(original))
         for method in methods:
-            options = {"num_resamples": num_resamples, "confidence": confidence, "seed": seed}
+            options = {"num_resamples": num_resamples, "seed": seed}
             c = correlate_settings(group, x, y, method, **options)
             records.append((name, method, c.value, c.low, c.high, len(group), c.n, n_diverged))
     columns = [by or "group", "method", "value", "low", "high", "n", "n_units", "n_diverged"]

@@ -16,7 +16,6 @@ from rc_utils.correlation import (
     mean,
     weighted_pearson,
 )
-from rc_utils.correlation.estimates import FEWEST_ROWS
 from rc_utils.paper.published_tables import EVOLUTION
 from rc_utils.paper.verdict import Result
 from rc_utils.regions import label_grid
@@ -160,7 +159,7 @@ def _trend(table, campaign, network, seed):
     both = [table[table["epoch"] == epoch] for epoch in (epochs[0], epochs[-1])]
     ends = [finished(average_replicates(rows)).set_index("setting") for rows in both]
     cells = ends[0].index.intersection(ends[1].index)
-    if len(cells) < FEWEST_ROWS:
+    if len(cells) < 3:
         return []
     first, last = (end.loc[cells, ["count", "gap"]].to_numpy(float).T for end in ends)
 

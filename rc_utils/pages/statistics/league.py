@@ -61,7 +61,6 @@ CONTROLS = {
         "C(network) * (log2_lr * log2_batch + I(log2_lr**2) + I(log2_batch**2))"
     ),
 }
-SEEDS = "everything but the seed"
 
 
 def settings_of(runs: pd.DataFrame) -> pd.DataFrame:
@@ -183,7 +182,7 @@ def held_fixed(runs: pd.DataFrame) -> pd.DataFrame:
             found.append({"fixed": words, "runs": name, "rows": len(rows), **dataclasses.asdict(left)})
         left, number = seeds_alone(part)
         if number:
-            found.append({"fixed": SEEDS, "runs": name, "rows": number, **dataclasses.asdict(left)})
+            found.append({"fixed": "everything but the seed", "runs": name, "rows": number, **dataclasses.asdict(left)})
     return pd.DataFrame(found)
 
 
