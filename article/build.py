@@ -18,6 +18,8 @@ import matplotlib.pyplot as plt
 import typst
 
 from rc_utils.pages import plotting
+from rc_utils.pages.scorecard import results_from_campaign
+from rc_utils.paper.verdict import scorecard
 from rc_utils.sweep.campaign import list_campaigns, load_campaign
 from rc_utils.sweep.records import load_evolution, load_runs
 
@@ -25,6 +27,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 HERE = ROOT / "article"
 PARTS = HERE / "_build"
 CAMPAIGN, FULL_SIZE = "cifar10-small", "cifar10-paper"
+# Of the biases, those over all networks.
+STATEMENTS = r"main/|bias/.*/overall|motivation/|mixup/|crop-flip/|evolution/trend"
 _RESULTS = re.compile(r"<!-- results.*?-->(.*?)<!-- end of results -->", re.DOTALL)
 _STUDY = re.compile(r"^## Study \d+\. (.+?)$(.*?)(?=^## )", re.MULTILINE | re.DOTALL)
 
@@ -127,6 +131,18 @@ def studies():
     return rows
 
 
+def statements():
+    """The table of the main statements: what was published, ours with its interval, and the verdict."""
+    card = scorecard(results_from_campaign(CAMPAIGN, origin="reference"))
+    card = card[card["counted"] & card["id"].str.match(STATEMENTS)]
+    heads = ["statement", "published", "ours", "ours less published", "settings", "verdict"]
+    rows = [
+        [f"{row.claim} ({row.where})", row.published, row.ours, row.difference, str(row.n), row.verdict]
+        for row in card.itertuples()
+    ]
+    return {"kind": "table", "header": [pieces(h) for h in heads], "rows": [[pieces(c) for c in row] for row in rows]}
+
+
 def groups(runs):
     """Rows of the appendix: for each network and setting of learning rate and batch size, means over the runs."""
     keys = ["network", "lr", "batch_size"]
@@ -175,8 +191,12 @@ def data():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return {
         "version": project["version"],
-        # The README has no room for the table of statements.
-        "results": results_block(ROOT / "README.md") + [b for b in first_page if _heads(b)[:1] == ["statement"]],
+        # The README has no room for the tables of statements and of forests.
+        "results": [
+            *results_block(ROOT / "README.md"),
+            statements(),
+            next(block for block in first_page if _heads(block)[:1] == ["models"]),
+        ],
         # The table that counts verdicts is the one without a head over its first column.
         "verdicts": next(block for block in first_page if _heads(block)[:1] == [""]),
         "settings": [[key, theirs[key], ours[key]] for key in ours],

@@ -330,13 +330,13 @@ def first_page(runs, campaign, card):
         "Verdicts by subject": summary(card),
         "How the grid was chosen": campaign.choice.strip(),
     }
-    items = [f"::::{{tab-item}} {title}\n{text}\n::::" for title, text in tabs.items()]
+    items = [f"::::{{tab-item}} {title}\n\n{text}\n\n::::" for title, text in tabs.items()]
     return [
         bullets(runs, campaign, card, "protocol.md"),
         *inline,
         "*Open diamond: the paper. Dot: ours, with its 95 % interval and the number of settings, coloured by the "
         "verdict. Shaded: what the statement claims. Each row leads to its page.*",
-        "\n".join(["::::::{dropdown} The numbers", ":::::{tab-set}", *items, ":::::", "::::::"]),
+        "\n\n".join(["::::::{dropdown} The numbers", ":::::{tab-set}", *items, ":::::", "::::::"]),
     ]
 
 
