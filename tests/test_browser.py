@@ -406,7 +406,8 @@ def test_the_scorecard_is_searched_filtered_and_sorted(tab, serve, tmp_path):
     table = f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
     head = '<link rel="stylesheet" href="_static/scorecard.css">'
     script = '<script src="_static/scorecard.js"></script>'
-    show_alone(tab, serve, tmp_path, f'<div class="rc-scorecard">{table}</div>{script}', head)
+    cell = f'<div class="cell_output"><div class="text_html"><div class="rc-scorecard">{table}</div></div></div>'
+    show_alone(tab, serve, tmp_path, cell + script, head)
     claims = tab.locator("tbody tr:visible td:nth-child(2)")
     tab.get_by_role("button", name="Paper").press("Enter")
     assert claims.all_inner_texts() == ["Depths", "Widths", "Rates"]

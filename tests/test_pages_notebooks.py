@@ -115,7 +115,7 @@ def run(path, parameters, monkeypatch):
         texts = [
             getattr(value, f"_repr_{kind}_")() for kind in ("html", "markdown") if hasattr(value, f"_repr_{kind}_")
         ]
-        texts = [text for text in texts if text is not None]
+        texts = [text[0] if isinstance(text, tuple) else text for text in texts if text is not None]
         is_figure = "figure" in cell.metadata.get("mystnb", {})
         assert drawn_here or any(texts) or not is_figure, f"nothing is shown by\n{cell.source}"
         assert not (is_figure and drawn_here) or all(drawn_here), f"an empty figure is drawn by\n{cell.source}"
