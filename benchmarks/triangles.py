@@ -1,7 +1,8 @@
 """Counts on simplices: the mesh against the paper's grid and finer ones, where the truth is known or far finer.
 
 The one constant of the mesh, `rc_utils.regions.mesh.BEND_FACTOR`, was chosen on CIFAR-10 and is compared with
-others on the triangles of `compared_on`, whose networks and shapes are other than those of `held_out`, which decide.
+others on the triangles of `compared_on`, whose networks and shapes are other than those of `held_out`. Those of
+`held_out_of_cifar10` decide: other networks and other triangles than those on which the constant was chosen.
 """
 
 import functools
@@ -21,6 +22,9 @@ from rc_utils.regions.classifier import as_classifier
 from rc_utils.regions.count import HALVINGS
 from rc_utils.regions.grid import scores_at
 from rc_utils.regions.interpolant import count_pieces
+from rc_utils.sweep.campaign import load_campaign
+from rc_utils.sweep.records import weights_path
+from rc_utils.sweep.run import dataset_of, trained_network
 from rc_utils.training import TrainConfig, train
 
 MESH = {"strategy": "adaptive"}
@@ -32,7 +36,8 @@ METHODS = {
     "a grid of 30 points, interpolated": {},
     "a grid of 100 points, interpolated": {"resolution": 100},
 }
-# What the mesh may cost and err on trained networks.
+# What the mesh may cost and err on the networks of these runs of a campaign on CIFAR-10.
+CIFAR10, CIFAR10_RUNS, CIFAR10_SEED = "cifar10-dimensions", (2, 4, 7), 5
 MOST_EVALUATIONS, LARGEST_SHARE, LARGEST_BIAS = 1500, 0.05, 0.1
 NETWORKS = ("ResNet18", "SENet18", "VGG19")
 BEND_FACTORS = (3.0, 4.0, 5.0)
@@ -56,54 +61,77 @@ def trained(num_images, seed):
 
 
 def held_out(scale):
-    """The data, networks and settings of the triangles that decide."""
-    return *trained(scale.images // 4, 0), {"dim": 2, "num_samples": scale.triangles, "seed": 0}
+    """The images, networks and settings of triangles that the mesh was not made on: (B, C, H, W), [Module], {}."""
+    data, networks = trained(scale.images // 4, 0)
+    return data.x_train, networks, {"dim": 2, "num_samples": scale.triangles, "seed": 0}
+
+
+def held_out_of_cifar10(scale):
+    """As `held_out`, of networks of `cifar10-dimensions`; None where this machine has not trained them."""
+    planned = list(load_campaign(CIFAR10).runs().values())
+    specs = [planned[number].spec for number in CIFAR10_RUNS]
+    if not all(weights_path(spec.run_id).exists() for spec in specs):
+        return None
+    networks = [trained_network(spec).eval() for spec in specs]
+    return dataset_of(specs[0]).x_train, networks, {"dim": 2, "num_samples": scale.triangles, "seed": CIFAR10_SEED}
 
 
 def compared_on(scale):
     """As `held_out`, of the triangles on which the mesh's constant is compared: a third as many."""
-    return *trained(scale.images // 4, 1), {"dim": 2, "num_samples": max(1, scale.triangles // 3), "seed": 1}
+    data, networks = trained(scale.images // 4, 1)
+    return data.x_train, networks, {"dim": 2, "num_samples": max(1, scale.triangles // 3), "seed": 1}
 
 
 @benchmark("triangles")
 def triangles(scale):
     """Triangles that are counted wrong, their bias, and the evaluations and seconds they take."""
-    data, networks, draw = held_out(scale)
+    yield from _triangles("shapes", *held_out(scale))
+    of_cifar10 = held_out_of_cifar10(scale)
+    if of_cifar10:
+        yield from _triangles("CIFAR-10", *of_cifar10, most_evaluations=MOST_EVALUATIONS)
+
+
+def _triangles(dataset, images, networks, draw, most_evaluations=None):
+    """Rows of the mesh against the truth and the other methods."""
     wrong, bias, evaluations, seconds, counts = {}, {}, {}, {}, {}
     for name, options in METHODS.items():
         started = time.process_time()
-        found = [region_count(network, data.x_train, **options, **draw) for network in networks]
-        seconds[name] = (time.process_time() - started) / len(networks) / scale.triangles
+        found = [region_count(network, images, **options, **draw) for network in networks]
+        seconds[name] = (time.process_time() - started) / len(networks) / draw["num_samples"]
         counts[name] = np.array([count.counts for count in found])
-        evaluations[name] = np.mean([count.num_evaluations for count in found]) / scale.triangles
+        evaluations[name] = np.mean([count.num_evaluations for count in found]) / draw["num_samples"]
     ours, *others = METHODS
-    truth, disputed = reference(networks, data.x_train, draw, counts[ours])
+    truth, disputed = reference(networks, images, draw, counts[ours])
     for name, found in counts.items():
         wrong[name], bias[name] = 100 * (found != truth).mean(), (found - truth).mean()
-    what = f"{truth.size} held-out triangles of {len(networks)} networks"
-    yield Row(f"{ours}, wrong of {what}", "the most allowed", (wrong[ours],), (100 * LARGEST_SHARE,), at_most(1), "%")
-    yield Row(f"{ours}, error of the mean", "the most allowed", (abs(bias[ours]),), (LARGEST_BIAS,), at_most(1), "")
-    least = "the most allowed"
-    yield Row(f"{ours}, evaluations", least, (evaluations[ours],), (MOST_EVALUATIONS,), at_most(1), "a triangle")
-    yield Row("triangles looked at again in float64", "all", (disputed,), (truth.size,), None, "triangles")
-    yield Row("the mean count by the mesh", "the truth", (counts[ours].mean(),), (truth.mean(),), None, "regions")
+    what, most = f"{truth.size} held-out triangles of {len(networks)} networks on {dataset}", "the most allowed"
+    yield Row(f"{ours}, wrong of {what}", most, (wrong[ours],), (100 * LARGEST_SHARE,), at_most(1), "%")
+    yield Row(f"{ours}, error of the mean, {dataset}", most, (abs(bias[ours]),), (LARGEST_BIAS,), at_most(1), "")
+    if most_evaluations:
+        cost = (evaluations[ours],)
+        yield Row(f"{ours}, evaluations, {dataset}", most, cost, (most_evaluations,), at_most(1), "a triangle")
+    looked_at = f"triangles looked at again in float64, {dataset}"
+    yield Row(looked_at, "all", (disputed,), (truth.size,), None, "triangles")
+    means = (counts[ours].mean(),), (truth.mean(),)
+    yield Row(f"the mean count by the mesh, {dataset}", "the truth", *means, None, "regions")
     for other in others:
-        yield Row("wrong, the mesh", other, (wrong[ours],), (wrong[other],), at_most(1), "%")
-        yield Row("bias, the mesh", other, (bias[ours],), (bias[other],), None, "regions")
-        yield Row("evaluations, the mesh", other, (evaluations[ours],), (evaluations[other],), None, "a triangle")
-        yield Row("CPU time, the mesh", other, (seconds[ours],), (seconds[other],))
+        yield Row(f"wrong, the mesh, {dataset}", other, (wrong[ours],), (wrong[other],), at_most(1), "%")
+        yield Row(f"bias, the mesh, {dataset}", other, (bias[ours],), (bias[other],), None, "regions")
+        each = (evaluations[ours],), (evaluations[other],)
+        yield Row(f"evaluations, the mesh, {dataset}", other, *each, None, "a triangle")
+        yield Row(f"CPU time, the mesh, {dataset}", other, (seconds[ours],), (seconds[other],))
 
 
 @benchmark("bend")
 def bend(scale):
     """The mesh's constant and the values beside it, on triangles of their own."""
-    data, networks, draw = compared_on(scale)
+    images, networks, draw = compared_on(scale)
     wrong, evaluations, truth = {}, {}, None
     for factor in BEND_FACTORS:
         with patch.object(mesh, "BEND_FACTOR", factor):
-            found = [region_count(network, data.x_train, **MESH, **draw) for network in networks]
+            found = [region_count(network, images, **MESH, **draw) for network in networks]
         counts = np.array([count.counts for count in found])
-        truth = reference(networks, data.x_train, draw, counts)[0] if truth is None else truth
+        truth = reference(networks, images, draw, counts)[0] if truth is None else truth
         wrong[factor] = 100 * (counts != truth).mean()
         evaluations[factor] = np.mean([count.num_evaluations for count in found]) / draw["num_samples"]
     chosen = mesh.BEND_FACTOR
@@ -185,7 +213,7 @@ def linear(scale):
 def dimensions(scale):
     """Counts in three to five dimensions on linear classifiers, and of trained networks against finer lattices."""
     rng = np.random.default_rng(0)
-    data, networks, _ = held_out(scale)
+    images, networks, _ = held_out(scale)
     for dim, number in SIMPLICES.items():
         scores = rng.standard_normal((min(LINEAR_SIMPLICES[dim], 4 * scale.triangles), dim + 1, 10))
         truth, lattice = present_labels(scores), make_lattice(dim)
@@ -193,8 +221,8 @@ def dimensions(scale):
         yield from _errors(f"{len(scores)} linear classifiers, d = {dim}, {lattice.resolution} points", counts, truth)
         draw = {"dim": dim, "num_samples": min(number, scale.triangles)}
         finer = FINER[dim] if scale.triangles > 1 else lattice.resolution
-        truth = _counts(networks, data, draw, resolution=finer)
-        counts = {"interpolated": _counts(networks, data, draw), "face": _counts(networks, data, draw, **PAPER)}
+        truth = _counts(networks, images, draw, resolution=finer)
+        counts = {"interpolated": _counts(networks, images, draw), "face": _counts(networks, images, draw, **PAPER)}
         what = f"{truth.size} simplices of trained networks, d = {dim}, {lattice.resolution} points against {finer}"
         yield from _errors(what, counts, truth)
 
@@ -207,8 +235,8 @@ def _errors(what, counts, truth):
     yield Row(f"bias on {what}, interpolated", "face", *bias, None, "regions")
 
 
-def _counts(networks, data, draw, **options):
-    return np.array([region_count(network, data.x_train, **draw, **options).counts for network in networks])
+def _counts(networks, images, draw, **options):
+    return np.array([region_count(network, images, **draw, **options).counts for network in networks])
 
 
 def count_linear(scores, dim=2, halvings=0):

@@ -91,10 +91,9 @@ def test_class_colours_are_ten_and_white_is_outside():
 
 def test_scatter_draws_every_cell_and_labels_axes():
     ax = scatter_count_gap(make_runs())
-    markers = [line for line in ax.lines if line.get_linestyle() == "None"]
-    assert sum(len(line.get_xdata()) for line in markers) == 2 * 8
-    hollow = [line for line in markers if line.get_markerfacecolor() == "none"]
-    assert sum(len(line.get_xdata()) for line in hollow) == 2 * 4
+    assert sum(len(points.get_offsets()) for points in ax.collections) == 2 * 8
+    hollow = [points for points in ax.collections if not points.get_facecolor().size]
+    assert sum(len(points.get_offsets()) for points in hollow) == 2 * 4
     assert "region count" in ax.get_xlabel()
     assert "gap" in ax.get_ylabel()
     texts = [text.get_text() for text in ax.get_legend().get_texts()]
@@ -107,11 +106,18 @@ def test_scatter_leaves_out_diverged_runs():
     runs = make_runs()
     runs.loc[[0, 1, 2], ["status", "count", "gap"]] = ["diverged", np.nan, np.nan]  # all of a setting, and one more
     ax = scatter_count_gap(runs)
-    places = np.concatenate([line.get_xdata() for line in ax.lines if line.get_linestyle() == "None"])
+    places = np.concatenate([points.get_offsets() for points in ax.collections])
     assert len(places) == 2 * 8 - 1
     assert np.isfinite(places).all()
     with pytest.raises(ValueError, match="did you mean 'gap'"):
         scatter_count_gap(runs, y="gaps")
+
+
+def test_each_point_says_which_setting_it_is():
+    words = [url for points in scatter_count_gap(make_runs()).collections for url in points.get_urls()]
+    assert len(set(words)) == 2 * 8
+    assert all(word.startswith(("#ResNet18, learning rate 0.", "#SENet18, learning rate 0.")) for word in words)
+    assert all(", batch size " in word and ", region count " in word for word in words)
 
 
 def test_scatter_survives_a_constant_count():

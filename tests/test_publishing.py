@@ -11,6 +11,7 @@ import tarfile
 import types
 import zipfile
 
+import matplotlib.pyplot as plt
 import nbformat
 import pytest
 import yaml
@@ -139,6 +140,24 @@ def test_each_named_figure_has_a_link_to_its_vector_graphic():
     assert changed.count("<a ") == 1
     assert '<a href="../_images/1.svg" download="fig-a.svg">fig-a.svg</a></p></figcaption></figure>' in changed
     assert changed.endswith(other)
+
+
+def test_a_figure_whose_points_have_words_stands_in_the_page(tmp_path):
+    import hover
+
+    figure, axes = plt.subplots()
+    axes.scatter([0, 1], [1, 0], urls=["#VGG19, seed 1", "#VGG19 <&> seed 2"])
+    plain, _ = plt.subplots()
+    files = {"1.svg": tmp_path / "1.svg", "2.svg": tmp_path / "2.svg"}
+    for drawn, path in zip((figure, plain), files.values(), strict=True):
+        drawn.savefig(path)
+        plt.close(drawn)
+    images = [f'<img alt="dots &amp; lines" src="../_images/{name}" />' for name in files]
+    shown = hover.with_tooltips("".join(["<p>", *images, "</p>"]), files)
+    assert re.findall(r"<title>(.*?)</title>", shown) == ["VGG19, seed 1", "VGG19 &lt;&amp;&gt; seed 2"]
+    assert shown.startswith('<p><svg class="rc-hover" role="img" aria-label="dots &amp; lines" xmlns')
+    assert shown.endswith(f"</svg>\n{images[1]}</p>")
+    assert "<a " not in shown
 
 
 def test_the_dictionary_has_every_column():

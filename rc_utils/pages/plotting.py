@@ -57,6 +57,16 @@ LABELS = {
     "batch_size": "batch size (images)",
 }
 
+# What a point says of its run, beside the network and the run's id.
+_WORDS = {
+    "lr": "learning rate",
+    "batch_size": "batch size",
+    "seed": "seed",
+    "count": "region count",
+    "train_accuracy": "training accuracy",
+    "test_accuracy": "test accuracy",
+}
+
 _STYLE = {
     "figure.figsize": (8.0, 4.8),
     "figure.dpi": 100,
@@ -157,8 +167,19 @@ def scatter_count_gap(runs: pd.DataFrame, *, x: str = "count", y: str = "gap") -
 def _scatter(ax: Axes, group: pd.DataFrame, x: str, y: str, style: NetworkStyle) -> None:
     filled = group["interpolates"].astype(bool) if "interpolates" in group.columns else pd.Series(True, group.index)
     for rows, face in ((group[filled], style.color), (group[~filled], "none")):
-        look = {"marker": style.marker, "color": style.color, "mfc": face, "mew": 1.2, "alpha": 0.85}
-        ax.plot(rows[x], rows[y], linestyle="none", **look)
+        look = {"marker": style.marker, "edgecolor": style.color, "facecolor": face, "linewidth": 1.2, "alpha": 0.85}
+        ax.scatter(rows[x], rows[y], s=50, urls=words_of_points(rows), **look)
+
+
+def words_of_points(rows: pd.DataFrame) -> list[str]:
+    """What each point of a figure is, as the address of its link in the SVG; the book shows it to who points at it."""
+    words = rows["network"].astype(str)
+    for column, text in _WORDS.items():
+        if column in rows.columns:
+            words += [f", {text} {value:.4g}" if np.isfinite(value) else "" for value in rows[column].astype(float)]
+    if "run_id" in rows.columns:
+        words += ", run " + rows["run_id"]
+    return [f"#{word}" for word in words]
 
 
 def least_squares_line(ax: Axes, x: pd.Series, y: pd.Series, color: str) -> None:

@@ -22,7 +22,8 @@ def seeds_panels(runs: pd.DataFrame) -> Figure:
             group = runs[(runs["network"] == network) & (runs["experiment"] == name)]
             x, y = group[COUNT] - group[COUNT].mean(), group["gap"] - group["gap"].mean()
             face = color if name == "seeds" else "white"
-            ax.scatter(x, y, s=30, edgecolors=color, facecolors=face, label=words)
+            points = plotting.words_of_points(group)
+            ax.scatter(x, y, s=30, edgecolors=color, facecolors=face, label=words, urls=points)
         ax.set_title(network)
         ax.set_xlabel("log(count) less its mean")
     axes[0, 0].set_ylabel("gap less its mean")
