@@ -7,7 +7,6 @@ import torch
 from matplotlib.colors import to_rgb
 from scipy import ndimage
 
-from rc_utils.networks import build_network
 from rc_utils.pages import counting, plotting
 from rc_utils.regions import count_components, label_grid, region_count
 
@@ -40,6 +39,25 @@ def test_adjacencies_are_held_against_the_mesh():
     assert table.loc["face", "differing, 60"] > 0
     assert table.loc["face", "mean, 60 points"] > table.loc["mesh", "mean, 60 points"]
     assert table.loc["linear", "mean, 60 points"] == table.loc["mesh", "mean, 60 points"]
+
+
+def test_interpolated_counts_of_linear_classifiers_are_right_where_face_is_not(monkeypatch):
+    monkeypatch.setattr(counting, "FINER", {2: 40, 3: 20})
+    weights = torch.from_numpy(np.random.default_rng(0).standard_normal((20, 10)))
+    points = torch.from_numpy(np.random.default_rng(1).standard_normal((30, 20)))
+    table = counting.errors_by_dimension(lambda x: x @ weights, points, num_samples=6, num_linear=20)
+    assert list(table["points"]) == [30, 16]
+    shares = table[["linear classifiers, linear", "network, linear"]].to_numpy()
+    assert shares.max() == 0 == table["bias, linear"].abs().max()
+    assert (table[["linear classifiers, face", "network, face", "bias, face"]].to_numpy() > 0.1).all()
+
+
+def test_labels_that_win_are_those_of_very_many_points():
+    rng = np.random.default_rng(2)
+    weights = rng.dirichlet(np.ones(4) / 2, size=200_000)
+    for scores in rng.standard_normal((10, 4, 6)):
+        assert counting.labels_that_win(scores) == len(np.unique((weights @ scores).argmax(1)))
+    assert counting.labels_that_win(np.array([[0.0, 1.0], [0.0, 1.0]])) == 1
 
 
 def areas_drawn(ax, labels):
@@ -79,15 +97,3 @@ def test_the_number_beside_a_picture_is_the_number_of_areas_in_it(shift):
     drawn = areas_drawn(ax, labels)
     finest = region_count(lambda x: field(x + shift), PLANE.double(), dim=2, num_samples=1, resolution=301)
     assert [drawn] == [number] == finest.counts.tolist()
-
-
-def test_batch_statistics_leave_the_network_as_it_was_and_change_its_labels(tiny_data):
-    network = build_network("ResNet18", num_classes=10, in_channels=3, image_size=8, width=4, seed=0)
-    network.train()
-    network(tiny_data.x_train[:64])
-    before = {key: value.clone() for key, value in network.state_dict().items()}
-    batched = counting.with_batch_statistics(network)
-    counts = [region_count(n, tiny_data.x_train, num_samples=10, resolution=50).counts for n in (network, batched)]
-    assert (counts[0] != counts[1]).any()
-    assert network.training
-    assert all(torch.equal(before[key], value) for key, value in network.state_dict().items())

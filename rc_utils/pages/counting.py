@@ -1,24 +1,26 @@
-"""What range, adjacency and batch statistics do to the count of one network."""
+"""What range, adjacency and dimension do to the count of one network."""
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 import torch
-from torch import nn
+from scipy.optimize import linprog
 
 from rc_utils.paper.verdict import Result
 from rc_utils.regions import count_components, label_grid, make_lattice, region_count, sample_vertices
 from rc_utils.regions.classifier import as_classifier
 from rc_utils.regions.count import HALVINGS
 from rc_utils.regions.interpolant import count_pieces
+from rc_utils.regions.lattice import default_resolution
 from rc_utils.regions.mesh import interpolated_mesh
 
 RANGES = ((0, 1), (-1, 2), (-2, 3), (-3, 4))
+FINER = {2: 120, 3: 31, 4: 17, 5: 13}
+"""Points an edge of the lattice that stands for the truth, by the dimension."""
 Z = 1.959964  # Two-sided 95 % of the normal distribution.
 
 
@@ -74,6 +76,59 @@ def adjacency_table(
     return pd.DataFrame([*rows.values(), {"adjacency": "mesh", f"mean, {resolutions[-1]} points": truth.mean()}])
 
 
+def errors_by_dimension(model, points, *, num_samples: int = 8, num_linear: int = 50, seed: int = 0) -> pd.DataFrame:
+    """How often counts are wrong in two to five dimensions at the default resolution, by `face` and interpolated.
+
+    One row a dimension, each share over `num_linear` linear classifiers of ten labels, whose count is the number of
+    labels that win somewhere, and over `num_samples` simplices of the model, whose truth is a finer lattice,
+    interpolated. Columns: d, points an edge, and each share; "bias" is the mean error in regions.
+    """
+    rng = np.random.default_rng(seed)
+    rows = []
+    for dim, finer in FINER.items():
+        draw = {"dim": dim, "num_samples": num_samples, "seed": seed}
+        fine = region_count(model, points, resolution=finer, adjacency="linear", **draw).counts
+        scores = rng.standard_normal((num_linear, dim + 1, 10))
+        truth = np.array([labels_that_win(corners) for corners in scores])
+        row = {"d": dim, "points": default_resolution(dim)}
+        for adjacency in ("face", "linear"):
+            ours = np.array([_linear_count(corners, adjacency) for corners in scores])
+            found = region_count(model, points, adjacency=adjacency, **draw).counts
+            row |= {
+                f"linear classifiers, {adjacency}": (ours != truth).mean(),
+                f"network, {adjacency}": (found != fine).mean(),
+            }
+            row |= {f"bias, {adjacency}": (found - fine).mean()}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def labels_that_win(scores: np.ndarray) -> int:
+    """How many labels have the highest score on some part of a simplex, from linear scores (d + 1, C) at its corners.
+
+    For each label a linear program looks for the point where its lead over all others is largest.
+    """
+    corners, classes = scores.shape
+    won = 0
+    for label in range(classes):
+        behind = np.delete(scores - scores[:, [label]], label, axis=1).T
+        limits = np.column_stack([behind, np.ones(classes - 1)])
+        inside = np.append(np.ones(corners), 0)[None]
+        bounds = [(0, None)] * corners + [(None, None)]
+        objective = np.append(np.zeros(corners), -1)
+        lead = -linprog(objective, limits, np.zeros(classes - 1), inside, [1], bounds).fun
+        won += lead > 0
+    return won
+
+
+def _linear_count(scores: np.ndarray, adjacency: str) -> int:
+    """The count of linear scores (d + 1, C) at the corners of a simplex."""
+    weights = torch.from_numpy(scores)
+    corners = torch.eye(len(scores), dtype=weights.dtype)
+    found = region_count(lambda x: x @ weights, corners, dim=len(scores) - 1, num_samples=1, adjacency=adjacency)
+    return int(found.counts[0])
+
+
 def triangle_polygons(model, vertices) -> tuple[list[np.ndarray], np.ndarray, int]:
     """The regions of a triangle (1, 3, *shape) as its adaptive count has them, to be drawn, and their number.
 
@@ -112,21 +167,3 @@ def _part_above(polygon: np.ndarray, lead: np.ndarray) -> np.ndarray:
         if heights[k] >= 0:
             points.append(polygon[k])
     return np.array(points).reshape(-1, 3)
-
-
-def with_batch_statistics(network: nn.Module) -> Callable:
-    """A classifier that normalises with the statistics of each batch, as in training; dropout stays off.
-
-    The network itself is left as it is. What it predicts at a point depends on the other points of the batch: a
-    function of batches, not of inputs.
-    """
-    copied = copy.deepcopy(network).eval()
-    for module in copied.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
-            module.train()
-
-    @torch.no_grad()
-    def classify(batch):
-        return copied(batch)
-
-    return classify
