@@ -8,7 +8,16 @@ import pandas as pd
 from scipy import stats
 
 from benchmarks.registry import benchmark
-from rc_utils.correlation import bootstrap, correlate, mean, partial_correlation, proportion, slope, weighted_pearson
+from rc_utils.correlation import (
+    bootstrap,
+    correlate,
+    correlation_lead,
+    mean,
+    partial_correlation,
+    proportion,
+    slope,
+    weighted_pearson,
+)
 from rc_utils.correlation import pairs as p
 from rc_utils.correlation.settings import with_logs
 
@@ -113,7 +122,6 @@ def estimates(rows, seed):
     one = rows[rows["network"] == "A"]
     options = {"num_resamples": NUM_RESAMPLES, "seed": seed}
     pairs = p.neighbours(rows[list(GRID)])
-    rival = rows["rival"].to_numpy()
     return {
         "Pearson": correlate(x, y, units=units),
         "Pearson (bootstrap)": bootstrap(lambda w: weighted_pearson(x, y, w), units, **options),
@@ -122,9 +130,7 @@ def estimates(rows, seed):
         "partial, given a parabola": partial_correlation(rows, "count", "gap", PARABOLA, units),
         "Spearman": correlate(x, y, "spearman", units, **options),
         "Kendall": correlate(x, y, "kendall", units, **options),
-        "two correlations": bootstrap(
-            lambda w: weighted_pearson(x, y, w) - weighted_pearson(rival, y, w), units, **options
-        ),
+        "two correlations": correlation_lead(x, rows["rival"], y, units),
         "granulated": p.granulated_kendall(x, y, pairs, units, **options),
         "sign-error": p.sign_error(x, y, pairs, units, **options),
         "slope": slope(rows, f"count ~ {FORMULA}", "log2_lr", units),

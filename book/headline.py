@@ -97,8 +97,9 @@ def sentence(runs, campaign):
     machines = sorted({record["provenance"]["hardware"] for record, _ in records.values()})
     return (
         f"{campaign.title}. {runs['run_id'].nunique()} of {len(campaign.runs())} planned runs were made, "
-        f"{len(main)} of them with the paper's three networks, of which {int(main['interpolates'].sum())} fit their "
-        f"training images. A verdict compares numbers, not settings. Computed on {', '.join(machines)}. {campaign.note}"
+        f"{len(main)} of them in the main experiment, with the paper's three networks; of these "
+        f"{int(main['interpolates'].sum())} fit their training images. A verdict compares "
+        f"numbers, not settings. Computed on {', '.join(machines)}. {campaign.note}"
     ).strip()
 
 
@@ -293,10 +294,10 @@ def bullets(runs, campaign, card, protocol):
         f"learning rate changes the count by {ours['bias/lr/overall']}, mixup by {ours['mixup/count']}.",
         f"**What holds with a caveat.** Batch size over learning rate, which needs no network, does as well as the "
         f"count: {text_of(within['ratio'])} against {text_of(within['count'])} within networks. Where only the seed "
-        f"differs it can say nothing; there these records have {at_one_setting(runs)}, and the study less.",
-        f"**What does not hold.** All nine networks together correlate at "
-        f"{text_of(every.loc['all together', 'count'])}. "
-        f"The output margin, said to say little, correlates at {ours['motivation/margin']}. For random forests more "
+        f"differs it can say nothing; there these records have {at_one_setting(runs)}, and the study less. All nine "
+        f"networks together correlate at {text_of(every.loc['all together', 'count'])}.",
+        f"**What does not hold.** The output margin, said to say little, correlates at "
+        f"{ours['motivation/margin']}. For random forests more "
         f"regions go with a *higher* test accuracy ({text_of(tree.loc['RandomForest', 'test_accuracy'])}). "
         f"{augmented(runs)}",
         f"**What is open.** Of {len(card)} statements that these records can test, {undecided} are inconclusive.",

@@ -17,7 +17,7 @@ from benchmarks.timing import in_turns
 
 NUMBER_OF_ROWS = {
     "counting-2d": 4, "counting-nd": 6, "forward": 1, "epoch": 1, "overhead": 2, "depthwise": 1, "layout": 2,
-    "allocator": 1, "adaptive": 2, "triangles": 21, "bend": 6, "linear": 8, "dimensions": 12, "planes": 1, "memory": 1,
+    "allocator": 1, "adaptive": 2, "triangles": 41, "bend": 6, "linear": 8, "dimensions": 12, "planes": 1, "memory": 1,
     "exact": 3, "stacked": 1, "scheduling": 1, "workers": 2,
 }  # fmt: skip
 
@@ -31,6 +31,7 @@ def one_tiny_network(monkeypatch):
     monkeypatch.setattr(scale_out, "EPOCHS", 1)
     monkeypatch.setattr(stacked, "NUM_MODELS", 4)
     monkeypatch.setattr(triangles, "NETWORKS", ("ResNet18",))
+    monkeypatch.setattr(triangles, "held_out_of_cifar10", triangles.held_out)
     monkeypatch.setattr(triangles, "REFERENCE_POINTS", 11)
     monkeypatch.setattr(triangles, "LINEAR_CLASSIFIERS", 5)
     monkeypatch.setattr(stacked, "NUM_STEPS", 20)

@@ -15,6 +15,7 @@ from rc_utils.correlation import (
     average_replicates,
     bootstrap,
     correlate,
+    correlation_lead,
     correlation_table,
     fisher_interval,
     interval_text,
@@ -24,7 +25,8 @@ from rc_utils.correlation import (
     setting_names,
     slope,
 )
-from rc_utils.correlation.estimates import effective_number, weighted_kendall, weighted_pearson, weighted_spearman
+from rc_utils.correlation.estimates import effective_number
+from rc_utils.correlation.weighted import weighted_kendall, weighted_pearson, weighted_spearman
 
 NAN = float("nan")
 SCIPY = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}
@@ -89,12 +91,32 @@ def test_rows_that_repeat_each_other_narrow_nothing():
     units = np.repeat(np.arange(12), 3)
     thrice = correlate(np.repeat(x, 3), np.repeat(y, 3), units=units)
     once = correlate(x, y)
-    assert (thrice.low, thrice.high, thrice.n) == pytest.approx((once.low, once.high, 12))
+    # As one row a unit, with Student's quantile for the number of rows that is estimated.
+    student = fisher_interval(once.value, 12, freedom=11)
+    assert (thrice.low, thrice.high, thrice.n) == pytest.approx((*student, 12))
+    wider = np.ptp(np.arctanh(student)) / np.ptp(np.arctanh([once.low, once.high]))
+    assert wider == pytest.approx(stats.t.ppf(0.975, 11) / stats.norm.ppf(0.975))
     assert effective_number(np.repeat(x, 3), np.repeat(y, 3), units) == pytest.approx(12)
     independent = [effective_number(*rng.normal(size=(2, 300)), np.arange(300) // 3) for _ in range(20)]
     assert 230 < np.mean(independent) <= 300
     naive = correlate(np.repeat(x, 3), np.repeat(y, 3))
     assert naive.high - naive.low < 0.8 * (once.high - once.low)
+
+
+def test_the_lead_of_a_correlation_agrees_with_a_bootstrap_and_knows_what_the_two_share():
+    rng = np.random.default_rng(7)
+    y = rng.normal(size=150)
+    x, rival = y + rng.normal(size=150), y + 2 * rng.normal(size=150)
+    found = correlation_lead(x, rival, y, range(150))
+    assert found.value == pytest.approx(np.corrcoef(x, y)[0, 1] - np.corrcoef(rival, y)[0, 1])
+
+    def lead(weights):
+        return weighted_pearson(x, y, weights) - weighted_pearson(rival, y, weights)
+
+    drawn = bootstrap(lead, range(150), num_resamples=4000)
+    assert (found.low, found.high) == pytest.approx((drawn.low, drawn.high), abs=0.03)
+    same = correlation_lead(x, x, y, range(150))
+    assert (same.value, same.low, same.high) == pytest.approx((0, 0, 0), abs=0.05)
 
 
 def test_partial_correlation_is_that_of_residuals():
@@ -247,7 +269,7 @@ def test_a_setting_that_only_diverged_stays():
     row = rows[(rows.network == "A") & (rows.setting == "lr=3")].iloc[0]
     assert (row["status"], row["optimizer"], row["lr"]) == ("diverged", "sgd", pytest.approx(0.4))
     assert np.isnan(row["gap"])
-    assert sorted(rows["num_diverged"])[-2:] == [1, 4]
+    assert sorted(rows["num_runs"])[:2] == [0, 3]
 
 
 def test_a_missing_number_is_not_hidden():
@@ -265,7 +287,6 @@ def test_table_has_each_network_and_overall():
     assert list(table["network"]) == ["A", "A", "B", "B", "overall", "overall"]
     assert list(table["n_units"]) == [9] * 6
     assert list(table["n"]) == [9, 9, 9, 9, 18, 18]
-    assert list(table["n_diverged"]) == [1, 1, 0, 0, 1, 1]
     assert (table["low"] < table["value"]).all()
     assert (table["value"] < table["high"]).all()
 
@@ -273,5 +294,3 @@ def test_table_has_each_network_and_overall():
 def test_missing_columns_are_named():
     with pytest.raises(ValueError, match="did you mean 'count'"):
         correlation_table(make_runs(), x="counts")
-    with pytest.raises(ValueError, match="no column 'seed'"):
-        correlation_table(make_runs(), by="seed")

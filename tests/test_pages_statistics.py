@@ -171,6 +171,6 @@ def test_the_league_has_every_statistic():
 def test_what_the_page_says_names_the_measures():
     rows = league.settings_of(make_runs())
     measures = league.available(rows)[0]
-    rivals = sentences.rivals(league.beside_the_count(rows, measures, num_resamples=50))
+    rivals = sentences.rivals(league.beside_the_count(rows, measures))
     assert "batch size / learning rate (" in rivals
     assert "region count: worst at " in sentences.worst_environments(league.environment_table(rows, measures))

@@ -4,13 +4,13 @@ from rc_utils.correlation.estimates import (
     Estimate,
     bootstrap,
     correlate,
+    correlation_lead,
     fisher_interval,
     interval_text,
     mean,
     partial_correlation,
     proportion,
     slope,
-    weighted_pearson,
 )
 from rc_utils.correlation.settings import (
     HYPERPARAMETERS,
@@ -18,10 +18,10 @@ from rc_utils.correlation.settings import (
     correlate_settings,
     correlation_table,
     finished,
-    is_finished,
     require_columns,
     setting_names,
 )
+from rc_utils.correlation.weighted import weighted_pearson
 
 __all__ = [
     "HYPERPARAMETERS",
@@ -30,11 +30,11 @@ __all__ = [
     "bootstrap",
     "correlate",
     "correlate_settings",
+    "correlation_lead",
     "correlation_table",
     "finished",
     "fisher_interval",
     "interval_text",
-    "is_finished",
     "mean",
     "partial_correlation",
     "proportion",

@@ -16,6 +16,7 @@ import pandas as pd
 from scipy import stats
 
 from rc_utils.checks import check_count
+from rc_utils.correlation.weighted import METHODS, weighted_pearson
 
 NAN = float("nan")
 # With fewer units most resamples are alike, and a bootstrap misses the truth far too often.
@@ -48,7 +49,7 @@ def interval_text(value: float | None, low: float = NAN, high: float = NAN, form
         return "unbounded"
     if not (math.isfinite(low) and math.isfinite(high)):
         return f"{value:{form}.2f}" if value == 0 or 0.01 <= abs(value) < 100 else f"{value:{form}.2g}"
-    width = max(high - low, 1e-12)
+    width = high - low if high - low > 1e-9 else 1.0
     decimals = max(0, 2 - math.floor(math.log10(width / 0.12)))
     numbers = [f"{round(number, decimals) + 0.0:{form}.{decimals}f}" for number in (value, low, high)]
     return f"{numbers[0]} [{numbers[1]}, {numbers[2]}]"
@@ -66,43 +67,6 @@ def scaled(values: np.ndarray) -> np.ndarray:
     exponent = int(np.frexp(np.abs(values).max())[1])
     low, high = np.ldexp([values.min(), values.max()], -exponent)
     return (np.ldexp(values, -exponent) - low) / (high - low)
-
-
-def weighted_pearson(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Pearson's r of rows counted `weights` times; x, y (n,) or (B, n), weights (B, n) -> (B,), NaN if degenerate."""
-    total = weights.sum(1, keepdims=True)
-    dx = x - (weights * x).sum(1, keepdims=True) / total
-    dy = y - (weights * y).sum(1, keepdims=True) / total
-    sxx, syy, sxy = (weights * dx * dx).sum(1), (weights * dy * dy).sum(1), (weights * dx * dy).sum(1)
-    # A variance this small against the range of the values is rounding: the resample is constant.
-    floor = 1e-24 * total[:, 0]
-    usable = (sxx > floor) & (syy > floor)
-    return np.divide(sxy, np.sqrt(sxx * syy), out=np.full(len(weights), np.nan), where=usable)
-
-
-def weighted_spearman(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Spearman's rho: Pearson's r of the mid-ranks (up to a constant) of each resample; shapes as above."""
-
-    def ranks(values: np.ndarray) -> np.ndarray:
-        row, column = values[:, None], values[None, :]
-        return weights @ ((row < column) + 0.5 * (row == column))
-
-    return weighted_pearson(ranks(x), ranks(y), weights)
-
-
-def weighted_kendall(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Kendall's tau-b, w'(S_x S_y)w / sqrt(w'S_x²w · w'S_y²w) with the signs S of all differences; shapes as above."""
-    sign_x = (x[:, None] > x[None, :]).astype(float) - (x[:, None] < x[None, :])
-    sign_y = (y[:, None] > y[None, :]).astype(float) - (y[:, None] < y[None, :])
-
-    def form(matrix: np.ndarray) -> np.ndarray:
-        return ((weights @ matrix) * weights).sum(1)
-
-    scale = form(sign_x**2) * form(sign_y**2)
-    return np.divide(form(sign_x * sign_y), np.sqrt(scale), out=np.full(len(weights), np.nan), where=scale > 0)
-
-
-METHODS = {"pearson": weighted_pearson, "spearman": weighted_spearman, "kendall": weighted_kendall}
 
 
 def unit_codes(units: Sequence[Hashable]) -> np.ndarray:
@@ -125,8 +89,9 @@ def bootstrap(
     """A statistic with its percentile interval from drawing m whole units with replacement, wider by sqrt(m / (m - 1)).
 
     `units` (n,) names the unit of each row. `statistic` takes weights (B, n), how often each row is counted, and
-    returns (B,) values; with weights of one it is the value. No interval with fewer than `MIN_UNITS` units or where the
-    resamples do not vary. Raises ValueError for `num_resamples` that is no whole number from 1 on.
+    returns (B,) values; with weights of one it is the value, which the interval holds. No interval with fewer than
+    `MIN_UNITS` units or where the resamples do not vary. Raises ValueError for `num_resamples` that is no whole number
+    from 1 on.
     """
     check_count("num_resamples", num_resamples, 1)
     codes = unit_codes(units)
@@ -142,18 +107,18 @@ def bootstrap(
     # The variance within m drawn units is too small by (m - 1) / m.
     tail = stats.norm.cdf(stats.norm.ppf(0.025) * math.sqrt(number / (number - 1)))
     low, high = np.quantile(usable, [tail, 1 - tail])
-    return Estimate(value, float(low), float(high), number, unit)
+    return Estimate(value, min(float(low), value), max(float(high), value), number, unit)
 
 
-def fisher_interval(r: float, n: float, controls: float = 0) -> tuple[float, float]:
-    """tanh(atanh(r) ± z / sqrt(n - controls - 3)), with z the normal quantile; (NaN, NaN) where that is undefined.
+def fisher_interval(r: float, n: float, controls: float = 0, freedom: float = math.inf) -> tuple[float, float]:
+    """tanh(atanh(r) ± t / sqrt(n - controls - 3)), with Student's quantile t; (NaN, NaN) where that is undefined.
 
     `n` is the number of independent rows and `controls` how many numbers were taken out of both variables before.
+    `freedom` is infinite, which gives the normal quantile, where n is known and not estimated.
     """
-    freedom = n - controls - 3
-    if not freedom > 0 or not abs(r) < 1 - 1e-12:
+    if not n - controls > 3 or not abs(r) < 1 - 1e-12:
         return NAN, NAN
-    half = stats.norm.ppf(0.975) / math.sqrt(freedom)
+    half = stats.t.ppf(0.975, freedom) / math.sqrt(n - controls - 3)
     return math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)
 
 
@@ -161,15 +126,38 @@ def effective_number(x: np.ndarray, y: np.ndarray, units: np.ndarray) -> float:
     """How many independent rows n dependent ones are worth for their correlation: from the number of units to n.
 
     n times the variance of r if all rows were independent, over its cluster-robust variance; both from the influence
-    z_x z_y - r (z_x² + z_y²) / 2 of each row on r, summed over rows and over units.
+    of each row on r, summed over rows and over units.
     """
-    zx, zy = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
-    influence = zx * zy - np.mean(zx * zy) * (zx**2 + zy**2) / 2
+    influence = _influence(x, y)
     by_unit = np.bincount(units, influence)
     number = int(units.max()) + 1
     together = float(by_unit @ by_unit)
     worth = len(x) * float(influence @ influence) / together if together > 0 else number
     return float(np.clip(worth, number, len(x)))
+
+
+def _influence(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """z_x z_y - r (z_x² + z_y²) / 2 of each row, (n,)."""
+    zx, zy = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
+    return zx * zy - np.mean(zx * zy) * (zx**2 + zy**2) / 2
+
+
+def correlation_lead(x: Sequence[float], rival: Sequence[float], y: Sequence[float], units: Sequence) -> Estimate:
+    """The correlation of x and y less that of a rival and y, with the interval of Zou (2007) from those of both.
+
+    Their errors are correlated as the sums of their rows' influences over units are. Raises ValueError as `correlate`.
+    """
+    one, other = (correlate(values, y, units=units) for values in (x, rival))
+    _, gap, codes = checked_rows(x, y, units)
+    first, second = (np.bincount(codes, _influence(np.asarray(values, float), gap)) for values in (x, rival))
+    shared = 2 * float(first @ second) / math.sqrt((first @ first) * (second @ second))
+
+    def reach(a: float, b: float) -> float:
+        return math.sqrt(max(a * a + b * b - shared * a * b, 0.0))
+
+    ahead = one.value - other.value
+    low = ahead - reach(one.value - one.low, other.high - other.value)
+    return Estimate(ahead, low, ahead + reach(one.high - one.value, other.value - other.low), one.n)
 
 
 def checked_rows(x: Sequence[float], y: Sequence[float], units: Sequence[Hashable] | None) -> tuple[np.ndarray, ...]:
@@ -220,9 +208,10 @@ def correlate(
         drawn = {"num_resamples": num_resamples, "seed": seed, "unit": unit}
         return bootstrap(lambda weights: METHODS[method](x, y, weights), codes, **drawn)
     value = float(np.clip(weighted_pearson(x, y, np.ones((1, len(x))))[0], -1, 1))
-    # The controls of rows that are not independent are as little.
+    # The controls of rows that are not independent are as little, and what these are worth is estimated from the units.
     worth = effective_number(x, y, codes)
-    return Estimate(value, *fisher_interval(value, worth, controls * worth / len(x)), number, unit)
+    freedom = number - 1 if number < len(x) else math.inf
+    return Estimate(value, *fisher_interval(value, worth, controls * worth / len(x), freedom), number, unit)
 
 
 def partial_correlation(

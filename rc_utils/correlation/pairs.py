@@ -58,15 +58,9 @@ def neighbours(factors: pd.DataFrame) -> Pairs:
     shared = np.where(differs, -2, codes[first])  # Tells groups of different axes apart; -1 is a missing factor.
     levels = [tuple(sorted(factors[name].iloc[[i, j]])) for name, i, j in zip(names, first, second, strict=True)]
     environments = [f"{name} {_text(a)} / {_text(b)}" for name, (a, b) in zip(names, levels, strict=True)]
-    axis, axes = _codes(names)
-    environment, known = _codes(environments)
-    return Pairs(first, second, axis, _codes(map(tuple, shared))[0], environment, axes, known)
-
-
-def _codes(names) -> tuple[np.ndarray, tuple]:
-    known: dict = {}
-    codes = np.array([known.setdefault(name, len(known)) for name in names], dtype=int)
-    return codes, tuple(known)
+    axis, axes = pd.factorize(np.array(names, dtype=object))
+    environment, known = pd.factorize(np.array(environments, dtype=object))
+    return Pairs(first, second, axis, unit_codes(shared.tolist()), environment, tuple(axes), tuple(known))
 
 
 def _text(value) -> str:
@@ -93,9 +87,7 @@ def _grouped_means(values: np.ndarray, weights: np.ndarray, codes: np.ndarray, n
 
 def _mean_of_those_there(values: np.ndarray) -> np.ndarray:
     """Row means of (B, k) without NaN, (B,); NaN where nothing else is."""
-    there = np.isfinite(values)
-    total = np.where(there, values, 0.0).sum(1)
-    return np.divide(total, there.sum(1), out=np.full(len(values), np.nan), where=there.any(1))
+    return pd.DataFrame(values).mean(axis=1).to_numpy()
 
 
 def axis_kendall(x: np.ndarray, y: np.ndarray, pairs: Pairs, units: Sequence, **options) -> dict[str, Estimate]:

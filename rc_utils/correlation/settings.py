@@ -33,14 +33,9 @@ def require_columns(runs: pd.DataFrame, columns: Sequence[str]) -> None:
             raise ValueError(f"the runs have no column {column!r}; {hint}")
 
 
-def is_finished(runs: pd.DataFrame) -> np.ndarray:
-    """(rows,) whether a run did not diverge: all of them where the table has no column `status`."""
-    return (runs["status"] == "ok").to_numpy() if "status" in runs.columns else np.ones(len(runs), dtype=bool)
-
-
 def finished(runs: pd.DataFrame) -> pd.DataFrame:
-    """The runs that did not diverge."""
-    return runs[is_finished(runs)]
+    """The runs that did not diverge: all of them where the table has no column `status`."""
+    return runs[runs["status"] == "ok"] if "status" in runs.columns else runs
 
 
 def _decay_is_negligible(runs: pd.DataFrame) -> bool:
@@ -72,7 +67,7 @@ def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
     The paper averages over seeds (v1 App. C.1), and here weight decays that do nothing are averaged as well. Rows are
     kept apart by campaign, experiment, network and `setting`, as far as `runs` has them. `interpolates` holds where
     every run interpolates; other columns are kept where the runs agree; a negligible weight decay, `run_id`, `seed` and
-    `cell` give way to `num_seeds`, `num_runs` and `num_diverged`. A setting whose runs all diverged stays, with status
+    `cell` give way to `num_seeds` and `num_runs`. A setting whose runs all diverged stays, with status
     "diverged" and no numbers but its hyper-parameters. `count_std_error` becomes the mean over the runs, an upper bound
     for that of the mean count, since runs share their simplices. A number missing in one run is missing in the mean.
     Raises ValueError without `network` and `cell`.
@@ -100,7 +95,6 @@ def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
         rows["num_seeds"] = num_runs
     rows["status"] = np.where(num_runs > 0, "ok", "diverged")
     rows["num_runs"] = num_runs
-    rows["num_diverged"] = np.bincount(code) - num_runs
     return rows
 
 
@@ -135,28 +129,23 @@ def correlation_table(
     runs: pd.DataFrame,
     x: str = "count",
     y: str = "gap",
-    by: str | None = "network",
     methods: Sequence[str] = ("pearson", "spearman", "kendall"),
     *,
     num_resamples: int = 10_000,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Correlations of two columns within each group of `by` and overall, one row a group and method.
+    """Correlations of two columns for each network and overall, one row a network and method.
 
-    Replicates are averaged first (`average_replicates`). Diverged runs are left out and counted. Returns the columns
-    `by` (the last group is "overall"), method, value, low, high, n (rows, one a network and setting), n_units
-    (settings), n_diverged. Raises ValueError for a column that is missing and as `correlate`.
+    Replicates are averaged first (`average_replicates`), diverged runs are left out. Returns the columns network (the
+    last is "overall"), method, value, low, high, n (rows, one a network and setting), n_units (settings).
+    Raises ValueError for a column that is missing and as `correlate`.
     """
-    require_columns(runs, ["network", "cell", x, y, *([by] if by else [])])
-    rows = average_replicates(runs)
-    require_columns(rows, [by] if by else [])
-    groups = [(name, rows[rows[by] == name], runs[runs[by] == name]) for name in pd.unique(runs[by])] if by else []
+    require_columns(runs, ["network", "cell", x, y])
+    rows = finished(average_replicates(runs))
+    groups = [(name, rows[rows["network"] == name]) for name in pd.unique(runs["network"])]
     records = []
-    for name, every, original in [*groups, ("overall", rows, runs)]:
-        group, n_diverged = finished(every), len(original) - len(finished(original))
+    for name, group in [*groups, ("overall", rows)]:
         for method in methods:
-            options = {"num_resamples": num_resamples, "seed": seed}
-            c = correlate_settings(group, x, y, method, **options)
-            records.append((name, method, c.value, c.low, c.high, len(group), c.n, n_diverged))
-    columns = [by or "group", "method", "value", "low", "high", "n", "n_units", "n_diverged"]
-    return pd.DataFrame(records, columns=columns)
+            c = correlate_settings(group, x, y, method, num_resamples=num_resamples, seed=seed)
+            records.append((name, method, c.value, c.low, c.high, len(group), c.n))
+    return pd.DataFrame(records, columns=["network", "method", "value", "low", "high", "n", "n_units"])

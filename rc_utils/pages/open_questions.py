@@ -52,7 +52,7 @@ def answers_from_runs(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
 def _answer(
     words: str, cells: pd.DataFrame, seed: int, x: str = "count", y: str = "gap", method: str = "pearson"
 ) -> dict[str, object]:
-    row = {"With": words, "Settings": len(cells)}
+    row = {"With": words, "Rows": len(cells)}
     row |= {"Mean count": f"{cells[x].mean():.2f}" if len(cells) else "", "Correlation": "too few settings"}
     if len(cells) >= MIN_POINTS:
         c = correlate_settings(cells, x, y, method, seed=seed)

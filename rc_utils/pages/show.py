@@ -9,7 +9,7 @@ import pandas as pd
 from IPython.display import HTML
 
 from rc_utils.checks import check_count
-from rc_utils.correlation import interval_text, is_finished, setting_names
+from rc_utils.correlation import finished, interval_text, setting_names
 from rc_utils.forests import committed_forests, forest_runs, results_from_forests
 from rc_utils.pages.scorecard import results_from_campaign
 from rc_utils.paper.scorecard import kept_results
@@ -53,7 +53,7 @@ def campaign_runs(name, experiment=None, *, device="cpu", num_samples=0):
                 f"experiment {experiment!r} of campaign {name!r} has no record yet: "
                 f"`python -m rc_utils.sweep {name} --experiment {experiment}` trains it"
             )
-    if len(table) and not is_finished(table).any():
+    if len(table) and finished(table).empty:
         raise ValueError(f"all {len(table)} runs of campaign {name!r} diverged; give it smaller learning rates")
     return table
 
@@ -186,7 +186,7 @@ def show_table(frame, *, kind="rc-table"):
 def show_correlations(table, columns="method"):
     """A `correlation_table` for reading, intervals behind the values: a column for each value of the column `columns`,
     a row for each network and, where `columns` is another, each method."""
-    rows = [table.columns[0], "n", "n_units"] if columns == "method" else ["network", "method", "n", "n_units"]
+    rows = ["network", *(["method"] if columns != "method" else []), "n", "n_units"]
     text = [interval_text(*row) for row in table[["value", "low", "high"]].to_numpy()]
     wide = table.assign(text=text).pivot_table(index=rows, columns=columns, values="text", aggfunc="first", sort=False)
     wide = wide.reset_index().rename(columns={"n": "rows", "n_units": "settings"})
@@ -202,7 +202,7 @@ def show_beside(reference, live=(), prefix=""):
     card = scorecard(reference)
     card = card[(card["campaign"] != "") & card["id"].str.startswith(prefix)]
     shown = pd.DataFrame({"Statement": card["claim"] + " (" + card["where"] + ")", "Paper": card["published"]})
-    shown["CIFAR-10"], shown["Less the paper"], shown["Settings"] = card["ours"], card["difference"], card["n"]
+    shown["CIFAR-10"], shown["Less the paper"], shown["n"] = card["ours"], card["difference"], card["n"]
     shown["Verdict"] = card["verdict"]
     if live:
         here = {result.id: interval_text(result.value, result.low, result.high) for result in live}
@@ -217,7 +217,7 @@ def scorecard_summary(card):
     without = int(((card["verdict"] == NO_RESULT) & (card["campaign"] != "")).sum())
     counts = tested["verdict"].value_counts()
     parts = [f"{v} {counts[v]}" for v in VERDICTS if v in counts]
-    known = f"Of {card['id'].nunique()} statements, {tested['id'].nunique()} have a verdict in this book"
+    known = f"{len(tested)} results on {tested['id'].nunique()} of {card['id'].nunique()} statements have a verdict"
     repeated = int((~card["counted"] & card["verdict"].isin(VERDICTS)).sum())
     rest = f"; {repeated} results more repeat a number that is counted elsewhere" if repeated else ""
     text = f"{known}. Verdicts: {', '.join(parts) or 'none'}{rest}."

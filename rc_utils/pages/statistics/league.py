@@ -12,13 +12,12 @@ from rc_utils.correlation import (
     HYPERPARAMETERS,
     Estimate,
     average_replicates,
-    bootstrap,
     correlate_settings,
+    correlation_lead,
     finished,
     partial_correlation,
     require_columns,
     setting_names,
-    weighted_pearson,
 )
 from rc_utils.correlation import pairs as p
 from rc_utils.correlation.settings import with_logs
@@ -122,24 +121,18 @@ def league_table(rows: pd.DataFrame, measures: Sequence[str], **options) -> pd.D
     return pd.DataFrame(found)
 
 
-def beside_the_count(rows: pd.DataFrame, measures: Sequence[str], **options) -> pd.DataFrame:
+def beside_the_count(rows: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
     """Pearson's correlation of the count and the gap less that of a rival, within networks: who is ahead, who is level.
 
-    One row a rival in `measures`: measure, value, low, high, with the `bootstrap` of the difference.
+    One row a rival in `measures`: measure, and the `correlation_lead`'s value, low, high, n, unit.
     """
-
-    def centred(column: str) -> np.ndarray:
-        values = rows[column].astype(float)
-        return (values - values.groupby(rows["network"]).transform("mean")).to_numpy()
-
-    gap, count, found = centred("gap"), centred("count"), []
-    for rival in [m for m in measures if m != "count" and np.ptp(centred(m)) > 0]:
-        other = centred(rival)
-
-        def ahead(weights: np.ndarray, other=other) -> np.ndarray:
-            return weighted_pearson(count, gap, weights) - weighted_pearson(other, gap, weights)
-
-        found.append({"measure": rival, **dataclasses.asdict(bootstrap(ahead, rows["setting"], **options))})
+    columns = rows[["count", "gap", *(m for m in measures if m != "count")]].astype(float)
+    within = columns - columns.groupby(rows["network"]).transform("mean")
+    found = []
+    for rival in within.columns.drop(["count", "gap"]):
+        if np.ptp(within[rival]) > 0:
+            lead = correlation_lead(within["count"], within[rival], within["gap"], rows["setting"])
+            found.append({"measure": rival, **dataclasses.asdict(lead)})
     return pd.DataFrame(found)
 
 
@@ -213,11 +206,6 @@ def every_setting(runs: pd.DataFrame) -> pd.DataFrame:
     others = [name for name in HYPERPARAMETERS if name in rows.columns and name not in ("lr", "batch_size")]
     trained_as = rows[others].map(str).agg(" ".join, axis=1)
     return with_logs(rows.assign(setting=rows["setting"] + ", " + trained_as)).reset_index(drop=True)
-
-
-def words_of(factor: str) -> str:
-    """A factor in words."""
-    return {"lr": "learning rate"}.get(factor, factor.replace("_", " "))
 
 
 def axis_table(rows: pd.DataFrame, measures: Sequence[str], **options) -> pd.DataFrame:

@@ -89,7 +89,7 @@ def seed_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
             centred = [_centred(values, group["experiment"]) for values in choices]
             measures[name] = max(centred, key=lambda values: abs(_correlation(values, gap)))
         count = measures[COUNT]
-        units = len(gap) - group["experiment"].nunique() + 1
+        means = group["experiment"].nunique() - 1
         for name, values in measures.items():
 
             def difference(weights, values=values, gap=gap, count=count):
@@ -98,7 +98,7 @@ def seed_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
             def correlation(weights, values=values, gap=gap):
                 return _correlations(values, gap, weights)
 
-            row = {"network": network, "measure": name, "r": _with_fisher(_correlation(values, gap), units)}
+            row = {"network": network, "measure": name, "r": _with_fisher(_correlation(values, gap), len(gap), means)}
             row["bootstrap"] = bootstrap(correlation, range(len(gap)), seed=seed, unit="runs")
             row["difference"] = bootstrap(difference, range(len(gap)), seed=seed, unit="runs")
             rows.append(row)
@@ -256,7 +256,7 @@ def partial_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     for name, choices in forms(runs).items():
         values = [_correlation(_beyond_settings(runs, choice, seed), gap) for choice in choices]
         best = max(values, key=abs)
-        rows.append({"measure": name, "r": _with_fisher(best, len(runs) - 2)})
+        rows.append({"measure": name, "r": _with_fisher(best, len(runs), 2)})
     return pd.DataFrame(rows)
 
 
@@ -299,5 +299,6 @@ def _correlations(x, y, weights):
     return (weights @ (x * y)) / np.sqrt((weights @ x**2) * (weights @ y**2))
 
 
-def _with_fisher(r, units):
-    return Estimate(r, *fisher_interval(r, units), units, "runs")
+def _with_fisher(r, runs, taken):
+    """With the interval of `runs` less as many as numbers were taken out of them beside a common mean."""
+    return Estimate(r, *fisher_interval(r, runs, taken), runs, "runs")
