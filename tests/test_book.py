@@ -68,7 +68,15 @@ def write_source(root):
     """The source of a book with one prose page and one notebook, under the real book's configuration."""
     book = root / "book"
     book.mkdir()
-    for name in ("_config.yml", "docstrings.py", "buttons.py", "launch.py", "glossary.py", "references.bib"):
+    for name in (
+        "_config.yml",
+        "docstrings.py",
+        "buttons.py",
+        "launch.py",
+        "glossary.py",
+        "hover.py",
+        "references.bib",
+    ):
         shutil.copy(BOOK / name, book)
     for name in ("_static", "extra"):
         shutil.copytree(BOOK / name, book / name)
