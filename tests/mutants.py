@@ -124,6 +124,9 @@ def main():
     parser.add_argument("--only", default="", help="modules whose path holds this regular expression")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
+        for path in ROOT.iterdir():  # Campaigns and the like are looked for beside the package.
+            if path.name != "rc_utils":
+                (pathlib.Path(folder) / path.name).symlink_to(path)
         package = shutil.copytree(ROOT / "rc_utils", pathlib.Path(folder) / "rc_utils")
         every, caught = list(places(package, options.only)), []
         chosen = random.Random(options.seed).sample(every, min(options.number, len(every)))
