@@ -23,6 +23,7 @@ from rc_utils.pages import plotting
 from rc_utils.pages.augmentation import matched_settings
 from rc_utils.pages.forest_plot import forest_plot
 from rc_utils.pages.main_correlation import plain_runs
+from rc_utils.pages.rivals import OF_WEIGHTS
 from rc_utils.pages.scorecard import results_from_campaign
 from rc_utils.pages.statistics import league
 from rc_utils.pages.under_test import decisions, studies
@@ -140,7 +141,7 @@ def put_to_the_test(protocol):
         found = decisions.seed_correlations(complete["seeds"])
         r = found.set_index(["network", "measure"])["r"]
         counts = [f"{text_of(r[network, studies.COUNT])} ({network})" for network in found["network"].unique()]
-        weights = max(abs(value.value) for value in found[found["measure"].isin(decisions.OF_WEIGHTS)]["r"])
+        weights = max(abs(value.value) for value in found[found["measure"].isin(OF_WEIGHTS)]["r"])
         texts.append(
             f"At one setting, over 60 runs of each network that differ by chance alone, the logarithm of the count "
             f"correlates with the gap at {' and '.join(counts)}: above zero, below the 0.5 that was asked for. "

@@ -113,7 +113,9 @@ def test_rows_are_settings_and_runs_are_not_mixed():
     runs = make_runs()
     rows = league.settings_of(runs)
     assert (len(rows), rows["setting"].nunique()) == (27, 9)
-    assert league.available(rows)[0] == ["count", "minus_margin", "num_parameters", "log2_ratio"]
+    assert league.available(rows) == ["count", "num_parameters", "minus_margin", "log2_ratio"]
+    paler = league.settings_of(runs.assign(pal_score_inter=-runs["margin"], linear_pieces=runs["count"]))
+    assert {"minus_pal_score_inter", "linear_pieces"} < set(league.available(paler))
     with pytest.raises(ValueError, match="more than once"):
         league.settings_of(pd.concat([runs, runs]))
 
@@ -170,7 +172,7 @@ def test_the_league_has_every_statistic():
 
 def test_what_the_page_says_names_the_measures():
     rows = league.settings_of(make_runs())
-    measures = league.available(rows)[0]
+    measures = league.available(rows)
     rivals = sentences.rivals(league.beside_the_count(rows, measures))
     assert "batch size / learning rate (" in rivals
     assert "region count: worst at " in sentences.worst_environments(league.environment_table(rows, measures))

@@ -21,17 +21,13 @@ from rc_utils.correlation import (
 )
 from rc_utils.correlation import pairs as p
 from rc_utils.correlation.settings import with_logs
+from rc_utils.pages.rivals import LESS_IS_WORSE, RIVALS
 
 # Oriented so that theory expects more of it to go with a larger gap.
 MEASURES = {
     "count": "region count",
-    "distance_from_init": "distance from initialization",
-    "minus_margin": "output margin (negative)",
-    "sharpness": "sharpness",
-    "log_spectral_product": "log product of spectral norms",
-    "input_gradient": "input gradient",
-    "num_parameters": "number of parameters",
-    "train_loss": "training loss",
+    **{name: words for name, words in RIVALS.items() if name not in LESS_IS_WORSE},
+    **{f"minus_{name}": f"minus {RIVALS[name]}" for name in LESS_IS_WORSE},
     # No measure of a network: what the settings alone say.
     "log2_ratio": "batch size / learning rate",
 }
@@ -63,7 +59,7 @@ CONTROLS = {
 
 
 def settings_of(runs: pd.DataFrame) -> pd.DataFrame:
-    """Rows of `average_replicates` of one experiment that did not diverge, with logarithms and minus_margin.
+    """Rows of `average_replicates` of one experiment that did not diverge, with logarithms.
 
     Raises ValueError without the columns network, cell, lr, gap and seed, or with two runs of a cell and a seed.
     """
@@ -71,13 +67,12 @@ def settings_of(runs: pd.DataFrame) -> pd.DataFrame:
     if runs.duplicated(["network", "cell", "seed"]).any():
         raise ValueError("the runs hold a cell and seed more than once; choose the runs of one experiment")
     rows = with_logs(finished(average_replicates(runs))).reset_index(drop=True)
-    return rows.assign(minus_margin=-rows["margin"]) if "margin" in rows.columns else rows
+    return rows.assign(**{f"minus_{name}": -rows[name] for name in LESS_IS_WORSE if name in rows.columns})
 
 
-def available(rows: pd.DataFrame) -> tuple[list[str], list[str]]:
-    """(those of `MEASURES` that all rows have, those that are missing)."""
-    has = [m for m in MEASURES if m in rows.columns and np.isfinite(rows[m].to_numpy(float)).all()]
-    return has, [m for m in MEASURES if m not in has]
+def available(rows: pd.DataFrame) -> list[str]:
+    """Those of `MEASURES` that all rows have."""
+    return [m for m in MEASURES if m in rows.columns and np.isfinite(rows[m].to_numpy(float)).all()]
 
 
 def factors_of(rows: pd.DataFrame) -> pd.DataFrame:

@@ -10,31 +10,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 from rc_utils.correlation import Estimate, bootstrap, fisher_interval, mean
+from rc_utils.pages.rivals import RIVALS
 from rc_utils.pages.under_test.studies import COUNT
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import load_evolution
 
 PLAIN = "count"  # stands beside log(count) and decides nothing
-RIVALS = {
-    "training loss": "train_loss",
-    "distance from initialisation": "distance_from_init",
-    "output margin": "margin",
-    "sharpness": "sharpness",
-    "spectral norms": "log_spectral_product",
-    "input gradient": "input_gradient",
-    "parameters": "num_parameters",
-    "path norm": "log_path_norm",
-    "Jacobian norm": "jacobian_norm",
-    "mixup accuracy": "mixup_accuracy",
-    "Gi-score, between classes": "gi_score_inter",
-    "Gi-score, within a class": "gi_score_intra",
-    "Pal-score, between classes": "pal_score_inter",
-    "Pal-score, within a class": "pal_score_intra",
-    "boundary thickness": "boundary_thickness",
-    "linear pieces": "linear_pieces",
-    "local complexity": "local_complexity",
-}
-OF_WEIGHTS = ("distance from initialisation", "sharpness", "spectral norms", "parameters", "path norm")
 AXES = {
     "number of images": ["images-1500", "base", "images-6000"],
     "width": ["width-4", "base", "width-16"],
@@ -56,7 +37,7 @@ def forms(runs: pd.DataFrame) -> dict[str, list[np.ndarray]]:
     """Each measure by name: both counts as they are; a rival as it is and, where it is positive, by its logarithm."""
     log_count = runs[COUNT].to_numpy(float)
     found = {COUNT: [log_count], PLAIN: [np.exp(log_count)]}
-    for name, column in RIVALS.items():
+    for column, name in RIVALS.items():
         if column not in runs.columns or runs[column].isna().any():
             continue
         values = runs[column].to_numpy(float)

@@ -1,0 +1,24 @@
+"""The rivals of the region count in words, by the column that a record has them in."""
+
+RIVALS = {
+    "train_loss": "training loss",
+    "distance_from_init": "distance from initialisation",
+    "margin": "output margin",
+    "sharpness": "sharpness",
+    "log_spectral_product": "spectral norms",
+    "input_gradient": "input gradient",
+    "num_parameters": "parameters",
+    "log_path_norm": "path norm",
+    "jacobian_norm": "Jacobian norm",
+    "mixup_accuracy": "mixup accuracy",
+    "gi_score_inter": "Gi-score, between classes",
+    "gi_score_intra": "Gi-score, within a class",
+    "pal_score_inter": "Pal-score, between classes",
+    "pal_score_intra": "Pal-score, within a class",
+    "boundary_thickness": "boundary thickness",
+    "linear_pieces": "linear pieces",
+    "local_complexity": "local complexity",
+}
+OF_WEIGHTS = ("distance from initialisation", "sharpness", "spectral norms", "parameters", "path norm")
+# Theory expects less of these to go with a larger gap.
+LESS_IS_WORSE = ("margin", "mixup_accuracy", "pal_score_inter", "pal_score_intra", "boundary_thickness")
