@@ -1,7 +1,7 @@
 """An estimate with its interval, and the few ways in which one is made.
 
-Correlations have Fisher's interval, means Student's, slopes that of least squares with cluster-robust errors, shares
-Wilson's, and everything else a bootstrap. All of them count *units*: what was really varied and tried again, mostly
+Correlations have Fisher's interval, differences of two Zou's, means Student's, slopes that of least squares with
+cluster-robust errors, shares Wilson's, and everything else a bootstrap. All of them count *units*: what was really varied and tried again, mostly
 settings (`rc_utils.correlation.settings`). Rows of one unit are not independent.
 """
 
