@@ -1,8 +1,8 @@
 """An estimate with its interval, and the few ways in which one is made.
 
 Correlations have Fisher's interval, differences of two Zou's, means Student's, slopes that of least squares with
-cluster-robust errors, shares Wilson's, and everything else a bootstrap. All of them count *units*: what was really varied and tried again, mostly
-settings (`rc_utils.correlation.settings`). Rows of one unit are not independent.
+cluster-robust errors, shares Wilson's, and everything else a bootstrap. All of them count *units*: what was really
+varied and tried again, mostly settings (`rc_utils.correlation.settings`). Rows of one unit are not independent.
 """
 
 from __future__ import annotations
@@ -143,9 +143,10 @@ def _influence(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def correlation_lead(x: Sequence[float], rival: Sequence[float], y: Sequence[float], units: Sequence) -> Estimate:
-    """The correlation of x and y less that of a rival and y, with the interval of Zou (2007) from those of both.
+    """The correlation of x and y less that of a rival and y, with an interval from those of both (Zou 2007).
 
-    Their errors are correlated as the sums of their rows' influences over units are. Raises ValueError as `correlate`.
+    Their errors are correlated as the sums of their rows' influences over units are. Source: Zou, Toward using
+    confidence intervals to compare correlations, Psychological Methods 12, 2007. Raises ValueError as `correlate`.
     """
     one, other = (correlate(values, y, units=units) for values in (x, rival))
     _, gap, codes = checked_rows(x, y, units)
