@@ -34,7 +34,7 @@ TESTS = {
     r"sweep/(campaign|specification|validation)\.py": "sweep_campaign sweep_trust",
     r"sweep/(records|merge)\.py": "sweep_records sweep_trust",
     r"networks/(registry|user_class)\.py": "networks",
-    r"checks\.py": "doors training sweep_trust",
+    r"checks\.py": "doors training sweep_trust networks",
     r"correlation\.py": "correlation doors",
     r"paper/verdict\.py": "paper_verdict",
 }

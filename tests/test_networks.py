@@ -15,6 +15,7 @@ from torchvision import models
 from rc_utils.networks import NETWORKS, build_network, network_options, register_network
 from rc_utils.networks.layers import DropConnect, SqueezeExcitation, scale_channels
 from rc_utils.networks.mobilenet import InvertedResidual
+from rc_utils.networks.registry import check_network
 from rc_utils.networks.regnet import XBlock, compatible_widths
 from rc_utils.networks.resnet import BasicBlock
 from rc_utils.networks.shufflenet import shuffle_halves
@@ -434,3 +435,13 @@ def test_failing_import_inside_a_user_module_comes_through(user_module, tmp_path
     (tmp_path / f"{user_module}_broken.py").write_text("import package_that_is_not_there")
     with pytest.raises(ModuleNotFoundError, match=r"^No module named 'package_that_is_not_there'$"):
         build_network(f"{user_module}_broken:Net")
+
+
+def test_a_network_is_checked_without_being_built():
+    check_network("ResNet18")
+    check_network("ResNet18", width=4)
+    for width in (0, -1, math.inf, math.nan, "4", True):
+        with pytest.raises(ValueError, match="width=.*finite number above 0"):
+            check_network("ResNet18", width=width)
+    with pytest.raises(ValueError, match="takes no width"):
+        check_network("torch.nn:Flatten", width=4)

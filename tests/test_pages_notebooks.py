@@ -28,22 +28,6 @@ SMALL = {
     "02_counting": {"num_samples": 40, "triangles": 2},
     "03_main_correlation": {"forest_dataset": "digits", "forest_samples": 5, "forest_images": 100},
     "07_training_evolution": {"num_samples": 5},
-    "08_theory": {"num_networks": 40, "num_inits": 2, "steps": 200},
-    "09_linear_regions": {
-        **{"sign_changes": [1, 2], "widths": [8, 16], "sample_sizes": [8, 16], "fixed_r": 2, "num_students": 3},
-        **{"num_steps": 200, "width_ratios": [1, 2], "narrow_r": 4, "num_narrow": 4, "num_stated": 1},
-    },
-    "10_training_complexity": {
-        **{"repetitions": 2, "epochs": 4, "num_points": 20, "width": 8, "num_images": 20, "num_test": 40},
-        **{
-            "image_size": 8,
-            "image_epochs": 2,
-            "images_per_class": 60,
-            "digit_iterations": 100,
-            "batch_iterations": 100,
-        },
-        **{"layer_epochs": 2, "region_epochs": 2, "num_segments": 20},
-    },
     "11_beyond_the_grid": {"num_samples": 40, "exact_samples": 1, "triangles": 2},
     "12_your_network": {"epochs": 1},
     "13_statistics": {"num_resamples": 50},
@@ -141,8 +125,11 @@ def campaign(notebook, name):
     return {key: name for key in ("campaign", "reference") if key in notebook_parameters(notebook)}
 
 
+WITH_CAMPAIGN = [path for path in NOTEBOOKS if path.stem not in WITHOUT_CAMPAIGN]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("notebook", WITH_CAMPAIGN, ids=lambda path: path.stem)
 def test_a_notebook_runs_on_the_tiny_campaign(notebook, swept, monkeypatch):
     monkeypatch.setenv("RC_RESULTS", str(swept))
     run(notebook, campaign(notebook, "shapes-tiny") | SMALL.get(notebook.stem, {}), monkeypatch)

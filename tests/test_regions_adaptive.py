@@ -169,6 +169,13 @@ def test_second_derivatives_of_a_parabola():
     assert set(hiding_places(samples)) <= {0, 1, 2, 4, 5}
 
 
+def test_two_labels_that_may_change_places_more_than_once_are_looked_at():
+    position, segment = np.array([0, 100, 200, 300]), np.zeros(4, dtype=int)
+    for lead, more_than_once in (([-1, -0.1, 0.1, 1], True), ([-1, -0.33, 0.33, 1], False)):
+        scores = np.stack([np.zeros(4), lead], axis=1)
+        assert (1 in hiding_places(Samples(segment, position, scores.argmax(1), scores))) == more_than_once
+
+
 def test_hiding_places_are_the_same_in_blocks_of_whole_segments(rng, monkeypatch):
     lengths = rng.integers(3, 9, size=30)
     segment = np.repeat(np.arange(30), lengths)

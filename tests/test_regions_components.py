@@ -145,6 +145,11 @@ def test_labels_without_sign_use_all_64_bits():
     assert count_components(torch.from_numpy(labels > 0)).tolist() == [2]
 
 
+def test_labels_just_above_31_bits_stay_apart():
+    for label in (2**31 - 1, 2**31, 2**32 - 1, 2**32):
+        assert count_components(np.array([[label, 0, label]])).tolist() == [3]
+
+
 def test_labels_below_zero_are_moved_or_ranked_and_stay_apart():
     near, far = torch.tensor([-3, 2, -3, 0]), torch.tensor([-(2**62), 2**62, -(2**62), 0])
     assert components.non_negative(near).tolist() == [0, 5, 0, 3]

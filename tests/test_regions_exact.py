@@ -248,6 +248,17 @@ def test_what_is_not_piecewise_linear_is_refused(forward, message):
         exact_segment(Refused(forward), torch.zeros(2), torch.ones(2))
 
 
+@pytest.mark.parametrize("dilation", [1, (1, 1), 2, (1, 2), (2, 1)])
+def test_a_pool_with_a_dilation_is_refused(dilation):
+    network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.MaxPool2d(2, 1, dilation=dilation), nn.Flatten())
+    x0, x1 = torch.randn(2, 1, 6, 6, generator=torch.Generator().manual_seed(0))
+    if dilation in (1, (1, 1)):
+        assert len(exact_segment(network, x0, x1).labels) >= 1
+    else:
+        with pytest.raises(ValueError, match="has a dilation"):
+            exact_segment(network, x0, x1)
+
+
 def test_the_first_argument_may_have_its_name():
     network = Refused(lambda m, x: torch.div(other=2.0, input=torch.relu(input=m.layer(x))))
     x0, x1 = torch.tensor([-4.0, 3.0]), torch.tensor([5.0, -2.0])

@@ -88,6 +88,7 @@ def test_lattice_is_made_once():
         ({"dim": 10, "resolution": 8, "adjacency": "full"}, "59,048 neighbours each"),
         ({"dim": 2, "alpha_range": (-1.0, 2.0)}, "needs dim=1"),
         ({"dim": 1, "alpha_range": (1.0, 0.0)}, "low < high"),
+        ({"dim": 1, "alpha_range": (1.0, 1.0)}, "low < high"),
         ({"dim": 1, "alpha_range": 3}, "alpha_range=3"),
         ({"dim": 1, "alpha_range": (0.0, 1e39)}, "leaves"),
         ({"dim": 1, "domain": "box"}, "needs dim=2"),

@@ -264,6 +264,23 @@ def test_only_a_boundary_that_may_touch_a_side_or_another_is_in_doubt():
         assert (y[curved.elements[found]] <= 0.06).all()
 
 
+def test_a_jump_is_the_larger_one_of_those_seen_from_both_sides(rng):
+    """Against the linear extension of each of two neighbouring triangles to the far corner of the other."""
+    made = lattice_mesh(make_lattice(2, 4), 1, 4)
+    for _ in range(3):
+        cut(made, rng.random(len(made.elements)) < 0.3)
+    made.scores = rng.standard_normal((len(made.points), 3))
+    expected = np.zeros(len(made.elements))
+    for (i, one), (j, other) in itertools.permutations(enumerate(made.elements.tolist()), 2):
+        if len(shared := set(one) & set(other)) == 2:
+            (far,) = set(other) - shared
+            affine = np.linalg.solve(np.column_stack([made.points[one], np.ones(3)]), made.scores[one])
+            jump = np.abs(made.scores[far] - np.append(made.points[far], 1) @ affine).max()
+            expected[[i, j]] = np.maximum(expected[[i, j]], jump)
+    judged = np.ones(len(made.elements), dtype=bool)
+    np.testing.assert_allclose(mesh._jumps(made, made.keys(), made.elements, judged), expected, rtol=1e-9)
+
+
 def test_the_order_of_corners_hardly_matters(trained):
     (network, *_), points = trained
     vertices = sample_vertices(points, dim=2, num_samples=8)

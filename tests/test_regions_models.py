@@ -431,6 +431,12 @@ def test_a_number_of_simplices_is_a_whole_one_above_zero(number):
         label_grid(lambda x: x, np.zeros((0, 2, 3)))
 
 
+def test_vertices_of_a_grid_are_finite():
+    for bad in (np.nan, np.inf):
+        with pytest.raises(ValueError, match="vertices hold NaN or infinity"):
+            label_grid(lambda x: x, np.array([[[0.0, 1.0], [bad, 0.0]]]))
+
+
 def test_seeds_fit_into_63_bits(tiny_data):
     largest = 2**63 - 1
     assert sample_vertices(SEGMENT, num_samples=1, seed=largest).shape == (1, 2, 2)

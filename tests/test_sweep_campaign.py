@@ -359,3 +359,23 @@ def test_a_plan_that_nobody_reads_to_its_end_is_no_error():
     command = f"set -o pipefail; {sys.executable} -m rc_utils.sweep shapes-tiny --plan | true"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_campaign_is_restricted_to_experiments_that_it_has():
+    campaign = parse_campaign(TABLE, "t")
+    names = [experiment.name for experiment in campaign.experiments]
+    assert [experiment.name for experiment in campaign.restricted(names[:1]).experiments] == names[:1]
+    with pytest.raises(ValueError, match=f"experiment of campaign t.*{names[0]}"):
+        campaign.restricted([names[0][:-1]])
+
+
+def test_two_wishes_for_one_run_become_one():
+    runs = list(parse_campaign(TABLE, "t").runs().values())
+    looks = [None, 0.01, 0.02]
+    wishes = [dataclasses.replace(runs[0], evolution_loss=loss, measures=(str(loss),)) for loss in looks]
+    merged = {(a, b): wishes[a].merged(wishes[b]) for a in range(3) for b in range(3)}
+    assert {pair: found.evolution_loss for pair, found in merged.items()} == {
+        **{(0, b): looks[b] for b in range(3)},
+        **{(a, b): looks[a] for a in (1, 2) for b in range(3)},
+    }
+    assert merged[1, 2].measures == ("0.01", "0.02")

@@ -122,6 +122,16 @@ def test_runs_that_are_not_counted_as_the_campaign_says_are_left_out_and_numbere
     assert len(records.counted(records.load_runs(campaign), campaign)) == 8
 
 
+def test_counts_of_simplices_are_those_of_runs_that_have_all_that_are_asked_for(campaign):
+    write_all(campaign)
+    first, *others = campaign.runs()
+    records.write_record(made_up(campaign.runs()[first]) | {"counts": []})
+    label = next(iter(campaign.counts))
+    found = records.count_entries(campaign.folder, [label])
+    assert set(found) == set(others)
+    assert all(entry[label]["settings"] == campaign.counts[label] for entry in found.values())
+
+
 def test_evolution_has_a_row_for_every_epoch(campaign):
     write_all(campaign)
     table = records.load_evolution(campaign)
