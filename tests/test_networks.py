@@ -441,7 +441,7 @@ def test_a_network_is_checked_without_being_built():
     check_network("ResNet18")
     check_network("ResNet18", width=4)
     for width in (0, -1, math.inf, math.nan, "4", True):
-        with pytest.raises(ValueError, match="width=.*finite number above 0"):
+        with pytest.raises(ValueError, match=r"width=.*finite number above 0"):
             check_network("ResNet18", width=width)
     with pytest.raises(ValueError, match="takes no width"):
         check_network("torch.nn:Flatten", width=4)

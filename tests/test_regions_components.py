@@ -147,7 +147,7 @@ def test_labels_without_sign_use_all_64_bits():
 
 def test_labels_just_above_31_bits_stay_apart():
     for label in (2**31 - 1, 2**31, 2**32 - 1, 2**32):
-        assert count_components(np.array([[label, 0, label]])).tolist() == [3]
+        assert count_components(np.array([[[label, 0], [label, label]]])).tolist() == [2]
 
 
 def test_labels_below_zero_are_moved_or_ranked_and_stay_apart():
