@@ -37,30 +37,23 @@ OTHER = {
     "01_motivation": {"num_samples": 6, "num_networks": 1, "num_rescalings": 3, "seed": 1},
     "02_counting": {"num_samples": 41, "triangles": 1, "resolution": 20, "seed": 1},
     "03_main_correlation": {
-        **{"forest_dataset": "digits", "forest_samples": 6, "forest_images": 100},
-        **{"num_samples": 10, "seed": 1},
+        "forest_dataset": "digits", "forest_samples": 6, "forest_images": 100, "num_samples": 10, "seed": 1,
     },
     "07_training_evolution": {"num_samples": 6, "seed": 1},
     "08_theory": {"num_networks": 30, "num_inits": 3, "steps": 100, "n_train": 6, "hidden": 12},
     "09_linear_regions": {
-        **{"sign_changes": [2], "widths": [8, 16], "sample_sizes": [8, 16], "fixed_r": 1, "num_students": 2},
-        **{"num_steps": 100, "width_ratios": [1, 1.2], "narrow_r": 5, "num_narrow": 3, "num_stated": 1},
+        "sign_changes": [2], "widths": [8, 16], "sample_sizes": [8, 16], "fixed_r": 1, "num_students": 2,
+        "num_steps": 100, "width_ratios": [1, 1.2], "narrow_r": 5, "num_narrow": 3, "num_stated": 1,
     },
     "10_training_complexity": {
-        **{"repetitions": 1, "epochs": 3, "num_points": 16, "width": 6, "num_images": 16, "num_test": 30},
-        **{
-            "image_size": 10,
-            "image_epochs": 1,
-            "images_per_class": 30,
-            "digit_iterations": 120,
-            "batch_iterations": 120,
-        },
-        **{"layer_epochs": 1, "region_epochs": 3, "num_segments": 10},
+        "repetitions": 1, "epochs": 3, "num_points": 16, "width": 6, "num_images": 16, "num_test": 30, "image_size": 10,
+        "image_epochs": 1, "images_per_class": 30, "digit_iterations": 120, "batch_iterations": 120, "layer_epochs": 1,
+        "region_epochs": 3, "num_segments": 10,
     },
     "11_beyond_the_grid": {"num_samples": 41, "dimensions": "", "exact_samples": 1, "triangles": 1},
     "12_your_network": {"network": "ResNet18", "width": 2, "epochs": 1, "seed": 1},
     "14_scorecard": {"num_samples": 10},
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="session")
