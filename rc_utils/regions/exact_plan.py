@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import fx, nn
 from torch.nn import functional as F
-from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 # Modules that are affine in evaluation mode.
 AFFINE_MODULES = (
@@ -93,7 +92,7 @@ class Plan:
 
 
 def make_plan(network, device=None):
-    """Plan of a copy of `network` in evaluation mode and float64, batch norms folded into the convolutions before them.
+    """Plan of a copy of `network` in evaluation mode and float64.
 
     Raises ValueError, naming the layer, for a network that torch.fx cannot trace or that is not piecewise linear.
     """
@@ -110,7 +109,6 @@ def make_plan(network, device=None):
             # Steps look at their first argument, which torch calls so.
             node.args = (node.kwargs["input"],)
             node.kwargs = {key: value for key, value in node.kwargs.items() if key != "input"}
-    _fold_batch_norms(graph_module)
     nodes = list(graph_module.graph.nodes)
     inputs = [node for node in nodes if node.op == "placeholder"]
     refuse_unless(len(inputs) == 1, type(network).__name__, f"takes {len(inputs)} inputs; expected one")
@@ -162,34 +160,11 @@ def refuse_unless(condition, where, reason):
         raise Refused(f"exact_segment cannot take this network: {where} {reason}")
 
 
-def _fold_batch_norms(graph_module):
-    """Replace each convolution whose only reader is a batch norm by the two folded into one."""
-    modules = dict(graph_module.named_modules())
-    for node in list(graph_module.graph.nodes):
-        norm = modules.get(node.target) if node.op == "call_module" else None
-        if not isinstance(norm, nn.BatchNorm2d) or norm.running_mean is None:
-            continue
-        source = node.args[0]
-        conv = modules.get(source.target) if source.op == "call_module" else None
-        if type(conv) is not nn.Conv2d or has_hooks(conv) or has_hooks(norm) or len(source.users) > 1:
-            continue
-        name = f"folded_{source.name}"
-        graph_module.add_submodule(name, fuse_conv_bn_eval(conv, norm))
-        source.target = name
-        node.replace_all_uses_with(source)
-        graph_module.graph.erase_node(node)
-
-
-def has_hooks(module):
-    """Whether something is computed before or after the module's own forward pass."""
-    return bool(module._forward_pre_hooks or module._forward_hooks)
-
-
 def _step_of(node, graph_module, depends, dead):
     """The step of a node, or ValueError naming it."""
     if node.op == "call_module":
         module = graph_module.get_submodule(node.target)
-        where = f"layer {node.target.removeprefix('folded_')} ({type(module).__name__})"
+        where = f"layer {node.target} ({type(module).__name__})"
         kind, call, thresholds = _module_step(module, where)
         in_place = bool(getattr(module, "inplace", False))
     else:
