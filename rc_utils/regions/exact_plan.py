@@ -44,13 +44,10 @@ KINK_FUNCTIONS = {
 KINK_METHODS = {"relu": [0.0], "abs": [0.0]}
 # What may be given the number of points, to keep it as the first dimension of a shape.
 RESHAPING = {"view", "reshape", torch.reshape}
-SUPPORTED = (
-    "Linear, Conv2d, BatchNorm, ReLU, LeakyReLU, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, Flatten, Identity, Dropout, "
-    "sums, concatenation, chunks, reshaping and products with constants"
-)
 NOT_PIECEWISE_LINEAR = (
-    f"is not piecewise linear, or not known to be. Known: {SUPPORTED}. Other networks are counted with "
-    'region_count(..., strategy="adaptive")'
+    "is not piecewise linear, or not known to be. Known: Linear, Conv2d, BatchNorm, ReLU, LeakyReLU, MaxPool2d, "
+    "AvgPool2d, AdaptiveAvgPool2d, Flatten, Identity, Dropout, sums, concatenation, chunks, reshaping and products with "
+    'constants. Other networks are counted with region_count(..., strategy="adaptive")'
 )
 # What may return a view of its first argument, so that a change of the result changes that as well.
 VIEWS = {
@@ -117,7 +114,7 @@ def make_plan(network, device=None):
         if any(argument in depends for argument in node.all_input_nodes) and not _is_size(node):
             depends.add(node)
     last_use = {source: node for node in nodes for source in node.all_input_nodes}
-    constants = {n.name: _attribute(graph_module, n.target) for n in nodes if n.op == "get_attr"}
+    constants = {n.name: operator.attrgetter(n.target)(graph_module) for n in nodes if n.op == "get_attr"}
     steps = []
     for node in nodes:
         if node.op in ("placeholder", "get_attr", "output"):
@@ -142,12 +139,6 @@ def _copied(network):
 
 def _is_size(node):
     return node.target == "size" if node.op == "call_method" else node.target is getattr
-
-
-def _attribute(module, target):
-    for part in target.split("."):
-        module = getattr(module, part)
-    return module
 
 
 class Refused(ValueError):
@@ -207,7 +198,7 @@ def _module_step(module, where):
 
 def _function_step(node, where, depends):
     method = node.op == "call_method"
-    call = _method(node.target) if method else node.target
+    call = getattr(torch.Tensor, node.target, None) if method else node.target
     if node.target in (KINK_METHODS if method else KINK_FUNCTIONS):
         return "kink", call, (KINK_METHODS if method else KINK_FUNCTIONS)[node.target]
     if node.target is F.max_pool2d:
@@ -229,10 +220,6 @@ def _function_step(node, where, depends):
         return "affine", call, ()
     refuse_unless(node.target in (AFFINE_METHODS if method else AFFINE_FUNCTIONS), where, NOT_PIECEWISE_LINEAR)
     return "reshape" if node.target in RESHAPING else "affine", call, ()
-
-
-def _method(name):
-    return lambda value, *args, **kwargs: getattr(value, name)(*args, **kwargs)
 
 
 def _pool_settings(where, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):

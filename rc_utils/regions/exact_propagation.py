@@ -151,7 +151,8 @@ def _apply(plan, step, part):
         # The number of points may keep its place in a shape, or be left out of one; nothing may be computed with it.
         given = args[1:] if step.call is operator.getitem else (args, kwargs)
         if step.kind == "reshape":
-            args, kwargs = map_aggregate((args, kwargs), lambda value: _rows(part) if value is ROWS else value)
+            rows = len(_tensors(part.values)[0])
+            args, kwargs = map_aggregate((args, kwargs), lambda value: rows if value is ROWS else value)
         else:
             refuse_unless(all(leaf is not ROWS for leaf in _leaves(given)), step.name, WITH_ROWS)
         result = step.call(*args, **kwargs)
@@ -163,10 +164,6 @@ def _size_of(value, *which, dim=None):
     shape = (ROWS, *value.shape[1:])
     dim = next((d for d in which if isinstance(d, int)), dim)
     return shape if dim is None else shape[dim]
-
-
-def _rows(part):
-    return len(next(value for value in _tensors(part.values)))
 
 
 def _arguments(plan, step, part):
