@@ -283,7 +283,7 @@ def _insert(part, new):
         between = torch.lerp(value[after - 1], value[after], weight)
         return torch.cat([value, between])[order]
 
-    part.values = {name: map_aggregate(value, resample) for name, value in part.values.items()}
+    part.values = dict(map_aggregate(part.values, resample))
     part.alphas = alphas
 
 
@@ -294,18 +294,14 @@ def _cut(part, alpha):
     row = int(torch.searchsorted(part.alphas, alpha))
 
     def half(rows):
-        values = {
-            name: map_aggregate(value, lambda v: v[rows].clone() if isinstance(v, torch.Tensor) else v)
-            for name, value in part.values.items()
-        }
-        return Part(part.step, part.alphas[rows], values)
+        values = map_aggregate(part.values, lambda v: v[rows].clone() if isinstance(v, torch.Tensor) else v)
+        return Part(part.step, part.alphas[rows], dict(values))
 
     return half(slice(0, row + 1)), half(slice(row, None))
 
 
 def _tensors(values):
-    found = _leaves(tuple(values.values()) if isinstance(values, dict) else values)
-    return [value for value in found if isinstance(value, torch.Tensor)]
+    return [leaf for leaf in _leaves(values) if isinstance(leaf, torch.Tensor)]
 
 
 def _leaves(values):
