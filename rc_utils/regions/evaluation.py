@@ -222,44 +222,36 @@ def full_precision():
     from then on: torch 2.13 has no call that undoes that.
     """
     with _Switches.lock:
-        older, newer = _older_switches(), _newer_switches()
+        switches = _switches()
         if _Switches.num_open == 0:
-            _Switches.before = older, newer
+            _Switches.before = switches
         _Switches.num_open += 1
-        for switch, full, _ in older:
+        for switch, full, _ in switches:
             switch(full)
-        for owner, _ in newer:
-            owner.fp32_precision = "ieee"
     try:
         yield
     finally:
         with _Switches.lock:
             _Switches.num_open -= 1
             if _Switches.num_open == 0:
-                older, newer = _Switches.before
-                for switch, _, value in older:
+                for switch, _, value in _Switches.before:
                     switch(value)
-                for owner, value in newer:
-                    owner.fp32_precision = "none"
-                    if owner.fp32_precision != value:
-                        owner.fp32_precision = value
 
 
-def _older_switches():
-    """(setter, value without TF32, value now) of the switches of older versions of torch that it does not refuse."""
-    cudnn, found = torch.backends.cudnn, []
+def _switches():
+    """(setter, value without TF32, value now) of the switches of torch, older ones where it does not refuse them."""
+    backends, found = torch.backends, []
     with contextlib.suppress(RuntimeError):
         found.append((torch.set_float32_matmul_precision, "highest", torch.get_float32_matmul_precision()))
     with contextlib.suppress(RuntimeError):
-        found.append((functools.partial(setattr, cudnn, "allow_tf32"), False, cudnn.allow_tf32))
-    return found
-
-
-def _newer_switches():
-    """(owner, its `fp32_precision` now) of each operation; none before torch 2.9."""
-    backends = torch.backends
-    if not hasattr(backends.cuda.matmul, "fp32_precision"):
-        return []
+        found.append((functools.partial(setattr, backends.cudnn, "allow_tf32"), False, backends.cudnn.allow_tf32))
     owners = [backends.cuda.matmul, backends.mkldnn.matmul]
     owners += [getattr(backend, op) for backend in (backends.cudnn, backends.mkldnn) for op in ("conv", "rnn")]
-    return [(owner, owner.fp32_precision) for owner in owners]
+    return found + [(functools.partial(_set_precision, owner), "ieee", owner.fp32_precision) for owner in owners]
+
+
+def _set_precision(owner, value):
+    """Set the switch of an operation, which follows a wider one where that has this value."""
+    for setting in ("none", value):
+        if owner.fp32_precision != value:
+            owner.fp32_precision = setting
