@@ -164,7 +164,7 @@ def reference_count(network, corners, finer=0):
 
     def look(owner, points):
         weights = np.column_stack([made.scale - points.sum(1), points]) / made.scale
-        return scores_at(classifier, corners, owner, weights)[1].astype(np.float64)
+        return scores_at(classifier, corners, owner, weights)[1]
 
     made.scores = look(made.owner, made.points)
     while True:

@@ -1,6 +1,5 @@
 """Adaptive counting on segments: few evaluations where one label is safe, many where another could hide."""
 
-import dataclasses
 import itertools
 from typing import NamedTuple
 
@@ -26,8 +25,7 @@ PLACES = (0.125, 0.25, 0.5, 0.75, 0.875)
 BLOCK = 2**20
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Samples:
+class Samples(NamedTuple):
     """Where segments were looked at, ordered by segment, then position.
 
     segment, position: (M,) int64, the position in units of the finest interval. labels: (M,). scores: (M, C) float64,
@@ -52,7 +50,12 @@ def count_adaptively(classifier, corners, lattice, batch_size):
     """
     finest = FINEST_PER_GRID_INTERVAL * (lattice.resolution - 1)
     low, high = lattice.coordinates[[0, -1], 1]
-    look = _looker(classifier, corners, (low, high), finest, batch_size)
+
+    def look(segment, position):
+        alpha = low + (high - low) * position / finest
+        weights = np.stack([1 - alpha, alpha], axis=1)
+        return Samples(segment, position, *scores_at(classifier, corners, segment, weights, batch_size))
+
     units = max(1.0, high - low)
     first = look(*_coarse(len(corners), finest, COARSE_INTERVALS * units))
     if first.scores is None:
@@ -99,8 +102,7 @@ def _add(look, samples, segment, position):
     def merged(old, added):
         return None if old is None else np.concatenate([old, added])[order]
 
-    fields = (field.name for field in dataclasses.fields(Samples))
-    return Samples(**{name: merged(getattr(samples, name), getattr(new, name)) for name in fields})
+    return Samples(*map(merged, samples, new))
 
 
 def beside_changes(samples):
@@ -131,50 +133,35 @@ def _blocks(samples):
     points = max(1, BLOCK // samples.scores.shape[1])
     wanted = np.arange(points, len(samples.segment), points)
     cuts = np.unique(np.append(starts[np.searchsorted(starts, wanted, side="right") - 1], [0, len(samples.segment)]))
-    fields = [field.name for field in dataclasses.fields(Samples)]
     for start, stop in itertools.pairwise(cuts):
-        yield start, Samples(**{name: getattr(samples, name)[start:stop] for name in fields})
+        yield start, Samples(*(values[start:stop] for values in samples))
 
 
 def _hiding_places(samples):
     left = np.flatnonzero(np.diff(samples.segment) == 0)
-    bends = second_derivatives(samples)
+    scores, bends = samples.scores, second_derivatives(samples)
     width = (samples.position[left + 1] - samples.position[left])[:, None].astype(np.float64)
     ends = samples.labels[left], samples.labels[left + 1]
     rows = np.arange(len(left))
-    other = np.ones((len(left), samples.scores.shape[1]), dtype=bool)
+    other = np.ones((len(left), scores.shape[1]), dtype=bool)
     other[rows, ends[0]] = other[rows, ends[1]] = False
     reaches = np.repeat(other[None], len(PLACES), axis=0)
     for label in ends:
-        against = _difference(samples.scores, bends, left, label)
+        d0, d1 = _relative(scores[left], label), _relative(scores[left + 1], label)
+        k0, k1 = _relative(bends[left], label), _relative(bends[left + 1], label)
+        sharpest = np.maximum(np.abs(k0), np.abs(k1))
         for reached, t in zip(reaches, PLACES, strict=True):
-            reached &= against.highest(t, width) > 0
-    # `against` is the label of the right end now.
-    change, bend = (v[rows, ends[0]] for v in (np.abs(against.d1 - against.d0), against.sharpest * width**2 / 2))
+            bend = (1 - t) * k0 + t * k1 - BEND_FACTOR * sharpest
+            reached &= (1 - t) * d0 + t * d1 - t * (1 - t) / 2 * width**2 * bend > 0
+    # `label` is that of the right end now.
+    change, bend = np.abs(d1 - d0)[rows, ends[0]], (sharpest * width**2 / 2)[rows, ends[0]]
     twice = (ends[0] != ends[1]) & (change < MONOTONE_FACTOR * bend)
     return left[twice | reaches.any((0, 2))]
 
 
-class _Difference(NamedTuple):
-    """Of every score to that of one label on intervals, (I, C) each: D_0, D_1, k_0, k_1 and max(|k_0|, |k_1|)."""
-
-    d0: np.ndarray
-    d1: np.ndarray
-    k0: np.ndarray
-    k1: np.ndarray
-    sharpest: np.ndarray
-
-    def highest(self, t, width):
-        """The bound of `hiding_places` on the difference at the share t of intervals of `width` (I, 1)."""
-        bend = (1 - t) * self.k0 + t * self.k1 - BEND_FACTOR * self.sharpest
-        return (1 - t) * self.d0 + t * self.d1 - t * (1 - t) / 2 * width**2 * bend
-
-
-def _difference(scores, bends, left, label):
-    rows = np.arange(len(left))
-    ends = (scores[left], scores[left + 1], bends[left], bends[left + 1])
-    d0, d1, k0, k1 = (v - v[rows, label][:, None] for v in ends)
-    return _Difference(d0, d1, k0, k1, np.maximum(np.abs(k0), np.abs(k1)))
+def _relative(values, label):
+    """Values (I, C) of every score less those of one label (I,)."""
+    return values - np.take_along_axis(values, label[:, None], axis=1)
 
 
 def second_derivatives(samples):
@@ -187,16 +174,3 @@ def second_derivatives(samples):
     first, last = np.flatnonzero(np.append(True, ~same)), np.flatnonzero(np.append(~same, True))
     bends[first], bends[last] = bends[np.minimum(first + 1, last)], bends[np.maximum(last - 1, first)]
     return bends
-
-
-def _looker(classifier, corners, alpha_range, finest, batch_size):
-    """A function (segment, position) -> Samples that evaluates the classifier at these points."""
-    low, high = alpha_range
-
-    def look(segment, position):
-        alpha = low + (high - low) * position / finest
-        labels, scores = scores_at(classifier, corners, segment, np.stack([1 - alpha, alpha], axis=1), batch_size)
-        # Second derivatives of close points need the digits of float64.
-        return Samples(segment, position, labels, None if scores is None else scores.astype(np.float64, copy=False))
-
-    return look

@@ -106,8 +106,8 @@ def _raise_non_finite(bad):
 def scores_at(classifier, corners, simplex, weights, batch_size=None):
     """Labels (n,) and scores (n, C) at the points sum_k weights[:, k] corners[simplex, k], as NumPy arrays.
 
-    The scores are None for a model that returns labels; one score s is (0, s). Scores in float32 stay so, all others
-    are float64. Raises NonFiniteScores where one is NaN or infinite.
+    The scores are float64, as second derivatives of close points need; None for a model that returns labels. One score
+    s is (0, s). Raises NonFiniteScores where one is NaN or infinite.
     """
     simplex, weights = torch.from_numpy(simplex).to(corners.device), torch.from_numpy(weights).to(corners)
 
@@ -129,12 +129,11 @@ def scores_at(classifier, corners, simplex, weights, batch_size=None):
 
 
 def _labels_and_scores_of(output, num_points):
-    """[labels (n,), scores (n, C) in float32 or float64], or the labels alone where there are no scores, on the CPU."""
-    labels = labels_of(output, num_points)
+    """[labels (n,), scores (n, C) in float64], or the labels alone where there are no scores, on the CPU."""
+    labels = labels_of(output, num_points).cpu()
     if labels.dtype == torch.int64:
-        return [labels.cpu()]
-    scores = output.detach().reshape(num_points, -1)
-    return [labels.cpu(), scores.to("cpu", torch.float32 if scores.dtype == torch.float32 else torch.float64)]
+        return [labels]
+    return [labels, output.detach().reshape(num_points, -1).cpu().double()]
 
 
 def _combine(corners, simplex, weights):

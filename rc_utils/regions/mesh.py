@@ -80,7 +80,11 @@ def interpolated_mesh(classifier, corners, lattice, batch_size, halvings):
     Raises ValueError for labels with halvings, and where scores are not finite.
     """
     mesh = lattice_mesh(lattice, len(corners), halvings)
-    look = functools.partial(_look, classifier, corners, mesh.scale, batch_size)
+
+    def look(owner, points):
+        weights = np.hstack([mesh.scale - points.sum(1, keepdims=True), points]) / mesh.scale
+        return scores_at(classifier, corners, owner, weights, batch_size)
+
     labels, mesh.scores = look(mesh.owner, mesh.points)
     if halvings:
         require(
@@ -90,13 +94,6 @@ def interpolated_mesh(classifier, corners, lattice, batch_size, halvings):
         )
         refine(mesh, lambda owner, points: look(owner, points)[1], halvings * lattice.dim)
     return mesh, labels
-
-
-def _look(classifier, corners, scale, batch_size, owner, points):
-    """Labels (n,) and scores (n, C) in float64, or None, at points (n, d) of a mesh on domains with these corners."""
-    weights = np.hstack([scale - points.sum(1, keepdims=True), points]) / scale
-    labels, scores = scores_at(classifier, corners, owner, weights, batch_size)
-    return labels, None if scores is None else scores.astype(np.float64, copy=False)
 
 
 @functools.lru_cache(maxsize=8)
