@@ -85,30 +85,23 @@ def read_outputs(classifier, batch_of, total, read, batch_size=None):
     """As `evaluate`, a tensor (total, ...) for each tensor (n, ...) that `read(output, n)` makes of n outputs."""
     if batch_size is not None:
         check_count("batch_size", batch_size, 1)
+    buffers, done, chunk = [], 0, batch_size
     with undisturbed(classifier):
-        return _read_chunks(classifier, batch_of, total, read, batch_size)
-
-
-def _read_chunks(classifier, batch_of, total, read, chunk):
-    buffers, done = [], 0
-    while done < total:
-        chunk = chunk or default_chunk(batch_of(done, done + 1)[0].numel(), classifier)
-        left = total - done
-        size = -(-left // -(-left // chunk))
-        parts = _try_chunk(classifier, batch_of, done, done + size, read)
-        if parts is None:
-            # Freed here, after the exception and the frames it holds are gone.
-            if classifier.device.type == "cuda":
+        while done < total:
+            chunk = chunk or default_chunk(batch_of(done, done + 1)[0].numel(), classifier)
+            left = total - done
+            size = -(-left // -(-left // chunk))
+            parts = _try_chunk(classifier, batch_of, done, done + size, read)
+            if parts is None:
+                # Freed here, after the exception and the frames it holds are gone.
                 torch.cuda.empty_cache()
-            chunk = size // 2
-            continue
-        # One buffer each: a small tensor kept from every chunk would keep the allocator from using its memory again.
-        buffers = buffers or [
-            torch.empty((total, *part.shape[1:]), dtype=part.dtype, device=part.device) for part in parts
-        ]
-        for buffer, part in zip(buffers, parts, strict=True):
-            buffer[done : done + size] = part
-        done += size
+                chunk = size // 2
+                continue
+            # One buffer each: a small tensor kept from every chunk would keep the allocator from reusing its memory.
+            buffers = buffers or [part.new_empty((total, *part.shape[1:])) for part in parts]
+            for buffer, part in zip(buffers, parts, strict=True):
+                buffer[done : done + size] = part
+            done += size
     return buffers
 
 
@@ -139,10 +132,8 @@ def _output_of_chunk(classifier, batch):
 
 
 def _is_out_of_memory(error):
-    if isinstance(error, MemoryError):
-        return True
-    message = str(error).lower()
-    return isinstance(error, RuntimeError) and any(words in message for words in OUT_OF_MEMORY_WORDS)
+    said = any(words in str(error).lower() for words in OUT_OF_MEMORY_WORDS)
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and said)
 
 
 def default_chunk(num_features, classifier):

@@ -89,17 +89,17 @@ def label_lattice(classifier, corners, lattice, batch_size=None):
     labels = evaluate(classifier, batch_of, num_simplices * size, batch_size).view(num_simplices, size)
     lowest = int(labels.min())
     if lowest == NON_FINITE and labels.dtype == torch.int32:
-        _raise_non_finite(labels == NON_FINITE)
+        bad = (labels == NON_FINITE).sum(1)
+        first = int(bad.nonzero()[0, 0])
+        simplices = f"{int((bad > 0).sum())} of {num_simplices} simplices"
+        _raise_non_finite(f"{int(bad[first])} of {size} points of simplex {first}, and in {simplices}")
     return non_negative(labels) if lowest < 0 else labels
 
 
-def _raise_non_finite(bad):
-    simplices = bad.any(1)
-    first = int(simplices.nonzero()[0, 0])
+def _raise_non_finite(where):
     raise NonFiniteScores(
-        f"the model's scores are NaN or infinite at {int(bad[first].sum())} of {bad.shape[1]} points of simplex "
-        f"{first}, and in {int(simplices.sum())} of {len(bad)} simplices: no region can be counted there. The model "
-        "has probably diverged: leave it out, or count at an earlier epoch"
+        f"the model's scores are NaN or infinite at {where}: no region can be counted there. The model has probably "
+        "diverged: leave it out, or count at an earlier epoch"
     )
 
 
@@ -120,10 +120,7 @@ def scores_at(classifier, corners, simplex, weights, batch_size=None):
         return labels, None
     bad = int((labels == NON_FINITE).sum())
     if bad:
-        raise NonFiniteScores(
-            f"the model's scores are NaN or infinite at {bad} of {len(labels)} points: no region can be counted there. "
-            "The model has probably diverged: leave it out, or count at an earlier epoch"
-        )
+        _raise_non_finite(f"{bad} of {len(labels)} points")
     scores = scores[0].numpy()
     return labels.astype(np.int64), np.hstack([np.zeros_like(scores), scores]) if scores.shape[1] == 1 else scores
 
