@@ -82,7 +82,6 @@ def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), domain="simple
     Raises ValueError for an argument outside these ranges.
     """
     check_count("dim", dim, 1)
-    check_domain(domain, dim)
     if resolution is None:
         resolution = default_resolution(dim, domain)
     check_count("resolution", resolution, 2)
@@ -116,8 +115,25 @@ def _build_lattice(dim, resolution, alpha_range, domain, adjacency):
 
 
 def _check_lattice(dim, resolution, alpha_range, domain, adjacency):
+    """Raise ValueError, naming the setting, unless there is such a lattice."""
     check_adjacency(adjacency, (*ADJACENCIES, "linear"))
-    check_alpha_range(alpha_range, dim)
+    if domain not in DOMAINS:
+        raise unknown_name("domain", domain, DOMAINS)
+    require(domain == "simplex" or dim == 2, f"domain 'box' is a plane and needs dim=2, got dim={dim}")
+    pair = isinstance(alpha_range, tuple) and len(alpha_range) == 2
+    require(
+        pair and all(is_finite_number(a) for a in alpha_range) and alpha_range[0] < alpha_range[1],
+        f"alpha_range={alpha_range!r}; expected two finite numbers (low, high) with low < high",
+    )
+    require(
+        max(abs(a) for a in alpha_range) <= FARTHEST_ALPHA,
+        f"alpha_range={alpha_range!r} leaves [-{FARTHEST_ALPHA:g}, {FARTHEST_ALPHA:g}], beyond which float32 misplaces "
+        "points by more than a tenth of the segment",
+    )
+    require(
+        dim == 1 or alpha_range == (0.0, 1.0),
+        f"alpha_range={alpha_range!r} extends a segment and needs dim=1, got dim={dim}; leave it at (0, 1)",
+    )
     too_much = excess(dim, resolution, domain, adjacency)
     require(
         not too_much,
@@ -152,31 +168,6 @@ def check_adjacency(adjacency, known=ADJACENCIES):
     """Raise ValueError for an unknown adjacency."""
     if adjacency not in known:
         raise unknown_name("adjacency", adjacency, known)
-
-
-def check_domain(domain, dim):
-    """Raise ValueError for an unknown domain, or for a box that is not a plane."""
-    if domain not in DOMAINS:
-        raise unknown_name("domain", domain, DOMAINS)
-    require(domain == "simplex" or dim == 2, f"domain 'box' is a plane and needs dim=2, got dim={dim}")
-
-
-def check_alpha_range(alpha_range, dim):
-    """Raise ValueError unless `alpha_range` is an increasing pair, and [0, 1] in more than one dimension."""
-    pair = isinstance(alpha_range, tuple) and len(alpha_range) == 2
-    require(
-        pair and all(is_finite_number(a) for a in alpha_range) and alpha_range[0] < alpha_range[1],
-        f"alpha_range={alpha_range!r}; expected two finite numbers (low, high) with low < high",
-    )
-    require(
-        max(abs(a) for a in alpha_range) <= FARTHEST_ALPHA,
-        f"alpha_range={alpha_range!r} leaves [-{FARTHEST_ALPHA:g}, {FARTHEST_ALPHA:g}], beyond which float32 misplaces "
-        "points by more than a tenth of the segment",
-    )
-    require(
-        dim == 1 or alpha_range == (0.0, 1.0),
-        f"alpha_range={alpha_range!r} extends a segment and needs dim=1, got dim={dim}; leave it at (0, 1)",
-    )
 
 
 def _simplex_indices(dim, resolution):

@@ -36,16 +36,14 @@ def sample_vertices(points, *, dim=1, num_samples=100, sampling="pairs", seed=0,
     Raises ValueError for fewer than dim + 1 points, for points that are not finite, and for bad settings.
     """
     points = as_points(points)
-    options = {"sampling": sampling, "seed": seed, "direction_length": direction_length, "device": device}
-    options["dtype"] = precision_of(points)
-    return torch.cat(list(vertex_blocks(points, dim=dim, num_samples=num_samples, **options)))
+    dtype = precision_of(points)
+    return torch.cat(list(vertex_blocks(points, num_samples, dim, sampling, seed, direction_length, device, dtype)))
 
 
 def vertex_blocks(
     points,
-    *,
+    num_samples,
     dim=1,
-    num_samples=100,
     sampling="pairs",
     seed=0,
     direction_length=None,
@@ -58,7 +56,6 @@ def vertex_blocks(
     labels: numbers of four bytes that are kept for each simplex beside its vertices.
     """
     check_sampling(sampling, dim, num_samples, seed, direction_length)
-    points = as_points(points)
     distinct = dim + 1 if sampling == "pairs" else 1
     index = vertex_indices(len(points), num_samples=num_samples, distinct=distinct, seed=seed)
     if sampling == "random_direction" and direction_length is None:
