@@ -93,7 +93,6 @@ def _from_module(module, points_device):
 def _predict_of(model):
     classes = getattr(model, "classes_", None)
     require(not isinstance(classes, list), "the classifier predicts several outputs; expected one label for each point")
-
     if classes is None:
         return lambda batch: model.predict(batch.flatten(1).numpy())
     classes = np.asarray(classes)

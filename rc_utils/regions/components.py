@@ -127,9 +127,7 @@ _PREPARED = {}
 
 
 def _as_int32(labels):
-    if labels.dtype != torch.int64:
-        return labels.to(torch.int32)
-    if labels.numel() == 0 or int(labels.max()) < 2**31:
+    if labels.dtype != torch.int64 or labels.numel() == 0 or int(labels.max()) < 2**31:
         return labels.to(torch.int32)
     outside = labels < 0
     return ranks(labels.clamp(min=-1)).sub(int(outside.any())).to(torch.int32)

@@ -69,9 +69,8 @@ def label_grid(
     corners = lattice_corners(given.to(classifier.device, classifier.dtype), lattice, padding)
     labels = label_lattice(classifier, corners, lattice, batch_size).cpu().numpy()
     frame = plane_coordinates(given)
-    weights = torch.tensor(lattice.coordinates)
-    corners_in_plane = box_corners(frame, padding) if domain == "box" else frame
-    return LabelGrid(lattice.to_grid(labels), (weights @ corners_in_plane).numpy(), frame.numpy(), lattice)
+    positions = torch.tensor(lattice.coordinates) @ lattice_corners(frame, lattice, padding)
+    return LabelGrid(lattice.to_grid(labels), positions.numpy(), frame.numpy(), lattice)
 
 
 def label_lattice(classifier, corners, lattice, batch_size=None):
