@@ -46,8 +46,8 @@ KINK_METHODS = {"relu": [0.0], "abs": [0.0]}
 RESHAPING = {"view", "reshape", torch.reshape}
 NOT_PIECEWISE_LINEAR = (
     "is not piecewise linear, or not known to be. Known: Linear, Conv2d, BatchNorm, ReLU, LeakyReLU, MaxPool2d, "
-    "AvgPool2d, AdaptiveAvgPool2d, Flatten, Identity, Dropout, sums, concatenation, chunks, reshaping and products with "
-    'constants. Other networks are counted with region_count(..., strategy="adaptive")'
+    "AvgPool2d, AdaptiveAvgPool2d, Flatten, Identity, Dropout, sums, concatenation, chunks, reshaping and products "
+    'with constants. Other networks are counted with region_count(..., strategy="adaptive")'
 )
 # What may return a view of its first argument, so that a change of the result changes that as well.
 VIEWS = {
