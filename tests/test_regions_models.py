@@ -186,7 +186,7 @@ def test_other_estimators():
 
 
 def test_a_float64_module_is_evaluated_in_float64(images):
-    net = nn.Sequential(nn.Flatten(), nn.Linear(192, 3)).double()
+    net = nn.Sequential(nn.Flatten(), nn.Linear(192, 3, bias=False)).double()
     assert predict_labels(net, images).tolist() == net(images.double()).argmax(1).tolist()
 
 
