@@ -19,7 +19,7 @@ from rc_utils.regions.lattice import default_resolution
 from rc_utils.regions.mesh import interpolated_mesh
 
 RANGES = ((0, 1), (-1, 2), (-2, 3), (-3, 4))
-FINER = {2: 120, 3: 31, 4: 17, 5: 13}
+FINER = {2: 60, 3: 31, 4: 17, 5: 13}
 """Points an edge of the lattice that stands for the truth, by the dimension."""
 Z = 1.959964  # Two-sided 95 % of the normal distribution.
 
@@ -76,7 +76,7 @@ def adjacency_table(
     return pd.DataFrame([*rows.values(), {"adjacency": "mesh", f"mean, {resolutions[-1]} points": truth.mean()}])
 
 
-def errors_by_dimension(model, points, *, num_samples: int = 8, num_linear: int = 30, seed: int = 0) -> pd.DataFrame:
+def errors_by_dimension(model, points, *, num_samples: int = 4, num_linear: int = 25, seed: int = 0) -> pd.DataFrame:
     """How often counts are wrong in two to five dimensions at the default resolution, by `face` and interpolated.
 
     One row a dimension, each share over `num_linear` linear classifiers of ten labels, whose count is the number of
