@@ -25,7 +25,7 @@ def test_answers_from_runs_say_what_the_runs_hold():
     negative = {"test accuracy", "settings that fit, test accuracy", "test pairs, gap", without}
     positive = {"Pearson, gap", "Spearman, gap", "Kendall, gap", "settings that fit, gap", "training pairs, gap"}
     assert signs == dict.fromkeys(negative, True) | dict.fromkeys(positive | {with_it}, False)
-    assert found["Settings"].to_dict() == {**dict.fromkeys(signs, 9), **dict.fromkeys(found.index[4:6], 7)}
+    assert found["Rows"].to_dict() == {**dict.fromkeys(signs, 9), **dict.fromkeys(found.index[4:6], 7)}
 
 
 def test_momentum_is_compared_on_the_same_settings():
@@ -36,7 +36,7 @@ def test_momentum_is_compared_on_the_same_settings():
         if e == "main" or i % 3 == 1
     ]  # fmt: skip
     found = answers(rows)
-    assert found["Settings"].iloc[-2:].tolist() == [3, 3]
+    assert found["Rows"].iloc[-2:].tolist() == [3, 3]
     assert found["Mean count"].iloc[-2:].tolist() == ["3.40", "3.40"]
     assert found.loc["settings that fit, gap", "Correlation"] == "too few settings"
 
