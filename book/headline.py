@@ -111,7 +111,11 @@ def predictors(runs, campaign):
     three, nine, every = (league.networks_table(table) for table in (main, plain, league.every_setting(runs)))
     together = ("all together", "all, within network")
     rows = [_predictor_row(r["network"], r) for r in nine.to_dict("records") if r["network"] not in together]
-    for found, words in ((three, "the paper's three"), (nine, "all of these"), (every, "all, however trained")):
+    for found, words in (
+        (three, "the paper's three"),
+        (nine, "all of these"),
+        (every, "all networks and ways to train"),
+    ):
         by_name = {r["network"]: r for r in found.to_dict("records")}
         rows.append(_predictor_row(f"{words} together", by_name["all together"]))
         rows.append(_predictor_row(f"{words}, within network", by_name["all, within network"]))
