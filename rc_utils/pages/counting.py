@@ -48,7 +48,7 @@ def results_from_ranges(counts: dict[tuple, np.ndarray], campaign: str) -> list[
 
 
 def adjacency_table(
-    model, points, *, resolutions: Sequence[int] = (30, 50, 100), num_samples: int = 50, seed: int = 0
+    model, points, *, resolutions: Sequence[int] = (30, 50, 80), num_samples: int = 50, seed: int = 0
 ) -> pd.DataFrame:
     """Counts of the same triangles with each adjacency on finer and finer grids, beside the adaptive count.
 
