@@ -87,18 +87,18 @@ def test_lattices_agree_with_breadth_first_search(dim, domain, adjacency, classe
 
 @given(labels=label_grids(), adjacency=st.sampled_from(ADJACENCIES))
 @settings(max_examples=60, deadline=None)
-def test_label_propagation_equals_union_find(labels, adjacency):
+def test_scipy_equals_union_find(labels, adjacency):
     pytest.importorskip("numba")
     grid_shape = labels.shape[1:]
     indices = np.stack(np.unravel_index(np.arange(np.prod(grid_shape)), grid_shape), axis=1)
     edges = components.neighbour_pairs(indices, grid_shape, adjacency)
     flat = torch.from_numpy(labels).flatten(1).to(torch.int32)
     expected = components.count_along_edges(flat, edges)
-    assert components.count_by_propagation(flat, edges).tolist() == expected.tolist()
+    assert components.count_by_graph(flat.numpy(), edges).tolist() == expected.tolist()
 
 
 def test_large_smooth_grids_with_and_without_numba(monkeypatch):
-    """Long winding components, where label propagation needs many rounds, and more than one block of grids."""
+    """Long winding components, and more than one block of grids."""
     waves = np.sin(np.arange(60) / 4)[:, None] * 8 + np.arange(60)
     labels = np.stack([(waves / (3 + b)).astype(int) % 3 for b in range(6)])
     expected = [count_by_search(grid, "face") for grid in labels]

@@ -1,4 +1,4 @@
-"""Counting connected components of equal label: runs in 1-D, union-find on a CPU, label propagation elsewhere."""
+"""Counting connected components of equal label: runs in 1-D, union-find or scipy beyond."""
 
 import functools
 import importlib
@@ -7,6 +7,8 @@ from typing import TypeVar
 
 import numpy as np
 import torch
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from rc_utils.checks import require
 from rc_utils.regions.arrays import as_tensor, is_uint64
@@ -14,8 +16,8 @@ from rc_utils.regions.lattice import check_adjacency, excess_of_pairs, neighbour
 
 Labels = TypeVar("Labels", np.ndarray, torch.Tensor)
 
-# Elements of the largest temporary array of one block of label propagation.
-BLOCK_ELEMENTS = 1 << 25
+# Elements of the largest temporary array of what scipy counts at once.
+BLOCK_ELEMENTS = 1 << 22
 
 
 def count_components(labels: Labels, adjacency: str = "face") -> Labels:
@@ -91,23 +93,20 @@ def count_runs(labels):
 def count_along_edges(labels, edges):
     """Components of each row of labels (B, P) int tensor, -1 outside, joined along edges (E, 2): (B,) int64.
 
-    Compiled union-find where the labels are on a CPU and numba is installed, label propagation otherwise; the labels
-    stay on their device either way.
+    On the CPU, by compiled union-find where numba is installed; the counts are where the labels are.
     """
-    labels = _as_int32(labels)
-    kernel = _compiled_kernel() if labels.device.type == "cpu" else None
-    if kernel is not None:
-        return torch.from_numpy(kernel(labels.contiguous().numpy(), *_prepared(edges, labels.shape[1])))
-    return count_by_propagation(labels, edges)
+    array = _as_int32(labels).cpu().contiguous().numpy()
+    kernel = _compiled_kernel()
+    counts = kernel(array, *_prepared(edges, array.shape[1])) if kernel else count_by_graph(array, edges)
+    return torch.from_numpy(counts).to(labels.device)
 
 
 @functools.cache
 def _compiled_kernel():
     try:
-        importlib.import_module("numba")
-    except ImportError:  # not there, or not for this version of NumPy
+        return importlib.import_module("rc_utils.regions._union_find").count_by_union_find
+    except ImportError:  # numba is not there, or not for this version of NumPy
         return None
-    return importlib.import_module("rc_utils.regions._union_find").count_by_union_find
 
 
 def _prepared(edges, size):
@@ -144,35 +143,25 @@ def non_negative(labels):
     return labels - lowest if highest - lowest < 2**63 else ranks(labels)
 
 
-def count_by_propagation(labels, edges):
-    """As `count_along_edges`, by label propagation with pointer jumping, on whatever device the labels are."""
-    later, earlier = torch.from_numpy(edges.T.astype(np.int64)).to(labels.device)
-    block = max(1, BLOCK_ELEMENTS // max(labels.shape[1], len(edges), 1))
-    return torch.cat([_propagate(part, later, earlier) for part in labels.split(block)])
+def count_by_graph(labels, edges):
+    """As `count_along_edges`, of labels in an array, by scipy."""
+    later, earlier = edges.T.astype(np.int64)
+    size = labels.shape[1]
+    counts = []
+    block = max(1, BLOCK_ELEMENTS // max(size, len(edges), 1))
+    for part in np.split(labels, range(block, len(labels), block)):
+        joined = (part[:, later] == part[:, earlier]) & (part[:, later] >= 0)
+        row, edge = joined.nonzero()
+        links = np.stack([row * size + later[edge], row * size + earlier[edge]], axis=1)
+        nodes = graph_components(links, np.repeat(np.arange(len(part)), size), len(part))
+        counts.append(nodes - (part < 0).sum(1))
+    return np.concatenate(counts)
 
 
-def _propagate(labels, later, earlier):
-    batch, size = labels.shape
-    at_later = labels[:, later]
-    joined = (at_later == labels[:, earlier]) & (at_later >= 0)
-    row, edge = joined.nonzero(as_tuple=True)
-    u, v = row * size + later[edge], row * size + earlier[edge]
-    nodes = torch.arange(batch * size, device=labels.device)
-    parent = nodes.clone()
-    while len(u):
-        root_u, root_v = parent[u], parent[v]
-        # Every root hooks onto its smallest neighbour: the number of roots at least halves in each round.
-        parent.scatter_reduce_(0, torch.maximum(root_u, root_v), torch.minimum(root_u, root_v), "amin")
-        parent = _flatten(parent)
-        apart = parent[u] != parent[v]
-        u, v = u[apart], v[apart]
-    return ((parent == nodes).view(batch, size) & (labels >= 0)).sum(1)
-
-
-def _flatten(parent):
-    """Pointer jumping: every node points to its root."""
-    while True:
-        above = parent[parent]
-        if torch.equal(above, parent):
-            return parent
-        parent = above
+def graph_components(links, owners, number):
+    """Components (number,) of each owner's part of a graph with links (L, 2) among nodes with `owners`."""
+    size = len(owners)
+    graph = coo_array((np.ones(len(links), dtype=bool), links.T), shape=(size, size))
+    component = connected_components(graph, directed=False)[1]
+    first = np.unique(component, return_index=True)[1]
+    return np.bincount(owners[first], minlength=number)

@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 from scipy.optimize import linprog
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
+
+from rc_utils.regions.components import graph_components
 
 BLOCK = 1 << 22  # scores that are compared at once
 
@@ -37,7 +37,7 @@ def count_pieces(scores, elements, owner, number):
         node.append(nodes[which])
         label.append(won[which])
     links.append(_joined(np.concatenate(element), np.concatenate(node), np.concatenate(label)))
-    return _components(np.concatenate(links), np.concatenate(owners), number)
+    return graph_components(np.concatenate(links), np.concatenate(owners), number)
 
 
 def _winners(scores, labels, elements):
@@ -141,12 +141,3 @@ def _joined(element, node, label):
     element, node, label = element[order], node[order], label[order]
     alike = (element[1:] == element[:-1]) & (label[1:] == label[:-1])
     return np.stack([node[:-1][alike], node[1:][alike]], axis=1)
-
-
-def _components(links, owners, number):
-    """Components (number,) of each owner's part of a graph with links (L, 2) among nodes with `owners`."""
-    size = len(owners)
-    graph = coo_array((np.ones(len(links), dtype=bool), links.T), shape=(size, size))
-    component = connected_components(graph, directed=False)[1]
-    first = np.unique(component, return_index=True)[1]
-    return np.bincount(owners[first], minlength=number)
