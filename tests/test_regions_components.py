@@ -109,15 +109,6 @@ def test_large_smooth_grids_with_and_without_numba(monkeypatch):
     assert count_components(labels).tolist() == expected
 
 
-@given(labels=label_grids().filter(lambda grid: grid.ndim == 2))
-@settings(max_examples=40, deadline=None)
-def test_runs_equal_the_general_count(labels):
-    size = labels.shape[1]
-    chain = np.stack([np.arange(1, size), np.arange(size - 1)], axis=1).astype(np.int32)
-    flat = torch.from_numpy(labels)
-    assert components.count_runs(flat).tolist() == components.count_along_edges(flat, chain).tolist()
-
-
 def test_known_counts():
     board = np.indices((6, 6)).sum(0) % 2
     assert count_components(board[None], "face").tolist() == [36]

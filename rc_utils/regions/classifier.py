@@ -125,8 +125,6 @@ def labels_of(output, num_points):
         return output.reshape(-1).to(torch.int64)
     output = output.reshape(num_points, -1)
     labels = (output[:, 0] > 0) if column else output.argmax(1)
-    if not output.is_floating_point():
-        return labels.to(torch.int32)
     return torch.where(torch.isfinite(output).all(1), labels.to(torch.int32), NON_FINITE)
 
 

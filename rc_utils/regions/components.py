@@ -1,4 +1,4 @@
-"""Counting connected components of equal label: runs in 1-D, union-find or scipy beyond."""
+"""Counting connected components of equal label, by union-find where numba is installed, else by scipy."""
 
 import functools
 import importlib
@@ -60,8 +60,6 @@ def count_components(labels: Labels, adjacency: str = "face") -> Labels:
 
 
 def _count_grids(labels, adjacency, all_inside):
-    if labels.ndim == 2:
-        return count_runs(labels)
     grid_shape = tuple(labels.shape[1:])
     flat = labels.flatten(1)
     if all_inside:
@@ -81,13 +79,6 @@ def _grid_edges(grid_shape, adjacency, used):
     edges = neighbour_pairs(indices, grid_shape, adjacency)
     edges.setflags(write=False)  # shared by all calls
     return edges
-
-
-def count_runs(labels):
-    """Number of runs of equal label along each row of (B, P), -1 being outside; (B,) int64."""
-    starts = labels >= 0
-    starts[:, 1:] &= labels[:, 1:] != labels[:, :-1]
-    return starts.sum(1)
 
 
 def count_along_edges(labels, edges):
