@@ -155,15 +155,27 @@ def put_to_the_test(protocol):
 
 
 def study_rows():
-    """The rows of the first forest plot that study 1 gives, once it is complete."""
-    runs = complete_studies().get("seeds")
-    if runs is None:
-        return pd.DataFrame()
-    found = decisions.seed_correlations(runs)
-    own = found[found["measure"] == studies.COUNT]
-    rows = {"group": "Only chance differs (study 1)", "verdict": decisions.decide_seeds(found), "published": np.nan}
-    rows |= {"url": "notebooks/18_under_test.html", "label": own["network"], "estimate": own["r"]}
-    return pd.DataFrame(rows).assign(claimed=[(0.5, 1.0)] * len(own))
+    """The rows of the first forest plot that the complete studies give."""
+    complete = complete_studies()
+    rows = []
+    if "seeds" in complete:
+        found = decisions.seed_correlations(complete["seeds"])
+        own = found[found["measure"] == studies.COUNT]
+        row = {"group": "Only chance differs (study 1)", "verdict": decisions.decide_seeds(found), "claimed": (0.5, 1.0)}
+        for network, estimate in zip(own["network"], own["r"], strict=True):
+            rows.append(row | {"label": network, "estimate": estimate})
+    if "independent" in complete:
+        found = equal_loss(complete["independent"])
+        row = {"group": "Beyond the settings (study 5)", "verdict": decisions.decide_independent(found)}
+        row |= {"label": "ResNet18 and VGG19", "claimed": (0.2, 1.0)}
+        rows.append(row | {"estimate": found.set_index("measure")["r"][studies.COUNT]})
+    rows = pd.DataFrame(rows).assign(published=np.nan, url="notebooks/18_under_test.html")
+    return rows.replace({"verdict": {"refutes": "contradicts"}})
+
+
+def equal_loss(runs):
+    """The correlations of study 5 that decide: of networks that have just reached the same training loss."""
+    return decisions.partial_correlations(decisions.looks(runs)["equal loss"])
 
 
 def at_one_setting(runs):

@@ -1,1 +1,1 @@
-"""The page on statistics: its table of cells, what it compares, and how it shows it."""
+"""The page of the five studies: their runs, what decides in each, and its figures."""
