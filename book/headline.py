@@ -161,7 +161,11 @@ def study_rows():
     if "seeds" in complete:
         found = decisions.seed_correlations(complete["seeds"])
         own = found[found["measure"] == studies.COUNT]
-        row = {"group": "Only chance differs (study 1)", "verdict": decisions.decide_seeds(found), "claimed": (0.5, 1.0)}
+        row = {
+            "group": "Only chance differs (study 1)",
+            "verdict": decisions.decide_seeds(found),
+            "claimed": (0.5, 1.0),
+        }
         for network, estimate in zip(own["network"], own["r"], strict=True):
             rows.append(row | {"label": network, "estimate": estimate})
     if "independent" in complete:
