@@ -158,6 +158,14 @@ def test_beyond_the_settings_nothing_is_left_of_what_the_settings_say():
     assert decisions.decide_independent(strong) == "supports"
 
 
+@pytest.mark.parametrize("number", [1, 2, 4])
+def test_a_few_runs_of_study_5_decide_nothing(number):
+    rng = np.random.default_rng(3)
+    columns = {name: rng.uniform(1, 2, 2 * number) for name in ("lr", "batch_size", "updates", "gap", "margin", COUNT)}
+    runs = table(**columns, network=np.repeat(["ResNet18", "VGG19"], number))
+    assert decisions.decide_independent(decisions.partial_correlations(runs)) == "inconclusive"
+
+
 def test_a_study_is_complete_with_all_its_runs_alone(monkeypatch):
     campaign = load_campaign("study-seeds")
     assert len(studies.first_runs(campaign)) == 120

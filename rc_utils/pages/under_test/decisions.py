@@ -232,17 +232,20 @@ def looks(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
 def partial_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     """By measure: the correlation with the gap of what is left of both beyond the settings, as the protocol says."""
     runs = runs[runs["interpolates"]].reset_index(drop=True)
-    gap = _beyond_settings(runs, runs["gap"].to_numpy(float), seed)
+    gap = beyond_settings(runs, runs["gap"].to_numpy(float), seed)
     rows = []
     for name, choices in forms(runs).items():
-        values = [_correlation(_beyond_settings(runs, choice, seed), gap) for choice in choices]
+        values = [_correlation(beyond_settings(runs, choice, seed), gap) for choice in choices]
         best = max(values, key=abs)
         rows.append({"measure": name, "r": _with_fisher(best, len(runs), 2)})
     return pd.DataFrame(rows)
 
 
-def _beyond_settings(runs, values, seed):
-    """Residuals of a cross-fitted cubic of the settings, scaled to unit variance within each network."""
+def beyond_settings(runs: pd.DataFrame, values: np.ndarray, seed: int) -> np.ndarray:
+    """Residuals (n,) of `values` from a cross-fitted cubic of the settings, of unit variance within each network.
+
+    A fold leaves out one run where a network has fewer than ten, and nothing is fitted to fewer than three.
+    """
     settings = np.log(runs[["lr", "batch_size", "updates"]].to_numpy(float))
     residuals = np.empty(len(values))
     for network in runs["network"].unique():
@@ -250,9 +253,11 @@ def _beyond_settings(runs, values, seed):
         cubic = make_pipeline(
             StandardScaler(), PolynomialFeatures(3), StandardScaler(), RidgeCV(np.logspace(-3, 3, 13))
         )
-        folds = KFold(10, shuffle=True, random_state=seed)
-        left = values[own] - cross_val_predict(cubic, settings[own], values[own], cv=folds)
-        residuals[own] = (left - left.mean()) / left.std()
+        left = values[own]
+        if len(left) >= 3:
+            folds = KFold(min(10, len(left)), shuffle=True, random_state=seed)
+            left = left - cross_val_predict(cubic, settings[own], left, cv=folds)
+        residuals[own] = (left - left.mean()) / (left.std() or 1.0)
     return residuals
 
 
@@ -277,7 +282,8 @@ def _correlation(x, y):
 
 
 def _correlations(x, y, weights):
-    return (weights @ (x * y)) / np.sqrt((weights @ x**2) * (weights @ y**2))
+    with np.errstate(invalid="ignore"):  # one run has no correlation
+        return (weights @ (x * y)) / np.sqrt((weights @ x**2) * (weights @ y**2))
 
 
 def _with_fisher(r, runs, taken):
