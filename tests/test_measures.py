@@ -196,7 +196,7 @@ def test_linear_pieces_and_local_complexity_of_three_units(activation):
 
 
 def test_linear_pieces_are_those_of_exact_segments():
-    network = rc.build_network("MLP", num_classes=3, in_features=6, widths=(8, 8), seed=1)
+    network = rc.build_network("MLP", num_classes=3, in_channels=6, image_size=1, widths=(8, 8), seed=1)
     x = torch.randn(30, 6, generator=torch.Generator().manual_seed(0))
     pairs = segments.counted_pairs(x, 10)
     exact = [rc.exact_segment(network, x[i], x[j]).num_linear_regions for i, j in pairs.tolist()]
@@ -235,7 +235,7 @@ def test_path_norm_with_a_batch_norm_is_that_of_the_folded_network():
     assert log_path_norm(torch.nn.Sequential(first, norm, torch.nn.SiLU(), last), x) == pytest.approx(expected)
 
 
-IMAGE_NETWORKS = sorted(set(NETWORKS) - {"MLP", "TwoLayerReLU"})
+IMAGE_NETWORKS = sorted(set(NETWORKS) - {"MLP"})
 
 
 @pytest.mark.parametrize("name", [*IMAGE_NETWORKS, "MLP"])

@@ -203,7 +203,7 @@ def test_dropout_options_reach_the_layers():
 # Graphs
 
 
-@pytest.mark.parametrize("name", [*PUBLISHED, "MLP", "TwoLayerReLU"])
+@pytest.mark.parametrize("name", [*PUBLISHED, "MLP"])
 def test_symbolic_trace_shows_known_operations_only(name):
     network = build_network(name, width=4, image_size=16).eval()
     traced = torch.fx.symbolic_trace(network)
@@ -222,27 +222,8 @@ def test_mlp_layers():
     network = build_network("MLP", num_classes=3, in_channels=1, image_size=4, widths=(5, 7), width=8)
     assert [m.out_features for m in network.modules() if isinstance(m, nn.Linear)] == [5, 7, 3]
     assert network(random_images(channels=1, size=4)).shape == (2, 3)
-    assert build_network("MLP", in_features=2)(torch.zeros(6, 2)).shape == (6, 10)
-    linear = build_network("MLP", in_features=2, widths=())
+    linear = build_network("MLP", in_channels=2, image_size=1, widths=())
     assert count_parameters(linear) == 30
-
-
-def test_mlp_without_bias_is_homogeneous():
-    network = build_network("MLP", in_features=5, bias=False)
-    x = torch.randn(4, 5, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(network(3 * x), 3 * network(x))
-
-
-def test_two_layer_relu_closed_form():
-    network = build_network("TwoLayerReLU", in_features=3, hidden=40, seed=5)
-    x = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
-    (weight,) = network.parameters()
-    expected = sum(a * (x @ w).relu() for a, w in zip(network.signs, weight, strict=True))
-    torch.testing.assert_close(network(x), expected[:, None])
-    assert set(network.signs.tolist()) == {-1.0, 1.0}
-    assert not network.signs.requires_grad
-    other = build_network("TwoLayerReLU", in_features=3, hidden=40, seed=6)
-    assert not torch.equal(other.signs, network.signs)
 
 
 # Registry, options, seeds
@@ -276,7 +257,6 @@ def test_the_seed_alone_decides_the_weights():
         ("SENet18", {"reduction": 0}, "reduction=0"),
         ("RegNetX_200MF", {"group_width": 0}, "group_width=0"),
         ("MLP", {"widths": (3, 0)}, "widths=0"),
-        ("TwoLayerReLU", {"hidden": -1}, "hidden=-1"),
     ],
 )
 def test_bad_arguments_are_named(name, arguments, message):
@@ -366,7 +346,7 @@ def test_user_class_gets_the_arguments_it_names(user_module):
 def test_options_of_networks_and_of_user_classes(user_module):
     assert network_options("EfficientNetB0") == {"dropout": 0.2, "drop_connect": 0.2}
     assert network_options("ResNet18") == {}
-    assert network_options("MLP") == {"in_features": None, "widths": (64, 64), "bias": True}
+    assert network_options("MLP") == {"widths": (64, 64)}
     assert network_options(f"{user_module}:Net") == {"depth": 2}
     with pytest.raises(ValueError, match=r"'dept'. Did you mean 'depth'"):
         build_network(f"{user_module}:Net", dept=3)

@@ -130,7 +130,7 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
         (["dataset", "label_noise"], 1.5, r"\[dataset\]: label_noise is 1.5"),
         (["dataset", "n_train"], 0, r"n_train=0"),
         (["dataset", "classes"], [], r"classes is empty"),
-        (["networks", "TwoLayerReLU"], {"width": 3}, r"'TwoLayerReLU' takes no width"),
+        (["networks", "MLP"], {"width": 3}, r"'MLP' takes no width"),
         (["dataset"], {}, r"\[dataset\] has no 'name'"),
         (["networks", "small", "num_classes"], 3, "num_classes cannot be set here: it comes from the dataset"),
         (["networks", "small", "name"], "ResNet18", "name cannot be set here: the key is architecture"),

@@ -6,9 +6,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import rc_utils as rc
-from rc_utils.networks.mlp import TwoLayerReLU
 from rc_utils.pages.theory import results
 from rc_utils.theory.two_layer import bounds, examples
 from rc_utils.theory.two_layer.networks import (
@@ -35,10 +35,9 @@ def points(number, n, dim, seed=0):
 def as_module(networks, index):
     """One of the networks as the torch module of the theory."""
     _, p, d = networks.weights.shape
-    module = TwoLayerReLU(in_features=d, hidden=p).double()
-    module.load_state_dict(
-        {"layers.1.weight": networks.weights[index], "layers.3.weight": networks.signs[index : index + 1]}
-    )
+    module = nn.Sequential(nn.Linear(d, p, bias=False), nn.ReLU(), nn.Linear(p, 1, bias=False)).double()
+    module.load_state_dict({"0.weight": networks.weights[index], "2.weight": networks.signs[index : index + 1]})
+    module[2].requires_grad_(False)
     return module
 
 

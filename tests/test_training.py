@@ -136,8 +136,8 @@ def test_scores_that_are_not_finite_are_divergence(tiny_data):
 
 
 def test_networks_and_data_that_cannot_be_trained_are_named(tiny_data):
-    with pytest.raises(ValueError, match=r"TwoLayerReLU makes an output of shape \(2, 1\).*expected \(2, 10\)"):
-        train(build_network("TwoLayerReLU", image_size=8), tiny_data, TrainConfig(epochs=1))
+    with pytest.raises(ValueError, match=r"MLP makes an output of shape \(2, 1\).*expected \(2, 10\)"):
+        train(build_network("MLP", num_classes=1, image_size=8), tiny_data, TrainConfig(epochs=1))
     image = ImageTensor(tiny_data.x_train.raw[:1], [0] * 3, [1] * 3)
     one = dataclasses.replace(tiny_data, x_train=image, y_train=tiny_data.y_train[:1])
     with pytest.raises(ValueError, match="a single training image"):

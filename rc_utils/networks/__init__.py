@@ -1,4 +1,4 @@
-"""The paper's nine architectures, small networks for the theory, and networks of one's own, by name."""
+"""The paper's nine architectures, a multilayer perceptron, and networks of one's own, by name."""
 
 from rc_utils.networks import (  # noqa: F401  (each registers its networks)
     dla,
