@@ -332,15 +332,6 @@ def test_a_campaign_that_is_no_readable_file_is_named(tmp_path):
         load_campaign(tmp_path)
 
 
-def test_a_folder_in_the_place_of_the_frozen_records_is_named(tmp_path, capsys):
-    shutil.copytree(campaigns_dir() / "shapes-tiny", tmp_path / "tiny")
-    path = tmp_path / "tiny" / "runs.jsonl"
-    path.unlink(missing_ok=True)
-    path.mkdir()
-    assert main([str(tmp_path / "tiny"), "--freeze"]) == 2
-    assert f"{path} is a folder, not a file of records: remove or rename it" in capsys.readouterr().err
-
-
 def test_a_network_that_cannot_be_made_leaves_the_rest_of_the_plan(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "unmade.py").write_text(

@@ -352,22 +352,6 @@ def test_a_campaign_without_counts_is_verified_by_its_accuracies(capsys):
     assert "equal to the last bit" in capsys.readouterr().out
 
 
-def test_a_folder_in_the_place_of_a_record_or_of_weights_is_named_or_made_again():
-    campaign = with_changes(grid=ONE)
-    sweep(campaign)
-    (run_id,) = campaign.runs()
-    weights = records.weights_path(run_id)
-    weights.unlink()
-    weights.mkdir()
-    with pytest.raises(FileNotFoundError, match="complete_run"):
-        run.trained_network(next(iter(campaign.runs().values())).spec)
-    path = records.record_path(run_id)
-    path.unlink()
-    path.mkdir()
-    with pytest.warns(UserWarning, match="is a folder, not a record"):
-        assert records.load_runs(campaign).empty
-
-
 def test_pages_say_why_a_campaign_has_nothing_to_show(tmp_path, monkeypatch):
     for name, grid, source in (
         ("far", "{ lr = [1e30] }", ""),

@@ -64,8 +64,6 @@ def sealed(record):
 def read_record(path):
     """The record in the file `path`. Raises CorruptRecord if it is damaged, edited, of another run or schema."""
     path = pathlib.Path(path)
-    if path.is_dir():
-        raise CorruptRecord(f"{path} is a folder, not a record: remove it")
     record = _parse(path.read_bytes(), str(path))
     if record["run_id"] != path.stem:
         raise CorruptRecord(f"{path} holds the record of run {record['run_id']}: {ADVICE}")
@@ -99,19 +97,13 @@ def read_frozen(path, run_ids=None):
     path, records = pathlib.Path(path), {}
     wanted = None if run_ids is None else {None, *run_ids}
     if path.exists():
-        for number, line in enumerate(_lines(path), start=1):
+        for number, line in enumerate(path.read_bytes().splitlines(), start=1):
             if line.strip() and (wanted is None or _run_id_of(line) in wanted):
                 with _warn_if_corrupt():
                     record = _parse(line, f"{path}, line {number}", ADVICE_ON_A_LINE)
                     twin = records.get(record["run_id"])
                     records[record["run_id"]] = record if twin is None else richer(record, twin)[0]
     return records
-
-
-def _lines(path):
-    if path.is_dir():
-        raise CorruptRecord(f"{path} is a folder, not a file of records: remove or rename it")
-    return path.read_bytes().splitlines()
 
 
 def _run_id_of(line):
@@ -127,7 +119,7 @@ def freeze(campaign):
     """
     path = campaign.folder / "runs.jsonl"
     records = read_frozen(path) | {key: record for key, (record, _) in find_records(campaign.runs(), path).items()}
-    for number, line in enumerate(_lines(path) if path.exists() else (), start=1):
+    for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else (), start=1):
         if line.strip() and _run_id_of(line) not in records:
             raise CorruptRecord(
                 f"{path}, line {number} is damaged and its run has no other record: restore the file, or "
