@@ -595,17 +595,36 @@ def test_a_killed_worker_does_not_end_the_sweep(results):
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
-        ("--workers", "-1", "whole number of at least 0"), ("--threads", "0", "whole number of at least 1"),
-        ("--tflops", "0", "number above 0"), ("--time-budget", "nan", "number of at least 0"),
-        ("--verify", "0", "whole number of at least 1"), ("--shard", "8/8", "not i/N with i < N"),
-        ("--freeze", "--plan", "not allowed with argument"),
+        ("--workers", "-1", "workers=-1; expected an integer of at least 0"),
+        ("--threads", "0", "threads=0; expected an integer of at least 1"),
+        ("--time-budget", "nan", "time_budget=nan; expected a finite number of at least 0"),
+        ("--verify", "0", "number=0; expected an integer of at least 1"),
     ],
-)  # fmt: skip
+)
 def test_numbers_that_make_no_sense_are_named(option, value, words, capsys):
+    assert main(["shapes-tiny", option, value]) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--plan", "--tflops", "0"], "tflops=0.0; expected a finite number above 0"),
+        (["--verify", "1", "--threads", "0"], "threads=0"),
+        (["--verify", "1", "--device", "cuda:99"], "device 'cuda:99' cannot be used"),
+    ],
+)
+def test_what_a_plan_and_a_verification_cannot_use_is_named(arguments, words, capsys):
+    assert main(["shapes-tiny", *arguments]) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("option", "value"), [("--workers", "two"), ("--shard", "8/8"), ("--freeze", "--plan")])
+def test_arguments_that_cannot_be_read_are_refused(option, value, capsys):
     with pytest.raises(SystemExit) as caught:
         main(["shapes-tiny", option, value])
     assert caught.value.code == 2
-    assert words in capsys.readouterr().err
+    assert option in capsys.readouterr().err
 
 
 def test_nothing_to_verify_and_nothing_to_freeze_are_no_success(capsys):

@@ -6,7 +6,6 @@ run is on the disk at once; a killed sweep loses at most the runs it was in, and
 
 import argparse
 import dataclasses
-import math
 import statistics
 import sys
 import time
@@ -19,7 +18,7 @@ from rc_utils.sweep.cluster import on_dask
 from rc_utils.sweep.cost import DEFAULT_TFLOPS, hours_at, run_flops
 from rc_utils.sweep.job import Job
 from rc_utils.sweep.lacking import is_complete
-from rc_utils.sweep.records import CorruptRecord, check_writable, find_records, freeze
+from rc_utils.sweep.records import check_writable, find_records, freeze
 from rc_utils.sweep.verify import print_verification, verify
 
 
@@ -54,7 +53,7 @@ def sweep(
         check_number("time_budget", time_budget, 0)
     index, parts = shard
     require(0 <= index < parts, f"shard={shard!r}; expected (i, n) with 0 <= i < n, such as (0, 4)")
-    if not scheduler:
+    if not scheduler:  # whose workers may have what this machine has not
         check_device(device)
     deadline = None if time_budget is None else time.time() + time_budget
     todo = missing_runs(campaign, shard)
@@ -85,14 +84,12 @@ def _report(outcomes, total, name):
             if outcome.status == "failed":
                 bar.write(f"run {outcome.run_id} failed:\n{outcome.error}", file=sys.stderr)
             elif outcome.status == "done":
-                bar.set_postfix_str(_summary(outcome.record), refresh=False)
+                record = outcome.record
+                network, results = record["spec"]["network"]["name"], record["results"]
+                accuracies = f"train {results['train_accuracy']:.3f} test {results['test_accuracy']:.3f}"
+                bar.set_postfix_str(f"{network} {record['status']} {accuracies}", refresh=False)
                 bar.update()
     return seen
-
-
-def _summary(record):
-    results, network = record["results"], record["spec"]["network"]["name"]
-    return f"{network} {record['status']} train {results['train_accuracy']:.3f} test {results['test_accuracy']:.3f}"
 
 
 def plan(campaign, tflops=DEFAULT_TFLOPS, shard=(0, 1)):
@@ -101,6 +98,7 @@ def plan(campaign, tflops=DEFAULT_TFLOPS, shard=(0, 1)):
     What is left is that of the `shard`, as in `sweep`: from the median seconds of the finished runs of each network, as
     far as there are some, and from the floating-point operations of what is missing at `tflops` sustained, in TFLOP/s.
     """
+    check_number("tflops", tflops, 0, above=True)
     plans, todo = campaign.runs(), missing_runs(campaign, shard)
     found = find_records(plans, campaign.folder / "runs.jsonl")
     yield f"{campaign.name}: {campaign.title}"
@@ -145,41 +143,25 @@ def _shard(text):
     return int(index), int(number)
 
 
-def _number(kind, least, above=False):
-    """A reader of numbers of at least `least`, or above it."""
-
-    def read(text):
-        try:
-            value = kind(text)
-        except ValueError:
-            value = math.nan
-        if not (math.isfinite(value) and (value > least if above else value >= least)):
-            what = "a whole number" if kind is int else "a number"
-            raise argparse.ArgumentTypeError(f"{text!r} is not {what} {'above' if above else 'of at least'} {least}")
-        return value
-
-    return read
-
-
 def _parser():
     parser = argparse.ArgumentParser(prog="python -m rc_utils.sweep", description=__doc__.split("\n\n")[0])
     parser.add_argument("campaign", help="name of a folder in campaigns/, or the path of one")
     workers = "local worker processes (default: this process alone)"
-    parser.add_argument("--workers", type=_number(int, 0), default=0, help=workers)
+    parser.add_argument("--workers", type=int, default=0, help=workers)
     parser.add_argument("--scheduler", help="address of a Dask scheduler, for instance tcp://10.0.0.1:8786")
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ... or auto")
-    parser.add_argument("--threads", type=_number(int, 1), default=1, help="torch threads a run (default 1)")
-    parser.add_argument("--time-budget", type=_number(float, 0), metavar="SECONDS", help="stop cleanly after this time")
+    parser.add_argument("--threads", type=int, default=1, help="torch threads a run (default 1)")
+    parser.add_argument("--time-budget", type=float, metavar="SECONDS", help="stop cleanly after this time")
     parser.add_argument("--shard", type=_shard, default=(0, 1), metavar="i/N", help="every N-th run, starting at i")
     parser.add_argument("--compile", action="store_true", help="torch.compile the networks")
     parser.add_argument("--experiment", action="append", metavar="NAME", help="this experiment alone; may be repeated")
-    tflops = {"type": _number(float, 0, above=True), "default": DEFAULT_TFLOPS}
-    parser.add_argument("--tflops", **tflops, help="sustained TFLOP/s assumed by --plan")
+    tflops = "sustained TFLOP/s assumed by --plan"
+    parser.add_argument("--tflops", type=float, default=DEFAULT_TFLOPS, help=tflops)
     one = parser.add_mutually_exclusive_group()
     one.add_argument("--plan", action="store_true", help="say what is missing and how long it takes, run nothing")
     freeze = "write the records to the campaign's runs.jsonl, run nothing"
     one.add_argument("--freeze", action="store_true", help=freeze)
-    one.add_argument("--verify", type=_number(int, 1), metavar="N", help="train N recorded runs again and compare")
+    one.add_argument("--verify", type=int, metavar="N", help="train N recorded runs again and compare")
     return parser
 
 
@@ -196,14 +178,8 @@ def main(arguments=None):
         campaign = load_campaign(options.campaign)
         if options.experiment:
             campaign = campaign.restricted(options.experiment)
-        if not options.scheduler:  # whose workers may have what this machine has not
-            check_device(device)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    try:
         return _act(campaign, options, device)
-    except (OSError, CorruptRecord) as error:
+    except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -214,6 +190,7 @@ def main(arguments=None):
 def _act(campaign, options, device):
     """Do the one thing that the options ask for; returns the exit status."""
     if options.verify is not None:
+        check_device(device)
         rows = verify(campaign, options.verify, device=device, threads=options.threads)
         return print_verification(rows, device)
     if options.plan:

@@ -14,6 +14,7 @@ import random
 
 import numpy as np
 
+from rc_utils.checks import check_count
 from rc_utils.sweep import records, run
 from rc_utils.sweep.job import torch_threads
 from rc_utils.sweep.merge import find_count
@@ -68,6 +69,8 @@ class Comparison:
 
 def verify(campaign, number, seed=0, device="cpu", threads=1):
     """Train `number` random recorded runs again; yields a `Comparison` of each with its record. Writes nothing."""
+    check_count("number", number, 1)
+    check_count("threads", threads, 1)
     plans = campaign.runs()
     found = records.find_records(plans, campaign.folder / "runs.jsonl")
     complete = sorted(key for key, (record, _) in found.items() if record["status"] == "ok")
