@@ -8,21 +8,19 @@ from rc_utils.sweep.specification import PlannedRun, canonical_json
 
 
 def is_complete(record, planned):
-    """Whether `record` holds everything that `planned` asks for."""
+    """Whether `record` holds everything that `planned` asks for, or is of a run that diverged, which holds no more."""
+    if record["status"] != "ok":
+        return True
     return not (missing_counts(record, planned) or missing_measures(record, planned) or needs_training(record, planned))
 
 
 def missing_counts(record, planned):
-    """Settings of the counts that `planned` asks for and `record` does not have; none for a diverged run."""
-    if record["status"] != "ok":
-        return []
+    """Settings of the counts that `planned` asks for and `record` does not have."""
     return [s for s in planned.counts.values() if find_count(record["counts"], s) is None]
 
 
 def needs_training(record, planned):
     """Whether a look during training is missing."""
-    if record["status"] != "ok":
-        return False
     epochs, reached = list(planned.evolution_epochs), record.get("reached") or {}
     if planned.evolution_loss is not None:
         if reached.get("loss") != planned.evolution_loss:
@@ -44,9 +42,7 @@ def needs_weights(record, planned):
 
 
 def missing_measures(record, planned):
-    """Names of the measures that `planned` asks for and `record` does not have; none for a diverged run."""
-    if record["status"] != "ok":
-        return []
+    """Names of the measures that `planned` asks for and `record` does not have."""
     return [name for name in planned.measures if name not in record["measures"]]
 
 

@@ -133,6 +133,8 @@ def check_before_training(planned, device="cpu"):
 
 def _can_extend(record, planned, device):
     """Whether what `record` lacks can be made without training."""
+    if lacking.is_complete(record, planned):
+        return True
     if lacking.needs_training(record, planned):
         return False
     if not lacking.needs_weights(record, planned):
