@@ -5,7 +5,7 @@ import torch
 from rc_utils.checks import unknown_name
 from rc_utils.measures.activations import linear_pieces, local_complexity
 from rc_utils.measures.inputs import input_gradient, jacobian_norm, output_margin
-from rc_utils.measures.segments import boundary_thickness, gi_score, mixup_accuracy, pal_score, shared_scores
+from rc_utils.measures.segments import boundary_thickness, gi_score, mixup_accuracy, pal_score
 from rc_utils.measures.weights import distance_from_init, log_path_norm, log_spectral_product, sharpness
 from rc_utils.regions.evaluation import full_precision
 
@@ -51,12 +51,8 @@ UNTRAINED = ("num_parameters",)
 
 
 def measure_all(names, network, initial, data):
-    """{name: value} of several measures; arguments and errors as for `measure`.
-
-    They share what they have in common (`shared_scores`), which one call for each does not.
-    """
-    with shared_scores():
-        return {name: measure(name, network, initial, data) for name in names}
+    """{name: value} of several measures; arguments and errors as for `measure`."""
+    return {name: measure(name, network, initial, data) for name in names}
 
 
 def measure(name, network, initial, data):

@@ -3,9 +3,6 @@
 They look at the first COUNTED_SEGMENTS segments that `region_count` draws with seed 0: they and the count see the same.
 """
 
-import contextlib
-from contextvars import ContextVar
-
 import numpy as np
 import torch
 from scipy.integrate import cumulative_trapezoid, trapezoid
@@ -20,21 +17,6 @@ COUNTED_SEGMENTS, INTRA_SEGMENTS = 1000, 500
 # Points at equal distances from one end of a segment to the other; odd, so that the midpoint is one of them.
 SEGMENT_POINTS = 11
 
-_SHARED = ContextVar("shared_scores", default=None)
-
-
-@contextlib.contextmanager
-def shared_scores():
-    """Inside the block the scores along the segments of a network and its images are computed once.
-
-    Meant for several measures of a network that nothing changes in between.
-    """
-    token = _SHARED.set({})
-    try:
-        yield
-    finally:
-        _SHARED.reset(token)
-
 
 def mixup_accuracy(network, x, y):
     """Area under the mixup curve, int_0^1 A(u) du, in [0, 1], over all segments, of equal and of different labels.
@@ -42,8 +24,7 @@ def mixup_accuracy(network, x, y):
     A(u) is the share of mixtures (1 - u/2) x_i + u/2 x_j that get the label y_i of the nearer end, over both ends of
     every segment: the perturbation response curve of Schiff et al. 2021 (Sec. 3) with mixup as the perturbation.
 
-    x: images (N, C, H, W); y: labels (N,). Cost: 1,000 segments of 11 points, 11,000 forward passes, which
-    `shared_scores` shares with the measures below.
+    x: images (N, C, H, W); y: labels (N,). Cost: 1,000 segments of 11 points, 11,000 forward passes.
     """
     curve = mixup_curve(network, x, y, "all")
     return float(trapezoid(curve, _magnitudes(curve)))
@@ -87,9 +68,10 @@ def boundary_thickness(network, x, alpha=0.0, beta=0.75):
     different predicted classes i and j at their ends. Neither end comes first: the mean over both directions is taken.
     0 where every segment has one class at both ends. Unit: Euclidean distance of standardised images.
 
-    x: images (N, C, H, W). Cost: that of `mixup_accuracy`, with which `shared_scores` shares it.
+    x: images (N, C, H, W). Cost: that of `mixup_accuracy`.
     """
-    pairs, scores = segment_scores(network, x, None, "all")
+    pairs = counted_pairs(x, COUNTED_SEGMENTS)
+    scores = scores_along(network, x, pairs)
     first, second = scores[:, 0].argmax(1), scores[:, -1].argmax(1)
     crosses = (first != second).cpu()
     if not crosses.any():
@@ -106,8 +88,8 @@ def boundary_thickness(network, x, alpha=0.0, beta=0.75):
 
 def mixup_curve(network, x, y, classes):
     """A(u) of `mixup_accuracy` at equally spaced u from 0 to 1; `classes` of the two ends: "all", "inter", "intra"."""
-    pairs, scores = segment_scores(network, x, y, "intra" if classes == "intra" else "all")
-    labels = scores.argmax(2)
+    pairs = intra_pairs(y) if classes == "intra" else counted_pairs(x, COUNTED_SEGMENTS)
+    labels = scores_along(network, x, pairs).argmax(2)
     ends = y[torch.as_tensor(pairs).to(y.device)].to(labels.device)
     half = SEGMENT_POINTS // 2 + 1
     from_first = labels[:, :half] == ends[:, :1]
@@ -117,22 +99,6 @@ def mixup_curve(network, x, y, classes):
         right = right[ends[:, 0] != ends[:, 1]]
         require(len(right) > 0, "no segment has different labels at its ends: there is no pair of the kind 'inter'")
     return right.mean(0).cpu().numpy()
-
-
-def segment_scores(network, x, y, kind):
-    """(pairs, scores): indices (n, 2) of the ends of segments, softmax scores (n, SEGMENT_POINTS, num_classes) on them.
-
-    kind "all": the segments that are counted; "intra": between images of one label of y.
-    """
-    shared = _SHARED.get()
-    key = (id(network), id(x), kind)
-    if shared is not None and key in shared:
-        return shared[key]
-    pairs = intra_pairs(y) if kind == "intra" else counted_pairs(x, COUNTED_SEGMENTS)
-    result = pairs, scores_along(network, x, pairs)
-    if shared is not None:
-        shared[key] = result
-    return result
 
 
 def counted_pairs(x, num_segments):
