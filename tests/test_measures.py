@@ -14,6 +14,7 @@ from rc_utils.measures import (
     distance_from_init,
     gi_score,
     input_gradient,
+    inputs,
     jacobian_norm,
     linear_pieces,
     local_complexity,
@@ -67,7 +68,8 @@ def test_sharpness_is_the_largest_eigenvalue_of_the_full_hessian(data):
     assert all(p.grad is None for p in network.parameters())
 
 
-def test_input_gradient_is_the_mean_norm_of_the_margins_gradient(data):
+def test_input_gradient_is_the_mean_norm_of_the_margins_gradient(data, monkeypatch):
+    monkeypatch.setattr(inputs, "images_per_batch", lambda images, most: 7)
     network, (x, y) = Net(1).eval(), data
     norms, margins = [], []
     for image, label in zip(x, y, strict=True):
@@ -77,8 +79,8 @@ def test_input_gradient_is_the_mean_norm_of_the_margins_gradient(data):
         margin.backward()
         norms.append(float(point.grad.norm()))
         margins.append(float(margin.detach()))
-    assert input_gradient(network, x, y, batch_size=7) == pytest.approx(sum(norms) / 20, rel=1e-5)
-    assert output_margin(network, x, y, batch_size=7) == pytest.approx(sum(margins) / 20, rel=1e-5)
+    assert input_gradient(network, x, y) == pytest.approx(sum(norms) / 20, rel=1e-5)
+    assert output_margin(network, x, y) == pytest.approx(sum(margins) / 20, rel=1e-5)
 
 
 def test_log_spectral_product_adds_the_logarithms_of_the_largest_singular_values():
@@ -203,12 +205,13 @@ def test_linear_pieces_are_those_of_exact_segments():
     assert linear_pieces(network, x, num_segments=10, num_points=2001) == pytest.approx(sum(exact) / 10)
 
 
-def test_jacobian_norm_of_a_softmax_regression():
+def test_jacobian_norm_of_a_softmax_regression(monkeypatch):
+    monkeypatch.setattr(inputs, "images_per_batch", lambda images, most: 4)
     torch.manual_seed(0)
     network, x = torch.nn.Linear(5, 4), torch.randn(6, 5)
     p = network(x).softmax(1).detach()
     jacobians = (torch.diag_embed(p) - p[:, :, None] * p[:, None, :]) @ network.weight.detach()
-    assert jacobian_norm(network, x, batch_size=4) == pytest.approx(float(jacobians.flatten(1).norm(dim=1).mean()))
+    assert jacobian_norm(network, x) == pytest.approx(float(jacobians.flatten(1).norm(dim=1).mean()))
 
 
 def test_path_norm_sums_the_squares_of_all_paths():

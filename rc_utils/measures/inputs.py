@@ -9,12 +9,12 @@ from rc_utils.regions.evaluation import evaluation_mode, full_precision, images_
 
 @full_precision()
 @torch.no_grad()
-def output_margin(network, x, y, batch_size=None):
+def output_margin(network, x, y):
     """gamma(W) = mean over (x, y) of f(x)_y - max_{i != y} f(x)_i (v1 App. B), in logits.
 
-    x: images (N, C, H, W); y: labels (N,). batch_size: images in one forward pass; None chooses.
+    x: images (N, C, H, W); y: labels (N,).
     """
-    total, batch_size = 0.0, batch_size or images_per_batch(x, 1000)
+    total, batch_size = 0.0, images_per_batch(x, 1000)
     with evaluation_mode(network):
         for i in range(0, len(y), batch_size):
             total += float(_margins(network(x[i : i + batch_size]).double(), y[i : i + batch_size]).sum())
@@ -28,14 +28,13 @@ def _margins(logits, y):
 
 
 @full_precision()
-def input_gradient(network, x, y, batch_size=None):
+def input_gradient(network, x, y):
     """Mean over (x, y) of the Euclidean norm of the gradient of the output margin with respect to the image.
 
     A local Lipschitz constant at the data: margin over input gradient is, to first order, the distance to the nearest
     decision boundary. x: standardised images (N, C, H, W); y: labels (N,).
-    batch_size: images in one forward pass; None chooses.
     """
-    total, batch_size = 0.0, batch_size or images_per_batch(x, 500)
+    total, batch_size = 0.0, images_per_batch(x, 500)
     with evaluation_mode(network), torch.enable_grad():
         for i in range(0, len(y), batch_size):
             images = x[i : i + batch_size].detach().clone().requires_grad_()
@@ -46,14 +45,14 @@ def input_gradient(network, x, y, batch_size=None):
 
 
 @full_precision()
-def jacobian_norm(network, x, batch_size=None):
+def jacobian_norm(network, x):
     """Mean over x of |J(x)|_F, J = d softmax(f(x)) / d x, of shape (num_classes, C H W).
 
     Novak et al. 2018, Sensitivity and generalization in neural networks, Sec. 3.1, here at training images. Each row of
-    J is one gradient, without sampling. x: standardised images (N, C, H, W). batch_size: images in one forward pass;
-    None chooses. Cost: one forward and num_classes backward passes an image.
+    J is one gradient, without sampling. x: standardised images (N, C, H, W). Cost: one forward and num_classes
+    backward passes an image.
     """
-    total, batch_size = 0.0, batch_size or images_per_batch(x, 500)
+    total, batch_size = 0.0, images_per_batch(x, 500)
     with evaluation_mode(network), torch.enable_grad():
         for i in range(0, len(x), batch_size):
             images = x[i : i + batch_size].detach().clone().requires_grad_()
