@@ -292,5 +292,5 @@ def test_table_has_each_network_and_overall():
 
 
 def test_missing_columns_are_named():
-    with pytest.raises(ValueError, match="did you mean 'count'"):
+    with pytest.raises(ValueError, match="Did you mean 'count'"):
         correlation_table(make_runs(), x="counts")

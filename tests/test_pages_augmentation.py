@@ -70,10 +70,10 @@ def test_results_carry_the_published_ids():
     for name, count in (("mixup", 3), ("crop-flip", 4)):
         results = results_from_augmentation(made_runs(name), "made", name)
         assert len(results) == count
-        card = scorecard(results, name)
+        card = scorecard(results)
         assert set(card[card["campaign"] != ""]["verdict"]) == {"supports"}
     against = results_from_augmentation(made_runs("mixup", fewer=-0.5, shift=0.2), "made", "mixup")
-    assert {r.id: scorecard([r], "mixup")["verdict"][i] for i, r in enumerate(against)}["mixup/count"] == "contradicts"
+    assert scorecard(against).set_index("id").loc["mixup/count", "verdict"] == "contradicts"
 
 
 def test_a_change_whose_sign_depends_on_the_count_is_no_shift():

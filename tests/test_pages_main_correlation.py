@@ -222,5 +222,5 @@ def test_mixed_experiments_and_unknown_campaigns_are_refused():
     assert len(results_from_runs(both, "made", "mixup")) == 15
     with pytest.raises(ValueError, match="no runs of campaign 'other'; there is made"):
         results_from_runs(runs, "other")
-    with pytest.raises(ValueError, match="did you mean 'counts'"):
+    with pytest.raises(ValueError, match="Did you mean 'counts'"):
         results_from_runs(runs.rename(columns={"count": "counts"}), "made")

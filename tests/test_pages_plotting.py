@@ -109,7 +109,7 @@ def test_scatter_leaves_out_diverged_runs():
     places = np.concatenate([points.get_offsets() for points in ax.collections])
     assert len(places) == 2 * 8 - 1
     assert np.isfinite(places).all()
-    with pytest.raises(ValueError, match="did you mean 'gap'"):
+    with pytest.raises(ValueError, match="Did you mean 'gap'"):
         scatter_count_gap(runs, y="gaps")
 
 

@@ -166,7 +166,7 @@ def test_the_league_has_every_statistic():
     assert list(values.index) == list(league.STATISTICS)
     assert values.pop("sign_error") < 0.2
     assert (values > 0.5).all()
-    with pytest.raises(ValueError, match="no column 'sharpness'"):
+    with pytest.raises(ValueError, match="unknown column of the runs 'sharpness'"):
         league.league_table(rows, ["sharpness"])
 
 

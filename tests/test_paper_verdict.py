@@ -79,10 +79,8 @@ def test_the_table_of_statements_is_well_formed():
 
 
 def test_unknown_names_get_the_nearest():
-    with pytest.raises(ValueError, match="did you mean 'main/overall'"):
+    with pytest.raises(ValueError, match="Did you mean 'main/overall'"):
         published("main/overal")
-    with pytest.raises(ValueError, match="did you mean 'main'"):
-        scorecard(experiment="mains")
 
 
 @pytest.mark.parametrize(
@@ -138,7 +136,7 @@ def test_an_argument_is_judged_by_its_case(kind, value, label):
 
 def test_what_an_argument_settles_is_no_verdict():
     results = [Result("theory/lemma-7", "a", 0.9), Result("theory/theorem-5", "a", np.inf), Result("theory/lr", "a", 1)]
-    card = scorecard(results, "theory").set_index("id").loc[["theory/lemma-7", "theory/theorem-5", "theory/lr"]]
+    card = scorecard(results).set_index("id").loc[["theory/lemma-7", "theory/theorem-5", "theory/lr"]]
     assert card["verdict"].tolist() == ["proved", "refuted by argument", "inconclusive"]
     assert card["counted"].tolist() == [False, False, True]
     assert card["ours"].tolist() == ["0.90", "unbounded", "1.00"]
@@ -161,7 +159,7 @@ def test_verdict_is_symmetric_in_sign():
 
 def test_how_near_the_numbers_are_has_no_part_in_the_verdict():
     result = Result("main/overall", "a", 0.70, 0.60, 0.80, 9)
-    row = scorecard([result], "main").set_index("id").loc["main/overall"]
+    row = scorecard([result]).set_index("id").loc["main/overall"]
     assert (row["verdict"], row["difference"]) == ("supports", "-0.23 [-0.33, -0.13]")
 
 
@@ -189,16 +187,10 @@ def test_scorecard_has_every_statement_and_each_result():
     assert rows["ours"].iloc[0] == "0.90 [0.80, 0.95]"
     assert "3 networks" in rows["why"].iloc[0]
     assert (card["verdict"] != "no result").sum() == 3
-    assert set(scorecard(results, "main")["id"]) == {
-        "main/overall",
-        "main/ResNet18",
-        "main/EfficientNetB0",
-        "main/SENet18",
-    }
 
 
 def test_scorecard_refuses_a_result_that_tests_nothing():
-    with pytest.raises(ValueError, match="no published value 'main/all'"):
+    with pytest.raises(ValueError, match="unknown published value 'main/all'"):
         scorecard([Result("main/all", "a", 0.9)])
 
 

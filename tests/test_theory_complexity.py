@@ -518,7 +518,7 @@ def test_results_are_of_published_statements(quick):
     proved = {"lemma-1/lower", "theorem-1/lower", "corollary-2/interval"}
     assert set(results) == {*examples, *proved, "corollary-1"}
     assert {key: results[key].value for key in examples} == {key: c.ratio for key, c in examples.items()}
-    card = scorecard(results.values(), "loukas").set_index("id")
+    card = scorecard(results.values()).set_index("id")
     assert set(card.loc[[f"loukas/{key}" for key in examples], "verdict"]) == {"refuted by argument"}
     assert set(card.loc[[f"loukas/{key}" for key in proved], "verdict"]) == {"proved"}
     assert card.loc["loukas/corollary-1", "verdict"] == "no result"

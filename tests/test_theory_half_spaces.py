@@ -73,7 +73,7 @@ def test_theorem_5_is_refuted_without_bound():
     result = results.theorem_5_result([line, hs.half_spaces(5), hs.convex_bodies(4)])
     assert result.value == math.inf
     assert result.n == 2**4 + 2**6 + 2**4
-    assert scorecard([result], "theory").set_index("id").loc["theory/theorem-5", "ours"] == "unbounded"
+    assert scorecard([result]).set_index("id").loc["theory/theorem-5", "ours"] == "unbounded"
 
 
 def test_the_largest_deviation_is_that_of_brute_force(rng):

@@ -7,12 +7,12 @@ network nearly as it is: replicates are averaged, and count as one.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
+from rc_utils.checks import unknown_name
 from rc_utils.correlation.estimates import Estimate, correlate
 
 NEGLIGIBLE_DECAY = 1e-5
@@ -28,9 +28,7 @@ def require_columns(runs: pd.DataFrame, columns: Sequence[str]) -> None:
     """Raise ValueError naming the first of `columns` that `runs` lacks, and the nearest that it has."""
     for column in columns:
         if column not in runs.columns:
-            near = difflib.get_close_matches(column, map(str, runs.columns), n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(str, runs.columns))}"
-            raise ValueError(f"the runs have no column {column!r}; {hint}")
+            raise unknown_name("column of the runs", column, runs.columns)
 
 
 def finished(runs: pd.DataFrame) -> pd.DataFrame:

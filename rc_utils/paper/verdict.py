@@ -26,13 +26,14 @@ gives a proof and no case exceeds it, **refuted by argument** where its page com
 
 from __future__ import annotations
 
-import difflib
 import math
+import pathlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pandas as pd
 
+from rc_utils.checks import unknown_name
 from rc_utils.correlation import interval_text
 from rc_utils.paper.published_tables import statements
 
@@ -126,17 +127,11 @@ class Verdict:
     why: str
 
 
-def _nearest(name: str, known: Iterable[str], what: str) -> str:
-    known = list(known)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.3)
-    return f"no {what} {name!r}" + (f"; did you mean {near[0]!r}?" if near else f"; there are {len(known)}")
-
-
 def published(id_: str) -> Published:
     """The published statement with this id, such as "main/overall". Raises ValueError naming the nearest id."""
     rows = statements()
     if id_ not in rows.index:
-        raise ValueError(_nearest(id_, rows.index, "published value"))
+        raise unknown_name("published value", id_, rows.index)
     row = rows.loc[id_]
     value = float(row["value"]) if row["value"] else None
     decimals = len(row["value"].partition(".")[2])
@@ -239,28 +234,22 @@ def _row(entry: Published, result: Result | None, repeats: bool) -> dict[str, ob
     }
 
 
-def scorecard(results: Iterable[Result] = (), experiment: str | None = None) -> pd.DataFrame:
+def scorecard(results: Iterable[Result] = ()) -> pd.DataFrame:
     """Every published statement beside our results, one row a result and one for each statement without any.
 
     Columns: id, where, campaign, claim, published, ours (with its interval), difference (from the printed number), n,
     verdict, why, counted (whether the row is a verdict on a result that repeats no other); in the order of the paper,
-    texts ready to print. `experiment` keeps one experiment, such as "main". Raises ValueError for a result with an
-    unknown id, or an unknown experiment.
+    texts ready to print. Raises ValueError for a result with an unknown id.
     """
     by_id: dict[str, list[Result]] = {}
     for result in results:
         by_id.setdefault(published(result.id).id, []).append(result)
-    groups = statements()["group"]
-    if experiment is not None and experiment not in set(groups):
-        raise ValueError(_nearest(experiment, dict.fromkeys(groups), "experiment"))
-    entries = [published(id_) for id_, group in groups.items() if experiment in (None, group)]
-    rows = [(entry, result) for entry in entries for result in by_id.get(entry.id) or [None]]
-    return pd.DataFrame(
-        [
-            _row(entry, result, _repeats(result, by_id.get(result.same_as, []) if result else []))
-            for entry, result in rows
-        ]
-    )
+    rows = []
+    for id_ in statements().index:
+        for result in by_id.get(id_) or [None]:
+            others = by_id.get(result.same_as, []) if result else []
+            rows.append(_row(published(id_), result, _repeats(result, others)))
+    return pd.DataFrame(rows)
 
 
 def former_verdicts(card: pd.DataFrame) -> pd.DataFrame:
@@ -269,10 +258,7 @@ def former_verdicts(card: pd.DataFrame) -> pd.DataFrame:
     From former_verdicts.csv, which that rule wrote from the committed records and the pages' own results.
     Columns: id, campaign, claim, former_result, former, ours, verdict.
     """
-    from importlib import resources
-
-    with resources.files("rc_utils.paper").joinpath("former_verdicts.csv").open(encoding="utf-8") as file:
-        former = pd.read_csv(file, keep_default_na=False)
+    former = pd.read_csv(pathlib.Path(__file__).with_name("former_verdicts.csv"), keep_default_na=False)
     former = former.rename(columns={"result": "former_result", "verdict": "former"}).drop_duplicates(["id", "campaign"])
     now = card[card["campaign"] != ""].drop_duplicates(["id", "campaign"])
     both = former.merge(now[["id", "campaign", "claim", "ours", "verdict"]], on=["id", "campaign"])
