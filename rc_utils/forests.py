@@ -13,7 +13,6 @@ import itertools
 import json
 import pathlib
 import sys
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -124,7 +123,7 @@ def _read(path: pathlib.Path) -> dict:
         if not (table["settings"]["dataset"]["name"] and table["rows"]):
             raise ValueError("it names no dataset, or has no rows")
     except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"{path} is damaged ({error}): restore it, or make it again with --replace") from error
+        raise ValueError(f"{path} is damaged ({error}): restore it, or delete it to make it again") from error
     return table
 
 
@@ -146,13 +145,7 @@ def _live_rows(settings: Mapping, progress: bool) -> list[dict]:
     digest = hashlib.sha256(canonical_json(settings).encode()).hexdigest()
     path = results_dir() / "forests" / f"{digest[:16]}.json"
     if path.exists():
-        try:
-            table = _read(path)
-        except ValueError as error:
-            warnings.warn(f"{error}; now it is made again", stacklevel=3)
-        else:
-            if table["settings"] == settings:
-                return table["rows"]
+        return _read(path)["rows"]
     rows = list(_fit_all(settings, progress))
     write_atomically(path, json.dumps({"settings": settings, "rows": rows}, indent=1).encode() + b"\n")
     return rows

@@ -1,7 +1,5 @@
 """Trees and forests: the published grid, counts that are known, and a table that is made once."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -41,7 +39,7 @@ def test_a_row_holds_what_a_fresh_fit_gives():
     assert correlation_table(table, methods=["pearson"])["n_units"].tolist() == [8, 4, 12]
 
 
-def test_the_table_is_kept_and_a_broken_one_made_again(results, monkeypatch):
+def test_the_table_is_kept_and_a_broken_one_named(results, monkeypatch):
     first = forest_runs(**SMALL, depths=(3,))
     (path,) = (results / "forests").iterdir()
     monkeypatch.setattr(forests, "build_forest", lambda *a, **k: pytest.fail("fitted again"))
@@ -49,9 +47,8 @@ def test_the_table_is_kept_and_a_broken_one_made_again(results, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setenv("RC_RESULTS", str(results))
     path.write_text(path.read_text()[:100])
-    with pytest.warns(UserWarning, match="made again"):
-        assert forest_runs(**SMALL, depths=(3,)).equals(first)
-    assert len(json.loads(path.read_text())["rows"]) == len(first)
+    with pytest.raises(ValueError, match=r"is damaged .* delete it to make it again"):
+        forest_runs(**SMALL, depths=(3,))
     forest_runs(**SMALL | {"num_samples": 11}, depths=(3,))
     assert len(list((results / "forests").iterdir())) == 2
 
@@ -91,7 +88,7 @@ def test_a_committed_table_is_not_replaced_unasked_and_a_damaged_one_is_named(co
     for content in (before[:50], b"[]", b"{}"):
         committed.write_bytes(content)
         for read in (forests.committed_forests, lambda: forest_runs({"name": "digits", "n_train": 100}, **OPTIONS)):
-            with pytest.raises(ValueError, match=r"digits\.json is damaged .* --replace"):
+            with pytest.raises(ValueError, match=r"digits\.json is damaged .* delete it"):
                 read()
     forests.freeze_forests({"name": "digits", "n_train": 110}, replace=True, **OPTIONS)
     assert forests.committed_forests() == [{"name": "digits", "n_train": 110}]
