@@ -13,9 +13,9 @@ from unittest import mock
 
 import numpy as np
 import torch
-from scipy import stats
 
 from rc_utils.checks import require
+from rc_utils.correlation import mean
 from rc_utils.regions import label_grid, region_count, sample_vertices
 
 _IMAGES = {".jpeg", ".jpg", ".png", ".bmp", ".webp"}
@@ -125,12 +125,6 @@ def standardise(points, mean, std):
     return (points - np.float32(mean).reshape(shape)) / np.float32(std).reshape(shape)
 
 
-def interval(count, confidence=0.95):
-    """Student's interval of the mean of a `RegionCount` over its simplices."""
-    half = stats.t.ppf((1 + confidence) / 2, max(1, len(count.counts) - 1)) * count.std_error
-    return count.mean - half, count.mean + half
-
-
 def draw(model, points, path, seed=0):
     """Write a picture of the first segments and triangles that `seed` draws."""
     import matplotlib.pyplot as plt
@@ -176,8 +170,7 @@ def main(argv=None):
         points = standardise(load_points(args.data, args.points, args.image_size), args.mean, args.std)
         settings = {name: getattr(args, name) for name in ("dim", "num_samples", "resolution", "strategy", "seed")}
         count = region_count(model, points, **settings)
-        low, high = interval(count)
-        print(f"{count.mean:.3f} [{low:.3f}, {high:.3f}] regions, 95 % interval over {len(count.counts)} samples")
+        print(f"regions, with a 95 % interval: {mean(count.counts, 'samples')}")
         print(count)
         draw(model, points, args.output, args.seed)
     except (ValueError, TypeError, OSError, ImportError) as error:
