@@ -173,7 +173,7 @@ def copied(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["out.ipynb", "out.failed.ipynb"])
-@pytest.mark.parametrize("kind", ["pipe", "socket", "folder", "link to a pipe", "link to itself", "device"])
+@pytest.mark.parametrize("kind", ["pipe", "socket", "folder", "link to a pipe", "device"])
 def test_an_output_that_is_no_file_is_left_as_it_is(notebook, copied, tmp_path, name, kind):
     path = tmp_path / "folder" / name
     path.parent.mkdir()
@@ -190,12 +190,10 @@ def test_an_output_that_is_no_file_is_left_as_it_is(notebook, copied, tmp_path, 
             if not path.exists():
                 pytest.skip("only root can make a device")
         else:
-            target = tmp_path / "pipe" if kind == "link to a pipe" else path
-            if target != path:
-                os.mkfifo(target)
-            path.symlink_to(target)
+            os.mkfifo(tmp_path / "pipe")
+            path.symlink_to(tmp_path / "pipe")
     before = path.lstat()
-    with pytest.raises(ValueError, match=f"the output .*{name} is (a folder|no regular file|a link that leads to no)"):
+    with pytest.raises(ValueError, match=f"the output .*{name} is a folder, a pipe or a device"):
         execute.execute_notebook(notebook, tmp_path / "folder" / "out.ipynb")
     assert (path.lstat().st_mode, path.lstat().st_ino) == (before.st_mode, before.st_ino)
     assert [p.name for p in path.parent.iterdir()] == [name]

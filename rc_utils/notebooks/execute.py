@@ -12,7 +12,7 @@ import logging
 import pathlib
 import sys
 
-from rc_utils.checks import check_keys, print_lines, project_root, results_dir, unknown_name, write_atomically
+from rc_utils.checks import check_keys, print_lines, project_root, require, results_dir, unknown_name, write_atomically
 
 _TRACEBACK_LINES = 30
 
@@ -153,18 +153,11 @@ def _file_to_write(output, source=None):
 
     Raises ValueError for what is there and no regular file, such as a folder, a pipe or a device, and for `source`.
     """
-    try:
-        path = pathlib.Path(output).resolve()
-        is_loop = path.is_symlink()
-    except (OSError, RuntimeError):  # before Python 3.13, of links that lead to each other
-        is_loop = True
-    what = "a link that leads to no file" if is_loop else "a folder" if path.is_dir() else None
-    if what is None and path.exists() and not path.is_file():
-        what = "no regular file but a device, a pipe or a socket"
-    if what is None and source is not None and path == pathlib.Path(source).resolve():
-        what = "the notebook itself, which is left as it is"
-    if what is not None:
-        raise ValueError(f"the output {output} is {what}: give the path of another file")
+    path = pathlib.Path(output).resolve()
+    taken = path.exists() and not path.is_file()
+    require(not taken, f"the output {output} is a folder, a pipe or a device: give the path of another file")
+    itself = source is not None and path == pathlib.Path(source).resolve()
+    require(not itself, f"the output {output} is the notebook itself: give the path of another file")
     return path
 
 
