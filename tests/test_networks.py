@@ -150,9 +150,9 @@ def test_scale_channels():
 
 
 def test_regnet_keeps_whole_groups():
-    assert compatible_widths(368, 64, 8) == (368, 8)
-    assert compatible_widths(152, 8, 8) == (16, 8)
-    assert compatible_widths(24, 8, 8) == (3, 3)
+    assert compatible_widths(368, 64) == (368, 8)
+    assert compatible_widths(152, 8) == (16, 8)
+    assert compatible_widths(24, 8) == (3, 3)
 
 
 @every_image_network
@@ -197,7 +197,6 @@ def test_dropout_options_reach_the_layers():
     rates = [module.rate for module in default.modules() if isinstance(module, DropConnect)]
     assert rates == sorted(rates)
     assert 0 < rates[0] < rates[-1] < 0.2
-    assert build_network("VGG19", width=4, dropout=0.5).classifier[-2].p == 0.5
 
 
 # Graphs
@@ -254,8 +253,6 @@ def test_the_seed_alone_decides_the_weights():
         ("ResNet18", {"num_classes": 2.5}, "num_classes=2.5; expected an integer of at least 1"),
         ("ResNet18", {"seed": 2.5}, "seed=2.5; expected an integer of at least 0"),
         ("ResNet18", {"seed": -1}, "seed=-1"),
-        ("SENet18", {"reduction": 0}, "reduction=0"),
-        ("RegNetX_200MF", {"group_width": 0}, "group_width=0"),
         ("MLP", {"widths": (3, 0)}, "widths=0"),
     ],
 )

@@ -105,9 +105,6 @@ class DropConnect(nn.Module):
         mask = torch.empty_like(x[:, :1, :1, :1]).bernoulli_(keep)
         return x * (mask / keep)
 
-    def extra_repr(self) -> str:
-        return f"rate={self.rate}"
-
 
 class ImageClassifier(nn.Module):
     """Feature maps, mean over the pixels, dropout, linear layer: (N, C, H, W) -> logits (N, num_classes).

@@ -6,12 +6,12 @@ D, with a 3x3 stem of 64 channels and strides 1 1 2 2.
 
 from torch import Tensor, nn
 
-from rc_utils.checks import check_count
 from rc_utils.networks.layers import ImageClassifier, conv_norm, conv_norm_act, projection_shortcut, scale_channels
 from rc_utils.networks.registry import register_network
 
 # (channels, blocks, stride of the first)
 STAGES = ((24, 1, 1), (56, 1, 1), (152, 4, 2), (368, 7, 2))
+GROUP_WIDTH = 8
 
 
 class XBlock(nn.Module):
@@ -32,28 +32,24 @@ class XBlock(nn.Module):
         return self.relu(self.residual(x) + self.shortcut(x))
 
 
-def compatible_widths(channels: int, width: float, group_width: int) -> tuple[int, int]:
+def compatible_widths(channels: int, width: float) -> tuple[int, int]:
     """(scaled channels, group width): a stage narrower than a group is one group, others are whole groups."""
-    group_width = min(group_width, scale_channels(channels, width))
+    group_width = min(GROUP_WIDTH, scale_channels(channels, width))
     return scale_channels(channels, width, divisor=group_width), group_width
 
 
 @register_network("RegNetX_200MF")
-def regnetx_200mf(
-    *, num_classes: int = 10, in_channels: int = 3, width: float = 64, group_width: int = 8
-) -> ImageClassifier:
+def regnetx_200mf(*, num_classes: int = 10, in_channels: int = 3, width: float = 64) -> ImageClassifier:
     """Stages 24 56 152 368 with 1 1 4 7 blocks; 2,321,946 parameters at ten classes.
 
-    `group_width` is the number of channels in each group of the 3x3 convolutions; it does not shrink with
-    `width`.
+    The groups of the 3x3 convolutions have 8 channels each, whatever the width.
     """
-    check_count("group_width", group_width, 1)
     channels = scale_channels(64, width)
     layers = [conv_norm_act(in_channels, channels, 3)]
     for published, depth, stage_stride in STAGES:
-        out_channels, stage_group_width = compatible_widths(published, width, group_width)
+        out_channels, group_width = compatible_widths(published, width)
         for index in range(depth):
             stride = stage_stride if index == 0 else 1
-            layers.append(XBlock(channels, out_channels, stride, stage_group_width))
+            layers.append(XBlock(channels, out_channels, stride, group_width))
             channels = out_channels
     return ImageClassifier(nn.Sequential(*layers), channels, num_classes)

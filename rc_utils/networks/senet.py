@@ -4,15 +4,13 @@ Hu, Shen, Sun: Squeeze-and-Excitation Networks, CVPR 2018, on the blocks of He, 
 Mappings in Deep Residual Networks, ECCV 2016.
 """
 
-import functools
-
 from torch import Tensor, nn
 
-from rc_utils.checks import check_count
 from rc_utils.networks.layers import ImageClassifier, SqueezeExcitation
 from rc_utils.networks.registry import register_network
 from rc_utils.networks.resnet import residual_network
 
+REDUCTION = 16  # channels for each squeezed one
 MIN_SQUEEZED = 2
 
 
@@ -22,7 +20,7 @@ class PreActivationSEBlock(nn.Module):
     The shortcut is x itself, or a bare 1x1 convolution of z where the shape changes.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, stride: int, reduction: int):
+    def __init__(self, in_channels: int, out_channels: int, stride: int):
         super().__init__()
         self.preactivation = nn.Sequential(nn.BatchNorm2d(in_channels), nn.ReLU())
         self.residual = nn.Sequential(
@@ -30,7 +28,7 @@ class PreActivationSEBlock(nn.Module):
             nn.BatchNorm2d(out_channels),
             nn.ReLU(),
             nn.Conv2d(out_channels, out_channels, 3, padding=1, bias=False),
-            SqueezeExcitation(out_channels, max(MIN_SQUEEZED, out_channels // reduction)),
+            SqueezeExcitation(out_channels, max(MIN_SQUEEZED, out_channels // REDUCTION)),
         )
         changes_shape = stride != 1 or in_channels != out_channels
         self.projection = nn.Conv2d(in_channels, out_channels, 1, stride, bias=False) if changes_shape else None
@@ -42,11 +40,6 @@ class PreActivationSEBlock(nn.Module):
 
 
 @register_network("SENet18")
-def senet18(*, num_classes: int = 10, in_channels: int = 3, width: float = 64, reduction: int = 16) -> ImageClassifier:
-    """Blocks 2-2-2-2 of ResNet18's channels, no final normalisation; 11,260,354 parameters at ten classes.
-
-    `reduction` is the ratio of channels to squeezed channels, of which a narrow network keeps at least two.
-    """
-    check_count("reduction", reduction, 1)
-    block = functools.partial(PreActivationSEBlock, reduction=reduction)
-    return residual_network(block, (2, 2, 2, 2), num_classes, in_channels, width)
+def senet18(*, num_classes: int = 10, in_channels: int = 3, width: float = 64) -> ImageClassifier:
+    """Blocks 2-2-2-2 of ResNet18's channels, no final normalisation; 11,260,354 parameters at ten classes."""
+    return residual_network(PreActivationSEBlock, (2, 2, 2, 2), num_classes, in_channels, width)

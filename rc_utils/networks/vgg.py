@@ -14,12 +14,12 @@ STAGES = ((2, 64), (2, 128), (4, 256), (4, 512), (4, 512))
 
 
 @register_network("VGG19")
-def vgg19(*, num_classes: int = 10, in_channels: int = 3, width: float = 64, dropout: float = 0.0) -> ImageClassifier:
+def vgg19(*, num_classes: int = 10, in_channels: int = 3, width: float = 64) -> ImageClassifier:
     """16 biased 3x3 convolutions, a max-pool after each of five stages; 20,040,522 parameters at ten classes.
 
     The pools round the image size up: odd sizes keep their last row and column, and below 32 x 32 the late
     pools work on single pixels and change nothing. At 32 x 32 every size is even and this is the published
-    network. `dropout` is the rate before the linear layer.
+    network.
     """
     layers: list[nn.Module] = []
     channels = in_channels
@@ -33,4 +33,4 @@ def vgg19(*, num_classes: int = 10, in_channels: int = 3, width: float = 64, dro
             ]
             channels = out_channels
         layers.append(nn.MaxPool2d(2, ceil_mode=True))
-    return ImageClassifier(nn.Sequential(*layers), channels, num_classes, dropout)
+    return ImageClassifier(nn.Sequential(*layers), channels, num_classes)
