@@ -50,11 +50,8 @@ def read_cache(path):
 
     Expected arrays: x_train and x_test uint8 (N, H, W, C) or (N, H, W) with H = W, y_train and y_test integers (N,)
     in [0, number of classes); optional `classes` (names), `source` and `note` (strings). Nothing is unpickled, and
-    the checksums of the zip archive are verified.
-
-    Raises:
-        CacheError: the file is truncated or corrupted, or an array is missing or not as expected.
-        OSError: the file is not there, not to be read by this user, or on a disk that fails.
+    the checksums of the zip archive are verified. Raises CacheError where the file is truncated or corrupted, or an
+    array is missing or not as expected, and OSError where it is not there or cannot be read.
     """
     try:
         # Opened here because NumPy leaves a file open that it cannot read.

@@ -20,11 +20,8 @@ def imagenet(choice, folder, root=None):
 
     Images are converted to RGB, resized so that their short side is image_size (224 unless chosen), and cropped at
     the centre. Only what is chosen is decoded. The name of the cache depends on the list of files, their sizes and
-    image_size, so that a changed folder is decoded anew.
-
-    Raises:
-        FileNotFoundError: no such folder, or a class without images.
-        ValueError: train/ and val/ have different classes, or a file cannot be decoded.
+    image_size, so that a changed folder is decoded anew. Raises FileNotFoundError for no such folder or a class without
+    images, ValueError where train/ and val/ have different classes or a file cannot be decoded.
     """
     from torchvision.datasets import ImageFolder
 

@@ -144,9 +144,7 @@ def area_average(images, size):
 
     Output pixel j covers [j H / size, (j + 1) H / size) of the input's rows, and columns likewise; input pixels that
     are covered in part count in part. Sums are exact integers, rounded half up once at the end.
-
-    Raises:
-        ValueError: size is larger than the images or below one.
+    Raises ValueError for a size larger than the images or below one.
     """
     height, width = images.shape[-2:]
     if not 1 <= size <= min(height, width):

@@ -18,21 +18,11 @@ _MAX_TILT = np.pi / 6  # of a shape, either way: a few hundred images then suffi
 
 
 def make_shapes(n, *, image_size, split, seed, classes):
-    """Draw n images and their labels.
+    """Images (n, image_size, image_size, 3) uint8 and their labels (n,) int64.
 
-    Args:
-        n: number of images.
-        image_size: side in pixels, at least 8.
-        split: "train" or "test"; the two draw from separate random streams.
-        seed: non-negative integer.
-        classes: indices into `SHAPE_NAMES`; label k is the k-th of them.
-
-    Returns:
-        Images (n, image_size, image_size, 3) uint8 and labels (n,) int64. Every run of len(classes) labels that
-        starts at a multiple of len(classes) within a block of 500 // len(classes) such runs holds each class once.
-
-    Raises:
-        ValueError: image_size below 8.
+    split: "train" or "test", which draw from separate random streams. classes: indices into `SHAPE_NAMES`; label k is
+    the k-th of them. Every run of len(classes) labels that starts at a multiple of len(classes) within a block of
+    500 // len(classes) such runs holds each class once. Raises ValueError for an image_size below 8.
     """
     if image_size < MIN_IMAGE_SIZE:
         raise ValueError(f"image_size is {image_size}; shapes need at least {MIN_IMAGE_SIZE} pixels a side")

@@ -26,19 +26,11 @@ class Choice:
     seed: int = 0
 
     def select(self, labels, split, num_kept):
-        """Indices of the chosen samples of one split, balanced by class.
+        """Indices (n,) of the chosen samples of one split, "train" or "test", balanced by class.
 
-        Args:
-            labels: (N,) relabelled by `relabel`: 0 to num_kept - 1, or -1 for a sample that is left out.
-            split: "train" or "test".
-            num_kept: number of classes kept.
-
-        Returns:
-            Indices (n,): in their stored order where all are kept; else drawn by seed, class counts as equal as the
-            data allow, and the choice of fewer is the start of the choice of more.
-
-        Raises:
-            ValueError: more samples are asked for than there are, or there is none.
+        labels: (N,) as `relabel` has them for `num_kept` classes, -1 for a sample that is left out. All samples come
+        in their stored order; fewer are drawn by seed, class counts as equal as the data allow, and the choice of
+        fewer is the start of the choice of more. Raises ValueError where there are not as many, or none.
         """
         kept = np.flatnonzero(labels >= 0)
         n = {"train": self.n_train, "test": self.n_test}[split]
@@ -67,8 +59,7 @@ def balanced_order(labels, rng):
 def resolve_classes(classes, names):
     """Indices of the chosen classes, given by index or by name; all of them for None.
 
-    Raises:
-        ValueError: an unknown class, with the nearest name; fewer than two classes; the same class twice.
+    Raises ValueError for an unknown class, with the nearest name, fewer than two, and the same class twice.
     """
     if classes is None:
         return tuple(range(len(names)))
