@@ -16,6 +16,8 @@ from rc_utils.regions.sampling import vertex_indices
 COUNTED_SEGMENTS, INTRA_SEGMENTS = 1000, 500
 # Points at equal distances from one end of a segment to the other; odd, so that the midpoint is one of them.
 SEGMENT_POINTS = 11
+# u of the mixtures on either half of a segment.
+MAGNITUDES = np.linspace(0, 1, SEGMENT_POINTS // 2 + 1)
 
 
 def mixup_accuracy(network, x, y):
@@ -27,7 +29,7 @@ def mixup_accuracy(network, x, y):
     x: images (N, C, H, W); y: labels (N,). Cost: 1,000 segments of 11 points, 11,000 forward passes.
     """
     curve = mixup_curve(network, x, y, "all")
-    return float(trapezoid(curve, _magnitudes(curve)))
+    return float(trapezoid(curve, MAGNITUDES))
 
 
 def gi_score(network, x, y, classes="inter"):
@@ -40,8 +42,7 @@ def gi_score(network, x, y, classes="inter"):
     x: images (N, C, H, W); y: labels (N,). Cost: that of `mixup_accuracy`; half of it for "intra".
     """
     curve = mixup_curve(network, x, y, classes)
-    magnitudes = _magnitudes(curve)
-    return float(trapezoid(magnitudes - cumulative_trapezoid(curve, magnitudes, initial=0), magnitudes))
+    return float(trapezoid(MAGNITUDES - cumulative_trapezoid(curve, MAGNITUDES, initial=0), MAGNITUDES))
 
 
 def pal_score(network, x, y, classes="inter"):
@@ -55,8 +56,8 @@ def pal_score(network, x, y, classes="inter"):
     """
     curve = mixup_curve(network, x, y, classes)
     weak, strong = np.array([0.0, 0.1]), np.linspace(0.4, 1, 31)
-    near = trapezoid(np.interp(weak, _magnitudes(curve), curve), weak) / 0.1
-    far = trapezoid(np.interp(strong, _magnitudes(curve), curve), strong) / 0.6
+    near = trapezoid(np.interp(weak, MAGNITUDES, curve), weak) / 0.1
+    far = trapezoid(np.interp(strong, MAGNITUDES, curve), strong) / 0.6
     return float(far / near) if near > 0 else 0.0
 
 
@@ -91,7 +92,7 @@ def mixup_curve(network, x, y, classes):
     pairs = intra_pairs(y) if classes == "intra" else counted_pairs(x, COUNTED_SEGMENTS)
     labels = scores_along(network, x, pairs).argmax(2)
     ends = y[torch.as_tensor(pairs).to(y.device)].to(labels.device)
-    half = SEGMENT_POINTS // 2 + 1
+    half = len(MAGNITUDES)
     from_first = labels[:, :half] == ends[:, :1]
     from_second = labels.flip(1)[:, :half] == ends[:, 1:]
     right = (from_first.double() + from_second.double()) / 2
@@ -138,7 +139,3 @@ def _lengths(x, pairs):
     """Euclidean lengths (n,) of the segments between images `pairs` (n, 2), float64 on the CPU."""
     parts = [gather(x, part, "cpu", torch.float64) for part in np.array_split(pairs, -(-len(pairs) // 100))]
     return torch.cat([(ends[:, 1] - ends[:, 0]).flatten(1).norm(dim=1) for ends in parts])
-
-
-def _magnitudes(curve):
-    return np.linspace(0, 1, len(curve))

@@ -33,17 +33,12 @@ def _number(id_: str) -> float | None:
     return float(rows.loc[id_, "value"]) if id_ in rows.index else None
 
 
-def _parts(group: str, place: int) -> list[str]:
-    """The different texts at one place of the ids of a group, in their order."""
-    ids = statements().index[statements()["group"] == group]
-    return list(dict.fromkeys(id_.split("/", 2)[place] for id_ in ids))
-
-
 def _grid(group: str, columns: tuple[str, ...]) -> tuple[tuple[float | None, ...], ...]:
     return tuple(tuple(_number(f"{group}/{network}/{column}") for column in columns) for network in NETWORKS)
 
 
-NETWORKS = tuple(_parts("architectures", 1))
+_ROWS = [id_.split("/") for id_ in statements().index]
+NETWORKS = tuple(dict.fromkeys(row[1] for row in _ROWS if row[0] == "architectures"))
 ARCHITECTURES = _grid("architectures", ARCHITECTURES_COLUMNS)  # Rows as NETWORKS.
 OPTIMIZERS = _grid("optimizers", OPTIMIZERS_COLUMNS)
 HYPERPLANES = _grid("hyperplanes", HYPERPLANES_COLUMNS)

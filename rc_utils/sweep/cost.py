@@ -49,11 +49,6 @@ def _epochs(config):
     return epochs
 
 
-def hours_at(flops, tflops=DEFAULT_TFLOPS):
-    """Hours that floating-point operations take at `tflops` sustained, in TFLOP/s."""
-    return flops / tflops / 3.6e15
-
-
 def evaluations(settings):
     """Points at which a count with these settings evaluates the network."""
     lattice = make_lattice(settings.get("dim", 1), settings.get("resolution"), domain=settings.get("domain", "simplex"))

@@ -15,7 +15,7 @@ import torch
 from rc_utils.checks import check_count, check_number, print_lines, require, results_dir
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.cluster import on_dask
-from rc_utils.sweep.cost import DEFAULT_TFLOPS, hours_at, run_flops
+from rc_utils.sweep.cost import DEFAULT_TFLOPS, run_flops
 from rc_utils.sweep.job import Job
 from rc_utils.sweep.lacking import is_complete
 from rc_utils.sweep.records import check_writable, find_records, freeze
@@ -123,8 +123,8 @@ def plan(campaign, tflops=DEFAULT_TFLOPS, shard=(0, 1)):
     except ValueError as error:
         yield f"  no estimate of the operations: {error}"
     else:
-        hours = f"{hours_at(flops, tflops):.2f} hours at {tflops:g} TFLOP/s sustained"
-        yield f"  {flops:.2e} floating-point operations: {hours}"
+        hours = flops / (tflops * 1e12) / 3600
+        yield f"  {flops:.2e} floating-point operations: {hours:.2f} hours at {tflops:g} TFLOP/s sustained"
 
 
 def _median_seconds(records):
