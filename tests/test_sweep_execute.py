@@ -105,19 +105,6 @@ def test_a_new_count_trains_again_where_there_are_no_weights_alone_and_keeps_the
     assert records.load_runs(campaign).set_index("run_id")["count_main"].equals(before)
 
 
-def test_a_measure_of_the_architecture_needs_no_training_even_of_a_frozen_record(tmp_path, monkeypatch):
-    campaign = dataclasses.replace(with_changes(), folder=tmp_path)
-    sweep(campaign)
-    records.freeze(campaign)
-    shutil.rmtree(records.results_dir())
-    more = dataclasses.replace(with_changes(measures=["num_parameters"]), folder=tmp_path)
-    refuse_training(monkeypatch)
-    assert statuses(sweep(more)) == ["done"] * 4
-    table = records.load_runs(more)
-    assert (table["num_parameters"] > 1000).all()
-    assert table["count_main"].notna().all()
-
-
 def test_measures_of_kept_weights_are_those_of_training_and_need_none(monkeypatch):
     names = list(MEASURES)
     sweep(with_changes(measures=names))

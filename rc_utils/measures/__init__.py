@@ -2,13 +2,12 @@
 
 from rc_utils.measures.activations import linear_pieces, local_complexity
 from rc_utils.measures.inputs import input_gradient, jacobian_norm, output_margin
-from rc_utils.measures.registry import MEASURES, UNTRAINED, measure, measure_all, some_images
+from rc_utils.measures.registry import MEASURES, measure, measure_all, some_images
 from rc_utils.measures.segments import boundary_thickness, gi_score, mixup_accuracy, pal_score
 from rc_utils.measures.weights import distance_from_init, log_path_norm, log_spectral_product, sharpness
 
 __all__ = [
     "MEASURES",
-    "UNTRAINED",
     "boundary_thickness",
     "distance_from_init",
     "gi_score",

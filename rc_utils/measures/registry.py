@@ -46,9 +46,6 @@ MEASURES = {
     "log_path_norm": lambda network, initial, data: log_path_norm(network, data.x_train),
 }
 
-# Measures of the architecture alone: a record gets them without its weights.
-UNTRAINED = ("num_parameters",)
-
 
 def measure_all(names, network, initial, data):
     """{name: value} of several measures; arguments and errors as for `measure`."""

@@ -2,7 +2,7 @@
 
 import itertools
 
-from rc_utils.measures import MEASURES, UNTRAINED
+from rc_utils.measures import MEASURES
 from rc_utils.sweep.merge import find_count
 from rc_utils.sweep.specification import PlannedRun, canonical_json
 
@@ -34,11 +34,6 @@ def _lacks(point, planned):
     """Whether an epoch of a record lacks a count or a measure that `planned` asks for during training."""
     counts = [find_count(point.get("counts", []), settings) for settings in planned.evolution_counts.values()]
     return None in counts or not set(planned.evolution_measures) <= set(point.get("measures", ()))
-
-
-def needs_weights(record, planned):
-    """Whether a count or a measure of the trained network is missing."""
-    return bool(missing_counts(record, planned)) or not set(missing_measures(record, planned)) <= set(UNTRAINED)
 
 
 def missing_measures(record, planned):

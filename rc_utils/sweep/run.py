@@ -137,17 +137,13 @@ def _can_extend(record, planned, device):
         return True
     if lacking.needs_training(record, planned):
         return False
-    if not lacking.needs_weights(record, planned):
-        return True
     return kept_weights(record) is not None and has_same_data(record, planned, device)
 
 
 def _extend(record, planned, device):
     """The record with the counts and measures that it lacks, none of which needs training."""
     data = dataset_of(planned.spec, device)
-    network = network_of(planned.spec, data).to(device)
-    if lacking.needs_weights(record, planned):
-        network = _network_with(kept_weights(record)[None], planned.spec, device)
+    network = _network_with(kept_weights(record)[None], planned.spec, device)
     measures = _measures(network, lacking.missing_measures(record, planned), planned.spec, data)
     counts = [count_regions(network, data, settings) for settings in lacking.missing_counts(record, planned)]
     return record | {"measures": record["measures"] | measures, "counts": record["counts"] + counts}
