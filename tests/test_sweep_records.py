@@ -30,7 +30,8 @@ def campaign(tmp_path):
 def made_up(planned, value=2):
     """A record of a run that was not trained."""
     return {
-        "schema": 1, "run_id": planned.spec.run_id, "spec": planned.spec.as_dict(), "status": "ok", "history": [],
+        "schema": 1, "run_id": planned.spec.run_id, "spec": dataclasses.asdict(planned.spec), "status": "ok",
+        "history": [],
         "results": {"train_accuracy": 1.0, "test_accuracy": 0.75, "train_loss": 0.01, "test_loss": 0.9},
         "measures": {"distance_from_init": 1.5, "margin": 2.5},
         "counts": [

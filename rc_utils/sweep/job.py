@@ -46,7 +46,7 @@ class Job:
         except StopTraining:
             return Outcome(run_id, "late")
         except Exception:
-            settings = canonical_json(planned.spec.as_dict())
+            settings = canonical_json(dataclasses.asdict(planned.spec))
             return Outcome(run_id, "failed", error=f"{traceback.format_exc()}settings: {settings}")
 
     def _late(self):

@@ -1,5 +1,6 @@
 """One run from its plan to its record: train, measure, count."""
 
+import dataclasses
 import datetime
 import functools
 import hashlib
@@ -199,7 +200,7 @@ def _trained_record(planned, run):
     record = {
         "schema": SCHEMA,
         "run_id": planned.spec.run_id,
-        "spec": planned.spec.as_dict(),
+        "spec": dataclasses.asdict(planned.spec),
         "status": run.status,
         "results": {
             "train_accuracy": run.train_accuracy,

@@ -32,10 +32,6 @@ class RunSpec:
     network: dict
     train: TrainConfig
 
-    def as_dict(self):
-        """Plain JSON values."""
-        return {"dataset": self.dataset, "network": self.network, "train": dataclasses.asdict(self.train)}
-
     @functools.cached_property
     def run_id(self):
         """Sixteen hexadecimal digits of the SHA-256 of the settings.
