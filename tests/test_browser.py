@@ -230,13 +230,14 @@ def test_the_search_finds_the_region_count(tab, book):
     assert tab.errors == []
 
 
+# What is wrong with a piece of a page -> the piece.
 BROKEN = {
-    "asks for": '<img alt="a" src="http://cdn.example/x.png">',
-    "console": '<script>console.error("no")</script>',
+    "asks for http://cdn": '<img alt="a" src="http://cdn.example/x.png">',
+    "console: no": '<script>console.error("no")</script>',
     "formula not rendered": '<span class="math">\\(x\\)</span>',
-    "broken image": '<img alt="a" src="lost.png">',
+    r"broken image: \S+lost.png": '<img alt="a" src="lost.png">',
     "figure without alt text": '<figure><img src="data:image/gif;base64,R0lGODlhAQABAAAAACw="></figure>',
-    "broken link": '<a href="lost.html">a page</a>',
+    r"broken link: \S+lost.html": '<a href="lost.html">a page</a>',
     "link to nothing": '<a href="#lost">a place</a>',
     "light: button-name": "<button></button>",
     "dark: color-contrast": "<style>@media (prefers-color-scheme: dark) {p {color: #eee}}</style><p>pale</p>",
@@ -245,15 +246,15 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("kind", BROKEN)
-def test_each_problem_is_found(tab, serve, tmp_path, kind):
+def test_each_problem_is_found(tab, serve, tmp_path):
+    """All of them on one page."""
     shell = '<!doctype html><html lang="en"><title>A page</title><meta name="viewport" content="width=device-width">'
-    (tmp_path / "x.html").write_text(f"{shell}<main><h1>A page</h1>{BROKEN[kind]}</main></html>")
+    (tmp_path / "x.html").write_text(f"{shell}<main><h1>A page</h1>{''.join(BROKEN.values())}</main></html>")
     (tmp_path / "favicon.ico").touch()
     address = serve(tmp_path)
     open_page(tab, address + "x.html")
     found = problems(tab, tmp_path, address)
-    assert any(text.startswith(kind) for text in found), found
+    assert [words for words in BROKEN if not any(re.match(words, text) for text in found)] == []
 
 
 @pytest.fixture(scope="module")
