@@ -75,15 +75,6 @@ def test_fishers_interval_is_scipys():
     assert np.isnan(fisher_interval(0.5, 3)).all()
 
 
-def test_fishers_interval_is_near_a_bootstrap():
-    rng = np.random.default_rng(4)
-    x = rng.normal(size=60)
-    y = x + rng.normal(size=60)
-    fisher = correlate(x, y)
-    drawn = bootstrap(lambda weights: weighted_pearson(x, y, weights), range(60), num_resamples=4000)
-    assert (fisher.low, fisher.high) == pytest.approx((drawn.low, drawn.high), abs=0.06)
-
-
 def test_rows_that_repeat_each_other_narrow_nothing():
     rng = np.random.default_rng(5)
     x = rng.normal(size=12)

@@ -67,23 +67,6 @@ def test_the_bounds_near_the_data_hold_on_random_networks(loss, seed, first):
     assert 0 < complexity.check_corollary_3(path).ratio <= 1 + TOLERANCE
 
 
-def test_the_first_bias_moves_as_recorded():
-    networks, (x, y) = stack(random_networks()), random_data()
-    samples = draw_samples(range(6), POINTS, POINTS)
-    before, total = networks[0].bias.detach().clone(), 0.0
-    for step in sgd_steps(networks, x, y, samples, loss="mse", lr=0.05):
-        if step is not None:
-            moved = (networks[0].bias.detach() - before).norm(dim=1)
-            total, before = total + moved, networks[0].bias.detach().clone()
-    path = complexity.follow_training(
-        stack(random_networks()), (x, y), (x, y), samples, loss="mse", lr=0.05, every=POINTS
-    )
-    # The sum of the moves is at least the distance, and both come from the same parameters.
-    end = (networks[0].bias.detach() - stack(random_networks())[0].bias.detach()).norm(dim=1)
-    np.testing.assert_allclose(path.distance[-1], end, rtol=1e-12)
-    assert (path.distance[-1] <= path.reach.sum(0)).all()
-
-
 def test_the_normalised_update_is_the_change_of_the_bias():
     networks, (x, y), samples = stack(random_networks()), random_data(), draw_samples(range(6), 1, POINTS)
     initial = networks[0].bias.detach().clone()
