@@ -57,7 +57,7 @@ def test_the_article_is_whole(article, pages):
     assert all(f"{row['title']}" in text for row in rows)
 
 
-def test_a_study_is_complete_only_with_all_its_runs(article, tmp_path, monkeypatch):
+def test_a_study_is_complete_only_with_all_its_runs(article, monkeypatch):
     rows = article.studies()
     assert [row["asked"] for row in rows] == [120, 150, 78, 144, 120]
     assert all(row["complete"] == (row["recorded"] == row["asked"]) for row in rows)

@@ -20,16 +20,8 @@ def made(monkeypatch):
     rows = []
     for network, cell in itertools.product(("ResNet18", "VGG19"), range(9)):
         gap = 0.2 + 0.03 * cell
-        row = {
-            "campaign": "made",
-            "experiment": "main",
-            "network": network,
-            "cell": f"{cell}",
-            "status": "ok",
-            "seed": 0,
-            "lr": 0.1,
-            "interpolates": True,
-        }
+        row = {"campaign": "made", "experiment": "main", "network": network, "cell": f"{cell}", "status": "ok"}
+        row |= {"seed": 0, "lr": 0.1, "interpolates": True}
         rows.append(row | {"gap": gap, "count_main": 10 * gap, "count_dim2": 20 * gap + 0.01 * rng.normal()})
         adam = {"experiment": "adam", "lr": 0.001, "interpolates": network == "VGG19" or cell > 1}
         rows.append(row | adam | {"gap": gap, "count_main": -gap})

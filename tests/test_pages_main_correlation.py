@@ -27,16 +27,9 @@ def make_runs(networks=NETWORKS, noise=0.02, slope_lr=-0.2, slope_batch=0.3, dec
         count = 4 + slope_lr * np.log2(lr / 0.01) + slope_batch * np.log2(batch / 512) + noise * rng.normal()
         gap = 0.1 * count + noise * rng.normal()
         hyper = {"lr": lr, "batch_size": batch, "weight_decay": decay, "optimizer": "sgd", "epochs": 200}
-        rows.append(
-            {"campaign": "made", "experiment": "main", "network": network, "status": "ok", "seed": seed, **hyper}
-            | {
-                "cell": f"lr={lr}, batch_size={batch}, weight_decay={decay}",
-                "count": count,
-                "gap": gap,
-                "test_accuracy": 1 - gap,
-            }
-            | {"interpolates": True}
-        )
+        names = {"campaign": "made", "experiment": "main", "network": network, "status": "ok", "seed": seed}
+        cell = {"cell": f"lr={lr}, batch_size={batch}, weight_decay={decay}", "interpolates": True}
+        rows.append({**names, **hyper, **cell, "count": count, "gap": gap, "test_accuracy": 1 - gap})
     return pd.DataFrame(rows)
 
 

@@ -8,13 +8,7 @@ from torch import nn
 import rc_utils as rc
 from rc_utils.measures import distance_from_init, output_margin
 from rc_utils.networks import build_network
-from rc_utils.pages.motivation import (
-    Rescaling,
-    output_layer,
-    random_rescaling,
-    rescalable_layers,
-    rescale,
-)
+from rc_utils.pages.motivation import Rescaling, output_layer, random_rescaling, rescalable_layers, rescale
 
 CONVOLUTIONAL = ("ResNet18", "SENet18", "EfficientNetB0", "VGG19", "MobileNetV2", "ShuffleNetV2", "RegNetX_200MF")
 

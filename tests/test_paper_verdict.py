@@ -45,17 +45,7 @@ def test_tables_sum_to_what_is_printed(table, sums):
 def test_the_table_of_statements_is_well_formed():
     rows = tables.statements()
     assert rows.index.is_unique
-    assert list(rows.columns) == [
-        "group",
-        "statement",
-        "quantity",
-        "source",
-        "kind",
-        "side",
-        "value",
-        "smallest",
-        "page",
-    ]
+    assert ", ".join(rows.columns) == "group, statement, quantity, source, kind, side, value, smallest, page"
     assert (rows.drop(columns="value").map(len) > 0).all().all()
     kinds = {"correlation", "count", "slope", "accuracy", "log ratio", "relative change", "level", "bound"}
     assert set(rows["kind"]) == kinds | {"proved", "refuted"}

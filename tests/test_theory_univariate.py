@@ -141,7 +141,7 @@ def test_most_students_converge(students):
     assert (residuals[-1] < residuals[0]).all()
 
 
-def test_students_do_not_depend_on_their_neighbours(students):
+def test_students_do_not_depend_on_their_neighbours():
     crossings = uni.draw_crossings(8, 2, 0)
     x, y = uni.draw_samples(crossings, 24, 1)
     theta = uni.draw_students(8, 32, 2)
@@ -295,22 +295,12 @@ def test_results_of_a_small_page(students):
 
 def test_nothing_converged_is_said_so():
     counts = dict.fromkeys(("regions", "regions_coarse", "regions_fine", "regions_all"), 5)
-    table = pd.DataFrame(
-        {
-            "converged": [False],
-            "sign_changes": 1,
-            "label_changes": 1,
-            "width": 200,
-            "num_samples": 9,
-            "error": 0.1,
-            **counts,
-        }
-    )
+    setting = {"sign_changes": 1, "label_changes": 1, "width": 200, "num_samples": 9, "error": 0.1}
+    table = pd.DataFrame({"converged": [False], **setting, **counts})
     row = tables.region_table(table).iloc[0]
     assert row["n"] == 0
     assert math.isnan(row["most"])
     assert row["bound"] == 99
-    table = table.assign(label_changes=1)
     start = table.assign(stated_width=500)
     assert univariate_results._result_23(start).detail.endswith("(0 of 1 converged)")
     wide = theory.certified_share(6, (2,), 100, seed=0)
