@@ -67,9 +67,7 @@ def test_every_parameter_is_used(name):
 
 
 @every_image_network
-@pytest.mark.parametrize(
-    ("width", "size", "channels"), [(4, 8, 3), (4, 16, 1), (4, 28, 1), (4, 32, 3), (8, 8, 1), (16, 16, 3), (1, 9, 2)]
-)
+@pytest.mark.parametrize(("width", "size", "channels"), [(4, 8, 3), (4, 28, 1), (16, 16, 3), (1, 9, 2)])
 def test_any_image_of_at_least_8_by_8_trains(name, width, size, channels):
     network = build_network(name, num_classes=7, in_channels=channels, image_size=size, width=width)
     logits = network(random_images(2, channels, size))

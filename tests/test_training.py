@@ -37,10 +37,8 @@ def test_it_learns_the_training_set():
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{}, {"optimizer": "adam", "lr": 0.01}, {"optimizer": "adagrad"}, {"mixup_alpha": 1.0},
-     {"crop_padding": 2, "flip_probability": 0.5}, {"schedule": "constant"}, {"precision": "bfloat16"}],
-)  # fmt: skip
+    "change", [{}, {"mixup_alpha": 1.0, "crop_padding": 2, "flip_probability": 0.5}, {"precision": "bfloat16"}]
+)
 def test_same_seed_same_bits_other_seed_other_weights(tiny_data, change):
     config = TrainConfig(epochs=2, batch_size=64, **change)
     first, again = (train(small_network(), tiny_data, config) for _ in range(2))
