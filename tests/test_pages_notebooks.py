@@ -8,6 +8,7 @@ import matplotlib.pyplot as plt
 import nbformat
 import numpy as np
 import pytest
+from filelock import FileLock
 from pretended_gpu import pretended_gpu
 
 from rc_utils.checks import project_root
@@ -22,47 +23,53 @@ WITHOUT_CAMPAIGN = {"08_theory", "09_linear_regions", "10_training_complexity", 
 # The page of the studies, whose campaigns are the book's own.
 STUDIES = "18_under_test"
 
+# The campaign of the pages that count a network anew: of a convolutional one that takes a minute.
+PERCEPTRON = str(CAMPAIGNS / "tiny-mlp")
+
 # What keeps a page to seconds; the rest of its parameters are its own.
 SMALL = {
     "01_motivation": {"num_samples": 5, "num_networks": 2, "num_rescalings": 2},
-    "02_counting": {"num_samples": 40, "triangles": 2},
+    "02_counting": {"campaign": PERCEPTRON, "num_samples": 40, "triangles": 2},
     "03_main_correlation": {"forest_dataset": "digits", "forest_samples": 5, "forest_images": 100},
     "07_training_evolution": {"num_samples": 5},
-    "11_beyond_the_grid": {"num_samples": 40, "exact_samples": 1, "triangles": 2},
+    "11_beyond_the_grid": {"campaign": PERCEPTRON, "num_samples": 40, "exact_samples": 1, "triangles": 2},
     "12_your_network": {"epochs": 1},
     "13_statistics": {"num_resamples": 50},
     "14_scorecard": {"campaign": "shapes-tiny"},
 }
 OTHER = {
-    "01_motivation": {"num_samples": 6, "num_networks": 1, "num_rescalings": 3, "seed": 1},
-    "02_counting": {"num_samples": 41, "triangles": 1, "resolution": 20, "seed": 1},
-    "03_main_correlation": {
-        "forest_dataset": "digits", "forest_samples": 6, "forest_images": 100, "num_samples": 10, "seed": 1,
-    },
-    "07_training_evolution": {"num_samples": 6, "seed": 1},
-    "08_theory": {"num_networks": 30, "num_inits": 3, "steps": 100, "n_train": 6, "hidden": 12},
+    "01_motivation": {"num_samples": 6, "num_networks": 1, "num_rescalings": 3},
+    "02_counting": {"campaign": "tiny-mlp", "num_samples": 41, "triangles": 1, "resolution": 20},
+    "03_main_correlation": {"forest_dataset": "digits", "forest_samples": 6, "forest_images": 100, "num_samples": 10},
+    "07_training_evolution": {"num_samples": 6},
+    "08_theory": {"num_networks": 30, "num_inits": 3, "num_equal": 16, "steps": 100, "n_train": 6, "hidden": 12},
     "09_linear_regions": {
         "sign_changes": [2], "widths": [8, 16], "sample_sizes": [8, 16], "fixed_r": 1, "num_students": 2,
-        "num_steps": 100, "width_ratios": [1, 1.2], "narrow_r": 5, "num_narrow": 3, "num_stated": 1,
+        "num_steps": 100, "width_ratios": [1, 1.2], "narrow_r": 5, "num_narrow": 3, "num_stated": 1, "other_r": [2],
+        "wide_widths": [100], "num_wide": 16, "num_initializations": 500, "limit_width": 32,
     },
     "10_training_complexity": {
         "repetitions": 1, "epochs": 3, "num_points": 16, "width": 6, "num_images": 16, "num_test": 30, "image_size": 10,
         "image_epochs": 1, "images_per_class": 30, "digit_iterations": 120, "batch_iterations": 120, "layer_epochs": 1,
         "region_epochs": 3, "num_segments": 10,
     },
-    "11_beyond_the_grid": {"num_samples": 41, "dimensions": "", "exact_samples": 1, "triangles": 1},
-    "12_your_network": {"network": "ResNet18", "width": 2, "epochs": 1, "seed": 1},
+    "11_beyond_the_grid": {
+        "campaign": "tiny-mlp", "num_samples": 41, "dimensions": "", "exact_samples": 1, "triangles": 1,
+    },
+    "12_your_network": {"network": "ResNet18", "width": 2, "epochs": 1},
+    "13_statistics": {"num_resamples": 60},
     "14_scorecard": {"num_samples": 10},
 }  # fmt: skip
 
 
 @pytest.fixture(scope="session")
-def swept(tmp_path_factory):
-    """A folder of results with the runs of both campaigns."""
-    folder = tmp_path_factory.mktemp("swept")
-    with pytest.MonkeyPatch.context() as patch:
+def swept(tmp_path_factory, worker_id):
+    """A folder of results with the runs of the campaigns; the first worker that asks for it trains them for all."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own if worker_id == "master" else own.parent) / "swept"
+    with FileLock(f"{folder}.lock"), pytest.MonkeyPatch.context() as patch:
         patch.setenv("RC_RESULTS", str(folder))
-        for campaign in ("shapes-tiny", CAMPAIGNS / "tiny-all"):
+        for campaign in ("shapes-tiny", CAMPAIGNS / "tiny-all", PERCEPTRON):
             assert all(outcome.status == "done" for outcome in sweep(load_campaign(campaign)))
     return folder
 
@@ -128,28 +135,24 @@ def test_a_notebook_runs_on_the_tiny_campaign(notebook, swept, monkeypatch):
     run(notebook, campaign(notebook, "shapes-tiny") | SMALL.get(notebook.stem, {}), monkeypatch)
 
 
+# Pages that train or count little enough for a card that is pretended: what they draw comes back from there.
+ON_A_CARD = {"01_motivation", "02_counting", "03_main_correlation", "07_training_evolution", "12_your_network"}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_with_other_parameters(notebook, swept, monkeypatch):
     monkeypatch.setenv("RC_RESULTS", str(swept))
     if notebook.stem != STUDIES:
         monkeypatch.setenv("RC_CAMPAIGNS", str(CAMPAIGNS))
-    seed = {"seed": 1} if "seed" in notebook_parameters(notebook) else {}
-    run(notebook, campaign(notebook, "tiny-all") | seed | OTHER.get(notebook.stem, {}), monkeypatch)
-
-
-# Pages that train or count little enough for a card that is pretended.
-ON_A_CARD = ("01_motivation", "02_counting", "03_main_correlation", "07_training_evolution", "12_your_network")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ON_A_CARD)
-def test_a_notebook_runs_on_a_card(name, swept, monkeypatch):
-    """What a page draws comes back from the card."""
-    monkeypatch.setenv("RC_RESULTS", str(swept))
+    parameters = campaign(notebook, "tiny-all") | OTHER.get(notebook.stem, {})
+    if "seed" in notebook_parameters(notebook):
+        parameters["seed"] = 1
+    if notebook.stem not in ON_A_CARD:
+        run(notebook, parameters, monkeypatch)
+        return
     with pretended_gpu():
-        notebook = project_root() / f"notebooks/{name}.ipynb"
-        run(notebook, campaign(notebook, "shapes-tiny") | {"device": "cuda"} | SMALL[name], monkeypatch)
+        run(notebook, parameters | {"device": "cuda"}, monkeypatch)
 
 
 def test_every_notebook_has_the_shared_parameters_and_no_outputs():
