@@ -48,10 +48,10 @@ article: env
 	$(BIN)/python article/build.py
 
 test: env
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 coverage: env
-	$(BIN)/python -m pytest -n 2 --dist loadfile --cov=rc_utils --cov-report=term:skip-covered --cov-fail-under=90
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov=rc_utils --cov-report=term:skip-covered --cov-fail-under=90
 
 # The property-based tests with twenty times the examples, and others each time.
 fuzz: env
