@@ -38,7 +38,7 @@ def one_tiny_network(monkeypatch):
 
 
 def test_every_benchmark_is_expected_here():
-    simulated = {"coverage"}  # whose rows are no speeds; `test_predictors` tests the intervals
+    simulated = {"coverage"}  # whose rows are no speeds
     assert set(NUMBER_OF_ROWS) == set(benchmarks.load()) - simulated
 
 
