@@ -102,24 +102,10 @@ def estimate(rows: pd.DataFrame, measure: str, statistic: str, **options) -> Est
     return function(x, y, p.neighbours(factors_of(rows)), rows["setting"], **options)
 
 
-def league_table(rows: pd.DataFrame, measures: Sequence[str], **options) -> pd.DataFrame:
-    """One row a measure and one of `STATISTICS`: measure, statistic, value, low, high, n, unit.
-
-    Raises ValueError for a measure that the rows do not have.
-    """
-    require_columns(rows, measures)
-    found = [
-        {"measure": m, "statistic": s, **dataclasses.asdict(estimate(rows, m, s, **options))}
-        for m in measures
-        for s in STATISTICS
-    ]
-    return pd.DataFrame(found)
-
-
 def beside_the_count(rows: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
     """Pearson's correlation of the count and the gap less that of a rival, within networks: who is ahead, who is level.
 
-    One row a rival in `measures`: measure, and the `correlation_lead`'s value, low, high, n, unit.
+    One row a rival in `measures`: measure, and the `correlation_lead`'s value, low and high.
     """
     columns = rows[["count", "gap", *(m for m in measures if m != "count")]].astype(float)
     within = columns - columns.groupby(rows["network"]).transform("mean")
@@ -127,8 +113,8 @@ def beside_the_count(rows: pd.DataFrame, measures: Sequence[str]) -> pd.DataFram
     for rival in within.columns.drop(["count", "gap"]):
         if np.ptp(within[rival]) > 0:
             lead = correlation_lead(within["count"], within[rival], within["gap"], rows["setting"])
-            found.append({"measure": rival, **dataclasses.asdict(lead)})
-    return pd.DataFrame(found)
+            found.append((rival, lead.value, lead.low, lead.high))
+    return pd.DataFrame(found, columns=["measure", "value", "low", "high"])
 
 
 def seeds_alone(runs: pd.DataFrame) -> tuple[Estimate, int]:
@@ -201,30 +187,3 @@ def every_setting(runs: pd.DataFrame) -> pd.DataFrame:
     others = [name for name in HYPERPARAMETERS if name in rows.columns and name not in ("lr", "batch_size")]
     trained_as = rows[others].map(str).agg(" ".join, axis=1)
     return with_logs(rows.assign(setting=rows["setting"] + ", " + trained_as)).reset_index(drop=True)
-
-
-def axis_table(rows: pd.DataFrame, measures: Sequence[str], **options) -> pd.DataFrame:
-    """Kendall's tau along each axis, one row each: measure, axis, pairs, value, low, high, n, unit."""
-    pairs, y = p.neighbours(factors_of(rows)), rows["gap"].to_numpy(float)
-    found = [
-        {"measure": m, "axis": axis, "pairs": int((pairs.axis == a).sum()), **dataclasses.asdict(tau)}
-        for m in measures
-        for a, (axis, tau) in enumerate(
-            p.axis_kendall(rows[m].to_numpy(float), y, pairs, rows["setting"], **options).items()
-        )
-    ]
-    return pd.DataFrame(found, columns=["measure", "axis", "pairs", "value", "low", "high", "n", "unit"])
-
-
-def environment_table(rows: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
-    """Share of wrongly ordered pairs in each environment: measure, environment, pairs, error."""
-    pairs, y = p.neighbours(factors_of(rows)), rows["gap"].to_numpy(float)
-    sizes = np.bincount(pairs.environment, minlength=len(pairs.environments))
-    found = [
-        {"measure": m, "environment": name, "pairs": int(size), "error": float(error)}
-        for m in measures
-        for name, size, error in zip(
-            pairs.environments, sizes, p.environment_errors(rows[m].to_numpy(float), y, pairs), strict=True
-        )
-    ]
-    return pd.DataFrame(found, columns=["measure", "environment", "pairs", "error"])
