@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from rc_utils.checks import unknown_name
-from rc_utils.correlation import average_replicates, correlate_settings, finished, interval_text
+from rc_utils.correlation import average_replicates, correlate_settings, finished
 from rc_utils.pages import plotting
 from rc_utils.pages.main_correlation import plain_runs
 from rc_utils.paper.published_tables import (
@@ -77,7 +77,7 @@ def ablation_cells(name: str, campaign: str, others: list[str] | None = None, *,
     for column, source in TABLES[name].items():
         chosen = _candidates(source, campaigns)
         tables = {c: _runs_of(campaigns[c], load(c), name, source) for c in chosen}
-        for network in _networks(name):
+        for network in ("ResNet18",) if name == "range" else NETWORKS:
             row = {"network": network, "column": column, "published": published(_id(name, network, column)).value}
             cell = _cell(tables, network, source, seed)
             used = campaigns[cell["campaign"]].dataset["name"] if cell["campaign"] and source.stand_in else ""
@@ -100,10 +100,6 @@ def _runs_of(campaign: Campaign, runs: pd.DataFrame, name: str, source: Source) 
     counts = [f"count_{s.count}" for s in TABLES[name].values()] if name == "range" else []
     whole = runs.dropna(subset=[count for count in counts if count in runs.columns])
     return whole if len(whole) else runs
-
-
-def _networks(name: str) -> tuple[str, ...]:
-    return ("ResNet18",) if name == "range" else NETWORKS
 
 
 def _id(name: str, network: str, column: str) -> str:
@@ -144,75 +140,6 @@ def _select(runs: pd.DataFrame, network: str, source: Source) -> tuple[pd.DataFr
         return None, f"count {source.count}"
     runs = runs[runs[column].notna()]
     return runs.assign(selected=runs[column]), ""
-
-
-def in_layout(cells: pd.DataFrame) -> pd.DataFrame:
-    """`ablation_cells` as the paper prints the table, a row a network; entries are texts: ours, interval, the paper's.
-
-    An entry says over how many cells it is where it has no interval, or where those of its network differ in it.
-    """
-    texts, most = [], cells.groupby("network")["n"].max()
-    for cell in cells.itertuples():
-        if np.isfinite(cell.value):
-            where = f" on {cell.stand_in}" if cell.stand_in else ""
-            few = "" if np.isfinite(cell.low) and cell.n == most[cell.network] else f" of {cell.n} settings"
-            texts.append(f"{interval_text(cell.value, cell.low, cell.high)}{few}{where}; paper {cell.published:.2f}")
-        else:
-            texts.append(f"not run ({cell.needs}); paper {cell.published:.2f}")
-    wide = cells.assign(text=texts).pivot(index="network", columns="column", values="text")
-    wide = wide.loc[list(dict.fromkeys(cells["network"])), list(dict.fromkeys(cells["column"]))]
-    wide.columns.name = None
-    return wide.rename_axis("Network").reset_index()
-
-
-def basis(cells: pd.DataFrame) -> str:
-    """Markdown: how the columns of a table differ in seeds, learning rates and fit; then what would fill the rest."""
-    seeds = cells[cells["seeds"] > 0].groupby(["network", "seeds"], sort=False)["column"].agg(", ".join)
-    lines = []
-    for network, columns in seeds.groupby("network", sort=False):
-        parts = [f"{n} seed{'s' * (n > 1)} for {names}" for (_, n), names in columns.items()]
-        lines += [f"{network} averages {'; '.join(parts)}"] if len(parts) > 1 else []
-    text = f"{'. '.join(lines)}. A difference between such columns is one between seeds as well.\n\n" if lines else ""
-    return text + _trained(cells[cells["n"] > 0]) + missing(cells)
-
-
-def _trained(cells: pd.DataFrame) -> str:
-    """Markdown: the learning rates of the columns where they differ, and the settings that do not interpolate."""
-    lines = []
-    rates = cells.explode("lr").groupby("column", sort=False)["lr"]
-    rates = rates.agg(lambda lrs: ", ".join(f"{lr:g}" for lr in sorted(set(lrs))))
-    if rates.nunique() > 1:
-        lines.append(f"Learning rates here: {'; '.join(f'{column} {text}' for column, text in rates.items())}.")
-    few = cells[cells["interpolating"] < cells["n"]]
-    few = few.groupby(["network", "interpolating", "n"], sort=False)["column"].agg(", ".join)
-    if len(few):
-        parts = [f"{some} of {n} of {network} ({columns})" for (network, some, n), columns in few.items()]
-        lines.append(f"Not all settings interpolate: only {'; '.join(parts)}.")
-    return "".join(f"{line}\n\n" for line in lines)
-
-
-def missing(cells: pd.DataFrame) -> str:
-    """Markdown: what would fill the entries that were not run, each need with its number of entries."""
-    empty = cells[cells["needs"] != ""]
-    if empty.empty:
-        return "Every entry has a result."
-    groups = empty.groupby("needs", sort=False)
-    words = {
-        "network": "runs of that network",
-        "settings that differ": "settings whose counts or gaps differ",
-        "three settings": "at least three settings",
-    }
-    lines = ["What was not run needs", ""]
-    for need, group in groups:
-        if need.startswith("count "):
-            text = f"`[counts.{need[6:]}]` in the campaign's file, listed in `counts` of experiment `main`"
-        elif need.startswith("experiment "):
-            text = f"an experiment named `{need[11:]}`"
-        else:
-            text = words.get(need, need)
-        number = "1 entry" if len(group) == 1 else f"{len(group)} entries"
-        lines.append(f"- {number} ({', '.join(dict.fromkeys(group['column']))}): {text}.")
-    return "\n".join(lines)
 
 
 def results_from_ablations(cells: pd.DataFrame, name: str) -> list[Result]:
