@@ -4,23 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from rc_utils.correlation import (
-    Estimate,
-    average_replicates,
-    correlate,
-    finished,
-    interval_text,
-    mean,
-    require_columns,
-    slope,
-)
-from rc_utils.pages import plotting
-from rc_utils.pages.plotting import BLUE, ORANGE
+from rc_utils.correlation import Estimate, average_replicates, finished, mean, require_columns, slope
 from rc_utils.paper.scorecard import correlation_result
 from rc_utils.paper.verdict import Result
 
@@ -49,14 +36,6 @@ class Shift:
     @property
     def opposed(self) -> bool:
         return self.slope_without * self.slope_with < 0
-
-    def __str__(self) -> str:
-        return (
-            f"gap at equal count {_text(self)} over {self.n} matched settings; slopes of gap on count: "
-            f"common {self.slope:.3f}, without {self.slope_without:.3f}, with {self.slope_with:.3f}"
-            + (", of opposite signs" if self.opposed else "")
-            + (", so that the two lines cross among the counts" if self.crosses else "")
-        )
 
 
 def matched_settings(runs: pd.DataFrame, augmented: str, plain: str = "main") -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -115,26 +94,6 @@ def vertical_shift(without: pd.DataFrame, with_: pd.DataFrame) -> Shift:
     return Shift(shift.value, shift.low, shift.high, n, common, *slopes, crosses)
 
 
-def effects_table(without: pd.DataFrame, with_: pd.DataFrame) -> pd.DataFrame:
-    """Mean of count, gap, training and test accuracy without and with, their paired difference, and the shift."""
-    rows = []
-    for column in ("count", "gap", "train_accuracy", "test_accuracy"):
-        d = paired_difference(without, with_, column)
-        row = {
-            "Quantity": column.replace("_", " "),
-            "Without": f"{without[column].mean():.3f}",
-            "With": f"{with_[column].mean():.3f}",
-        }
-        rows.append(row | {"Difference": _text(d), "Settings": d.n})
-    shift = vertical_shift(without, with_)
-    rows.append({"Quantity": "gap at equal count", "Difference": _text(shift), "Settings": shift.n})
-    return pd.DataFrame(rows)
-
-
-def _text(d: Estimate | Shift) -> str:
-    return interval_text(d.value, d.low, d.high, "+")
-
-
 def results_from_augmentation(runs: pd.DataFrame, campaign: str, augmented: str, plain: str = "main") -> list[Result]:
     """Our results for mixup/{count, gap, correlation} or crop-flip/{count, test-accuracy, shift, correlation}.
 
@@ -191,20 +150,3 @@ def _shift_result(id_: str, shift: Shift, campaign: str, with_: pd.DataFrame) ->
         words += f": the lines {how}, and the change depends on the count at which it is read"
         return Result(id_, campaign, float("nan"), n=shift.n, detail=words)
     return Result(id_, campaign, shift.value, shift.low, shift.high, shift.n, words)
-
-
-def overlay(plain: pd.DataFrame, augmented: pd.DataFrame, name: str) -> Figure:
-    """Scatter of gap against count for the same settings without (circles) and with (triangles) an augmentation.
-
-    Both are tables of settings; each has its least-squares line, and Pearson's r in the legend.
-    """
-    fig, ax = plt.subplots()
-    for cells, label, colour, marker in ((plain, "without", BLUE, "o"), (augmented, f"with {name}", ORANGE, "^")):
-        r = correlate(cells["count"], cells["gap"]).value
-        text = f"{label}, r = {r:.2f}" if np.isfinite(r) else label
-        ax.plot(cells["count"], cells["gap"], marker, color=colour, alpha=0.85, label=text)
-        if cells["count"].nunique() > 1:
-            plotting.least_squares_line(ax, cells["count"], cells["gap"], colour)
-    ax.set(xlabel=plotting.label_of("count"), ylabel=plotting.label_of("gap"))
-    ax.legend(loc="best")
-    return fig
