@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import pathlib
 from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
 
+from rc_utils.checks import require
 from rc_utils.correlation import average_replicates, correlate, finished, require_columns
 from rc_utils.correlation.estimates import MIN_UNITS
 from rc_utils.pages.lr_batch_bias import change_per_doubling, formula_of
@@ -28,37 +28,21 @@ def plain_runs(runs: pd.DataFrame, campaign: Campaign) -> pd.DataFrame:
     return kept.drop_duplicates("run_id") if "run_id" in kept.columns else kept
 
 
-def select_campaign(runs: pd.DataFrame, campaign: str, experiment: str | None = None) -> pd.DataFrame:
-    """The runs of one campaign and, where it holds several, of one experiment.
-
-    Raises ValueError where there are none, or where the campaign holds several experiments and none was named: runs
-    with and without mixup, say, do not belong in one correlation.
-    """
-    for column, wanted in (("campaign", str(pathlib.PurePath(campaign))), ("experiment", experiment)):
-        if column not in runs.columns:
-            continue
-        known = sorted(map(str, runs[column].unique()))
-        if wanted is None and len(known) > 1:
-            raise ValueError(f"campaign {campaign!r} holds the experiments {', '.join(known)}; name the one to use")
-        if wanted is not None:
-            runs = runs[runs[column] == wanted]
-        if not len(runs):
-            raise ValueError(f"no runs of {column} {wanted!r}; there is {', '.join(known) or 'none'}")
-    return runs
+def check_one_experiment(runs: pd.DataFrame) -> None:
+    """Raise ValueError for runs of several experiments: with and without mixup, say, belong in no one correlation."""
+    known = sorted(set(runs["experiment"])) if "experiment" in runs.columns else []
+    require(len(known) < 2, f"the runs are of the experiments {', '.join(known)}; choose those of one")
 
 
-def results_from_runs(
-    runs: pd.DataFrame, campaign: str, experiment: str | None = None, *, seed: int = 0
-) -> list[Result]:
-    """Our results for the main correlation, the two biases and test accuracy, from one campaign's runs.
+def results_from_runs(runs: pd.DataFrame, campaign: str, *, seed: int = 0) -> list[Result]:
+    """Our results for the main correlation, the two biases and test accuracy, from the runs of one experiment.
 
     Ids: main/<network> and main/overall (v1 Fig 2 left, Pearson of count and gap), bias/lr/... and bias/batch-size/...
     (v1 Fig 3, change of count per doubling), test-accuracy/<network> (v1 Fig 5, Pearson). The overall ones are over the
     paper's three networks and need at least `MIN_UNITS` settings of each; what the runs cannot answer (one lr) gives no
-    result. Replicates are averaged first. Raises ValueError as `select_campaign`
-    and `correlate`.
+    result. Replicates are averaged first. Raises ValueError as `check_one_experiment` and `correlate`.
     """
-    runs = select_campaign(runs, campaign, experiment)
+    check_one_experiment(runs)
     require_columns(runs, ["network", "cell", "count", "gap", "test_accuracy"])
     options = {"seed": seed}
     results: list[Result] = []
@@ -90,16 +74,14 @@ def _biases(name: str, campaign: str, runs: pd.DataFrame) -> Iterator[Result]:
 MEASURE_IDS = {"distance_from_init": "motivation/distance", "margin": "motivation/margin"}
 
 
-def results_from_measures(
-    runs: pd.DataFrame, campaign: str, experiment: str | None = None, *, seed: int = 0
-) -> list[Result]:
-    """Our results for motivation/distance and motivation/margin (v1 Fig 4), from the runs of ResNet18 of a campaign.
+def results_from_measures(runs: pd.DataFrame, campaign: str, *, seed: int = 0) -> list[Result]:
+    """Our results for motivation/distance and motivation/margin (v1 Fig 4), from an experiment's runs of ResNet18.
 
     Pearson of d(W) or the margin with the gap over settings; the detail says how well learning rate / batch size alone
     orders the measure. Runs without ResNet18 or without these measures give no result. Raises ValueError as
-    `select_campaign`.
+    `check_one_experiment`.
     """
-    runs = select_campaign(runs, campaign, experiment)
+    check_one_experiment(runs)
     runs = runs[runs["network"] == "ResNet18"]
     results: list[Result] = []
     for column, id_ in MEASURE_IDS.items():
