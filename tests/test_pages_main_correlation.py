@@ -12,7 +12,7 @@ from scipy import stats
 
 from rc_utils.correlation import average_replicates
 from rc_utils.correlation.settings import with_logs
-from rc_utils.pages.lr_batch_bias import at_equal_updates, change_per_doubling, formula_of, settings_fit
+from rc_utils.pages.lr_batch_bias import at_equal_updates, change_per_doubling, formula_of
 from rc_utils.pages.main_correlation import results_from_measures, results_from_runs
 from rc_utils.paper.verdict import scorecard
 
@@ -76,19 +76,6 @@ def test_repeating_settings_at_other_weight_decays_narrows_no_interval():
     assert bounds[1] == pytest.approx(bounds[0], abs=1e-9)
 
 
-def test_settings_are_fitted_by_a_plane_and_by_a_parabola_of_the_quotient():
-    runs = make_runs(noise=0, slope_lr=-0.2, slope_batch=0.2)
-    fitted = settings_fit(runs)
-    assert fitted["Settings"].tolist() == [9, 9, 9]
-    assert set(fitted["R², lr and batch size"]) == {"1.00"}
-    assert set(fitted["R², lr / batch size"]) == {"1.00"}
-    bent = settings_fit(runs.assign(count=np.log2(runs["lr"] / runs["batch_size"] * 5e4) ** 2))
-    assert set(bent["R², lr / batch size"]) == {"1.00"}
-    assert (bent["R², lr and batch size"].astype(float) < 0.9).all()
-    few = settings_fit(runs[(runs["lr"] == 0.1)])
-    assert set(few["R², lr / batch size"]) == {"nan"}
-
-
 def test_measures_are_compared_with_the_gap_over_the_settings_of_resnet18():
     runs = make_runs(noise=0).assign(experiment="main")
     runs["gap"] = 0.01 * np.arange(len(runs)) % 0.17
@@ -108,13 +95,6 @@ def test_measures_are_compared_with_the_gap_over_the_settings_of_resnet18():
     runs.loc[0, "margin"] = np.nan
     assert [result.id for result in results_from_measures(runs, "made")] == ["motivation/distance"]
     assert results_from_measures(runs[runs["network"] == "SENet18"], "made") == []
-
-
-def test_settings_without_a_count_are_named_not_dropped():
-    runs = make_runs(noise=0)
-    runs.loc[runs["cell"] == runs["cell"].iloc[0], "count"] = np.nan
-    with pytest.raises(ValueError, match=r"3 of \d+ have no count; leave out runs that were not counted"):
-        settings_fit(runs)
 
 
 def test_a_batch_is_compared_at_as_many_updates():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from rc_utils.checks import require
 from rc_utils.correlation import HYPERPARAMETERS, Estimate, average_replicates, finished, require_columns, slope
 from rc_utils.correlation.settings import with_logs
 
@@ -44,29 +43,6 @@ def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count") 
         return Estimate(float("nan"))
     term = next(log for log, key in LOGS.items() if key == factor)
     return slope(with_logs(rows), formula_of(rows, column), term, rows["setting"])
-
-
-def settings_fit(runs: pd.DataFrame) -> pd.DataFrame:
-    """What two smooth functions of the settings explain of the count: R² of least squares, one row a network, as texts.
-
-    With a plane in log(learning rate) and log(batch size), and with a parabola in the logarithm of their quotient; both
-    have three coefficients. Replicates are averaged. Raises ValueError for settings without a number.
-    """
-    import statsmodels.formula.api as smf
-
-    require_columns(runs, ["network", "cell", "lr", "batch_size", "count"])
-    settings = with_logs(finished(average_replicates(runs)))
-    without = int(settings["count"].isna().sum())
-    require(not without, f"{without} of {len(settings)} have no count; leave out runs that were not counted")
-    formulas = {"R², lr and batch size": "log2_lr + log2_batch", "R², lr / batch size": "log2_ratio + I(log2_ratio**2)"}
-    rows = []
-    for network, group in settings.groupby("network", sort=False):
-        row = {"Network": network, "Settings": len(group)}
-        for name, formula in formulas.items():
-            enough = len(group) > 3 and group["count"].nunique() > 1
-            row[name] = f"{smf.ols(f'count ~ {formula}', group).fit().rsquared:.2f}" if enough else "nan"
-        rows.append(row)
-    return pd.DataFrame(rows)
 
 
 def at_equal_updates(runs: pd.DataFrame) -> pd.DataFrame:
