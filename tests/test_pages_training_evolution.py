@@ -80,13 +80,6 @@ def test_an_epoch_between_the_published_ones_matches_none():
     assert np.isnan(training_evolution.published_epoch(0.01))  # no network in training stands for the initialisation
 
 
-def test_published_numbers_stand_beside_ours():
-    texts = training_evolution.beside_published(training_evolution.evolution_table(made_table()))
-    assert texts["Gap, v1"].tolist() == ["–", "0.11", "0.49"]
-    assert texts["Gap, v3"].tolist() == ["–", "0.112", "0.316"]
-    assert texts["Correlation, paper"].tolist() == ["–", "-0.53", "0.98"]
-
-
 def test_unknown_names_are_explained():
     with pytest.raises(ValueError, match=r"experiments that do: main"):
         training_evolution.evolution_experiment("shapes-tiny", "evolutoin")

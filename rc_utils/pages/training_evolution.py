@@ -12,7 +12,6 @@ from rc_utils.correlation import (
     bootstrap,
     correlate_settings,
     finished,
-    interval_text,
     mean,
     weighted_pearson,
 )
@@ -109,29 +108,6 @@ def published_epoch(fraction: float) -> float:
     nearest = epochs[np.abs(epochs / PUBLISHED_EPOCHS - fraction).argmin()]
     near = abs(nearest / PUBLISHED_EPOCHS - fraction) <= TOLERANCE and (nearest == 0) == (fraction == 0)
     return float(nearest) if near else float("nan")
-
-
-def beside_published(summary: pd.DataFrame) -> pd.DataFrame:
-    """Texts of `evolution_table` beside v1 Table 6 and the gaps of v3 Table 3, one row an epoch of ours."""
-    published = {row[0]: row for row in EVOLUTION}
-    rows = []
-    for row in summary.itertuples():
-        theirs = published.get(row.published_epoch, (row.published_epoch, *[None] * 4))
-        gap_v3 = theirs[3]
-        rows.append(
-            {
-                "Epoch": f"{row.epoch}",
-                "Of 200": f"{row.fraction * PUBLISHED_EPOCHS:.0f}",
-                "Count": interval_text(row.count, row.count_low, row.count_high),
-                "Count, paper": interval_text(theirs[1]),
-                "Gap": interval_text(row.gap, row.gap_low, row.gap_high),
-                "Gap, v1": interval_text(theirs[2]),
-                "Gap, v3": "–" if gap_v3 is None else f"{gap_v3:.3f}",
-                "Correlation": interval_text(row.correlation, row.correlation_low, row.correlation_high),
-                "Correlation, paper": interval_text(theirs[4]),
-            }
-        )
-    return pd.DataFrame(rows)
 
 
 def results_from_evolution(table: pd.DataFrame, *, seed: int = 0) -> list[Result]:
