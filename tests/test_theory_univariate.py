@@ -119,7 +119,7 @@ def test_students_that_could_break_the_bound_keep_to_it():
     assert table[["regions", "regions_fine"]].max(axis=None) <= 5 < theory.region_bound(1)
     # Neurons that have not joined yet: the count to tolerance 0 is not that of the limit.
     assert (table["regions_all"] > 20).all()
-    assert tables.region_table(table)["reach"].item() == pytest.approx(130 / 99)
+    assert tables.region_table(table)["Reach"].item() == pytest.approx(130 / 99)
     result = univariate_results._region_result("safran/theorem-4.2", table)
     assert result.n == 2
     assert result.value == pytest.approx(table[["regions", "regions_fine"]].max(axis=None) / 99)
@@ -299,8 +299,8 @@ def test_nothing_converged_is_said_so():
     table = pd.DataFrame({"converged": [False], **setting, **counts})
     row = tables.region_table(table).iloc[0]
     assert row["n"] == 0
-    assert math.isnan(row["most"])
-    assert row["bound"] == 99
+    assert math.isnan(row["Most"])
+    assert row["Bound"] == 99
     start = table.assign(stated_width=500)
     assert univariate_results._result_23(start).detail.endswith("(0 of 1 converged)")
     wide = theory.certified_share(6, (2,), 100, seed=0)

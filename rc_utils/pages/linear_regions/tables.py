@@ -10,37 +10,22 @@ import pandas as pd
 from rc_utils.correlation import slope
 from rc_utils.theory.univariate.theorems import ERROR_GRID, least_constant, region_bound, share
 
-HEADS = {
-    "sign_changes": "r",
-    "width": "Width k",
-    "n": "n",
-    "share": "Share",
-    "mean": "Mean",
-    "most_coarse": "to 0.01",
-    "most": "Most",
-    "most_fine": "to 10⁻⁵",
-    "most_all": "to 0",
-    "bound": "Bound",
-    "reach": "Reach",
-}
-"""What a page calls the columns of `region_table`."""
 
-
-def region_table(table: pd.DataFrame, by: tuple[str, ...] = ("sign_changes",)) -> pd.DataFrame:
-    """By the columns `by`: n converged students, their share, the mean number of their linear regions, the largest
+def region_table(table: pd.DataFrame, by: str = "sign_changes") -> pd.DataFrame:
+    """By the column `by`: n converged students, their share, the mean number of their linear regions, the largest
     number to each tolerance (see `train_students`), the bound 32 r + 67, and reach, (k + 1) / bound at the largest k.
 
     No network of width k has more than k + 1 regions: where reach is at most 1 the bound cannot fail. NaN where none
     converged.
     """
     rows = []
-    for keys, group in table.groupby(list(by)):
+    for value, group in table.groupby(by):
         kept, bound = group[group["converged"]], region_bound(int(group["sign_changes"].iloc[0]))
         most = [kept[c].max() for c in ("regions_coarse", "regions", "regions_fine", "regions_all")]
         reach = (group["width"].max() + 1) / bound
-        rows.append([*keys, len(kept), len(kept) / len(group), kept["regions"].mean(), *most, bound, reach])
-    columns = ["n", "share", "mean", "most_coarse", "most", "most_fine", "most_all", "bound", "reach"]
-    return pd.DataFrame(rows, columns=[*by, *columns])
+        rows.append([value, len(kept), len(kept) / len(group), kept["regions"].mean(), *most, bound, reach])
+    columns = ["n", "Share", "Mean", "to 0.01", "Most", "to 10⁻⁵", "to 0", "Bound", "Reach"]
+    return pd.DataFrame(rows, columns=[by, *columns])
 
 
 def trend(table: pd.DataFrame, column: str) -> tuple[float, float, float]:
