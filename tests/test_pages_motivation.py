@@ -8,7 +8,7 @@ from torch import nn
 import rc_utils as rc
 from rc_utils.measures import distance_from_init, output_margin
 from rc_utils.networks import build_network
-from rc_utils.pages.motivation import Rescaling, output_layer, random_rescaling, rescalable_layers, rescale
+from rc_utils.pages.motivation import output_layer, random_rescaling, rescalable_layers, rescale
 
 CONVOLUTIONAL = ("ResNet18", "SENet18", "EfficientNetB0", "VGG19", "MobileNetV2", "ShuffleNetV2", "RegNetX_200MF")
 
@@ -26,10 +26,10 @@ def test_scores_differ_by_one_power_of_two(name):
     network = warmed_up(name, **({} if name == "MLP" else {"width": 4}))
     x = torch.randn(16, 3, 16, 16, generator=torch.Generator().manual_seed(1))
     before = {key: value.clone() for key, value in network.state_dict().items()}
-    rescaling = random_rescaling(network, seed=3)
+    exponents, output_exponent = random_rescaling(network, seed=3)
     with torch.no_grad():
-        scores, rescaled = network(x), rescale(network, rescaling)(x)
-    assert torch.equal(rescaled, scores * 2.0**rescaling.output_exponent)
+        scores, rescaled = network(x), rescale(network, exponents, output_exponent)(x)
+    assert torch.equal(rescaled, scores * 2.0**output_exponent)
     assert all(torch.equal(before[key], value) for key, value in network.state_dict().items())
 
 
@@ -42,7 +42,7 @@ def test_every_normalised_layer_of_a_resnet_is_found():
 
 def test_an_up_scaled_layer_moves_the_weights_and_the_output_the_margin(tiny_data):
     network = rc.build_network("MLP", num_classes=10, in_channels=3, image_size=8, widths=(8,), seed=0)
-    rescaled = rescale(network, Rescaling((3,), -2))
+    rescaled = rescale(network, (3,), -2)
     assert torch.equal(rescaled.layers[1].weight, 8 * network.layers[1].weight)
     margins = [output_margin(n, tiny_data.x_train, tiny_data.y_train) for n in (network, rescaled)]
     assert margins[1] == pytest.approx(margins[0] / 4)
@@ -55,7 +55,7 @@ def test_counts_stay_while_distance_and_margin_change(tiny_data):
         rc.train(network, tiny_data, rc.TrainConfig(lr=0.05, batch_size=25, epochs=2, seed=0))
         counts = rc.region_count(network, tiny_data.x_train, num_samples=20, seed=0).counts
         for seed in range(5):
-            other = rescale(network, random_rescaling(network, seed))
+            other = rescale(network, *random_rescaling(network, seed))
             assert np.array_equal(rc.region_count(other, tiny_data.x_train, num_samples=20, seed=0).counts, counts)
             distances = [distance_from_init(n, initial) for n in (network, other)]
             margins = [output_margin(n, tiny_data.x_train, tiny_data.y_train) for n in (network, other)]
@@ -66,7 +66,7 @@ def test_counts_stay_while_distance_and_margin_change(tiny_data):
 def test_wrong_numbers_of_exponents_and_headless_networks_are_named():
     network = warmed_up("ResNet18", width=4)
     with pytest.raises(ValueError, match="2 exponents for 20 layers"):
-        rescale(network, Rescaling((1, 2), 1))
+        rescale(network, (1, 2), 1)
     with pytest.raises(ValueError, match="no linear layer"):
         output_layer(torch.nn.Sequential(torch.nn.Conv2d(3, 10, 3)))
 
@@ -101,7 +101,7 @@ def test_layers_that_are_there_twice_or_tied_are_left_as_they_are(make):
     pairs = rescalable_layers(network)
     x = torch.randn(20, 4)
     with torch.no_grad():
-        scaled = rescale(network, Rescaling((2,) * len(pairs), 0))
+        scaled = rescale(network, (2,) * len(pairs), 0)
         assert torch.equal(scaled(x), network(x))
     untied = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 3))
     assert len(rescalable_layers(untied)) == 2

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -26,14 +26,6 @@ from rc_utils.checks import require
 
 _LAYERS = (nn.Conv2d, nn.Linear)
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
-
-
-@dataclass(frozen=True)
-class Rescaling:
-    """Exponents k of the factors 2^k: one for each entry of `rescalable_layers`, and one for the output layer."""
-
-    exponents: tuple
-    output_exponent: int
 
 
 def rescalable_layers(network: nn.Module) -> list[tuple[str, str]]:
@@ -75,29 +67,27 @@ def output_layer(network: nn.Module) -> str:
     return names[-1]
 
 
-def random_rescaling(network: nn.Module, seed: int) -> Rescaling:
-    """Exponents drawn uniformly from -4..4, that of the output layer without 0."""
+def random_rescaling(network: nn.Module, seed: int) -> tuple[list[int], int]:
+    """Exponents for `rescale`, drawn uniformly from -4..4, that of the output layer without 0."""
     rng = np.random.default_rng(seed)
     exponents = rng.integers(-4, 5, size=len(rescalable_layers(network)))
-    output = int(rng.choice([k for k in range(-4, 5) if k]))
-    return Rescaling(tuple(exponents.tolist()), output)
+    return exponents.tolist(), int(rng.choice([k for k in range(-4, 5) if k]))
 
 
 @torch.no_grad()
-def rescale(network: nn.Module, rescaling: Rescaling) -> nn.Module:
+def rescale(network: nn.Module, exponents: Sequence[int], output_exponent: int) -> nn.Module:
     """A copy of `network` with rescaled weights: in evaluation mode its scores are 2^output_exponent times the same.
 
-    Raises ValueError for a number of exponents other than that of its `rescalable_layers`.
+    exponents: k of the factors 2^k, one for each of its `rescalable_layers`. Raises ValueError for another number.
     """
-    pairs = rescalable_layers(network)
-    given = len(rescaling.exponents)
+    pairs, given = rescalable_layers(network), len(exponents)
     require(given == len(pairs), f"{given} exponents for {len(pairs)} layers to rescale; expected one for each")
     rescaled = copy.deepcopy(network)
     modules = dict(rescaled.named_modules())
-    for (name, after), exponent in zip(pairs, rescaling.exponents, strict=True):
+    for (name, after), exponent in zip(pairs, exponents, strict=True):
         _multiply(modules[name], 2.0**exponent)
         _compensate(modules[after], 2.0**exponent)
-    _multiply(modules[output_layer(rescaled)], 2.0**rescaling.output_exponent)
+    _multiply(modules[output_layer(rescaled)], 2.0**output_exponent)
     return rescaled
 
 
