@@ -92,19 +92,14 @@ def epoch_notes(name: str, runs: Mapping[str, PlannedRun]) -> dict[str, dict[int
     if table.empty:
         return notes
     for run, planned in runs.items():
+        count = f"count_{next(iter(planned.evolution_counts))}"
         shown = table[table["run_id"] == planned.spec.run_id].drop_duplicates("epoch")
-        notes[run] = {
-            int(row["epoch"]): _note(row, next(iter(planned.evolution_counts))) for _, row in shown.iterrows()
-        }
+        for row in shown.to_dict("records"):
+            notes[run][row["epoch"]] = (
+                f"On record: accuracy {row['train_accuracy']:.2f} in training, {row['test_accuracy']:.2f} in test; "
+                f"{row[count]:.2f} ± {row[f'{count}_std_error']:.2f} regions on a segment."
+            )
     return notes
-
-
-def _note(row, count):
-    mean, error = row[f"count_{count}"], row[f"count_{count}_std_error"]
-    return (
-        f"On record: accuracy {row['train_accuracy']:.2f} in training, {row['test_accuracy']:.2f} in test; "
-        f"{mean:.2f} ± {error:.2f} regions on a segment."
-    )
 
 
 def explorer_html(

@@ -103,7 +103,8 @@ def example_network(planned, device="cpu"):
     except FileNotFoundError:
         record = run.complete_run(planned, device, weights=True)
         if record["status"] != "ok":
-            setting = f"{_network_text(planned.spec)}, {_training_text(planned.spec.train)}"
+            train = planned.spec.train
+            setting = f"{planned.spec.network['name']}, lr {train.lr:g}, batch size {train.batch_size}"
             raise ValueError(f"the network to be shown diverged ({setting}); choose another") from None
         network = run.trained_network(planned.spec, device)
     return network, run.dataset_of(planned.spec, device)
@@ -227,15 +228,6 @@ def scorecard_summary(card):
         words = " and ".join(f"{n} {label}" for label, n in settled["verdict"].value_counts().items())
         text += f" Apart from these, {words}: no measurement could have come out otherwise."
     return text
-
-
-def _network_text(spec):
-    options = ", ".join(f"{k} {v:g}" for k, v in spec.network.items() if isinstance(v, int | float))
-    return f"{spec.network['name']} ({options})" if options else spec.network["name"]
-
-
-def _training_text(train):
-    return f"lr {train.lr:g}, batch size {train.batch_size}, weight decay {train.weight_decay:g}, {train.epochs} epochs"
 
 
 def _data_text(campaign):
