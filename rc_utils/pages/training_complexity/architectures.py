@@ -54,10 +54,8 @@ def log_ratios(table: pd.DataFrame, column: str, *, seed: int = 0) -> pd.DataFra
     """By loss: the mean of log(MLP / CNN) of a column of `equal_fit_table`, paired by repetition, and its interval."""
     wide = table.pivot(index=["loss", "repetition"], columns="network", values=column)
     wide = wide.reindex(columns=["MLP", "CNN"])
-    rows = []
-    for loss, ratios in np.log(wide["MLP"] / wide["CNN"]).groupby("loss"):
-        m = mean(ratios, "repetitions")
-        rows.append({"loss": loss, "value": m.value, "low": m.low, "high": m.high, "n": m.n})
+    ratios = np.log(wide["MLP"] / wide["CNN"]).groupby("loss")
+    rows = [{"loss": loss} | vars(mean(group, "repetitions")) for loss, group in ratios]
     return pd.DataFrame(rows, columns=["loss", "value", "low", "high", "n"])
 
 

@@ -215,9 +215,7 @@ def batch_size_ratios(by_batch: dict[tuple[float, int], Trajectory], largest: in
         for frequency in (0.25, 0.75):
             batch, single = (by_batch[frequency, n] for n in (largest, 1))
             ratios = np.log(pick(batch)[last_tenth(batch)].sum(0) / pick(single)[last_tenth(single)].sum(0))
-            m = mean(ratios, "repetitions")
-            row = {"step": name, "frequency": frequency}
-            rows.append(row | {"value": m.value, "low": m.low, "high": m.high, "n": m.n})
+            rows.append({"step": name, "frequency": frequency} | vars(mean(ratios, "repetitions")))
     return pd.DataFrame(rows)
 
 
