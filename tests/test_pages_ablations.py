@@ -109,18 +109,6 @@ def test_ranges_are_a_table_of_one_network(made):
     assert [r.id for r in ablations.results_from_ablations(cells, "range")] == ["range/[0, 1]/correlation"]
 
 
-def test_a_value_without_an_interval_stands_in_parentheses():
-    row = {"column": "d=2", "published": 0.9, "value": 0.8}
-    cells = pd.DataFrame(
-        [
-            row | {"network": "A", "low": 0.5},
-            row | {"network": "B", "low": np.nan},
-        ]
-    )
-    shown = [text.get_text() for text in ablations.correlation_heatmap(cells).axes[1].texts]
-    assert shown == ["0.80", "(0.80)"]
-
-
 def test_cells_that_do_not_interpolate_are_counted(made):
     cells = ablations.ablation_cells("optimizers", "cifar10-small", [])
     assert (cell(cells, "ResNet18", "Adam").interpolating, cell(cells, "ResNet18", "Adam").lr) == (7, (0.001,))

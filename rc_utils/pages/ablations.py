@@ -5,15 +5,11 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from rc_utils.checks import unknown_name
 from rc_utils.correlation import average_replicates, correlate_settings, finished
-from rc_utils.pages import plotting
 from rc_utils.pages.main_correlation import plain_runs
 from rc_utils.paper.published_tables import (
     ARCHITECTURES_COLUMNS,
@@ -164,33 +160,3 @@ def _same_as(name: str, network: str, column: str) -> str:
     if network in MAIN_NETWORKS:
         return f"main/{network}"
     return "" if name == "architectures" else f"architectures/{network}/CIFAR-10"
-
-
-def correlation_heatmap(cells: pd.DataFrame) -> Figure:
-    """The paper's correlations and ours side by side, from `ablation_cells`.
-
-    What was not run is a dash on grey, a value without an interval stands in parentheses on grey.
-    """
-    fig, axes = plt.subplots(1, 2, sharey=True, figsize=(plotting.width(), 4.2))
-    columns, networks = (list(dict.fromkeys(cells[key])) for key in ("column", "network"))
-    for ax, (value, title) in zip(axes, (("published", "paper"), ("value", "here")), strict=True):
-        wide, low = (
-            cells.pivot(index="network", columns="column", values=v).loc[networks, columns].to_numpy(float)
-            for v in (value, "low")
-        )
-        loose = np.isfinite(wide) & ~np.isfinite(low) & (value == "value")
-        colours = mpl.colormaps["RdBu_r"].with_extremes(bad="#EEEEEE")
-        shown = np.ma.masked_where(loose | ~np.isfinite(wide), wide)
-        image = ax.imshow(shown, cmap=colours, vmin=-1, vmax=1, aspect="auto")
-        for (i, j), number in np.ndenumerate(wide):
-            dark = np.isfinite(number) and abs(number) > 0.6 and not loose[i, j]
-            text = f"{number:.2f}" if np.isfinite(number) else "–"
-            text = f"({text})" if loose[i, j] else text
-            size = 8 if loose[i, j] else 9
-            ax.text(j, i, text, ha="center", va="center", fontsize=size, color="white" if dark else "0.2")
-        ax.set_xticks(range(len(columns)), columns, rotation=45, ha="right", fontsize=10)
-        ax.set_yticks(range(len(networks)), networks, fontsize=10)
-        ax.set_title(title)
-        ax.grid(False)
-    fig.colorbar(image, ax=axes, label="correlation of count and gap", shrink=0.8)
-    return fig
