@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from rc_utils.correlation import slope
-from rc_utils.theory.univariate.theorems import ERROR_GRID, least_constant, region_bound, share
+from rc_utils.theory.univariate.theorems import ERROR_GRID, least_constant, region_bound
 
 
 def region_table(table: pd.DataFrame, by: str = "sign_changes") -> pd.DataFrame:
@@ -42,17 +42,6 @@ def _slope(x: pd.Series, y: pd.Series) -> tuple[float, float, float]:
         return math.nan, math.nan, math.nan
     found = slope(pd.DataFrame({"x": x, "y": y}), "y ~ x", "x", range(len(x)), "students")
     return found.value, found.low, found.high
-
-
-def above_bound(table: pd.DataFrame) -> pd.DataFrame:
-    """By width ratio: n, the bound of Theorem 3.2, the share of students at or above it, and the share fitted with the
-    ends of its exact 95 % interval. Where the bound is not positive, nothing is above."""
-    rows = []
-    for ratio, group in table.groupby("width_ratio"):
-        n, bound = len(group), group["bound"].iloc[0]
-        above = float((group["least_loss"] >= bound).mean()) if bound > 0 else math.nan
-        rows.append([ratio, n, bound, above, *share(int(group["fitted"].sum()), n)])
-    return pd.DataFrame(rows, columns=["width_ratio", "n", "bound", "above", "fitted", "fitted_low", "fitted_high"])
 
 
 def error_table(table: pd.DataFrame, delta: float) -> pd.DataFrame:
