@@ -32,36 +32,30 @@ def forest_plot(
     """
     defaults = {"group": "", "published": np.nan, "verdict": "", "claimed": None, "url": ""}
     rows = rows.assign(**{name: [value] * len(rows) for name, value in defaults.items() if name not in rows.columns})
-    heights = _heights(rows["group"])
-    fig, ax = plt.subplots(figsize=(plotting.width(), 0.32 * (max(heights) + 2.5)))
+    lines = []  # from the top: the heading of a group, or a row
+    for group, part in rows.groupby("group", sort=False):
+        if group:
+            lines.append(group)
+        lines += part.itertuples()
+    fig, ax = plt.subplots(figsize=(plotting.width(), 0.32 * (len(lines) + 1.5)))
     ax.axvline(zero, color="#888888", linewidth=0.8, zorder=0)
     lowest, highest = limits or _limits(rows, zero)
-    for height, row in zip(heights, rows.itertuples(), strict=True):
-        _draw_row(ax, -height, row, lowest, highest)
-    _label_rows(ax, rows, heights)
+    for place, line in enumerate(lines):
+        if not isinstance(line, str):
+            _draw_row(ax, -place, line, lowest, highest)
+    _label_lines(ax, lines)
     ax.set_xlim(lowest, highest)
-    ax.set_ylim(-max(heights) - 0.8, 0.8)
+    ax.set_ylim(0.2 - len(lines), 0.8)
     ax.set_xlabel(xlabel)
     ax.grid(axis="y", visible=False)
     _legend(ax, rows)
     return fig
 
 
-def _heights(groups):
-    """Where each row stands, from the top; a new group leaves room for its heading."""
-    heights, height, last = [], -1.0, ""
-    for group in groups:
-        height += 1.0 if group == last else 2.0
-        heights.append(height if groups.iloc[0] else height - 1.0)
-        last = group
-    return heights
-
-
 def _limits(rows, zero):
-    ends = [zero]
-    for row in rows.itertuples():
-        ends += [row.estimate.value, row.estimate.low, row.estimate.high, row.published]
-    ends = np.array(ends, float)
+    ends = [zero, *rows["published"]]
+    for estimate in rows["estimate"]:
+        ends += [estimate.value, estimate.low, estimate.high]
     margin = 0.05 * (np.nanmax(ends) - np.nanmin(ends) or 1.0)
     return np.nanmin(ends) - margin, np.nanmax(ends) + margin
 
@@ -81,25 +75,15 @@ def _draw_row(ax, y, row, lowest, highest):
     )
 
 
-def _label_rows(ax, rows, heights):
-    ticks, texts, urls = [], [], []
-    last = ""
-    for group, label, url, height in zip(rows["group"], rows["label"], rows["url"], heights, strict=True):
-        if group != last:
-            ticks.append(1.0 - height)
-            texts.append(group)
-            urls.append(None)
-        last = group
-        ticks.append(-height)
-        texts.append(label)
-        urls.append(url)
-    ax.set_yticks(ticks, texts, fontsize=10)
+def _label_lines(ax, lines):
+    texts = [line if isinstance(line, str) else line.label for line in lines]
+    ax.set_yticks(-np.arange(len(lines)), texts, fontsize=10)
     ax.tick_params(axis="y", length=0)
-    for tick, url in zip(ax.get_yticklabels(), urls, strict=True):
-        if url is None:
+    for tick, line in zip(ax.get_yticklabels(), lines, strict=True):
+        if isinstance(line, str):
             tick.set_fontweight("bold")
-        elif url:
-            tick.set_url(url)
+        elif line.url:
+            tick.set_url(line.url)
     ax.annotate("n", (1.01, 0.8), xycoords=("axes fraction", "data"), fontsize=9, color="#555555")
 
 
