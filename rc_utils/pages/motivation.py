@@ -5,10 +5,8 @@ Two rescalings, with a factor c > 0:
   divided by c. In evaluation mode (g / c) (c z - c m) / sqrt(v + eps) + b = g (z - m) / sqrt(v + eps) + b.
 - a linear layer followed by a ReLU and a linear layer: weight and bias of the first times c, weight of the second
   divided by c, since relu(c z) = c relu(z) (Neyshabur et al. 2015).
-The output layer times c multiplies every score, hence the margin, and changes no label. With c a power of two every
-step is exact in floating point, short of overflow: labels and region counts are equal, not merely close. The distance
-from initialisation changes, since it sees the weights, and so do products of norms; that is the argument
-for a measure of the function (v1 App. B, v3 Sec. 3).
+The output layer times c multiplies every score and changes no label. With c a power of two every step is exact in
+floating point, short of overflow: labels and region counts are equal, not merely close.
 """
 
 from __future__ import annotations
