@@ -159,8 +159,7 @@ def draw(runs, evolution):
     """The figures that the README does not have, as SVG files in `PARTS`."""
     matplotlib.use("Agg")
     plotting.use_style()
-    networks = list(runs["network"].unique())
-    plotting.lr_batch_panels(runs, networks)
+    plotting.lr_batch_panels(runs)
     _save("settings.svg")
     epochs = evolution[evolution["experiment"] == "main"].groupby(["lr", "epoch"])[["count_evolution", "gap"]].mean()
     axes = plt.subplots(1, 2, figsize=(8, 3.2), sharex=True)[1]

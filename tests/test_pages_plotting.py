@@ -139,8 +139,8 @@ def test_panels_have_a_line_a_batch_size_and_means_of_cells():
     assert shows(fig, *(container[0].get_color() for container in shown[0].containers))
 
 
-def test_panels_with_one_cell_a_point_and_a_choice_of_networks():
-    fig = lr_batch_panels(make_runs(decays=(1e-5,)), networks=["SENet18"])
+def test_a_panel_with_one_cell_a_point():
+    fig = lr_batch_panels(make_runs(networks=("SENet18",), decays=(1e-5,)))
     assert [ax.get_title() for ax in fig.axes] == ["SENet18"]
     assert shows(fig, fig.axes[0].containers[0][0].get_color())
 

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Polygon
 
+from rc_utils.checks import require
 from rc_utils.correlation import average_replicates, correlate, finished, require_columns
 
 # Okabe and Ito's colours without yellow, which is too faint for markers on white.
@@ -189,41 +190,35 @@ def least_squares_line(ax: Axes, x: pd.Series, y: pd.Series, color: str) -> None
     ax.plot(ends, slope * ends + intercept, color=color, alpha=0.4, linewidth=1.5, zorder=1)
 
 
-def lr_batch_panels(runs: pd.DataFrame, networks: Sequence[str] | None = None, column: str = "count") -> Figure:
+def lr_batch_panels(runs: pd.DataFrame, column: str = "count") -> Figure:
     """`column` against the learning rate, a line for each batch size, a panel for each network (v1 Fig 3).
 
     Points are means over the other hyper-parameters after averaging replicates, bars their standard errors (none where
-    there is one setting). `networks` chooses and orders the panels. Raises ValueError for a missing column.
+    there is one setting). Raises ValueError for a missing column.
     """
     require_columns(runs, ["network", "cell", "lr", "batch_size", column])
     cells = finished(average_replicates(runs))
-    networks = list(pd.unique(cells["network"]) if networks is None else networks)
+    networks, batches = list(pd.unique(cells["network"])), sorted(cells["batch_size"].unique())
+    # A ramp, since batch sizes are ordered, and none of the colours that stand for networks.
+    ramp = mpl.colormaps["Blues"](np.linspace(0.45, 1, len(batches)))
     rows = -(-len(networks) // 3)
     fig, axes = plt.subplots(rows, min(3, len(networks)), squeeze=False, figsize=(width(), 0.4 + 3.2 * rows))
-    batches = sorted(cells["batch_size"].unique())
     for index, (ax, network) in enumerate(zip(axes.flat, networks, strict=False)):
-        _lr_panel(ax, cells[cells["network"] == network], column, batches)
-        ax.set(title=network, ylabel=label_of(column) if index % 3 == 0 else "")
+        own = cells[cells["network"] == network]
+        for place, batch in enumerate(batches):
+            groups = own[own["batch_size"] == batch].groupby("lr")[column]
+            mean, error = groups.mean(), groups.sem().fillna(0)
+            look = {"color": ramp[place], "marker": "os^Dv<>"[place % 7], "capsize": 3, "linewidth": 1.5}
+            ax.errorbar(mean.index.to_numpy(), mean.to_numpy(), error.to_numpy(), label=f"batch size {batch:g}", **look)
+        ax.set(title=network, xscale="log", xlabel=label_of("lr"), ylabel=label_of(column) if index % 3 == 0 else "")
+        lrs = sorted(own["lr"].unique())
+        ax.set_xticks(lrs, [f"{lr:g}" for lr in lrs])
+        ax.minorticks_off()
     for ax in axes.flat[len(networks) :]:
         ax.set_visible(False)
     handles, labels = axes.flat[0].get_legend_handles_labels()
     fig.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)))
     return fig
-
-
-def _lr_panel(ax: Axes, cells: pd.DataFrame, column: str, batches: Sequence[float]) -> None:
-    # A ramp, since batch sizes are ordered, and none of the colours that stand for networks.
-    ramp = mpl.colormaps["Blues"](np.linspace(0.45, 1, len(batches)))
-    for index, batch in enumerate(batches):
-        groups = cells[cells["batch_size"] == batch].groupby("lr")[column]
-        mean, error = groups.mean(), groups.sem().fillna(0)
-        look = {"color": ramp[index], "marker": "os^Dv<>"[index % 7], "capsize": 3, "linewidth": 1.5}
-        ax.errorbar(mean.index.to_numpy(), mean.to_numpy(), error.to_numpy(), label=f"batch size {batch:g}", **look)
-    lrs = sorted(cells["lr"].unique())
-    ax.set_xscale("log")
-    ax.set_xticks(lrs, [f"{lr:g}" for lr in lrs])
-    ax.minorticks_off()
-    ax.set_xlabel(label_of("lr"))
 
 
 def decision_regions(
@@ -241,10 +236,10 @@ def decision_regions(
     Raises ValueError for other shapes.
     """
     labels, coordinates = np.asarray(labels), np.asarray(coordinates, dtype=float)
-    if coordinates.ndim != 2 or coordinates.shape[1] != 3 or labels.shape != coordinates.shape[:1]:
-        raise ValueError(
-            f"labels have shape {labels.shape} and coordinates {coordinates.shape}; expected (P,) and (P, 3)"
-        )
+    require(
+        coordinates.shape == (*labels.shape, 3) and labels.ndim == 1,
+        f"labels have shape {labels.shape} and coordinates {coordinates.shape}; expected (P,) and (P, 3)",
+    )
     steps = np.diff(np.unique(np.round(coordinates[:, 1], 9)))
     hexagon = np.array([[2, -1, -1], [1, 1, -2], [-1, 2, -1], [-2, 1, 1], [-1, -1, 2], [1, -2, 1]]) / 3
     cells = coordinates[:, None, :] + (steps.min() if len(steps) else 1.0) * hexagon
