@@ -57,15 +57,14 @@ def at_equal_updates(runs: pd.DataFrame) -> pd.DataFrame:
     require_columns(runs, ["network", "lr", "batch_size", "epochs", "seed", "count"])
     keys = [key for key in ("network", *HYPERPARAMETERS, "seed") if key in runs.columns]
     keys = [key for key in keys if key not in ("batch_size", "epochs")]
-    runs = finished(runs).drop_duplicates([*keys, "batch_size", "epochs"])
-    runs = runs[[*keys, "batch_size", "epochs", "count"]]
-    small, large = (
-        runs.rename(columns={"batch_size": size, "count": value}) for size, value in (("small", "s"), ("large", "l"))
-    )
-    pairs = small.rename(columns={"epochs": "short"}).merge(large.rename(columns={"epochs": "long"}), on=keys)
+    columns = [*keys, "batch_size", "epochs", "count"]
+    runs = finished(runs).drop_duplicates(columns[:-1])[columns]
+    small = runs.rename(columns={"batch_size": "small", "epochs": "short", "count": "s"})
+    large = runs.rename(columns={"batch_size": "large", "epochs": "long", "count": "l"})
+    pairs = small.merge(large, on=keys)
     pairs["updates"] = (pairs["long"] / pairs["large"]) / (pairs["short"] / pairs["small"])
     pairs = pairs[(pairs["small"] < pairs["large"]) & pairs["updates"].between(1 / 1.5, 1.5)]
-    trained_long = small.rename(columns={"epochs": "long", "s": "same"})
+    trained_long = small.rename(columns={"short": "long", "s": "same"})
     pairs = pairs.merge(trained_long, on=[*keys, "small", "long"])
     pairs = pairs.assign(equal_epochs=pairs["l"] - pairs["same"], equal_updates=pairs["l"] - pairs["s"])
     by = ["network", "lr", "small", "large", "short", "long"]

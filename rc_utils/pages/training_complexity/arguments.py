@@ -88,9 +88,8 @@ def results_from_theorem_2(bounds: Sequence[RegionBound], *, seed: int = 0) -> l
     ratios = [bound.ratios for bound in bounds if len(bound.ratios)]
     if not ratios:
         return []
-    applies, empty = (
-        sum(int(n.sum()) for n in parts) for parts in zip(*((b.applies, ~b.filled) for b in bounds), strict=True)
-    )
+    applies = sum(int(b.applies.sum()) for b in bounds)
+    empty = sum(int((~b.filled).sum()) for b in bounds)
     check = Check(float(1 / np.concatenate(ratios).min()), sum(map(len, ratios)))
     words_2 = f"applies to {applies} of {empty} empty regions"
     medians = np.array([np.median(r) for r in ratios])
