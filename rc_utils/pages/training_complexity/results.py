@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
 
@@ -47,21 +45,16 @@ def variance_over_loss(path: Trajectory) -> np.ndarray:
     return path.variance(window)[-1] / path.train_loss[-window:].mean(0)
 
 
-@dataclass(frozen=True)
-class Fit:
-    """Training of M models until a common loss; arrays (M,): total trajectory length, number of blocks, and whether it
-    got there. Where it never did, both are those of the whole training, less than it would take."""
+def until_fit(path: Trajectory, loss: float) -> pd.DataFrame:
+    """Training up to the end of the first block at which the training loss is at most `loss`, one row a model.
 
-    length: np.ndarray
-    blocks: np.ndarray
-    reached: np.ndarray
-
-
-def until_fit(path: Trajectory, loss: float) -> Fit:
-    """Training up to the end of the first block at which the training loss is at most `loss`."""
+    Columns: length (of the whole trajectory), blocks (their number), and reached, whether it got there. Where it never
+    did, both are those of the whole training, less than it would take.
+    """
     fit = path.train_loss <= loss
     first = np.where(fit.any(0), fit.argmax(0), len(fit) - 1)
-    return Fit(path.length[..., 0].cumsum(0)[first, np.arange(fit.shape[1])], first + 1, fit.any(0))
+    length = path.length[..., 0].cumsum(0)[first, np.arange(fit.shape[1])]
+    return pd.DataFrame({"length": length, "blocks": first + 1, "reached": fit.any(0)})
 
 
 def last_tenth(path: Trajectory) -> slice:
