@@ -1,4 +1,4 @@
-"""The paper's tables of correlations, in its own layout, with ours in every cell (v1 Tables 4, 5, 7 and 8)."""
+"""The paper's tables of correlations, with ours in every entry that was run (v1 Tables 4, 5, 7 and 8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What learning rate and batch size do to the count: slopes, fits, and equal updates."""
+"""What learning rate and batch size do to the count: slopes, and equal updates."""
 
 from __future__ import annotations
 
