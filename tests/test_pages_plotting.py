@@ -17,6 +17,8 @@ mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 
+from rc_utils.correlation import Estimate
+from rc_utils.pages.forest_plot import forest_plot
 from rc_utils.pages.plotting import (
     CLASS_COLOURS,
     class_colour,
@@ -198,3 +200,12 @@ def test_style_is_800_pixels_wide_on_white_and_svg_is_reproducible():
     assert to_hex(fig.get_facecolor()) == "#ffffff"
     assert rendered(fig, "svg") == rendered(scatter_count_gap(make_runs()).figure, "svg")
     assert b"<text" in rendered(fig, "svg")
+
+
+def test_every_row_of_a_forest_plot_is_inside_its_axes():
+    rows = pd.DataFrame({"label": ["a", "b"], "estimate": [Estimate(0.5, 0.4, 0.6, 9)] * 2})
+    for table, lines in ((rows, ["a", "b"]), (rows.assign(group="both"), ["both", "a", "b"])):
+        ax = forest_plot(table, xlabel="r").axes[0]
+        assert [tick.get_text() for tick in ax.get_yticklabels()] == lines
+        low, high = ax.get_ylim()
+        assert all(low < place < high for place in ax.get_yticks())
