@@ -55,7 +55,7 @@ def rates_table(training: Training, factors: Sequence[float]) -> pd.DataFrame:
     frame = pd.DataFrame({name: values.cpu().numpy() for name, values in columns.items()})
     frame["factor"] = np.tile(factors, len(frame) // len(factors))
     means = ["accuracy", "mean_count", "allowed", "allowed_edge"]
-    frame[means] = frame[means].where(training.settled.cpu().numpy()[:, None])
+    frame.loc[~training.settled.cpu().numpy(), means] = np.nan
     how = dict.fromkeys(means, "mean") | {"diverged": "sum", "dead": "sum"}
     return frame.groupby("factor", as_index=False).agg(how)
 
