@@ -149,7 +149,17 @@ def put_to_the_test(protocol):
         texts.append(
             f"At one setting, over 60 runs of each network that differ by chance alone, the logarithm of the count "
             f"correlates with the gap at {' and '.join(counts)}: above zero, below the 0.5 that was asked for. "
-            f"Measures of the weights reach {weights:.2f} at most; scores of mixed images do as well as the count."
+            f"Measures of the weights reach {weights:.2f} at most; scores of mixed images do as well as the count. "
+            f"The decision is *{decisions.decide_seeds(found)}*."
+        )
+    if "independent" in complete:
+        table = equal_loss(complete["independent"])
+        found = table.set_index("measure")["r"]
+        best = found.drop([studies.COUNT, decisions.PLAIN]).map(lambda estimate: abs(estimate.value)).idxmax()
+        texts.append(
+            f"With random learning rates and batch sizes, at equal training loss, {text_of(found[studies.COUNT])} remains "
+            f"beyond what the settings predict; the best rival ({best}) has {text_of(found[best])}. "
+            f"The decision is *{decisions.decide_independent(table)}*."
         )
     return " ".join(texts)
 
