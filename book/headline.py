@@ -157,8 +157,8 @@ def put_to_the_test(protocol):
         found = table.set_index("measure")["r"]
         best = found.drop([studies.COUNT, decisions.PLAIN]).map(lambda estimate: abs(estimate.value)).idxmax()
         texts.append(
-            f"With random learning rates and batch sizes, at equal training loss, {text_of(found[studies.COUNT])} remains "
-            f"beyond what the settings predict; the best rival ({best}) has {text_of(found[best])}. "
+            f"With random learning rates and batch sizes, at equal training loss, {text_of(found[studies.COUNT])} "
+            f"remains beyond what the settings predict; the best rival ({best}) has {text_of(found[best])}. "
             f"The decision is *{decisions.decide_independent(table)}*."
         )
     return " ".join(texts)
