@@ -52,9 +52,10 @@ def forms(runs: pd.DataFrame) -> dict[str, list[np.ndarray]]:
 def highlighted(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows of a forest plot, the count first within its group and in a colour of its own."""
     is_count = rows["label"].isin([COUNT, PLAIN])
-    rows = rows.assign(verdict=np.where(is_count, "count", ""), later=~is_count)
-    by = ["group", "later"] if "group" in rows.columns else ["later"]
-    return rows.sort_values(by, kind="stable", ignore_index=True)
+    rows = rows.assign(verdict=np.where(is_count, "count", ""), later=~is_count, order=0)
+    if "group" in rows.columns:
+        rows["order"] = pd.factorize(rows["group"])[0]
+    return rows.sort_values(["order", "later"], kind="stable", ignore_index=True)
 
 
 def seed_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
@@ -237,7 +238,8 @@ def partial_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     for name, choices in forms(runs).items():
         values = [_correlation(beyond_settings(runs, choice, seed), gap) for choice in choices]
         best = max(values, key=abs)
-        rows.append({"measure": name, "r": _with_fisher(best, len(runs), 2)})
+        if np.isfinite(best) or name in (COUNT, PLAIN):  # the number of parameters is constant within a network
+            rows.append({"measure": name, "r": _with_fisher(best, len(runs), 2)})
     return pd.DataFrame(rows)
 
 

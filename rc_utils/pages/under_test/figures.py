@@ -27,6 +27,7 @@ def seeds_panels(runs: pd.DataFrame) -> Figure:
             ax.scatter(x, y, s=30, edgecolors=color, facecolors=face, label=words, urls=points)
         ax.set_title(network)
         ax.set_xlabel("log(count) less its mean")
+        ax.locator_params(axis="x", nbins=5)
     axes[0, 0].set_ylabel("gap less its mean")
     fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return fig
