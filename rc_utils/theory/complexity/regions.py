@@ -205,7 +205,7 @@ def basis_pursuit(columns: np.ndarray, weights: np.ndarray) -> Callable[[np.ndar
         if np.abs(span @ projected - target).max() > IN_SPAN:
             return np.inf
         both = np.hstack([equations, -equations])
-        found = linprog(np.tile(weights, 2), A_eq=both, b_eq=projected, bounds=(0, None), method="highs")
+        found = linprog(np.tile(weights, 2), A_eq=both, b_eq=projected, bounds=(0, None), options={"presolve": False})
         if not found.success:
             raise ArithmeticError(f"the linear programme of Theorem 2 failed: {found.message}")
         return float(found.fun)
