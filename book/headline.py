@@ -155,7 +155,7 @@ def put_to_the_test(protocol):
     if "independent" in complete:
         table = equal_loss(complete["independent"])
         found = table.set_index("measure")["r"]
-        best = found.drop([studies.COUNT, decisions.PLAIN]).map(lambda estimate: abs(estimate.value)).idxmax()
+        best = decisions.best_rival(table)
         texts.append(
             f"With random learning rates and batch sizes, at equal training loss, {text_of(found[studies.COUNT])} "
             f"remains beyond what the settings predict; the best rival ({best}) has {text_of(found[best])}. "

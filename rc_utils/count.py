@@ -14,8 +14,8 @@ from unittest import mock
 import numpy as np
 import torch
 
+from rc_utils import correlation
 from rc_utils.checks import require
-from rc_utils.correlation import mean
 from rc_utils.regions import label_grid, region_count, sample_vertices
 
 _IMAGES = {".jpeg", ".jpg", ".png", ".bmp", ".webp"}
@@ -170,7 +170,7 @@ def main(argv=None):
         points = standardise(load_points(args.data, args.points, args.image_size), args.mean, args.std)
         settings = {name: getattr(args, name) for name in ("dim", "num_samples", "resolution", "strategy", "seed")}
         count = region_count(model, points, **settings)
-        print(f"regions, with a 95 % interval: {mean(count.counts, 'samples')}")
+        print(f"regions, with a 95 % interval: {correlation.mean(count.counts, 'samples')}")
         print(count)
         draw(model, points, args.output, args.seed)
     except (ValueError, TypeError, OSError, ImportError) as error:

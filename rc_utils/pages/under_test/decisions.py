@@ -266,11 +266,18 @@ def beyond_settings(runs: pd.DataFrame, values: np.ndarray, seed: int) -> np.nda
 def decide_independent(table: pd.DataFrame) -> str:
     """Supports: interval above 0.2 and above the best rival; refutes: upper end below 0.2 or the best rival."""
     found = table.set_index("measure")["r"]
-    best = max((abs(r.value) for name, r in found.items() if name not in (COUNT, PLAIN)), default=0.0)
+    rival = best_rival(table)
+    best = abs(found[rival].value) if rival else 0.0
     r = found[COUNT]
     if r.high < 0.2 or r.high < best:
         return "refutes"
     return "supports" if r.low > 0.2 and r.value > best else "inconclusive"
+
+
+def best_rival(table: pd.DataFrame) -> str:
+    """The rival with the largest |r| in a table of `partial_correlations`; "" where it has none."""
+    rivals = table[~table["measure"].isin([COUNT, PLAIN])]
+    return max(zip(rivals["measure"], rivals["r"], strict=True), key=lambda row: abs(row[1].value), default=("",))[0]
 
 
 def _centred(values, groups):
