@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from rc_utils.correlation import Estimate
-from rc_utils.pages.under_test import decisions, studies
+from rc_utils.pages.under_test import decisions, figures, studies
 from rc_utils.pages.under_test.studies import COUNT
 from rc_utils.sweep.campaign import load_campaign
 
@@ -180,3 +180,44 @@ def test_a_study_is_complete_with_all_its_runs_alone(monkeypatch):
     assert (found.complete, found.made, found.asked) == (True, 8, 8)
     assert (found.runs[COUNT] == 1).all()
     assert not studies.study_runs("seeds").complete
+
+
+def invented(name, gap):
+    """A run for each that a study asks for, with a random log(count) and `gap` of it."""
+    rng, rows = np.random.default_rng(0), []
+    for experiment, network, planned in load_campaign(f"study-{name}").entries():
+        train = planned.spec.train
+        row = {"experiment": experiment.name, "network": network, "lr": train.lr, "seed": train.seed}
+        rows.append(row | {COUNT: rng.uniform(0, 2), "margin": rng.uniform(1, 2)})
+    runs = table(**pd.DataFrame(rows).to_dict("list"))
+    return runs.assign(gap=gap(runs[COUNT]))
+
+
+def dots(ax):
+    return np.concatenate([np.asarray(collection.get_offsets()) for collection in ax.collections])
+
+
+def test_the_picture_of_the_designs_has_every_run():
+    asked = [len(load_campaign(f"study-{name}").runs()) for name in studies.STUDIES]
+    drawn = [ax.collections[0].get_sizes().sum() / 10 for ax in figures.designs().axes[:5]]
+    assert drawn == asked == [120, 150, 78, 144, 120]
+
+
+def test_what_a_line_predicts_lies_on_the_diagonal():
+    left, right = figures.transfer_panels(invented("transfer", lambda x: 0.3 + 0.1 * x), "output margin").axes
+    assert len(dots(left)) == len(dots(right)) == 96
+    assert dots(left)[:, 0] == pytest.approx(dots(left)[:, 1])
+    assert dots(right)[:, 0] != pytest.approx(dots(right)[:, 1])
+
+
+def test_a_treatment_is_drawn_as_its_change_from_the_control():
+    ax = figures.intervention_panel(invented("intervene", lambda x: 0.3 + 0.1 * x), 0.1).axes[0]
+    assert len(dots(ax)) == 72
+    assert dots(ax)[:, 1] == pytest.approx(0.1 * dots(ax)[:, 0])
+    assert [handle.get_text() for handle in ax.get_legend().get_texts()][:4] == list(studies.ARMS)
+
+
+def test_each_axis_has_a_line_for_each_base_setting_and_seed():
+    panels = figures.axes_panels(invented("axes", lambda x: x)).axes
+    assert [len(ax.lines) for ax in panels[:7]] == [12] * 7
+    assert [len(dots(ax)) for ax in panels[:7]] == [12 * len(levels) for levels in studies.AXES.values()]

@@ -11,26 +11,11 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 from rc_utils.correlation import Estimate, bootstrap, fisher_interval, mean
 from rc_utils.pages.rivals import RIVALS
-from rc_utils.pages.under_test.studies import COUNT
+from rc_utils.pages.under_test.studies import ARMS, AXES, COUNT
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import load_evolution
 
 PLAIN = "count"  # stands beside log(count) and decides nothing
-AXES = {
-    "number of images": ["images-1500", "base", "images-6000"],
-    "width": ["width-4", "base", "width-16"],
-    "label noise": ["base", "noise-10", "noise-30"],
-    "flip": ["base", "flip"],
-    "crop and flip": ["base", "crop-flip"],
-    "weight decay": ["base", "decay-1e-3", "decay-1e-2"],
-    "sharpness-aware minimisation": ["base", "sam"],
-}
-ARMS = {
-    "random labels first": "random-labels-",
-    "midpoints of a third class": "third-class-",
-    "points of the nearer class": "nearer-class-",
-    "input-gradient penalty": "gradient-penalty-",
-}
 
 
 def forms(runs: pd.DataFrame) -> dict[str, list[np.ndarray]]:
@@ -95,22 +80,19 @@ def decide_seeds(table: pd.DataFrame) -> str:
     return "refutes" if all(r.high < 0.3 for r in found) else "inconclusive"
 
 
-def transfer_errors(runs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """By network: squared errors of each measure's line over the predicted settings, and those of the mean SGD gap.
+def predictions(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs that interpolate with `by <measure>`, the gap that a line in that measure predicts.
 
     The lines are fitted on the experiment "sgd" of each network, in the form that fits all of them better.
     """
     runs = runs[runs["interpolates"]].reset_index(drop=True)
     fitted = (runs["experiment"] == "sgd").to_numpy()
-    gap, networks = runs["gap"].to_numpy(float), runs["network"]
-    errors = {}
+    gap = runs["gap"].to_numpy(float)
+    columns = {}
     for name, choices in forms(runs).items():
-        residuals = [_residuals_of_lines(values, gap, networks, fitted) for values in choices]
-        best = min(residuals, key=lambda values: np.square(values[fitted]).sum())
-        errors[name] = pd.Series(np.square(best[~fitted])).groupby(networks[~fitted].to_numpy(), sort=False).sum()
-    means = networks.map(runs[fitted].groupby("network")["gap"].mean()).to_numpy(float)
-    total = pd.Series(np.square(gap - means)[~fitted]).groupby(networks[~fitted].to_numpy(), sort=False).sum()
-    return pd.DataFrame(errors), total
+        residuals = [_residuals_of_lines(values, gap, runs["network"], fitted) for values in choices]
+        columns[f"by {name}"] = gap - min(residuals, key=lambda values: np.square(values[fitted]).sum())
+    return runs.assign(**columns)
 
 
 def _residuals_of_lines(values, gap, networks, fitted):
@@ -126,14 +108,23 @@ def _residuals_of_lines(values, gap, networks, fitted):
 
 
 def transfer_scores(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
-    """By measure: R² over the predicted settings, and R² of log(count) less it, bootstrapped over networks."""
-    errors, total = transfer_errors(runs)
-    rows = []
+    """By measure: R² over the predicted settings, and R² of log(count) less it, bootstrapped over networks.
+
+    An R² compares the squared errors of the `predictions` with those of each network's mean SGD gap.
+    """
+    table = predictions(runs)
+    sgd = table["experiment"] == "sgd"
+    others = table[~sgd]
+    errors = others.filter(like="by ").rename(columns=lambda name: name.removeprefix("by "))
+    errors = errors.rsub(others["gap"], axis=0) ** 2
+    total = (others["gap"] - others["network"].map(table[sgd].groupby("network")["gap"].mean())) ** 2
+    errors, total = (squares.groupby(others["network"], sort=False).sum() for squares in (errors, total))
     options = {"units": total.index, "seed": seed, "unit": "networks"}
+    total, rows = total.to_numpy(), []
     for name in errors:
         own, more = errors[name].to_numpy(), (errors[name] - errors[COUNT]).to_numpy()
-        row = {"measure": name, "R2": bootstrap(lambda w, own=own: 1 - (w @ own) / (w @ total.to_numpy()), **options)}
-        row["difference"] = bootstrap(lambda w, more=more: (w @ more) / (w @ total.to_numpy()), **options)
+        row = {"measure": name, "R2": bootstrap(lambda w, own=own: 1 - (w @ own) / (w @ total), **options)}
+        row["difference"] = bootstrap(lambda w, more=more: (w @ more) / (w @ total), **options)
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -154,18 +145,23 @@ def slope_across_settings(sgd: pd.DataFrame) -> float:
     return float(np.polyfit(own[COUNT], own["gap"], 1)[0])
 
 
-def intervention_slopes(runs: pd.DataFrame) -> pd.DataFrame:
-    """By arm: the mean over seeds of the slope of the gap's change on that of log(count), and the largest mean move."""
+def changes_from_control(runs: pd.DataFrame) -> pd.DataFrame:
+    """The treated runs of study 3 that interpolate, with arm, x and y: the changes of log(count) and of the gap from
+    the control of their seed."""
     runs = runs[runs["interpolates"]]
     control = runs[runs["experiment"] == "control"].set_index("seed")
-    rows = []
+    tables = []
     for arm, prefix in ARMS.items():
         treated = runs[runs["experiment"].str.startswith(prefix) & runs["seed"].isin(control.index)]
-        if treated.empty:
-            continue
-        x = treated[COUNT].to_numpy() - control.loc[treated["seed"], COUNT].to_numpy()
-        y = treated["gap"].to_numpy() - control.loc[treated["seed"], "gap"].to_numpy()
-        changes = treated.assign(x=x, y=y)
+        before = control.loc[treated["seed"], [COUNT, "gap"]].to_numpy()
+        tables.append(treated.assign(arm=arm, x=treated[COUNT] - before[:, 0], y=treated["gap"] - before[:, 1]))
+    return pd.concat(tables, ignore_index=True)
+
+
+def intervention_slopes(runs: pd.DataFrame) -> pd.DataFrame:
+    """By arm: the mean over seeds of the slope of the gap's change on that of log(count), and the largest mean move."""
+    rows = []
+    for arm, changes in changes_from_control(runs).groupby("arm", sort=False):
         slopes = changes.groupby("seed").apply(lambda g: (g["x"] * g["y"]).sum() / (g["x"] ** 2).sum())
         moves = changes.groupby("experiment")["x"].mean()
         rows.append({"arm": arm, "slope": mean(slopes.to_numpy(), unit="seeds"), "moved": moves[moves.abs().idxmax()]})

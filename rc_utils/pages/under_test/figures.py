@@ -3,14 +3,44 @@
 from __future__ import annotations
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from rc_utils.pages import plotting
-from rc_utils.pages.under_test.decisions import beyond_settings
-from rc_utils.pages.under_test.studies import COUNT
+from rc_utils.pages.under_test.decisions import beyond_settings, changes_from_control, predictions
+from rc_utils.pages.under_test.studies import AXES, COUNT, STUDIES
+from rc_utils.sweep.campaign import read_campaign
 
 DRAWS = {"seeds": "the seed draws weights and order", "draws": "and the training images"}
+# The experiments from which a study starts: in the others it changes or predicts something.
+STARTS = ("seeds", "draws", "sgd", "control", "base", "resnet", "vgg")
+
+
+def designs() -> Figure:
+    """The settings of each study's runs: a circle each, its area the number of runs, blue as far as they start it."""
+    fig, axes = plt.subplots(2, 3, figsize=(plotting.width(), 5.2), sharex=True, sharey=True)
+    for number, (ax, (name, title)) in enumerate(zip(axes.flat, STUDIES.items(), strict=False), start=1):
+        campaign = read_campaign(f"study-{name}")
+        runs = pd.DataFrame(
+            [(p.spec.train.lr, p.spec.train.batch_size, e.name in STARTS) for e, _, p in campaign.entries()],
+            columns=["lr", "batch_size", "starts"],
+        )
+        for part, colour in ((runs, plotting.ORANGE), (runs[runs["starts"]], plotting.BLUE)):
+            settings = part.groupby(["lr", "batch_size"], as_index=False).size()
+            ax.scatter(settings["lr"], settings["batch_size"], s=10 * settings["size"], color=colour, linewidths=0)
+        ax.set(xscale="log", yscale="log", title=f"{number}. {title}")
+        ax.text(0.04, 0.04, f"{len(campaign.runs())} runs", transform=ax.transAxes)
+    axes[0, 0].set_yticks([16, 64, 256], ["16", "64", "256"])
+    axes[0, 0].minorticks_off()
+    axes.flat[-1].set_visible(False)
+    axes[0, 2].tick_params(labelbottom=True)
+    fig.supxlabel(plotting.label_of("lr"), fontsize=12)
+    fig.supylabel(plotting.label_of("batch_size"), fontsize=12)
+    handles = [Line2D([], [], color=c, marker="o", linestyle="none") for c in (plotting.BLUE, plotting.ORANGE)]
+    fig.legend(handles, ["to start from", "changed or predicted"], loc="lower right", bbox_to_anchor=(0.98, 0.2))
+    return fig
 
 
 def seeds_panels(runs: pd.DataFrame) -> Figure:
@@ -52,4 +82,66 @@ def independent_panels(runs: pd.DataFrame, *, seed: int = 0) -> Figure:
     axes[0].set_title("as it is")
     axes[1].set_title("beyond the settings")
     fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    return fig
+
+
+def transfer_panels(runs: pd.DataFrame, rival: str) -> Figure:
+    """Study 2: one dot a predicted setting, its gap against the one that a network's SGD line in a measure predicts.
+
+    rival: the measure of the right panel, beside log(count).
+    """
+    predicted = predictions(runs)
+    others = predicted[predicted["experiment"] != "sgd"]
+    ends = np.array([others["gap"].min(), others["gap"].max()])
+    fig, axes = plt.subplots(1, 2, figsize=(plotting.width(), 4.0), sharey=True)
+    for ax, measure in zip(axes, (COUNT, rival), strict=True):
+        for network, group in others.groupby("network", sort=False):
+            style, points = plotting.network_style(network), plotting.words_of_points(group)
+            look = {"s": 30, "color": style.color, "marker": style.marker, "label": network, "urls": points}
+            ax.scatter(group[f"by {measure}"], group["gap"], **look)
+        ax.plot(ends, ends, color="0.5", linewidth=1)
+        ax.set(title=measure, xlabel="predicted gap")
+    axes[0].set_ylabel("gap")
+    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=9)
+    return fig
+
+
+def intervention_panel(runs: pd.DataFrame, across: float) -> Figure:
+    """Study 3: one dot a run, what a treatment changes of log(count) and of the gap; a larger dot is a larger dose.
+
+    across: the slope across settings, whose line is drawn; half of it decides and is dashed.
+    """
+    changes = changes_from_control(runs)
+    fig, ax = plt.subplots(figsize=(plotting.width(), 4.6))
+    colours = (plotting.BLUE, plotting.ORANGE, plotting.GREEN, plotting.PINK)
+    for (arm, group), colour, marker in zip(changes.groupby("arm", sort=False), colours, "os^D", strict=False):
+        sizes = 20 + 30 * pd.factorize(group["experiment"])[0]
+        points = plotting.words_of_points(group)
+        ax.scatter(group["x"], group["y"], s=sizes, color=colour, marker=marker, alpha=0.8, label=arm, urls=points)
+    ends = np.array([min(changes["x"].min(), 0), max(changes["x"].max(), 0)])
+    ax.plot(ends, across * ends, color="0.3", label="slope across settings")
+    ax.plot(ends, across / 2 * ends, color="0.3", linestyle="--", label="half of it")
+    ax.set(xlabel="change of log(count) from the control", ylabel="change of the gap")
+    ax.legend(fontsize=9)
+    return fig
+
+
+def axes_panels(runs: pd.DataFrame) -> Figure:
+    """Study 4: a panel an axis, a line a base setting and seed through its levels; a larger dot is a later level."""
+    fig, axes = plt.subplots(2, 4, figsize=(plotting.width(), 4.8), sharex=True, sharey=True)
+    for ax, (axis, levels) in zip(axes.flat, AXES.items(), strict=False):
+        own = runs[runs["experiment"].isin(levels)]
+        own = own.assign(level=own["experiment"].map(levels.index)).sort_values("level")
+        for (lr, _), unit in own.groupby(["lr", "seed"]):
+            colour = plotting.BLUE if lr == runs["lr"].min() else plotting.ORANGE
+            ax.plot(unit[COUNT], unit["gap"], color=colour, linewidth=0.8, alpha=0.6)
+            ax.scatter(unit[COUNT], unit["gap"], s=8 + 14 * unit["level"], color=colour)
+        ax.set_title(axis.replace("sharpness-aware minimisation", "sharpness-aware"), fontsize=11)
+    axes.flat[-1].set_visible(False)
+    axes[0, -1].tick_params(labelbottom=True)
+    fig.supxlabel("log(count)", fontsize=12)
+    fig.supylabel("gap", fontsize=12)
+    handles = [Line2D([], [], color=c, marker="o") for c in (plotting.BLUE, plotting.ORANGE)]
+    words = [f"learning rate {lr:g}" for lr in sorted(runs["lr"].unique())]
+    fig.legend(handles, words, loc="lower right", bbox_to_anchor=(0.99, 0.2), fontsize=9)
     return fig

@@ -22,6 +22,23 @@ STUDIES = {
     "axes": "Axes",
     "independent": "Independent settings",
 }
+# The experiments of study 4 by axis, each axis in its order.
+AXES = {
+    "number of images": ["images-1500", "base", "images-6000"],
+    "width": ["width-4", "base", "width-16"],
+    "label noise": ["base", "noise-10", "noise-30"],
+    "flip": ["base", "flip"],
+    "crop and flip": ["base", "crop-flip"],
+    "weight decay": ["base", "decay-1e-3", "decay-1e-2"],
+    "sharpness-aware minimisation": ["base", "sam"],
+}
+# What the names of the experiments of study 3 begin with, by treatment.
+ARMS = {
+    "random labels first": "random-labels-",
+    "midpoints of a third class": "third-class-",
+    "points of the nearer class": "nearer-class-",
+    "input-gradient penalty": "gradient-penalty-",
+}
 
 
 @dataclass(frozen=True)
