@@ -295,7 +295,7 @@ def test_a_campaign_runs_no_command(tmp_path, capsys):
     network = f'[networks.Evil]\narchitecture = "os:system"\ncommand = "touch {tmp_path / "done"}"\n\n[networks.'
     (tmp_path / "evil" / "campaign.toml").write_text(source.replace("[networks.", network, 1))
     assert main([str(tmp_path / "evil"), "--plan"]) == 2
-    assert "networks.Evil]: network 'os:system': 'os' is a module of Python's own" in capsys.readouterr().err
+    assert "networks.Evil]: network 'os:system' is <built-in function system>" in capsys.readouterr().err
     assert not (tmp_path / "done").exists()
 
 

@@ -27,13 +27,12 @@ _STARTED = time.time()
 def find_user_network(name: str) -> Callable[..., nn.Module]:
     """The class (or function that returns a module) which "package.module:Class" names.
 
-    The module may lie in the current working directory or anywhere Python finds modules, but is none of the standard
-    library; it is imported. A function is one that this module defines, and in a library one whose annotation says
-    that it returns a module: a name such as "os:system" in somebody's campaign calls nothing. A module whose file was
-    edited since this function last found it is loaded again; the modules that it imports are not. Raises
-    ModuleNotFoundError where there is no such module, AttributeError where it has no such class, TypeError
-    where that is no `torch.nn.Module` and no such function, ValueError for a module of the standard library. An error
-    inside the user's module comes through as it is.
+    The module may lie in the current working directory or anywhere Python finds modules; it is imported. A function of
+    a library is taken if its annotation says that it returns a module: a name such as "subprocess:run" in somebody's
+    campaign calls nothing. A module whose file was edited since this function last found it is loaded again; the
+    modules that it imports are not. Raises ModuleNotFoundError where there is no such module, AttributeError where it
+    has no such class, TypeError where that is no `torch.nn.Module` and no such function. An error inside the user's
+    module comes through as it is.
     """
     module_name, _, attribute = name.partition(":")
     if not module_name or not attribute.isidentifier():
@@ -47,33 +46,26 @@ def find_user_network(name: str) -> Callable[..., nn.Module]:
         )
     target = getattr(module, attribute)
     if not _is_network_class(target):
-        _check_function(name, module_name, target)
+        _check_function(name, target)
     return target
 
 
-def _check_function(name: str, module_name: str, target: Any) -> None:
-    """Raise TypeError unless `target` is a function of that module's, and one of a library says it makes a network.
+def _check_function(name: str, target: Any) -> None:
+    """Raise TypeError unless `target` is a function, and one of a library says that it makes a network.
 
     The name may come from somebody else's campaign, and its options with it: what it calls has to be a network.
     """
     function = inspect.unwrap(target.func if isinstance(target, functools.partial) else target)
-    if not isinstance(function, FunctionType):
-        raise TypeError(
-            f"network {name!r} is {target!r}: expected a class derived from torch.nn.Module, or a function that "
-            "returns one"
-        )
-    if function.__module__.partition(".")[0] != module_name.partition(".")[0]:
-        raise TypeError(f"network {name!r} is a function of {function.__module__}: name it there")
-    if not _is_of_library(function.__code__.co_filename):
+    if isinstance(function, FunctionType) and not _is_of_library(function.__code__.co_filename):
         return
     try:
         made = typing.get_type_hints(function).get("return")
-    except Exception:  # whatever the annotations of a library raise
+    except Exception:  # whatever has no annotations, or raises for them
         made = None
-    if not _is_network_class(made):
+    if not isinstance(function, FunctionType) or not _is_network_class(made):
         raise TypeError(
-            f"network {name!r} is a function of a library that does not say, by its annotation, that it returns a "
-            "torch.nn.Module: call it in a function of a file of yours"
+            f"network {name!r} is {target!r}: expected a class derived from torch.nn.Module, or a function that "
+            "returns one, and one of a library says so by its annotation"
         )
 
 
@@ -99,7 +91,6 @@ def _import_module(module_name: str, network_name: str) -> ModuleType:
     importlib.invalidate_caches()
     try:
         with _working_directory_first():
-            _refuse_standard_library(module_name, network_name)
             module = importlib.import_module(module_name)
             _load_again_if_edited(module)
             return module
@@ -114,27 +105,10 @@ def _import_module(module_name: str, network_name: str) -> ModuleType:
         ) from error
 
 
-def _refuse_standard_library(module_name: str, network_name: str) -> None:
-    """Raise ValueError, importing nothing, for a module of Python's own, none of which has a network."""
-    package = module_name.partition(".")[0]
-    if package == "__main__":
-        return
-    loaded = sys.modules.get(package)
-    spec = importlib.util.find_spec(package) if loaded is None else loaded.__spec__
-    origin = spec.origin if spec is not None else None
-    if origin in ("built-in", "frozen") or (
-        origin is not None and _lies_in(origin, "stdlib") and not _lies_in(origin, "purelib", "platlib")
-    ):
-        raise ValueError(f"network {network_name!r}: {package!r} is a module of Python's own and has no network")
-
-
 def _is_of_library(path: str) -> bool:
     """Whether a file belongs to a library or to this package, which may lie elsewhere."""
-    return _lies_in(path, "purelib", "platlib", "stdlib") or Path(path).is_relative_to(Path(__file__).parents[1])
-
-
-def _lies_in(path: str, *kinds: str) -> bool:
-    return any(Path(path).is_relative_to(sysconfig.get_path(kind)) for kind in kinds)
+    folders = [sysconfig.get_path(kind) for kind in ("purelib", "platlib", "stdlib")]
+    return any(Path(path).is_relative_to(folder) for folder in (*folders, Path(__file__).parents[1]))
 
 
 def _load_again_if_edited(module: ModuleType) -> None:
