@@ -142,26 +142,74 @@ def put_to_the_test(protocol):
         f"[protocol]({protocol}) that was written before their runs. Complete so far: {titles}."
     ]
     if "seeds" in complete:
-        found = decisions.seed_correlations(complete["seeds"])
-        r = found.set_index(["network", "measure"])["r"]
-        counts = [f"{text_of(r[network, studies.COUNT])} ({network})" for network in found["network"].unique()]
-        weights = max(abs(value.value) for value in found[found["measure"].isin(OF_WEIGHTS)]["r"])
-        texts.append(
-            f"At one setting, over 60 runs of each network that differ by chance alone, the logarithm of the count "
-            f"correlates with the gap at {' and '.join(counts)}: above zero, below the 0.5 that was asked for. "
-            f"Measures of the weights reach {weights:.2f} at most; scores of mixed images do as well as the count. "
-            f"The decision is *{decisions.decide_seeds(found)}*."
-        )
+        texts.append(only_chance_differs(complete["seeds"]))
+    if "transfer" in complete:
+        texts.append(other_ways_to_train(complete["transfer"]))
+    if {"transfer", "intervene"} <= complete.keys():
+        texts.append(treatments(complete["intervene"], decisions.slope_across_settings(complete["transfer"])))
+    if "axes" in complete:
+        texts.append(along_axes(complete["axes"]))
     if "independent" in complete:
-        table = equal_loss(complete["independent"])
-        found = table.set_index("measure")["r"]
-        best = decisions.best_rival(table)
-        texts.append(
-            f"With random learning rates and batch sizes, at equal training loss, {text_of(found[studies.COUNT])} "
-            f"remains beyond what the settings predict; the best rival ({best}) has {text_of(found[best])}. "
-            f"The decision is *{decisions.decide_independent(table)}*."
-        )
+        texts.append(beyond_the_settings(complete["independent"]))
     return " ".join(texts)
+
+
+def only_chance_differs(runs):
+    """What study 1 found."""
+    found = decisions.seed_correlations(runs)
+    r = found.set_index(["network", "measure"])["r"]
+    counts = [f"{text_of(r[network, studies.COUNT])} ({network})" for network in found["network"].unique()]
+    weights = max(abs(value.value) for value in found[found["measure"].isin(OF_WEIGHTS)]["r"])
+    return (
+        f"At one setting, over 60 runs of each network that differ by chance alone, the logarithm of the count "
+        f"correlates with the gap at {' and '.join(counts)}: above zero, below the 0.5 that was asked for. "
+        f"Measures of the weights reach {weights:.2f} at most; scores of mixed images do as well as the count. "
+        f"The decision is *{decisions.decide_seeds(found)}*."
+    )
+
+
+def other_ways_to_train(runs):
+    """What study 2 found."""
+    found = decisions.transfer_scores(runs)
+    scores = found.set_index("measure")["R2"]
+    values = scores.map(lambda estimate: estimate.value)
+    best = values.drop([studies.COUNT, decisions.PLAIN]).idxmax()
+    return (
+        f"A line in the logarithm of the count that is fitted on SGD predicts the gap of other ways to train with "
+        f"R² = {text_of(scores[studies.COUNT])}; the best rival ({best}) has {text_of(scores[best])}. "
+        f"The decision is *{decisions.decide_transfer(found)}*."
+    )
+
+
+def treatments(runs, across):
+    """What study 3 found, with the slope of the gap on log(count) across settings."""
+    arms = decisions.intervention_slopes(runs)
+    decided = [decisions.decide_arm(row.slope, row.moved, across) for row in arms.itertuples()]
+    return f"Does the gap follow where a treatment changes the count? {by_decision(arms['arm'], decided)}."
+
+
+def along_axes(runs):
+    """What study 4 found."""
+    found = decisions.sign_errors(runs)
+    return f"Does the larger count have the larger gap along a change? {by_decision(found['axis'], found['decision'])}."
+
+
+def by_decision(names, decided):
+    """Words: each decision and the names that it was made on."""
+    groups = pd.Series(list(names)).groupby(list(decided), sort=False)
+    return "; ".join(f"*{decision}* for {', '.join(group)}" for decision, group in groups)
+
+
+def beyond_the_settings(runs):
+    """What study 5 found."""
+    table = equal_loss(runs)
+    found = table.set_index("measure")["r"]
+    best = decisions.best_rival(table)
+    return (
+        f"With random learning rates and batch sizes, at equal training loss, {text_of(found[studies.COUNT])} "
+        f"remains beyond what the settings predict; the best rival ({best}) has {text_of(found[best])}. "
+        f"The decision is *{decisions.decide_independent(table)}*."
+    )
 
 
 def study_rows():

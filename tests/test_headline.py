@@ -4,8 +4,10 @@ import importlib.util
 import pathlib
 import re
 
+import pandas as pd
 import pytest
 
+from rc_utils.pages.under_test.studies import COUNT
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import read_frozen, write_record
 
@@ -47,3 +49,19 @@ def test_the_committed_records_are_whole():
     # A damaged or edited line is a warning, and warnings are errors.
     records = read_frozen(campaign.folder / "runs.jsonl")
     assert records.keys() <= campaign.runs().keys()
+
+
+def test_the_first_page_says_what_each_study_decided(headline):
+    rows = [{"experiment": "control", "seed": seed, COUNT: 1.0, "gap": 0.3} for seed in range(6)]
+    for seed in range(6):
+        for name, slope in (("random-labels-5", 0.2), ("third-class-0.1", 0.0)):
+            rows.append({"experiment": name, "seed": seed, COUNT: 1.5, "gap": 0.3 + 0.5 * (slope + 0.01 * seed)})
+    runs = pd.DataFrame(rows).assign(interpolates=True)
+    text = headline.treatments(runs, 0.2)
+    assert text.endswith("? *supports* for random labels first; *refutes* for midpoints of a third class.")
+    axes = pd.DataFrame(
+        {"experiment": name, "seed": seed, "lr": 0.1, COUNT: level + seed, "gap": sign * level}
+        for seed in range(6)
+        for level, sign, name in ((0, 1, "base"), (1, 1, "flip"), (2, -1, "sam"))
+    )
+    assert "*refutes* for sharpness-aware minimisation; *supports* for flip." in headline.along_axes(axes)

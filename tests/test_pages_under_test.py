@@ -127,6 +127,7 @@ def test_sign_errors_count_the_pairs_in_the_wrong_order():
         found = decisions.sign_errors(runs, outcome)
         assert list(found["axis"]) == ["width"]
         assert found["sign-error"][0].value == pytest.approx(2 / 3)
+        assert found["decision"][0] == "refutes"
         assert found["sign-error"][0].n == 12
 
 

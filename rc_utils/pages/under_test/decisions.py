@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 from sklearn.linear_model import RidgeCV
@@ -200,6 +202,8 @@ def sign_errors(runs: pd.DataFrame, outcome: str = "gap", *, seed: int = 0) -> p
         share = bootstrap(
             lambda w, wrong=wrong, pairs=pairs: (w @ wrong) / (w @ pairs), range(len(pairs)), seed=seed, unit="bases"
         )
+        if np.isnan(share.low):  # the same share in every unit, and so in every resample
+            share = replace(share, low=share.value, high=share.value)
         rows.append({"axis": axis, "sign-error": share, "decision": decide_axis(share)})
     return pd.DataFrame(rows).sort_values("sign-error", key=lambda c: c.map(lambda e: -e.value), ignore_index=True)
 
