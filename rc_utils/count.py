@@ -115,7 +115,12 @@ def _read_folder(folder, image_size):
 
 
 def _as_images(images):
+    shape = images.shape
     images = images[..., None] if images.ndim == 3 else images
+    require(
+        images.ndim == 4 and images.shape[-1] in (1, 3, 4),
+        f"bytes of shape {shape} are no images; expected (N, H, W) or (N, H, W, C) with 1, 3 or 4 channels",
+    )
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2), dtype=np.float32) / 255
 
 
@@ -136,11 +141,12 @@ def draw(model, points, path, seed=0):
     above, below = fig.subfigures(2, 1, height_ratios=[4, 3])
     segments = sample_vertices(points, dim=1, num_samples=_NUM_SEGMENTS, seed=seed).numpy()
     plotting.segment_strip(label_grid(model, segments).labels, ax=above.subplots())
-    triangles = sample_vertices(points, dim=2, num_samples=_NUM_TRIANGLES, seed=seed).numpy()
-    grid = label_grid(model, triangles)
-    inside = tuple(grid.lattice.indices.T)
-    for labels, corners, ax in zip(grid.labels, grid.vertices, below.subplots(1, _NUM_TRIANGLES), strict=True):
-        plotting.decision_regions(labels[inside], grid.lattice.coordinates, ax, vertices=corners)
+    if len(points) > 2:
+        triangles = sample_vertices(points, dim=2, num_samples=_NUM_TRIANGLES, seed=seed).numpy()
+        grid = label_grid(model, triangles)
+        inside = tuple(grid.lattice.indices.T)
+        for labels, corners, ax in zip(grid.labels, grid.vertices, below.subplots(1, _NUM_TRIANGLES), strict=True):
+            plotting.decision_regions(labels[inside], grid.lattice.coordinates, ax, vertices=corners)
     fig.savefig(path)
     plt.close(fig)
 

@@ -51,6 +51,12 @@ def test_the_command_prints_the_count_with_its_interval_and_draws(folder, capsys
     assert all(text in picture for text in ("segment", "predicted", "$x_3$", "class 1"))
 
 
+def test_two_points_make_a_segment_and_no_triangle(folder):
+    np.savez("two.npz", x=np.eye(2))
+    assert count.main(["stripes_module:Stripes", "two.npz", "--num-samples", "1"]) == 0
+    assert "$x_3$" not in (folder / "regions.svg").read_text()
+
+
 def test_triangles_and_a_function(folder, capsys):
     arguments = ["stripes_module:half", "points.npz", "--dim", "2", "--num-samples", "5", "--resolution", "6"]
     assert count.main(arguments) == 0
@@ -130,10 +136,12 @@ def test_images_become_channels_between_0_and_1(folder, rng):
         (["stripes_module:Stripes", "lost.npz"], "lost.npz"),
         (["stripes_module:Stripes", "points.npz", "--points", "z"], "has the arrays x, y"),
         (["stripes_module:Stripes", "images"], "--image-size"),
+        (["stripes_module:Stripes", "bytes.npz"], "bytes of shape (4, 7) are no images"),
         (["stripes_module:Stripes", "points.npz", "--strategy", "grd"], "Did you mean 'grid'"),
     ],
 )
 def test_wrong_words_are_named(folder, capsys, arguments, message):
     torch.save({"weight": torch.ones(2)}, "weights.pt")
+    np.savez("bytes.npz", x=np.zeros((4, 7), dtype=np.uint8))
     assert count.main(arguments) == 1
     assert message in capsys.readouterr().err

@@ -430,3 +430,15 @@ def test_labels_along_segments_are_those_of_the_regions_in_their_order(strategy)
 
 def test_there_are_no_labels_in_their_order_in_two_dimensions():
     assert region_count(lambda x: np.zeros(len(x), int), TRIANGLE, dim=2, num_samples=2).labels is None
+
+
+def test_labels_below_zero_are_the_same_for_grid_and_adaptive_counts(monkeypatch):
+    monkeypatch.setattr(sampling_module, "BLOCK_BYTES", 1)  # a block a segment, some of which have no negative label
+    points = np.linspace(-1, 1, 12)[:, None]
+
+    def sign(x):
+        return np.where(x[:, 0] < 0, -1, 1)
+
+    grid, adaptive = (region_count(sign, points, num_samples=8, strategy=s).labels for s in ("grid", "adaptive"))
+    assert [of.tolist() for of in grid] == [of.tolist() for of in adaptive]
+    assert {label for of in grid for label in of} == {-1, 1}

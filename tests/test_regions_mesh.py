@@ -343,3 +343,13 @@ def test_what_adaptive_counts_cannot_be(rng):
             region_count(lambda x: x, points, dim=2, strategy="adaptive", adjacency=adjacency)
     with pytest.raises(ValueError, match="more than one dimension needs scores"):
         region_count(lambda x: x.argmax(1), points, dim=2, strategy="adaptive")
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e15])
+def test_the_count_does_not_depend_on_the_scale_of_the_scores(scale):
+    weights = torch.from_numpy(np.random.default_rng(0).standard_normal((3, 20)))
+    points = torch.from_numpy(np.random.default_rng(1).standard_normal((40, 3)))
+    draw = {"dim": 2, "num_samples": 30, "resolution": 2}
+    plain = region_count(lambda x: x @ weights, points, **draw)
+    scaled = region_count(lambda x: scale * (x @ weights), points, **draw)
+    assert scaled.counts.tolist() == plain.counts.tolist()

@@ -129,8 +129,10 @@ def ranks(labels):
 
 
 def non_negative(labels):
-    """Labels, some of them below 0, from 0 on: shifted, or by rank where their range is too wide for 64 bits."""
+    """Labels from 0 on: shifted where some are below it, or by rank where their range is too wide for 64 bits."""
     lowest, highest = int(labels.min()), int(labels.max())
+    if lowest >= 0:
+        return labels
     return labels - lowest if highest - lowest < 2**63 else ranks(labels)
 
 

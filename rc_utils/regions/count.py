@@ -11,7 +11,7 @@ from rc_utils.checks import check_number, require, unknown_name
 from rc_utils.regions.adaptive import count_adaptively
 from rc_utils.regions.arrays import as_points
 from rc_utils.regions.classifier import as_classifier
-from rc_utils.regions.components import count_along_edges
+from rc_utils.regions.components import count_along_edges, non_negative
 from rc_utils.regions.evaluation import Model, Points
 from rc_utils.regions.grid import BOX_PADDING, label_lattice, lattice_corners
 from rc_utils.regions.lattice import make_lattice
@@ -175,7 +175,7 @@ def count_on_grid(classifier, corners, lattice, batch_size):
         return *count_on_meshes(classifier, corners, lattice, batch_size), None
     labels = label_lattice(classifier, corners, lattice, batch_size)
     if lattice.dim > 1:
-        return count_along_edges(labels, lattice.edges).cpu().numpy(), labels.numel(), None
+        return count_along_edges(non_negative(labels), lattice.edges).cpu().numpy(), labels.numel(), None
     begins = torch.ones_like(labels, dtype=torch.bool)
     begins[:, 1:] = labels[:, 1:] != labels[:, :-1]
     return begins.sum(1).cpu().numpy(), labels.numel(), labels[begins].cpu().numpy().astype(np.int64)

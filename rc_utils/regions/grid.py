@@ -67,14 +67,14 @@ def label_grid(
     lattice = make_lattice(dim, resolution, alpha_range=alpha_range, domain=domain, adjacency=adjacency)
     classifier = as_classifier(model, vertices)
     corners = lattice_corners(given.to(classifier.device, classifier.dtype), lattice, padding)
-    labels = label_lattice(classifier, corners, lattice, batch_size).cpu().numpy()
+    labels = non_negative(label_lattice(classifier, corners, lattice, batch_size)).cpu().numpy()
     frame = plane_coordinates(given)
     positions = torch.tensor(lattice.coordinates) @ lattice_corners(frame, lattice, padding)
     return LabelGrid(lattice.to_grid(labels), positions.numpy(), frame.numpy(), lattice)
 
 
 def label_lattice(classifier, corners, lattice, batch_size=None):
-    """Labels (B, P) >= 0 on the classifier's device, at the lattice points of corners (B, d + 1, *shape).
+    """Labels (B, P) on the classifier's device, at the lattice points of corners (B, d + 1, *shape).
 
     Raises ValueError, naming a simplex, where scores are not finite.
     """
@@ -92,7 +92,7 @@ def label_lattice(classifier, corners, lattice, batch_size=None):
         first = int(bad.nonzero()[0, 0])
         simplices = f"{int((bad > 0).sum())} of {num_simplices} simplices"
         _raise_non_finite(f"{int(bad[first])} of {size} points of simplex {first}, and in {simplices}")
-    return non_negative(labels) if lowest < 0 else labels
+    return labels
 
 
 def _raise_non_finite(where):

@@ -116,7 +116,9 @@ def _wins_somewhere(lead):
     """
     size = lead.shape[1]
     wins = np.zeros(len(lead), dtype=bool)
-    for i, leads in enumerate(lead):
+    # The solver's tolerances are absolute.
+    largest = np.abs(lead).max(axis=(1, 2), keepdims=True)
+    for i, leads in enumerate(lead / np.where(largest > 0, largest, 1)):
         others = leads[:, (leads != 0).any(0)].T
         least = np.column_stack([-others, np.ones(len(others))])
         options = {"A_eq": [[1] * size + [0]], "b_eq": [1], "bounds": [(0, None)] * size + [(None, None)]}
