@@ -361,3 +361,8 @@ def test_two_wishes_for_one_run_become_one():
     without, early, late = (dataclasses.replace(planned, evolution_loss=loss) for loss in (None, 0.02, 0.01))
     pairs = ((without, late), (late, without), (early, late), (late, early))
     assert [one.merged(other).evolution_loss for one, other in pairs] == [0.01, 0.01, 0.02, 0.01]
+    experiments = [
+        TABLE["experiments"][0] | {"name": name, "evolution_loss": loss} for name, loss in (("a", 1), ("b", 2))
+    ]
+    with pytest.raises(ValueError, match=r"'b': evolution_loss 2.0 of a run of which another experiment asks for 1.0"):
+        parse_campaign(TABLE | {"experiments": experiments}, "t")

@@ -496,6 +496,8 @@ def test_operations_of_a_run_by_hand():
     planned = next(iter(with_changes().runs().values()))
     forward = 2 * (3 * 8 * 8 * 8 + 8 * 10)
     assert run_flops(planned) == forward * (3 * 64 * 1 + 4 * 10)
+    looked_at = dataclasses.replace(planned, evolution_loss=0.1, evolution_counts=planned.counts)
+    assert run_flops(looked_at) == forward * (3 * 64 * 1 + 2 * 4 * 10)
 
 
 @pytest.mark.parametrize(

@@ -165,3 +165,8 @@ def test_a_loss_is_looked_at_when_it_is_first_reached(tiny_data):
 def test_compiled_networks_take_no_gradient_penalty(tiny_data):
     with pytest.raises(ValueError, match="leave compile out"):
         train(network_of(), tiny_data, TrainConfig(gradient_penalty=0.1), compile=True)
+
+
+def test_a_share_of_points_between_that_no_batch_holds_is_refused(tiny_data):
+    with pytest.raises(ValueError, match=r"between_share=0.01: no batch holds a point"):
+        points_between(TrainConfig(between_share=0.01, batch_size=32), tiny_data)

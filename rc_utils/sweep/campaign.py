@@ -135,11 +135,14 @@ def _campaign(table, name, folder):
     for experiment in campaign.experiments:
         _check_experiment(campaign, experiment, f"{name}, experiment {experiment.name!r}")
     # Builds every TrainConfig, which checks every value of every grid.
+    losses = {}
     for experiment, _, planned in campaign.entries():
-        epochs = planned.spec.train.epochs
+        loss, epochs = planned.evolution_loss, planned.spec.train.epochs
         outside = [epoch for epoch in planned.evolution_epochs if not 0 <= epoch <= epochs]
         where = f"{name}, experiment {experiment.name!r}"
         require(not outside, f"{where}: evolution_epochs {outside} are not within 0..{epochs}")
+        first = loss if loss is None else losses.setdefault(planned.spec.run_id, loss)
+        require(loss == first, f"{where}: evolution_loss {loss} of a run of which another experiment asks for {first}")
     return campaign
 
 

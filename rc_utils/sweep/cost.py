@@ -38,7 +38,8 @@ def run_flops(planned):
     counted = sum(evaluations(settings) for settings in planned.counts.values())
     during = sum(evaluations(settings) for settings in planned.evolution_counts.values())
     images = TRAINING_FACTOR * n_train * _epochs(planned.spec.train) + counted
-    return forward * (images + during * len(planned.evolution_epochs))
+    looks = len(planned.evolution_epochs) + (planned.evolution_loss is not None)
+    return forward * (images + during * looks)
 
 
 def _epochs(config):

@@ -31,7 +31,8 @@ RECORD_SIZE = 1 << 18  # bytes, more than a record of thousands of simplices has
 ADVICE = "delete it and run the sweep again"
 ADVICE_ON_A_LINE = "delete this line alone and run the sweep again"
 _EVOLUTION_COLUMNS = ["run_id", "campaign", "experiment", "network", "cell", "origin", "status"]
-_EVOLUTION_COLUMNS += ["seed", "lr", "batch_size", "epoch", "train_accuracy", "test_accuracy", "gap", "reached_loss"]
+_EVOLUTION_COLUMNS += ["seed", "lr", "batch_size", "epoch", "train_accuracy", "test_accuracy", "train_loss"]
+_EVOLUTION_COLUMNS += ["gap", "reached_loss"]
 _RUN_ID = re.compile(rb'"run_id":"([0-9a-f]{16})"')
 
 
@@ -171,8 +172,8 @@ def counted(table: pd.DataFrame, campaign: Campaign) -> pd.DataFrame:
 def load_evolution(
     name: str | os.PathLike | Campaign, origin: str | None = None, num_samples: int | None = None
 ) -> pd.DataFrame:
-    """One row a run and measured epoch: the columns of `load_runs` that identify the run, epoch, accuracies, counts,
-    measures, and in `reached_loss` the training loss that it had fallen below for the first time, NaN elsewhere."""
+    """One row a run and measured epoch: the columns of `load_runs` that identify the run, epoch, accuracies, training
+    loss, counts, measures, and in `reached_loss` the loss that it fell below for the first time, NaN elsewhere."""
     campaign = _campaign_to_read(name, origin, num_samples)
     rows = []
     for head, record in _entries(campaign, origin):
@@ -180,6 +181,7 @@ def load_evolution(
         head |= {"status": record["status"]} | {k: record["spec"]["train"][k] for k in ("seed", "lr", "batch_size")}
         for point in record["evolution"]:
             values = {k: point[k] for k in ("epoch", "train_accuracy", "test_accuracy")}
+            values["train_loss"] = float(point.get("train_loss", "nan"))
             values["gap"] = point["train_accuracy"] - point["test_accuracy"]
             values["reached_loss"] = reached["loss"] if reached.get("epoch") == point["epoch"] else float("nan")
             values |= {name: float(v) for name, v in point.get("measures", {}).items()}

@@ -66,7 +66,7 @@ class PlannedRun:
 
     def merged(self, other):
         """The same run with the wishes of both; a count that both ask for keeps this one's name, and so does a loss to
-        look at."""
+        look at, of which it has one alone."""
         return dataclasses.replace(
             self,
             counts=_union(self.counts, other.counts),

@@ -49,6 +49,8 @@ def points_between(config, data):
     number, n = round(config.between_share * len(data.y_train)), len(data.y_train)
     if not number:
         return None
+    in_batch = round(config.between_share * min(config.batch_size, n))
+    require(in_batch > 0, f"between_share={config.between_share:g}: no batch holds a point; raise it or the batch size")
     rng = _stream(config, "points between")
     pairs = draw_distinct(rng, n, number + COUNTED_SEGMENTS, 2)
     counted = vertex_indices(n, num_samples=COUNTED_SEGMENTS, distinct=2, seed=0)
