@@ -118,6 +118,8 @@ def test_rows_are_settings_and_runs_are_not_mixed():
     assert {"minus_pal_score_inter", "linear_pieces"} < set(league.available(paler))
     with pytest.raises(ValueError, match="more than once"):
         league.settings_of(pd.concat([runs, runs]))
+    one_lr = rows[rows["lr"] == 0.02]
+    assert league.estimate(one_lr, "count", "given_lr") == league.estimate(one_lr, "count", "within")
 
 
 def test_what_is_held_fixed_is_taken_out():

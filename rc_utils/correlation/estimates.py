@@ -142,13 +142,16 @@ def _influence(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return zx * zy - np.mean(zx * zy) * (zx**2 + zy**2) / 2
 
 
-def correlation_lead(x: Sequence[float], rival: Sequence[float], y: Sequence[float], units: Sequence) -> Estimate:
+def correlation_lead(
+    x: Sequence[float], rival: Sequence[float], y: Sequence[float], units: Sequence, controls: float = 0
+) -> Estimate:
     """The correlation of x and y less that of a rival and y, with an interval from those of both (Zou 2007).
 
-    Their errors are correlated as the sums of their rows' influences over units are. Source: Zou, Toward using
-    confidence intervals to compare correlations, Psychological Methods 12, 2007. Raises ValueError as `correlate`.
+    Their errors are correlated as the sums of their rows' influences over units are. `controls`: as in `correlate`.
+    Source: Zou, Toward using confidence intervals to compare correlations, Psychological Methods 12, 2007. Raises
+    ValueError as `correlate`.
     """
-    one, other = (correlate(values, y, units=units) for values in (x, rival))
+    one, other = (correlate(values, y, units=units, controls=controls) for values in (x, rival))
     _, gap, codes = checked_rows(x, y, units)
     first, second = (np.bincount(codes, _influence(np.asarray(values, float), gap)) for values in (x, rival))
     shared = 2 * float(first @ second) / math.sqrt((first @ first) * (second @ second))

@@ -94,7 +94,9 @@ def estimate(rows: pd.DataFrame, measure: str, statistic: str, **options) -> Est
         return correlate_settings(rows, measure, "gap", statistic, **options)
     if statistic in _FORMULAS:
         formula = _FORMULAS[statistic]
-        if not varies(rows, formula) or rows["network"].nunique() < 2:
+        if not varies(rows, formula):
+            formula = "C(network)"
+        if rows["network"].nunique() < 2:
             formula = formula.replace("C(network)", "1").replace("1:", "")
         return partial_correlation(rows, measure, "gap", formula, rows["setting"], **options)
     x, y = rows[measure].to_numpy(float), rows["gap"].to_numpy(float)
@@ -109,10 +111,11 @@ def beside_the_count(rows: pd.DataFrame, measures: Sequence[str]) -> pd.DataFram
     """
     columns = rows[["count", "gap", *(m for m in measures if m != "count")]].astype(float)
     within = columns - columns.groupby(rows["network"]).transform("mean")
+    controls = rows["network"].nunique() - 1
     found = []
     for rival in within.columns.drop(["count", "gap"]):
         if np.ptp(within[rival]) > 0:
-            lead = correlation_lead(within["count"], within[rival], within["gap"], rows["setting"])
+            lead = correlation_lead(within["count"], within[rival], within["gap"], rows["setting"], controls)
             found.append((rival, lead.value, lead.low, lead.high))
     return pd.DataFrame(found, columns=["measure", "value", "low", "high"])
 
