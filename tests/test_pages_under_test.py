@@ -86,6 +86,14 @@ def test_transfer_by_hand():
     assert found.loc[COUNT, "R2"].value == pytest.approx(1 - errors / total)
 
 
+def test_transfer_leaves_out_what_cannot_be_fitted():
+    runs = transfer_runs().assign(sharpness=[np.inf, *range(89)])
+    runs.loc[(runs["network"] == "N3") & (runs["experiment"] == "sgd"), "interpolates"] = False
+    found = decisions.transfer_scores(runs).set_index("measure")
+    assert "sharpness" not in found.index
+    assert found.loc[COUNT, "R2"].n == 8
+
+
 def test_transfer_is_refuted_by_a_rival_as_good():
     runs = transfer_runs()
     assert decisions.decide_transfer(decisions.transfer_scores(runs.assign(margin=runs[COUNT]))) == "refutes"
@@ -129,6 +137,7 @@ def test_sign_errors_count_the_pairs_in_the_wrong_order():
         assert found["sign-error"][0].value == pytest.approx(2 / 3)
         assert found["decision"][0] == "refutes"
         assert found["sign-error"][0].n == 12
+    assert decisions.sign_errors(runs[runs["seed"] < 3])["decision"][0] == "inconclusive"
 
 
 def test_beyond_the_settings_nothing_is_left_of_what_the_settings_say():
@@ -150,6 +159,8 @@ def test_beyond_the_settings_nothing_is_left_of_what_the_settings_say():
     assert r[COUNT].value > 0.8
     assert abs(r["output margin"].value) < 0.4
     assert r[COUNT].n == size
+    beside = found["bootstrap"][0]
+    assert (beside.value, beside.low) == (r[COUNT].value, pytest.approx(r[COUNT].low, abs=0.05))
     assert decisions.decide_independent(found) == "supports"
     assert list(found["measure"]) == [COUNT, "count", "output margin"]
     weak = found.assign(r=[Estimate(0.1, -0.1, 0.19), Estimate(0.5, 0.4, 0.6), Estimate(0.0, -0.1, 0.1)])
@@ -174,13 +185,18 @@ def test_a_study_is_complete_with_all_its_runs_alone(monkeypatch):
     assert len(few) == 8
     ids = list(few)
     rows = pd.DataFrame({"run_id": ids, "status": "ok", "count": np.e, "experiment": "seeds", "network": "ResNet18"})
-    monkeypatch.setattr(studies, "load_runs", lambda name, origin=None: rows[:-1])
-    assert not studies.study_runs("seeds", 2).complete
+    rows["interpolates"] = [False] + [True] * 7
     monkeypatch.setattr(studies, "load_runs", lambda name, origin=None: rows)
+    whole = {"counts": [{"settings": s} for s in few[ids[0]].counts.values()], "measures": few[ids[0]].measures}
+    records = {run_id: (whole | {"status": "ok", "evolution": []}, "reference") for run_id in ids}
+    monkeypatch.setattr(studies, "find_records", lambda *asked: records)
     found = studies.study_runs("seeds", 2)
     assert (found.complete, found.made, found.asked) == (True, 8, 8)
     assert (found.runs[COUNT] == 1).all()
+    assert list(found.left_out["run_id"]) == ids[:1]
     assert not studies.study_runs("seeds").complete
+    records[ids[0]][0]["counts"] = []  # as a run is kept whose count raised an error
+    assert studies.study_runs("seeds", 2).made == 7
 
 
 def invented(name, gap):

@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 from rc_utils.correlation import Estimate, bootstrap, fisher_interval, mean
+from rc_utils.correlation.estimates import MIN_UNITS
 from rc_utils.pages.rivals import RIVALS
 from rc_utils.pages.under_test.studies import ARMS, AXES, COUNT
 from rc_utils.sweep.campaign import load_campaign
@@ -25,24 +26,13 @@ def forms(runs: pd.DataFrame) -> dict[str, list[np.ndarray]]:
     log_count = runs[COUNT].to_numpy(float)
     found = {COUNT: [log_count], PLAIN: [np.exp(log_count)]}
     for column, name in RIVALS.items():
-        if column not in runs.columns or runs[column].isna().any():
-            continue
-        values = runs[column].to_numpy(float)
-        if np.ptp(values) == 0:
+        values = runs.get(column, pd.Series(np.nan, runs.index)).to_numpy(float)
+        if not np.isfinite(values).all() or np.ptp(values) == 0:
             continue
         found[name] = [values]
         if (values > 0).all():
             found[name].append(np.log(values))
     return found
-
-
-def highlighted(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows of a forest plot, the count first within its group and in a colour of its own."""
-    is_count = rows["label"].isin([COUNT, PLAIN])
-    rows = rows.assign(verdict=np.where(is_count, "count", ""), later=~is_count, order=0)
-    if "group" in rows.columns:
-        rows["order"] = pd.factorize(rows["group"])[0]
-    return rows.sort_values(["order", "later"], kind="stable", ignore_index=True)
 
 
 def seed_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
@@ -77,17 +67,20 @@ def seed_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
 def decide_seeds(table: pd.DataFrame) -> str:
     """Supports: in both networks above 0, and r at least 0.5; refutes: upper end below 0.3 in both."""
     found = table[table["measure"] == COUNT]["r"]
-    if all(r.low > 0 and r.value >= 0.5 for r in found):
+    if len(found) > 1 and all(r.low > 0 and r.value >= 0.5 for r in found):
         return "supports"
-    return "refutes" if all(r.high < 0.3 for r in found) else "inconclusive"
+    return "refutes" if len(found) > 1 and all(r.high < 0.3 for r in found) else "inconclusive"
 
 
 def predictions(runs: pd.DataFrame) -> pd.DataFrame:
     """The runs that interpolate with `by <measure>`, the gap that a line in that measure predicts.
 
-    The lines are fitted on the experiment "sgd" of each network, in the form that fits all of them better.
+    The lines are fitted on the experiment "sgd" of each network, in the form that fits all of them better; a network
+    without such a run is left out.
     """
-    runs = runs[runs["interpolates"]].reset_index(drop=True)
+    runs = runs[runs["interpolates"]]
+    with_sgd = runs.loc[runs["experiment"] == "sgd", "network"]
+    runs = runs[runs["network"].isin(with_sgd)].reset_index(drop=True)
     fitted = (runs["experiment"] == "sgd").to_numpy()
     gap = runs["gap"].to_numpy(float)
     columns = {}
@@ -202,7 +195,7 @@ def sign_errors(runs: pd.DataFrame, outcome: str = "gap", *, seed: int = 0) -> p
         share = bootstrap(
             lambda w, wrong=wrong, pairs=pairs: (w @ wrong) / (w @ pairs), range(len(pairs)), seed=seed, unit="bases"
         )
-        if np.isnan(share.low):  # the same share in every unit, and so in every resample
+        if len(pairs) >= MIN_UNITS and np.isnan(share.low):  # the same share in every unit, and so in every resample
             share = replace(share, low=share.value, high=share.value)
         rows.append({"axis": axis, "sign-error": share, "decision": decide_axis(share)})
     return pd.DataFrame(rows).sort_values("sign-error", key=lambda c: c.map(lambda e: -e.value), ignore_index=True)
@@ -222,7 +215,8 @@ def looks(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """
     n_train = load_campaign("study-independent").dataset["n_train"]
     end = runs.assign(updates=np.ceil(n_train / runs["batch_size"]) * runs["epochs"])
-    points = load_evolution("study-independent")
+    origin = "reference" if (runs["origin"] == "reference").all() else None
+    points = load_evolution("study-independent", origin)
     points = points[points["reached_loss"].notna() & points["run_id"].isin(runs["run_id"])]
     updates = np.ceil(n_train / points["batch_size"]) * points["epoch"]
     known = runs.set_index("run_id")["interpolates"]
@@ -236,10 +230,14 @@ def partial_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     gap = beyond_settings(runs, runs["gap"].to_numpy(float), seed)
     rows = []
     for name, choices in forms(runs).items():
-        values = [_correlation(beyond_settings(runs, choice, seed), gap) for choice in choices]
-        best = max(values, key=abs)
-        if np.isfinite(best) or name in (COUNT, PLAIN):  # the number of parameters is constant within a network
-            rows.append({"measure": name, "r": _with_fisher(best, len(runs), 2)})
+        residuals = [beyond_settings(runs, choice, seed) for choice in choices]
+        best = max(residuals, key=lambda values: abs(_correlation(values, gap)))
+        r = _correlation(best, gap)
+        if not np.isfinite(r) and name not in (COUNT, PLAIN):  # the number of parameters: constant within a network
+            continue
+        row = {"measure": name, "r": _with_fisher(r, len(runs), 2)}
+        resampled = bootstrap(lambda w, v=best: _correlations(v, gap, w), range(len(gap)), seed=seed, unit="runs")
+        rows.append(row | {"bootstrap": resampled})
     return pd.DataFrame(rows)
 
 

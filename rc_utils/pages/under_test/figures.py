@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from rc_utils.pages import plotting
-from rc_utils.pages.under_test.decisions import beyond_settings, changes_from_control, predictions
+from rc_utils.pages.under_test.decisions import PLAIN, beyond_settings, changes_from_control, predictions
 from rc_utils.pages.under_test.studies import AXES, COUNT, STUDIES
 from rc_utils.sweep.campaign import read_campaign
 
@@ -41,6 +41,15 @@ def designs() -> Figure:
     handles = [Line2D([], [], color=c, marker="o", linestyle="none") for c in (plotting.BLUE, plotting.ORANGE)]
     fig.legend(handles, ["to start from", "changed or predicted"], loc="lower right", bbox_to_anchor=(0.98, 0.2))
     return fig
+
+
+def highlighted(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of a forest plot, the count first within its group and in a colour of its own."""
+    is_count = rows["label"].isin([COUNT, PLAIN])
+    rows = rows.assign(verdict=np.where(is_count, "count", ""), later=~is_count, order=0)
+    if "group" in rows.columns:
+        rows["order"] = pd.factorize(rows["group"])[0]
+    return rows.sort_values(["order", "later"], kind="stable", ignore_index=True)
 
 
 def seeds_panels(runs: pd.DataFrame) -> Figure:

@@ -10,6 +10,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from rc_utils.sweep.campaign import load_campaign
+from rc_utils.sweep.lacking import is_complete
 from rc_utils.sweep.records import find_records, load_runs
 from rc_utils.sweep.run import complete_run
 from rc_utils.sweep.specification import Campaign, PlannedRun
@@ -43,10 +44,14 @@ ARMS = {
 
 @dataclass(frozen=True)
 class Study:
-    """The runs of a study that there are; `complete` where all are made, which it takes to be looked at."""
+    """The runs of a study that there are; `complete` where all are made, which it takes to be looked at.
+
+    left_out: those that diverged, which are not among `runs`, or do not interpolate.
+    """
 
     name: str
     runs: pd.DataFrame
+    left_out: pd.DataFrame
     made: int
     asked: int
     complete: bool
@@ -59,12 +64,15 @@ def study_runs(name: str, number: int = 0) -> Study:
     """
     campaign = load_campaign(f"study-{name}")
     asked = first_runs(campaign, number)
-    runs = load_runs(campaign.name, origin=None if number else "reference")
+    origin = None if number else "reference"
+    records = find_records(asked, campaign.folder / "runs.jsonl", origin)
+    made = sum(is_complete(record, asked[run_id]) for run_id, (record, _) in records.items())
+    runs = load_runs(campaign.name, origin=origin)
     runs = runs[runs["run_id"].isin(asked)]
-    made = runs["run_id"].nunique()
     finished = runs[runs["status"] == "ok"]
     finished = finished.assign(**{COUNT: np.log(finished["count"])}).reset_index(drop=True)
-    return Study(name, finished, made, len(asked), made == len(asked))
+    left_out = runs[(runs["status"] != "ok") | ~runs["interpolates"].astype(bool)]
+    return Study(name, finished, left_out, made, len(asked), made == len(asked))
 
 
 def first_runs(campaign: Campaign, number: int = 0) -> dict[str, PlannedRun]:
