@@ -7,7 +7,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from statsmodels.stats.proportion import proportion_confint
 
 from rc_utils.pages import beyond_the_grid
@@ -83,29 +82,6 @@ def test_counts_in_more_dimensions_are_described_and_compared(monkeypatch):
     (row,) = beyond_the_grid.conclusions_by_dimension("made").to_dict("records")
     assert row["statement"] == "d = 2, linear, correlation of count and gap, overall"
     assert row["asked"] == ("all", "dim2", "dim2-linear")
-
-
-def test_exact_counts_of_a_narrow_stripe_which_the_grid_misses():
-    class Stripe(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.hidden = torch.nn.Linear(1, 2)
-            self.out = torch.nn.Linear(2, 1, bias=False)
-            with torch.no_grad():
-                self.hidden.weight[:] = torch.tensor([[1.0], [-1.0]])
-                self.hidden.bias[:] = torch.tensor([-0.5012, 0.5011])
-                self.out.weight[:] = torch.tensor([[1.0, 1.0]])
-
-        def forward(self, x):
-            # Positive away from 0.50115; the stripe of width 2e-4 around it is shifted below zero.
-            return self.out(torch.relu(self.hidden(x))) - 1e-5
-
-    points = np.array([[0.0], [1.0]], dtype=np.float32)
-    table = beyond_the_grid.cost_and_error(Stripe(), points, num_samples=3).set_index("method")
-    assert table.loc["exact", "counts"].tolist() == [3, 3, 3]
-    assert table.loc["grid, 200 points", "wrong"] == 3
-    assert table.loc["grid, 200 points", "evaluations"] == 200
-    assert np.isnan(table.loc["exact", "evaluations"])
 
 
 def give_counts(monkeypatch, **counts):

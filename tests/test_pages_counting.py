@@ -10,20 +10,7 @@ from scipy import ndimage
 from rc_utils.pages import counting, plotting
 from rc_utils.regions import count_components, label_grid, region_count
 
-ENDS = torch.tensor([[0.0], [1.0]])
 PLANE = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-
-
-def stripes(width):
-    """Stripes of that width along the first coordinate, alternating labels."""
-    return lambda x: torch.floor(x[:, 0] / width).long() % 2
-
-
-def test_a_longer_range_crosses_more_stripes_at_the_same_spacing():
-    counts = counting.range_counts(stripes(0.0999), ENDS, per_unit=200, num_samples=2)
-    assert [values.mean() for values in counts.values()] == pytest.approx([11, 31, 51, 71], abs=1)
-    (result,) = counting.results_from_ranges(counts, "made")
-    assert (result.id, result.value) == ("range/trend", pytest.approx(60, abs=1))
 
 
 def field(x):
@@ -31,14 +18,6 @@ def field(x):
     rng = np.random.default_rng(7)
     waves, phases, weights = rng.standard_normal((2, 12)) * 5, rng.uniform(0, 6, 12), rng.standard_normal((12, 10))
     return torch.from_numpy(np.sin(np.asarray(x) @ waves + phases) @ weights)
-
-
-def test_adjacencies_are_held_against_the_mesh():
-    table = counting.adjacency_table(field, PLANE.double(), resolutions=(10, 60), num_samples=6).set_index("adjacency")
-    assert table.loc["linear", "differing, 60"] == 0
-    assert table.loc["face", "differing, 60"] > 0
-    assert table.loc["face", "mean, 60 points"] > table.loc["mesh", "mean, 60 points"]
-    assert table.loc["linear", "mean, 60 points"] == table.loc["mesh", "mean, 60 points"]
 
 
 def test_interpolated_counts_of_linear_classifiers_are_right_where_face_is_not(monkeypatch):

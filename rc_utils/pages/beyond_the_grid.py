@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
@@ -11,7 +10,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from torch import nn
 
 from rc_utils.correlation import (
     average_replicates,
@@ -26,13 +24,10 @@ from rc_utils.pages import plotting
 from rc_utils.pages.counting import triangle_polygons
 from rc_utils.pages.lr_batch_bias import change_per_doubling
 from rc_utils.paper.verdict import Result
-from rc_utils.regions import count_components, exact_segment, label_grid, region_count, sample_vertices
+from rc_utils.regions import count_components, label_grid
 from rc_utils.regions.lattice import default_resolution
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import count_entries, load_runs
-
-# Points of a segment's grid that stands for the truth.
-FINE = 6401
 
 
 def counts_by_simplex(name: str, labels: Sequence[str], origin: str | None = None) -> pd.DataFrame:
@@ -209,34 +204,6 @@ def _changes(statement: str, runs: pd.DataFrame, factor: str, columns: Sequence[
     return row | {"low": difference.low, "high": difference.high}
 
 
-def cost_and_error(model: nn.Module, points, *, num_samples: int = 4, seed: int = 0) -> pd.DataFrame:
-    """Grid of 200, adaptive, 6,401-point grid and exact counts of the same segments: errors and seconds.
-
-    One row a method: method, counts (an array), wrong (against the exact ones), evaluations and seconds of a segment;
-    the exact counts are not made of evaluations. `model` must be piecewise linear (`exact_segment`).
-    """
-    draw = {"num_samples": num_samples, "seed": seed}
-    ends = sample_vertices(points, **draw)
-    methods = {
-        "grid, 200 points": lambda: region_count(model, points, **draw),
-        "adaptive": lambda: region_count(model, points, strategy="adaptive", **draw),
-        f"grid, {FINE:,} points": lambda: region_count(model, points, resolution=FINE, **draw),
-        "exact, pruned": lambda: np.array([exact_segment(model, x0, x1, prune=True).count for x0, x1 in ends]),
-        "exact": lambda: np.array([exact_segment(model, x0, x1).count for x0, x1 in ends]),
-    }
-    rows = []
-    for method, count in methods.items():
-        started = time.perf_counter()
-        result = count()
-        row = {"method": method, "seconds": (time.perf_counter() - started) / num_samples}
-        counted = hasattr(result, "num_evaluations")
-        row |= {"evaluations": result.num_evaluations / num_samples if counted else np.nan}
-        rows.append(row | {"counts": result.counts if counted else result})
-    table = pd.DataFrame(rows)
-    table["wrong"] = [int((counts != table["counts"].iloc[-1]).sum()) for counts in table["counts"]]
-    return table[["method", "counts", "wrong", "evaluations", "seconds"]]
-
-
 _READABLE = {
     "share": "{:.1%}".format,
     "mean": "{:.3f}".format,
@@ -251,7 +218,7 @@ _READABLE = {
 
 def readable(table: pd.DataFrame) -> pd.DataFrame:
     """A table of this module with numbers as texts and its interval in one column, ready to print."""
-    shown = table.drop(columns=[column for column in ("low", "high", "count", "counts") if column in table])
+    shown = table.drop(columns=[column for column in ("low", "high", "count") if column in table])
     for column, text in _READABLE.items():
         if column in shown:
             shown[column] = ["" if pd.isna(v) else text(v) for v in shown[column]]
@@ -260,8 +227,6 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
         bounds = zip(table["low"], table["high"], strict=True)
         texts = [f"[{low:{form}}, {high:{form}}]" if np.isfinite(low) else "" for low, high in bounds]
         shown.insert(shown.columns.get_loc("share" if "share" in table else "difference") + 1, "interval", texts)
-    if "counts" in table:
-        shown.insert(1, "mean count", [f"{np.mean(counts):.2f}" for counts in table["counts"]])
     return shown.rename(columns={"evaluations": "evaluations each", "seconds": "seconds each"})
 
 

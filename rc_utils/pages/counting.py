@@ -1,79 +1,21 @@
-"""What range, adjacency and dimension do to the count of one network."""
+"""What the dimension does to the count of one network, and a triangle's regions as polygons."""
 
 from __future__ import annotations
-
-import math
-from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 import torch
 from scipy.optimize import linprog
 
-from rc_utils.paper.verdict import Result
-from rc_utils.regions import count_components, label_grid, make_lattice, region_count, sample_vertices
+from rc_utils.regions import make_lattice, region_count
 from rc_utils.regions.classifier import as_classifier
 from rc_utils.regions.count import HALVINGS
 from rc_utils.regions.interpolant import count_pieces
 from rc_utils.regions.lattice import default_resolution
 from rc_utils.regions.mesh import interpolated_mesh
 
-RANGES = ((0, 1), (-1, 2), (-2, 3), (-3, 4))
 FINER = {2: 60, 3: 31, 4: 17, 5: 13}
 """Points an edge of the lattice that stands for the truth, by the dimension."""
-Z = 1.959964  # Two-sided 95 % of the normal distribution.
-
-
-def range_counts(
-    model, points, *, per_unit: int = 200, num_samples: int = 100, seed: int = 0
-) -> dict[tuple, np.ndarray]:
-    """{(low, high): counts (num_samples,)} of the same segments over the `RANGES` of alpha (v1 Table 4).
-
-    The resolution grows with the range, `per_unit` points for each unit of alpha, so that the spacing stays.
-    """
-    draw = {"num_samples": num_samples, "seed": seed}
-    counts = {}
-    for low, high in RANGES:
-        span = {"alpha_range": (low, high), "resolution": per_unit * (high - low)}
-        counts[low, high] = region_count(model, points, **span, **draw).counts
-    return counts
-
-
-def results_from_ranges(counts: dict[tuple, np.ndarray], campaign: str) -> list[Result]:
-    """Our result for range/trend: the change of the mean count from [0, 1] to [-3, 4], over the same segments."""
-    change = counts[(-3, 4)] - counts[(0, 1)]
-    half = Z * change.std(ddof=1) / math.sqrt(len(change))
-    bounds = (change.mean() - half, change.mean() + half, len(change), f"one network, {len(change)} segments")
-    return [Result("range/trend", campaign, float(change.mean()), *bounds)]
-
-
-def adjacency_table(
-    model, points, *, resolutions: Sequence[int] = (30, 50, 80), num_samples: int = 50, seed: int = 0
-) -> pd.DataFrame:
-    """Counts of the same triangles with each adjacency on finer and finer grids, beside the adaptive count.
-
-    One row an adjacency, one for `face` with the corners in another order. Columns: adjacency, and
-    for each resolution the mean count and the share of triangles, "differing", whose number is not that of a mesh
-    that is refined from twice the last resolution. A last row has the mean of that.
-    """
-    draw = {"dim": 2, "num_samples": num_samples, "seed": seed}
-    vertices = sample_vertices(points, **draw)
-    finest = 2 * max(resolutions)
-    truth = region_count(model, points, resolution=finest, strategy="adaptive", **draw).counts
-    rows: dict[str, dict] = {}
-    for resolution in resolutions:
-        labels = [label_grid(model, v, resolution=resolution).labels for v in (vertices, vertices[:, [1, 2, 0]])]
-        counts = {
-            "face": count_components(labels[0], "face"),
-            "face, corners in another order": count_components(labels[1], "face"),
-            "full": count_components(labels[0], "full"),
-            "simplex": count_components(labels[0], "simplex"),
-            "linear": region_count(model, points, resolution=resolution, adjacency="linear", **draw).counts,
-        }
-        for adjacency, values in counts.items():
-            row = rows.setdefault(adjacency, {"adjacency": adjacency})
-            row |= {f"mean, {resolution} points": np.mean(values), f"differing, {resolution}": np.mean(values != truth)}
-    return pd.DataFrame([*rows.values(), {"adjacency": "mesh", f"mean, {resolutions[-1]} points": truth.mean()}])
 
 
 def errors_by_dimension(model, points, *, num_samples: int = 4, num_linear: int = 25, seed: int = 0) -> pd.DataFrame:

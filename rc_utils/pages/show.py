@@ -13,7 +13,7 @@ from rc_utils.correlation import finished, interval_text, setting_names
 from rc_utils.forests import committed_forests, forest_runs, results_from_forests
 from rc_utils.pages.scorecard import results_from_campaign
 from rc_utils.paper.scorecard import kept_results
-from rc_utils.paper.verdict import ARGUMENTS, NO_RESULT, VERDICTS, scorecard
+from rc_utils.paper.verdict import scorecard
 from rc_utils.sweep import run
 from rc_utils.sweep.campaign import load_campaign, reference_campaigns
 from rc_utils.sweep.execute import sweep
@@ -132,11 +132,12 @@ def describe_runs(name, table, num_samples=0):
     origin = {"live": "made on the machine that built this book", "reference": "committed with the book"}
     distinct = table.drop_duplicates("run_id")
     diverged = int((distinct["status"] != "ok").sum())
-    seeds, networks = table["seed"].nunique(), table["network"].unique()
+    networks, seeds = table["network"].unique(), table.groupby("network")["seed"].nunique()
+    number = f"{seeds.min()} to {seeds.max()}" if seeds.min() < seeds.max() else f"{seeds.max()}"
     text = (
         f"Campaign `{name}`: {table['run_id'].nunique()} of {planned} runs, "
         f"{len(networks)} network{'s' if len(networks) > 1 else ''} ({', '.join(networks)}), "
-        f"{setting_names(table).nunique()} settings, {seeds} seed{'s' if seeds > 1 else ''}, "
+        f"{setting_names(table).nunique()} settings, {number} seed{'s' if seeds.max() > 1 else ''}, "
         f"{_data_text(campaign)}; "
         f"{' and '.join(origin[o] for o in sorted(table['origin'].unique()))} ({', '.join(machines)}). "
         f"{int(distinct['interpolates'].sum())} runs interpolate (training accuracy at least {INTERPOLATES}), "
@@ -209,25 +210,6 @@ def show_beside(reference, live=(), prefix=""):
         here = {result.id: interval_text(result.value, result.low, result.high) for result in live}
         shown["Your machine"] = [here.get(id_, "") for id_ in card["id"]]
     return show_table(shown.loc[:, (shown != "").any()], kind="rc-table rc-card")
-
-
-def scorecard_summary(card):
-    """Markdown: how many results have which verdict; one that repeats another is not counted again, and statements that
-    an argument settles are counted apart."""
-    tested, settled = card[card["counted"]], card[card["verdict"].isin(ARGUMENTS)]
-    without = int(((card["verdict"] == NO_RESULT) & (card["campaign"] != "")).sum())
-    counts = tested["verdict"].value_counts()
-    parts = [f"{v} {counts[v]}" for v in VERDICTS if v in counts]
-    known = f"{len(tested)} results on {tested['id'].nunique()} of {card['id'].nunique()} statements have a verdict"
-    repeated = int((~card["counted"] & card["verdict"].isin(VERDICTS)).sum())
-    rest = f"; {repeated} results more repeat a number that is counted elsewhere" if repeated else ""
-    text = f"{known}. Verdicts: {', '.join(parts) or 'none'}{rest}."
-    if without:
-        text += f" {without} statements were looked at and have no number that could be judged."
-    if len(settled):
-        words = " and ".join(f"{n} {label}" for label, n in settled["verdict"].value_counts().items())
-        text += f" Apart from these, {words}: no measurement could have come out otherwise."
-    return text
 
 
 def _data_text(campaign):

@@ -19,7 +19,7 @@ from rc_utils.paper.published_tables import EVOLUTION
 from rc_utils.paper.verdict import Result
 from rc_utils.regions import label_grid
 from rc_utils.sweep.campaign import load_campaign
-from rc_utils.sweep.records import find_records, load_evolution
+from rc_utils.sweep.records import load_evolution
 from rc_utils.sweep.run import dataset_of, network_of, networks_during_training
 from rc_utils.sweep.specification import Campaign, Experiment, PlannedRun
 from rc_utils.training import train
@@ -147,19 +147,6 @@ def _trend(table, campaign, network, seed):
         return []
     detail = f"{network}, epoch {epochs[-1]} less epoch {epochs[0]}, {len(cells)} settings"
     return [Result("evolution/trend", campaign, found.value, found.low, found.high, found.n, detail)]
-
-
-def evolution_cost(name: str, experiment: str = "") -> tuple[float, int]:
-    """(seconds of counting during training / seconds of everything else in it, number of runs), over the runs of an
-    experiment that were counted during training; NaN without any.
-    """
-    campaign, chosen = evolution_experiment(name, experiment)
-    ids = {p.spec.run_id for e, _, p in campaign.entries() if e is chosen}
-    found = find_records(ids, campaign.folder / "runs.jsonl").values()
-    records = [record for record, _ in found if record["evolution"]]
-    counting = sum(c["seconds"] for r in records for point in r["evolution"] for c in point["counts"])
-    training = sum(r["provenance"]["seconds_train"] for r in records)
-    return (counting / (training - counting) if records else float("nan")), len(records)
 
 
 def grids_during_training(
