@@ -97,11 +97,17 @@ def sentence(runs, campaign):
     records = find_records(main["run_id"].unique(), campaign.folder / "runs.jsonl", origin_of(campaign))
     machines = sorted({record["provenance"]["hardware"] for record, _ in records.values()})
     return (
-        f"{campaign.title}. {runs['run_id'].nunique()} of {len(campaign.runs())} planned runs were made, "
-        f"{len(main)} of them in the main experiment, with the paper's three networks; of these "
-        f"{int(main['interpolates'].sum())} fit their training images. A verdict compares "
-        f"numbers, not settings. Computed on {', '.join(machines)}. {campaign.note}"
+        f"{campaign.title}. {runs['run_id'].nunique()} of {len(campaign.runs())} planned runs were made. The main "
+        f"experiment has {len(main)} runs of the paper's three networks, of which {int(main['interpolates'].sum())} "
+        f"fit their training images. They have {spread(main['num_parameters'] / 1e6)} million parameters, test "
+        f"accuracies of {spread(main['test_accuracy'])} and gaps of {spread(main['gap'])}. A verdict compares numbers, "
+        f"not settings. Computed on {', '.join(machines)}. {campaign.note}"
     ).strip()
+
+
+def spread(values):
+    """The least and the greatest of some values, in words."""
+    return f"{values.min():.2f} to {values.max():.2f}"
 
 
 def predictors(runs, campaign):
@@ -138,7 +144,7 @@ def put_to_the_test(protocol):
     complete = complete_studies()
     titles = " and ".join(f"*{studies.STUDIES[name]}*" for name in complete) or "none"
     texts = [
-        "Five studies give the count a chance to fail, by a "
+        "**Put to the test.** Five studies give the count a chance to fail, by a "
         f"[protocol]({protocol}) that was written before their runs. Complete so far: {titles}."
     ]
     if "seeds" in complete:
@@ -151,7 +157,7 @@ def put_to_the_test(protocol):
         texts.append(along_axes(complete["axes"]))
     if "independent" in complete:
         texts.append(beyond_the_settings(complete["independent"]))
-    return " ".join(texts)
+    return "\n  - ".join(texts)
 
 
 def only_chance_differs(runs):
@@ -159,11 +165,14 @@ def only_chance_differs(runs):
     found = decisions.seed_correlations(runs)
     r = found.set_index(["network", "measure"])["r"]
     counts = [f"{text_of(r[network, studies.COUNT])} ({network})" for network in found["network"].unique()]
-    weights = max(abs(value.value) for value in found[found["measure"].isin(OF_WEIGHTS)]["r"])
+    of_weights = found[found["measure"].isin(OF_WEIGHTS)]
+    weights = max(abs(value.value) for value in of_weights["r"])
+    level = sum(value.low <= 0 <= value.high for value in of_weights["difference"])
     return (
         f"At one setting, over 60 runs of each network that differ by chance alone, the logarithm of the count "
         f"correlates with the gap at {' and '.join(counts)}: above zero, below the 0.5 that was asked for. "
-        f"Measures of the weights reach {weights:.2f} at most; scores of mixed images do as well as the count. "
+        f"Measures of the weights reach {weights:.2f} at most, but {level} of {len(of_weights)} intervals of the "
+        f"difference hold zero; scores of mixed images do as well as the count. "
         f"The decision is *{decisions.decide_seeds(found)}*."
     )
 
@@ -202,12 +211,20 @@ def by_decision(names, decided):
 
 def beyond_the_settings(runs):
     """What study 5 found."""
-    table = equal_loss(runs)
+    looks = decisions.looks(runs)
+    reached, end = looks["equal loss"], looks["end"]
+    table = decisions.partial_correlations(reached)
     found = table.set_index("measure")["r"]
     best = decisions.best_rival(table)
+    later, everyone = (
+        decisions.partial_correlations(rows).set_index("measure")["r"][studies.COUNT]
+        for rows in (end, end.assign(interpolates=True))
+    )
     return (
-        f"With random learning rates and batch sizes, at equal training loss, {text_of(found[studies.COUNT])} "
-        f"remains beyond what the settings predict; the best rival ({best}) has {text_of(found[best])}. "
+        f"With random learning rates and batch sizes, {text_of(found[studies.COUNT])} remains at equal training loss "
+        f"beyond what the settings predict, over the {found[studies.COUNT].n} of {len(runs)} runs that reach it; the "
+        f"best rival ({best}) has {text_of(found[best])}. At the end of training it is {text_of(later)} over the "
+        f"{later.n} runs that fit, and {text_of(everyone)} over all. "
         f"The decision is *{decisions.decide_independent(table)}*."
     )
 
@@ -367,17 +384,18 @@ def bullets(runs, campaign, card, protocol):
     tree = accuracy_table(forest_runs(committed_forests()[0])).set_index("kind")
     undecided = int((card["verdict"] == "inconclusive").sum())
     points = [
-        f"**Put to the test.** {put_to_the_test(protocol)}",
+        put_to_the_test(protocol),
         f"**What holds.** Over nine settings of learning rate and batch size, count and gap of the paper's three "
         f"networks correlate at {ours['main/overall']}; the paper has {published('main/overall').shown()}. A doubled "
         f"learning rate changes the count by {ours['bias/lr/overall']}, mixup by {ours['mixup/count']}.",
         f"**What holds with a caveat.** Batch size over learning rate, which needs no network, does as well as the "
         f"count: {text_of(within['ratio'])} against {text_of(within['count'])} within networks. Where only the seed "
-        f"differs it can say nothing; there these records have {at_one_setting(runs)}, and the study less. All nine "
+        f"differs it can say nothing. There these records have {at_one_setting(runs)}; study 1 found less. All nine "
         f"networks together correlate at {text_of(every.loc['all together', 'count'])}.",
-        f"**What does not hold.** The output margin, said to say little, correlates at "
-        f"{ours['motivation/margin']}. For random forests more "
-        f"regions go with a *higher* test accuracy ({text_of(tree.loc['RandomForest', 'test_accuracy'])}). "
+        f"**What does not hold.** The output margin, said to say little, correlates at {ours['motivation/margin']} "
+        f"for ResNet18. The count of random forests follows their gap ({text_of(tree.loc['RandomForest', 'gap'])}) and "
+        f"rises with their test accuracy too ({text_of(tree.loc['RandomForest', 'test_accuracy'])}): it does not mark "
+        f"the better forest. "
         f"{augmented(runs)}",
         f"**What is open.** Of {len(card)} statements that these records can test, {undecided} are inconclusive.",
         f"**At what scale.** {sentence(runs, campaign)}",
@@ -414,8 +432,9 @@ def first_page(runs, campaign, card):
     return [
         bullets(runs, campaign, card, "protocol.md"),
         *inline,
-        "*Open diamond: the paper. Dot: ours, with its 95 % interval and the number of settings, coloured by the "
-        "verdict. Shaded: what the statement claims. Each row leads to its page.*",
+        "*Open diamond: the paper. Dot: ours, with its 95 % interval and n, the number of settings (of runs in the "
+        "studies, of trees, of forests), coloured by the verdict. Shaded: what the statement claims. Each row leads to "
+        "its page.*",
         "\n\n".join(["::::::{dropdown} The numbers", ":::::{tab-set}", *items, ":::::", "::::::"]),
     ]
 

@@ -73,7 +73,7 @@ def test_the_headline_numbers_by_hand(runs):
         "| the paper's three, within network | 27 |": (within(three, "count"),),
         "| all of these together | 73 |": (np.corrcoef(nine["count"], nine["gap"])[0, 1],),
         "| VGG19 | 9 |": (vgg[["count", "gap"]].corr().iloc[0, 1],),
-        "there these records have": (within(seeds, "count", ["network", "lr", "batch_size"]),),
+        "There these records have": (within(seeds, "count", ["network", "lr", "batch_size"]),),
         f"| all networks and ways to train, within network | {len(every)} |": (within(every, "count"),),
     }
     text = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -38,7 +38,8 @@ class Estimate:
 
 
 def interval_text(value: float | None, low: float = NAN, high: float = NAN, form: str = "") -> str:
-    """`value [low, high]` with the digits that the interval earns: two decimals for a width of 0.12 to 1.2, and so on.
+    """`value [low, high]` with the digits that the interval earns: two decimals for a width of 0.12 to 1.2, and so on;
+    three at most, but for values below 0.01.
 
     Two decimals, or two digits where there would be none, without an interval; a dash without a value. `form` is put
     before the number of decimals: "+" shows the sign.
@@ -51,6 +52,7 @@ def interval_text(value: float | None, low: float = NAN, high: float = NAN, form
         return f"{value:{form}.2f}" if value == 0 or 0.01 <= abs(value) < 100 else f"{value:{form}.2g}"
     width = high - low if high - low > 1e-9 else 1.0
     decimals = max(0, 2 - math.floor(math.log10(width / 0.12)))
+    decimals = min(decimals, 3) if abs(value) >= 0.01 else decimals
     numbers = [f"{round(number, decimals) + 0.0:{form}.{decimals}f}" for number in (value, low, high)]
     return f"{numbers[0]} [{numbers[1]}, {numbers[2]}]"
 
