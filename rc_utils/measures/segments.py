@@ -49,7 +49,8 @@ def pal_score(network, x, y, classes="inter"):
     """Palma-type ratio of mixup: mean of A(u) over u in [0.4, 1] by its mean over u in [0, 0.1]; 1 for a perfect curve.
 
     What is left of the accuracy under strong perturbations, after the Pal-score of Schiff et al. 2021 (Sec. 3). The
-    shares of 60 % and 10 % are fixed here, and means stand for areas, which changes the ratio by a constant factor.
+    shares of 60 % and 10 % are fixed here. Its Figure 1 takes areas below the cumulated curve; these are means of the
+    curve itself, so that the ratio is of the same kind and not the same number.
     A and `classes` as in `gi_score`, A linear between its points; 0 where no mixture near an image gets its label.
 
     x: images (N, C, H, W); y: labels (N,). Cost: that of `gi_score`.

@@ -19,7 +19,7 @@ from rc_utils.sweep.campaign import load_campaign, reference_campaigns
 from rc_utils.sweep.execute import sweep
 from rc_utils.sweep.records import INTERPOLATES, counted, data_sha256, find_records, load_runs, weights_path
 
-HEADS = {"lr": "learning rate", "std_error": "standard error", "n_train": "training images"}
+HEADS = {"cell": "setting", "lr": "learning rate", "std_error": "standard error", "n_train": "training images"}
 SMALL = 100  # runs that a page trains itself where there is not one record
 
 
