@@ -60,8 +60,9 @@ def test_the_first_page_says_what_each_study_decided(headline):
     text = headline.treatments(runs, 0.2)
     assert text.endswith("? *supports* for random labels first; *refutes* for midpoints of a third class.")
     axes = pd.DataFrame(
-        {"experiment": name, "seed": seed, "lr": 0.1, COUNT: level + seed, "gap": sign * level}
+        {"experiment": name, "seed": seed, "lr": lr, COUNT: level + seed, "gap": sign * level}
         for seed in range(6)
+        for lr in (0.003, 0.03)
         for level, sign, name in ((0, 1, "base"), (1, 1, "flip"), (2, -1, "sam"))
     )
     assert "*refutes* for sharpness-aware minimisation; *supports* for flip." in headline.along_axes(axes)
