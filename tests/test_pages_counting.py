@@ -7,6 +7,7 @@ import torch
 from matplotlib.colors import to_rgb
 from scipy import ndimage
 
+from benchmarks.triangles import present_labels
 from rc_utils.pages import counting, plotting
 from rc_utils.regions import count_components, label_grid, region_count
 
@@ -33,8 +34,10 @@ def test_interpolated_counts_of_linear_classifiers_are_right_where_face_is_not(m
 def test_labels_that_win_are_those_of_very_many_points():
     rng = np.random.default_rng(2)
     weights = rng.dirichlet(np.ones(4) / 2, size=200_000)
-    for scores in rng.standard_normal((10, 4, 6)):
-        assert counting.labels_that_win(scores) == len(np.unique((weights @ scores).argmax(1)))
+    scores = rng.standard_normal((10, 4, 6))
+    found = [counting.labels_that_win(corners) for corners in scores]
+    assert found == [len(np.unique((weights @ corners).argmax(1))) for corners in scores]
+    assert found == present_labels(scores).tolist()
     assert counting.labels_that_win(np.array([[0.0, 1.0], [0.0, 1.0]])) == 1
 
 
