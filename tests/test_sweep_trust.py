@@ -367,9 +367,3 @@ class Raises(nn.Module):
 def test_the_error_of_a_model_comes_through_as_it_is():
     with pytest.raises(KeyError, match="a key that my network lacks"):
         region_count(Raises(), POINTS)
-
-
-@pytest.mark.parametrize("before", [(), (nn.Linear(2, 2),)], ids=["all of it", "a part of it"])
-def test_a_model_on_the_meta_device_is_refused(before):
-    with pytest.raises(ValueError, match="meta"):
-        region_count(nn.Sequential(*before, nn.Linear(2, 2, device="meta")), POINTS)
