@@ -193,7 +193,8 @@ def test_means_over_rates_are_over_networks_that_settled():
     lr, kept = training.lr.view(4, 3), settled[:, 1]
     assert table["allowed_edge"][1] == pytest.approx((4 * 16 / lr[kept, 1] + 2).mean().item())
     counts = mean_count(pair_counts(training.networks(), x.repeat_interleave(3, 0)), 16).view(4, 3)
-    assert table["mean_count"][:2].tolist() == pytest.approx([counts[:, 0].mean().item(), counts[kept, 1].mean().item()])
+    expected = [counts[:, 0].mean().item(), counts[kept, 1].mean().item()]
+    assert table["mean_count"][:2].tolist() == pytest.approx(expected)
     assert table["diverged"].tolist() == training.diverged.view(4, 3).sum(0).tolist()
     assert table.loc[2, ["allowed_edge", "mean_count"]].isna().all()
 
