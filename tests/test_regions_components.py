@@ -133,6 +133,13 @@ def test_labels_just_above_31_bits_stay_apart():
         assert count_components(np.array([[[label, 0], [label, label]]])).tolist() == [2]
 
 
+def test_labels_below_zero_are_moved_or_ranked_and_stay_apart():
+    near, far = torch.tensor([-3, 2, -3, 0]), torch.tensor([-(2**62), 2**62, -(2**62), 0])
+    assert components.non_negative(near).tolist() == [0, 5, 0, 3]
+    assert components.non_negative(far).tolist() == [0, 2, 0, 1]
+    assert components.non_negative(torch.tensor([-(2**62), 2**62 - 1])).tolist() == [0, 2**63 - 1]
+
+
 def test_kind_of_result_follows_the_labels():
     labels = np.zeros((2, 3, 3), dtype=int)
     assert isinstance(count_components(labels), np.ndarray)

@@ -384,6 +384,8 @@ def test_random_directions_are_those_of_the_seed_and_of_the_length_asked_for():
     assert all(vertex in points.tolist() for vertex in vertices[:, 0].tolist())
     fewer = sample_vertices(points, direction_length=0.5, **options | {"num_samples": 3}).numpy()
     np.testing.assert_allclose(fewer, vertices[:3])
+    typical = sample_vertices(points, direction_length=median_distance(points), **options)
+    assert torch.equal(sample_vertices(points, **options), typical)
     assert median_distance(points / 1000) == pytest.approx(median_distance(points) / 1000)
 
 

@@ -367,3 +367,8 @@ class Raises(nn.Module):
 def test_the_error_of_a_model_comes_through_as_it_is():
     with pytest.raises(KeyError, match="a key that my network lacks"):
         region_count(Raises(), POINTS)
+
+
+def test_a_model_of_which_a_part_is_on_the_meta_device_is_refused():
+    with pytest.raises(ValueError, match="meta"):
+        region_count(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2, device="meta")), POINTS)
