@@ -144,7 +144,7 @@ def test_batch_size_changes_nothing(network, images, dim, domain):
     options = {"dim": dim, "domain": domain, "resolution": 8, "num_samples": 4}
     expected = region_count(network, images, **options).counts
     assert len(set(expected.tolist())) > 1
-    for batch_size in (1, 50, 10**6):
+    for batch_size in (1 if dim == 1 else 7, 50, 10**6):
         assert region_count(network, images, batch_size=batch_size, **options).counts.tolist() == expected.tolist()
 
 
@@ -165,7 +165,7 @@ def test_the_points_are_the_same_in_every_chunk(images):
 
 
 def test_without_numba_the_result_is_the_same(network, images, monkeypatch):
-    options = {"dim": 3, "resolution": 8, "num_samples": 8}
+    options = {"dim": 3, "resolution": 8, "num_samples": 4}
     compiled = region_count(network, images, **options).counts.tolist()
     monkeypatch.setattr(components, "_compiled_kernel", lambda: None)
     assert region_count(network, images, **options).counts.tolist() == compiled

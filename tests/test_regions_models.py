@@ -253,7 +253,7 @@ def test_hashes_of_activation_patterns_count_linear_pieces(dim):
     def hashed(x):
         return np.bitwise_xor.reduce(np.where(pattern(x), keys, 0), axis=1)
 
-    options = {"dim": dim, "resolution": 25, "adjacency": "simplex", "num_samples": 30}
+    options = {"dim": dim, "resolution": 25, "adjacency": "simplex", "num_samples": 10}
     expected = region_count(lambda x: pattern(x) @ 2 ** np.arange(12), points, **options).counts
     assert expected.mean() > 4
     assert region_count(hashed, points, **options).counts.tolist() == expected.tolist()
