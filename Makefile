@@ -53,7 +53,7 @@ test: env
 coverage: env
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov=rc_utils --cov-report=term:skip-covered --cov-fail-under=90
 
-# The property-based tests with twenty times the examples, and others each time.
+# The property-based tests with forty times the examples, and others each time.
 fuzz: env
 	RC_EXAMPLES=10000 $(BIN)/python -m pytest -n 2 tests/test_doors.py tests/test_sweep_trust.py
 

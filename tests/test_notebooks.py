@@ -197,7 +197,7 @@ def test_a_link_is_written_through(notebook, copied, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["link.ipynb", "page.ipynb", "real"]
 
 
-@pytest.mark.parametrize("text", ["{1, 2}", "b'x'", "1j", "[{1}]", "{1: 2}", "...", "{'a': (1, {2})}"])
+@pytest.mark.parametrize("text", ["b'x'", "{'a': (1, {2})}"])
 def test_values_that_a_notebook_cannot_be_given_are_named(notebook, capsys, text):
     assert execute.main([str(notebook), "-p", "device", text, "-o", "never.ipynb"]) == 1
     assert "parameter device of page.ipynb holds" in capsys.readouterr().err

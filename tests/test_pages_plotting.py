@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex, to_rgb
-from scipy.sparse.csgraph import connected_components
 
 mpl.use("Agg")
 
@@ -30,7 +29,6 @@ from rc_utils.pages.plotting import (
     use_style,
 )
 from rc_utils.paper.published_tables import NETWORKS
-from rc_utils.regions import count_components, make_lattice
 
 KNOWN = (*NETWORKS, "MLP", "DecisionTree", "RandomForest")
 
@@ -163,20 +161,6 @@ def test_triangle_picture_covers_the_triangle_with_the_labels_colours():
     assert area == pytest.approx(np.sqrt(0.75) * 0.2**2)
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["cat", "dog", "ship"]
     assert shows(ax.figure, *(class_colour(k) for k in range(3)))
-
-
-def test_areas_of_cells_are_the_regions_of_adjacency_simplex():
-    """Cells of one colour that share a side, found from the corners that are drawn."""
-    lattice, labels = make_lattice(2, 10), np.random.default_rng(0).integers(0, 3, 55)
-    ax = decision_regions(labels, lattice.coordinates)
-    cells = next(c for c in ax.collections if isinstance(c, PolyCollection))
-    corners = [{tuple(corner) for corner in np.round(path.vertices[:-1], 6)} for path in cells.get_paths()]
-    colours = [to_hex(c) for c in cells.get_facecolors()]
-    drawn = list(zip(corners, colours, strict=True))
-    touching = [[len(a & b) == 2 and c == d for b, d in drawn] for a, c in drawn]
-    regions = count_components(lattice.to_grid(labels[None]), "simplex")
-    assert [connected_components(np.array(touching))[0]] == regions.tolist()
-    assert 5 < regions[0] < 55
 
 
 def test_decision_regions_refuses_other_shapes():

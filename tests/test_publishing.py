@@ -213,10 +213,3 @@ def test_the_pdf_joins_pages_and_their_links(tmp_path):
     assert link["/Dest"][0].get_object() == book.pages[1].get_object()
     (link,) = (annotation.get_object() for annotation in book.pages[1]["/Annots"])
     assert link["/A"]["/URI"] == "https://example.org/"
-
-
-def test_no_row_of_the_comparison_is_empty():
-    text = (ROOT / "book" / "downloads.md").read_text()
-    rows = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("| ")]
-    assert len(rows) > 10
-    assert all(row[0].strip() and row[-1].strip() for row in rows[1:])

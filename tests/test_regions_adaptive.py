@@ -8,25 +8,10 @@ import torch
 from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
-from rc_utils.datasets import load_dataset
-from rc_utils.networks import build_network
 from rc_utils.regions import adaptive, exact_segment, grid, region_count, sample_vertices
 from rc_utils.regions.adaptive import COARSE_INTERVALS, Samples, hiding_places, second_derivatives
-from rc_utils.training import TrainConfig, train
 
 SEGMENT = np.array([[0.0], [1.0]])
-
-
-@pytest.fixture(scope="module")
-def trained():
-    """Narrow networks that fit 200 shapes, and the shapes."""
-    data = load_dataset("shapes", n_train=200, n_test=100, image_size=8, seed=0)
-    torch.set_num_threads(1)
-    networks = [
-        train(build_network(name, width=4, image_size=8, **options), data, TrainConfig(lr=lr, epochs=6, batch_size=32))
-        for name, options, lr in [("ResNet18", {}, 0.1), ("SENet18", {}, 0.03)]
-    ]
-    return [run.network for run in networks], data.x_train
 
 
 def test_fewer_evaluations_and_fewer_errors_than_the_grid(trained):
@@ -191,14 +176,6 @@ def test_hiding_places_are_the_same_in_blocks_of_whole_segments(rng, monkeypatch
         assert sum(len(part.segment) for part in parts) == len(segment)
         assert not any({*a.segment} & {*b.segment} for a, b in itertools.pairwise(parts))
         np.testing.assert_array_equal(hiding_places(samples), whole)
-
-
-def test_what_is_not_offered(rng):
-    points = rng.standard_normal((10, 3))
-    with pytest.raises(ValueError, match="Did you mean 'adaptive'"):
-        region_count(lambda x: x, points, strategy="adaptiv")
-    with pytest.raises(ValueError, match="in more than one dimension needs scores"):
-        region_count(lambda x: x.argmax(1), points, dim=2, strategy="adaptive")
 
 
 def test_scores_that_are_not_finite_are_an_error():

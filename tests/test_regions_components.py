@@ -61,7 +61,7 @@ def label_grids(draw):
 
 
 @given(labels=label_grids(), adjacency=st.sampled_from(ADJACENCIES))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_grids_agree_with_breadth_first_search(labels, adjacency):
     expected = [count_by_search(grid, adjacency) for grid in labels]
     assert count_components(labels, adjacency).tolist() == expected
@@ -74,7 +74,7 @@ def test_grids_agree_with_breadth_first_search(labels, adjacency):
     classes=st.integers(1, 4),
     seed=st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_lattices_agree_with_breadth_first_search(dim, domain, adjacency, classes, seed):
     if domain == "box":
         dim, adjacency = 2, "full" if adjacency == "simplex" else adjacency
@@ -86,7 +86,7 @@ def test_lattices_agree_with_breadth_first_search(dim, domain, adjacency, classe
 
 
 @given(labels=label_grids(), adjacency=st.sampled_from(ADJACENCIES))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_scipy_equals_union_find(labels, adjacency):
     pytest.importorskip("numba")
     grid_shape = labels.shape[1:]
@@ -126,14 +126,6 @@ def test_labels_of_any_size_and_memory_layout():
     assert count_components(read_only).tolist() == [2] * 4
     assert count_components(read_only[:, ::-1]).tolist() == [2] * 4
     assert count_components(np.array([[[True, False], [True, False]]])).tolist() == [2]
-
-
-def test_labels_without_sign_use_all_64_bits():
-    labels = np.array([[[2**63, 2**64 - 1], [2**63, 0]]], dtype=np.uint64)
-    assert count_components(labels).tolist() == [3]
-    assert count_components(torch.from_numpy(labels)).tolist() == [3]
-    assert count_components(labels.astype(">u8")).tolist() == [3]
-    assert count_components(torch.from_numpy(labels > 0)).tolist() == [2]
 
 
 def test_labels_just_above_31_bits_stay_apart():

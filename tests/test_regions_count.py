@@ -47,7 +47,7 @@ class Stripes(nn.Module):
         return self.out(torch.relu(self.hidden(x)))
 
 
-@pytest.mark.parametrize("k", [1, 2, 7, 20])
+@pytest.mark.parametrize("k", [1, 20])
 @pytest.mark.parametrize(("dim", "points"), [(1, SEGMENT), (2, TRIANGLE)])
 def test_network_of_stripes(k, dim, points):
     count = region_count(Stripes(k), points, dim=dim, resolution=181, num_samples=3)
@@ -95,6 +95,11 @@ def test_a_constant_has_one_region():
         assert count.num_evaluations == 3 * [200, 465, 816, 1365, 2002][dim - 1]
 
 
+def test_too_many_dimensions_are_named():
+    with pytest.raises(ValueError, match="lower the dimension"):
+        region_count(lambda x: x[:, 0], np.random.default_rng(0).normal(size=(300, 2)), dim=250, resolution=2)
+
+
 def test_result_fields():
     def label(x):
         return (x[:, 0] > 0).astype(int)
@@ -110,6 +115,7 @@ def test_result_fields():
     assert "adaptive from 200 points per edge" in str(longer)
     assert "alpha in [-1, 2]" in str(longer)
     assert count.settings["resolution"] == 200
+    assert region_count(label, points, dim=2, num_samples=2).labels is None
     assert region_count(label, points, num_samples=9).counts.tolist() == count.counts[:9].tolist()
 
 
@@ -135,10 +141,10 @@ def images():
 
 @pytest.mark.parametrize(("dim", "domain"), [(1, "simplex"), (2, "simplex"), (2, "box"), (3, "simplex")])
 def test_batch_size_changes_nothing(network, images, dim, domain):
-    options = {"dim": dim, "domain": domain, "resolution": 8, "num_samples": 6}
+    options = {"dim": dim, "domain": domain, "resolution": 8, "num_samples": 4}
     expected = region_count(network, images, **options).counts
     assert len(set(expected.tolist())) > 1
-    for batch_size in (1, 7, 50, 10**6):
+    for batch_size in (1 if dim == 1 else 7, 50, 10**6):
         assert region_count(network, images, batch_size=batch_size, **options).counts.tolist() == expected.tolist()
 
 
@@ -159,7 +165,7 @@ def test_the_points_are_the_same_in_every_chunk(images):
 
 
 def test_without_numba_the_result_is_the_same(network, images, monkeypatch):
-    options = {"dim": 3, "resolution": 8, "num_samples": 8}
+    options = {"dim": 3, "resolution": 8, "num_samples": 4}
     compiled = region_count(network, images, **options).counts.tolist()
     monkeypatch.setattr(components, "_compiled_kernel", lambda: None)
     assert region_count(network, images, **options).counts.tolist() == compiled
@@ -352,28 +358,6 @@ def test_blocks_of_simplices_change_nothing(sampling, dim, strategy, monkeypatch
     assert parts.num_evaluations == whole.num_evaluations
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"padding": "0.1"}, "padding='0.1'; expected a finite number of at least 0"),
-        ({"padding": math.inf, "dim": 2, "domain": "box"}, "padding=inf"),
-        ({"alpha_range": ("0", "1")}, "two finite numbers"),
-        ({"strategy": ["grid"]}, "unknown strategy"),
-        ({"sampling": "random_direction", "direction_length": "1"}, "finite number above 0"),
-        ({"dim": 250, "resolution": 2}, "lower the dimension"),
-    ],
-)
-def test_settings_of_another_type_are_named(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        region_count(lambda x: (x[:, 0] > 0).astype(int), np.random.default_rng(0).normal(size=(300, 2)), **arguments)
-
-
-@pytest.mark.parametrize("points", [["a", "b"], torch.tensor(1.0), np.array([["x", 1], ["y", 2]], dtype=object)])
-def test_points_that_are_no_numbers_are_named(points):
-    with pytest.raises(ValueError, match="points are"):
-        region_count(lambda x: x, points)
-
-
 @pytest.mark.parametrize("batch_size", [None, 7])
 def test_a_batch_norm_without_running_statistics_is_refused(batch_size):
     norm = nn.BatchNorm1d(8, track_running_stats=False)
@@ -426,10 +410,6 @@ def test_labels_along_segments_are_those_of_the_regions_in_their_order(strategy)
     ways |= {ends[::-1]: labels[::-1] for ends, labels in ways.items()}
     for ends, labels in zip(sample_vertices(points, num_samples=40).reshape(40, 2).tolist(), count.labels, strict=True):
         assert labels.tolist() == ways[tuple(ends)]
-
-
-def test_there_are_no_labels_in_their_order_in_two_dimensions():
-    assert region_count(lambda x: np.zeros(len(x), int), TRIANGLE, dim=2, num_samples=2).labels is None
 
 
 def test_labels_below_zero_are_the_same_for_grid_and_adaptive_counts(monkeypatch):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy import stats
 
-from rc_utils.regions import make_lattice, median_distance, plane_coordinates, sample_vertices
+from rc_utils.regions import make_lattice, plane_coordinates, sample_vertices
 from rc_utils.regions import sampling as sampling_module
 from rc_utils.regions.components import count_along_edges
 from rc_utils.regions.grid import box_corners
@@ -141,18 +141,6 @@ def test_the_seed_draws_the_same_vertices_and_more_samples_only_add():
         many = sample_vertices(points.numpy(), dim=2, num_samples=9, sampling=sampling, seed=3)
         assert torch.equal(few, many[:5])
         assert not torch.equal(few, sample_vertices(points, dim=2, num_samples=5, sampling=sampling, seed=4))
-
-
-def test_random_directions_have_the_length_asked_for(rng):
-    points = rng.standard_normal((30, 5)).astype(np.float32)
-    for length in (2.5, None):
-        vertices = sample_vertices(points, dim=3, sampling="random_direction", direction_length=length)
-        steps = (vertices[:, 1:] - vertices[:, :1]).norm(dim=2)
-        np.testing.assert_allclose(steps, length or median_distance(points), rtol=1e-4)
-        assert {tuple(row) for row in vertices[:, 0].tolist()} <= {tuple(row) for row in points.tolist()}
-    # On average the directions have no direction.
-    mean = (vertices[:, 1:] - vertices[:, :1]).mean((0, 1))
-    assert mean.norm() < 0.3 * median_distance(points)
 
 
 def test_only_the_points_drawn_are_read(tiny_data):

@@ -8,28 +8,13 @@ import pytest
 import torch
 from scipy.optimize import linprog
 
-from rc_utils.datasets import load_dataset
-from rc_utils.networks import build_network
 from rc_utils.regions import count_components, label_grid, make_lattice, mesh, region_count, sample_vertices
 from rc_utils.regions.classifier import as_classifier
 from rc_utils.regions.interpolant import count_pieces
 from rc_utils.regions.mesh import count_on_meshes, cut, in_doubt, lattice_elements, lattice_mesh
-from rc_utils.training import TrainConfig, train
 
 TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
 STRATEGIES = ["grid", "adaptive"]
-
-
-@pytest.fixture(scope="module")
-def trained():
-    """Narrow networks that fit 200 shapes, and the shapes."""
-    data = load_dataset("shapes", n_train=200, n_test=100, image_size=8, seed=0)
-    torch.set_num_threads(1)
-    networks = [
-        train(build_network(name, width=4, image_size=8), data, TrainConfig(lr=lr, epochs=6, batch_size=32)).network
-        for name, lr in [("ResNet18", 0.1), ("SENet18", 0.03)]
-    ]
-    return networks, data.x_train
 
 
 def linear_scores(rng, dim, classes, samples):
@@ -57,7 +42,7 @@ def wins_somewhere(scores, label):
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize(("dim", "samples"), [(2, 200), (3, 20), (4, 3)])
+@pytest.mark.parametrize(("dim", "samples"), [(2, 60), (3, 10), (4, 3)])
 def test_linear_classifiers_have_as_many_regions_as_labels(dim, samples, strategy, rng):
     """Regions of linear scores are convex. Next to no point is added to the lattice's, since nothing is bent."""
     scores, expected = linear_scores(rng, dim, 10, samples)
@@ -74,16 +59,7 @@ def count_linear(scores, lattice, halvings):
     return count_on_meshes(as_classifier(lambda x: x, corners), corners, lattice, None, halvings)
 
 
-def test_the_paper_s_adjacency_breaks_tips_at_every_resolution(rng):
-    scores, expected = linear_scores(rng, 2, 10, 60)
-    for resolution in (30, 100):
-        lattice = make_lattice(2, resolution)
-        labels = (lattice.coordinates @ scores).argmax(2).astype(np.int32)
-        wrong = (count_components(lattice.to_grid(labels), "face") != expected).mean()
-        assert wrong > 0.2
-
-
-@pytest.mark.parametrize("degrees", [0.3, 2, 10, 40, 90])
+@pytest.mark.parametrize("degrees", [0.3, 10, 90])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_wedge_is_one_region_whatever_its_angle(degrees, strategy, rng):
     """Three labels around a point, one of them on a narrow wedge, on a plane that is slightly bent."""
@@ -103,16 +79,6 @@ def test_a_wedge_is_one_region_whatever_its_angle(degrees, strategy, rng):
         assert region_count(scores, TRIANGLE, strategy=strategy, **options).counts.tolist() == [3, 3]
         by_face.append(region_count(scores, TRIANGLE, adjacency="face", **options).mean)
     assert degrees > 10 or max(by_face) > 3
-
-
-@pytest.mark.parametrize("classes", [3, 7, 20])
-def test_a_cone_of_sectors(classes, rng):
-    """Linear scores with slopes in all directions: a sector each, with a common tip inside the triangle."""
-    for _ in range(5):
-        angles = np.linspace(0, 2 * math.pi, classes, endpoint=False) + rng.uniform(0, 0.8 * math.pi / classes, classes)
-        slopes = np.stack([np.cos(angles), np.sin(angles)])
-        count = region_count(lambda x, w=slopes: (x - 0.3) @ w, TRIANGLE, dim=2, num_samples=2, resolution=20)
-        assert count.counts.tolist() == [classes, classes]
 
 
 def test_small_discs_are_found_where_the_scores_bend_towards_them(rng):
@@ -190,7 +156,7 @@ def count_by_polygons(scores, elements):
     return sum(node == above for node, above in parent.items())
 
 
-@pytest.mark.parametrize("classes", [2, 3, 6])
+@pytest.mark.parametrize("classes", [2, 6])
 @pytest.mark.parametrize("domain", ["simplex", "box"])
 def test_pieces_agree_with_polygons_cut_out(classes, domain, rng):
     """Rough scores, with labels that win inside an edge and inside a triangle alone."""
@@ -297,7 +263,7 @@ def test_trained_networks_agree_with_a_fine_lattice(trained):
     networks, points = trained
     wrong = {"mesh": 0, "face": 0}
     for network in networks:
-        options = {"dim": 2, "num_samples": 6}
+        options = {"dim": 2, "num_samples": 3}
         fine = region_count(network, points, resolution=601, **options)
         adaptive = region_count(network, points, strategy="adaptive", **options)
         face = region_count(network, points, adjacency="face", **options)

@@ -369,7 +369,6 @@ def test_the_error_of_a_model_comes_through_as_it_is():
         region_count(Raises(), POINTS)
 
 
-@pytest.mark.parametrize("before", [(), (nn.Linear(2, 2),)], ids=["all of it", "a part of it"])
-def test_a_model_on_the_meta_device_is_refused(before):
+def test_a_model_of_which_a_part_is_on_the_meta_device_is_refused():
     with pytest.raises(ValueError, match="meta"):
-        region_count(nn.Sequential(*before, nn.Linear(2, 2, device="meta")), POINTS)
+        region_count(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2, device="meta")), POINTS)

@@ -56,10 +56,9 @@ def quick():
 
 
 @pytest.mark.parametrize("loss", ["mse", "bce"])
-@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("first", [1, 3, 4])
-def test_the_bounds_near_the_data_hold_on_random_networks(loss, seed, first):
-    path = random_path(loss, first=first, seed=seed)
+def test_the_bounds_near_the_data_hold_on_random_networks(loss, first):
+    path = random_path(loss, first=first)
     assert path.num_checked.sum() > 100
     for check in (*complexity.check_lemma_1(path), *complexity.check_theorem_1(path)):
         assert 0.1 < check.ratio <= 1 + TOLERANCE
@@ -117,17 +116,12 @@ def test_both_sides_are_those_of_a_step_of_sgd():
     assert path.lemma_upper[0, 0] == pytest.approx(upper[0])
 
 
-def test_the_singular_value_of_a_subspace_does_not_bound_the_bias():
+def test_ratios_of_counterexamples_by_hand():
     # W_1 = diag(1, 0.01), g = (1, 100): u = |g|, lambda = |(1, 1)|.
     assert complexity_counterexamples.subspace_ratio() == pytest.approx(math.sqrt(10_001 / 2))
     assert complexity_counterexamples.smooth_ratio() == pytest.approx(math.sqrt(2 * 1.81) / 0.1)
-
-
-def test_lemma_6_loses_the_weights_of_the_second_layer():
+    # Lemma 6 loses the weights of the second layer, and two units that cancel are steep to dropout alone.
     assert complexity_counterexamples.first_layer_ratio() == pytest.approx(100)
-
-
-def test_two_units_that_cancel_are_steep_to_dropout_alone():
     assert complexity_counterexamples.steady_ratio() == math.inf
 
 
@@ -156,24 +150,6 @@ def test_lemma_3_fails_by_more_the_wider_the_second_layer():
         largest.append((np.abs(plus - minus) * rng.integers(0, 2, steps)).max())
     bound = (m // 2 + 1) / (math.log(m + 1) * complexity_counterexamples.lemma_3_ratio(m))
     assert 0.85 <= np.mean(np.array(largest) <= bound + 1e-9) <= 1
-
-
-def test_a_step_with_dropout_sees_the_difference_of_two_binomials():
-    m = 10
-    network = nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, m), nn.ReLU(), nn.Linear(m, 1)).double()
-    with torch.no_grad():
-        network[0].weight.fill_(1)
-        network[0].bias.zero_()
-        network[2].weight.copy_(torch.cat([torch.ones(m // 2 + 1), -torch.ones(m // 2 - 1)])[:, None])
-        network[2].bias.fill_(100)
-        network[4].weight.fill_(1)
-    keep = torch.tensor([1.0, 0, 1, 1, 0, 1, 0, 1, 1, 0]).double()
-    hidden = torch.relu(network[2](torch.relu(network[0](torch.ones(1, 1).double())))) * keep
-    (moved,) = torch.autograd.grad(network[4](hidden).sum(), network[0].bias)
-    assert float(moved.abs()) == abs(float(keep[: m // 2 + 1].sum() - keep[m // 2 + 1 :].sum()))
-    x = torch.tensor([[1.0], [1000.0]]).double().requires_grad_()
-    (slopes,) = torch.autograd.grad(network(x).sum(), x)
-    assert slopes.flatten().tolist() == [2, m // 2 + 1]
 
 
 def test_lemma_3_holds_with_one_hidden_layer():
@@ -211,12 +187,6 @@ def test_an_identity_first_layer_makes_both_bounds_equalities(quick):
         # The same float32 norms on both sides; float64 sums of them.
         np.testing.assert_allclose(path.length[..., 0], path.lower, rtol=1e-6)
         np.testing.assert_allclose(path.length[..., 0], path.upper, rtol=1e-6)
-
-
-def test_corollary_2_fails_for_a_single_step_as_stated():
-    path = random_path(every=1, steps=5)
-    assert complexity.check_corollary_2(path, 1, ends=False).ratio > 1
-    assert complexity.check_corollary_2(path, 1, ends=True).ratio <= 1 + TOLERANCE
 
 
 def test_variance_and_distance_are_those_of_the_biases():
@@ -284,44 +254,22 @@ def test_an_identity_layer_cuts_the_plane_into_quadrants():
     assert sorted(region.lipschitz for region in regions) == pytest.approx([0, 3, 4, 5])
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_linear_regions_tile_the_square_and_know_their_gradients(seed):
-    network = tasks.multilayer_perceptron(5, (6, 6), seed=seed, bias_range=0.3).double()
-    basis = tasks.isometry(seed, 5)
+def test_linear_regions_tile_the_square_and_know_their_patterns_and_gradients():
+    network = tasks.multilayer_perceptron(5, (6, 6), seed=0, bias_range=0.3).double()
+    basis = tasks.isometry(0, 5)
     regions = complexity_regions.linear_regions(network, basis)
     assert sum(region.area for region in regions) == pytest.approx(4, rel=1e-12)
     assert len({np.concatenate(region.pattern).tobytes() for region in regions}) == len(regions) > 10
+    stacked = stack([network])
     for region in regions:
-        point = torch.from_numpy(basis @ region.polygon.mean(0)).requires_grad_()
+        centre = region.polygon.mean(0)
+        # A pattern holds on a convex set: if it does at all corners, moved inwards a little, it does in the polygon.
+        corners = torch.from_numpy((centre + 0.999 * (region.polygon - centre)) @ basis.T)[None]
+        found = np.concatenate([layer[0].numpy() for layer in complexity_regions.activations(stacked, corners)], axis=1)
+        assert (found == np.concatenate(region.pattern)).all()
+        point = torch.from_numpy(basis @ centre).requires_grad_()
         (gradient,) = torch.autograd.grad(network(point).sum(), point)
         np.testing.assert_allclose(region.gradient, gradient, rtol=1e-10, atol=1e-12)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_every_point_of_a_region_has_its_pattern(seed):
-    network = tasks.multilayer_perceptron(5, (6, 6), seed=seed, bias_range=0.3).double()
-    basis = tasks.isometry(seed, 5)
-    regions = complexity_regions.linear_regions(network, basis)
-    # Off the diagonal and the axes, on which lines may lie.
-    side = np.linspace(-0.997, 0.9961, 151)
-    grid = np.stack(np.meshgrid(side, side), -1).reshape(-1, 2)
-    x = torch.from_numpy(grid @ basis.T)[None]
-    patterns = np.concatenate([p[0].numpy() for p in complexity_regions.activations(stack([network]), x)], 1)
-    distance, owner = np.full(len(grid), -np.inf), np.zeros(len(grid), int)
-    for index, region in enumerate(regions):
-        edges = np.roll(region.polygon, -1, axis=0) - region.polygon
-        offset = grid[:, None] - region.polygon
-        cross = edges[:, 0] * offset[..., 1] - edges[:, 1] * offset[..., 0]
-        # How far inside the nearest edge, whichever way the corners run; negative outside.
-        depth = np.maximum(cross.min(1), (-cross).min(1))
-        owner, distance = np.where(depth > distance, index, owner), np.maximum(distance, depth)
-    clear = distance > 1e-9
-    assert clear.mean() > 0.99
-    expected = np.stack([np.concatenate(regions[index].pattern) for index in owner[clear]])
-    np.testing.assert_array_equal(patterns[clear], expected)
-    # A region that holds no point of the grid is smaller than some of its cells.
-    missed = set(range(len(regions))) - set(owner[clear])
-    assert sum(regions[index].area for index in missed) < 0.05
 
 
 def test_regions_need_fully_connected_layers():
@@ -345,17 +293,14 @@ def test_basis_pursuit_takes_the_cheapest_combination():
     assert dear(np.array([0.0, 1, 0])) == pytest.approx(2.5)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_theorem_2_bounds_every_empty_region_it_speaks_of(seed):
-    task = tasks.sinusoid_task(
-        frequencies=(0.5,), repetitions=2, num_points=60, widths=(6,), dtype=torch.float64, seed=seed
-    )
+def test_theorem_2_bounds_every_empty_region_it_speaks_of():
+    task = tasks.sinusoid_task(frequencies=(0.5,), repetitions=2, num_points=60, widths=(6,), dtype=torch.float64)
     networks, samples = stack(task.networks), draw_samples([1, 2], 300, 60)
     interval = complexity_regions.watch_interval(networks, *task.train, samples, loss="mse", lr=1e-7)
     assert (interval.gamma < 1e-3).all()
     for m in range(2):
         network = unstack(networks, task.networks[m], m)
-        bound = complexity_regions.bound_empty_regions(network, tasks.isometry(seed * 1000 + m), interval, m)
+        bound = complexity_regions.bound_empty_regions(network, tasks.isometry(m), interval, m)
         assert len(bound.ratios) >= 3
         # The linear programme is solved to 1e-7.
         assert bound.ratios.min() >= 1 - 1e-6
@@ -478,17 +423,6 @@ def test_trends_find_a_direction(quick):
     assert ratio.low < math.log(2) < ratio.high
 
 
-def test_length_until_fit():
-    path = random_path()
-    loss = np.linspace(1, 0.2, 5)[:, None] * np.ones((5, 6))
-    loss[:, 0] = 1
-    fit = complexity_results.until_fit(dataclasses.replace(path, train_loss=loss), 0.65)
-    assert fit.reached.tolist() == [False] + [True] * 5
-    assert fit.blocks.tolist() == [5] + [3] * 5
-    np.testing.assert_allclose(fit.length[0], path.length[:, 0, 0].sum())
-    np.testing.assert_allclose(fit.length[1], path.length[:3, 1, 0].sum())
-
-
 def test_results_are_of_published_statements(quick):
     (one, _, path_1), (two, _, path_2) = quick
     free = tasks.sinusoid_task(repetitions=2, num_points=20, widths=(8, 8), free_first_layer=True, dtype=torch.float64)
@@ -513,7 +447,6 @@ def test_results_are_of_published_statements(quick):
         interval["n"].sum(),
         interval["ratio"].max(),
     )
-    assert "for n_1 = n it holds, in" in results["corollary-3"].detail
     worse = checks.assign(ratio=np.where(checks["trained"], 50.0, 0.5))
     found = {r.id.removeprefix("loukas/"): r.value for r in arguments.results_from_checks(worse, sides)}
     assert {key for key, value in found.items() if value == 50} == proved
@@ -522,23 +455,22 @@ def test_results_are_of_published_statements(quick):
 
 
 def test_whole_trajectories_are_compared_at_one_loss():
-    path, task = (
-        random_path(),
-        dataclasses.replace(
-            tasks.sinusoid_task(frequencies=(0.5,), repetitions=6, num_points=5, widths=(4,)), level=np.arange(6.0)
-        ),
-    )
+    task = tasks.sinusoid_task(frequencies=(0.5,), repetitions=6, num_points=5, widths=(4,))
+    task = dataclasses.replace(task, level=np.arange(6.0))
     loss = np.linspace(1, 0.2, 5)[:, None] * np.ones((5, 6))
     loss[:, 0] = 1
-    path = dataclasses.replace(path, train_loss=loss)
-    whole, slower = complexity_results.equal_fit_results(task, path, 0.65, "")
+    path = dataclasses.replace(random_path(), train_loss=loss)
     fit = complexity_results.until_fit(path, 0.65)
+    assert fit.reached.tolist() == [False] + [True] * 5
+    assert fit.blocks.tolist() == [5] + [3] * 5
+    np.testing.assert_allclose(fit.length[0], path.length[:, 0, 0].sum())
+    np.testing.assert_allclose(fit.length[1], path.length[:3, 1, 0].sum())
+    whole, slower = complexity_results.equal_fit_results(task, path, 0.65, "")
     assert (whole.id, slower.id) == ("loukas/a4", "loukas/slower")
     assert whole.value == complexity_results.trend(task, fit.length).value
     assert slower.value == complexity_results.trend(task, fit.blocks).value
     assert "5 of 6 runs reach (the others" in whole.detail
-    pace = complexity_results.trend(task, fit.length / fit.blocks).value
-    assert f"the number of epochs alone has {slower.value:.2f}, the length an epoch {pace:.2f}" in whole.detail
+    assert f"the number of epochs alone has {slower.value:.2f}" in whole.detail
 
 
 def fitted_paths():
@@ -613,14 +545,8 @@ def test_corollary_2_is_checked_over_few_steps_too():
 
 
 def test_the_last_layers_have_a_result_of_their_own():
-    rows = [
-        (1, 0.9, 0.8, 1.0),
-        (2, 0.6, 0.4, 0.8),
-        (3, 0.7, 0.5, 0.9),
-        (4, -0.2, -0.4, 0.1),
-        (5, np.nan, np.nan, np.nan),
-    ]
-    trends = pd.DataFrame(rows, columns=["layer", "value", "low", "high"])
+    trends = pd.DataFrame({"layer": range(1, 6), "value": [0.9, 0.6, 0.7, -0.2, np.nan]})
+    trends["low"], trends["high"] = trends["value"] - 0.2, trends["value"] + 0.2
     trends["length"] = 16.0 / 2 ** np.arange(5)
     first, last, decay = complexity_results.layer_results(trends, 7)
     assert (first.id, first.value) == ("loukas/a7", 0.6)
@@ -630,10 +556,7 @@ def test_the_last_layers_have_a_result_of_their_own():
     assert "16, 8, 4, 2, 1, on average a factor 2.00 a layer" in decay.detail
     # Last layers say nothing where the first do not follow the complexity either.
     trends.loc[1, "low"] = -0.1
-    first, last, _ = complexity_results.layer_results(trends, 7)
-    assert first.value == 0.6
-    assert math.isnan(last.value)
-    assert "do not follow" in last.detail
+    assert math.isnan(complexity_results.layer_results(trends, 7)[1].value)
 
 
 def test_the_factor_of_theorem_2_is_not_held_against_the_papers():

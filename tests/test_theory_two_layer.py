@@ -65,7 +65,7 @@ def slow_count(weights, signs, x_a, x_b):
     return 1 + sum(a != b for a, b in pairwise(labels))
 
 
-@pytest.mark.parametrize(("hidden", "dim"), [(3, 2), (10, 2), (40, 2), (20, 6), (2, 5)])
+@pytest.mark.parametrize(("hidden", "dim"), [(3, 2), (40, 2), (20, 6)])
 def test_counts_equal_those_of_a_slow_reference(hidden, dim):
     networks, x = random_networks(20, hidden, dim), points(20, 5, dim)
     counts, (i, j) = pair_counts(networks, x), pairs(5)
@@ -74,17 +74,6 @@ def test_counts_equal_those_of_a_slow_reference(hidden, dim):
         expected = [slow_count(weights, signs, cloud[a], cloud[b]) for a, b in zip(i, j, strict=True)]
         assert counts[m].tolist() == expected
     assert counts.max() >= 3
-
-
-@pytest.mark.parametrize(("hidden", "dim"), [(10, 2), (40, 2), (20, 6)])
-def test_counts_equal_those_of_the_exact_counter(hidden, dim):
-    networks, x = random_networks(6, hidden, dim), points(6, 5, dim)
-    counts, (i, j) = pair_counts(networks, x), pairs(5)
-    for m in range(6):
-        module = as_module(networks, m)
-        expected = [rc.exact_segment(module, x[m, a], x[m, b]).count for a, b in zip(i, j, strict=True)]
-        assert counts[m].tolist() == expected
-    assert counts.max() > 1
 
 
 def test_counts_do_not_depend_on_the_direction_or_the_scale():
@@ -203,6 +192,10 @@ def test_means_over_rates_are_over_networks_that_settled():
     table = results.rates_table(training, [0.3, 1.4, 8.0])
     lr, kept = training.lr.view(4, 3), settled[:, 1]
     assert table["allowed_edge"][1] == pytest.approx((4 * 16 / lr[kept, 1] + 2).mean().item())
+    counts = mean_count(pair_counts(training.networks(), x.repeat_interleave(3, 0)), 16).view(4, 3)
+    expected = [counts[:, 0].mean().item(), counts[kept, 1].mean().item()]
+    assert table["mean_count"][:2].tolist() == pytest.approx(expected)
+    assert table["diverged"].tolist() == training.diverged.view(4, 3).sum(0).tolist()
     assert table.loc[2, ["allowed_edge", "mean_count"]].isna().all()
 
 
@@ -245,7 +238,7 @@ def test_four_neurons_attain_lemma_7():
     assert rc.exact_segment(as_module(networks, 0), *x[0]).count == 6
 
 
-@pytest.mark.parametrize(("n", "bends"), [(2, 2), (4, 5), (8, 16), (5, 3)])
+@pytest.mark.parametrize(("n", "bends"), [(4, 5), (5, 3)])
 def test_orthonormal_points_attain_lemma_8_and_nearly_theorem_6(n, bends):
     networks, x = examples.orthonormal_network(n, bends)
     assert (pair_counts(networks, x) == 2 * bends + 1).all()
@@ -256,7 +249,7 @@ def test_orthonormal_points_attain_lemma_8_and_nearly_theorem_6(n, bends):
     assert six.allowed[0] == pytest.approx(2 * bends + 2)
 
 
-@pytest.mark.parametrize("n", [4, 8, 16, 32])
+@pytest.mark.parametrize("n", [4, 32])
 def test_a_line_is_fitted_by_few_neurons(n):
     networks, (x, y) = examples.line_network(n), training_sets("line", 1, n)
     torch.testing.assert_close(outputs(networks, x), y, rtol=1e-9, atol=1e-9)
@@ -264,8 +257,8 @@ def test_a_line_is_fitted_by_few_neurons(n):
     assert (pair_counts(networks, x)[0] >= j - i + 1).all()
 
 
-@pytest.mark.parametrize("distance", [0.01, 0.3, 2.0])
-@pytest.mark.parametrize("n", [3, 8, 40])
+@pytest.mark.parametrize("distance", [0.01, 2.0])
+@pytest.mark.parametrize("n", [3, 40])
 def test_points_on_a_line_need_no_factor_n(n, distance):
     # Lines at any distance from 0, points on both sides of the foot of the perpendicular.
     generator = torch.Generator().manual_seed(n)
@@ -361,15 +354,6 @@ def test_slopes_and_the_rate_are_judged_at_equal_loss():
     trained, reached = train_to_loss(networks, x, y, lr, 0.4, steps=400)
     expected = torch.where(reached, mean_count(pair_counts(trained, x), 6), math.nan)
     np.testing.assert_allclose(found[:, 1], expected)
-
-
-def test_rates_table_is_that_of_the_networks():
-    networks, (x, y) = random_networks(3, 16, 2), training_sets("line", 3, 6)
-    training = train_over_rates(networks, x, y, [0.2, 0.8], steps=100, keep=6)
-    table = results.rates_table(training, [0.2, 0.8])
-    counts = mean_count(pair_counts(training.networks(), x.repeat_interleave(2, 0)), 6).view(3, 2)
-    assert table["mean_count"].tolist() == pytest.approx(counts.mean(0).tolist())
-    assert table["diverged"].tolist() == [0, 0]
 
 
 def test_the_printed_proof_of_lemma_7_picks_a_neuron_that_need_not_exist():

@@ -36,7 +36,7 @@ def test_crossings_keep_their_distance():
     assert uni.draw_crossings(200, 4, seed=1).diff(dim=1).min() >= 1 / 5 - 1e-12
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_count_of_regions_agrees_with_a_scan(seed):
     theta = uni.draw_students(1, 12, seed)[0]
     positions, changes = uni.kinks(theta, position_tolerance=0, slope_tolerance=0)
@@ -51,13 +51,6 @@ def test_the_count_of_regions_agrees_with_a_scan(seed):
     loss = 1e-14 * (1 + np.abs(values).max()) / min(width.min(), 1)
     assert first == pytest.approx(second, abs=loss)
     assert np.diff(first) == pytest.approx(changes, abs=2 * loss)
-
-
-def test_brute_force_scan_counts_the_regions_of_a_spaced_network():
-    theta = network([1, -2, 0.5, 1], [0.3, 0.4, -0.3, -0.7], [1, 0.5, -2, 3])  # kinks at -0.3, 0.2, 0.6, 0.7
-    grid = torch.linspace(-2, 2, 40_001, dtype=torch.float64)
-    bent = (uni.outputs(theta[None], grid)[0].diff().diff().abs() > 1e-9).numpy()
-    assert (np.diff(np.flatnonzero(bent)) > 1).sum() + 2 == uni.linear_regions(theta) == 5
 
 
 def test_kinks_merge_cancel_and_vanish():

@@ -100,7 +100,7 @@ def test_measuring_does_not_influence_the_training(tiny_data):
     assert measured.measurements[3] == (3, measured.test_accuracy)
 
 
-@pytest.mark.parametrize("channels", [1, 2, 4, 7, 8, 12, 16])
+@pytest.mark.parametrize("channels", [1, 4, 7, 16])
 def test_strided_projections_have_their_gradient(tiny_data, channels):
     """One step of gradient descent in float32 is the step in float64, whatever the processor's kernels make of it."""
     torch.manual_seed(0)
@@ -146,7 +146,7 @@ def test_networks_and_data_that_cannot_be_trained_are_named(tiny_data):
         train(nn.LazyConv2d(10, 3), tiny_data, TrainConfig(epochs=1))
 
 
-@pytest.mark.parametrize(("shape", "expected"), [((3, 16, 16), 1000), ((3, 32, 32), 1000), ((3, 224, 224), 20)])
+@pytest.mark.parametrize(("shape", "expected"), [((3, 32, 32), 1000), ((3, 224, 224), 20)])
 def test_batches_of_large_images_are_small(shape, expected):
     sizes = []
 

@@ -10,7 +10,7 @@ from rc_utils.training import TrainConfig, train
 from rc_utils.training.depthwise import depthwise_product, fast_depthwise
 
 
-@pytest.mark.parametrize("size", [(1, 1), (2, 2), (3, 1), (4, 4), (5, 3)])
+@pytest.mark.parametrize("size", [(1, 1), (3, 1), (5, 3)])
 @pytest.mark.parametrize(("kernel", "stride"), [(3, 1), (3, 2), (5, 1), (5, 2)])
 def test_product_is_the_convolution_with_its_gradients(size, kernel, stride):
     torch.manual_seed(0)

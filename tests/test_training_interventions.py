@@ -8,11 +8,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from test_training_plain import network_of, observed_training, plain_training
-from torch import nn
 
 from rc_utils.regions.sampling import vertex_indices
 from rc_utils.training import TrainConfig, evaluate, train
-from rc_utils.training.interventions import ascended, gradient_penalty, points_between, random_labels
+from rc_utils.training.interventions import points_between, random_labels
 
 
 def weights(network):
@@ -60,22 +59,6 @@ def test_gradient_penalty_is_added_to_the_loss(tiny_data):
         (F.cross_entropy(plain(x), y) + 0.2 * torch.stack(norms).mean()).backward()
 
     assert_trained_as(plain, tiny_data, config, step, atol=1e-5)
-
-
-def test_gradient_penalty_of_a_linear_model_is_known():
-    x, w = torch.randn(5, 1, 1, 3, requires_grad=True), torch.tensor([1.0, 2.0, 2.0])
-    assert gradient_penalty((x.flatten(1) @ w).mean(), x).item() == pytest.approx(9.0)
-
-
-def test_ascent_moves_by_the_radius_and_back():
-    layer = nn.Linear(3, 2)
-    layer(torch.ones(1, 3)).square().sum().backward()
-    before = weights(layer)
-    with ascended(layer.parameters(), 0.5):
-        moved = weights(layer) - before
-    assert moved.norm().item() == pytest.approx(0.5, rel=1e-5)
-    assert F.cosine_similarity(moved, torch.cat([p.grad.flatten() for p in layer.parameters()]), dim=0) > 0.9999
-    assert torch.equal(weights(layer), before)
 
 
 def test_random_labels_come_first_and_their_optimiser_is_forgotten(tiny_data):
