@@ -6,7 +6,6 @@ import numpy as np
 
 from benchmarks.networks import narrow_network, shapes
 from benchmarks.registry import Row, at_least, at_most, benchmark
-from rc_utils.pages.beyond_the_grid import FINE
 from rc_utils.regions import region_count
 from rc_utils.training import TrainConfig, train
 
@@ -29,7 +28,7 @@ def adaptive(scale):
 
 def compare(network, data, num_samples):
     """((evaluations, grid's), (miscounted, grid's)) on the same segments."""
-    truth = region_count(network, data.x_train, resolution=FINE, num_samples=num_samples)
+    truth = region_count(network, data.x_train, resolution=6401, num_samples=num_samples)
     pair = [region_count(network, data.x_train, strategy=s, num_samples=num_samples) for s in ("adaptive", "grid")]
     wrong = [(count.counts != truth.counts).sum() for count in pair]
     return [count.num_evaluations for count in pair], wrong
