@@ -12,6 +12,7 @@ from rc_utils.training import TrainConfig, train
 NETWORKS = {"ResNet18": {"width": 8}, "SENet18": {"width": 8}}
 NETWORKS["EfficientNetB0"] = {"width": 16, "dropout": 0.0, "drop_connect": 0.0}
 LEARNING_RATES = (0.02, 0.01, 0.005)
+FINE = 6401  # points of the grid that stands for the truth
 
 
 @benchmark("adaptive")
@@ -28,7 +29,7 @@ def adaptive(scale):
 
 def compare(network, data, num_samples):
     """((evaluations, grid's), (miscounted, grid's)) on the same segments."""
-    truth = region_count(network, data.x_train, resolution=6401, num_samples=num_samples)
+    truth = region_count(network, data.x_train, resolution=FINE, num_samples=num_samples)
     pair = [region_count(network, data.x_train, strategy=s, num_samples=num_samples) for s in ("adaptive", "grid")]
     wrong = [(count.counts != truth.counts).sum() for count in pair]
     return [count.num_evaluations for count in pair], wrong

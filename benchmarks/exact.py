@@ -4,13 +4,11 @@ import time
 
 import numpy as np
 
-from benchmarks.adaptive import trained_networks
+from benchmarks.adaptive import FINE, trained_networks
 from benchmarks.registry import Row, Target, at_least, benchmark
 from rc_utils.regions import exact_segment, region_count, sample_vertices
 
 LIMIT_SECONDS = 5
-
-FINE = 6401  # points of the grid that stands for the truth
 
 
 @benchmark("exact")

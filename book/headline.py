@@ -153,7 +153,7 @@ def put_to_the_test(protocol):
         texts.append(only_chance_differs(complete["seeds"]))
     if "transfer" in complete:
         texts.append(other_ways_to_train(complete["transfer"]))
-    if {"transfer", "intervene"} <= complete.keys():
+    if "intervene" in complete:
         texts.append(treatments(complete["intervene"], decisions.slope_across_settings(complete["transfer"])))
     if "axes" in complete:
         texts.append(along_axes(complete["axes"]))
@@ -246,17 +246,12 @@ def study_rows():
         for network, estimate in zip(own["network"], own["r"], strict=True):
             rows.append(row | {"label": network, "estimate": estimate})
     if "independent" in complete:
-        found = equal_loss(complete["independent"])
+        found = decisions.partial_correlations(decisions.looks(complete["independent"])["equal loss"])
         row = {"group": "Beyond the settings (study 5)", "verdict": decisions.decide_independent(found)}
         row |= {"label": "ResNet18 and VGG19", "claimed": (0.2, 1.0)}
         rows.append(row | {"estimate": found.set_index("measure")["r"][studies.COUNT]})
     rows = pd.DataFrame(rows).assign(published=np.nan, url="notebooks/18_under_test.html")
     return rows.replace({"verdict": {"refutes": "contradicts"}})
-
-
-def equal_loss(runs):
-    """The correlations of study 5 that decide: of networks that have just reached the same training loss."""
-    return decisions.partial_correlations(decisions.looks(runs)["equal loss"])
 
 
 def at_one_setting(runs):

@@ -149,9 +149,9 @@ def correlation_lead(
 ) -> Estimate:
     """The correlation of x and y less that of a rival and y, with an interval from those of both (Zou 2007).
 
-    Their errors are correlated as the sums of their rows' influences over units are. `controls`: as in `correlate`.
-    Source: Zou, Toward using confidence intervals to compare correlations, Psychological Methods 12, 2007. Raises
-    ValueError as `correlate`.
+    The two correlations have errors in common; how much is estimated from the influence of every unit's rows on each.
+    `units` and `controls` are those of `correlate`, which also raises ValueError for the same reasons. Source: Zou,
+    Toward using confidence intervals to compare correlations, Psychological Methods 12, 2007.
     """
     one, other = (correlate(values, y, units=units, controls=controls) for values in (x, rival))
     _, gap, codes = checked_rows(x, y, units)

@@ -3,7 +3,6 @@
 import functools
 import hashlib
 import importlib
-import importlib.util
 import inspect
 import os
 import sys
