@@ -37,7 +37,7 @@ def _tables(notebook):
 
 def _text(page, parameters, plumbing, tables, seconds):
     given = "".join(f" -p {name} {value}" for name, value in page.parameters.items())
-    command = f"$ .venv/bin/python -m rc_utils.notebooks {page.notebook}{given}"
+    command = f"$ .venv/bin/python -m rc_utils.notebooks {page.name}{given}"
     parts = [f"Run this page yourself, {_duration(seconds)}:", _fenced("console", command)]
     if parameters:
         parts += ["With `-p NAME VALUE` it takes these parameters:", _fenced("python", parameters)]

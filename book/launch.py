@@ -61,7 +61,7 @@ def write(folder, repository=None):
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for page in pages.select(pages.read_pages(source)[1], names):
-        notebook = pages.notebook_of(page, layout)
+        notebook = nbformat.read(layout.source(page), as_version=4)
         if page.parameters:
             tags = [cell.metadata.get("tags", []) for cell in notebook.cells]
             after = next(i for i, of_cell in enumerate(tags) if "parameters" in of_cell) + 1

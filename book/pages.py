@@ -9,8 +9,8 @@ import multiprocessing
 import os
 import pathlib
 import re
+import shutil
 import sys
-import tempfile
 import tomllib
 
 import drawer
@@ -31,18 +31,14 @@ class Page:
 
     `depends` are patterns relative to the repository; `findings` are pages whose kept results
     (`rc_utils.paper.scorecard`) it shows, so that it is executed after them; `last` is for a page about the others,
-    executed after every one of them whenever one was. `without` are tags of cells that it leaves out; `suffix` follows
-    its title.
+    executed after every one of them whenever one was.
     """
 
     name: str
-    notebook: str = ""
     campaigns: tuple | list = ()
     depends: tuple | list = ()
     findings: tuple | list = ()
     last: bool = False
-    without: tuple | list = ()
-    suffix: str = ""
     parameters: dict = dataclasses.field(default_factory=dict)
 
 
@@ -55,7 +51,7 @@ class Layout:
 
     def source(self, page):
         """The notebook as written."""
-        return self.root / "notebooks" / f"{page.notebook}.ipynb"
+        return self.root / "notebooks" / f"{page.name}.ipynb"
 
     def executed(self, page):
         """The notebook with its outputs, which Sphinx reads."""
@@ -69,7 +65,7 @@ def read_pages(path):
     common = tuple(table.get("depends", []))
     pages = []
     for name, row in table.get("pages", {}).items():
-        page = settings_from_dict(Page, {"notebook": name, **row, "name": name}, f"{path.name}: pages.{name}")
+        page = settings_from_dict(Page, {**row, "name": name}, f"{path.name}: pages.{name}")
         pages.append(dataclasses.replace(page, depends=common + tuple(page.depends)))
     return tuple(table.get("train", [])), pages
 
@@ -102,7 +98,7 @@ def fingerprint(page, layout):
         files += campaign_files(name)
     files += map(scorecard.findings_path, page.findings)
     read = hash_of({file.resolve() for file in files if file.is_file()}, layout.root)
-    options = [page.name, page.parameters, sorted(page.without), page.suffix, read]
+    options = [page.name, page.parameters, read]
     return hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()
 
 
@@ -129,32 +125,12 @@ def campaign_files(pattern):
     return files
 
 
-def notebook_of(page, layout):
-    """The notebook of a page as it is executed: without the cells left out, with a title and figure names of its own.
-
-    Several pages can show one notebook, on other campaigns; names of figures are unique within a book.
-    """
-    notebook = nbformat.read(layout.source(page), as_version=4)
-    notebook.cells = [c for c in notebook.cells if not set(c.metadata.get("tags", [])) & set(page.without)]
-    if page.suffix:
-        title, rest = notebook.cells[0].source.partition("\n")[::2]
-        notebook.cells[0].source = f"{title}{page.suffix}\n{rest}"
-    if page.name != page.notebook:
-        figures = [c.metadata["mystnb"]["figure"] for c in notebook.cells if "figure" in c.metadata.get("mystnb", {})]
-        for figure in (f for f in figures if "name" in f):
-            figure["name"] += f"-{page.name}"
-        for cell in notebook.cells:
-            if cell.cell_type == "markdown":
-                cell.source = re.sub(r"(?m)^(:name: fig-[\w-]+)$", rf"\1-{page.name}", cell.source)
-    return notebook
-
-
 def write_unexecuted(pages, layout):
     """Write those of `pages` that were never executed as they are, for others to refer to; returns their names."""
     missing = [page for page in pages if _stamp_of(layout.executed(page)) is None]
     for page in missing:
         layout.executed(page).parent.mkdir(parents=True, exist_ok=True)
-        nbformat.write(notebook_of(page, layout), layout.executed(page))
+        shutil.copy(layout.source(page), layout.executed(page))
     return [page.name for page in missing]
 
 
@@ -233,10 +209,7 @@ def _submit(pool, page, stamp, layout, *, fork):
 
 def _execute_page(page, layout, metadata, **options):
     os.environ[scorecard.PAGE] = page.name
-    with tempfile.TemporaryDirectory() as folder:
-        source = pathlib.Path(folder) / f"{page.name}.ipynb"
-        nbformat.write(notebook_of(page, layout), source)
-        execute_notebook(source, layout.executed(page), page.parameters, cwd=layout.root, **options)
+    execute_notebook(layout.source(page), layout.executed(page), page.parameters, cwd=layout.root, **options)
     executed = nbformat.read(layout.executed(page), as_version=4)
     drawer.add(executed, page)
     executed.metadata.update(metadata)

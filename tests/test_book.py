@@ -179,7 +179,7 @@ def test_changed_pages_are_executed_again_and_a_failing_one_is_named(pages, buil
     assert pages.execute_pages([page], layout) == []
     other = dataclasses.replace(page, parameters={"n": 5})
     write_notebook(layout.root / "notebooks" / "broken.ipynb", nbformat.v4.new_code_cell("1 / (n - 3)"))
-    broken = dataclasses.replace(page, name="broken", notebook="broken", parameters={})
+    broken = dataclasses.replace(page, name="broken", parameters={})
     with pytest.raises(pages.NotebookError, match=r"page broken: broken\.ipynb failed in its cell") as caught:
         pages.execute_pages([other, broken], layout)
     assert "ZeroDivisionError: division by zero" in str(caught.value)
@@ -195,7 +195,7 @@ def order(pages, monkeypatch):
     names = []
 
     def submit(pool, page, stamp, layout, *, fork):
-        notebook = pages.notebook_of(page, layout)
+        notebook = nbformat.read(layout.source(page), 4)
         notebook.metadata[pages.STAMP] = stamp
         layout.executed(page).parent.mkdir(parents=True, exist_ok=True)
         nbformat.write(notebook, layout.executed(page))
@@ -215,7 +215,7 @@ def test_a_page_that_shows_findings_follows_the_pages_that_keep_them(pages, layo
     show = "from rc_utils.paper.scorecard import kept_results\nprint([result.value for result in kept_results()])"
     for name, source in (("keeper", keep), ("card", show)):
         write_notebook(layout.root / "notebooks" / f"{name}.ipynb", nbformat.v4.new_code_cell(source))
-    card, keeper = pages.Page("card", "card", findings=["keeper"]), pages.Page("keeper", "keeper")
+    card, keeper = pages.Page("card", findings=["keeper"]), pages.Page("keeper")
     assert pages.execute_pages([card, keeper], layout) == ["keeper", "card"]
     assert "[0.75]" in layout.executed(card).read_text()
     assert pages.execute_pages([card, keeper], layout) == []
@@ -224,7 +224,7 @@ def test_a_page_that_shows_findings_follows_the_pages_that_keep_them(pages, layo
 def test_a_page_is_executed_again_where_findings_changed_and_their_page_where_they_are_lost(pages, layout, order):
     for name in ("keeper", "card"):
         write_notebook(layout.root / "notebooks" / f"{name}.ipynb", nbformat.v4.new_code_cell("n"))
-    card, keeper = pages.Page("card", "card", findings=["keeper"]), pages.Page("keeper", "keeper")
+    card, keeper = pages.Page("card", findings=["keeper"]), pages.Page("keeper")
     findings_path("keeper").parent.mkdir(parents=True, exist_ok=True)
     findings_path("keeper").write_text("[]")
     assert pages.execute_pages([card, keeper], layout) == ["keeper", "card"] == order
@@ -238,33 +238,12 @@ def test_a_page_is_executed_again_where_findings_changed_and_their_page_where_th
 def test_the_last_page_is_executed_after_all_others_whenever_one_of_them_was(pages, layout, order):
     for name in ("status", "other"):
         write_notebook(layout.root / "notebooks" / f"{name}.ipynb", nbformat.v4.new_code_cell("n"))
-    status, other = pages.Page("status", "status", last=True), pages.Page("other", "other")
+    status, other = pages.Page("status", last=True), pages.Page("other")
     assert pages.execute_pages([status, other], layout) == ["other", "status"]
     assert pages.execute_pages([status, other], layout) == []
     changed = dataclasses.replace(other, parameters={"n": 2})
     assert pages.execute_pages([status, changed], layout) == ["other", "status"]
     assert order == ["other", "status"] * 2
-
-
-def test_a_notebook_can_be_two_pages(pages, layout):
-    page = dataclasses.replace(only_page(layout, pages), name="other", without=["dear"], suffix=", again")
-    dear = nbformat.v4.new_code_cell("1 / 0", metadata={"tags": ["dear"]})
-    figure = nbformat.v4.new_code_cell("n", metadata={"mystnb": {"figure": {"name": "fig-x"}}})
-    glued = nbformat.v4.new_markdown_cell("```{glue:figure} y\n:name: fig-y\n```")
-    write_notebook(layout.source(page), dear, glued, figure)
-    notebook = pages.notebook_of(page, layout)
-    assert notebook.cells[-2].source == "```{glue:figure} y\n:name: fig-y-other\n```"
-    assert notebook.cells[0].source.splitlines()[0] == "# A page, again"
-    assert "1 / 0" not in {cell.source for cell in notebook.cells}
-    assert notebook.cells[-1].metadata["mystnb"]["figure"]["name"] == "fig-x-other"
-    same = pages.notebook_of(dataclasses.replace(page, name=page.notebook, without=[], suffix=""), layout)
-    assert [cell.source for cell in same.cells][2:] == ["1 / 0", glued.source, "n"]
-    assert same.cells[-1].metadata["mystnb"]["figure"]["name"] == "fig-x"
-    stamps = {
-        pages.fingerprint(p, layout)
-        for p in (page, dataclasses.replace(page, without=[]), dataclasses.replace(page, suffix=""))
-    }
-    assert len(stamps) == 3
 
 
 def test_a_fingerprint_covers_notebook_parameters_and_dependencies(pages, layout):
@@ -423,7 +402,7 @@ def test_a_stamp_is_whole_or_not_there(build, layout, monkeypatch):
 
 @pytest.mark.parametrize("content", ["", "[]", '{"metadata": []}'])
 def test_a_damaged_page_is_executed_again(pages, layout, order, content):
-    page = pages.Page("line", "line")
+    page = pages.Page("line")
     assert pages.execute_pages([page], layout) == ["line"]
     assert pages.execute_pages([page], layout) == []
     layout.executed(page).write_text(content)
