@@ -125,19 +125,17 @@ def test_rows_are_settings_and_runs_are_not_mixed():
 def test_what_is_held_fixed_is_taken_out():
     runs = make_runs()
     rows = league.settings_of(runs)
-    held = league.held_fixed(runs).set_index(["runs", "fixed"])
+    held = league.held_fixed(runs).set_index("fixed")
     for words, formula in league.CONTROLS.items():
         expected = partial_correlation(rows, "count", "gap", formula, rows["setting"])
-        found = held.loc[("all", words)]
-        assert (found["value"], found["low"]) == pytest.approx((expected.value, expected.low), nan_ok=True)
-    assert held.loc[("interpolating", "nothing"), "rows"] == 18
+        found = held.loc[words, "estimate"]
+        assert (found.value, found.low) == pytest.approx((expected.value, expected.low), nan_ok=True)
     # Between the means of seeds: what is left of both once the mean of their setting is out.
     means = runs.groupby(["network", "lr", "batch_size", "seed"])[["count", "gap"]].mean()
     left = means - means.groupby(["network", "lr", "batch_size"]).transform("mean")
-    assert held.loc[("all", "everything but the seed"), "value"] == pytest.approx(
-        np.corrcoef(left["count"], left["gap"])[0, 1]
-    )
-    assert held.loc[("all", "everything but the seed"), "rows"] == 54
+    alone = held.loc["everything but the seed"]
+    assert alone["estimate"].value == pytest.approx(np.corrcoef(left["count"], left["gap"])[0, 1])
+    assert alone["rows"] == 54
     assert np.isnan(league.seeds_alone(runs[runs["seed"] == 0])[0].value)
 
 

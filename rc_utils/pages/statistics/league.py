@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -139,27 +138,20 @@ def seeds_alone(runs: pd.DataFrame) -> tuple[Estimate, int]:
 def held_fixed(runs: pd.DataFrame) -> pd.DataFrame:
     """What is left of the correlation of count and gap when something is held fixed: `CONTROLS` and the seeds.
 
-    Columns: fixed (in words), runs ("all" or "interpolating"), rows (networks and settings, or means of seeds), value,
-    low, high, n, unit. Controls that need what does not vary are left out.
+    Columns: fixed (in words), rows (networks and settings, or means of seeds) and estimate. Controls that need what
+    does not vary are left out.
     """
-    found = []
-    everything = settings_of(runs)
-    fitted = runs.assign(setting=setting_names(runs))
-    whole = fitted.groupby(["network", "setting"])["interpolates"].transform("all")
-    for name, rows, part in (
-        ("all", everything, runs),
-        ("interpolating", everything[everything["interpolates"].astype(bool)], runs[whole.to_numpy(bool)]),
-    ):
-        for words, formula in CONTROLS.items():
-            if not varies(rows, formula) or len(rows) < 3:
-                continue
-            if rows["network"].nunique() < 2:
-                formula = formula.replace("C(network) * ", "").replace("C(network):", "").replace("C(network)", "1")
-            left = partial_correlation(rows, "count", "gap", formula, rows["setting"])
-            found.append({"fixed": words, "runs": name, "rows": len(rows), **dataclasses.asdict(left)})
-        left, number = seeds_alone(part)
-        if number:
-            found.append({"fixed": "everything but the seed", "runs": name, "rows": number, **dataclasses.asdict(left)})
+    found, rows = [], settings_of(runs)
+    for words, formula in CONTROLS.items():
+        if not varies(rows, formula) or len(rows) < 3:
+            continue
+        if rows["network"].nunique() < 2:
+            formula = formula.replace("C(network) * ", "").replace("C(network):", "").replace("C(network)", "1")
+        left = partial_correlation(rows, "count", "gap", formula, rows["setting"])
+        found.append({"fixed": words, "rows": len(rows), "estimate": left})
+    left, number = seeds_alone(runs)
+    if number:
+        found.append({"fixed": "everything but the seed", "rows": number, "estimate": left})
     return pd.DataFrame(found)
 
 
