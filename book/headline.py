@@ -1,13 +1,10 @@
 """Write the results of the README and of the book's first page, and their figure, from the records of a campaign.
 
-    python book/headline.py [CAMPAIGN]
-
-The committed records are taken where the campaign has some, else those made on this machine.
+    python book/headline.py
 
 Everything between the two `results` comments of README.md and book/intro.md is replaced; nothing in it is typed.
 """
 
-import argparse
 import io
 import pathlib
 import re
@@ -33,6 +30,7 @@ from rc_utils.sweep.records import find_records, load_runs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "book" / "_static"
+CAMPAIGN = "cifar10-small"
 # The words of the first page for an experiment of the paper, and the page that has it.
 SUBJECTS = {
     "main": ("count and gap", "03_main_correlation"),
@@ -52,19 +50,14 @@ SUBJECTS = {
 START, END = "<!-- results: written by `python book/headline.py`, not by hand -->", "<!-- end of results -->"
 
 
-def origin_of(campaign):
-    """Which records are taken: the committed ones if there are any."""
-    return "reference" if (campaign.folder / "runs.jsonl").exists() else "live"
+def committed():
+    """The runs of the campaign and our results from them: committed records alone."""
+    return load_runs(CAMPAIGN, origin="reference"), results_from_campaign(CAMPAIGN, origin="reference")
 
 
-def all_runs(campaign):
-    """The runs of all experiments."""
-    return load_runs(campaign, origin=origin_of(campaign))
-
-
-def results_card(campaign):
-    """The scorecard's rows with a verdict on a result of the campaign, without those that repeat another."""
-    card = scorecard(results_from_campaign(campaign.name, origin=origin_of(campaign)))
+def results_card(results):
+    """The scorecard's rows with a verdict on one of our results, without those that repeat another."""
+    card = scorecard(results)
     return card[card["counted"]]
 
 
@@ -94,7 +87,7 @@ def summary(card):
 def sentence(runs, campaign):
     """What the results rest on and where they were made."""
     main = runs[runs["experiment"] == "main"]
-    records = find_records(main["run_id"].unique(), campaign.folder / "runs.jsonl", origin_of(campaign))
+    records = find_records(main["run_id"].unique(), campaign.folder / "runs.jsonl", "reference")
     machines = sorted({record["provenance"]["hardware"] for record, _ in records.values()})
     return (
         f"{campaign.title}. {runs['run_id'].nunique()} of {len(campaign.runs())} planned runs were made. The main "
@@ -135,10 +128,7 @@ def _predictor_row(words, found):
 
 def complete_studies():
     """{name: runs} of the studies whose runs are all made."""
-    made = {name: studies.study_runs(name) for name in studies.STUDIES}
-    if not made["transfer"].complete:  # whose slope across settings study 3 is compared with
-        made.pop("intervene")
-    return {name: study.runs for name, study in made.items() if study.complete}
+    return {name: study.runs for name, study in studies.all_studies().items() if study.complete}
 
 
 def put_to_the_test(protocol):
@@ -438,11 +428,9 @@ def first_page(runs, campaign, card):
 
 def main():
     """Rewrite README.md, the first page and the figures."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("campaign", nargs="?", default="cifar10-small")
-    campaign = load_campaign(parser.parse_args().campaign)
-    runs, card = all_runs(campaign), results_card(campaign)
-    results = results_from_campaign(campaign.name, origin=origin_of(campaign))
+    campaign = load_campaign(CAMPAIGN)
+    runs, results = committed()
+    card = results_card(results)
     figures(results + results_from_forests(forest_runs(committed_forests()[0])))
     rewrite(ROOT / "README.md", readme(runs, campaign, card))
     rewrite(ROOT / "book" / "intro.md", first_page(runs, campaign, card))

@@ -199,6 +199,17 @@ def test_a_study_is_complete_with_all_its_runs_alone(monkeypatch):
     assert studies.study_runs("seeds", 2).made == 7
 
 
+@pytest.mark.parametrize(
+    ("asked", "transfer", "complete"), [((), True, True), ((), False, False), (("transfer", 2), True, False)]
+)
+def test_study_3_is_looked_at_beside_all_runs_of_study_2(monkeypatch, asked, transfer, complete):
+    def study_runs(name, number=0):
+        return studies.Study(name, None, None, 1, 1, transfer if name == "transfer" else True)
+
+    monkeypatch.setattr(studies, "study_runs", study_runs)
+    assert studies.all_studies(*asked)["intervene"].complete == complete
+
+
 def invented(name, gap):
     """A run for each that a study asks for, with a random log(count) and `gap` of it."""
     rng, rows = np.random.default_rng(0), []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -73,6 +73,17 @@ def study_runs(name: str, number: int = 0) -> Study:
     finished = finished.assign(**{COUNT: np.log(finished["count"])}).reset_index(drop=True)
     left_out = runs[(runs["status"] != "ok") | ~runs["interpolates"].astype(bool)]
     return Study(name, finished, left_out, made, len(asked), made == len(asked))
+
+
+def all_studies(name: str = "", number: int = 0) -> dict[str, Study]:
+    """The `study_runs` of each study; of the study `name` alone only the first `number` of each kind, if given.
+
+    Study 3 is complete where study 2 is, too: its slopes are compared with one of all runs of that study.
+    """
+    found = {study: study_runs(study, number if study == name else 0) for study in STUDIES}
+    transfer = found["transfer"].complete and not (number and name == "transfer")
+    found["intervene"] = replace(found["intervene"], complete=found["intervene"].complete and transfer)
+    return found
 
 
 def first_runs(campaign: Campaign, number: int = 0) -> dict[str, PlannedRun]:
