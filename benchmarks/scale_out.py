@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 import time
+from unittest import mock
 
 import torch
 
@@ -92,12 +93,8 @@ def seconds(runs, **options):
 @contextlib.contextmanager
 def empty_results():
     """A folder of its own for records and weights inside this block, for this process and those it starts."""
-    before = os.environ.get("RC_RESULTS")
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["RC_RESULTS"] = os.path.join(folder, "results")
-        try:
-            yield
-        finally:
-            del os.environ["RC_RESULTS"]
-            if before is not None:
-                os.environ["RC_RESULTS"] = before
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch.dict(os.environ, RC_RESULTS=os.path.join(folder, "results")),
+    ):
+        yield

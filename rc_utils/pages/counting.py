@@ -13,6 +13,7 @@ from rc_utils.regions.count import HALVINGS
 from rc_utils.regions.interpolant import count_pieces
 from rc_utils.regions.lattice import default_resolution
 from rc_utils.regions.mesh import interpolated_mesh
+from rc_utils.theory.complexity.regions import part_above
 
 FINER = {2: 60, 3: 31, 4: 17, 5: 13}
 """Points an edge of the lattice that stands for the truth, by the dimension."""
@@ -86,24 +87,9 @@ def triangle_polygons(model, vertices) -> tuple[list[np.ndarray], np.ndarray, in
         for label in highest if len(highest) == 1 else range(scores.shape[1]):
             polygon = np.eye(3)
             for other in range(scores.shape[1]):
-                polygon = _part_above(polygon, scores[:, label] - scores[:, other])
+                polygon = part_above(polygon, polygon @ (scores[:, label] - scores[:, other]))
             if len(polygon) > 2:
                 polygons.append(polygon @ places[element])
                 labels.append(label)
     number = int(count_pieces(mesh.scores, mesh.elements, mesh.owner, 1)[0])
     return polygons, np.array(labels), number
-
-
-def _part_above(polygon: np.ndarray, lead: np.ndarray) -> np.ndarray:
-    """The part of a polygon (k, 3) where `lead` (3,), linear in its coordinates, is not negative."""
-    heights = polygon @ lead
-    if not len(polygon) or heights.min() >= 0:
-        return polygon
-    points = []
-    for k in range(len(polygon)):
-        before, height = polygon[k - 1], heights[k - 1]
-        if height * heights[k] < 0:
-            points.append(before + height / (height - heights[k]) * (polygon[k] - before))
-        if heights[k] >= 0:
-            points.append(polygon[k])
-    return np.array(points).reshape(-1, 3)

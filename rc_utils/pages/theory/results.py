@@ -68,21 +68,6 @@ def edge_table(training: Training) -> pd.DataFrame:
     return pd.DataFrame(columns | {"reached": edge.max(0) >= 1.9})
 
 
-def edge_words(table: pd.DataFrame) -> str:
-    """What the networks of an `edge_table` did, in words."""
-    parts = []
-    for reached, where in ((True, "came to the edge or began beyond it"), (False, "never came near it")):
-        rows = table[table["reached"] == reached]
-        text = f"{len(rows)} of {len(table)} {where}"
-        if len(rows):
-            held, growth = rows["final"].between(1, 2).mean(), rows["growth"]
-            text += f" and end at η λ_max from {rows['final'].min():.2g} to {rows['final'].max():.2g}"
-            text += f", {held:.0%} of them in [1, 2]" if reached else ""
-            text += f", λ_max {growth.min():.2f} to {growth.max():.2f} times its initial value"
-        parts.append(text)
-    return "; ".join(parts)
-
-
 def edge_step_result(groups: Mapping[str, Mapping[str, Inequality]], words: str) -> Result:
     """theory/theorem-6/eta: mean count / (4 N λ_max / r²), which is 4 κ N / (r² η) with κ = η λ_max.
 

@@ -50,7 +50,7 @@ def equal_fit_table(paths: Mapping[str, Trajectory], levels: Sequence[float] = L
     return pd.DataFrame(rows, columns=["network", "repetition", "loss", "steps", "length", "test_loss"])
 
 
-def log_ratios(table: pd.DataFrame, column: str, *, seed: int = 0) -> pd.DataFrame:
+def log_ratios(table: pd.DataFrame, column: str) -> pd.DataFrame:
     """By loss: the mean of log(MLP / CNN) of a column of `equal_fit_table`, paired by repetition, and its interval."""
     wide = table.pivot(index=["loss", "repetition"], columns="network", values=column)
     wide = wide.reindex(columns=["MLP", "CNN"])

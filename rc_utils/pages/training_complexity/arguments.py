@@ -83,7 +83,7 @@ def results_from_checks(checks: pd.DataFrame, sides: tuple[np.ndarray, np.ndarra
     return [*results, Result("loukas/corollary-1", PAGE, np.nan, n=int(rows["n"].sum()), detail=detail)]
 
 
-def results_from_theorem_2(bounds: Sequence[RegionBound], *, seed: int = 0) -> list[Result]:
+def results_from_theorem_2(bounds: Sequence[RegionBound]) -> list[Result]:
     """loukas/theorem-2, and loukas/a3, the factor over the Lipschitz constant, which is a level of its setting."""
     ratios = [bound.ratios for bound in bounds if len(bound.ratios)]
     if not ratios:

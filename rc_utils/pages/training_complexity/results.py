@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 
 from rc_utils.correlation import Estimate, bootstrap, correlate, interval_text, mean
-from rc_utils.pages.training_complexity.architectures import log_ratios, ratio_result
 from rc_utils.paper.verdict import Result
 from rc_utils.theory.complexity.tasks import Task
 from rc_utils.theory.complexity.trajectory import Trajectory
@@ -66,13 +65,6 @@ def trend_result(id_: str, task: Task, values: np.ndarray, words: str, *, seed: 
     """The Result of a `trend`; n counts the repetitions."""
     c = trend(task, values, seed=seed)
     return Result(id_, PAGE, c.value, c.low, c.high, c.n, f"{words}; Spearman over {len(values)} runs")
-
-
-def log_ratio_result(id_: str, over: np.ndarray, under: np.ndarray, words: str, *, seed: int = 0) -> Result:
-    """Mean of log(over / under), paired by repetition, (R,) each, with its interval."""
-    ratios = np.log(over / under)
-    m = mean(ratios, "repetitions")
-    return Result(id_, PAGE, m.value, m.low, m.high, m.n, words)
 
 
 def least_rise_result(id_: str, task: Task, values: np.ndarray, words: str, *, seed: int = 0) -> Result:
@@ -168,14 +160,6 @@ def _in_layers(rows: pd.DataFrame) -> str:
     return ", ".join(f"{r.value:.2f} in layer {r.layer}" for r in rows.itertuples())
 
 
-def results_from_networks(table: pd.DataFrame, where: str, *, seed: int = 0) -> list[Result]:
-    """loukas/a5 and a5-test from an `equal_fit_table`: log ratios of lengths and of test losses at equal fit."""
-    return [
-        ratio_result("loukas/a5", log_ratios(table, "length", seed=seed), where),
-        ratio_result("loukas/a5-test", log_ratios(table, "test_loss", seed=seed), where),
-    ]
-
-
 def results_from_batches(by_batch: dict[tuple[float, int], Trajectory], *, seed: int = 0) -> list[Result]:
     """loukas/a6, a6-test and a6-batch from {(frequency, batch size): Trajectory}, over the last tenth of training.
 
@@ -188,7 +172,8 @@ def results_from_batches(by_batch: dict[tuple[float, int], Trajectory], *, seed:
     results = []
     for n in [n for n in sizes if n > 1]:
         words = f"batch size {n}, {window}"
-        results.append(log_ratio_result("loukas/a6", lengths[0.75, n], lengths[0.25, n], words, seed=seed))
+        ratio = mean(np.log(lengths[0.75, n] / lengths[0.25, n]), "repetitions")
+        results.append(Result("loukas/a6", PAGE, ratio.value, ratio.low, ratio.high, ratio.n, words))
         length, loss = (np.concatenate([values[w, n] for w in (0.25, 0.75)]) for values in (lengths, losses))
         units = np.tile(np.arange(len(length) // 2), 2)
         c = correlate(length, loss, "spearman", units, seed=seed)

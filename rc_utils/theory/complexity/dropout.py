@@ -29,7 +29,7 @@ class SteadyLearner:
     these units; direct_bound: `direct_lipschitz_bound`. radius: r_t(X); nearest: the median distance of a point to its
     nearest other. lipschitz: the largest gradient norm at the points; steady_lipschitz: c phi log(num_units) / 4, which
     bounds it. covering: at least so many balls cover the data (a packing of the points at hand). bound: hence the least
-    value of the bound. gap: the measured |training - test error|. num_points: N.
+    value of the bound. gap: the measured |training - test error|.
     """
 
     phi: float
@@ -52,12 +52,6 @@ class SteadyLearner:
     covering: int
     bound: float
     gap: float
-    num_points: int
-
-    @property
-    def vacuous(self) -> bool:
-        """Whether the bound says no more than that two error rates differ by at most 1."""
-        return self.bound >= 1
 
 
 def steady_constant(gamma: float, beta: float, mu: float, p_min: float) -> float:
@@ -189,5 +183,4 @@ def _learner(m, interval: SteadyInterval, outputs, gap, seen, points, count, del
         covering=covering,
         bound=covering_bound(covering, count, delta),
         gap=float(gap),
-        num_points=count,
     )

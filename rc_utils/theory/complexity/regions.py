@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 from torch import Tensor, nn
 
 from rc_utils.checks import require
-from rc_utils.regions.evaluation import full_precision
+from rc_utils.regions.evaluation import evaluation_mode, full_precision
 from rc_utils.theory.complexity.stacked import IdentityLayer, StackedLinear, loss_named, sgd_steps
 from rc_utils.theory.complexity.trajectory import lipschitz_constants
 
@@ -85,17 +85,19 @@ def _halves(polygon, values):
     """The polygon, or its two halves where the affine function with these values at its corners changes sign."""
     if values.min() >= -ON_LINE or values.max() <= ON_LINE:
         return [polygon]
-    following, next_values = np.roll(polygon, -1, axis=0), np.roll(values, -1)
-    halves = []
-    for sign in (1, -1):
-        corners = []
-        for point, value, other, other_value in zip(polygon, values, following, next_values, strict=True):
-            if sign * value >= 0:
-                corners.append(point)
-            if value * other_value < 0:
-                corners.append(point + (other - point) * (value / (value - other_value)))
-        halves.append(np.array(corners))
-    return halves
+    return [part_above(polygon, values), part_above(polygon, -values)]
+
+
+def part_above(polygon: np.ndarray, heights: np.ndarray) -> np.ndarray:
+    """The part of a convex polygon (k, n) where the affine function with these heights (k,) is not negative."""
+    points = []
+    for k in range(len(polygon)):
+        before, height = polygon[k - 1], heights[k - 1]
+        if height * heights[k] < 0:
+            points.append(before + height / (height - heights[k]) * (polygon[k] - before))
+        if heights[k] >= 0:
+            points.append(polygon[k])
+    return np.array(points).reshape(-1, polygon.shape[1])
 
 
 def activations(networks: nn.Sequential, x: Tensor) -> list[Tensor]:
@@ -160,7 +162,8 @@ def watch_interval(
         same = [(now == then).all(2) for now, then in zip(patterns, start, strict=True)]
         unchanged = unchanged & torch.stack(same).all(0)
         active = [np.minimum(least, p.float().mean(1).cpu().numpy()) for least, p in zip(active, patterns, strict=True)]
-        constants = _constants_without_dropout(networks, x, loss)
+        with evaluation_mode(networks):
+            constants = lipschitz_constants(networks, x, loss).double().cpu().numpy()
         lowest, highest = np.minimum(lowest, constants), np.maximum(highest, constants)
         if isinstance(networks[0], StackedLinear):
             norms = torch.linalg.matrix_norm(networks[0].weight.detach().double(), 2).cpu().numpy()
@@ -179,15 +182,6 @@ def watch_interval(
         beta=np.broadcast_to(beta, len(unchanged)),
         active=active,
     )
-
-
-def _constants_without_dropout(networks, x, loss):
-    mode = networks.training
-    networks.eval()
-    try:
-        return lipschitz_constants(networks, x, loss).double().cpu().numpy()
-    finally:
-        networks.train(mode)
 
 
 def basis_pursuit(columns: np.ndarray, weights: np.ndarray) -> Callable[[np.ndarray], float]:

@@ -10,7 +10,7 @@ so that at each scale the direction has time to settle. Exact flow lets the scal
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -31,16 +31,11 @@ _FIRST_CEILING = 10.0
 
 @dataclass
 class Flow:
-    """What came of a flow: theta (S, 3, k), the least training loss met on the way (S,) and its logarithm's course.
-
-    residual (S,): KKT residual at the end. num_steps (S,). course: (step, residuals (S,), smallest margins (S,)).
-    """
+    """What came of a flow: theta (S, 3, k), and (S,) the least training loss on the way and the final KKT residual."""
 
     theta: torch.Tensor
     least_loss: np.ndarray
     residual: np.ndarray
-    num_steps: np.ndarray
-    course: list[tuple[int, np.ndarray, np.ndarray]] = field(default_factory=list)
 
 
 @dataclass
@@ -92,8 +87,6 @@ def gradient_flow(
     state = _start(theta.clone(), x)
     distance = kkt_residuals if residuals else _no_residuals
     residual = distance(state.theta, x, y)
-    steps = np.zeros(len(theta), dtype=int)
-    course = [(0, residual.copy(), _smallest_margin(state.theta, x, y))]
     for done in range(check_every, num_steps + check_every, check_every):
         going = np.flatnonzero(~(residual < tolerance) & (state.log_loss.exp().cpu().numpy() >= stop_loss))
         if not len(going):
@@ -103,17 +96,11 @@ def gradient_flow(
         ceilings = _FIRST_CEILING * (sharpness / _FIRST_CEILING) ** rise
         state[some] = _advance(state[some], x[some], y[some], ceilings, max_change, band)
         residual[going] = distance(state.theta[some], x[some], y[some])
-        steps[going] = done
-        course.append((done, residual.copy(), _smallest_margin(state.theta, x, y)))
-    return Flow(state.theta.cpu(), state.log_loss.exp().cpu().numpy(), residual, steps, course)
+    return Flow(state.theta.cpu(), state.log_loss.exp().cpu().numpy(), residual)
 
 
 def _no_residuals(theta: torch.Tensor, *_: torch.Tensor) -> np.ndarray:
     return np.full(len(theta), np.nan)
-
-
-def _smallest_margin(theta: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> np.ndarray:
-    return _margins(_Layer(theta, x, x.new_full((len(x),), 1e-12)), theta, y).min(1).values.cpu().numpy()
 
 
 def _start(theta: torch.Tensor, x: torch.Tensor) -> _State:

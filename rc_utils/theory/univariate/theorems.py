@@ -8,7 +8,6 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 import torch
-from scipy.optimize import brentq
 from scipy.stats import binomtest
 
 from rc_utils.theory.univariate.flow import Flow, gradient_flow
@@ -228,16 +227,10 @@ def example_1(**flow: object) -> dict[str, object]:
     }
 
 
-def allowed_error(num_samples: int, sign_changes: int, delta: float, constant: float = 1.0) -> float:
-    """The error eps of Corollary 5.1: n = C_0 (r log(1 / eps) + log(1 / delta)) / eps, solved for eps; at most 1."""
-
-    def missing(eps: float) -> float:
-        return constant * (sign_changes * math.log(1 / eps) + math.log(1 / delta)) / eps - num_samples
-
-    return 1.0 if missing(1.0) > 0 else float(brentq(missing, 1e-12, 1.0))
-
-
 def least_constant(error: float, num_samples: int, sign_changes: int, delta: float) -> float:
-    """The least C_0 at which Corollary 5.1 allows this error; one too small to be seen counts as half a grid cell."""
+    """The least C_0 at which Corollary 5.1 allows the error: n = C_0 (r log(1 / eps) + log(1 / delta)) / eps.
+
+    An error eps that is too small to be seen counts as half a grid cell.
+    """
     eps = max(error, 0.5 / ERROR_GRID)
     return num_samples * eps / (sign_changes * math.log(1 / eps) + math.log(1 / delta))
