@@ -16,13 +16,12 @@ import pandas as pd
 
 from rc_utils.correlation import Estimate, interval_text
 from rc_utils.forests import accuracy_table, committed_forests, forest_runs, results_from_forests
-from rc_utils.pages import plotting
+from rc_utils.pages import plotting, statistics
 from rc_utils.pages.augmentation import matched_settings
 from rc_utils.pages.forest_plot import forest_plot
 from rc_utils.pages.main_correlation import plain_runs
 from rc_utils.pages.rivals import OF_WEIGHTS
 from rc_utils.pages.scorecard import results_from_campaign
-from rc_utils.pages.statistics import league
 from rc_utils.pages.under_test import decisions, studies
 from rc_utils.paper.verdict import VERDICTS, published, scorecard, verdict
 from rc_utils.sweep.campaign import load_campaign
@@ -105,9 +104,9 @@ def spread(values):
 
 def predictors(runs, campaign):
     """Markdown: count, log count and batch size over learning rate beside each other, network by network."""
-    main = league.settings_of(runs[runs["experiment"] == "main"])
-    plain = league.settings_of(plain_runs(runs, campaign))
-    three, nine, every = (league.networks_table(table) for table in (main, plain, league.every_setting(runs)))
+    main = statistics.settings_of(runs[runs["experiment"] == "main"])
+    plain = statistics.settings_of(plain_runs(runs, campaign))
+    three, nine, every = (statistics.networks_table(table) for table in (main, plain, statistics.every_setting(runs)))
     together = ("all together", "all, within network")
     rows = [_predictor_row(r["network"], r) for r in nine.to_dict("records") if r["network"] not in together]
     for found, words in (
@@ -246,7 +245,7 @@ def study_rows():
 
 def at_one_setting(runs):
     """The correlation where only the seed differs."""
-    found, number = league.seeds_alone(runs[runs["experiment"] == "main"])
+    found, number = statistics.seeds_alone(runs[runs["experiment"] == "main"])
     return f"{text_of(found)} over {number} means of seeds"
 
 
@@ -365,8 +364,8 @@ def figures(results):
 def bullets(runs, campaign, card, protocol):
     """What held, as points in Markdown: the sentences are written, their numbers filled in."""
     ours = card.set_index("id")["ours"]
-    main = league.networks_table(league.settings_of(runs[runs["experiment"] == "main"])).set_index("network")
-    every = league.networks_table(league.settings_of(plain_runs(runs, campaign))).set_index("network")
+    main = statistics.networks_table(statistics.settings_of(runs[runs["experiment"] == "main"])).set_index("network")
+    every = statistics.networks_table(statistics.settings_of(plain_runs(runs, campaign))).set_index("network")
     within = main.loc["all, within network"]
     tree = accuracy_table(forest_runs(committed_forests()[0])).set_index("kind")
     undecided = int((card["verdict"] == "inconclusive").sum())

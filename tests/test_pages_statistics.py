@@ -12,7 +12,7 @@ from scipy import stats
 from rc_utils.correlation import correlate, partial_correlation
 from rc_utils.correlation import pairs as p
 from rc_utils.correlation.estimates import MIN_UNITS
-from rc_utils.pages.statistics import league
+from rc_utils.pages import statistics
 
 FACTORS = {"network": ["A", "B"], "lr": [0.01, 0.1], "batch_size": [32, 64, 128]}
 
@@ -111,22 +111,22 @@ def make_runs(networks=("A", "B", "C"), seeds=2, noise=0.1):
 
 def test_rows_are_settings_and_runs_are_not_mixed():
     runs = make_runs()
-    rows = league.settings_of(runs)
+    rows = statistics.settings_of(runs)
     assert (len(rows), rows["setting"].nunique()) == (27, 9)
-    assert league.available(rows) == ["count", "num_parameters", "minus_margin", "log2_ratio"]
-    paler = league.settings_of(runs.assign(pal_score_inter=-runs["margin"], linear_pieces=runs["count"]))
-    assert {"minus_pal_score_inter", "linear_pieces"} < set(league.available(paler))
+    assert statistics.available(rows) == ["count", "num_parameters", "minus_margin", "log2_ratio"]
+    paler = statistics.settings_of(runs.assign(pal_score_inter=-runs["margin"], linear_pieces=runs["count"]))
+    assert {"minus_pal_score_inter", "linear_pieces"} < set(statistics.available(paler))
     with pytest.raises(ValueError, match="more than once"):
-        league.settings_of(pd.concat([runs, runs]))
+        statistics.settings_of(pd.concat([runs, runs]))
     one_lr = rows[rows["lr"] == 0.02]
-    assert league.estimate(one_lr, "count", "given_lr") == league.estimate(one_lr, "count", "within")
+    assert statistics.estimate(one_lr, "count", "given_lr") == statistics.estimate(one_lr, "count", "within")
 
 
 def test_what_is_held_fixed_is_taken_out():
     runs = make_runs()
-    rows = league.settings_of(runs)
-    held = league.held_fixed(runs).set_index("fixed")
-    for words, formula in league.CONTROLS.items():
+    rows = statistics.settings_of(runs)
+    held = statistics.held_fixed(runs).set_index("fixed")
+    for words, formula in statistics.CONTROLS.items():
         expected = partial_correlation(rows, "count", "gap", formula, rows["setting"])
         found = held.loc[words, "estimate"]
         assert (found.value, found.low) == pytest.approx((expected.value, expected.low), nan_ok=True)
@@ -136,15 +136,15 @@ def test_what_is_held_fixed_is_taken_out():
     alone = held.loc["everything but the seed"]
     assert alone["estimate"].value == pytest.approx(np.corrcoef(left["count"], left["gap"])[0, 1])
     assert alone["rows"] == 54
-    assert np.isnan(league.seeds_alone(runs[runs["seed"] == 0])[0].value)
+    assert np.isnan(statistics.seeds_alone(runs[runs["seed"] == 0])[0].value)
 
 
 def test_networks_stand_beside_each_other():
-    table = league.networks_table(league.settings_of(make_runs())).set_index("network")
+    table = statistics.networks_table(statistics.settings_of(make_runs())).set_index("network")
     assert list(table.index) == ["A", "B", "C", "all together", "all, within network"]
     assert table.loc["all together", "rows"] == 27
-    alone = league.settings_of(make_runs(networks=("A",)))
-    assert league.networks_table(alone)["count"][0] == correlate(alone["count"], alone["gap"])
+    alone = statistics.settings_of(make_runs(networks=("A",)))
+    assert statistics.networks_table(alone)["count"][0] == correlate(alone["count"], alone["gap"])
 
 
 def test_every_setting_counts_a_run_once_and_leaves_out_what_does_not_fit():
@@ -152,22 +152,22 @@ def test_every_setting_counts_a_run_once_and_leaves_out_what_does_not_fit():
     both = pd.concat(
         [runs, runs.assign(experiment="again"), runs.assign(optimizer="adam", run_id=runs["run_id"] + "a")]
     )
-    rows = league.every_setting(both)
+    rows = statistics.every_setting(both)
     assert rows["interpolates"].all()
     assert len(rows) == 18
-    separate = league.every_setting(both.assign(experiment=both["experiment"] + both["optimizer"]))
+    separate = statistics.every_setting(both.assign(experiment=both["experiment"] + both["optimizer"]))
     assert (len(separate), separate["setting"].nunique()) == (36, 12)
 
 
 def test_the_league_has_every_statistic():
-    rows = league.settings_of(make_runs())
-    values = {name: league.estimate(rows, "count", name, num_resamples=50).value for name in league.STATISTICS}
+    rows = statistics.settings_of(make_runs())
+    values = {name: statistics.estimate(rows, "count", name, num_resamples=50).value for name in statistics.STATISTICS}
     assert values.pop("sign_error") < 0.2
     assert min(values.values()) > 0.5
 
 
 def test_the_count_is_ahead_of_nothing_that_goes_with_it():
-    lead = league.beside_the_count(league.settings_of(make_runs()), ["count", "minus_margin", "log2_ratio"])
+    lead = statistics.beside_the_count(statistics.settings_of(make_runs()), ["count", "minus_margin", "log2_ratio"])
     assert lead["measure"].tolist() == ["minus_margin", "log2_ratio"]
     assert lead["value"][0] == pytest.approx(0)
     assert lead["low"][1] <= lead["value"][1] <= lead["high"][1]

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from rc_utils.pages.theory import results
+from rc_utils.pages import theory
 from rc_utils.paper.verdict import scorecard
 from rc_utils.theory.two_layer import half_spaces as hs
 
@@ -68,9 +68,9 @@ def test_functions_of_one_coordinate_shatter_k_points_in_every_dimension(regions
 
 def test_theorem_5_is_refuted_without_bound():
     line = hs.shattered_on_a_line(4)
-    assert results.theorem_5_result([line]).value == 1
-    assert results.theorem_5_result([line, hs.half_spaces(5)]).value == 3
-    result = results.theorem_5_result([line, hs.half_spaces(5), hs.convex_bodies(4)])
+    assert theory.theorem_5_result([line]).value == 1
+    assert theory.theorem_5_result([line, hs.half_spaces(5)]).value == 3
+    result = theory.theorem_5_result([line, hs.half_spaces(5), hs.convex_bodies(4)])
     assert result.value == math.inf
     assert result.n == 2**4 + 2**6 + 2**4
     assert scorecard([result]).set_index("id").loc["theory/theorem-5", "ours"] == "unbounded"
@@ -98,7 +98,7 @@ def test_bad_input_is_named():
 def test_convex_bodies_break_the_rate_for_every_constant():
     assert hs.circle_deviation(50) == 1
     constants = hs.deviation_constants((10, 400), 3, trials=20)
-    result = results.theorem_5_gap_result(constants)
+    result = theory.theorem_5_gap_result(constants)
     assert result.value == math.inf
     assert f"at most {constants.max(axis=None):.2f}" in result.detail
     # On a line the ratio does not grow.

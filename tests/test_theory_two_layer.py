@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import rc_utils as rc
-from rc_utils.pages.theory import results
+from rc_utils.pages import theory
 from rc_utils.theory.two_layer import bounds, examples
 from rc_utils.theory.two_layer.networks import (
     Networks,
@@ -147,7 +147,7 @@ def test_a_rate_far_beyond_the_edge_diverges_and_stops_finite():
 def test_sharpness_is_kept_at_a_small_rate_and_falls_below_the_edge_from_beyond_it():
     networks, (x, y) = random_networks(2, 24, 64), training_sets("digits", 2, 8)
     edge = train_over_rates(networks, x, y, [0.01, 1.5], steps=150, keep=5)
-    table = results.edge_table(edge)
+    table = theory.edge_table(edge)
     assert table["reached"].tolist() == [False, True, False, True]
     assert table["start"].tolist() == pytest.approx([0.02, 3, 0.02, 3])
     assert table["growth"][[0, 2]].between(0.8, 1.3).all()
@@ -186,7 +186,7 @@ def test_means_over_rates_are_over_networks_that_settled():
     settled = training.settled.view(4, 3)
     assert settled[:, 0].all()
     assert not settled[:, 2].any()
-    table = results.rates_table(training, [0.3, 1.4, 8.0])
+    table = theory.rates_table(training, [0.3, 1.4, 8.0])
     lr, kept = training.lr.view(4, 3), settled[:, 1]
     assert table["allowed_edge"][1] == pytest.approx((4 * 16 / lr[kept, 1] + 2).mean().item())
     counts = mean_count(pair_counts(training.networks(), x.repeat_interleave(3, 0)), 16).view(4, 3)
@@ -221,7 +221,7 @@ def test_a_broken_inequality_is_seen():
     one = examples.tight_segment()
     exact = bounds.lemma_7(*one)
     assert bounds.Inequality(exact.measured + 1, exact.allowed).violations == 1
-    result = results.bound_result(
+    result = theory.bound_result(
         bounds.LEMMA_7, {"made": {bounds.LEMMA_7: bounds.Inequality(exact.measured + 1, exact.allowed)}}
     )
     assert result.value > 1
@@ -275,7 +275,7 @@ def test_points_on_a_line_need_no_factor_n(n, distance):
 def test_the_line_of_v3_does_not_need_the_factor_n():
     table = bounds.growth_with_n("line", (16, 64, 256))
     assert (table["mean_count"] <= table["line_allowed"]).all()
-    result = results.line_result(table)
+    result = theory.line_result(table)
     assert result.value == pytest.approx(table["allowed"].iloc[-1] / table["line_allowed"].iloc[-1])
     assert result.value > 3
     assert bounds.growth_with_n("orthonormal", (4,))["line_allowed"].isna().all()
@@ -295,7 +295,7 @@ def test_no_weights_pass_the_cap_of_the_sharpness():
 def test_assumption_2_fails_at_small_rates_and_no_segment_has_more_than_p_and_two_regions():
     networks, (x, y) = random_networks(3, 4, 2), training_sets("line", 3, 6)
     trainings = {"line": train_over_rates(networks, x, y, [0.001, 1.0], steps=20)}
-    result = results.assumption_result(trainings)
+    result = theory.assumption_result(trainings)
     t = trainings["line"]
     assert result.value == pytest.approx((2 / t.lr / bounds.sharpness_cap(t.x, 4)).max().item())
     assert result.value > 1
@@ -318,7 +318,7 @@ def test_the_edge_form_of_theorem_6_is_count_over_its_bound():
     alive = sharpness(networks, x) > 0
     r2 = x.norm(dim=2).amin(1) ** 2
     ratio = mean_count(pair_counts(networks, x), 10) / (4 * 10 * sharpness(networks, x) / r2)
-    result = results.edge_step_result(checks, "words")
+    result = theory.edge_step_result(checks, "words")
     assert result.value == pytest.approx(ratio[alive].max().item())
     assert (result.n, result.detail) == (int(alive.sum()), "words")
 
@@ -340,7 +340,7 @@ def test_slopes_and_the_rate_are_judged_at_equal_loss():
     factors = [0.25, 0.5, 1, 2, 4]
     counts = np.array([[3, 2, 1, 0, -1], [3, np.nan, 1, 1, 1], [3, 2, 1, 1, np.nan]], dtype=float)
     assert bounds.slopes(counts, factors) == pytest.approx([-1, -0.45, np.nan], nan_ok=True, abs=0.1)
-    result = results.rate_result("made", counts, factors, 0.1)
+    result = theory.rate_result("made", counts, factors, 0.1)
     # At the edge, from 1 on: -1 and 0; the third did not get there at the largest rate.
     assert (result.id, result.value, result.n) == ("theory/lr", pytest.approx(-0.5), 2)
     assert "below the edge, from 0.25 to 1, -1.00" in result.detail

@@ -8,8 +8,7 @@ import pytest
 import torch
 from scipy.stats import binom
 
-from rc_utils.pages.linear_regions import results as univariate_results
-from rc_utils.pages.linear_regions import tables
+from rc_utils.pages import linear_regions
 from rc_utils.theory.univariate import networks as uni
 from rc_utils.theory.univariate import theorems as theory
 from rc_utils.theory.univariate.flow import gradient_flow
@@ -111,12 +110,12 @@ def test_students_that_could_break_the_bound_keep_to_it():
     assert table[["regions", "regions_fine"]].max(axis=None) <= 5 < theory.region_bound(1)
     # Neurons that have not joined yet: the count to tolerance 0 is not that of the limit.
     assert (table["regions_all"] > 20).all()
-    assert tables.region_table(table)["Reach"].item() == pytest.approx(130 / 99)
-    result = univariate_results._region_result("safran/theorem-4.2", table)
+    assert linear_regions.region_table(table)["Reach"].item() == pytest.approx(130 / 99)
+    result = linear_regions._region_result("safran/theorem-4.2", table)
     assert result.n == 2
     assert result.value == pytest.approx(table[["regions", "regions_fine"]].max(axis=None) / 99)
     worse = table.assign(regions_fine=[3, 100])
-    assert univariate_results._region_result("safran/theorem-4.2", worse).value > 1
+    assert linear_regions._region_result("safran/theorem-4.2", worse).value > 1
 
 
 def test_most_students_converge(students):
@@ -224,16 +223,16 @@ def test_wide_students_of_one_label_change_have_three_regions_at_every_tolerance
 def test_corollary_5_1_is_not_checkable_and_its_constant_is_the_least(students):
     table, _ = students
     table = table.assign(converged=True, error=np.linspace(0.01, 0.2, len(table)))
-    errors = tables.error_table(table.assign(converged=[True] * 7 + [False]), 0.1)
+    errors = linear_regions.error_table(table.assign(converged=[True] * 7 + [False]), 0.1)
     assert errors["n_students"].item() == 7
     constant = errors["constant"].item()
     largest = errors["largest"].item()
     assert constant * (2 * math.log(1 / largest) + math.log(10)) / largest == pytest.approx(24)
     both = pd.concat([table.assign(num_samples=n, error=3 / n) for n in (10, 20, 40)])
-    slope, low, high = tables.error_slope(both)
+    slope, low, high = linear_regions.error_slope(both)
     assert slope == pytest.approx(-1)
     assert math.isnan(low + high)  # nothing is left to estimate an error from
-    result = univariate_results._result_51(errors, table, 0.1)
+    result = linear_regions._result_51(errors, table, 0.1)
     assert math.isnan(result.value)
     assert f"C_0 = {constant:.2g}" in result.detail
 
@@ -241,10 +240,10 @@ def test_corollary_5_1_is_not_checkable_and_its_constant_is_the_least(students):
 def test_a_trend_is_recovered():
     table = pd.DataFrame({"width": [8, 16, 32, 64] * 3, "converged": True})
     table["regions"] = 2 * np.log2(table["width"]) + np.tile([0.1, -0.1, 0.1], 4)
-    slope, low, high = tables.trend(table, "width")
+    slope, low, high = linear_regions.trend(table, "width")
     assert low < 2 < high
     assert slope == pytest.approx(2, abs=0.1)
-    assert math.isnan(tables.trend(table[table["width"] == 8], "width")[0])
+    assert math.isnan(linear_regions.trend(table[table["width"] == 8], "width")[0])
 
 
 def test_results_of_a_small_page(students):
@@ -253,7 +252,7 @@ def test_results_of_a_small_page(students):
     stated = pd.DataFrame({"ratio": [0.5, 0.9, 1.1], "sign_changes": 1, "num_samples": 8, "width": 9})
     certified = theory.certified_share(6, (1, 2), 100, seed=0)
     certified = pd.concat([certified, theory.certified_share(2, (1,), 100, seed=0)], ignore_index=True)
-    found = univariate_results.results_from_students(table, start, stated, certified, 6, table, 0.5, 0.1)
+    found = linear_regions.results_from_students(table, start, stated, certified, 6, table, 0.5, 0.1)
     assert len({r.id for r in found}) == len(found) == 6
     assert all(r.campaign == "univariate students" and r.detail for r in found)
     found = {r.id: r for r in found}
@@ -272,7 +271,7 @@ def test_results_of_a_small_page(students):
     ends = torch.cat([-torch.ones(4, 1), uni.draw_crossings(4, 1, 0), torch.ones(4, 1)], dim=1)
     rho = ends.diff().amin(1)
     assert start["stated_width"].tolist() == [theory.stated_width(1, 0.5, float(r), count=48) for r in rho]
-    wide = univariate_results._result_23(start.assign(stated_width=24, width=99, label_changes=0))
+    wide = linear_regions._result_23(start.assign(stated_width=24, width=99, label_changes=0))
     # A sample of one label is a teacher without sign changes to the proof.
     assert wide.value == pytest.approx(start.loc[start["converged"], ["regions", "regions_fine"]].max(axis=None) / 67)
 
@@ -281,16 +280,18 @@ def test_nothing_converged_is_said_so():
     counts = dict.fromkeys(("regions", "regions_coarse", "regions_fine", "regions_all"), 5)
     setting = {"sign_changes": 1, "label_changes": 1, "width": 200, "num_samples": 9, "error": 0.1}
     table = pd.DataFrame({"converged": [False], **setting, **counts})
-    row = tables.region_table(table).iloc[0]
+    row = linear_regions.region_table(table).iloc[0]
     assert row["n"] == 0
     assert math.isnan(row["Most"])
     assert row["Bound"] == 99
     start = table.assign(stated_width=500)
-    assert univariate_results._result_23(start).detail.endswith("(0 of 1 converged)")
+    assert linear_regions._result_23(start).detail.endswith("(0 of 1 converged)")
     wide = theory.certified_share(6, (2,), 100, seed=0)
-    assert "no width below 4 r / 3" in univariate_results._result_32(wide, 6).detail
-    assert "no student wider" in univariate_results._region_result("safran/theorem-4.2", table).detail
-    assert "no student converged" in univariate_results._result_51(tables.error_table(table, 0.1), table, 0.1).detail
+    assert "no width below 4 r / 3" in linear_regions._result_32(wide, 6).detail
+    assert "no student wider" in linear_regions._region_result("safran/theorem-4.2", table).detail
+    assert (
+        "no student converged" in linear_regions._result_51(linear_regions.error_table(table, 0.1), table, 0.1).detail
+    )
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from jupyter_client import AsyncKernelManager
 from jupyter_client.provisioning import LocalProvisioner
 
 _IMPORTED = ["__main__", "rc_utils.notebooks.forked_kernel", "rc_utils.regions._union_find"]
-_IMPORTED += [f"rc_utils.pages.{name}" for name in ("show", "statistics.league", "training_evolution")]
+_IMPORTED += [f"rc_utils.pages.{name}" for name in ("show", "statistics", "training_evolution")]
 
 
 class ForkedKernelManager(AsyncKernelManager):

@@ -1,1 +1,0 @@
-"""The page on univariate networks: its figures, and its results for the scorecard."""
