@@ -16,6 +16,7 @@ import torch
 
 from rc_utils import correlation
 from rc_utils.checks import require
+from rc_utils.datasets.folders import decode
 from rc_utils.regions import label_grid, region_count, sample_vertices
 
 _IMAGES = {".jpeg", ".jpg", ".png", ".bmp", ".webp"}
@@ -101,17 +102,10 @@ def load_points(path, key=None, image_size=None):
 
 
 def _read_folder(folder, image_size):
-    from PIL import Image, ImageOps
-
     files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in _IMAGES)
     require(files, f"no images ({', '.join(sorted(_IMAGES))}) in {folder}")
     require(image_size, "the images of a folder are resized: give the model's size with --image-size")
-    size = (image_size, image_size)
-    images = []
-    for file in files:
-        with Image.open(file) as image:
-            images.append(np.asarray(ImageOps.fit(image.convert("RGB"), size, Image.Resampling.BILINEAR)))
-    return np.stack(images)
+    return np.stack([decode(file, image_size) for file in files])
 
 
 def _as_images(images):
@@ -179,7 +173,7 @@ def main(argv=None):
         print(f"regions, with a 95 % interval: {correlation.mean(count.counts, 'samples')}")
         print(count)
         draw(model, points, args.output, args.seed)
-    except (ValueError, TypeError, OSError, ImportError) as error:
+    except (ValueError, TypeError, OSError, ImportError, zipfile.BadZipFile) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     print(f"picture: {args.output}")

@@ -117,6 +117,9 @@ def test_images_become_channels_between_0_and_1(folder, rng):
     assert images.shape == (6, 3, 8, 8)
     assert images.dtype == np.float32
     assert 0 <= images.min() < images.max() <= 1
+    (folder / "deep").mkdir()
+    Image.fromarray(np.full((8, 8), 257 * 100, dtype=np.uint16)).save(folder / "deep" / "grey.png")
+    np.testing.assert_allclose(count.load_points("deep", image_size=8), 100 / 255, rtol=1e-6)
     pixels = rng.integers(0, 256, (4, 5, 6, 3), dtype=np.uint8)
     np.savez("bytes.npz", pixels)
     np.testing.assert_allclose(count.load_points("bytes.npz"), pixels.transpose(0, 3, 1, 2) / 255, rtol=1e-6)
@@ -133,6 +136,7 @@ def test_images_become_channels_between_0_and_1(folder, rng):
         (["no_such_module:Net", "points.npz"], "no_such_module"),
         (["model.onnx", "points.npz"], "no file model.onnx"),
         (["weights.pt", "points.npz"], "no TorchScript file"),
+        (["text.pt2", "points.npz"], "not a zip file"),
         (["stripes_module:Stripes", "lost.npz"], "lost.npz"),
         (["stripes_module:Stripes", "points.npz", "--points", "z"], "has the arrays x, y"),
         (["stripes_module:Stripes", "images"], "--image-size"),
@@ -143,5 +147,6 @@ def test_images_become_channels_between_0_and_1(folder, rng):
 def test_wrong_words_are_named(folder, capsys, arguments, message):
     torch.save({"weight": torch.ones(2)}, "weights.pt")
     np.savez("bytes.npz", x=np.zeros((4, 7), dtype=np.uint8))
+    (folder / "text.pt2").write_text("no archive")
     assert count.main(arguments) == 1
     assert message in capsys.readouterr().err

@@ -20,7 +20,7 @@ from PIL import Image
 
 from rc_utils.datasets import CacheError, ImageTensor, load_dataset
 from rc_utils.datasets.cache import Arrays, read_cache, write_cache
-from rc_utils.datasets.folders import _decode
+from rc_utils.datasets.folders import decode
 from rc_utils.datasets.images import area_average, channel_stats
 from rc_utils.datasets.shapes import SHAPE_NAMES
 from rc_utils.datasets.subsets import add_label_noise
@@ -434,11 +434,11 @@ def test_class_folders_are_resized_on_the_short_side_and_cropped_at_the_centre(f
     assert last[:, :, 1:-1].min() == 250
 
 
-def test_class_folders_are_decoded_once_and_anew_when_they_change(folders, tmp_path, monkeypatch):
+def test_class_folders_aredecoded_once_and_anew_when_they_change(folders, tmp_path, monkeypatch):
     load = functools.partial(load_dataset, "imagenet", root=folders, data_dir=tmp_path / "data", image_size=8)
     data = load()
     with monkeypatch.context() as patch:
-        patch.setattr("rc_utils.datasets.folders._decode", None)
+        patch.setattr("rc_utils.datasets.folders.decode", None)
         assert same(load(), data)
     Image.new("RGB", (9, 9)).save(folders / "train" / "bee" / "new.png")
     assert len(load().x_train) == 13
@@ -499,10 +499,10 @@ def test_wrong_requests_are_explained(fruit, arguments, message):
 def test_grey_images_of_sixteen_bits_keep_their_range(tmp_path):
     ramp = np.linspace(0, 65535, 64, dtype=np.uint16).reshape(8, 8)
     Image.fromarray(ramp).save(tmp_path / "ramp.png")
-    decoded = _decode(tmp_path / "ramp.png", 8)
+    decoded = decode(tmp_path / "ramp.png", 8)
     assert np.abs(decoded[..., 0] - ramp / 257.0).max() <= 1
     Image.fromarray((ramp // 257).astype(np.uint8)).save(tmp_path / "eight.png")
-    assert np.abs(_decode(tmp_path / "eight.png", 8)[..., 1] - ramp // 257).max() == 0
+    assert np.abs(decode(tmp_path / "eight.png", 8)[..., 1] - ramp // 257).max() == 0
 
 
 def test_one_class_has_no_wrong_labels():

@@ -129,6 +129,7 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
         (["networks", "MLP"], {"width": 3}, r"'MLP' takes no width"),
         (["dataset"], {}, r"\[dataset\] has no 'name'"),
         (["networks", "small", "num_classes"], 3, "num_classes cannot be set here: it comes from the dataset"),
+        (["networks", "small", "seed"], 3, "seed cannot be set here: it is the seed of the run"),
         (["networks", "small", "name"], "ResNet18", "name cannot be set here: the key is architecture"),
         (["networks", "small", "architecture"], "no_such_module:Net", "networks.small.*no module 'no_such_module'"),
         (["networks", "small", "widths"], [float("nan")], "widths cannot be kept in a record"),

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import math
 import multiprocessing
 import os
 import random
@@ -497,6 +498,8 @@ def test_operations_of_a_run_by_hand():
     forward = 2 * (3 * 8 * 8 * 8 + 8 * 10)
     assert run_flops(planned) == forward * (3 * 64 * 1 + 4 * 10)
     looked_at = dataclasses.replace(planned, evolution_loss=0.1, evolution_counts=planned.counts)
+    deep = dataclasses.replace(planned, counts={"deep": {"dim": 4, "resolution": 80, "num_samples": 1}})
+    assert run_flops(deep) == forward * (3 * 64 * 1 + math.comb(83, 4))
     assert run_flops(looked_at) == forward * (3 * 64 * 1 + 2 * 4 * 10)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from rc_utils.checks import campaigns_dir
+from rc_utils.pages.beyond_the_grid import counts_by_simplex
 from rc_utils.sweep import lacking, records
 from rc_utils.sweep.campaign import load_campaign, read_campaign
 from rc_utils.sweep.merge import merge_records
@@ -128,9 +129,9 @@ def test_counts_of_simplices_are_those_of_runs_that_have_all_that_are_asked_for(
     first, *others = campaign.runs()
     records.write_record(made_up(campaign.runs()[first]) | {"counts": []})
     label = next(iter(campaign.counts))
-    found = records.count_entries(campaign.folder, [label])
-    assert set(found) == set(others)
-    assert all(entry[label]["settings"] == campaign.counts[label] for entry in found.values())
+    found = counts_by_simplex(campaign.name, [label])
+    assert set(found["run_id"]) == set(others)
+    assert all(found["counts"].map(list).map([2, 3].__eq__))
 
 
 def test_evolution_has_a_row_for_every_epoch(campaign):
@@ -150,6 +151,11 @@ def test_a_live_record_never_hides_what_a_reference_record_knows(campaign):
         records.write_record(made_up(planned) | {"evolution": [], "measures": {}})
     assert len(records.load_evolution(campaign)) == 8 * 3
     assert records.load_runs(campaign)["margin"].equals(before["margin"])
+    # The weights that are kept here are of this network: nothing is trained again for another count.
+    key, planned = next(iter(campaign.runs().items()))
+    records.write_record(made_up(planned) | {"evolution": [], "provenance": {"weights_sha256": "here"}})
+    record, origin = records.find_records([key], path)[key]
+    assert (origin, record["provenance"]["weights_sha256"]) == ("reference", "here")
     # Trained on another kind of processor it is another network: the richer record alone is read ...
     key, planned = next(iter(campaign.runs().items()))
     other = made_up(planned) | {"results": made_up(planned)["results"] | {"test_loss": 0.8}, "evolution": []}

@@ -54,21 +54,20 @@ def _decode_all(files, size):
     from tqdm import tqdm
 
     with ThreadPoolExecutor() as pool:
-        images = pool.map(lambda file: _decode(file, size), files)
+        images = pool.map(lambda file: decode(file, size), files)
         return np.stack(list(tqdm(images, total=len(files), desc="decoding", mininterval=5)))
 
 
-def _decode(file, size):
-    """One image as (size, size, 3) uint8."""
-    from PIL import Image
-    from torchvision.transforms import functional as F
+def decode(file, size):
+    """One image of any depth as (size, size, 3) uint8, its middle resized. Raises ValueError for what is no image."""
+    from PIL import Image, ImageOps
 
     try:
         with Image.open(file) as image:
             image = (_eight_bits(image) if image.mode[0] in "IF" else image).convert("RGB")
     except (OSError, SyntaxError) as error:
         raise ValueError(f"{file} cannot be decoded ({error}); replace it, or remove it from the folder") from error
-    return np.asarray(F.center_crop(F.resize(image, size), size))
+    return np.asarray(ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR))
 
 
 def _eight_bits(image):

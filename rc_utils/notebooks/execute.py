@@ -12,7 +12,16 @@ import logging
 import pathlib
 import sys
 
-from rc_utils.checks import check_keys, print_lines, project_root, require, results_dir, unknown_name, write_atomically
+from rc_utils.checks import (
+    check_keys,
+    checked_value,
+    print_lines,
+    project_root,
+    require,
+    results_dir,
+    unknown_name,
+    write_atomically,
+)
 
 _TRACEBACK_LINES = 30
 
@@ -66,20 +75,15 @@ def _literal_assignment(node):
 def check_parameters(path, parameters):
     """Raise ValueError for a parameter the notebook does not have or whose value has another type than its default.
 
-    A default of None takes any value that a notebook can be given, a float an int as well, a tuple a list as well.
+    A default of None takes any value that a notebook can be given, a float an int, and lists and tuples each other.
     """
     defaults = notebook_parameters(path)
     check_keys(f"the parameters of {pathlib.Path(path).name}", parameters, defaults)
     for name, value in parameters.items():
-        _as_written(value, f"parameter {name} of {pathlib.Path(path).name}")
-        default = defaults[name]
-        accepted = {float: (float, int), tuple: (tuple, list)}.get(type(default), type(default))
-        fits = isinstance(value, accepted) and isinstance(value, bool) <= isinstance(default, bool)
-        if default is not None and not fits:
-            raise ValueError(
-                f"parameter {name} of {pathlib.Path(path).name} must be of type {type(default).__name__}"
-                f" like its default {default!r}, got {value!r} ({type(value).__name__})"
-            )
+        where = f"parameter {name} of {pathlib.Path(path).name}"
+        _as_written(value, where)
+        if defaults[name] is not None:
+            checked_value(value, type(defaults[name]), where)
 
 
 def _as_written(value, where):

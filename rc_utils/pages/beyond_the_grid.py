@@ -27,7 +27,8 @@ from rc_utils.paper.verdict import Result
 from rc_utils.regions import count_components, label_grid
 from rc_utils.regions.lattice import default_resolution
 from rc_utils.sweep.campaign import load_campaign
-from rc_utils.sweep.records import count_entries, load_runs
+from rc_utils.sweep.merge import find_count
+from rc_utils.sweep.records import find_records, load_runs
 
 
 def counts_by_simplex(name: str, labels: Sequence[str], origin: str | None = None) -> pd.DataFrame:
@@ -40,9 +41,12 @@ def counts_by_simplex(name: str, labels: Sequence[str], origin: str | None = Non
     campaign = load_campaign(name)
     plans, rows = {planned.spec.run_id: (network, planned) for _, network, planned in campaign.entries()}, []
     order = list(campaign.networks)
-    found = count_entries(name, labels, origin)
+    found = find_records(plans, campaign.folder / "runs.jsonl", origin)
     for run_id in sorted(found, key=lambda run_id: order.index(plans[run_id][0])):
-        (network, planned), entries = plans[run_id], found[run_id]
+        (network, planned), (record, _) = plans[run_id], found[run_id]
+        entries = {label: find_count(record["counts"], campaign.counts.get(label)) for label in labels}
+        if None in entries.values():
+            continue
         shared = min(len(entry["counts"]) for entry in entries.values())
         for label, entry in entries.items():
             n = len(entry["counts"])

@@ -159,17 +159,16 @@ def images_per_batch(images, most):
 @contextlib.contextmanager
 def undisturbed(classifier):
     """Evaluation mode, no gradients, no autocast, no TF32; afterwards all modes and random states are as before."""
-    device = classifier.device
-    cuda = [device] if device.type == "cuda" else []
-    with contextlib.ExitStack() as stack:
-        if classifier.module is not None:
-            stack.enter_context(evaluation_mode(classifier.module))
-        stack.enter_context(full_precision())
-        stack.enter_context(torch.random.fork_rng(devices=cuda))
-        stack.enter_context(torch.autocast(device.type, enabled=False))
-        # Not inference_mode: tensors that a module makes and keeps under it could not be trained with afterwards.
-        stack.enter_context(torch.no_grad())
+    mode = contextlib.nullcontext() if classifier.module is None else evaluation_mode(classifier.module)
+    no_autocast = torch.autocast(classifier.device.type, enabled=False)
+    # Not inference_mode: tensors that a module makes and keeps under it could not be trained with afterwards.
+    with mode, full_precision(), own_random_state(classifier.device), no_autocast, torch.no_grad():
         yield
+
+
+def own_random_state(device):
+    """Inside the block, random numbers of the CPU and of `device` are drawn without a trace."""
+    return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
 
 
 @contextlib.contextmanager

@@ -52,7 +52,8 @@ def _epochs(config):
 
 def evaluations(settings):
     """Points at which a count with these settings evaluates the network."""
-    lattice = make_lattice(settings.get("dim", 1), settings.get("resolution"), domain=settings.get("domain", "simplex"))
+    chosen = {key: settings[key] for key in ("resolution", "domain") if key in settings}
+    lattice = make_lattice(settings.get("dim", 1), adjacency=settings.get("adjacency", "face"), **chosen)
     return settings.get("num_samples", 100) * lattice.num_points
 
 

@@ -14,7 +14,9 @@ def richer(live, reference):
     if theirs <= mine:
         return live, "live"
     if same_network(live, reference):
-        return merge_records(reference, live), "reference"
+        merged = merge_records(reference, live)
+        kept = {key: live["provenance"][key] for key in ["weights_sha256"] if key in live["provenance"]}
+        return merged | {"provenance": merged["provenance"] | kept}, "reference"  # the weights that this machine keeps
     # Networks of two machines: what this one was asked for beyond the reference is not to be asked for again.
     return (reference, "reference") if mine < theirs else (live, "live")
 

@@ -209,21 +209,6 @@ def _entries(campaign, origin):
             yield head | {"network": label, "cell": cell, "origin": where}, record
 
 
-def count_entries(name, labels, origin=None):
-    """The entries of a record's list of counts, with the count of every simplex, for the counts `labels`.
-
-    {run id: {label: entry}} of the runs of the campaign `name` that have them all. origin: as in `find_records`.
-    """
-    campaign = read_campaign(name)
-    wanted = [campaign.counts.get(label) for label in labels]
-    entries = {}
-    for run_id, (record, _) in find_records(campaign.runs(), campaign.folder / "runs.jsonl", origin).items():
-        found = [find_count(record["counts"], settings) for settings in wanted]
-        if None not in found:
-            entries[run_id] = dict(zip(labels, found, strict=True))
-    return entries
-
-
 def record_row(record, counts, num_samples=None):
     """The values of one record as a flat dict; `counts` maps the names of counts to their settings."""
     results = {key: float(value) for key, value in record["results"].items()}

@@ -51,6 +51,7 @@ def check_network_options(network, where):
     options = {key: value for key, value in network.items() if key not in ("name", "source_sha256")}
     for key, value in options.items():
         require(key not in _OF_DATASET, f"{where}.{key} cannot be set here: it comes from the dataset")
+        require(key != "seed", f"{where}.seed cannot be set here: it is the seed of the run")
         try:
             canonical_json(value)
         except (ValueError, TypeError) as error:  # such as a date or NaN

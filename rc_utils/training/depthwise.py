@@ -29,28 +29,18 @@ def fast_depthwise(network):
             vars(module).pop("_conv_forward", None)
 
 
-@contextlib.contextmanager
-def plain(network):
-    """Inside a block of `fast_depthwise`: the network as it was, so that a copy of it is as well."""
-    patched = {m: vars(m).pop("_conv_forward") for m in network.modules() if "_conv_forward" in vars(m)}
-    try:
-        yield network
-    finally:
-        for module, forward in patched.items():
-            module._conv_forward = forward
-
-
 def _is_plain_depthwise(conv):
     return (
         1 < conv.groups == conv.in_channels == conv.out_channels
         and conv.dilation == (1, 1)
         and conv.padding_mode == "zeros"
         and not isinstance(conv.padding, str)
+        and conv.weight.device.type == "cpu"
     )
 
 
 def _forward(x, weight, bias, *, stride, padding):
-    if x.device.type == "cpu" and x.dim() == 4 and max(x.shape[2:]) < min(weight.shape[2:]):
+    if x.dim() == 4 and max(x.shape[2:]) < min(weight.shape[2:]):
         y = depthwise_product(x, weight, stride, padding)
         return y if bias is None else y + bias[:, None, None]
     return F.conv2d(x, weight, bias, stride, padding, groups=len(weight))

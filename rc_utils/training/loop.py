@@ -16,19 +16,13 @@ from tqdm import tqdm
 from rc_utils.checks import check_number, require
 from rc_utils.datasets import Dataset, ImageTensor
 from rc_utils.regions.classifier import NonFiniteScores
-from rc_utils.regions.evaluation import evaluation_mode, full_precision, images_per_batch
+from rc_utils.regions.evaluation import evaluation_mode, full_precision, images_per_batch, own_random_state
 from rc_utils.training.augmentation import crop_and_flip, draw_epoch, mixup
 from rc_utils.training.config import TrainConfig
-from rc_utils.training.depthwise import fast_depthwise, plain
+from rc_utils.training.depthwise import fast_depthwise
 from rc_utils.training.interventions import ascended, gradient_penalty, points_between, random_labels
 from rc_utils.training.optimizer import build_optimizer, learning_rate
-from rc_utils.training.preparation import (
-    check_outputs,
-    check_parameters,
-    own_random_state,
-    seed_generators,
-    training_layout,
-)
+from rc_utils.training.preparation import check_outputs, check_parameters, seed_generators, training_layout
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +127,7 @@ def train(
     with own_random_state(device):
         check_outputs(network, data)
         seed_generators(config.seed, device)
-        with full_precision(), fast_depthwise(network):
+        with full_precision():
             try:
                 if config.pretrain_epochs:
                     _pretraining(network, step, data, config, layout).run(should_stop, progress)
@@ -194,7 +188,8 @@ class _Loop:
                 group["lr"] = lr
             if self.config.precision == "tfloat32":
                 torch.backends.cudnn.allow_tf32 = True
-            loss, accuracy = self._epoch()
+            with fast_depthwise(self.network):
+                loss, accuracy = self._epoch()
             row = {"epoch": epoch + 1, "lr": lr, "train_loss": loss, "train_accuracy": accuracy}
             self.history.append(row | {"seconds": round(time.perf_counter() - started, 4)})
             if not math.isfinite(loss):
@@ -263,13 +258,12 @@ class _Loop:
         due = epoch in self.measure_epochs
         waits = self.measure_loss is not None and self.reached_epoch is None and epoch > 0
         if waits:
-            with plain(self.network):
-                loss, _ = evaluate(self.network, self.data.x_train, self.data.y_train)
+            loss, _ = evaluate(self.network, self.data.x_train, self.data.y_train)
             if loss < self.measure_loss:
                 self.reached_epoch, due = epoch, True
         if self.measure is not None and due:
             network, device = self.network, self.data.y_train.device
-            with own_random_state(device), full_precision(), evaluation_mode(network), torch.no_grad(), plain(network):
+            with own_random_state(device), full_precision(), evaluation_mode(network), torch.no_grad():
                 self.measurements[epoch] = self.measure(network, epoch)
 
 

@@ -6,7 +6,7 @@ import torch
 
 from rc_utils.checks import require
 from rc_utils.datasets import ImageTensor
-from rc_utils.regions.evaluation import evaluation_mode
+from rc_utils.regions.evaluation import evaluation_mode, own_random_state
 
 
 def training_layout(
@@ -44,11 +44,6 @@ def _takes_channels_last(network, images):
     except Exception:  # what is wrong in any layout is named where the network is trained
         return False
     return True
-
-
-def own_random_state(device):
-    """Inside the block, random numbers of the CPU and of `device` are drawn without a trace."""
-    return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
 
 
 def seed_generators(seed, device):
