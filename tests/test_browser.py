@@ -21,7 +21,7 @@ from scipy import ndimage
 from test_book import BOOK, write_source
 
 from rc_utils.pages import explorer
-from rc_utils.pages.plotting import CLASS_COLOURS
+from rc_utils.pages.region_pictures import CLASS_COLOURS
 from rc_utils.regions import count_components, label_grid
 
 pytestmark = pytest.mark.slow

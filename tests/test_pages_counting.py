@@ -8,7 +8,7 @@ from matplotlib.colors import to_rgb
 from scipy import ndimage
 
 from benchmarks.triangles import present_labels
-from rc_utils.pages import counting, plotting
+from rc_utils.pages import counting, region_pictures
 from rc_utils.regions import count_components, label_grid, region_count
 
 PLANE = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
@@ -49,7 +49,7 @@ def areas_drawn(ax, labels):
     pixels = np.asarray(ax.figure.canvas.buffer_rgba())[..., :3].astype(int) @ [1, 256, 65536]
     drawn = 0
     for label in np.unique(labels):
-        colour = np.round(255 * np.array(to_rgb(plotting.class_colour(label)))).astype(int) @ [1, 256, 65536]
+        colour = np.round(255 * np.array(to_rgb(region_pictures.class_colour(label)))).astype(int) @ [1, 256, 65536]
         areas, _ = ndimage.label(pixels == colour, structure=np.ones((3, 3)))
         drawn += int((np.bincount(areas.ravel())[1:] > 4).sum())
     plt.close(ax.figure)
@@ -62,7 +62,7 @@ def test_the_number_beside_cells_is_the_number_of_areas_in_them(shift):
     grid = label_grid(lambda x: field(2.5 * x + shift), PLANE[None].double(), resolution=30)
     labels = grid.labels[0][tuple(grid.lattice.indices.T)]
     _, ax = plt.subplots(figsize=(8, 8), dpi=200)
-    plotting.decision_regions(labels, grid.lattice.coordinates, ax)
+    region_pictures.decision_regions(labels, grid.lattice.coordinates, ax)
     numbers = [int(count_components(grid.labels, adjacency)[0]) for adjacency in ("simplex", "face")]
     assert areas_drawn(ax, labels) == numbers[0] < numbers[1]
 
@@ -74,7 +74,7 @@ def test_the_number_beside_a_picture_is_the_number_of_areas_in_it(shift):
     areas = [abs(np.linalg.det(np.stack([p[0], p[k], p[k + 1]]))) for p in polygons for k in range(1, len(p) - 1)]
     assert sum(areas) == pytest.approx(1)
     _, ax = plt.subplots(figsize=(8, 8), dpi=200)
-    plotting.interpolated_regions(polygons, labels, ax)
+    region_pictures.interpolated_regions(polygons, labels, ax)
     drawn = areas_drawn(ax, labels)
     finest = region_count(lambda x: field(x + shift), PLANE.double(), dim=2, num_samples=1, resolution=301)
     assert [drawn] == [number] == finest.counts.tolist()

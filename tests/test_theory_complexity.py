@@ -15,8 +15,8 @@ from rc_utils.pages.training_complexity import results as complexity_results
 from rc_utils.paper.verdict import scorecard
 from rc_utils.theory.complexity import counterexamples as complexity_counterexamples
 from rc_utils.theory.complexity import dropout as complexity_dropout
+from rc_utils.theory.complexity import inequalities, tasks
 from rc_utils.theory.complexity import regions as complexity_regions
-from rc_utils.theory.complexity import tasks
 from rc_utils.theory.complexity import trajectory as complexity
 from rc_utils.theory.complexity.stacked import IdentityLayer, draw_samples, sgd_steps, stack, unstack
 
@@ -60,10 +60,10 @@ def quick():
 def test_the_bounds_near_the_data_hold_on_random_networks(loss, first):
     path = random_path(loss, first=first)
     assert path.num_checked.sum() > 100
-    for check in (*complexity.check_lemma_1(path), *complexity.check_theorem_1(path)):
+    for check in (*inequalities.check_lemma_1(path), *inequalities.check_theorem_1(path)):
         assert 0.1 < check.ratio <= 1 + TOLERANCE
-    assert 0 < complexity.check_corollary_2(path, 3).ratio <= 1 + TOLERANCE
-    assert 0 < complexity.check_corollary_3(path).ratio <= 1 + TOLERANCE
+    assert 0 < inequalities.check_corollary_2(path, 3).ratio <= 1 + TOLERANCE
+    assert 0 < inequalities.check_corollary_3(path).ratio <= 1 + TOLERANCE
 
 
 def test_the_normalised_update_is_the_change_of_the_bias():
@@ -82,10 +82,10 @@ def test_the_upper_bound_fails_for_a_first_layer_wider_than_its_input():
     assert path.length[0, 0, 0] == pytest.approx(math.sqrt(1.81))
     assert path.upper[0, 0] == pytest.approx(0.1 / math.sqrt(2))
     ratio = math.sqrt(2 * 1.81) / 0.1
-    for lower, upper in (complexity.check_theorem_1(path), complexity.check_lemma_1(path)):
+    for lower, upper in (inequalities.check_theorem_1(path), inequalities.check_lemma_1(path)):
         assert upper.ratio == pytest.approx(ratio)
         assert lower.ratio <= 1
-    assert complexity.check_corollary_3(path).ratio == pytest.approx(ratio)
+    assert inequalities.check_corollary_3(path).ratio == pytest.approx(ratio)
 
 
 def test_the_lower_side_holds_and_the_upper_fails_for_wide_first_layers():
@@ -172,8 +172,8 @@ def test_corollary_2_fails_for_two_uneven_steps_as_printed():
     path = complexity_counterexamples.uneven_steps()
     # The variance over both steps is (0.1 * 0.01 / 2)^2; the bound twice that, but for 1 + (0.01 / 2)^2 and the step.
     assert path.variance(2)[0, 0] == pytest.approx(2.5e-7, rel=1e-9)
-    assert complexity.check_corollary_2(path, 2, ends=False).ratio == pytest.approx(2, rel=2e-3)
-    assert complexity.check_corollary_2(path, 2, ends=True).ratio <= 1
+    assert inequalities.check_corollary_2(path, 2, ends=False).ratio == pytest.approx(2, rel=2e-3)
+    assert inequalities.check_corollary_2(path, 2, ends=True).ratio <= 1
 
 
 def test_with_batches_the_upper_bound_holds_and_the_lower_one_need_not():
@@ -208,20 +208,20 @@ def test_variance_and_distance_are_those_of_the_biases():
 
 def test_checks_see_a_broken_bound():
     path = random_path()
-    assert complexity.check_theorem_1(dataclasses.replace(path, upper=0.5 * path.lower))[1].ratio > 1
-    assert complexity.check_theorem_1(dataclasses.replace(path, lower=2 * path.upper))[0].ratio > 1
-    assert complexity.check_corollary_3(dataclasses.replace(path, reach=1e-3 * path.reach)).ratio > 1
-    assert complexity.check_corollary_2(dataclasses.replace(path, lower=1e3 * path.lower), 3).ratio > 1
+    assert inequalities.check_theorem_1(dataclasses.replace(path, upper=0.5 * path.lower))[1].ratio > 1
+    assert inequalities.check_theorem_1(dataclasses.replace(path, lower=2 * path.upper))[0].ratio > 1
+    assert inequalities.check_corollary_3(dataclasses.replace(path, reach=1e-3 * path.reach)).ratio > 1
+    assert inequalities.check_corollary_2(dataclasses.replace(path, lower=1e3 * path.lower), 3).ratio > 1
     steep = dataclasses.replace(path, lipschitz_max=10 * path.lipschitz_max)
     # All 36 later iterations break it; a dozen points and six models allow 12 log(120) = 57.
-    assert complexity.check_corollary_1(steep, POINTS).ratio == pytest.approx(36 / (POINTS * math.log(6 / 0.05)))
-    assert complexity.check_corollary_1(dataclasses.replace(path, lipschitz_max=0 * path.upper), POINTS).ratio == 0
+    assert inequalities.check_corollary_1(steep, POINTS).ratio == pytest.approx(36 / (POINTS * math.log(6 / 0.05)))
+    assert inequalities.check_corollary_1(dataclasses.replace(path, lipschitz_max=0 * path.upper), POINTS).ratio == 0
 
 
 def test_rounding_is_forgiven_and_nothing_else():
-    assert complexity.Check(1 + 1e-8, 1).within(1e-6) == 1
-    assert complexity.Check(1 + 1e-5, 1).within(1e-6) > 1
-    assert complexity.Check(0.5, 1).within(1e-6) == 0.5
+    assert inequalities.Check(1 + 1e-8, 1).within(1e-6) == 1
+    assert inequalities.Check(1 + 1e-5, 1).within(1e-6) > 1
+    assert inequalities.Check(0.5, 1).within(1e-6) == 0.5
 
 
 def test_lipschitz_constants_are_gradient_norms_of_the_output():
@@ -538,8 +538,8 @@ def test_the_least_rise_is_positive_only_where_all_levels_rise():
 def test_corollary_2_is_checked_over_few_steps_too():
     task = tasks.sinusoid_task(frequencies=(0.5,), repetitions=2, num_points=20, widths=(8,), dtype=torch.float64)
     _, path = task.run(epochs=2, lr=0.01, every=1)
-    check = complexity.all_checks(path, 20, "mse")["corollary-2"]
-    ratios = [complexity.check_corollary_2(path, w).ratio for w in (1, 2, 5, 10)]
+    check = inequalities.all_checks(path, 20, "mse")["corollary-2"]
+    ratios = [inequalities.check_corollary_2(path, w).ratio for w in (1, 2, 5, 10)]
     assert 0.4 < check.ratio == max(ratios) <= 1
     assert check.n == 2 * (40 + 39 + 36 + 31)
     assert ratios[3] < check.ratio

@@ -20,7 +20,7 @@ from rc_utils.correlation import (
     proportion,
     weighted_pearson,
 )
-from rc_utils.pages import plotting
+from rc_utils.pages import plotting, region_pictures
 from rc_utils.pages.counting import triangle_polygons
 from rc_utils.pages.lr_batch_bias import change_per_doubling
 from rc_utils.paper.verdict import Result
@@ -251,13 +251,13 @@ def tip_panels() -> Figure:
     grid = label_grid(model, corners[None], adjacency="face")
     at, labels = grid.lattice.coordinates @ corners, grid.labels[0][tuple(grid.lattice.indices.T)]
     joined = grid.lattice.edges[np.equal(*labels[grid.lattice.edges].T)]
-    colours = [plotting.class_colour(label) for label in labels]
+    colours = [region_pictures.class_colour(label) for label in labels]
     fig, (left, right) = plt.subplots(1, 2, figsize=(plotting.width(), 3.8))
     left.add_collection(LineCollection(at[joined], colors=[colours[i] for i in joined[:, 0]], linewidths=1.5))
     left.scatter(*at.T, c=colours, s=14, zorder=2)
     left.set_title(f"points joined as face: {int(count_components(grid.labels, 'face')[0])} regions")
     polygons, polygon_labels, number = triangle_polygons(model, corners[None])
-    plotting.interpolated_regions(polygons, polygon_labels, right)
+    region_pictures.interpolated_regions(polygons, polygon_labels, right)
     right.get_legend().remove()
     right.set_title(f"interpolated scores: {number} regions")
     for ax in (left, right):

@@ -18,7 +18,7 @@ import numpy as np
 
 from rc_utils.checks import check_count, require, unknown_name
 from rc_utils.datasets import Dataset
-from rc_utils.pages.plotting import class_colour
+from rc_utils.pages.region_pictures import class_colour
 from rc_utils.pages.training_evolution import evolution_experiment
 from rc_utils.regions import count_components
 from rc_utils.regions.sampling import draw_distinct

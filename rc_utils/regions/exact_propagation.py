@@ -7,10 +7,9 @@ import torch
 from torch.fx.node import map_aggregate, map_arg
 from torch.nn import functional as F
 
+from rc_utils.regions.breakpoints import distinct, nearest, sign_changes
 from rc_utils.regions.exact_plan import Refused, refuse_unless
 
-# Breakpoints nearer than this, in units of the segment, are one: float64 rounds their positions to some 1e-15.
-BREAKPOINT_TOLERANCE = 1e-13
 # A part with this many rows is carried on even where it exceeds the memory asked for.
 FEWEST_ROWS = 8
 # Numbers of rows with which a plan is tried: what follows both is the first dimension.
@@ -231,39 +230,14 @@ def _insert_crossings(part, z, most_rows):
     What is interpolated there is 0 but for rounding, on which a label may hang where scores are equal: callers set it.
     Returns (the middle alpha, None), with nothing inserted, where there are too many.
     """
-    at, entries = _sign_changes(part.alphas, z)
-    new = _distinct(at, part.alphas)
+    at, entries = sign_changes(part.alphas, z)
+    new = distinct(at, part.alphas)
     if len(part.alphas) + len(new) > max(most_rows, FEWEST_ROWS):
         both = torch.cat([part.alphas, new]).sort().values
         return both[len(both) // 2], None
     if len(new):
         _insert(part, new)
-    return None, (_nearest(at, part.alphas), *entries)
-
-
-def _sign_changes(alphas, z):
-    """Where entries of z change their sign, alpha_p + (alpha_{p+1} - alpha_p) z_p / (z_p - z_{p+1}), and which."""
-    negative = z < 0
-    row, *entries = (negative[1:] ^ negative[:-1]).nonzero(as_tuple=True)
-    before, after = z[(row, *entries)], z[(row + 1, *entries)]
-    at = alphas[row] + (alphas[row + 1] - alphas[row]) * (before / (before - after))
-    finite = at.isfinite()
-    return at[finite], [entry[finite] for entry in entries]
-
-
-def _distinct(at, alphas):
-    """Those of `at`, ascending, that are further than BREAKPOINT_TOLERANCE from `alphas` and from each other."""
-    new = at.sort().values
-    new = new[(new - alphas[_nearest(new, alphas)]).abs() > BREAKPOINT_TOLERANCE]
-    apart = torch.ones(len(new), dtype=torch.bool, device=new.device)
-    apart[1:] = new.diff() > BREAKPOINT_TOLERANCE
-    return new[apart]
-
-
-def _nearest(at, alphas):
-    """Rows of the `alphas` (P,), ascending, that are nearest to each of `at`."""
-    above = torch.searchsorted(alphas, at).clamp(1, len(alphas) - 1)
-    return above - (at - alphas[above - 1] < alphas[above] - at).long()
+    return None, (nearest(at, part.alphas), *entries)
 
 
 def _insert(part, new):

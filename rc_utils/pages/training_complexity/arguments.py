@@ -13,10 +13,11 @@ from rc_utils.pages.training_complexity.results import PAGE
 from rc_utils.paper.verdict import Result
 from rc_utils.theory.complexity.counterexamples import counterexamples
 from rc_utils.theory.complexity.dropout import SteadyLearner
+from rc_utils.theory.complexity.inequalities import ROUNDING_FLOAT32, ROUNDING_FLOAT64, Check, all_checks
 from rc_utils.theory.complexity.regions import RegionBound
 from rc_utils.theory.complexity.stacked import IdentityLayer
 from rc_utils.theory.complexity.tasks import Task
-from rc_utils.theory.complexity.trajectory import ROUNDING_FLOAT32, ROUNDING_FLOAT64, Check, Trajectory, all_checks
+from rc_utils.theory.complexity.trajectory import Trajectory
 
 
 def check_table(runs: Sequence[tuple[str, Task, Trajectory]]) -> pd.DataFrame:

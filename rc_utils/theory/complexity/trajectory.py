@@ -19,11 +19,6 @@ from rc_utils.checks import require
 from rc_utils.regions.evaluation import full_precision
 from rc_utils.theory.complexity.stacked import Loss, StackedIdentity, StackedLinear, Step, loss_named, sgd_steps
 
-# Two ways to the same float32 gradient norm differ by a few units of its last place, 1.2e-7, for each of a few layers.
-ROUNDING_FLOAT32 = 1e-5
-# As many of 2.2e-16, and sums of a thousand such terms.
-ROUNDING_FLOAT64 = 1e-12
-
 
 @dataclass(frozen=True)
 class Trajectory:
@@ -218,119 +213,6 @@ def summarise_steps(error, net_error, update, pull, *, lr, largest=1.0, smallest
         "reach": reach.sum(0),
         "inverse_square": inverse_square,
     }
-
-
-@dataclass(frozen=True)
-class Check:
-    """An inequality checked `n` times: the largest ratio of what was measured to what is allowed, and words on it."""
-
-    ratio: float
-    n: int
-    detail: str = ""
-
-    def within(self, tolerance: float) -> float:
-        """The ratio, or 1 where it exceeds 1 by no more than `tolerance`, which rounding explains."""
-        return 1.0 if 1 < self.ratio <= 1 + tolerance else self.ratio
-
-
-def largest_ratio(measured: np.ndarray, allowed: np.ndarray) -> float:
-    """Largest measured / allowed, where 0 / 0 counts 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return float(np.where(measured > 0, measured / allowed, 0).max())
-
-
-def check_lemma_1(path: Trajectory) -> tuple[Check, Check]:
-    """Lemma 1 at every step: lambda <= s_1 u (lower side), for any width, and s_n u <= lambda (upper), for n_1 = n."""
-    n = int(path.num_checked.sum())
-    return Check(float(path.lemma_lower.max()), n), Check(float(path.lemma_upper.max()), n)
-
-
-def check_theorem_1(path: Trajectory) -> tuple[Check, Check]:
-    """Theorem 1 over every block, and from the start to it: sum lambda / s_1 <= sum u, sum u <= sum lambda / s_n."""
-    low = high = 0.0
-    for running in (False, True):
-        lower, length, upper = (v.cumsum(0) if running else v for v in (path.lower, path.length[..., 0], path.upper))
-        low, high = max(low, largest_ratio(lower, length)), max(high, largest_ratio(length, upper))
-    return Check(low, 2 * path.lower.size), Check(high, 2 * path.lower.size)
-
-
-def _second_half(path: Trajectory) -> int:
-    return len(path.steps) // 2
-
-
-def allowed_iterations(path: Trajectory, num_points: int, delta: float = 0.05) -> float:
-    """N log(M / delta): at so many iterations the proof of Corollary 1 lets a point break its bound."""
-    return num_points * np.log(path.sigma.shape[1] / delta)
-
-
-def check_corollary_1(path: Trajectory, num_points: int) -> Check:
-    """Corollary 1: from the middle of training on, lambda <= beta phi at every training point, almost always.
-
-    phi is the largest u and beta the largest s_1 from there on. The corollary speaks of ever longer training. Its proof
-    allows iterations at which a point breaks the bound as long as none is drawn: with probability 1 - delta over M
-    models at most N log(M / delta) of them. The ratio to this allowance is a heuristic: only the ends of blocks are
-    looked at, each of which stands for `every` iterations, and phi is taken from the same steps.
-    """
-    first = _second_half(path)
-    limit = path.sigma[first:].max(0) * path.steady[first:].max(0)
-    broken = path.lipschitz_max[first:] > limit * (1 + ROUNDING_FLOAT32)
-    iterations = broken.sum(0) * path.every
-    largest = largest_ratio(path.lipschitz_max[first:], limit[None])
-    words = f"lambda / (beta phi) reaches {largest:.3f}; at most 1 at {1 - broken.mean():.1%} of the ends of blocks"
-    return Check(float(iterations.max()) / allowed_iterations(path, num_points), broken.size, words)
-
-
-def check_corollary_2(path: Trajectory, window: int = 10, *, ends: bool = True) -> Check:
-    """Corollary 2: (avg alpha lambda / (2 s_1))^2 eps_harm^2 <= variance of b_1, over each `window` successive blocks.
-
-    `ends` counts the bias after the last step too, as the proof does; the statement leaves it out.
-    """
-    steps = window * path.every
-    mean = path.lr * windows_sum(path.lower, window) / (2 * steps)
-    finite = np.isfinite(path.inverse_square)
-    inverse = windows_sum(np.where(finite, path.inverse_square, 0), window)
-    # A step with epsilon = 0 makes the harmonic mean, and the bound, 0.
-    harmonic = np.where(windows_sum((~finite).astype(float), window) > 0, 0, steps / inverse)
-    variance = path.variance(window, ends=ends)
-    return Check(largest_ratio(mean**2 * harmonic, variance), variance.size, f"windows of {steps} steps")
-
-
-def check_corollary_2_on_windows(path: Trajectory) -> Check:
-    """`check_corollary_2` over each 1, 2, 5 and 10 successive blocks, as far as there are so many.
-
-    Steps in one direction move the bias by a length that grows with their number, the bound by none: where blocks are
-    single steps the corollary is nearly sharp, over a thousand it allows anything.
-    """
-    windows = [w for w in (1, 2, 5, 10) if w <= len(path.steps)]
-    checks = [check_corollary_2(path, w) for w in windows]
-    tightest = max(checks, key=lambda check: check.ratio)
-    return Check(tightest.ratio, sum(c.n for c in checks), f"tightest: {tightest.detail}")
-
-
-def check_corollary_3(path: Trajectory) -> Check:
-    """Corollary 3: |b_1^(tau) - b_1^(0)| <= sum alpha epsilon lambda / s_n, at the end of every block."""
-    return Check(largest_ratio(path.distance, path.reach.cumsum(0)), path.distance.size)
-
-
-def all_checks(path: Trajectory, num_points: int, loss: str) -> dict[str, Check]:
-    """Every inequality of Loukas Sec. 4 on one stack, by its id.
-
-    Corollary 1 is left out where its proof allows as many iterations as were watched, which nothing could break, and
-    Corollary 3 is stated for the squared loss alone.
-    """
-    checks = {}
-    for name, sides in (("lemma-1", check_lemma_1(path)), ("theorem-1", check_theorem_1(path))):
-        checks[f"{name}/lower"], checks[f"{name}/upper"] = sides
-    checks |= {
-        "corollary-1": check_corollary_1(path, num_points),
-        "corollary-2": check_corollary_2_on_windows(path),
-        "corollary-3": check_corollary_3(path),
-    }
-    if allowed_iterations(path, num_points) >= path.every * (len(path.steps) - _second_half(path)):
-        del checks["corollary-1"]
-    if loss != "mse":
-        del checks["corollary-3"]
-    return checks
 
 
 def select_models(path: Trajectory, models: np.ndarray) -> Trajectory:

@@ -1,0 +1,31 @@
+"""Where affine pieces on a segment change their sign: new breakpoints, among those that are there."""
+
+import torch
+
+# Breakpoints nearer than this, in units of the segment, are one: float64 rounds their positions to some 1e-15.
+BREAKPOINT_TOLERANCE = 1e-13
+
+
+def sign_changes(alphas, z):
+    """Where entries of z change their sign, alpha_p + (alpha_{p+1} - alpha_p) z_p / (z_p - z_{p+1}), and which."""
+    negative = z < 0
+    row, *entries = (negative[1:] ^ negative[:-1]).nonzero(as_tuple=True)
+    before, after = z[(row, *entries)], z[(row + 1, *entries)]
+    at = alphas[row] + (alphas[row + 1] - alphas[row]) * (before / (before - after))
+    finite = at.isfinite()
+    return at[finite], [entry[finite] for entry in entries]
+
+
+def distinct(at, alphas):
+    """Those of `at`, ascending, that are further than BREAKPOINT_TOLERANCE from `alphas` and from each other."""
+    new = at.sort().values
+    new = new[(new - alphas[nearest(new, alphas)]).abs() > BREAKPOINT_TOLERANCE]
+    apart = torch.ones(len(new), dtype=torch.bool, device=new.device)
+    apart[1:] = new.diff() > BREAKPOINT_TOLERANCE
+    return new[apart]
+
+
+def nearest(at, alphas):
+    """Rows of the `alphas` (P,), ascending, that are nearest to each of `at`."""
+    above = torch.searchsorted(alphas, at).clamp(1, len(alphas) - 1)
+    return above - (at - alphas[above - 1] < alphas[above] - at).long()
