@@ -5,7 +5,6 @@ import hashlib
 import importlib
 import os
 import shutil
-import subprocess
 import sys
 import time
 import types
@@ -13,6 +12,7 @@ import types
 import numpy as np
 import pytest
 import torch
+from test_sweep_records import write_all
 from test_sweep_trust import mutate
 from torch import nn
 
@@ -23,7 +23,7 @@ from rc_utils.networks.user_class import find_user_network, source_hash
 from rc_utils.pages import show
 from rc_utils.regions import region_count
 from rc_utils.sweep.campaign import list_campaigns, load_campaign, load_campaigns, parse_campaign
-from rc_utils.sweep.execute import main, sweep
+from rc_utils.sweep.execute import plan
 from rc_utils.sweep.run import count_regions, network_of
 from rc_utils.sweep.specification import RunSpec
 from rc_utils.training import TrainConfig
@@ -132,6 +132,7 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
         (["networks", "small", "seed"], 3, "seed cannot be set here: it is the seed of the run"),
         (["networks", "small", "name"], "ResNet18", "name cannot be set here: the key is architecture"),
         (["networks", "small", "architecture"], "no_such_module:Net", "networks.small.*no module 'no_such_module'"),
+        (["networks", "small", "architecture"], "os:system", "'os:system' is <built-in function system>: expected"),
         (["networks", "small", "widths"], [float("nan")], "widths cannot be kept in a record"),
         (["counts", "main", "resolution"], 1, "counts.main.*resolution=1; expected an integer of at least 2"),
         (["counts", "main", "alpha_range"], ["a", "b"], "alpha_range must be of type"),
@@ -220,7 +221,7 @@ def test_a_campaign_of_a_path_is_not_taken_for_one_of_the_same_folder_name(tmp_p
     theirs, ours = load_campaign(f"{path.parent}/"), load_campaign("shapes-tiny")
     assert theirs.name == str(path.parent)
     assert load_campaign(theirs.name).runs().keys() == theirs.runs().keys() != ours.runs().keys()
-    sweep(ours)
+    write_all(ours)
     assert show.all_results("shapes-tiny")
     assert show.all_results(theirs.name) == []
 
@@ -286,14 +287,15 @@ def test_an_experiment_overrides_dataset_and_network():
     assert planned.spec.network == {"name": "ResNet18", "width": 8}
 
 
-def test_a_campaign_runs_no_command(tmp_path, capsys):
-    (tmp_path / "evil").mkdir()
-    source = (campaigns_dir() / "shapes-tiny" / "campaign.toml").read_text()
-    network = f'[networks.Evil]\narchitecture = "os:system"\ncommand = "touch {tmp_path / "done"}"\n\n[networks.'
-    (tmp_path / "evil" / "campaign.toml").write_text(source.replace("[networks.", network, 1))
-    assert main([str(tmp_path / "evil"), "--plan"]) == 2
-    assert "networks.Evil]: network 'os:system' is <built-in function system>" in capsys.readouterr().err
-    assert not (tmp_path / "done").exists()
+class Unmade(nn.Module):
+    def __init__(self):
+        raise KeyError("depth")
+
+
+def test_a_network_that_cannot_be_made_leaves_the_rest_of_the_plan():
+    table = changed(["networks", "small"], {"architecture": f"{__name__}:Unmade"})
+    lines = "\n".join(plan(parse_campaign(table, "t")))
+    assert f"'{__name__}:Unmade' cannot be made or run without data (KeyError: 'depth')" in lines
 
 
 class Seed(int):
@@ -323,26 +325,6 @@ def test_a_campaign_that_is_no_readable_file_is_named(tmp_path):
     (tmp_path / "campaign.toml").mkdir()
     with pytest.raises(ValueError, match=r"campaign.toml cannot be read \(Is a directory\)"):
         load_campaign(tmp_path)
-
-
-def test_a_network_that_cannot_be_made_leaves_the_rest_of_the_plan(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "unmade.py").write_text(
-        "from torch import nn\nclass Net(nn.Module):\n    def __init__(self):\n        raise KeyError('depth')\n"
-    )
-    (tmp_path / "campaign.toml").write_text(
-        (campaigns_dir() / "shapes-tiny" / "campaign.toml").read_text().replace(
-            "[networks.", '[networks.Own]\narchitecture = "unmade:Net"\n\n[networks.', 1
-        ).replace('networks = ["', 'networks = ["Own", "', 1)
-    )  # fmt: skip
-    assert main([str(tmp_path), "--plan"]) == 0
-    assert "'unmade:Net' cannot be made or run without data (KeyError: 'depth')" in capsys.readouterr().out
-
-
-def test_a_plan_that_nobody_reads_to_its_end_is_no_error():
-    command = f"set -o pipefail; {sys.executable} -m rc_utils.sweep shapes-tiny --plan | true"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_campaign_is_restricted_to_experiments_that_it_has():
