@@ -7,9 +7,6 @@ import errno
 import os
 import pathlib
 import shutil
-import signal
-import subprocess
-import sys
 import time
 import tomllib
 import warnings
@@ -335,22 +332,6 @@ def test_what_killed_writers_leave_is_removed_once_it_is_old(campaign, monkeypat
     os.utime(old, (1e9, 1e9))
     ledger.check_writable()
     assert (old.exists(), new.exists()) == (False, True)
-
-
-KILLED_FREEZE = """
-import os, signal, sys
-from rc_utils.sweep import records as ledger
-from rc_utils.sweep.campaign import parse_campaign
-ledger.os.replace = lambda *paths: os.kill(os.getpid(), signal.SIGKILL)
-ledger.write_atomically(ledger.pathlib.Path(sys.argv[1]), b"new")
-"""
-
-
-def test_a_freeze_killed_before_the_renaming_leaves_the_old_file(frozen):
-    before = frozen.read_bytes()
-    done = subprocess.run([sys.executable, "-c", KILLED_FREEZE, str(frozen)])
-    assert done.returncode == -signal.SIGKILL
-    assert frozen.read_bytes() == before
 
 
 # Models
