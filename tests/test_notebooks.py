@@ -10,6 +10,7 @@ import nbformat
 import pytest
 
 from rc_utils.notebooks import execute
+from rc_utils.sweep.execute import main as sweep_main
 
 PARAMETERS = """campaign = "shapes-tiny"  # which runs; campaign=... names a folder
 num_samples: int = 10  # type: int
@@ -32,7 +33,7 @@ def notebook(tmp_path):
     cells = [
         nbformat.v4.new_markdown_cell("# A page"),
         nbformat.v4.new_code_cell(PARAMETERS, metadata={"tags": ["parameters"]}),
-        nbformat.v4.new_code_cell("print(campaign, 2 * num_samples, scale)"),
+        nbformat.v4.new_code_cell("print(campaign, 2 * num_samples, scale, sum(alpha_range), device['x'][0][1])"),
     ]
     path = tmp_path / "page.ipynb"
     nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
@@ -102,17 +103,19 @@ def test_the_command_line_lists_and_refuses(notebook, tmp_path, capsys):
 
 
 def test_the_command_line_executes_with_other_parameters(notebook, tmp_path):
-    """Braces in paths, which papermill fills in, are kept as they are."""
+    """Braces in paths, which papermill fills in, are kept as they are; tuples arrive as sequences, however deep."""
     (tmp_path / "d{a}").mkdir()
     notebook = notebook.rename(tmp_path / "d{a}" / "page.ipynb")
     output = tmp_path / "made" / "out-{scale}{}.ipynb"
-    command = [sys.executable, "-m", "rc_utils.notebooks", str(notebook), "-p", "num_samples", "21", "-o", str(output)]
+    command = [sys.executable, "-m", "rc_utils.notebooks", str(notebook), "-o", str(output)]
+    for name, value in {"num_samples": "21", "alpha_range": "(1, 2)", "device": "{'x': [(3, 4)]}"}.items():
+        command += ["-p", name, value]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == str(output)
     assert done.stderr == ""
     printed = [o.text for cell in nbformat.read(output, 4).cells for o in cell.get("outputs", [])]
-    assert printed == ["shapes-tiny 42 0.5\n"]
+    assert printed == ["shapes-tiny 42 0.5 3 4\n"]
     assert [p.name for p in output.parent.iterdir()] == [output.name]
     assert not any(cell.get("outputs") for cell in nbformat.read(notebook, 4).cells)
 
@@ -197,22 +200,15 @@ def test_a_link_is_written_through(notebook, copied, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["link.ipynb", "page.ipynb", "real"]
 
 
-@pytest.mark.parametrize("text", ["b'x'", "{'a': (1, {2})}"])
-def test_values_that_a_notebook_cannot_be_given_are_named(notebook, capsys, text):
-    assert execute.main([str(notebook), "-p", "device", text, "-o", "never.ipynb"]) == 1
+def test_values_that_a_notebook_cannot_be_given_are_named(notebook, capsys):
+    assert execute.main([str(notebook), "-p", "device", "{'a': (1, {2})}", "-o", "never.ipynb"]) == 1
     assert "parameter device of page.ipynb holds" in capsys.readouterr().err
 
 
-def test_tuples_arrive_as_sequences_of_numbers_however_deep(notebook, tmp_path):
-    cells = nbformat.read(notebook, 4)
-    cells.cells[-1].source = "print(sum(alpha_range), device['x'][0][1] + 1)"
-    nbformat.write(cells, notebook)
-    given = {"alpha_range": (1, 2), "device": {"x": [(3, 4)]}}
-    done = execute.execute_notebook(notebook, tmp_path / "out.ipynb", given)
-    assert nbformat.read(done, 4).cells[-1].outputs[0].text == "3 5\n"
-
-
-def test_a_list_that_nobody_reads_to_its_end_is_no_error(notebook):
-    command = f"{sys.executable} -m rc_utils.notebooks {notebook} --list | true"
-    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+@pytest.mark.parametrize("main", [execute.main, sweep_main])
+def test_a_list_that_nobody_reads_to_its_end_is_no_error(notebook, monkeypatch, main):
+    unread, written = os.pipe()
+    os.close(unread)
+    with os.fdopen(written, "w") as nobody:
+        monkeypatch.setattr(sys, "stdout", nobody)
+        assert main([str(notebook), "--list"] if main is execute.main else ["shapes-tiny", "--plan"]) == 0

@@ -12,7 +12,7 @@ from test_book import BOOK
 from torch import nn
 
 import rc_utils as rc
-from rc_utils.theory.two_layer import bounds, examples, training
+from rc_utils.theory.two_layer import bounds, training
 from rc_utils.theory.two_layer.networks import Networks, pair_counts, sharpness
 
 SCRIPT = BOOK / "extra" / "_static" / "playground.js"
@@ -64,13 +64,6 @@ def test_the_counts_are_those_of_exact_segment_on_200_networks(rng):
         assert ours["boundaries"] == pytest.approx(exact.boundaries.tolist(), abs=1e-9)
         counts.add(exact.count)
     assert len(counts) > 8
-
-
-def test_four_neurons_have_six_regions():
-    networks, x = examples.tight_segment()
-    weights = np.hstack([networks.weights[0].numpy(), np.zeros((4, 1))])
-    data = plain(weights, networks.signs) | {"ends": x[0].tolist()}
-    assert evaluate("(p, c) => p.segment(c, ...c.ends).count", data) == 6
 
 
 def test_step_loss_count_and_bound_are_those_of_the_theory(rng):

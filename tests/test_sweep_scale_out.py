@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import dask
 import pytest
-from distributed import Client
+from distributed import Client, LocalCluster
 from test_sweep_trust import TABLE
 
 from rc_utils.sweep import cluster, records
@@ -138,7 +138,8 @@ def test_many_runs_on_few_workers_come_back_once_each_in_order_and_an_error_is_o
     """More runs than one message to the scheduler holds."""
     monkeypatch.setattr(cluster, "BLOCK", 100)
     todo = list(parse_campaign(table(300), "many").runs().values())
-    outcomes = list(cluster.on_dask(todo, no_op_but_for_seed_3, workers=1, scheduler=None))
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as here:
+        outcomes = list(cluster.on_dask(todo, no_op_but_for_seed_3, workers=0, scheduler=here.scheduler_address))
     ids = [planned.spec.run_id for planned in todo]
     assert sorted(outcome.run_id for outcome in outcomes) == sorted(ids)
     places = [ids.index(outcome.run_id) for outcome in outcomes]
