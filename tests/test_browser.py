@@ -13,16 +13,16 @@ import urllib.parse
 
 import numpy as np
 import pytest
-import torch
 from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from playwright.sync_api import sync_playwright
-from scipy import ndimage
 from test_book import BOOK, write_source
+from test_pages_counting import num_areas
+from test_pages_explorer import random_grids
 
 from rc_utils.pages import explorer
 from rc_utils.pages.region_pictures import CLASS_COLOURS
-from rc_utils.regions import count_components, label_grid
+from rc_utils.regions import count_components
 
 pytestmark = pytest.mark.slow
 
@@ -261,17 +261,7 @@ def test_each_problem_is_found(tab, serve, tmp_path):
 def made_explorer(tiny_data):
     """An explorer of two random networks: its grids and its page."""
     triangles = explorer.draw_triangles(tiny_data, 2, seed=0)
-
-    def network(seed):
-        generator = torch.Generator().manual_seed(seed)
-        first = torch.randn(tiny_data.x_train[:1].numel(), 32, generator=generator) / 8
-        second = torch.randn(32, 10, generator=generator)
-        return lambda x: torch.sin(torch.as_tensor(x).flatten(1) @ first) @ second
-
-    grids = {
-        name: {e: label_grid(network(e + k), triangles.vertices, resolution=30) for e in (0, 5, 9)}
-        for k, name in enumerate(("learning rate 0.01", "learning rate 0.02"))
-    }
+    grids = random_grids(tiny_data, triangles, ("learning rate 0.01", "learning rate 0.02"), resolution=30)
     return grids, explorer.explorer_html(grids, triangles, tiny_data.class_names)
 
 
@@ -367,12 +357,7 @@ def test_the_explorer_s_numbers_are_those_of_the_areas_in_its_pictures(explorer_
         explorer_tab.locator(".rc-explorer figure svg").nth(picture).evaluate(enlarge)
         explorer_tab.screenshot(path=tmp_path / "x.png")
         pixels = np.asarray(Image.open(tmp_path / "x.png").convert("RGB")).astype(int)
-        drawn = 0
-        for colour in CLASS_COLOURS:
-            here = np.abs(pixels - [int(colour[i : i + 2], 16) for i in (1, 3, 5)]).max(2) <= 8
-            areas, _ = ndimage.label(here, structure=np.ones((3, 3)))
-            drawn += int((np.bincount(areas.ravel())[1:] > 20).sum())
-        assert drawn == number
+        assert num_areas(pixels, CLASS_COLOURS, smallest=21, tolerance=8) == number
 
 
 STATIC = BOOK / "extra" / "_static"

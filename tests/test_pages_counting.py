@@ -41,19 +41,24 @@ def test_labels_that_win_are_those_of_very_many_points():
     assert counting.labels_that_win(np.array([[0.0, 1.0], [0.0, 1.0]])) == 1
 
 
+def num_areas(pixels, colours, smallest, tolerance=0):
+    """How many areas of one of the colours a picture (height, width, 3) has, of at least so many pixels."""
+    number = 0
+    for colour in colours:
+        here = np.abs(pixels - np.round(255 * np.array(to_rgb(colour)))).max(2) <= tolerance
+        areas, _ = ndimage.label(here, structure=np.ones((3, 3)))
+        number += int((np.bincount(areas.ravel())[1:] >= smallest).sum())
+    return number
+
+
 def areas_drawn(ax, labels):
     """How many areas of one colour a picture of regions has, from its pixels, specks left out."""
     for artist in [*ax.patches, *ax.texts, ax.get_legend()]:
         artist.set_visible(False)
     ax.figure.canvas.draw()
-    pixels = np.asarray(ax.figure.canvas.buffer_rgba())[..., :3].astype(int) @ [1, 256, 65536]
-    drawn = 0
-    for label in np.unique(labels):
-        colour = np.round(255 * np.array(to_rgb(region_pictures.class_colour(label)))).astype(int) @ [1, 256, 65536]
-        areas, _ = ndimage.label(pixels == colour, structure=np.ones((3, 3)))
-        drawn += int((np.bincount(areas.ravel())[1:] > 4).sum())
+    pixels = np.asarray(ax.figure.canvas.buffer_rgba())[..., :3].astype(int)
     plt.close(ax.figure)
-    return drawn
+    return num_areas(pixels, [region_pictures.class_colour(label) for label in np.unique(labels)], smallest=5)
 
 
 @pytest.mark.parametrize("shift", [0.7, 2.2])

@@ -14,12 +14,19 @@ from rc_utils.regions import count_components, label_grid
 EPOCHS = (0, 5, 9)
 
 
-def network(data, seed):
-    """A random network that cuts the triangles into several regions."""
-    generator = torch.Generator().manual_seed(seed)
-    first = torch.randn(data.x_train.shape[1] * 64, 32, generator=generator)
-    second = torch.randn(32, 10, generator=generator)
-    return lambda x: torch.sin(torch.as_tensor(x).flatten(1) @ first) @ second
+def random_grids(data, triangles, runs, resolution):
+    """{run: {epoch: grid}} of random networks that cut the triangles into several regions."""
+
+    def network(seed):
+        generator = torch.Generator().manual_seed(seed)
+        first = torch.randn(data.x_train[:1].numel(), 32, generator=generator) / 8
+        second = torch.randn(32, 10, generator=generator)
+        return lambda x: torch.sin(torch.as_tensor(x).flatten(1) @ first) @ second
+
+    return {
+        run: {e: label_grid(network(e + k), triangles.vertices, resolution=resolution) for e in EPOCHS}
+        for k, run in enumerate(runs)
+    }
 
 
 @pytest.fixture(scope="module")
@@ -29,10 +36,7 @@ def triangles(tiny_data):
 
 @pytest.fixture(scope="module")
 def grids(tiny_data, triangles):
-    return {
-        run: {e: label_grid(network(tiny_data, e + k), triangles.vertices, resolution=12) for e in EPOCHS}
-        for k, run in enumerate(("lr 0.01", "lr 0.02"))
-    }
+    return random_grids(tiny_data, triangles, ("lr 0.01", "lr 0.02"), resolution=12)
 
 
 def data_of(text):
