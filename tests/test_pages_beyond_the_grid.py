@@ -87,14 +87,12 @@ def test_counts_in_more_dimensions_are_described_and_compared(monkeypatch):
 def give_counts(monkeypatch, **counts):
     """Records that hold these counts and no others."""
     campaign = load_campaign("cifar10-small")
+
+    def found(name, labels, origin):
+        return counted(**{label: counts[label] for label in labels}) if set(labels) <= set(counts) else pd.DataFrame()
+
     monkeypatch.setattr(beyond_the_grid, "load_campaign", lambda name: campaign)
-    monkeypatch.setattr(
-        beyond_the_grid,
-        "counts_by_simplex",
-        lambda name, labels, origin: (
-            counted(**{k: counts[k] for k in labels}) if set(labels) <= set(counts) else pd.DataFrame()
-        ),
-    )
+    monkeypatch.setattr(beyond_the_grid, "counts_by_simplex", found)
 
 
 def test_what_the_mean_count_gains_on_a_finer_grid_is_a_result(monkeypatch):

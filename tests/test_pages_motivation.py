@@ -71,37 +71,22 @@ def test_wrong_numbers_of_exponents_and_headless_networks_are_named():
         output_layer(torch.nn.Sequential(torch.nn.Conv2d(3, 10, 3)))
 
 
-def shared_linear():
-    layer, relu = nn.Linear(4, 4), nn.ReLU()
-    return nn.Sequential(layer, relu, layer, relu, nn.Linear(4, 3))
-
-
-def shared_activation():
-    tanh = nn.Tanh()
-    return nn.Sequential(
-        nn.Linear(4, 4), tanh, nn.BatchNorm1d(4), nn.Linear(4, 4), tanh, nn.BatchNorm1d(4), nn.Linear(4, 3)
-    )
-
-
-def shared_norm():
-    norm = nn.BatchNorm1d(4)
-    return nn.Sequential(nn.Linear(4, 4), norm, nn.Linear(4, 4), norm, nn.Linear(4, 3))
-
-
-def tied_weights():
-    network = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 3))
-    network[2].weight = network[0].weight
-    return network
-
-
-@pytest.mark.parametrize("make", [shared_linear, shared_activation, shared_norm, tied_weights])
-def test_layers_that_are_there_twice_or_tied_are_left_as_they_are(make):
+@pytest.mark.parametrize("twice", ["nothing", "layer", "weight", "norm", "activation"])
+def test_layers_that_are_there_twice_or_tied_are_left_as_they_are(twice):
     torch.manual_seed(0)
-    network = make().eval()
-    pairs = rescalable_layers(network)
+    network = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 3))
+    if twice == "layer":
+        network[2] = network[0]
+    elif twice == "weight":
+        network[2].weight = network[0].weight
+    elif twice == "norm":
+        network[1] = network[3] = nn.BatchNorm1d(4)
+    elif twice == "activation":
+        network[1] = network[3] = nn.Tanh()
+        network.insert(4, nn.BatchNorm1d(4))
+        network.insert(2, nn.BatchNorm1d(4))
+    pairs = rescalable_layers(network.eval())
+    assert len(pairs) == 2 or twice != "nothing"
     x = torch.randn(20, 4)
     with torch.no_grad():
-        scaled = rescale(network, (2,) * len(pairs), 0)
-        assert torch.equal(scaled(x), network(x))
-    untied = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 3))
-    assert len(rescalable_layers(untied)) == 2
+        assert torch.equal(rescale(network, (2,) * len(pairs), 0)(x), network(x))

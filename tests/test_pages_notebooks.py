@@ -155,15 +155,11 @@ def test_a_notebook_runs_with_other_parameters(notebook, swept, monkeypatch):
         run(notebook, parameters | {"device": "cuda"}, monkeypatch)
 
 
-def test_every_notebook_has_the_shared_parameters_and_no_outputs():
+def test_every_notebook_has_the_shared_parameters_no_outputs_and_cells_of_25_lines_at_most():
     for notebook in NOTEBOOKS:
         read = set() if notebook.stem in WITHOUT_CAMPAIGN else {"campaign"}
         assert read <= set(notebook_parameters(notebook)), notebook.name
-        assert not any(cell.get("outputs") for cell in nbformat.read(notebook, 4).cells), notebook.name
-
-
-def test_no_cell_of_a_notebook_grows_beyond_25_lines():
-    for notebook in NOTEBOOKS:
         for cell in nbformat.read(notebook, 4).cells:
             if cell.cell_type == "code":
+                assert not cell.outputs, notebook.name
                 assert len(cell.source.splitlines()) <= 25, f"{notebook.name}: {cell.source[:60]}"

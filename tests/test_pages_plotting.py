@@ -81,7 +81,7 @@ def test_class_colours_are_ten_and_white_is_outside():
     assert class_colour(-1) == "white"
 
 
-def test_scatter_draws_every_cell_and_labels_axes():
+def test_scatter_draws_every_setting_and_says_which_it_is():
     ax = scatter_count_gap(make_runs())
     assert sum(len(points.get_offsets()) for points in ax.collections) == 2 * 8
     hollow = [points for points in ax.collections if not points.get_facecolor().size]
@@ -92,6 +92,10 @@ def test_scatter_draws_every_cell_and_labels_axes():
     assert texts == ["ResNet18, r = 1.00", "SENet18, r = 1.00", "not interpolating"]
     assert shows(ax.figure, network_style("ResNet18").color, network_style("SENet18").color)
     assert not shows(ax.figure, network_style("VGG19").color)
+    words = [url for points in ax.collections for url in points.get_urls()]
+    assert len(set(words)) == 2 * 8
+    assert all(word.startswith(("#ResNet18, learning rate 0.", "#SENet18, learning rate 0.")) for word in words)
+    assert all(", batch size " in word and ", region count " in word for word in words)
 
 
 def test_scatter_leaves_out_diverged_runs():
@@ -103,13 +107,6 @@ def test_scatter_leaves_out_diverged_runs():
     assert np.isfinite(places).all()
     with pytest.raises(ValueError, match="Did you mean 'gap'"):
         scatter_count_gap(runs, y="gaps")
-
-
-def test_each_point_says_which_setting_it_is():
-    words = [url for points in scatter_count_gap(make_runs()).collections for url in points.get_urls()]
-    assert len(set(words)) == 2 * 8
-    assert all(word.startswith(("#ResNet18, learning rate 0.", "#SENet18, learning rate 0.")) for word in words)
-    assert all(", batch size " in word and ", region count " in word for word in words)
 
 
 def test_scatter_survives_a_constant_count():

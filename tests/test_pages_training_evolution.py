@@ -6,12 +6,12 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+from test_sweep_records import write_all
 
 from rc_utils.pages import training_evolution
 from rc_utils.regions import label_grid, sample_vertices
 from rc_utils.sweep import run
 from rc_utils.sweep.campaign import load_campaign
-from rc_utils.sweep.execute import sweep
 
 
 def made_table(cells=9, seeds=2, sign=(-1, 1)):
@@ -70,14 +70,10 @@ def test_ends_without_a_common_cell_have_no_trend():
     assert "evolution/trend" not in [r.id for r in training_evolution.results_from_evolution(table)]
 
 
-@pytest.mark.parametrize(("fraction", "epoch"), [(0, 0), (0.1, 20), (0.66, 130), (1, 200)])
-def test_epochs_are_matched_by_their_share_of_training(fraction, epoch):
-    assert training_evolution.published_epoch(fraction) == epoch
-
-
-def test_an_epoch_between_the_published_ones_matches_none():
-    assert np.isnan(training_evolution.published_epoch(0.05))
-    assert np.isnan(training_evolution.published_epoch(0.01))  # no network in training stands for the initialisation
+def test_epochs_are_matched_by_their_share_of_training():
+    """No network in training stands for the initialisation, and none between two published epochs for either."""
+    fractions, epochs = [0, 0.1, 0.66, 1, 0.05, 0.01], [0, 20, 130, 200, np.nan, np.nan]
+    assert np.array_equal([training_evolution.published_epoch(f) for f in fractions], epochs, equal_nan=True)
 
 
 def test_unknown_names_are_explained():
@@ -87,31 +83,26 @@ def test_unknown_names_are_explained():
         training_evolution.evolution_runs("shapes-tiny", network="VGG19")
 
 
-def test_training_once_more_ends_at_the_same_network():
-    campaign = load_campaign("shapes-tiny")
-    sweep(campaign)
+def test_the_runs_of_a_page_are_those_of_one_network():
+    write_all(load_campaign("shapes-tiny"))
     table = training_evolution.evolution_runs("shapes-tiny")
     assert sorted(table["epoch"].unique()) == [0, 1, 3]
     assert table["fraction"].max() == 1
     assert set(table["network"]) == {"ResNet18"}
-    planned = next(iter(campaign.runs().values()))
-    net, data = run.trained_network(planned.spec), run.dataset_of(planned.spec)
-    triple = sample_vertices(data.x_train, dim=2, num_samples=1, seed=0)
-    grids = training_evolution.grids_during_training(planned, triple, [0, 3], resolution=10)
-    assert np.array_equal(grids[3].labels, label_grid(net, triple, resolution=10).labels)
 
 
-def test_kept_networks_of_epochs_spare_the_training(monkeypatch):
+def test_training_once_more_ends_at_the_same_network_and_kept_ones_spare_it(monkeypatch):
     planned = next(iter(load_campaign("shapes-tiny").runs().values()))
     run.complete_run(dataclasses.replace(planned, evolution_weights=True))
     data = run.dataset_of(planned.spec)
     triple = sample_vertices(data.x_train, dim=2, num_samples=1, seed=0)
-    trained = training_evolution.grids_during_training(planned, triple, [1, 2], resolution=10)
+    trained = training_evolution.grids_during_training(planned, triple, [1, 2, 3], resolution=10)
     monkeypatch.setattr(training_evolution, "train", None)
     kept = training_evolution.grids_during_training(planned, triple, [0, 1, 3], resolution=10)
     assert list(kept) == [0, 1, 3]
     assert np.array_equal(kept[1].labels, trained[1].labels)
     final = label_grid(run.trained_network(planned.spec), triple, resolution=10)
+    assert np.array_equal(trained[3].labels, final.labels)
     assert np.array_equal(kept[3].labels, final.labels)
     assert not np.array_equal(kept[0].labels, final.labels)
     with pytest.raises(FileNotFoundError, match="without one of the epochs"):
