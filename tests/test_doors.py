@@ -371,10 +371,9 @@ def test_parameters_of_notebooks(value):
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, 1e12, 1e308, -1e308, 5e-324, 1.0])
 
 
-METHODS = st.sampled_from(["pearson", "spearman", "kendall"])
-
-
-@given(rows=st.lists(st.tuples(NUMBERS, NUMBERS), max_size=12), method=METHODS)
+@given(
+    rows=st.lists(st.tuples(NUMBERS, NUMBERS), max_size=12), method=st.sampled_from(["pearson", "spearman", "kendall"])
+)
 @FUZZ
 def test_numbers_to_correlate(rows, method):
     """Of any finite numbers the correlation is one of [-1, 1] within its interval, or not there at all."""

@@ -37,6 +37,9 @@ def test_a_row_holds_what_a_fresh_fit_gives():
     assert last["train_accuracy"] == (model.predict(x) == y).mean()
     assert last["count"] == region_count(model, x, num_samples=10).mean
     assert correlation_table(table, methods=["pearson"])["n_units"].tolist() == [8, 4, 12]
+    results = results_from_forests(table)
+    assert {r.id: r.n for r in results} == {"trees/decision-tree": 8, "trees/random-forest": 4, "trees/overall": 12}
+    assert all(r.campaign == "trees on digits" for r in results)
 
 
 def test_the_table_is_kept_and_a_broken_one_named(results, monkeypatch):
@@ -51,12 +54,6 @@ def test_the_table_is_kept_and_a_broken_one_named(results, monkeypatch):
         forest_runs(**SMALL, depths=(3,))
     forest_runs(**SMALL | {"num_samples": 11}, depths=(3,))
     assert len(list((results / "forests").iterdir())) == 2
-
-
-def test_results_carry_the_published_ids():
-    results = results_from_forests(forest_runs(**SMALL, depths=(2, 4)))
-    assert {r.id: r.n for r in results} == {"trees/decision-tree": 8, "trees/random-forest": 4, "trees/overall": 12}
-    assert all(r.campaign == "trees on digits" for r in results)
 
 
 OPTIONS = {"depths": (3,), "num_samples": 10, "resolution": 20, "num_trees": 3}

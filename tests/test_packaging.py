@@ -134,15 +134,11 @@ def test_citation_licence_and_package_agree():
     assert citation["license"] == PROJECT["license"] == "MIT"
     assert (ROOT / "LICENSE").read_text().startswith("MIT License\n\nCopyright (c) 2026 the rc_utils authors\n")
     paper = citation["preferred-citation"]
-    entry = re.search(
-        r"@inproceedings\{li2025region,.*?\n\}", (ROOT / "book" / "references.bib").read_text(), re.DOTALL
-    )[0]
+    references = (ROOT / "book" / "references.bib").read_text()
+    entry = re.search(r"@inproceedings\{li2025region,.*?\n\}", references, re.DOTALL)[0]
     authors = " and ".join(f"{author['family-names']}, {author['given-names']}" for author in paper["authors"])
-    assert f"{{{authors}}}" in entry
-    assert f"{{{paper['title']}}}" in entry
-    assert f"{{{paper['year']}}}" in entry
-    assert f"{{{paper['start']}--{paper['end']}}}" in entry
-    assert f"{{{paper['volume']}}}" in entry
+    for value in (authors, paper["title"], paper["year"], f"{paper['start']}--{paper['end']}", paper["volume"]):
+        assert f"{{{value}}}" in entry
     assert {reference["authors"][0]["family-names"] for reference in citation["references"]} == {"Li"}
 
 

@@ -12,11 +12,6 @@ from rc_utils.paper.verdict import Result
 from rc_utils.sweep.campaign import reference_campaigns
 
 
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    monkeypatch.setenv("RC_RESULTS", str(tmp_path))
-
-
 @pytest.fixture
 def keep(monkeypatch):
     """`keep_results` of a page that a build executes."""

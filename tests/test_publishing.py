@@ -1,6 +1,7 @@
 """What the project is published with: archives, workflows, places to open it, downloads."""
 
 import csv
+import importlib
 import json
 import pathlib
 import re
@@ -32,6 +33,11 @@ def book_on_path():
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "book"))
         yield
+
+
+@pytest.fixture
+def launch():
+    return importlib.import_module("launch")
 
 
 @pytest.mark.slow
@@ -66,7 +72,7 @@ def test_the_jobs_of_a_workflow_only_call_make(path):
                 assert re.fullmatch(r"actions/[\w-]+@v\d+", step["uses"])
 
 
-def test_places_to_open_it_call_what_there_is():
+def test_places_to_open_it_call_what_there_is(launch):
     container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
     assert container["postCreateCommand"] == "make env"
     copied = re.findall(r"^COPY (.*) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
@@ -74,7 +80,7 @@ def test_places_to_open_it_call_what_there_is():
     assert 'CMD ["make", "serve"]' in (ROOT / "Dockerfile").read_text()
     post_build = ROOT / "binder" / "postBuild"
     assert post_build.stat().st_mode & 0o100
-    assert f"python book/launch.py {_launch().FOLDER}" in post_build.read_text()
+    assert f"python book/launch.py {launch.FOLDER}" in post_build.read_text()
     lock = (ROOT / "requirements.txt").read_text()
     for name, version in re.findall(
         r"^(torch\w*)==([\d.]+)\+cpu$", (ROOT / "binder/requirements.txt").read_text(), re.M
@@ -84,14 +90,7 @@ def test_places_to_open_it_call_what_there_is():
     assert hook["entry"] == "make lint"
 
 
-def _launch():
-    import launch
-
-    return launch
-
-
-def test_notebooks_are_opened_with_the_parameters_of_their_page(tmp_path):
-    launch = _launch()
+def test_notebooks_are_opened_with_the_parameters_of_their_page(launch, tmp_path):
     names = {path.stem for path in launch.write(tmp_path / "binder")}
     assert "16_open_questions" in names
     assert "03_main_correlation" not in names  # it trains
@@ -106,8 +105,7 @@ def test_notebooks_are_opened_with_the_parameters_of_their_page(tmp_path):
     assert f"--branch {launch.tag()} https://github.com/owner/name" in first
 
 
-def test_launch_links_are_those_of_notebooks_that_train_nothing():
-    launch = _launch()
+def test_launch_links_are_those_of_notebooks_that_train_nothing(launch):
     table = {"train": ["small"], "pages": {"a": {"campaigns": ["small"]}, "b": {"campaigns": ["large", "*"]}}}
     assert launch.links("notebooks/a", table, "o/n") == launch.links("guide/b", table, "o/n") == {}
     links = launch.links("notebooks/b", table, "o/n")
@@ -166,12 +164,8 @@ def test_the_dictionary_has_every_column():
     known = {row["column"] for row in rows}
     assert all(row["meaning"] for row in rows)
     assert len(known) == len(rows)
-    columns = {
-        *MEASURES,
-        *TrainConfig.__dataclass_fields__,
-        *load_runs("cifar10-small"),
-        *load_runs("tiny-imagenet-small"),
-    }
+    columns = set(MEASURES) | set(TrainConfig.__dataclass_fields__)
+    columns |= {*load_runs("cifar10-small"), *load_runs("tiny-imagenet-small")}
     generic = {re.sub(r"^count_[\w-]+?(_std_error)?$", r"count_NAME\1", column) for column in columns - known}
     assert generic - known == set()
 
