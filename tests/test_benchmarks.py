@@ -108,7 +108,7 @@ def test_work_timer_leaves_evaluation_out_and_cleans_up():
     assert network.forward == forward
 
 
-def test_command_line_prints_and_writes_the_table(results, capsys, monkeypatch):
+def test_command_line_prints_and_writes_the_table_and_names_an_unknown_benchmark(results, capsys, monkeypatch):
     monkeypatch.setattr("benchmarks.__main__.QUICK", dataclasses.replace(TINY, repeats=1, grids=4, segments=1))
     assert main(["--quick", "--only", "counting-2d"]) == 0
     printed = capsys.readouterr().out
@@ -116,6 +116,8 @@ def test_command_line_prints_and_writes_the_table(results, capsys, monkeypatch):
     assert tuple(lines[0]) == report.COLUMNS
     assert len(lines) == 1 + NUMBER_OF_ROWS["counting-2d"]
     assert all(cell in printed for line in lines for cell in line)
+    assert main(["--only", "countin-2d"]) == 2
+    assert "Did you mean 'counting-2d'?" in capsys.readouterr().err
 
 
 def test_an_interrupt_leaves_the_rows_so_far(results, capsys, monkeypatch):
@@ -128,11 +130,6 @@ def test_an_interrupt_leaves_the_rows_so_far(results, capsys, monkeypatch):
         main([])
     assert "first" in capsys.readouterr().out
     assert "first" in (results / "benchmarks.csv").read_text(encoding="utf-8")
-
-
-def test_an_unknown_benchmark_is_named(capsys):
-    assert main(["--only", "countin-2d"]) == 2
-    assert "Did you mean 'counting-2d'?" in capsys.readouterr().err
 
 
 def test_the_peak_is_that_of_the_process_itself_and_not_of_the_one_that_started_it():

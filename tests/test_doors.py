@@ -319,16 +319,11 @@ def test_names_of_campaigns(name):
     assert outcome["refused"] or "shapes-tiny" in name
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("paths")
-
-
 @given(name=st.text(max_size=40), content=st.binary(max_size=20))
 @FUZZ
-def test_paths(folder, name, content):
+def test_paths(tmp_path, name, content):
     """A file is written whole under exactly its name, or not at all and with the name in the error."""
-    path, message = folder / "files" / name.replace("..", "_").lstrip("/"), None
+    path, message = tmp_path / "files" / name.replace("..", "_").lstrip("/"), None
     try:
         write_atomically(path, content)
     except (OSError, ValueError) as error:

@@ -50,14 +50,10 @@ def test_the_two_runs_differ_in_lr_alone():
     assert small.spec.train.batch_size == 100
 
 
-def test_a_run_that_diverged_is_not_one_of_the_two(monkeypatch):
-    large = explorer.lr_pair("shapes-quick")[1].spec.run_id
-    monkeypatch.setattr(explorer, "find_records", lambda ids, path: {large: ({"status": "diverged"}, "live")})
+def test_a_run_that_diverged_is_not_one_of_the_two_and_a_pair_that_is_not_there_refused(monkeypatch):
+    large, diverged = explorer.lr_pair("shapes-quick")[1].spec.run_id, ({"status": "diverged"}, "live")
+    monkeypatch.setattr(explorer, "find_records", lambda ids, path: {large: diverged})
     assert explorer.lr_pair("shapes-quick")[1].spec.train.lr < 0.02
-
-
-def test_a_pair_that_is_not_there_is_refused(monkeypatch):
-    diverged = {"status": "diverged"}, "live"
     monkeypatch.setattr(explorer, "find_records", lambda ids, path: dict.fromkeys(ids, diverged))
     with pytest.raises(ValueError, match=r"batch size 100 that differ in lr alone, and did not diverge"):
         explorer.lr_pair("shapes-quick")

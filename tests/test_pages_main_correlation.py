@@ -43,12 +43,14 @@ def test_change_per_doubling_recovers_the_slope(factor, slope):
     assert noisy.low < noisy.value < noisy.high
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_change_of_numbers_that_are_missing_is_an_error(bad):
+def test_a_change_of_numbers_that_are_missing_or_cannot_double_is_an_error():
     runs = make_runs(noise=0)
-    runs.loc[2, "count"] = bad
-    with pytest.raises(ValueError, match=r"count is missing or infinite in 1 of"):
-        change_per_doubling(runs, "lr")
+    for bad in (np.nan, np.inf):
+        runs.loc[2, "count"] = bad
+        with pytest.raises(ValueError, match=r"count is missing or infinite in 1 of"):
+            change_per_doubling(runs, "lr")
+    with pytest.raises(ValueError, match="lr has the value 0"):
+        change_per_doubling(runs.assign(lr=0.0), "lr")
 
 
 def test_change_is_the_coefficient_of_the_formula_that_is_shown():
@@ -114,11 +116,6 @@ def test_a_batch_is_compared_at_as_many_updates():
     assert at_equal_updates(runs).empty
 
 
-def test_change_refuses_a_factor_that_cannot_double():
-    with pytest.raises(ValueError, match="lr has the value 0"):
-        change_per_doubling(make_runs().assign(lr=0.0), "lr")
-
-
 def test_results_agree_with_the_paper_when_the_runs_do():
     results = results_from_runs(make_runs(), "made")
     ids = {result.id for result in results}
@@ -159,7 +156,6 @@ def test_overall_is_the_papers_three_networks_and_no_other():
     assert not any("overall" in result.id for result in results_from_runs(others, "made"))
     overall = next(result for result in results if result.id == "main/overall")
     assert overall.n == 9
-    assert not any("overall" in r.id for r in results_from_runs(make_runs(networks=("ResNet18",)), "made"))
     begun = runs[(runs["network"] != "SENet18") | (runs.groupby("network").cumcount() < 6)]
     assert not any("overall" in result.id for result in results_from_runs(begun, "made"))
 

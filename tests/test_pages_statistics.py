@@ -73,6 +73,8 @@ def test_sign_errors_are_shares_of_wrong_pairs_by_hand():
     assert p.sign_error(x, y, pairs, range(12), num_resamples=20).value == pytest.approx(np.mean(errors))
     assert p.sign_error(x, x + 0.001, p.neighbours(rows), range(12)).value < 0.1
     assert "lr 0.01 / 0.1" in pairs.environments
+    with pytest.raises(ValueError, match="two rows have the factors"):
+        p.neighbours(pd.concat([rows, rows[:1]]))
 
 
 def test_a_unit_that_is_drawn_twice_is_not_compared_with_itself():
@@ -86,12 +88,6 @@ def test_a_unit_that_is_drawn_twice_is_not_compared_with_itself():
         assert (found[~same] == (w[pairs.first] * w[pairs.second])[~same]).all()
     assert np.isnan(p.granulated_kendall(x[:6], y[:6], p.neighbours(rows[:6]), range(6)).low)
     assert MIN_UNITS == 7
-
-
-def test_a_grid_with_a_row_twice_is_refused():
-    rows, _, _ = grid()
-    with pytest.raises(ValueError, match="two rows have the factors"):
-        p.neighbours(pd.concat([rows, rows[:1]]))
 
 
 def make_runs(networks=("A", "B", "C"), seeds=2, noise=0.1):

@@ -59,11 +59,6 @@ def test_the_trend_is_the_rise_of_the_correlation(sign, verdict):
     assert results["evolution/correlation/20"].n == 9
 
 
-def test_nothing_measured_yet_is_said_with_the_sweep_that_measures_it(results):
-    with pytest.raises(training_evolution.NothingCounted, match=r"rc_utils\.sweep shapes-tiny --experiment main"):
-        training_evolution.evolution_runs("shapes-tiny")
-
-
 def test_ends_without_a_common_cell_have_no_trend():
     table = made_table()
     table.loc[table["epoch"] == table["epoch"].max(), "status"] = "diverged"
@@ -76,7 +71,9 @@ def test_epochs_are_matched_by_their_share_of_training():
     assert np.array_equal([training_evolution.published_epoch(f) for f in fractions], epochs, equal_nan=True)
 
 
-def test_unknown_names_are_explained():
+def test_unknown_names_and_nothing_measured_yet_are_explained():
+    with pytest.raises(training_evolution.NothingCounted, match=r"rc_utils\.sweep shapes-tiny --experiment main"):
+        training_evolution.evolution_runs("shapes-tiny")
     with pytest.raises(ValueError, match=r"experiments that do: main"):
         training_evolution.evolution_experiment("shapes-tiny", "evolutoin")
     with pytest.raises(ValueError, match="VGG19"):

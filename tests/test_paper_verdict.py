@@ -61,7 +61,9 @@ def test_the_table_of_statements_is_well_formed():
     assert dataclasses.is_dataclass(published("main/overall"))
 
 
-def test_unknown_names_get_the_nearest():
+def test_unknown_names_get_the_nearest_and_reversed_intervals_are_refused():
+    with pytest.raises(ValueError, match="low end first"):
+        verdict(statement(), 0.5, 0.8, 0.2)
     with pytest.raises(ValueError, match=r"unknown published value 'main/overal'. Did you mean 'main/overall'"):
         scorecard([Result("main/overal", "a", 0.9)])
 
@@ -120,11 +122,6 @@ def test_what_an_argument_settles_is_no_verdict():
     assert card["verdict"].tolist() == ["proved", "refuted by argument", "inconclusive"]
     assert card["counted"].tolist() == [False, False, True]
     assert card["ours"].tolist() == ["0.90", "unbounded", "1.00"]
-
-
-def test_verdict_refuses_a_reversed_interval():
-    with pytest.raises(ValueError, match="low end first"):
-        verdict(statement(), 0.5, 0.8, 0.2)
 
 
 def test_verdict_is_symmetric_in_sign():
