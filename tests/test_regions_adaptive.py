@@ -45,16 +45,6 @@ def test_evaluations_are_counted(trained):
     assert count.settings["strategy"] == "adaptive"
 
 
-def test_batch_size_and_the_number_of_segments_change_nothing(trained):
-    (network, *_), points = trained
-    expected = region_count(network, points, num_samples=12, strategy="adaptive")
-    for batch_size in (50, 7):
-        again = region_count(network, points, num_samples=12, strategy="adaptive", batch_size=batch_size)
-        assert again.counts.tolist() == expected.counts.tolist()
-    fewer = region_count(network, points, num_samples=5, strategy="adaptive")
-    assert fewer.counts.tolist() == expected.counts[:5].tolist()
-
-
 def narrow_peak(centre, width):
     """Scores (0, s): s is positive in an interval of this width, its slopes visible from far away."""
     return lambda x: np.hstack([0 * x, (width / 2) ** 2 - (x - centre) ** 2])

@@ -55,11 +55,8 @@ def test_network_of_stripes(k, dim, points):
 
 
 def test_stripes_beyond_the_segment():
-    """The wave is flat before 0 and a straight line after 1: two more half-periods fit in no more than one region."""
-    count = region_count(Stripes(4), SEGMENT, num_samples=2, alpha_range=(-1, 2), resolution=600)
-    assert count.counts.tolist() == [5, 5]
-    half_planes = region_count(lambda x: np.floor(x[:, 0] + 1e-4).astype(int), SEGMENT, alpha_range=(-2.5, 3.5))
-    assert set(half_planes.counts) == {7}
+    stripes = region_count(lambda x: np.floor(x[:, 0] + 1e-4).astype(int), SEGMENT, alpha_range=(-2.5, 3.5))
+    assert set(stripes.counts) == {7}
 
 
 def test_checkerboards():
@@ -78,12 +75,10 @@ def test_checkerboards():
 
 @pytest.mark.parametrize(("dim", "points"), [(1, SEGMENT - [0.5, 0]), (2, TRIANGLE - 1 / 3), (3, TETRAHEDRON - 1 / 4)])
 @pytest.mark.parametrize("adjacency", ["face", "full", "simplex"])
-def test_nested_shells_and_a_convex_body(dim, points, adjacency):
+def test_nested_shells(dim, points, adjacency):
     """Shells around the centre of the simplex: r inside r_in, between, outside r_out, which the simplex surrounds."""
     options = {"dim": dim, "num_samples": 2, "resolution": 41, "adjacency": adjacency}
-    ball = region_count(lambda x: (x**2).sum(1) < 0.1**2, points, **options)
     shells = region_count(lambda x: np.digitize((x**2).sum(1), [0.04**2, 0.1**2]), points, **options)
-    assert set(ball.counts) == {3 if dim == 1 else 2}
     assert set(shells.counts) == {5 if dim == 1 else 3}
 
 
@@ -219,16 +214,12 @@ def _precision():
 @pytest.mark.usefixtures("_precision")
 @pytest.mark.parametrize("matmul", ["highest", "high", "medium"])
 def test_tf32_is_off_inside_for_old_and_new_readers_and_as_it_was_afterwards(matmul):
-    class Reader(nn.Module):
-        def forward(self, x):
-            self.seen = precision_settings()
-            return x
-
     torch.set_float32_matmul_precision(matmul)
     before = precision_settings()
-    network = Reader()
+    network, seen = nn.Identity(), []
+    network.register_forward_hook(lambda *_: seen.append(precision_settings()))
     region_count(network, SEGMENT, num_samples=1)
-    assert network.seen == ("highest", False, False)
+    assert set(seen) == {("highest", False, False)}
     assert precision_settings() == before
     torch.backends.fp32_precision = "tf32"
     region_count(network, SEGMENT, num_samples=1)
@@ -282,12 +273,6 @@ def test_a_real_allocation_that_fails_is_caught():
             return x
 
     assert region_count(Greedy(), SEGMENT, num_samples=1, resolution=20).counts.tolist() == [1]
-
-
-def test_no_small_remainder():
-    sizes = []
-    predict_labels(lambda x: (sizes.append(len(x)), x[:, 0])[1], np.zeros((401, 2)), batch_size=400)
-    assert sorted(sizes) == [200, 201]
 
 
 def test_default_chunks():
