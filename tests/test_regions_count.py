@@ -55,11 +55,8 @@ def test_network_of_stripes(k, dim, points):
 
 
 def test_stripes_beyond_the_segment():
-    """The wave is flat before 0 and a straight line after 1: two more half-periods fit in no more than one region."""
-    count = region_count(Stripes(4), SEGMENT, num_samples=2, alpha_range=(-1, 2), resolution=600)
-    assert count.counts.tolist() == [5, 5]
-    half_planes = region_count(lambda x: np.floor(x[:, 0] + 1e-4).astype(int), SEGMENT, alpha_range=(-2.5, 3.5))
-    assert set(half_planes.counts) == {7}
+    stripes = region_count(lambda x: np.floor(x[:, 0] + 1e-4).astype(int), SEGMENT, alpha_range=(-2.5, 3.5))
+    assert set(stripes.counts) == {7}
 
 
 def test_checkerboards():
@@ -78,12 +75,10 @@ def test_checkerboards():
 
 @pytest.mark.parametrize(("dim", "points"), [(1, SEGMENT - [0.5, 0]), (2, TRIANGLE - 1 / 3), (3, TETRAHEDRON - 1 / 4)])
 @pytest.mark.parametrize("adjacency", ["face", "full", "simplex"])
-def test_nested_shells_and_a_convex_body(dim, points, adjacency):
+def test_nested_shells(dim, points, adjacency):
     """Shells around the centre of the simplex: r inside r_in, between, outside r_out, which the simplex surrounds."""
     options = {"dim": dim, "num_samples": 2, "resolution": 41, "adjacency": adjacency}
-    ball = region_count(lambda x: (x**2).sum(1) < 0.1**2, points, **options)
     shells = region_count(lambda x: np.digitize((x**2).sum(1), [0.04**2, 0.1**2]), points, **options)
-    assert set(ball.counts) == {3 if dim == 1 else 2}
     assert set(shells.counts) == {5 if dim == 1 else 3}
 
 
@@ -116,7 +111,6 @@ def test_result_fields():
     assert "alpha in [-1, 2]" in str(longer)
     assert count.settings["resolution"] == 200
     assert region_count(label, points, dim=2, num_samples=2).labels is None
-    assert region_count(label, points, num_samples=9).counts.tolist() == count.counts[:9].tolist()
 
 
 @pytest.fixture(scope="module")
@@ -162,13 +156,6 @@ def test_the_points_are_the_same_in_every_chunk(images):
     assert torch.equal(seen[17], seen[None])
     points = {x.numpy().tobytes() for x in seen[None]}
     assert all(v.numpy().tobytes() in points for v in sample_vertices(images, dim=2, num_samples=5).flatten(0, 1))
-
-
-def test_without_numba_the_result_is_the_same(network, images, monkeypatch):
-    options = {"dim": 3, "resolution": 8, "num_samples": 4}
-    compiled = region_count(network, images, **options).counts.tolist()
-    monkeypatch.setattr(components, "_compiled_kernel", lambda: None)
-    assert region_count(network, images, **options).counts.tolist() == compiled
 
 
 class Restless(nn.Module):
@@ -227,16 +214,12 @@ def _precision():
 @pytest.mark.usefixtures("_precision")
 @pytest.mark.parametrize("matmul", ["highest", "high", "medium"])
 def test_tf32_is_off_inside_for_old_and_new_readers_and_as_it_was_afterwards(matmul):
-    class Reader(nn.Module):
-        def forward(self, x):
-            self.seen = precision_settings()
-            return x
-
     torch.set_float32_matmul_precision(matmul)
     before = precision_settings()
-    network = Reader()
+    network, seen = nn.Identity(), []
+    network.register_forward_hook(lambda *_: seen.append(precision_settings()))
     region_count(network, SEGMENT, num_samples=1)
-    assert network.seen == ("highest", False, False)
+    assert set(seen) == {("highest", False, False)}
     assert precision_settings() == before
     torch.backends.fp32_precision = "tf32"
     region_count(network, SEGMENT, num_samples=1)
@@ -292,12 +275,6 @@ def test_a_real_allocation_that_fails_is_caught():
     assert region_count(Greedy(), SEGMENT, num_samples=1, resolution=20).counts.tolist() == [1]
 
 
-def test_no_small_remainder():
-    sizes = []
-    predict_labels(lambda x: (sizes.append(len(x)), x[:, 0])[1], np.zeros((401, 2)), batch_size=400)
-    assert sorted(sizes) == [200, 201]
-
-
 def test_default_chunks():
     linear = as_classifier(nn.Linear(2, 2), SEGMENT)
     assert default_chunk(3 * 16 * 16, linear) == 426
@@ -336,8 +313,6 @@ def test_label_grid_is_what_is_counted(network, images):
         at = (slice(None), *grid.lattice.indices.T)
         assert (grid.labels[at] == (grid.positions[..., 1] > 0.3)).mean() > 0.999
         np.testing.assert_allclose(grid.vertices, plane, atol=1e-4)
-    with pytest.raises(ValueError, match=r"expected \(B, d \+ 1, \*shape\)"):
-        label_grid(network, images[:, 0, 0])
 
 
 @pytest.mark.parametrize("sampling", ["pairs", "random_direction"])
@@ -358,22 +333,6 @@ def test_blocks_of_simplices_change_nothing(sampling, dim, strategy, monkeypatch
     assert parts.num_evaluations == whole.num_evaluations
 
 
-@pytest.mark.parametrize("batch_size", [None, 7])
-def test_a_batch_norm_without_running_statistics_is_refused(batch_size):
-    norm = nn.BatchNorm1d(8, track_running_stats=False)
-    model = nn.Sequential(nn.Linear(4, 8), norm, nn.ReLU(), nn.Linear(8, 3))
-    points = np.random.default_rng(0).standard_normal((10, 4))
-    with pytest.raises(ValueError, match="batch norm '1' keeps no running statistics"):
-        region_count(model, points, num_samples=5, batch_size=batch_size)
-
-
-def test_identical_points_have_no_length_for_a_random_direction():
-    with pytest.raises(ValueError, match=r"median distance of the points is 0.* give direction_length"):
-        region_count(lambda x: x, np.ones((5, 3)), sampling="random_direction", num_samples=2)
-    with pytest.raises(ValueError, match="median distance of the points is 0"):
-        sample_vertices(np.ones((5, 3)), sampling="random_direction", num_samples=2)
-
-
 def test_labels_of_vertices_that_are_lists_or_need_gradients():
     """A callable gets the same kind and precision from `label_grid` as from `region_count`."""
     seen = []
@@ -389,8 +348,7 @@ def test_labels_of_vertices_that_are_lists_or_need_gradients():
     assert label_grid(lambda x: x, vertices, resolution=5).labels.shape == (1, 5)
 
 
-def test_arrays_with_negative_strides_are_read():
-    assert components.count_components(np.zeros((1, 3, 3), int)[::-1]).tolist() == [1]
+def test_images_with_negative_strides_are_read():
     image = np.random.default_rng(0).random((4, 4, 1))[..., ::-1].transpose(2, 0, 1)
     assert predict_labels(lambda x: x.reshape(len(x), -1), image[None]).shape == (1,)
 

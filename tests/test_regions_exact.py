@@ -105,14 +105,20 @@ def test_sawtooth(k):
     assert inside.count == 2 * k + 1
 
 
+def two_units(first, first_bias, last, last_bias=None):
+    """Two ReLU units of one input, in float64: weights (2,) and biases (2,) of the first layer, (C, 2) and (C,)."""
+    network = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, len(last))).double()
+    with torch.no_grad():
+        network[0].weight[:, 0] = torch.tensor(first)
+        network[0].bias[:] = torch.tensor(first_bias, dtype=torch.float64)
+        network[2].weight[:] = torch.tensor(last)
+        network[2].bias[:] = torch.tensor(last_bias or [0.0] * len(last), dtype=torch.float64)
+    return network
+
+
 def test_two_boundaries_a_billionth_apart():
     """Class 1 wins by |alpha - 0.3| < 0.5e-9 only."""
-    network = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 2)).double()
-    with torch.no_grad():
-        network[0].weight.copy_(torch.tensor([[1.0], [-1.0]]))
-        network[0].bias.copy_(torch.tensor([-0.3, 0.3], dtype=torch.float64))
-        network[2].weight.copy_(torch.tensor([[1.0, 1.0], [0.0, 0.0]]))
-        network[2].bias.copy_(torch.tensor([0.0, 0.5e-9], dtype=torch.float64))
+    network = two_units([1.0, -1.0], [-0.3, 0.3], [[1.0, 1.0], [0.0, 0.0]], [0.0, 0.5e-9])
     exact = exact_segment(network, torch.zeros(1), torch.ones(1))
     assert exact.labels.tolist() == [0, 1, 0]
     np.testing.assert_allclose(exact.boundaries, [0.3 - 0.5e-9, 0.3 + 0.5e-9], atol=1e-14)
@@ -129,11 +135,7 @@ def test_ties_go_to_the_lowest_index_and_touching_scores_make_no_region():
     exact = exact_segment(identity, torch.zeros(1), torch.ones(1))
     assert (exact.count, exact.labels.tolist(), exact.num_linear_regions) == (1, [0], 1)
     # |alpha - 1/2| > 0 on both sides of 1/2, and label 0 at the point itself.
-    touching = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1, bias=False))
-    with torch.no_grad():
-        touching[0].weight.copy_(torch.tensor([[1.0], [-1.0]]))
-        touching[0].bias.copy_(torch.tensor([-0.5, 0.5]))
-        touching[2].weight.fill_(1.0)
+    touching = two_units([1.0, -1.0], [-0.5, 0.5], [[1.0, 1.0]])
     assert exact_segment(touching, torch.zeros(1), torch.ones(1)).labels.tolist() == [1]
 
 
@@ -246,39 +248,25 @@ def test_what_is_not_piecewise_linear_is_refused(forward, message):
         exact_segment(Refused(forward), torch.zeros(2), torch.ones(2))
 
 
-@pytest.mark.parametrize("dilation", [1, (1, 1), 2, (2, 1)])
-def test_a_pool_with_a_dilation_is_refused(dilation):
-    network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.MaxPool2d(2, 1, dilation=dilation), nn.Flatten())
-    x0, x1 = torch.randn(2, 1, 6, 6, generator=torch.Generator().manual_seed(0))
-    if dilation in (1, (1, 1)):
-        assert len(exact_segment(network, x0, x1).labels) >= 1
-    else:
-        with pytest.raises(ValueError, match="has a dilation"):
-            exact_segment(network, x0, x1)
-
-
 class ByKeyword(nn.Module):
     """A convolution with batch norm, a ReLU and a linear layer, all called by keyword."""
 
-    def __init__(self, keyword):
+    def __init__(self):
         super().__init__()
         self.conv, self.norm, self.pool = nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.MaxPool2d(2)
-        self.relu, self.out, self.keyword = nn.ReLU(), nn.Linear(16, 3), keyword
+        self.relu, self.out = nn.ReLU(), nn.Linear(16, 3)
 
     def forward(self, x):
-        if self.keyword:
-            h = self.pool(input=self.relu(input=self.norm(input=self.conv(input=x))))
-            return self.out(input=torch.flatten(input=h, start_dim=1))
-        return self.out(torch.flatten(self.pool(self.relu(self.norm(self.conv(x)))), 1))
+        h = self.pool(input=self.relu(input=self.norm(input=self.conv(input=x))))
+        return self.out(input=torch.flatten(input=h, start_dim=1))
 
 
 def test_layers_may_be_called_by_keyword():
-    by_keyword, positional = ByKeyword(True), ByKeyword(False)
-    positional.load_state_dict(by_keyword.state_dict())
-    x0, x1 = 5 * torch.randn(2, 1, 6, 6, generator=torch.Generator().manual_seed(0))
-    found, expected = exact_segment(by_keyword, x0, x1), exact_segment(positional, x0, x1)
-    assert found.boundaries.tolist() == expected.boundaries.tolist()
-    assert found.num_linear_regions == expected.num_linear_regions > 2
+    torch.manual_seed(0)
+    network, x0, x1 = ByKeyword().eval(), *5 * torch.randn(2, 1, 6, 6)
+    exact = exact_segment(network, x0, x1)
+    assert agrees_with_grid(network, x0, x1, exact, 5_001) > 1
+    assert exact.num_linear_regions > 2
 
 
 @pytest.mark.parametrize("prune", [False, True])
@@ -323,49 +311,26 @@ def test_thresholds_round_as_scikit_learn_does(rng):
         assert threshold == 0 or np.float32(high) > threshold
 
 
-def test_a_model_of_another_kind_is_refused():
-    with pytest.raises(TypeError, match="GaussianNB; expected"):
-        exact_segment(GaussianNB(), np.zeros(2), np.ones(2))
-    with pytest.raises(ValueError, match="not fitted"):
-        exact_segment(DecisionTreeClassifier(), np.zeros(2), np.ones(2))
-
-
-def test_bad_arguments_are_named():
-    network = nn.Linear(2, 2)
-    with pytest.raises(ValueError, match="x1 holds NaN"):
-        exact_segment(network, torch.zeros(2), torch.full((2,), torch.nan))
-    with pytest.raises(ValueError, match=r"x0 has shape \(2,\), x1 \(3,\)"):
-        exact_segment(network, torch.zeros(2), torch.zeros(3))
-    with pytest.raises(ValueError, match=r"point of shape \(5,\).*Is that the shape it takes"):
-        exact_segment(network, torch.zeros(5), torch.ones(5))
-    with pytest.raises(ValueError, match="max_breakpoints_memory=0"):
-        exact_segment(network, torch.zeros(2), torch.ones(2), max_breakpoints_memory=0)
-
-
 def test_the_network_is_left_alone():
     network = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.ReLU(inplace=True), nn.Linear(4, 2)).train()
     before = {name: value.clone() for name, value in network.state_dict().items()}
-    result = exact_segment(network, np.zeros(2), np.ones(2))
-    assert result.boundaries.tolist() == exact_segment(network.eval(), np.zeros(2), np.ones(2)).boundaries.tolist()
-    network.train()
-    exact_segment(network, np.zeros(2), np.ones(2))
+    found = exact_segment(network, np.zeros(2), np.ones(2))
     assert all(part.training for part in network.modules())
     assert network[2].inplace
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+    assert found.boundaries.tolist() == exact_segment(network.eval(), np.zeros(2), np.ones(2)).boundaries.tolist()
 
 
 @pytest.mark.parametrize("options", POOLS)
 @pytest.mark.parametrize("size", [(5, 8), (7, 2), (3, 3)])
 def test_max_pool_windows(options, size):
-    pool = nn.MaxPool2d(*options[:3], ceil_mode=options[3])
+    pool = nn.MaxPool2d(*options[:3], ceil_mode=options[3], dilation=(1, 1))
     x0, x1 = torch.randn(2, 2, *size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    network = nn.Sequential(pool, nn.Flatten())
-    a = torch.linspace(0, 1, 101, dtype=torch.float64).view(-1, 1, 1, 1)
-    expected = network((1 - a) * x0 + a * x1)
+    network, a = nn.Sequential(pool, nn.Flatten()), np.linspace(0, 1, 101)
     plan = make_plan(network)
     alphas, scores = next(propagate(plan, x0, x1, rehearse(plan, x0, x1, 1 << 20)))
-    found = np.stack([np.interp(a.flatten(), alphas, column) for column in scores.T.numpy()], axis=1)
-    np.testing.assert_allclose(found, expected, atol=1e-12)
+    found = np.stack([np.interp(a, alphas, column) for column in scores.T.numpy()], axis=1)
+    np.testing.assert_allclose(found, scores_at(network, x0, x1, a), atol=1e-12)
 
 
 def test_a_dead_stretch_of_a_single_output_is_a_region():
@@ -374,11 +339,7 @@ def test_a_dead_stretch_of_a_single_output_is_a_region():
     for _ in range(50):
         low, high = np.sort(rng.uniform(0.1, 0.9, 2))
         scale = rng.uniform(0.1, 10)
-        network = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1, bias=False)).double()
-        with torch.no_grad():
-            network[0].weight[:] = torch.tensor([[scale], [-scale]])
-            network[0].bias[:] = torch.tensor([-scale * high, scale * low])
-            network[2].weight[:] = torch.from_numpy(rng.uniform(0.5, 2, (1, 2)))
+        network = two_units([scale, -scale], [-scale * high, scale * low], rng.uniform(0.5, 2, (1, 2)))
         solved = exact_segment(network, np.zeros(1), np.ones(1))
         assert solved.labels.tolist() == [1, 0, 1]
         np.testing.assert_allclose(solved.boundaries, [low, high], atol=1e-9)
@@ -390,12 +351,43 @@ def test_ends_of_other_numbers_are_read_or_named():
     for kind in (">f8", "float16", "longdouble", "int8"):
         found = exact_segment(network, np.array([2, -9]).astype(kind), [-2, 9]).boundaries
         assert found.tolist() == expected.tolist()
-    with pytest.raises(ValueError, match="x0 are of type complex128"):
-        exact_segment(network, np.array([1j, 0]), np.zeros(2))
-    with pytest.raises(ValueError, match="x1 hold masked entries"):
-        exact_segment(network, np.zeros(2), np.ma.array([1, 2], mask=[0, 1]))
-    with pytest.raises(ValueError, match="x1 are of type <U1"):
-        exact_segment(network, np.zeros(2), ["a", "b"])
+
+
+class Constant(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scores = nn.Parameter(torch.zeros(1, 3))
+
+    def forward(self, x):
+        return self.scores
+
+
+@pytest.mark.parametrize(
+    ("model", "x0", "x1", "message"),
+    [
+        (nn.Linear(2, 2), np.array([1j, 0]), np.zeros(2), "x0 are of type complex128"),
+        (nn.Linear(2, 2), np.zeros(2), np.ma.array([1, 2], mask=[0, 1]), "x1 hold masked entries"),
+        (nn.Linear(2, 2), np.zeros(2), ["a", "b"], "x1 are of type <U1"),
+        (nn.Linear(2, 2), np.zeros(2), np.array([0, np.nan]), "x1 holds NaN"),
+        (nn.Linear(2, 2), np.zeros(2), np.zeros(3), r"x0 has shape \(2,\), x1 \(3,\)"),
+        (nn.Linear(2, 2), np.zeros(5), np.ones(5), r"point of shape \(5,\).*Is that the shape it takes"),
+        (nn.MaxPool2d(2, 1, dilation=2), np.zeros((1, 6, 6)), np.ones((1, 6, 6)), "has a dilation"),
+        (nn.MaxPool2d(2, 1, dilation=(2, 1)), np.zeros((1, 6, 6)), np.ones((1, 6, 6)), "has a dilation"),
+        (Constant(), np.zeros(2), np.ones(2), "does not depend on its input"),
+        (DecisionTreeClassifier(), np.zeros(2), np.ones(2), "not fitted"),
+    ],
+)
+def test_models_and_ends_that_cannot_be_taken_are_named(model, x0, x1, message):
+    with pytest.raises(ValueError, match=message):
+        exact_segment(model, x0, x1)
+
+
+def test_other_models_and_settings_that_are_refused():
+    with pytest.raises(TypeError, match="GaussianNB; expected"):
+        exact_segment(GaussianNB(), np.zeros(2), np.ones(2))
+    with pytest.raises(ValueError, match="max_breakpoints_memory=0"):
+        exact_segment(nn.Linear(2, 2), np.zeros(2), np.ones(2), max_breakpoints_memory=0)
+    assert exact_segment(nn.Identity(), torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0]), prune=True).count == 2
 
 
 HEADS = {
@@ -420,19 +412,17 @@ class MaximumOfTwo(nn.Module):
 @pytest.mark.parametrize("prune", [False, True])
 def test_equal_scores_have_the_label_of_the_lowest_index(head, prune):
     """Where all units are dead or saturated scores are equal on whole pieces, and rounding must not tell them apart."""
-    a = torch.linspace(0, 1, 2001, dtype=torch.float64)
+    a = np.linspace(0, 1, 2001)
     ties = 0
     for seed in range(30):
         torch.manual_seed(seed)
         network = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), *HEADS[head]()).double()
         x0, x1 = torch.randn(2, 2, dtype=torch.float64) * 4
         found = exact_segment(network, x0, x1, prune=prune)
-        with torch.no_grad():
-            scores = network(torch.lerp(x0, x1, a[:, None]))
-        expected = (scores[:, 0] > 0).long() if scores.shape[1] == 1 else scores.argmax(1)
-        inside = np.abs(a.numpy()[:, None] - found.boundaries).min(1, initial=1) > 1e-6
-        labels = found.labels[np.searchsorted(found.boundaries, a.numpy(), side="right")]
-        np.testing.assert_array_equal(labels[inside], expected.numpy()[inside])
+        inside = np.abs(a[:, None] - found.boundaries).min(1, initial=1) > 1e-6
+        labels = found.labels[np.searchsorted(found.boundaries, a, side="right")]
+        np.testing.assert_array_equal(labels[inside], labels_at(network, x0, x1, a)[inside])
+        scores = scores_at(network, x0, x1, a)
         ties += int((scores.sort(1).values.diff(dim=1)[:, -1:] == 0).sum())
     assert ties > 100 or scores.shape[1] == 1
 
@@ -488,10 +478,8 @@ def test_a_hook_of_a_convolution_is_applied():
     network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 3))
     network[0].register_forward_hook(lambda module, inputs, output: 3 * output - 1)
     x0, x1 = torch.randn(2, 1, 4, 4) * 10
-    with torch.no_grad():
-        labels = network.eval()(torch.lerp(x0, x1, torch.linspace(0, 1, 4001).view(-1, 1, 1, 1))).argmax(1)
-    changes = int((labels.diff() != 0).sum())
-    assert exact_segment(network, x0, x1).count == 1 + changes > 1
+    exact = exact_segment(network.eval(), x0, x1)
+    assert exact.count == agrees_with_grid(network, x0, x1, exact, 4_001) > 1
 
 
 def test_weights_that_hooks_compute_say_how_to_make_them_permanent():
@@ -528,28 +516,9 @@ def test_a_mean_over_a_place_that_points_were_moved_from_is_refused(rows):
         exact_segment(network, torch.zeros(rows, 2), torch.ones(rows, 2))
 
 
-def test_models_that_are_no_networks_of_one_tensor_are_refused():
-    class Constant(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.scores = nn.Parameter(torch.zeros(1, 3))
-
-        def forward(self, x):
-            return self.scores
-
-    with pytest.raises(ValueError, match="does not depend on its input"):
-        exact_segment(Constant(), torch.zeros(2), torch.ones(2))
-    assert exact_segment(nn.Identity(), torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0]), prune=True).count == 2
-
-
 def test_a_segment_may_begin_and_end_on_the_hyperplanes_of_neurons():
     """relu(x) and relu(1 - x) bend at the ends alone, and relu(x) - relu(1 - x) - 1/3 changes its sign at 2/3."""
-    network = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1)).double()
-    with torch.no_grad():
-        network[0].weight.copy_(torch.tensor([[1.0], [-1.0]]))
-        network[0].bias.copy_(torch.tensor([0.0, 1.0]))
-        network[2].weight.copy_(torch.tensor([[1.0, -1.0]]))
-        network[2].bias.fill_(-1 / 3)
+    network = two_units([1.0, -1.0], [0.0, 1.0], [[1.0, -1.0]], [-1 / 3])
     exact = exact_segment(network, torch.zeros(1), torch.ones(1))
     assert exact.boundaries == pytest.approx([2 / 3])
     assert (exact.labels.tolist(), exact.num_linear_regions) == ([0, 1], 1)

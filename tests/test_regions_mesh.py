@@ -17,12 +17,6 @@ TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
 STRATEGIES = ["grid", "adaptive"]
 
 
-def linear_scores(rng, dim, classes, samples):
-    """Linear scores (samples, dim + 1, classes) at the corners of simplices, and the number of labels that win."""
-    scores = rng.standard_normal((samples, dim + 1, classes))
-    return scores, [sum(wins_somewhere(s, label) for label in range(classes)) for s in scores]
-
-
 def wins_somewhere(scores, label):
     """Whether a label of linear scores (d + 1, C) wins on a part of the simplex: a ball inside its half-spaces."""
     origin, *others = scores
@@ -32,12 +26,8 @@ def wins_somewhere(scores, label):
     normals = np.concatenate([(slopes - slopes[:, [label]]).T[keep], -np.eye(len(slopes)), np.ones((1, len(slopes)))])
     bounds = np.concatenate([(origin[label] - origin)[keep], np.zeros(len(slopes)), [1.0]])
     norms = np.linalg.norm(normals, axis=1)
-    found = linprog(
-        [*np.zeros(len(slopes)), -1],
-        np.column_stack([normals, norms]),
-        bounds,
-        bounds=[(None, None)] * len(slopes) + [(None, 1)],
-    )
+    ball = [(None, None)] * len(slopes) + [(None, 1)]
+    found = linprog([*np.zeros(len(slopes)), -1], np.column_stack([normals, norms]), bounds, bounds=ball)
     return found.status == 0 and -found.fun > 1e-9
 
 
@@ -45,18 +35,13 @@ def wins_somewhere(scores, label):
 @pytest.mark.parametrize(("dim", "samples"), [(2, 60), (3, 10), (4, 3)])
 def test_linear_classifiers_have_as_many_regions_as_labels(dim, samples, strategy, rng):
     """Regions of linear scores are convex. Next to no point is added to the lattice's, since nothing is bent."""
-    scores, expected = linear_scores(rng, dim, 10, samples)
-    lattice = make_lattice(dim)
-    halvings = 0 if strategy == "grid" else 2
-    counts, evaluations = count_linear(scores, lattice, halvings)
+    scores = rng.standard_normal((samples, dim + 1, 10))
+    expected = [sum(wins_somewhere(s, label) for label in range(10)) for s in scores]
+    lattice, corners = make_lattice(dim), torch.from_numpy(scores)
+    classifier = as_classifier(lambda x: x, corners)  # the scores are the points
+    counts, evaluations = count_on_meshes(classifier, corners, lattice, None, 0 if strategy == "grid" else 2)
     assert counts.tolist() == expected
     assert evaluations <= 1.05 * samples * lattice.num_points
-
-
-def count_linear(scores, lattice, halvings):
-    """Counts of linear scores, a simplex a sample, the scores being the points."""
-    corners = torch.from_numpy(scores)
-    return count_on_meshes(as_classifier(lambda x: x, corners), corners, lattice, None, halvings)
 
 
 @pytest.mark.parametrize("degrees", [0.3, 10, 90])

@@ -14,7 +14,6 @@ from rc_utils.measures import output_margin
 from rc_utils.networks import build_network
 from rc_utils.regions import region_count
 from rc_utils.training import StopTraining, TrainConfig, evaluate, train
-from rc_utils.training.depthwise import fast_depthwise
 from rc_utils.training.loop import training_layout
 
 
@@ -150,15 +149,12 @@ def test_networks_and_data_that_cannot_be_trained_are_named(tiny_data):
 def test_batches_of_large_images_are_small(shape, expected):
     sizes = []
 
-    def network(x):
-        sizes.append(len(x))
-        return torch.zeros(len(x), 2)
+    class Network(nn.Module):
+        def forward(self, x):
+            sizes.append(len(x))
+            return torch.zeros(len(x), 2)
 
-    class Network(torch.nn.Module):
-        forward = staticmethod(network)
-
-    count = expected + 1
-    x, y = torch.zeros(1, *shape).expand(count, *shape), torch.zeros(count, dtype=torch.int64)
+    x, y = torch.zeros(1, *shape).expand(expected + 1, *shape), torch.zeros(expected + 1, dtype=torch.int64)
     evaluate(Network(), x, y)
     output_margin(Network(), x, y)
     assert sizes == [expected, 1] * 2
@@ -246,11 +242,6 @@ def test_a_copy_made_while_measuring_is_an_ordinary_network(tiny_data):
     train(network, tiny_data, TrainConfig(epochs=1), measure=measure, measure_epochs=[0, 1])
     assert len(copies) == 2
     assert not any("_conv_forward" in vars(m) for module in [network, *copies] for m in module.modules())
-    with fast_depthwise(network):
-        inside = sum("_conv_forward" in vars(m) for m in network.modules())
-        with fast_depthwise(network):
-            pass
-        assert sum("_conv_forward" in vars(m) for m in network.modules()) == inside > 0
 
 
 def test_every_network_of_many_is_compiled(tiny_data, monkeypatch):
@@ -264,16 +255,12 @@ def test_every_network_of_many_is_compiled(tiny_data, monkeypatch):
         graphs.append([len(x) for x in inputs if x.dim() == 4])
         return graph.forward
 
-    class Own(torch.nn.Module):
-        def __init__(self, width):
-            super().__init__()
-            self.hidden, self.out = torch.nn.Linear(tiny_data.x_train[0].numel(), width), torch.nn.Linear(width, 10)
-
-        def forward(self, x):
-            return self.out(torch.relu(self.hidden(x.flatten(1))))
+    def own(width):
+        hidden = nn.Linear(tiny_data.x_train[0].numel(), width)
+        return nn.Sequential(nn.Flatten(), hidden, nn.ReLU(), nn.Linear(width, 10))
 
     monkeypatch.setattr(torch, "compile", lambda network, **how: compile_it(network, backend=count, **how))
     for width in range(4, 16):
         for _ in range(2):
-            train(Own(width), tiny_data, TrainConfig(epochs=2, batch_size=64), compile=True)
+            train(own(width), tiny_data, TrainConfig(epochs=2, batch_size=64), compile=True)
         assert graphs == [[64]] * (width - 3)

@@ -46,7 +46,6 @@ def test_sharpness_aware_steps_take_the_gradient_where_the_loss_is_larger(tiny_d
                 p.copy_(before[name])
 
     assert_trained_as(plain, tiny_data, config, step)
-    assert not torch.allclose(weights(train(network_of(), tiny_data, CONFIG).network), weights(plain), atol=1e-3)
 
 
 def test_gradient_penalty_is_added_to_the_loss(tiny_data):
@@ -118,13 +117,19 @@ def test_points_between_are_trained_on_with_the_images(tiny_data):
     assert_trained_as(plain, tiny_data, config, step)
 
 
-def test_points_between_need_uncounted_pairs_and_a_third_class(tiny_data):
-    few = dataclasses.replace(tiny_data, x_train=tiny_data.x_train, y_train=tiny_data.y_train[:20])
+def test_interventions_that_cannot_be_are_named(tiny_data):
+    few = dataclasses.replace(tiny_data, y_train=tiny_data.y_train[:20])
     with pytest.raises(ValueError, match="between_share: too few pairs of 20 images"):
         points_between(dataclasses.replace(CONFIG, between_share=10.0), few)
     two = dataclasses.replace(tiny_data, num_classes=2, y_train=tiny_data.y_train % 2)
     with pytest.raises(ValueError, match="needs a third class"):
         points_between(dataclasses.replace(CONFIG, between_share=0.1, between_labels="third"), two)
+    with pytest.raises(ValueError, match=r"between_share=0.01: no batch holds a point"):
+        points_between(dataclasses.replace(CONFIG, between_share=0.01), tiny_data)
+    with pytest.raises(ValueError, match="leave compile out"):
+        train(network_of(), tiny_data, dataclasses.replace(CONFIG, gradient_penalty=0.1), compile=True)
+    with pytest.raises(ValueError, match="measure_loss"):
+        train(network_of(), tiny_data, CONFIG, measure_loss=0.0)
 
 
 def test_a_loss_is_looked_at_when_it_is_first_reached(tiny_data):
@@ -141,15 +146,3 @@ def test_a_loss_is_looked_at_when_it_is_first_reached(tiny_data):
     never = train(network_of(), tiny_data, config, measure=lambda net, epoch: epoch, measure_loss=1e-9)
     assert never.reached_epoch is None
     assert never.measurements == {}
-    with pytest.raises(ValueError, match="measure_loss"):
-        train(network_of(), tiny_data, config, measure_loss=0.0)
-
-
-def test_compiled_networks_take_no_gradient_penalty(tiny_data):
-    with pytest.raises(ValueError, match="leave compile out"):
-        train(network_of(), tiny_data, TrainConfig(gradient_penalty=0.1), compile=True)
-
-
-def test_a_share_of_points_between_that_no_batch_holds_is_refused(tiny_data):
-    with pytest.raises(ValueError, match=r"between_share=0.01: no batch holds a point"):
-        points_between(TrainConfig(between_share=0.01, batch_size=32), tiny_data)

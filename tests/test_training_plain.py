@@ -12,7 +12,6 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from rc_utils.networks import build_network
 from rc_utils.training import TrainConfig, train
-from rc_utils.training.augmentation import crop_and_flip, draw_epoch
 
 ALL = {"crop_padding": 1, "flip_probability": 0.3, "mixup_alpha": 2.0}
 CASES = [ALL | {"optimizer": "sgd", "schedule": schedule} for schedule in ("cosine", "constant")]
@@ -119,39 +118,6 @@ def test_training_equals_a_plain_loop(tiny_data, settings):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
     np.testing.assert_allclose(history, expected_history, rtol=1e-5)
     assert run.network is ours
-
-
-def test_crops_reach_every_window_as_often(rng):
-    """All (2p + 1)^2 x 2 of them: neither sides nor axes go together."""
-    padding = 1
-    image = torch.arange(1, 26, dtype=torch.uint8).view(1, 5, 5)
-    places = range(2 * padding + 1)
-    windows = {
-        tuple(cropped(image, padding, top, left, flip).flatten().tolist()): 0
-        for top in places for left in places for flip in (False, True)
-    }  # fmt: skip
-    assert len(windows) == 2 * (2 * padding + 1) ** 2
-    draws = 200 * len(windows)
-    config = TrainConfig(crop_padding=padding, flip_probability=0.5)
-    drawn = torch.from_numpy(draw_epoch(config, draws, rng)[0])
-    for window in crop_and_flip(image.expand(draws, 1, 5, 5), padding, drawn[1:3], drawn[3]):
-        windows[tuple(window.flatten().tolist())] += 1
-    assert min(windows.values()) > 130
-    assert max(windows.values()) < 270
-
-
-@pytest.mark.parametrize("alpha", [0.2, 4.0])
-def test_the_weight_of_mixup_is_symmetric_with_the_spread_of_its_beta(alpha, rng):
-    weights = np.array(draw_epoch(TrainConfig(mixup_alpha=alpha, batch_size=2), 16_000, rng)[1])
-    assert weights.mean() == pytest.approx(0.5, abs=0.02)
-    assert weights.var() == pytest.approx(1 / (4 * (2 * alpha + 1)), rel=0.06)
-
-
-def test_partners_of_mixup_are_everyone_once(rng):
-    partners = draw_epoch(TrainConfig(mixup_alpha=1.0, batch_size=64), 128, rng)[0][4]
-    for batch in np.split(partners, 2):
-        assert sorted(batch) == list(range(64))
-        assert (batch == np.arange(64)).mean() < 0.2
 
 
 def test_one_weight_that_is_not_a_number_is_divergence(tiny_data):
