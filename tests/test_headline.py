@@ -1,6 +1,6 @@
 """The README's headline is what the committed records give."""
 
-import importlib.util
+import importlib
 import pathlib
 import re
 
@@ -14,12 +14,16 @@ from rc_utils.sweep.records import read_frozen, write_record
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
+@pytest.fixture(scope="module", autouse=True)
+def book_on_path():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "book")
+        yield
+
+
 @pytest.fixture(scope="module")
-def headline():
-    spec = importlib.util.spec_from_file_location("headline", ROOT / "book" / "headline.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def headline(book_on_path):
+    return importlib.import_module("headline")
 
 
 def test_the_table_of_the_readme_is_the_one_of_the_records(headline):
@@ -45,13 +49,15 @@ def test_the_table_takes_committed_records_alone(headline, results):
     assert headline.summary(headline.results_card(headline.committed()[1])) in intro
 
 
-def test_the_first_page_says_what_each_study_decided(headline):
+def test_the_first_page_says_what_each_study_decided():
+    import study_sentences
+
     rows = [{"experiment": "control", "seed": seed, COUNT: 1.0, "gap": 0.3} for seed in range(6)]
     for seed in range(6):
         for name, slope in (("random-labels-5", 0.2), ("third-class-0.1", 0.0)):
             rows.append({"experiment": name, "seed": seed, COUNT: 1.5, "gap": 0.3 + 0.5 * (slope + 0.01 * seed)})
     runs = pd.DataFrame(rows).assign(interpolates=True)
-    text = headline.treatments(runs, 0.2)
+    text = study_sentences.treatments(runs, 0.2)
     assert text.endswith("? *supports* for random labels first; *refutes* for midpoints of a third class.")
     axes = pd.DataFrame(
         {"experiment": name, "seed": seed, "lr": lr, COUNT: level + seed, "gap": sign * level}
@@ -59,4 +65,4 @@ def test_the_first_page_says_what_each_study_decided(headline):
         for lr in (0.003, 0.03)
         for level, sign, name in ((0, 1, "base"), (1, 1, "flip"), (2, -1, "sam"))
     )
-    assert "*refutes* for sharpness-aware minimisation; *supports* for flip." in headline.along_axes(axes)
+    assert "*refutes* for sharpness-aware minimisation; *supports* for flip." in study_sentences.along_axes(axes)
