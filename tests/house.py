@@ -54,7 +54,7 @@ def sizes():
         Size("lines of theory", lines_of(theory), 2970, 3000),
         Size("lines of pages", lines_of(pages), 3880, 3000),
         Size("lines of rc_utils", lines_of(PACKAGE), 16770, 13000),
-        Size("lines of tests", lines_of(ROOT / "tests"), 13910, 9500),
+        Size("lines of tests", lines_of(ROOT / "tests"), 13320, 9500),
         Size("functions", len(lengths), 1040, 750),
         Size("modules of more than 300 lines", sum(number > 300 for number in modules), 0, 0),
         Size("functions of more than 40 lines", sum(number > 40 for number in lengths), 5, 0),

@@ -5,7 +5,6 @@ import dataclasses
 import errno
 import functools
 import gzip
-import hashlib
 import io
 import os
 import pickle
@@ -327,11 +326,7 @@ def test_cache_of_another_dataset_under_a_known_name_is_refused(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "archive"),
-    [
-        ("cifar10", "cifar-10-python.tar.gz"),
-        ("cifar100", "cifar-100-python.tar.gz"),
-        ("mnist", "t10k-labels-idx1-ubyte.gz"),
-    ],
+    [("cifar10", "cifar-10-python.tar"), ("cifar100", "cifar-100-python.tar"), ("mnist", "t10k-labels-idx1-ubyte")],
 )
 def test_without_network_the_error_says_which_file_to_put_where(tmp_path, monkeypatch, name, archive):
     def no_network(*args, **kwargs):
@@ -340,59 +335,48 @@ def test_without_network_the_error_says_which_file_to_put_where(tmp_path, monkey
     monkeypatch.setattr("urllib.request.urlopen", no_network)
     with pytest.raises(FileNotFoundError) as caught:
         load_dataset(name, data_dir=tmp_path / "empty")
-    for part in (f"{name}.npz", archive, str(tmp_path / "empty")):
+    for part in (f"{name}.npz", f"{archive}.gz", str(tmp_path / "empty")):
         assert part in str(caught.value)
     assert list((tmp_path / "empty").iterdir()) == []
 
 
-def md5(content):
-    return hashlib.md5(content, usedforsecurity=False).hexdigest()
+@pytest.fixture
+def _other_archives(monkeypatch):
+    """torchvision takes archives that are not the published ones."""
+    for module in ("cifar", "utils"):
+        check = f"torchvision.datasets.{module}.check_integrity"
+        monkeypatch.setattr(check, lambda path, md5=None: os.path.isfile(path))
 
 
-def test_cifar_archive_in_the_data_folder_is_read_without_network(tmp_path, monkeypatch):
-    from torchvision.datasets import CIFAR10
-
-    rng = np.random.default_rng(0)
-    parts = {
-        part: pickle.dumps(
-            {"data": rng.integers(0, 256, (n, 3072), dtype=np.uint8), "labels": [i % 10 for i in range(n)]}
-        )
-        for part, n in (("data_batch_1", 40), ("test_batch", 20))
-    }
-    parts["batches.meta"] = pickle.dumps({"label_names": [f"thing {k}" for k in range(10)]})
+@pytest.mark.usefixtures("_other_archives")
+def test_cifar_archive_in_the_data_folder_is_read_without_network(tmp_path, rng):
     folder, path = tmp_path / "unpacked" / "cifar-10-batches-py", tmp_path / "cifar-10-python.tar.gz"
     folder.mkdir(parents=True)
-    for part, content in parts.items():
-        (folder / part).write_bytes(content)
+    for name in (*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"):
+        part = {"data": rng.integers(0, 256, (20, 3072), dtype=np.uint8), "labels": [*range(10), *range(10)]}
+        (folder / name).write_bytes(pickle.dumps(part))
+    (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": [f"thing {k}" for k in range(10)]}))
     shutil.make_archive(str(path).removesuffix(".tar.gz"), "gztar", folder.parent)
-    monkeypatch.setattr(CIFAR10, "tgz_md5", md5(path.read_bytes()))
-    monkeypatch.setattr(CIFAR10, "train_list", [["data_batch_1", md5(parts["data_batch_1"])]])
-    monkeypatch.setattr(CIFAR10, "test_list", [["test_batch", md5(parts["test_batch"])]])
-    monkeypatch.setattr(CIFAR10, "meta", CIFAR10.meta | {"md5": md5(parts["batches.meta"])})
 
     data = load_dataset("cifar10", data_dir=tmp_path)
     assert sorted(file.name for file in tmp_path.iterdir() if file.is_file()) == [path.name, "cifar10.npz"]
-    stored = pickle.loads(parts["test_batch"])["data"].reshape(20, 3, 32, 32)
-    assert np.array_equal(data.x_test.raw.numpy(), stored)
+    assert np.array_equal(data.x_test.raw.numpy(), part["data"].reshape(20, 3, 32, 32))
+    assert len(data.x_train) == 100
     assert data.class_names[3] == "thing 3"
     assert data.provenance["source"] == "torchvision CIFAR10"
     path.unlink()
     assert same(load_dataset("cifar10", data_dir=tmp_path), data)
 
 
-def test_mnist_archives_in_the_data_folder_are_read_without_network(tmp_path, monkeypatch):
-    from torchvision.datasets import MNIST
-
-    rng, resources, images = np.random.default_rng(0), [], {}
+@pytest.mark.usefixtures("_other_archives")
+def test_mnist_archives_in_the_data_folder_are_read_without_network(tmp_path, rng):
+    images = {}
     for split, n in (("train", 30), ("t10k", 10)):
         images[split] = rng.integers(0, 256, (n, 28, 28), dtype=np.uint8)
         labels = np.arange(n, dtype=np.uint8) % 10
         header = {"images-idx3": struct.pack(">4i", 2051, n, 28, 28), "labels-idx1": struct.pack(">2i", 2049, n)}
         for kind, array in (("images-idx3", images[split]), ("labels-idx1", labels)):
-            content = gzip.compress(header[kind] + array.tobytes())
-            (tmp_path / f"{split}-{kind}-ubyte.gz").write_bytes(content)
-            resources.append((f"{split}-{kind}-ubyte.gz", md5(content)))
-    monkeypatch.setattr(MNIST, "resources", resources)
+            (tmp_path / f"{split}-{kind}-ubyte.gz").write_bytes(gzip.compress(header[kind] + array.tobytes()))
     data = load_dataset("mnist", data_dir=tmp_path, classes=["3", "4"])
     assert np.array_equal(data.x_train.raw[data.y_train == 0, 0].numpy(), images["train"][3::10])
     assert len(load_dataset("mnist", data_dir=tmp_path).x_test) == 10
@@ -415,26 +399,21 @@ def folders(tmp_path):
     return root
 
 
-def test_class_folders(folders, tmp_path):
+def test_class_folders_are_resized_on_the_short_side_and_cropped_at_the_centre(folders, tmp_path):
+    stripes = np.zeros((20, 60, 3), dtype=np.uint8)
+    stripes[:, 20:40] = 250
+    Image.fromarray(stripes).save(folders / "val" / "bee" / "zz.PNG")
     load = functools.partial(load_dataset, "imagenet", root=folders, data_dir=tmp_path / "data", image_size=16)
     data = load()
     assert data.x_train.shape == (12, 3, 16, 16)
+    assert data.x_test.raw[-1, :, :, 1:-1].min() == 250
     assert data.class_names == ("ant", "bee")
     assert data.x_train.raw.amin(dim=(2, 3))[data.y_train == 1].tolist() == [[0, 200, 0]] * 6
     assert load(n_train=4).y_train.bincount().tolist() == [2, 2]
     assert len(list((tmp_path / "data").glob("imagenet-16-*.npz"))) == 2
 
 
-def test_class_folders_are_resized_on_the_short_side_and_cropped_at_the_centre(folders, tmp_path):
-    stripes = np.zeros((20, 60, 3), dtype=np.uint8)
-    stripes[:, 20:40] = 250
-    Image.fromarray(stripes).save(folders / "val" / "bee" / "zz.PNG")
-    data = load_dataset("imagenet", root=folders, data_dir=tmp_path / "data", image_size=10)
-    last = data.x_test.raw[-1]
-    assert last[:, :, 1:-1].min() == 250
-
-
-def test_class_folders_aredecoded_once_and_anew_when_they_change(folders, tmp_path, monkeypatch):
+def test_class_folders_are_decoded_once_and_anew_when_they_change(folders, tmp_path, monkeypatch):
     load = functools.partial(load_dataset, "imagenet", root=folders, data_dir=tmp_path / "data", image_size=8)
     data = load()
     with monkeypatch.context() as patch:
@@ -479,11 +458,9 @@ def test_class_folders_that_are_wrong_are_named(folders, tmp_path):
         ({"n_train": 91}, "n_train is 91, but there are 90 train samples"),
         ({"n_test": 41}, "n_test is 41, but there are 40 test samples"),
         ({"n_train": 0}, "n_train=0; expected an integer of at least 1"),
-        ({"n_train": 2.0}, "n_train=2.0"),
         ({"image_size": 13}, "image_size is 13; expected 1 to 12"),
         ({"label_noise": 1.5}, "label_noise is 1.5"),
         ({"seed": -1}, "seed=-1"),
-        ({"seed": None}, "seed=None"),
         ({"classes": ["apple", "pare"]}, "Did you mean 'pear'"),
         ({"classes": ["apple", 4]}, "indices 0 to 3"),
         ({"classes": ["apple", 0]}, "at least two different classes"),

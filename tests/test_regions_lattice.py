@@ -1,4 +1,4 @@
-"""Lattices and vertices: numbers of points and edges, symmetry, the box of a plane, what a seed fixes."""
+"""Lattices and vertices: numbers of points, edges, the box of a plane, what a seed fixes."""
 
 import itertools
 import math
