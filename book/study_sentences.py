@@ -1,5 +1,7 @@
 """What the five studies found, in sentences and in rows of a forest plot: for README.md and the book's first page."""
 
+import functools
+
 import numpy as np
 import pandas as pd
 
@@ -19,13 +21,19 @@ def complete_studies():
 
 
 def put_to_the_test(protocol):
-    """What came out of the studies that are complete; the others are named by their number alone."""
-    complete = complete_studies()
-    titles = " and ".join(f"*{studies.STUDIES[name]}*" for name in complete) or "none"
-    texts = [
+    """What came out of the studies that are complete, below a sentence that names them and links the protocol."""
+    titles = " and ".join(f"*{studies.STUDIES[name]}*" for name in complete_studies()) or "none"
+    first = (
         "**Put to the test.** Five studies give the count a chance to fail, by a "
         f"[protocol]({protocol}) that was written before their runs. Complete so far: {titles}."
-    ]
+    )
+    return "\n  - ".join([first, *outcomes()])
+
+
+@functools.cache  # README and first page say the same
+def outcomes():
+    """What came out of each study that is complete."""
+    complete, texts = complete_studies(), []
     if "seeds" in complete:
         texts.append(only_chance_differs(complete["seeds"]))
     if "transfer" in complete:
@@ -36,7 +44,7 @@ def put_to_the_test(protocol):
         texts.append(along_axes(complete["axes"]))
     if "independent" in complete:
         texts.append(beyond_the_settings(complete["independent"]))
-    return "\n  - ".join(texts)
+    return texts
 
 
 def only_chance_differs(runs):
