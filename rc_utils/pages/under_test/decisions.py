@@ -227,10 +227,11 @@ def looks(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
 def partial_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     """By measure: the correlation with the gap of what is left of both beyond the settings, as the protocol says."""
     runs = runs[runs["interpolates"]].reset_index(drop=True)
-    gap = beyond_settings(runs, runs["gap"].to_numpy(float), seed)
-    rows = []
-    for name, choices in forms(runs).items():
-        residuals = [beyond_settings(runs, choice, seed) for choice in choices]
+    found, rows = forms(runs), []
+    columns = [runs["gap"].to_numpy(float), *(choice for choices in found.values() for choice in choices)]
+    gap, *left = beyond_settings(runs, np.column_stack(columns), seed).T
+    for name, choices in found.items():
+        residuals, left = left[: len(choices)], left[len(choices) :]
         best = max(residuals, key=lambda values: abs(_correlation(values, gap)))
         r = _correlation(best, gap)
         if not np.isfinite(r) and name not in (COUNT, PLAIN):  # the number of parameters: constant within a network
@@ -242,22 +243,27 @@ def partial_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
 
 
 def beyond_settings(runs: pd.DataFrame, values: np.ndarray, seed: int) -> np.ndarray:
-    """Residuals (n,) of `values` from a cross-fitted cubic of the settings, of unit variance within each network.
+    """Residuals (n, m) of `values`, each column from a cross-fitted cubic of the settings of its own, of unit variance
+    within each network.
 
     A fold leaves out one run where a network has fewer than ten, and nothing is fitted to fewer than three.
     """
     settings = np.log(runs[["lr", "batch_size", "updates"]].to_numpy(float))
-    residuals = np.empty(len(values))
+    residuals = np.empty(values.shape)
     for network in runs["network"].unique():
         own = (runs["network"] == network).to_numpy()
         cubic = make_pipeline(
-            StandardScaler(), PolynomialFeatures(3), StandardScaler(), RidgeCV(np.logspace(-3, 3, 13))
+            StandardScaler(),
+            PolynomialFeatures(3),
+            StandardScaler(),
+            RidgeCV(np.logspace(-3, 3, 13), alpha_per_target=True),
         )
         left = values[own]
         if len(left) >= 3:
             folds = KFold(min(10, len(left)), shuffle=True, random_state=seed)
             left = left - cross_val_predict(cubic, settings[own], left, cv=folds)
-        residuals[own] = (left - left.mean()) / (left.std() or 1.0)
+        spread = left.std(axis=0)
+        residuals[own] = (left - left.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     return residuals
 
 

@@ -75,9 +75,8 @@ def seeds_panels(runs: pd.DataFrame) -> Figure:
 def independent_panels(runs: pd.DataFrame, *, seed: int = 0) -> Figure:
     """Study 5: one dot a run, log(count) and gap as they are, and what the settings do not predict of both."""
     runs = runs[runs["interpolates"]].reset_index(drop=True)
-    left = runs.assign(
-        **{column: beyond_settings(runs, runs[column].to_numpy(float), seed) for column in (COUNT, "gap")}
-    )
+    columns = [COUNT, "gap"]
+    left = runs.assign(**dict(zip(columns, beyond_settings(runs, runs[columns].to_numpy(float), seed).T, strict=True)))
     fig, axes = plt.subplots(1, 2, figsize=(plotting.width(), 3.6))
     labels = (("log(count)", "gap"), ("log(count), residual", "gap, residual"))
     for ax, table, (xlabel, ylabel) in zip(axes, (runs, left), labels, strict=True):
