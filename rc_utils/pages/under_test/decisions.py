@@ -252,12 +252,8 @@ def beyond_settings(runs: pd.DataFrame, values: np.ndarray, seed: int) -> np.nda
     residuals = np.empty(values.shape)
     for network in runs["network"].unique():
         own = (runs["network"] == network).to_numpy()
-        cubic = make_pipeline(
-            StandardScaler(),
-            PolynomialFeatures(3),
-            StandardScaler(),
-            RidgeCV(np.logspace(-3, 3, 13), alpha_per_target=True),
-        )
+        ridge = RidgeCV(np.logspace(-3, 3, 13), alpha_per_target=True)
+        cubic = make_pipeline(StandardScaler(), PolynomialFeatures(3), StandardScaler(), ridge)
         left = values[own]
         if len(left) >= 3:
             folds = KFold(min(10, len(left)), shuffle=True, random_state=seed)
