@@ -15,8 +15,10 @@ def richer(live, reference):
         return live, "live"
     if same_network(live, reference):
         merged = merge_records(reference, live)
-        kept = {key: live["provenance"][key] for key in ["weights_sha256"] if key in live["provenance"]}
-        return merged | {"provenance": merged["provenance"] | kept}, "reference"  # the weights that this machine keeps
+        if "weights_sha256" in live["provenance"]:  # those that this machine keeps
+            weights = {"weights_sha256": live["provenance"]["weights_sha256"]}
+            merged = merged | {"provenance": merged["provenance"] | weights}
+        return merged, "reference"
     # Networks of two machines: what this one was asked for beyond the reference is not to be asked for again.
     return (reference, "reference") if mine < theirs else (live, "live")
 

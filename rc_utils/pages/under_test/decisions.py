@@ -243,10 +243,10 @@ def partial_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
 
 
 def beyond_settings(runs: pd.DataFrame, values: np.ndarray, seed: int) -> np.ndarray:
-    """Residuals (n, m) of `values`, each column from a cross-fitted cubic of the settings of its own, of unit variance
-    within each network.
+    """Residuals (n, m) of the columns of `values`, of unit variance within each network, from cubics of the settings.
 
-    A fold leaves out one run where a network has fewer than ten, and nothing is fitted to fewer than three.
+    Each column has its own, fitted without the runs that it predicts: a tenth of a network's, or one where it has fewer
+    than ten. Nothing is fitted to fewer than three.
     """
     settings = np.log(runs[["lr", "batch_size", "updates"]].to_numpy(float))
     residuals = np.empty(values.shape)
