@@ -224,9 +224,9 @@ def results_from_forests(table: pd.DataFrame, *, num_resamples: int = 10_000, se
     results = []
     for id_, group in groups.items():
         accuracy = correlate(group["count"], group["test_accuracy"]).value
-        words = f"; of count and test accuracy {accuracy:.2f}"
+        detail = f"Pearson over {len(group)} models; of count and test accuracy {accuracy:.2f}"
         found = correlation_result(id_, label, group, "gap", options)
-        results += [dataclasses.replace(result, detail=result.detail + words) for result in found]
+        results += [dataclasses.replace(result, detail=detail) for result in found]
     return results
 
 

@@ -180,6 +180,7 @@ def test_bootstrap_draws_whole_units():
     ("12 [0, 40]", (12.3, 0.2, 40.1), ""),
     ("0.25", (0.25, NAN, NAN), ""),
     ("1.2e-05", (1.23e-5, NAN, NAN), ""),
+    ("1,234", (1234.5,), ""),
     ("–", (NAN, NAN, NAN), ""),
     ("–", (None,), ""),
     ("unbounded", (np.inf,), ""),

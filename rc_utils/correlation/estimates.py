@@ -41,15 +41,17 @@ def interval_text(value: float | None, low: float = NAN, high: float = NAN, form
     """`value [low, high]` with the digits that the interval earns: two decimals for a width of 0.12 to 1.2, and so on;
     three at most, but for values below 0.01.
 
-    Two decimals, or two digits where there would be none, without an interval; a dash without a value. `form` is put
-    before the number of decimals: "+" shows the sign.
+    Without an interval two decimals, two digits of a number below 0.01, and none from 100 on; a dash without a value.
+    `form` is put before the number of decimals: "+" shows the sign.
     """
     if value is None or math.isnan(value):
         return "–"
     if math.isinf(value):
         return "unbounded"
     if not (math.isfinite(low) and math.isfinite(high)):
-        return f"{value:{form}.2f}" if value == 0 or 0.01 <= abs(value) < 100 else f"{value:{form}.2g}"
+        if abs(value) >= 100:
+            return f"{value:{form},.0f}"
+        return f"{value:{form}.2f}" if value == 0 or abs(value) >= 0.01 else f"{value:{form}.2g}"
     width = high - low if high - low > 1e-9 else 1.0
     decimals = max(0, 2 - math.floor(math.log10(width / 0.12)))
     decimals = min(decimals, 3) if abs(value) >= 0.01 else decimals

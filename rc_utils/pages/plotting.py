@@ -175,8 +175,7 @@ def least_squares_line(ax: Axes, x: pd.Series, y: pd.Series, color: str) -> None
 def lr_batch_panels(runs: pd.DataFrame, column: str = "count") -> Figure:
     """`column` against the learning rate, a line for each batch size, a panel for each network (v1 Fig 3).
 
-    Points are means over the other hyper-parameters after averaging replicates, bars their standard errors (none where
-    there is one setting). Raises ValueError for a missing column.
+    Points are means over the other hyper-parameters after averaging replicates. Raises ValueError for a missing column.
     """
     require_columns(runs, ["network", "cell", "lr", "batch_size", column])
     cells = finished(average_replicates(runs))
@@ -188,10 +187,9 @@ def lr_batch_panels(runs: pd.DataFrame, column: str = "count") -> Figure:
     for index, (ax, network) in enumerate(zip(axes.flat, networks, strict=False)):
         own = cells[cells["network"] == network]
         for place, batch in enumerate(batches):
-            groups = own[own["batch_size"] == batch].groupby("lr")[column]
-            mean, error = groups.mean(), groups.sem().fillna(0)
-            look = {"color": ramp[place], "marker": "os^Dv<>"[place % 7], "capsize": 3, "linewidth": 1.5}
-            ax.errorbar(mean.index.to_numpy(), mean.to_numpy(), error.to_numpy(), label=f"batch size {batch:g}", **look)
+            mean = own[own["batch_size"] == batch].groupby("lr")[column].mean()
+            look = {"color": ramp[place], "marker": "os^Dv<>"[place % 7], "linewidth": 1.5}
+            ax.plot(mean.index.to_numpy(), mean.to_numpy(), label=f"batch size {batch:g}", **look)
         ax.set(title=network, xscale="log", xlabel=label_of("lr"), ylabel=label_of(column) if index % 3 == 0 else "")
         lrs = sorted(own["lr"].unique())
         ax.set_xticks(lrs, [f"{lr:g}" for lr in lrs])

@@ -20,7 +20,7 @@ STARTS = ("seeds", "draws", "sgd", "control", "base", "resnet", "vgg")
 
 def designs() -> Figure:
     """The settings of each study's runs: a circle each, its area the number of runs, blue as far as they start it."""
-    fig, axes = plt.subplots(2, 3, figsize=(plotting.width(), 5.2), sharex=True, sharey=True)
+    fig, axes = plt.subplots(2, 3, figsize=(plotting.width(), 5.6), sharex=True, sharey=True)
     for number, (ax, (name, title)) in enumerate(zip(axes.flat, STUDIES.items(), strict=False), start=1):
         campaign = read_campaign(f"study-{name}")
         runs = pd.DataFrame(
@@ -30,8 +30,7 @@ def designs() -> Figure:
         for part, colour in ((runs, plotting.ORANGE), (runs[runs["starts"]], plotting.BLUE)):
             settings = part.groupby(["lr", "batch_size"], as_index=False).size()
             ax.scatter(settings["lr"], settings["batch_size"], s=10 * settings["size"], color=colour, linewidths=0)
-        ax.set(xscale="log", yscale="log", title=f"{number}. {title}")
-        ax.text(0.04, 0.04, f"{len(campaign.runs())} runs", transform=ax.transAxes)
+        ax.set(xscale="log", yscale="log", title=f"{number}. {title}\n{len(campaign.runs())} runs")
     axes[0, 0].set_yticks([16, 64, 256], ["16", "64", "256"])
     axes[0, 0].minorticks_off()
     axes.flat[-1].set_visible(False)
