@@ -18,7 +18,7 @@ from rc_utils.theory.complexity import dropout as complexity_dropout
 from rc_utils.theory.complexity import inequalities, tasks
 from rc_utils.theory.complexity import regions as complexity_regions
 from rc_utils.theory.complexity import trajectory as complexity
-from rc_utils.theory.complexity.stacked import IdentityLayer, draw_samples, sgd_steps, stack, unstack
+from rc_utils.theory.complexity.stacked import draw_samples, sgd_steps, stack, unstack
 
 # float64: norms and singular values of matrices of some ten rows, each good to a few dozen units of 2.2e-16.
 TOLERANCE = 1e-12
@@ -231,16 +231,6 @@ def test_what_cannot_be_followed_or_cut_is_named():
         complexity_regions.affine_layers(nn.Sequential(nn.Conv2d(1, 1, 3)))
 
 
-def test_an_identity_layer_cuts_the_plane_into_quadrants():
-    network = nn.Sequential(IdentityLayer(2), nn.ReLU(), nn.Linear(2, 1)).double()
-    with torch.no_grad():
-        network[0].bias.copy_(torch.tensor([0.5, 0.0]))
-        network[2].weight.copy_(torch.tensor([[3.0, 4.0]]))
-    regions = complexity_regions.linear_regions(network, np.eye(2))
-    assert sorted(region.area for region in regions) == pytest.approx([0.5, 0.5, 1.5, 1.5])
-    assert sorted(region.lipschitz for region in regions) == pytest.approx([0, 3, 4, 5])
-
-
 def test_linear_regions_tile_the_square_and_know_their_patterns_and_gradients():
     network = tasks.multilayer_perceptron(5, (6, 6), seed=0, bias_range=0.3).double()
     basis = tasks.isometry(0, 5)
@@ -257,6 +247,7 @@ def test_linear_regions_tile_the_square_and_know_their_patterns_and_gradients():
         point = torch.from_numpy(basis @ centre).requires_grad_()
         (gradient,) = torch.autograd.grad(network(point).sum(), point)
         np.testing.assert_allclose(region.gradient, gradient, rtol=1e-10, atol=1e-12)
+        assert region.lipschitz == pytest.approx(float(gradient.norm()))
 
 
 def test_pathways_are_the_kronecker_product_last_layer_first():
@@ -317,9 +308,8 @@ def test_steady_learners_have_the_quantities_of_theorem_3():
     assert learners == complexity_dropout.steady_learners(task, **options)
     for learner in learners:
         assert 0 < learner.mu <= 0.5
-        assert learner.c == pytest.approx(
-            (1 + learner.gamma) * learner.beta / (learner.mu * (1 - learner.mu) * learner.p_min)
-        )
+        constants = (learner.gamma, learner.beta, learner.mu, learner.p_min)
+        assert learner.c == complexity_dropout.steady_constant(*constants)
         assert learner.steady_lipschitz == pytest.approx(learner.c * learner.phi * math.log(learner.num_units) / 4)
         assert learner.bound == complexity_dropout.covering_bound(learner.covering, 24, 0.05)
 
@@ -393,16 +383,6 @@ def test_the_digits_are_the_same_for_both_networks():
         assert path.steps.tolist() == [10, 20, 30, 40]
 
 
-def test_trends_find_a_direction(quick):
-    task = dataclasses.replace(quick[0][0], level=np.tile([1.0, 2, 3, 4], 8), repetition=np.repeat(np.arange(8), 4))
-    noise = np.random.default_rng(0).normal(size=32)
-    rising = complexity_results.trend_result("loukas/task-1", task, task.level + noise, "")
-    assert rising.low > 0
-    assert rising.n == 8
-    falling = complexity_results.trend_result("loukas/task-1", task, -task.level + noise, "")
-    assert falling.high < 0
-
-
 def test_results_are_of_published_statements(quick):
     (one, _, path_1), (two, _, path_2) = quick
     free = tasks.sinusoid_task(repetitions=2, num_points=20, widths=(8, 8), free_first_layer=True, dtype=torch.float64)
@@ -450,8 +430,7 @@ def test_whole_trajectories_are_compared_at_one_loss():
     assert (whole.id, slower.id) == ("loukas/a4", "loukas/slower")
     assert whole.value == complexity_results.trend(task, fit.length).value
     assert slower.value == complexity_results.trend(task, fit.blocks).value
-    assert "5 of 6 runs reach (the others" in whole.detail
-    assert f"the number of epochs alone has {slower.value:.2f}" in whole.detail
+    assert "5 of 6 runs reach" in whole.detail
 
 
 def test_architectures_are_compared_at_equal_fit():
@@ -485,7 +464,6 @@ def test_a_sign_that_depends_on_the_loss_is_no_verdict():
     ratios = pd.DataFrame(rows, columns=["loss", "value", "low", "high", "n"])
     turned = architectures.ratio_result("loukas/a5", ratios, "mnist")
     assert math.isnan(turned.value)
-    assert "-0.20 [-0.30, -0.10] at 0.001" in turned.detail
     assert architectures.ratio_result("loukas/a5", ratios[:2], "mnist").value == 0.4
 
 
@@ -502,12 +480,16 @@ def test_the_command_writes_what_the_page_reads(tmp_path, monkeypatch):
     assert "digits, 10 images a class, 2 trainings of each network for 200 iterations" in words
 
 
-def test_the_least_rise_is_positive_only_where_all_levels_rise():
+def test_a_trend_has_a_direction_and_the_least_rise_is_positive_only_where_all_levels_rise():
     task = tasks.sinusoid_task(frequencies=(1.0, 2, 3), repetitions=8, num_points=5, widths=(4,))
-    noise = np.random.default_rng(0).normal(size=24) / 100
-    rising = complexity_results.least_rise_result("loukas/a2", task, task.level + noise, "")
+    noise = np.random.default_rng(0).normal(size=24)
+    rising = complexity_results.trend_result("loukas/task-1", task, task.level + noise, "")
     assert rising.low > 0
-    peak = complexity_results.least_rise_result("loukas/a2", task, 1 - (task.level - 2) ** 2 / 4 + noise, "")
+    assert (rising.id, rising.n) == ("loukas/task-1", 8)
+    assert complexity_results.trend_result("loukas/task-1", task, -task.level + noise, "").high < 0
+    rising = complexity_results.least_rise_result("loukas/a2", task, task.level + noise / 100, "")
+    assert rising.low > 0
+    peak = complexity_results.least_rise_result("loukas/a2", task, 1 - (task.level - 2) ** 2 / 4 + noise / 100, "")
     assert peak.high < 0
     assert (peak.id, peak.n) == ("loukas/a2", 8)
 
@@ -567,10 +549,8 @@ def test_agreement_within_a_level_leaves_the_level_out():
 def test_a_point_that_is_fitted_exactly_has_no_price():
     """Its update is 0/0, which must not make a combination of training points free."""
     task = tasks.sinusoid_task(frequencies=(0.5,), repetitions=1, num_points=5, widths=(4,), dtype=torch.float64)
-    networks, (x, y) = stack(task.networks), task.train
-    with torch.no_grad():
-        exact = y.clone()
-        exact[0, 0] = networks(x.expand(1, *x.shape[1:]))[0, 0].reshape(exact[0, 0].shape)
+    networks, x = stack(task.networks), task.train[0]
+    exact = networks(x).detach().squeeze(-1)
     interval = complexity_regions.watch_interval(networks, x, exact, torch.tensor([[[0]]]), loss="mse", lr=1e-6)
     assert np.isnan(interval.updates).all()
     assert np.isinf(interval.smallest_updates(0)).all()

@@ -11,20 +11,7 @@ from torch import nn
 import rc_utils as rc
 from rc_utils.pages import theory
 from rc_utils.theory.two_layer import bounds, examples
-from rc_utils.theory.two_layer.networks import (
-    Networks,
-    active_neurons,
-    full_hessian,
-    kink_distance,
-    mean_count,
-    outputs,
-    pair_counts,
-    pairs,
-    quadratic_loss,
-    random_networks,
-    segment_counts,
-    sharpness,
-)
+from rc_utils.theory.two_layer import networks as nets
 from rc_utils.theory.two_layer.training import DIVERGED, train, train_over_rates, train_to_loss, training_sets
 
 
@@ -42,11 +29,11 @@ def as_module(networks, index):
 
 
 def test_outputs_and_loss_are_those_of_the_torch_module():
-    networks, x, y = random_networks(3, 5, 4), points(3, 6, 4), points(3, 6, 1)[..., 0]
+    networks, x, y = nets.random_networks(3, 5, 4), points(3, 6, 4), points(3, 6, 1)[..., 0]
     for index in range(3):
         f = as_module(networks, index)(x[index])[:, 0].detach()
-        torch.testing.assert_close(outputs(networks, x)[index], f, rtol=1e-12, atol=1e-12)
-        torch.testing.assert_close(quadratic_loss(networks, x, y)[index], ((f - y[index]) ** 2).sum() / 12)
+        torch.testing.assert_close(nets.outputs(networks, x)[index], f, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(nets.quadratic_loss(networks, x, y)[index], ((f - y[index]) ** 2).sum() / 12)
 
 
 def slow_count(weights, signs, x_a, x_b):
@@ -67,8 +54,8 @@ def slow_count(weights, signs, x_a, x_b):
 
 @pytest.mark.parametrize(("hidden", "dim"), [(3, 2), (40, 2), (20, 6)])
 def test_counts_equal_those_of_a_slow_reference(hidden, dim):
-    networks, x = random_networks(20, hidden, dim), points(20, 5, dim)
-    counts, (i, j) = pair_counts(networks, x), pairs(5)
+    networks, x = nets.random_networks(20, hidden, dim), points(20, 5, dim)
+    counts, (i, j) = nets.pair_counts(networks, x), nets.pairs(5)
     for m in range(20):
         weights, signs, cloud = networks.weights[m].numpy(), networks.signs[m].numpy(), x[m].numpy()
         expected = [slow_count(weights, signs, cloud[a], cloud[b]) for a, b in zip(i, j, strict=True)]
@@ -76,40 +63,36 @@ def test_counts_equal_those_of_a_slow_reference(hidden, dim):
     assert counts.max() >= 3
 
 
-def test_counts_do_not_depend_on_the_direction_or_the_scale():
-    networks, x = random_networks(50, 20, 3), points(50, 6, 3)
-    i, j = pairs(6)
-    counts = pair_counts(networks, x)
-    assert (counts == segment_counts(networks, x[:, j], x[:, i])).all()
-    assert (counts == pair_counts(Networks(2.0**-20 * networks.weights, networks.signs), x)).all()
+def test_counts_depend_on_neither_direction_nor_scale_and_their_mean_is_over_all_ordered_pairs():
+    networks, x = nets.random_networks(50, 20, 3), points(50, 6, 3)
+    i, j = nets.pairs(6)
+    counts = nets.pair_counts(networks, x)
+    assert (counts == nets.segment_counts(networks, x[:, j], x[:, i])).all()
+    assert (counts == nets.pair_counts(nets.Networks(2.0**-20 * networks.weights, networks.signs), x)).all()
+    every = [nets.segment_counts(networks, x[:, [a]], x[:, [b]]) for a in range(6) for b in range(6)]
+    torch.testing.assert_close(nets.mean_count(counts, 6), torch.cat(every, 1).float().mean(1))
 
 
 def test_where_f_vanishes_is_one_negative_region():
     one = torch.ones(1, 1, dtype=torch.float64)
     w = torch.tensor([[[1.0, -2.0]]], dtype=torch.float64)
     x_a, x_b = (torch.tensor([[v]], dtype=torch.float64) for v in ([1.0, 0.0], [0.0, 1.0]))
-    assert segment_counts(Networks(w, one), x_a, x_b).item() == 2
-    assert segment_counts(Networks(w, -one), x_a, x_b).item() == 1
-    assert segment_counts(Networks(-w.abs(), one), x_a, x_b).item() == 1
-
-
-def test_the_mean_count_is_over_all_ordered_pairs():
-    networks, x = random_networks(1, 12, 2), points(1, 4, 2)
-    every = [segment_counts(networks, x[:, [i]], x[:, [j]]).item() for i in range(4) for j in range(4)]
-    assert mean_count(pair_counts(networks, x), 4).item() == pytest.approx(np.mean(every))
+    assert nets.segment_counts(nets.Networks(w, one), x_a, x_b).item() == 2
+    assert nets.segment_counts(nets.Networks(w, -one), x_a, x_b).item() == 1
+    assert nets.segment_counts(nets.Networks(-w.abs(), one), x_a, x_b).item() == 1
 
 
 def test_the_sharpness_is_that_of_the_full_hessian():
-    networks, x = random_networks(8, 5, 3), points(8, 6, 3)
+    networks, x = nets.random_networks(8, 5, 3), points(8, 6, 3)
     y = points(8, 6, 1, seed=1)[..., 0]
-    largest = torch.linalg.eigvalsh(full_hessian(networks, x, y))[:, -1]
-    torch.testing.assert_close(sharpness(networks, x), largest, rtol=1e-10, atol=1e-12)
+    largest = torch.linalg.eigvalsh(nets.full_hessian(networks, x, y))[:, -1]
+    torch.testing.assert_close(nets.sharpness(networks, x), largest, rtol=1e-10, atol=1e-12)
 
 
 def test_a_dead_network_has_no_sharpness_and_one_region():
-    networks, x = Networks(-torch.ones(1, 3, 2).double(), torch.ones(1, 3).double()), points(1, 4, 2).abs()
-    assert active_neurons(networks, x).sum() == 0
-    assert sharpness(networks, x).item() == 0
+    networks, x = nets.Networks(-torch.ones(1, 3, 2).double(), torch.ones(1, 3).double()), points(1, 4, 2).abs()
+    assert nets.active_neurons(networks, x).sum() == 0
+    assert nets.sharpness(networks, x).item() == 0
     checks = bounds.check_all(networks, x)
     assert checks[bounds.THEOREM_6].measured.tolist() == [1]
     assert np.isnan(checks[bounds.LEMMA_8].largest_ratio)
@@ -117,7 +100,7 @@ def test_a_dead_network_has_no_sharpness_and_one_region():
 
 
 def test_training_is_gradient_descent_of_each_network_alone():
-    networks, (x, y) = random_networks(3, 8, 3), training_sets("sphere", 3, 5, dim=3)
+    networks, (x, y) = nets.random_networks(3, 8, 3), training_sets("sphere", 3, 5, dim=3)
     lr = torch.tensor([0.05, 0.1, 0.2], dtype=torch.float64)
     training = train(networks, x, y, lr, steps=20, keep=6)
     assert training.steps[0] == 0
@@ -130,14 +113,14 @@ def test_training_is_gradient_descent_of_each_network_alone():
             weights = (weights - lr[index] * gradient).detach().requires_grad_()
         torch.testing.assert_close(training.weights[-1, index], weights.detach(), rtol=1e-10, atol=1e-10)
     assert (training.loss[-1] < training.loss[0]).all()
-    torch.testing.assert_close(training.loss[-1], quadratic_loss(training.networks(), x, y))
+    torch.testing.assert_close(training.loss[-1], nets.quadratic_loss(training.networks(), x, y))
     assert training.settled.all()
     with pytest.raises(ValueError, match="expected"):
         train(networks, x, y, lr[:2], steps=5)
 
 
 def test_a_rate_far_beyond_the_edge_diverges_and_stops_finite():
-    networks, (x, y) = random_networks(2, 32, 8), training_sets("sphere", 2, 16)
+    networks, (x, y) = nets.random_networks(2, 32, 8), training_sets("sphere", 2, 16)
     training = train_over_rates(networks, x, y, [0.1, 8.0], steps=60, keep=12)
     assert training.diverged.tolist() == [False, True, False, True]
     torch.testing.assert_close(training.lr[1] / training.lr[0], torch.tensor(80.0).double())
@@ -147,7 +130,7 @@ def test_a_rate_far_beyond_the_edge_diverges_and_stops_finite():
 
 
 def test_sharpness_is_kept_at_a_small_rate_and_falls_below_the_edge_from_beyond_it():
-    networks, (x, y) = random_networks(2, 24, 64), training_sets("digits", 2, 8)
+    networks, (x, y) = nets.random_networks(2, 24, 64), training_sets("digits", 2, 8)
     edge = train_over_rates(networks, x, y, [0.01, 1.5], steps=150, keep=5)
     table = theory.edge_table(edge)
     assert table["reached"].tolist() == [False, True, False, True]
@@ -171,9 +154,9 @@ def test_training_sets_have_norm_one_or_lie_on_a_line():
     [
         (lambda: training_sets("spheres", 1, 4), "Did you mean"),
         (lambda: training_sets("digits", 1, 10**4), "3 and 8"),
-        (lambda: random_networks(1, 0, 2), "hidden=0"),
-        (lambda: Networks(torch.ones(2, 4, 3), torch.ones(2, 2)), "signs"),
-        (lambda: Networks(torch.full((2, 4, 3), torch.inf), torch.ones(2, 4)), "finite"),
+        (lambda: nets.random_networks(1, 0, 2), "hidden=0"),
+        (lambda: nets.Networks(torch.ones(2, 4, 3), torch.ones(2, 2)), "signs"),
+        (lambda: nets.Networks(torch.full((2, 4, 3), torch.inf), torch.ones(2, 4)), "finite"),
     ],
 )
 def test_wrong_input_is_named(call, message):
@@ -182,7 +165,7 @@ def test_wrong_input_is_named(call, message):
 
 
 def test_means_over_rates_are_over_networks_that_settled():
-    networks, (x, y) = random_networks(4, 32, 8), training_sets("sphere", 4, 16)
+    networks, (x, y) = nets.random_networks(4, 32, 8), training_sets("sphere", 4, 16)
     training = train_over_rates(networks, x, y, [0.3, 1.4, 8.0], steps=200, keep=12)
     settled = training.settled.view(4, 3)
     assert settled[:, 0].all()
@@ -190,7 +173,7 @@ def test_means_over_rates_are_over_networks_that_settled():
     table = theory.rates_table(training, [0.3, 1.4, 8.0])
     lr, kept = training.lr.view(4, 3), settled[:, 1]
     assert table["allowed_edge"][1] == pytest.approx((4 * 16 / lr[kept, 1] + 2).mean().item())
-    counts = mean_count(pair_counts(training.networks(), x.repeat_interleave(3, 0)), 16).view(4, 3)
+    counts = nets.mean_count(nets.pair_counts(training.networks(), x.repeat_interleave(3, 0)), 16).view(4, 3)
     expected = [counts[:, 0].mean().item(), counts[kept, 1].mean().item()]
     assert table["mean_count"][:2].tolist() == pytest.approx(expected)
     assert table["diverged"].tolist() == training.diverged.view(4, 3).sum(0).tolist()
@@ -198,7 +181,7 @@ def test_means_over_rates_are_over_networks_that_settled():
 
 
 def test_networks_that_stopped_moving_are_checked_once():
-    networks, (x, y) = random_networks(2, 32, 8), training_sets("sphere", 2, 16)
+    networks, (x, y) = nets.random_networks(2, 32, 8), training_sets("sphere", 2, 16)
     training = train_over_rates(networks, x, y, [0.1, 8.0], steps=60, keep=12)
     kept = len(training.steps)
     frozen = int((kept - 1 - training.stop[[1, 3]]).sum())
@@ -208,7 +191,7 @@ def test_networks_that_stopped_moving_are_checked_once():
 
 @pytest.mark.parametrize("key", [bounds.LEMMA_7, bounds.LEMMA_8, bounds.THEOREM_6])
 def test_the_inequalities_hold_on_random_and_trained_networks(key):
-    networks, (x, y) = random_networks(4, 16, 2, seed=3), training_sets("line", 4, 6)
+    networks, (x, y) = nets.random_networks(4, 16, 2, seed=3), training_sets("line", 4, 6)
     training = train_over_rates(networks, x, y, [0.2, 1.0, 3.0], steps=200, keep=8)
     for checks in (bounds.check_random(10, seed=5), bounds.check_trained([training], every=2)):
         assert checks[key].violations == 0
@@ -216,7 +199,7 @@ def test_the_inequalities_hold_on_random_and_trained_networks(key):
 
 
 def test_a_broken_inequality_is_seen():
-    networks, x = random_networks(40, 16, 2), points(40, 8, 2)
+    networks, x = nets.random_networks(40, 16, 2), points(40, 8, 2)
     loose = bounds.lemma_8(networks, x)
     assert bounds.Inequality(loose.allowed * (1 + 1e-9), loose.allowed).violations == 40
     exact = bounds.lemma_7(*examples.tight_segment())
@@ -229,16 +212,16 @@ def test_a_broken_inequality_is_seen():
 
 def test_four_neurons_attain_lemma_7():
     networks, x = examples.tight_segment()
-    assert pair_counts(networks, x).tolist() == [[6]]
-    assert active_neurons(networks, x).tolist() == [[2, 2]]
+    assert nets.pair_counts(networks, x).tolist() == [[6]]
+    assert nets.active_neurons(networks, x).tolist() == [[2, 2]]
     assert rc.exact_segment(as_module(networks, 0), *x[0]).count == 6
 
 
 @pytest.mark.parametrize(("n", "bends"), [(4, 5), (5, 3)])
 def test_orthonormal_points_attain_lemma_8_and_nearly_theorem_6(n, bends):
     networks, x = examples.orthonormal_network(n, bends)
-    assert (pair_counts(networks, x) == 2 * bends + 1).all()
-    assert (active_neurons(networks, x) == bends).all()
+    assert (nets.pair_counts(networks, x) == 2 * bends + 1).all()
+    assert (nets.active_neurons(networks, x) == bends).all()
     assert bounds.lemma_8(networks, x).largest_ratio == 1
     six = bounds.theorem_6(networks, x)
     assert six.measured[0] == pytest.approx(2 * bends + 1 - 2 * bends / n)
@@ -248,9 +231,9 @@ def test_orthonormal_points_attain_lemma_8_and_nearly_theorem_6(n, bends):
 @pytest.mark.parametrize("n", [4, 32])
 def test_a_line_is_fitted_by_few_neurons(n):
     networks, (x, y) = examples.line_network(n), training_sets("line", 1, n)
-    torch.testing.assert_close(outputs(networks, x), y, rtol=1e-9, atol=1e-9)
-    i, j = pairs(n)
-    assert (pair_counts(networks, x)[0] >= j - i + 1).all()
+    torch.testing.assert_close(nets.outputs(networks, x), y, rtol=1e-9, atol=1e-9)
+    i, j = nets.pairs(n)
+    assert (nets.pair_counts(networks, x)[0] >= j - i + 1).all()
 
 
 @pytest.mark.parametrize("distance", [0.01, 2.0])
@@ -260,8 +243,8 @@ def test_points_on_a_line_need_no_factor_n(n, distance):
     generator = torch.Generator().manual_seed(n)
     t = torch.randn(300, n, generator=generator, dtype=torch.float64)
     x = torch.stack([torch.full_like(t, distance), t], 2)
-    networks = random_networks(300, 30, 2, seed=n)
-    counts = mean_count(pair_counts(networks, x), n)
+    networks = nets.random_networks(300, 30, 2, seed=n)
+    counts = nets.mean_count(nets.pair_counts(networks, x), n)
     allowed = bounds.line_allowed(networks, x)
     assert (counts <= allowed).all()
     # The step on which the bound rests: sum_j m_j, m_j the fewer points on one side of the bend of neuron j.
@@ -283,46 +266,46 @@ def test_no_weights_pass_the_cap_of_the_sharpness():
     x = points(50, 12, 3)
     caps = bounds.sharpness_cap(x, 7)
     for seed in range(5):
-        assert (sharpness(random_networks(50, 7, 3, scale=5.0, seed=seed), x) <= caps * (1 + 1e-12)).all()
+        assert (nets.sharpness(nets.random_networks(50, 7, 3, scale=5.0, seed=seed), x) <= caps * (1 + 1e-12)).all()
     # Points in one half-space and neurons that are active there attain it.
     x = x.abs()
-    networks = Networks(torch.ones(50, 7, 3).double(), torch.ones(50, 7).double())
-    torch.testing.assert_close(sharpness(networks, x), bounds.sharpness_cap(x, 7))
+    networks = nets.Networks(torch.ones(50, 7, 3).double(), torch.ones(50, 7).double())
+    torch.testing.assert_close(nets.sharpness(networks, x), bounds.sharpness_cap(x, 7))
 
 
 def test_assumption_2_fails_at_small_rates_and_no_segment_has_more_than_p_and_two_regions():
-    networks, (x, y) = random_networks(3, 4, 2), training_sets("line", 3, 6)
+    networks, (x, y) = nets.random_networks(3, 4, 2), training_sets("line", 3, 6)
     trainings = {"line": train_over_rates(networks, x, y, [0.001, 1.0], steps=20)}
     result = theory.assumption_result(trainings)
     t = trainings["line"]
     assert result.value == pytest.approx((2 / t.lr / bounds.sharpness_cap(t.x, 4)).max().item())
     assert result.value > 1
     assert "at 3 of 6" in result.detail
-    many = random_networks(400, 4, 2, seed=1)
-    assert pair_counts(many, points(400, 6, 2)).max() <= 6
+    many = nets.random_networks(400, 4, 2, seed=1)
+    assert nets.pair_counts(many, points(400, 6, 2)).max() <= 6
 
 
 def test_a_network_at_rest_meets_assumption_2_exactly():
     networks, x = examples.orthonormal_network(4, 3)
-    y = outputs(networks, x)
-    lr = 2 / sharpness(networks, x)
+    y = nets.outputs(networks, x)
+    lr = 2 / nets.sharpness(networks, x)
     training = train(networks, x, y, lr, steps=10, keep=3)
     assert (training.lr * training.sharpness).flatten().tolist() == pytest.approx([2.0] * len(training.steps))
 
 
 def test_the_edge_form_of_theorem_6_is_count_over_its_bound():
-    networks, x = random_networks(40, 8, 3), points(40, 10, 3)
+    networks, x = nets.random_networks(40, 8, 3), points(40, 10, 3)
     checks = {"random": {bounds.THEOREM_6: bounds.theorem_6(networks, x)}}
-    alive = sharpness(networks, x) > 0
+    alive = nets.sharpness(networks, x) > 0
     r2 = x.norm(dim=2).amin(1) ** 2
-    ratio = mean_count(pair_counts(networks, x), 10) / (4 * 10 * sharpness(networks, x) / r2)
+    ratio = nets.mean_count(nets.pair_counts(networks, x), 10) / (4 * 10 * nets.sharpness(networks, x) / r2)
     result = theory.edge_step_result(checks, "words")
     assert result.value == pytest.approx(ratio[alive].max().item())
     assert (result.n, result.detail) == (int(alive.sum()), "words")
 
 
 def test_training_to_a_loss_stops_each_network_at_its_first_step_there():
-    networks, (x, y) = random_networks(3, 16, 2), training_sets("line", 3, 6)
+    networks, (x, y) = nets.random_networks(3, 16, 2), training_sets("line", 3, 6)
     lr = torch.tensor([0.02, 0.1, 1e3], dtype=torch.float64)
     found, reached = train_to_loss(networks, x, y, lr, 0.4, steps=400, every=7)
     assert reached.tolist() == [True, True, False]
@@ -343,21 +326,21 @@ def test_slopes_and_the_rate_are_judged_at_equal_loss():
     assert (result.id, result.value, result.n) == ("theory/lr", pytest.approx(-0.5), 2)
     assert "below the edge, from 0.25 to 1, -1.00" in result.detail
     assert f"over 3; the count is {np.nanmean(counts):.2f}" in result.detail
-    networks, (x, y) = random_networks(3, 16, 2), training_sets("line", 3, 6)
+    networks, (x, y) = nets.random_networks(3, 16, 2), training_sets("line", 3, 6)
     found = bounds.count_at_loss(networks, x, y, [0.2, 0.8], 0.4, steps=400)
-    lr = 1.6 / sharpness(networks, x)
+    lr = 1.6 / nets.sharpness(networks, x)
     trained, reached = train_to_loss(networks, x, y, lr, 0.4, steps=400)
-    expected = torch.where(reached, mean_count(pair_counts(trained, x), 6), math.nan)
+    expected = torch.where(reached, nets.mean_count(nets.pair_counts(trained, x), 6), math.nan)
     np.testing.assert_allclose(found[:, 1], expected)
 
 
 def test_the_printed_proof_of_lemma_7_picks_a_neuron_that_need_not_exist():
     networks, x = examples.unrepairable_segment()
-    assert pair_counts(networks, x).tolist() == [[4]]
+    assert nets.pair_counts(networks, x).tolist() == [[4]]
     along = torch.linspace(0, 1, 201, dtype=torch.float64)
     for start, end in ((x[0, 0], x[0, 1]), (x[0, 1], x[0, 0])):
         line = start + along[:, None] * (end - start)
-        label = outputs(networks, line[None])[0] > 0
+        label = nets.outputs(networks, line[None])[0] > 0
         pulls, signs = line @ networks.weights[0].T, networks.signs[0]
         region = torch.cat([torch.zeros(1, dtype=torch.int64), (label[1:] != label[:-1]).cumsum(0)])
         found, repaired = [], []
@@ -373,6 +356,6 @@ def test_the_printed_proof_of_lemma_7_picks_a_neuron_that_need_not_exist():
 
 
 def test_kink_distance_vanishes_on_a_kink():
-    networks = Networks(torch.tensor([[[0.0, 2.0], [3.0, 4.0]]]).double(), torch.ones(1, 2).double())
-    assert kink_distance(networks, torch.tensor([[[1.0, 0.0]]]).double()).item() == 0
-    assert kink_distance(networks, torch.tensor([[[0.0, 5.0]]]).double()).item() == pytest.approx(0.8)
+    networks = nets.Networks(torch.tensor([[[0.0, 2.0], [3.0, 4.0]]]).double(), torch.ones(1, 2).double())
+    assert nets.kink_distance(networks, torch.tensor([[[1.0, 0.0]]]).double()).item() == 0
+    assert nets.kink_distance(networks, torch.tensor([[[0.0, 5.0]]]).double()).item() == pytest.approx(0.8)
