@@ -1,6 +1,5 @@
 """Lattices and vertices: numbers of points, edges, the box of a plane, what a seed fixes."""
 
-import itertools
 import math
 
 import numpy as np
@@ -23,23 +22,6 @@ def test_default_simplex_lattice(dim, resolution):
     assert lattice.coordinates.min() == 0
     for vertex in np.eye(dim + 1):
         assert (lattice.coordinates == vertex).all(1).sum() == 1
-
-
-@pytest.mark.parametrize("dim", [1, 2, 3, 4])
-def test_edges_are_the_definition(dim):
-    """Compared with all pairs of points."""
-    n = 4
-    for adjacency in ("face", "full", "simplex"):
-        lattice = make_lattice(dim, n + 1, adjacency=adjacency)
-        units = np.rint(lattice.coordinates * n).astype(int)
-        expected = set()
-        for i, j in itertools.combinations(range(len(units)), 2):
-            step = units[j] - units[i]
-            sizes = np.abs(step[1:])
-            near = {"face": sizes.sum() == 1, "full": sizes.max() == 1, "simplex": np.abs(step).sum() == 2}[adjacency]
-            if near:
-                expected.add((j, i))
-        assert set(map(tuple, lattice.edges.tolist())) == expected
 
 
 def test_alpha_range():

@@ -17,7 +17,6 @@ from test_sweep_trust import mutate
 from torch import nn
 
 from rc_utils.checks import campaigns_dir
-from rc_utils.measures import MEASURES
 from rc_utils.networks import build_network
 from rc_utils.networks.user_class import find_user_network, source_hash
 from rc_utils.pages import show
@@ -116,6 +115,7 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
         (["experiments", 0, "networks"], ["SENet18"], r"network in t, experiment 'main' 'SENet18'"),
         (["experiments", 0, "counts"], ["mian"], r"Did you mean 'main'"),
         (["experiments", 0, "measures"], ["margins"], r"Did you mean 'margin'"),
+        (["experiments", 0, "measures"], ["status"], "measure 'status' has the name of another column"),
         (["experiments", 0, "grid", "lrs"], [1.0], r"'lrs'"),
         (["experiments", 0, "grid", "lr"], 0.1, r"grid.lr must be a non-empty list"),
         (["experiments", 0, "grid", "lr"], [-0.1], r"lr must be positive"),
@@ -233,12 +233,6 @@ def test_a_campaign_that_cannot_be_read_is_named_and_stops_no_other(tmp_path, mo
     monkeypatch.setenv("RC_CAMPAIGNS", str(tmp_path))
     with pytest.warns(UserWarning, match=rf"campaign 'shapes-quick' is left out: {message}"):
         assert [campaign.name for campaign in load_campaigns()] == ["shapes-tiny"]
-
-
-def test_a_measure_may_not_have_the_name_of_another_column(monkeypatch):
-    monkeypatch.setitem(MEASURES, "status", len)
-    with pytest.raises(ValueError, match="measure 'status' has the name of another column"):
-        parse_campaign(changed(["experiments", 0, "measures"], ["status"]), "t")
 
 
 def test_counts_without_an_adjacency_are_the_papers(tiny_data):
