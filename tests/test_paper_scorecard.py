@@ -63,11 +63,17 @@ def test_tables_are_headed_in_words_and_networks_keep_their_names():
     assert "<th>RegNetX_200MF</th>" in shown
 
 
-def test_the_studies_are_looked_at_on_their_own_page_alone():
+def test_the_studies_are_looked_at_on_their_own_page_alone(monkeypatch):
     """Their protocol forbids it before they are complete."""
     names = [campaign.name for campaign in reference_campaigns()]
     assert "cifar10-small" in names
     assert not any(name.startswith("study-") for name in names)
     cells = ablation_cells("architectures", "cifar10-small")
     assert not any(used.startswith("study-") for used in cells["campaign"])
+    asked = []
+    monkeypatch.setattr(show, "results_from_campaign", lambda name, **options: asked.append(name) or [])
+    monkeypatch.setattr(show, "forest_runs", lambda dataset: None)
+    monkeypatch.setattr(show, "results_from_forests", lambda table, seed: [])
     assert not any(result.campaign.startswith("study-") for result in show.all_results())
+    assert "cifar10-small" in asked
+    assert not any(name.startswith("study-") for name in asked)
