@@ -104,19 +104,6 @@ def test_smooth_fields_agree_with_a_fine_lattice(domain):
     assert evaluations < 5 * 4000
 
 
-@pytest.mark.parametrize(("dim", "points"), [(2, TRIANGLE - 1 / 3), (3, np.eye(4)[:, 1:] - 1 / 4)])
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_shells(dim, points, strategy):
-    """A ball, a shell around it and the outside: the last two are not convex."""
-    radii = np.array([0.0, 0.08, 0.16])
-
-    def scores(x):
-        return -((np.linalg.norm(x, axis=1, keepdims=True) - radii) ** 2)
-
-    count = region_count(scores, points, dim=dim, num_samples=2, resolution=21, strategy=strategy)
-    assert count.counts.tolist() == [3, 3]
-
-
 def count_by_polygons(scores, elements):
     """Pieces of the interpolant: each label's polygon in each triangle, joined where they share a part of an edge."""
     parent = {}

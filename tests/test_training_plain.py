@@ -120,17 +120,9 @@ def test_training_equals_a_plain_loop(tiny_data, settings):
     assert run.network is ours
 
 
-def test_one_weight_that_is_not_a_number_is_divergence(tiny_data):
+@pytest.mark.parametrize(("spare", "status"), [(1.0, "ok"), (math.nan, "diverged"), (math.inf, "diverged")])
+def test_one_weight_that_is_not_a_number_is_divergence(tiny_data, spare, status):
     """Even where no score shows it."""
-
-    class Spare(nn.Module):
-        def __init__(self, spare):
-            super().__init__()
-            self.network, self.spare = network_of(), nn.Parameter(torch.tensor([0.0, spare]))
-
-        def forward(self, x):
-            return self.network(x)
-
-    assert train(Spare(1.0), tiny_data, CONFIG).status == "ok"
-    assert train(Spare(math.nan), tiny_data, CONFIG).status == "diverged"
-    assert train(Spare(math.inf), tiny_data, CONFIG).status == "diverged"
+    network = network_of()
+    network.spare = nn.Parameter(torch.tensor([0.0, spare]))
+    assert train(network, tiny_data, CONFIG).status == status
