@@ -153,7 +153,7 @@ with warnings.catch_warnings(record=True) as caught:
     spec.loader.exec_module(module)
 edges = np.array([[1, 0], [2, 1], [3, 2]], np.int32)
 print(len(caught), *(w.message for w in caught))
-print(module.count_by_union_find(np.array([[0, 0, 1, 0]], np.int32), *module.prepare(edges, 4)).tolist())
+print(module.count_by_union_find(np.array([[0, 0, 1, 0]]), edges).tolist())
 """
 
 

@@ -11,18 +11,23 @@ UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 def as_tensor(array):
     """A tensor of an array or tensor, sharing its memory where torch can.
 
-    Unsigned integers become signed, those from 2^63 on by wrapping around: other labels, but as many.
+    Unsigned integers become signed. Raises ValueError for those from 2^63 on.
     """
     if isinstance(array, torch.Tensor):
-        return array.to(torch.int64) if array.dtype in UNSIGNED else array
+        return _signed(array.to(torch.int64)) if array.dtype in UNSIGNED else array
     array = np.asarray(array)
     if array.dtype.kind == "u":
-        array = array.astype(np.int64)
+        array = _signed(array.astype(np.int64))
     wider = array.dtype.kind == "f" and array.dtype.itemsize > 8
     array = array.astype(np.float64 if wider else array.dtype.newbyteorder("="), copy=False)
     # torch takes neither read-only memory nor negative strides, which NumPy allows where an axis has one entry.
     array = np.require(array, requirements=["C", "W"])
     return torch.from_numpy(array.copy() if min(array.strides, default=0) < 0 else array)
+
+
+def _signed(integers):
+    require(not bool((integers < 0).any()), "there are integers of 2^63 or more; expected such as 64 bits hold signed")
+    return integers
 
 
 def as_points(points):
@@ -68,18 +73,6 @@ def check_numbers(name, array):
     require(real, f"{name} are of type {getattr(array, 'dtype', kind)}; expected real numbers alone")
 
 
-def is_uint64(array):
-    """Whether an array or tensor is of integers of which the largest have no signed counterpart."""
-    return str(getattr(array, "dtype", "")).removeprefix("torch.") in ("uint64", ">u8")
-
-
-def as_numbers(array):
-    """As `as_tensor`, for numbers that are compared or computed with: in float64 where they could wrap around."""
-    if is_uint64(array):
-        array = array.to(torch.float64) if isinstance(array, torch.Tensor) else np.asarray(array, dtype=np.float64)
-    return as_tensor(array)
-
-
 def precision_of(points):
     """float64 for points in double precision or in integers that float32 does not hold, else float32."""
     name = str(getattr(points, "dtype", "")).removeprefix("torch.")
@@ -93,7 +86,7 @@ def gather(points, index, device=None, dtype=torch.float32):
         flat = torch.from_numpy(flat).to(points.device)
     taken = points[flat]
     check_numbers("points", taken)
-    taken = as_numbers(taken).to(device=device, dtype=dtype)
+    taken = as_tensor(taken).to(device=device, dtype=dtype)
     require(taken.ndim >= 2, "points are one-dimensional; expected (N, *shape), so (N, 1) for one feature")
     require(0 not in taken.shape[1:], f"points of shape {tuple(taken.shape[1:])} hold no number; expected at least one")
     finite = torch.isfinite(taken).flatten(1).all(1)

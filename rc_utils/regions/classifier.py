@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from rc_utils.checks import require
-from rc_utils.regions.arrays import array_of, as_numbers, as_tensor, check_numbers, precision_of
+from rc_utils.regions.arrays import array_of, as_tensor, check_numbers, precision_of
 
 # Stands for the label of a point whose scores are not all finite.
 NON_FINITE = -(2**31)
@@ -137,8 +137,7 @@ def tensor_of(output):
     )
     output = array_of("the model's outputs", output) if isinstance(output, list) else output
     check_numbers("the model's outputs", output)
-    several = output.ndim == 2 and output.shape[1] >= 2
-    tensor = as_numbers(output) if several else as_tensor(output)
-    if several and tensor.dtype == torch.bool:
+    tensor = as_tensor(output)
+    if tensor.dtype == torch.bool:
         return tensor.to(torch.uint8)
     return tensor.float() if tensor.is_floating_point() and tensor.itemsize == 1 else tensor

@@ -2,7 +2,6 @@
 
 import functools
 import importlib
-import weakref
 from typing import TypeVar
 
 import numpy as np
@@ -11,7 +10,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from rc_utils.checks import require
-from rc_utils.regions.arrays import as_tensor, is_uint64
+from rc_utils.regions.arrays import as_tensor
 from rc_utils.regions.lattice import check_adjacency, excess_of_pairs, neighbour_pairs
 
 Labels = TypeVar("Labels", np.ndarray, torch.Tensor)
@@ -51,9 +50,6 @@ def count_components(labels: Labels, adjacency: str = "face") -> Labels:
         counts = given.new_zeros(len(given), dtype=torch.int64)
     else:
         lowest = int(given.min())
-        # Those from 2^63 on have wrapped around.
-        if lowest < -1 and is_uint64(labels):
-            given, lowest = ranks(given), 0
         require(lowest >= -1, f"labels hold {lowest}; expected classes from 0 on, and -1 for cells outside")
         counts = _count_grids(given, adjacency, all_inside=lowest >= 0)
     return counts if isinstance(labels, torch.Tensor) else counts.numpy()
@@ -86,9 +82,8 @@ def count_along_edges(labels, edges):
 
     On the CPU, by compiled union-find where numba is installed; the counts are where the labels are.
     """
-    array = _as_int32(labels).cpu().contiguous().numpy()
-    kernel = _compiled_kernel()
-    counts = kernel(array, *_prepared(edges, array.shape[1])) if kernel else count_by_graph(array, edges)
+    count = _compiled_kernel() or count_by_graph
+    counts = count(labels.to("cpu", torch.int64).contiguous().numpy(), edges)
     return torch.from_numpy(counts).to(labels.device)
 
 
@@ -100,40 +95,9 @@ def _compiled_kernel():
         return None
 
 
-def _prepared(edges, size):
-    """`prepare` of the kernel, kept for as long as the array of edges lives, if nobody can write to that."""
-    from rc_utils.regions._union_find import prepare
-
-    if edges.flags.writeable:
-        return prepare(edges, size)
-    key = (id(edges), size)
-    if key not in _PREPARED:
-        _PREPARED[key] = prepare(edges, size)
-        weakref.finalize(edges, _PREPARED.pop, key, None)
-    return _PREPARED[key]
-
-
-_PREPARED = {}
-
-
-def _as_int32(labels):
-    if labels.dtype != torch.int64 or labels.numel() == 0 or int(labels.max()) < 2**31:
-        return labels.to(torch.int32)
-    outside = labels < 0
-    return ranks(labels.clamp(min=-1)).sub(int(outside.any())).to(torch.int32)
-
-
-def ranks(labels):
-    """Labels of any integers replaced by 0, 1, ... in their order."""
-    return torch.unique(labels, return_inverse=True)[1]
-
-
 def non_negative(labels):
-    """Labels from 0 on: shifted where some are below it, or by rank where their range is too wide for 64 bits."""
-    lowest, highest = int(labels.min()), int(labels.max())
-    if lowest >= 0:
-        return labels
-    return labels - lowest if highest - lowest < 2**63 else ranks(labels)
+    """Labels from 0 on: where some are below it, their ranks."""
+    return labels if int(labels.min()) >= 0 else torch.unique(labels, return_inverse=True)[1]
 
 
 def count_by_graph(labels, edges):

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from rc_utils.checks import require
-from rc_utils.regions.arrays import array_of, as_numbers, check_numbers
+from rc_utils.regions.arrays import array_of, as_tensor, check_numbers
 from rc_utils.regions.exact_plan import make_plan
 from rc_utils.regions.exact_propagation import propagate, rehearse
 from rc_utils.regions.exact_pruning import FINEST, require_finite, suspicious_parts
@@ -135,7 +135,7 @@ def _solve_suspicious_parts(plan, x0, x1, most_rows):
 def _end(x, name, device):
     x = array_of(name, x) if isinstance(x, list | tuple) else x
     check_numbers(name, x)
-    x = as_numbers(x).detach().to(device=device, dtype=torch.float64)
+    x = as_tensor(x).detach().to(device=device, dtype=torch.float64)
     require(bool(torch.isfinite(x).all()), f"{name} holds NaN or infinity; expected finite numbers")
     return x
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from rc_utils.checks import check_number, require
-from rc_utils.regions.arrays import as_numbers, as_points
+from rc_utils.regions.arrays import as_points, as_tensor
 from rc_utils.regions.classifier import NON_FINITE, NonFiniteScores, as_classifier, labels_of
 from rc_utils.regions.components import non_negative
 from rc_utils.regions.evaluation import evaluate, read_outputs
@@ -48,8 +48,7 @@ def label_grid(
 
     Args:
         vertices: (B, d + 1, *shape) array or tensor, as `sample_vertices` returns them.
-        others: as in `region_count`. Negative labels are shifted so that the smallest is 0, or
-            ranked where 64 bits cannot hold that.
+        others: as in `region_count`. Where labels are negative, all are replaced by their ranks.
 
     Returns:
         LabelGrid, NumPy arrays throughout.
@@ -57,7 +56,7 @@ def label_grid(
     Raises ValueError as `region_count` does.
     """
     vertices = as_points(vertices)
-    given = as_numbers(vertices).detach()
+    given = as_tensor(vertices).detach()
     require(
         given.ndim >= 3 and given.shape[1] >= 2 and len(given) > 0,
         f"vertices have shape {tuple(given.shape)}; expected (B, d + 1, *shape) with d >= 1",
