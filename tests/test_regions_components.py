@@ -81,7 +81,7 @@ def test_lattices_agree_with_breadth_first_search(dim, domain, adjacency, classe
     lattice = make_lattice(dim, {1: 25, 2: 8, 3: 5, 4: 4, 5: 3}[dim], domain=domain, adjacency=adjacency)
     labels = np.random.default_rng(seed).integers(-1, classes, size=(3, lattice.num_points))
     expected = [count_by_search(grid, adjacency) for grid in lattice.to_grid(labels)]
-    assert components.count_along_edges(torch.from_numpy(labels), lattice.edges).tolist() == expected
+    assert components.count_along_edges(labels, lattice.edges).tolist() == expected
     assert components.count_by_graph(labels, lattice.edges).tolist() == expected
     assert count_components(lattice.to_grid(labels), adjacency).tolist() == expected
 

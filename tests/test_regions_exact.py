@@ -225,7 +225,7 @@ class Refused(nn.Module):
         (lambda m, x: torch.tanh(m.layer(x)), r"tanh \(tanh\) is not piecewise linear"),
         (lambda m, x: m.layer(x).sigmoid(), r"sigmoid \(sigmoid\) is not piecewise linear"),
         (lambda m, x: x - x.mean(0, keepdim=True), "expected the first dimension to stay that of the points"),
-        (lambda m, x: x if x.sum() > 0 else -x, "cannot trace Refused"),
+        (lambda m, x: x if x.sum() > 0 else -x, "cannot copy and trace Refused"),
         (lambda m, x: m.layer(x) + F.relu(x, inplace=True) + x, "works in place"),
         (lambda m, x: x.flatten(1) + F.relu(x.flatten(1), inplace=True) + x, "works in place"),
         (lambda m, x: m.relu(x) + x, "works in place"),
@@ -444,7 +444,7 @@ def test_weights_that_hooks_compute_say_how_to_make_them_permanent():
     network = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 3))
     prune.random_unstructured(network[0], "weight", amount=0.5)
     network[0](torch.zeros(1, 2))
-    with pytest.raises(ValueError, match=r"cannot be copied.*prune\.remove"):
+    with pytest.raises(ValueError, match=r"cannot copy.*prune\.remove"):
         exact_segment(network, torch.zeros(2), torch.ones(2))
 
 

@@ -48,7 +48,6 @@ def test_lattice_is_made_once():
         ({"dim": 1, "alpha_range": (1.0, 0.0)}, "low < high"),
         ({"dim": 1, "alpha_range": (1.0, 1.0)}, "low < high"),
         ({"dim": 1, "alpha_range": 3}, "alpha_range=3"),
-        ({"dim": 1, "alpha_range": (0.0, 1e39)}, "leaves"),
         ({"dim": 1, "domain": "box"}, "needs dim=2"),
         ({"dim": 2, "domain": "boxes"}, "Did you mean 'box'"),
         ({"dim": 5, "resolution": 50, "adjacency": "linear"}, "282,475,249 elements"),

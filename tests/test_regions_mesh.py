@@ -222,13 +222,13 @@ def test_a_jump_is_the_larger_one_of_those_seen_from_both_sides(rng):
 
 def test_the_order_of_corners_hardly_matters(trained):
     (network, *_), points = trained
-    vertices = sample_vertices(points, dim=2, num_samples=8)
+    vertices = sample_vertices(points, dim=2, num_samples=16)
     classifier, lattice = as_classifier(network, vertices), make_lattice(2, 30)
     orders = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
     counts = np.array([count_on_meshes(classifier, vertices[:, o], lattice, None, 9)[0] for o in orders])
     labels = [label_grid(network, vertices[:, o], resolution=30).labels for o in orders]
     by_face = np.array([count_components(grid, "face") for grid in labels])
-    assert (counts != counts[0]).any(0).sum() <= 1 < (by_face != by_face[0]).any(0).sum()
+    assert 2 * (counts != counts[0]).any(0).sum() < (by_face != by_face[0]).any(0).sum()
 
 
 def test_trained_networks_agree_with_a_fine_lattice(trained):

@@ -43,6 +43,8 @@ def count_by_union_find(labels, edges):
             if row[later] != row[earlier] or row[later] < 0:
                 continue
             first, second = parent[later], parent[earlier]
+            if first == second:
+                continue
             while parent[first] != first:
                 first = parent[first]
             while parent[second] != second:

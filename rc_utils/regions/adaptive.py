@@ -57,17 +57,19 @@ def count_adaptively(classifier, corners, lattice, batch_size):
         return Samples(segment, position, *scores_at(classifier, corners, segment, weights, batch_size))
 
     units = max(1.0, high - low)
-    first = look(*_coarse(len(corners), finest, COARSE_INTERVALS * units))
-    if first.scores is None:
-        extra = _coarse(len(corners), finest, COARSE_INTERVALS_LABELS * units)
-        samples = _add(look, first, *_missing(first, *extra, finest))
+    samples = look(*_coarse(len(corners), finest, COARSE_INTERVALS * units))
+    num_evaluations = 0
+    if samples.scores is not None:
+        samples = refine(look, samples, 1, hiding_places)
+    else:
+        num_evaluations = len(samples.labels)
+        samples = look(*_coarse(len(corners), finest, COARSE_INTERVALS_LABELS * units))
         narrowest = FINEST_LABEL_SHARE * finest / (COARSE_INTERVALS_LABELS * units)
         samples = refine(look, samples, max(1, narrowest), beside_changes)
-    else:
-        samples = refine(look, first, 1, hiding_places)
+    num_evaluations += len(samples.labels)
     begins = np.append(True, (np.diff(samples.labels) != 0) | (np.diff(samples.segment) != 0))
     counts = np.bincount(samples.segment[begins], minlength=len(corners))
-    return counts.astype(np.int64), len(samples.labels), samples.labels[begins]
+    return counts.astype(np.int64), num_evaluations, samples.labels[begins]
 
 
 def _coarse(num_segments, finest, intervals):
@@ -75,11 +77,6 @@ def _coarse(num_segments, finest, intervals):
     count = int(np.clip(round(intervals), 1, finest)) + 1
     position = np.round(np.linspace(0, finest, count)).astype(np.int64)
     return np.repeat(np.arange(num_segments), count), np.tile(position, num_segments)
-
-
-def _missing(samples, segment, position, finest):
-    key = np.setdiff1d(segment * (finest + 1) + position, samples.segment * (finest + 1) + samples.position)
-    return key // (finest + 1), key % (finest + 1)
 
 
 def refine(look, samples, narrowest, suspects):

@@ -95,15 +95,13 @@ def _predict_of(model):
     require(not isinstance(classes, list), "the classifier predicts several outputs; expected one label for each point")
     if classes is None:
         return lambda batch: model.predict(batch.flatten(1).numpy())
-    classes = np.asarray(classes)
-    order = np.argsort(classes)
+    codes = {name: code for code, name in enumerate(np.asarray(classes).tolist())}
 
     def predict(batch):
-        predicted = np.asarray(model.predict(batch.flatten(1).numpy())).reshape(-1)
-        label = order[np.minimum(np.searchsorted(classes, predicted, sorter=order), len(classes) - 1)]
-        unknown = predicted[classes[label] != predicted]
-        require(not len(unknown), f"the classifier predicted {unknown[:1]}, which is not among its classes_")
-        return label
+        predicted = np.asarray(model.predict(batch.flatten(1).numpy())).reshape(-1).tolist()
+        unknown = set(predicted) - set(codes)
+        require(not unknown, f"the classifier predicted {unknown}, which is not among its classes_")
+        return np.array([codes[name] for name in predicted])
 
     return predict
 
@@ -126,6 +124,27 @@ def labels_of(output, num_points):
     output = output.reshape(num_points, -1)
     labels = (output[:, 0] > 0) if column else output.argmax(1)
     return torch.where(torch.isfinite(output).all(1), labels.to(torch.int32), NON_FINITE)
+
+
+def two_scores(scores):
+    """Scores (P, C) with C >= 2; one output s becomes (0, s), whose argmax is whether s is positive."""
+    scores = scores.unsqueeze(1) if scores.ndim == 1 else scores
+    require(scores.ndim == 2, f"the network returns {tuple(scores.shape[1:])} numbers for a point; expected (classes,)")
+    return torch.cat([torch.zeros_like(scores), scores], 1) if scores.shape[1] == 1 else scores
+
+
+def refuse_non_finite(labels, place_of):
+    """Raise NonFiniteScores where labels (...) of `labels_of` stand for scores that are not finite.
+
+    place_of: from the index of the first of them, in the flattened labels, to its name.
+    """
+    bad = torch.flatten(labels == NON_FINITE).nonzero() if labels.dtype == torch.int32 else ()
+    if len(bad):
+        raise NonFiniteScores(
+            f"the model's scores are NaN or infinite at {len(bad)} of {labels.numel()} points, first in "
+            f"{place_of(int(bad[0]))}: no region can be counted there. The model has probably diverged: leave it out, "
+            "or count at an earlier epoch"
+        )
 
 
 def tensor_of(output):

@@ -46,31 +46,20 @@ def count_components(labels: Labels, adjacency: str = "face") -> Labels:
     points, dim = given[0:1].numel(), given.ndim - 1
     too_much = excess_of_pairs(points, dim, adjacency)
     require(not too_much, f"labels of shape {tuple(given.shape)} make grids of {too_much}; use adjacency 'face'")
-    if given.numel() == 0:
-        counts = given.new_zeros(len(given), dtype=torch.int64)
-    else:
-        lowest = int(given.min())
-        require(lowest >= -1, f"labels hold {lowest}; expected classes from 0 on, and -1 for cells outside")
-        counts = _count_grids(given, adjacency, all_inside=lowest >= 0)
-    return counts if isinstance(labels, torch.Tensor) else counts.numpy()
-
-
-def _count_grids(labels, adjacency, all_inside):
-    grid_shape = tuple(labels.shape[1:])
-    flat = labels.flatten(1)
-    if all_inside:
-        return count_along_edges(flat, _grid_edges(grid_shape, adjacency, None))
+    flat = given.cpu().flatten(1).numpy()
+    lowest = flat.min(initial=0)
+    require(lowest >= -1, f"labels hold {lowest}; expected classes from 0 on, and -1 for cells outside")
     # A lattice of a simplex fills only about 1 / d! of its grid: drop the cells that no grid uses.
     used = (flat >= 0).any(0)
-    edges = _grid_edges(grid_shape, adjacency, used.cpu().numpy().tobytes())
-    return count_along_edges(flat[:, used], edges)
+    edges = _grid_edges(tuple(given.shape[1:]), adjacency, used.tobytes())
+    counts = count_along_edges(flat if used.all() else flat[:, used], edges)
+    return torch.from_numpy(counts).to(given.device) if isinstance(labels, torch.Tensor) else counts
 
 
 @functools.lru_cache(maxsize=16)
 def _grid_edges(grid_shape, adjacency, used):
-    """Neighbours among the cells of a grid, or among those that the bytes of a boolean mask name."""
-    size = int(np.prod(grid_shape))
-    cells = np.arange(size) if used is None else np.flatnonzero(np.frombuffer(used, dtype=bool))
+    """Neighbours among the cells of a grid that the bytes of a boolean mask name."""
+    cells = np.flatnonzero(np.frombuffer(used, dtype=bool))
     indices = np.stack(np.unravel_index(cells, grid_shape), axis=1)
     edges = neighbour_pairs(indices, grid_shape, adjacency)
     edges.setflags(write=False)  # shared by all calls
@@ -78,13 +67,12 @@ def _grid_edges(grid_shape, adjacency, used):
 
 
 def count_along_edges(labels, edges):
-    """Components of each row of labels (B, P) int tensor, -1 outside, joined along edges (E, 2): (B,) int64.
+    """Components (B,) int64 of each row of integer labels (B, P), -1 outside, joined along edges (E, 2).
 
-    On the CPU, by compiled union-find where numba is installed; the counts are where the labels are.
+    By compiled union-find where numba is installed.
     """
     count = _compiled_kernel() or count_by_graph
-    counts = count(labels.to("cpu", torch.int64).contiguous().numpy(), edges)
-    return torch.from_numpy(counts).to(labels.device)
+    return count(np.ascontiguousarray(labels, dtype=np.int64), edges)
 
 
 @functools.cache
@@ -97,11 +85,11 @@ def _compiled_kernel():
 
 def non_negative(labels):
     """Labels from 0 on: where some are below it, their ranks."""
-    return labels if int(labels.min()) >= 0 else torch.unique(labels, return_inverse=True)[1]
+    return labels if labels.min() >= 0 else np.unique(labels, return_inverse=True)[1].reshape(labels.shape)
 
 
 def count_by_graph(labels, edges):
-    """As `count_along_edges`, of labels in an array, by scipy."""
+    """As `count_along_edges`, by scipy."""
     later, earlier = edges.T.astype(np.int64)
     size = labels.shape[1]
     counts = []

@@ -175,7 +175,7 @@ def count_on_grid(classifier, corners, lattice, batch_size):
         return *count_on_meshes(classifier, corners, lattice, batch_size), None
     labels = label_lattice(classifier, corners, lattice, batch_size)
     if lattice.dim > 1:
-        return count_along_edges(non_negative(labels), lattice.edges).cpu().numpy(), labels.numel(), None
+        return count_along_edges(non_negative(labels.cpu().numpy()), lattice.edges), labels.numel(), None
     begins = torch.ones_like(labels, dtype=torch.bool)
     begins[:, 1:] = labels[:, 1:] != labels[:, :-1]
     return begins.sum(1).cpu().numpy(), labels.numel(), labels[begins].cpu().numpy().astype(np.int64)

@@ -13,7 +13,7 @@ from torch import nn
 
 from rc_utils.checks import check_count
 from rc_utils.regions.arrays import as_points, gather
-from rc_utils.regions.classifier import NON_FINITE, NonFiniteScores, as_classifier, labels_of, tensor_of
+from rc_utils.regions.classifier import as_classifier, labels_of, refuse_non_finite, tensor_of
 
 OUT_OF_MEMORY_WORDS = (
     "out of memory", "not enough memory", "can't allocate memory", "alloc_failed", "allocation_failed",
@@ -59,14 +59,9 @@ def predict_labels(model: Model, points: Points, *, batch_size: int | None = Non
     def batch_of(start, stop):
         return gather(points, np.arange(start, stop), classifier.device, classifier.dtype)
 
-    labels = evaluate(classifier, batch_of, len(points), batch_size).cpu().numpy()
-    bad = np.flatnonzero(labels == NON_FINITE) if labels.dtype == np.int32 else []
-    if len(bad):
-        raise NonFiniteScores(
-            f"the model's scores are NaN or infinite at {len(bad)} of {len(labels)} points, first at points[{bad[0]}]; "
-            "the model has probably diverged"
-        )
-    return labels
+    labels = evaluate(classifier, batch_of, len(points), batch_size)
+    refuse_non_finite(labels, lambda index: f"points[{index}]")
+    return labels.cpu().numpy()
 
 
 def evaluate(classifier, batch_of, total, batch_size=None):

@@ -7,8 +7,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from rc_utils.checks import require
+from rc_utils.checks import check_count, require
 from rc_utils.regions.arrays import array_of, as_tensor, check_numbers
+from rc_utils.regions.classifier import two_scores
 from rc_utils.regions.exact_plan import make_plan
 from rc_utils.regions.exact_propagation import propagate, rehearse
 from rc_utils.regions.exact_pruning import FINEST, require_finite, suspicious_parts
@@ -79,10 +80,7 @@ def exact_segment(
     Raises ValueError for a layer that is not piecewise linear (named), ends of different shapes, and scores or ends
     that are not finite; TypeError for a model of another kind.
     """
-    require(
-        isinstance(max_breakpoints_memory, int) and max_breakpoints_memory > 0,
-        f"max_breakpoints_memory={max_breakpoints_memory!r}; expected a positive number of bytes",
-    )
+    check_count("max_breakpoints_memory", max_breakpoints_memory, 1)
     device = device or next((p.device for p in getattr(model, "parameters", list)()), torch.device("cpu"))
     require(torch.device(device).type != "meta", "the module is on the meta device and has no weights: load them first")
     x0, x1 = (_end(x, name, device) for x, name in ((x0, "x0"), (x1, "x1")))
@@ -110,7 +108,7 @@ def _network_segment(network, x0, x1, prune, max_bytes):
 
 def _solve(plan, x0, x1, most_rows, between=(0.0, 1.0)):
     """All breakpoints (P,) between two alphas and the scores (P, C) there."""
-    parts = [(a.cpu(), _two_scores(s).cpu()) for a, s in propagate(plan, x0, x1, most_rows, between)]
+    parts = [(a.cpu(), two_scores(s).cpu()) for a, s in propagate(plan, x0, x1, most_rows, between)]
     alphas = torch.cat([parts[0][0][:1]] + [a[1:] for a, _ in parts]).numpy()
     scores = torch.cat([parts[0][1][:1]] + [s[1:] for _, s in parts]).numpy()
     require_finite(scores)
@@ -119,7 +117,7 @@ def _solve(plan, x0, x1, most_rows, between=(0.0, 1.0)):
 
 def _solve_suspicious_parts(plan, x0, x1, most_rows):
     """Starts and labels of all regions, only the suspicious parts being solved."""
-    samples, left = suspicious_parts(plan, x0, x1, most_rows, _two_scores)
+    samples, left = suspicious_parts(plan, x0, x1, most_rows, two_scores)
     alphas = samples.position / FINEST
     starts, labels = [np.delete(alphas[:-1], left)], [np.delete(samples.labels[:-1], left)]
     for part in np.split(left, np.flatnonzero(np.diff(left) > 1) + 1) if len(left) else []:
@@ -138,13 +136,6 @@ def _end(x, name, device):
     x = as_tensor(x).detach().to(device=device, dtype=torch.float64)
     require(bool(torch.isfinite(x).all()), f"{name} holds NaN or infinity; expected finite numbers")
     return x
-
-
-def _two_scores(scores):
-    """Scores (P, C) with C >= 2; one output s becomes (0, s), whose argmax is whether s is positive."""
-    scores = scores.unsqueeze(1) if scores.ndim == 1 else scores
-    require(scores.ndim == 2, f"the network returns {tuple(scores.shape[1:])} numbers for a point; expected (classes,)")
-    return torch.cat([torch.zeros_like(scores), scores], 1) if scores.shape[1] == 1 else scores
 
 
 def _segment(starts, labels, num_linear_regions):

@@ -93,13 +93,14 @@ def make_plan(network, device=None):
 
     Raises ValueError, naming the layer, for a network that torch.fx cannot trace or that is not piecewise linear.
     """
-    network = _copied(network).eval().double().to(device)
     try:
+        network = copy.deepcopy(network).eval().double().to(device)
         graph_module = fx.symbolic_trace(network)
     except (fx.proxy.TraceError, TypeError, RuntimeError, NameError, AssertionError) as error:
         raise ValueError(
-            f"torch.fx cannot trace {type(network).__name__}: {error}. exact_segment needs a forward pass without "
-            "control flow that depends on data"
+            f"torch.fx cannot copy and trace {type(network).__name__}: {error}. exact_segment needs a forward pass "
+            "without control flow that depends on data, and weights that no hook computes (prune.remove and "
+            "remove_weight_norm make them permanent)"
         ) from error
     for node in graph_module.graph.nodes:
         if node.op in ("call_function", "call_module") and not node.args and "input" in node.kwargs:
@@ -125,16 +126,6 @@ def make_plan(network, device=None):
     refuse_unless(isinstance(result, fx.Node), type(network).__name__, "returns several values; expected one tensor")
     refuse_unless(result in depends, type(network).__name__, "returns what does not depend on its input")
     return Plan(steps, inputs[0].name, result.name, constants, network)
-
-
-def _copied(network):
-    try:
-        return copy.deepcopy(network)
-    except RuntimeError as error:
-        raise ValueError(
-            f"{type(network).__name__} cannot be copied: {error}. Weights that hooks compute (old weight_norm, "
-            "spectral_norm, prune) cannot; make them permanent first, with prune.remove or remove_weight_norm"
-        ) from error
 
 
 def _is_size(node):

@@ -7,7 +7,7 @@ import torch
 
 from rc_utils.checks import check_number, require
 from rc_utils.regions.arrays import as_points, as_tensor
-from rc_utils.regions.classifier import NON_FINITE, NonFiniteScores, as_classifier, labels_of
+from rc_utils.regions.classifier import as_classifier, labels_of, refuse_non_finite, two_scores
 from rc_utils.regions.components import non_negative
 from rc_utils.regions.evaluation import evaluate, read_outputs
 from rc_utils.regions.lattice import Lattice, make_lattice
@@ -66,7 +66,7 @@ def label_grid(
     lattice = make_lattice(dim, resolution, alpha_range=alpha_range, domain=domain, adjacency=adjacency)
     classifier = as_classifier(model, vertices)
     corners = lattice_corners(given.to(classifier.device, classifier.dtype), lattice, padding)
-    labels = non_negative(label_lattice(classifier, corners, lattice, batch_size)).cpu().numpy()
+    labels = non_negative(label_lattice(classifier, corners, lattice, batch_size).cpu().numpy())
     frame = plane_coordinates(given)
     positions = torch.tensor(lattice.coordinates) @ lattice_corners(frame, lattice, padding)
     return LabelGrid(lattice.to_grid(labels), positions.numpy(), frame.numpy(), lattice)
@@ -84,21 +84,9 @@ def label_lattice(classifier, corners, lattice, batch_size=None):
         flat = torch.arange(start, stop, device=corners.device)
         return _combine(corners, flat // size, weights[flat % size])
 
-    labels = evaluate(classifier, batch_of, num_simplices * size, batch_size).view(num_simplices, size)
-    lowest = int(labels.min())
-    if lowest == NON_FINITE and labels.dtype == torch.int32:
-        bad = (labels == NON_FINITE).sum(1)
-        first = int(bad.nonzero()[0, 0])
-        simplices = f"{int((bad > 0).sum())} of {num_simplices} simplices"
-        _raise_non_finite(f"{int(bad[first])} of {size} points of simplex {first}, and in {simplices}")
-    return labels
-
-
-def _raise_non_finite(where):
-    raise NonFiniteScores(
-        f"the model's scores are NaN or infinite at {where}: no region can be counted there. The model has probably "
-        "diverged: leave it out, or count at an earlier epoch"
-    )
+    labels = evaluate(classifier, batch_of, num_simplices * size, batch_size)
+    refuse_non_finite(labels, lambda index: f"simplex {index // size}")
+    return labels.view(num_simplices, size)
 
 
 def scores_at(classifier, corners, simplex, weights, batch_size=None):
@@ -113,14 +101,8 @@ def scores_at(classifier, corners, simplex, weights, batch_size=None):
         return _combine(corners, simplex[start:stop], weights[start:stop])
 
     labels, *scores = read_outputs(classifier, batch_of, len(simplex), _labels_and_scores_of, batch_size)
-    labels = labels.numpy()
-    if not scores:
-        return labels, None
-    bad = int((labels == NON_FINITE).sum())
-    if bad:
-        _raise_non_finite(f"{bad} of {len(labels)} points")
-    scores = scores[0].numpy()
-    return labels.astype(np.int64), np.hstack([np.zeros_like(scores), scores]) if scores.shape[1] == 1 else scores
+    refuse_non_finite(labels, lambda index: f"simplex {int(simplex[index])}")
+    return labels.numpy().astype(np.int64), scores[0].numpy() if scores else None
 
 
 def _labels_and_scores_of(output, num_points):
@@ -128,7 +110,7 @@ def _labels_and_scores_of(output, num_points):
     labels = labels_of(output, num_points).cpu()
     if labels.dtype == torch.int64:
         return [labels]
-    return [labels, output.detach().reshape(num_points, -1).cpu().double()]
+    return [labels, two_scores(output.detach().reshape(num_points, -1).cpu().double())]
 
 
 def _combine(corners, simplex, weights):

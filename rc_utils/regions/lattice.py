@@ -14,7 +14,6 @@ DOMAINS = ("simplex", "box")
 DEFAULT_RESOLUTION = {1: 200, 2: 30, 3: 16, 4: 12, 5: 10}
 DEFAULT_RESOLUTION_HIGHER = 8
 DEFAULT_RESOLUTION_BOX = 50
-FARTHEST_ALPHA = 1e6  # where float32 places a point to a tenth of the segment
 MAX_POINTS = 5_000_000
 MAX_PAIRS = 100_000_000  # of neighbours
 MAX_STEPS = 1_000_000  # to a point's neighbours, each of which is a pass over all points
@@ -124,11 +123,6 @@ def _check_lattice(dim, resolution, alpha_range, domain, adjacency):
     require(
         pair and all(is_finite_number(a) for a in alpha_range) and alpha_range[0] < alpha_range[1],
         f"alpha_range={alpha_range!r}; expected two finite numbers (low, high) with low < high",
-    )
-    require(
-        max(abs(a) for a in alpha_range) <= FARTHEST_ALPHA,
-        f"alpha_range={alpha_range!r} leaves [-{FARTHEST_ALPHA:g}, {FARTHEST_ALPHA:g}], beyond which float32 misplaces "
-        "points by more than a tenth of the segment",
     )
     require(
         dim == 1 or alpha_range == (0.0, 1.0),

@@ -5,7 +5,6 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from rc_utils.checks import require
 from rc_utils.regions.components import count_along_edges, non_negative
@@ -60,8 +59,7 @@ def count_on_meshes(classifier, corners, lattice, batch_size, halvings=0):
     while done < len(corners):
         mesh, labels = interpolated_mesh(classifier, corners[done : done + block], lattice, batch_size, halvings)
         if mesh.scores is None:
-            labels = non_negative(torch.from_numpy(labels)).view(-1, lattice.num_points)
-            counts.append(count_along_edges(labels, lattice.edges).numpy())
+            counts.append(count_along_edges(non_negative(labels).reshape(-1, lattice.num_points), lattice.edges))
         else:
             counts.append(count_pieces(mesh.scores, mesh.elements, mesh.owner, mesh.owner.max() + 1))
         evaluations += len(mesh.points)
