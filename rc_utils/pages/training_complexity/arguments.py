@@ -8,13 +8,10 @@ import numpy as np
 import pandas as pd
 import torch
 
-from rc_utils.correlation import interval_text, mean
 from rc_utils.pages.training_complexity.results import PAGE
 from rc_utils.paper.verdict import Result
 from rc_utils.theory.complexity.counterexamples import counterexamples
-from rc_utils.theory.complexity.dropout import SteadyLearner
 from rc_utils.theory.complexity.inequalities import ROUNDING_FLOAT32, ROUNDING_FLOAT64, Check, all_checks
-from rc_utils.theory.complexity.regions import RegionBound
 from rc_utils.theory.complexity.stacked import IdentityLayer
 from rc_utils.theory.complexity.tasks import Task
 from rc_utils.theory.complexity.trajectory import Trajectory
@@ -82,64 +79,3 @@ def results_from_checks(checks: pd.DataFrame, sides: tuple[np.ndarray, np.ndarra
     words = "; ".join(f"{row.runs}: {row.detail}" for row in rows.itertuples())
     detail = f"speaks of the limit of long training, which no finite run contradicts; {words}"
     return [*results, Result("loukas/corollary-1", PAGE, np.nan, n=int(rows["n"].sum()), detail=detail)]
-
-
-def results_from_theorem_2(bounds: Sequence[RegionBound]) -> list[Result]:
-    """loukas/theorem-2, and loukas/a3, the factor over the Lipschitz constant, which is a level of its setting."""
-    ratios = [bound.ratios for bound in bounds if len(bound.ratios)]
-    if not ratios:
-        return []
-    applies = sum(int(b.applies.sum()) for b in bounds)
-    empty = sum(int((~b.filled).sum()) for b in bounds)
-    check = Check(float(1 / np.concatenate(ratios).min()), sum(map(len, ratios)))
-    words_2 = f"applies to {applies} of {empty} empty regions"
-    medians = np.array([np.median(r) for r in ratios])
-    m = mean(medians, "networks")
-    words = (
-        "the factor is a level of its setting, and the paper prints no widths, initialization, learning rate or number "
-        f"of steps; in ours it is {interval_text(m.value, m.low, m.high)}, the mean over {len(medians)} networks "
-        "of the median over their regions"
-    )
-    return [
-        # The linear programme is solved to 1e-7.
-        Result("loukas/theorem-2", PAGE, check.within(1e-6), n=check.n, detail=words_2),
-        Result("loukas/a3", PAGE, np.nan, n=len(medians), detail=words),
-    ]
-
-
-def results_from_theorem_3(learners: Sequence[SteadyLearner]) -> list[Result]:
-    """loukas/theorem-3, without a value where the bound says nothing or a hypothesis is not met by all learners, and
-    loukas/lemma-3/one-layer: the slope that no gradient exceeds over `direct_lipschitz_bound`."""
-    table = pd.DataFrame([vars(learner) for learner in learners])
-    n, unmet = len(table), unmet_hypotheses(table)
-    vacuous = int((table["bound"] >= 1).sum())
-    words = (
-        f"vacuous for {vacuous} of {n} networks: two error rates differ by at most 1, here by "
-        f"{table['gap'].max():.2g}, and the bound is at least {table['bound'].min():.3g}"
-    )
-    missing = f"; hypotheses not met: {unmet}" if unmet else ""
-    gap = (table["gap"] / table["bound"]).max()
-    factors = table["steady_lipschitz"] / table["lipschitz"]
-    direct = (
-        f"networks with one hidden layer; the bound is {(table['direct_bound'] / table['lipschitz']).min():,.0f} times "
-        f"the largest gradient norm at our points or more, λ_steady {factors.min():,.0f} to {factors.max():,.0f} times"
-    )
-    slope = (table["slope_bound"] / table["direct_bound"]).max()
-    return [
-        Result("loukas/theorem-3", PAGE, np.nan if vacuous or unmet else gap, n=n, detail=words + missing),
-        Result("loukas/lemma-3/one-layer", PAGE, slope, n=n, detail=direct),
-    ]
-
-
-def unmet_hypotheses(table: pd.DataFrame) -> str:
-    """Which hypotheses of Theorem 3 some learner (a row) does not meet, in words; nothing where all meet them."""
-    least = table[["unchanged", "covered"]].min()
-    wanted = table["steps_wanted"]
-    parts = []
-    if least["unchanged"] < 1:
-        parts.append(f"(a) activations stayed at only {least['unchanged']:.1%} of the training points")
-    if least["covered"] < 1:
-        parts.append(f"(b) holds at only {least['covered']:.1%} of all points")
-    if (table["steps"] < wanted).any():
-        parts.append(f"{table['steps'].min()} steps where Lemma 3 wants {wanted.max():,.0f}, logarithms apart")
-    return ", ".join(parts)
