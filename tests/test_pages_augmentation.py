@@ -114,5 +114,3 @@ def test_what_was_not_run_gives_no_result():
     assert results_from_augmentation(runs, "made", "crop-flip") == []
     with pytest.raises(ValueError, match="no runs of experiment 'crop-flip'; there are main, mixup"):
         matched_settings(runs, "crop-flip")
-    with pytest.raises(ValueError, match="mixup or crop-flip"):
-        results_from_augmentation(runs, "made", "cutout")

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from rc_utils.pages.training_complexity import architectures, arguments
+from rc_utils.pages.training_complexity import architectures
 from rc_utils.pages.training_complexity import bridge as complexity_bridge
 from rc_utils.pages.training_complexity import results as complexity_results
 from rc_utils.paper.verdict import scorecard
@@ -361,12 +361,12 @@ def test_results_are_of_published_statements(quick):
     (one, _, path_1), (two, _, path_2) = quick
     free = tasks.sinusoid_task(repetitions=2, num_points=20, widths=(8, 8), free_first_layer=True, dtype=torch.float64)
     _, path = free.run(epochs=4, lr=0.01)
-    checks = arguments.check_table([("Task 1", one, path_1), ("Task 2", two, path_2), ("free", free, path)])
+    checks = complexity_results.check_table([("Task 1", one, path_1), ("Task 2", two, path_2), ("free", free, path)])
     assert checks.groupby("runs")["tolerance"].first().to_dict() == {"Task 1": 1e-5, "Task 2": 1e-5, "free": 1e-12}
     sides = complexity_counterexamples.both_sides(50)
 
     def results_of(table):
-        return {r.id.removeprefix("loukas/"): r for r in arguments.results_from_checks(table, sides)}
+        return {r.id.removeprefix("loukas/"): r for r in complexity_results.results_from_checks(table, sides)}
 
     results = results_of(checks)
     examples = complexity_counterexamples.counterexamples()

@@ -125,17 +125,14 @@ def _select(runs: pd.DataFrame, network: str, source: Source) -> tuple[pd.DataFr
     """The runs of one cell of a table with the wanted count as `selected`, or None and what is missing."""
     if runs.empty:
         return None, "runs"
-    runs = runs[runs["experiment"] == source.experiment]
-    if runs.empty:
-        return None, f"experiment {source.experiment}"
-    runs = runs[runs["network"] == network]
-    if runs.empty:
-        return None, "network"
-    column = f"count_{source.count}"
-    if column not in runs.columns or not runs[column].notna().any():
-        return None, f"count {source.count}"
-    runs = runs[runs[column].notna()]
-    return runs.assign(selected=runs[column]), ""
+    count = runs.get(f"count_{source.count}", pd.Series(np.nan, runs.index))
+    wanted = {f"experiment {source.experiment}": runs["experiment"] == source.experiment}
+    wanted |= {"network": runs["network"] == network, f"count {source.count}": count.notna()}
+    for what, holds in wanted.items():
+        runs = runs[holds[runs.index]]
+        if runs.empty:
+            return None, what
+    return runs.assign(selected=count), ""
 
 
 def results_from_ablations(cells: pd.DataFrame, name: str) -> list[Result]:

@@ -93,7 +93,6 @@ CHANGES = {
     "grid-size/2d/change": ("planes", "planes-fine"),
     "range/trend": ("main", "range3"),
 }
-SEGMENTS = (100, 500)
 
 
 def results_from_counts(name: str, *, origin: str | None = None) -> list[Result]:
@@ -119,7 +118,7 @@ def results_from_counts(name: str, *, origin: str | None = None) -> list[Result]
 
 def _more_segments(name: str, origin: str | None) -> list[Result]:
     """sample-size/change, from the runs of a campaign that have enough segments."""
-    few, many = SEGMENTS
+    few, many = 100, 500
     table = counts_by_simplex(name, ["main"], origin)
     counts = [row[:many] for row in table["counts"] if len(row) >= many] if len(table) else []
     if not counts:
@@ -160,12 +159,11 @@ def conclusions(name: str, experiment: str, first: str, second: str, seed: int =
     for factor, what in (("lr", "learning rate"), ("batch_size", "batch size")):
         if cells[factor].nunique() > 1:
             rows.append(_changes(f"change of the count when the {what} doubles", runs, factor, columns))
-    table = pd.DataFrame(rows)
-    table.insert(4, "difference", table["second"] - table["first"])
-    return table
+    table = pd.DataFrame(rows, columns=["statement", "n", "first", "second", "low", "high"])
+    return table.assign(difference=table["second"] - table["first"])
 
 
-def _correlations(statement: str, cells: pd.DataFrame, columns: Sequence[str], seed: int) -> dict:
+def _correlations(statement: str, cells: pd.DataFrame, columns: Sequence[str], seed: int) -> tuple:
     gap, values = cells["gap"].to_numpy(), [cells[column].to_numpy() for column in columns]
     first, second = (correlate(v, gap).value for v in values)
 
@@ -173,13 +171,11 @@ def _correlations(statement: str, cells: pd.DataFrame, columns: Sequence[str], s
         return weighted_pearson(values[1], gap, weights) - weighted_pearson(values[0], gap, weights)
 
     moved = bootstrap(change, cells["setting"], seed=seed)
-    row = {"statement": statement, "n": moved.n, "first": first, "second": second}
-    return row | {"low": moved.low, "high": moved.high}
+    return statement, moved.n, first, second, moved.low, moved.high
 
 
-def _changes(statement: str, runs: pd.DataFrame, factor: str, columns: Sequence[str]) -> dict:
+def _changes(statement: str, runs: pd.DataFrame, factor: str, columns: Sequence[str]) -> tuple:
     first, second = (change_per_doubling(runs, factor, column) for column in columns)
     moved = runs.assign(moved=runs[columns[1]] - runs[columns[0]])
     difference = change_per_doubling(moved, factor, "moved")
-    row = {"statement": statement, "n": first.n, "first": first.value, "second": second.value}
-    return row | {"low": difference.low, "high": difference.high}
+    return statement, first.n, first.value, second.value, difference.low, difference.high

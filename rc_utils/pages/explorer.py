@@ -103,10 +103,14 @@ def explorer_html(
         ],
         "runs": [_run_data(run, by_epoch, (notes or {}).get(run, {})) for run, by_epoch in grids.items()],
     }
+    legend = "".join(
+        f'<li><span style="background:{c["colour"]}"></span>{html.escape(c["name"])}</li>' for c in data["classes"]
+    )
     text = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")
     return (
         '<div class="rc-explorer" role="group" aria-label="Explorer of decision regions">\n'
-        f"{_controls(data)}\n{_panels(data)}\n{_legend(data)}\n"
+        f"{_controls(data)}\n{_panels(data)}\n"
+        f'<ul class="rc-legend" aria-label="Colours of the predicted classes" hidden>{legend}</ul>\n'
         '<p class="rc-explorer-off">The pictures are drawn by a script, which does not run here.</p>\n'
         f'<script type="application/json">{text}</script>\n</div>'
     )
@@ -154,10 +158,3 @@ def _panels(data):
         for run in data["runs"]
     )
     return f'<div class="rc-panels" hidden>{panels}</div><p class="rc-status" role="status" hidden></p>'
-
-
-def _legend(data):
-    rows = "".join(
-        f'<li><span style="background:{c["colour"]}"></span>{html.escape(c["name"])}</li>' for c in data["classes"]
-    )
-    return f'<ul class="rc-legend" aria-label="Colours of the predicted classes" hidden>{rows}</ul>'
