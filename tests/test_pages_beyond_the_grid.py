@@ -62,6 +62,8 @@ def test_records_of_a_campaign_give_counts_and_conclusions():
 def test_counts_in_more_dimensions_are_described():
     assert beyond_the_grid.describe_count({"dim": 2}) == "grid of 30 points an edge, face"
     assert beyond_the_grid.describe_count({"dim": 2, "strategy": "adaptive"}) == "mesh from 30 points an edge"
+    longer = {"strategy": "adaptive", "alpha_range": [-3, 4]}
+    assert beyond_the_grid.describe_count(longer) == "adaptive, alpha in [-3, 4]"
 
 
 def give_counts(monkeypatch, **counts):
@@ -99,11 +101,3 @@ def test_what_more_segments_change_is_a_result(monkeypatch):
     assert (result.high - result.low) / 2 == pytest.approx(half, rel=0.15)
     give_counts(monkeypatch, main=counts[:, :400].tolist())
     assert beyond_the_grid.results_from_counts(TINY) == []
-
-
-def test_what_a_longer_range_adds_is_a_result(monkeypatch):
-    counts = np.random.default_rng(0).integers(1, 5, (9, 30))
-    give_counts(monkeypatch, main=counts.tolist(), range3=(counts + 3).tolist())
-    (result,) = beyond_the_grid.results_from_counts(TINY)
-    assert (result.id, result.value) == ("range/trend", 3)
-    assert "adaptive, alpha in [-3, 4]" in result.detail
