@@ -1,9 +1,7 @@
 """Miscounts, what they do to conclusions, and the cost of each way of counting."""
 
 import pathlib
-from types import SimpleNamespace
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -55,33 +53,17 @@ def test_records_of_a_campaign_give_counts_and_conclusions():
     assert set(table.loc[table["count"] == "fine", "evaluations"]) == {401}
     assert set(table["method"]) == {"grid of 20 points", "grid of 30 points", "grid of 401 points"}
     assert beyond_the_grid.counts_by_simplex(TINY, ["grid", "no such count"]).empty
-    shown = beyond_the_grid.readable(beyond_the_grid.miscounts(table, "fine"))
-    assert shown.loc[shown["method"] == "grid of 401 points", "share"].item() == "0.0%"
     concluded = beyond_the_grid.conclusions(TINY, "main", "grid", "main")
     assert list(concluded["statement"])[-1] == "change of the count when the batch size doubles"
     assert np.allclose(concluded["difference"], concluded["second"] - concluded["first"], equal_nan=True)
     assert beyond_the_grid.conclusions(TINY, "main", "grid", "absent").empty
 
 
-def test_the_picture_of_a_tip_shows_more_regions_than_there_are_labels():
-    fig = beyond_the_grid.tip_panels()
-    left, right = (ax.get_title() for ax in fig.axes)
-    assert int(left.split()[-2]) > 3
-    assert right == "interpolated scores: 3 regions"
-    plt.close(fig)
-
-
-def test_counts_in_more_dimensions_are_described_and_compared(monkeypatch):
+def test_counts_in_more_dimensions_are_described():
     assert beyond_the_grid.describe_count({"dim": 2}) == "grid of 30 points an edge, face"
     assert beyond_the_grid.describe_count({"dim": 2, "strategy": "adaptive"}) == "mesh from 30 points an edge"
-    experiment = SimpleNamespace(name="all", counts=["main", "dim2", "dim2-linear", "dim3"])
-    campaign = SimpleNamespace(experiments=[SimpleNamespace(name="none", counts=["main"]), experiment])
-    monkeypatch.setattr(beyond_the_grid, "load_campaign", lambda name: campaign)
-    statements = pd.DataFrame({"statement": ["correlation of count and gap, overall", "change of the count"]})
-    monkeypatch.setattr(beyond_the_grid, "conclusions", lambda *asked: statements.assign(asked=[asked[1:4]] * 2))
-    (row,) = beyond_the_grid.conclusions_by_dimension("made").to_dict("records")
-    assert row["statement"] == "d = 2, linear, correlation of count and gap, overall"
-    assert row["asked"] == ("all", "dim2", "dim2-linear")
+    longer = {"strategy": "adaptive", "alpha_range": [-3, 4]}
+    assert beyond_the_grid.describe_count(longer) == "adaptive, alpha in [-3, 4]"
 
 
 def give_counts(monkeypatch, **counts):
@@ -119,11 +101,3 @@ def test_what_more_segments_change_is_a_result(monkeypatch):
     assert (result.high - result.low) / 2 == pytest.approx(half, rel=0.15)
     give_counts(monkeypatch, main=counts[:, :400].tolist())
     assert beyond_the_grid.results_from_counts(TINY) == []
-
-
-def test_what_a_longer_range_adds_is_a_result(monkeypatch):
-    counts = np.random.default_rng(0).integers(1, 5, (9, 30))
-    give_counts(monkeypatch, main=counts.tolist(), range3=(counts + 3).tolist())
-    (result,) = beyond_the_grid.results_from_counts(TINY)
-    assert (result.id, result.value) == ("range/trend", 3)
-    assert "adaptive, alpha in [-3, 4]" in result.detail

@@ -21,16 +21,6 @@ def field(x):
     return torch.from_numpy(np.sin(np.asarray(x) @ waves + phases) @ weights)
 
 
-def test_interpolated_counts_of_linear_classifiers_are_right_where_face_is_not(monkeypatch):
-    monkeypatch.setattr(counting, "FINER", {2: 40, 3: 20})
-    weights = torch.from_numpy(np.random.default_rng(0).standard_normal((20, 10)))
-    points = torch.from_numpy(np.random.default_rng(1).standard_normal((30, 20)))
-    table = counting.errors_by_dimension(lambda x: x @ weights, points, num_samples=6, num_linear=20)
-    assert list(table["points"]) == [30, 16]
-    assert (table.filter(like="interpolated").to_numpy() == 0).all()
-    assert (table.filter(like="face").to_numpy() > 0.1).all()
-
-
 def test_labels_that_win_are_those_of_very_many_points():
     rng = np.random.default_rng(2)
     weights = rng.dirichlet(np.ones(4) / 2, size=200_000)

@@ -33,24 +33,12 @@ def make_runs(networks=NETWORKS, noise=0.02, slope_lr=-0.2, slope_batch=0.3, dec
     return pd.DataFrame(rows)
 
 
-@pytest.mark.parametrize(("factor", "slope"), [("lr", -0.2), ("batch_size", 0.3)])
-def test_change_per_doubling_recovers_the_slope(factor, slope):
-    exact = change_per_doubling(make_runs(noise=0), factor)
-    assert exact.value == pytest.approx(slope)
-    assert (exact.n, exact.unit) == (9, "settings")
-    noisy = change_per_doubling(make_runs(noise=0.3), factor)
-    assert noisy.low < slope < noisy.high
-    assert noisy.low < noisy.value < noisy.high
-
-
-def test_a_change_of_numbers_that_are_missing_or_cannot_double_is_an_error():
+def test_a_change_of_numbers_that_are_missing_is_an_error():
     runs = make_runs(noise=0)
     for bad in (np.nan, np.inf):
         runs.loc[2, "count"] = bad
         with pytest.raises(ValueError, match=r"count is missing or infinite in 1 of"):
             change_per_doubling(runs, "lr")
-    with pytest.raises(ValueError, match="lr has the value 0"):
-        change_per_doubling(runs.assign(lr=0.0), "lr")
 
 
 def test_change_is_the_coefficient_of_the_formula_that_is_shown():
@@ -64,6 +52,8 @@ def test_change_is_the_coefficient_of_the_formula_that_is_shown():
         change = change_per_doubling(runs, factor)
         half = stats.t.ppf(0.975, 9 - 3) * fitted.bse[term] * np.sqrt(9 / 6)
         assert (change.value, change.high) == pytest.approx((fitted.params[term], fitted.params[term] + half))
+    exact = [change_per_doubling(make_runs(noise=0), factor) for factor in ("lr", "batch_size")]
+    assert [change.value for change in exact] == pytest.approx([-0.2, 0.3])
     none = change_per_doubling(runs[runs["lr"] == 0.1], "lr")
     assert np.isnan(none.value)
 
@@ -86,14 +76,11 @@ def test_measures_are_compared_with_the_gap_over_the_settings_of_resnet18():
     results = {result.id: result for result in results_from_measures(runs, "made")}
     assert list(results) == ["motivation/distance", "motivation/margin"]
     cells = average_replicates(runs[runs["network"] == "ResNet18"])
-    for id_, column in (("motivation/margin", "margin"), ("motivation/distance", "distance_from_init")):
-        expected = np.corrcoef(cells[column], cells["gap"])[0, 1]
-        assert (results[id_].value, results[id_].n, results[id_].campaign) == (pytest.approx(expected), 9, "made")
+    expected = np.corrcoef(cells["distance_from_init"], cells["gap"])[0, 1]
+    assert results["motivation/distance"].value == pytest.approx(expected)
+    assert results["motivation/margin"].value == pytest.approx(-1)
     order = stats.spearmanr(cells["margin"], cells["lr"] / cells["batch_size"]).statistic
     assert results["motivation/margin"].detail.endswith(f"; Spearman with learning rate / batch size {order:.2f}")
-    assert results["motivation/distance"].detail.endswith("batch size 1.00")
-    without = results_from_measures(runs.drop(columns="margin"), "made")
-    assert [result.id for result in without] == ["motivation/distance"]
     runs.loc[0, "margin"] = np.nan
     assert [result.id for result in results_from_measures(runs, "made")] == ["motivation/distance"]
     assert results_from_measures(runs[runs["network"] == "SENet18"], "made") == []
@@ -106,10 +93,7 @@ def test_a_batch_is_compared_at_as_many_updates():
     both = pd.concat([runs, short])
     both["count"] = np.log2(both["batch_size"] / both["epochs"])
     table = at_equal_updates(both)
-    assert len(table) == 3
-    assert set(zip(table["small"], table["large"], table["short"], table["long"], strict=True)) == {
-        (256, 1024, 50, 200)
-    }
+    assert table[["small", "large", "short", "long"]].to_numpy().tolist() == [[256, 1024, 50, 200]] * 3
     assert table["updates"].tolist() == pytest.approx([1, 1, 1])
     assert table["equal_epochs"].tolist() == pytest.approx([2, 2, 2])
     assert table["equal_updates"].tolist() == pytest.approx([0, 0, 0])
@@ -122,22 +106,9 @@ def test_results_agree_with_the_paper_when_the_runs_do():
     assert {"main/overall", "main/SENet18", "bias/lr/overall", "bias/batch-size/ResNet18"} <= ids
     assert len(ids) == 3 * 4 + 3
     card = scorecard(results).set_index("id")
-    assert card.loc["bias/lr/overall", "verdict"] == "supports"
-    assert card.loc["bias/batch-size/SENet18", "verdict"] == "supports"
-    assert card.loc["test-accuracy/ResNet18", "verdict"] == "supports"
-    assert card.loc["main/overall", "verdict"] == "supports"
+    assert set(card.loc[list(ids), "verdict"]) == {"supports"}
     assert card.loc["main/overall", "n"] == 9
     assert "27 of them interpolate" in card.loc["main/overall", "why"]
-
-
-def test_results_disagree_when_the_runs_do():
-    runs = make_runs(slope_lr=0.2).assign(gap=lambda r: 1 - 0.1 * r["count"])
-    card = scorecard(results_from_runs(runs, "made")).set_index("id")
-    assert card.loc["bias/lr/overall", "verdict"] == "contradicts"
-    assert card.loc["main/overall", "verdict"] == "inconclusive"  # Exactly linear: no interval.
-    noisy = runs.assign(gap=runs["gap"] + 0.01 * np.random.default_rng(0).normal(size=len(runs)))
-    card = scorecard(results_from_runs(noisy, "made")).set_index("id")
-    assert card.loc["main/overall", "verdict"] == "contradicts"
 
 
 def test_diverged_runs_are_left_out_and_counted():
@@ -161,14 +132,11 @@ def test_overall_is_the_papers_three_networks_and_no_other():
 
 
 def test_a_number_that_the_paper_prints_twice_is_counted_once():
-    fits_alike = scorecard(results_from_runs(make_runs(), "made")).set_index("id")
+    runs = make_runs()
+    fits_alike = scorecard(results_from_runs(runs, "made")).set_index("id")
     assert fits_alike.loc["main/ResNet18", "counted"]
     assert not fits_alike.loc["test-accuracy/ResNet18", "counted"]
     assert "the number of main/ResNet18" in fits_alike.loc["test-accuracy/ResNet18", "why"]
-    small = make_runs()
-    small = small.assign(gap=0.01 + 0.01 * small["gap"], test_accuracy=0.99 - 0.0001 * small.index)
-    assert scorecard(results_from_runs(small, "made")).set_index("id").loc["test-accuracy/ResNet18", "counted"]
-    runs = make_runs()
     runs.loc[0, "test_accuracy"] -= 0.5
     assert scorecard(results_from_runs(runs, "made")).set_index("id").loc["test-accuracy/ResNet18", "counted"]
 

@@ -1,12 +1,11 @@
 """Rescaled networks are the same classifiers, to the last bit, with another distance and margin."""
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import rc_utils as rc
-from rc_utils.measures import distance_from_init, output_margin
+from rc_utils.measures import output_margin
 from rc_utils.networks import build_network
 from rc_utils.pages.motivation import output_layer, random_rescaling, rescalable_layers, rescale
 
@@ -48,21 +47,6 @@ def test_an_up_scaled_layer_moves_the_weights_and_the_output_the_margin(tiny_dat
     assert margins[1] == pytest.approx(margins[0] / 4)
 
 
-def test_counts_stay_while_distance_and_margin_change(tiny_data):
-    for name in ("ResNet18", "SENet18"):
-        options = {"num_classes": 10, "in_channels": 3, "image_size": 8, "width": 2}
-        initial, network = (build_network(name, **options, seed=0) for _ in range(2))
-        rc.train(network, tiny_data, rc.TrainConfig(lr=0.05, batch_size=25, epochs=2, seed=0))
-        counts = rc.region_count(network, tiny_data.x_train, num_samples=20, seed=0).counts
-        for seed in range(5):
-            other = rescale(network, *random_rescaling(network, seed))
-            assert np.array_equal(rc.region_count(other, tiny_data.x_train, num_samples=20, seed=0).counts, counts)
-            distances = [distance_from_init(n, initial) for n in (network, other)]
-            margins = [output_margin(n, tiny_data.x_train, tiny_data.y_train) for n in (network, other)]
-            for before, after in (distances, margins):
-                assert max(after / before, before / after) >= 2
-
-
 def test_wrong_numbers_of_exponents_and_headless_networks_are_named():
     network = warmed_up("ResNet18", width=4)
     with pytest.raises(ValueError, match="2 exponents for 20 layers"):
@@ -71,22 +55,15 @@ def test_wrong_numbers_of_exponents_and_headless_networks_are_named():
         output_layer(torch.nn.Sequential(torch.nn.Conv2d(3, 10, 3)))
 
 
-@pytest.mark.parametrize("twice", ["nothing", "layer", "weight", "norm", "activation"])
-def test_layers_that_are_there_twice_or_tied_are_left_as_they_are(twice):
+@pytest.mark.parametrize("twice", ["nothing", "layer", "weight"])
+def test_tied_layers_are_left_as_they_are(twice):
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 3))
     if twice == "layer":
         network[2] = network[0]
     elif twice == "weight":
         network[2].weight = network[0].weight
-    elif twice == "norm":
-        network[1] = network[3] = nn.BatchNorm1d(4)
-    elif twice == "activation":
-        network[1] = network[3] = nn.Tanh()
-        network.insert(4, nn.BatchNorm1d(4))
-        network.insert(2, nn.BatchNorm1d(4))
-    pairs = rescalable_layers(network.eval())
-    assert len(pairs) == 2 or twice != "nothing"
+    pairs = rescalable_layers(network)
+    assert len(pairs) == (2 if twice == "nothing" else 0)
     x = torch.randn(20, 4)
-    with torch.no_grad():
-        assert torch.equal(rescale(network, (2,) * len(pairs), 0)(x), network(x))
+    assert torch.equal(rescale(network, (2,) * len(pairs), 0)(x), network(x))

@@ -28,18 +28,8 @@ PERCEPTRON = str(CAMPAIGNS / "tiny-mlp")
 
 # What keeps a page to seconds; the rest of its parameters are its own.
 SMALL = {
-    "01_motivation": {"num_samples": 5, "num_networks": 2, "num_rescalings": 2},
-    "02_counting": {"campaign": PERCEPTRON, "num_samples": 40, "triangles": 2},
-    "03_main_correlation": {"forest_dataset": "digits", "forest_samples": 5, "forest_images": 100},
-    "07_training_evolution": {"num_samples": 5},
-    "11_beyond_the_grid": {"campaign": PERCEPTRON, "num_samples": 40, "exact_samples": 1, "triangles": 2},
-    "12_your_network": {"epochs": 1},
-    "13_statistics": {"num_resamples": 50},
-    "14_scorecard": {"campaign": "shapes-tiny"},
-}
-OTHER = {
     "01_motivation": {"num_samples": 6, "num_networks": 1, "num_rescalings": 3},
-    "02_counting": {"campaign": "tiny-mlp", "num_samples": 41, "triangles": 1, "resolution": 20},
+    "02_counting": {"campaign": PERCEPTRON, "num_samples": 41, "triangles": 1, "resolution": 20},
     "03_main_correlation": {"forest_dataset": "digits", "forest_samples": 6, "forest_images": 100, "num_samples": 10},
     "07_training_evolution": {"num_samples": 6},
     "08_theory": {"num_networks": 30, "num_inits": 3, "num_equal": 16, "steps": 100, "n_train": 6, "hidden": 12},
@@ -54,9 +44,9 @@ OTHER = {
         "region_epochs": 3, "num_segments": 10,
     },
     "11_beyond_the_grid": {
-        "campaign": "tiny-mlp", "num_samples": 41, "dimensions": "", "exact_samples": 1, "triangles": 1,
+        "campaign": PERCEPTRON, "num_samples": 41, "dimensions": "", "exact_samples": 1, "triangles": 1,
     },
-    "12_your_network": {"network": "ResNet18", "width": 2, "epochs": 1},
+    "12_your_network": {"epochs": 1},
     "13_statistics": {"num_resamples": 60},
     "14_scorecard": {"num_samples": 10},
 }  # fmt: skip
@@ -145,9 +135,9 @@ def test_a_notebook_runs_with_other_parameters(notebook, swept, monkeypatch):
     monkeypatch.setenv("RC_RESULTS", str(swept))
     if notebook.stem != STUDIES:
         monkeypatch.setenv("RC_CAMPAIGNS", str(CAMPAIGNS))
-    parameters = campaign(notebook, "tiny-all") | OTHER.get(notebook.stem, {})
-    if "seed" in notebook_parameters(notebook):
-        parameters["seed"] = 1
+    parameters = campaign(notebook, "tiny-all") | SMALL.get(notebook.stem, {})
+    others = {"seed": 1, "network": "ResNet18", "width": 2} if notebook.stem == "12_your_network" else {"seed": 1}
+    parameters |= {key: value for key, value in others.items() if key in notebook_parameters(notebook)}
     if notebook.stem not in ON_A_CARD:
         run(notebook, parameters, monkeypatch)
         return

@@ -7,9 +7,8 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 
-from rc_utils.correlation import correlate, partial_correlation
+from rc_utils.correlation import correlate
 from rc_utils.correlation import pairs as p
 from rc_utils.correlation.estimates import MIN_UNITS
 from rc_utils.pages import statistics
@@ -53,12 +52,6 @@ def test_granulated_kendall_is_the_mean_over_axes_by_hand():
     found = p.granulated_kendall(x, y, pairs, range(12), num_resamples=200)
     assert found.value == pytest.approx(np.mean(list(expected.values())))
     assert -1 <= found.low < found.high <= 1
-    # Where one axis is left, it is scipy's without ties.
-    rng = np.random.default_rng(1)
-    one = pd.DataFrame({"lr": np.arange(9.0)})
-    x, y = rng.normal(size=(2, 9))
-    psi = p.granulated_kendall(x, y, p.neighbours(one), range(9), num_resamples=10).value
-    assert psi == pytest.approx(stats.kendalltau(x, y).statistic)
 
 
 def test_sign_errors_are_shares_of_wrong_pairs_by_hand():
@@ -109,29 +102,21 @@ def test_rows_are_settings_and_runs_are_not_mixed():
     runs = make_runs()
     rows = statistics.settings_of(runs)
     assert (len(rows), rows["setting"].nunique()) == (27, 9)
-    assert statistics.available(rows) == ["count", "num_parameters", "minus_margin", "log2_ratio"]
-    paler = statistics.settings_of(runs.assign(pal_score_inter=-runs["margin"], linear_pieces=runs["count"]))
-    assert {"minus_pal_score_inter", "linear_pieces"} < set(statistics.available(paler))
+    assert (rows["minus_margin"] == -rows["margin"]).all()
+    assert {"minus_pal_score_inter", "linear_pieces"} < set(statistics.MEASURES)
     with pytest.raises(ValueError, match="more than once"):
         statistics.settings_of(pd.concat([runs, runs]))
     one_lr = rows[rows["lr"] == 0.02]
     assert statistics.estimate(one_lr, "count", "given_lr") == statistics.estimate(one_lr, "count", "within")
 
 
-def test_what_is_held_fixed_is_taken_out():
+def test_between_seeds_the_setting_is_taken_out():
     runs = make_runs()
-    rows = statistics.settings_of(runs)
-    held = statistics.held_fixed(runs).set_index("fixed")
-    for words, formula in statistics.CONTROLS.items():
-        expected = partial_correlation(rows, "count", "gap", formula, rows["setting"])
-        found = held.loc[words, "estimate"]
-        assert (found.value, found.low) == pytest.approx((expected.value, expected.low), nan_ok=True)
-    # Between the means of seeds: what is left of both once the mean of their setting is out.
     means = runs.groupby(["network", "lr", "batch_size", "seed"])[["count", "gap"]].mean()
     left = means - means.groupby(["network", "lr", "batch_size"]).transform("mean")
-    alone = held.loc["everything but the seed"]
-    assert alone["estimate"].value == pytest.approx(np.corrcoef(left["count"], left["gap"])[0, 1])
-    assert alone["rows"] == 54
+    alone, number = statistics.seeds_alone(runs)
+    assert alone.value == pytest.approx(np.corrcoef(left["count"], left["gap"])[0, 1])
+    assert number == 54
     assert np.isnan(statistics.seeds_alone(runs[runs["seed"] == 0])[0].value)
 
 
@@ -160,10 +145,3 @@ def test_the_league_has_every_statistic():
     values = {name: statistics.estimate(rows, "count", name, num_resamples=50).value for name in statistics.STATISTICS}
     assert values.pop("sign_error") < 0.2
     assert min(values.values()) > 0.5
-
-
-def test_the_count_is_ahead_of_nothing_that_goes_with_it():
-    lead = statistics.beside_the_count(statistics.settings_of(make_runs()), ["count", "minus_margin", "log2_ratio"])
-    assert lead["measure"].tolist() == ["minus_margin", "log2_ratio"]
-    assert lead["value"][0] == pytest.approx(0)
-    assert lead["low"][1] <= lead["value"][1] <= lead["high"][1]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from rc_utils.pages.training_complexity import architectures, arguments
+from rc_utils.pages.training_complexity import architectures
 from rc_utils.pages.training_complexity import bridge as complexity_bridge
 from rc_utils.pages.training_complexity import results as complexity_results
 from rc_utils.paper.verdict import scorecard
@@ -308,37 +308,11 @@ def test_steady_learners_have_the_quantities_of_theorem_3():
     assert learners == complexity_dropout.steady_learners(task, **options)
     for learner in learners:
         assert 0 < learner.mu <= 0.5
+        assert learner.lipschitz <= learner.slope_bound <= learner.direct_bound
         constants = (learner.gamma, learner.beta, learner.mu, learner.p_min)
         assert learner.c == complexity_dropout.steady_constant(*constants)
         assert learner.steady_lipschitz == pytest.approx(learner.c * learner.phi * math.log(learner.num_units) / 4)
         assert learner.bound == complexity_dropout.covering_bound(learner.covering, 24, 0.05)
-
-
-def test_theorem_3_has_a_value_only_where_its_hypotheses_are_met():
-    task = complexity_dropout.dropout_task(repetitions=1, num_images=24, num_test=20, image_size=8, hidden=8)
-    (learner,) = complexity_dropout.steady_learners(task, epochs=1, steady_epochs=1, lr=0.01, steady_lr=1e-5)
-    assert learner.lipschitz <= learner.slope_bound <= learner.direct_bound
-    met = {"unchanged": 1.0, "covered": 1.0, "steps": 500, "steps_wanted": 400.0, "gap": 0.2}
-    met |= {"slope_bound": 1.0, "direct_bound": 4.0}
-
-    def results(**changes):
-        changed = dataclasses.replace(learner, **(met | changes))
-        return arguments.results_from_theorem_3([changed])
-
-    assert [r.id for r in results()] == ["loukas/theorem-3", "loukas/lemma-3/one-layer"]
-    assert [r.value for r in results(bound=0.8)] == pytest.approx([0.25, 0.25])
-    vacuous = results(bound=1.5)
-    assert math.isnan(vacuous[0].value)
-    assert vacuous[1].value == 0.25
-    assert "vacuous for 1 of 1" in vacuous[0].detail
-    for changes, words in (
-        ({"unchanged": 0.9}, "activations stayed at only 90.0%"),
-        ({"covered": 0.5}, "(b) holds at only 50.0%"),
-        ({"steps": 100}, "100 steps where Lemma 3 wants 400"),
-    ):
-        theorem = results(bound=0.8, **changes)[0]
-        assert math.isnan(theorem.value)
-        assert words in theorem.detail
 
 
 def test_the_target_and_its_embedding():
@@ -387,12 +361,12 @@ def test_results_are_of_published_statements(quick):
     (one, _, path_1), (two, _, path_2) = quick
     free = tasks.sinusoid_task(repetitions=2, num_points=20, widths=(8, 8), free_first_layer=True, dtype=torch.float64)
     _, path = free.run(epochs=4, lr=0.01)
-    checks = arguments.check_table([("Task 1", one, path_1), ("Task 2", two, path_2), ("free", free, path)])
+    checks = complexity_results.check_table([("Task 1", one, path_1), ("Task 2", two, path_2), ("free", free, path)])
     assert checks.groupby("runs")["tolerance"].first().to_dict() == {"Task 1": 1e-5, "Task 2": 1e-5, "free": 1e-12}
     sides = complexity_counterexamples.both_sides(50)
 
     def results_of(table):
-        return {r.id.removeprefix("loukas/"): r for r in arguments.results_from_checks(table, sides)}
+        return {r.id.removeprefix("loukas/"): r for r in complexity_results.results_from_checks(table, sides)}
 
     results = results_of(checks)
     examples = complexity_counterexamples.counterexamples()
@@ -411,8 +385,6 @@ def test_results_are_of_published_statements(quick):
     assert results["corollary-2/interval"].value == interval["ratio"].max()
     worse = results_of(checks.assign(ratio=np.where(checks["trained"], 50.0, 0.5)))
     assert {key for key, result in worse.items() if result.value == 50} == proved
-    ids = {r.id for r in complexity_results.results_from_task_2(two, path_2, 0.05, "shapes")}
-    assert ids == {"loukas/task-2", "loukas/variance", "loukas/a2", "loukas/a4", "loukas/slower"}
 
 
 def test_whole_trajectories_are_compared_at_one_loss():
@@ -504,31 +476,6 @@ def test_corollary_2_is_checked_over_few_steps_too():
     assert ratios[3] < check.ratio
 
 
-def test_the_last_layers_have_a_result_of_their_own():
-    trends = pd.DataFrame({"layer": range(1, 6), "value": [0.9, 0.6, 0.7, -0.2, np.nan]})
-    trends["low"], trends["high"] = trends["value"] - 0.2, trends["value"] + 0.2
-    trends["length"] = 16.0 / 2 ** np.arange(5)
-    first, last, decay = complexity_results.layer_results(trends, 7)
-    assert (first.id, first.value) == ("loukas/a7", 0.6)
-    assert (last.id, last.value, last.low) == ("loukas/a7-last", -0.2, -0.4)
-    assert decay.id == "loukas/a7-decay"
-    assert math.isnan(decay.value)
-    assert "16, 8, 4, 2, 1, on average a factor 2.00 a layer" in decay.detail
-    # Last layers say nothing where the first do not follow the complexity either.
-    trends.loc[1, "low"] = -0.1
-    assert math.isnan(complexity_results.layer_results(trends, 7)[1].value)
-
-
-def test_the_factor_of_theorem_2_is_not_held_against_the_papers():
-    class Bound:
-        ratios, applies, filled = np.array([2.0, 4.0, 6.0]), np.array([True]), np.array([False])
-
-    theorem, factor = arguments.results_from_theorem_2([Bound(), Bound()])
-    assert theorem.value == 0.5
-    assert math.isnan(factor.value)
-    assert "4.00" in factor.detail
-
-
 def test_the_bridge_counts_both_kinds_of_regions(quick):
     for task, networks, path in quick:
         table = complexity_bridge.bridge_table(task, networks, path, num_segments=5, num_exact=2)
@@ -561,21 +508,11 @@ def test_networks_of_a_task_seed_no_other_device(monkeypatch):
     tasks.sinusoid_task(frequencies=(0.5,), repetitions=1, num_points=5, widths=(4,))
 
 
-def test_batches_are_compared_with_single_samples_after_as_many_iterations():
+def test_the_mean_error_normalises_a_batch_by_no_more_than_its_errors_do():
+    """Of a single sample both are the same."""
     task = tasks.sinusoid_task(frequencies=(0.25, 0.75), repetitions=7, num_points=10, widths=(6,), seed=0)
-    by_batch = {}
-    for size in (1, 4):
-        _, path = task.run(epochs=4 * size, lr=0.01, batch_size=size, every=10)
-        by_batch |= {(w, size): complexity.select_models(path, task.level == w) for w in (0.25, 0.75)}
-    assert {len(path.length) for path in by_batch.values()} == {4}
-    results = complexity_results.results_from_batches(by_batch)
-    assert [r.id for r in results] == ["loukas/a6", "loukas/a6-test", "loukas/a6-batch"]
-    last = {key: path.length[-1, :, 0] for key, path in by_batch.items()}
-    assert results[0].value == pytest.approx(np.log(last[0.75, 4] / last[0.25, 4]).mean())
-    assert math.isnan(results[2].value)
-    for pick in (lambda path: path.length[-1, :, 0], lambda path: path.net_length[-1]):
-        ratio = np.log(pick(by_batch[0.25, 4]) / pick(by_batch[0.25, 1])).mean()
-        assert f"{ratio:+.2f} [" in results[2].detail
-    # Of a single sample both normalisations are the same; of a batch |mean| is at most the mean of the absolute values.
-    np.testing.assert_allclose(by_batch[0.25, 1].net_length, by_batch[0.25, 1].length[..., 0], rtol=1e-5)
-    assert (by_batch[0.25, 4].net_length >= by_batch[0.25, 4].length[..., 0] * (1 - 1e-5)).all()
+    _, single = task.run(epochs=4, lr=0.01, batch_size=1, every=10)
+    _, batch = task.run(epochs=16, lr=0.01, batch_size=4, every=10)
+    assert len(single.length) == len(batch.length) == 4
+    np.testing.assert_allclose(single.net_length, single.length[..., 0], rtol=1e-5)
+    assert (batch.net_length >= batch.length[..., 0] * (1 - 1e-5)).all()

@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 import rc_utils as rc
-from rc_utils.pages import theory
 from rc_utils.theory.two_layer import bounds, examples
 from rc_utils.theory.two_layer import networks as nets
 from rc_utils.theory.two_layer.training import DIVERGED, train, train_over_rates, train_to_loss, training_sets
@@ -132,11 +131,10 @@ def test_a_rate_far_beyond_the_edge_diverges_and_stops_finite():
 def test_sharpness_is_kept_at_a_small_rate_and_falls_below_the_edge_from_beyond_it():
     networks, (x, y) = nets.random_networks(2, 24, 64), training_sets("digits", 2, 8)
     edge = train_over_rates(networks, x, y, [0.01, 1.5], steps=150, keep=5)
-    table = theory.edge_table(edge)
-    assert table["reached"].tolist() == [False, True, False, True]
-    assert table["start"].tolist() == pytest.approx([0.02, 3, 0.02, 3])
-    assert table["growth"][[0, 2]].between(0.8, 1.3).all()
-    assert table["final"][[1, 3]].between(0.8, 2).all()
+    start, *_, final = (edge.lr * edge.sharpness).numpy()
+    assert start == pytest.approx([0.02, 3, 0.02, 3])
+    assert (abs(final[[0, 2]] / start[[0, 2]] - 1) < 0.3).all()
+    assert (abs(final[[1, 3]] - 1.4) < 0.6).all()
 
 
 def test_training_sets_have_norm_one_or_lie_on_a_line():
@@ -164,20 +162,11 @@ def test_wrong_input_is_named(call, message):
         call()
 
 
-def test_means_over_rates_are_over_networks_that_settled():
+def test_networks_settle_at_a_small_rate_and_not_at_a_large_one():
     networks, (x, y) = nets.random_networks(4, 32, 8), training_sets("sphere", 4, 16)
-    training = train_over_rates(networks, x, y, [0.3, 1.4, 8.0], steps=200, keep=12)
-    settled = training.settled.view(4, 3)
+    settled = train_over_rates(networks, x, y, [0.3, 8.0], steps=200, keep=12).settled.view(4, 2)
     assert settled[:, 0].all()
-    assert not settled[:, 2].any()
-    table = theory.rates_table(training, [0.3, 1.4, 8.0])
-    lr, kept = training.lr.view(4, 3), settled[:, 1]
-    assert table["allowed_edge"][1] == pytest.approx((4 * 16 / lr[kept, 1] + 2).mean().item())
-    counts = nets.mean_count(nets.pair_counts(training.networks(), x.repeat_interleave(3, 0)), 16).view(4, 3)
-    expected = [counts[:, 0].mean().item(), counts[kept, 1].mean().item()]
-    assert table["mean_count"][:2].tolist() == pytest.approx(expected)
-    assert table["diverged"].tolist() == training.diverged.view(4, 3).sum(0).tolist()
-    assert table.loc[2, ["allowed_edge", "mean_count"]].isna().all()
+    assert not settled[:, 1].any()
 
 
 def test_networks_that_stopped_moving_are_checked_once():
@@ -205,9 +194,7 @@ def test_a_broken_inequality_is_seen():
     exact = bounds.lemma_7(*examples.tight_segment())
     broken = bounds.Inequality(exact.measured + 1, exact.allowed)
     assert broken.violations == 1
-    result = theory.bound_result(bounds.LEMMA_7, {"made": {bounds.LEMMA_7: broken}})
-    assert result.value > 1
-    assert "1 of 1 checks violated" in result.detail
+    assert broken.largest_ratio > 1
 
 
 def test_four_neurons_attain_lemma_7():
@@ -256,9 +243,7 @@ def test_points_on_a_line_need_no_factor_n(n, distance):
 
 def test_the_line_of_v3_does_not_need_the_factor_n():
     table = bounds.growth_with_n("line", (16, 64, 256))
-    result = theory.line_result(table)
-    assert result.value == pytest.approx(table["allowed"].iloc[-1] / table["line_allowed"].iloc[-1])
-    assert result.value > 3
+    assert table["allowed"].iloc[-1] / table["line_allowed"].iloc[-1] > 3
     assert bounds.growth_with_n("orthonormal", (4,))["line_allowed"].isna().all()
 
 
@@ -275,12 +260,8 @@ def test_no_weights_pass_the_cap_of_the_sharpness():
 
 def test_assumption_2_fails_at_small_rates_and_no_segment_has_more_than_p_and_two_regions():
     networks, (x, y) = nets.random_networks(3, 4, 2), training_sets("line", 3, 6)
-    trainings = {"line": train_over_rates(networks, x, y, [0.001, 1.0], steps=20)}
-    result = theory.assumption_result(trainings)
-    t = trainings["line"]
-    assert result.value == pytest.approx((2 / t.lr / bounds.sharpness_cap(t.x, 4)).max().item())
-    assert result.value > 1
-    assert "at 3 of 6" in result.detail
+    t = train_over_rates(networks, x, y, [0.001, 1.0], steps=20)
+    assert (2 / t.lr > bounds.sharpness_cap(t.x, 4)).tolist() == [True, False] * 3
     many = nets.random_networks(400, 4, 2, seed=1)
     assert nets.pair_counts(many, points(400, 6, 2)).max() <= 6
 
@@ -291,17 +272,6 @@ def test_a_network_at_rest_meets_assumption_2_exactly():
     lr = 2 / nets.sharpness(networks, x)
     training = train(networks, x, y, lr, steps=10, keep=3)
     assert (training.lr * training.sharpness).flatten().tolist() == pytest.approx([2.0] * len(training.steps))
-
-
-def test_the_edge_form_of_theorem_6_is_count_over_its_bound():
-    networks, x = nets.random_networks(40, 8, 3), points(40, 10, 3)
-    checks = {"random": {bounds.THEOREM_6: bounds.theorem_6(networks, x)}}
-    alive = nets.sharpness(networks, x) > 0
-    r2 = x.norm(dim=2).amin(1) ** 2
-    ratio = nets.mean_count(nets.pair_counts(networks, x), 10) / (4 * 10 * nets.sharpness(networks, x) / r2)
-    result = theory.edge_step_result(checks, "words")
-    assert result.value == pytest.approx(ratio[alive].max().item())
-    assert (result.n, result.detail) == (int(alive.sum()), "words")
 
 
 def test_training_to_a_loss_stops_each_network_at_its_first_step_there():
@@ -317,15 +287,10 @@ def test_training_to_a_loss_stops_each_network_at_its_first_step_there():
         torch.testing.assert_close(found.weights[m], kept.weights[first, m])
 
 
-def test_slopes_and_the_rate_are_judged_at_equal_loss():
+def test_slopes_are_of_counts_at_equal_loss():
     factors = [0.25, 0.5, 1, 2, 4]
     counts = np.array([[3, 2, 1, 0, -1], [3, np.nan, 1, 1, 1], [3, 2, 1, 1, np.nan]], dtype=float)
     assert bounds.slopes(counts, factors) == pytest.approx([-1, -0.45, np.nan], nan_ok=True, abs=0.1)
-    result = theory.rate_result("made", counts, factors, 0.1)
-    # At the edge, from 1 on: -1 and 0; the third did not get there at the largest rate.
-    assert (result.id, result.value, result.n) == ("theory/lr", pytest.approx(-0.5), 2)
-    assert "below the edge, from 0.25 to 1, -1.00" in result.detail
-    assert f"over 3; the count is {np.nanmean(counts):.2f}" in result.detail
     networks, (x, y) = nets.random_networks(3, 16, 2), training_sets("line", 3, 6)
     found = bounds.count_at_loss(networks, x, y, [0.2, 0.8], 0.4, steps=400)
     lr = 1.6 / nets.sharpness(networks, x)

@@ -8,7 +8,6 @@ import pytest
 import torch
 from scipy.stats import binom
 
-from rc_utils.pages import linear_regions
 from rc_utils.theory.univariate import networks as uni
 from rc_utils.theory.univariate import theorems as theory
 from rc_utils.theory.univariate.flow import gradient_flow
@@ -107,12 +106,6 @@ def test_students_that_could_break_the_bound_keep_to_it():
     assert table[["regions", "regions_fine"]].max(axis=None) <= 5 < theory.region_bound(1)
     # Neurons that have not joined yet: the count to tolerance 0 is not that of the limit.
     assert (table["regions_all"] > 20).all()
-    assert linear_regions.region_table(table)["Reach"].item() == pytest.approx(130 / 99)
-    result = linear_regions._region_result("safran/theorem-4.2", table)
-    assert result.n == 2
-    assert result.value == pytest.approx(table[["regions", "regions_fine"]].max(axis=None) / 99)
-    worse = table.assign(regions_fine=[3, 100])
-    assert linear_regions._region_result("safran/theorem-4.2", worse).value > 1
 
 
 def test_most_students_converge(students):
@@ -212,72 +205,16 @@ def test_wide_students_of_one_label_change_have_three_regions_at_every_tolerance
     assert counts[["fewest", "most"]].to_numpy().tolist() == [[3, 3]] * 3
 
 
-def test_corollary_5_1_is_not_checkable_and_its_constant_is_the_least(students):
-    table, _ = students
-    table = table.assign(converged=True, error=np.linspace(0.01, 0.2, len(table)))
-    errors = linear_regions.error_table(table.assign(converged=[True] * 7 + [False]), 0.1)
-    assert errors["n_students"].item() == 7
-    constant = errors["constant"].item()
-    largest = errors["largest"].item()
-    assert constant * (2 * math.log(1 / largest) + math.log(10)) / largest == pytest.approx(24)
-    both = pd.concat([table.assign(num_samples=n, error=3 / n) for n in (10, 20, 40)])
-    slope, low, high = linear_regions.error_slope(both)
-    assert slope == pytest.approx(-1)
-    assert math.isnan(low + high)  # nothing is left to estimate an error from
-    result = linear_regions._result_51(errors, table, 0.1)
-    assert math.isnan(result.value)
-    assert f"C_0 = {constant:.2g}" in result.detail
+def test_the_constant_of_corollary_5_1_is_the_least():
+    constant = theory.least_constant(0.2, 24, 2, 0.1)
+    assert constant * (2 * math.log(1 / 0.2) + math.log(10)) / 0.2 == pytest.approx(24)
 
 
-def test_a_trend_is_recovered():
-    table = pd.DataFrame({"width": [8, 16, 32, 64] * 3, "converged": True})
-    table["regions"] = 2 * np.log2(table["width"]) + np.tile([0.1, -0.1, 0.1], 4)
-    slope, low, high = linear_regions.trend(table, "width")
-    assert low < 2 < high
-    assert slope == pytest.approx(2, abs=0.1)
-    assert math.isnan(linear_regions.trend(table[table["width"] == 8], "width")[0])
-
-
-def test_results_of_a_small_page(students):
-    table, _ = students
+def test_widths_are_asked_for_by_the_spacing_of_the_sign_changes():
     start = theory.theorem_23(1, 24, 8, 0.5, 4, seed=0, num_steps=600)
-    stated = pd.DataFrame({"ratio": [0.5, 0.9, 1.1], "sign_changes": 1, "num_samples": 8, "width": 9})
-    certified = theory.certified_share(6, (1, 1.25, 2), 100, seed=0)
-    certified = pd.concat([certified, theory.certified_share(2, (1,), 100, seed=0)], ignore_index=True)
-    found = linear_regions.results_from_students(table, start, stated, certified, 6, table, 0.5, 0.1)
-    assert len({r.id for r in found}) == len(found) == 6
-    assert all(r.campaign == "univariate students" and r.detail for r in found)
-    found = {r.id: r for r in found}
-    low = theory.share(2, 3)[1]
-    assert found["safran/theorem-3.1"].value == pytest.approx(0.5 / (2 / 3))
-    assert found["safran/theorem-3.1"].high == pytest.approx(0.5 / low)
-    assert found["safran/theorem-3.1"].low == 0  # who did not get there may do so later
-    assert certified["share"][1] < certified["share"][0]
-    assert found["safran/theorem-3.2"].value == pytest.approx(0.25 / certified["share"][1])
-    assert found["safran/example-1"].value == pytest.approx(0.5)
-    for name in ("theorem-2.3", "theorem-4.2", "corollary-5.1"):
-        assert math.isnan(found[f"safran/{name}"].value)
-    assert "24 neurons" in found["safran/theorem-2.3"].detail
     ends = torch.cat([-torch.ones(4, 1), uni.draw_crossings(4, 1, 0), torch.ones(4, 1)], dim=1)
     rho = ends.diff().amin(1)
     assert start["stated_width"].tolist() == [theory.stated_width(1, 0.5, float(r), count=48) for r in rho]
-    wide = linear_regions._result_23(start.assign(stated_width=24, width=99, label_changes=0))
-    # A sample of one label is a teacher without sign changes to the proof.
-    assert wide.value == pytest.approx(start.loc[start["converged"], ["regions", "regions_fine"]].max(axis=None) / 67)
-
-
-def test_nothing_converged_is_said_so():
-    counts = dict.fromkeys(("regions", "regions_coarse", "regions_fine", "regions_all"), 5)
-    setting = {"sign_changes": 1, "label_changes": 1, "width": 200, "num_samples": 9, "error": 0.1}
-    table = pd.DataFrame({"converged": [False], **setting, **counts})
-    row = linear_regions.region_table(table).iloc[0]
-    assert (row["n"], row["Bound"]) == (0, 99)
-    assert math.isnan(row["Most"])
-    wide = theory.certified_share(6, (2,), 100, seed=0)
-    start, stated = table.assign(stated_width=500), table.assign(ratio=1.1)
-    found = linear_regions.results_from_students(table, start, stated, wide, 6, table, 0.5, 0.1)
-    words = ("0 of 1 converged", "0% of 1", "no width below 4 r / 3", "no student wider", "no student converged")
-    assert all(part in result.detail for part, result in zip(words, found, strict=False))
 
 
 @pytest.mark.parametrize(

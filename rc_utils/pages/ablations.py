@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from rc_utils.checks import unknown_name
 from rc_utils.correlation import average_replicates, correlate_settings, finished
 from rc_utils.pages.main_correlation import plain_runs
 from rc_utils.paper.published_tables import (
@@ -62,10 +61,8 @@ def ablation_cells(name: str, campaign: str, others: list[str] | None = None, *,
     `campaign`. value is Pearson's correlation of count and gap over n settings, up to `seeds` seeds averaged in each;
     `interpolating` of them interpolate, and `lr` is the tuple of their learning rates.
     Where there is none it is NaN and `needs` says what is missing. read: `origin` and `num_samples` of `load_runs`.
-    Raises ValueError for an unknown table or campaign.
+    Raises ValueError for an unknown campaign.
     """
-    if name not in TABLES:
-        raise unknown_name("table", name, TABLES)
     found = {c.name: c for c in reference_campaigns()} if others is None else {c: load_campaign(c) for c in others}
     campaigns = {campaign: load_campaign(campaign)} | found
     load = functools.cache(lambda name: records.load_runs(campaigns[name], **read))
@@ -125,17 +122,14 @@ def _select(runs: pd.DataFrame, network: str, source: Source) -> tuple[pd.DataFr
     """The runs of one cell of a table with the wanted count as `selected`, or None and what is missing."""
     if runs.empty:
         return None, "runs"
-    runs = runs[runs["experiment"] == source.experiment]
-    if runs.empty:
-        return None, f"experiment {source.experiment}"
-    runs = runs[runs["network"] == network]
-    if runs.empty:
-        return None, "network"
-    column = f"count_{source.count}"
-    if column not in runs.columns or not runs[column].notna().any():
-        return None, f"count {source.count}"
-    runs = runs[runs[column].notna()]
-    return runs.assign(selected=runs[column]), ""
+    count = runs.get(f"count_{source.count}", pd.Series(np.nan, runs.index))
+    wanted = {f"experiment {source.experiment}": runs["experiment"] == source.experiment}
+    wanted |= {"network": runs["network"] == network, f"count {source.count}": count.notna()}
+    for what, holds in wanted.items():
+        runs = runs[holds[runs.index]]
+        if runs.empty:
+            return None, what
+    return runs.assign(selected=count), ""
 
 
 def results_from_ablations(cells: pd.DataFrame, name: str) -> list[Result]:

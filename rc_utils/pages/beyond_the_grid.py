@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.collections import LineCollection
-from matplotlib.figure import Figure
 
 from rc_utils.correlation import (
     average_replicates,
@@ -20,11 +16,8 @@ from rc_utils.correlation import (
     proportion,
     weighted_pearson,
 )
-from rc_utils.pages import plotting, region_pictures
-from rc_utils.pages.counting import triangle_polygons
 from rc_utils.pages.lr_batch_bias import change_per_doubling
 from rc_utils.paper.verdict import Result
-from rc_utils.regions import count_components, label_grid
 from rc_utils.regions.lattice import default_resolution
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.merge import find_count
@@ -100,7 +93,6 @@ CHANGES = {
     "grid-size/2d/change": ("planes", "planes-fine"),
     "range/trend": ("main", "range3"),
 }
-SEGMENTS = (100, 500)
 
 
 def results_from_counts(name: str, *, origin: str | None = None) -> list[Result]:
@@ -126,7 +118,7 @@ def results_from_counts(name: str, *, origin: str | None = None) -> list[Result]
 
 def _more_segments(name: str, origin: str | None) -> list[Result]:
     """sample-size/change, from the runs of a campaign that have enough segments."""
-    few, many = SEGMENTS
+    few, many = 100, 500
     table = counts_by_simplex(name, ["main"], origin)
     counts = [row[:many] for row in table["counts"] if len(row) >= many] if len(table) else []
     if not counts:
@@ -167,28 +159,11 @@ def conclusions(name: str, experiment: str, first: str, second: str, seed: int =
     for factor, what in (("lr", "learning rate"), ("batch_size", "batch size")):
         if cells[factor].nunique() > 1:
             rows.append(_changes(f"change of the count when the {what} doubles", runs, factor, columns))
-    table = pd.DataFrame(rows)
-    table.insert(4, "difference", table["second"] - table["first"])
-    return table
+    table = pd.DataFrame(rows, columns=["statement", "n", "first", "second", "low", "high"])
+    return table.assign(difference=table["second"] - table["first"])
 
 
-def conclusions_by_dimension(name: str, seed: int = 0) -> pd.DataFrame:
-    """`conclusions` on correlations with the counts dim2, dim3... of a campaign and dim2-linear, dim2-mesh...
-
-    Of every experiment that has both; empty without one. A statement names the second count.
-    """
-    tables = []
-    for experiment in load_campaign(name).experiments:
-        for dim, kind in itertools.product((2, 3, 4, 5), ("linear", "mesh")):
-            if {f"dim{dim}", f"dim{dim}-{kind}"} <= set(experiment.counts):
-                table = conclusions(name, experiment.name, f"dim{dim}", f"dim{dim}-{kind}", seed)
-                if len(table):
-                    table = table[table["statement"].str.startswith("correlation")]
-                    tables.append(table.assign(statement=f"d = {dim}, {kind}, " + table["statement"]))
-    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
-
-
-def _correlations(statement: str, cells: pd.DataFrame, columns: Sequence[str], seed: int) -> dict:
+def _correlations(statement: str, cells: pd.DataFrame, columns: Sequence[str], seed: int) -> tuple:
     gap, values = cells["gap"].to_numpy(), [cells[column].to_numpy() for column in columns]
     first, second = (correlate(v, gap).value for v in values)
 
@@ -196,71 +171,11 @@ def _correlations(statement: str, cells: pd.DataFrame, columns: Sequence[str], s
         return weighted_pearson(values[1], gap, weights) - weighted_pearson(values[0], gap, weights)
 
     moved = bootstrap(change, cells["setting"], seed=seed)
-    row = {"statement": statement, "n": moved.n, "first": first, "second": second}
-    return row | {"low": moved.low, "high": moved.high}
+    return statement, moved.n, first, second, moved.low, moved.high
 
 
-def _changes(statement: str, runs: pd.DataFrame, factor: str, columns: Sequence[str]) -> dict:
+def _changes(statement: str, runs: pd.DataFrame, factor: str, columns: Sequence[str]) -> tuple:
     first, second = (change_per_doubling(runs, factor, column) for column in columns)
     moved = runs.assign(moved=runs[columns[1]] - runs[columns[0]])
     difference = change_per_doubling(moved, factor, "moved")
-    row = {"statement": statement, "n": first.n, "first": first.value, "second": second.value}
-    return row | {"low": difference.low, "high": difference.high}
-
-
-_READABLE = {
-    "share": "{:.1%}".format,
-    "mean": "{:.3f}".format,
-    "missed": "{:+.3f}".format,
-    "evaluations": "{:,.0f}".format,
-    "seconds": "{:.3g}".format,
-    "first": "{:.3f}".format,
-    "second": "{:.3f}".format,
-    "difference": "{:+.3f}".format,
-}
-
-
-def readable(table: pd.DataFrame) -> pd.DataFrame:
-    """A table of this module with numbers as texts and its interval in one column, ready to print."""
-    shown = table.drop(columns=[column for column in ("low", "high", "count") if column in table])
-    for column, text in _READABLE.items():
-        if column in shown:
-            shown[column] = ["" if pd.isna(v) else text(v) for v in shown[column]]
-    if {"low", "high"} <= set(table):
-        form = ".1%" if "share" in table else "+.3f"
-        bounds = zip(table["low"], table["high"], strict=True)
-        texts = [f"[{low:{form}}, {high:{form}}]" if np.isfinite(low) else "" for low, high in bounds]
-        shown.insert(shown.columns.get_loc("share" if "share" in table else "difference") + 1, "interval", texts)
-    return shown.rename(columns={"evaluations": "evaluations each", "seconds": "seconds each"})
-
-
-def tip_panels() -> Figure:
-    """A narrow region of a linear classifier on a triangle: the points of a grid joined as `face` says, and its pieces.
-
-    Three labels meet at a point, one of them on a wedge of 14 degrees.
-    """
-    corners = np.array([[0, 0], [1, 0], [0.5, np.sqrt(0.75)]])
-    # Labels differ by a multiple of the normal of the ray between them, and the multiples add up to nothing.
-    rays = np.radians([100, 114, 287])
-    normals = np.stack([-np.sin(rays), np.cos(rays)])
-    slopes = np.cumsum(normals * np.append(np.linalg.solve(normals[:, :2], -normals[:, 2]), 1), axis=1)
-
-    def model(points: np.ndarray) -> np.ndarray:
-        return (points - [0.52, 0.3]) @ slopes
-
-    grid = label_grid(model, corners[None], adjacency="face")
-    at, labels = grid.lattice.coordinates @ corners, grid.labels[0][tuple(grid.lattice.indices.T)]
-    joined = grid.lattice.edges[np.equal(*labels[grid.lattice.edges].T)]
-    colours = [region_pictures.class_colour(label) for label in labels]
-    fig, (left, right) = plt.subplots(1, 2, figsize=(plotting.width(), 3.8))
-    left.add_collection(LineCollection(at[joined], colors=[colours[i] for i in joined[:, 0]], linewidths=1.5))
-    left.scatter(*at.T, c=colours, s=14, zorder=2)
-    left.set_title(f"points joined as face: {int(count_components(grid.labels, 'face')[0])} regions")
-    polygons, polygon_labels, number = triangle_polygons(model, corners[None])
-    region_pictures.interpolated_regions(polygons, polygon_labels, right)
-    right.get_legend().remove()
-    right.set_title(f"interpolated scores: {number} regions")
-    for ax in (left, right):
-        ax.set(aspect="equal", xlim=(0.35, 0.65), ylim=(0.2, 0.62))
-        ax.axis("off")
-    return fig
+    return statement, first.n, first.value, second.value, difference.low, difference.high

@@ -1,47 +1,17 @@
-"""What the dimension does to the count of one network, and a triangle's regions as polygons."""
+"""What counts are right: labels that win on a simplex, and a triangle's regions as polygons."""
 
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import torch
 from scipy.optimize import linprog
 
-from rc_utils.regions import make_lattice, region_count
+from rc_utils.regions import make_lattice
 from rc_utils.regions.classifier import as_classifier
 from rc_utils.regions.count import HALVINGS
 from rc_utils.regions.interpolant import count_pieces
-from rc_utils.regions.lattice import default_resolution
 from rc_utils.regions.mesh import interpolated_mesh
 from rc_utils.theory.complexity.regions import part_above
-
-FINER = {2: 60, 3: 31, 4: 17, 5: 13}
-"""Points an edge of the lattice that stands for the truth, by the dimension."""
-
-
-def errors_by_dimension(model, points, *, num_samples: int = 4, num_linear: int = 25, seed: int = 0) -> pd.DataFrame:
-    """How often counts are wrong in two to five dimensions at the default resolution, by `face` and interpolated.
-
-    One row a dimension, each share over `num_linear` linear classifiers of ten labels, whose count is the number of
-    labels that win somewhere, and over `num_samples` simplices of the model, whose truth is a finer lattice,
-    interpolated. Columns: d, points an edge, the shares, and the mean error of the model's counts in regions.
-    """
-    rng = np.random.default_rng(seed)
-    rows = []
-    for dim, finer in FINER.items():
-        draw = {"dim": dim, "num_samples": num_samples, "seed": seed}
-        fine = region_count(model, points, resolution=finer, adjacency="linear", **draw).counts
-        scores = rng.standard_normal((num_linear, dim + 1, 10))
-        truth = np.array([labels_that_win(corners) for corners in scores])
-        row = {"d": dim, "points": default_resolution(dim)}
-        for name, adjacency in (("face", "face"), ("interpolated", "linear")):
-            counts = np.array([_linear_count(corners, adjacency) for corners in scores])
-            found = region_count(model, points, adjacency=adjacency, **draw).counts
-            row[f"linear classifiers wrong, {name}"] = (counts != truth).mean()
-            row[f"network wrong, {name}"] = (found != fine).mean()
-            row[f"its mean error, {name}"] = (found - fine).mean()
-        rows.append(row)
-    return pd.DataFrame(rows)
 
 
 def labels_that_win(scores: np.ndarray) -> int:
@@ -60,14 +30,6 @@ def labels_that_win(scores: np.ndarray) -> int:
         lead = -linprog(objective, limits, np.zeros(classes - 1), inside, [1], bounds).fun
         won += lead > 0
     return won
-
-
-def _linear_count(scores: np.ndarray, adjacency: str) -> int:
-    """The count of linear scores (d + 1, C) at the corners of a simplex."""
-    weights = torch.from_numpy(scores)
-    corners = torch.eye(len(scores), dtype=weights.dtype)
-    found = region_count(lambda x: x @ weights, corners, dim=len(scores) - 1, num_samples=1, adjacency=adjacency)
-    return int(found.counts[0])
 
 
 def triangle_polygons(model, vertices) -> tuple[list[np.ndarray], np.ndarray, int]:

@@ -22,8 +22,8 @@ from rc_utils.pages.region_pictures import class_colour
 from rc_utils.pages.training_evolution import evolution_experiment
 from rc_utils.regions import count_components
 from rc_utils.regions.sampling import draw_distinct
-from rc_utils.sweep.records import find_records, load_evolution
-from rc_utils.sweep.specification import PlannedRun, RunSpec
+from rc_utils.sweep.records import find_records
+from rc_utils.sweep.specification import PlannedRun
 
 # A cell of the picture touches six others: these are the neighbours that a reader sees.
 ADJACENCY = "simplex"
@@ -59,7 +59,8 @@ def lr_pair(name: str, network: str = "") -> tuple[PlannedRun, PlannedRun]:
     runs = [p for e, label, p in campaign.entries() if e is chosen and label == network]
     size = max(p.spec.train.batch_size for p in runs)
     runs = sorted((p for p in runs if p.spec.train.batch_size == size), key=lambda p: p.spec.train.lr)
-    alike = [p for p in runs if p.spec == with_lr(runs[0].spec, p.spec.train.lr)]
+    least = runs[0].spec.train
+    alike = [p for p in runs if dataclasses.replace(p.spec.train, lr=least.lr) == least]
     found = find_records([p.spec.run_id for p in alike], campaign.folder / "runs.jsonl")
     diverged = {run_id for run_id, (record, _) in found.items() if record["status"] != "ok"}
     alike = [p for p in alike if p.spec.run_id not in diverged]
@@ -71,11 +72,6 @@ def lr_pair(name: str, network: str = "") -> tuple[PlannedRun, PlannedRun]:
     return alike[0], alike[-1]
 
 
-def with_lr(spec: RunSpec, lr: float) -> RunSpec:
-    """The same run at another learning rate."""
-    return dataclasses.replace(spec, train=dataclasses.replace(spec.train, lr=lr))
-
-
 def draw_triangles(data: Dataset, number: int, seed: int = 0) -> Triangles:
     """`number` triangles between distinct training images, drawn uniformly and not chosen by their look."""
     check_count("num_samples", number, 1)
@@ -83,23 +79,6 @@ def draw_triangles(data: Dataset, number: int, seed: int = 0) -> Triangles:
     pictures = data.x_train.raw.cpu().numpy()[index].transpose(0, 1, 3, 4, 2)
     vertices = np.asarray(data.x_train[index.ravel()].cpu()).reshape(*index.shape, *data.x_train.shape[1:])
     return Triangles(vertices, pictures, data.y_train.cpu().numpy()[index])
-
-
-def epoch_notes(name: str, runs: Mapping[str, PlannedRun]) -> dict[str, dict[int, str]]:
-    """{run: {epoch: sentence}} on the accuracies and the region count in the records of `runs`, if there are any."""
-    table = load_evolution(name)
-    notes: dict[str, dict[int, str]] = {run: {} for run in runs}
-    if table.empty:
-        return notes
-    for run, planned in runs.items():
-        count = f"count_{next(iter(planned.evolution_counts))}"
-        shown = table[table["run_id"] == planned.spec.run_id].drop_duplicates("epoch")
-        for row in shown.to_dict("records"):
-            notes[run][row["epoch"]] = (
-                f"On record: accuracy {row['train_accuracy']:.2f} in training, {row['test_accuracy']:.2f} in test; "
-                f"{row[count]:.2f} ± {row[f'{count}_std_error']:.2f} regions on a segment."
-            )
-    return notes
 
 
 def explorer_html(
@@ -124,10 +103,14 @@ def explorer_html(
         ],
         "runs": [_run_data(run, by_epoch, (notes or {}).get(run, {})) for run, by_epoch in grids.items()],
     }
+    legend = "".join(
+        f'<li><span style="background:{c["colour"]}"></span>{html.escape(c["name"])}</li>' for c in data["classes"]
+    )
     text = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")
     return (
         '<div class="rc-explorer" role="group" aria-label="Explorer of decision regions">\n'
-        f"{_controls(data)}\n{_panels(data)}\n{_legend(data)}\n"
+        f"{_controls(data)}\n{_panels(data)}\n"
+        f'<ul class="rc-legend" aria-label="Colours of the predicted classes" hidden>{legend}</ul>\n'
         '<p class="rc-explorer-off">The pictures are drawn by a script, which does not run here.</p>\n'
         f'<script type="application/json">{text}</script>\n</div>'
     )
@@ -175,10 +158,3 @@ def _panels(data):
         for run in data["runs"]
     )
     return f'<div class="rc-panels" hidden>{panels}</div><p class="rc-status" role="status" hidden></p>'
-
-
-def _legend(data):
-    rows = "".join(
-        f'<li><span style="background:{c["colour"]}"></span>{html.escape(c["name"])}</li>' for c in data["classes"]
-    )
-    return f'<ul class="rc-legend" aria-label="Colours of the predicted classes" hidden>{rows}</ul>'

@@ -28,14 +28,10 @@ def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count") 
     """Change of `column` when `factor`, lr or batch_size, doubles: a coefficient of `formula_of`, by `slope`.
 
     Replicates are averaged, and errors are clustered by setting, which networks share. NaN where the factor does not
-    vary. Raises ValueError for a missing column, a number of it that is missing or infinite, or a factor that is not
-    positive.
+    vary. Raises ValueError for a missing column or a number of it that is missing or infinite.
     """
     require_columns(runs, ["network", "cell", *LOGS.values(), column])
     rows = finished(average_replicates(runs))
-    for key in LOGS.values():
-        if not (rows[key] > 0).all():
-            raise ValueError(f"{key} has the value {rows[key].min()}; expected positive numbers, to be doubled")
     missing = int((~np.isfinite(rows[column].to_numpy(float))).sum())
     if missing:
         raise ValueError(f"{column} is missing or infinite in {missing} of {len(rows)} settings; leave these runs out")

@@ -12,7 +12,6 @@ floating point, short of overflow: labels and region counts are equal, not merel
 from __future__ import annotations
 
 import copy
-from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -29,10 +28,12 @@ _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
 def rescalable_layers(network: nn.Module) -> list[tuple[str, str]]:
     """(layer, compensating layer) names of a network: layers that can be scaled without changing the function.
 
-    Found inside the network's `nn.Sequential`s, where what follows a layer is known. A layer that is there twice, or
-    shares a parameter, is left as it is.
+    Found inside the network's `nn.Sequential`s, where what follows a layer is known. There are none where a parameter
+    has two places.
     """
-    pairs, shared = [], _shared_layers(network)
+    pairs, places = [], list(network.named_parameters(remove_duplicate=False))
+    if len(places) > len(list(network.parameters())):
+        return pairs
     for prefix, module in network.named_modules():
         if isinstance(module, nn.Sequential):
             # A module that is there twice is a child twice, which `named_children` tells once.
@@ -43,19 +44,7 @@ def rescalable_layers(network: nn.Module) -> list[tuple[str, str]]:
             for (a, x), (_, y), (b, z) in zip(children, children[1:], children[2:], strict=False):
                 if isinstance(x, nn.Linear) and isinstance(y, nn.ReLU) and isinstance(z, nn.Linear):
                     pairs.append((a, b))
-    modules = dict(network.named_modules(remove_duplicate=False))
-    return [pair for pair in dict.fromkeys(pairs) if not shared & {modules[name] for name in pair}]
-
-
-def _shared_layers(network):
-    """The modules that are in the network more than once, or hold a parameter that another one holds too."""
-    modules = Counter(module for _, module in network.named_modules(remove_duplicate=False))
-    holders = {}
-    for module in modules:
-        for parameter in module.parameters(recurse=False):
-            holders.setdefault(parameter, []).append(module)
-    tied = {module for several in holders.values() if len(several) > 1 for module in several}
-    return tied | {module for module, number in modules.items() if number > 1}
+    return pairs
 
 
 def output_layer(network: nn.Module) -> str:

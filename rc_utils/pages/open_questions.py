@@ -65,9 +65,8 @@ def interpolation_table(name: str, *, seed: int = 0, **read) -> pd.DataFrame:
 
     The grids: every network of the experiments `main` and `short`, and the network of the evolution after every counted
     epoch but 0. Grids of fewer than `MIN_UNITS` cells are left out. Columns: grid (in words), network, train_accuracy
-    (mean), n_cells, n_interpolating, and for both of `QUANTITIES` Pearson's correlation with the count over cells,
-    seeds averaged: the quantity's name, and with `_low` and `_high` its interval. read: `origin` and `num_samples` of
-    `load_runs`.
+    (mean), n_cells, n_interpolating, and by the name of each of `QUANTITIES` the `Estimate` of Pearson's correlation
+    with the count over cells, seeds averaged. read: `origin` and `num_samples` of `load_runs`.
     """
     rows = []
     for words, network, runs in _grids(name, **read):
@@ -78,11 +77,9 @@ def interpolation_table(name: str, *, seed: int = 0, **read) -> pd.DataFrame:
         row = {"grid": words, "network": network, "train_accuracy": cells["train_accuracy"].mean()}
         row |= {"n_cells": len(cells), "n_interpolating": fitted}
         for quantity in QUANTITIES:
-            c = correlate_settings(cells, "count", quantity, seed=seed)
-            row |= {quantity: c.value, f"{quantity}_low": c.low, f"{quantity}_high": c.high}
+            row[quantity] = correlate_settings(cells, "count", quantity, seed=seed)
         rows.append(row)
-    columns = ["grid", "network", "train_accuracy", "n_cells", "n_interpolating"]
-    columns += [q + end for q in QUANTITIES for end in ("", "_low", "_high")]
+    columns = ["grid", "network", "train_accuracy", "n_cells", "n_interpolating", *QUANTITIES]
     return pd.DataFrame(rows, columns=columns).sort_values("train_accuracy", ignore_index=True)
 
 

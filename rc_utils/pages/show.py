@@ -1,14 +1,11 @@
 """What the notebooks share: the runs of a campaign, its example network, and tables with a sentence beside them."""
 
 import html
-import itertools
 import re
 
-import numpy as np
 import pandas as pd
 from IPython.display import HTML
 
-from rc_utils.checks import check_count
 from rc_utils.correlation import finished, interval_text, setting_names
 from rc_utils.forests import committed_forests, forest_runs, results_from_forests
 from rc_utils.pages.scorecard import results_from_campaign
@@ -17,7 +14,7 @@ from rc_utils.paper.verdict import scorecard
 from rc_utils.sweep import run
 from rc_utils.sweep.campaign import load_campaign, reference_campaigns
 from rc_utils.sweep.execute import sweep
-from rc_utils.sweep.records import INTERPOLATES, counted, data_sha256, find_records, load_runs, weights_path
+from rc_utils.sweep.records import INTERPOLATES, counted, data_sha256, find_records, load_runs
 
 HEADS = {"cell": "setting", "lr": "learning rate", "std_error": "standard error", "n_train": "training images"}
 SMALL = 100  # runs that a page trains itself where there is not one record
@@ -66,34 +63,13 @@ def example_run(name, network="", experiment=""):
     label = network or next(iter(campaign.networks))
     if label not in campaign.networks:
         raise ValueError(f"campaign {name!r} has no network {label!r}; it has {', '.join(campaign.networks)}")
-    entries = [(e.name, other, entry) for e, other, entry in campaign.entries()]
-    planned = [entry for name_, other, entry in entries if other == label and experiment in ("", name_)]
-    found = find_records([p.spec.run_id for p in planned], campaign.folder / "runs.jsonl")
-
-    def quality(p):
-        record = found.get(p.spec.run_id, (None,))[0]
-        if record is None or record["status"] != "ok":
-            return (-1, 0.0)
-        results = record["results"]
-        return (int(results["train_accuracy"] >= INTERPOLATES), results["test_accuracy"])
-
+    wanted = [p.spec.run_id for e, other, p in campaign.entries() if other == label and experiment in ("", e.name)]
+    runs = finished(load_runs(campaign))
+    runs = runs[runs["run_id"].isin(wanted)].sort_values(
+        ["interpolates", "test_accuracy"], ascending=False, kind="stable"
+    )
     # The whole plan: an experiment of another name may want more of the same run.
-    return campaign.runs()[max(planned, key=quality).spec.run_id]
-
-
-def example_runs(name, number=5, experiment=""):
-    """The first `number` planned runs of a campaign (of one experiment, if named), taking turns between its networks;
-    runs whose weights are kept on this machine come first."""
-    check_count("num_networks", number, 1)
-    by_network, campaign = {}, load_campaign(name)
-    plans = campaign.runs()
-    for e, label, planned in campaign.entries():
-        if experiment in ("", e.name):
-            by_network.setdefault(label, {})[planned.spec.run_id] = plans[planned.spec.run_id]
-    for label, entries in by_network.items():
-        by_network[label] = sorted(entries.values(), key=lambda p: not weights_path(p.spec.run_id).exists())
-    turns = itertools.chain.from_iterable(itertools.zip_longest(*by_network.values()))
-    return [planned for planned in turns if planned is not None][:number]
+    return campaign.runs()[runs["run_id"].iloc[0] if len(runs) else wanted[0]]
 
 
 def example_network(planned, device="cpu"):
@@ -108,16 +84,6 @@ def example_network(planned, device="cpu"):
             raise ValueError(f"the network to be shown diverged ({setting}); choose another") from None
         network = run.trained_network(planned.spec, device)
     return network, run.dataset_of(planned.spec, device)
-
-
-def as_pictures(points, images):
-    """Standardised points (n, C, H, W) as RGB or grey pictures (n, H, W, 3 or 1) in [0, 1], for imshow.
-
-    images: the ImageTensor whose mean and standard deviation were used.
-    """
-    mean = images.mean.cpu().numpy().reshape(-1, 1, 1)
-    std = images.std.cpu().numpy().reshape(-1, 1, 1)
-    return (np.clip(np.asarray(points) * std + mean, 0, 255) / 255).transpose(0, 2, 3, 1)
 
 
 def describe_runs(name, table, num_samples=0):

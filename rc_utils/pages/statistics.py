@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 
@@ -12,7 +10,6 @@ from rc_utils.correlation import (
     Estimate,
     average_replicates,
     correlate_settings,
-    correlation_lead,
     finished,
     partial_correlation,
     require_columns,
@@ -69,11 +66,6 @@ def settings_of(runs: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(**{f"minus_{name}": -rows[name] for name in LESS_IS_WORSE if name in rows.columns})
 
 
-def available(rows: pd.DataFrame) -> list[str]:
-    """Those of `MEASURES` that all rows have."""
-    return [m for m in MEASURES if m in rows.columns and np.isfinite(rows[m].to_numpy(float)).all()]
-
-
 def factors_of(rows: pd.DataFrame) -> pd.DataFrame:
     """The network and the hyper-parameters of each row."""
     return rows[[c for c in ("network", *HYPERPARAMETERS) if c in rows.columns]]
@@ -95,28 +87,10 @@ def estimate(rows: pd.DataFrame, measure: str, statistic: str, **options) -> Est
         formula = _FORMULAS[statistic]
         if not varies(rows, formula):
             formula = "C(network)"
-        if rows["network"].nunique() < 2:
-            formula = formula.replace("C(network)", "1").replace("1:", "")
         return partial_correlation(rows, measure, "gap", formula, rows["setting"], **options)
     x, y = rows[measure].to_numpy(float), rows["gap"].to_numpy(float)
     function = p.granulated_kendall if statistic == "granulated" else p.sign_error
     return function(x, y, p.neighbours(factors_of(rows)), rows["setting"], **options)
-
-
-def beside_the_count(rows: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
-    """Pearson's correlation of the count and the gap less that of a rival, within networks: who is ahead, who is level.
-
-    One row a rival in `measures`: measure, and the `correlation_lead`'s value, low and high.
-    """
-    columns = rows[["count", "gap", *(m for m in measures if m != "count")]].astype(float)
-    within = columns - columns.groupby(rows["network"]).transform("mean")
-    controls = rows["network"].nunique() - 1
-    found = []
-    for rival in within.columns.drop(["count", "gap"]):
-        if np.ptp(within[rival]) > 0:
-            lead = correlation_lead(within["count"], within[rival], within["gap"], rows["setting"], controls)
-            found.append((rival, lead.value, lead.low, lead.high))
-    return pd.DataFrame(found, columns=["measure", "value", "low", "high"])
 
 
 def seeds_alone(runs: pd.DataFrame) -> tuple[Estimate, int]:
@@ -131,28 +105,7 @@ def seeds_alone(runs: pd.DataFrame) -> tuple[Estimate, int]:
     if rows.empty:
         return Estimate(float("nan")), 0
     rows = rows.assign(stratum=rows["network"] + ", " + rows["setting"])
-    formula = "C(stratum)" if rows["stratum"].nunique() > 1 else "1"
-    return partial_correlation(rows, "count", "gap", formula, rows["setting"]), len(rows)
-
-
-def held_fixed(runs: pd.DataFrame) -> pd.DataFrame:
-    """What is left of the correlation of count and gap when something is held fixed: `CONTROLS` and the seeds.
-
-    Columns: fixed (in words), rows (networks and settings, or means of seeds) and estimate. Controls that need what
-    does not vary are left out.
-    """
-    found, rows = [], settings_of(runs)
-    for words, formula in CONTROLS.items():
-        if not varies(rows, formula) or len(rows) < 3:
-            continue
-        if rows["network"].nunique() < 2:
-            formula = formula.replace("C(network) * ", "").replace("C(network):", "").replace("C(network)", "1")
-        left = partial_correlation(rows, "count", "gap", formula, rows["setting"])
-        found.append({"fixed": words, "rows": len(rows), "estimate": left})
-    left, number = seeds_alone(runs)
-    if number:
-        found.append({"fixed": "everything but the seed", "rows": number, "estimate": left})
-    return pd.DataFrame(found)
+    return partial_correlation(rows, "count", "gap", "C(stratum)", rows["setting"]), len(rows)
 
 
 def networks_table(rows: pd.DataFrame) -> pd.DataFrame:

@@ -14,16 +14,10 @@ from matplotlib.ticker import LogLocator
 
 from rc_utils.pages.plotting import BLUE, GREEN, ORANGE, PINK, SKY, YELLOW
 from rc_utils.theory.complexity.regions import RegionBound
-from rc_utils.theory.complexity.tasks import Task
 
 WIDTH = 6.2
 LEVELS = {"mse": "frequency", "bce": "corruption"}
 _LOOKS = ((BLUE, "-"), (GREEN, "--"), (YELLOW, "-."), (ORANGE, ":"), (PINK, (0, (5, 1, 1, 1))), (SKY, (0, (1, 2))))
-
-
-def levels(task: Task) -> dict[str, np.ndarray]:
-    """Which models of a task are of each level, by its name."""
-    return {f"{LEVELS[task.loss]} {level:g}": task.level == level for level in np.unique(task.level)}
 
 
 def log_axis(ax: Axes) -> None:

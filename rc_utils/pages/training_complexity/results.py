@@ -1,12 +1,18 @@
-"""Our results for the statements of Loukas et al."""
+"""Our results for the statements of Loukas et al., from runs, proofs, counterexamples and checks."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
+import torch
 
-from rc_utils.correlation import Estimate, bootstrap, correlate, interval_text, mean
+from rc_utils.correlation import Estimate, bootstrap, correlate, interval_text
 from rc_utils.paper.verdict import Result
+from rc_utils.theory.complexity.counterexamples import counterexamples
+from rc_utils.theory.complexity.inequalities import ROUNDING_FLOAT32, ROUNDING_FLOAT64, Check, all_checks
+from rc_utils.theory.complexity.stacked import IdentityLayer
 from rc_utils.theory.complexity.tasks import Task
 from rc_utils.theory.complexity.trajectory import Trajectory
 
@@ -19,29 +25,14 @@ def trend(task: Task, values: np.ndarray, *, seed: int = 0) -> Estimate:
     return correlate(task.level, values, "spearman", task.repetition, seed=seed, unit="repetitions")
 
 
-def last_epochs(path: Trajectory) -> int:
-    """Ten epochs, or all of a shorter training."""
-    return min(LAST, len(path.steps))
-
-
 def readouts(path: Trajectory) -> dict[str, np.ndarray]:
     """Of each model (M,): length an epoch over the last ten, total length, variance over the last ten, distance."""
-    window = last_epochs(path)
     return {
-        "length": path.length[-window:, :, 0].mean(0),
+        "length": path.length[-LAST:, :, 0].mean(0),
         "total": path.length[..., 0].sum(0),
-        "variance": path.variance(window)[-1],
+        "variance": path.variance(min(LAST, len(path.steps)))[-1],
         "distance": path.distance[-1],
     }
-
-
-def variance_over_loss(path: Trajectory) -> np.ndarray:
-    """The variance of the first bias over the training loss, both over the last epochs, (M,).
-
-    With a squared loss epsilon^2, which bounds the variance from below in Corollary 2, is twice the loss.
-    """
-    window = last_epochs(path)
-    return path.variance(window)[-1] / path.train_loss[-window:].mean(0)
 
 
 def until_fit(path: Trajectory, loss: float) -> pd.DataFrame:
@@ -54,11 +45,6 @@ def until_fit(path: Trajectory, loss: float) -> pd.DataFrame:
     first = np.where(fit.any(0), fit.argmax(0), len(fit) - 1)
     length = path.length[..., 0].cumsum(0)[first, np.arange(fit.shape[1])]
     return pd.DataFrame({"length": length, "blocks": first + 1, "reached": fit.any(0)})
-
-
-def last_tenth(path: Trajectory) -> slice:
-    """The blocks of the last tenth of training, one at least."""
-    return slice(-max(1, len(path.steps) // 10), None)
 
 
 def trend_result(id_: str, task: Task, values: np.ndarray, words: str, *, seed: int = 0) -> Result:
@@ -98,113 +84,65 @@ def equal_fit_results(task: Task, path: Trajectory, loss: float, words: str, *, 
     ]
 
 
-def results_from_task_1(task: Task, path: Trajectory, fit_loss: float, *, seed: int = 0) -> list[Result]:
-    """loukas/task-1, test-loss, variance, distance, a4 and slower from the runs of Task 1."""
-    values = readouts(path)
-    scaled = trend(task, variance_over_loss(path), seed=seed)
-    fitted = f"Task 1; over the training loss it has {interval_text(scaled.value, scaled.low, scaled.high)}"
-    c = correlate(values["length"], path.test_loss[-1], "spearman", task.repetition, seed=seed)
-    words = f"Task 1, mean of the last epochs; Spearman over {len(task.level)} runs"
-    return [
-        Result("loukas/test-loss", PAGE, c.value, c.low, c.high, c.n, words),
-        trend_result("loukas/task-1", task, values["length"], "Task 1, mean of the last epochs", seed=seed),
-        trend_result("loukas/variance", task, values["variance"], fitted, seed=seed),
-        trend_result("loukas/distance", task, values["distance"], "Task 1", seed=seed),
-        *equal_fit_results(task, path, fit_loss, "Task 1", seed=seed),
-    ]
-
-
-def results_from_task_2(task: Task, path: Trajectory, fit_loss: float, dataset: str, *, seed: int = 0) -> list[Result]:
-    """loukas/task-2, variance, a2, a4 and slower from the runs of Task 2."""
-    values, where = readouts(path), f"Task 2 on {dataset}"
-    return [
-        trend_result("loukas/task-2", task, values["length"], f"{where}, mean of the last epochs", seed=seed),
-        trend_result("loukas/variance", task, values["variance"], where, seed=seed),
-        least_rise_result("loukas/a2", task, values["distance"], where, seed=seed),
-        *equal_fit_results(task, path, fit_loss, where, seed=seed),
-    ]
-
-
-def layer_results(trends: pd.DataFrame, repetitions: int) -> list[Result]:
-    """loukas/a7, a7-last and a7-decay (App. A.7) from a row a layer: layer (from 1), length (the mean of its bias' over
-    the last epochs), and value, low and high of the `trend` of the lengths.
-
-    a7: the weakest trend of the first three layers, all of which are to follow. a7-last: the strongest of the others,
-    none of which is to, without a value where the first do not follow either: such a training tells no layers apart.
-    The last bias moves by 1 whatever the network. a7-decay: a level, so without a value.
-    """
-    first, last = trends[trends["layer"] <= 3], trends[trends["layer"] > 3].dropna(subset=["value"])
-    results, follow = [], False
-    if first["value"].notna().any():
-        weakest = first.loc[first["value"].idxmin()]
-        follow = weakest["value"] > 0 and not weakest["low"] <= 0
-        estimate = (weakest["value"], weakest["low"], weakest["high"], repetitions)
-        results.append(Result("loukas/a7", PAGE, *estimate, f"the weakest of {_in_layers(first)}"))
-    if len(last):
-        words, strongest = f"the strongest of {_in_layers(last)}", last.loc[last["value"].abs().idxmax()]
-        estimate = (strongest["value"], strongest["low"], strongest["high"], repetitions)
-        if not follow:
-            estimate = (np.nan, np.nan, np.nan, repetitions)
-            words += "; the first layers do not follow the frequency either, so that these are not told from them"
-        results.append(Result("loukas/a7-last", PAGE, *estimate, words))
-    lengths = trends["length"].to_numpy()
-    factor = (lengths[0] / lengths[-1]) ** (1 / max(1, len(lengths) - 1))
-    words = (
-        "the factor is a level of its setting, and the paper prints neither widths nor an initialization; in ours the "
-        f"lengths an epoch are {', '.join(f'{v:.3g}' for v in lengths)}, on average a factor {factor:.2f} a layer"
-    )
-    return [*results, Result("loukas/a7-decay", PAGE, np.nan, n=repetitions, detail=words)]
-
-
-def _in_layers(rows: pd.DataFrame) -> str:
-    return ", ".join(f"{r.value:.2f} in layer {r.layer}" for r in rows.itertuples())
-
-
-def results_from_batches(by_batch: dict[tuple[float, int], Trajectory], *, seed: int = 0) -> list[Result]:
-    """loukas/a6, a6-test and a6-batch from {(frequency, batch size): Trajectory}, over the last tenth of training.
-
-    a6: log ratio of the lengths, frequency 0.75 over 0.25, with batches; a6-test: Spearman's correlation of length and
-    test loss over the same runs. a6-batch: `_batch_size_result`, after as many iterations.
-    """
-    lengths = {key: path.length[last_tenth(path), :, 0].sum(0) for key, path in by_batch.items()}
-    losses = {key: path.test_loss[last_tenth(path)].mean(0) for key, path in by_batch.items()}
-    sizes, window = sorted({size for _, size in by_batch}), "last tenth of training"
-    results = []
-    for n in [n for n in sizes if n > 1]:
-        words = f"batch size {n}, {window}"
-        ratio = mean(np.log(lengths[0.75, n] / lengths[0.25, n]), "repetitions")
-        results.append(Result("loukas/a6", PAGE, ratio.value, ratio.low, ratio.high, ratio.n, words))
-        length, loss = (np.concatenate([values[w, n] for w in (0.25, 0.75)]) for values in (lengths, losses))
-        units = np.tile(np.arange(len(length) // 2), 2)
-        c = correlate(length, loss, "spearman", units, seed=seed)
-        words += f"; Spearman over {len(length)} runs"
-        results.append(Result("loukas/a6-test", PAGE, c.value, c.low, c.high, c.n, words))
-    if sizes[0] == 1 < sizes[-1]:
-        results.append(_batch_size_result(by_batch, sizes[-1]))
-    return results
-
-
-def batch_size_ratios(by_batch: dict[tuple[float, int], Trajectory], largest: int) -> pd.DataFrame:
-    """Log ratios of the lengths of batches of `largest` samples over single ones, for two normalisations of a batch's
-    step, with their intervals over repetitions: step (in words), frequency, value, low, high, n."""
+def check_table(runs: Sequence[tuple[str, Task, Trajectory]]) -> pd.DataFrame:
+    """Every inequality of Loukas Sec. 4 on every stack: columns inequality, runs, trained (whether the first layer is
+    no identity), tolerance (what rounding explains in the stack's precision), ratio, n, detail."""
     rows = []
-    steps = {"the mean of |ε|": lambda path: path.length[..., 0], "|mean ε|": lambda path: path.net_length}
-    for name, pick in steps.items():
-        for frequency in (0.25, 0.75):
-            batch, single = (by_batch[frequency, n] for n in (largest, 1))
-            ratios = np.log(pick(batch)[last_tenth(batch)].sum(0) / pick(single)[last_tenth(single)].sum(0))
-            rows.append({"step": name, "frequency": frequency} | vars(mean(ratios, "repetitions")))
-    return pd.DataFrame(rows)
+    for name, task, path in runs:
+        trained = not isinstance(task.networks[0][0], IdentityLayer)
+        tolerance = ROUNDING_FLOAT64 if task.train[0].dtype == torch.float64 else ROUNDING_FLOAT32
+        for inequality, check in all_checks(path, task.train[1].shape[1], task.loss).items():
+            row = {"inequality": inequality, "runs": name, "trained": trained, "tolerance": tolerance}
+            rows.append(row | vars(check))
+    return pd.DataFrame(rows).sort_values("inequality", kind="stable", ignore_index=True)
 
 
-def _batch_size_result(by_batch, largest):
-    """loukas/a6-batch: without a value, since the normalisation of a batch's step, not printed, decides its sign."""
-    ratios = batch_size_ratios(by_batch, largest)
-    parts = [
-        f"{interval_text(row.value, row.low, row.high, '+')} with {row.step} at frequency {row.frequency:g}"
-        for row in ratios.itertuples()
-    ]
-    detail = (
-        f"the text does not normalise the step of a batch, and its normalisation decides the sign: {'; '.join(parts)}"
-    )
-    return Result("loukas/a6-batch", PAGE, np.nan, n=int(ratios["n"].iloc[-1]), detail=detail)
+def in_words(id_: str) -> str:
+    """The name of a statement from its id: Lemma 1, upper."""
+    return id_.replace("-", " ").replace("/", ", ").capitalize()
+
+
+# Under which condition the checks of these hold; with an identity for the first layer both sides are equalities.
+SQUARE, EQUALITIES = "for n_1 = n", ("lemma-1", "theorem-1")
+
+
+def results_from_checks(checks: pd.DataFrame, sides: tuple[np.ndarray, np.ndarray]) -> list[Result]:
+    """Results for Lemma 1, Theorem 1 and Corollaries 1 to 3 from a `check_table`, and for the other `counterexamples`.
+
+    sides: the ratios of `both_sides`, first layers wider than their input. Lemma 1 and Theorem 1 are checked on the
+    stacks whose first layer is trained: with an identity both gradients are the same vector.
+    """
+    usable = checks[checks["trained"] | ~checks["inequality"].str.startswith(EQUALITIES)]
+    found = dict(list(usable.groupby("inequality")))
+    examples, results = counterexamples(), []
+
+    def checked(id_):
+        rows = found[id_]
+        return max(Check(r.ratio, r.n).within(r.tolerance) for r in rows.itertuples()), int(rows["n"].sum())
+
+    lower, upper = sides
+    for name in EQUALITIES:
+        ratio, n = checked(f"{name}/lower")
+        words = f"trained first layers, and {len(lower):,} random ones wider than their input"
+        largest = max(ratio, float(lower.max()))  # one step of a random network is a trajectory, too
+        results.append(Result(f"loukas/{name}/lower", PAGE, largest, n=n + len(lower), detail=words))
+        example, (ratio, n) = examples[f"{name}/upper"], checked(f"{name}/upper")
+        words = (
+            f"{example.detail}; it fails for {np.mean(upper > 1):.1%} of {len(upper):,} random first layers wider than "
+            f"their input, median factor {np.median(upper):.2g}, largest {upper.max():.2g}; {SQUARE} it holds, in "
+            f"{n:,} checks with largest ratio {ratio:.3g}"
+        )
+        results.append(Result(f"loukas/{name}/upper", PAGE, example.ratio, n=1, detail=words))
+    ratio, n = checked("corollary-2")
+    example = examples["corollary-2"]
+    results.append(Result("loukas/corollary-2", PAGE, example.ratio, n=1, detail=example.detail))
+    results.append(Result("loukas/corollary-2/interval", PAGE, ratio, n=n, detail="proved for intervals in App. B.4"))
+    ratio, n = checked("corollary-3")
+    words = f"{examples['corollary-3'].detail}; {SQUARE} it holds, in {n:,} checks with largest ratio {ratio:.3g}"
+    results.append(Result("loukas/corollary-3", PAGE, examples["corollary-3"].ratio, n=1, detail=words))
+    for id_ in ("remark", "claim-1", "lemma-3", "steady-tight", "lemma-5", "lemma-6"):
+        results.append(Result(f"loukas/{id_}", PAGE, examples[id_].ratio, n=1, detail=examples[id_].detail))
+    rows = checks[checks["inequality"] == "corollary-1"]
+    words = "; ".join(f"{row.runs}: {row.detail}" for row in rows.itertuples())
+    detail = f"speaks of the limit of long training, which no finite run contradicts; {words}"
+    return [*results, Result("loukas/corollary-1", PAGE, np.nan, n=int(rows["n"].sum()), detail=detail)]
