@@ -74,13 +74,6 @@ def test_the_largest_deviation_is_that_of_brute_force(rng):
     np.testing.assert_allclose(hs.largest_deviation(rng.permuted(points, axis=1), 4), expected, atol=1e-12)
 
 
-def test_bad_input_is_named():
-    with pytest.raises(ValueError, match="dim=0"):
-        hs.vc_dimension(2, 0)
-    with pytest.raises(ValueError, match="at least 3"):
-        hs.convex_polygons(hs.labellings(2))
-
-
 def test_convex_bodies_break_the_rate_for_every_constant():
     assert hs.circle_deviation(50) == 1
     constants = hs.deviation_constants((10, 400), 3, trials=20)

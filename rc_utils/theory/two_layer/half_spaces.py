@@ -37,9 +37,8 @@ def vc_dimension(regions: int, dim: int) -> float:
 
     k = 1: f is constant. k = 2: {f = 1} and {f = 0} are both convex, since a point between two of the other label would
     make three regions; half-spaces shatter d + 1 points, and d + 2 points have a Radon partition, two parts whose hulls
-    meet, which no such f tells apart. k >= 3: indicators of convex sets. Raises ValueError for numbers below 1.
+    meet, which no such f tells apart. k >= 3: indicators of convex sets.
     """
-    require(regions >= 1 and dim >= 1, f"regions={regions}, dim={dim}; expected at least 1 of each")
     if dim == 1 or regions == 1:
         return regions
     return dim + 1 if regions == 2 else math.inf
@@ -109,7 +108,6 @@ def convex_polygons(labels: np.ndarray) -> np.ndarray:
     where the label is False the middle of the chord takes its place. Counter-clockwise; all have an interior.
     """
     n = labels.shape[1]
-    require(n >= 3, f"{n} points; expected at least 3")
     middles = circle(2 * n)[1::2]
     beyond = circle(n) / math.sqrt(math.cos(math.pi / n))
     chords = (middles + np.roll(middles, 1, axis=0)) / 2
