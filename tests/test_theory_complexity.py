@@ -217,25 +217,22 @@ def test_lipschitz_constants_are_gradient_norms_of_the_output():
     assert float(found[2, 5]) == pytest.approx(float(gradient.norm()), rel=1e-12)
 
 
-def test_what_cannot_be_followed_or_cut_is_named():
+def test_what_cannot_be_followed_is_named():
     data, samples = random_data(), draw_samples(range(6), 5, POINTS)
     options = {"loss": "mse", "lr": 0.05}
     with pytest.raises(ValueError, match="expected 1 to the number of steps, 5"):
         complexity.follow_training(stack(random_networks()), data, data, samples, every=6, **options)
-    headless = stack([network[1:] for network in random_networks(first=INPUTS)])
-    with pytest.raises(ValueError, match="the first layer is ReLU"):
-        complexity.follow_training(headless, data, data, samples, every=1, **options)
     with pytest.raises(ValueError, match="is lr = 1e\\+200 too large"):
         complexity.follow_training(stack(random_networks()), data, data, samples, every=5, loss="mse", lr=1e200)
-    with pytest.raises(ValueError, match="cannot cut along Conv2d"):
-        complexity_regions.affine_layers(nn.Sequential(nn.Conv2d(1, 1, 3)))
 
 
 def test_linear_regions_tile_the_square_and_know_their_patterns_and_gradients():
     network = tasks.multilayer_perceptron(5, (6, 6), seed=0, bias_range=0.3).double()
     basis = tasks.isometry(0, 5)
     regions = complexity_regions.linear_regions(network, basis)
-    assert sum(region.area for region in regions) == pytest.approx(4, rel=1e-12)
+    x, y = zip(*(region.polygon.T for region in regions), strict=True)
+    areas = [abs(a @ np.roll(b, -1) - b @ np.roll(a, -1)) / 2 for a, b in zip(x, y, strict=True)]
+    assert sum(areas) == pytest.approx(4, rel=1e-12)
     assert len({np.concatenate(region.pattern).tobytes() for region in regions}) == len(regions) > 10
     stacked = stack([network])
     for region in regions:
@@ -368,14 +365,12 @@ def test_corrupted_training_labels_leave_the_test_alone():
     assert wrong[0] == 0
     assert (wrong.diff() > 0).all()
     assert torch.equal(task.test[1][0], task.test[1][-1])
-    with pytest.raises(ValueError, match="which two classes of 'cifar100'"):
+    with pytest.raises(ValueError, match="unknown dataset of two classes 'cifar100'"):
         tasks.corruption_task(dataset="cifar100")
-    with pytest.raises(ValueError, match="expected two"):
-        tasks.corruption_task(classes=("disc", "ring", "star"))
 
 
 def test_the_digits_are_the_same_for_both_networks():
-    pair = tasks.digit_tasks(images_per_class=10, repetitions=2, widths=(8,))
+    pair = tasks.digit_tasks(images_per_class=10, repetitions=2)
     mlp, cnn = pair["MLP"], pair["CNN"]
     assert torch.equal(mlp.train[0], cnn.train[0].flatten(2))
     for task in pair.values():
