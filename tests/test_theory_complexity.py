@@ -286,6 +286,11 @@ def test_an_interval_prices_points_at_their_smallest_update():
     # With an identity first layer an update is the Lipschitz constant, which has hardly changed.
     constants = complexity.lipschitz_constants(networks, task.train[0], "mse")[0].numpy()
     np.testing.assert_allclose(prices[[0, 3]], constants[[0, 3]], rtol=1e-4)
+    # The update of a point that is fitted exactly is 0/0, which must not make a combination of training points free.
+    x, exact = task.train[0], networks(task.train[0]).detach().squeeze(-1)
+    interval = complexity_regions.watch_interval(networks, x, exact, samples[:1], loss="mse", lr=1e-6)
+    assert np.isnan(interval.updates).all()
+    assert np.isinf(interval.smallest_updates(0)).all()
 
 
 def test_covering_and_its_bound():
@@ -539,16 +544,6 @@ def test_agreement_within_a_level_leaves_the_level_out():
     row = complexity_bridge.agreement(table, [("x", "y")]).iloc[0]
     assert row["pooled"] > 0.9
     assert row["within_low"] < 0 < row["within_high"]
-
-
-def test_a_point_that_is_fitted_exactly_has_no_price():
-    """Its update is 0/0, which must not make a combination of training points free."""
-    task = tasks.sinusoid_task(frequencies=(0.5,), repetitions=1, num_points=5, widths=(4,), dtype=torch.float64)
-    networks, x = stack(task.networks), task.train[0]
-    exact = networks(x).detach().squeeze(-1)
-    interval = complexity_regions.watch_interval(networks, x, exact, torch.tensor([[[0]]]), loss="mse", lr=1e-6)
-    assert np.isnan(interval.updates).all()
-    assert np.isinf(interval.smallest_updates(0)).all()
 
 
 def test_networks_of_a_task_seed_no_other_device(monkeypatch):

@@ -134,7 +134,9 @@ def watch_interval(
     Assumption 1 wants activations that stay; a small `lr` grants it, as the paper notes. samples (T, M, 1).
     """
     rows, start = {"updates": [], "z": []}, activations(networks, x)
-    unchanged, lowest, highest, beta, active = True, np.inf, 0.0, 1.0, [1.0] * len(start)
+    unchanged, lowest, highest, active = True, np.inf, 0.0, [1.0] * len(start)
+    trained = isinstance(networks[0], StackedLinear)
+    beta = 0.0 if trained else 1.0
     for step in sgd_steps(networks, x, y, samples, loss=loss, lr=lr):
         bias_norm = step.gradients["0.bias"].flatten(1).norm(dim=1)
         error = (step.slope.abs() / LOSSES[loss].output_slope(step.z))[:, 0]
@@ -147,9 +149,9 @@ def watch_interval(
         with evaluation_mode(networks):
             constants = lipschitz_constants(networks, x, loss).double().cpu().numpy()
         lowest, highest = np.minimum(lowest, constants), np.maximum(highest, constants)
-        if isinstance(networks[0], StackedLinear):
-            norms = torch.linalg.matrix_norm(networks[0].weight.detach().double(), 2).cpu().numpy()
-            beta = np.maximum(beta, norms) if rows["updates"][1:] else norms
+        if trained:
+            norms = torch.linalg.matrix_norm(networks[0].weight.detach().double(), 2)
+            beta = np.maximum(beta, norms.cpu().numpy())
     unchanged = unchanged.cpu().numpy()
     usable = unchanged & (lowest > 0)
     growth = np.where(usable, highest / np.where(usable, lowest, 1), 1)
