@@ -117,14 +117,10 @@ def steady_learners(
         outputs, test_outputs = (
             torch.sigmoid(networks(v.expand(len(y), *v.shape[1:])).squeeze(-1)) for v in (x, x_test)
         )
-    errors = [
-        ((f > 0.5) != (t > 0.5)).double().mean(1).cpu().numpy() for f, t in ((outputs, y), (test_outputs, y_test))
-    ]
+    wrong, wrong_in_test = (outputs > 0.5) != (y > 0.5), (test_outputs > 0.5) != (y_test > 0.5)
+    gaps = (wrong.double().mean(1) - wrong_in_test.double().mean(1)).abs().tolist()
     seen, points = _points(networks, x, x_test), torch.cat([x[0], x_test[0]]).double().cpu().numpy()
-    return [
-        _learner(m, interval, outputs[m].cpu().numpy(), abs(errors[0][m] - errors[1][m]), seen, points, count, delta)
-        for m in range(len(y))
-    ]
+    return [_learner(m, interval, outputs[m].cpu().numpy(), gaps[m], seen, points, count, delta) for m in range(len(y))]
 
 
 def _points(networks: nn.Sequential, x: Tensor, x_test: Tensor) -> dict[str, np.ndarray]:
@@ -173,5 +169,5 @@ def _learner(m, interval: SteadyInterval, outputs, gap, seen, points, count, del
         steady_lipschitz=c * phi * math.log(units) / 4,
         covering=covering,
         bound=covering_bound(covering, count, delta),
-        gap=float(gap),
+        gap=gap,
     )
