@@ -13,7 +13,7 @@ from torch import nn
 
 import rc_utils as rc
 from rc_utils.theory.two_layer import bounds, training
-from rc_utils.theory.two_layer.networks import Networks, pair_counts, sharpness
+from rc_utils.theory.two_layer.networks import Networks, sharpness
 
 SCRIPT = BOOK / "extra" / "_static" / "playground.js"
 
@@ -85,7 +85,7 @@ def test_step_loss_count_and_bound_are_those_of_the_theory(rng):
         }""",
         data,
     )
-    theorem = bounds.theorem_6(after, x, pair_counts(after, x))
+    theorem = bounds.check_all(after, x)[bounds.THEOREM_6]
     expected = [trained.loss[-1].item(), theorem.measured[0], sharpness(after, x).item(), theorem.allowed[0]]
     assert found[:4] == pytest.approx(expected, rel=1e-7)
     assert found[4] == pytest.approx(after.weights.ravel().tolist(), rel=1e-9)

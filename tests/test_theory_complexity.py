@@ -217,25 +217,22 @@ def test_lipschitz_constants_are_gradient_norms_of_the_output():
     assert float(found[2, 5]) == pytest.approx(float(gradient.norm()), rel=1e-12)
 
 
-def test_what_cannot_be_followed_or_cut_is_named():
+def test_what_cannot_be_followed_is_named():
     data, samples = random_data(), draw_samples(range(6), 5, POINTS)
     options = {"loss": "mse", "lr": 0.05}
     with pytest.raises(ValueError, match="expected 1 to the number of steps, 5"):
         complexity.follow_training(stack(random_networks()), data, data, samples, every=6, **options)
-    headless = stack([network[1:] for network in random_networks(first=INPUTS)])
-    with pytest.raises(ValueError, match="the first layer is ReLU"):
-        complexity.follow_training(headless, data, data, samples, every=1, **options)
     with pytest.raises(ValueError, match="is lr = 1e\\+200 too large"):
         complexity.follow_training(stack(random_networks()), data, data, samples, every=5, loss="mse", lr=1e200)
-    with pytest.raises(ValueError, match="cannot cut along Conv2d"):
-        complexity_regions.affine_layers(nn.Sequential(nn.Conv2d(1, 1, 3)))
 
 
 def test_linear_regions_tile_the_square_and_know_their_patterns_and_gradients():
     network = tasks.multilayer_perceptron(5, (6, 6), seed=0, bias_range=0.3).double()
     basis = tasks.isometry(0, 5)
     regions = complexity_regions.linear_regions(network, basis)
-    assert sum(region.area for region in regions) == pytest.approx(4, rel=1e-12)
+    x, y = zip(*(region.polygon.T for region in regions), strict=True)
+    areas = [abs(a @ np.roll(b, -1) - b @ np.roll(a, -1)) / 2 for a, b in zip(x, y, strict=True)]
+    assert sum(areas) == pytest.approx(4, rel=1e-12)
     assert len({np.concatenate(region.pattern).tobytes() for region in regions}) == len(regions) > 10
     stacked = stack([network])
     for region in regions:
@@ -289,6 +286,11 @@ def test_an_interval_prices_points_at_their_smallest_update():
     # With an identity first layer an update is the Lipschitz constant, which has hardly changed.
     constants = complexity.lipschitz_constants(networks, task.train[0], "mse")[0].numpy()
     np.testing.assert_allclose(prices[[0, 3]], constants[[0, 3]], rtol=1e-4)
+    # The update of a point that is fitted exactly is 0/0, which must not make a combination of training points free.
+    x, exact = task.train[0], networks(task.train[0]).detach().squeeze(-1)
+    interval = complexity_regions.watch_interval(networks, x, exact, samples[:1], loss="mse", lr=1e-6)
+    assert np.isnan(interval.updates).all()
+    assert np.isinf(interval.smallest_updates(0)).all()
 
 
 def test_covering_and_its_bound():
@@ -342,14 +344,12 @@ def test_corrupted_training_labels_leave_the_test_alone():
     assert wrong[0] == 0
     assert (wrong.diff() > 0).all()
     assert torch.equal(task.test[1][0], task.test[1][-1])
-    with pytest.raises(ValueError, match="which two classes of 'cifar100'"):
+    with pytest.raises(ValueError, match="unknown dataset of two classes 'cifar100'"):
         tasks.corruption_task(dataset="cifar100")
-    with pytest.raises(ValueError, match="expected two"):
-        tasks.corruption_task(classes=("disc", "ring", "star"))
 
 
 def test_the_digits_are_the_same_for_both_networks():
-    pair = tasks.digit_tasks(images_per_class=10, repetitions=2, widths=(8,))
+    pair = tasks.digit_tasks(images_per_class=10, repetitions=2)
     mlp, cnn = pair["MLP"], pair["CNN"]
     assert torch.equal(mlp.train[0], cnn.train[0].flatten(2))
     for task in pair.values():
@@ -491,16 +491,6 @@ def test_agreement_within_a_level_leaves_the_level_out():
     row = complexity_bridge.agreement(table, [("x", "y")]).iloc[0]
     assert row["pooled"] > 0.9
     assert row["within_low"] < 0 < row["within_high"]
-
-
-def test_a_point_that_is_fitted_exactly_has_no_price():
-    """Its update is 0/0, which must not make a combination of training points free."""
-    task = tasks.sinusoid_task(frequencies=(0.5,), repetitions=1, num_points=5, widths=(4,), dtype=torch.float64)
-    networks, x = stack(task.networks), task.train[0]
-    exact = networks(x).detach().squeeze(-1)
-    interval = complexity_regions.watch_interval(networks, x, exact, torch.tensor([[[0]]]), loss="mse", lr=1e-6)
-    assert np.isnan(interval.updates).all()
-    assert np.isinf(interval.smallest_updates(0)).all()
 
 
 def test_networks_of_a_task_seed_no_other_device(monkeypatch):

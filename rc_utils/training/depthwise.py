@@ -18,15 +18,14 @@ def fast_depthwise(network):
 
     The function stays the same but for rounding; no layer is replaced.
     """
-    depthwise = [m for m in network.modules() if type(m) is torch.nn.Conv2d and _is_plain_depthwise(m)]
-    patched = [module for module in depthwise if "_conv_forward" not in vars(module)]
+    patched = [m for m in network.modules() if type(m) is torch.nn.Conv2d and _is_plain_depthwise(m)]
     for module in patched:
         module._conv_forward = functools.partial(_forward, stride=module.stride, padding=module.padding)
     try:
-        yield network
+        yield
     finally:
         for module in patched:
-            vars(module).pop("_conv_forward", None)
+            del module._conv_forward
 
 
 def _is_plain_depthwise(conv):

@@ -12,12 +12,13 @@ from rc_utils.regions.sampling import draw_distinct, vertex_indices
 # Segments of the default seed that a training on points between images stays away from: those that campaigns count.
 COUNTED_SEGMENTS = 1000
 # Second entry of the seed of each random choice, so that none shares a stream with the order of the batches.
-_STREAMS = {"random labels": 1, "points between": 2}
+RANDOM_LABELS, POINTS_BETWEEN = 1, 2
 
 
 def random_labels(config, data):
     """Labels (N,) for the training images of `data`, uniform over the classes, drawn by the seed of `config`."""
-    labels = _stream(config, "random labels").integers(data.num_classes, size=len(data.y_train))
+    rng = np.random.default_rng([config.seed, RANDOM_LABELS])
+    labels = rng.integers(data.num_classes, size=len(data.y_train))
     return torch.from_numpy(labels).to(data.y_train.device)
 
 
@@ -51,7 +52,7 @@ def points_between(config, data):
         return None
     in_batch = round(config.between_share * min(config.batch_size, n))
     require(in_batch > 0, f"between_share={config.between_share:g}: no batch holds a point; raise it or the batch size")
-    rng = _stream(config, "points between")
+    rng = np.random.default_rng([config.seed, POINTS_BETWEEN])
     pairs = draw_distinct(rng, n, number + COUNTED_SEGMENTS, 2)
     counted = vertex_indices(n, num_samples=COUNTED_SEGMENTS, distinct=2, seed=0)
     pairs = pairs[~np.isin(_pair_number(pairs, n), _pair_number(counted, n))][:number]
@@ -104,7 +105,3 @@ def ascended(parameters, radius):
         with torch.no_grad():
             for p, old in zip(moved, before, strict=True):
                 p.copy_(old)
-
-
-def _stream(config, purpose):
-    return np.random.default_rng([config.seed, _STREAMS[purpose]])

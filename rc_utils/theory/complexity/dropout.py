@@ -20,38 +20,29 @@ from rc_utils.training.loop import seed_generators
 
 @dataclass(frozen=True)
 class SteadyLearner:
-    """Theorem 3 on one network; delta is the probability with which its bound may fail.
+    """Theorem 3 on one network; delta is the probability with which its bound may fail."""
 
-    phi, beta, gamma, mu, p_min, c: as the theorem defines them, 1 + o(1) taken as 1; p_min over the units that are ever
-    active. unchanged: share of training points whose activation stayed (assumption (a)). covered: share of training and
-    test points that satisfy assumption (b). num_units: sum of n_l. steps, steps_wanted: |T| and the order that Lemma 3
-    asks for, sum n_l p_avg / p_min^2. slope_bound: beta |a| / 4, above every gradient norm, a the output weights of
-    these units; direct_bound: `direct_lipschitz_bound`. radius: r_t(X); nearest: the median distance of a point to its
-    nearest other. lipschitz: the largest gradient norm at the points; steady_lipschitz: c phi log(num_units) / 4, which
-    bounds it. covering: at least so many balls cover the data (a packing of the points at hand). bound: hence the least
-    value of the bound. gap: the measured |training - test error|.
-    """
-
+    # As the theorem defines them, 1 + o(1) taken as 1; p_min over the units that are ever active.
     phi: float
     beta: float
     gamma: float
     mu: float
     p_min: float
     c: float
-    unchanged: float
-    covered: float
-    num_units: int
-    steps: int
-    steps_wanted: float
-    slope_bound: float
-    direct_bound: float
-    radius: float
-    nearest: float
-    lipschitz: float
-    steady_lipschitz: float
-    covering: int
-    bound: float
-    gap: float
+    unchanged: float  # share of training points whose activation stayed (assumption (a))
+    covered: float  # share of training and test points that satisfy assumption (b)
+    num_units: int  # sum of n_l
+    steps: int  # |T|
+    steps_wanted: float  # the order of |T| that Lemma 3 asks for, sum n_l p_avg / p_min^2
+    slope_bound: float  # beta |a| / 4, above every gradient norm, a the output weights of these units
+    direct_bound: float  # `direct_lipschitz_bound`
+    radius: float  # r_t(X)
+    nearest: float  # the median distance of a point to its nearest other
+    lipschitz: float  # the largest gradient norm at the points
+    steady_lipschitz: float  # c phi log(num_units) / 4, which bounds it
+    covering: int  # at least so many balls cover the data (a packing of the points at hand)
+    bound: float  # hence the least value of the bound
+    gap: float  # the measured |training - test error|
 
 
 def steady_constant(gamma: float, beta: float, mu: float, p_min: float) -> float:
@@ -126,14 +117,10 @@ def steady_learners(
         outputs, test_outputs = (
             torch.sigmoid(networks(v.expand(len(y), *v.shape[1:])).squeeze(-1)) for v in (x, x_test)
         )
-    errors = [
-        ((f > 0.5) != (t > 0.5)).double().mean(1).cpu().numpy() for f, t in ((outputs, y), (test_outputs, y_test))
-    ]
+    wrong, wrong_in_test = (outputs > 0.5) != (y > 0.5), (test_outputs > 0.5) != (y_test > 0.5)
+    gaps = (wrong.double().mean(1) - wrong_in_test.double().mean(1)).abs().tolist()
     seen, points = _points(networks, x, x_test), torch.cat([x[0], x_test[0]]).double().cpu().numpy()
-    return [
-        _learner(m, interval, outputs[m].cpu().numpy(), abs(errors[0][m] - errors[1][m]), seen, points, count, delta)
-        for m in range(len(y))
-    ]
+    return [_learner(m, interval, outputs[m].cpu().numpy(), gaps[m], seen, points, count, delta) for m in range(len(y))]
 
 
 def _points(networks: nn.Sequential, x: Tensor, x_test: Tensor) -> dict[str, np.ndarray]:
@@ -182,5 +169,5 @@ def _learner(m, interval: SteadyInterval, outputs, gap, seen, points, count, del
         steady_lipschitz=c * phi * math.log(units) / 4,
         covering=covering,
         bound=covering_bound(covering, count, delta),
-        gap=float(gap),
+        gap=gap,
     )

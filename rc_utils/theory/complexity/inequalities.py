@@ -48,10 +48,6 @@ def check_theorem_1(path: Trajectory) -> tuple[Check, Check]:
     return Check(low, 2 * path.lower.size), Check(high, 2 * path.lower.size)
 
 
-def _second_half(path: Trajectory) -> int:
-    return len(path.steps) // 2
-
-
 def allowed_iterations(path: Trajectory, num_points: int, delta: float = 0.05) -> float:
     """N log(M / delta): at so many iterations the proof of Corollary 1 lets a point break its bound."""
     return num_points * np.log(path.sigma.shape[1] / delta)
@@ -65,7 +61,7 @@ def check_corollary_1(path: Trajectory, num_points: int) -> Check:
     models at most N log(M / delta) of them. The ratio to this allowance is a heuristic: only the ends of blocks are
     looked at, each of which stands for `every` iterations, and phi is taken from the same steps.
     """
-    first = _second_half(path)
+    first = len(path.steps) // 2
     limit = path.sigma[first:].max(0) * path.steady[first:].max(0)
     broken = path.lipschitz_max[first:] > limit * (1 + ROUNDING_FLOAT32)
     iterations = broken.sum(0) * path.every
@@ -115,13 +111,10 @@ def all_checks(path: Trajectory, num_points: int, loss: str) -> dict[str, Check]
     checks = {}
     for name, sides in (("lemma-1", check_lemma_1(path)), ("theorem-1", check_theorem_1(path))):
         checks[f"{name}/lower"], checks[f"{name}/upper"] = sides
-    checks |= {
-        "corollary-1": check_corollary_1(path, num_points),
-        "corollary-2": check_corollary_2_on_windows(path),
-        "corollary-3": check_corollary_3(path),
-    }
-    if allowed_iterations(path, num_points) >= path.every * (len(path.steps) - _second_half(path)):
-        del checks["corollary-1"]
-    if loss != "mse":
-        del checks["corollary-3"]
+    checks["corollary-2"] = check_corollary_2_on_windows(path)
+    watched = path.every * (len(path.steps) - len(path.steps) // 2)
+    if watched > allowed_iterations(path, num_points):
+        checks["corollary-1"] = check_corollary_1(path, num_points)
+    if loss == "mse":
+        checks["corollary-3"] = check_corollary_3(path)
     return checks

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from rc_utils.checks import require
 from rc_utils.regions.evaluation import evaluation_mode, full_precision
-from rc_utils.theory.complexity.stacked import IdentityLayer, StackedLinear, loss_named, sgd_steps
+from rc_utils.theory.complexity.stacked import LOSSES, IdentityLayer, StackedLinear, sgd_steps
 from rc_utils.theory.complexity.trajectory import lipschitz_constants
 
 # A polygon's corner this near to a line counts as on it: polygons have extent 1, and float64 rounds at 1e-16.
@@ -24,46 +24,35 @@ IN_SPAN = 1e-7
 
 @dataclass(frozen=True, eq=False)
 class LinearRegion:
-    """A region of a plane where a network is affine.
+    """A region of a plane where a network is affine."""
 
-    polygon: (V, 2), corners in plane coordinates. pattern: one boolean array (n_l,) a hidden layer. gradient: (n,), of
-    the network with respect to its whole input; lipschitz: its norm.
-    """
-
-    polygon: np.ndarray
-    pattern: tuple[np.ndarray, ...]
-    gradient: np.ndarray
+    polygon: np.ndarray  # (V, 2), corners in plane coordinates
+    pattern: tuple[np.ndarray, ...]  # one boolean array (n_l,) a hidden layer
+    gradient: np.ndarray  # (n,), of the network with respect to its whole input
 
     @property
     def lipschitz(self) -> float:
         return float(np.linalg.norm(self.gradient))
 
-    @property
-    def area(self) -> float:
-        x, y = self.polygon.T
-        return 0.5 * abs(float(x @ np.roll(y, -1) - y @ np.roll(x, -1)))
-
 
 def affine_layers(network: nn.Sequential) -> list[tuple[np.ndarray, np.ndarray]]:
-    """(W, b) of each layer in float64, identities written out. Raises ValueError for any other layer."""
+    """(W, b) of each layer but ReLUs in float64, identities written out."""
     layers = []
     for layer in network:
         if isinstance(layer, IdentityLayer):
             layers.append((np.eye(len(layer.bias)), layer.bias.detach().double().cpu().numpy()))
         elif isinstance(layer, nn.Linear):
             layers.append(tuple(p.detach().double().cpu().numpy() for p in (layer.weight, layer.bias)))
-        else:
-            require(isinstance(layer, nn.ReLU), f"cannot cut along {layer}; expected fully connected layers and ReLUs")
     return layers
 
 
-def linear_regions(network: nn.Sequential, basis: np.ndarray, half_width: float = 1.0) -> list[LinearRegion]:
-    """The exact linear regions of x = basis z for z in [-half_width, half_width]^2; basis (n, 2).
+def linear_regions(network: nn.Sequential, basis: np.ndarray) -> list[LinearRegion]:
+    """The exact linear regions of x = basis z for z in [-1, 1]^2; basis (n, 2).
 
     Layer by layer every polygon is cut along the lines where a unit's input is 0.
     """
-    (*hidden, last), side = affine_layers(network), half_width
-    square = np.array([[-side, -side], [side, -side], [side, side], [-side, side]], dtype=float)
+    *hidden, last = affine_layers(network)
+    square = np.array([[-1.0, -1], [1, -1], [1, 1], [-1, 1]])
     # A cell: its polygon, its pattern so far, and the layer's input there, jacobian @ x + offset.
     cells = [(square, (), np.eye(len(basis)), np.zeros(len(basis)))]
     for weight, bias in hidden:
@@ -118,23 +107,16 @@ def pathways(pattern: tuple[np.ndarray, ...]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class SteadyInterval:
-    """SGD watched on an interval T after training, for Theorems 2 and 3.
+    """SGD watched on an interval T after training, for Theorems 2 and 3."""
 
-    updates: (T, M), the normalised updates u, NaN (0/0) where a point is fitted exactly. z: (T, M), the last layer's
-    input. points: (T, M), which was drawn.
-    patterns: [(M, N, n_l)], activations of all training points, those before the last step. unchanged: (M, N), whether
-    they were the same throughout. gamma: (M,), the least gamma of Assumption 1 over the unchanged points. beta: (M,),
-    largest singular value of W_1. active: [(M, n_l)], the least share of training points at which a unit was active.
-    """
-
-    updates: np.ndarray
-    z: np.ndarray
-    points: np.ndarray
-    patterns: list[np.ndarray]
-    unchanged: np.ndarray
-    gamma: np.ndarray
-    beta: np.ndarray
-    active: list[np.ndarray]
+    updates: np.ndarray  # (T, M), the normalised updates u, NaN (0/0) where a point is fitted exactly
+    z: np.ndarray  # (T, M), the last layer's input
+    points: np.ndarray  # (T, M), which was drawn
+    patterns: list[np.ndarray]  # [(M, N, n_l)], activations of all training points before the last step
+    unchanged: np.ndarray  # (M, N), whether they were the same throughout
+    gamma: np.ndarray  # (M,), the least gamma of Assumption 1 over the unchanged points
+    beta: np.ndarray  # (M,), largest singular value of W_1
+    active: list[np.ndarray]  # [(M, n_l)], the least share of training points at which a unit was active
 
     def smallest_updates(self, model: int) -> np.ndarray:
         """The smallest u of each training point, (N,); infinite for one that was not drawn or changed its pattern."""
@@ -151,11 +133,13 @@ def watch_interval(
 
     Assumption 1 wants activations that stay; a small `lr` grants it, as the paper notes. samples (T, M, 1).
     """
-    chosen, rows, start = loss_named(loss), {"updates": [], "z": []}, activations(networks, x)
-    unchanged, lowest, highest, beta, active = True, np.inf, 0.0, 1.0, [1.0] * len(start)
+    rows, start = {"updates": [], "z": []}, activations(networks, x)
+    unchanged, lowest, highest, active = True, np.inf, 0.0, [1.0] * len(start)
+    trained = isinstance(networks[0], StackedLinear)
+    beta = 0.0 if trained else 1.0
     for step in sgd_steps(networks, x, y, samples, loss=loss, lr=lr):
         bias_norm = step.gradients["0.bias"].flatten(1).norm(dim=1)
-        error = (step.slope.abs() / chosen.output_slope(step.z))[:, 0]
+        error = (step.slope.abs() / LOSSES[loss].output_slope(step.z))[:, 0]
         rows["updates"].append(bias_norm / error)
         rows["z"].append(step.z[:, 0])
         patterns = activations(networks, x)
@@ -165,9 +149,9 @@ def watch_interval(
         with evaluation_mode(networks):
             constants = lipschitz_constants(networks, x, loss).double().cpu().numpy()
         lowest, highest = np.minimum(lowest, constants), np.maximum(highest, constants)
-        if isinstance(networks[0], StackedLinear):
-            norms = torch.linalg.matrix_norm(networks[0].weight.detach().double(), 2).cpu().numpy()
-            beta = np.maximum(beta, norms) if rows["updates"][1:] else norms
+        if trained:
+            norms = torch.linalg.matrix_norm(networks[0].weight.detach().double(), 2)
+            beta = np.maximum(beta, norms.cpu().numpy())
     unchanged = unchanged.cpu().numpy()
     usable = unchanged & (lowest > 0)
     growth = np.where(usable, highest / np.where(usable, lowest, 1), 1)
@@ -200,8 +184,7 @@ def basis_pursuit(columns: np.ndarray, weights: np.ndarray) -> Callable[[np.ndar
             return np.inf
         both = np.hstack([equations, -equations])
         found = linprog(np.tile(weights, 2), A_eq=both, b_eq=projected, bounds=(0, None), options={"presolve": False})
-        if not found.success:
-            raise ArithmeticError(f"the linear programme of Theorem 2 failed: {found.message}")
+        require(found.success, f"the linear programme of Theorem 2 failed: {found.message}")
         return float(found.fun)
 
     return solve
@@ -209,14 +192,11 @@ def basis_pursuit(columns: np.ndarray, weights: np.ndarray) -> Callable[[np.ndar
 
 @dataclass(frozen=True)
 class RegionBound:
-    """Theorem 2 on one network: its regions, which of them hold a training point, and the bound of the others.
-
-    filled: (R,) bool. bound: (R,), NaN for filled regions, infinite where the theorem says nothing.
-    """
+    """Theorem 2 on one network with R regions."""
 
     regions: list[LinearRegion]
-    filled: np.ndarray
-    bound: np.ndarray
+    filled: np.ndarray  # (R,) bool, whether a region holds a training point
+    bound: np.ndarray  # (R,), NaN for filled regions, infinite where the theorem says nothing
 
     @property
     def applies(self) -> np.ndarray:
@@ -234,14 +214,12 @@ class RegionBound:
         return self.bound[used] / self.lipschitz[used]
 
 
-def bound_empty_regions(
-    network: nn.Sequential, basis: np.ndarray, interval: SteadyInterval, model: int, half_width: float = 1.0
-) -> RegionBound:
+def bound_empty_regions(network: nn.Sequential, basis: np.ndarray, interval: SteadyInterval, model: int) -> RegionBound:
     """Theorem 2 for all empty regions of a plane: (1 + gamma) beta min_a |a * phi|_1 (regression: xi = 1).
 
     network: model `model` of the stack at the end of `interval`, as an ordinary network.
     """
-    regions = linear_regions(network, basis, half_width)
+    regions = linear_regions(network, basis)
     smallest = interval.smallest_updates(model)
     weight_of: dict[bytes, tuple[float, np.ndarray]] = {}
     patterns = list(zip(*(layer[model] for layer in interval.patterns), strict=True))

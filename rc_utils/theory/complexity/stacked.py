@@ -15,7 +15,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rc_utils.checks import require, unknown_name
 from rc_utils.regions.evaluation import full_precision
 
 
@@ -51,71 +50,48 @@ class StackedLinear(nn.Module):
 
     def __init__(self, layers: Sequence[nn.Linear]):
         super().__init__()
-        self.weight = _stacked(layers, "weight")
-        self.bias = None if layers[0].bias is None else _stacked(layers, "bias")
+        self.weight, self.bias = _stacked(layers, "weight"), _stacked(layers, "bias")
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.bias is None:
-            return torch.bmm(x, self.weight.mT)
         return torch.baddbmm(self.bias.unsqueeze(1), x, self.weight.mT)
 
 
 class StackedConv2d(nn.Module):
-    """`nn.Conv2d` (no groups, no dilation) of M models, grouped: (M, B, C, H, W) -> (M, B, O, H', W')."""
+    """`nn.Conv2d` of M models as one of M groups: (M, B, C, H, W) -> (M, B, O, H', W')."""
 
     def __init__(self, layers: Sequence[nn.Conv2d]):
         super().__init__()
-        first = layers[0]
-        plain = first.groups == 1 and first.dilation == (1, 1) and first.padding_mode == "zeros"
-        require(plain and not isinstance(first.padding, str), f"cannot stack {first}; use a plain convolution")
-        self.weight = _stacked(layers, "weight")
-        self.bias = None if first.bias is None else _stacked(layers, "bias")
-        self.stride, self.padding = first.stride, first.padding
+        self.weight, self.bias = _stacked(layers, "weight"), _stacked(layers, "bias")
+        self.stride, self.padding = layers[0].stride, layers[0].padding
 
     def forward(self, x: Tensor) -> Tensor:
         models = len(x)
-        bias = None if self.bias is None else self.bias.flatten()
-        x = x.transpose(0, 1).flatten(1, 2)
-        out = F.conv2d(x, self.weight.flatten(0, 1), bias, self.stride, self.padding, groups=models)
+        x, weight = x.transpose(0, 1).flatten(1, 2), self.weight.flatten(0, 1)
+        out = F.conv2d(x, weight, self.bias.flatten(), self.stride, self.padding, groups=models)
         return out.unflatten(1, (models, -1)).transpose(0, 1)
-
-
-_STACKED = {IdentityLayer: StackedIdentity, nn.Linear: StackedLinear, nn.Conv2d: StackedConv2d}
-_ELEMENTWISE = (nn.ReLU, nn.Dropout)
 
 
 def _stacked(layers, name):
     return nn.Parameter(torch.stack([getattr(layer, name).detach() for layer in layers]))
 
 
+# What takes the place of M layers of a kind.
+_STACKED = {
+    IdentityLayer: StackedIdentity,
+    nn.Linear: StackedLinear,
+    nn.Conv2d: StackedConv2d,
+    nn.ReLU: lambda layers: nn.ReLU(),
+    nn.Dropout: lambda layers: nn.Dropout(layers[0].p),
+    nn.Flatten: lambda layers: nn.Flatten(2),
+}
+
+
 def stack(networks: Sequence[nn.Sequential]) -> nn.Sequential:
     """M networks (`nn.Sequential`, all alike) as one network (M, B, *shape) -> (M, B, outputs), with copied parameters.
 
-    Layers: IdentityLayer, Linear, Conv2d, ReLU, Dropout and Flatten(1). Raises ValueError for any other, named, and for
-    networks that differ in their layers or shapes.
+    Layers: IdentityLayer, Linear and Conv2d with biases, ReLU, Dropout and Flatten(1).
     """
-    require(len(networks) > 0, "no networks to stack; give at least one")
-    for index, network in enumerate(networks):
-        require(
-            [repr(layer) for layer in network] == [repr(layer) for layer in networks[0]]
-            and [p.shape for p in network.parameters()] == [p.shape for p in networks[0].parameters()],
-            f"network {index} differs from network 0: {network} is not {networks[0]}",
-        )
-    return nn.Sequential(*(_stack_layer(layers) for layers in zip(*networks, strict=True)))
-
-
-def _stack_layer(layers):
-    first = layers[0]
-    if type(first) in _STACKED:
-        return _STACKED[type(first)](layers)
-    if isinstance(first, nn.Flatten) and (first.start_dim, first.end_dim) == (1, -1):
-        return nn.Flatten(2)
-    if isinstance(first, _ELEMENTWISE):
-        layer = copy.deepcopy(first)
-        layer.inplace = False  # A step needs the outputs of the layer before it.
-        return layer
-    names = ", ".join(kind.__name__ for kind in (*_STACKED, *_ELEMENTWISE, nn.Flatten))
-    raise ValueError(f"cannot stack the layer {first}; expected one of {names}")
+    return nn.Sequential(*(_STACKED[type(layers[0])](layers) for layers in zip(*networks, strict=True)))
 
 
 def unstack(stacked: nn.Sequential, template: nn.Sequential, index: int) -> nn.Sequential:
@@ -127,16 +103,14 @@ def unstack(stacked: nn.Sequential, template: nn.Sequential, index: int) -> nn.S
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss of the last layer's input z and the target y, elementwise; `output` is f = rho_d(z).
+    """A loss of the last layer's input z and the target y, elementwise; the network's output is f = rho_d(z).
 
-    value: the loss; slope: d loss / d z; output, output_slope: f and d f / d z. Where f is the network's output, the
-    loss's derivative with respect to it is slope / output_slope.
+    The loss's derivative with respect to f is slope / output_slope.
     """
 
     value: Callable[[Tensor, Tensor], Tensor]
-    slope: Callable[[Tensor, Tensor], Tensor]
-    output: Callable[[Tensor], Tensor]
-    output_slope: Callable[[Tensor], Tensor]
+    slope: Callable[[Tensor, Tensor], Tensor]  # d loss / d z
+    output_slope: Callable[[Tensor], Tensor]  # d f / d z
 
 
 def _signed_sigmoid(z, y):
@@ -147,38 +121,26 @@ def _signed_sigmoid(z, y):
 
 LOSSES = {
     # Squared error (f - y)^2 / 2 with f = z, for regression (Loukas Sec. 4.1).
-    "mse": Loss(lambda z, y: (z - y).square() / 2, lambda z, y: z - y, lambda z: z, torch.ones_like),
+    "mse": Loss(lambda z, y: (z - y).square() / 2, lambda z, y: z - y, torch.ones_like),
     # Binary cross-entropy with f = sigmoid(z), y in {0, 1}.
     "bce": Loss(
         lambda z, y: F.softplus((1 - 2 * y) * z),
         _signed_sigmoid,
-        torch.sigmoid,
         lambda z: torch.sigmoid(z) * torch.sigmoid(-z),
     ),
 }
 
 
-def loss_named(name: str) -> Loss:
-    """The loss "mse" or "bce". Raises ValueError for any other."""
-    if name not in LOSSES:
-        raise unknown_name("loss", name, LOSSES)
-    return LOSSES[name]
-
-
 @dataclass(frozen=True)
 class Step:
-    """One step of SGD of M models, before it is applied; B is the batch size.
+    """One step of SGD of M models, before it is applied; B is the batch size."""
 
-    z, slope: (M, B), the last layer's input and the derivative of the loss with respect to it.
-    gradients: {name: (M, ...)} of each model's mean loss over its batch, for every named parameter but the weights of
-        linear layers: those change in place by products that are never formed.
-    input_gradients: (M, B, *shape), of the same mean losses with respect to the samples.
-    """
-
-    z: Tensor
-    slope: Tensor
+    z: Tensor  # (M, B), the last layer's input
+    slope: Tensor  # (M, B), the derivative of the loss with respect to it
+    # {name: (M, ...)} of each model's mean loss over its batch, for every named parameter but the weights of linear
+    # layers: those change in place by products that are never formed.
     gradients: dict[str, Tensor]
-    input_gradients: Tensor
+    input_gradients: Tensor  # (M, B, *shape), of the same mean losses with respect to the samples
 
 
 def draw_samples(seeds: Sequence[int], num_steps: int, num_points: int, batch_size: int = 1) -> Tensor:
@@ -194,16 +156,10 @@ def sgd_steps(
     """Train a stack in place by plain SGD; yields every `Step` before it is applied.
 
     networks: a stack of M with one output. x: (M, N, *shape), a data set for each model, or (1, N, *shape), one for
-    all. y: (M, N). samples: indices (T, M, B) of the batch of each step. The iterator must be exhausted: a step is
-    applied when the next one is asked for. Raises ValueError for shapes that do not fit and a loss that is not known.
+    all. y: (M, N). samples: indices (T, M, B) of the batch of each step. loss: of LOSSES. The iterator must be
+    exhausted: a step is applied when the next one is asked for.
     """
-    chosen = loss_named(loss)
     models = len(y)
-    require(
-        x.shape[:2] in {(models, y.shape[1]), (1, y.shape[1])} and samples.shape[1:2] == (models,),
-        f"x is {tuple(x.shape)}, y {tuple(y.shape)}, samples {tuple(samples.shape)}; expected (M or 1, N, ...), (M, N) "
-        "and (T, M, B)",
-    )
     weights = [layer.weight for layer in networks if isinstance(layer, StackedLinear)]
     others = {name: p for name, p in networks.named_parameters() if not any(p is weight for weight in weights)}
     samples, rows = samples.to(y.device), torch.arange(models, device=y.device).unsqueeze(1)
@@ -211,7 +167,7 @@ def sgd_steps(
     for batch in samples:
         inputs, targets = x[x_rows, batch].requires_grad_(), y[rows, batch]
         z, linear = _forward(networks, inputs)
-        slope = chosen.slope(z.detach(), targets)
+        slope = LOSSES[loss].slope(z.detach(), targets)
         wanted = [*others.values(), *(out for _, out in linear), inputs]
         gradients = torch.autograd.grad(z, wanted, slope / batch.shape[1])
         of_others, of_outs = gradients[: len(others)], gradients[len(others) : -1]

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rc_utils.checks import require
+from rc_utils.checks import unknown_name
 from rc_utils.datasets import load_dataset
 from rc_utils.theory.complexity.stacked import IdentityLayer, draw_samples, stack
 from rc_utils.theory.complexity.trajectory import Trajectory, follow_training
@@ -34,18 +34,14 @@ HE, TASK_1_SCALE, TASK_1_BIAS = math.sqrt(2), 2.0, 0.3
 
 @dataclass(frozen=True)
 class Task:
-    """M models and what they are to learn.
+    """M models and what they are to learn."""
 
-    level: (M,), frequency or corruption. repetition: (M,). networks: the ordinary networks at their initialisation.
-    train, test: (x, y), x (M or 1, N, *shape), y (M, N). loss: "mse" or "bce".
-    """
-
-    level: np.ndarray
-    repetition: np.ndarray
-    networks: list[nn.Sequential]
-    train: tuple[Tensor, Tensor]
+    level: np.ndarray  # (M,), frequency or corruption
+    repetition: np.ndarray  # (M,)
+    networks: list[nn.Sequential]  # the ordinary networks at their initialisation
+    train: tuple[Tensor, Tensor]  # x (M or 1, N, *shape), y (M, N)
     test: tuple[Tensor, Tensor]
-    loss: str
+    loss: str  # "mse" or "bce"
 
     def run(
         self, *, epochs: float, lr: float, batch_size: int = 1, every: int | None = None, all_layers: bool = False
@@ -111,8 +107,8 @@ def multilayer_perceptron(
         return nn.Sequential(*layers, initialised(nn.Linear(fan_in, 1)))
 
 
-def convolutional_network(shape: Sequence[int], *, channels: Sequence[int] = (8, 16), seed: int) -> nn.Sequential:
-    """Identity first layer with an unshared bias, two 3 x 3 convolutions of stride 2 with ReLUs, one output.
+def convolutional_network(shape: Sequence[int], *, seed: int) -> nn.Sequential:
+    """Identity first layer with an unshared bias, 3 x 3 convolutions of stride 2 to 8 and 16 channels, one output.
 
     shape: (C, H, W) of an image. Weights are He's, biases after the first layer zero.
     """
@@ -120,7 +116,7 @@ def convolutional_network(shape: Sequence[int], *, channels: Sequence[int] = (8,
         torch.default_generator.manual_seed(seed)
         layers: list[nn.Module] = [IdentityLayer(*shape), nn.ReLU()]
         (fan_in, height, width) = shape
-        for fan_out in channels:
+        for fan_out in (8, 16):
             layers += [_initialised(nn.Conv2d(fan_in, fan_out, 3, stride=2, padding=1)), nn.ReLU()]
             fan_in, height, width = fan_out, (height + 1) // 2, (width + 1) // 2
         return nn.Sequential(*layers, nn.Flatten(1), _initialised(nn.Linear(fan_in * height * width, 1)))
@@ -146,9 +142,8 @@ def sinusoid_task(
     """Task 1: fit sinusoids of these frequencies in a plane embedded isometrically in R^10, from `num_points` points.
 
     The default is the five-layer network of the paper, its widths and initialisation ours. As many test points
-    are drawn as training points. Raises ValueError for no repetition or no frequency.
+    are drawn as training points.
     """
-    require(repetitions >= 1 and len(frequencies) >= 1, "expected at least one repetition and one frequency")
     level, repetition = _grid(frequencies, repetitions)
     seeds = seed * 1000 + repetition
     options = {"free_first_layer": free_first_layer, "weight_scale": TASK_1_SCALE, "bias_range": TASK_1_BIAS}
@@ -164,7 +159,6 @@ def sinusoid_task(
 def corruption_task(
     *,
     dataset: str = "shapes",
-    classes: Sequence | None = None,
     corruptions: Sequence[float] = CORRUPTIONS,
     repetitions: int = 8,
     num_images: int = 200,
@@ -177,19 +171,16 @@ def corruption_task(
 
     The paper's: dataset "cifar10", 10,000 images of 32 x 32 (image_size None). All models see the same images,
     standardised; repetition r draws initialisation, samples and which labels are corrupted. Test labels stay right.
-    classes: None takes those of `CLASSES`. Raises ValueError as `load_dataset`.
+    Raises ValueError for a dataset that is not in CLASSES, and as `load_dataset`.
     """
     level, repetition = _grid(corruptions, repetitions)
-    chosen = _classes(dataset, classes)
-    data = load_dataset(dataset, n_train=num_images, n_test=num_test, image_size=image_size, classes=chosen, seed=seed)
+    options = {"n_train": num_images, "n_test": num_test, "image_size": image_size, "seed": seed}
+    (x, labels), (x_test, y_test) = _two_classes(dataset, device, **options)
     seeds = seed * 1000 + repetition
-    labels = data.y_train.numpy()
-    noisy = [corrupt(labels, share, int(s)) for share, s in zip(level, seeds, strict=True)]
-    shape = tuple(data.x_train.shape[1:])
-    networks = [convolutional_network(shape, seed=int(s)).to(device) for s in seeds]
+    noisy = [corrupt(labels.numpy(), share, int(s)) for share, s in zip(level, seeds, strict=True)]
+    networks = [convolutional_network(x.shape[2:], seed=int(s)).to(device) for s in seeds]
     y = torch.from_numpy(np.stack(noisy)).float().to(device)
-    y_test = data.y_test.float().expand(len(level), -1).to(device)
-    x, x_test = (torch.as_tensor(images.all()).unsqueeze(0).to(device) for images in (data.x_train, data.x_test))
+    y_test = y_test.float().expand(len(level), -1).to(device)
     return Task(level, repetition, networks, (x, y), (x_test, y_test), "bce")
 
 
@@ -207,36 +198,34 @@ def corrupt(labels: np.ndarray, share: float, seed: int) -> np.ndarray:
     return changed
 
 
-def _classes(dataset, classes):
-    if classes is None:
-        require(dataset in CLASSES, f"which two classes of {dataset!r}? Give `classes`, two names or indices")
-        classes = CLASSES[dataset]
-    require(len(classes) == 2, f"classes is {classes!r}; expected two")
-    return list(classes)
+def _two_classes(dataset, device, **options):
+    """Images (1, N, C, H, W) and labels 0 and 1 (N,) of the CLASSES of a dataset, for training and for testing."""
+    if dataset not in CLASSES:
+        raise unknown_name("dataset of two classes", dataset, CLASSES)
+    data = load_dataset(dataset, classes=CLASSES[dataset], **options)
+    x, x_test = (images.all().unsqueeze(0).to(device) for images in (data.x_train, data.x_test))
+    return (x, data.y_train), (x_test, data.y_test)
 
 
 def digit_tasks(
     *,
     dataset: str = "digits",
-    classes: Sequence | None = None,
     images_per_class: int = 100,
     repetitions: int = 8,
     num_test: int | None = None,
-    widths: Sequence[int] = (64, 64, 64),
     device: str = "cpu",
     seed: int = 0,
 ) -> dict[str, Task]:
     """App. A.5: {"MLP": Task, "CNN": Task}, both to tell the digits 3 and 6 apart; level is 0, there is one task.
 
-    The paper's: dataset "mnist", 100 and 1,000 images a class. Raises ValueError as `load_dataset`.
+    The paper's: dataset "mnist", 100 and 1,000 images a class. Raises ValueError as `corruption_task`.
     """
     level, repetition = _grid((0.0,), repetitions)
-    options = {"n_train": 2 * images_per_class, "n_test": num_test, "classes": _classes(dataset, classes), "seed": seed}
-    data = load_dataset(dataset, **options)
-    x, x_test = (torch.as_tensor(images.all()).unsqueeze(0).to(device) for images in (data.x_train, data.x_test))
-    y, y_test = (labels.float().expand(repetitions, -1).to(device) for labels in (data.y_train, data.y_test))
-    seeds, shape = [int(s) for s in seed * 1000 + repetition], tuple(x.shape[2:])
-    perceptrons = [multilayer_perceptron(int(np.prod(shape)), widths, seed=s).to(device) for s in seeds]
+    options = {"n_train": 2 * images_per_class, "n_test": num_test, "seed": seed}
+    (x, labels), (x_test, labels_test) = _two_classes(dataset, device, **options)
+    y, y_test = (values.float().expand(repetitions, -1).to(device) for values in (labels, labels_test))
+    seeds, shape = [int(s) for s in seed * 1000 + repetition], x.shape[2:]
+    perceptrons = [multilayer_perceptron(shape.numel(), (64, 64, 64), seed=s).to(device) for s in seeds]
     convolutional = [convolutional_network(shape, seed=s).to(device) for s in seeds]
     flat = ((x.flatten(2), y), (x_test.flatten(2), y_test))
     return {

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from rc_utils.checks import require
 from rc_utils.regions.evaluation import full_precision
-from rc_utils.theory.complexity.stacked import Loss, StackedIdentity, StackedLinear, Step, loss_named, sgd_steps
+from rc_utils.theory.complexity.stacked import LOSSES, StackedLinear, Step, sgd_steps
 
 
 @dataclass(frozen=True)
@@ -28,41 +28,36 @@ class Trajectory:
     Lipschitz constant of the region of the sample; s_1 and s_n, the largest and the smallest singular value of W_1.
     Steps with epsilon = 0 have no u and count nothing. With batches, epsilon is the mean of |epsilon| and lambda the
     mean weighted by it.
-
-    steps: (K,), steps done at the end of each block. every, lr: as given.
-    train_loss, test_loss: mean losses at the end of the block.
-    length: (K, M, L), sum of u over the block, for the first bias or, if asked, those of all L layers.
-    net_length: the same of the first bias with |mean of epsilon| over the batch in place of the mean of |epsilon|.
-    lower, upper: sums of lambda / s_1 and lambda / s_n, the bounds of Theorem 1.
-    lemma_lower, lemma_upper: largest lambda / (s_1 u) and s_n u / lambda of the block's steps (Lemma 1), at most 1 if
-        it holds; 0 where no step has a gradient.
-    num_checked: steps of the block with a gradient.
-    steady: largest u (Definition 1). sigma: largest s_1.
-    reach: sum of alpha epsilon lambda / s_n, what Corollary 3 allows. inverse_square: sum of 1 / epsilon^2.
-    bias_sum, bias_end: (K, M, n_1), sum over the block, before each step, of b_1 less its initial value; the same at
-        the block's end. bias_square: sum of its squared norm.
-    lipschitz_mean, lipschitz_max: of lambda over all training points at the end of the block.
     """
 
-    steps: np.ndarray
+    steps: np.ndarray  # (K,), steps done at the end of each block
     every: int
     lr: float
+    # Mean losses at the end of the block.
     train_loss: np.ndarray
     test_loss: np.ndarray
+    # Sum of u over the block, (K, M, L), for the first bias or, if asked, those of all L layers; and for the first bias
+    # with |mean of epsilon| over the batch in place of the mean of |epsilon|.
     length: np.ndarray
     net_length: np.ndarray
+    # Sums of lambda / s_1 and lambda / s_n, the bounds of Theorem 1.
     lower: np.ndarray
     upper: np.ndarray
+    # Largest lambda / (s_1 u) and s_n u / lambda of the block's steps (Lemma 1), at most 1 if it holds; 0 where no step
+    # has a gradient. How many have one.
     lemma_lower: np.ndarray
     lemma_upper: np.ndarray
     num_checked: np.ndarray
-    steady: np.ndarray
-    sigma: np.ndarray
-    reach: np.ndarray
-    inverse_square: np.ndarray
+    steady: np.ndarray  # largest u (Definition 1)
+    sigma: np.ndarray  # largest s_1
+    reach: np.ndarray  # sum of alpha epsilon lambda / s_n, what Corollary 3 allows
+    inverse_square: np.ndarray  # sum of 1 / epsilon^2
+    # Of b_1 less its initial value: the sum over the block, before each step, (K, M, n_1), the value at its end, and
+    # the sum of its squared norm.
     bias_sum: np.ndarray
     bias_end: np.ndarray
     bias_square: np.ndarray
+    # Of lambda over all training points at the end of the block.
     lipschitz_mean: np.ndarray
     lipschitz_max: np.ndarray
 
@@ -75,9 +70,8 @@ class Trajectory:
         """avg_t |b_1^(t) - avg b_1|^2 over the steps of each `window` successive blocks, (K - window + 1, M).
 
         `ends` adds the bias after the last step, still dividing the sum by the number of steps, as the proof of
-        Corollary 2 does. Raises ValueError for a window that is longer than the training.
+        Corollary 2 does.
         """
-        require(1 <= window <= len(self.steps), f"window is {window}; expected 1 to {len(self.steps)} blocks")
         total, square = (windows_sum(v, window) for v in (self.bias_sum, self.bias_square))
         count = steps = window * self.every
         if ends:
@@ -97,7 +91,7 @@ def lipschitz_constants(networks: nn.Sequential, x: Tensor, loss: str) -> Tensor
     inputs = x.expand(len(next(networks.parameters())), *x.shape[1:]).detach().requires_grad_()
     z = networks(inputs).squeeze(-1)
     (gradient,) = torch.autograd.grad(z.sum(), inputs)
-    return loss_named(loss).output_slope(z.detach()) * gradient.flatten(2).norm(dim=2)
+    return LOSSES[loss].output_slope(z.detach()) * gradient.flatten(2).norm(dim=2)
 
 
 @full_precision()
@@ -115,49 +109,31 @@ def follow_training(
     """Train a stack in place (`sgd_steps`) and watch its biases, Lipschitz constants and losses.
 
     train, test: (x, y) with x (M or 1, N, *shape), y (M, N). samples: (T, M, B); T is cut to a multiple of `every`.
-    The first layer must be an identity with its own bias, or linear: its singular values are then taken at every step.
-    Raises ValueError for another first layer, less than one block of steps, and outputs that are not finite.
+    The first layer is an identity with its own bias, or linear: its singular values are then taken at every step.
+    Raises ValueError for less than one block of steps, and outputs that are not finite.
     """
     require(1 <= every <= len(samples), f"every is {every}; expected 1 to the number of steps, {len(samples)}")
-    require(
-        isinstance(networks[0], StackedIdentity | StackedLinear) and networks[0].bias is not None,
-        f"the first layer is {networks[0]}; expected an IdentityLayer or a Linear with bias",
-    )
     samples = samples[: len(samples) // every * every]
-    chosen, initial = loss_named(loss), networks[0].bias.detach().clone()
+    first, rows = networks[0], []
+    initial = first.bias.detach().clone()
     biases = [name for name, _ in networks.named_parameters() if name.endswith("bias")][: None if all_layers else 1]
-    rows, block, shifts = [], [], _Shifts(initial)
-    for step in sgd_steps(networks, *train, samples, loss=loss, lr=lr):
-        require(math.isfinite(step.z.sum().item()), f"an output is not finite: is lr = {lr} too large?")
-        if len(block) == every:
-            rows.append(_finish_block(networks, train, test, block, shifts, loss, lr))
-            block, shifts = [], _Shifts(initial)
-        shifts.add(networks[0].bias)
-        block.append(_observe(networks[0], step, chosen, biases))
-    rows.append(_finish_block(networks, train, test, block, shifts, loss, lr))
+    for part in samples.split(every):
+        block, bias_sum = [], 0.0
+        for step in sgd_steps(networks, *train, part, loss=loss, lr=lr):
+            require(math.isfinite(step.z.sum().item()), f"an output is not finite: is lr = {lr} too large?")
+            shift = (first.bias.detach() - initial).flatten(1).double()
+            bias_sum = bias_sum + shift
+            block.append(_observe(first, step, biases, loss) | {"square": shift.square().sum(1)})
+        bias_end = (first.bias.detach() - initial).flatten(1).double()
+        moved = {"bias_sum": bias_sum.cpu().numpy(), "bias_end": bias_end.cpu().numpy()}
+        rows.append(_summarise_block(networks, train, test, block, loss, lr) | moved)
     arrays = {key: np.stack([row[key] for row in rows]) for key in rows[0]}
     return Trajectory(steps=every * np.arange(1, len(rows) + 1), every=every, lr=lr, **arrays)
 
 
-class _Shifts:
-    """Sum and squared norms of the first bias less its initial value, in float64."""
-
-    def __init__(self, initial):
-        self.initial = initial
-        self.total, self.square = torch.zeros_like(initial, dtype=torch.float64), 0.0
-
-    def add(self, bias):
-        shift = self.of(bias)
-        self.total += shift
-        self.square = self.square + shift.square().flatten(1).sum(1)
-
-    def of(self, bias):
-        return (bias.detach() - self.initial).double()
-
-
-def _observe(first: nn.Module, step: Step, loss: Loss, biases: Iterable[str]) -> dict[str, Tensor]:
+def _observe(first: nn.Module, step: Step, biases: Iterable[str], loss: str) -> dict[str, Tensor]:
     """Of one step: epsilon (M,), both ways, |d loss / d b_l| (M, L), summed norms of input gradients (M,), s_1, s_n."""
-    errors = step.slope / loss.output_slope(step.z)
+    errors = step.slope / LOSSES[loss].output_slope(step.z)
     updates = torch.stack([step.gradients[name].flatten(1).norm(dim=1) for name in biases], dim=1)
     pull = step.input_gradients.flatten(2).norm(dim=2).sum(1)
     seen = {"error": errors.abs().mean(1), "net_error": errors.mean(1).abs(), "update": updates, "pull": pull}
@@ -167,28 +143,24 @@ def _observe(first: nn.Module, step: Step, loss: Loss, biases: Iterable[str]) ->
     return seen
 
 
-def _finish_block(networks, train, test, block, shifts, loss, lr):
+def _summarise_block(networks, train, test, block, loss, lr):
     columns = {key: torch.stack([seen[key] for seen in block]).double().cpu().numpy() for key in block[0]}
     lipschitz = lipschitz_constants(networks, train[0], loss).double().cpu().numpy()
-    chosen = loss_named(loss)
     losses = {}
     with torch.no_grad():
         for key, (x, y) in (("train_loss", train), ("test_loss", test)):
             z = networks(x.expand(len(y), *x.shape[1:])).squeeze(-1)
-            losses[key] = chosen.value(z, y).double().mean(1).cpu().numpy()
+            losses[key] = LOSSES[loss].value(z, y).double().mean(1).cpu().numpy()
     return {
         **losses,
         **summarise_steps(lr=lr, **columns),
-        "bias_sum": shifts.total.flatten(1).cpu().numpy(),
-        "bias_end": shifts.of(networks[0].bias).flatten(1).cpu().numpy(),
-        "bias_square": shifts.square.cpu().numpy(),
         "lipschitz_mean": lipschitz.mean(1),
         "lipschitz_max": lipschitz.max(1),
     }
 
 
-def summarise_steps(error, net_error, update, pull, *, lr, largest=1.0, smallest=1.0):
-    """One block of a `Trajectory` from its steps: errors, pull (S, M), update (S, M, L), sigmas (S, M) or 1."""
+def summarise_steps(error, net_error, update, pull, square, *, lr, largest=1.0, smallest=1.0):
+    """One block of a `Trajectory` from its steps: update (S, M, L), the others (S, M), sigmas 1 of an identity."""
     largest, smallest = (np.broadcast_to(sigma, error.shape) for sigma in (largest, smallest))
     with np.errstate(divide="ignore", invalid="ignore"):
         normalised = np.where(error[..., None] > 0, update / error[..., None], 0)
@@ -212,6 +184,7 @@ def summarise_steps(error, net_error, update, pull, *, lr, largest=1.0, smallest
         "sigma": largest.max(0),
         "reach": reach.sum(0),
         "inverse_square": inverse_square,
+        "bias_square": square.sum(0),
     }
 
 

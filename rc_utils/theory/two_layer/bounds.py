@@ -14,7 +14,6 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from rc_utils.checks import require
 from rc_utils.theory.two_layer.examples import line_network, orthonormal_network, tight_segment
 from rc_utils.theory.two_layer.networks import (
     Networks,
@@ -25,7 +24,7 @@ from rc_utils.theory.two_layer.networks import (
     random_networks,
     sharpness,
 )
-from rc_utils.theory.two_layer.training import Training, train_to_loss
+from rc_utils.theory.two_layer.training import Training, over_rates, train_to_loss
 
 LEMMA_7, LEMMA_8, THEOREM_6 = "theory/lemma-7", "theory/lemma-8", "theory/theorem-6"
 # Shapes (p, d, N) of the random networks: narrow and wide, few and many inputs, more and fewer points than inputs.
@@ -40,6 +39,8 @@ SHAPES = (
     (64, 10, 16),
     (64, 40, 16),
 )
+# Of the constructed networks on orthonormal points.
+BENDS = 16
 # Sums of some thousand float64 terms and the eigenvalue of a matrix of some hundred rows: relative error below 1e-12.
 ROUNDING = 1e-12
 
@@ -70,30 +71,6 @@ class Inequality:
         return self.measured.size
 
 
-def lemma_7(networks: Networks, x: Tensor, counts: Tensor | None = None) -> Inequality:
-    """R(x_a, x_b) <= N(x_a) + N(x_b) + 2 for all pairs of points of all networks (v1 Lemma 7).
-
-    counts: those of `pair_counts`, if they are at hand.
-    """
-    counts = pair_counts(networks, x) if counts is None else counts
-    active = active_neurons(networks, x)
-    i, j = pairs(x.shape[1])
-    return _inequality(counts, active[:, i] + active[:, j] + 2)
-
-
-def lemma_8(networks: Networks, x: Tensor) -> Inequality:
-    """r^2 / N^2 sum_i N(x_i) <= lambda_max, r = min_i |x_i|, one case a network (v1 Lemma 8)."""
-    n = x.shape[1]
-    return _inequality(radius(x) ** 2 / n**2 * active_neurons(networks, x).sum(1), sharpness(networks, x))
-
-
-def theorem_6(networks: Networks, x: Tensor, counts: Tensor | None = None) -> Inequality:
-    """Mean count over the N^2 pairs <= 2N / r^2 lambda_max + 2, one case a network (last line of v1's proof)."""
-    n = x.shape[1]
-    counts = pair_counts(networks, x) if counts is None else counts
-    return _inequality(mean_count(counts, n), 2 * n / radius(x) ** 2 * sharpness(networks, x) + 2)
-
-
 def radius(x: Tensor) -> Tensor:
     """r of Assumption 1, the smallest norm of a training point, (M,)."""
     return x.norm(dim=2).amin(1)
@@ -110,12 +87,20 @@ def join(parts: Iterable[Inequality]) -> Inequality:
 
 
 def check_all(networks: Networks, x: Tensor) -> dict[str, Inequality]:
-    """The three inequalities by the id of their published statement, with one count of the segments."""
-    counts = pair_counts(networks, x)
+    """The three inequalities by the id of their published statement, on networks and their points x (M, N, d).
+
+    Lemma 7: R(x_a, x_b) <= N(x_a) + N(x_b) + 2, one case a pair of points. Lemma 8: r^2 / N^2 sum_i N(x_i) <=
+    lambda_max, r = min_i |x_i|. Theorem 6: mean count over the N^2 pairs <= 2N / r^2 lambda_max + 2 (last line of v1's
+    proof). One case a network each.
+    """
+    n = x.shape[1]
+    counts, active = pair_counts(networks, x), active_neurons(networks, x)
+    r2, sharp = radius(x) ** 2, sharpness(networks, x)
+    i, j = pairs(n)
     return {
-        LEMMA_7: lemma_7(networks, x, counts),
-        LEMMA_8: lemma_8(networks, x),
-        THEOREM_6: theorem_6(networks, x, counts),
+        LEMMA_7: _inequality(counts, active[:, i] + active[:, j] + 2),
+        LEMMA_8: _inequality(r2 / n**2 * active.sum(1), sharp),
+        THEOREM_6: _inequality(mean_count(counts, n), 2 * n / r2 * sharp + 2),
     }
 
 
@@ -171,27 +156,26 @@ def sharpness_cap(x: Tensor, hidden: int) -> Tensor:
     return hidden * torch.linalg.eigvalsh(x @ x.transpose(1, 2))[:, -1] / x.shape[1]
 
 
-def growth_with_n(name: str, sizes: Iterable[int], *, bends: int = 16) -> pd.DataFrame:
+def growth_with_n(name: str, sizes: Iterable[int]) -> pd.DataFrame:
     """One row an N of a constructed family, `line` or `orthonormal`: N, mean_count, sharpness (in r^2), allowed by
     Theorem 6, and line_allowed, NaN for points that lie on no line."""
-    require(name in ("line", "orthonormal"), f"no family {name!r}; there are line and orthonormal")
     rows = []
     for n in sizes:
         if name == "line":
             t = torch.linspace(-1, 1, n, dtype=torch.float64)
             networks, x = line_network(n), torch.stack([torch.ones_like(t), t], 1).unsqueeze(0)
         else:
-            networks, x = orthonormal_network(n, bends)
-        result = theorem_6(networks, x)
+            networks, x = orthonormal_network(n, BENDS)
+        result = check_all(networks, x)[THEOREM_6]
         on_line = float(line_allowed(networks, x)) if name == "line" else math.nan
         sharp = float(sharpness(networks, x) / radius(x) ** 2)
         rows.append((n, result.measured[0], sharp, result.allowed[0], on_line))
     return pd.DataFrame(rows, columns=["N", "mean_count", "sharpness", "allowed", "line_allowed"])
 
 
-def check_constructed(sizes=(2, 4, 8, 16, 32), bends: int = 16) -> dict[str, Inequality]:
+def check_constructed() -> dict[str, Inequality]:
     """The three inequalities on the networks made to be tight: `tight_segment` and `orthonormal_network`."""
-    cases = [tight_segment(), *(orthonormal_network(n, bends) for n in sizes)]
+    cases = [tight_segment(), *(orthonormal_network(n, BENDS) for n in (2, 4, 8, 16, 32))]
     return _join_all([check_all(*case) for case in cases])
 
 
@@ -200,13 +184,10 @@ def count_at_loss(
 ) -> np.ndarray:
     """Mean counts, (M, number of factors), at the first step with a loss of at most `level`, at the learning rates of
     `train_over_rates`. NaN for a training that did not get there."""
-    number = len(factors)
-    scale = 2 / sharpness(networks, x)
-    lr = scale.unsqueeze(1) * torch.tensor(factors, dtype=torch.float64, device=x.device)
-    weights, signs, x, y = (t.repeat_interleave(number, 0) for t in (networks.weights, networks.signs, x, y))
-    trained, reached = train_to_loss(Networks(weights, signs), x, y, lr.flatten(), level, steps=steps)
+    networks, x, y, lr = over_rates(networks, x, y, factors)
+    trained, reached = train_to_loss(networks, x, y, lr, level, steps=steps)
     counts = mean_count(pair_counts(trained, x), x.shape[1])
-    return torch.where(reached, counts, math.nan).view(-1, number).cpu().numpy()
+    return torch.where(reached, counts, math.nan).view(-1, len(factors)).cpu().numpy()
 
 
 def slopes(counts: np.ndarray, factors: Sequence[float]) -> np.ndarray:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rc_utils.checks import require
 from rc_utils.theory.two_layer.networks import Networks
 
 
@@ -39,9 +38,8 @@ def orthonormal_network(n: int, bends: int) -> tuple[Networks, Tensor]:
 
     m neurons belong to each point e_i; along the way from e_i to any other e_j they make f zigzag with m bends in the
     first half, and the neurons of e_j mirror them in the second. lambda_max = m / N, equality in Lemma 8, and Theorem 6
-    holds with (2m + 1) - 2m / N against 2m + 2. Raises ValueError for fewer than 2 points or bends.
+    holds with (2m + 1) - 2m / N against 2m + 2. N and m are at least 2.
     """
-    require(n >= 2 and bends >= 2, f"n={n}, bends={bends}; expected at least 2 of each")
     m = bends
     at = torch.arange(m + 1, dtype=torch.float64) / (2 * m + 1)
     # The zigzag: +1 at the last bend but one, alternating back to the data point, 0 from the last bend on.
@@ -55,17 +53,16 @@ def orthonormal_network(n: int, bends: int) -> tuple[Networks, Tensor]:
     return Networks(weights.reshape(1, n * m, n), signs.unsqueeze(0)), eye.reshape(1, n, n)
 
 
-def line_network(n: int, overshoot: float = 0.75) -> Networks:
+def line_network(n: int) -> Networks:
     """A network of n neurons that fits n points of the training set `line`, with alternating targets, exactly.
 
-    n is even. The i-th point of the left half has a neuron that is active from it outwards to the left, bending
-    `overshoot` of a step to its right; the right half mirrors it. So few neurons are active as the fit allows, within a
-    factor. Raises ValueError for another n.
+    n is even, at least 4. The i-th point of the left half has a neuron that is active from it outwards to the left,
+    bending three quarters of a step to its right; the right half mirrors it. So few neurons are active as the fit
+    allows, within a factor.
     """
-    require(n >= 4 and n % 2 == 0, f"n={n}; expected an even number of points, at least 4")
     t = torch.linspace(-1, 1, n, dtype=torch.float64)
     side = torch.cat([-torch.ones(n // 2), torch.ones(n // 2)]).double()
-    bend = t - side * overshoot * (t[1] - t[0])
+    bend = t - side * 0.75 * (t[1] - t[0])
     direction = torch.stack([-side * bend, side], 1)
     x = torch.stack([torch.ones_like(t), t], 1)
     y = ((-1.0) ** torch.arange(n)).double()

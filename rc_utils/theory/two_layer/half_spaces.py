@@ -19,17 +19,19 @@ import torch
 from rc_utils.checks import require
 from rc_utils.theory.two_layer.networks import Networks, outputs, segment_counts
 
+# Random lines on which the regions of a family are counted.
+LINES = 200
+
 
 @dataclass(frozen=True)
 class Shattering:
-    """A family in R^`dim` with at most `regions` regions on each of `lines` lines a member, which shatters `points`
+    """A family in R^`dim` with at most `regions` regions on each of some lines a member, which shatters `points`
     points, one member for each of the 2^points labellings."""
 
     family: str
     dim: int
     regions: int
     points: int
-    lines: int
 
 
 def vc_dimension(regions: int, dim: int) -> float:
@@ -37,9 +39,8 @@ def vc_dimension(regions: int, dim: int) -> float:
 
     k = 1: f is constant. k = 2: {f = 1} and {f = 0} are both convex, since a point between two of the other label would
     make three regions; half-spaces shatter d + 1 points, and d + 2 points have a Radon partition, two parts whose hulls
-    meet, which no such f tells apart. k >= 3: indicators of convex sets. Raises ValueError for numbers below 1.
+    meet, which no such f tells apart. k >= 3: indicators of convex sets.
     """
-    require(regions >= 1 and dim >= 1, f"regions={regions}, dim={dim}; expected at least 1 of each")
     if dim == 1 or regions == 1:
         return regions
     return dim + 1 if regions == 2 else math.inf
@@ -50,25 +51,20 @@ def labellings(n: int) -> np.ndarray:
     return np.array(list(itertools.product((False, True), repeat=n)))
 
 
-def labellings_on_a_line(n: int, regions: int) -> np.ndarray:
-    """The labellings of n points of a line by functions with at most `regions` regions, without repetition, (L, n).
-
-    Each function is a first label and a choice of the gaps between points where the label changes.
-    """
-    found = set()
-    for changes in range(min(regions, n)):
-        for gaps in itertools.combinations(range(n - 1), changes):
-            flips = np.bincount(np.asarray(gaps, int) + 1, minlength=n)[:n].cumsum() % 2
-            found |= {tuple(flips == 1), tuple(flips == 0)}
-    return np.array(sorted(found))
+def runs(labels: np.ndarray) -> np.ndarray:
+    """How many stretches of one label each of L rows of labels (L, n) has, (L,)."""
+    return 1 + (labels[:, 1:] != labels[:, :-1]).sum(1)
 
 
 def shattered_on_a_line(regions: int) -> Shattering:
-    """The most points of a line that functions with at most `regions` regions shatter: all labellings are generated."""
+    """The most points of a line that functions with at most `regions` regions shatter: all labellings are looked at.
+
+    Such functions give points the labellings with as many runs or fewer.
+    """
     n = 1
-    while len(labellings_on_a_line(n + 1, regions)) == 2 ** (n + 1):
+    while runs(labellings(n + 1)).max() <= regions:
         n += 1
-    return Shattering("functions on a line", 1, regions, n, 1)
+    return Shattering("functions on a line", 1, regions, n)
 
 
 def separating_half_spaces(points: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -78,7 +74,7 @@ def separating_half_spaces(points: np.ndarray, labels: np.ndarray) -> tuple[np.n
     return solution[:, :-1], solution[:, -1]
 
 
-def half_spaces(dim: int, *, num_lines: int = 200, seed: int = 0) -> Shattering:
+def half_spaces(dim: int, *, seed: int = 0) -> Shattering:
     """Half-spaces of R^d that give d + 1 random points all their labellings, and their regions on random lines.
 
     Counted as changes of sign between points of the lines, near the middle and far out. Raises ValueError if a
@@ -90,10 +86,10 @@ def half_spaces(dim: int, *, num_lines: int = 200, seed: int = 0) -> Shattering:
     require(bool((((points @ w.T + b).T > 0) == labels).all()), f"a labelling of {dim + 1} points was not realised")
     along = np.sinh(np.linspace(-12, 12, 41))
     regions = 0
-    for start, direction in rng.normal(size=(num_lines, 2, dim)):
+    for start, direction in rng.normal(size=(LINES, 2, dim)):
         on_line = (start + along[:, None] * direction) @ w.T + b > 0
-        regions = max(regions, int(1 + (on_line[1:] != on_line[:-1]).sum(0).max()))
-    return Shattering("half-spaces", dim, regions, dim + 1, num_lines)
+        regions = max(regions, int(runs(on_line.T).max()))
+    return Shattering("half-spaces", dim, regions, dim + 1)
 
 
 def circle(n: int) -> np.ndarray:
@@ -109,7 +105,6 @@ def convex_polygons(labels: np.ndarray) -> np.ndarray:
     where the label is False the middle of the chord takes its place. Counter-clockwise; all have an interior.
     """
     n = labels.shape[1]
-    require(n >= 3, f"{n} points; expected at least 3")
     middles = circle(2 * n)[1::2]
     beyond = circle(n) / math.sqrt(math.cos(math.pi / n))
     chords = (middles + np.roll(middles, 1, axis=0)) / 2
@@ -133,7 +128,7 @@ def polygon_regions(polygons: np.ndarray, normals: np.ndarray, offsets: np.ndarr
     return 1 + (sides != np.roll(sides, -1, axis=1)).sum(1)
 
 
-def convex_bodies(n: int, *, num_lines: int = 200, seed: int = 0) -> Shattering:
+def convex_bodies(n: int, *, seed: int = 0) -> Shattering:
     """Convex polygons that give n points on a circle all their labellings, and their regions on random lines.
 
     Raises ValueError if a labelling is missed.
@@ -141,12 +136,12 @@ def convex_bodies(n: int, *, num_lines: int = 200, seed: int = 0) -> Shattering:
     rng, labels = np.random.default_rng(seed), labellings(n)
     polygons = convex_polygons(labels)
     require(bool((inside(polygons, circle(n)) == labels).all()), f"a labelling of {n} points was not realised")
-    angle = rng.uniform(0, 2 * np.pi, num_lines)
-    regions = polygon_regions(polygons, np.stack([np.cos(angle), np.sin(angle)], 1), rng.uniform(-1, 1, num_lines))
-    return Shattering("convex polygons", 2, int(regions.max()), n, num_lines)
+    angle = rng.uniform(0, 2 * np.pi, LINES)
+    regions = polygon_regions(polygons, np.stack([np.cos(angle), np.sin(angle)], 1), rng.uniform(-1, 1, LINES))
+    return Shattering("convex polygons", 2, int(regions.max()), n)
 
 
-def relu_networks(n: int, *, num_lines: int = 200, seed: int = 0) -> Shattering:
+def relu_networks(n: int, *, seed: int = 0) -> Shattering:
     """Two-layer ReLU networks with biases that give n points on a circle all their labellings, and their regions.
 
     f(x) = (1 - h) / 2 - sum_i relu(u_i . x - h) over the points u_i labelled 0, with h between cos(2 pi / n) and 1: it
@@ -164,11 +159,11 @@ def relu_networks(n: int, *, num_lines: int = 200, seed: int = 0) -> Shattering:
     found = outputs(networks, torch.cat([points, ones], 1).expand(len(labels), -1, -1)) > 0
     require(bool((found == labels).all()), f"a labelling of {n} points was not realised")
     rng = np.random.default_rng(seed)
-    middle, angle = rng.uniform(-1, 1, (num_lines, 2)), rng.uniform(0, 2 * np.pi, num_lines)
+    middle, angle = rng.uniform(-1, 1, (LINES, 2)), rng.uniform(0, 2 * np.pi, LINES)
     along = 1000 * np.stack([np.cos(angle), np.sin(angle)], 1)
-    ends = (torch.from_numpy(np.hstack([middle + sign * along, np.ones((num_lines, 1))])) for sign in (-1, 1))
+    ends = (torch.from_numpy(np.hstack([middle + sign * along, np.ones((LINES, 1))])) for sign in (-1, 1))
     counts = segment_counts(networks, *(end.expand(len(labels), -1, -1) for end in ends))
-    return Shattering("two-layer ReLU networks", 2, int(counts.max()), n, num_lines)
+    return Shattering("two-layer ReLU networks", 2, int(counts.max()), n)
 
 
 def largest_deviation(points: np.ndarray, regions: int) -> np.ndarray:
@@ -203,12 +198,12 @@ def deviation_constants(sizes=(10, 30, 100, 300, 1000), regions: int = 8, *, tri
     return pd.DataFrame(rows, index=pd.Index(sizes, name="n"), columns=pd.Index(k, name="k"))
 
 
-def circle_deviation(n: int, *, num_points: int = 1000, seed: int = 0) -> float:
+def circle_deviation(n: int) -> float:
     """P_n f - P f for the indicator f of the closed polygon with corners at n points drawn from P, uniform on a circle.
 
-    P_n f is 1, and P f the share of `num_points` more points of P that lie inside.
+    P_n f is 1, and P f the share of 1,000 more points of P that lie inside.
     """
-    angle = np.random.default_rng(seed).uniform(0, 2 * np.pi, n + num_points)
+    angle = np.random.default_rng(0).uniform(0, 2 * np.pi, n + 1000)
     points = np.stack([np.cos(angle), np.sin(angle)], 1)
     corners = points[:n][np.argsort(angle[:n])]
     return 1 - float(inside(corners[None], points[n:]).mean())

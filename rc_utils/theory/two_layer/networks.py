@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rc_utils.checks import check_count, require
+from rc_utils.checks import check_count
 
 # Numbers held at once while segments are counted.
 _CHUNK = 1 << 22
@@ -26,26 +26,13 @@ class Networks:
     weights: Tensor
     signs: Tensor
 
-    def __post_init__(self):
-        require(
-            self.weights.dim() == 3 and self.signs.shape == self.weights.shape[:2],
-            f"weights have shape {tuple(self.weights.shape)}, signs {tuple(self.signs.shape)}; "
-            "expected (M, p, d) and (M, p)",
-        )
-        require(bool(self.weights.isfinite().all()), "weights that are not finite; take them from before they diverged")
 
-    def __len__(self) -> int:
-        return len(self.weights)
-
-
-def random_networks(
-    number: int, hidden: int, dim: int, *, scale: float = 1.0, seed: int = 0, device: str = "cpu"
-) -> Networks:
-    """`number` networks with w_ij ~ N(0, scale^2 / dim) and a_i = +-1 with equal probability (v1 App. G)."""
+def random_networks(number: int, hidden: int, dim: int, *, seed: int = 0, device: str = "cpu") -> Networks:
+    """`number` networks with w_ij ~ N(0, 1 / dim) and a_i = +-1 with equal probability (v1 App. G)."""
     for name, value in {"number": number, "hidden": hidden, "dim": dim}.items():
         check_count(name, value, 1)
     generator = torch.Generator().manual_seed(seed)
-    weights = torch.randn(number, hidden, dim, generator=generator, dtype=torch.float64) * scale / math.sqrt(dim)
+    weights = torch.randn(number, hidden, dim, generator=generator, dtype=torch.float64) / math.sqrt(dim)
     signs = 2.0 * torch.randint(0, 2, (number, hidden), generator=generator).double() - 1
     return Networks(weights.to(device), signs.to(device))
 
@@ -90,7 +77,7 @@ def full_hessian(networks: Networks, x: Tensor, y: Tensor) -> Tensor:
     def total(weights: Tensor) -> Tensor:
         return quadratic_loss(Networks(weights, networks.signs), x, y).sum()
 
-    number, size = len(networks), networks.weights[0].numel()
+    number, size = len(networks.weights), networks.weights[0].numel()
     hessian = torch.autograd.functional.hessian(total, networks.weights).reshape(number, size, number, size)
     own = torch.arange(number)
     return hessian[own, :, own]

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from sklearn.datasets import load_digits
 from torch import Tensor
 
 from rc_utils.checks import require, unknown_name
-from rc_utils.theory.two_layer.networks import Networks, active_neurons, outputs, sharpness
+from rc_utils.theory.two_layer.networks import Networks, active_neurons, outputs, quadratic_loss, sharpness
 
 DATASETS = ("sphere", "digits", "line")
 # A loss this many times the initial one is taken for divergence.
@@ -79,61 +80,47 @@ def training_sets(
         t = torch.linspace(-1, 1, n_train, dtype=torch.float64)
         x = torch.stack([torch.ones_like(t), t], 1).repeat(number, 1, 1)
         y = ((-1.0) ** torch.arange(n_train)).double().repeat(number, 1)
-    elif name == "sphere":
+        return x.to(device), y.to(device)
+    if name == "sphere":
         x = torch.randn(number, n_train, dim, generator=generator, dtype=torch.float64)
         y = 2.0 * torch.randint(0, 2, (number, n_train), generator=generator).double() - 1
     else:
-        pixels, y = _threes_and_eights()
+        digits = load_digits()
+        chosen = (digits.target == 3) | (digits.target == 8)
+        pixels, y = torch.from_numpy(digits.data[chosen]), torch.from_numpy(2.0 * (digits.target[chosen] == 3) - 1)
         require(n_train <= len(y), f"n_train={n_train}; digits has {len(y)} images of 3 and 8")
         draw = torch.stack([torch.randperm(len(y), generator=generator)[:n_train] for _ in range(number)])
         x, y = pixels[draw], y[draw]
-    if name != "line":
-        x = x / x.norm(dim=2, keepdim=True)
-    return x.to(device), y.to(device)
-
-
-def _threes_and_eights() -> tuple[Tensor, Tensor]:
-    from sklearn.datasets import load_digits
-
-    digits = load_digits()
-    chosen = (digits.target == 3) | (digits.target == 8)
-    return torch.from_numpy(digits.data[chosen]), torch.from_numpy(2.0 * (digits.target[chosen] == 3) - 1)
+    return (x / x.norm(dim=2, keepdim=True)).to(device), y.to(device)
 
 
 @torch.no_grad()
 def train(networks: Networks, x: Tensor, y: Tensor, lr: Tensor, *, steps: int, keep: int = 40) -> Training:
     """Full-batch gradient descent W <- W - lr dL/dW of all networks side by side, each with its own lr (M,).
 
-    Kept at `keep` steps at most, evenly spaced in log(step), 0 and the last among them. Raises ValueError for shapes
-    that do not fit.
+    Kept at `keep` steps at most, evenly spaced in log(step), 0 and the last among them.
     """
-    m, _, d = networks.weights.shape
-    require(
-        x.shape == (m, y.shape[-1], d) and y.shape[:1] == lr.shape == (m,),
-        f"x has shape {tuple(x.shape)}, y {tuple(y.shape)}, lr {tuple(lr.shape)}; expected (M, N, d), (M, N), (M,) "
-        f"with M={m}, d={d}",
-    )
-    require(steps > 0 and bool((lr > 0).all()), f"steps={steps} and lr must be positive")
-    kept = _log_spaced(steps, keep)
+    kept = sorted({0, steps, *(round(steps ** (k / keep)) for k in range(keep - 1))})
     weights, signs = networks.weights.clone(), networks.signs
     rate = lr.clone()
     history, limit = [], None
     for step in range(steps + 1):
-        before = x @ weights.transpose(1, 2)
-        residual = (torch.relu(before) @ signs.unsqueeze(2)).squeeze(2) - y
-        loss = residual.square().mean(1) / 2
+        loss, gradient = _loss_and_gradient(weights, signs, x, y)
         limit = DIVERGED * loss if limit is None else limit
         rate = torch.where(loss <= limit, rate, 0.0)
         if step in kept:
             history.append((loss, sharpness(Networks(weights, signs), x), weights.clone()))
-        slope = (before > 0) * residual.unsqueeze(2) * signs.unsqueeze(1)
-        weights -= (rate / x.shape[1])[:, None, None] * (slope.transpose(1, 2) @ x)
+        weights -= (rate / x.shape[1])[:, None, None] * gradient
     loss, sharp, snapshots = (torch.stack(column) for column in zip(*history, strict=True))
     return Training(kept, loss, sharp, snapshots, signs, x, y, lr, rate == 0)
 
 
-def _log_spaced(steps: int, keep: int) -> list[int]:
-    return sorted({0, steps, *(round(steps ** (k / keep)) for k in range(keep - 1))})
+def _loss_and_gradient(weights: Tensor, signs: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """L of each network, (M,), and N dL/dW, (M, p, d)."""
+    before = x @ weights.transpose(1, 2)
+    residual = (torch.relu(before) @ signs.unsqueeze(2)).squeeze(2) - y
+    slope = (before > 0) * residual.unsqueeze(2) * signs.unsqueeze(1)
+    return residual.square().mean(1) / 2, slope.transpose(1, 2) @ x
 
 
 def train_over_rates(
@@ -144,10 +131,17 @@ def train_over_rates(
     A factor of 1 is the largest lr at which the initial point is stable. Network m with factor k has index
     m * len(factors) + k.
     """
+    return train(*over_rates(networks, x, y, factors), steps=steps, keep=keep)
+
+
+def over_rates(
+    networks: Networks, x: Tensor, y: Tensor, factors: Sequence[float]
+) -> tuple[Networks, Tensor, Tensor, Tensor]:
+    """Networks, points, targets and learning rates of `train_over_rates`."""
     number = len(factors)
     lr = 2 / sharpness(networks, x).unsqueeze(1) * torch.tensor(factors, dtype=torch.float64, device=x.device)
-    weights, signs, x, y = (t.repeat_interleave(number, 0) for t in (networks.weights, networks.signs, x, y))
-    return train(Networks(weights, signs), x, y, lr.flatten(), steps=steps, keep=keep)
+    repeated = Networks(networks.weights.repeat_interleave(number, 0), networks.signs.repeat_interleave(number, 0))
+    return repeated, x.repeat_interleave(number, 0), y.repeat_interleave(number, 0), lr.flatten()
 
 
 @torch.no_grad()
@@ -161,19 +155,16 @@ def train_to_loss(
     """
     weights, inverse = networks.weights.clone(), 1 / x.shape[1]
     reached = torch.zeros(len(lr), dtype=torch.bool, device=x.device)
-    limit = DIVERGED * (outputs(networks, x) - y).square().mean(1) / 2
+    limit = DIVERGED * quadratic_loss(networks, x, y)
     going = torch.arange(len(lr), device=x.device)
     for start in range(0, steps + 1, every):
         w, points, targets, signs = weights[going], x[going], y[going], networks.signs[going]
         moving = torch.ones(len(going), dtype=torch.bool, device=x.device)
         for _ in range(start, min(start + every, steps + 1)):
-            before = points @ w.transpose(1, 2)
-            residual = (torch.relu(before) @ signs.unsqueeze(2)).squeeze(2) - targets
-            loss = residual.square().mean(1) / 2
+            loss, gradient = _loss_and_gradient(w, signs, points, targets)
             reached[going] |= moving & (loss <= level)
             moving &= (loss > level) & (loss <= limit[going])
-            slope = (before > 0) * residual.unsqueeze(2) * signs.unsqueeze(1)
-            w -= (moving * lr[going] * inverse)[:, None, None] * (slope.transpose(1, 2) @ points)
+            w -= (moving * lr[going] * inverse)[:, None, None] * gradient
         weights[going] = w
         going = going[moving]
         if not len(going):

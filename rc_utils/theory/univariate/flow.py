@@ -19,8 +19,12 @@ from torch.nn.functional import logsigmoid, softplus
 
 from rc_utils.theory.univariate.networks import kkt_residuals
 
-# The widest band, used while the smallest margin is below 1 / _WIDEST_BAND.
-_WIDEST_BAND = 1e-2
+# A step turns the direction by at most some MAX_CHANGE (radians).
+MAX_CHANGE = 0.05
+# The ceiling of the smallest margin at the end.
+SHARPNESS = 1e4
+# The narrowest band, and the widest, used while the smallest margin is below 1 / _WIDEST_BAND.
+_BAND, _WIDEST_BAND = 1e-4, 1e-2
 # A step may raise the log loss by this much, and by this share of the smallest margin: kinks that
 # cross the edge of a band would otherwise bring the step length down to the width of the band.
 _SLACK, _RELATIVE_SLACK = 1e-2, 1e-4
@@ -31,11 +35,11 @@ _FIRST_CEILING = 10.0
 
 @dataclass
 class Flow:
-    """What came of a flow: theta (S, 3, k), and (S,) the least training loss on the way and the final KKT residual."""
+    """What came of a flow."""
 
-    theta: torch.Tensor
-    least_loss: np.ndarray
-    residual: np.ndarray
+    theta: torch.Tensor  # (S, 3, k)
+    least_loss: np.ndarray  # (S,), the least training loss on the way
+    residual: np.ndarray  # (S,), the final KKT residual
 
 
 @dataclass
@@ -59,9 +63,6 @@ def gradient_flow(
     y: torch.Tensor,
     *,
     num_steps: int = 800,
-    max_change: float = 0.05,
-    sharpness: float = 1e4,
-    band: float = 1e-4,
     tolerance: float = 1e-4,
     check_every: int = 100,
     stop_loss: float = 0.0,
@@ -70,22 +71,14 @@ def gradient_flow(
 ) -> Flow:
     """Follow gradient flow from theta (S, 3, k) on samples x, y (S, n), all networks side by side.
 
-    A step turns the direction by at most some `max_change` (radians). The ceiling of the smallest margin is 10 for the
-    first tenth of the steps, then rises geometrically to `sharpness`, reached at eight tenths. A network stops once its
-    KKT residual, taken every `check_every` steps, is below `tolerance`, or its loss below `stop_loss`. Without
-    `residuals`, which take long to compute for very wide networks, they are NaN. Raises ValueError for shapes that do
-    not fit or labels other than ±1.
+    The ceiling of the smallest margin is 10 for the first tenth of the steps, then rises geometrically to SHARPNESS,
+    reached at eight tenths. A network stops once its KKT residual, taken every `check_every` steps, is below
+    `tolerance`, or its loss below `stop_loss`. Without `residuals`, which take long to compute for very wide networks,
+    they are NaN.
     """
-    if theta.ndim != 3 or theta.shape[1] != 3 or x.shape != y.shape or x.shape[:1] != theta.shape[:1]:
-        raise ValueError(
-            f"theta has shape {tuple(theta.shape)}, x {tuple(x.shape)}, y {tuple(y.shape)}; "
-            "expected (S, 3, k), (S, n) and (S, n)"
-        )
-    if not (y.abs() == 1).all():
-        raise ValueError("labels must be -1 or 1: map them, for example by 2 * y - 1")
     theta, x, y = (value.to(device, torch.float64) for value in (theta, x, y))
     state = _start(theta.clone(), x)
-    distance = kkt_residuals if residuals else _no_residuals
+    distance = kkt_residuals if residuals else lambda theta, *_: np.full(len(theta), np.nan)
     residual = distance(state.theta, x, y)
     for done in range(check_every, num_steps + check_every, check_every):
         going = np.flatnonzero(~(residual < tolerance) & (state.log_loss.exp().cpu().numpy() >= stop_loss))
@@ -93,14 +86,12 @@ def gradient_flow(
             break
         some = torch.as_tensor(going, device=x.device)
         rise = np.clip((np.arange(done - check_every, done) / num_steps - 0.1) / 0.7, 0, 1)
-        ceilings = _FIRST_CEILING * (sharpness / _FIRST_CEILING) ** rise
-        state[some] = _advance(state[some], x[some], y[some], ceilings, max_change, band)
-        residual[going] = distance(state.theta[some], x[some], y[some])
+        part, x_part, y_part = state[some], x[some], y[some]
+        for ceiling in _FIRST_CEILING * (SHARPNESS / _FIRST_CEILING) ** rise:
+            part = _one_step(part, x_part, y_part, float(ceiling))
+        state[some] = part
+        residual[going] = distance(part.theta, x_part, y_part)
     return Flow(state.theta.cpu(), state.log_loss.exp().cpu().numpy(), residual)
-
-
-def _no_residuals(theta: torch.Tensor, *_: torch.Tensor) -> np.ndarray:
-    return np.full(len(theta), np.nan)
 
 
 def _start(theta: torch.Tensor, x: torch.Tensor) -> _State:
@@ -109,20 +100,9 @@ def _start(theta: torch.Tensor, x: torch.Tensor) -> _State:
     return _State(theta, 0.1 / stiffness, torch.ones_like(stiffness), torch.full_like(stiffness, torch.inf))
 
 
-def _advance(
-    state: _State, x: torch.Tensor, y: torch.Tensor, ceilings: np.ndarray, max_change: float, band: float
-) -> _State:
-    for ceiling in ceilings:
-        widths = (1 / state.margin).clamp(band, _WIDEST_BAND)
-        state = _one_step(state, x, y, widths, max_change, float(ceiling))
-    return state
-
-
-def _one_step(
-    state: _State, x: torch.Tensor, y: torch.Tensor, widths: torch.Tensor, max_change: float, ceiling: float
-) -> _State:
+def _one_step(state: _State, x: torch.Tensor, y: torch.Tensor, ceiling: float) -> _State:
     """Try one step of each network; where it turns too far or raises the loss, shorten the next instead."""
-    theta, n = state.theta, x.shape[1]
+    theta, widths = state.theta, (1 / state.margin).clamp(_BAND, _WIDEST_BAND)
     layer = _Layer(theta, x, widths)
     q = _margins(layer, theta, y)
     smallest = q.min(1).values
@@ -140,12 +120,12 @@ def _one_step(
     slack = _SLACK + _RELATIVE_SLACK * smallest.clamp_min(0)
     jump = (new_q - q).abs().max(1).values / (1 + q.abs().max(1).values)
     effort = torch.where(fitted, growth.abs() / 2, jump)
-    good = (turn < 2 * max_change) & (effort < 1) & (_log_sum_loss(new_q * shrink[:, None]) <= log_loss + slack)
-    longer = torch.where((turn < max_change) & (effort < 0.5), 1.5, 0.9)
+    good = (turn < 2 * MAX_CHANGE) & (effort < 1) & (_log_sum_loss(new_q * shrink[:, None]) <= log_loss + slack)
+    longer = torch.where((turn < MAX_CHANGE) & (effort < 0.5), 1.5, 0.9)
     theta = torch.where(good[:, None, None], new, theta)
     # From the margin before the step, so that the scale can overshoot: that leaves a direction room to turn.
     theta = theta * (ceiling / smallest.clamp_min(ceiling)).sqrt()[:, None, None]
-    least = torch.minimum(state.log_loss, log_loss - np.log(n))
+    least = torch.minimum(state.log_loss, log_loss - np.log(x.shape[1]))
     return _State(theta, state.length * torch.where(good, longer, 0.5), state.margin.maximum(smallest), least)
 
 

@@ -35,10 +35,8 @@ def make_teachers(crossings: torch.Tensor) -> torch.Tensor:
     """Networks of width r that change sign exactly at `crossings`, (S, r), each row increasing: (S, 3, r).
 
     -1 left of the first crossing, where N is 0 and counts as negative as in Safran Section 2; from there a zigzag of
-    slopes ±1 whose kinks lie half way between crossings. Raises ValueError for crossings that do not increase.
+    slopes ±1 whose kinks lie half way between crossings.
     """
-    if crossings.ndim != 2 or (crossings.diff(dim=1) <= 0).any():
-        raise ValueError("crossings must have shape (S, r) and increase in each row: sort them and drop duplicates")
     middles = (crossings[:, 1:] + crossings[:, :-1]) / 2
     kinks = torch.cat([crossings[:, :1], middles], 1)
     signs = torch.full_like(kinks, 2.0)
@@ -78,7 +76,7 @@ def draw_students(
 
     sigma_output: default 1 / sqrt(k), which keeps the output's size whatever the width.
     """
-    theta = torch.randn(num_students, 3, width, dtype=torch.float64, generator=_generator(seed))
+    theta = torch.randn(num_students, 3, width, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     sigma_output = width**-0.5 if sigma_output is None else sigma_output
     return theta * torch.tensor([sigma_hidden, sigma_hidden, sigma_output], dtype=torch.float64)[:, None]
 
@@ -108,9 +106,11 @@ def kinks(
     return (np.bincount(group, np.abs(change) * position) / size)[kept], total[kept]
 
 
-def linear_regions(theta: torch.Tensor, **tolerances: float) -> int:
-    """Number of linear pieces of one network on the whole line, to the tolerances of `kinks`: those and one."""
-    return len(kinks(theta, **tolerances)[0]) + 1
+def linear_regions(
+    theta: torch.Tensor, position_tolerance: float = POSITION_TOLERANCE, slope_tolerance: float = SLOPE_TOLERANCE
+) -> int:
+    """Number of linear pieces of one network on the whole line: its `kinks` and one."""
+    return len(kinks(theta, position_tolerance, slope_tolerance)[0]) + 1
 
 
 def error_rate(theta: torch.Tensor, crossings: torch.Tensor, num_points: int = 20_001) -> np.ndarray:
@@ -169,9 +169,5 @@ def kkt_residuals(theta: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> np.n
     return np.array([kkt_residual(*network) for network in zip(theta, x, y, strict=True)])
 
 
-def _generator(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
 def _rand(seed: int, *shape: int) -> torch.Tensor:
-    return torch.rand(*shape, dtype=torch.float64, generator=_generator(seed))
+    return torch.rand(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))

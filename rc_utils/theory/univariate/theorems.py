@@ -65,13 +65,10 @@ def train_students(
     table["label_changes"] = (y.diff(dim=1) != 0).sum(1).numpy()
     table["fitted"] = table["least_loss"] < 1 / num_samples
     table["converged"] = table["fitted"] & (table["residual"] < CONVERGED)
-    tolerances = {"regions": {}, "regions_coarse": {"position_tolerance": 1e-2}}
-    tolerances |= {
-        name: {"position_tolerance": tolerance, "slope_tolerance": tolerance}
-        for name, tolerance in (("regions_fine", FINE_TOLERANCE), ("regions_all", 0.0))
-    }
-    for name, tolerance in tolerances.items():
-        table[name] = [linear_regions(network, **tolerance) for network in trained.theta]
+    tolerances = {"regions": (), "regions_coarse": (1e-2,)}
+    tolerances |= {"regions_fine": (FINE_TOLERANCE, FINE_TOLERANCE), "regions_all": (0.0, 0.0)}
+    for name, of_position_and_slope in tolerances.items():
+        table[name] = [linear_regions(network, *of_position_and_slope) for network in trained.theta]
     table["error"] = error_rate(trained.theta, crossings, ERROR_GRID)
     return table, trained
 
@@ -88,7 +85,7 @@ def count_by_tolerance(theta: torch.Tensor, tolerances: Iterable[float]) -> pd.D
     """By tolerance, of positions and of slopes: the fewest and the most linear regions of networks theta (S, 3, k)."""
     rows = []
     for tolerance in tolerances:
-        found = [linear_regions(n, position_tolerance=tolerance, slope_tolerance=tolerance) for n in theta]
+        found = [linear_regions(network, tolerance, tolerance) for network in theta]
         rows.append({"tolerance": tolerance, "fewest": min(found), "most": max(found)})
     return pd.DataFrame(rows)
 
