@@ -22,7 +22,7 @@ from torch import nn
 
 from rc_utils.checks import campaigns_dir
 from rc_utils.regions import region_count
-from rc_utils.sweep import lacking, run, weights
+from rc_utils.sweep import knowledge, run, weights
 from rc_utils.sweep import records as ledger
 from rc_utils.sweep.campaign import parse_campaign
 from rc_utils.sweep.execute import main, sweep
@@ -302,7 +302,7 @@ def test_two_processes_that_finish_the_same_run_keep_the_counts_of_both(campaign
     run.complete_run(planned)
     record = ledger.read_record(ledger.record_path(planned.spec.run_id))
     assert ledger.find_count(record["counts"], wish)
-    assert lacking.is_complete(record, planned)
+    assert knowledge.is_complete(record, planned)
 
 
 def test_records_of_one_run_that_are_written_at_the_same_time_are_all_kept(campaign, monkeypatch):

@@ -27,7 +27,7 @@ from rc_utils.paper.verdict import Result
 from rc_utils.regions import count_components, label_grid
 from rc_utils.regions.lattice import default_resolution
 from rc_utils.sweep.campaign import load_campaign
-from rc_utils.sweep.merge import find_count
+from rc_utils.sweep.knowledge import find_count
 from rc_utils.sweep.records import find_records, load_runs
 
 

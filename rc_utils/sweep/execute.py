@@ -6,6 +6,7 @@ run is on the disk at once; a killed sweep loses at most the runs it was in, and
 
 import argparse
 import dataclasses
+import functools
 import statistics
 import sys
 import time
@@ -16,8 +17,8 @@ from rc_utils.checks import check_count, check_number, print_lines, require, res
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.cluster import on_dask
 from rc_utils.sweep.cost import DEFAULT_TFLOPS, run_flops
-from rc_utils.sweep.job import Job
-from rc_utils.sweep.lacking import is_complete
+from rc_utils.sweep.job import attempt
+from rc_utils.sweep.knowledge import is_complete
 from rc_utils.sweep.records import check_writable, find_records, freeze
 from rc_utils.sweep.verify import print_verification, verify
 
@@ -60,7 +61,7 @@ def sweep(
     if not todo:
         return []
     check_writable()
-    job = Job(device, threads, deadline, {"compile": True} if compile else {})
+    job = functools.partial(attempt, device=device, threads=threads, deadline=deadline, compile=compile)
     if workers or scheduler:
         return _report(on_dask(todo, job, workers, scheduler), len(todo), campaign.name)
     return _report(map(job, todo), len(todo), campaign.name)

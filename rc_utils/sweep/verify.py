@@ -17,7 +17,7 @@ import numpy as np
 from rc_utils.checks import check_count
 from rc_utils.sweep import records, run
 from rc_utils.sweep.job import torch_threads
-from rc_utils.sweep.merge import find_count
+from rc_utils.sweep.knowledge import find_count
 from rc_utils.sweep.provenance import hardware, instructions
 
 ACCURACY_TOLERANCE = 0.04  # of an accuracy
