@@ -322,18 +322,6 @@ def test_records_of_one_run_that_are_written_at_the_same_time_are_all_kept(campa
     assert len(read(planned.spec.run_id)["measures"]) == 4
 
 
-def test_what_killed_writers_leave_is_removed_once_it_is_old(campaign, monkeypatch):
-    planned = next(iter(campaign.runs().values()))
-    with monkeypatch.context() as patch:
-        patch.setattr(pathlib.Path, "unlink", lambda path, **options: None)  # as where the process is killed
-        patch.setattr(ledger.os, "replace", lambda *paths: None)
-        run.keep_record(made_up(planned), b"weights")
-    old, new = sorted(path for path in ledger.results_dir().glob("*/.*"))
-    os.utime(old, (1e9, 1e9))
-    ledger.check_writable()
-    assert (old.exists(), new.exists()) == (False, True)
-
-
 # Models
 
 

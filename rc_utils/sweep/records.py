@@ -12,7 +12,6 @@ import json
 import os
 import pathlib
 import re
-import time
 import uuid
 import warnings
 
@@ -266,10 +265,6 @@ def check_writable(weights_size=1):
 
     weights_size: bytes of the weights that are to be written. An empty file would fit on a full disk.
     """
-    for left in results_dir().glob("[rw]*/.*"):  # what writers left that were killed a day ago
-        with contextlib.suppress(OSError):
-            if time.time() - left.stat().st_mtime > 86400:
-                left.unlink()
     for folder, size in (("records", RECORD_SIZE), ("weights", weights_size)):
         probe = results_dir() / folder / f".writable.{uuid.uuid4().hex[:8]}"
         write_atomically(probe, bytes(size))

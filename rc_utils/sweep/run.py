@@ -18,7 +18,7 @@ from rc_utils.regions.classifier import NonFiniteScores
 from rc_utils.sweep import records
 from rc_utils.sweep.knowledge import data_sha256, find_count, is_complete, needs_training, wishes
 from rc_utils.sweep.provenance import provenance
-from rc_utils.sweep.specification import SCHEMA
+from rc_utils.sweep.specification import SCHEMA, naming
 from rc_utils.sweep.weights import keep_record, kept_weights, packed_weights, record_on_disk, state_of
 from rc_utils.training import evaluate, train
 from rc_utils.training.loop import training_layout
@@ -98,7 +98,6 @@ def complete_run(planned, device="cpu", should_stop=None, *, weights=False, comp
     weights: train again where the weights are not kept, even if the record lacks nothing.
     compile: of `train`.
     """
-    records.check_writable()
     run_id = planned.spec.run_id
     record, _ = records.find_records([run_id], planned.frozen).get(run_id, (None, None))
     if record is None:
@@ -128,10 +127,8 @@ def check_before_training(planned, device="cpu"):
     data = dataset_of(planned.spec, device)
     for name, settings in [*planned.counts.items(), *planned.evolution_counts.items()]:
         draw = {key: settings[key] for key in ("dim", "sampling", "seed", "direction_length") if key in settings}
-        try:
+        with naming(f"count {name!r}"):
             sample_vertices(_points(data, settings), num_samples=1, **draw)
-        except ValueError as error:
-            raise ValueError(f"count {name!r}: {error}") from error
     tensors = network_of(planned.spec, data).state_dict().values()
     kept = 1 + len(planned.evolution_epochs) * planned.evolution_weights
     records.check_writable(kept * sum(tensor.numel() * tensor.element_size() for tensor in tensors))

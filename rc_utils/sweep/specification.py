@@ -1,5 +1,6 @@
 """What is asked for: a campaign's experiments, the runs they come to, and everything that decides a run's result."""
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -219,3 +220,12 @@ class Campaign:
 def canonical_json(value):
     """JSON text that is the same for equal values."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+@contextlib.contextmanager
+def naming(where):
+    """An error of what is asked for becomes a ValueError that says where it stands."""
+    try:
+        yield
+    except (ValueError, TypeError, ImportError, AttributeError) as error:
+        raise ValueError(f"{where}: {error}") from error
