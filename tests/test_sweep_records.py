@@ -54,12 +54,14 @@ def write_all(campaign):
         records.write_record(made_up(planned))
 
 
-@pytest.mark.parametrize("content", [b"", b"[1, 2]", b"\xff\xfe\x00", "of another schema"])
+@pytest.mark.parametrize("content", [b"", b"[1, 2]", b"\xff\xfe\x00", {"schema": 7}, {"run_id": "0" * 16}])
 def test_a_corrupt_record_is_named_and_missing(campaign, content):
     planned = next(iter(campaign.runs().values()))
-    path = records.write_record(made_up(planned) | {"schema": 7})
+    path = records.write_record(made_up(planned))
     if isinstance(content, bytes):
         path.write_bytes(content)
+    else:
+        records.write_record(made_up(planned) | content).replace(path)
     with pytest.raises(records.CorruptRecord, match=planned.spec.run_id):
         records.read_record(path)
     with pytest.warns(UserWarning, match=planned.spec.run_id):
