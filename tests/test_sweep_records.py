@@ -179,7 +179,7 @@ def test_freezing_an_experiment_keeps_the_records_of_the_others_and_loses_no_dam
     assert path.read_bytes() == whole
     shutil.rmtree(records.results_dir())
     path.write_bytes(whole[:-40])
-    words = "line 8.*delete this line alone"
+    words = "line 8.*delete this record alone"
     with pytest.warns(UserWarning, match=words), pytest.raises(records.CorruptRecord, match=words):
         records.freeze(campaign)
     assert path.read_bytes() == whole[:-40]

@@ -192,8 +192,7 @@ def _act(campaign, options, device):
     """Do the one thing that the options ask for; returns the exit status."""
     if options.verify is not None:
         check_device(device)
-        rows = verify(campaign, options.verify, device=device, threads=options.threads)
-        return print_verification(rows, device)
+        return print_verification(verify(campaign, options.verify, device=device, threads=options.threads), device)
     if options.plan:
         print_lines(plan(campaign, options.tflops, options.shard))
         return 0
@@ -201,10 +200,6 @@ def _act(campaign, options, device):
         path, number = freeze(campaign)
         print(f"{number} records in {path}" if number else f"no record to freeze: run {campaign.name} first")
         return 0 if number else 1
-    return _run(campaign, options, device)
-
-
-def _run(campaign, options, device):
     outcomes = sweep(
         campaign, workers=options.workers, scheduler=options.scheduler, device=device, threads=options.threads,
         time_budget=options.time_budget, shard=options.shard, compile=options.compile,
