@@ -284,14 +284,6 @@ def test_a_campaign_that_is_no_readable_file_is_named(tmp_path):
         load_campaign(tmp_path)
 
 
-def test_a_campaign_is_restricted_to_experiments_that_it_has():
-    campaign = parse_campaign(TABLE, "t")
-    names = [experiment.name for experiment in campaign.experiments]
-    assert [experiment.name for experiment in campaign.restricted(names[:1]).experiments] == names[:1]
-    with pytest.raises(ValueError, match=f"experiment of campaign t.*{names[0]}"):
-        campaign.restricted([names[0][:-1]])
-
-
 def test_two_wishes_for_one_run_become_one():
     planned = next(iter(parse_campaign(TABLE, "t").runs().values()))
     without, early, late = (dataclasses.replace(planned, evolution_loss=loss) for loss in (None, 0.02, 0.01))

@@ -31,7 +31,7 @@ TABLE = {
     "counts": {
         "main": {"num_samples": 4, "resolution": 10},
         "test": {"points": "test", "num_samples": 3, "resolution": 5},
-        "other": {"points": "test", "num_samples": 2, "resolution": 5},
+        "area": {"dim": 2, "num_samples": 2},
     },
     "experiments": [
         {"name": "main", "networks": ["MLP"], "seeds": [0], "grid": {"lr": [0.1, 0.01], "batch_size": [16, 32]}}
@@ -127,17 +127,6 @@ def test_a_network_that_is_made_again_is_measured_as_the_one_on_record_was(tmp_p
     assert list(record["measures"]) == ["margin"]
     assert [point["epoch"] for point in record["evolution"]] == [0, 1]
     assert missing_runs(campaign) == []
-
-
-def test_campaigns_that_measure_a_run_at_different_epochs_train_it_again_and_keep_what_all_asked_for(monkeypatch):
-    first, second = (with_changes(evolution_epochs=[e], evolution_counts=["main"], grid=ONE) for e in (0, 1))
-    for campaign in (with_changes(grid=ONE), first, second):
-        assert statuses(sweep(campaign)) == ["done"]
-    refuse_training(monkeypatch)
-    assert sweep(first) == sweep(second) == []
-    looks = records.load_evolution(first).set_index("epoch")["count_main"]
-    assert list(looks.index) == [0, 1]
-    assert looks[1] == records.load_runs(first)["count_main"].item()
 
 
 @pytest.mark.parametrize("damage", ["truncated", "of another training"])
@@ -463,22 +452,16 @@ def test_a_run_that_diverges_when_it_is_trained_again_keeps_its_record(monkeypat
     assert not row.agrees
 
 
-def test_a_record_keeps_labels_predictions_true_accuracy_and_the_look_at_a_loss(tmp_path):
-    table = {
-        "title": "noise",
-        "dataset": {"name": "shapes", "n_train": 40, "n_test": 30, "image_size": 8, "label_noise": 0.25},
-        "train": {"epochs": 8, "lr": 0.05, "batch_size": 8},
-        "networks": {"MLP": {"widths": [32]}},
-        "counts": {"main": {"num_samples": 5, "resolution": 10}, "area": {"dim": 2, "num_samples": 2}},
-        "experiments": [
-            {"name": "main", "networks": ["MLP"], "seeds": [0], "counts": ["main", "area"], "evolution_loss": 2.0,
-             "evolution_counts": ["main"], "evolution_measures": ["margin"], "measures": ["margin"]}
-        ],
+def test_a_record_keeps_labels_predictions_true_accuracy_and_the_look_at_a_loss():
+    noisy = {
+        "grid": {}, "train": {"epochs": 8, "lr": 0.05, "batch_size": 8},
+        "dataset": {"n_train": 40, "label_noise": 0.25}, "counts": ["main", "area"], "measures": ["margin"],
+        "evolution_loss": 2.2, "evolution_counts": ["main"], "evolution_measures": ["margin"],
     }  # fmt: skip
-    campaign = parse_campaign(table, "noise", tmp_path)
+    campaign = with_changes(**noisy)
     sweep(campaign)
     (planned,) = campaign.runs().values()
-    record = records.read_record(records.record_path(planned.spec.run_id))
+    record = record_of(campaign)
     segments, areas = record["counts"]
     assert [len(labels) for labels in segments["labels"]] == segments["counts"]
     assert "labels" not in areas
@@ -486,15 +469,13 @@ def test_a_record_keeps_labels_predictions_true_accuracy_and_the_look_at_a_loss(
     predicted = network(data.x_test.all()).argmax(1)
     assert record["predictions"] == "".join(map(str, predicted.tolist()))
     of_true = (network(data.x_train.all()).argmax(1) == data.y_train_true).float().mean().item()
-    assert record["results"]["train_accuracy_true_labels"] == pytest.approx(of_true)
+    assert records.load_runs(campaign)["train_accuracy_true_labels"].item() == pytest.approx(of_true)
     assert (data.y_train != data.y_train_true).sum() == 10
     (look,) = record["evolution"]
-    assert look["train_loss"] < 2.0
-    assert record["reached"] == {"loss": 2.0, "epoch": look["epoch"]}
+    assert look["train_loss"] < 2.2
+    assert record["reached"] == {"loss": 2.2, "epoch": look["epoch"]}
     evolution = records.load_evolution(campaign)
-    assert evolution["reached_loss"].tolist() == [2.0]
+    assert evolution["reached_loss"].tolist() == [2.2]
     assert evolution["margin"].item() == look["measures"]["margin"]
     assert missing_runs(campaign) == []
-    assert records.load_runs(campaign)["train_accuracy_true_labels"].item() == pytest.approx(of_true)
-    table["experiments"][0]["evolution_loss"] = 1.9
-    assert len(missing_runs(parse_campaign(table, "noise", tmp_path))) == 1
+    assert len(missing_runs(with_changes(**noisy | {"evolution_loss": 2.1}))) == 1
