@@ -1,4 +1,4 @@
-"""What a run leaves behind can be trusted: damaged input is named, a failing disk or clock loses nothing."""
+"""What a run leaves behind can be trusted: damaged input is named, a failing disk loses nothing."""
 
 import copy
 import dataclasses
@@ -230,17 +230,6 @@ def test_a_run_whose_weights_find_no_space_is_not_trained(tmp_path, monkeypatch)
         outcomes = sweep(campaign)
     assert all("No space left on device; free disk space" in outcome.error for outcome in outcomes)
     assert [outcome.status for outcome in sweep(campaign)] == ["done", "done"]
-
-
-def test_a_simplex_of_more_corners_than_images_is_named_before_any_training(tmp_path, monkeypatch):
-    monkeypatch.setattr(run, "train", lambda *a, **k: pytest.fail("trained in vain"))
-    table = mutate(TABLE, ["dataset", "n_test"], "replace", 3)
-    for where in ("counts", "evolution_counts"):
-        other = copy.deepcopy(table)
-        other["counts"]["wide"] = {"points": "test", "dim": 3, "resolution": 4}
-        other["experiments"][0] |= {"evolution_epochs": [1], where: ["wide"]}
-        outcomes = sweep(parse_campaign(other, "two", tmp_path))
-        assert all("count 'wide': 4 distinct points are needed" in outcome.error for outcome in outcomes)
 
 
 # Several processes

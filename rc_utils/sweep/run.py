@@ -13,12 +13,12 @@ from rc_utils.datasets import load_dataset
 from rc_utils.measures import measure_all
 from rc_utils.networks import build_network
 from rc_utils.networks.user_class import source_hash
-from rc_utils.regions import predict_labels, region_count, sample_vertices
+from rc_utils.regions import predict_labels, region_count
 from rc_utils.regions.classifier import NonFiniteScores
 from rc_utils.sweep import records
 from rc_utils.sweep.knowledge import data_sha256, find_count, is_complete, needs_training, wishes
 from rc_utils.sweep.provenance import provenance
-from rc_utils.sweep.specification import SCHEMA, naming
+from rc_utils.sweep.specification import SCHEMA
 from rc_utils.sweep.weights import keep_record, kept_weights, packed_weights, record_on_disk, state_of
 from rc_utils.training import evaluate, train
 from rc_utils.training.loop import training_layout
@@ -101,8 +101,9 @@ def complete_run(planned, device="cpu", should_stop=None, *, weights=False, comp
     run_id = planned.spec.run_id
     record, _ = records.find_records([run_id], planned.frozen).get(run_id, (None, None))
     if record is None:
-        check_before_training(planned, device)
-        return keep_record(*train_run(planned, device, should_stop, rescue=keep_record, compile=compile))
+        _check_space(planned, device)
+        new, content = train_run(planned, device, should_stop, rescue=keep_record, compile=compile)
+        return keep_record(new, content)
     if is_complete(record, planned) and not (weights and kept_weights(record) is None):
         return keep_record(record)
     if not needs_training(record, planned) and has_same_data(record, planned, device):
@@ -112,7 +113,7 @@ def complete_run(planned, device="cpu", should_stop=None, *, weights=False, comp
             return keep_record(_extended(record, network, planned, dataset_of(planned.spec, device)))
     # Another machine may make another network: it is measured and counted as the one on record was.
     planned = planned.merged(wishes(record))
-    check_before_training(planned, device)
+    _check_space(planned, device)
     new, content = train_run(planned, device, should_stop, compile=compile)
     if record["status"] == "ok" != new["status"]:
         raise RuntimeError(
@@ -122,16 +123,11 @@ def complete_run(planned, device="cpu", should_stop=None, *, weights=False, comp
     return keep_record(new, content)
 
 
-def check_before_training(planned, device="cpu"):
-    """Raise ValueError for a count that the data do not allow, OSError where the weights will not fit on the disk."""
-    data = dataset_of(planned.spec, device)
-    for name, settings in [*planned.counts.items(), *planned.evolution_counts.items()]:
-        draw = {key: settings[key] for key in ("dim", "sampling", "seed", "direction_length") if key in settings}
-        with naming(f"count {name!r}"):
-            sample_vertices(_points(data, settings), num_samples=1, **draw)
-    tensors = network_of(planned.spec, data).state_dict().values()
+def _check_space(planned, device):
+    """Raise OSError where the weights of a run will not fit on the disk."""
+    tensors = network_of(planned.spec, dataset_of(planned.spec, device)).state_dict().values()
     kept = 1 + len(planned.evolution_epochs) * planned.evolution_weights
-    records.check_writable(kept * sum(tensor.numel() * tensor.element_size() for tensor in tensors))
+    records.check_writable(kept * sum(tensor.nbytes for tensor in tensors))
 
 
 def _extended(record, network, planned, data):
