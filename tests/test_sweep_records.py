@@ -14,7 +14,7 @@ from rc_utils.checks import campaigns_dir
 from rc_utils.pages.beyond_the_grid import counts_by_simplex
 from rc_utils.sweep import records
 from rc_utils.sweep.campaign import list_campaigns, load_campaign, read_campaign
-from rc_utils.sweep.knowledge import merge_records
+from rc_utils.sweep.knowledge import is_complete, merge_records
 from rc_utils.sweep.specification import RunSpec
 from rc_utils.training import TrainConfig
 
@@ -162,6 +162,9 @@ def test_records_of_one_network_are_united_and_of_two_are_not(campaign):
     united = merge_records(late, early)
     assert united["evolution"] == record["evolution"]
     assert united["measures"] == record["measures"] | {"sharpness": 3.0}
+    accuracies_alone = dataclasses.replace(planned, evolution_counts={})
+    assert is_complete(united, accuracies_alone)
+    assert not is_complete(early, accuracies_alone)
     others = [{"results": record["results"] | {"train_loss": 0.02}}, {"provenance": {"data": {"sha256": "0"}}}]
     for change in others:
         assert merge_records(late | change, early) == late | change

@@ -201,7 +201,6 @@ def correlate(
     """
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r}; expected one of {', '.join(METHODS)}")
-    check_count("num_resamples", num_resamples, 1)
     x, y, codes = checked_rows(x, y, units)
     number = int(codes.max(initial=-1)) + 1
     if len(x) < 3 or is_constant(x) or is_constant(y):

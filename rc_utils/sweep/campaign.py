@@ -117,8 +117,6 @@ def _campaign(table, name, folder):
     asked = settings_from_dict(Campaign, table | {"name": name, "folder": folder}, where)
     require(asked.experiments, f"{where} has no experiments")
     settings_from_dict(TrainConfig, asked.train, f"{name}, [train]")
-    for label, settings in asked.counts.items():
-        require(isinstance(settings, dict), f"{name}, [counts.{label}] must be a table")
     campaign = dataclasses.replace(
         asked,
         choice=asked.choice.strip(),
@@ -144,7 +142,6 @@ def _campaign(table, name, folder):
 
 def _network(label, options, campaign):
     where = f"{campaign}, [networks.{label}]"
-    require(isinstance(options, dict), f"{where} must be a table")
     require("name" not in options, f"{where}.name cannot be set here: the key is architecture")
     name = checked_value(options.get("architecture", label), str, f"{where}.architecture")
     network = {"name": name} | {key: value for key, value in options.items() if key != "architecture"}

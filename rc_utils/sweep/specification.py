@@ -143,8 +143,8 @@ class Campaign:
     name: str
     title: str
     dataset: dict
-    networks: dict
-    counts: dict
+    networks: dict[str, dict]
+    counts: dict[str, dict]
     experiments: tuple
     train: dict = dataclasses.field(default_factory=dict)
     note: str = ""
