@@ -158,9 +158,10 @@ def test_records_of_one_network_are_united_and_of_two_are_not(campaign):
     planned = next(iter(campaign.runs().values()))
     record = made_up(planned)
     early, late = (record | {"evolution": [p for p in record["evolution"] if p["epoch"] in e]} for e in ((0, 1), (3,)))
-    late["measures"] = {"sharpness": 3.0}
+    late |= {"measures": {"sharpness": 3.0}, "counts": record["counts"][:1]}
     united = merge_records(late, early)
     assert united["evolution"] == record["evolution"]
+    assert united["counts"] == record["counts"]
     assert united["measures"] == record["measures"] | {"sharpness": 3.0}
     accuracies_alone = dataclasses.replace(planned, evolution_counts={})
     assert is_complete(united, accuracies_alone)

@@ -1,7 +1,6 @@
 """What a run leaves behind can be trusted: damaged input is named, a failing disk loses nothing."""
 
 import copy
-import dataclasses
 import datetime
 import errno
 import os
@@ -22,8 +21,8 @@ from torch import nn
 
 from rc_utils.checks import campaigns_dir
 from rc_utils.regions import region_count
-from rc_utils.sweep import knowledge, run, weights
 from rc_utils.sweep import records as ledger
+from rc_utils.sweep import run, weights
 from rc_utils.sweep.campaign import parse_campaign
 from rc_utils.sweep.execute import main, sweep
 
@@ -197,25 +196,6 @@ def test_a_read_only_folder_ends_a_sweep_before_any_training(campaign, monkeypat
     assert "Read-only file system" in capsys.readouterr().err
 
 
-def test_a_disk_that_fills_up_costs_the_run_it_happens_in(campaign, monkeypatch):
-    """The next run ends before its training; with free space the same sweep does both."""
-    trained, train_run = [], run.train_run
-    with monkeypatch.context() as patch:
-
-        def train_and_fill(planned, *rest, **more):
-            trained.append(planned)
-            record = train_run(planned, *rest, **more)
-            patch.setattr(ledger.os, "fsync", fails(errno.ENOSPC))
-            return record
-
-        patch.setattr(run, "train_run", train_and_fill)
-        outcomes = sweep(campaign)
-    assert [outcome.status for outcome in outcomes] == ["failed", "failed"]
-    assert all("No space left on device; free disk space" in outcome.error for outcome in outcomes)
-    assert len(trained) == 1
-    assert [outcome.status for outcome in sweep(campaign)] == ["done", "done"]
-
-
 def test_a_run_whose_weights_find_no_space_is_not_trained(tmp_path, monkeypatch):
     """A disk may have space for an empty file, or for a record, and not for the weights."""
 
@@ -233,25 +213,6 @@ def test_a_run_whose_weights_find_no_space_is_not_trained(tmp_path, monkeypatch)
 
 
 # Several processes
-
-
-def test_two_processes_that_finish_the_same_run_keep_the_counts_of_both(campaign, monkeypatch):
-    """The other process asks for another count and finishes while this one trains."""
-    planned = next(iter(campaign.runs().values()))
-    wish = campaign.counts["few"]
-    train_run = run.train_run
-
-    def train_and_be_overtaken(*arguments, **options):
-        record = train_run(*arguments, **options)
-        monkeypatch.setattr(run, "train_run", train_run)
-        run.complete_run(dataclasses.replace(planned, counts={"few": wish}))
-        return record
-
-    monkeypatch.setattr(run, "train_run", train_and_be_overtaken)
-    run.complete_run(planned)
-    record = ledger.read_record(ledger.record_path(planned.spec.run_id))
-    assert ledger.find_count(record["counts"], wish)
-    assert knowledge.is_complete(record, planned)
 
 
 def test_records_of_one_run_that_are_written_at_the_same_time_are_all_kept(campaign, monkeypatch):
