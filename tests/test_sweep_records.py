@@ -80,6 +80,7 @@ def test_freezing_writes_sorted_lines_that_read_back(campaign):
     first = path.read_bytes()
     assert records.freeze(campaign)[1] == 8
     assert path.read_bytes() == first
+    assert set(records.load_runs(campaign).origin) == {"live"}
     shutil.rmtree(records.results_dir())
     table = records.load_runs(campaign)
     assert set(table.origin) == {"reference"}
