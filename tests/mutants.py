@@ -32,7 +32,7 @@ TESTS = {
     r"regions/(exact\w*|breakpoints|trees)\.py": "regions_exact doors",
     r"training/(config|loop|augmentation|interventions)\.py": "training_plain training_interventions training",
     r"sweep/(campaign|specification|validation)\.py": "sweep_campaign sweep_trust",
-    r"sweep/(records|merge)\.py": "sweep_records sweep_trust",
+    r"sweep/(records|knowledge)\.py": "sweep_records sweep_trust",
     r"networks/(registry|user_class)\.py": "networks",
     r"checks\.py": "doors training sweep_trust networks",
     r"correlation/\w+\.py": "correlation doors",

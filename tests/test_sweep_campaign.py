@@ -32,7 +32,7 @@ TABLE = {
     "dataset": {"name": "shapes", "n_train": 100, "n_test": 100, "image_size": 8},
     "train": {"epochs": 2},
     "networks": {"ResNet18": {"width": 4}, "small": {"architecture": "ResNet18", "width": 2}},
-    "counts": {"main": {"num_samples": 5}, "test": {"points": "test"}, "other_std_error": {"num_samples": 5},
+    "counts": {"main": {"num_samples": 5}, "test": {"points": "test"},
                "planes": {"dim": 2, "strategy": "adaptive", "adjacency": "linear"}},
     "experiments": [
         {"name": "main", "networks": ["ResNet18"], "seeds": [0, 1],
@@ -84,19 +84,18 @@ def test_seeds_of_each_network():
 def test_run_id_follows_what_changes_the_result_and_nothing_else():
     spec = RunSpec({"name": "shapes"}, {"name": "ResNet18"}, TrainConfig())
     assert spec.run_id == RunSpec({"name": "shapes"}, {"name": "ResNet18"}, TrainConfig()).run_id
-    others = [
-        RunSpec({"name": "digits"}, spec.network, spec.train),
-        RunSpec(spec.dataset, {"name": "ResNet18", "width": 8}, spec.train),
-    ]
+    changes = {"lr": 0.2, "batch_size": 64, "weight_decay": 0.0, "epochs": 31, "seed": 1, "optimizer": "adam",
+               "momentum": 0.0, "schedule": "constant", "mixup_alpha": 0.5, "crop_padding": 4, "flip_probability": 0.5,
+               "precision": "bfloat16", "pretrain_epochs": 1, "between_share": 0.1, "between_labels": "third",
+               "gradient_penalty": 0.1, "sam_radius": 0.1}  # fmt: skip
+    assert changes.keys() == {field.name for field in dataclasses.fields(TrainConfig)}
+    trains = [dataclasses.replace(spec.train, **{name: value}) for name, value in changes.items()]
+    others = [dataclasses.replace(spec, train=train) for train in trains]
     others += [
-        dataclasses.replace(spec, train=dataclasses.replace(spec.train, **change))
-        for change in ({"lr": 0.2}, {"batch_size": 64}, {"weight_decay": 0.0}, {"epochs": 31}, {"seed": 1},
-                       {"optimizer": "adam"}, {"momentum": 0.0}, {"schedule": "constant"}, {"mixup_alpha": 0.5},
-                       {"crop_padding": 4}, {"flip_probability": 0.5}, {"precision": "bfloat16"},
-                       {"pretrain_epochs": 1}, {"between_share": 0.1}, {"between_labels": "third"},
-                       {"gradient_penalty": 0.1}, {"sam_radius": 0.1}, {"precision": "tfloat32"})
-    ]  # fmt: skip
-    assert len({s.run_id for s in [spec, *others]}) == 1 + len(others) == 2 + len(dataclasses.fields(TrainConfig)) + 2
+        dataclasses.replace(spec, dataset={"name": "digits"}),
+        dataclasses.replace(spec, network={"name": "MLP"}),
+    ]
+    assert len({s.run_id for s in [spec, *others]}) == 1 + len(others)
 
 
 @pytest.mark.parametrize(
@@ -116,12 +115,11 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
         (["experiments", 0, "counts"], ["mian"], r"Did you mean 'main'"),
         (["experiments", 0, "measures"], ["margins"], r"Did you mean 'margin'"),
         (["experiments", 0, "measures"], ["status"], "measure 'status' has the name of another column"),
-        (["experiments", 0, "grid", "lrs"], [1.0], r"'lrs'"),
+        (["experiments", 0, "grid", "lrs"], [1.0], r"grid.*'lrs'"),
         (["experiments", 0, "grid", "lr"], 0.1, r"grid.lr must be a non-empty list"),
         (["experiments", 0, "grid", "lr"], [-0.1], r"lr must be positive"),
         (["experiments", 1, "name"], "main", r"is there twice"),
         (["experiments", 0, "seeds"], [], r"at least one network and one seed"),
-        (["title"], 3, r"title must be of type str, got 3"),
         (["experiments", 0, "grid", "lr"], [0.1, 0.2, 0.1], r"grid.lr has 0.1 twice"),
         (["experiments", 1, "networks"], ["small", "small"], r"networks has 'small' twice"),
         (["experiments", 0, "seeds"], [0, 1, 0], r"seeds of ResNet18 has 0 twice"),
@@ -137,9 +135,7 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
         (["counts", "main", "resolution"], 1, "counts.main.*resolution=1; expected an integer of at least 2"),
         (["counts", "main", "alpha_range"], ["a", "b"], "alpha_range must be of type"),
         (["counts", "planes"], {"dim": 2, "strategy": "adaptive"}, "counts with adjacency 'linear', got 'face'"),
-        (["counts", "main_std_error"], {}, r"main_std_error. has the name of another count's standard error"),
         (["train", "weight_decay"], float("inf"), "weight_decay must be of type finite float, got inf"),
-        (["train", "lr"], 10**400, "lr must be of type finite float"),
         (["experiments", 0, "seeds"], [-1], "seeds must be in 0"),
         (["experiments", 0, "seeds"], [True, 1.0], "must be of type"),
         (["experiments", 1, "seeds"], {"ResNet18": [0]}, r"list each of its networks once, see \['small'\]"),
@@ -252,16 +248,12 @@ def test_a_seed_draws_values_and_training_images_of_its_own():
     specs = [planned.spec for _, _, planned in campaign.entries()]
     lrs = np.array([spec.train.lr for spec in specs])
     batches = np.array([spec.train.batch_size for spec in specs])
-    assert lrs.min() >= 0.001
-    assert lrs.max() <= 0.1
-    assert (np.median(lrs) - 0.01) ** 2 < 0.004**2  # log-uniform
-    assert batches.min() >= 16
-    assert batches.max() <= 256
+    assert 0.001 <= lrs.min() < np.median(lrs) < 0.014 < lrs.max() <= 0.1  # log-uniform, whose median is 0.01
+    assert 16 <= batches.min() < batches.max() <= 256
     assert batches.dtype == int
     assert [spec.dataset["seed"] for spec in specs] == [spec.train.seed for spec in specs]
-    again = [planned.spec.run_id for _, _, planned in parse_campaign(table, "t").entries()]
-    assert again == [spec.run_id for spec in specs]
-    assert len(set(again)) == 200 * len(campaign.experiments[0].networks)
+    assert parse_campaign(table, "t").runs().keys() == {spec.run_id for spec in specs}
+    assert len(campaign.runs()) == 200
 
 
 def test_an_experiment_overrides_dataset_and_network():
@@ -284,41 +276,12 @@ def test_a_network_that_cannot_be_made_leaves_the_rest_of_the_plan():
     assert f"'{__name__}:Unmade' cannot be made or run without data (KeyError: 'depth')" in lines
 
 
-class Seed(int):
-    compared = 0
-
-    def __eq__(self, other):
-        Seed.compared += 1
-        return int(self) == other
-
-    __hash__ = int.__hash__
-
-
-def test_checking_many_seeds_takes_no_more_than_a_look_at_each():
-    number = 2_000
-    table = changed(["experiments"], [TABLE["experiments"][1] | {"seeds": [Seed(k) for k in range(number)]}])
-    assert len(parse_campaign(table, "t").runs()) == 2 * number
-    assert Seed.compared < 30 * number
-
-
 def test_a_campaign_that_is_no_readable_file_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"unknown campaign 'shapes-tyny'. Did you mean 'shapes-tiny'"):
         load_campaign("shapes-tyny")
     (tmp_path / "campaign.toml").write_text("title = [")
     with pytest.raises(ValueError, match=r"campaign.toml is not valid TOML"):
         load_campaign(tmp_path)
-    (tmp_path / "campaign.toml").unlink()
-    (tmp_path / "campaign.toml").mkdir()
-    with pytest.raises(ValueError, match=r"campaign.toml cannot be read \(Is a directory\)"):
-        load_campaign(tmp_path)
-
-
-def test_a_campaign_is_restricted_to_experiments_that_it_has():
-    campaign = parse_campaign(TABLE, "t")
-    names = [experiment.name for experiment in campaign.experiments]
-    assert [experiment.name for experiment in campaign.restricted(names[:1]).experiments] == names[:1]
-    with pytest.raises(ValueError, match=f"experiment of campaign t.*{names[0]}"):
-        campaign.restricted([names[0][:-1]])
 
 
 def test_two_wishes_for_one_run_become_one():

@@ -14,7 +14,7 @@ from rc_utils.checks import campaigns_dir
 from rc_utils.pages.beyond_the_grid import counts_by_simplex
 from rc_utils.sweep import records
 from rc_utils.sweep.campaign import list_campaigns, load_campaign, read_campaign
-from rc_utils.sweep.merge import merge_records
+from rc_utils.sweep.knowledge import is_complete, merge_records
 from rc_utils.sweep.specification import RunSpec
 from rc_utils.training import TrainConfig
 
@@ -54,12 +54,14 @@ def write_all(campaign):
         records.write_record(made_up(planned))
 
 
-@pytest.mark.parametrize("content", [b"", b"[1, 2]", b"\xff\xfe\x00", "of another schema"])
+@pytest.mark.parametrize("content", [b"", b"[1, 2]", b"\xff\xfe\x00", {"schema": 7}, {"run_id": "0" * 16}])
 def test_a_corrupt_record_is_named_and_missing(campaign, content):
     planned = next(iter(campaign.runs().values()))
-    path = records.write_record(made_up(planned) | {"schema": 7})
+    path = records.write_record(made_up(planned))
     if isinstance(content, bytes):
         path.write_bytes(content)
+    else:
+        records.write_record(made_up(planned) | content).replace(path)
     with pytest.raises(records.CorruptRecord, match=planned.spec.run_id):
         records.read_record(path)
     with pytest.warns(UserWarning, match=planned.spec.run_id):
@@ -78,6 +80,7 @@ def test_freezing_writes_sorted_lines_that_read_back(campaign):
     first = path.read_bytes()
     assert records.freeze(campaign)[1] == 8
     assert path.read_bytes() == first
+    assert set(records.load_runs(campaign).origin) == {"live"}
     shutil.rmtree(records.results_dir())
     table = records.load_runs(campaign)
     assert set(table.origin) == {"reference"}
@@ -156,10 +159,14 @@ def test_records_of_one_network_are_united_and_of_two_are_not(campaign):
     planned = next(iter(campaign.runs().values()))
     record = made_up(planned)
     early, late = (record | {"evolution": [p for p in record["evolution"] if p["epoch"] in e]} for e in ((0, 1), (3,)))
-    late["measures"] = {"sharpness": 3.0}
+    late |= {"measures": {"sharpness": 3.0}, "counts": record["counts"][:1]}
     united = merge_records(late, early)
     assert united["evolution"] == record["evolution"]
+    assert united["counts"] == record["counts"]
     assert united["measures"] == record["measures"] | {"sharpness": 3.0}
+    accuracies_alone = dataclasses.replace(planned, evolution_counts={})
+    assert is_complete(united, accuracies_alone)
+    assert not is_complete(early, accuracies_alone)
     others = [{"results": record["results"] | {"train_loss": 0.02}}, {"provenance": {"data": {"sha256": "0"}}}]
     for change in others:
         assert merge_records(late | change, early) == late | change
@@ -177,7 +184,7 @@ def test_freezing_an_experiment_keeps_the_records_of_the_others_and_loses_no_dam
     assert path.read_bytes() == whole
     shutil.rmtree(records.results_dir())
     path.write_bytes(whole[:-40])
-    words = "line 8.*delete this line alone"
+    words = "line 8.*delete this record alone"
     with pytest.warns(UserWarning, match=words), pytest.raises(records.CorruptRecord, match=words):
         records.freeze(campaign)
     assert path.read_bytes() == whole[:-40]

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import random
 import signal
 import subprocess
 import sys
@@ -110,7 +111,7 @@ def test_a_killed_worker_and_then_a_new_scheduler_lose_and_double_nothing(tmp_pa
     assert before.items() <= whole_records().items()
 
 
-SECOND_SWEEP = """
+A_SWEEP = """
 import json, sys
 from rc_utils.sweep.campaign import parse_campaign
 from rc_utils.sweep import sweep
@@ -120,9 +121,24 @@ sys.exit(any(outcome.status != "done" for outcome in outcomes))
 
 
 @pytest.mark.slow
+def test_a_sweep_that_is_killed_again_and_again_loses_no_finished_record():
+    """Each time at some moment of its work: what is there is whole, and only ever grows."""
+    rng, seen = random.Random(0), {}
+    for _ in range(3):
+        with process("-c", A_SWEEP, json.dumps(table(300))):
+            while len(whole_records()) == len(seen):
+                time.sleep(0.01)
+            time.sleep(rng.uniform(0, 0.3))
+        now = whole_records()
+        assert seen.items() <= now.items()
+        seen = now
+    assert len(missing_runs(parse_campaign(table(300), "many"))) == 300 - len(seen) > 0
+
+
+@pytest.mark.slow
 def test_two_sweeps_of_one_campaign_at_once_leave_one_whole_record_a_run():
     campaign = parse_campaign(table(40), "many")
-    with process("-c", SECOND_SWEEP, json.dumps(table(40))) as other:
+    with process("-c", A_SWEEP, json.dumps(table(40))) as other:
         while not whole_records():
             time.sleep(0.01)
         outcomes = sweep(campaign)

@@ -68,18 +68,13 @@ def scaled(values: np.ndarray) -> np.ndarray:
     """Values moved and scaled to [0, 1], zeros where they are constant: an offset or a size costs no digits, then."""
     if is_constant(values):
         return np.zeros_like(values)
-    exponent = int(np.frexp(np.abs(values).max())[1])
-    low, high = np.ldexp([values.min(), values.max()], -exponent)
-    return (np.ldexp(values, -exponent) - low) / (high - low)
+    half = 0.5 * values  # whose range is finite for all finite values
+    return (half - half.min()) / np.ptp(half)
 
 
 def unit_codes(units: Sequence[Hashable]) -> np.ndarray:
     """Codes (n,) from 0 of the names (n,) of units; a tuple is one name."""
-    array = np.asarray(units)
-    if array.ndim != 1:
-        array = np.empty(len(units), dtype=object)
-        array[:] = list(map(tuple, units))
-    return pd.factorize(array, use_na_sentinel=False)[0]
+    return pd.factorize(pd.Index(units, tupleize_cols=False), use_na_sentinel=False)[0]
 
 
 def bootstrap(
@@ -206,7 +201,6 @@ def correlate(
     """
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r}; expected one of {', '.join(METHODS)}")
-    check_count("num_resamples", num_resamples, 1)
     x, y, codes = checked_rows(x, y, units)
     number = int(codes.max(initial=-1)) + 1
     if len(x) < 3 or is_constant(x) or is_constant(y):

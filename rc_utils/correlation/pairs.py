@@ -35,11 +35,6 @@ class Pairs:
     environments: tuple[str, ...]
 
 
-def varying(factors: pd.DataFrame) -> list[str]:
-    """The columns of `factors` with more than one value."""
-    return [column for column in factors.columns if factors[column].nunique() > 1]
-
-
 def neighbours(factors: pd.DataFrame) -> Pairs:
     """The `Pairs` of a grid. A factor that does not vary is no axis, and one without a pair neither.
 
@@ -48,7 +43,7 @@ def neighbours(factors: pd.DataFrame) -> Pairs:
     if factors.duplicated().any():
         setting = factors[factors.duplicated()].iloc[0].to_dict()
         raise ValueError(f"two rows have the factors {setting}; average replicates, and name every factor that varies")
-    columns = varying(factors)
+    columns = [column for column in factors.columns if factors[column].nunique() > 1]
     codes = np.stack([pd.factorize(factors[c], sort=True)[0] for c in columns], 1) if columns else np.zeros((0, 1), int)
     first, second = np.triu_indices(len(codes), 1)
     differs = codes[first] != codes[second]
@@ -60,7 +55,7 @@ def neighbours(factors: pd.DataFrame) -> Pairs:
     environments = [f"{name} {_text(a)} / {_text(b)}" for name, (a, b) in zip(names, levels, strict=True)]
     axis, axes = pd.factorize(np.array(names, dtype=object))
     environment, known = pd.factorize(np.array(environments, dtype=object))
-    return Pairs(first, second, axis, unit_codes(shared.tolist()), environment, tuple(axes), tuple(known))
+    return Pairs(first, second, axis, unit_codes(list(map(tuple, shared))), environment, tuple(axes), tuple(known))
 
 
 def _text(value) -> str:

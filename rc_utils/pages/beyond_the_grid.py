@@ -20,7 +20,7 @@ from rc_utils.pages.lr_batch_bias import change_per_doubling
 from rc_utils.paper.verdict import Result
 from rc_utils.regions.lattice import default_resolution
 from rc_utils.sweep.campaign import load_campaign
-from rc_utils.sweep.merge import find_count
+from rc_utils.sweep.knowledge import find_count
 from rc_utils.sweep.records import find_records, load_runs
 
 

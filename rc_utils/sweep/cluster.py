@@ -47,23 +47,26 @@ def on_dask(todo, job, workers, scheduler):
 def _on_scheduler(todo, job, address):
     """Outcomes of runs submitted in blocks, earlier ones first, and gathered many at a time.
 
-    One message a block or a batch instead of one a run: with 10,000 runs the messages are what takes the time. Raises
-    OSError if the scheduler goes away.
+    One message a block or a batch instead of one a run: with 10,000 runs the messages are what takes the time. A record
+    from a machine that shares no file system with this one is written here. Raises OSError if the scheduler goes away.
     """
     import dask
     from distributed import Client
 
     dask.config.set(DASK_SETTINGS)
+    # Tasks of equal keys are one task to a scheduler: another sweep may ask it for other counts of the same run.
+    own = uuid.uuid4().hex[:8]
+    run_ids = {f"rc-{planned.spec.run_id}-{own}": planned.spec.run_id for planned in todo}
     with Client(address) as client:
-        plans, futures = {}, []
-        # Tasks of equal keys are one task to a scheduler: another sweep may ask it for other counts of the same run.
-        own = uuid.uuid4().hex[:8]
-        for i in range(0, len(todo), BLOCK):
-            keys = {f"rc-{planned.spec.run_id}-{own}": planned for planned in todo[i : i + BLOCK]}
-            futures += client.map(job, keys.values(), key=list(keys), priority=-i, retries=0, pure=False)
-            plans |= keys
+        futures = client.map(job, todo, key=list(run_ids), batch_size=BLOCK, fifo_timeout=0, pure=False)
         for future, outcome in _gathered(client, futures, address):
-            yield _kept(future, outcome, plans[future.key].spec.run_id)
+            if outcome is None:
+                error = future.exception()
+                outcome = Outcome(run_ids[future.key], "failed", error=f"{type(error).__name__}: {error}")
+            if outcome.record is not None:
+                keep_record(outcome.record)
+            future.release()
+            yield outcome
 
 
 def _gathered(client, futures, address):
@@ -83,14 +86,3 @@ def _gathered(client, futures, address):
             f"the scheduler {address} is gone ({type(error).__name__}). Records that were written are kept: start one "
             "and its workers, and the same command with its address does the rest"
         ) from error
-
-
-def _kept(future, outcome, run_id):
-    """The outcome of a run; a record from a machine that shares no file system with this one is written here."""
-    if outcome is None:
-        error = future.exception()
-        outcome = Outcome(run_id, "failed", error=f"{type(error).__name__}: {error}")
-    if outcome.record is not None:
-        keep_record(outcome.record)
-    future.release()
-    return outcome

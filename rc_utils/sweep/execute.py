@@ -6,6 +6,7 @@ run is on the disk at once; a killed sweep loses at most the runs it was in, and
 
 import argparse
 import dataclasses
+import functools
 import statistics
 import sys
 import time
@@ -16,8 +17,8 @@ from rc_utils.checks import check_count, check_number, print_lines, require, res
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.cluster import on_dask
 from rc_utils.sweep.cost import DEFAULT_TFLOPS, run_flops
-from rc_utils.sweep.job import Job
-from rc_utils.sweep.lacking import is_complete
+from rc_utils.sweep.job import attempt
+from rc_utils.sweep.knowledge import is_complete
 from rc_utils.sweep.records import check_writable, find_records, freeze
 from rc_utils.sweep.verify import print_verification, verify
 
@@ -60,7 +61,7 @@ def sweep(
     if not todo:
         return []
     check_writable()
-    job = Job(device, threads, deadline, {"compile": True} if compile else {})
+    job = functools.partial(attempt, device=device, threads=threads, deadline=deadline, compile=compile)
     if workers or scheduler:
         return _report(on_dask(todo, job, workers, scheduler), len(todo), campaign.name)
     return _report(map(job, todo), len(todo), campaign.name)
@@ -191,8 +192,7 @@ def _act(campaign, options, device):
     """Do the one thing that the options ask for; returns the exit status."""
     if options.verify is not None:
         check_device(device)
-        rows = verify(campaign, options.verify, device=device, threads=options.threads)
-        return print_verification(rows, device)
+        return print_verification(verify(campaign, options.verify, device=device, threads=options.threads), device)
     if options.plan:
         print_lines(plan(campaign, options.tflops, options.shard))
         return 0
@@ -200,10 +200,6 @@ def _act(campaign, options, device):
         path, number = freeze(campaign)
         print(f"{number} records in {path}" if number else f"no record to freeze: run {campaign.name} first")
         return 0 if number else 1
-    return _run(campaign, options, device)
-
-
-def _run(campaign, options, device):
     outcomes = sweep(
         campaign, workers=options.workers, scheduler=options.scheduler, device=device, threads=options.threads,
         time_budget=options.time_budget, shard=options.shard, compile=options.compile,

@@ -22,35 +22,26 @@ class Outcome:
     error: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
-class Job:
-    """What a process does with one planned run.
+def attempt(planned, device="cpu", threads=1, deadline=None, compile=False):
+    """The Outcome of a planned run in this process; an error in it is an outcome, too.
 
-    deadline: time.time() after which no run is begun and a run in progress is given up; None for no limit.
-    execution: `compile` of `train`.
+    deadline: time.time() after which the run is not begun or given up; None for no limit.
     """
+    run_id = planned.spec.run_id
 
-    device: str = "cpu"
-    threads: int = 1
-    deadline: float | None = None
-    execution: dict = dataclasses.field(default_factory=dict)
+    def late():
+        return deadline is not None and time.time() > deadline
 
-    def __call__(self, planned):
-        """The Outcome of the run; an error in it is an outcome, too."""
-        run_id = planned.spec.run_id
-        if self._late():
-            return Outcome(run_id, "late")
-        try:
-            with torch_threads(self.threads):
-                return Outcome(run_id, "done", run.complete_run(planned, self.device, self._late, **self.execution))
-        except StopTraining:
-            return Outcome(run_id, "late")
-        except Exception:
-            settings = canonical_json(dataclasses.asdict(planned.spec))
-            return Outcome(run_id, "failed", error=f"{traceback.format_exc()}settings: {settings}")
-
-    def _late(self):
-        return self.deadline is not None and time.time() > self.deadline
+    if late():
+        return Outcome(run_id, "late")
+    try:
+        with torch_threads(threads):
+            return Outcome(run_id, "done", run.complete_run(planned, device, late, compile=compile))
+    except StopTraining:
+        return Outcome(run_id, "late")
+    except Exception:
+        settings = canonical_json(dataclasses.asdict(planned.spec))
+        return Outcome(run_id, "failed", error=f"{traceback.format_exc()}settings: {settings}")
 
 
 @contextlib.contextmanager

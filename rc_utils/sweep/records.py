@@ -12,7 +12,6 @@ import json
 import os
 import pathlib
 import re
-import time
 import uuid
 import warnings
 
@@ -21,15 +20,14 @@ import pandas as pd
 
 from rc_utils.checks import check_count, results_dir, unknown_name, write_atomically
 from rc_utils.sweep.campaign import read_campaign
-from rc_utils.sweep.merge import data_sha256 as data_sha256
-from rc_utils.sweep.merge import find_count, richer
+from rc_utils.sweep.knowledge import data_sha256 as data_sha256
+from rc_utils.sweep.knowledge import find_count, richer
 from rc_utils.sweep.specification import RUN_COLUMNS, SCHEMA, TRAIN_DEFAULTS, Campaign, canonical_json
 
 INTERPOLATES = 0.99
 ORIGINS = ("live", "reference")
 RECORD_SIZE = 1 << 18  # bytes, more than a record of thousands of simplices has
-ADVICE = "delete it and run the sweep again"
-ADVICE_ON_A_LINE = "delete this line alone and run the sweep again"
+ADVICE = "delete this record alone and run the sweep again"
 _EVOLUTION_COLUMNS = ["run_id", "campaign", "experiment", "network", "cell", "origin", "status"]
 _EVOLUTION_COLUMNS += ["seed", "lr", "batch_size", "epoch", "train_accuracy", "test_accuracy", "train_loss"]
 _EVOLUTION_COLUMNS += ["gap", "reached_loss"]
@@ -74,8 +72,8 @@ def read_record(path):
 def find_records(run_ids, frozen=None, origin=None):
     """Records of the wanted runs that are there: {run id: (record, origin)}, origin "live" or "reference".
 
-    frozen: a runs.jsonl. A record made on this machine comes before a frozen one, unless that one knows more: then the
-    frozen one, with what the other adds where both are of the same network.
+    frozen: a runs.jsonl. A record made on this machine comes before a frozen one, unless that one knows more: then
+    both together, or the frozen one alone where they are not of the same network.
     origin: look at the records of this origin alone.
     A corrupt record is named in a warning and treated as missing, so that a sweep makes it again.
     """
@@ -95,21 +93,23 @@ def read_frozen(path, run_ids=None):
 
     Of two lines of a run the one that knows more is taken. Corrupt lines are named in a warning.
     """
-    path, records = pathlib.Path(path), {}
-    wanted = None if run_ids is None else {None, *run_ids}
-    if path.exists():
-        for number, line in enumerate(path.read_bytes().splitlines(), start=1):
-            if line.strip() and (wanted is None or _run_id_of(line) in wanted):
-                with _warn_if_corrupt():
-                    record = _parse(line, f"{path}, line {number}", ADVICE_ON_A_LINE)
-                    twin = records.get(record["run_id"])
-                    records[record["run_id"]] = record if twin is None else richer(record, twin)[0]
+    records = {}
+    for where, run_id, line in _lines(path):
+        if run_ids is None or run_id is None or run_id in run_ids:
+            with _warn_if_corrupt():
+                record = _parse(line, where)
+                twin = records.get(record["run_id"])
+                records[record["run_id"]] = record if twin is None else richer(record, twin)[0]
     return records
 
 
-def _run_id_of(line):
-    match = _RUN_ID.search(line)
-    return match and match[1].decode()
+def _lines(path):
+    """(where, run id or None, line) of every line of a runs.jsonl that is not empty; none if there is no such file."""
+    path = pathlib.Path(path)
+    for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else (), start=1):
+        if line.strip():
+            run_id = _RUN_ID.search(line)
+            yield f"{path}, line {number}", run_id and run_id[1].decode(), line
 
 
 def freeze(campaign):
@@ -120,12 +120,9 @@ def freeze(campaign):
     """
     path = campaign.folder / "runs.jsonl"
     records = read_frozen(path) | {key: record for key, (record, _) in find_records(campaign.runs(), path).items()}
-    for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else (), start=1):
-        if line.strip() and _run_id_of(line) not in records:
-            raise CorruptRecord(
-                f"{path}, line {number} is damaged and its run has no other record: restore the file, or "
-                f"{ADVICE_ON_A_LINE}"
-            )
+    for where, run_id, _ in _lines(path):
+        if run_id not in records:
+            raise CorruptRecord(f"{where} is damaged and its run has no other record: restore the file, or {ADVICE}")
     if not records:
         return path, 0
     lines = [canonical_json(sealed(record)) for _, record in sorted(records.items())]
@@ -240,16 +237,16 @@ def _digest(record):
     return hashlib.sha256(canonical_json({k: v for k, v in record.items() if k != "checksum"}).encode()).hexdigest()
 
 
-def _parse(text, where, advice=ADVICE):
+def _parse(text, where):
     try:
         record = json.loads(text)
         checksum, digest = record["checksum"], _digest(record)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise CorruptRecord(f"{where} is not a whole record ({error}): {advice}") from error
+        raise CorruptRecord(f"{where} is not a whole record ({error}): {ADVICE}") from error
     if checksum != digest:
-        raise CorruptRecord(f"{where} does not match its checksum, it was damaged or edited: {advice}")
+        raise CorruptRecord(f"{where} does not match its checksum, it was damaged or edited: {ADVICE}")
     if record["schema"] != SCHEMA:
-        raise CorruptRecord(f"{where} has schema {record['schema']}, this version reads {SCHEMA}: {advice}")
+        raise CorruptRecord(f"{where} has schema {record['schema']}, this version reads {SCHEMA}: {ADVICE}")
     return record
 
 
@@ -266,10 +263,6 @@ def check_writable(weights_size=1):
 
     weights_size: bytes of the weights that are to be written. An empty file would fit on a full disk.
     """
-    for left in results_dir().glob("[rw]*/.*"):  # what writers left that were killed a day ago
-        with contextlib.suppress(OSError):
-            if time.time() - left.stat().st_mtime > 86400:
-                left.unlink()
     for folder, size in (("records", RECORD_SIZE), ("weights", weights_size)):
         probe = results_dir() / folder / f".writable.{uuid.uuid4().hex[:8]}"
         write_atomically(probe, bytes(size))

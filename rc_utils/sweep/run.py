@@ -13,10 +13,10 @@ from rc_utils.datasets import load_dataset
 from rc_utils.measures import measure_all
 from rc_utils.networks import build_network
 from rc_utils.networks.user_class import source_hash
-from rc_utils.regions import predict_labels, region_count, sample_vertices
+from rc_utils.regions import predict_labels, region_count
 from rc_utils.regions.classifier import NonFiniteScores
-from rc_utils.sweep import lacking, records
-from rc_utils.sweep.merge import data_sha256
+from rc_utils.sweep import records
+from rc_utils.sweep.knowledge import data_sha256, find_count, is_complete, needs_training, wishes
 from rc_utils.sweep.provenance import provenance
 from rc_utils.sweep.specification import SCHEMA
 from rc_utils.sweep.weights import keep_record, kept_weights, packed_weights, record_on_disk, state_of
@@ -88,7 +88,7 @@ def _network_with(state, spec, device):
     return network.to(device).eval()
 
 
-def complete_run(planned, device="cpu", should_stop=None, *, weights=False, **execution):
+def complete_run(planned, device="cpu", should_stop=None, *, weights=False, compile=False):
     """Make what is missing of a planned run and return its record, written to its place.
 
     A new count or measure of a network whose weights are kept is taken without training; anything else that is missing
@@ -96,57 +96,46 @@ def complete_run(planned, device="cpu", should_stop=None, *, weights=False, **ex
     this machine or from the campaign's frozen records, stays. Where a measure or a count of a new run raises an error,
     its training is kept.
     weights: train again where the weights are not kept, even if the record lacks nothing.
-    execution: `compile` of `train`.
+    compile: of `train`.
     """
-    records.check_writable()
     run_id = planned.spec.run_id
     record, _ = records.find_records([run_id], planned.frozen).get(run_id, (None, None))
-    if record is None or not _can_extend(record, planned, device) or (weights and kept_weights(record) is None):
-        # Another machine may make another network: it is measured and counted as the one on record was.
-        planned = planned if record is None else planned.merged(lacking.wishes(record))
-        check_before_training(planned, device)
-        rescue = keep_record if record is None else None
-        new, content = train_run(planned, device, should_stop, rescue, **execution)
-        if record is not None and record["status"] == "ok" != new["status"]:
-            raise RuntimeError(
-                f"run {run_id} diverged when it was trained again on this machine: its record is kept, and what it "
-                "lacks can be made on a machine like the one that it names"
-            )
+    if record is None:
+        _check_space(planned, device)
+        new, content = train_run(planned, device, should_stop, rescue=keep_record, compile=compile)
         return keep_record(new, content)
-    if not lacking.is_complete(record, planned):
-        record = _extend(record, planned, device)
-    return keep_record(record)
+    if is_complete(record, planned) and not (weights and kept_weights(record) is None):
+        return keep_record(record)
+    if not needs_training(record, planned) and has_same_data(record, planned, device):
+        states = kept_weights(record)
+        if states is not None:
+            network = _network_with(states[None], planned.spec, device)
+            return keep_record(_extended(record, network, planned, dataset_of(planned.spec, device)))
+    # Another machine may make another network: it is measured and counted as the one on record was.
+    planned = planned.merged(wishes(record))
+    _check_space(planned, device)
+    new, content = train_run(planned, device, should_stop, compile=compile)
+    if record["status"] == "ok" != new["status"]:
+        raise RuntimeError(
+            f"run {run_id} diverged when it was trained again on this machine: its record is kept, and what it "
+            "lacks can be made on a machine like the one that it names"
+        )
+    return keep_record(new, content)
 
 
-def check_before_training(planned, device="cpu"):
-    """Raise ValueError for a count that the data do not allow, OSError where the weights will not fit on the disk."""
-    data = dataset_of(planned.spec, device)
-    for name, settings in [*planned.counts.items(), *planned.evolution_counts.items()]:
-        draw = {key: settings[key] for key in ("dim", "sampling", "seed", "direction_length") if key in settings}
-        try:
-            sample_vertices(_points(data, settings), num_samples=1, **draw)
-        except ValueError as error:
-            raise ValueError(f"count {name!r}: {error}") from error
-    tensors = network_of(planned.spec, data).state_dict().values()
+def _check_space(planned, device):
+    """Raise OSError where the weights of a run will not fit on the disk."""
+    tensors = network_of(planned.spec, dataset_of(planned.spec, device)).state_dict().values()
     kept = 1 + len(planned.evolution_epochs) * planned.evolution_weights
-    records.check_writable(kept * sum(tensor.numel() * tensor.element_size() for tensor in tensors))
+    records.check_writable(kept * sum(tensor.nbytes for tensor in tensors))
 
 
-def _can_extend(record, planned, device):
-    """Whether what `record` lacks can be made without training."""
-    if lacking.is_complete(record, planned):
-        return True
-    if lacking.needs_training(record, planned):
-        return False
-    return kept_weights(record) is not None and has_same_data(record, planned, device)
-
-
-def _extend(record, planned, device):
-    """The record with the counts and measures that it lacks, none of which needs training."""
-    data = dataset_of(planned.spec, device)
-    network = _network_with(kept_weights(record)[None], planned.spec, device)
-    measures = _measures(network, lacking.missing_measures(record, planned), planned.spec, data)
-    counts = [count_regions(network, data, settings) for settings in lacking.missing_counts(record, planned)]
+def _extended(record, network, planned, data):
+    """The record with the measures and the counts of its trained network that `planned` asks for and it lacks."""
+    names = [name for name in planned.measures if name not in record["measures"]]
+    wanted = [settings for settings in planned.counts.values() if find_count(record["counts"], settings) is None]
+    measures = _measures(network, names, planned.spec, data)
+    counts = [count_regions(network, data, settings) for settings in wanted]
     return record | {"measures": record["measures"] | measures, "counts": record["counts"] + counts}
 
 
@@ -155,7 +144,7 @@ def has_same_data(record, planned, device="cpu"):
     return data_sha256(record) in (None, dataset_of(planned.spec, device).provenance["sha256"])
 
 
-def train_run(planned, device="cpu", should_stop=None, rescue=None, **execution):
+def train_run(planned, device="cpu", should_stop=None, *, rescue=None, compile=False):
     """Train, measure and count one run without writing anything.
 
     Returns its record and the bytes of its file of weights, None for a diverged run.
@@ -171,8 +160,9 @@ def train_run(planned, device="cpu", should_stop=None, rescue=None, **execution)
 
     run = train(
         network_of(spec, data), data, spec.train, device=device, should_stop=should_stop, measure=look,
-        measure_epochs=planned.evolution_epochs, measure_loss=planned.evolution_loss, **execution,
+        measure_epochs=planned.evolution_epochs, measure_loss=planned.evolution_loss, compile=compile,
     )  # fmt: skip
+    execution = {"compile": True} if compile else {}
     record = _trained_record(planned, run) | {"provenance": provenance(data, device, started, run.seconds, execution)}
     if run.status != "ok":
         return record, None
@@ -184,15 +174,13 @@ def train_run(planned, device="cpu", should_stop=None, rescue=None, **execution)
     weights = packed_weights(states | {None: state_of(run.network)})
     trained = record | {"provenance": record["provenance"] | {"weights_sha256": hashlib.sha256(weights).hexdigest()}}
     try:
-        measures = _measures(run.network, planned.measures, spec, data)
-        counts = [count_regions(run.network, data, settings) for settings in planned.counts.values()]
+        return _extended(trained, run.network, planned, data), weights
     except NonFiniteScores:
         return record | {"status": "diverged"}, None
     except Exception:
         if rescue is not None:
             rescue(trained, weights)
         raise
-    return trained | {"measures": measures, "counts": counts}, weights
 
 
 def _trained_record(planned, run):

@@ -1,5 +1,6 @@
 """What is asked for: a campaign's experiments, the runs they come to, and everything that decides a run's result."""
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -47,10 +48,7 @@ class RunSpec:
 class PlannedRun:
     """A run together with what the campaign wants to know about it.
 
-    counts, measures: taken after training, settings of counts by name.
-    evolution_epochs, evolution_loss: the epochs after which to look in between, and a training loss: after the first
-    epoch that leaves less. evolution_counts, evolution_measures: what is taken then; evolution_weights: whether the
-    networks of these epochs are kept as well.
+    counts, measures: taken after training, settings of counts by name. evolution_*: as in the campaign's file.
     frozen: file of the campaign's frozen records, where there may be one of this run.
     """
 
@@ -65,8 +63,7 @@ class PlannedRun:
     frozen: pathlib.Path | None = None
 
     def merged(self, other):
-        """The same run with the wishes of both; a count that both ask for keeps this one's name, and so does a loss to
-        look at, of which it has one alone."""
+        """The same run with the wishes of both; of two names of a count, or two losses to look at, this one's stay."""
         return dataclasses.replace(
             self,
             counts=_union(self.counts, other.counts),
@@ -118,9 +115,8 @@ class Experiment:
 
     def seeds_and_networks(self):
         """(seed, network label) pairs, all networks of the first seed first."""
-        of_network = {label: dict.fromkeys(self.seeds_of(label)) for label in self.networks}
-        seeds = dict.fromkeys(seed for own in of_network.values() for seed in own)
-        return [(seed, label) for seed in seeds for label in self.networks if seed in of_network[label]]
+        seeds = dict.fromkeys(seed for label in self.networks for seed in self.seeds_of(label))
+        return [(seed, label) for seed in seeds for label in self.networks if seed in self.seeds_of(label)]
 
     def cells(self):
         """One dict of grid values for every combination, the last key running fastest."""
@@ -147,8 +143,8 @@ class Campaign:
     name: str
     title: str
     dataset: dict
-    networks: dict
-    counts: dict
+    networks: dict[str, dict]
+    counts: dict[str, dict]
     experiments: tuple
     train: dict = dataclasses.field(default_factory=dict)
     note: str = ""
@@ -219,3 +215,12 @@ class Campaign:
 def canonical_json(value):
     """JSON text that is the same for equal values."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+@contextlib.contextmanager
+def naming(where):
+    """An error of what is asked for becomes a ValueError that says where it stands."""
+    try:
+        yield
+    except (ValueError, TypeError, ImportError, AttributeError) as error:
+        raise ValueError(f"{where}: {error}") from error

@@ -11,7 +11,7 @@ from rc_utils.networks.registry import SHAPE_ARGUMENTS
 from rc_utils.regions import make_lattice, region_count
 from rc_utils.regions.count import check_strategy
 from rc_utils.regions.sampling import check_sampling
-from rc_utils.sweep.specification import canonical_json
+from rc_utils.sweep.specification import canonical_json, naming
 
 # Keys that are no options of a network: the dataset says them.
 _OF_DATASET = tuple(key for key in SHAPE_ARGUMENTS if key != "width")
@@ -21,8 +21,7 @@ def check_campaign(campaign):
     """Raise ValueError for what `campaign` asks for and its runs cannot have; the message says what is valid."""
     _check_dataset(campaign.dataset, f"{campaign.name}, [dataset]")
     for label, network in campaign.networks.items():
-        if "source_sha256" not in network:  # a class of the reader's own was checked when it was read
-            check_network_options(network, f"{campaign.name}, [networks.{label}]")
+        _check_network(network, f"{campaign.name}, [networks.{label}]")
     for label, settings in campaign.counts.items():
         _check_count(settings, f"{campaign.name}, [counts.{label}]")
     for experiment in campaign.experiments:
@@ -39,27 +38,19 @@ def _check_dataset(settings, where):
     check_keys(where, settings, _arguments(load_dataset) - {"device", "data_dir", "root"})
     require("name" in settings, f"{where} has no 'name'")
     _check_types(load_dataset, settings, where)
-    try:
+    with naming(where):
         check_values(**{key: value for key, value in settings.items() if key in _arguments(check_values)})
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
-    require(settings.get("classes") != [], f"{where}.classes is empty; expected at least two names, or leave it out")
 
 
-def check_network_options(network, where):
-    """Raise ValueError unless `network`, a name and options, can be built; `where` names its table."""
+def _check_network(network, where):
     options = {key: value for key, value in network.items() if key not in ("name", "source_sha256")}
     for key, value in options.items():
         require(key not in _OF_DATASET, f"{where}.{key} cannot be set here: it comes from the dataset")
         require(key != "seed", f"{where}.seed cannot be set here: it is the seed of the run")
-        try:
+        with naming(f"{where}.{key} cannot be kept in a record"):  # such as a date or NaN
             canonical_json(value)
-        except (ValueError, TypeError) as error:  # such as a date or NaN
-            raise ValueError(f"{where}.{key} cannot be kept in a record: {error}") from error
-    try:
+    with naming(where):
         check_network(network["name"], **options)
-    except (ValueError, TypeError, ImportError, AttributeError) as error:
-        raise ValueError(f"{where}: {error}") from error
 
 
 def _check_count(settings, where):
@@ -68,10 +59,8 @@ def _check_count(settings, where):
         raise unknown_name(f"points in {where}", settings["points"], ("train", "test"))
     options = {key: value for key, value in settings.items() if key != "points"}
     _check_types(region_count, options, where)
-    try:
+    with naming(where):
         _check_values(**options)
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
 
 
 def _check_values(
@@ -90,7 +79,7 @@ def _check_overrides(campaign, experiment, where):
     _check_dataset(campaign.dataset | experiment.dataset, f"{where}, dataset")
     for label in experiment.networks:
         require("name" not in experiment.options, f"{where}: options cannot exchange the network")
-        check_network_options(campaign.networks[label] | experiment.options, f"{where}, [networks.{label}]")
+        _check_network(campaign.networks[label] | experiment.options, f"{where}, [networks.{label}]")
 
 
 def _check_types(function, settings, where):

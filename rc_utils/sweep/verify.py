@@ -17,7 +17,7 @@ import numpy as np
 from rc_utils.checks import check_count
 from rc_utils.sweep import records, run
 from rc_utils.sweep.job import torch_threads
-from rc_utils.sweep.merge import find_count
+from rc_utils.sweep.knowledge import find_count
 from rc_utils.sweep.provenance import hardware, instructions
 
 ACCURACY_TOLERANCE = 0.04  # of an accuracy
@@ -86,23 +86,23 @@ def verify(campaign, number, seed=0, device="cpu", threads=1):
 
 def _compare(old, new):
     accuracy = max(abs(old["results"][k] - new["results"][k]) for k in ("train_accuracy", "test_accuracy"))
-    entries = [(find_count(old["counts"], entry["settings"]), entry) for entry in new["counts"]]
-    entries = [(recorded, entry) for recorded, entry in entries if recorded]
-    pairs = [(np.asarray(a["counts"], float), np.asarray(b["counts"], float)) for a, b in entries]
-    differences = [abs((a - b).mean()) / a.mean() for a, b in pairs]
-    tolerances = [_tolerance(entry["settings"]) for _, entry in entries]
-    errors = [(a - b).std() / math.sqrt(len(a)) / a.mean() for a, b in pairs]
-    allowed = np.array(tolerances) + 3 * np.array(errors)
+    close = old["status"] == new["status"] and accuracy <= ACCURACY_TOLERANCE
+    differences, unequal = [], []
+    for entry in new["counts"]:
+        recorded = find_count(old["counts"], entry["settings"])
+        if recorded is not None:
+            was, now = np.asarray(recorded["counts"], float), np.asarray(entry["counts"], float)
+            differences.append(abs((was - now).mean()) / was.mean())
+            error = (was - now).std() / math.sqrt(len(was)) / was.mean()
+            close = close and differences[-1] <= _tolerance(entry["settings"]) + 3 * error
+            unequal.append(was != now)
     return Comparison(
         old["run_id"],
         accuracy,
         max(differences, default=math.nan),
-        float(np.mean(np.concatenate([a != b for a, b in pairs]))) if pairs else math.nan,
+        float(np.concatenate(unequal).mean()) if unequal else math.nan,
         alike=_is_alike(old, new),
-        close=old["status"] == new["status"]
-        and accuracy <= ACCURACY_TOLERANCE
-        and bool(pairs or not new["counts"])
-        and bool(np.all(np.array(differences) <= allowed)),
+        close=bool(close and (differences or not new["counts"])),
     )
 
 

@@ -4,7 +4,7 @@ import hashlib
 
 from rc_utils.checks import results_dir, write_atomically
 from rc_utils.sweep import records
-from rc_utils.sweep.merge import merge_records
+from rc_utils.sweep.knowledge import merge_records
 
 
 def keep_record(record, weights=None):

@@ -10,7 +10,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from rc_utils.sweep.campaign import load_campaign
-from rc_utils.sweep.lacking import is_complete
+from rc_utils.sweep.knowledge import is_complete
 from rc_utils.sweep.records import find_records, load_runs
 from rc_utils.sweep.run import complete_run
 from rc_utils.sweep.specification import Campaign, PlannedRun
