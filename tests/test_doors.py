@@ -7,7 +7,6 @@ import contextlib
 import functools
 import itertools
 import math
-import pathlib
 
 import numpy as np
 import pytest
@@ -17,14 +16,12 @@ from conftest import FUZZ
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from papermill.translators import PythonTranslator
 from torch import nn
 from torch.nn import functional as F
 
 from rc_utils.checks import write_atomically
 from rc_utils.correlation import correlate
 from rc_utils.networks.user_class import find_user_network
-from rc_utils.notebooks import execute as notebooks
 from rc_utils.regions import count_components, exact_segment, predict_labels, region_count, sample_vertices
 from rc_utils.sweep.campaign import load_campaign
 
@@ -334,33 +331,6 @@ def test_paths(tmp_path, name, content):
         path.unlink()
     else:
         assert str(path) in message or repr(str(path))[1:-1] in message or "null byte" in message
-
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.binary(max_size=3)
-    | st.complex_numbers() | st.sampled_from([..., frozenset(), np.int64(3), pathlib.Path("x")]),
-    lambda inner: st.lists(inner, max_size=3) | st.tuples(inner, inner)
-    | st.dictionaries(st.text(max_size=4) | st.integers(), inner, max_size=3),
-    max_leaves=6,
-)  # fmt: skip
-
-
-def as_lists(value):
-    if isinstance(value, list | tuple):
-        return [as_lists(item) for item in value]
-    return {key: as_lists(item) for key, item in value.items()} if isinstance(value, dict) else value
-
-
-@given(value=VALUES)
-@FUZZ
-def test_parameters_of_notebooks(value):
-    """What papermill writes into the cell is the value, tuples as lists, or the value is refused."""
-    with refused_by_name("parameter n holds") as outcome:
-        written = notebooks._as_written(value, "parameter n")
-    if not outcome["refused"]:
-        namespace = {}
-        exec(PythonTranslator.codify({"n": written}), namespace)
-        assert repr(namespace["n"]) == repr(as_lists(value))
 
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, 1e12, 1e308, -1e308, 5e-324, 1.0])
