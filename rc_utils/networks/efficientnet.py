@@ -27,8 +27,7 @@ STAGES = (
     (6, 192, 4, 5, 2),
     (6, 320, 1, 3, 1),
 )
-SQUEEZE_RATIO = 0.25
-MIN_SQUEEZED = 2
+SQUEEZE_REDUCTION = 4  # input channels for each squeezed one
 
 
 class MBConv(nn.Module):
@@ -49,10 +48,9 @@ class MBConv(nn.Module):
     ):
         super().__init__()
         expanded = expansion * in_channels
-        squeezed = max(MIN_SQUEEZED, int(SQUEEZE_RATIO * in_channels))
         layers = [
             conv_norm_act(expanded, expanded, kernel_size, stride=stride, groups=expanded, activation=nn.SiLU),
-            SqueezeExcitation(expanded, squeezed, nn.SiLU),
+            SqueezeExcitation(expanded, in_channels // SQUEEZE_REDUCTION, nn.SiLU),
             conv_norm(expanded, out_channels, 1),
         ]
         if expansion != 1:

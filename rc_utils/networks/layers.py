@@ -67,12 +67,13 @@ def projection_shortcut(in_channels: int, out_channels: int, stride: int) -> nn.
 class SqueezeExcitation(nn.Module):
     """x * sigmoid(W2 act(W1 mean(x) + b1) + b2), the mean over the pixels (Hu et al. 2018, eq. 2-4).
 
-    Shape (N, channels, H, W) in and out. W1 maps to `squeezed` channels. The two maps are linear layers: on
-    one pixel a 1x1 convolution is the same function of the same parameters.
+    Shape (N, channels, H, W) in and out. W1 maps to `squeezed` channels, at least two. The two maps are linear
+    layers: on one pixel a 1x1 convolution is the same function of the same parameters.
     """
 
     def __init__(self, channels: int, squeezed: int, activation: type[nn.Module] = nn.ReLU):
         super().__init__()
+        squeezed = max(2, squeezed)
         self.gate = nn.Sequential(
             nn.AdaptiveAvgPool2d(1),
             nn.Flatten(),

@@ -9,8 +9,7 @@ import sys
 import sysconfig
 import time
 import typing
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -85,14 +84,16 @@ def _is_network_class(value: object) -> bool:
 
 
 def _import_module(module_name: str, network_name: str) -> ModuleType:
+    """The module, looked for in the working directory first, and loaded again where its file was edited."""
     if module_name.startswith("."):
         raise ModuleNotFoundError(f'network {network_name!r}: expected "module:Class", as in an import, not a path')
     importlib.invalidate_caches()
+    path = list(sys.path)
+    sys.path.insert(0, os.getcwd())
     try:
-        with _working_directory_first():
-            module = importlib.import_module(module_name)
-            _load_again_if_edited(module)
-            return module
+        module = importlib.import_module(module_name)
+        _load_again_if_edited(module)
+        return module
     except ModuleNotFoundError as error:
         is_asked_for = error.name == module_name or module_name.startswith(f"{error.name}.")
         if not is_asked_for:
@@ -102,6 +103,8 @@ def _import_module(module_name: str, network_name: str) -> ModuleType:
             '"module:Class" without ".py", run from the folder that holds the module',
             name=error.name,
         ) from error
+    finally:
+        sys.path[:] = path
 
 
 def _is_of_library(path: str) -> bool:
@@ -124,16 +127,3 @@ def _load_again_if_edited(module: ModuleType) -> None:
         if edited:
             exec(compile(source, path, "exec"), vars(module))
     setattr(module, _LOADED, digest)
-
-
-@contextmanager
-def _working_directory_first() -> Iterator[None]:
-    """Look for modules in the working directory first and leave no bytecode, inside this block only."""
-    path, without_bytecode = list(sys.path), sys.dont_write_bytecode
-    sys.path.insert(0, os.getcwd())
-    sys.dont_write_bytecode = True
-    try:
-        yield
-    finally:
-        sys.path[:] = path
-        sys.dont_write_bytecode = without_bytecode
