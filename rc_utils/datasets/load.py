@@ -4,6 +4,7 @@ import hashlib
 import os
 from collections.abc import Sequence
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from rc_utils.checks import check_count, unknown_name
 from rc_utils.datasets import folders, sources
 from rc_utils.datasets.cache import data_folder
 from rc_utils.datasets.images import Dataset, ImageTensor, area_average, channel_stats
-from rc_utils.datasets.subsets import Choice, add_label_noise
+from rc_utils.datasets.subsets import add_label_noise, choose
 
 
 def load_dataset(
@@ -51,19 +52,14 @@ def load_dataset(
     folder = data_folder(data_dir)
     _check_request(name, folder, unknown, root, classes)
     check_values(n_train=n_train, n_test=n_test, image_size=image_size, label_noise=label_noise, seed=seed)
-    choice = Choice(n_train, n_test, image_size, None if classes is None else tuple(classes), seed)
-    arrays = _arrays(name, choice, folder, root)
-    return _dataset(name, arrays, image_size, label_noise, seed).to(device)
-
-
-def _arrays(name, choice, folder, root):
+    chosen = {"n_train": n_train, "n_test": n_test, "classes": classes, "seed": seed}
     if name == "shapes":
-        return sources.shapes(choice)
-    if name == "digits":
-        return sources.digits(choice)
-    if name == "imagenet":
-        return folders.imagenet(choice, folder, root)
-    return sources.stored(name, choice, folder)
+        arrays = sources.shapes(image_size, **chosen)
+    elif name == "imagenet":
+        arrays = folders.imagenet(Path(root or folder / "imagenet"), folder, image_size, **chosen)
+    else:
+        arrays = choose(sources.digits(seed) if name == "digits" else sources.stored(name, folder), **chosen)
+    return _dataset(name, arrays, image_size, label_noise, seed).to(device)
 
 
 def _dataset(name, arrays, image_size, label_noise, seed):
