@@ -21,13 +21,11 @@ class ImageTensor:
     dtype = torch.float32
 
     def __init__(self, raw, mean, std):
-        """Wrap raw (N, C, H, W) uint8 with mean and std of C values each; ValueError for any other type or shape."""
+        """Wrap raw (N, C, H, W) uint8, else ValueError, with mean and std of C values each."""
         if raw.dtype != torch.uint8 or raw.ndim != 4:
             raise ValueError(f"images are {raw.dtype} of shape {tuple(raw.shape)}; expected uint8 (N, C, H, W)")
         self.raw = raw
         self.mean, self.std = (torch.as_tensor(v, dtype=torch.float32, device=raw.device) for v in (mean, std))
-        if not self.mean.shape == self.std.shape == raw.shape[1:2]:
-            raise ValueError(f"mean and std must have one value for each of the {raw.shape[1]} channels")
         self._shift = self.mean.view(-1, 1, 1)
         self._scale = 1 / self.std.view(-1, 1, 1)
 
