@@ -37,10 +37,8 @@ def data_folder(data_dir=None):
 
 def write_cache(path, arrays):
     """Write arrays to path (npz, not compressed), whole or not at all."""
-    contents = {key: getattr(arrays, key) for key in _REQUIRED}
-    contents |= {key: np.array(getattr(arrays, key)) for key in _OPTIONAL if getattr(arrays, key)}
     archive = io.BytesIO()
-    np.savez(archive, **contents)
+    np.savez(archive, **vars(arrays))
     write_atomically(path, archive.getbuffer())
 
 
@@ -68,7 +66,7 @@ def _checked(stored):
     """`Arrays` of what a file holds. Raises ValueError for what is missing or not as expected."""
     missing = [key for key in _REQUIRED if key not in stored]
     require(not missing, f"arrays missing: {', '.join(missing)}")
-    images, labels = {}, {}
+    names = stored.get("classes", np.arange(int(stored["y_train"].max()) + 1))
     for split in ("train", "test"):
         x, y = stored[f"x_{split}"], stored[f"y_{split}"]
         require(x.dtype == np.uint8, f"x_{split} is {x.dtype}, expected uint8")
@@ -77,13 +75,10 @@ def _checked(stored):
         integers = y.dtype.kind in "iu" and y.ndim == 1
         require(integers, f"y_{split} is {y.dtype} of shape {y.shape}, expected integers (N,)")
         require(len(x) == len(y), f"x_{split} has {len(x)} images and y_{split} {len(y)} labels")
-        images[f"x_{split}"] = x if x.ndim == 4 else x[..., None]
-        labels[f"y_{split}"] = y.astype(np.int64)
-    shapes = [x.shape[1:] for x in images.values()]
-    require(shapes[0] == shapes[1], f"x_train has images of shape {shapes[0]}, x_test of {shapes[1]}")
-    names = stored.get("classes", np.arange(labels["y_train"].max() + 1))
-    for key, y in labels.items():
         valid = y.min() >= 0 and y.max() < len(names)
-        require(valid, f"{key} has labels from {y.min()} to {y.max()}, expected 0 to {len(names) - 1}")
+        require(valid, f"y_{split} has labels from {y.min()} to {y.max()}, expected 0 to {len(names) - 1}")
+        stored[f"x_{split}"], stored[f"y_{split}"] = x if x.ndim == 4 else x[..., None], y.astype(np.int64)
+    train, test = stored["x_train"].shape[1:], stored["x_test"].shape[1:]
+    require(train == test, f"x_train has images of shape {train}, x_test of {test}")
     texts = {key: str(stored[key]) for key in ("source", "note") if key in stored}
-    return Arrays(**images, **labels, classes=tuple(map(str, names.tolist())), **texts)
+    return Arrays(**stored | texts | {"classes": tuple(map(str, names.tolist()))})

@@ -1,7 +1,6 @@
 """ImageNet-style class folders, train/<class>/<image> and val/<class>/<image>, listed by torchvision."""
 
 import hashlib
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +22,8 @@ def imagenet(root, folder, image_size, **chosen):
     images, ValueError where train/ and val/ have different classes or a file cannot be decoded.
     """
     from torchvision.datasets import ImageFolder
+    from tqdm import tqdm
+    from tqdm.contrib.concurrent import thread_map
 
     train, test = ImageFolder(root / "train"), ImageFolder(root / "val")
     different = sorted(set(train.classes) ^ set(test.classes))
@@ -36,18 +37,11 @@ def imagenet(root, folder, image_size, **chosen):
     digest = hashlib.sha256(repr((arrays.classes, listing)).encode()).hexdigest()
     path = folder / f"imagenet-{size}-{digest[:12]}.npz"
     if not path.exists():
-        images = _decode_all(files, size)
+        decoded = thread_map(lambda file: decode(file, size), files, desc="decoding", mininterval=5, tqdm_class=tqdm)
+        images = np.stack(decoded)
         n_train = len(arrays.x_train)
         write_cache(path, replace(arrays, x_train=images[:n_train], x_test=images[n_train:]))
     return read_cache(path)
-
-
-def _decode_all(files, size):
-    from tqdm import tqdm
-
-    with ThreadPoolExecutor() as pool:
-        images = pool.map(lambda file: decode(file, size), files)
-        return np.stack(list(tqdm(images, total=len(files), desc="decoding", mininterval=5)))
 
 
 def decode(file, size):

@@ -11,9 +11,6 @@ from rc_utils.datasets.cache import Arrays, read_cache, write_cache
 from rc_utils.datasets.shapes import SHAPE_NAMES, make_shapes
 from rc_utils.datasets.subsets import balanced_order, resolve_classes, stream
 
-_SHAPES_TRAIN, _SHAPES_TEST, _SHAPES_SIZE = 2000, 4000, 16
-_DIGITS_TEST = 360
-
 _MNIST_PARTS = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
 # Name -> the class of torchvision, the archives that it takes, and where below its root it looks for them.
 DOWNLOADS = {
@@ -26,9 +23,9 @@ DOWNLOADS = {
 def shapes(image_size, *, n_train, n_test, classes, seed):
     """Ten drawn shapes; 2,000 training and 4,000 test images of 16 x 16 where it is left open."""
     indices = resolve_classes(classes, SHAPE_NAMES)
-    settings = {"image_size": image_size or _SHAPES_SIZE, "seed": seed, "classes": indices}
-    x_train, y_train = make_shapes(n_train or _SHAPES_TRAIN, split="train", **settings)
-    x_test, y_test = make_shapes(n_test or _SHAPES_TEST, split="test", **settings)
+    settings = {"image_size": image_size or 16, "seed": seed, "classes": indices}
+    x_train, y_train = make_shapes(n_train or 2000, split="train", **settings)
+    x_test, y_test = make_shapes(n_test or 4000, split="test", **settings)
     names = tuple(SHAPE_NAMES[i] for i in indices)
     return Arrays(x_train, y_train, x_test, y_test, names, source=f"rc_utils shapes, seed {seed}")
 
@@ -41,7 +38,7 @@ def digits(seed):
     # The stored values are 0 to 16.
     images = np.rint(images.reshape(-1, 8, 8, 1) * (255 / 16)).astype(np.uint8)
     order = balanced_order(labels, stream(seed, "split"))
-    test, train = order[:_DIGITS_TEST], order[_DIGITS_TEST:]
+    test, train = order[:360], order[360:]
     names = tuple(map(str, range(10)))
     return Arrays(images[train], labels[train], images[test], labels[test], names, source="scikit-learn load_digits")
 
