@@ -67,7 +67,6 @@ def forest_runs(
     num_trees: int = 100,
     seed: int = 0,
     progress: bool = False,
-    committed: bool = True,
 ) -> pd.DataFrame:
     """One row a tree or forest: fitted on flattened pixels, with its accuracies, gap and region count.
 
@@ -78,8 +77,8 @@ def forest_runs(
     Columns: those of `load_runs` that correlations and figures read (campaign, experiment, network, cell, status,
     train_accuracy, test_accuracy, gap, interpolates, count, count_std_error) and depth, criterion, splitter ("" for a
     forest). A table that is committed with the same settings (campaigns/forests/), whatever the version of
-    scikit-learn, is read unless `committed` is false; any other is kept under results/forests/ and read from there the
-    next time. Its `attrs` are the settings and, where committed, a note on the data.
+    scikit-learn, is read; any other is kept under results/forests/ and read from there the next time. Its `attrs` are
+    its settings and, where committed, a note on the data.
     Raises ValueError for an unknown setting of the dataset, numbers out of range and a damaged table.
     """
     settings = {
@@ -92,21 +91,29 @@ def forest_runs(
         "format": 1,
         "scikit-learn": importlib.metadata.version("scikit-learn"),
     }
-    digest = hashlib.sha256(canonical_json(settings).encode()).hexdigest()
-    frozen, live = _committed(settings["dataset"]), results_dir() / "forests" / f"{digest[:16]}.json"
-    found = _read(frozen) if committed and frozen.exists() else {"settings": {}}
-    if found["settings"] | {"scikit-learn": settings["scikit-learn"]} != settings:
-        if not live.exists():
-            _write(live, {"settings": settings, "rows": list(_fit_all(settings, progress))})
-        found = _read(live)
+    found = _kept(settings, progress)
     table = pd.DataFrame(found["rows"])
-    table.attrs = {"settings": settings, "note": found.get("data", {}).get("note", "")}
+    table.attrs = {"settings": found["settings"], "note": found.get("data", {}).get("note", "")}
     return table
+
+
+def _kept(settings: Mapping, progress: bool) -> dict:
+    """The committed table with these settings, else the one of this machine, made where there is none."""
+    path = _committed(settings["dataset"])
+    if path.exists():
+        table = _read(path)
+        if table["settings"] | {"scikit-learn": settings["scikit-learn"]} == settings:
+            return table
+    digest = hashlib.sha256(canonical_json(settings).encode()).hexdigest()
+    path = results_dir() / "forests" / f"{digest[:16]}.json"
+    if not path.exists():
+        _write(path, {"settings": settings, "rows": list(_fit_all(settings, progress))})
+    return _read(path)
 
 
 def freeze_forests(dataset: Mapping, **options) -> pathlib.Path:
     """Commit `forest_runs(dataset, **options)` with the provenance of its data, as campaigns/forests/<name>.json."""
-    table = forest_runs(dataset, committed=False, **options)
+    table = forest_runs(dataset, **options)
     data = load_dataset(**dataset).provenance
     content = {"settings": table.attrs["settings"], "data": data, "rows": table.to_dict("records")}
     return _write(_committed(dataset), content)

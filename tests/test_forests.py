@@ -82,6 +82,7 @@ def test_a_damaged_committed_table_is_named_and_can_be_made_again(committed):
     for read in (forests.committed_forests, lambda: forest_runs({"name": "digits", "n_train": 100}, **OPTIONS)):
         with pytest.raises(ValueError, match=r"digits\.json is damaged .* delete it"):
             read()
+    committed.unlink()
     forests.freeze_forests({"name": "digits", "n_train": 110}, **OPTIONS)
     assert forests.committed_forests() == [{"name": "digits", "n_train": 110}]
 

@@ -53,13 +53,17 @@ def load_dataset(
     _check_request(name, folder, unknown, root, classes)
     check_values(n_train=n_train, n_test=n_test, image_size=image_size, label_noise=label_noise, seed=seed)
     chosen = {"n_train": n_train, "n_test": n_test, "classes": classes, "seed": seed}
-    if name == "shapes":
-        arrays = sources.shapes(image_size, **chosen)
-    elif name == "imagenet":
-        arrays = folders.imagenet(Path(root or folder / "imagenet"), folder, image_size, **chosen)
-    else:
-        arrays = choose(sources.digits(seed) if name == "digits" else sources.stored(name, folder), **chosen)
+    arrays = _arrays(name, folder, root, image_size, chosen)
     return _dataset(name, arrays, image_size, label_noise, seed).to(device)
+
+
+def _arrays(name, folder, root, image_size, chosen):
+    if name == "shapes":
+        return sources.shapes(image_size, **chosen)
+    if name == "imagenet":
+        return folders.imagenet(Path(root or folder / "imagenet"), folder, image_size, **chosen)
+    arrays = sources.digits(chosen["seed"]) if name == "digits" else sources.stored(name, folder)
+    return choose(arrays, **chosen)
 
 
 def _dataset(name, arrays, image_size, label_noise, seed):
@@ -95,10 +99,8 @@ def _fingerprint(*arrays):
 def _check_request(name, folder, unknown, root, classes):
     known = {path.stem for path in folder.glob("*.npz")}.union(("shapes", "digits", "imagenet", *sources.DOWNLOADS))
     if name not in known:
-        message = unknown_name("dataset", name, known)
-        raise ValueError(
-            f"{message}. Or put {name}.npz, with x_train, y_train, x_test, y_test, into {folder.resolve()}"
-        )
+        own = f"put {name}.npz, with x_train, y_train, x_test, y_test, into {folder.resolve()}"
+        raise ValueError(f"{unknown_name('dataset', name, known)}. Or {own}")
     for option in unknown:
         raise unknown_name("option of load_dataset", option, load_dataset.__kwdefaults__)
     if root is not None and name != "imagenet":
