@@ -40,11 +40,11 @@ def forest_grid(depths: Sequence[int] = DEPTHS) -> list[tuple[str, dict]]:
     Trees: depths x criteria x splitters, 60 at the published depths 3..17; forests: depths x criteria, 30, since their
     trees always look for the best split.
     """
-    cells = list(itertools.product(depths, CRITERIA))
     trees = [
         (TREE, {"max_depth": depth, "criterion": criterion, "splitter": splitter})
-        for (depth, criterion), splitter in itertools.product(cells, SPLITTERS)
+        for depth, criterion, splitter in itertools.product(depths, CRITERIA, SPLITTERS)
     ]
+    cells = itertools.product(depths, CRITERIA)
     return trees + [(FOREST, {"max_depth": depth, "criterion": criterion}) for depth, criterion in cells]
 
 
@@ -202,20 +202,18 @@ def accuracy_table(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def results_from_forests(table: pd.DataFrame, *, num_resamples: int = 10_000, seed: int = 0) -> list[Result]:
+def results_from_forests(table: pd.DataFrame, *, seed: int = 0) -> list[Result]:
     """Our results for trees/decision-tree, trees/random-forest and trees/overall (v1 Fig 2 right), Pearson.
 
     The detail has the correlation with test accuracy too: a gap can be small because nothing is fitted.
     """
-    groups = {IDS[kind]: group for kind, group in table.groupby("network", sort=False)}
-    groups |= {"trees/overall": table} if len(groups) > 1 else {}
+    groups = {IDS[kind]: group for kind, group in table.groupby("network", sort=False)} | {"trees/overall": table}
     label = f"trees on {table['campaign'].iloc[0]}"
-    options = {"num_resamples": num_resamples, "seed": seed}
     results = []
     for id_, group in groups.items():
         accuracy = correlate(group["count"], group["test_accuracy"]).value
         detail = f"Pearson over {len(group)} models; of count and test accuracy {accuracy:.2f}"
-        found = correlation_result(id_, label, group, "gap", options)
+        found = correlation_result(id_, label, group, "gap", {"num_resamples": 10_000, "seed": seed})
         results += [dataclasses.replace(result, detail=detail) for result in found]
     return results
 
