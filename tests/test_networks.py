@@ -288,7 +288,7 @@ def test_options_of_networks_and_of_user_classes():
         ("mine.py:Net", ModuleNotFoundError, 'without ".py"'),
         ("elsewhere:Net", ModuleNotFoundError, "no module 'elsewhere' in .*run from the folder"),
         ("mine:", ValueError, 'not of the form "module:Class"'),
-        ("./mine:Net", ModuleNotFoundError, "not a path"),
+        ("./mine:Net", ValueError, "not of the form"),
         # Functions of others, which are not called.
         ("os:system", TypeError, "expected a class derived from torch.nn.Module, or a function"),
         ("torch.utils.collect_env:run", TypeError, "one of a library says so by its annotation"),

@@ -33,7 +33,7 @@ def find_user_network(name: str) -> Callable[..., nn.Module]:
     module comes through as it is.
     """
     module_name, _, attribute = name.partition(":")
-    if not module_name or not attribute.isidentifier():
+    if not module_name or module_name.startswith(".") or not attribute.isidentifier():
         raise ValueError(f'network {name!r} is not of the form "module:Class", such as "my_module:MyNet"')
     module = _import_module(module_name, name)
     if not hasattr(module, attribute):
@@ -85,8 +85,6 @@ def _is_network_class(value: object) -> bool:
 
 def _import_module(module_name: str, network_name: str) -> ModuleType:
     """The module, looked for in the working directory first, and loaded again where its file was edited."""
-    if module_name.startswith("."):
-        raise ModuleNotFoundError(f'network {network_name!r}: expected "module:Class", as in an import, not a path')
     importlib.invalidate_caches()
     path = list(sys.path)
     sys.path.insert(0, os.getcwd())
@@ -95,13 +93,11 @@ def _import_module(module_name: str, network_name: str) -> ModuleType:
         _load_again_if_edited(module)
         return module
     except ModuleNotFoundError as error:
-        is_asked_for = error.name == module_name or module_name.startswith(f"{error.name}.")
-        if not is_asked_for:
-            raise
+        if error.name != module_name and not module_name.startswith(f"{error.name}."):
+            raise  # of a module that the user's imports
         raise ModuleNotFoundError(
             f"network {network_name!r}: no module {error.name!r} in {os.getcwd()} or on Python's path; expected "
-            '"module:Class" without ".py", run from the folder that holds the module',
-            name=error.name,
+            '"module:Class" without ".py", run from the folder that holds the module'
         ) from error
     finally:
         sys.path[:] = path
