@@ -207,7 +207,8 @@ def results_from_forests(table: pd.DataFrame, *, seed: int = 0) -> list[Result]:
 
     The detail has the correlation with test accuracy too: a gap can be small because nothing is fitted.
     """
-    groups = {IDS[kind]: group for kind, group in table.groupby("network", sort=False)} | {"trees/overall": table}
+    groups = {IDS[kind]: group for kind, group in table.groupby("network", sort=False)}
+    groups["trees/overall"] = table
     label = f"trees on {table['campaign'].iloc[0]}"
     results = []
     for id_, group in groups.items():

@@ -77,8 +77,11 @@ def _checked(stored):
         require(len(x) == len(y), f"x_{split} has {len(x)} images and y_{split} {len(y)} labels")
         valid = y.min() >= 0 and y.max() < len(names)
         require(valid, f"y_{split} has labels from {y.min()} to {y.max()}, expected 0 to {len(names) - 1}")
-        stored[f"x_{split}"], stored[f"y_{split}"] = x if x.ndim == 4 else x[..., None], y.astype(np.int64)
+        stored[f"x_{split}"] = x if x.ndim == 4 else x[..., None]
+        stored[f"y_{split}"] = y.astype(np.int64)
     train, test = stored["x_train"].shape[1:], stored["x_test"].shape[1:]
     require(train == test, f"x_train has images of shape {train}, x_test of {test}")
-    texts = {key: str(stored[key]) for key in ("source", "note") if key in stored}
-    return Arrays(**stored | texts | {"classes": tuple(map(str, names.tolist()))})
+    stored["classes"] = tuple(map(str, names.tolist()))
+    for key in ("source", "note"):
+        stored[key] = str(stored.get(key, ""))
+    return Arrays(**stored)

@@ -59,7 +59,8 @@ def resolve_classes(classes, names):
         if chosen not in (names if isinstance(chosen, str) else range(len(names))):
             raise unknown_name(f"class (names or indices 0 to {len(names) - 1})", chosen, names)
         indices.append(names.index(chosen) if isinstance(chosen, str) else int(chosen))
-    require(1 < len(indices) == len(set(indices)), f"classes is {classes!r}; expected at least two different classes")
+    different = len(indices) > 1 and len(set(indices)) == len(indices)
+    require(different, f"classes is {classes!r}; expected at least two different classes")
     return tuple(indices)
 
 
