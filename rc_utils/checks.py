@@ -50,7 +50,8 @@ _type_hints = functools.cache(typing.get_type_hints)
 def checked_value(value, hint, where):
     """`value`, as a float where `hint` asks for one; ValueError, naming `where`, for another type, NaN and infinity."""
     if not _fits(value, hint):
-        raise ValueError(f"{where} must be of type {_type_name(hint)}, got {value!r} ({type(value).__name__})")
+        name = (hint.__name__ if isinstance(hint, type) else str(hint)).replace("float", "finite float")
+        raise ValueError(f"{where} must be of type {name}, got {value!r} ({type(value).__name__})")
     wants = typing.get_args(hint) or (hint,)
     return float(value) if type(value) is int and float in wants and int not in wants else value
 
@@ -69,14 +70,6 @@ def _fits(value, hint):
     if kind is dict and inner:
         return isinstance(value, dict) and all(_fits(item, inner[1]) for item in value.values())
     return isinstance(value, kind)
-
-
-def _type_name(hint):
-    if isinstance(hint, types.UnionType):
-        return " or ".join(_type_name(option) for option in typing.get_args(hint))
-    if hint is float:
-        return "finite float"
-    return hint.__name__ if isinstance(hint, type) else str(hint)
 
 
 def check_count(name, value, minimum):

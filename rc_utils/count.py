@@ -21,7 +21,6 @@ from rc_utils.regions import label_grid, region_count, sample_vertices
 
 _IMAGES = {".jpeg", ".jpg", ".png", ".bmp", ".webp"}
 _KEYS = ("x_train", "x", "points", "images")
-_NUM_SEGMENTS, _NUM_TRIANGLES = 8, 2
 
 
 def load_model(name):
@@ -54,10 +53,8 @@ def _torchscript(path):
             warnings.simplefilter("ignore")  # whoever has such a file cannot change how it was written
             return torch.jit.load(path, map_location="cpu")
     except RuntimeError as error:
-        raise ValueError(
-            f"{path} is no TorchScript file: weights alone are no model; write it by "
-            "torch.jit.script(model).save(...), or name the model as module:name"
-        ) from error
+        advice = "write a model by torch.jit.script(model).save(...), or name it as module:name"
+        raise ValueError(f"{path} is no TorchScript file, and weights alone are no model: {advice}") from error
 
 
 def _exported(path):
@@ -92,7 +89,10 @@ def load_points(path, key=None, image_size=None):
     """
     path = pathlib.Path(path)
     if path.is_dir():
-        return _as_images(_read_folder(path, image_size))
+        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in _IMAGES)
+        require(files, f"no images ({', '.join(sorted(_IMAGES))}) in {path}")
+        require(image_size, "the images of a folder are resized: give the model's size with --image-size")
+        return _as_images(np.stack([decode(file, image_size) for file in files]))
     with np.load(path, allow_pickle=False) as arrays:
         names = arrays.files
         key = key or next((k for k in _KEYS if k in names), names[0] if len(names) == 1 else None)
@@ -101,20 +101,11 @@ def load_points(path, key=None, image_size=None):
     return _as_images(points) if points.dtype == np.uint8 else points.astype(np.float32)
 
 
-def _read_folder(folder, image_size):
-    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in _IMAGES)
-    require(files, f"no images ({', '.join(sorted(_IMAGES))}) in {folder}")
-    require(image_size, "the images of a folder are resized: give the model's size with --image-size")
-    return np.stack([decode(file, image_size) for file in files])
-
-
 def _as_images(images):
     shape = images.shape
     images = images[..., None] if images.ndim == 3 else images
-    require(
-        images.ndim == 4 and images.shape[-1] in (1, 3, 4),
-        f"bytes of shape {shape} are no images; expected (N, H, W) or (N, H, W, C) with 1, 3 or 4 channels",
-    )
+    fits = images.ndim == 4 and images.shape[-1] in (1, 3, 4)
+    require(fits, f"bytes of shape {shape} are no images; expected (N, H, W) or (N, H, W, C), C = 1, 3 or 4")
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2), dtype=np.float32) / 255
 
 
@@ -133,13 +124,13 @@ def draw(model, points, path, seed=0):
     plotting.use_style()
     fig = plt.figure(figsize=(8, 7.5))
     above, below = fig.subfigures(2, 1, height_ratios=[4, 3])
-    segments = sample_vertices(points, dim=1, num_samples=_NUM_SEGMENTS, seed=seed).numpy()
+    segments = sample_vertices(points, dim=1, num_samples=8, seed=seed).numpy()
     region_pictures.segment_strip(label_grid(model, segments).labels, ax=above.subplots())
     if len(points) > 2:
-        triangles = sample_vertices(points, dim=2, num_samples=_NUM_TRIANGLES, seed=seed).numpy()
+        triangles = sample_vertices(points, dim=2, num_samples=2, seed=seed).numpy()
         grid = label_grid(model, triangles)
         inside = tuple(grid.lattice.indices.T)
-        for labels, corners, ax in zip(grid.labels, grid.vertices, below.subplots(1, _NUM_TRIANGLES), strict=True):
+        for labels, corners, ax in zip(grid.labels, grid.vertices, below.subplots(1, 2), strict=True):
             region_pictures.decision_regions(labels[inside], grid.lattice.coordinates, ax, vertices=corners)
     fig.savefig(path)
     plt.close(fig)

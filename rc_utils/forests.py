@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from rc_utils.checks import campaigns_dir, require, results_dir, write_atomically
+from rc_utils.checks import campaigns_dir, results_dir, write_atomically
 from rc_utils.correlation import correlate
 from rc_utils.datasets import load_dataset
 from rc_utils.paper.scorecard import correlation_result
@@ -33,8 +33,6 @@ CRITERIA = ("gini", "entropy")
 SPLITTERS = ("best", "random")
 IDS = {TREE: "trees/decision-tree", FOREST: "trees/random-forest"}
 
-_FORMAT = 1
-
 
 def forest_grid(depths: Sequence[int] = DEPTHS) -> list[tuple[str, dict]]:
     """(kind, scikit-learn settings) of every cell of v1 Table 1, right.
@@ -42,11 +40,11 @@ def forest_grid(depths: Sequence[int] = DEPTHS) -> list[tuple[str, dict]]:
     Trees: depths x criteria x splitters, 60 at the published depths 3..17; forests: depths x criteria, 30, since their
     trees always look for the best split.
     """
-    cells = list(itertools.product(depths, CRITERIA))
     trees = [
         (TREE, {"max_depth": depth, "criterion": criterion, "splitter": splitter})
-        for (depth, criterion), splitter in itertools.product(cells, SPLITTERS)
+        for depth, criterion, splitter in itertools.product(depths, CRITERIA, SPLITTERS)
     ]
+    cells = itertools.product(depths, CRITERIA)
     return trees + [(FOREST, {"max_depth": depth, "criterion": criterion}) for depth, criterion in cells]
 
 
@@ -69,7 +67,6 @@ def forest_runs(
     num_trees: int = 100,
     seed: int = 0,
     progress: bool = False,
-    committed: bool = True,
 ) -> pd.DataFrame:
     """One row a tree or forest: fitted on flattened pixels, with its accuracies, gap and region count.
 
@@ -79,76 +76,69 @@ def forest_runs(
 
     Columns: those of `load_runs` that correlations and figures read (campaign, experiment, network, cell, status,
     train_accuracy, test_accuracy, gap, interpolates, count, count_std_error) and depth, criterion, splitter ("" for a
-    forest). The table is kept under results/forests/ and read from there the next time; one that is committed with the
-    same settings (campaigns/forests/, see `freeze_forests`) comes before it, unless `committed` is false.
-    Its `attrs` are the settings and, where committed, a note on the data.
-    Raises ValueError for an unknown setting of the dataset or numbers out of range.
+    forest). A table that is committed with the same settings (campaigns/forests/), whatever the version of
+    scikit-learn, is read; any other is kept under results/forests/ and read from there the next time. Its `attrs` are
+    its settings and, where committed, a note on the data.
+    Raises ValueError for an unknown setting of the dataset, numbers out of range and a damaged table.
     """
-    dataset = {"name": "digits"} if dataset is None else dict(dataset)
-    require("name" in dataset, f"dataset {dataset} has no 'name'; expected arguments of load_dataset")
-    require(all(d >= 1 for d in depths), f"depths are {list(depths)}; expected depths of at least 1")
-    settings = {"dataset": dataset, "depths": list(depths), "num_samples": num_samples, "resolution": resolution}
-    settings |= {"num_trees": num_trees, "seed": seed, "format": _FORMAT}
-    settings["scikit-learn"] = importlib.metadata.version("scikit-learn")
-    found = _committed_table(settings) if committed else None
-    found = found or {"rows": _live_rows(settings, progress)}
+    settings = {
+        "dataset": {"name": "digits"} if dataset is None else dict(dataset),
+        "depths": list(depths),
+        "num_samples": num_samples,
+        "resolution": resolution,
+        "num_trees": num_trees,
+        "seed": seed,
+        "format": 1,
+        "scikit-learn": importlib.metadata.version("scikit-learn"),
+    }
+    found = _kept(settings, progress)
     table = pd.DataFrame(found["rows"])
-    table.attrs = {"settings": settings, "note": found.get("data", {}).get("note", "")}
+    table.attrs = {"settings": found["settings"], "note": found.get("data", {}).get("note", "")}
     return table
 
 
-def freeze_forests(dataset: Mapping, *, replace: bool = False, **options) -> pathlib.Path:
-    """Commit `forest_runs(dataset, **options)` with the provenance of its data, as campaigns/forests/<name>.json.
+def _kept(settings: Mapping, progress: bool) -> dict:
+    """The committed table with these settings, else the one of this machine, made where there is none."""
+    path = _committed(settings["dataset"])
+    if path.exists():
+        table = _read(path)
+        if table["settings"] | {"scikit-learn": settings["scikit-learn"]} == settings:
+            return table
+    digest = hashlib.sha256(canonical_json(settings).encode()).hexdigest()
+    path = results_dir() / "forests" / f"{digest[:16]}.json"
+    if not path.exists():
+        _write(path, {"settings": settings, "rows": list(_fit_all(settings, progress))})
+    return _read(path)
 
-    Raises ValueError, before anything is fitted, where a table of other images is there, unless told to `replace` it.
-    """
-    path = _committed(dataset["name"])
-    old = _read(path)["settings"]["dataset"] if path.exists() and not replace else dict(dataset)
-    require(old == dict(dataset), f"{path} is of {old}, not of {dict(dataset)}; replace it with --replace")
-    table = forest_runs(dataset, committed=False, **options)
-    content = {"settings": table.attrs["settings"], "data": load_dataset(**dataset).provenance}
-    write_atomically(path, json.dumps(content | {"rows": table.to_dict("records")}, indent=1).encode() + b"\n")
-    return path
+
+def freeze_forests(dataset: Mapping, **options) -> pathlib.Path:
+    """Commit `forest_runs(dataset, **options)` with the provenance of its data, as campaigns/forests/<name>.json."""
+    table = forest_runs(dataset, **options)
+    data = load_dataset(**dataset).provenance
+    content = {"settings": table.attrs["settings"], "data": data, "rows": table.to_dict("records")}
+    return _write(_committed(dataset), content)
 
 
 def committed_forests() -> list[dict]:
     """The `dataset` of every committed table."""
-    return [_read(path)["settings"]["dataset"] for path in sorted(_committed("").parent.glob("*.json"))]
+    return [_read(path)["settings"]["dataset"] for path in sorted((campaigns_dir() / "forests").glob("*.json"))]
+
+
+def _committed(dataset: Mapping) -> pathlib.Path:
+    return campaigns_dir() / "forests" / f"{dataset['name']}.json"
 
 
 def _read(path: pathlib.Path) -> dict:
     """A kept table. Raises ValueError naming a damaged file."""
     try:
-        table = json.loads(path.read_bytes())
-        if not (table["settings"]["dataset"]["name"] and table["rows"]):
-            raise ValueError("it names no dataset, or has no rows")
-    except (ValueError, TypeError, KeyError) as error:
+        return json.loads(path.read_bytes())
+    except ValueError as error:
         raise ValueError(f"{path} is damaged ({error}): restore it, or delete it to make it again") from error
-    return table
 
 
-def _committed(name: str) -> pathlib.Path:
-    return campaigns_dir() / "forests" / f"{name}.json"
-
-
-def _committed_table(settings: Mapping) -> dict | None:
-    """The committed table with these settings, whatever the version of scikit-learn that made them."""
-    path = _committed(settings["dataset"]["name"])
-    if not path.exists():
-        return None
-    table = _read(path)
-    return table if table["settings"] | {"scikit-learn": settings["scikit-learn"]} == settings else None
-
-
-def _live_rows(settings: Mapping, progress: bool) -> list[dict]:
-    """The rows made on this machine, now or before."""
-    digest = hashlib.sha256(canonical_json(settings).encode()).hexdigest()
-    path = results_dir() / "forests" / f"{digest[:16]}.json"
-    if path.exists():
-        return _read(path)["rows"]
-    rows = list(_fit_all(settings, progress))
-    write_atomically(path, json.dumps({"settings": settings, "rows": rows}, indent=1).encode() + b"\n")
-    return rows
+def _write(path: pathlib.Path, content: Mapping) -> pathlib.Path:
+    write_atomically(path, json.dumps(content, indent=1).encode() + b"\n")
+    return path
 
 
 def _fit_all(settings: Mapping, progress: bool) -> Iterator[dict]:
@@ -212,20 +202,19 @@ def accuracy_table(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def results_from_forests(table: pd.DataFrame, *, num_resamples: int = 10_000, seed: int = 0) -> list[Result]:
+def results_from_forests(table: pd.DataFrame, *, seed: int = 0) -> list[Result]:
     """Our results for trees/decision-tree, trees/random-forest and trees/overall (v1 Fig 2 right), Pearson.
 
     The detail has the correlation with test accuracy too: a gap can be small because nothing is fitted.
     """
     groups = {IDS[kind]: group for kind, group in table.groupby("network", sort=False)}
-    groups |= {"trees/overall": table} if len(groups) > 1 else {}
+    groups["trees/overall"] = table
     label = f"trees on {table['campaign'].iloc[0]}"
-    options = {"num_resamples": num_resamples, "seed": seed}
     results = []
     for id_, group in groups.items():
         accuracy = correlate(group["count"], group["test_accuracy"]).value
         detail = f"Pearson over {len(group)} models; of count and test accuracy {accuracy:.2f}"
-        found = correlation_result(id_, label, group, "gap", options)
+        found = correlation_result(id_, label, group, "gap", {"num_resamples": 10_000, "seed": seed})
         results += [dataclasses.replace(result, detail=detail) for result in found]
     return results
 
@@ -237,11 +226,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m rc_utils.forests", description=(main.__doc__ or "").split(":")[0])
     parser.add_argument("dataset", help="digits, cifar10, ...")
     parser.add_argument("--n-train", type=int, help="training images (default: all)")
-    parser.add_argument("--replace", action="store_true", help="replace a table of other images")
     options = parser.parse_args(arguments)
     dataset = {"name": options.dataset} | ({} if options.n_train is None else {"n_train": options.n_train})
     try:
-        print(freeze_forests(dataset, replace=options.replace, progress=True))
+        print(freeze_forests(dataset, progress=True))
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

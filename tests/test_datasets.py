@@ -2,10 +2,8 @@
 
 import contextlib
 import dataclasses
-import errno
 import functools
 import gzip
-import io
 import os
 import pickle
 import shutil
@@ -21,25 +19,17 @@ from rc_utils.datasets import CacheError, ImageTensor, load_dataset
 from rc_utils.datasets.cache import Arrays, read_cache, write_cache
 from rc_utils.datasets.folders import decode
 from rc_utils.datasets.images import area_average, channel_stats
-from rc_utils.datasets.subsets import add_label_noise
-
-CLASSES = ("apple", "pear", "plum", "quince")
-
-
-def arrays_of():
-    """90 and 40 random images in four classes, the first of which is four times as frequent as the others."""
-    rng = np.random.default_rng(0)
-    images = [rng.integers(0, 256, (n, 12, 12, 3), dtype=np.uint8) for n in (90, 40)]
-    labels = [np.concatenate([np.arange(4), rng.choice([0, 0, 0, 0, 1, 2, 3], n - 4)]) for n in (90, 40)]
-    return Arrays(images[0], labels[0], images[1], labels[1], CLASSES)
 
 
 @pytest.fixture
-def fruit(tmp_path):
-    """A folder with a cached dataset `fruit`, and its arrays."""
-    arrays = arrays_of()
+def fruit(tmp_path, rng, monkeypatch):
+    """Arrays that are cached as the dataset `fruit`: 90 and 40 random images in four classes, many of the first."""
+    images = [rng.integers(0, 256, (n, 12, 12, 3), dtype=np.uint8) for n in (90, 40)]
+    labels = [np.concatenate([np.arange(4), rng.choice([0, 0, 0, 0, 1, 2, 3], n - 4)]) for n in (90, 40)]
+    arrays = Arrays(images[0], labels[0], images[1], labels[1], ("apple", "pear", "plum", "quince"))
     write_cache(tmp_path / "fruit.npz", arrays)
-    return tmp_path, arrays
+    monkeypatch.setenv("RC_DATA", str(tmp_path))
+    return arrays
 
 
 def same(a, b):
@@ -75,34 +65,31 @@ def test_shapes_are_balanced_and_named():
 
 
 def test_subset_is_balanced_as_far_as_the_classes_reach(fruit):
-    folder, arrays = fruit
-    rarest = np.bincount(arrays.y_train).min()
-    data = load_dataset("fruit", data_dir=folder, n_train=4 * rarest, n_test=7)
+    rarest = np.bincount(fruit.y_train).min()
+    data = load_dataset("fruit", n_train=4 * rarest, n_test=7)
     assert data.y_train.bincount().tolist() == [rarest] * 4
     assert data.y_test.bincount().max() - data.y_test.bincount().min() <= 1
-    whole = load_dataset("fruit", data_dir=folder, n_train=90)
-    assert whole.y_train.bincount().tolist() == np.bincount(arrays.y_train).tolist()
+    whole = load_dataset("fruit", n_train=90)
+    assert whole.y_train.bincount().tolist() == np.bincount(fruit.y_train).tolist()
 
 
 def test_subset_keeps_images_with_their_labels_and_is_nested(fruit):
-    folder, arrays = fruit
-    label_of = {image.tobytes(): label for image, label in zip(arrays.x_train, arrays.y_train, strict=True)}
-    few, many = (load_dataset("fruit", data_dir=folder, n_train=n, seed=5) for n in (11, 50))
+    label_of = {image.tobytes(): label for image, label in zip(fruit.x_train, fruit.y_train, strict=True)}
+    few, many = (load_dataset("fruit", n_train=n, seed=5) for n in (11, 50))
     for image, label in zip(many.x_train.raw, many.y_train, strict=True):
         assert label_of.pop(image.permute(1, 2, 0).contiguous().numpy().tobytes()) == label
     assert torch.equal(few.x_train.raw, many.x_train.raw[:11])
-    other = load_dataset("fruit", data_dir=folder, n_train=50, seed=6)
+    other = load_dataset("fruit", n_train=50, seed=6)
     assert not torch.equal(other.x_train.raw, many.x_train.raw)
 
 
 def test_all_in_stored_order_or_the_classes_chosen_relabelled_in_the_order_given(fruit):
-    folder, arrays = fruit
-    data = load_dataset("fruit", data_dir=folder)
-    assert np.array_equal(data.x_train.raw.permute(0, 2, 3, 1).numpy(), arrays.x_train)
-    assert np.array_equal(data.y_test.numpy(), arrays.y_test)
-    some = load_dataset("fruit", data_dir=folder, classes=("plum", 0))
+    data = load_dataset("fruit")
+    assert np.array_equal(data.x_train.raw.permute(0, 2, 3, 1).numpy(), fruit.x_train)
+    assert np.array_equal(data.y_test.numpy(), fruit.y_test)
+    some = load_dataset("fruit", classes=("plum", 0))
     assert some.class_names == ("plum", "apple")
-    assert some.y_train.bincount().tolist() == [(arrays.y_train == 2).sum(), (arrays.y_train == 0).sum()]
+    assert some.y_train.bincount().tolist() == [(fruit.y_train == 2).sum(), (fruit.y_train == 0).sum()]
     assert torch.equal(some.x_test.raw[some.y_test == 0], data.x_test.raw[data.y_test == 2])
 
 
@@ -127,9 +114,8 @@ def test_area_average_equals_brute_force(height, size):
 
 
 def test_training_statistics_standardise_both_sets(fruit):
-    folder, _ = fruit
-    data = load_dataset("fruit", data_dir=folder, n_train=40, image_size=6)
-    assert torch.equal(data.x_test.raw, torch.from_numpy(area_average(fruit[1].x_test.transpose(0, 3, 1, 2), 6)))
+    data = load_dataset("fruit", n_train=40, image_size=6)
+    assert torch.equal(data.x_test.raw, torch.from_numpy(area_average(fruit.x_test.transpose(0, 3, 1, 2), 6)))
     x = data.x_train.all().double()
     np.testing.assert_allclose(x.mean(dim=(0, 2, 3)), np.zeros(3), atol=1e-6)
     np.testing.assert_allclose(x.var(dim=(0, 2, 3), correction=0), np.ones(3), rtol=1e-6)
@@ -141,7 +127,7 @@ def test_training_statistics_standardise_both_sets(fruit):
 @pytest.mark.parametrize(
     "index",
     [
-        -1, np.int64(5), slice(2, 9, 3), [4, -2, 4], [], np.array([0, 2], np.uint8), np.arange(20) % 7 == 0,
+        -1, np.int64(5), slice(2, 9, 3), [4, -2, 4], np.array([0, 2], np.uint8), np.arange(20) % 7 == 0,
         torch.tensor([[0, 1], [2, 3]]), torch.arange(20) % 3 == 0,
     ],
 )  # fmt: skip
@@ -168,33 +154,25 @@ def test_image_tensor_refuses_other_arrays():
     for raw in (torch.zeros(2, 3, 4, 4), torch.zeros(3, 4, 4).byte()):
         with pytest.raises(ValueError, match="expected uint8"):
             ImageTensor(raw, [0.0] * 3, [1.0] * 3)
-    with pytest.raises(ValueError, match="one value for each of the 3 channels"):
-        ImageTensor(torch.zeros(2, 3, 4, 4).byte(), [0.0], [1.0])
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def test_moving_to_a_device_moves_everything_and_changes_nothing(fruit, device):
-    if device == "cuda" and not torch.cuda.is_available():
-        pytest.skip("needs a CUDA device")
-    here = load_dataset("fruit", data_dir=fruit[0])
-    moved = here.to(device)
-    assert {t.device.type for t in (*tensors(moved), moved.x_train[:2], moved.x_test[torch.arange(3)])} == {device}
-    assert same(moved.to("cpu"), here)
-    np.testing.assert_allclose(np.asarray(moved.x_test), np.asarray(here.x_test), rtol=1e-5, atol=1e-6)
+def test_moving_to_a_device_moves_everything():
+    here = load_dataset("shapes", n_train=5, n_test=5, label_noise=0.5)
+    moved = here.to("meta")
+    assert {t.device.type for t in (*tensors(moved), moved.y_train_true, moved.x_train[:2])} == {"meta"}
     assert (moved.class_names, moved.provenance) == (here.class_names, here.provenance)
 
 
-def test_provenance_tells_the_data_apart(fruit):
-    folder, arrays = fruit
-    load = functools.partial(load_dataset, "fruit", data_dir=folder)
+def test_provenance_tells_the_data_apart(fruit, tmp_path):
+    load = functools.partial(load_dataset, "fruit")
     options = ({}, {}, {"n_train": 20}, {"label_noise": 0.1}, {"image_size": 6})
     prints = [load(**kw).provenance["sha256"] for kw in options]
     assert prints[0] == prints[1]
     assert len(set(prints)) == 4
     assert load().provenance["source"] == "fruit.npz"
     origin = {"source": "a camera", "note": "encoded twice"}
-    write_cache(folder / "noted.npz", dataclasses.replace(arrays, **origin))
-    assert load_dataset("noted", data_dir=folder).provenance.items() >= origin.items()
+    write_cache(tmp_path / "noted.npz", dataclasses.replace(fruit, **origin))
+    assert load_dataset("noted").provenance.items() >= origin.items()
 
 
 def test_digits_are_split_by_seed():
@@ -217,89 +195,57 @@ def test_file_of_ones_own_without_names_or_channels(tmp_path, monkeypatch):
     assert data.y_train.dtype == torch.int64
 
 
-@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o002, 0o664)])
-def test_a_cache_can_be_read_by_whom_the_umask_lets(fruit, umask, mode):
-    folder, arrays = fruit
-    before = os.umask(umask)
-    write_cache(folder / "shared.npz", arrays)
+def test_a_cache_can_be_read_by_whom_the_umask_lets(fruit, tmp_path):
+    before = os.umask(0o002)
+    write_cache(tmp_path / "shared.npz", fruit)
     os.umask(before)
-    assert (folder / "shared.npz").stat().st_mode & 0o777 == mode
-
-
-@pytest.mark.parametrize("code", [errno.EACCES, errno.EIO])
-def test_a_cache_that_cannot_be_opened_is_not_called_corrupted(fruit, monkeypatch, code):
-    def fail(*arguments, **options):
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(np, "load", fail)
-    with pytest.raises(OSError, match=os.strerror(code)):
-        load_dataset("fruit", data_dir=fruit[0])
-
-
-def broken(**changes):
-    contents = {k: getattr(arrays_of(), k) for k in ("x_train", "y_train", "x_test", "y_test")} | {"classes": CLASSES}
-    contents |= changes
-    return {k: v for k, v in contents.items() if v is not None}
+    assert (tmp_path / "shared.npz").stat().st_mode & 0o777 == 0o664
 
 
 @pytest.mark.parametrize(
-    ("contents", "message"),
+    ("changes", "message"),
     [
-        (broken(y_test=None), "arrays missing: y_test"),
-        (broken(x_train=np.zeros((90, 12, 12, 3), dtype=np.float32)), "x_train is float32, expected uint8"),
-        (broken(x_test=np.zeros((40, 3, 12, 12), dtype=np.uint8)), r"x_test has shape \(40, 3, 12, 12\)"),
-        (broken(x_test=np.zeros((40, 6, 6, 3), dtype=np.uint8)), "x_test of"),
-        (broken(y_train=np.zeros(90)), "y_train is float64"),
-        (broken(y_train=np.zeros(89, dtype=int)), "90 images and y_train 89 labels"),
-        (broken(y_train=np.full(90, 4)), "y_train has labels from 4 to 4, expected 0 to 3"),
-        (broken(y_test=np.full(40, -1)), "y_test has labels from -1"),
-        (broken(y_test=np.full(40, 7), classes=None), "y_test has labels from 7 to 7, expected 0 to 3"),
-        (broken(classes=np.array("apple")), "classes has shape"),
-        (broken(x_test=np.array([{}, None], dtype=object)), "allow_pickle=False"),
+        ({"y_test": None}, "arrays missing: y_test"),
+        ({"x_train": np.zeros((90, 12, 12, 3), dtype=np.float32)}, "x_train is float32, expected uint8"),
+        ({"x_test": np.zeros((40, 3, 12, 12), dtype=np.uint8)}, r"x_test has shape \(40, 3, 12, 12\)"),
+        ({"x_test": np.zeros((40, 6, 6, 3), dtype=np.uint8)}, "x_test of"),
+        ({"y_train": np.zeros(90)}, "y_train is float64"),
+        ({"y_train": np.zeros(89, dtype=int)}, "90 images and y_train 89 labels"),
+        ({"y_train": np.full(90, 4)}, "y_train has labels from 4 to 4, expected 0 to 3"),
+        ({"y_test": np.full(40, -1)}, "y_test has labels from -1"),
+        ({"y_test": np.full(40, 7), "classes": None}, "y_test has labels from 7 to 7, expected 0 to 3"),
+        ({"x_test": np.array([{}, None], dtype=object)}, "allow_pickle=False"),
     ],
 )
-def test_wrong_arrays_are_named(tmp_path, contents, message):
-    np.savez(tmp_path / "bad.npz", **contents)
+def test_wrong_arrays_are_named(fruit, tmp_path, changes, message):
+    contents = vars(fruit) | changes
+    np.savez(tmp_path / "bad.npz", **{key: value for key, value in contents.items() if value is not None})
     with pytest.raises(CacheError, match=message):
-        load_dataset("bad", data_dir=tmp_path)
+        load_dataset("bad")
 
 
-def flipped(content, position, bit=0):
-    return content[:position] + bytes([content[position] ^ 1 << bit]) + content[position + 1 :]
-
-
-def test_a_damaged_cache_is_named_and_never_yields_other_data(fruit, rng):
+def test_a_damaged_cache_is_named_and_never_yields_other_data(fruit, tmp_path, rng):
     """Truncated, no archive, or a bit flipped: in the arrays it is noticed, elsewhere it is or changes nothing."""
-    folder, arrays = fruit
-    path, names = folder / "fruit.npz", ("x_train", "y_train", "x_test", "y_test")
-    content, single = path.read_bytes(), io.BytesIO()
-    np.save(single, np.zeros(3))
-    places = {name: content.index(getattr(arrays, name).tobytes()) for name in names}
-    damaged = [content[: int(kept * len(content))] for kept in (0.0, 0.1, 0.5, 0.99)]
-    damaged += [pickle.dumps({"x_train": 1}), single.getvalue()]
-    damaged += [flipped(content, place + getattr(arrays, name).nbytes // 2) for name, place in places.items()]
-    for wrong in damaged:
+    path, names = tmp_path / "fruit.npz", ("x_train", "y_train", "x_test", "y_test")
+    content = path.read_bytes()
+    for wrong in (b"", content[: len(content) // 2], content[:-9], pickle.dumps({"x_train": 1})):
         path.write_bytes(wrong)
         with pytest.raises(CacheError, match=r"fruit\.npz is not .*truncated or corrupted.*Delete"):
-            load_dataset("fruit", data_dir=folder)
-    images = range(300, places["x_train"] + arrays.x_train.nbytes)
-    outside = [i for i in range(len(content)) if i not in images]
-    for position in rng.choice(outside, 80, replace=False):
-        path.write_bytes(flipped(content, position, rng.integers(8)))
-        with contextlib.suppress(CacheError):
+            load_dataset("fruit")
+    start = content.index(fruit.x_train.tobytes())
+    outside = [i for i in range(len(content)) if not 300 < i < start + fruit.x_train.nbytes]
+    for position in [start + 9, *rng.choice(outside, 80, replace=False)]:
+        damaged = bytearray(content)
+        damaged[position] ^= 1 << rng.integers(8)
+        path.write_bytes(damaged)
+        with pytest.raises(CacheError) if position == start + 9 else contextlib.suppress(CacheError):
             read = read_cache(path)
-            assert all(np.array_equal(getattr(read, name), getattr(arrays, name)) for name in names)
-
-
-def test_cache_of_another_dataset_under_a_known_name_is_refused(tmp_path):
-    write_cache(tmp_path / "cifar10.npz", arrays_of())
-    with pytest.raises(CacheError, match=r"4 classes; CIFAR10 has \(32, 32, 3\) in 10"):
-        load_dataset("cifar10", data_dir=tmp_path)
+            assert all(np.array_equal(getattr(read, name), getattr(fruit, name)) for name in names)
 
 
 @pytest.mark.parametrize(
     ("name", "archive"),
-    [("cifar10", "cifar-10-python.tar"), ("cifar100", "cifar-100-python.tar"), ("mnist", "t10k-labels-idx1-ubyte")],
+    [("cifar100", "cifar-100-python.tar"), ("mnist", "t10k-labels-idx1-ubyte")],
 )
 def test_without_network_the_error_says_which_file_to_put_where(tmp_path, monkeypatch, name, archive):
     def no_network(*args, **kwargs):
@@ -435,9 +381,10 @@ def test_class_folders_that_are_wrong_are_named(folders, tmp_path):
         ({"root": "x"}, "only 'imagenet'"),
     ],
 )
-def test_wrong_requests_are_explained(fruit, arguments, message):
+@pytest.mark.usefixtures("fruit")
+def test_wrong_requests_are_explained(arguments, message):
     with pytest.raises(ValueError, match=message.replace("(", r"\(")):
-        load_dataset(**{"name": "fruit", "data_dir": fruit[0]} | arguments)
+        load_dataset(**{"name": "fruit"} | arguments)
 
 
 def test_grey_images_of_sixteen_bits_keep_their_range(tmp_path):
@@ -447,8 +394,3 @@ def test_grey_images_of_sixteen_bits_keep_their_range(tmp_path):
     assert np.abs(decoded[..., 0] - ramp / 257.0).max() <= 1
     Image.fromarray((ramp // 257).astype(np.uint8)).save(tmp_path / "eight.png")
     assert np.abs(decode(tmp_path / "eight.png", 8)[..., 1] - ramp // 257).max() == 0
-
-
-def test_one_class_has_no_wrong_labels():
-    with pytest.raises(ValueError, match="there is one class alone"):
-        add_label_noise(np.zeros(6, dtype=np.int64), 0.5, 1, seed=0)

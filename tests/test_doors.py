@@ -1,4 +1,4 @@
-"""Whatever comes in at a door - points, scores, modules, labels, names, paths, values - is read right or named.
+"""Whatever comes in at a door - points, scores, modules, labels, names, numbers - is read right or named.
 
 Some hundred examples of each; `make fuzz` draws many more, and others every time.
 """
@@ -7,24 +7,18 @@ import contextlib
 import functools
 import itertools
 import math
-import pathlib
 
 import numpy as np
 import pytest
 import scipy.sparse
 import torch
 from conftest import FUZZ
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
-from papermill.translators import PythonTranslator
 from torch import nn
 from torch.nn import functional as F
 
-from rc_utils.checks import write_atomically
 from rc_utils.correlation import correlate
-from rc_utils.networks.user_class import find_user_network
-from rc_utils.notebooks import execute as notebooks
 from rc_utils.regions import count_components, exact_segment, predict_labels, region_count, sample_vertices
 from rc_utils.sweep.campaign import load_campaign
 
@@ -131,24 +125,14 @@ def count_runs(row):
     return 1 + sum(a != b for a, b in itertools.pairwise(row))
 
 
-@given(
-    labels=hnp.arrays(
-        st.sampled_from(["int8", "int64", ">i8", "uint64", "uint16", "bool"]),
-        st.tuples(st.integers(1, 3), st.integers(1, 8)),
-        elements=st.integers(0, 1),
-    ),
-    stretch=st.sampled_from([1, 7, 2**40, 2**62]),
-)
-@FUZZ
-def test_labels(labels, stretch):
+@pytest.mark.parametrize(("kind", "label"), [("bool", 1), ("int8", 1), (">i8", 2**62), ("uint64", 2**62)])
+def test_labels(kind, label):
     """Runs are counted whatever the integers are that tell the labels apart."""
-    expected = [count_runs(row.tolist()) for row in labels]
-    if labels.dtype.itemsize == 8:
-        labels = labels * labels.dtype.type(stretch)
-    assert count_components(labels).tolist() == expected
+    labels = np.array([[0, label, label, 0], [label] * 4], dtype=kind)
+    assert count_components(labels).tolist() == [3, 1]
     grid = np.repeat(labels[:, None], 2, axis=1)
-    assert count_components(grid).tolist() == expected
-    assert count_components(torch.from_numpy(grid.astype(grid.dtype.newbyteorder("=")))).tolist() == expected
+    assert count_components(grid).tolist() == [3, 1]
+    assert count_components(torch.from_numpy(grid.astype(grid.dtype.newbyteorder("=")))).tolist() == [3, 1]
 
 
 class Odd(nn.Module):
@@ -287,25 +271,6 @@ def test_piecewise_linear_networks(names, seed):
         assert (found == scores.argmax(1).numpy())[clear].all()
 
 
-MODULE_NAMES = ["os", "posix", "sys", "subprocess", "builtins", "rc_utils", "torch.nn", "torch.hub", "numpy", ""]
-NAMES = st.sampled_from([*MODULE_NAMES, ".", "..a", "a.b", "__main__", "no_such_module"])
-ATTRIBUTES = st.sampled_from(["system", "run", "exec", "eval", "load", "Linear", "train", "array", "main", "", "a b"])
-
-
-@given(name=st.builds("{}:{}".format, NAMES | st.text(max_size=6), ATTRIBUTES | st.text(max_size=6)))
-@FUZZ
-def test_names_of_networks(name):
-    """A name is a network's or is named in the refusal; nothing else is ever handed out to be called."""
-    assume("\0" not in name)
-    target, message = nn.Module, repr(name)
-    try:
-        target = find_user_network(name)
-    except (ValueError, TypeError, ImportError, AttributeError) as error:
-        message = str(error)
-    assert repr(name) in message
-    assert issubclass(target, nn.Module)
-
-
 ODD_NAMES = ["", ".", "..", "/", "/dev/null", "~", "a/b", "shapes-tiny/", "x" * 300]
 
 
@@ -315,50 +280,6 @@ def test_names_of_campaigns(name):
     with refused_by_name("campaign") as outcome:
         assert load_campaign(name).runs()
     assert outcome["refused"] or "shapes-tiny" in name
-
-
-@given(name=st.text(max_size=40), content=st.binary(max_size=20))
-@FUZZ
-def test_paths(tmp_path, name, content):
-    """A file is written whole under exactly its name, or not at all and with the name in the error."""
-    path, message = tmp_path / "files" / name.replace("..", "_").lstrip("/"), None
-    try:
-        write_atomically(path, content)
-    except (OSError, ValueError) as error:
-        message = str(error)
-    if message is None:
-        assert path.read_bytes() == content
-        assert [p.name for p in path.parent.iterdir() if p.is_file()] == [path.name]
-        path.unlink()
-    else:
-        assert str(path) in message or repr(str(path))[1:-1] in message or "null byte" in message
-
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.binary(max_size=3)
-    | st.complex_numbers() | st.sampled_from([..., frozenset(), np.int64(3), pathlib.Path("x")]),
-    lambda inner: st.lists(inner, max_size=3) | st.tuples(inner, inner)
-    | st.dictionaries(st.text(max_size=4) | st.integers(), inner, max_size=3),
-    max_leaves=6,
-)  # fmt: skip
-
-
-def as_lists(value):
-    if isinstance(value, list | tuple):
-        return [as_lists(item) for item in value]
-    return {key: as_lists(item) for key, item in value.items()} if isinstance(value, dict) else value
-
-
-@given(value=VALUES)
-@FUZZ
-def test_parameters_of_notebooks(value):
-    """What papermill writes into the cell is the value, tuples as lists, or the value is refused."""
-    with refused_by_name("parameter n holds") as outcome:
-        written = notebooks._as_written(value, "parameter n")
-    if not outcome["refused"]:
-        namespace = {}
-        exec(PythonTranslator.codify({"n": written}), namespace)
-        assert repr(namespace["n"]) == repr(as_lists(value))
 
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, 1e12, 1e308, -1e308, 5e-324, 1.0])

@@ -1,6 +1,5 @@
 """Datasets on disk: one npz file of plain arrays a dataset, written atomically and checked when read."""
 
-import errno
 import io
 import os
 from dataclasses import dataclass
@@ -38,10 +37,8 @@ def data_folder(data_dir=None):
 
 def write_cache(path, arrays):
     """Write arrays to path (npz, not compressed), whole or not at all."""
-    contents = {key: getattr(arrays, key) for key in _REQUIRED}
-    contents |= {key: np.array(getattr(arrays, key)) for key in _OPTIONAL if getattr(arrays, key)}
     archive = io.BytesIO()
-    np.savez(archive, **contents)
+    np.savez(archive, **vars(arrays))
     write_atomically(path, archive.getbuffer())
 
 
@@ -51,28 +48,25 @@ def read_cache(path):
     Expected arrays: x_train and x_test uint8 (N, H, W, C) or (N, H, W) with H = W, y_train and y_test integers (N,)
     in [0, number of classes); optional `classes` (names), `source` and `note` (strings). Nothing is unpickled, and
     the checksums of the zip archive are verified. Raises CacheError where the file is truncated or corrupted, or an
-    array is missing or not as expected, and OSError where it is not there or cannot be read.
+    array is missing or not as expected, and OSError where it is not there or cannot be opened.
     """
-    try:
-        # Opened here because NumPy leaves a file open that it cannot read.
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            stored = {key: archive[key] for key in archive.files if key in _REQUIRED + _OPTIONAL}
-        return _checked(stored)
-    except Exception as error:  # of whatever kind, depending on which bytes are wrong
-        # zipfile seeks where a damaged archive sends it; any other fault of a disk says nothing of the file.
-        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
-            raise
-        raise CacheError(
-            f"{path} is not a cached dataset, or truncated or corrupted ({error}). Delete it so that it is made again, "
-            "or put an intact copy in its place."
-        ) from error
+    with open(path, "rb") as file:
+        try:
+            with np.load(file, allow_pickle=False) as archive:
+                stored = {key: archive[key] for key in archive.files if key in _REQUIRED + _OPTIONAL}
+            return _checked(stored)
+        except Exception as error:  # of whatever kind, depending on which bytes are wrong
+            raise CacheError(
+                f"{path} is not a cached dataset, or truncated or corrupted ({error}). Delete it so that it is made "
+                "again, or put an intact copy in its place."
+            ) from error
 
 
 def _checked(stored):
     """`Arrays` of what a file holds. Raises ValueError for what is missing or not as expected."""
     missing = [key for key in _REQUIRED if key not in stored]
     require(not missing, f"arrays missing: {', '.join(missing)}")
-    images, labels = {}, {}
+    names = stored.get("classes", np.arange(int(stored["y_train"].max()) + 1))
     for split in ("train", "test"):
         x, y = stored[f"x_{split}"], stored[f"y_{split}"]
         require(x.dtype == np.uint8, f"x_{split} is {x.dtype}, expected uint8")
@@ -81,14 +75,13 @@ def _checked(stored):
         integers = y.dtype.kind in "iu" and y.ndim == 1
         require(integers, f"y_{split} is {y.dtype} of shape {y.shape}, expected integers (N,)")
         require(len(x) == len(y), f"x_{split} has {len(x)} images and y_{split} {len(y)} labels")
-        images[f"x_{split}"] = x if x.ndim == 4 else x[..., None]
-        labels[f"y_{split}"] = y.astype(np.int64)
-    shapes = [x.shape[1:] for x in images.values()]
-    require(shapes[0] == shapes[1], f"x_train has images of shape {shapes[0]}, x_test of {shapes[1]}")
-    names = stored.get("classes", np.arange(labels["y_train"].max() + 1))
-    require(names.ndim == 1, f"classes has shape {names.shape}, expected one name for each class")
-    for key, y in labels.items():
         valid = y.min() >= 0 and y.max() < len(names)
-        require(valid, f"{key} has labels from {y.min()} to {y.max()}, expected 0 to {len(names) - 1}")
-    texts = {key: str(stored[key]) for key in ("source", "note") if key in stored}
-    return Arrays(**images, **labels, classes=tuple(map(str, names.tolist())), **texts)
+        require(valid, f"y_{split} has labels from {y.min()} to {y.max()}, expected 0 to {len(names) - 1}")
+        stored[f"x_{split}"] = x if x.ndim == 4 else x[..., None]
+        stored[f"y_{split}"] = y.astype(np.int64)
+    train, test = stored["x_train"].shape[1:], stored["x_test"].shape[1:]
+    require(train == test, f"x_train has images of shape {train}, x_test of {test}")
+    stored["classes"] = tuple(map(str, names.tolist()))
+    for key in ("source", "note"):
+        stored[key] = str(stored.get(key, ""))
+    return Arrays(**stored)

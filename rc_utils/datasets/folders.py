@@ -1,7 +1,6 @@
 """ImageNet-style class folders, train/<class>/<image> and val/<class>/<image>, listed by torchvision."""
 
 import hashlib
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,53 +8,40 @@ import numpy as np
 
 from rc_utils.checks import require
 from rc_utils.datasets.cache import Arrays, read_cache, write_cache
-from rc_utils.datasets.sources import choose
-from rc_utils.datasets.subsets import resolve_classes
+from rc_utils.datasets.subsets import choose
 
 _IMAGE_SIZE = 224
 
 
-def imagenet(choice, folder, root=None):
-    """The chosen images below root (by default folder/imagenet), decoded once and cached as an npz file in folder.
+def imagenet(root, folder, image_size, **chosen):
+    """The images below root that `subsets.choose` chooses, decoded once and cached as an npz file in folder.
 
-    Images are converted to RGB, resized so that their short side is image_size (224 unless chosen), and cropped at
+    Images are converted to RGB, resized so that their short side is image_size (None for 224), and cropped at
     the centre. Only what is chosen is decoded. The name of the cache depends on the list of files, their sizes and
     image_size, so that a changed folder is decoded anew. Raises FileNotFoundError for no such folder or a class without
     images, ValueError where train/ and val/ have different classes or a file cannot be decoded.
     """
     from torchvision.datasets import ImageFolder
-
-    root = Path(root or folder / "imagenet")
-    found = {"train": ImageFolder(root / "train"), "test": ImageFolder(root / "val")}
-    names = found["train"].classes
-    different = sorted(set(names) ^ set(found["test"].classes))
-    require(not different, f"train/ and val/ in {root} differ in the classes {', '.join(different[:5])}")
-    size = choice.image_size or _IMAGE_SIZE
-    listed = [np.array(part) for split in ("train", "test") for part in zip(*found[split].samples, strict=True)]
-    chosen = choose(Arrays(*listed, names, f"class folders {root.name}, short side {size}, centre crop"), choice)
-    files = {"train": [Path(name) for name in chosen.x_train], "test": [Path(name) for name in chosen.x_test]}
-    path = folder / f"imagenet-{size}-{_fingerprint(files, resolve_classes(choice.classes, names), root)}.npz"
-    if not path.exists():
-        images = {f"x_{split}": _decode_all(files[split], size) for split in files}
-        write_cache(path, replace(chosen, **images))
-    return read_cache(path)
-
-
-def _fingerprint(files, indices, root):
-    listing = [
-        f"{split} {f.relative_to(root).as_posix()} {f.stat().st_size} {f.stat().st_mtime_ns}"
-        for split in files
-        for f in files[split]
-    ]
-    return hashlib.sha256(repr((indices, listing)).encode()).hexdigest()[:12]
-
-
-def _decode_all(files, size):
     from tqdm import tqdm
+    from tqdm.contrib.concurrent import thread_map
 
-    with ThreadPoolExecutor() as pool:
-        images = pool.map(lambda file: decode(file, size), files)
-        return np.stack(list(tqdm(images, total=len(files), desc="decoding", mininterval=5)))
+    train, test = ImageFolder(root / "train"), ImageFolder(root / "val")
+    different = sorted(set(train.classes) ^ set(test.classes))
+    require(not different, f"train/ and val/ in {root} differ in the classes {', '.join(different[:5])}")
+    size = image_size or _IMAGE_SIZE
+    listed = [np.array(part) for found in (train, test) for part in zip(*found.samples, strict=True)]
+    source = f"class folders {root.name}, short side {size}, centre crop"
+    arrays = choose(Arrays(*listed, train.classes, source), **chosen)
+    files = [*map(Path, arrays.x_train), *map(Path, arrays.x_test)]
+    listing = [(file.relative_to(root).as_posix(), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    digest = hashlib.sha256(repr((arrays.classes, listing)).encode()).hexdigest()
+    path = folder / f"imagenet-{size}-{digest[:12]}.npz"
+    if not path.exists():
+        decoded = thread_map(lambda file: decode(file, size), files, desc="decoding", mininterval=5, tqdm_class=tqdm)
+        images = np.stack(decoded)
+        n_train = len(arrays.x_train)
+        write_cache(path, replace(arrays, x_train=images[:n_train], x_test=images[n_train:]))
+    return read_cache(path)
 
 
 def decode(file, size):

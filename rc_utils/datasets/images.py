@@ -10,8 +10,8 @@ class ImageTensor:
     """Images held as uint8 on a device and standardised per channel when indexed.
 
     `x[i]` is (raw[i] - mean) / std as float32, where mean and std (channels,) are in units of raw values, 0 to 255.
-    An index is an integer, a slice, an integer or boolean tensor, or anything NumPy makes such an array of; it
-    selects along the first axis only.
+    An index is an integer, a slice, or integers or booleans in a tensor, an array or
+    a list; it selects along the first axis only.
 
     Attributes:
         raw: the stored images (N, C, H, W) uint8, for pictures.
@@ -21,13 +21,11 @@ class ImageTensor:
     dtype = torch.float32
 
     def __init__(self, raw, mean, std):
-        """Wrap raw (N, C, H, W) uint8 with mean and std of C values each; ValueError for any other type or shape."""
+        """Wrap raw (N, C, H, W) uint8, else ValueError, with mean and std of C values each."""
         if raw.dtype != torch.uint8 or raw.ndim != 4:
             raise ValueError(f"images are {raw.dtype} of shape {tuple(raw.shape)}; expected uint8 (N, C, H, W)")
         self.raw = raw
         self.mean, self.std = (torch.as_tensor(v, dtype=torch.float32, device=raw.device) for v in (mean, std))
-        if not self.mean.shape == self.std.shape == raw.shape[1:2]:
-            raise ValueError(f"mean and std must have one value for each of the {raw.shape[1]} channels")
         self._shift = self.mean.view(-1, 1, 1)
         self._scale = 1 / self.std.view(-1, 1, 1)
 
@@ -51,9 +49,8 @@ class ImageTensor:
             return self.standardise(self.raw.index_select(0, index.to(self.raw.device)))
         if not isinstance(index, int | slice | torch.Tensor):
             index = np.asarray(index)
-            # To torch bytes are a mask; NumPy makes floats of an empty list.
-            whole = index.dtype.kind in "iu" or index.size == 0
-            index = torch.as_tensor(index.astype(np.int64) if whole else index)
+            # To torch bytes are a mask.
+            index = torch.as_tensor(index if index.dtype == bool else index.astype(np.int64, casting="same_kind"))
         return self.standardise(self.raw[index])
 
     def __array__(self, dtype=None, copy=None):
@@ -140,26 +137,22 @@ def channel_stats(images):
 
 
 def area_average(images, size):
-    """Shrink images (N, C, H, W) uint8 to (N, C, size, size), each output pixel the mean over the area it covers.
+    """Shrink images (N, C, S, S) uint8 to (N, C, size, size), each output pixel the mean over the area it covers.
 
-    Output pixel j covers [j H / size, (j + 1) H / size) of the input's rows, and columns likewise; input pixels that
+    Output pixel j covers [j S / size, (j + 1) S / size) of the input's rows, and columns likewise; input pixels that
     are covered in part count in part. Sums are exact integers, rounded half up once at the end.
     Raises ValueError for a size larger than the images or below one.
     """
-    height, width = images.shape[-2:]
-    if not 1 <= size <= min(height, width):
-        raise ValueError(f"image_size is {size}; expected 1 to {min(height, width)}: images can only be made smaller")
-    if height == width == size:
+    side = images.shape[-1]
+    if not 1 <= size <= side:
+        raise ValueError(f"image_size is {size}; expected 1 to {side}: images can only be made smaller")
+    if size == side:
         return images
-    rows, columns = _overlaps(height, size), _overlaps(width, size)
+    # Overlap of output cell j with input pixel i in units of 1 / size pixel, (size, side); rows sum to side.
+    pixels, cells = np.arange(side) * size, np.arange(size)[:, None] * side
+    overlaps = np.clip(np.minimum(pixels + size, cells + side) - np.maximum(pixels, cells), 0, None).astype(np.float64)
     shrunk = np.empty((*images.shape[:2], size, size), dtype=np.uint8)
     for start in range(0, len(images), 500):
-        sums = rows @ images[start : start + 500].astype(np.float64) @ columns.T
-        shrunk[start : start + 500] = np.floor(sums / (height * width) + 0.5)
+        sums = overlaps @ images[start : start + 500].astype(np.float64) @ overlaps.T
+        shrunk[start : start + 500] = np.floor(sums / side**2 + 0.5)
     return shrunk
-
-
-def _overlaps(length, size):
-    """Overlap of output cell j with input pixel i in units of 1 / size pixel, (size, length); rows sum to length."""
-    pixels, cells = np.arange(length) * size, np.arange(size)[:, None] * length
-    return np.clip(np.minimum(pixels + size, cells + length) - np.maximum(pixels, cells), 0, None).astype(np.float64)

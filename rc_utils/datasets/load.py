@@ -4,6 +4,7 @@ import hashlib
 import os
 from collections.abc import Sequence
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from rc_utils.checks import check_count, unknown_name
 from rc_utils.datasets import folders, sources
 from rc_utils.datasets.cache import data_folder
 from rc_utils.datasets.images import Dataset, ImageTensor, area_average, channel_stats
-from rc_utils.datasets.subsets import Choice, add_label_noise
+from rc_utils.datasets.subsets import add_label_noise, choose
 
 
 def load_dataset(
@@ -51,19 +52,18 @@ def load_dataset(
     folder = data_folder(data_dir)
     _check_request(name, folder, unknown, root, classes)
     check_values(n_train=n_train, n_test=n_test, image_size=image_size, label_noise=label_noise, seed=seed)
-    choice = Choice(n_train, n_test, image_size, None if classes is None else tuple(classes), seed)
-    arrays = _arrays(name, choice, folder, root)
+    chosen = {"n_train": n_train, "n_test": n_test, "classes": classes, "seed": seed}
+    arrays = _arrays(name, folder, root, image_size, chosen)
     return _dataset(name, arrays, image_size, label_noise, seed).to(device)
 
 
-def _arrays(name, choice, folder, root):
+def _arrays(name, folder, root, image_size, chosen):
     if name == "shapes":
-        return sources.shapes(choice)
-    if name == "digits":
-        return sources.digits(choice)
+        return sources.shapes(image_size, **chosen)
     if name == "imagenet":
-        return folders.imagenet(choice, folder, root)
-    return sources.stored(name, choice, folder)
+        return folders.imagenet(Path(root or folder / "imagenet"), folder, image_size, **chosen)
+    arrays = sources.digits(chosen["seed"]) if name == "digits" else sources.stored(name, folder)
+    return choose(arrays, **chosen)
 
 
 def _dataset(name, arrays, image_size, label_noise, seed):
@@ -99,10 +99,8 @@ def _fingerprint(*arrays):
 def _check_request(name, folder, unknown, root, classes):
     known = {path.stem for path in folder.glob("*.npz")}.union(("shapes", "digits", "imagenet", *sources.DOWNLOADS))
     if name not in known:
-        message = unknown_name("dataset", name, known)
-        raise ValueError(
-            f"{message}. Or put {name}.npz, with x_train, y_train, x_test, y_test, into {folder.resolve()}"
-        )
+        own = f"put {name}.npz, with x_train, y_train, x_test, y_test, into {folder.resolve()}"
+        raise ValueError(f"{unknown_name('dataset', name, known)}. Or {own}")
     for option in unknown:
         raise unknown_name("option of load_dataset", option, load_dataset.__kwdefaults__)
     if root is not None and name != "imagenet":

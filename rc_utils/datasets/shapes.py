@@ -7,7 +7,6 @@ of half the image, so that the same scene is drawn at every size; only the pixel
 
 import numpy as np
 
-SHAPE_NAMES = ("disc", "square", "triangle", "ring", "cross", "star", "crescent", "bars", "half-disc", "hourglass")
 MIN_IMAGE_SIZE = 8
 
 _BLOCK = 500
@@ -74,7 +73,7 @@ def _paint_shapes(canvas, base, shapes, x, y, rng):
     u = (np.cos(angle) * (x - centre_x) + np.sin(angle) * (y - centre_y)) / (scale * stretch)
     v = (np.cos(angle) * (y - centre_y) - np.sin(angle) * (x - centre_x)) / (scale / stretch)
     distance = np.empty_like(u)
-    for index, level in enumerate(_LEVELS):
+    for index, level in enumerate(SHAPES.values()):
         chosen = shapes == index
         distance[chosen] = level(u[chosen], v[chosen])
     return _cover(canvas, distance * scale, np.clip(colour, 0, 1))
@@ -99,31 +98,6 @@ def _cover(canvas, distance, colour):
     return canvas + opacity * (colour[:, None, None, :] - canvas)
 
 
-# Each function below is negative inside its shape, positive outside, close to the distance from the outline near it;
-# the shapes have a radius of about one.
-
-
-def _disc(u, v):
-    return np.hypot(u, v) - 0.85
-
-
-def _square(u, v):
-    return np.maximum(np.abs(u), np.abs(v)) - 0.75
-
-
-def _triangle(u, v):
-    return np.maximum(-v, np.sqrt(3) / 2 * np.abs(u) + v / 2) - 0.55
-
-
-def _ring(u, v):
-    return np.abs(np.hypot(u, v) - 0.7) - 0.22
-
-
-def _cross(u, v):
-    long, short = np.maximum(np.abs(u), np.abs(v)), np.minimum(np.abs(u), np.abs(v))
-    return np.maximum(long - 0.95, short - 0.28)
-
-
 def _star(u, v):
     # All ten edges are mirror images of the one from the tip at angle 0 to the notch at angle pi / 5.
     sector = 2 * np.pi / 5
@@ -135,21 +109,17 @@ def _star(u, v):
     return normal[0] * (radius * np.cos(angle) - tip[0]) + normal[1] * (radius * np.sin(angle) - tip[1])
 
 
-def _crescent(u, v):
-    return np.maximum(np.hypot(u, v) - 0.9, 0.7 - np.hypot(u - 0.45, v))
-
-
-def _bars(u, v):
-    nearest = np.minimum(np.abs(v), np.abs(np.abs(v) - 0.62))
-    return np.maximum(nearest - 0.18, np.abs(u) - 0.85)
-
-
-def _half_disc(u, v):
-    return np.maximum(np.hypot(u, v + 0.4) - 1, -(v + 0.4))
-
-
-def _hourglass(u, v):
-    return np.maximum((np.abs(u) - np.abs(v)) / np.sqrt(2) - 0.08, np.abs(v) - 0.85)
-
-
-_LEVELS = (_disc, _square, _triangle, _ring, _cross, _star, _crescent, _bars, _half_disc, _hourglass)
+# Negative inside the shape, positive outside, close to the distance from the outline near it; radii are about one.
+SHAPES = {
+    "disc": lambda u, v: np.hypot(u, v) - 0.85,
+    "square": lambda u, v: np.maximum(np.abs(u), np.abs(v)) - 0.75,
+    "triangle": lambda u, v: np.maximum(-v, np.sqrt(3) / 2 * np.abs(u) + v / 2) - 0.55,
+    "ring": lambda u, v: np.abs(np.hypot(u, v) - 0.7) - 0.22,
+    "cross": lambda u, v: np.maximum(np.maximum(np.abs(u), np.abs(v)) - 0.95, np.minimum(np.abs(u), np.abs(v)) - 0.28),
+    "star": _star,
+    "crescent": lambda u, v: np.maximum(np.hypot(u, v) - 0.9, 0.7 - np.hypot(u - 0.45, v)),
+    "bars": lambda u, v: np.maximum(np.minimum(np.abs(v), np.abs(np.abs(v) - 0.62)) - 0.18, np.abs(u) - 0.85),
+    "half-disc": lambda u, v: np.maximum(np.hypot(u, v + 0.4) - 1, -(v + 0.4)),
+    "hourglass": lambda u, v: np.maximum((np.abs(u) - np.abs(v)) / np.sqrt(2) - 0.08, np.abs(v) - 0.85),
+}
+SHAPE_NAMES = tuple(SHAPES)

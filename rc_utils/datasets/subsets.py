@@ -1,10 +1,10 @@
 """Which samples of a dataset are used: some classes, a balanced subset, wrong labels; all by seed."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 
-from rc_utils.checks import unknown_name
+from rc_utils.checks import require, unknown_name
 
 # Second entry of the seed of each random choice, so that no two choices share a stream.
 _STREAMS = {"train": 2, "test": 3, "label noise": 4, "split": 5}
@@ -15,35 +15,26 @@ def stream(seed, purpose):
     return np.random.default_rng([seed, _STREAMS[purpose]])
 
 
-@dataclass(frozen=True)
-class Choice:
-    """What is asked of a dataset; None means all of it."""
+def choose(arrays, *, n_train, n_test, classes, seed):
+    """The chosen classes and samples of `rc_utils.datasets.cache.Arrays`; labels are positions among the classes.
 
-    n_train: int | None = None
-    n_test: int | None = None
-    image_size: int | None = None
-    classes: tuple | None = None
-    seed: int = 0
-
-    def select(self, labels, split, num_kept):
-        """Indices (n,) of the chosen samples of one split, "train" or "test", balanced by class.
-
-        labels: (N,) as `relabel` has them for `num_kept` classes, -1 for a sample that is left out. All samples come
-        in their stored order; fewer are drawn by seed, class counts as equal as the data allow, and the choice of
-        fewer is the start of the choice of more. Raises ValueError where there are not as many, or none.
-        """
+    classes: names or indices, None for all. n_train, n_test: None for all samples of these classes, in their stored
+    order; fewer are drawn by seed, class counts as equal as the data allow, and the choice of fewer is the start of
+    the choice of more. Raises ValueError where there are not as many, or none.
+    """
+    indices = resolve_classes(classes, arrays.classes)
+    positions = np.full(len(arrays.classes), -1)
+    positions[list(indices)] = np.arange(len(indices))
+    chosen = {"classes": tuple(arrays.classes[i] for i in indices)}
+    for split, n in (("train", n_train), ("test", n_test)):
+        labels = positions[getattr(arrays, f"y_{split}")]
         kept = np.flatnonzero(labels >= 0)
-        n = {"train": self.n_train, "test": self.n_test}[split]
-        if not len(kept):
-            raise ValueError(f"there is no {split} sample in the {num_kept} chosen classes; choose others")
-        if n is None:
-            return kept
-        if n > len(kept):
-            raise ValueError(
-                f"n_{split} is {n}, but there are {len(kept)} {split} samples in the {num_kept} chosen classes; "
-                f"ask for at most {len(kept)}, or None for all"
-            )
-        return kept[balanced_order(labels[kept], stream(self.seed, split))[:n]]
+        found = f"there are {len(kept)} {split} samples in the {len(indices)} chosen classes"
+        require(len(kept) >= (n or 1), f"n_{split} is {n}, but {found}")
+        if n is not None:
+            kept = kept[balanced_order(labels[kept], stream(seed, split))[:n]]
+        chosen |= {f"x_{split}": getattr(arrays, f"x_{split}")[kept], f"y_{split}": labels[kept]}
+    return replace(arrays, **chosen)
 
 
 def balanced_order(labels, rng):
@@ -63,31 +54,18 @@ def resolve_classes(classes, names):
     """
     if classes is None:
         return tuple(range(len(names)))
-    indices = tuple(_class_index(chosen, names) for chosen in classes)
-    if len(indices) < 2 or len(set(indices)) < len(indices):
-        raise ValueError(f"classes is {classes!r}; expected at least two different classes")
-    return indices
-
-
-def _class_index(chosen, names):
-    if isinstance(chosen, str) and chosen in names:
-        return names.index(chosen)
-    if isinstance(chosen, int | np.integer) and not isinstance(chosen, bool) and 0 <= chosen < len(names):
-        return int(chosen)
-    raise unknown_name(f"class (names or indices 0 to {len(names) - 1})", chosen, names)
-
-
-def relabel(labels, indices):
-    """Labels as positions in indices, -1 for classes that are not among them."""
-    positions = np.full(max(labels.max(), max(indices)) + 1, -1, dtype=np.int64)
-    positions[list(indices)] = np.arange(len(indices))
-    return positions[labels]
+    indices = []
+    for chosen in classes:
+        if chosen not in (names if isinstance(chosen, str) else range(len(names))):
+            raise unknown_name(f"class (names or indices 0 to {len(names) - 1})", chosen, names)
+        indices.append(names.index(chosen) if isinstance(chosen, str) else int(chosen))
+    different = len(indices) > 1 and len(set(indices)) == len(indices)
+    require(different, f"classes is {classes!r}; expected at least two different classes")
+    return tuple(indices)
 
 
 def add_label_noise(labels, fraction, num_classes, seed):
     """Replace round(fraction * N) labels, drawn without replacement, each by another class drawn uniformly."""
-    if fraction > 0 and num_classes < 2:
-        raise ValueError(f"label_noise is {fraction}, but there is one class alone: no label can be wrong")
     rng = stream(seed, "label noise")
     wrong = rng.permutation(len(labels))[: round(fraction * len(labels))]
     noisy = labels.copy()

@@ -6,11 +6,11 @@ CIFAR form: stride 1 in the stem, strides 2 in stages 2, 3, 4 and 6, and no 1x1 
 
 from torch import Tensor, nn
 
+from rc_utils.checks import is_finite_number, require
 from rc_utils.networks.layers import (
     DropConnect,
     ImageClassifier,
     SqueezeExcitation,
-    check_rate,
     conv_norm,
     conv_norm_act,
     scale_channels,
@@ -27,8 +27,7 @@ STAGES = (
     (6, 192, 4, 5, 2),
     (6, 320, 1, 3, 1),
 )
-SQUEEZE_RATIO = 0.25
-MIN_SQUEEZED = 2
+SQUEEZE_REDUCTION = 4  # input channels for each squeezed one
 
 
 class MBConv(nn.Module):
@@ -49,10 +48,9 @@ class MBConv(nn.Module):
     ):
         super().__init__()
         expanded = expansion * in_channels
-        squeezed = max(MIN_SQUEEZED, int(SQUEEZE_RATIO * in_channels))
         layers = [
             conv_norm_act(expanded, expanded, kernel_size, stride=stride, groups=expanded, activation=nn.SiLU),
-            SqueezeExcitation(expanded, squeezed, nn.SiLU),
+            SqueezeExcitation(expanded, in_channels // SQUEEZE_REDUCTION, nn.SiLU),
             conv_norm(expanded, out_channels, 1),
         ]
         if expansion != 1:
@@ -82,7 +80,9 @@ def efficientnet_b0(
     first block towards this rate at the end, as in the paper. The public CIFAR code of this size asks for 0.2 as
     well, but never counts its blocks, so that its rate stays 0.
     """
-    check_rate("drop_connect", drop_connect)
+    for name, rate in (("dropout", dropout), ("drop_connect", drop_connect)):
+        fits = is_finite_number(rate) and 0 <= rate < 1
+        require(fits, f"{name}={rate!r}; expected a number in [0, 1), 0 to switch it off")
     channels = scale_channels(32, width)
     layers = [conv_norm_act(in_channels, channels, 3, activation=nn.SiLU)]
     num_blocks = sum(stage[2] for stage in STAGES)

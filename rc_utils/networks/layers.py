@@ -8,15 +8,7 @@ place: a forward hook or an FX interpreter may keep every intermediate value.
 import torch
 from torch import Tensor, nn
 
-from rc_utils.checks import is_finite_number, require
-
 PUBLISHED_WIDTH = 64
-
-
-def check_rate(name: str, value: object) -> None:
-    """Raise ValueError unless `value` is a probability below 1."""
-    valid = is_finite_number(value) and 0 <= value < 1
-    require(valid, f"{name}={value!r}; expected a number in [0, 1), 0 to switch it off")
 
 
 def scale_channels(channels: int, width: float, divisor: int = 1) -> int:
@@ -67,12 +59,13 @@ def projection_shortcut(in_channels: int, out_channels: int, stride: int) -> nn.
 class SqueezeExcitation(nn.Module):
     """x * sigmoid(W2 act(W1 mean(x) + b1) + b2), the mean over the pixels (Hu et al. 2018, eq. 2-4).
 
-    Shape (N, channels, H, W) in and out. W1 maps to `squeezed` channels. The two maps are linear layers: on
-    one pixel a 1x1 convolution is the same function of the same parameters.
+    Shape (N, channels, H, W) in and out. W1 maps to `squeezed` channels, at least two. The two maps are linear
+    layers: on one pixel a 1x1 convolution is the same function of the same parameters.
     """
 
     def __init__(self, channels: int, squeezed: int, activation: type[nn.Module] = nn.ReLU):
         super().__init__()
+        squeezed = max(2, squeezed)
         self.gate = nn.Sequential(
             nn.AdaptiveAvgPool2d(1),
             nn.Flatten(),
@@ -115,7 +108,6 @@ class ImageClassifier(nn.Module):
 
     def __init__(self, features: nn.Module, feature_channels: int, num_classes: int, dropout: float = 0.0):
         super().__init__()
-        check_rate("dropout", dropout)
         self.features = features
         self.classifier = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
         if dropout:

@@ -84,7 +84,7 @@ def network_options(name: str) -> dict[str, Any]:
     >>> network_options("EfficientNetB0")
     {'dropout': 0.2, 'drop_connect': 0.2}
     """
-    parameters = _named_parameters(_find_builder(name))
+    parameters, _ = _parameters(_find_builder(name))
     return {key: p.default for key, p in parameters.items() if key not in SHAPE_ARGUMENTS}
 
 
@@ -94,7 +94,8 @@ def check_network(name: str, **options: Any) -> None:
     builder = _find_builder(name)
     if "width" in options:
         check_number("width", options["width"], 0, above=True)
-        if "width" not in _named_parameters(builder) and not _takes_any_keyword(builder):
+        named, takes_any = _parameters(builder)
+        if "width" not in named and not takes_any:
             raise ValueError(f"network {name!r} takes no width: leave it out, or name it in the network's signature")
     _arguments(name, builder, {}, own)
 
@@ -109,10 +110,10 @@ def _find_builder(name: str) -> NetworkBuilder:
 
 def _arguments(name: str, builder: NetworkBuilder, shape: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     """The keyword arguments for `builder`: the shape arguments it names, and `options` once checked."""
-    parameters = _named_parameters(builder)
+    parameters, takes_any = _parameters(builder)
     valid = [key for key in parameters if key not in SHAPE_ARGUMENTS]
     unknown = [key for key in options if key not in valid]
-    if unknown and not _takes_any_keyword(builder):
+    if unknown and not takes_any:
         raise unknown_name(f"option of network {name!r}", unknown[0], [*valid, *(k for k in shape if k in parameters)])
     arguments = {key: value for key, value in shape.items() if key in parameters} | options
     missing = [key for key in valid if parameters[key].default is inspect.Parameter.empty and key not in options]
@@ -121,14 +122,11 @@ def _arguments(name: str, builder: NetworkBuilder, shape: dict[str, Any], option
     return arguments
 
 
-def _named_parameters(builder: NetworkBuilder) -> dict[str, inspect.Parameter]:
-    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    parameters = inspect.signature(builder).parameters
-    return {key: p for key, p in parameters.items() if p.kind not in variadic}
-
-
-def _takes_any_keyword(builder: NetworkBuilder) -> bool:
-    return any(p.kind is inspect.Parameter.VAR_KEYWORD for p in inspect.signature(builder).parameters.values())
+def _parameters(builder: NetworkBuilder) -> tuple[dict[str, inspect.Parameter], bool]:
+    """The parameters of a builder that have names, and whether it takes any other name as well."""
+    every = inspect.signature(builder).parameters.values()
+    named = {p.name: p for p in every if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+    return named, any(p.kind is p.VAR_KEYWORD for p in every)
 
 
 def _origin(builder: NetworkBuilder) -> str:

@@ -11,7 +11,6 @@ from rc_utils.networks.registry import register_network
 from rc_utils.networks.resnet import residual_network
 
 REDUCTION = 16  # channels for each squeezed one
-MIN_SQUEEZED = 2
 
 
 class PreActivationSEBlock(nn.Module):
@@ -28,7 +27,7 @@ class PreActivationSEBlock(nn.Module):
             nn.BatchNorm2d(out_channels),
             nn.ReLU(),
             nn.Conv2d(out_channels, out_channels, 3, padding=1, bias=False),
-            SqueezeExcitation(out_channels, max(MIN_SQUEEZED, out_channels // REDUCTION)),
+            SqueezeExcitation(out_channels, out_channels // REDUCTION),
         )
         changes_shape = stride != 1 or in_channels != out_channels
         self.projection = nn.Conv2d(in_channels, out_channels, 1, stride, bias=False) if changes_shape else None

@@ -9,8 +9,7 @@ import sys
 import sysconfig
 import time
 import typing
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -34,7 +33,7 @@ def find_user_network(name: str) -> Callable[..., nn.Module]:
     module comes through as it is.
     """
     module_name, _, attribute = name.partition(":")
-    if not module_name or not attribute.isidentifier():
+    if not module_name or module_name.startswith(".") or not attribute.isidentifier():
         raise ValueError(f'network {name!r} is not of the form "module:Class", such as "my_module:MyNet"')
     module = _import_module(module_name, name)
     if not hasattr(module, attribute):
@@ -85,23 +84,23 @@ def _is_network_class(value: object) -> bool:
 
 
 def _import_module(module_name: str, network_name: str) -> ModuleType:
-    if module_name.startswith("."):
-        raise ModuleNotFoundError(f'network {network_name!r}: expected "module:Class", as in an import, not a path')
+    """The module, looked for in the working directory first, and loaded again where its file was edited."""
     importlib.invalidate_caches()
+    path = list(sys.path)
+    sys.path.insert(0, os.getcwd())
     try:
-        with _working_directory_first():
-            module = importlib.import_module(module_name)
-            _load_again_if_edited(module)
-            return module
+        module = importlib.import_module(module_name)
+        _load_again_if_edited(module)
+        return module
     except ModuleNotFoundError as error:
-        is_asked_for = error.name == module_name or module_name.startswith(f"{error.name}.")
-        if not is_asked_for:
-            raise
+        if error.name != module_name and not module_name.startswith(f"{error.name}."):
+            raise  # of a module that the user's imports
         raise ModuleNotFoundError(
             f"network {network_name!r}: no module {error.name!r} in {os.getcwd()} or on Python's path; expected "
-            '"module:Class" without ".py", run from the folder that holds the module',
-            name=error.name,
+            '"module:Class" without ".py", run from the folder that holds the module'
         ) from error
+    finally:
+        sys.path[:] = path
 
 
 def _is_of_library(path: str) -> bool:
@@ -124,16 +123,3 @@ def _load_again_if_edited(module: ModuleType) -> None:
         if edited:
             exec(compile(source, path, "exec"), vars(module))
     setattr(module, _LOADED, digest)
-
-
-@contextmanager
-def _working_directory_first() -> Iterator[None]:
-    """Look for modules in the working directory first and leave no bytecode, inside this block only."""
-    path, without_bytecode = list(sys.path), sys.dont_write_bytecode
-    sys.path.insert(0, os.getcwd())
-    sys.dont_write_bytecode = True
-    try:
-        yield
-    finally:
-        sys.path[:] = path
-        sys.dont_write_bytecode = without_bytecode

@@ -8,6 +8,7 @@ type than the default. Needs papermill and nbformat.
 
 import argparse
 import ast
+import json
 import logging
 import pathlib
 import sys
@@ -15,15 +16,11 @@ import sys
 from rc_utils.checks import (
     check_keys,
     checked_value,
-    print_lines,
     project_root,
     require,
     results_dir,
     unknown_name,
-    write_atomically,
 )
-
-_TRACEBACK_LINES = 30
 
 
 class NotebookError(RuntimeError):
@@ -40,9 +37,9 @@ def find_notebook(name):
         return path
     folder = project_root() / "notebooks"
     known = {p.stem: p for p in folder.glob("*.ipynb")}
-    if path.stem not in known or (path.parent != pathlib.Path(".") and path.parent.resolve() != folder):
+    if name not in known:
         raise FileNotFoundError(f"{unknown_name('notebook', name, known)} (in {folder})")
-    return known[path.stem]
+    return known[name]
 
 
 def notebook_parameters(path):
@@ -75,29 +72,18 @@ def _literal_assignment(node):
 def check_parameters(path, parameters):
     """Raise ValueError for a parameter the notebook does not have or whose value has another type than its default.
 
-    A default of None takes any value that a notebook can be given, a float an int, and lists and tuples each other.
+    A default of None takes any value that JSON can hold, a float an int, and lists and tuples each other.
     """
     defaults = notebook_parameters(path)
     check_keys(f"the parameters of {pathlib.Path(path).name}", parameters, defaults)
     for name, value in parameters.items():
         where = f"parameter {name} of {pathlib.Path(path).name}"
-        _as_written(value, where)
+        try:
+            json.dumps(value)
+        except TypeError as error:
+            raise ValueError(f"{where} cannot be {value!r}: {error}; expected numbers, texts, lists or None") from error
         if defaults[name] is not None:
             checked_value(value, type(defaults[name]), where)
-
-
-def _as_written(value, where):
-    """A value as papermill writes it into a cell, tuples as lists; ValueError for one that would come out as text."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, tuple | list):
-        return [_as_written(item, where) for item in value]
-    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {key: _as_written(item, where) for key, item in value.items()}
-    raise ValueError(
-        f"{where} holds {value!r}, which cannot be written into a notebook: expected numbers, texts, None, lists, and "
-        "dictionaries with texts as keys"
-    )
 
 
 def parse_value(text, default=None):
@@ -110,27 +96,27 @@ def parse_value(text, default=None):
         return text
 
 
-def execute_notebook(path, output, parameters=None, *, cwd=None, metadata=None, fork=False):
-    """Execute the notebook at `path` with `parameters` and write it, with its outputs, to `output`.
+def execute_notebook(path, output, parameters=None, *, cwd=None, fork=False):
+    """Execute the notebook at `path` with `parameters` and write it, with its outputs, to `output`, which is returned.
 
-    The kernel (`python3`) works in `cwd`, by default the current folder. `metadata` is added to the executed notebook's
-    own. `fork` spares the kernel its imports (`rc_utils.notebooks.forked_kernel`, on Linux and without a GPU only).
-    `output` appears only when every cell has run. Raises ValueError as `check_parameters`, and NotebookError where
-    a cell fails; the notebook up to there is then left beside `output`, as `<name>.failed.ipynb`.
+    The kernel (`python3`) works in `cwd`, by default the current folder. `fork` spares it its imports
+    (`rc_utils.notebooks.forked_kernel`, on Linux and without a GPU only). `output` appears only when every cell has
+    run. Raises ValueError as `check_parameters`, and NotebookError where a cell fails; the notebook up to there is then
+    left beside `output`, as `<name>.failed.ipynb`.
     """
-    import nbformat
     import papermill
     from nbclient.exceptions import DeadKernelError
     from papermill.exceptions import PapermillExecutionError
 
     check_parameters(path, parameters or {})
-    asked_for, output = output, _file_to_write(output, path)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    partial = _file_to_write(output.with_name(f"{output.name.removesuffix('.ipynb')}.failed.ipynb"))
-    if partial.resolve() == pathlib.Path(path).resolve():
-        raise ValueError(f"a failed run to {output} is left in {partial}, the notebook itself: give another output")
-    written = {name: _as_written(value, name) for name, value in (parameters or {}).items()}
-    options = {"kernel_name": "python3", "language": "python", "cwd": str(cwd or pathlib.Path.cwd())}
+    path, written = pathlib.Path(path), pathlib.Path(output).resolve()
+    partial = written.with_name(f"{written.name.removesuffix('.ipynb')}.failed.ipynb")
+    for file in (written, partial):
+        require(file.is_file() or not file.exists(), f"the output {file} is a folder, a pipe or a device: give another")
+        require(file != path.resolve(), f"the output {file} is the notebook itself: give another")
+    written.parent.mkdir(parents=True, exist_ok=True)
+    # papermill writes a tuple as a text, and as a list what JSON makes of it.
+    options = {"parameters": json.loads(json.dumps(parameters or {})), "cwd": str(cwd or pathlib.Path.cwd())}
     if fork:
         from rc_utils.notebooks.forked_kernel import ForkedKernelManager
 
@@ -139,48 +125,17 @@ def execute_notebook(path, output, parameters=None, *, cwd=None, metadata=None, 
     options["extra_arguments"] = ["--log-level=CRITICAL"]
     # papermill reads parameters line by line and warns where a comment holds an equals sign; ours are checked already.
     logging.getLogger("papermill").setLevel(logging.ERROR)
+    # It fills in what stands between single braces.
+    files = [str(file).replace("{", "{{").replace("}", "}}") for file in (path, partial)]
     try:
-        papermill.execute_notebook(_literal(path), _literal(partial), written, progress_bar=False, **options)
+        papermill.execute_notebook(*files, kernel_name="python3", language="python", progress_bar=False, **options)
     except PapermillExecutionError as error:
-        raise NotebookError(_describe(path, error, partial)) from None
+        what = f"failed in its cell [{error.exec_count}]: {error.ename}: {error.evalue}{error}"
+        raise NotebookError(f"{path.name} {what}The notebook up to there: {partial}") from None
     except DeadKernelError as error:
-        raise NotebookError(f"{pathlib.Path(path).name}: its kernel died ({error}); is memory short?") from None
-    notebook = nbformat.read(partial, as_version=4)
-    notebook.metadata.update(metadata or {})
-    write_atomically(output, f"{nbformat.writes(notebook)}\n".encode())
-    partial.unlink()
-    return asked_for
-
-
-def _file_to_write(output, source=None):
-    """The file that writing to `output` makes or replaces: that of a link, where it is one.
-
-    Raises ValueError for what is there and no regular file, such as a folder, a pipe or a device, and for `source`.
-    """
-    path = pathlib.Path(output).resolve()
-    taken = path.exists() and not path.is_file()
-    require(not taken, f"the output {output} is a folder, a pipe or a device: give the path of another file")
-    itself = source is not None and path == pathlib.Path(source).resolve()
-    require(not itself, f"the output {output} is the notebook itself: give the path of another file")
-    return path
-
-
-def _literal(path):
-    """A path for papermill, which fills in what stands between braces."""
-    return str(path).replace("{", "{{").replace("}", "}}")
-
-
-def _describe(path, error, partial):
-    from papermill.exceptions import strip_color
-
-    trace = strip_color("\n".join(error.traceback)).splitlines()
-    return "\n".join(
-        [
-            f"{pathlib.Path(path).name} failed in its cell [{error.exec_count}]: {error.ename}: {error.evalue}",
-            *("    " + line for line in trace[-_TRACEBACK_LINES:]),
-            f"    The notebook up to there: {partial}",
-        ]
-    )
+        raise NotebookError(f"{path.name}: its kernel died ({error}); is memory short?") from None
+    partial.replace(written)
+    return output
 
 
 def main(argv=None):
@@ -197,7 +152,7 @@ def main(argv=None):
         path = find_notebook(args.notebook)
         defaults = notebook_parameters(path)
         if args.list:
-            print_lines(f"{name} = {value!r}" for name, value in defaults.items())
+            print("\n".join(f"{name} = {value!r}" for name, value in defaults.items()))
             return 0
         parameters = {name: parse_value(text, defaults.get(name)) for name, text in args.parameter}
         output = args.output or results_dir() / "notebooks" / path.name
