@@ -5,7 +5,6 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks import stacked as benchmark
 from rc_utils.theory.complexity.stacked import (
     LOSSES,
     IdentityLayer,
@@ -144,10 +143,3 @@ def test_wrong_shapes_and_losses_are_named():
         train_stacked(stacked, x[:2], y, samples, loss="mse", lr=0.1)
     with pytest.raises(ValueError, match="unknown loss 'bse'"):
         train_stacked(stacked, x, y, samples, loss="bse", lr=0.1)
-
-
-def test_the_benchmark_compares_equal_networks():
-    networks = benchmark.make_networks(2)
-    benchmark.check_equal(stack(networks), networks)
-    with pytest.raises(AssertionError, match="differs by"):
-        benchmark.check_equal(stack(networks), networks[::-1])
