@@ -1,11 +1,11 @@
 """The README's headline is what the committed records give."""
 
-import importlib
 import pathlib
 import re
 
+import headline
 import pandas as pd
-import pytest
+import study_sentences
 
 from rc_utils.pages.under_test.studies import COUNT
 from rc_utils.sweep.campaign import load_campaign
@@ -14,19 +14,7 @@ from rc_utils.sweep.records import read_frozen, write_record
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-@pytest.fixture(scope="module", autouse=True)
-def book_on_path():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(ROOT / "book")
-        yield
-
-
-@pytest.fixture(scope="module")
-def headline(book_on_path):
-    return importlib.import_module("headline")
-
-
-def test_the_table_of_the_readme_is_the_one_of_the_records(headline):
+def test_the_table_of_the_readme_is_the_one_of_the_records():
     campaign = load_campaign("cifar10-small")
     runs, results = headline.committed()
     card = headline.results_card(results)
@@ -38,7 +26,7 @@ def test_the_table_of_the_readme_is_the_one_of_the_records(headline):
     assert set(runs["origin"]) == {"reference"}
 
 
-def test_the_table_takes_committed_records_alone(headline, results):
+def test_the_table_takes_committed_records_alone(results):
     campaign = load_campaign("cifar10-small")
     for record in read_frozen(campaign.folder / "runs.jsonl").values():
         # Another network, counted beyond what the committed one was: it is preferred where both are looked at.
@@ -50,8 +38,6 @@ def test_the_table_takes_committed_records_alone(headline, results):
 
 
 def test_the_first_page_says_what_each_study_decided():
-    import study_sentences
-
     rows = [{"experiment": "control", "seed": seed, COUNT: 1.0, "gap": 0.3} for seed in range(6)]
     for seed in range(6):
         for name, slope in (("random-labels-5", 0.2), ("third-class-0.1", 0.0)):

@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 
+import lab
 import pytest
 
 from rc_utils.checks import write_atomically
@@ -18,16 +19,7 @@ from rc_utils.checks import write_atomically
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
-@pytest.fixture
-def lab(monkeypatch):
-    """The module book/lab.py."""
-    monkeypatch.syspath_prepend(str(ROOT / "book"))
-    import lab
-
-    return lab
-
-
-def test_the_lab_reads_the_books_results_and_writes_its_own(lab, results):
+def test_the_lab_reads_the_books_results_and_writes_its_own(results):
     write_atomically(results / "records" / "a.json", b"book")
     write_atomically(results / "weights" / "a.safetensors", b"weights")
     assert lab.share_results(results, results / "lab") == 2
@@ -104,7 +96,7 @@ def server():
 
 
 @pytest.mark.slow
-def test_an_edited_page_12_runs_in_the_lab_and_leaves_the_book_alone(server, lab, results):
+def test_an_edited_page_12_runs_in_the_lab_and_leaves_the_book_alone(server, results):
     server.wait()
     settings = server.ask("/lab/api/settings/@jupyterlab/docmanager-extension:plugin")
     assert json.loads(settings["raw"]) == {"autosave": False}
