@@ -11,21 +11,17 @@ say why); without one it is checked:
 
 import ast
 import dataclasses
-import http.server
 import importlib
 import inspect
-import json
 import pathlib
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-import threading
 import tomllib
 
 import docstrings
-import numpy as np
 import pytest
 
 import rc_utils
@@ -205,32 +201,6 @@ def run_block(block, namespace):
         assert MAINS[check](rest) == 0, shlex.join(words)
 
 
-class _Model(http.server.BaseHTTPRequestHandler):
-    """A service that labels digits: whether the upper half is brighter, and whether the image is bright."""
-
-    def do_POST(self):
-        batch = np.array(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        labels = (batch[:, :32].sum(1) > batch[:, 32:].sum(1)) + 2 * (batch.mean(1) > 5)
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(json.dumps(labels.tolist()).encode())
-
-    def log_message(self, *args):
-        pass
-
-
-@pytest.fixture
-def service(monkeypatch):
-    """The address of a model that is asked over HTTP."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Model) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        thread.start()
-        monkeypatch.setenv("PREDICT_URL", f"http://127.0.0.1:{server.server_address[1]}/predict")
-        yield
-        server.shutdown()
-        thread.join()
-
-
 @pytest.fixture
 def reader(tmp_path, monkeypatch):
     """A reader's folder: campaigns and data of its own, nothing left behind in this process."""
@@ -271,7 +241,7 @@ def test_what_is_not_run_is_taken(page):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [p for p in PAGES if any(b.mode == "run" for b in blocks(p))], ids=lambda p: p.stem)
-def test_what_is_run_runs(page, reader, service, monkeypatch):
+def test_what_is_run_runs(page, reader, monkeypatch):
     monkeypatch.setenv("RC_CAMPAIGNS", str(reader / "campaigns"))
     namespace = {"__name__": page.stem}
     try:
@@ -313,17 +283,6 @@ def test_what_is_run_runs(page, reader, service, monkeypatch):
 def test_a_wrong_block_is_found(language, text):
     with pytest.raises((Exception, SystemExit)):
         check_block(Block(language, text, 1, "parse", ""))
-
-
-def test_blocks_are_read_with_their_marks(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text("a\n\n% test: run (why)\n```python\nx = 1\n```\n\n```console\n$ make book\n```\n"
-                    "<!-- test: file a/b.toml -->\n```toml\n```\n```{note}\nno code\n```\n")  # fmt: skip
-    assert [(b.language, b.text, b.line, b.mode, b.name) for b in blocks(page)] == [
-        ("python", "x = 1\n", 4, "run", ""),
-        ("console", "$ make book\n", 8, "parse", ""),
-        ("toml", "", 12, "file", "a/b.toml"),
-    ]
 
 
 DOCSTRING = r"""Sum of |x_i| for points (N, *shape).
