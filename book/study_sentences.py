@@ -15,6 +15,7 @@ def text_of(estimate):
     return interval_text(estimate.value, estimate.low, estimate.high)
 
 
+@functools.cache
 def complete_studies():
     """{name: runs} of the studies whose runs are all made."""
     return {name: study.runs for name, study in studies.all_studies().items() if study.complete}
