@@ -21,7 +21,7 @@ import pdf
 from rc_utils.checks import write_atomically
 from rc_utils.sweep import execute
 
-BOOK = pathlib.Path(__file__).resolve().parent
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 _STAMP = ".rendered"
 _RENDERERS = ("jupyter-book", "sphinx", "sphinx-book-theme", "myst-nb", "sphinxcontrib-bibtex")
 
@@ -157,7 +157,7 @@ def main(argv=None):
     start = time.perf_counter()
     try:
         options = {"only": args.only, "skip_sweep": args.skip_sweep, "device": args.device}
-        index = build(pages.Layout(BOOK, BOOK.parent), **options, launch=args.launch or "", as_pdf=args.pdf)
+        index = build(pages.Layout(ROOT), **options, launch=args.launch or "", as_pdf=args.pdf)
     except (BuildError, pages.NotebookError, ValueError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

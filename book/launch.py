@@ -56,7 +56,7 @@ def write(folder, repository=None):
     """Write the notebooks into `folder`, for Colab if a repository OWNER/NAME is given; returns their paths."""
     source = ROOT / "book" / "pages.toml"
     names = opened_elsewhere(tomllib.loads(source.read_text(encoding="utf8")))
-    layout = pages.Layout(ROOT / "book", ROOT)
+    layout = pages.Layout(ROOT)
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for page in pages.select(pages.read_pages(source)[1], names):

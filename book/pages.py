@@ -42,10 +42,14 @@ class Page:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Where the source of a book lies. `root` holds notebooks/, rc_utils/ and the files that pages depend on."""
+    """Where the source of a book lies. `root` holds book/, notebooks/, rc_utils/ and the files that pages depend on."""
 
-    book: pathlib.Path
     root: pathlib.Path
+
+    @property
+    def book(self):
+        """The folder of pages.toml, the prose and the configuration."""
+        return self.root / "book"
 
     def source(self, page):
         """The notebook as written."""

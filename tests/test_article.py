@@ -8,6 +8,8 @@ import re
 import pypdf
 import pytest
 
+from rc_utils.paper.verdict import Result
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "article" / "article.typ"
 NUMBER = re.compile(r"-?\d+\.\d+")
@@ -18,6 +20,8 @@ def article():
     spec = importlib.util.spec_from_file_location("article_build", ROOT / "article" / "build.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    # One statement stands for the table of all of them, which takes long.
+    module.results_from_campaign = lambda *_, **__: [Result("main/overall", "here", 0.5)]
     return module
 
 

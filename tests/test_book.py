@@ -78,14 +78,14 @@ def write_source(root):
 @pytest.fixture
 def layout(tmp_path):
     write_source(tmp_path)
-    return pages.Layout(tmp_path / "book", tmp_path)
+    return pages.Layout(tmp_path)
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     root = tmp_path_factory.mktemp("tiny")
     write_source(root)
-    layout = pages.Layout(root / "book", root)
+    layout = pages.Layout(root)
     return layout, build.build(layout)
 
 

@@ -77,7 +77,7 @@ def folder(tmp_path_factory):
         return HTML
     root = tmp_path_factory.mktemp("tiny")
     write_source(root)
-    return build.build(build.pages.Layout(root / "book", root)).parent
+    return build.build(build.pages.Layout(root)).parent
 
 
 @pytest.fixture(scope="module")

@@ -153,7 +153,7 @@ def test_the_dictionary_has_every_column():
 
 
 def test_downloads_are_the_notebooks_and_the_records(tmp_path):
-    layout = pages.Layout(ROOT / "book", ROOT)
+    layout = pages.Layout(ROOT)
     downloads.write(layout, tmp_path)
     with zipfile.ZipFile(tmp_path / "downloads" / "notebooks.zip") as archive:
         assert set(archive.namelist()) == {path.name for path in (ROOT / "notebooks").glob("*.ipynb")}
