@@ -32,7 +32,7 @@ QUIET = (
 def share_results(book, lab):
     """Link the files of the results folder `book` that `lab` lacks, or has an older version of; returns how many."""
     number = 0
-    for path in [path for folder in SHARED for path in (book / folder).glob("[!.]*")]:
+    for path in [path for folder in SHARED for path in (book / folder).glob("[!.]*") if path.is_file()]:
         target = lab / path.relative_to(book)
         if target.exists() and target.stat().st_mtime >= path.stat().st_mtime:
             continue

@@ -12,6 +12,7 @@ import tomllib
 
 import nbformat
 import pages
+from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -60,7 +61,7 @@ def write(folder, repository=None):
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for page in pages.select(pages.read_pages(source)[1], names):
-        notebook = nbformat.read(layout.source(page), as_version=4)
+        notebook = load_notebook_node(str(layout.source(page)))
         if page.parameters:
             notebook = parameterize_notebook(notebook, page.parameters)
         if repository:

@@ -17,6 +17,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from test_book import BOOK, write_source
+from test_pages_counting import num_areas
 from test_pages_explorer import random_grids
 
 from rc_utils.pages import explorer
@@ -328,6 +329,21 @@ def test_the_explorer_paints_the_labels_where_they_belong(explorer_tab, made_exp
     right = np.abs(pixels[rows, columns] - colours).max(1) <= 2
     assert len(set(labels)) > 2
     assert right.mean() > 0.97
+
+
+def test_the_explorer_s_numbers_are_those_of_the_areas_in_its_pictures(explorer_tab, tmp_path):
+    """Pixels of one colour in each picture, enlarged, are labelled: as many areas as the number beside it says."""
+    enlarge = """svg => {
+        const copy = svg.cloneNode(true);
+        copy.querySelectorAll("image, text, .rc-outline").forEach(part => part.remove());
+        copy.style = "position: fixed; inset: 0; width: 100vw; height: 100vh; max-height: none; background: white";
+        svg.closest(".rc-explorer").append(copy);
+    }"""
+    for picture, number in enumerate(counts_shown(explorer_tab)):
+        explorer_tab.locator(".rc-explorer figure svg").nth(picture).evaluate(enlarge)
+        explorer_tab.screenshot(path=tmp_path / "x.png")
+        pixels = np.asarray(Image.open(tmp_path / "x.png").convert("RGB")).astype(int)
+        assert num_areas(pixels, CLASS_COLOURS, smallest=21, tolerance=8) == number
 
 
 STATIC = BOOK / "extra" / "_static"
