@@ -21,18 +21,17 @@ def complete_studies():
     return {name: study.runs for name, study in studies.all_studies().items() if study.complete}
 
 
-def put_to_the_test(protocol):
+def put_to_the_test():
     """What came out of the studies that are complete, below a sentence that names them and links the protocol."""
     titles = " and ".join(f"*{studies.STUDIES[name]}*" for name in complete_studies()) or "none"
     first = (
         "**Put to the test.** Each of five studies could refute the claim, by a "
-        f"[protocol]({protocol}) that was written before their runs. Complete so far: {titles}. The gap is training "
-        f"accuracy minus test accuracy."
+        f"[protocol](protocol.md) that was written before their runs. Complete so far: {titles}. The gap is training "
+        "accuracy minus test accuracy."
     )
     return "\n  - ".join([first, *outcomes()])
 
 
-@functools.cache  # README and first page say the same
 def outcomes():
     """What came out of each study that is complete."""
     complete, texts = complete_studies(), []

@@ -23,10 +23,11 @@ def test_readme_and_first_page_say_what_the_committed_records_give():
         write_record(other | {"counts": [*record["counts"], {"settings": settings, "counts": [1], "seconds": 0}]})
     runs, results = headline.committed()
     card = headline.results_card(results)
+    points, networks = headline.bullets(runs, campaign, card), headline.predictors(runs, campaign)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert all(block in readme for block in headline.readme(runs, campaign, card))
+    assert all(block in readme for block in headline.readme(points, networks))
     intro = (ROOT / "book" / "intro.md").read_text(encoding="utf-8")
-    assert all(block in intro for block in headline.first_page(runs, campaign, card))
+    assert all(block in intro for block in headline.first_page(points, networks, campaign, card))
     assert not re.search(r"\bcells?\b", readme + intro, re.IGNORECASE)
 
 
