@@ -7,20 +7,9 @@ that `load` imports. `coverage` checks intervals instead of times.
 import importlib
 
 TOPICS = (
-    "counting",
-    "forward",
-    "epoch",
-    "layout",
-    "allocator",
-    "adaptive",
-    "triangles",
-    "planes",
-    "exact",
-    "memory",
-    "stacked",
-    "scale_out",
+    "counting", "forward", "epoch", "allocator", "adaptive", "triangles", "exact", "memory", "stacked", "scheduling",
     "coverage",
-)
+)  # fmt: skip
 
 
 def load():

@@ -24,39 +24,35 @@ class Scale:
     grids: label grids of 30 x 30; fewer in higher dimensions.
     images: training images of an epoch.
     segments: segments of a region count, 200 points each.
-    loader_workers: numbers of DataLoader processes.
     truth: segments and exact segments of a network that are compared with a count that stands for the truth.
     triangles: of a network, likewise.
-    planes: planes of 50 x 50 points.
     many_segments: of region counts whose memory is compared.
     trials: simulated campaigns whose intervals are checked.
-    runs: of a campaign that does nothing and of one that trains.
+    runs: of a campaign that does nothing.
     """
 
     repeats: int
     grids: int
     images: int
     segments: int
-    loader_workers: tuple
     truth: tuple
     triangles: int
-    planes: int
     many_segments: tuple
     trials: int
-    runs: tuple
+    runs: int
 
 
 FULL = Scale(
-    repeats=7, grids=1000, images=1280, segments=20, loader_workers=(0, 2), truth=(24, 3), triangles=30, planes=100,
-    many_segments=(100, 1000, 10000), trials=600, runs=(10000, 8),
+    repeats=7, grids=1000, images=1280, segments=20, truth=(24, 3), triangles=30,
+    many_segments=(100, 1000, 10000), trials=600, runs=10000,
 )  # fmt: skip
 QUICK = Scale(
-    repeats=3, grids=1000, images=640, segments=10, loader_workers=(0, 2), truth=(6, 1), triangles=5, planes=20,
-    many_segments=(100,), trials=150, runs=(1000, 4),
+    repeats=3, grids=1000, images=640, segments=10, truth=(6, 1), triangles=5,
+    many_segments=(100,), trials=150, runs=1000,
 )  # fmt: skip
 TINY = Scale(
-    repeats=2, grids=12, images=48, segments=2, loader_workers=(0,), truth=(2, 1), triangles=1, planes=2,
-    many_segments=(20,), trials=2, runs=(20, 2),
+    repeats=1, grids=12, images=48, segments=2, truth=(2, 1), triangles=1,
+    many_segments=(20,), trials=2, runs=20,
 )  # fmt: skip
 
 

@@ -15,14 +15,13 @@ import sys
 import time
 
 import downloads
-import html_checks
 import pages
 import pdf
 
 from rc_utils.checks import write_atomically
 from rc_utils.sweep import execute
 
-BOOK = pathlib.Path(__file__).resolve().parent
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 _STAMP = ".rendered"
 _RENDERERS = ("jupyter-book", "sphinx", "sphinx-book-theme", "myst-nb", "sphinxcontrib-bibtex")
 
@@ -57,7 +56,7 @@ def render(layout, strict=True, options=None):
     build = layout.book / "_build"
     options = options or {}
     files = [p for p in layout.book.rglob("*") if p.is_file() and not {"_build", "__pycache__"} & set(p.parts)]
-    files += _article(layout)
+    files += [p for p in (layout.root / "article").glob("*") if p.suffix in (".py", ".typ")]
     frame = [p for p in files if p.name == "_toc.yml" or "_static" in p.parts]
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in _RENDERERS)
     source = [f"{pages.hash_of(frame, layout.book)} {options}", pages.hash_of(files, layout.book), versions]
@@ -73,22 +72,14 @@ def render(layout, strict=True, options=None):
     stamp.unlink(missing_ok=True)
     build.mkdir(exist_ok=True)
     _sphinx(layout.book, strict, options)
-    _write_article(layout)
+    _write_article(layout.root / "article" / "build.py")
     downloads.write(layout, build / "html")
-    problems = html_checks.book_problems(build / "html")
-    if problems:
-        raise BuildError("The pages are rendered but not fit to be read offline:\n" + "\n".join(problems))
     write_atomically(stamp, "\n".join(source).encode())
     return True
 
 
-def _article(layout):
-    """The source of the article that lies beside the book, its program first; nothing where there is none."""
-    return [path for path in (layout.root / "article" / name for name in ("build.py", "article.typ")) if path.is_file()]
-
-
-def _write_article(layout):
-    for program in _article(layout)[:1]:
+def _write_article(program):
+    if program.is_file():
         done = subprocess.run([sys.executable, program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode:
             raise BuildError(f"the article failed:\n{done.stdout}")
@@ -166,7 +157,7 @@ def main(argv=None):
     start = time.perf_counter()
     try:
         options = {"only": args.only, "skip_sweep": args.skip_sweep, "device": args.device}
-        index = build(pages.Layout(BOOK, BOOK.parent), **options, launch=args.launch or "", as_pdf=args.pdf)
+        index = build(pages.Layout(ROOT), **options, launch=args.launch or "", as_pdf=args.pdf)
     except (BuildError, pages.NotebookError, ValueError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

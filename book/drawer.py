@@ -3,7 +3,6 @@
 A page shows the code that teaches. Cells tagged `hide-input` set up, draw and print; they move to the drawer.
 """
 
-import re
 import urllib.parse
 
 import nbformat
@@ -62,6 +61,5 @@ def _duration(seconds):
 
 
 def _fenced(language, code):
-    longest = max((len(ticks) for ticks in re.findall("`+", code)), default=0)
-    fence = "`" * max(3, longest + 1)
+    fence = "`" * 8  # more than any code here has
     return f"{fence}{language}\n{code}\n{fence}"

@@ -237,8 +237,8 @@ def figures(results):
         (FOLDER / f"{name}.svg").write_text(text, encoding="utf-8")
 
 
-def bullets(runs, campaign, card, protocol):
-    """What held, as points in Markdown: the sentences are written, their numbers filled in."""
+def bullets(runs, campaign, card):
+    """What held, as points in Markdown for the first page: the sentences are written, their numbers filled in."""
     ours, verdicts = card.set_index("id")["ours"], card.set_index("id")["verdict"]
     main = statistics.networks_table(statistics.settings_of(runs[runs["experiment"] == "main"])).set_index("network")
     every = statistics.networks_table(statistics.settings_of(plain_runs(runs, campaign))).set_index("network")
@@ -246,7 +246,7 @@ def bullets(runs, campaign, card, protocol):
     tree = accuracy_table(forest_runs(committed_forests()[0])).set_index("kind")
     undecided = int((card["verdict"] == "inconclusive").sum())
     points = [
-        put_to_the_test(protocol),
+        put_to_the_test(),
         f"**What holds.** Over nine settings of learning rate and batch size, count and gap of the paper's three "
         f"networks correlate at {ours['main/overall']}; the paper has {published('main/overall').shown()}. A doubled "
         f"learning rate changes the count by {ours['bias/lr/overall']}, mixup by {ours['mixup/count']}.",
@@ -275,26 +275,26 @@ def rewrite(path, blocks):
     path.write_text(replaced, encoding="utf-8")
 
 
-def readme(runs, campaign, card):
-    """The blocks of the README."""
+def readme(points, networks):
+    """The blocks of the README, from `bullets` and `predictors`."""
     pictures = [f"![{words}](book/_static/{name}.svg)" for name, (*_, words) in FIGURES.items()]
     title = "Correlation with the generalisation gap, over settings, with 95 % intervals:"
-    points = bullets(runs, campaign, card, "book/protocol.md")
-    return [pictures[0], points, pictures[1], title, predictors(runs, campaign)]
+    points = points.replace("](protocol.md)", "](book/protocol.md)")
+    return [pictures[0], points, pictures[1], title, networks]
 
 
-def first_page(runs, campaign, card):
-    """The blocks of the book's first page."""
+def first_page(points, networks, campaign, card):
+    """The blocks of the book's first page, from `bullets` and `predictors`."""
     inline = [f"```{{raw}} html\n:file: _static/{name}.svg\n```" for name in FIGURES]
     tabs = {
-        "By network": predictors(runs, campaign),
+        "By network": networks,
         "Trees and forests": forests(),
         "Verdicts by subject": summary(card),
         "How the grid was chosen": campaign.choice.strip(),
     }
     items = [f"::::{{tab-item}} {title}\n\n{text}\n\n::::" for title, text in tabs.items()]
     return [
-        bullets(runs, campaign, card, "protocol.md"),
+        points,
         *inline,
         "*Open diamond: the paper. Dot: ours, with its 95 % interval and n, the number of settings (of runs in the "
         "studies, of trees, of forests), coloured by the verdict. Shaded: what the statement claims. Each row leads to "
@@ -309,8 +309,9 @@ def main():
     runs, results = committed()
     card = results_card(results)
     figures(results + results_from_forests(forest_runs(committed_forests()[0])))
-    rewrite(ROOT / "README.md", readme(runs, campaign, card))
-    rewrite(ROOT / "book" / "intro.md", first_page(runs, campaign, card))
+    points, networks = bullets(runs, campaign, card), predictors(runs, campaign)
+    rewrite(ROOT / "README.md", readme(points, networks))
+    rewrite(ROOT / "book" / "intro.md", first_page(points, networks, campaign, card))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ A file is only ever replaced, never written into, so that an edited notebook rea
 changes none of them.
 """
 
-import contextlib
 import json
 import os
 import pathlib
@@ -32,21 +31,19 @@ QUIET = (
 
 def share_results(book, lab):
     """Link the files of the results folder `book` that `lab` lacks, or has an older version of; returns how many."""
-    files = [path for folder in SHARED for path in sorted((book / folder).glob("[!.]*")) if path.is_file()]
-    stale = []
-    for path in files:
+    number = 0
+    for path in [path for folder in SHARED for path in (book / folder).glob("[!.]*") if path.is_file()]:
         target = lab / path.relative_to(book)
-        if not target.exists() or target.stat().st_mtime < path.stat().st_mtime:
-            stale.append((path, target))
-    for path, target in stale:
+        if target.exists() and target.stat().st_mtime >= path.stat().st_mtime:
+            continue
+        number += 1
         target.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):
-            target.unlink()
+        target.unlink(missing_ok=True)
         try:
             os.link(path, target)
         except OSError:  # a file system without links
             shutil.copy2(path, target)
-    return len(stale)
+    return number
 
 
 def write_settings(folder):

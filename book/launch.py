@@ -10,6 +10,11 @@ import pathlib
 import sys
 import tomllib
 
+import nbformat
+import pages
+from papermill.iorw import load_notebook_node
+from papermill.parameterize import parameterize_notebook
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Where binder/postBuild writes the notebooks, relative to the repository, and the branch that has them for Colab.
 FOLDER = "book/_build/launch"
@@ -41,32 +46,24 @@ def links(pagename, table, repository):
 
 def colab_cell(repository):
     """The first cell of a notebook on Colab: clone the release, install it, and work in its folder."""
-    return "\n".join(
-        [
-            f"!git clone --quiet --depth 1 --branch {tag()} https://github.com/{repository} region-counts",
-            "%cd region-counts",
-            '%pip install --quiet ".[fast,data,figures]"',
-        ]
+    return (
+        f"!git clone --quiet --depth 1 --branch {tag()} https://github.com/{repository} region-counts\n"
+        "%cd region-counts\n"
+        '%pip install --quiet ".[fast,data,figures]"'
     )
 
 
 def write(folder, repository=None):
     """Write the notebooks into `folder`, for Colab if a repository OWNER/NAME is given; returns their paths."""
-    import nbformat
-    import pages
-
     source = ROOT / "book" / "pages.toml"
     names = opened_elsewhere(tomllib.loads(source.read_text(encoding="utf8")))
-    layout = pages.Layout(ROOT / "book", ROOT)
+    layout = pages.Layout(ROOT)
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for page in pages.select(pages.read_pages(source)[1], names):
-        notebook = nbformat.read(layout.source(page), as_version=4)
+        notebook = load_notebook_node(str(layout.source(page)))
         if page.parameters:
-            tags = [cell.metadata.get("tags", []) for cell in notebook.cells]
-            after = next(i for i, of_cell in enumerate(tags) if "parameters" in of_cell) + 1
-            lines = [f"{name} = {value!r}" for name, value in page.parameters.items()]
-            notebook.cells.insert(after, nbformat.v4.new_code_cell("\n".join(lines)))
+            notebook = parameterize_notebook(notebook, page.parameters)
         if repository:
             notebook.cells.insert(0, nbformat.v4.new_code_cell(colab_cell(repository)))
         paths.append(folder / f"{page.name}.ipynb")

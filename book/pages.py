@@ -30,24 +30,26 @@ class Page:
     """One notebook page: a row of pages.toml.
 
     `depends` are patterns relative to the repository; `findings` are pages whose kept results
-    (`rc_utils.paper.scorecard`) it shows, so that it is executed after them; `last` is for a page about the others,
-    executed after every one of them whenever one was.
+    (`rc_utils.paper.scorecard`) it shows, so that it is executed after them.
     """
 
     name: str
     campaigns: tuple | list = ()
     depends: tuple | list = ()
     findings: tuple | list = ()
-    last: bool = False
     parameters: dict = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Where the source of a book lies. `root` holds notebooks/, rc_utils/ and the files that pages depend on."""
+    """Where the source of a book lies. `root` holds book/, notebooks/, rc_utils/ and the files that pages depend on."""
 
-    book: pathlib.Path
     root: pathlib.Path
+
+    @property
+    def book(self):
+        """The folder of pages.toml, the prose and the configuration."""
+        return self.root / "book"
 
     def source(self, page):
         """The notebook as written."""
@@ -160,12 +162,12 @@ def execute_pages(pages, layout, device=None):
     # papermill changes the current folder of its process, so that pages need processes of their own.
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(_WORKERS, context, _one_thread) as pool:
-        for stage in range(3):
+        for shows_findings in (False, True):
             running = {}
-            for page in (page for page in pages if _stage(page) == stage):
+            for page in (page for page in pages if bool(page.findings) == shows_findings):
                 stamp = fingerprint(page, layout)
                 lost = page.name in keepers and not scorecard.findings_path(page.name).is_file()
-                if lost or (page.last and executed) or _stamp_of(layout.executed(page)) != stamp:
+                if lost or _stamp_of(layout.executed(page)) != stamp:
                     running[page.name] = _submit(pool, page, stamp, layout, fork=len(pages) > 2 * _WORKERS)
             for name, future in running.items():
                 error = future.exception()
@@ -175,11 +177,6 @@ def execute_pages(pages, layout, device=None):
     if errors:
         raise NotebookError("\n".join(errors))
     return executed
-
-
-def _stage(page):
-    """Pages that show the results of others come after them, and pages about all others come last."""
-    return 2 if page.last else 1 if page.findings else 0
 
 
 def with_device(page, layout, device):
@@ -196,7 +193,7 @@ def _stamp_of(executed):
     """The fingerprint that an executed notebook was made with; None without one, and where it is damaged."""
     try:
         return json.loads(executed.read_text(encoding="utf8"))["metadata"].get(STAMP)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError):
         return None
 
 

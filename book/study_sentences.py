@@ -15,23 +15,23 @@ def text_of(estimate):
     return interval_text(estimate.value, estimate.low, estimate.high)
 
 
+@functools.cache
 def complete_studies():
     """{name: runs} of the studies whose runs are all made."""
     return {name: study.runs for name, study in studies.all_studies().items() if study.complete}
 
 
-def put_to_the_test(protocol):
+def put_to_the_test():
     """What came out of the studies that are complete, below a sentence that names them and links the protocol."""
     titles = " and ".join(f"*{studies.STUDIES[name]}*" for name in complete_studies()) or "none"
     first = (
         "**Put to the test.** Each of five studies could refute the claim, by a "
-        f"[protocol]({protocol}) that was written before their runs. Complete so far: {titles}. The gap is training "
-        f"accuracy minus test accuracy."
+        f"[protocol](protocol.md) that was written before their runs. Complete so far: {titles}. The gap is training "
+        "accuracy minus test accuracy."
     )
     return "\n  - ".join([first, *outcomes()])
 
 
-@functools.cache  # README and first page say the same
 def outcomes():
     """What came out of each study that is complete."""
     complete, texts = complete_studies(), []
@@ -123,23 +123,17 @@ def study_rows():
     rows = []
     if "seeds" in complete:
         found = decisions.seed_correlations(complete["seeds"])
-        own = found[found["measure"] == studies.COUNT]
-        row = {
-            "group": "Only chance differs (study 1)",
-            "verdict": decisions.decide_seeds(found),
-            "claimed": (0.5, 1.0),
-        }
-        for network, estimate in zip(own["network"], own["r"], strict=True):
-            rows.append(row | {"label": network, "estimate": estimate})
+        own, verdict = found[found["measure"] == studies.COUNT], decisions.decide_seeds(found)
+        for network, r in zip(own["network"], own["r"], strict=True):
+            rows.append(["Only chance differs (study 1)", network, r, verdict, (0.5, 1.0)])
     if "transfer" in complete:
         found = decisions.transfer_scores(complete["transfer"])
-        row = {"group": "Other optimisers: R² (study 2)", "verdict": decisions.decide_transfer(found)}
-        row |= {"label": "nine networks", "claimed": (0.5, 1.0)}
-        rows.append(row | {"estimate": found.set_index("measure")["R2"][studies.COUNT]})
+        score, verdict = found.set_index("measure")["R2"][studies.COUNT], decisions.decide_transfer(found)
+        rows.append(["Other optimisers: R² (study 2)", "nine networks", score, verdict, (0.5, 1.0)])
     if "independent" in complete:
         found = decisions.partial_correlations(decisions.looks(complete["independent"])["equal loss"])
-        row = {"group": "Beyond the settings (study 5)", "verdict": decisions.decide_independent(found)}
-        row |= {"label": "ResNet18 and VGG19", "claimed": (0.2, 1.0)}
-        rows.append(row | {"estimate": found.set_index("measure")["r"][studies.COUNT]})
-    rows = pd.DataFrame(rows).assign(published=np.nan, url="notebooks/18_under_test.html")
-    return rows.replace({"verdict": {"refutes": "contradicts"}})
+        r, verdict = found.set_index("measure")["r"][studies.COUNT], decisions.decide_independent(found)
+        rows.append(["Beyond the settings (study 5)", "ResNet18 and VGG19", r, verdict, (0.2, 1.0)])
+    table = pd.DataFrame(rows, columns=["group", "label", "estimate", "verdict", "claimed"])
+    table = table.assign(published=np.nan, url="notebooks/18_under_test.html")
+    return table.replace({"verdict": {"refutes": "contradicts"}})

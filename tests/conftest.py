@@ -3,6 +3,7 @@
 import os
 
 import numpy as np
+import pdf
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
@@ -51,3 +52,17 @@ def trained(tiny_data):
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A Chromium that is cut off from the network; tests that need one are skipped where there is none."""
+    from playwright.sync_api import sync_playwright
+
+    try:
+        program = pdf.chromium()
+    except FileNotFoundError:
+        pytest.skip("there is no chromium on the path; on Debian: apt-get install chromium")
+    cut_off = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
+    with sync_playwright() as playwright:
+        yield playwright.chromium.launch(executable_path=program, args=cut_off)

@@ -8,6 +8,8 @@ import re
 import pypdf
 import pytest
 
+from rc_utils.paper.verdict import Result
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "article" / "article.typ"
 NUMBER = re.compile(r"-?\d+\.\d+")
@@ -18,6 +20,8 @@ def article():
     spec = importlib.util.spec_from_file_location("article_build", ROOT / "article" / "build.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    # One statement stands for the table of all of them, which takes long.
+    module.results_from_campaign = lambda *_, **__: [Result("main/overall", "here", 0.5)]
     return module
 
 
@@ -62,43 +66,15 @@ def test_a_study_is_complete_only_with_all_its_runs(article, monkeypatch):
     assert not article.studies()[0]["complete"]
 
 
-def prose(source):
-    """What a Typst text says in its own words: without comments, code, labels and references."""
-    source = re.sub(r"^\s*//.*$|<[\w-]+>|@[\w-]+|\$[^$]*\$|`[^`]*`", "", source, flags=re.MULTILINE)
-    source = re.sub(r"^#(let|set|show) .*(\n  .*)*$", "", source, flags=re.MULTILINE)
-    words, at = [], 0
-    while at < len(source):
-        if source[at] != "#":
-            words.append(source[at])
-            at += 1
-            continue
-        at = re.compile(r"#(for [^{]*|if [^\[]*|[\w.-]+)").match(source, at).end()
-        while call := re.compile(r"(\.\w+)?(?=[({])").match(source, at):
-            at = closing(source, call.end()) + 1
-    return "".join(words)
-
-
-def closing(source, at):
-    """Where the bracket at a position closes."""
-    depth = 0
-    for end in range(at, len(source)):
-        depth += (source[end] in "({") - (source[end] in ")}")
-        if not depth:
-            return end
-    raise AssertionError(f"nothing closes {source[at : at + 40]!r}")
-
-
 def typed_numbers(source):
-    """Numbers in the prose of a Typst text; a digit that belongs to a name, as in CIFAR-10, is none."""
-    return re.findall(r"(?<![\w-])\d[\d.,]*", prose(source))
+    """Numbers of several digits in a Typst text, but for lengths, strings, and those that belong to a name."""
+    source = re.sub(r'^\s*//.*$|"[^"]*"|\d[\d.]*(pt|cm|em|fr|%)', "", source, flags=re.MULTILINE)
+    return re.findall(r"(?<![\w-])\d[\d.,]*\d", source)
 
 
 def test_no_number_is_typed_into_the_text():
-    assert typed_numbers("The correlation is 0.93 over #data.n runs of CIFAR-10.") == ["0.93"]
-    assert typed_numbers("#figure(image(width: 80%), caption: [x]) There are 27 cells.") == ["27"]
-    assert typed_numbers("Set in #text(size: 9pt)[A count] of @fig on #data.made.first, $x_1$.") == []
-    text = prose(SOURCE.read_text(encoding="utf-8"))
-    assert "region count is the mean number of connected sets" in " ".join(text.split())
+    assert typed_numbers("The correlation is 0.93 over 27 cells of #data.n runs of CIFAR-10.") == ["0.93", "27"]
+    assert typed_numbers('#text(size: 10.5pt)[A count] of "12" @li2025region, $x_10$.') == []
     assert typed_numbers(SOURCE.read_text(encoding="utf-8")) == []
 
 

@@ -6,27 +6,22 @@ say why); without one it is checked:
     run         Python is executed, the blocks of a page in one namespace, one after the other; commands in this process
     parse       Python compiles, its imports exist, its calls of the package fit; commands have arguments that are taken
     file NAME   the block is checked, and written to NAME for the blocks after it
-    needs NAME  Python is executed where the package NAME is installed; elsewhere it is only compiled
+    compile     Python compiles; it needs a package that the book does not have
 """
 
 import ast
 import dataclasses
-import http.server
-import importlib.util
+import importlib
 import inspect
-import json
 import pathlib
 import re
-import runpy
 import shlex
 import shutil
 import subprocess
 import sys
-import threading
 import tomllib
-import warnings
 
-import numpy as np
+import docstrings
 import pytest
 
 import rc_utils
@@ -39,7 +34,7 @@ from rc_utils.sweep import execute as sweep
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "book" / "downloads.md"]
 PAGES += sorted((ROOT / "book" / "guide").glob("*.md"))
-MODES = ("run", "parse", "file", "needs")
+MODES = ("run", "parse", "file", "compile")
 _MARK = r"^(?:% |<!-- )test: (\w+)(?: ([\w./]+))?[^\n]*\n"
 _BLOCK = re.compile(rf"(?:{_MARK})?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -123,10 +118,6 @@ def check_gpu(words):
     check_sweep([gpu._parser().parse_args(words).campaign])
 
 
-def check_pytest(words):
-    assert words[0].startswith("tests/")
-
-
 def check_dask(words):
     from distributed.cli import dask_scheduler, dask_worker
 
@@ -139,7 +130,6 @@ CHECKS = {
     (".venv/bin/python", "-m", "rc_utils.count"): check_count,
     (".venv/bin/python", "-m", "rc_utils.notebooks"): check_notebook,
     (".venv/bin/python", "-m", "benchmarks.gpu"): check_gpu,
-    (".venv/bin/python", "-m", "pytest"): check_pytest,
     (".venv/bin/python", "book/build.py"): check_build,
     ("python", "-m", "pip"): check_pip,
     (".venv/bin/dask",): check_dask,
@@ -211,32 +201,6 @@ def run_block(block, namespace):
         assert MAINS[check](rest) == 0, shlex.join(words)
 
 
-class _Model(http.server.BaseHTTPRequestHandler):
-    """A service that labels digits: whether the upper half is brighter, and whether the image is bright."""
-
-    def do_POST(self):
-        batch = np.array(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        labels = (batch[:, :32].sum(1) > batch[:, 32:].sum(1)) + 2 * (batch.mean(1) > 5)
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(json.dumps(labels.tolist()).encode())
-
-    def log_message(self, *args):
-        pass
-
-
-@pytest.fixture
-def service(monkeypatch):
-    """The address of a model that is asked over HTTP."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Model) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        thread.start()
-        monkeypatch.setenv("PREDICT_URL", f"http://127.0.0.1:{server.server_address[1]}/predict")
-        yield
-        server.shutdown()
-        thread.join()
-
-
 @pytest.fixture
 def reader(tmp_path, monkeypatch):
     """A reader's folder: campaigns and data of its own, nothing left behind in this process."""
@@ -257,7 +221,7 @@ def test_every_block_has_a_mode_that_exists_and_every_mark_a_block():
         assert blocks(page) or page.name in ("CONTRIBUTING.md", "functions.md")
         for block in blocks(page):
             assert block.mode in MODES, f"{page.name}, line {block.line}: {block.mode}"
-            assert bool(block.name) == (block.mode in ("file", "needs")), f"{page.name}, line {block.line}"
+            assert bool(block.name) == (block.mode == "file"), f"{page.name}, line {block.line}"
         marked = [match for match in _BLOCK.finditer(page.read_text()) if match[1]]
         assert len(re.findall(_MARK, page.read_text(), re.MULTILINE)) == len(marked), page.name
 
@@ -266,7 +230,7 @@ def test_every_block_has_a_mode_that_exists_and_every_mark_a_block():
 def test_what_is_not_run_is_taken(page):
     for block in blocks(page):
         # A campaign in a file needs the files before it: it is read where the page is run.
-        if block.mode == "needs":
+        if block.mode == "compile":
             compile(block.text, f"{page.name}, line {block.line}", "exec")
         if block.mode == "parse" or (block.mode == "file" and block.language != "toml"):
             try:
@@ -276,8 +240,8 @@ def test_what_is_not_run_is_taken(page):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [p for p in PAGES if any(b.mode != "parse" for b in blocks(p))], ids=lambda p: p.stem)
-def test_what_is_run_runs(page, reader, service, monkeypatch):
+@pytest.mark.parametrize("page", [p for p in PAGES if any(b.mode == "run" for b in blocks(p))], ids=lambda p: p.stem)
+def test_what_is_run_runs(page, reader, monkeypatch):
     monkeypatch.setenv("RC_CAMPAIGNS", str(reader / "campaigns"))
     namespace = {"__name__": page.stem}
     try:
@@ -288,10 +252,6 @@ def test_what_is_run_runs(page, reader, service, monkeypatch):
                     (reader / block.name).write_text(block.text)
                 elif block.mode == "run":
                     run_block(block, namespace)
-                elif block.mode == "needs" and importlib.util.find_spec(block.name):
-                    with warnings.catch_warnings():
-                        warnings.simplefilter("ignore")  # those of that package, whichever version it has
-                        run_block(block, namespace)
             except (Exception, SystemExit) as error:
                 raise AssertionError(f"{page.name}, line {block.line}") from error
     finally:
@@ -306,12 +266,9 @@ def test_what_is_run_runs(page, reader, service, monkeypatch):
         ("python", "import rc_utils as rc\nrc.load_dataset('shapes', n_tran=3)\n"),
         ("python", "import rc_utils as rc\nrc.count_regions(model)\n"),
         ("python", "from rc_utils.sweep import sweeep\n"),
-        ("python", "x = = 1\n"),
         ("console", "$ .venv/bin/python -m rc_utils.sweep shapes-tiny --worker-number 2\n"),
-        ("console", "$ .venv/bin/python -m rc_utils.sweep no-such-campaign\n"),
         ("console", "$ .venv/bin/python -m rc_utils.sweep cifar10-paper --experiment man\n"),
         ("console", "$ .venv/bin/python -m rc_utils.notebooks 03_main_correlation -p campain shapes-tiny\n"),
-        ("console", "$ .venv/bin/python -m rc_utils.notebooks 33_main_correlation --list\n"),
         ("console", "$ .venv/bin/python book/build.py --only 99_nothing\n"),
         ("console", "$ python -m pip install '.[everything]'\n"),
         ("console", "$ .venv/bin/dask worker --no-such-option 3\n"),
@@ -319,7 +276,6 @@ def test_what_is_run_runs(page, reader, service, monkeypatch):
         ("console", "$ rm -rf results\n"),
         ("console", "make book\n"),
         ("toml", 'title = "x"\n[dataset]\nname = "shapes"\nn_tran = 3\n'),
-        ("bash", "for x in; do\n"),
         ("bash", ".venv/bin/python -m rc_utils.sweep cifar10-paper --shards 1\n"),
         ("ruby", "puts 1\n"),
     ],
@@ -327,17 +283,6 @@ def test_what_is_run_runs(page, reader, service, monkeypatch):
 def test_a_wrong_block_is_found(language, text):
     with pytest.raises((Exception, SystemExit)):
         check_block(Block(language, text, 1, "parse", ""))
-
-
-def test_blocks_are_read_with_their_marks(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text("a\n\n% test: run (why)\n```python\nx = 1\n```\n\n```console\n$ make book\n```\n"
-                    "<!-- test: file a/b.toml -->\n```toml\n```\n```{note}\nno code\n```\n")  # fmt: skip
-    assert [(b.language, b.text, b.line, b.mode, b.name) for b in blocks(page)] == [
-        ("python", "x = 1\n", 4, "run", ""),
-        ("console", "$ make book\n", 8, "parse", ""),
-        ("toml", "", 12, "file", "a/b.toml"),
-    ]
 
 
 DOCSTRING = r"""Sum of |x_i| for points (N, *shape).
@@ -351,9 +296,7 @@ DOCSTRING = r"""Sum of |x_i| for points (N, *shape).
 
 
 def test_docstrings_become_restructured_text():
-    functions = runpy.run_path(str(ROOT / "book" / "docstrings.py"))
-    lines = functions["as_restructured_text"](inspect.cleandoc(DOCSTRING).splitlines())
-    assert lines == [
+    assert docstrings.as_restructured_text(inspect.cleandoc(DOCSTRING).splitlines()) == [
         r"Sum of \|x_i\| for points (N, \*shape).",
         "",
         "Args:",

@@ -1,13 +1,8 @@
 """The playground's program (book/extra/_static/playground.js) beside the package: the same counts, bounds and steps."""
 
-import json
-import shutil
-import subprocess
-
 import numpy as np
 import pytest
 import torch
-from playwright.sync_api import sync_playwright
 from test_book import BOOK
 from torch import nn
 
@@ -18,20 +13,13 @@ from rc_utils.theory.two_layer.networks import Networks, sharpness
 SCRIPT = BOOK / "extra" / "_static" / "playground.js"
 
 
-def evaluate(function, data):
-    """The value of a JavaScript function of (library, data): by node, else in Chromium."""
-    if shutil.which("node"):
-        code = f"console.log(JSON.stringify(({function})(require({json.dumps(str(SCRIPT))}), {json.dumps(data)})))"
-        done = subprocess.run(["node"], input=code, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if program is None:
-        pytest.skip("there is neither node nor chromium on the path")
-    with sync_playwright() as playwright:
-        page = playwright.chromium.launch(executable_path=program).new_page()
-        page.add_script_tag(path=SCRIPT)
-        return page.evaluate(f"data => ({function})(window.rcPlayground, data)", data)
+@pytest.fixture
+def evaluate(browser):
+    """A function: the value of a JavaScript function of (library, data)."""
+    page = browser.new_page()
+    page.add_script_tag(path=SCRIPT)
+    yield lambda function, data=None: page.evaluate(f"data => ({function})(window.rcPlayground, data)", data)
+    page.close()
 
 
 def plain(weights, signs):
@@ -49,7 +37,7 @@ def random_case(rng):
     return weights, signs, np.outer([-1.2, 1.2], across) + rng.normal(size=(2, 2)) * 0.1
 
 
-def test_the_counts_are_those_of_exact_segment_on_200_networks(rng):
+def test_the_counts_are_those_of_exact_segment_on_200_networks(rng, evaluate):
     cases = [random_case(rng) for _ in range(200)]
     data = [plain(weights, signs) | {"ends": ends.tolist()} for weights, signs, ends in cases]
     found = evaluate("(p, data) => data.map(c => p.segment(c, ...c.ends))", data)
@@ -66,7 +54,7 @@ def test_the_counts_are_those_of_exact_segment_on_200_networks(rng):
     assert len(counts) > 8
 
 
-def test_step_loss_count_and_bound_are_those_of_the_theory(rng):
+def test_step_loss_count_and_bound_are_those_of_the_theory(rng, evaluate):
     points, targets = rng.uniform(-1, 1, (12, 2)), rng.choice([-1.0, 1.0], 12)
     weights, signs = rng.normal(size=(30, 3)), rng.choice([-1.0, 1.0], 30)
     x = torch.as_tensor(np.hstack([points, np.ones((12, 1))]))[None]
@@ -91,7 +79,7 @@ def test_step_loss_count_and_bound_are_those_of_the_theory(rng):
     assert found[4] == pytest.approx(after.weights.ravel().tolist(), rel=1e-9)
 
 
-def test_a_seed_gives_one_training_and_the_verdict_says_when_the_claim_does_not_show():
+def test_a_seed_gives_one_training_and_the_verdict_says_when_the_claim_does_not_show(evaluate):
     first, again, other, texts = evaluate(
         """p => {
             const settings = {kind: "disc", number: 16, noise: 0.1, width: 32, batch: 4};
@@ -104,8 +92,7 @@ def test_a_seed_gives_one_training_and_the_verdict_says_when_the_claim_does_not_
             const say = (many, few) => p.verdict({...run(0, 0.1), count: many}, {...run(0, 0.01), count: few})[0];
             const weights = [run(0, 0.1), run(0, 0.1), run(1, 0.1)].map(t => [...t.network.weights]);
             return [...weights, [say(2, 3), say(3, 2), say(2, 2.001), p.verdict(run(0, 0.1), run(0, 1e3))[0]]];
-        }""",
-        None,
+        }"""
     )
     assert first == again != other
     assert texts[0].endswith("0.01. The claim shows.")
@@ -114,7 +101,7 @@ def test_a_seed_gives_one_training_and_the_verdict_says_when_the_claim_does_not_
     assert "1000 diverged" in texts[3]
 
 
-def test_what_the_page_says_of_its_settings():
+def test_what_the_page_says_of_its_settings(evaluate):
     page = (BOOK / "playground.md").read_text()
     assert "With the settings below it usually does not" in page
     for written in ('name="lrA" min="-3.5" max="0" step="0.05" value="-2"', 'step="0.05" value="-1"', 'value="10"'):
@@ -125,7 +112,6 @@ def test_what_the_page_says_of_its_settings():
             const pair = [0.1, 0.01].map(lr => new p.Training(settings, lr));
             for (let k = 0; k < 1000; k++) pair.forEach(training => training.advance());
             return pair[0].count < pair[1].count;
-        })""",
-        None,
+        })"""
     )
     assert len(fewer) < 4

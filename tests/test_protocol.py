@@ -36,8 +36,8 @@ def test_every_record_was_made_by_a_revision_that_has_the_protocol(study):
         pytest.skip("no run of this study is recorded yet")
     protocol = commit_of_the_protocol()
     assert not is_ancestor(protocol, f"{protocol}~1")
-    for line in path.read_text(encoding="utf-8").splitlines():
-        revision = json.loads(line)["provenance"]["git_revision"]
+    records = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    for revision in {record["provenance"]["git_revision"] for record in records}:
         commit = re.fullmatch(r"(?:.*-g)?([0-9a-f]{7,40})", revision)
         assert commit, f"{revision}: made with uncommitted changes, or outside the repository"
         assert is_ancestor(protocol, commit[1]), revision

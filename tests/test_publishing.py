@@ -1,19 +1,23 @@
 """What the project is published with: archives, workflows, places to open it, downloads."""
 
 import csv
-import importlib
 import json
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
-import tarfile
 import types
 import zipfile
 
+import buttons
+import downloads
+import hover
+import launch
 import matplotlib.pyplot as plt
 import nbformat
+import pages
+import pdf
+import pypdf
 import pytest
 import yaml
 
@@ -22,39 +26,23 @@ from rc_utils.sweep.records import load_runs
 from rc_utils.training import TrainConfig
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-BUILD = "import setuptools.build_meta as backend, sys; print(backend.build_sdist(sys.argv[1]))"
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 MAKEFILE = (ROOT / "Makefile").read_text()
 
 
-@pytest.fixture(scope="module", autouse=True)
-def book_on_path():
-    """The modules of book/, as Python finds them when it runs book/build.py."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "book"))
-        yield
-
-
-@pytest.fixture
-def launch():
-    return importlib.import_module("launch")
-
-
 @pytest.mark.slow
 def test_the_source_archive_is_the_repository(tmp_path):
-    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
-    if tracked.returncode or not tracked.stdout:
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
+    if not tracked:
         pytest.skip("needs the repository: what git tracks is compared with the archive")
-    copy = tmp_path / "copy"  # setuptools writes beside the source
-    for name in tracked.stdout.split("\n")[:-1]:
-        (copy / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, copy / name)
-    subprocess.run([sys.executable, "-c", BUILD, tmp_path], cwd=copy, check=True, capture_output=True)
-    (path,) = tmp_path.glob("*.tar.gz")
-    with tarfile.open(path) as archive:
-        held = {member.name.partition("/")[2] for member in archive if member.isfile()}
-    made = {name for name in held if ".egg-info/" in name or name in ("PKG-INFO", "setup.cfg")}
-    assert held - made == set(tracked.stdout.split("\n")[:-1])
+    for name in tracked:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).symlink_to(ROOT / name)
+    # The files of the archive, without compressing them.
+    list_them = [sys.executable, "-c", "import setuptools; setuptools.setup()", "egg_info"]
+    subprocess.run(list_them, cwd=tmp_path, check=True, capture_output=True)
+    held = (tmp_path / "rc_utils.egg-info" / "SOURCES.txt").read_text().splitlines()
+    assert {name for name in held if not name.startswith("rc_utils.egg-info/")} == set(tracked)
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
@@ -72,7 +60,7 @@ def test_the_jobs_of_a_workflow_only_call_make(path):
                 assert re.fullmatch(r"actions/[\w-]+@v\d+", step["uses"])
 
 
-def test_places_to_open_it_call_what_there_is(launch):
+def test_places_to_open_it_call_what_there_is():
     container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
     assert container["postCreateCommand"] == "make env"
     copied = re.findall(r"^COPY (.*) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
@@ -90,7 +78,7 @@ def test_places_to_open_it_call_what_there_is(launch):
     assert hook["entry"] == "make lint"
 
 
-def test_notebooks_are_opened_with_the_parameters_of_their_page(launch, tmp_path):
+def test_notebooks_are_opened_with_the_parameters_of_their_page(tmp_path):
     names = {path.stem for path in launch.write(tmp_path / "binder")}
     assert "16_open_questions" in names
     assert "03_main_correlation" not in names  # it trains
@@ -105,7 +93,7 @@ def test_notebooks_are_opened_with_the_parameters_of_their_page(launch, tmp_path
     assert f"--branch {launch.tag()} https://github.com/owner/name" in first
 
 
-def test_launch_links_are_those_of_notebooks_that_train_nothing(launch):
+def test_launch_links_are_those_of_notebooks_that_train_nothing():
     table = {"train": ["small"], "pages": {"a": {"campaigns": ["small"]}, "b": {"campaigns": ["large", "*"]}}}
     assert launch.links("notebooks/a", table, "o/n") == launch.links("guide/b", table, "o/n") == {}
     links = launch.links("notebooks/b", table, "o/n")
@@ -115,8 +103,6 @@ def test_launch_links_are_those_of_notebooks_that_train_nothing(launch):
 
 @pytest.mark.parametrize("repository", ["", "owner/name"])
 def test_a_page_has_launch_buttons_only_where_they_are_asked_for(repository):
-    import buttons
-
     app = types.SimpleNamespace(config=types.SimpleNamespace(rc_launch=repository, rc_pdf="1"), srcdir=ROOT / "book")
     group = {"label": "download-buttons", "buttons": []}
     context = {"header_buttons": [group], "pathto": lambda name, _: f"../{name}", "body": ""}
@@ -128,8 +114,6 @@ def test_a_page_has_launch_buttons_only_where_they_are_asked_for(repository):
 
 
 def test_each_named_figure_has_a_link_to_its_vector_graphic():
-    import buttons
-
     figure = (
         '<figure id="fig-a">\n<img alt="x" src="../_images/1.svg" />\n<figcaption>\n<p>A</p>\n</figcaption></figure>'
     )
@@ -141,8 +125,6 @@ def test_each_named_figure_has_a_link_to_its_vector_graphic():
 
 
 def test_a_figure_whose_points_have_words_stands_in_the_page(tmp_path):
-    import hover
-
     figure, axes = plt.subplots()
     axes.scatter([0, 1], [1, 0], urls=["#VGG19, seed 1", "#VGG19 <&> seed 2"])
     plain, _ = plt.subplots()
@@ -171,10 +153,7 @@ def test_the_dictionary_has_every_column():
 
 
 def test_downloads_are_the_notebooks_and_the_records(tmp_path):
-    import downloads
-    import pages
-
-    layout = pages.Layout(ROOT / "book", ROOT)
+    layout = pages.Layout(ROOT)
     downloads.write(layout, tmp_path)
     with zipfile.ZipFile(tmp_path / "downloads" / "notebooks.zip") as archive:
         assert set(archive.namelist()) == {path.name for path in (ROOT / "notebooks").glob("*.ipynb")}
@@ -189,9 +168,6 @@ def test_downloads_are_the_notebooks_and_the_records(tmp_path):
 
 @pytest.mark.slow
 def test_the_pdf_joins_pages_and_their_links(tmp_path):
-    import pdf
-    import pypdf
-
     try:
         pdf.chromium()
     except FileNotFoundError as error:

@@ -5,7 +5,6 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks import stacked as benchmark
 from rc_utils.theory.complexity.stacked import (
     LOSSES,
     IdentityLayer,
@@ -123,10 +122,3 @@ def test_an_identity_layer_adds_its_bias():
     x = torch.randn(4, 2, 3)
     assert torch.equal(layer(x), x + layer.bias)
     assert float(layer.bias.detach().abs().max()) <= 6**-0.5
-
-
-def test_the_benchmark_compares_equal_networks():
-    networks = benchmark.make_networks(2)
-    benchmark.check_equal(stack(networks), networks)
-    with pytest.raises(AssertionError, match="differs by"):
-        benchmark.check_equal(stack(networks), networks[::-1])

@@ -1,0 +1,41 @@
+"""What Dask costs a run."""
+
+import time
+
+from benchmarks.registry import Row, at_most, benchmark
+from benchmarks.timing import in_turns
+from rc_utils.sweep.campaign import parse_campaign
+from rc_utils.sweep.cluster import local_cluster, on_dask
+from rc_utils.sweep.job import Outcome
+
+# Seconds that scheduling a run may take.
+TOLERATED = 0.005
+
+
+@benchmark("scheduling")
+def scheduling(scale):
+    """Seconds a run from handing runs that do nothing to a scheduler to having all outcomes, two workers."""
+    table = {
+        "title": "one cell, many seeds",
+        "dataset": {"name": "shapes", "n_train": 500, "n_test": 100, "image_size": 16},
+        "networks": {"ResNet18": {"width": 8}},
+        "counts": {"main": {"num_samples": 10}},
+        "experiments": [{"name": "main", "networks": ["ResNet18"], "seeds": list(range(scale.runs))}],
+    }
+    todo = list(parse_campaign(table, "scale-out").runs().values())
+    with local_cluster(2) as cluster:
+
+        def seconds_a_run():
+            started = time.perf_counter()
+            outcomes = list(on_dask(todo, no_op, 0, cluster.scheduler_address))
+            assert len(outcomes) == len(todo), f"{len(outcomes)} outcomes of {len(todo)} runs"
+            return (time.perf_counter() - started) / len(todo)
+
+        (ours,) = in_turns([seconds_a_run], scale.repeats)
+    name = f"scheduling a run, {len(todo):,} runs that do nothing"
+    yield Row(name, f"{1000 * TOLERATED:g} ms", ours, (TOLERATED,) * len(ours), at_most(1))
+
+
+def no_op(planned):
+    """An outcome without any work."""
+    return Outcome(planned.spec.run_id, "done")
