@@ -23,7 +23,7 @@ def complete_studies():
 
 def put_to_the_test():
     """What came out of the studies that are complete, below a sentence that names them and links the protocol."""
-    titles = " and ".join(f"*{studies.STUDIES[name]}*" for name in complete_studies()) or "none"
+    titles = ", ".join(f"*{studies.STUDIES[name]}*" for name in complete_studies()) or "none"
     first = (
         "**Put to the test.** Each of five studies could refute the claim, by a "
         f"[protocol](protocol.md) that was written before their runs. Complete so far: {titles}. The gap is training "
@@ -73,7 +73,8 @@ def other_ways_to_train(runs):
     best = values.drop([studies.COUNT, decisions.PLAIN]).idxmax()
     return (
         f"A line in the logarithm of the count that is fitted on SGD predicts the gap of other ways to train with "
-        f"R² = {text_of(scores[studies.COUNT])}; the best rival ({best}) has {text_of(scores[best])}. "
+        f"R² = {text_of(scores[studies.COUNT])}. The best rival ({best}) has {text_of(scores[best])}; the count "
+        f"leads it by {text_of(found.set_index('measure')['difference'][best])}. "
         f"The decision is *{decisions.decide_transfer(found)}*."
     )
 
@@ -81,8 +82,20 @@ def other_ways_to_train(runs):
 def treatments(runs, across):
     """What study 3 found, with the slope of the gap on log(count) across settings."""
     arms = decisions.intervention_slopes(runs)
-    decided = [decisions.decide_arm(row.slope, row.moved, across) for row in arms.itertuples()]
-    return f"Does the gap follow where a treatment changes the count? {by_decision(arms['arm'], decided)}."
+    texts, too_little = [], []
+    for arm in arms.itertuples():
+        decision = decisions.decide_arm(arm.slope, arm.moved, across)
+        if decision == "not moved":
+            too_little.append(arm.arm)
+            continue
+        texts.append(
+            f"Training with {arm.arm} changes the logarithm of the count by {arm.moved:+.2f}, and the gap by "
+            f"{text_of(arm.slope)} for each unit of it; across settings that slope is {across:.2f}. The decision is "
+            f"*{decision}*."
+        )
+    if too_little:
+        texts.append(f"Treatments that move the count too little to decide anything: {', '.join(too_little)}.")
+    return " ".join(texts)
 
 
 def along_axes(runs):
@@ -130,6 +143,14 @@ def study_rows():
         found = decisions.transfer_scores(complete["transfer"])
         score, verdict = found.set_index("measure")["R2"][studies.COUNT], decisions.decide_transfer(found)
         rows.append(["Other optimisers: R² (study 2)", "nine networks", score, verdict, (0.5, 1.0)])
+    if "intervene" in complete:
+        across = decisions.slope_across_settings(complete["transfer"])
+        for arm in decisions.intervention_slopes(complete["intervene"]).itertuples():
+            verdict = decisions.decide_arm(arm.slope, arm.moved, across)
+            if verdict != "not moved":
+                rows.append(
+                    ["A treatment moves the count: slope (study 3)", arm.arm, arm.slope, verdict, (across / 2, 1.0)]
+                )
     if "independent" in complete:
         found = decisions.partial_correlations(decisions.looks(complete["independent"])["equal loss"])
         r, verdict = found.set_index("measure")["r"][studies.COUNT], decisions.decide_independent(found)

@@ -38,7 +38,12 @@ def test_the_first_page_says_what_each_study_decided():
             rows.append({"experiment": name, "seed": seed, COUNT: 1.5, "gap": 0.3 + 0.5 * (slope + 0.01 * seed)})
     runs = pd.DataFrame(rows).assign(interpolates=True)
     text = study_sentences.treatments(runs, 0.2)
-    assert text.endswith("? *supports* for random labels first; *refutes* for midpoints of a third class.")
+    supporting, refuting = text.split(" Training with midpoints of a third class ")
+    assert supporting.startswith("Training with random labels first changes the logarithm of the count by +0.50")
+    assert supporting.endswith("The decision is *supports*.")
+    assert refuting.endswith("The decision is *refutes*.")
+    runs.loc[runs["experiment"] != "control", COUNT] = 1.1
+    assert study_sentences.treatments(runs, 0.2).endswith(": random labels first, midpoints of a third class.")
     axes = pd.DataFrame(
         {"experiment": name, "seed": seed, "lr": lr, COUNT: level + seed, "gap": sign * level}
         for seed in range(6)
