@@ -41,7 +41,7 @@ def test_nan_scores_are_no_region():
 
     with pytest.raises(ValueError, match="30 of 600 points, first in simplex 0"):
         region_count(scores, SEGMENT, num_samples=3)
-    with pytest.raises(ValueError, match=r"1 of 2 points, first at points\[1\]"):
+    with pytest.raises(ValueError, match=r"1 of 2 points, first in points\[1\]"):
         predict_labels(scores, SEGMENT)
     with pytest.raises(ValueError, match="NaN or infinite"):
         region_count(lambda x: x[:, 0] / 0 if isinstance(x, torch.Tensor) else None, torch.tensor(SEGMENT))

@@ -34,6 +34,7 @@ A run that several experiments ask for is trained once. An unknown key anywhere 
 
 import collections
 import dataclasses
+import errno
 import pathlib
 import tomllib
 import warnings
@@ -89,7 +90,9 @@ def read_campaign(name):
     for path in (pathlib.Path(name, "campaign.toml"), campaigns_dir() / name / "campaign.toml"):
         try:
             table = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (FileNotFoundError, NotADirectoryError):
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
+                raise ValueError(f"{path} cannot be read: {error}") from error
             continue
         except ValueError as error:
             raise ValueError(f"{path} is not valid TOML: {error}") from error
