@@ -16,7 +16,7 @@ import tomllib
 import drawer
 import nbformat
 
-from rc_utils.checks import check_keys, require, settings_from_dict, unknown_name, write_atomically
+from rc_utils.checks import check_keys, check_name, require, settings_from_dict, unknown_name, write_atomically
 from rc_utils.notebooks import NotebookError, check_parameters, execute_notebook, notebook_parameters
 from rc_utils.paper import scorecard
 from rc_utils.sweep import campaign, records
@@ -76,8 +76,7 @@ def select(pages, names):
     """The pages named, in the book's order; all of them without names."""
     known = [page.name for page in pages]
     for name in names:
-        if name not in known:
-            raise unknown_name("page", name, known)
+        check_name("page", name, known)
     return [page for page in pages if page.name in names or not names]
 
 

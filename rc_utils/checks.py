@@ -25,11 +25,16 @@ def unknown_name(kind, name, valid):
     return ValueError(f"unknown {kind} {name!r}.{hint} Valid: {', '.join(valid)}")
 
 
+def check_name(kind, name, valid):
+    """Raise ValueError unless `name` is one of the valid names of a `kind`."""
+    if name not in list(valid):
+        raise unknown_name(kind, name, valid)
+
+
 def check_keys(where, given, valid):
     """Raise ValueError if the mapping `given` has a key outside `valid`; `where` names the table."""
     for key in given:
-        if key not in valid:
-            raise unknown_name(f"key in {where}", key, valid)
+        check_name(f"key in {where}", key, valid)
 
 
 def settings_from_dict(cls, values, where):

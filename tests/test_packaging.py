@@ -77,7 +77,7 @@ print(rc_utils.region_count(lambda batch: batch[:, 0] - 0.5, x, dim=2, num_sampl
         [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "regions (3 triangles" in done.stdout
+    assert "regions (dim=2, num_samples=3" in done.stdout
 
 
 def names_of(requirements):

@@ -90,11 +90,11 @@ def test_result_fields():
     assert count.mean == count.counts.mean()
     assert count.std_error == pytest.approx(count.counts.std(ddof=1) / math.sqrt(40))
     assert math.isnan(region_count(label, points, num_samples=1).std_error)
-    assert str(count).startswith(f"{count.mean:.3f} ± {count.std_error:.3f} regions (40 segments, d = 1, 200 points")
+    assert str(count).startswith(f"{count.mean:.3f} ± {count.std_error:.3f} regions (dim=1, num_samples=40, ")
     assert "\n" not in str(count)
     longer = region_count(label, points, num_samples=4, alpha_range=(-1.0, 2.0), strategy="adaptive")
-    assert "adaptive from 200 points per edge" in str(longer)
-    assert "alpha in [-1, 2]" in str(longer)
+    assert "resolution=200, alpha_range=(-1.0, 2.0)" in str(longer)
+    assert "strategy='adaptive'" in str(longer)
     assert count.settings["resolution"] == 200
     assert region_count(label, points, dim=2, num_samples=2).labels is None
 

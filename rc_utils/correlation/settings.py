@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from rc_utils.checks import unknown_name
+from rc_utils.checks import check_name
 from rc_utils.correlation.estimates import Estimate, correlate
 
 NEGLIGIBLE_DECAY = 1e-5
@@ -27,8 +27,7 @@ _DROPPED = ("run_id", "seed", "status", "cell")
 def require_columns(runs: pd.DataFrame, columns: Sequence[str]) -> None:
     """Raise ValueError naming the first of `columns` that `runs` lacks, and the nearest that it has."""
     for column in columns:
-        if column not in runs.columns:
-            raise unknown_name("column of the runs", column, runs.columns)
+        check_name("column of the runs", column, runs.columns)
 
 
 def finished(runs: pd.DataFrame) -> pd.DataFrame:

@@ -1,5 +1,6 @@
 """Images on a device: stored as bytes, standardised when they are looked up."""
 
+import math
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -118,6 +119,11 @@ class Dataset:
         if self.y_train_true is not None:
             arrays.append("y_train_true")
         return replace(self, **{key: getattr(self, key).to(device) for key in arrays})
+
+
+def images_per_batch(images, most):
+    """How many of images (N, *shape) make one pass: `most` up to 3 x 32 x 32, fewer of larger ones in proportion."""
+    return min(most, max(1, most * 3 * 32 * 32 // math.prod(images.shape[1:])))
 
 
 def channel_stats(images):

@@ -4,7 +4,8 @@ import math
 
 import torch
 
-from rc_utils.regions.evaluation import evaluation_mode, full_precision, images_per_batch
+from rc_utils.datasets.images import images_per_batch
+from rc_utils.regions.evaluation import evaluation_mode, full_precision
 
 
 @full_precision()

@@ -2,7 +2,7 @@
 
 import torch
 
-from rc_utils.checks import unknown_name
+from rc_utils.checks import check_name
 from rc_utils.measures.activations import linear_pieces, local_complexity
 from rc_utils.measures.inputs import input_gradient, jacobian_norm, output_margin
 from rc_utils.measures.segments import boundary_thickness, gi_score, mixup_accuracy, pal_score
@@ -57,8 +57,7 @@ def measure(name, network, initial, data):
 
     Raises ValueError for an unknown measure and for one that returns something else than a number.
     """
-    if name not in MEASURES:
-        raise unknown_name("measure", name, MEASURES)
+    check_name("measure", name, MEASURES)
     with full_precision():
         value = MEASURES[name](network, initial, data)
     try:

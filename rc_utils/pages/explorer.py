@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 import matplotlib.image
 import numpy as np
 
-from rc_utils.checks import check_count, require, unknown_name
+from rc_utils.checks import check_count, check_name, require
 from rc_utils.datasets import Dataset
 from rc_utils.pages.region_pictures import class_colour
 from rc_utils.pages.training_evolution import evolution_experiment
@@ -54,8 +54,7 @@ def lr_pair(name: str, network: str = "") -> tuple[PlannedRun, PlannedRun]:
     """
     campaign, chosen = evolution_experiment(name)
     network = network or chosen.networks[0]
-    if network not in chosen.networks:
-        raise unknown_name(f"network of experiment {chosen.name!r}", network, chosen.networks)
+    check_name(f"network of experiment {chosen.name!r}", network, chosen.networks)
     runs = [p for e, label, p in campaign.entries() if e is chosen and label == network]
     size = max(p.spec.train.batch_size for p in runs)
     runs = sorted((p for p in runs if p.spec.train.batch_size == size), key=lambda p: p.spec.train.lr)

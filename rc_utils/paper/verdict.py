@@ -33,7 +33,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from rc_utils.checks import unknown_name
+from rc_utils.checks import check_name
 from rc_utils.correlation import interval_text
 from rc_utils.paper.published_tables import statements
 
@@ -130,8 +130,7 @@ class Verdict:
 def published(id_: str) -> Published:
     """The published statement with this id, such as "main/overall". Raises ValueError naming the nearest id."""
     rows = statements()
-    if id_ not in rows.index:
-        raise unknown_name("published value", id_, rows.index)
+    check_name("published value", id_, rows.index)
     row = rows.loc[id_]
     value = float(row["value"]) if row["value"] else None
     decimals = len(row["value"].partition(".")[2])

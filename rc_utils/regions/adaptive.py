@@ -86,20 +86,11 @@ def refine(look, samples, narrowest, suspects):
         left = left[samples.position[left + 1] - samples.position[left] > narrowest]
         if not len(left):
             return samples
-        middle = (samples.position[left] + samples.position[left + 1]) // 2
-        samples = _add(look, samples, samples.segment[left], middle)
-
-
-def _add(look, samples, segment, position):
-    if not len(segment):
-        return samples
-    new = look(segment, position)
-    order = np.lexsort((np.append(samples.position, position), np.append(samples.segment, segment)))
-
-    def merged(old, added):
-        return None if old is None else np.concatenate([old, added])[order]
-
-    return Samples(*map(merged, samples, new))
+        segment, middle = samples.segment[left], (samples.position[left] + samples.position[left + 1]) // 2
+        new = look(segment, middle)
+        order = np.lexsort((np.append(samples.position, middle), np.append(samples.segment, segment)))
+        both = zip(samples, new, strict=True)
+        samples = Samples(*(None if old is None else np.concatenate([old, more])[order] for old, more in both))
 
 
 def beside_changes(samples):

@@ -9,9 +9,9 @@ import torch
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from rc_utils.checks import require
+from rc_utils.checks import check_name, require
 from rc_utils.regions.arrays import as_tensor
-from rc_utils.regions.lattice import check_adjacency, excess_of_pairs, neighbour_pairs
+from rc_utils.regions.lattice import ADJACENCIES, excess_of_pairs, neighbour_pairs
 
 Labels = TypeVar("Labels", np.ndarray, torch.Tensor)
 
@@ -34,10 +34,8 @@ def count_components(labels: Labels, adjacency: str = "face") -> Labels:
 
     Raises ValueError for labels that are not integers, have no grid dimension or are below -1.
     """
-    check_adjacency(adjacency)
+    check_name("adjacency", adjacency, ADJACENCIES)
     given = as_tensor(labels)
-    if given.dtype == torch.bool:
-        given = given.to(torch.uint8)
     require(given.ndim >= 2, f"labels have shape {tuple(given.shape)}; expected (B, *grid)")
     require(
         not (given.is_floating_point() or given.is_complex()),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rc_utils.checks import check_number, require, unknown_name
+from rc_utils.checks import check_name, check_number, require
 from rc_utils.regions.adaptive import count_adaptively
 from rc_utils.regions.arrays import as_points
 from rc_utils.regions.classifier import as_classifier
@@ -52,18 +52,8 @@ class RegionCount:
         return float(self.counts.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
 
     def __str__(self) -> str:
-        of = self.settings
-        shape = "planes" if of["domain"] == "box" else {1: "segments", 2: "triangles"}.get(of["dim"], "simplices")
-        adaptive = "adaptive from " if of["strategy"] == "adaptive" else ""
-        low, high = of["alpha_range"]
-        own = [f"alpha in [{low:g}, {high:g}]"] if (low, high) != (0, 1) else []
-        own += [f"padding {of['padding']:g}"] if of["padding"] is not None else []
-        own += [f"length {of['direction_length']:.3g}"] if of["direction_length"] is not None else []
-        settings = [
-            f"{len(self.counts)} {shape}", f"d = {of['dim']}", f"{adaptive}{of['resolution']} points per edge",
-            f"{of['adjacency']} adjacency", of["sampling"], *own, f"seed {of['seed']}",
-        ]  # fmt: skip
-        return f"{self.mean:.3f} ± {self.std_error:.3f} regions ({', '.join(settings)})"
+        settings = ", ".join(f"{key}={value!r}" for key, value in self.settings.items() if value is not None)
+        return f"{self.mean:.3f} ± {self.std_error:.3f} regions ({settings})"
 
     __repr__ = __str__
 
@@ -159,8 +149,7 @@ def region_count(
 
 def check_strategy(strategy, lattice):
     """Raise ValueError for an unknown strategy, or one that does not count what the lattice's adjacency says."""
-    if not isinstance(strategy, str) or strategy not in STRATEGIES:
-        raise unknown_name("strategy", strategy, STRATEGIES)
+    check_name("strategy", strategy, STRATEGIES)
     require(
         strategy == "grid" or lattice.dim == 1 or lattice.adjacency == "linear",
         f"strategy 'adaptive' in {lattice.dim} dimensions counts with adjacency 'linear', got {lattice.adjacency!r}; "

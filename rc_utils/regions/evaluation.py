@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import math
 import threading
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -144,11 +143,6 @@ def default_chunk(num_features, classifier):
         return min(16384, max(1, (64 << 20) // num_bytes))
     in_cache = min(4096, max(400, (5 << 18) // num_bytes))
     return min(in_cache, max(1, (8 << 20) // num_bytes))
-
-
-def images_per_batch(images, most):
-    """How many of images (N, *shape) make one pass: `most` up to 3 x 32 x 32, fewer of larger ones in proportion."""
-    return min(most, max(1, most * 3 * 32 * 32 // math.prod(images.shape[1:])))
 
 
 @contextlib.contextmanager

@@ -8,17 +8,21 @@ import torch
 from torch import nn
 
 from rc_utils.checks import check_count, require
+from rc_utils.regions.adaptive import Samples, hiding_places, refine
 from rc_utils.regions.arrays import array_of, as_tensor, check_numbers
-from rc_utils.regions.classifier import two_scores
+from rc_utils.regions.classifier import NonFiniteScores, two_scores
 from rc_utils.regions.exact_plan import make_plan
-from rc_utils.regions.exact_propagation import propagate, rehearse
-from rc_utils.regions.exact_pruning import FINEST, require_finite, suspicious_parts
+from rc_utils.regions.exact_propagation import propagate, rehearse, run_rows
 from rc_utils.regions.trees import is_tree_model, tree_pieces
 
 # A region narrower than this share of the segment is rounding: scores that touch.
 REGION_TOLERANCE = 1e-12
 # A score bends where it leaves the straight line between its neighbours by more than this share of the largest score.
 BEND_TOLERANCE = 1e-13
+# The first look, the finest that a suspicion can ask for, and the width down to which a change of label is narrowed.
+COARSE = 64
+FINEST = 64 * 128
+NARROW = FINEST // 2048
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +121,7 @@ def _solve(plan, x0, x1, most_rows, between=(0.0, 1.0)):
 
 def _solve_suspicious_parts(plan, x0, x1, most_rows):
     """Starts and labels of all regions, only the suspicious parts being solved."""
-    samples, left = suspicious_parts(plan, x0, x1, most_rows, two_scores)
+    samples, left = suspicious_parts(plan, x0, x1, most_rows)
     alphas = samples.position / FINEST
     starts, labels = [np.delete(alphas[:-1], left)], [np.delete(samples.labels[:-1], left)]
     for part in np.split(left, np.flatnonzero(np.diff(left) > 1) + 1) if len(left) else []:
@@ -128,6 +132,35 @@ def _solve_suspicious_parts(plan, x0, x1, most_rows):
     starts, labels = np.concatenate(starts), np.concatenate(labels)
     order = np.argsort(starts, kind="stable")
     return merge_regions(starts[order], labels[order])
+
+
+def suspicious_parts(plan, x0, x1, most_rows):
+    """Samples of the segment, positions in units of 1 / FINEST, and the left ends of intervals that are to be solved.
+
+    An interval is to be solved where its ends have different labels or where `hiding_places` finds that another score
+    could reach theirs, judged by the second derivatives around and five times their size. That is an estimate, not a
+    bound: interval bounds through a deep network are too wide to exclude anything.
+    """
+
+    def look(segment, position):
+        a = torch.from_numpy(position / FINEST).to(x0.device).view(-1, *(1,) * x0.ndim)
+        scores = two_scores(run_rows(plan, (1 - a) * x0 + a * x1, most_rows)).cpu().numpy()
+        require_finite(scores)
+        return Samples(segment, position, scores.argmax(1), scores)
+
+    def suspects(samples):
+        wide = np.diff(samples.position) > NARROW
+        return np.union1d(hiding_places(samples), np.flatnonzero(wide & (np.diff(samples.labels) != 0)))
+
+    position = np.arange(0, FINEST + 1, FINEST // COARSE)
+    samples = refine(look, look(np.zeros_like(position), position), 1, suspects)
+    return samples, np.union1d(hiding_places(samples), np.flatnonzero(np.diff(samples.labels) != 0))
+
+
+def require_finite(scores):
+    """Raise NonFiniteScores unless all scores are finite: NaN is neither a label nor a suspicion."""
+    if not np.isfinite(scores).all():
+        raise NonFiniteScores("the scores are not finite on the segment: has the network diverged?")
 
 
 def _end(x, name, device):

@@ -7,16 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rc_utils.checks import check_count, is_finite_number, require, unknown_name
+from rc_utils.checks import check_count, check_name, is_finite_number, require
 
 ADJACENCIES = ("face", "full", "simplex")  # of labels
 DOMAINS = ("simplex", "box")
 DEFAULT_RESOLUTION = {1: 200, 2: 30, 3: 16, 4: 12, 5: 10}
-DEFAULT_RESOLUTION_HIGHER = 8
-DEFAULT_RESOLUTION_BOX = 50
 MAX_POINTS = 5_000_000
 MAX_PAIRS = 100_000_000  # of neighbours
-MAX_STEPS = 1_000_000  # to a point's neighbours, each of which is a pass over all points
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +55,7 @@ class Lattice:
 
 def default_resolution(dim, domain="simplex"):
     """Points per edge when none are given: v1 Table 2 for d = 1 and 2, Somepalli et al. (2022) for the box."""
-    if domain == "box":
-        return DEFAULT_RESOLUTION_BOX
-    return DEFAULT_RESOLUTION.get(dim, DEFAULT_RESOLUTION_HIGHER)
+    return 50 if domain == "box" else DEFAULT_RESOLUTION.get(dim, 8)
 
 
 def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), domain="simplex", adjacency=None):
@@ -107,17 +102,15 @@ def _build_lattice(dim, resolution, alpha_range, domain, adjacency):
         coordinates = np.hstack([steps - indices.sum(1, keepdims=True), indices]) / steps
     grid_shape = (resolution,) * dim
     edges = neighbour_pairs(indices, grid_shape, adjacency)
-    # Shared by all calls.
     for array in (coordinates, indices, edges):
-        array.setflags(write=False)
+        array.setflags(write=False)  # shared by all calls
     return Lattice(dim, resolution, domain, adjacency, coordinates, indices, grid_shape, edges)
 
 
 def _check_lattice(dim, resolution, alpha_range, domain, adjacency):
     """Raise ValueError, naming the setting, unless there is such a lattice."""
-    check_adjacency(adjacency, (*ADJACENCIES, "linear"))
-    if domain not in DOMAINS:
-        raise unknown_name("domain", domain, DOMAINS)
+    check_name("adjacency", adjacency, (*ADJACENCIES, "linear"))
+    check_name("domain", domain, DOMAINS)
     require(domain == "simplex" or dim == 2, f"domain 'box' is a plane and needs dim=2, got dim={dim}")
     pair = isinstance(alpha_range, tuple) and len(alpha_range) == 2
     require(
@@ -138,14 +131,11 @@ def _check_lattice(dim, resolution, alpha_range, domain, adjacency):
 
 def excess(dim, resolution, domain, adjacency):
     """What a lattice would have too much of to be made, in words; "" where it can be made."""
-    # C(m + n, m) is at least 2^m for m <= n, and at least n: beyond, it need not be known, and could take for ever.
-    few, many = sorted((dim, resolution - 1))
-    small = few < MAX_POINTS.bit_length() and many <= MAX_POINTS
-    points = resolution**2 if domain == "box" else math.comb(many + few, few) if small else math.inf
-    if points > MAX_POINTS:
-        return f"more than {MAX_POINTS:,} points"
     if dim * math.log2(resolution) >= 63:
         return f"{resolution}^{dim} positions, more than 64 bits can number"
+    points = resolution**2 if domain == "box" else math.comb(resolution - 1 + dim, dim)
+    if points > MAX_POINTS:
+        return f"more than {MAX_POINTS:,} points"
     if adjacency == "linear" and dim * (resolution - 1) ** dim > MAX_PAIRS:
         return f"{(resolution - 1) ** dim:,} elements"
     return excess_of_pairs(points, dim, adjacency)
@@ -154,14 +144,8 @@ def excess(dim, resolution, domain, adjacency):
 def excess_of_pairs(points, dim, adjacency):
     """As `excess`, of the neighbours of so many points of a grid."""
     steps = {"face": dim, "full": (3**dim - 1) // 2}.get(adjacency, dim * (dim + 1) // 2)
-    too_many = points * steps > MAX_PAIRS or steps > MAX_STEPS
+    too_many = max(points, 100) * steps > MAX_PAIRS  # a step is a pass over all points, few or many
     return f"{points:,} points with {2 * steps:,} neighbours each" if too_many else ""
-
-
-def check_adjacency(adjacency, known=ADJACENCIES):
-    """Raise ValueError for an unknown adjacency."""
-    if adjacency not in known:
-        raise unknown_name("adjacency", adjacency, known)
 
 
 def _simplex_indices(dim, resolution):
@@ -196,7 +180,7 @@ def neighbour_pairs(indices, grid_shape, adjacency):
 
 
 def _backward_offsets(adjacency, dim):
-    """The steps to lexicographically earlier neighbours, each an array of dim integers."""
+    """The steps to lexicographically earlier neighbours, arrays of dim integers."""
     if adjacency == "full":
         return [np.array(o) for o in itertools.product((-1, 0, 1), repeat=dim) if o < (0,) * dim]
     axes = np.eye(dim, dtype=np.int64)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 
-from rc_utils.checks import check_count, check_number, require, unknown_name
+from rc_utils.checks import check_count, check_name, check_number, require
 from rc_utils.regions.arrays import as_points, gather, precision_of
 
 SAMPLINGS = ("pairs", "random_direction")
@@ -78,8 +78,7 @@ def _with_directions(vertices, dim, length, rng):
 
 def check_sampling(sampling, dim, num_samples, seed, direction_length):
     """Raise ValueError, naming the setting, unless all of them are valid."""
-    if sampling not in SAMPLINGS:
-        raise unknown_name("sampling", sampling, SAMPLINGS)
+    check_name("sampling", sampling, SAMPLINGS)
     check_count("dim", dim, 1)
     check_count("num_samples", num_samples, 1)
     check_count("seed", seed, 0)

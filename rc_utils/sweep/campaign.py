@@ -42,6 +42,7 @@ import warnings
 from rc_utils.checks import (
     campaigns_dir,
     check_keys,
+    check_name,
     check_number,
     checked_value,
     require,
@@ -164,8 +165,7 @@ def _check_experiment(campaign, experiment, where):
         ("evolution_count", experiment.evolution_counts, campaign.counts),
     ):
         for name in names:
-            if name not in valid:
-                raise unknown_name(f"{kind} in {where}", name, valid)
+            check_name(f"{kind} in {where}", name, valid)
     for name in experiment.measures + experiment.evolution_measures:
         taken = name in RUN_COLUMNS or name.startswith("count_")
         require(not taken, f"{where}: measure {name!r} has the name of another column: give it its own")

@@ -10,7 +10,7 @@ import pathlib
 
 import numpy as np
 
-from rc_utils.checks import settings_from_dict, unknown_name
+from rc_utils.checks import check_name, settings_from_dict
 from rc_utils.training import TrainConfig
 
 SCHEMA = 1
@@ -180,8 +180,7 @@ class Campaign:
         """The campaign with the experiments of these names alone, and what they ask for."""
         known = {experiment.name: experiment for experiment in self.experiments}
         for name in names:
-            if name not in known:
-                raise unknown_name(f"experiment of campaign {self.name}", name, known)
+            check_name(f"experiment of campaign {self.name}", name, known)
         chosen = tuple(e for e in self.experiments if e.name in names)
         return dataclasses.replace(self, experiments=chosen, whole=self.whole or self)
 

@@ -3,7 +3,7 @@
 import inspect
 import typing
 
-from rc_utils.checks import check_keys, check_number, checked_value, require, unknown_name
+from rc_utils.checks import check_keys, check_name, check_number, checked_value, require
 from rc_utils.datasets.load import check_values, load_dataset
 from rc_utils.measures import MEASURES
 from rc_utils.networks import check_network
@@ -28,8 +28,7 @@ def check_campaign(campaign):
         where = f"{campaign.name}, experiment {experiment.name!r}"
         for kind in ("measure", "evolution_measure"):
             for name in getattr(experiment, f"{kind}s"):
-                if name not in MEASURES:
-                    raise unknown_name(f"{kind} in {where}", name, MEASURES)
+                check_name(f"{kind} in {where}", name, MEASURES)
         _check_overrides(campaign, experiment, where)
 
 
@@ -55,8 +54,7 @@ def _check_network(network, where):
 
 def _check_count(settings, where):
     check_keys(where, settings, (_arguments(region_count) - {"model", "batch_size"}) | {"points"})
-    if settings["points"] not in ("train", "test"):
-        raise unknown_name(f"points in {where}", settings["points"], ("train", "test"))
+    check_name(f"points in {where}", settings["points"], ("train", "test"))
     options = {key: value for key, value in settings.items() if key != "points"}
     _check_types(region_count, options, where)
     with naming(where):

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from rc_utils.checks import check_count, checked_value, require, unknown_name
+from rc_utils.checks import check_count, check_name, checked_value, require
 
 OPTIMIZERS = ("sgd", "adam", "adagrad")
 SCHEDULES = ("cosine", "constant")
@@ -55,8 +55,7 @@ class TrainConfig:
     def __post_init__(self):
         choices = {"optimizer": OPTIMIZERS, "schedule": SCHEDULES, "precision": PRECISIONS}
         for name, valid in (choices | {"between_labels": BETWEEN_LABELS}).items():
-            if getattr(self, name) not in valid:
-                raise unknown_name(name, getattr(self, name), valid)
+            check_name(name, getattr(self, name), valid)
         for name in ("batch_size", "epochs", "seed", "crop_padding", "pretrain_epochs"):
             check_count(name, getattr(self, name), 1 if name == "batch_size" else 0)
             object.__setattr__(self, name, int(getattr(self, name)))  # NumPy's integers are taken, torch takes none

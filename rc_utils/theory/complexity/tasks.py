@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rc_utils.checks import unknown_name
+from rc_utils.checks import check_name
 from rc_utils.datasets import load_dataset
 from rc_utils.theory.complexity.stacked import IdentityLayer, draw_samples, stack
 from rc_utils.theory.complexity.trajectory import Trajectory, follow_training
@@ -200,8 +200,7 @@ def corrupt(labels: np.ndarray, share: float, seed: int) -> np.ndarray:
 
 def _two_classes(dataset, device, **options):
     """Images (1, N, C, H, W) and labels 0 and 1 (N,) of the CLASSES of a dataset, for training and for testing."""
-    if dataset not in CLASSES:
-        raise unknown_name("dataset of two classes", dataset, CLASSES)
+    check_name("dataset of two classes", dataset, CLASSES)
     data = load_dataset(dataset, classes=CLASSES[dataset], **options)
     x, x_test = (images.all().unsqueeze(0).to(device) for images in (data.x_train, data.x_test))
     return (x, data.y_train), (x_test, data.y_test)

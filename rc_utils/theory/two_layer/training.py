@@ -12,7 +12,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch import Tensor
 
-from rc_utils.checks import require, unknown_name
+from rc_utils.checks import check_name, require
 from rc_utils.theory.two_layer.networks import Networks, active_neurons, outputs, quadratic_loss, sharpness
 
 DATASETS = ("sphere", "digits", "line")
@@ -73,8 +73,7 @@ def training_sets(
     norm 1, drawn without replacement. line: the points (1, t), t evenly spaced in [-1, 1], with alternating targets.
     Raises ValueError for another name.
     """
-    if name not in DATASETS:
-        raise unknown_name("dataset", name, DATASETS)
+    check_name("dataset", name, DATASETS)
     generator = torch.Generator().manual_seed(seed)
     if name == "line":
         t = torch.linspace(-1, 1, n_train, dtype=torch.float64)
