@@ -6,7 +6,7 @@ import re
 import pandas as pd
 from IPython.display import HTML
 
-from rc_utils.correlation import finished, interval_text, setting_names
+from rc_utils.correlation import Estimate, finished, interval_text, setting_names
 from rc_utils.forests import committed_forests, forest_runs, results_from_forests
 from rc_utils.pages.scorecard import results_from_campaign
 from rc_utils.paper.scorecard import kept_results
@@ -134,9 +134,11 @@ def all_results(name="", *, num_samples=0, seed=0):
 def show_table(frame, *, kind="rc-table"):
     """A table as HTML: as wide as the page allows, and on a phone a list of entries a row; `kind` names its style.
 
-    Columns with names such as `batch_size` are headed "batch size"; `lr` and `std_error` are written out. The output's
-    metadata have the table as comma-separated values, for the reader to download.
+    Columns with names such as `batch_size` are headed "batch size"; `lr` and `std_error` are written out. What all
+    estimates of a column are over is said in its head. The output's metadata have the table as comma-separated values,
+    for the reader to download.
     """
+    frame = _units_in_heads(frame)
     values = frame.to_csv(index=False)
     frame = frame.rename(
         columns=lambda name: HEADS.get(str(name), re.sub(r"(?<=[a-z0-9])_(?=[a-z0-9])", " ", str(name)))
@@ -149,6 +151,19 @@ def show_table(frame, *, kind="rc-table"):
         labelled = [f'<td data-label="{label}">{cell}' for label, cell in zip(labels, cells[1:], strict=False)]
         rows[number] = "".join([cells[0], *labelled])
     return HTML(f'<div class="{kind}">{head}<tbody>{"<tr>".join(rows)}</div>', metadata={"csv": values})
+
+
+def _units_in_heads(frame):
+    """The table with the number and the unit of its estimates in the head of a column, where they are all the same."""
+    frame, heads = frame.copy(), {}
+    for name, column in frame.items():
+        is_estimate = [isinstance(value, Estimate) for value in column]
+        over = {f" ({value.n} {value.unit})" for value in column[is_estimate]}
+        if len(over) == 1:
+            unit = over.pop()
+            heads[name] = f"{name}{unit}"
+            frame[name] = column.where(~pd.Series(is_estimate, column.index), column.astype(str).str.removesuffix(unit))
+    return frame.rename(columns=heads)
 
 
 def show_correlations(table, columns="method"):

@@ -118,7 +118,8 @@ def transfer_scores(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     total, rows = total.to_numpy(), []
     for name in errors:
         own, more = errors[name].to_numpy(), (errors[name] - errors[COUNT]).to_numpy()
-        row = {"measure": name, "R2": bootstrap(lambda w, own=own: 1 - (w @ own) / (w @ total), **options)}
+        gain = np.round(total - own, 12)  # 0 for what is constant within networks, not 1e-16
+        row = {"measure": name, "R2": bootstrap(lambda w, gain=gain: (w @ gain) / (w @ total), **options)}
         row["difference"] = bootstrap(lambda w, more=more: (w @ more) / (w @ total), **options)
         rows.append(row)
     return pd.DataFrame(rows)
