@@ -108,6 +108,8 @@ def test_labels_of_any_size_and_memory_layout():
     assert count_components(np.array([[[True, False], [True, False]]])).tolist() == [2]
     for label in (2**31 - 1, 2**31, 2**32 - 1, 2**32):
         assert count_components(np.array([[[label, 0], [label, label]]])).tolist() == [2]
+    for kind in (">i8", "uint64"):
+        assert count_components(np.array([[[2**62, 0], [2**62, 2**62]]], dtype=kind)).tolist() == [2]
 
 
 def test_kind_of_result_follows_the_labels():
