@@ -28,7 +28,7 @@ TESTS = {
     r"regions/(arrays|classifier|evaluation)\.py": "regions_models regions_count doors",
     r"regions/(count|grid|sampling|lattice)\.py": "regions_lattice regions_components regions_models regions_count",
     r"regions/(mesh|interpolant)\.py": "regions_mesh",
-    r"regions/adaptive\.py": "regions_adaptive regions_models",
+    r"regions/adaptive\.py": "regions_adaptive regions_mesh regions_models",
     r"regions/(exact\w*|breakpoints|trees)\.py": "regions_exact doors",
     r"training/(config|loop|augmentation|interventions)\.py": "training_plain training_interventions training",
     r"sweep/(campaign|specification|validation)\.py": "sweep_campaign sweep_trust",

@@ -22,6 +22,7 @@ from rc_utils.pages.forest_plot import forest_plot
 from rc_utils.pages.plotting import lr_batch_panels, network_style, scatter_count_gap, use_style
 from rc_utils.pages.region_pictures import CLASS_COLOURS, class_colour, decision_regions, segment_strip
 from rc_utils.paper.published_tables import NETWORKS
+from rc_utils.regions import make_lattice
 
 KNOWN = (*NETWORKS, "MLP", "DecisionTree", "RandomForest")
 
@@ -58,11 +59,6 @@ def shows(fig, *colours):
     white = (pixels == 255).all(-1).mean()
     wanted = [np.round(np.array(to_rgb(colour)) * 255) for colour in colours]
     return 0.2 < white < 0.99 and all((np.abs(pixels - colour).max(-1) < 3).sum() > 20 for colour in wanted)
-
-
-def barycentric(resolution):
-    n = resolution - 1
-    return np.array([(n - i - j, i, j) for i in range(n + 1) for j in range(n + 1 - i)]) / n
 
 
 def test_styles_are_distinct_and_stable():
@@ -117,7 +113,7 @@ def test_panels_have_a_line_a_batch_size_and_means_of_cells():
 
 
 def test_triangle_picture_covers_the_triangle_with_the_labels_colours():
-    coordinates = barycentric(6)
+    coordinates = make_lattice(2, 6).coordinates
     labels = np.arange(len(coordinates)) % 3
     assert len({class_colour(k) for k in range(10)}) == 10 == len(CLASS_COLOURS)
     ax = decision_regions(labels, coordinates, class_names=["cat", "dog", "ship"])

@@ -10,10 +10,11 @@ from rc_utils.pages.under_test.studies import COUNT
 from rc_utils.sweep.campaign import load_campaign
 
 
-def table(**columns):
-    length = max(len(values) for values in columns.values() if isinstance(values, list | np.ndarray))
-    defaults = {"network": ["ResNet18"] * length, "experiment": ["main"] * length, "interpolates": [True] * length}
-    return pd.DataFrame(defaults | columns)
+def table(rows):
+    """A row a run: of ResNet18, in the experiment "main" and interpolating where the rows say nothing else."""
+    defaults = {"network": "ResNet18", "experiment": "main", "interpolates": True}
+    runs = pd.DataFrame(rows)
+    return runs.assign(**{name: value for name, value in defaults.items() if name not in runs})
 
 
 def test_seeds_correlates_within_the_groups_of_a_network():
@@ -22,8 +23,8 @@ def test_seeds_correlates_within_the_groups_of_a_network():
     count = rng.normal(size=60)
     gap = 0.8 * count + 0.6 * rng.normal(size=60)
     # The groups' levels go the other way and must not matter.
-    runs = table(**{COUNT: count - 9 * group}, gap=gap + 9 * group, experiment=np.array(["seeds", "draws"])[group],
-                 margin=np.exp(count), sharpness=rng.normal(size=60))  # fmt: skip
+    levels = {COUNT: count - 9 * group, "gap": gap + 9 * group, "experiment": np.array(["seeds", "draws"])[group]}
+    runs = table(levels | {"margin": np.exp(count), "sharpness": rng.normal(size=60)})
     found = decisions.seed_correlations(runs).set_index("measure")
     centred = [values - np.where(group == 0, values[:30].mean(), values[30:].mean()) for values in (count, gap)]
     r = found.loc[COUNT, "r"]
@@ -59,10 +60,9 @@ def transfer_runs(noise=0.0):
         for experiment in ["sgd"] * 6 + ["adam"] * 4:
             count = rng.uniform(0, 2)
             gap = k + (0.1 + 0.05 * k) * count + noise * rng.normal()
-            rows.append(
-                {"network": f"N{k}", "experiment": experiment, COUNT: count, "gap": gap, "margin": rng.uniform()}
-            )
-    return table(**pd.DataFrame(rows).to_dict("list"))
+            row = {"network": f"N{k}", "experiment": experiment, COUNT: count, "gap": gap}
+            rows.append(row | {"margin": rng.uniform()})
+    return table(rows)
 
 
 def test_transfer_is_perfect_where_each_network_has_its_own_exact_line():
@@ -106,7 +106,7 @@ def test_the_slope_of_an_arm_is_the_mean_over_seeds():
         for dose, name in ((0.5, "random-labels-5"), (1.0, "random-labels-20"), (2.0, "random-labels-60")):
             slope = 0.1 if seed % 2 else 0.3
             rows.append({"experiment": name, "seed": seed, COUNT: 1.0 + seed + dose, "gap": 0.3 + slope * dose})
-    arms = decisions.intervention_slopes(table(**pd.DataFrame(rows).to_dict("list"))).set_index("arm")
+    arms = decisions.intervention_slopes(table(rows)).set_index("arm")
     assert list(arms.index) == ["random labels first"]
     found = arms.loc["random labels first"]
     assert (found["slope"].value, found["slope"].n, found["moved"]) == (pytest.approx(0.2), 6, pytest.approx(2.0))
@@ -127,10 +127,9 @@ def test_sign_errors_count_the_pairs_in_the_wrong_order():
         for lr in (0.003, 0.03):
             # Of three levels of width one is out of order: two of three pairs are wrong.
             for name, count, gap in (("width-4", 1.0, 0.5), ("base", 2.0, 0.2), ("width-16", 3.0, 0.3)):
-                rows.append(
-                    {"experiment": name, "lr": lr, "seed": seed, COUNT: count, "gap": gap, "test_accuracy": -gap}
-                )
-    runs = table(**pd.DataFrame(rows).to_dict("list"))
+                row = {"experiment": name, "lr": lr, "seed": seed, COUNT: count}
+                rows.append(row | {"gap": gap, "test_accuracy": -gap})
+    runs = table(rows)
     for outcome in ("gap", "test_accuracy"):
         found = decisions.sign_errors(runs, outcome)
         assert list(found["axis"]) == ["width"]
@@ -143,17 +142,15 @@ def test_sign_errors_count_the_pairs_in_the_wrong_order():
 def test_beyond_the_settings_nothing_is_left_of_what_the_settings_say():
     rng = np.random.default_rng(2)
     size = 120
-    settings = {"lr": np.exp(rng.uniform(-7, -2, size)), "batch_size": 2 ** rng.uniform(4, 8, size)}
-    smooth = np.log(settings["lr"]) - 0.3 * np.log(settings["batch_size"]) ** 2
+    runs = pd.DataFrame({"lr": np.exp(rng.uniform(-7, -2, size)), "batch_size": 2 ** rng.uniform(4, 8, size)})
+    smooth = np.log(runs["lr"]) - 0.3 * np.log(runs["batch_size"]) ** 2
     own = rng.normal(size=size)
-    runs = table(
-        **settings,
-        updates=1e5 / settings["batch_size"],
-        network=np.repeat(["ResNet18", "VGG19"], size // 2),
-        gap=smooth + 0.3 * own,
-        margin=smooth + 0.01 * rng.normal(size=size),
-        **{COUNT: 2 * smooth + own + 0.3 * rng.normal(size=size)},
-    )
+    runs["updates"] = 1e5 / runs["batch_size"]
+    runs["network"] = np.repeat(["ResNet18", "VGG19"], size // 2)
+    runs["gap"] = smooth + 0.3 * own
+    runs["margin"] = smooth + 0.01 * rng.normal(size=size)
+    runs[COUNT] = 2 * smooth + own + 0.3 * rng.normal(size=size)
+    runs = table(runs)
     found = decisions.partial_correlations(runs)
     r = found.set_index("measure")["r"]
     assert r[COUNT].value > 0.8
@@ -174,7 +171,7 @@ def test_beyond_the_settings_nothing_is_left_of_what_the_settings_say():
 def test_a_few_runs_of_study_5_decide_nothing(number):
     rng = np.random.default_rng(3)
     columns = {name: rng.uniform(1, 2, 2 * number) for name in ("lr", "batch_size", "updates", "gap", "margin", COUNT)}
-    runs = table(**columns, network=np.repeat(["ResNet18", "VGG19"], number))
+    runs = table(columns | {"network": np.repeat(["ResNet18", "VGG19"], number)})
     assert decisions.decide_independent(decisions.partial_correlations(runs)) == "inconclusive"
 
 
@@ -217,7 +214,7 @@ def invented(name, gap):
         train = planned.spec.train
         row = {"experiment": experiment.name, "network": network, "lr": train.lr, "seed": train.seed}
         rows.append(row | {COUNT: rng.uniform(0, 2), "margin": rng.uniform(1, 2)})
-    runs = table(**pd.DataFrame(rows).to_dict("list"))
+    runs = table(rows)
     return runs.assign(gap=gap(runs[COUNT]))
 
 

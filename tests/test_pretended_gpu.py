@@ -113,6 +113,13 @@ def test_counts_are_those_of_the_cpu(data, options):
             assert rc.region_count(network, points, **options).counts.tolist() == expected.tolist()
 
 
+def test_components_of_labels_on_a_card_are_counted_and_come_back_there(card):
+    labels = np.random.default_rng(0).integers(-1, 3, size=(5, 8, 8))
+    counts = rc.count_components(torch.as_tensor(labels).to(card))
+    assert counts.device.type == "cuda"
+    assert counts.tolist() == rc.count_components(labels).tolist()
+
+
 def test_exact_segments_and_measures_are_those_of_the_cpu(data, monkeypatch):
     monkeypatch.setattr(segments, "COUNTED_SEGMENTS", 20)
     monkeypatch.setattr(segments, "INTRA_SEGMENTS", 20)

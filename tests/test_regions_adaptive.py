@@ -1,12 +1,10 @@
 """Adaptive counts on segments: as right as a fine grid, at a fraction of its evaluations."""
 
-import itertools
-
 import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
-from rc_utils.regions import adaptive, exact_segment, grid, region_count, sample_vertices
+from rc_utils.regions import grid, region_count
 from rc_utils.regions.adaptive import COARSE_INTERVALS, Samples, hiding_places, second_derivatives
 
 SEGMENT = np.array([[0.0], [1.0]])
@@ -25,24 +23,6 @@ def test_fewer_evaluations_and_fewer_errors_than_the_grid(trained):
                 assert truth.mean() > 1.5
     assert wrong["adaptive"] <= wrong["grid"]
     assert wrong["adaptive"] <= 1
-
-
-def test_exact_adaptive_and_grid_agree(trained):
-    (network, *_), points = trained
-    vertices = sample_vertices(points, num_samples=4)
-    exact = [exact_segment(network, *ends).count for ends in vertices]
-    assert region_count(network, points, num_samples=4, strategy="adaptive").counts.tolist() == exact
-    assert region_count(network, points, num_samples=4, resolution=3201).counts.tolist() == exact
-
-
-def test_evaluations_are_counted(trained):
-    (network, *_), points = trained
-    seen = []
-    hook = network.register_forward_hook(lambda module, inputs, output: seen.append(len(output)))
-    count = region_count(network, points, num_samples=10, strategy="adaptive")
-    hook.remove()
-    assert sum(seen) == count.num_evaluations >= 10 * (COARSE_INTERVALS + 1)
-    assert count.settings["strategy"] == "adaptive"
 
 
 def narrow_peak(centre, width):
@@ -66,9 +46,7 @@ def test_a_third_label_at_a_crossing_is_found():
     assert region_count(scores, SEGMENT, num_samples=1, strategy="adaptive").counts.tolist() == [3]
 
 
-def test_one_score_and_a_constant():
-    one = region_count(lambda x: x - 0.4, SEGMENT, num_samples=3, strategy="adaptive")
-    assert one.counts.tolist() == [2, 2, 2]
+def test_a_constant_is_looked_at_once():
     constant = region_count(lambda x: np.zeros((len(x), 3)), SEGMENT, num_samples=2, strategy="adaptive")
     assert constant.counts.tolist() == [1, 1]
     assert constant.num_evaluations == 2 * (COARSE_INTERVALS + 1)
@@ -139,25 +117,3 @@ def test_two_labels_that_may_change_places_more_than_once_are_looked_at():
     for lead, more_than_once in (([-1, -0.1, 0.1, 1], True), ([-1, -0.33, 0.33, 1], False)):
         scores = np.stack([np.zeros(4), lead], axis=1)
         assert (1 in hiding_places(Samples(segment, position, scores.argmax(1), scores))) == more_than_once
-
-
-def test_hiding_places_are_the_same_in_blocks_of_whole_segments(rng, monkeypatch):
-    lengths = rng.integers(3, 9, size=30)
-    segment = np.repeat(np.arange(30), lengths)
-    position = np.concatenate([np.sort(rng.choice(1000, size=n, replace=False)) for n in lengths])
-    scores = rng.standard_normal((len(segment), 3))
-    samples = Samples(segment, position, scores.argmax(1), scores)
-    whole = hiding_places(samples)
-    assert 0 < len(whole) < len(segment) - 30
-    for block in (1, 30, 100):
-        monkeypatch.setattr(adaptive, "BLOCK", block)
-        parts = [part for _, part in adaptive._blocks(samples)]
-        assert len(parts) >= 3
-        assert sum(len(part.segment) for part in parts) == len(segment)
-        assert not any({*a.segment} & {*b.segment} for a, b in itertools.pairwise(parts))
-        np.testing.assert_array_equal(hiding_places(samples), whole)
-
-
-def test_scores_that_are_not_finite_are_an_error():
-    with pytest.raises(ValueError, match="NaN or infinite at"):
-        region_count(lambda x: np.where(x > 0.5, np.nan, x), SEGMENT, num_samples=1, strategy="adaptive")

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import nn
 
-from rc_utils.networks import build_network
 from rc_utils.regions import (
     components,
     label_grid,
@@ -19,8 +18,6 @@ from rc_utils.regions import (
     sample_vertices,
 )
 from rc_utils.regions import sampling as sampling_module
-from rc_utils.regions.classifier import as_classifier
-from rc_utils.regions.evaluation import default_chunk
 
 SEGMENT = np.array([[0.0, 0.0], [1.0, 0.0]])
 TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
@@ -33,11 +30,6 @@ def test_stripes(k, dim, points):
     """Of one score, a wave along x_0 that changes its sign k times in (0, 1)."""
     count = region_count(lambda x: np.cos(np.pi * k * x[:, 0]), points, dim=dim, resolution=181, num_samples=3)
     assert count.counts.tolist() == [k + 1] * 3
-
-
-def test_stripes_beyond_the_segment():
-    stripes = region_count(lambda x: np.floor(x[:, 0] + 1e-4).astype(int), SEGMENT, alpha_range=(-2.5, 3.5))
-    assert set(stripes.counts) == {7}
 
 
 def test_checkerboards():
@@ -99,28 +91,9 @@ def test_result_fields():
     assert region_count(label, points, dim=2, num_samples=2).labels is None
 
 
-@pytest.fixture(scope="module")
-def network():
-    """A narrow ResNet18 with standardised scores, so that its labels vary."""
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        net = build_network("ResNet18", num_classes=10, in_channels=3, width=4)
-        for _ in range(30):
-            net(torch.randn(64, 3, 8, 8) * 2)
-        net.eval()
-        scores = nn.Sequential(net, nn.BatchNorm1d(10, affine=False, momentum=None))
-        with torch.no_grad():
-            scores(torch.randn(500, 3, 8, 8))
-    return scores.eval()
-
-
-@pytest.fixture
-def images():
-    return torch.randn(30, 3, 8, 8, generator=torch.Generator().manual_seed(1)) * 2
-
-
-def test_the_points_are_the_same_in_every_chunk(images):
+def test_the_points_are_the_same_in_every_chunk():
     """Bit for bit, and each vertex is among them as it is."""
+    images = torch.randn(30, 3, 8, 8, generator=torch.Generator().manual_seed(1)) * 2
     seen = {}
     for batch_size in (3, 17, None):
         batches = []
@@ -252,14 +225,6 @@ def test_a_real_allocation_that_fails_is_caught():
     assert region_count(Greedy(), SEGMENT, num_samples=1, resolution=20).counts.tolist() == [1]
 
 
-def test_default_chunks():
-    linear = as_classifier(nn.Linear(2, 2), SEGMENT)
-    assert default_chunk(3 * 16 * 16, linear) == 426
-    assert default_chunk(2, linear) == 4096
-    assert default_chunk(3 * 224 * 224, linear) < 20
-    assert default_chunk(10**9, linear) == 1
-
-
 @pytest.mark.parametrize("text", [None, "raise ImportError('Numba needs NumPy 2.2 or less')"])
 def test_numba_may_be_missing_or_refuse(monkeypatch, tmp_path, text):
     components._compiled_kernel.cache_clear()
@@ -275,13 +240,14 @@ def test_numba_may_be_missing_or_refuse(monkeypatch, tmp_path, text):
     components._compiled_kernel.cache_clear()
 
 
-def test_label_grid_is_what_is_counted(network, images):
-    vertices = sample_vertices(images, dim=2, num_samples=4)
+def test_label_grid_is_what_is_counted(trained):
+    (network, *_), points = trained
+    vertices = sample_vertices(points, dim=2, num_samples=4)
     for domain, resolution in (("simplex", 30), ("box", 20)):
         grid = label_grid(network, vertices, domain=domain, resolution=resolution)
         counts = components.count_components(grid.labels).tolist()
         options = {"dim": 2, "domain": domain, "resolution": resolution, "num_samples": 4, "adjacency": "face"}
-        assert counts == region_count(network, images, **options).counts.tolist()
+        assert counts == region_count(network, points, **options).counts.tolist()
         assert (grid.labels >= 0).sum() == 4 * grid.lattice.num_points
     # Half-plane in the frame of the plane itself: labels and positions belong together.
     plane = plane_coordinates(vertices).float()

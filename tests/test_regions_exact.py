@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from torch.nn.utils import prune
 
 from rc_utils.networks import build_network
-from rc_utils.regions.exact import exact_segment, upper_envelope
+from rc_utils.regions.exact import exact_segment
 from rc_utils.regions.exact_plan import make_plan
 from rc_utils.regions.exact_propagation import propagate, rehearse
 from rc_utils.regions.trees import rounding_thresholds
@@ -124,17 +124,8 @@ def test_two_boundaries_a_billionth_apart():
     np.testing.assert_allclose(exact.boundaries, [0.3 - 0.5e-9, 0.3 + 0.5e-9], atol=1e-14)
 
 
-def test_ties_go_to_the_lowest_index_and_touching_scores_make_no_region():
-    shares, winners = upper_envelope(np.array([1.0, 1.0, 0.0]), np.array([1.0, 1.0, 2.0]))
-    assert shares.tolist() == [0, 0.5]
-    assert winners.tolist() == [0, 2]
-    identity = nn.Sequential(nn.Linear(1, 3))
-    with torch.no_grad():
-        identity[0].weight.zero_()
-        identity[0].bias.fill_(0.7)
-    exact = exact_segment(identity, torch.zeros(1), torch.ones(1))
-    assert (exact.count, exact.labels.tolist(), exact.num_linear_regions) == (1, [0], 1)
-    # |alpha - 1/2| > 0 on both sides of 1/2, and label 0 at the point itself.
+def test_touching_scores_make_no_region():
+    """|alpha - 1/2| > 0 on both sides of 1/2, and label 0 at the point itself."""
     touching = two_units([1.0, -1.0], [-0.5, 0.5], [[1.0, 1.0]])
     assert exact_segment(touching, torch.zeros(1), torch.ones(1)).labels.tolist() == [1]
 
@@ -236,9 +227,6 @@ class Refused(nn.Module):
         (lambda m, x: torch.mul(m.layer(x), other=x), "multiplies or divides by an activation"),
         (lambda m, x: torch.div(input=2.0, other=x), "multiplies or divides by an activation"),
         (lambda m, x: torch.div(x, 2.0, rounding_mode="floor"), "rounds"),
-        (lambda m, x: x.div(2.0, rounding_mode="trunc"), "rounds"),
-        (lambda m, x: m.layer(x) / x.size(0), "truediv computes with the number of points"),
-        (lambda m, x: torch.add(m.layer(x), x.size()[0]), "add computes with the number of points"),
         (lambda m, x: m.layer(x)[: x.size(0)], "getitem\\S* computes with the number of points"),
         (lambda m, x: m.layer(x).view(operator.add(x.shape[:1], (2,))), "add computes with the number of points"),
         (lambda m, x: torch.stack([x] * 15, 1).reshape(x.size(0), x.size(0), -1), "computes with the number of points"),
@@ -331,7 +319,6 @@ def test_ends_of_other_numbers_are_read_or_named():
         (nn.Linear(2, 2), np.zeros(2), np.zeros(3), r"x0 has shape \(2,\), x1 \(3,\)"),
         (nn.Linear(2, 2), np.zeros(5), np.ones(5), r"point of shape \(5,\).*Is that the shape it takes"),
         (nn.MaxPool2d(2, 1, dilation=2), np.zeros((1, 6, 6)), np.ones((1, 6, 6)), "has a dilation"),
-        (nn.MaxPool2d(2, 1, dilation=(2, 1)), np.zeros((1, 6, 6)), np.ones((1, 6, 6)), "has a dilation"),
         (DecisionTreeClassifier(), np.zeros(2), np.ones(2), "not fitted"),
     ],
 )

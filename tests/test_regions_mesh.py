@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.optimize import linprog
 
-from rc_utils.regions import count_components, label_grid, make_lattice, mesh, region_count, sample_vertices
+from rc_utils.regions import adaptive, count_components, label_grid, make_lattice, mesh, region_count, sample_vertices
 from rc_utils.regions.classifier import as_classifier
 from rc_utils.regions.interpolant import count_pieces
 from rc_utils.regions.mesh import count_on_meshes, cut, in_doubt, lattice_elements, lattice_mesh
@@ -249,16 +249,21 @@ def test_trained_networks_agree_with_a_fine_lattice(trained):
     assert wrong["mesh"] <= 1 < wrong["face"]
 
 
-def test_evaluations_are_counted_and_blocks_change_nothing(trained, monkeypatch):
+@pytest.mark.parametrize(
+    ("dim", "num_samples", "coarse", "module", "block"), [(1, 20, 25, adaptive, 300), (2, 3, 465, mesh, 20_000)]
+)
+def test_evaluations_are_counted_and_blocks_change_nothing(
+    trained, monkeypatch, dim, num_samples, coarse, module, block
+):
     (network, *_), points = trained
-    options = {"dim": 2, "num_samples": 3, "strategy": "adaptive"}
+    options = {"dim": dim, "num_samples": num_samples, "strategy": "adaptive"}
     seen = []
     hook = network.register_forward_hook(lambda module, inputs, output: seen.append(len(output)))
     count = region_count(network, points, **options)
     hook.remove()
-    assert sum(seen) == count.num_evaluations > 3 * 465
-    assert (count.settings["adjacency"], count.settings["strategy"]) == ("linear", "adaptive")
-    monkeypatch.setattr(mesh, "BLOCK", 20_000)
+    assert sum(seen) == count.num_evaluations > num_samples * coarse
+    assert (count.settings["adjacency"], count.settings["strategy"]) == ("linear" if dim > 1 else "face", "adaptive")
+    monkeypatch.setattr(module, "BLOCK", block)
     small = region_count(network, points, batch_size=100, **options)
     assert small.counts.tolist() == count.counts.tolist()
     assert small.num_evaluations == count.num_evaluations
@@ -278,13 +283,9 @@ def test_double_scores_of_single_points_stay_double(domain):
     assert max(plain) > 2
 
 
-def test_what_adaptive_counts_cannot_be(rng):
-    points = rng.standard_normal((10, 3))
-    for adjacency in ("face", "full", "simplex"):
-        with pytest.raises(ValueError, match="counts with adjacency 'linear'"):
-            region_count(lambda x: x, points, dim=2, strategy="adaptive", adjacency=adjacency)
+def test_labels_alone_are_not_refined():
     with pytest.raises(ValueError, match="more than one dimension needs scores"):
-        region_count(lambda x: x.argmax(1), points, dim=2, strategy="adaptive")
+        region_count(lambda x: x.argmax(1), TRIANGLE, dim=2, strategy="adaptive")
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1e15])
