@@ -238,10 +238,7 @@ def test_path_norm_with_a_batch_norm_is_that_of_the_folded_network():
     assert log_path_norm(torch.nn.Sequential(first, norm, torch.nn.SiLU(), last), x) == pytest.approx(expected)
 
 
-IMAGE_NETWORKS = sorted(set(NETWORKS) - {"MLP"})
-
-
-@pytest.mark.parametrize("name", [*IMAGE_NETWORKS, "MLP"])
+@pytest.mark.parametrize("name", sorted(NETWORKS))
 def test_every_measure_of_every_network_is_finite_and_leaves_it_alone(name, monkeypatch):
     monkeypatch.setattr(segments, "COUNTED_SEGMENTS", 30)
     monkeypatch.setattr(segments, "INTRA_SEGMENTS", 20)

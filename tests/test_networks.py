@@ -212,8 +212,6 @@ def test_register_network(monkeypatch):
         register_network("a:b")
 
 
-# Classes from outside
-
 USER_MODULE = """
     from torch import nn
     import mine_helper

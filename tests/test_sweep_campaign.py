@@ -276,9 +276,7 @@ def test_a_network_that_cannot_be_made_leaves_the_rest_of_the_plan():
     assert f"'{__name__}:Unmade' cannot be made or run without data (KeyError: 'depth')" in lines
 
 
-def test_a_campaign_that_is_no_readable_file_is_named(tmp_path):
-    with pytest.raises(ValueError, match=r"unknown campaign 'shapes-tyny'. Did you mean 'shapes-tiny'"):
-        load_campaign("shapes-tyny")
+def test_a_campaign_that_is_no_toml_is_named(tmp_path):
     (tmp_path / "campaign.toml").write_text("title = [")
     with pytest.raises(ValueError, match=r"campaign.toml is not valid TOML"):
         load_campaign(tmp_path)

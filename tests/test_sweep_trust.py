@@ -52,9 +52,6 @@ def frozen(campaign):
     return path
 
 
-# Campaign files
-
-
 def paths_in(value, path=()):
     """Every place in a nested table."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -95,9 +92,6 @@ def test_a_changed_campaign_is_valid_or_the_key_is_named(path, how, junk):
         message = str(error)
     key = [part for part in path if isinstance(part, str)][-1]
     assert planned or key.removesuffix("s") in message
-
-
-# Damaged records
 
 
 DAMAGE = st.sampled_from(["flip", "cut", "truncate", "insert", "digit", "nan"])
@@ -154,9 +148,6 @@ def test_a_sweep_and_a_freeze_repair_a_damaged_frozen_line(campaign, frozen):
     assert {k: r["results"] for k, r in again.items()} == {k: r["results"] for k, r in whole.items()}
 
 
-# Full and read-only disks
-
-
 def fails(code):
     def raise_it(*arguments, **options):
         raise OSError(code, os.strerror(code))
@@ -197,7 +188,7 @@ def test_a_read_only_folder_ends_a_sweep_before_any_training(campaign, monkeypat
 
 
 def test_a_run_whose_weights_find_no_space_is_not_trained(tmp_path, monkeypatch):
-    """A disk may have space for an empty file, or for a record, and not for the weights."""
+    """A disk may have space for an empty file and not for the weights; a run that fails does not end the sweep."""
 
     def flush(handle):
         if os.fstat(handle).st_size > 1 << 19:
@@ -208,11 +199,8 @@ def test_a_run_whose_weights_find_no_space_is_not_trained(tmp_path, monkeypatch)
         patch.setattr(run, "train", lambda *a, **k: pytest.fail("trained in vain"))
         patch.setattr(ledger.os, "fsync", flush)
         outcomes = sweep(campaign)
-    assert all("No space left on device; free disk space" in outcome.error for outcome in outcomes)
+    assert ["No space left on device; free disk space" in outcome.error for outcome in outcomes] == [True, True]
     assert [outcome.status for outcome in sweep(campaign)] == ["done", "done"]
-
-
-# Several processes
 
 
 def test_records_of_one_run_that_are_written_at_the_same_time_are_all_kept(campaign, monkeypatch):
@@ -230,9 +218,6 @@ def test_records_of_one_run_that_are_written_at_the_same_time_are_all_kept(campa
     with ThreadPoolExecutor() as pool:
         list(pool.map(run.keep_record, records))
     assert len(read(planned.spec.run_id)["measures"]) == 4
-
-
-# Models
 
 
 POINTS = np.array([[0.0, 0.0], [1.0, 0.0]])

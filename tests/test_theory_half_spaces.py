@@ -46,11 +46,6 @@ def test_networks_with_biases_shatter_a_circle_with_three_regions_on_a_line(n):
     assert (case.regions, case.points, case.dim) == (3, n, 2)
 
 
-def test_theorem_5_is_refuted_without_bound():
-    cases = [hs.shattered_on_a_line(4), hs.half_spaces(5), hs.convex_bodies(4)]
-    assert [hs.vc_dimension(case.regions, case.dim) / case.regions for case in cases] == [1, 3, math.inf]
-
-
 def test_the_largest_deviation_is_that_of_brute_force(rng):
     points = np.sort(rng.random((3, 5)), axis=1)
     expected = np.zeros((3, 4))

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from rc_utils.networks import build_network
-from rc_utils.training import TrainConfig, train
+from rc_utils.training import TrainConfig, evaluate, train
 
 ALL = {"crop_padding": 1, "flip_probability": 0.3, "mixup_alpha": 2.0}
 CASES = [ALL | {"optimizer": "sgd", "schedule": schedule} for schedule in ("cosine", "constant")]
@@ -118,6 +118,9 @@ def test_training_equals_a_plain_loop(tiny_data, settings):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
     np.testing.assert_allclose(history, expected_history, rtol=1e-5)
     assert run.network is ours
+    own = evaluate(ours, tiny_data.x_train, tiny_data.y_train)
+    assert (run.train_loss, run.train_accuracy) == pytest.approx(own)
+    assert run.gap == run.train_accuracy - run.test_accuracy
 
 
 @pytest.mark.parametrize(("spare", "status"), [(1.0, "ok"), (math.nan, "diverged"), (math.inf, "diverged")])
