@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import random
 import signal
 import subprocess
 import sys
@@ -117,6 +118,21 @@ from rc_utils.sweep import sweep
 outcomes = sweep(parse_campaign(json.loads(sys.argv[1]), "many"))
 sys.exit(any(outcome.status != "done" for outcome in outcomes))
 """
+
+
+@pytest.mark.slow
+def test_a_sweep_that_is_killed_again_and_again_loses_no_finished_record():
+    """Each time at some moment of its work: what is there is whole, and only ever grows."""
+    rng, seen = random.Random(0), {}
+    for _ in range(3):
+        with process("-c", A_SWEEP, json.dumps(table(300))):
+            while len(whole_records()) == len(seen):
+                time.sleep(0.01)
+            time.sleep(rng.uniform(0, 0.3))
+        now = whole_records()
+        assert seen.items() <= now.items()
+        seen = now
+    assert len(missing_runs(parse_campaign(table(300), "many"))) == 300 - len(seen) > 0
 
 
 @pytest.mark.slow
