@@ -67,7 +67,6 @@ def test_a_stand_in_is_taken_where_there_is_nothing_better_and_named(made, monke
 def test_the_layout_is_the_papers(made):
     for name, columns, paper in (
         ("architectures", tables.ARCHITECTURES_COLUMNS, tables.ARCHITECTURES),
-        ("optimizers", tables.OPTIMIZERS_COLUMNS, tables.OPTIMIZERS),
         ("hyperplanes", tables.HYPERPLANES_COLUMNS, tables.HYPERPLANES),
     ):
         cells = ablations.ablation_cells(name, "cifar10-small", [])

@@ -24,7 +24,6 @@ def statement(kind="correlation", side="above", smallest=0.5, value=None):
     ("table", "sums"),
     [
         (tables.ARCHITECTURES, [8.72, 8.16, 7.89, 8.68, 8.69, 8.66, 8.61]),
-        (tables.OPTIMIZERS, [8.72, 8.19, 8.49]),
         (tables.HYPERPLANES, [8.72, 8.6, 8.29]),
         ([row[1:] for row in tables.RANGE], [20.28, 3.79]),
         ([row[1:] for row in tables.EVOLUTION], [26.67, 2.71, 1.883, 4.21]),

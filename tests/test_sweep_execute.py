@@ -175,7 +175,7 @@ def test_sweeps_on_one_scheduler_have_tasks_of_their_own(monkeypatch):
     monkeypatch.setattr(distributed, "Client", lambda address: contextlib.nullcontext(client))
     monkeypatch.setattr(distributed, "as_completed", lambda futures: types.SimpleNamespace(batches=list))
     for _ in range(2):
-        list(cluster._on_scheduler(list(campaign.runs().values()), None, "tcp://nowhere"))
+        list(cluster.on_dask(list(campaign.runs().values()), None, 0, "tcp://nowhere"))
     assert len(set(keys)) == len(keys) == 8
 
 

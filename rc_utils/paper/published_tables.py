@@ -40,7 +40,6 @@ def _grid(group: str, columns: tuple[str, ...]) -> tuple[tuple[float | None, ...
 _ROWS = [id_.split("/") for id_ in statements().index]
 NETWORKS = tuple(dict.fromkeys(row[1] for row in _ROWS if row[0] == "architectures"))
 ARCHITECTURES = _grid("architectures", ARCHITECTURES_COLUMNS)  # Rows as NETWORKS.
-OPTIMIZERS = _grid("optimizers", OPTIMIZERS_COLUMNS)
 HYPERPLANES = _grid("hyperplanes", HYPERPLANES_COLUMNS)
 GRID_SIZE = {  # Dimension -> (points per edge, mean count).
     1: tuple((points, _number(f"grid-size/1d/{points}")) for points in (50, 100, 200, 300, 500)),

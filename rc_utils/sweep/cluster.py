@@ -1,6 +1,7 @@
 """Runs on worker processes: a Dask cluster of this machine, or the scheduler of another one."""
 
 import asyncio
+import contextlib
 import logging
 import time
 import uuid
@@ -36,19 +37,11 @@ def local_cluster(workers):
 
 
 def on_dask(todo, job, workers, scheduler):
-    """Outcomes as they are finished on worker processes; a killed worker's run goes to another worker."""
-    if scheduler is None:
-        with local_cluster(min(workers, len(todo))) as cluster:
-            yield from _on_scheduler(todo, job, cluster)
-    else:
-        yield from _on_scheduler(todo, job, scheduler)
+    """Outcomes of runs on worker processes: submitted in blocks, earlier ones first, and gathered many at a time.
 
-
-def _on_scheduler(todo, job, address):
-    """Outcomes of runs submitted in blocks, earlier ones first, and gathered many at a time.
-
-    One message a block or a batch instead of one a run: with 10,000 runs the messages are what takes the time. A record
-    from a machine that shares no file system with this one is written here. Raises OSError if the scheduler goes away.
+    A killed worker's run goes to another worker. One message a block or a batch instead of one a run: with 10,000 runs
+    the messages are what takes the time. A record from a machine that shares no file system with this one is written
+    here. Raises OSError if the scheduler goes away.
     """
     import dask
     from distributed import Client
@@ -57,7 +50,8 @@ def _on_scheduler(todo, job, address):
     # Tasks of equal keys are one task to a scheduler: another sweep may ask it for other counts of the same run.
     own = uuid.uuid4().hex[:8]
     run_ids = {f"rc-{planned.spec.run_id}-{own}": planned.spec.run_id for planned in todo}
-    with Client(address) as client:
+    cluster = contextlib.nullcontext(scheduler) if scheduler else local_cluster(min(workers, len(todo)))
+    with cluster as address, Client(address) as client:
         futures = client.map(job, todo, key=list(run_ids), batch_size=BLOCK, fifo_timeout=0, pure=False)
         for future, outcome in _gathered(client, futures, address):
             if outcome is None:

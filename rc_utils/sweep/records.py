@@ -20,7 +20,6 @@ import pandas as pd
 
 from rc_utils.checks import check_count, results_dir, unknown_name, write_atomically
 from rc_utils.sweep.campaign import read_campaign
-from rc_utils.sweep.knowledge import data_sha256 as data_sha256
 from rc_utils.sweep.knowledge import find_count, richer
 from rc_utils.sweep.specification import RUN_COLUMNS, SCHEMA, TRAIN_DEFAULTS, Campaign, canonical_json
 

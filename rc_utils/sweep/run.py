@@ -227,7 +227,7 @@ def count_regions(network, data, settings):
     arguments = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items() if k != "points"}
     # What a campaign's counts mean without a word on it; `region_count` has another default.
     arguments.setdefault("adjacency", "face")
-    count = region_count(network, _points(data, settings), **arguments)
+    count = region_count(network, data.x_test if settings["points"] == "test" else data.x_train, **arguments)
     labels = {} if count.labels is None else {"labels": [_as_text(of.tolist()) for of in count.labels]}
     return {
         "settings": settings,
@@ -236,10 +236,6 @@ def count_regions(network, data, settings):
         "seconds": round(time.perf_counter() - started, 3),
         **labels,
     }
-
-
-def _points(data, settings):
-    return data.x_test if settings["points"] == "test" else data.x_train
 
 
 def _evolution_point(network, epoch, data, planned):
