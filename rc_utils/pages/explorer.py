@@ -57,7 +57,7 @@ def lr_pair(name: str, network: str = "") -> tuple[PlannedRun, PlannedRun]:
 
 
 def draw_triangles(data: Dataset, number: int, seed: int = 0) -> np.ndarray:
-    """Indices (number, 3) of distinct training images, drawn uniformly and not chosen by the look of their triangles."""
+    """Corners (number, 3) of triangles: indices of training images, drawn uniformly and not chosen by their look."""
     check_count("num_samples", number, 1)
     return draw_distinct(np.random.default_rng(seed), len(data.x_train), number, 3)
 
