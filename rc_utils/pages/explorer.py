@@ -63,10 +63,7 @@ def draw_triangles(data: Dataset, number: int, seed: int = 0) -> np.ndarray:
 
 
 def explorer_html(
-    grids: Mapping[str, Mapping[int, object]],
-    data: Dataset,
-    triangles: np.ndarray,
-    notes: Mapping[str, Mapping[int, str]],
+    grids: Mapping[str, Mapping], data: Dataset, triangles: np.ndarray, notes: Mapping[str, Mapping]
 ) -> str:
     """The explorer as HTML with its data inside.
 
