@@ -251,7 +251,7 @@ def made_explorer(tiny_data):
     """An explorer of two random networks: its grids and its page."""
     triangles = explorer.draw_triangles(tiny_data, 2, seed=0)
     grids = random_grids(tiny_data, triangles, ("learning rate 0.01", "learning rate 0.02"), resolution=30)
-    return grids, explorer.explorer_html(grids, triangles, tiny_data.class_names)
+    return grids, explorer.explorer_html(grids, tiny_data, triangles, {run: {} for run in grids})
 
 
 def show_alone(tab, serve, folder, body, head=""):

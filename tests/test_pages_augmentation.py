@@ -18,6 +18,7 @@ def made_runs(augmented="crop-flip", *, fewer=0.5, shift=-0.1, noise=0.002, n=9,
                 count = 3 + 0.2 * i - fewer * on + noise * rng.normal()
                 gap = 0.1 * count + shift * on + noise * rng.normal()
                 head = {"experiment": experiment, "network": "ResNet18", "lr": 0.1 * 2.0**-i, "batch_size": 32}
+                head |= {"weight_decay": 1e-5, "optimizer": "sgd"}
                 cell = {"cell": f"lr {i}", "seed": seed, "status": "ok", "interpolates": True}
                 values = {"count": count, "gap": gap, "train_accuracy": 1.0, "test_accuracy": 1 - gap}
                 rows.append(head | cell | values)

@@ -2,9 +2,11 @@
 
 import base64
 import dataclasses
+import io
 import json
 import re
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
@@ -25,7 +27,7 @@ def random_grids(data, triangles, runs, resolution):
         return lambda x: torch.sin(torch.as_tensor(x).flatten(1) @ first) @ second
 
     return {
-        run: {e: label_grid(network(e + k), triangles.vertices, resolution=resolution) for e in EPOCHS}
+        run: {e: label_grid(network(e + k), data.x_train[triangles], resolution=resolution) for e in EPOCHS}
         for k, run in enumerate(runs)
     }
 
@@ -63,21 +65,18 @@ def test_a_run_that_diverged_is_not_one_of_the_two_and_a_pair_that_is_not_there_
         explorer.lr_pair("shapes-quick", network="LeNet")
 
 
-def test_triangles_hold_the_images_their_pictures_and_classes(tiny_data, triangles):
-    assert triangles.vertices.shape == (2, 3, *tiny_data.x_train.shape[1:])
-    for vertex, picture, label in zip(
-        triangles.vertices.reshape(6, *tiny_data.x_train.shape[1:]),
-        triangles.pictures.reshape(6, 8, 8, -1),
-        triangles.classes.ravel(),
-        strict=True,
-    ):
-        index = np.flatnonzero((tiny_data.x_train.raw.numpy().transpose(0, 2, 3, 1) == picture).all((1, 2, 3)))
-        assert np.allclose(vertex, tiny_data.x_train[index[0]])
-        assert label == tiny_data.y_train[index[0]]
+def test_triangles_are_shown_with_their_pictures_and_classes(tiny_data, triangles, grids):
+    shown = data_of(explorer.explorer_html(grids, tiny_data, triangles, {run: {} for run in grids}))["triangles"]
+    for corners, triangle in zip(triangles, shown, strict=True):
+        assert triangle["classes"] == tiny_data.y_train[corners].tolist()
+        for index, address in zip(corners, triangle["images"], strict=True):
+            png = io.BytesIO(base64.b64decode(address.partition(",")[2]))
+            picture = np.round(255 * plt.imread(png)[..., :3])
+            assert np.array_equal(picture.transpose(2, 0, 1), tiny_data.x_train.raw[index])
 
 
 def test_labels_and_counts_are_those_of_the_grids(tiny_data, triangles, grids):
-    data = data_of(explorer.explorer_html(grids, triangles, tiny_data.class_names, {"lr 0.02": {5: "a note"}}))
+    data = data_of(explorer.explorer_html(grids, tiny_data, triangles, {"lr 0.01": {}, "lr 0.02": {5: "a note"}}))
     assert data["epochs"] == list(EPOCHS)
     assert [run["notes"] for run in data["runs"]] == [["", "", ""], ["", "a note", ""]]
     num_points = 12 * 13 // 2
@@ -90,8 +89,8 @@ def test_labels_and_counts_are_those_of_the_grids(tiny_data, triangles, grids):
 
 
 def test_the_page_stays_small_and_whole(tiny_data, triangles, grids):
-    names = [*tiny_data.class_names[:-1], "</script><b>"]
-    text = explorer.explorer_html(grids, triangles, names)
+    data = dataclasses.replace(tiny_data, class_names=(*tiny_data.class_names[:-1], "</script><b>"))
+    text = explorer.explorer_html(grids, data, triangles, {run: {} for run in grids})
     assert len(text) < 50_000
     assert text.count("</script>") == 1
     assert "<b>" not in text.split("<script")[0]

@@ -116,14 +116,14 @@ def test_triangle_picture_covers_the_triangle_with_the_labels_colours():
     coordinates = make_lattice(2, 6).coordinates
     labels = np.arange(len(coordinates)) % 3
     assert len({class_colour(k) for k in range(10)}) == 10 == len(CLASS_COLOURS)
-    ax = decision_regions(labels, coordinates, class_names=["cat", "dog", "ship"])
+    ax = decision_regions(labels, coordinates, plt.subplots()[1])
     cells = next(c for c in ax.collections if isinstance(c, PolyCollection))
     assert [to_hex(c) for c in cells.get_facecolors()] == [class_colour(k).lower() for k in labels]
     # Each hexagon has its lattice point in the middle.
     corners = np.array([[0, 0], [1, 0], [0.5, np.sqrt(0.75)]])
     centres = np.array([path.vertices[:-1].mean(0) for path in cells.get_paths()])
     np.testing.assert_allclose(centres, coordinates @ corners, atol=1e-12)
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["cat", "dog", "ship"]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["class 0", "class 1", "class 2"]
     assert shows(ax.figure, *(class_colour(k) for k in range(3)))
 
 

@@ -297,8 +297,8 @@ def test_steady_learners_have_the_quantities_of_theorem_3():
     task = complexity_dropout.dropout_task(repetitions=2, num_images=24, num_test=20, image_size=8, hidden=8)
     options = {"epochs": 4, "steady_epochs": 2, "lr": 0.01, "steady_lr": 1e-5}
     learners = complexity_dropout.steady_learners(task, **options)
-    assert learners == complexity_dropout.steady_learners(task, **options)
-    for learner in learners:
+    assert learners.equals(complexity_dropout.steady_learners(task, **options))
+    for learner in learners.itertuples():
         assert 0 < learner.mu <= 0.5
         assert learner.lipschitz <= learner.slope_bound <= learner.direct_bound
         constants = (learner.gamma, learner.beta, learner.mu, learner.p_min)

@@ -50,12 +50,10 @@ def matched_settings(runs: pd.DataFrame, augmented: str, plain: str = "main") ->
     for name in (plain, augmented):
         if name not in known:
             raise ValueError(f"no runs of experiment {name!r}; there are {', '.join(known) or 'none'}")
-    keys = [key for key in _MATCH if key in runs.columns]
-    of_run = [*keys, *(["seed"] if "seed" in runs.columns else [])]
-    tables = [finished(runs[runs["experiment"] == name]).set_index(of_run) for name in (plain, augmented)]
+    tables = [finished(runs[runs["experiment"] == name]).set_index([*_MATCH, "seed"]) for name in (plain, augmented)]
     shared = tables[0].index.intersection(tables[1].index)
     first, second = (average_replicates(table.loc[shared].reset_index()) for table in tables)
-    keys = [key for key in keys if key in first.columns]
+    keys = [key for key in _MATCH if key in first.columns]  # without a weight decay that does nothing
     first, second = first.set_index(keys), second.set_index(keys)
     return first.reset_index(), second.loc[first.index].reset_index()
 

@@ -11,7 +11,7 @@ import dataclasses
 import html
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import matplotlib.image
 import numpy as np
@@ -29,21 +29,6 @@ from rc_utils.sweep.specification import PlannedRun
 ADJACENCY = "simplex"
 # A triangle of side 60 with images of side 14 at its corners and their names; explorer.js has the same lengths.
 _VIEW_BOX = "-11 -16 82 89"
-
-
-@dataclasses.dataclass(frozen=True)
-class Triangles:
-    """Triangles between training images.
-
-    Attributes:
-        vertices: (B, 3, C, H, W) standardised images, as `label_grid` takes them.
-        pictures: (B, 3, H, W, C) the same as they are stored, uint8.
-        classes: (B, 3) their true classes.
-    """
-
-    vertices: np.ndarray
-    pictures: np.ndarray
-    classes: np.ndarray
 
 
 def lr_pair(name: str, network: str = "") -> tuple[PlannedRun, PlannedRun]:
@@ -71,44 +56,40 @@ def lr_pair(name: str, network: str = "") -> tuple[PlannedRun, PlannedRun]:
     return alike[0], alike[-1]
 
 
-def draw_triangles(data: Dataset, number: int, seed: int = 0) -> Triangles:
-    """`number` triangles between distinct training images, drawn uniformly and not chosen by their look."""
+def draw_triangles(data: Dataset, number: int, seed: int = 0) -> np.ndarray:
+    """Corners (number, 3) of triangles: indices of training images, drawn uniformly and not chosen by their look."""
     check_count("num_samples", number, 1)
-    index = draw_distinct(np.random.default_rng(seed), len(data.x_train), number, 3)
-    pictures = data.x_train.raw.cpu().numpy()[index].transpose(0, 1, 3, 4, 2)
-    vertices = np.asarray(data.x_train[index.ravel()].cpu()).reshape(*index.shape, *data.x_train.shape[1:])
-    return Triangles(vertices, pictures, data.y_train.cpu().numpy()[index])
+    return draw_distinct(np.random.default_rng(seed), len(data.x_train), number, 3)
 
 
 def explorer_html(
-    grids: Mapping[str, Mapping[int, object]],
-    triangles: Triangles,
-    class_names: Sequence[str],
-    notes: Mapping[str, Mapping[int, str]] | None = None,
+    grids: Mapping[str, Mapping], data: Dataset, triangles: np.ndarray, notes: Mapping[str, Mapping]
 ) -> str:
     """The explorer as HTML with its data inside.
 
-    grids: {run: {epoch: LabelGrid}} of `triangles`, with the same epochs and the same lattice in every run.
-    notes: {run: {epoch: text}}, a sentence below each picture.
+    grids: {run: {epoch: LabelGrid}} of the `triangles`, indices (B, 3) of training images, with the same epochs and the
+    same lattice in every run. notes: {run: {epoch: text}}, a sentence below each picture.
     """
+    pictures = data.x_train.raw.cpu().numpy()[triangles].transpose(0, 1, 3, 4, 2)
+    labels = data.y_train.cpu().numpy()[triangles]
     first = next(iter(grids.values()))
-    data = {
+    shown = {
         "resolution": next(iter(first.values())).lattice.resolution,
         "epochs": list(first),
-        "classes": [{"name": str(n), "colour": class_colour(k)} for k, n in enumerate(class_names)],
+        "classes": [{"name": str(n), "colour": class_colour(k)} for k, n in enumerate(data.class_names)],
         "triangles": [
-            {"images": [_data_address(p) for p in pictures], "classes": classes.tolist()}
-            for pictures, classes in zip(triangles.pictures, triangles.classes, strict=True)
+            {"images": [_data_address(picture) for picture in corners], "classes": classes.tolist()}
+            for corners, classes in zip(pictures, labels, strict=True)
         ],
-        "runs": [_run_data(run, by_epoch, (notes or {}).get(run, {})) for run, by_epoch in grids.items()],
+        "runs": [_run_data(run, by_epoch, notes[run]) for run, by_epoch in grids.items()],
     }
     legend = "".join(
-        f'<li><span style="background:{c["colour"]}"></span>{html.escape(c["name"])}</li>' for c in data["classes"]
+        f'<li><span style="background:{c["colour"]}"></span>{html.escape(c["name"])}</li>' for c in shown["classes"]
     )
-    text = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")
+    text = json.dumps(shown, separators=(",", ":")).replace("</", "<\\/")
     return (
         '<div class="rc-explorer" role="group" aria-label="Explorer of decision regions">\n'
-        f"{_controls(data)}\n{_panels(data)}\n"
+        f"{_controls(shown)}\n{_panels(shown)}\n"
         f'<ul class="rc-legend" aria-label="Colours of the predicted classes" hidden>{legend}</ul>\n'
         '<p class="rc-explorer-off">The pictures are drawn by a script, which does not run here.</p>\n'
         f'<script type="application/json">{text}</script>\n</div>'

@@ -24,13 +24,12 @@ def plain_runs(runs: pd.DataFrame, campaign: Campaign) -> pd.DataFrame:
     A campaign may spread its networks over several experiments, and count the same runs again in others.
     """
     plain = [experiment.name for experiment in campaign.experiments if not experiment.train]
-    kept = runs[runs["experiment"].isin(plain)].assign(experiment="main")
-    return kept.drop_duplicates("run_id") if "run_id" in kept.columns else kept
+    return runs[runs["experiment"].isin(plain)].assign(experiment="main").drop_duplicates("run_id")
 
 
 def check_one_experiment(runs: pd.DataFrame) -> None:
     """Raise ValueError for runs of several experiments: with and without mixup, say, belong in no one correlation."""
-    known = sorted(set(runs["experiment"])) if "experiment" in runs.columns else []
+    known = sorted(set(runs["experiment"]))
     require(len(known) < 2, f"the runs are of the experiments {', '.join(known)}; choose those of one")
 
 
@@ -65,7 +64,7 @@ def _biases(name: str, campaign: str, runs: pd.DataFrame) -> Iterator[Result]:
         change = change_per_doubling(runs, column)
         if np.isfinite(change.value):
             detail = f"least squares of {formula_of(finished(average_replicates(runs)), 'count')}, clustered by setting"
-            if "epochs" in runs.columns and runs["epochs"].nunique() == 1:
+            if runs["epochs"].nunique() == 1:
                 detail += f", all trained for {runs['epochs'].iloc[0]} epochs"
             found = (change.value, change.low, change.high, change.n)
             yield Result(f"bias/{factor}/{name}", campaign, *found, detail)

@@ -1,8 +1,9 @@
 """Other weights of the same function: layers of a trained network are rescaled, and no score changes but by one factor.
 
 Two rescalings, with a factor c > 0:
-- a convolution or linear layer followed by batch normalisation: weight, bias and running mean times c, scale
-  divided by c. In evaluation mode (g / c) (c z - c m) / sqrt(v + eps) + b = g (z - m) / sqrt(v + eps) + b.
+- a convolution or linear layer followed by batch normalisation (with a scale and a running mean): weight, bias and
+  running mean times c, scale divided by c. In evaluation mode
+  (g / c) (c z - c m) / sqrt(v + eps) + b = g (z - m) / sqrt(v + eps) + b.
 - a linear layer followed by a ReLU and a linear layer: weight and bias of the first times c, weight of the second
   divided by c, since relu(c z) = c relu(z) (Neyshabur et al. 2015).
 The output layer times c multiplies every score and changes no label. With c a power of two every step is exact in
@@ -39,7 +40,7 @@ def rescalable_layers(network: nn.Module) -> list[tuple[str, str]]:
             # A module that is there twice is a child twice, which `named_children` tells once.
             children = [(f"{prefix}.{name}".lstrip("."), child) for name, child in module._modules.items()]
             for (a, x), (b, y) in pairwise(children):
-                if isinstance(x, _LAYERS) and isinstance(y, _NORMS):
+                if isinstance(x, _LAYERS) and isinstance(y, _NORMS) and y.affine and y.track_running_stats:
                     pairs.append((a, b))
             for (a, x), (_, y), (b, z) in zip(children, children[1:], children[2:], strict=False):
                 if isinstance(x, nn.Linear) and isinstance(y, nn.ReLU) and isinstance(z, nn.Linear):
@@ -73,7 +74,9 @@ def rescale(network: nn.Module, exponents: Sequence[int], output_exponent: int) 
     modules = dict(rescaled.named_modules())
     for (name, after), exponent in zip(pairs, exponents, strict=True):
         _multiply(modules[name], 2.0**exponent)
-        _compensate(modules[after], 2.0**exponent)
+        if isinstance(modules[after], _NORMS):
+            modules[after].running_mean.mul_(2.0**exponent)
+        modules[after].weight.div_(2.0**exponent)
     _multiply(modules[output_layer(rescaled)], 2.0**output_exponent)
     return rescaled
 
@@ -82,13 +85,3 @@ def _multiply(layer: nn.Module, factor: float) -> None:
     for tensor in (layer.weight, layer.bias):
         if tensor is not None:
             tensor.mul_(factor)
-
-
-def _compensate(layer: nn.Module, factor: float) -> None:
-    if isinstance(layer, _NORMS):
-        require(
-            layer.affine and layer.track_running_stats,
-            f"{layer} has no scale or no running mean to take up the factor; expected both",
-        )
-        layer.running_mean.mul_(factor)
-    layer.weight.div_(factor)

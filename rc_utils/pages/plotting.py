@@ -128,30 +128,26 @@ def scatter_count_gap(runs: pd.DataFrame, *, x: str = "count", y: str = "gap") -
     One point a setting, replicates averaged; hollow points do not interpolate; the legend gives the Pearson correlation
     of each network with more than two points. Diverged runs are left out. Raises ValueError for a missing column.
     """
-    require_columns(runs, ["network", "cell", x, y])
+    require_columns(runs, ["network", "cell", "interpolates", x, y])
     points = finished(average_replicates(runs))
     _, ax = plt.subplots()
     handles = []
     for network, group in points.groupby("network", sort=False):
         style = network_style(str(network))
-        _scatter(ax, group, x, y, style)
+        fits = group["interpolates"].astype(bool)
+        for rows, face in ((group[fits], style.color), (group[~fits], "none")):
+            look = {"marker": style.marker, "edgecolor": style.color, "facecolor": face, "linewidth": 1.2}
+            ax.scatter(rows[x], rows[y], s=50, alpha=0.85, urls=words_of_points(rows), **look)
         r = correlate(group[x], group[y]).value
         if np.isfinite(r):
             least_squares_line(ax, group[x], group[y], style.color)
         text = f"{network}, r = {r:.2f}" if np.isfinite(r) else str(network)
         handles.append(Line2D([], [], color=style.color, marker=style.marker, linestyle="none", label=text))
-    if "interpolates" in points.columns and not points["interpolates"].all():
+    if not points["interpolates"].all():
         handles.append(Line2D([], [], color="0.3", marker="o", mfc="none", linestyle="none", label="not interpolating"))
     ax.set(xlabel=label_of(x), ylabel=label_of(y))
     ax.legend(handles=handles, loc="best")
     return ax
-
-
-def _scatter(ax: Axes, group: pd.DataFrame, x: str, y: str, style: NetworkStyle) -> None:
-    filled = group["interpolates"].astype(bool) if "interpolates" in group.columns else pd.Series(True, group.index)
-    for rows, face in ((group[filled], style.color), (group[~filled], "none")):
-        look = {"marker": style.marker, "edgecolor": style.color, "facecolor": face, "linewidth": 1.2, "alpha": 0.85}
-        ax.scatter(rows[x], rows[y], s=50, urls=words_of_points(rows), **look)
 
 
 def words_of_points(rows: pd.DataFrame) -> list[str]:

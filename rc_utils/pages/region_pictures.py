@@ -28,14 +28,7 @@ def class_colour(label: int) -> str:
     return "white" if label < 0 else CLASS_COLOURS[int(label) % len(CLASS_COLOURS)]
 
 
-def decision_regions(
-    labels: np.ndarray,
-    coordinates: np.ndarray,
-    ax: Axes | None = None,
-    *,
-    vertices: np.ndarray = TRIANGLE,
-    class_names: Sequence[str] | None = None,
-) -> Axes:
+def decision_regions(labels: np.ndarray, coordinates: np.ndarray, ax: Axes, *, vertices: np.ndarray = TRIANGLE) -> Axes:
     """Picture of the labels on the lattice of a triangle, one cell a lattice point (v1 Fig 6).
 
     `labels` (P,) are classes, -1 outside; `coordinates` (P, 3) are barycentric, as a `Lattice` has them; `vertices`
@@ -50,18 +43,17 @@ def decision_regions(
     steps = np.diff(np.unique(np.round(coordinates[:, 1], 9)))
     hexagon = np.array([[2, -1, -1], [1, 1, -2], [-1, 2, -1], [-2, 1, 1], [-1, -1, 2], [1, -2, 1]]) / 3
     cells = coordinates[:, None, :] + (steps.min() if len(steps) else 1.0) * hexagon
-    return _draw_labels(ax, cells, labels, np.asarray(vertices, dtype=float), class_names, linewidths=0.6)
+    return _draw_labels(ax, cells, labels, np.asarray(vertices, dtype=float), None, linewidths=0.6)
 
 
 def interpolated_regions(
-    polygons: Sequence[np.ndarray], labels: np.ndarray, ax: Axes | None = None, class_names: Sequence[str] | None = None
+    polygons: Sequence[np.ndarray], labels: np.ndarray, ax: Axes, class_names: Sequence[str] | None = None
 ) -> Axes:
     """Picture of the regions of a triangle as polygons (k, 3) in barycentric coordinates, each with its label."""
     return _draw_labels(ax, polygons, labels, TRIANGLE, class_names, linewidths=0, antialiased=False)
 
 
 def _draw_labels(ax, polygons, labels, vertices, class_names, **look) -> Axes:
-    ax = plt.subplots(figsize=(5.2, 4.4))[1] if ax is None else ax
     colours = [class_colour(label) for label in labels]
     cells = PolyCollection([p @ vertices for p in polygons], facecolors=colours, edgecolors=colours, **look)
     cells.set_rasterized(True)  # thousands of cells: in a vector graphic they stay a picture

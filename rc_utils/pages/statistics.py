@@ -73,9 +73,8 @@ def factors_of(rows: pd.DataFrame) -> pd.DataFrame:
 
 def varies(rows: pd.DataFrame, formula: str) -> bool:
     """Whether the rows vary all that a formula of `CONTROLS` names."""
-    needed = {"C(lr)": "lr", "log2_lr": "lr", "log2_ratio": "lr"}
-    needed |= {"C(batch_size)": "batch_size", "log2_batch": "batch_size"}
-    columns = {column for text, column in needed.items() if text in formula}
+    needed = {"lr": "lr", "ratio": "lr", "batch": "batch_size"}
+    columns = {column for word, column in needed.items() if word in formula}
     return all(column in rows.columns and rows[column].nunique() > 1 for column in columns)
 
 

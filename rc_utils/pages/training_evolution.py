@@ -7,14 +7,7 @@ import contextlib
 import numpy as np
 import pandas as pd
 
-from rc_utils.correlation import (
-    average_replicates,
-    bootstrap,
-    correlate_settings,
-    finished,
-    mean,
-    weighted_pearson,
-)
+from rc_utils.correlation import average_replicates, bootstrap, correlate_settings, finished, mean, weighted_pearson
 from rc_utils.paper.published_tables import EVOLUTION
 from rc_utils.paper.verdict import Result
 from rc_utils.regions import label_grid

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -47,18 +49,16 @@ def seed_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
         for name, choices in forms(group).items():
             centred = [_centred(values, group["experiment"]) for values in choices]
             measures[name] = max(centred, key=lambda values: abs(_correlation(values, gap)))
-        count = measures[COUNT]
+        of_count = functools.partial(_correlations, measures[COUNT], gap)
         means = group["experiment"].nunique() - 1
         for name, values in measures.items():
+            own = functools.partial(_correlations, values, gap)
 
-            def difference(weights, values=values, gap=gap, count=count):
-                return np.abs(_correlations(count, gap, weights)) - np.abs(_correlations(values, gap, weights))
-
-            def correlation(weights, values=values, gap=gap):
-                return _correlations(values, gap, weights)
+            def difference(weights, own=own, of_count=of_count):
+                return np.abs(of_count(weights)) - np.abs(own(weights))
 
             row = {"network": network, "measure": name, "r": _with_fisher(_correlation(values, gap), len(gap), means)}
-            row["bootstrap"] = bootstrap(correlation, range(len(gap)), seed=seed, unit="runs")
+            row["bootstrap"] = bootstrap(own, range(len(gap)), seed=seed, unit="runs")
             row["difference"] = bootstrap(difference, range(len(gap)), seed=seed, unit="runs")
             rows.append(row)
     return pd.DataFrame(rows)
@@ -183,13 +183,9 @@ def sign_errors(runs: pd.DataFrame, outcome: str = "gap", *, seed: int = 0) -> p
     for axis, levels in AXES.items():
         wrong, pairs = [], []
         for _, unit in runs[runs["experiment"].isin(levels)].groupby(["lr", "seed"]):
-            products = []
-            for i in range(len(unit)):
-                for j in range(i):
-                    count = unit[COUNT].iloc[i] - unit[COUNT].iloc[j]
-                    products.append(sign * count * (unit[outcome].iloc[i] - unit[outcome].iloc[j]))
-            wrong.append(sum(product < 0 for product in products))
-            pairs.append(len(products))
+            changes = [b - a for a, b in itertools.combinations(unit[[COUNT, outcome]].to_numpy(), 2)]
+            wrong.append(sum(sign * change.prod() < 0 for change in changes))
+            pairs.append(len(changes))
         wrong, pairs = np.array(wrong, float), np.array(pairs, float)
         if not pairs.any():
             continue

@@ -71,6 +71,13 @@ def seeds_panels(runs: pd.DataFrame) -> Figure:
     return fig
 
 
+def _scatter_networks(ax, runs, x):
+    """One dot a run, the column `x` and the gap, in the style of its network."""
+    for network, group in runs.groupby("network", sort=False):
+        style, points = plotting.network_style(network), plotting.words_of_points(group)
+        ax.scatter(group[x], group["gap"], s=30, color=style.color, marker=style.marker, label=network, urls=points)
+
+
 def independent_panels(runs: pd.DataFrame, *, seed: int = 0) -> Figure:
     """Study 5: one dot a run, log(count) and gap as they are, and what the settings do not predict of both."""
     runs = runs[runs["interpolates"]].reset_index(drop=True)
@@ -79,12 +86,7 @@ def independent_panels(runs: pd.DataFrame, *, seed: int = 0) -> Figure:
     fig, axes = plt.subplots(1, 2, figsize=(plotting.width(), 3.6))
     labels = (("log(count)", "gap"), ("log(count), residual", "gap, residual"))
     for ax, table, (xlabel, ylabel) in zip(axes, (runs, left), labels, strict=True):
-        for network, group in table.groupby("network", sort=False):
-            style = plotting.network_style(network)
-            points = plotting.words_of_points(runs.loc[group.index])
-            ax.scatter(
-                group[COUNT], group["gap"], s=30, color=style.color, marker=style.marker, label=network, urls=points
-            )
+        _scatter_networks(ax, table, COUNT)
         ax.set(xlabel=xlabel, ylabel=ylabel)
     axes[0].set_title("as it is")
     axes[1].set_title("beyond the settings")
@@ -102,10 +104,7 @@ def transfer_panels(runs: pd.DataFrame, rival: str) -> Figure:
     ends = np.array([others["gap"].min(), others["gap"].max()])
     fig, axes = plt.subplots(1, 2, figsize=(plotting.width(), 4.0), sharey=True)
     for ax, measure in zip(axes, (COUNT, rival), strict=True):
-        for network, group in others.groupby("network", sort=False):
-            style, points = plotting.network_style(network), plotting.words_of_points(group)
-            look = {"s": 30, "color": style.color, "marker": style.marker, "label": network, "urls": points}
-            ax.scatter(group[f"by {measure}"], group["gap"], **look)
+        _scatter_networks(ax, others, f"by {measure}")
         ax.plot(ends, ends, color="0.5", linewidth=1)
         ax.set(title=measure, xlabel="predicted gap")
     axes[0].set_ylabel("gap")

@@ -3,46 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import torch
 from scipy.spatial.distance import cdist
 from scipy.special import expit
-from torch import Tensor, nn
+from torch import nn
 
 from rc_utils.theory.complexity.regions import SteadyInterval, activations, watch_interval
 from rc_utils.theory.complexity.stacked import draw_samples, stack, train_stacked
 from rc_utils.theory.complexity.tasks import Task, corruption_task
 from rc_utils.theory.complexity.trajectory import lipschitz_constants
 from rc_utils.training.loop import seed_generators
-
-
-@dataclass(frozen=True)
-class SteadyLearner:
-    """Theorem 3 on one network; delta is the probability with which its bound may fail."""
-
-    # As the theorem defines them, 1 + o(1) taken as 1; p_min over the units that are ever active.
-    phi: float
-    beta: float
-    gamma: float
-    mu: float
-    p_min: float
-    c: float
-    unchanged: float  # share of training points whose activation stayed (assumption (a))
-    covered: float  # share of training and test points that satisfy assumption (b)
-    num_units: int  # sum of n_l
-    steps: int  # |T|
-    steps_wanted: float  # the order of |T| that Lemma 3 asks for, sum n_l p_avg / p_min^2
-    slope_bound: float  # beta |a| / 4, above every gradient norm, a the output weights of these units
-    direct_bound: float  # `direct_lipschitz_bound`
-    radius: float  # r_t(X)
-    nearest: float  # the median distance of a point to its nearest other
-    lipschitz: float  # the largest gradient norm at the points
-    steady_lipschitz: float  # c phi log(num_units) / 4, which bounds it
-    covering: int  # at least so many balls cover the data (a packing of the points at hand)
-    bound: float  # hence the least value of the bound
-    gap: float  # the measured |training - test error|
 
 
 def steady_constant(gamma: float, beta: float, mu: float, p_min: float) -> float:
@@ -97,77 +70,75 @@ def dropout_task(*, hidden: int = 32, **options) -> Task:
 
 def steady_learners(
     task: Task, *, epochs: int, steady_epochs: int, lr: float, steady_lr: float, delta: float = 0.05, seed: int = 0
-) -> list[SteadyLearner]:
-    """Train the networks of a `dropout_task`, go on at the small `steady_lr`, and evaluate Theorem 3 on each.
+) -> pd.DataFrame:
+    """Train the networks of a `dropout_task`, go on at the small `steady_lr`, and evaluate Theorem 3: a row a network.
 
     The interval T is the second phase: Assumption 1 asks for activations that stay. Dropout is scaled as usual (what is
-    kept is doubled), which makes phi up to twice as large as without.
+    kept is doubled), which makes phi up to twice as large as without. delta: probability with which the bound may fail.
+
+    Columns: those of `_quantities`; slope_bound, beta |a| / 4, above every gradient norm, a the output weights of the
+    units that are ever active; direct_bound (`direct_lipschitz_bound`); lipschitz, the largest gradient norm at the
+    points; steady_lipschitz, c phi log(num_units) / 4, which bounds it; covered, share of training and test points that
+    satisfy assumption (b); gap, the measured |training - test error|; radius, r_t(X); nearest, the median distance of a
+    point to its nearest other; covering, at least so many balls cover the data (a packing of the points at hand); and
+    bound, hence the least value of the bound.
     """
-    (x, y), (x_test, y_test) = task.train, task.test
-    networks, count, repetitions = stack(task.networks).train(), y.shape[1], task.repetition.tolist()
-    devices = [x.device] if x.is_cuda else []
-    with torch.random.fork_rng(devices=devices):
+    networks, interval = _train_and_watch(task, epochs, steady_epochs, lr, steady_lr, seed)
+    (x, y), (x_test, y_test), count = task.train, task.test, task.train[1].shape[1]
+    both = torch.cat([x, x_test], 1)
+    with torch.no_grad():
+        outputs = torch.sigmoid(networks(both.expand(len(y), *both.shape[1:])).squeeze(-1))
+    wrong = ((outputs > 0.5) != (torch.cat([y, y_test], 1) > 0.5)).double()
+    table = pd.DataFrame([_quantities(interval, m) for m in range(len(y))])
+    table["gap"] = (wrong[:, :count].mean(1) - wrong[:, count:].mean(1)).abs().cpu().numpy()
+    table["lipschitz"] = lipschitz_constants(networks, both, "bce").amax(1).double().cpu().numpy()
+    table["steady_lipschitz"] = table["c"] * table["phi"] * np.log(table["num_units"]) / 4
+    constants = table[["phi", "gamma", "beta", "mu", "p_min"]]
+    table["direct_bound"] = [direct_lipschitz_bound(*row) for row in constants.to_numpy()]
+    active = activations(networks, both)[0].cpu().numpy()
+    table["covered"] = (active <= active[:, :count].any(1, keepdims=True)).all(2).mean(1)
+    last = networks[-1].weight.detach()[:, 0].double().cpu().numpy()
+    table["slope_bound"] = table["beta"] * np.linalg.norm(last * (interval.active[0] > 0), axis=1) / 4
+    margin = (1 - 2 * outputs[:, :count]).abs().amin(1).cpu().numpy()
+    table["radius"] = margin / (table["c"] * table["phi"] * np.log(table["num_units"]))
+    points = both[0].double().cpu().numpy()
+    table["nearest"] = float(np.median(np.sort(cdist(points, points), axis=1)[:, 1]))
+    table["covering"] = [covering_lower_bound(points, radius) for radius in table["radius"]]
+    table["bound"] = [covering_bound(covering, count, delta) for covering in table["covering"]]
+    return table
+
+
+def _train_and_watch(task, epochs, steady_epochs, lr, steady_lr, seed):
+    """The trained stack, in evaluation mode, and its `SteadyInterval`."""
+    (x, y), repetitions = task.train, task.repetition.tolist()
+    networks, count = stack(task.networks).train(), y.shape[1]
+    with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
         seed_generators(seed, x.device)
         first = draw_samples(repetitions, epochs * count, count)
         train_stacked(networks, x, y, first, loss=task.loss, lr=lr)
         second = draw_samples([r + 10_000 for r in repetitions], steady_epochs * count, count)
         interval = watch_interval(networks, x, y, second, loss=task.loss, lr=steady_lr)
-    networks.eval()
-    with torch.no_grad():
-        outputs, test_outputs = (
-            torch.sigmoid(networks(v.expand(len(y), *v.shape[1:])).squeeze(-1)) for v in (x, x_test)
-        )
-    wrong, wrong_in_test = (outputs > 0.5) != (y > 0.5), (test_outputs > 0.5) != (y_test > 0.5)
-    gaps = (wrong.double().mean(1) - wrong_in_test.double().mean(1)).abs().tolist()
-    seen, points = _points(networks, x, x_test), torch.cat([x[0], x_test[0]]).double().cpu().numpy()
-    return [_learner(m, interval, outputs[m].cpu().numpy(), gaps[m], seen, points, count, delta) for m in range(len(y))]
+    return networks.eval(), interval
 
 
-def _points(networks: nn.Sequential, x: Tensor, x_test: Tensor) -> dict[str, np.ndarray]:
-    """Of each model: activations at the training points and at all points, and the largest gradient norm."""
-    both = torch.cat([x, x_test], 1)
-    return {
-        "train": activations(networks, x)[0].cpu().numpy(),
-        "all": activations(networks, both)[0].cpu().numpy(),
-        "output": networks[-1].weight.detach()[:, 0].double().cpu().numpy(),
-        "lipschitz": lipschitz_constants(networks, both, "bce").amax(1).double().cpu().numpy(),
-    }
-
-
-def _learner(m, interval: SteadyInterval, outputs, gap, seen, points, count, delta) -> SteadyLearner:
+def _quantities(interval: SteadyInterval, m: int) -> dict[str, float]:
+    """What Theorem 3 defines on the interval, of model m, 1 + o(1) taken as 1, and how far its hypotheses hold."""
     active = interval.active[0][m]
-    used = active > 0
-    # An update of a point that is fitted exactly is 0/0, and moves nothing.
-    phi = float(np.nan_to_num(interval.updates[:, m]).max())
-    beta, gamma = float(interval.beta[m]), float(interval.gamma[m])
+    active = active[active > 0]  # p_min is over the units that are ever active
+    beta, gamma, p_min = float(interval.beta[m]), float(interval.gamma[m]), float(active.min())
     # min(f, 1 - f), without the rounding of f to 1.
     mu = float(expit(-np.abs(interval.z[:, m])).min())
-    p_min, units = float(active[used].min()), int(used.sum())
-    c = steady_constant(gamma, beta, mu, p_min)
-    radius = float(np.abs(1 - 2 * outputs).min() / (c * phi * math.log(units)))
-    covering = covering_lower_bound(points, radius)
-    reached = seen["train"][m].any(0)
-    distances = cdist(points, points)
-    np.fill_diagonal(distances, np.inf)
-    return SteadyLearner(
-        phi=phi,
-        beta=beta,
-        gamma=gamma,
-        mu=mu,
-        p_min=p_min,
-        c=c,
-        unchanged=float(interval.unchanged[m].mean()),
-        covered=float((seen["all"][m] <= reached).all(1).mean()),
-        num_units=units,
-        steps=len(interval.updates),
-        steps_wanted=units * float(active[used].mean()) / p_min**2,
-        slope_bound=beta * float(np.linalg.norm(seen["output"][m][used])) / 4,
-        direct_bound=direct_lipschitz_bound(phi, gamma, beta, mu, p_min),
-        radius=radius,
-        nearest=float(np.median(distances.min(1))),
-        lipschitz=float(seen["lipschitz"][m]),
-        steady_lipschitz=c * phi * math.log(units) / 4,
-        covering=covering,
-        bound=covering_bound(covering, count, delta),
-        gap=gap,
-    )
+    return {
+        # An update of a point that is fitted exactly is 0/0, and moves nothing.
+        "phi": float(np.nan_to_num(interval.updates[:, m]).max()),
+        "beta": beta,
+        "gamma": gamma,
+        "mu": mu,
+        "p_min": p_min,
+        "c": steady_constant(gamma, beta, mu, p_min),
+        "unchanged": float(interval.unchanged[m].mean()),  # share of training points of steady activation, (a)
+        "num_units": len(active),  # sum of n_l
+        "steps": len(interval.updates),  # |T|
+        # The order of |T| that Lemma 3 asks for, sum n_l p_avg / p_min^2.
+        "steps_wanted": len(active) * float(active.mean()) / p_min**2,
+    }

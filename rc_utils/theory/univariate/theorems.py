@@ -143,7 +143,7 @@ def theorem_32(sign_changes: int, width_ratio: float, num_students: int, seed: i
     """Students of width floor(alpha r) on r + 1 points of (0, 1], evenly spaced, with alternating labels.
 
     The sample holds each point once, so that training and population loss are one. Columns: least_loss; bound,
-    (1 - 0.75 alpha) / 4; fitted; active and certified as in `certified_loss`.
+    (1 - 0.75 alpha) / 4; fitted; certified, the `certified_loss`.
     """
     points, theta = sign_changes + 1, draw_students(num_students, _width(sign_changes, width_ratio), seed)
     x = _even_points(sign_changes).expand(num_students, -1)
@@ -152,14 +152,13 @@ def theorem_32(sign_changes: int, width_ratio: float, num_students: int, seed: i
     trained = gradient_flow(theta, x, y, **({"stop_loss": 1 / points, "residuals": False} | flow))
     fitted = trained.least_loss < 1 / points
     table = pd.DataFrame({"least_loss": np.where(fitted, 0.0, trained.least_loss), "fitted": fitted})
-    table["active"], table["certified"] = certified_loss(theta, sign_changes)
+    table["certified"] = certified_loss(theta, sign_changes)
     bound = (1 - 0.75 * width_ratio) / 4
     return table.assign(sign_changes=sign_changes, width=theta.shape[2], width_ratio=width_ratio, bound=bound)
 
 
-def certified_loss(theta: torch.Tensor, sign_changes: int) -> tuple[np.ndarray, np.ndarray]:
-    """How many neurons of each initialization (S, 3, k) are active on a point of `theorem_32`, and a loss below which
-    no training can get: (S,) each.
+def certified_loss(theta: torch.Tensor, sign_changes: int) -> np.ndarray:
+    """A loss below which no training from the initializations theta (S, 3, k) gets on the points of `theorem_32`: (S,).
 
     A neuron that is active nowhere never moves, m active neurons change sign at most m + 1 times, and each
     misclassified point mends at most two of the r - m - 1 missing changes, at a loss of log 2 or more.
@@ -167,7 +166,7 @@ def certified_loss(theta: torch.Tensor, sign_changes: int) -> tuple[np.ndarray, 
     ends = theta[:, 0, :, None] * _even_points(sign_changes)[[0, -1]] + theta[:, 1, :, None]
     active = (ends > 0).any(2).sum(1).numpy()
     missing = np.ceil(np.maximum(sign_changes - active - 1, 0) / 2)
-    return active, math.log(2) * missing / (sign_changes + 1)
+    return math.log(2) * missing / (sign_changes + 1)
 
 
 def certified_share(
@@ -183,7 +182,7 @@ def certified_share(
         bound = (1 - 0.75 * ratio) / 4
         if bound > 0:
             theta = draw_students(num_initializations, _width(sign_changes, ratio), seed)
-            certified = int((certified_loss(theta, sign_changes)[1] >= bound).sum())
+            certified = int((certified_loss(theta, sign_changes) >= bound).sum())
             found = share(certified, num_initializations)
             rows.append([sign_changes, ratio, num_initializations, certified, *found])
     return pd.DataFrame(rows, columns=["sign_changes", "width_ratio", "n", "certified", "share", "low", "high"])
