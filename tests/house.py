@@ -39,7 +39,7 @@ def sizes():
         "lines of pages": (lines_of(pages), 3120, 3000),
         "lines of rc_utils": (lines_of(PACKAGE), 15350, 13000),
         "lines of tests": (lines_of(ROOT / "tests"), 11950, 9500),
-        "functions": (len(lengths), 935, 750),
+        "functions": (len(lengths), 925, 750),
         "modules of more than 300 lines": (sum(number > 300 for number in modules), 0, 0),
         "functions of more than 40 lines": (sum(number > 40 for number in lengths), 3, 0),
     }

@@ -10,9 +10,9 @@ import pytest
 import statsmodels.formula.api as smf
 from scipy import stats
 
-from rc_utils.correlation import average_replicates
-from rc_utils.correlation.settings import with_logs
-from rc_utils.pages.lr_batch_bias import at_equal_updates, change_per_doubling, formula_of
+from rc_utils.correlation import average_replicates, change_per_doubling
+from rc_utils.correlation.settings import formula_of, with_logs
+from rc_utils.pages.lr_batch_bias import at_equal_updates
 from rc_utils.pages.main_correlation import results_from_measures, results_from_runs
 from rc_utils.paper.verdict import scorecard
 

@@ -15,6 +15,7 @@ from rc_utils.correlation.estimates import (
 from rc_utils.correlation.settings import (
     HYPERPARAMETERS,
     average_replicates,
+    change_per_doubling,
     correlate_settings,
     correlation_table,
     finished,
@@ -28,6 +29,7 @@ __all__ = [
     "Estimate",
     "average_replicates",
     "bootstrap",
+    "change_per_doubling",
     "correlate",
     "correlate_settings",
     "correlation_lead",

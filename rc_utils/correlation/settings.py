@@ -13,13 +13,14 @@ import numpy as np
 import pandas as pd
 
 from rc_utils.checks import check_name
-from rc_utils.correlation.estimates import Estimate, correlate
+from rc_utils.correlation.estimates import Estimate, correlate, slope
 
 NEGLIGIBLE_DECAY = 1e-5
 HYPERPARAMETERS = (
     *("lr", "batch_size", "weight_decay", "optimizer", "epochs"),
     *("momentum", "mixup_alpha", "crop_padding", "flip_probability"),
 )
+LOGS = {"log2_lr": "lr", "log2_batch": "batch_size"}  # the columns of `with_logs`
 _KEYS = ("campaign", "experiment", "network", "setting")
 _DROPPED = ("run_id", "seed", "status", "cell")
 
@@ -114,6 +115,35 @@ def with_logs(rows: pd.DataFrame) -> pd.DataFrame:
     """`rows` with log2_lr, log2_batch and log2_ratio, binary logarithms of lr, batch size and batch size / lr."""
     lr, batch = np.log2(rows["lr"].astype(float)), np.log2(rows["batch_size"].astype(float))
     return rows.assign(log2_lr=lr, log2_batch=batch, log2_ratio=batch - lr)
+
+
+def formula_of(rows: pd.DataFrame, column: str) -> str:
+    """What the change of `column` with learning rate and batch size is taken from: one level for each network (and for
+    each value of what else differs), and one slope for each of both, as far as they vary.
+
+    Of rows that differ in all of it: "count ~ C(network) + log2_lr + log2_batch".
+    """
+    terms = [f"C({key})" for key in ("network", *HYPERPARAMETERS) if key in rows.columns and rows[key].nunique() > 1]
+    terms = [term for term in terms if term not in ("C(lr)", "C(batch_size)", "C(weight_decay)")]
+    terms += [log for log, key in LOGS.items() if rows[key].nunique() > 1]
+    return f"{column} ~ {' + '.join(terms) or '1'}"
+
+
+def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count") -> Estimate:
+    """Change of `column` when `factor`, lr or batch_size, doubles: a coefficient of `formula_of`, by `slope`.
+
+    Replicates are averaged, and errors are clustered by setting, which networks share. NaN where the factor does not
+    vary. Raises ValueError for a missing column or a number of it that is missing or infinite.
+    """
+    require_columns(runs, ["network", "cell", *LOGS.values(), column])
+    rows = finished(average_replicates(runs))
+    missing = int((~np.isfinite(rows[column].to_numpy(float))).sum())
+    if missing:
+        raise ValueError(f"{column} is missing or infinite in {missing} of {len(rows)} settings; leave these runs out")
+    if rows[factor].nunique() < 2:
+        return Estimate(float("nan"))
+    term = next(log for log, key in LOGS.items() if key == factor)
+    return slope(with_logs(rows), formula_of(rows, column), term, rows["setting"])
 
 
 def correlate_settings(rows: pd.DataFrame, x: str, y: str, method: str = "pearson", **options) -> Estimate:

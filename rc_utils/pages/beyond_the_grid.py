@@ -7,8 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from rc_utils.correlation import average_replicates, bootstrap, correlate, finished, mean, proportion, weighted_pearson
-from rc_utils.pages.lr_batch_bias import change_per_doubling
+from rc_utils.correlation import (
+    average_replicates,
+    bootstrap,
+    change_per_doubling,
+    correlate,
+    finished,
+    mean,
+    proportion,
+    weighted_pearson,
+)
 from rc_utils.paper.verdict import Result
 from rc_utils.regions.lattice import default_resolution
 from rc_utils.sweep.campaign import load_campaign

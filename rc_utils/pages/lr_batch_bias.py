@@ -1,44 +1,10 @@
-"""What learning rate and batch size do to the count: slopes, and equal updates."""
+"""What a larger batch does to the count at equal updates."""
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 
-from rc_utils.correlation import HYPERPARAMETERS, Estimate, average_replicates, finished, require_columns, slope
-from rc_utils.correlation.settings import with_logs
-
-
-def formula_of(rows: pd.DataFrame, column: str) -> str:
-    """What the change of `column` with learning rate and batch size is taken from: one level for each network (and for
-    each value of what else differs), and one slope for each of both, as far as they vary.
-
-    Of rows that differ in all of it: "count ~ C(network) + log2_lr + log2_batch".
-    """
-    terms = [f"C({key})" for key in ("network", *HYPERPARAMETERS) if key in rows.columns and rows[key].nunique() > 1]
-    terms = [term for term in terms if term not in ("C(lr)", "C(batch_size)", "C(weight_decay)")]
-    terms += [log for log, key in LOGS.items() if rows[key].nunique() > 1]
-    return f"{column} ~ {' + '.join(terms) or '1'}"
-
-
-LOGS = {"log2_lr": "lr", "log2_batch": "batch_size"}
-
-
-def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count") -> Estimate:
-    """Change of `column` when `factor`, lr or batch_size, doubles: a coefficient of `formula_of`, by `slope`.
-
-    Replicates are averaged, and errors are clustered by setting, which networks share. NaN where the factor does not
-    vary. Raises ValueError for a missing column or a number of it that is missing or infinite.
-    """
-    require_columns(runs, ["network", "cell", *LOGS.values(), column])
-    rows = finished(average_replicates(runs))
-    missing = int((~np.isfinite(rows[column].to_numpy(float))).sum())
-    if missing:
-        raise ValueError(f"{column} is missing or infinite in {missing} of {len(rows)} settings; leave these runs out")
-    if rows[factor].nunique() < 2:
-        return Estimate(float("nan"))
-    term = next(log for log, key in LOGS.items() if key == factor)
-    return slope(with_logs(rows), formula_of(rows, column), term, rows["setting"])
+from rc_utils.correlation import HYPERPARAMETERS, finished, require_columns
 
 
 def at_equal_updates(runs: pd.DataFrame) -> pd.DataFrame:

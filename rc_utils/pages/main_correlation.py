@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from rc_utils.checks import require
-from rc_utils.correlation import average_replicates, correlate, finished, require_columns
+from rc_utils.correlation import average_replicates, change_per_doubling, correlate, finished, require_columns
 from rc_utils.correlation.estimates import MIN_UNITS
-from rc_utils.pages.lr_batch_bias import change_per_doubling, formula_of
+from rc_utils.correlation.settings import formula_of
 from rc_utils.paper.published_tables import MAIN_NETWORKS, NETWORKS
 from rc_utils.paper.scorecard import correlation_result
 from rc_utils.paper.verdict import Result
