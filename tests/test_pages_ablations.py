@@ -26,7 +26,7 @@ def made(monkeypatch):
         adam = {"experiment": "adam", "lr": 0.001, "interpolates": network == "VGG19" or cell > 1}
         rows.append(row | adam | {"gap": gap, "count_main": -gap})
     rows[0]["origin"] = "live"
-    tables = {"shapes-tiny": pd.DataFrame(), "cifar10-small": pd.DataFrame(rows)}
+    tables = {"shapes-tiny": pd.DataFrame(), "cifar10-small": pd.DataFrame(rows).rename_axis("run_id").reset_index()}
     monkeypatch.setattr(records, "load_runs", lambda campaign: tables[campaign.name])
 
 
