@@ -4,11 +4,14 @@ The one constant of the mesh, `rc_utils.regions.mesh.BEND_FACTOR`, was chosen on
 """
 
 import time
+import tracemalloc
 
 import numpy as np
+import torch
 
 from benchmarks.adaptive import LEARNING_RATES, trained_networks
 from benchmarks.registry import Row, at_most, benchmark
+from rc_utils.pages.counting import labels_that_win
 from rc_utils.regions import make_lattice, mesh, region_count, sample_vertices
 from rc_utils.regions.classifier import as_classifier
 from rc_utils.regions.grid import scores_at
@@ -31,6 +34,9 @@ MOST_EVALUATIONS, LARGEST_SHARE, LARGEST_BIAS = 1500, 0.05, 0.1
 # points, those in doubt that of 6,401; of disputed triangles, in float64, that of 1,601 and 12,801.
 REFERENCE_POINTS, NEAR, FINEST = 101, 3, 6
 
+# Linear classifiers by their number of classes, and the memory that one of the larger kind may take.
+LINEAR_CLASSIFIERS, MOST_MEGABYTES = {10: 200, 1000: 5}, 512
+
 
 def held_out_of_cifar10():
     """Images (B, C, H, W) and networks of `cifar10-dimensions`; None where this machine has not trained them."""
@@ -39,6 +45,39 @@ def held_out_of_cifar10():
     if not all(weights_path(spec.run_id).exists() for spec in specs):
         return None
     return dataset_of(specs[0]).x_train, [trained_network(spec).eval() for spec in specs]
+
+
+@benchmark("linear")
+def linear(scale):
+    """Linear classifiers, whose regions on a triangle are as many as the labels that win there."""
+    rng, seconds = np.random.default_rng(0), []
+    for classes, number in LINEAR_CLASSIFIERS.items():
+        scores = rng.standard_normal((min(number, 10 * scale.triangles), 3, classes))
+        truth = [labels_that_win(at_corners) for at_corners in scores]
+        started = time.process_time()
+        wrong = 100 * np.mean(counts_of_linear(scores, strategy="adaptive") != truth)
+        seconds.append(((time.process_time() - started) / len(scores),))
+        by_face = 100 * np.mean(counts_of_linear(scores, adjacency="face") != truth)
+        what = f"the mesh, wrong of {len(scores)} linear classifiers of {classes:,} classes"
+        yield Row(what, "none", (wrong,), (0,), at_most(1), "%")
+        yield Row(what, "the paper's grid, 30 points and face", (wrong,), (by_face,), at_most(1), "%")
+    few, many = LINEAR_CLASSIFIERS
+    yield Row(f"the mesh on a triangle, {many:,} classes", f"{few} classes", *reversed(seconds), at_most(many / few))
+    tracemalloc.start()
+    counts_of_linear(scores[:1], strategy="adaptive")
+    peak = tracemalloc.get_traced_memory()[1] / 2**20
+    tracemalloc.stop()
+    what = f"peak of the arrays of the mesh, {many:,} classes"
+    yield Row(what, "the most allowed", (peak,), (MOST_MEGABYTES,), at_most(1), "MB")
+
+
+def counts_of_linear(scores, **options):
+    """Regions (B,) of classifiers with scores (B, 3, C) at the corners of a triangle, on which they are linear."""
+    corners = torch.eye(3, dtype=torch.float64)
+    counts = [
+        region_count(lambda x, s=s: x @ s, corners, dim=2, num_samples=1, **options) for s in torch.tensor(scores)
+    ]
+    return np.array([count.counts[0] for count in counts])
 
 
 @benchmark("triangles")
