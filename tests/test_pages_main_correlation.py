@@ -44,7 +44,7 @@ def test_a_change_of_numbers_that_are_missing_is_an_error():
 def test_change_is_the_coefficient_of_the_formula_that_is_shown():
     runs = make_runs(noise=0.1)
     rows = with_logs(average_replicates(runs))
-    formula = formula_of(rows, "count")
+    formula = formula_of(rows)
     assert formula == "count ~ C(network) + log2_lr + log2_batch"
     clusters = {"groups": pd.factorize(rows["setting"])[0], "use_correction": False}
     fitted = smf.ols(formula, rows).fit(cov_type="cluster", cov_kwds=clusters)
@@ -52,6 +52,8 @@ def test_change_is_the_coefficient_of_the_formula_that_is_shown():
         change = change_per_doubling(runs, factor)
         half = stats.t.ppf(0.975, 9 - 3) * fitted.bse[term] * np.sqrt(9 / 6)
         assert (change.value, change.high) == pytest.approx((fitted.params[term], fitted.params[term] + half))
+        other = runs.rename(columns={"count": "count_dim2-linear"}).assign(count_dim2=0.0)
+        assert change_per_doubling(other, factor, "count_dim2-linear") == change
     exact = [change_per_doubling(make_runs(noise=0), factor) for factor in ("lr", "batch_size")]
     assert [change.value for change in exact] == pytest.approx([-0.2, 0.3])
     none = change_per_doubling(runs[runs["lr"] == 0.1], "lr")

@@ -117,8 +117,8 @@ def with_logs(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(log2_lr=lr, log2_batch=batch, log2_ratio=batch - lr)
 
 
-def formula_of(rows: pd.DataFrame, column: str) -> str:
-    """What the change of `column` with learning rate and batch size is taken from: one level for each network (and for
+def formula_of(rows: pd.DataFrame) -> str:
+    """What the change of the count with learning rate and batch size is taken from: one level for each network (and for
     each value of what else differs), and one slope for each of both, as far as they vary.
 
     Of rows that differ in all of it: "count ~ C(network) + log2_lr + log2_batch".
@@ -126,7 +126,7 @@ def formula_of(rows: pd.DataFrame, column: str) -> str:
     terms = [f"C({key})" for key in ("network", *HYPERPARAMETERS) if key in rows.columns and rows[key].nunique() > 1]
     terms = [term for term in terms if term not in ("C(lr)", "C(batch_size)", "C(weight_decay)")]
     terms += [log for log, key in LOGS.items() if rows[key].nunique() > 1]
-    return f"{column} ~ {' + '.join(terms) or '1'}"
+    return f"count ~ {' + '.join(terms) or '1'}"
 
 
 def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count") -> Estimate:
@@ -143,7 +143,8 @@ def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count") 
     if rows[factor].nunique() < 2:
         return Estimate(float("nan"))
     term = next(log for log, key in LOGS.items() if key == factor)
-    return slope(with_logs(rows), formula_of(rows, column), term, rows["setting"])
+    rows = with_logs(rows).assign(count=rows[column])  # a formula would take the hyphen of a column's name for a minus
+    return slope(rows, formula_of(rows), term, rows["setting"])
 
 
 def correlate_settings(rows: pd.DataFrame, x: str, y: str, method: str = "pearson", **options) -> Estimate:

@@ -63,7 +63,7 @@ def _biases(name: str, campaign: str, runs: pd.DataFrame) -> Iterator[Result]:
     for factor, column in (("lr", "lr"), ("batch-size", "batch_size")):
         change = change_per_doubling(runs, column)
         if np.isfinite(change.value):
-            detail = f"least squares of {formula_of(finished(average_replicates(runs)), 'count')}, clustered by setting"
+            detail = f"least squares of {formula_of(finished(average_replicates(runs)))}, clustered by setting"
             if runs["epochs"].nunique() == 1:
                 detail += f", all trained for {runs['epochs'].iloc[0]} epochs"
             found = (change.value, change.low, change.high, change.n)
