@@ -187,7 +187,7 @@ CHANGES = {
 FIGURES = {
     "headline": (
         CORRELATIONS,
-        "correlation with the generalisation gap, R² where said",
+        "correlation with the gap; R² or slope where said",
         (-1.02, 1.02),
         "Forest plot of correlations with the generalisation gap: the paper's value, ours with its interval, a verdict",
     ),
