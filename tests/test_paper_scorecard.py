@@ -5,6 +5,7 @@ import math
 import pandas as pd
 import pytest
 
+from rc_utils.correlation import Estimate
 from rc_utils.pages import show
 from rc_utils.pages.ablations import ablation_cells
 from rc_utils.paper.scorecard import PAGE, findings_path, keep_results, kept_results
@@ -61,6 +62,16 @@ def test_tables_are_headed_in_words_and_networks_keep_their_names():
     assert "<th>standard error</th>" in shown
     assert 'data-label="standard error"' in shown
     assert "<th>RegNetX_200MF</th>" in shown
+
+
+def test_what_all_estimates_of_a_column_are_over_is_said_in_its_head():
+    alike = [Estimate(0.1, 0.0, 0.2, 60, "runs"), Estimate(0.5, 0.4, 0.6, 60, "runs"), ""]
+    different = [Estimate(0.1, 0.0, 0.2, 60, "runs"), Estimate(0.5, 0.4, 0.6, 9, "runs"), ""]
+    shown = show.show_table(pd.DataFrame({"r": alike, "lead": different})).data
+    assert "<th>r (60 runs)</th>" in shown
+    assert ">0.50 [0.40, 0.60]</td>" in shown
+    assert "<th>lead</th>" in shown
+    assert ">0.50 [0.40, 0.60] (9 runs)</td>" in shown
 
 
 def test_the_studies_are_looked_at_on_their_own_page_alone(monkeypatch):
