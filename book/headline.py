@@ -13,7 +13,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from study_sentences import put_to_the_test, study_rows, text_of
+from study_results import study_rows, study_table, text_of
 
 from rc_utils.correlation import Estimate
 from rc_utils.forests import accuracy_table, committed_forests, forest_runs, results_from_forests
@@ -246,7 +246,6 @@ def bullets(runs, campaign, card):
     tree = accuracy_table(forest_runs(committed_forests()[0])).set_index("kind")
     undecided = int((card["verdict"] == "inconclusive").sum())
     points = [
-        put_to_the_test(),
         f"**What holds.** Over nine settings of learning rate and batch size, count and gap of the paper's three "
         f"networks correlate at {ours['main/overall']}; the paper has {published('main/overall').shown()}. A doubled "
         f"learning rate changes the count by {ours['bias/lr/overall']}, mixup by {ours['mixup/count']}.",
@@ -267,6 +266,16 @@ def bullets(runs, campaign, card):
     return "\n".join(f"- {point}" for point in points)
 
 
+def put_to_the_test():
+    """The blocks that come first: what the five studies are, and the table of what they found."""
+    words = (
+        "**Put to the test.** The claim is that networks with fewer regions have a smaller gap, training accuracy "
+        "minus test accuracy. Each of five studies could refute it, by a [protocol](protocol.md) that was written "
+        "before their runs. The page *The count under test* shows them, with all rivals."
+    )
+    return [words, markdown(["study", "what decides", "log count", "best of the rivals", "decision"], study_table())]
+
+
 def rewrite(path, blocks):
     """Replace what stands between the two comments of a file."""
     block = "\n\n".join([START, *blocks, END])
@@ -275,16 +284,16 @@ def rewrite(path, blocks):
     path.write_text(replaced, encoding="utf-8")
 
 
-def readme(points, networks):
-    """The blocks of the README, from `bullets` and `predictors`."""
+def readme(tested, points, networks):
+    """The blocks of the README, from `put_to_the_test`, `bullets` and `predictors`."""
     pictures = [f"![{words}](book/_static/{name}.svg)" for name, (*_, words) in FIGURES.items()]
     title = "Correlation with the generalisation gap, over settings, with 95 % intervals:"
-    points = points.replace("](protocol.md)", "](book/protocol.md)")
-    return [pictures[0], points, pictures[1], title, networks]
+    tested = [block.replace("](protocol.md)", "](book/protocol.md)") for block in tested]
+    return [pictures[0], *tested, points, pictures[1], title, networks]
 
 
-def first_page(points, networks, campaign, card):
-    """The blocks of the book's first page, from `bullets` and `predictors`."""
+def first_page(tested, points, networks, campaign, card):
+    """The blocks of the book's first page, from `put_to_the_test`, `bullets` and `predictors`."""
     inline = [f"```{{raw}} html\n:file: _static/{name}.svg\n```" for name in FIGURES]
     tabs = {
         "By network": networks,
@@ -294,6 +303,7 @@ def first_page(points, networks, campaign, card):
     }
     items = [f"::::{{tab-item}} {title}\n\n{text}\n\n::::" for title, text in tabs.items()]
     return [
+        *tested,
         points,
         *inline,
         "*Open diamond: the paper. Dot: ours, with its 95 % interval and n, the number of settings (of runs in the "
@@ -309,9 +319,9 @@ def main():
     runs, results = committed()
     card = results_card(results)
     figures(results + results_from_forests(forest_runs(committed_forests()[0])))
-    points, networks = bullets(runs, campaign, card), predictors(runs, campaign)
-    rewrite(ROOT / "README.md", readme(points, networks))
-    rewrite(ROOT / "book" / "intro.md", first_page(points, networks, campaign, card))
+    tested, points, networks = put_to_the_test(), bullets(runs, campaign, card), predictors(runs, campaign)
+    rewrite(ROOT / "README.md", readme(tested, points, networks))
+    rewrite(ROOT / "book" / "intro.md", first_page(tested, points, networks, campaign, card))
 
 
 if __name__ == "__main__":

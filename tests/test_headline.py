@@ -5,7 +5,7 @@ import re
 
 import headline
 import pandas as pd
-import study_sentences
+import study_results
 
 from rc_utils.pages.under_test.studies import COUNT
 from rc_utils.sweep.campaign import load_campaign
@@ -23,31 +23,35 @@ def test_readme_and_first_page_say_what_the_committed_records_give():
         write_record(other | {"counts": [*record["counts"], {"settings": settings, "counts": [1], "seconds": 0}]})
     runs, results = headline.committed()
     card = headline.results_card(results)
-    points, networks = headline.bullets(runs, campaign, card), headline.predictors(runs, campaign)
+    tested, points = headline.put_to_the_test(), headline.bullets(runs, campaign, card)
+    networks = headline.predictors(runs, campaign)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert all(block in readme for block in headline.readme(points, networks))
+    assert all(block in readme for block in headline.readme(tested, points, networks))
     intro = (ROOT / "book" / "intro.md").read_text(encoding="utf-8")
-    assert all(block in intro for block in headline.first_page(points, networks, campaign, card))
+    assert all(block in intro for block in headline.first_page(tested, points, networks, campaign, card))
     assert not re.search(r"\bcells?\b", readme + intro, re.IGNORECASE)
 
 
-def test_the_first_page_says_what_each_study_decided():
+def test_the_first_page_says_what_each_study_decided(monkeypatch):
     rows = [{"experiment": "control", "seed": seed, COUNT: 1.0, "gap": 0.3} for seed in range(6)]
     for seed in range(6):
         for name, slope in (("random-labels-5", 0.2), ("third-class-0.1", 0.0)):
             rows.append({"experiment": name, "seed": seed, COUNT: 1.5, "gap": 0.3 + 0.5 * (slope + 0.01 * seed)})
     runs = pd.DataFrame(rows).assign(interpolates=True)
-    text = study_sentences.treatments(runs, 0.2)
-    supporting, refuting = text.split(" Training with midpoints of a third class ")
-    assert supporting.startswith("Training with random labels first changes the logarithm of the count by +0.50")
-    assert supporting.endswith("The decision is *supports*.")
-    assert refuting.endswith("The decision is *refutes*.")
+    studies = {"intervene": runs}
+    monkeypatch.setattr(study_results, "complete_studies", lambda: studies)
+    monkeypatch.setattr(study_results, "slope_across_settings", lambda: 0.2)
+    found, _, decision = study_results.treatments()
+    assert found.startswith("2 of 4 treatments move it enough: 0.225 [")
+    assert decision == "supports: random labels first; refutes: midpoints of a third class"
     runs.loc[runs["experiment"] != "control", COUNT] = 1.1
-    assert study_sentences.treatments(runs, 0.2).endswith(": random labels first, midpoints of a third class.")
-    axes = pd.DataFrame(
+    assert study_results.treatments() == ("no treatment moves it enough", "", "none")
+    studies["axes"] = pd.DataFrame(
         {"experiment": name, "seed": seed, "lr": lr, COUNT: level + seed, "gap": sign * level}
         for seed in range(6)
         for lr in (0.003, 0.03)
         for level, sign, name in ((0, 1, "base"), (1, 1, "flip"), (2, -1, "sam"))
     )
-    assert "*refutes* for sharpness-aware minimisation; *supports* for flip." in study_sentences.along_axes(axes)
+    found, _, decision = study_results.along_axes()
+    assert found.startswith("sharpness-aware minimisation 1.00")
+    assert decision == "refutes: sharpness-aware minimisation; supports: flip"
