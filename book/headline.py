@@ -271,9 +271,9 @@ def put_to_the_test():
     words = (
         "**Put to the test.** The claim is that networks with fewer regions have a smaller gap, training accuracy "
         "minus test accuracy. Each of five studies could refute it, by a [protocol](protocol.md) that was written "
-        "before their runs. In short: a line fitted on SGD predicts the gap of other ways to train, and a treatment that "
-        "adds regions widens the gap. Scores of mixed images do as well as the count. Along the number of training images "
-        "the count points the wrong way. The page *The count under test* has all of it."
+        "before their runs. In short: a line fitted on SGD predicts the gap of other ways to train, and a treatment "
+        "that adds regions widens the gap. Scores of mixed images do as well as the count. Along the number of "
+        "training images the count points the wrong way. The page *The count under test* has all of it."
     )
     return [words, markdown(["study", "what decides", "log count", "best of the rivals", "decision"], study_table())]
 
