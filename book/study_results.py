@@ -5,16 +5,16 @@ import functools
 import numpy as np
 import pandas as pd
 
-from rc_utils.correlation import interval_text
+from rc_utils.correlation import Estimate, interval_text
 from rc_utils.pages.rivals import RIVALS
 from rc_utils.pages.under_test import decisions, studies
 
-WHAT_DECIDES = {
-    "seeds": "correlation with the gap where only chance differs; 0.5 is asked for",
-    "transfer": "R² of a line fitted on SGD, for the gap of other ways to train; a clear lead is asked for",
-    "intervene": "slope of the gap on the log count where training moves the count; across settings it is {across:.2f}",
-    "axes": "share of pairs with the larger count and the smaller gap, one thing changed at a time; 0.5 is chance",
-    "independent": "correlation with the gap beyond what the settings predict; more than 0.2 and a lead are asked for",
+QUESTIONS = {
+    "seeds": "only chance differs",
+    "transfer": "a line fitted on SGD predicts other ways to train",
+    "intervene": "training moves the count on purpose",
+    "axes": "one thing is changed at a time",
+    "independent": "random settings, and what they predict taken off",
 }
 
 
@@ -55,7 +55,7 @@ def independent():
 
 
 def study_table():
-    """Rows of a Markdown table: study, what decides, the log count, the best rival, decision."""
+    """Rows of a Markdown table: study and question, what came out, decision."""
     outcomes = {
         "seeds": only_chance_differs,
         "transfer": other_ways_to_train,
@@ -65,39 +65,42 @@ def study_table():
     }
     rows = []
     for number, (name, title) in enumerate(studies.STUDIES.items(), start=1):
-        texts = ["not all of its runs are made", "", "not looked at"]
+        found, decision = "not all of its runs are made", "not looked at"
         if name in complete_studies():
-            texts = outcomes[name]()
-        rows.append([f"{number}. {title}", WHAT_DECIDES[name].format(across=slope_across_settings()), *texts])
+            found, decision = outcomes[name]()
+        rows.append([f"**{number}. {title}**: {QUESTIONS[name]}", found, decision])
     return rows
 
 
 def only_chance_differs():
-    """Study 1: the log count, the best rival, the decision."""
-    of_count, of_rivals = [], []
+    """What came out of study 1, and its decision."""
+    texts = []
     for network, found in seeds().groupby("network", sort=False):
         r = found.set_index("measure")["r"]
         best = decisions.best_rival(found)
-        of_count.append(f"{network} {text_of(r[studies.COUNT])}")
-        of_rivals.append(f"{network} {text_of(r[best])} ({best})")
-    return ", ".join(of_count), ", ".join(of_rivals), decisions.decide_seeds(seeds())
+        texts.append(f"{network}: r = {text_of(r[studies.COUNT])}, best rival {text_of(r[best])} ({best})")
+    return ". ".join(texts), decisions.decide_seeds(seeds())
 
 
 def other_ways_to_train():
-    """Study 2: the log count, the best rival, the decision."""
+    """What came out of study 2, and its decision."""
     score = transfer().set_index("measure")["R2"]
     best = score.drop([studies.COUNT, decisions.PLAIN]).map(lambda estimate: estimate.value).idxmax()
-    return text_of(score[studies.COUNT]), f"{text_of(score[best])} ({best})", decisions.decide_transfer(transfer())
+    text = f"R² = {text_of(score[studies.COUNT])}, best rival {text_of(score[best])} ({best})"
+    return text, decisions.decide_transfer(transfer())
 
 
 def treatments():
-    """Study 3: slopes of the treatments that move the count enough to decide, and their decisions."""
+    """What came out of study 3: the treatments that move the count enough, and the decisions on them."""
     moved = deciding_arms()
     if moved.empty:
-        return "no treatment moves it enough", "", "none"
-    slopes = [f"{text_of(slope)} ({arm})" for slope, arm in zip(moved["slope"], moved["arm"], strict=True)]
-    enough = f"{len(moved)} of {len(studies.ARMS)} treatments {'moves' if len(moved) == 1 else 'move'} it enough"
-    return f"{enough}: {', '.join(slopes)}", "", by_decision(moved["arm"], moved["decision"])
+        return "no treatment moves it enough", "none"
+    slopes = [f"{arm}: {text_of(slope)}" for slope, arm in zip(moved["slope"], moved["arm"], strict=True)]
+    text = (
+        f"change of the gap per unit of log count: {', '.join(slopes)}; across settings {slope_across_settings():.2f}. "
+        f"Of {len(studies.ARMS)} treatments {len(studies.ARMS) - len(moved)} move the count too little"
+    )
+    return text, tally(moved["decision"])
 
 
 def deciding_arms():
@@ -109,24 +112,25 @@ def deciding_arms():
 
 
 def along_axes():
-    """Study 4: the share of each axis, the worst first, and the decisions."""
+    """What came out of study 4: the share of wrong pairs of each axis, the worst first, and the decisions."""
     table = decisions.sign_errors(complete_studies()["axes"])
-    shares = [f"{axis} {text_of(share)}" for axis, share in zip(table["axis"], table["sign-error"], strict=True)]
-    return ", ".join(shares), "", by_decision(table["axis"], table["decision"])
+    groups = []
+    for decision, rows in table.groupby("decision", sort=False):
+        shares = [
+            f"{axis} {100 * share.value:.0f} %" for axis, share in zip(rows["axis"], rows["sign-error"], strict=True)
+        ]
+        groups.append(f"{', '.join(shares)} ({decision})")
+    return f"pairs in which the larger count has the smaller gap: {'; '.join(groups)}", tally(table["decision"])
 
 
-def by_decision(names, decided):
-    """Words: each decision and the names that it was made on; a decision that all share alone."""
-    groups = {}
-    for name, decision in zip(names, decided, strict=True):
-        groups.setdefault(decision, []).append(name)
-    if len(groups) == 1:
-        return next(iter(groups))
-    return "; ".join(f"{decision}: {', '.join(group)}" for decision, group in groups.items())
+def tally(decided):
+    """Words: how many got each decision; the decision alone where there is one."""
+    numbers = decided.value_counts(sort=False)
+    return decided.iloc[0] if len(decided) == 1 else ", ".join(f"{n} {decision}" for decision, n in numbers.items())
 
 
 def beyond_the_settings():
-    """Study 5: the log count, the best rival, the decision."""
+    """What came out of study 5, and its decision."""
     r = independent().set_index("measure")["r"]
     best = decisions.best_rival(independent())
     # The count alone: rivals take long.
@@ -136,10 +140,10 @@ def beyond_the_settings():
         for rows in (end, end.assign(interpolates=True))
     )
     text = (
-        f"{text_of(r[studies.COUNT])} at equal loss, {text_of(fitted)} at the end, {text_of(everyone)} with runs that "
-        "do not fit"
+        f"at equal loss r = {text_of(r[studies.COUNT])}, best rival {text_of(r[best])} ({best}); at the end "
+        f"{text_of(fitted)}, and {text_of(everyone)} with runs that do not fit"
     )
-    return text, f"{text_of(r[best])} at equal loss ({best})", decisions.decide_independent(independent())
+    return text, decisions.decide_independent(independent())
 
 
 def study_rows():
@@ -156,7 +160,11 @@ def study_rows():
     if "intervene" in complete:
         claimed = (slope_across_settings() / 2, 1.0)
         for arm in deciding_arms().itertuples():
-            rows.append(["A treatment moves the count: slope (study 3)", arm.arm, arm.slope, arm.decision, claimed])
+            rows.append(["Count moved on purpose: slope (study 3)", arm.arm, arm.slope, arm.decision, claimed])
+    if "axes" in complete:
+        for axis, share, decision in decisions.sign_errors(complete["axes"]).itertuples(index=False):
+            right = Estimate(1 - 2 * share.value, 1 - 2 * share.high, 1 - 2 * share.low, share.n)
+            rows.append(["Right less wrong pairs (study 4)", axis, right, decision, (0.0, 1.0)])
     if "independent" in complete:
         r, verdict = independent().set_index("measure")["r"][studies.COUNT], decisions.decide_independent(independent())
         rows.append(["Beyond the settings (study 5)", "ResNet18 and VGG19", r, verdict, (0.2, 1.0)])

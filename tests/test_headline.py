@@ -41,17 +41,18 @@ def test_the_first_page_says_what_each_study_decided(monkeypatch):
     studies = {"intervene": runs}
     monkeypatch.setattr(study_results, "complete_studies", lambda: studies)
     monkeypatch.setattr(study_results, "slope_across_settings", lambda: 0.2)
-    found, _, decision = study_results.treatments()
-    assert found.startswith("2 of 4 treatments move it enough: 0.225 [")
-    assert decision == "supports: random labels first; refutes: midpoints of a third class"
+    found, decision = study_results.treatments()
+    assert found.startswith("change of the gap per unit of log count: random labels first: 0.225 [")
+    assert found.endswith("Of 4 treatments 2 move the count too little")
+    assert decision == "1 supports, 1 refutes"
     runs.loc[runs["experiment"] != "control", COUNT] = 1.1
-    assert study_results.treatments() == ("no treatment moves it enough", "", "none")
+    assert study_results.treatments() == ("no treatment moves it enough", "none")
     studies["axes"] = pd.DataFrame(
         {"experiment": name, "seed": seed, "lr": lr, COUNT: level + seed, "gap": sign * level}
         for seed in range(6)
         for lr in (0.003, 0.03)
         for level, sign, name in ((0, 1, "base"), (1, 1, "flip"), (2, -1, "sam"))
     )
-    found, _, decision = study_results.along_axes()
-    assert found.startswith("sharpness-aware minimisation 1.00")
-    assert decision == "refutes: sharpness-aware minimisation; supports: flip"
+    found, decision = study_results.along_axes()
+    assert found.endswith("sharpness-aware minimisation 100 % (refutes); flip 0 % (supports)")
+    assert decision == "1 refutes, 1 supports"

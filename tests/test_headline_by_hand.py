@@ -91,5 +91,5 @@ def test_the_headline_numbers_by_hand(runs):
     assert f"raise the count at {(crop['count_x'] > crop['count_y']).sum()} of {len(crop)} settings" in text
     for network, group in runs_by_chance().groupby("network"):
         assert len(group) == 60
-        shown = text.split("| 1. Seeds alone |")[1].split(f"{network} ")[1].split()[0]
+        shown = text.split("**1. Seeds alone**")[1].split(f"{network}: r = ")[1].split()[0]
         assert f"{within(group, 'log_count', 'half'):.2f}" == shown

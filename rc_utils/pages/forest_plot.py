@@ -71,7 +71,7 @@ def _draw_row(ax, y, row, lowest, highest):
         ax.plot([row.estimate.low, row.estimate.high], [y, y], color=colour, linewidth=2)
     ax.plot(row.estimate.value, y, color=colour, marker=marker, linestyle="none")
     ax.annotate(
-        f"{row.estimate.n}", (1.01, y), xycoords=("axes fraction", "data"), va="center", fontsize=9, color="#555555"
+        f"{row.estimate.n}", (1.02, y), xycoords=("axes fraction", "data"), va="center", fontsize=9, color="#555555"
     )
 
 
@@ -84,7 +84,7 @@ def _label_lines(ax, lines):
             tick.set_fontweight("bold")
         elif line.url:
             tick.set_url(line.url)
-    ax.annotate("n", (1.01, 0.8), xycoords=("axes fraction", "data"), fontsize=9, color="#555555")
+    ax.annotate("n", (1.02, 0.8), xycoords=("axes fraction", "data"), va="top", fontsize=9, color="#555555")
 
 
 def _legend(ax, rows):
