@@ -220,18 +220,24 @@ def test_a_jump_is_the_larger_one_of_those_seen_from_both_sides(rng):
     np.testing.assert_allclose(mesh._jumps(made, made.keys(), made.elements, judged), expected, rtol=1e-9)
 
 
-def test_the_order_of_corners_hardly_matters(trained):
-    (network, *_), points = trained
-    vertices = sample_vertices(points, dim=2, num_samples=16)
-    classifier, lattice = as_classifier(network, vertices), make_lattice(2, 30)
-    orders = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
-    lattices = np.array([count_on_meshes(classifier, vertices[:, o], lattice, None, 0)[0] for o in orders])
-    meshes = np.array([count_on_meshes(classifier, vertices[:, o], lattice, None, 9)[0] for o in orders])
-    labels = [label_grid(network, vertices[:, o], resolution=30).labels for o in orders]
-    by_face = np.array([count_components(grid, "face") for grid in labels])
-    differ = [(counts != counts[0]).any(0).sum() for counts in (lattices, meshes, by_face)]
-    assert 2 * differ[0] < differ[2]
-    assert differ[1] < differ[2]
+def test_the_order_of_corners_does_not_matter(rng):
+    """Of a smooth function; on the grid's own labels it does in most triangles."""
+    weights = torch.from_numpy(1.5 * rng.standard_normal((5, 40)))
+    shifts, outputs = torch.from_numpy(rng.uniform(0, 6, 40)), torch.from_numpy(rng.standard_normal((40, 6)))
+    points = torch.from_numpy(rng.standard_normal((40, 5)))
+    vertices, lattice = sample_vertices(points, dim=2, num_samples=30), make_lattice(2, 30)
+    turned = [vertices[:, order] for order in ([0, 1, 2], [1, 2, 0], [2, 0, 1])]
+
+    def scores(x):
+        return torch.sin(x @ weights + shifts) @ outputs
+
+    classifier = as_classifier(scores, vertices)
+    for rounds in (0, 9):
+        first, *others = [count_on_meshes(classifier, corners, lattice, None, rounds)[0].tolist() for corners in turned]
+        assert others == [first, first]
+    grids = [label_grid(scores, corners, resolution=30).labels for corners in turned]
+    by_face = np.array([count_components(labels, "face") for labels in grids])
+    assert (by_face != by_face[0]).any(0).sum() > 15
 
 
 def test_trained_networks_agree_with_a_fine_lattice(trained):
@@ -240,7 +246,7 @@ def test_trained_networks_agree_with_a_fine_lattice(trained):
     wrong = {"mesh": 0, "face": 0}
     for network in networks:
         options = {"dim": 2, "num_samples": 3}
-        fine = region_count(network, points, resolution=601, **options)
+        fine = region_count(network, points, resolution=401, **options)
         adaptive = region_count(network, points, strategy="adaptive", **options)
         face = region_count(network, points, adjacency="face", **options)
         assert adaptive.num_evaluations < fine.num_evaluations / 5

@@ -7,6 +7,7 @@ varied and tried again, mostly settings (`rc_utils.correlation.settings`). Rows 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -98,8 +99,7 @@ def bootstrap(
     value = float(statistic(np.ones((1, len(codes))))[0]) if number else NAN
     if number < MIN_UNITS or not np.isfinite(value):
         return Estimate(value, n=number, unit=unit)
-    drawn = np.random.default_rng(seed).multinomial(number, np.full(number, 1 / number), size=num_resamples)
-    resampled = statistic(drawn[:, codes].astype(float))
+    resampled = statistic(_resamples(number, num_resamples, seed)[:, codes])
     usable = resampled[np.isfinite(resampled)]
     if not len(usable) or np.ptp(usable) <= 1e-12 * max(1.0, np.abs(usable).max()):
         return Estimate(value, n=number, unit=unit)
@@ -107,6 +107,13 @@ def bootstrap(
     tail = stats.norm.cdf(stats.norm.ppf(0.025) * math.sqrt(number / (number - 1)))
     low, high = np.quantile(usable, [tail, 1 - tail])
     return Estimate(value, min(float(low), value), max(float(high), value), number, unit)
+
+
+@functools.lru_cache(maxsize=4)
+def _resamples(number, num_resamples, seed):
+    """How often each unit is drawn, (num_resamples, number) float64; the same for all statistics of as many units."""
+    drawn = np.random.default_rng(seed).multinomial(number, np.full(number, 1 / number), size=num_resamples)
+    return drawn.astype(float)
 
 
 def fisher_interval(r: float, n: float, controls: float = 0, freedom: float = math.inf) -> tuple[float, float]:
