@@ -30,8 +30,12 @@ HTML = BOOK / "_build" / "html"
 TINY_PAGES = ["bibliography.html", "genindex.html", "intro.html", "notebooks/line.html", "search.html"]
 DESKTOP = {"width": 1280, "height": 900}
 WIDTHS = (1400, 1024, 390)
-# Contrast is looked at twice: light in every row, dark in the first ones of a table, which have its colours.
-LATER_ROWS = ["main tbody tr:nth-child(n+13)"]
+# Contrast takes long: it is looked at where a page has each of its colours first.
+LATER = [
+    "main tbody tr:nth-child(n+13)",
+    "main section section:nth-of-type(n+2) pre",
+    "main section section:nth-of-type(n+2) .sig",
+]
 # Violations in what the tools write: (rule, part of the element's selector) and the reason.
 NOT_OURS = {
     ("definition-list", "#rc_utils"): "Sphinx writes the parameters of a long signature as <dd> without a <dt>",
@@ -114,10 +118,11 @@ def problems(tab, root, address):
     found += [f"figure without alt text: {source}" for source in tab.evaluate(NO_ALT)]
     found += broken_links(tab, root, address)
     found += [f"light: {text}" for text in violations(tab)]
+    found += [f"light: {text}" for text in contrast(tab)]
     tab.emulate_media(color_scheme="dark")
     if tab.evaluate("'mode' in document.documentElement.dataset"):
         tab.wait_for_function("document.documentElement.dataset.theme === 'dark'")
-    found += [f"dark: {text}" for text in violations(tab, ["color-contrast"], without=LATER_ROWS)]
+    found += [f"dark: {text}" for text in contrast(tab)]
     for width in WIDTHS:
         tab.set_viewport_size({"width": width, "height": 900})
         found += [f"cut off at {width} px: {text}" for text in tab.evaluate(CUT_OFF)]
@@ -180,12 +185,20 @@ def anchors(path):
     return set(re.findall(r'\sid="([^"]+)"', path.read_text(encoding="utf8")))
 
 
-def violations(tab, rules=None, without=()):
-    """axe-core's serious and critical violations, without those of the theme; `without` are selectors to leave out."""
-    options = {"resultTypes": ["violations"]} | ({"runOnly": rules} if rules else {})
+def violations(tab):
+    """axe-core's serious and critical violations of all rules but contrast, without those of the theme."""
+    return _run_axe(tab, None, {"rules": {"color-contrast": {"enabled": False}}})
+
+
+def contrast(tab):
+    """The same of the contrast of colours, where it is looked at."""
+    return _run_axe(tab, {"exclude": [[selector] for selector in LATER]}, {"runOnly": ["color-contrast"]})
+
+
+def _run_axe(tab, context, options):
     found = []
-    context = {"exclude": [[selector] for selector in without]} if without else None
-    for rule in Axe().run(tab, context=context, options=options).response["violations"]:
+    response = Axe().run(tab, context=context, options=options | {"resultTypes": ["violations"]}).response
+    for rule in response["violations"]:
         for node in rule["nodes"]:
             selector = " ".join(map(str, node["target"]))
             theirs = any(rule["id"] == known and part in selector for known, part in NOT_OURS)
