@@ -32,6 +32,7 @@ DESKTOP = {"width": 1280, "height": 900}
 WIDTHS = (1400, 1024, 390)
 # Contrast takes long: it is looked at where a page has each of its colours first.
 LATER = [
+    ".bd-sidebar-primary li:nth-of-type(n+3)",
     "main tbody tr:nth-child(n+13)",
     "main section section:nth-of-type(n+2) pre",
     "main section section:nth-of-type(n+2) .sig",

@@ -30,7 +30,7 @@ PERCEPTRON = str(CAMPAIGNS / "tiny-mlp")
 SMALL = {
     "01_motivation": {"num_samples": 6, "num_networks": 1, "num_rescalings": 3},
     "02_counting": {"campaign": PERCEPTRON, "num_samples": 41, "triangles": 1, "resolution": 20},
-    "03_main_correlation": {"forest_dataset": "digits", "forest_samples": 6, "forest_images": 100, "num_samples": 10},
+    "03_main_correlation": {"num_samples": 10},
     "07_training_evolution": {"num_samples": 6},
     "08_theory": {"num_networks": 30, "num_inits": 3, "num_equal": 16, "steps": 100, "n_train": 6, "hidden": 12},
     "09_linear_regions": {
@@ -50,6 +50,11 @@ SMALL = {
     "13_statistics": {"num_resamples": 60},
     "14_scorecard": {"num_samples": 10},
 }  # fmt: skip
+
+OTHER = {
+    "03_main_correlation": {"seed": 1, "forest_dataset": "digits", "forest_samples": 6, "forest_images": 100},
+    "12_your_network": {"seed": 1, "network": "ResNet18", "width": 2},
+}
 
 
 @pytest.fixture(scope="session")
@@ -136,7 +141,7 @@ def test_a_notebook_runs_with_other_parameters(notebook, swept, monkeypatch):
     if notebook.stem != STUDIES:
         monkeypatch.setenv("RC_CAMPAIGNS", str(CAMPAIGNS))
     parameters = campaign(notebook, "tiny-all") | SMALL.get(notebook.stem, {})
-    others = {"seed": 1, "network": "ResNet18", "width": 2} if notebook.stem == "12_your_network" else {"seed": 1}
+    others = OTHER.get(notebook.stem, {"seed": 1})
     parameters |= {key: value for key, value in others.items() if key in notebook_parameters(notebook)}
     if notebook.stem not in ON_A_CARD:
         run(notebook, parameters, monkeypatch)
