@@ -43,7 +43,7 @@ def test_the_first_page_says_what_each_study_decided(monkeypatch):
     monkeypatch.setattr(study_results, "slope_across_settings", lambda: 0.2)
     found, decision = study_results.treatments()
     assert found.startswith("change of the gap per unit of log count: random labels first: 0.225 [")
-    assert found.endswith("Of 4 treatments 2 move the count too little")
+    assert "2 of 4 treatments move the count too little. Support needs 0.10," in found
     assert decision == "1 supports, 1 refutes"
     runs.loc[runs["experiment"] != "control", COUNT] = 1.1
     assert study_results.treatments() == ("no treatment moves it enough", "none")
@@ -54,5 +54,5 @@ def test_the_first_page_says_what_each_study_decided(monkeypatch):
         for level, sign, name in ((0, 1, "base"), (1, 1, "flip"), (2, -1, "sam"))
     )
     found, decision = study_results.along_axes()
-    assert found.endswith("sharpness-aware minimisation 100 % (refutes); flip 0 % (supports)")
+    assert "sharpness-aware minimisation 100 % (refutes); flip 0 % (supports)." in found
     assert decision == "1 refutes, 1 supports"

@@ -86,6 +86,13 @@ def all_studies(name: str = "", number: int = 0) -> dict[str, Study]:
     return found
 
 
+def on_true_labels(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs with the gap from the training accuracy on the true labels, where labels are noisy."""
+    if "train_accuracy_true_labels" not in runs.columns:
+        return runs
+    return runs.assign(gap=runs["train_accuracy_true_labels"].fillna(runs["train_accuracy"]) - runs["test_accuracy"])
+
+
 def first_runs(campaign: Campaign, number: int = 0) -> dict[str, PlannedRun]:
     """The planned runs of a campaign by id, of each network and experiment the first `number`; all of them for 0."""
     chosen: dict[str, PlannedRun] = {}
