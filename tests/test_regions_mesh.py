@@ -224,16 +224,15 @@ def test_the_order_of_corners_does_not_matter(rng):
     """Of a smooth function; on the grid's own labels it does in most triangles."""
     weights = torch.from_numpy(1.5 * rng.standard_normal((5, 40)))
     shifts, outputs = torch.from_numpy(rng.uniform(0, 6, 40)), torch.from_numpy(rng.standard_normal((40, 6)))
-    points = torch.from_numpy(rng.standard_normal((40, 5)))
-    vertices, lattice = sample_vertices(points, dim=2, num_samples=30), make_lattice(2, 30)
+    vertices = sample_vertices(torch.from_numpy(rng.standard_normal((40, 5))), dim=2, num_samples=30)
     turned = [vertices[:, order] for order in ([0, 1, 2], [1, 2, 0], [2, 0, 1])]
 
     def scores(x):
         return torch.sin(x @ weights + shifts) @ outputs
 
-    classifier = as_classifier(scores, vertices)
+    classifier, grid = as_classifier(scores, vertices), make_lattice(2, 30)
     for rounds in (0, 9):
-        first, *others = [count_on_meshes(classifier, corners, lattice, None, rounds)[0].tolist() for corners in turned]
+        first, *others = [count_on_meshes(classifier, corners, grid, None, rounds)[0].tolist() for corners in turned]
         assert others == [first, first]
     grids = [label_grid(scores, corners, resolution=30).labels for corners in turned]
     by_face = np.array([count_components(labels, "face") for labels in grids])

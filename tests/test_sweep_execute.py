@@ -21,7 +21,14 @@ from rc_utils.sweep.campaign import parse_campaign
 from rc_utils.sweep.cost import run_flops
 from rc_utils.sweep.execute import main, missing_runs, plan, sweep
 from rc_utils.sweep.provenance import instructions
-from rc_utils.sweep.verify import ACCURACY_TOLERANCE, COUNT_TOLERANCE, FURTHER_TOLERANCE, print_verification, verify
+from rc_utils.sweep.verify import (
+    ACCURACY_TOLERANCE,
+    COUNT_TOLERANCE,
+    FURTHER_TOLERANCE,
+    Comparison,
+    print_verification,
+    verify,
+)
 
 TABLE = {
     "title": "four runs",
@@ -325,6 +332,14 @@ def test_instructions_say_what_torch_and_onednn_are_held_to(monkeypatch):
     assert instructions() == "AVX2, oneDNN without a limit"
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
     assert instructions() == "AVX2"
+
+
+def test_older_instructions_are_hinted_at_where_the_record_has_them(capsys, monkeypatch):
+    monkeypatch.setattr("rc_utils.sweep.verify.instructions", lambda: "AVX512")
+    row = Comparison("a run", 0.0, 0.0, 0.0, alike=False, close=True)
+    for made, hinted in (("AVX512", False), ("AVX2", True), ("", True)):
+        print_verification([dataclasses.replace(row, instructions=made)])
+        assert ("ATEN_CPU_CAPABILITY=avx2" in capsys.readouterr().out) == hinted
 
 
 def test_verify_tolerates_what_seeds_differ_by_on_another_processor_alone(capsys):
