@@ -128,7 +128,7 @@ def _predictor_row(words, found):
 def at_one_setting(runs):
     """The correlation where only the seed differs."""
     found, number = statistics.seeds_alone(runs[runs["experiment"] == "main"])
-    return f"{text_of(found)} over {number} means, each of a network, setting and seed"
+    return f"{text_of(found)} over {number} means in the first records, each of a network, setting and seed"
 
 
 def augmented(runs):
@@ -257,8 +257,8 @@ def bullets(runs, campaign, card):
         f"learning rate changes the count by {ours['bias/lr/overall']}, mixup by {ours['mixup/count']}.",
         f"**What holds with a caveat.** Batch size over learning rate, which needs no network, is level with the "
         f"count within networks: {text_of(within['ratio'])} against {text_of(within['count'])}. Where only the seed "
-        f"differs this quotient can say nothing; there the count has {at_one_setting(runs)} in the first records, and "
-        f"less in study 1. A doubled batch size changes the count by {ours['bias/batch-size/overall']} "
+        f"differs this quotient can say nothing; there the count has {at_one_setting(runs)}; in "
+        f"study 1 it has less. A doubled batch size changes the count by {ours['bias/batch-size/overall']} "
         f"(*{verdicts['bias/batch-size/overall']}*). "
         f"All nine networks together correlate at {text_of(every.loc['all together', 'count'])}.",
         f"**What does not hold.** The output margin, said to say little, correlates at {ours['motivation/margin']} "
@@ -278,7 +278,8 @@ def put_to_the_test():
         "**Put to the test.** The claim: fewer regions, smaller gap (training minus test accuracy). Each of five "
         "studies could refute it, by a [protocol](protocol.md) that was written before their runs. One supports it, "
         "three are inconclusive, and one splits by what is changed: more training images give more regions and a "
-        "smaller gap. The count and scores of mixed images are not told apart. All of it: *The count under test*."
+        "smaller gap. The count and scores of mixed images are not told apart. "
+        "[The count under test](notebooks/18_under_test) has all of it."
     )
     terms = (
         "*Log count*: natural logarithm of the mean number of regions on segments between training images. *Rival*: "
@@ -301,8 +302,8 @@ def readme(tested, points, networks):
     """The blocks of the README, from `put_to_the_test`, `bullets` and `predictors`."""
     pictures = [f"![{words}](book/_static/{name}.svg)" for name, (*_, words) in FIGURES.items()]
     title = "Correlation with the generalisation gap, over settings, with 95 % intervals:"
-    tested = [block.replace("](protocol.md)", "](book/protocol.md)") for block in tested]
-    return [tested[0], pictures[0], READING, *tested[1:], points, pictures[1], title, networks]
+    words = tested[0].replace("](protocol.md)", "](book/protocol.md)").replace("18_under_test)", "18_under_test.ipynb)")
+    return [words, pictures[0], READING, *tested[1:], points, pictures[1], title, networks]
 
 
 def first_page(tested, points, networks, campaign, card):

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 
 from rc_utils.correlation import Estimate, interval_text
-from rc_utils.pages.rivals import RIVALS
 from rc_utils.pages.under_test import decisions, studies
 
 QUESTIONS = {
@@ -85,7 +84,7 @@ def only_chance_differs():
 def other_ways_to_train():
     """What came out of study 2, and its decision."""
     score = transfer().set_index("measure")["R2"]
-    best = score.drop([studies.COUNT, decisions.PLAIN]).map(lambda estimate: estimate.value).idxmax()
+    best = decisions.best_rival(transfer(), "R2")
     lead = transfer().set_index("measure")["difference"][best]
     text = (
         f"R² = {text_of(score[studies.COUNT])}, best rival {text_of(score[best])} ({best}). Support needs a lead "
@@ -99,11 +98,11 @@ def treatments():
     moved = deciding_arms()
     if moved.empty:
         return "no treatment moves it enough", "none"
-    slopes = [f"{arm}: {text_of(slope)}" for slope, arm in zip(moved["slope"], moved["arm"], strict=True)]
+    slopes = [f"{text_of(slope)} with {arm}" for slope, arm in zip(moved["slope"], moved["arm"], strict=True)]
     text = (
-        f"change of the gap per unit of log count: {', '.join(slopes)}; {len(studies.ARMS) - len(moved)} of "
+        f"per unit of log count the gap changes by {', by '.join(slopes)}. {len(studies.ARMS) - len(moved)} of "
         f"{len(studies.ARMS)} treatments move the count too little. Support needs {slope_across_settings() / 2:.2f}, "
-        "half of what it is across settings"
+        "half of the change across settings"
     )
     return text, tally(moved["decision"])
 
@@ -143,16 +142,15 @@ def beyond_the_settings():
     """What came out of study 5, and its decision."""
     r = independent().set_index("measure")["r"]
     best = decisions.best_rival(independent())
-    # The count alone: rivals take long.
-    end = decisions.looks(complete_studies()["independent"])["end"].drop(columns=list(RIVALS), errors="ignore")
+    end = decisions.looks(complete_studies()["independent"])["end"]
     fitted, everyone = (
         decisions.partial_correlations(rows).set_index("measure")["r"][studies.COUNT]
         for rows in (end, end.assign(interpolates=True))
     )
     text = (
         f"at equal loss r = {text_of(r[studies.COUNT])}, best rival {text_of(r[best])} ({best}); at the end "
-        f"{text_of(fitted)}, and {text_of(everyone)} with runs that do "
-        "not fit. Support needs more than 0.2 and than the rival"
+        f"{text_of(fitted)}, and {text_of(everyone)} with runs that do not fit. Support needs more than 0.2 and a "
+        "lead over the rival"
     )
     return text, decisions.decide_independent(independent())
 
@@ -175,7 +173,7 @@ def study_rows():
     if "axes" in complete:
         for axis, share, decision in decisions.sign_errors(complete["axes"]).itertuples(index=False):
             right = Estimate(1 - 2 * share.value, 1 - 2 * share.high, 1 - 2 * share.low, share.n)
-            rows.append(["Right less wrong pairs (study 4)", axis, right, decision, (0.0, 1.0)])
+            rows.append(["Right minus wrong pairs (study 4)", axis, right, decision, (0.0, 1.0)])
     if "independent" in complete:
         r, verdict = independent().set_index("measure")["r"][studies.COUNT], decisions.decide_independent(independent())
         numbers = decisions.looks(complete["independent"])["equal loss"].query("interpolates")["network"].value_counts()

@@ -25,6 +25,7 @@ def test_readme_and_first_page_say_what_the_committed_records_give():
     card = headline.results_card(results)
     tested, points = headline.put_to_the_test(), headline.bullets(runs, campaign, card)
     networks = headline.predictors(runs, campaign)
+    assert [tested[-1].count(f"| {word} |") for word in ("supports", "inconclusive")] == [1, 3]  # as tested[0] says
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert all(block in readme for block in headline.readme(tested, points, networks))
     intro = (ROOT / "book" / "intro.md").read_text(encoding="utf-8")
@@ -42,7 +43,7 @@ def test_the_first_page_says_what_each_study_decided(monkeypatch):
     monkeypatch.setattr(study_results, "complete_studies", lambda: studies)
     monkeypatch.setattr(study_results, "slope_across_settings", lambda: 0.2)
     found, decision = study_results.treatments()
-    assert found.startswith("change of the gap per unit of log count: random labels first: 0.225 [")
+    assert found.startswith("per unit of log count the gap changes by 0.225 [")
     assert "2 of 4 treatments move the count too little. Support needs 0.10," in found
     assert decision == "1 supports, 1 refutes"
     runs.loc[runs["experiment"] != "control", COUNT] = 1.1
@@ -51,8 +52,10 @@ def test_the_first_page_says_what_each_study_decided(monkeypatch):
         {"experiment": name, "seed": seed, "lr": lr, COUNT: level + seed, "gap": sign * level}
         for seed in range(6)
         for lr in (0.003, 0.03)
-        for level, sign, name in ((0, 1, "base"), (1, 1, "flip"), (2, -1, "sam"))
-    )
+        for level, sign, name in ((0, 1, "base"), (1, 1, "flip"), (2, -1, "sam"), (3, 1, "noise-30"))
+    ).assign(train_accuracy=1.0, test_accuracy=lambda table: 1 - table["gap"])
+    studies["axes"]["train_accuracy_true_labels"] = studies["axes"]["experiment"].map({"noise-30": -5.0})
     found, decision = study_results.along_axes()
-    assert "sharpness-aware minimisation 100 % (refutes); flip 0 % (supports)." in found
-    assert decision == "1 refutes, 1 supports"
+    assert "sharpness-aware minimisation 100 % (refutes); label noise 0 %, flip 0 % (supports)." in found
+    assert found.endswith("label noise has 100 %")
+    assert decision == "1 refutes, 2 supports"

@@ -20,8 +20,6 @@ NOTEBOOKS = sorted((project_root() / "notebooks").glob("*.ipynb"))
 CAMPAIGNS = pathlib.Path(__file__).parent / "campaigns"
 # Pages that compute all they show.
 WITHOUT_CAMPAIGN = {"08_theory", "09_linear_regions", "10_training_complexity", "18_under_test"}
-# The page of the studies, whose campaigns are the book's own.
-STUDIES = "18_under_test"
 
 # The campaign of the pages that count a network anew: of a convolutional one that takes a minute.
 PERCEPTRON = str(CAMPAIGNS / "tiny-mlp")
@@ -138,7 +136,7 @@ ON_A_CARD = {"01_motivation", "02_counting", "03_main_correlation", "07_training
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_with_other_parameters(notebook, swept, monkeypatch):
     monkeypatch.setenv("RC_RESULTS", str(swept))
-    if notebook.stem != STUDIES:
+    if notebook.stem != "18_under_test":  # whose campaigns are the book's own
         monkeypatch.setenv("RC_CAMPAIGNS", str(CAMPAIGNS))
     parameters = campaign(notebook, "tiny-all") | SMALL.get(notebook.stem, {})
     others = OTHER.get(notebook.stem, {"seed": 1})

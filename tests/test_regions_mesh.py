@@ -234,8 +234,7 @@ def test_the_order_of_corners_does_not_matter(rng):
     for rounds in (0, 9):
         first, *others = [count_on_meshes(classifier, corners, grid, None, rounds)[0].tolist() for corners in turned]
         assert others == [first, first]
-    grids = [label_grid(scores, corners, resolution=30).labels for corners in turned]
-    by_face = np.array([count_components(labels, "face") for labels in grids])
+    by_face = np.array([count_components(label_grid(scores, c, resolution=30).labels, "face") for c in turned])
     assert (by_face != by_face[0]).any(0).sum() > 15
 
 

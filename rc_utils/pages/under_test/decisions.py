@@ -127,12 +127,11 @@ def transfer_scores(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
 
 def decide_transfer(table: pd.DataFrame) -> str:
     """Supports: R² at least 0.5 and resolved above the best rival's; refutes: not above that, or below 0.5."""
-    values = table.set_index("measure")["R2"].map(lambda estimate: estimate.value)
-    rivals = values.drop([COUNT, PLAIN])
-    if values[COUNT] < 0.5 or rivals.max() >= values[COUNT]:
+    found, rival = table.set_index("measure"), best_rival(table, "R2")
+    count = found["R2"][COUNT].value
+    if count < 0.5 or found["R2"][rival].value >= count:
         return "refutes"
-    difference = table.set_index("measure")["difference"][rivals.idxmax()]
-    return "supports" if difference.low > 0 else "inconclusive"
+    return "supports" if found["difference"][rival].low > 0 else "inconclusive"
 
 
 def slope_across_settings(sgd: pd.DataFrame) -> float:
@@ -271,10 +270,11 @@ def decide_independent(table: pd.DataFrame) -> str:
     return "supports" if r.low > 0.2 and r.value > best else "inconclusive"
 
 
-def best_rival(table: pd.DataFrame) -> str:
-    """The rival with the largest |r| in a table of `partial_correlations`; "" where it has none."""
+def best_rival(table: pd.DataFrame, score: str = "r") -> str:
+    """The rival with the largest |r| in a table of the decisions, or with the largest "R2"; "" where it has none."""
     rivals = table[~table["measure"].isin([COUNT, PLAIN])]
-    return max(zip(rivals["measure"], rivals["r"], strict=True), key=lambda row: abs(row[1].value), default=("",))[0]
+    values = {rival: estimate.value for rival, estimate in zip(rivals["measure"], rivals[score], strict=True)}
+    return max(values, key=lambda rival: abs(values[rival]) if score == "r" else values[rival], default="")
 
 
 def _centred(values, groups):
