@@ -19,7 +19,8 @@ import pages
 import pdf
 
 from rc_utils.checks import write_atomically
-from rc_utils.sweep import execute
+from rc_utils.sweep import missing_runs
+from rc_utils.sweep.campaign import read_campaign
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 _STAMP = ".rendered"
@@ -41,6 +42,10 @@ def _stage(name):
 def train(campaigns, device=None):
     """Run what is missing of each campaign, on two worker processes."""
     for name in campaigns:
+        if not missing_runs(read_campaign(name)):
+            continue
+        from rc_utils.sweep import execute  # torch is imported where there is something to train
+
         arguments = [name, "--workers", "2", *(["--device", device] if device else [])]
         if execute.main(arguments):
             command = f"{sys.executable} -m rc_utils.sweep {' '.join(arguments)}"

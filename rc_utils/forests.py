@@ -18,12 +18,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+import rc_utils as rc
 from rc_utils.checks import campaigns_dir, results_dir, write_atomically
 from rc_utils.correlation import correlate
-from rc_utils.datasets import load_dataset
 from rc_utils.paper.scorecard import correlation_result
 from rc_utils.paper.verdict import Result
-from rc_utils.regions import region_count
 from rc_utils.sweep.records import INTERPOLATES
 from rc_utils.sweep.specification import canonical_json
 
@@ -114,7 +113,7 @@ def _kept(settings: Mapping, progress: bool) -> dict:
 def freeze_forests(dataset: Mapping, **options) -> pathlib.Path:
     """Commit `forest_runs(dataset, **options)` with the provenance of its data, as campaigns/forests/<name>.json."""
     table = forest_runs(dataset, **options)
-    data = load_dataset(**dataset).provenance
+    data = rc.load_dataset(**dataset).provenance
     content = {"settings": table.attrs["settings"], "data": data, "rows": table.to_dict("records")}
     return _write(_committed(dataset), content)
 
@@ -144,7 +143,7 @@ def _write(path: pathlib.Path, content: Mapping) -> pathlib.Path:
 def _fit_all(settings: Mapping, progress: bool) -> Iterator[dict]:
     from tqdm import tqdm
 
-    data = load_dataset(**settings["dataset"])
+    data = rc.load_dataset(**settings["dataset"])
     x_train = np.asarray(data.x_train).reshape(len(data.x_train), -1)
     x_test = np.asarray(data.x_test).reshape(len(data.x_test), -1)
     y_train, y_test = data.y_train.numpy(), data.y_test.numpy()
@@ -155,7 +154,7 @@ def _fit_all(settings: Mapping, progress: bool) -> Iterator[dict]:
         train = float((model.predict(x_train) == y_train).mean())
         test = float((model.predict(x_test) == y_test).mean())
         draw = {key: settings[key] for key in ("num_samples", "resolution", "seed")}
-        count = region_count(model, x_train, **draw)
+        count = rc.region_count(model, x_train, **draw)
         yield {
             "campaign": settings["dataset"]["name"],
             "experiment": "trees",

@@ -5,6 +5,7 @@ import pytest
 
 from rc_utils import forests
 from rc_utils.correlation import correlation_table
+from rc_utils.datasets import load_dataset
 from rc_utils.forests import FOREST, TREE, build_forest, forest_grid, forest_runs, results_from_forests
 from rc_utils.regions import region_count
 
@@ -30,7 +31,7 @@ def test_a_row_holds_what_a_fresh_fit_gives():
     table = forest_runs(**SMALL, depths=(3, 6))
     assert table["network"].value_counts().to_dict() == {TREE: 8, FOREST: 4}
     assert np.allclose(table["gap"], table["train_accuracy"] - table["test_accuracy"])
-    data = forests.load_dataset(**SMALL["dataset"])
+    data = load_dataset(**SMALL["dataset"])
     x, y = np.asarray(data.x_train).reshape(200, -1), data.y_train.numpy()
     last = table.iloc[-1]
     model = build_forest(last["network"], {"max_depth": 6, "criterion": "entropy"}, num_trees=5).fit(x, y)

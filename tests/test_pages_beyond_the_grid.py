@@ -73,7 +73,7 @@ def give_counts(monkeypatch, **counts):
     def found(name, labels, origin):
         return counted(**{label: counts[label] for label in labels}) if set(labels) <= set(counts) else pd.DataFrame()
 
-    monkeypatch.setattr(beyond_the_grid, "load_campaign", lambda name: campaign)
+    monkeypatch.setattr(beyond_the_grid, "read_campaign", lambda name: campaign)
     monkeypatch.setattr(beyond_the_grid, "counts_by_simplex", found)
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from test_sweep_records import write_all
 
-from rc_utils.pages import training_evolution
+from rc_utils.pages import example, training_evolution
 from rc_utils.regions import label_grid, sample_vertices
 from rc_utils.sweep import run
 from rc_utils.sweep.campaign import load_campaign
@@ -79,9 +79,9 @@ def test_training_once_more_ends_at_the_same_network_and_kept_ones_spare_it(monk
     run.complete_run(dataclasses.replace(planned, evolution_weights=True))
     data = run.dataset_of(planned.spec)
     triple = sample_vertices(data.x_train, dim=2, num_samples=1, seed=0)
-    trained = training_evolution.grids_during_training(planned, triple, [1, 2, 3], resolution=10)
-    monkeypatch.setattr(training_evolution, "train", None)
-    kept = training_evolution.grids_during_training(planned, triple, [0, 1, 3], resolution=10)
+    trained = example.grids_during_training(planned, triple, [1, 2, 3], resolution=10)
+    monkeypatch.setattr(example, "train", None)
+    kept = example.grids_during_training(planned, triple, [0, 1, 3], resolution=10)
     assert list(kept) == [0, 1, 3]
     assert np.array_equal(kept[1].labels, trained[1].labels)
     final = label_grid(run.trained_network(planned.spec), triple, resolution=10)

@@ -216,7 +216,7 @@ def test_a_campaign_of_a_path_is_not_taken_for_one_of_the_same_folder_name(tmp_p
 
 @pytest.mark.parametrize(
     ("ours", "theirs", "message"),
-    [('"margin"', '"weight_norm"', "unknown measure.*weight_norm"),
+    [("title = ", "titel = ", "unknown .*titel"),
      ("[networks.", '[networks.Mine]\narchitecture = "raises:Net"\n\n[networks.', "name 'undefined_name'")],
 )  # fmt: skip
 def test_a_campaign_that_cannot_be_read_is_named_and_stops_no_other(tmp_path, monkeypatch, ours, theirs, message):

@@ -14,7 +14,8 @@ import torch
 
 from rc_utils.measures import MEASURES
 from rc_utils.pages import show
-from rc_utils.pages.show import campaign_runs, example_network
+from rc_utils.pages.example import example_network
+from rc_utils.pages.show import campaign_runs
 from rc_utils.regions.classifier import NonFiniteScores
 from rc_utils.sweep import cluster, execute, records, run
 from rc_utils.sweep.campaign import parse_campaign
@@ -263,7 +264,8 @@ def test_pages_say_why_a_campaign_has_nothing_to_show(monkeypatch):
     campaigns = {"far": with_changes(**FAR)}
     monkeypatch.setitem(TABLE, "networks", {"MLP": {"architecture": f"{__name__}:WantsOne"}})
     campaigns["fails"] = with_changes(grid=ONE)
-    monkeypatch.setattr(show, "load_campaign", campaigns.__getitem__)
+    monkeypatch.setattr(show, "read_campaign", campaigns.__getitem__)
+    monkeypatch.setattr(execute, "load_campaign", campaigns.__getitem__)
     with pytest.raises(ValueError, match="all 1 runs of campaign 'far' diverged"):
         campaign_runs("far")
     with pytest.raises(ValueError, match="the network to be shown diverged"):

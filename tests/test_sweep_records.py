@@ -220,18 +220,21 @@ def test_of_two_lines_of_a_run_the_one_that_knows_more_is_taken(campaign):
 
 
 def test_records_are_read_without_torch():
-    """Neither the package nor a table of runs imports it, nor what else takes long."""
+    """Neither the package nor a table of runs imports it, nor what else takes long; nor does what pages of tables use."""
     code = """
 import sys
 import rc_utils as rc
 from rc_utils.sweep import records
 assert len(rc.load_runs("tiny-imagenet-small", "reference")) and rc.TrainConfig().lr == 0.1
 print(sorted({"torch", "scipy", "sklearn", "matplotlib"} & set(sys.modules)))
+from rc_utils.pages import show
+from rc_utils.pages.under_test import studies
+print(len(show.campaign_runs("tiny-imagenet-small")) > 0, "torch" in sys.modules)
 rc.region_count
 print("torch" in sys.modules)
 """
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert answer.stdout.splitlines() == ["[]", "True"]
+    assert answer.stdout.splitlines() == ["[]", "True False", "True"]
 
 
 @pytest.mark.parametrize("name", list_campaigns())

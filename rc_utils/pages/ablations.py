@@ -20,7 +20,7 @@ from rc_utils.paper.published_tables import (
 )
 from rc_utils.paper.verdict import Result, published
 from rc_utils.sweep import records
-from rc_utils.sweep.campaign import load_campaign, reference_campaigns
+from rc_utils.sweep.campaign import read_campaign, reference_campaigns
 from rc_utils.sweep.specification import Campaign
 
 
@@ -63,8 +63,8 @@ def ablation_cells(name: str, campaign: str, others: list[str] | None = None, *,
     Where there is none it is NaN and `needs` says what is missing. read: `origin` and `num_samples` of `load_runs`.
     Raises ValueError for an unknown campaign.
     """
-    found = {c.name: c for c in reference_campaigns()} if others is None else {c: load_campaign(c) for c in others}
-    campaigns = {campaign: load_campaign(campaign)} | found
+    found = {c.name: c for c in reference_campaigns()} if others is None else {c: read_campaign(c) for c in others}
+    campaigns = {campaign: read_campaign(campaign)} | found
     load = functools.cache(lambda name: records.load_runs(campaigns[name], **read))
     rows = []
     for column, source in TABLES[name].items():

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+import rc_utils as rc
 from rc_utils.correlation import (
     average_replicates,
     bootstrap,
@@ -18,8 +19,7 @@ from rc_utils.correlation import (
     weighted_pearson,
 )
 from rc_utils.paper.verdict import Result
-from rc_utils.regions.lattice import default_resolution
-from rc_utils.sweep.campaign import load_campaign
+from rc_utils.sweep.campaign import read_campaign
 from rc_utils.sweep.knowledge import find_count
 from rc_utils.sweep.records import find_records, load_runs
 
@@ -31,7 +31,7 @@ def counts_by_simplex(name: str, labels: Sequence[str], origin: str | None = Non
     it was counted), counts (an array over the simplices that all the labels share, the first ones), evaluations and
     seconds of a simplex.
     """
-    campaign = load_campaign(name)
+    campaign = read_campaign(name)
     plans, rows = {planned.spec.run_id: (network, planned) for _, network, planned in campaign.entries()}, []
     order = list(campaign.networks)
     found = find_records(plans, campaign.folder / "runs.jsonl", origin)
@@ -56,7 +56,7 @@ def describe_count(settings: dict) -> str:
     low, high = settings.get("alpha_range", (0, 1))
     span = "" if (low, high) == (0, 1) else f", alpha in [{low:g}, {high:g}]"
     dim = settings.get("dim", 1)
-    points = settings.get("resolution") or default_resolution(dim, settings.get("domain", "simplex"))
+    points = settings.get("resolution") or rc.regions.lattice.default_resolution(dim, settings.get("domain", "simplex"))
     if settings.get("strategy") == "adaptive":
         return f"adaptive{span}" if dim == 1 else f"mesh from {points:,} points an edge"
     reading = f" an edge, {settings.get('adjacency', 'face')}" if dim > 1 else ""
@@ -102,7 +102,7 @@ def results_from_counts(name: str, *, origin: str | None = None) -> list[Result]
     last is the mean of the first 500 segments less that of the first 100 (v1 Table 3), in all runs with so many.
     Student's interval is over the simplices, which all runs share.
     """
-    results, campaign = [], load_campaign(name)
+    results, campaign = [], read_campaign(name)
     for id_, labels in CHANGES.items():
         table = counts_by_simplex(name, labels, origin)
         if table.empty:
@@ -140,7 +140,7 @@ def conclusions(name: str, experiment: str, first: str, second: str, seed: int =
     second - first with its interval (low, high). Empty where a count is missing.
     """
     columns = [f"count_{first}", f"count_{second}"]
-    campaign = load_campaign(name)
+    campaign = read_campaign(name)
     if not {first, second} <= set(campaign.counts):
         return pd.DataFrame()
     shared = min(campaign.counts[label].get("num_samples", 100) for label in (first, second))

@@ -14,7 +14,7 @@ from rc_utils.pages.beyond_the_grid import results_from_counts
 from rc_utils.pages.main_correlation import plain_runs, results_from_measures, results_from_runs
 from rc_utils.paper.verdict import Result, scorecard
 from rc_utils.sweep import records
-from rc_utils.sweep.campaign import load_campaign
+from rc_utils.sweep.campaign import read_campaign
 
 
 def results_from_campaign(
@@ -26,7 +26,7 @@ def results_from_campaign(
     name, and whatever counts during training. origin, num_samples: which records, and how many simplices of each, as in
     `load_runs`.
     """
-    campaign, read = load_campaign(name), {"origin": origin, "num_samples": num_samples}
+    campaign, read = read_campaign(name), {"origin": origin, "num_samples": num_samples}
     table = records.counted(records.load_runs(campaign, **read), campaign)
     if table.empty:
         return []

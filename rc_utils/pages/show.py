@@ -1,4 +1,4 @@
-"""What the notebooks share: the runs of a campaign, its example network, and tables with a sentence beside them."""
+"""What the notebooks share: the runs of a campaign, and tables with a sentence beside them."""
 
 import html
 import re
@@ -6,14 +6,13 @@ import re
 import pandas as pd
 from IPython.display import HTML
 
+from rc_utils import sweep
 from rc_utils.correlation import Estimate, finished, interval_text, setting_names
 from rc_utils.forests import committed_forests, forest_runs, results_from_forests
 from rc_utils.pages.scorecard import results_from_campaign
 from rc_utils.paper.scorecard import kept_results
 from rc_utils.paper.verdict import scorecard
-from rc_utils.sweep import run
-from rc_utils.sweep.campaign import load_campaign, reference_campaigns
-from rc_utils.sweep.execute import sweep
+from rc_utils.sweep.campaign import read_campaign, reference_campaigns
 from rc_utils.sweep.knowledge import data_sha256
 from rc_utils.sweep.records import INTERPOLATES, counted, find_records, load_runs
 
@@ -28,7 +27,7 @@ def campaign_runs(name, experiment=None, *, device="cpu", num_samples=0):
     so many simplices of each run; 0 takes all. Raises ValueError for an unknown campaign or experiment, a larger
     campaign without a record, an experiment without one, and where no run could be made or all of them diverged.
     """
-    campaign = load_campaign(name)
+    campaign = read_campaign(name)
     table = load_runs(campaign, num_samples=num_samples or None)
     if table.empty:
         if (number := len(campaign.runs())) > SMALL:
@@ -36,7 +35,7 @@ def campaign_runs(name, experiment=None, *, device="cpu", num_samples=0):
                 f"campaign {name!r} has no record yet and asks for {number:,} runs: "
                 f"`python -m rc_utils.sweep {name} --plan` says what they cost, and without --plan it trains them"
             )
-        outcomes = sweep(campaign, device=device)
+        outcomes = sweep.sweep(name, device=device)
         table = load_runs(campaign, num_samples=num_samples or None)
         failed = next((outcome.error for outcome in outcomes if outcome.status == "failed"), "no run was finished")
         if table.empty:
@@ -56,43 +55,12 @@ def campaign_runs(name, experiment=None, *, device="cpu", num_samples=0):
     return table
 
 
-def example_run(name, network="", experiment=""):
-    """The planned run whose network a page shows: of the runs of `network` (default: the first one) with a record that
-    interpolates, the one with the best test accuracy; the first planned run where there is none. `experiment` narrows
-    the choice to one experiment."""
-    campaign = load_campaign(name)
-    label = network or next(iter(campaign.networks))
-    if label not in campaign.networks:
-        raise ValueError(f"campaign {name!r} has no network {label!r}; it has {', '.join(campaign.networks)}")
-    wanted = [p.spec.run_id for e, other, p in campaign.entries() if other == label and experiment in ("", e.name)]
-    runs = finished(load_runs(campaign))
-    runs = runs[runs["run_id"].isin(wanted)].sort_values(
-        ["interpolates", "test_accuracy"], ascending=False, kind="stable"
-    )
-    # The whole plan: an experiment of another name may want more of the same run.
-    return campaign.runs()[runs["run_id"].iloc[0] if len(runs) else wanted[0]]
-
-
-def example_network(planned, device="cpu"):
-    """(network, dataset) of a planned run; trained again where its weights are not kept here."""
-    try:
-        network = run.trained_network(planned.spec, device)
-    except FileNotFoundError:
-        record = run.complete_run(planned, device, weights=True)
-        if record["status"] != "ok":
-            train = planned.spec.train
-            setting = f"{planned.spec.network['name']}, lr {train.lr:g}, batch size {train.batch_size}"
-            raise ValueError(f"the network to be shown diverged ({setting}); choose another") from None
-        network = run.trained_network(planned.spec, device)
-    return network, run.dataset_of(planned.spec, device)
-
-
 def describe_runs(name, table, num_samples=0):
     """One paragraph of Markdown: what the runs of a page are, where they were made, and the campaign's note.
 
     num_samples: the first so many simplices of each run are what the page counts; 0 for all.
     """
-    campaign = load_campaign(name)
+    campaign = read_campaign(name)
     planned = len({p.spec.run_id for e, _, p in campaign.entries() if e.name in set(table["experiment"])})
     records = find_records(table["run_id"].unique(), campaign.folder / "runs.jsonl")
     machines = sorted({record["provenance"]["hardware"] for record, _ in records.values()})
@@ -119,7 +87,7 @@ def all_results(name="", *, num_samples=0, seed=0):
     """Our results for the scorecard: of every campaign with records, of trees and forests, and those that other pages
     have kept; or of one campaign alone. A campaign all of whose runs belong to one before it repeats it."""
     results, seen = [], set()
-    for campaign in [load_campaign(name)] if name else reference_campaigns():
+    for campaign in [read_campaign(name)] if name else reference_campaigns():
         made = set(find_records(campaign.runs(), campaign.folder / "runs.jsonl"))
         if made and made <= seen:
             continue

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import numpy as np
 import pandas as pd
 
 from rc_utils.correlation import average_replicates, bootstrap, correlate_settings, finished, mean, weighted_pearson
 from rc_utils.paper.published_tables import EVOLUTION
 from rc_utils.paper.verdict import Result
-from rc_utils.regions import label_grid
-from rc_utils.sweep.campaign import load_campaign
+from rc_utils.sweep.campaign import read_campaign
 from rc_utils.sweep.records import load_evolution
-from rc_utils.sweep.run import dataset_of, network_of, networks_during_training
-from rc_utils.sweep.specification import Campaign, Experiment, PlannedRun
-from rc_utils.training import train
+from rc_utils.sweep.specification import Campaign, Experiment
 
 PUBLISHED_EPOCHS = 200
 # A published epoch is matched by one of ours at most this share of training away.
@@ -31,7 +26,7 @@ def evolution_experiment(name: str, experiment: str = "") -> tuple[Campaign, Exp
 
     Raises NothingCounted where there is none.
     """
-    campaign = load_campaign(name)
+    campaign = read_campaign(name)
     measured = [e for e in campaign.experiments if e.evolution_epochs and e.evolution_counts]
     for found in measured:
         if experiment in ("", found.name):
@@ -140,24 +135,3 @@ def _trend(table, campaign, network, seed):
         return []
     detail = f"{network}, epoch {epochs[-1]} less epoch {epochs[0]}, {len(cells)} settings"
     return [Result("evolution/trend", campaign, found.value, found.low, found.high, found.n, detail)]
-
-
-def grids_during_training(
-    planned: PlannedRun, vertices: np.ndarray, epochs: list, *, resolution: int = 60, device: str = "cpu"
-) -> dict:
-    """{epoch: LabelGrid} of the simplices `vertices` (B, d + 1, C, H, W), from the networks kept of these epochs, or
-    from training the run once more where they are not.
-
-    Raises ValueError for an epoch outside the run's training.
-    """
-
-    def measure(network, epoch):
-        return label_grid(network, vertices, resolution=resolution)
-
-    with contextlib.suppress(FileNotFoundError):
-        kept = networks_during_training(planned.spec, epochs, device)
-        return {epoch: measure(network, epoch) for epoch, network in kept.items()}
-    data = dataset_of(planned.spec, device)
-    network = network_of(planned.spec, data)
-    run = train(network, data, planned.spec.train, device=device, measure=measure, measure_epochs=tuple(epochs))
-    return run.measurements

@@ -5,10 +5,11 @@ import importlib
 _HOMES = {
     "Campaign": "specification",
     "Experiment": "specification",
+    "complete_run": "run",
     "freeze": "records",
     "list_campaigns": "campaign",
     "load_campaign": "campaign",
-    "missing_runs": "execute",
+    "missing_runs": "records",
     "parse_campaign": "campaign",
     "plan": "execute",
     "sweep": "execute",

@@ -68,7 +68,7 @@ def load_campaigns():
     campaigns = []
     for name in list_campaigns():
         try:
-            campaigns.append(load_campaign(name))
+            campaigns.append(read_campaign(name))
         except Exception as error:  # whatever a module of the reader's raises
             warnings.warn(f"campaign {name!r} is left out: {error}", stacklevel=2)
     return campaigns

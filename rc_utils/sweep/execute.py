@@ -19,17 +19,8 @@ from rc_utils.sweep.cluster import on_dask
 from rc_utils.sweep.cost import DEFAULT_TFLOPS, run_flops
 from rc_utils.sweep.job import attempt
 from rc_utils.sweep.knowledge import is_complete
-from rc_utils.sweep.records import check_writable, find_records, freeze
+from rc_utils.sweep.records import check_writable, find_records, freeze, missing_runs
 from rc_utils.sweep.verify import print_verification, verify
-
-
-def missing_runs(campaign, shard=(0, 1)):
-    """The planned runs without a complete record, in order; shard (i, n) keeps every n-th run, starting at i."""
-    plans = campaign.runs()
-    found = find_records(plans, campaign.folder / "runs.jsonl")
-    mine = [(key, planned) for i, (key, planned) in enumerate(plans.items()) if i % shard[1] == shard[0]]
-    todo = [(key, p) for key, p in mine if key not in found or not is_complete(found[key][0], p)]
-    return [planned if key in found else campaign.to_train(key) for key, planned in todo]
 
 
 def sweep(

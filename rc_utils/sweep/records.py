@@ -20,7 +20,7 @@ import pandas as pd
 
 from rc_utils.checks import check_count, results_dir, unknown_name, write_atomically
 from rc_utils.sweep.campaign import read_campaign
-from rc_utils.sweep.knowledge import find_count, richer
+from rc_utils.sweep.knowledge import find_count, is_complete, richer
 from rc_utils.sweep.specification import RUN_COLUMNS, SCHEMA, TRAIN_DEFAULTS, Campaign, canonical_json
 
 INTERPOLATES = 0.99
@@ -85,6 +85,15 @@ def find_records(run_ids, frozen=None, origin=None):
                 record = read_record(path)
                 found[run_id] = richer(record, reference[run_id]) if run_id in reference else (record, "live")
     return found
+
+
+def missing_runs(campaign, shard=(0, 1)):
+    """The planned runs without a complete record, in order; shard (i, n) keeps every n-th run, starting at i."""
+    plans = campaign.runs()
+    found = find_records(plans, campaign.folder / "runs.jsonl")
+    mine = [(key, planned) for i, (key, planned) in enumerate(plans.items()) if i % shard[1] == shard[0]]
+    todo = [(key, p) for key, p in mine if key not in found or not is_complete(found[key][0], p)]
+    return [planned if key in found else campaign.to_train(key) for key, planned in todo]
 
 
 def read_frozen(path, run_ids=None):

@@ -17,22 +17,11 @@ from rc_utils.theory.complexity.tasks import Task
 from rc_utils.theory.complexity.trajectory import Trajectory
 
 PAGE = "10_training_complexity"
-LAST = 10  # The paper's "last 10 epochs".
 
 
 def trend(task: Task, values: np.ndarray, *, seed: int = 0) -> Estimate:
     """Spearman's correlation of the level (frequency or corruption) with values (M,), bootstrapped over repetitions."""
     return correlate(task.level, values, "spearman", task.repetition, seed=seed, unit="repetitions")
-
-
-def readouts(path: Trajectory) -> dict[str, np.ndarray]:
-    """Of each model (M,): length an epoch over the last ten, total length, variance over the last ten, distance."""
-    return {
-        "length": path.length[-LAST:, :, 0].mean(0),
-        "total": path.length[..., 0].sum(0),
-        "variance": path.variance(min(LAST, len(path.steps)))[-1],
-        "distance": path.distance[-1],
-    }
 
 
 def until_fit(path: Trajectory, loss: float) -> pd.DataFrame:

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from rc_utils.sweep.campaign import load_campaign
+from rc_utils import sweep
+from rc_utils.sweep.campaign import read_campaign
 from rc_utils.sweep.knowledge import is_complete
 from rc_utils.sweep.records import find_records, load_runs
-from rc_utils.sweep.run import complete_run
 from rc_utils.sweep.specification import Campaign, PlannedRun
 
 COUNT = "log count"
@@ -62,7 +62,7 @@ def study_runs(name: str, number: int = 0) -> Study:
 
     number: the first so many runs of each network and experiment alone, live ones too; 0 takes all committed ones.
     """
-    campaign = load_campaign(f"study-{name}")
+    campaign = read_campaign(f"study-{name}")
     asked = first_runs(campaign, number)
     origin = None if number else "reference"
     records = find_records(asked, campaign.folder / "runs.jsonl", origin)
@@ -106,8 +106,8 @@ def first_runs(campaign: Campaign, number: int = 0) -> dict[str, PlannedRun]:
 
 def make_runs(name: str, number: int, device: str = "cpu") -> None:
     """Train those of the `first_runs` of a study that have no record."""
-    campaign = load_campaign(f"study-{name}")
+    campaign = read_campaign(f"study-{name}")
     chosen = first_runs(campaign, number)
     known = find_records(chosen, campaign.folder / "runs.jsonl")
     for run_id in tqdm(sorted(set(chosen) - set(known)), desc=campaign.name):
-        complete_run(campaign.runs()[run_id], device)
+        sweep.complete_run(campaign.runs()[run_id], device)

@@ -1,0 +1,69 @@
+"""Networks that pages show: which run of a campaign, its trained network, and its labels during training."""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+from torch import nn
+
+from rc_utils.correlation import finished
+from rc_utils.datasets import Dataset
+from rc_utils.regions import label_grid
+from rc_utils.sweep import run
+from rc_utils.sweep.campaign import read_campaign
+from rc_utils.sweep.records import load_runs
+from rc_utils.sweep.specification import PlannedRun
+from rc_utils.training import train
+
+
+def example_run(name: str, network: str = "", experiment: str = "") -> PlannedRun:
+    """The planned run whose network a page shows: of the runs of `network` (default: the first one) with a record that
+    interpolates, the one with the best test accuracy; the first planned run where there is none. `experiment` narrows
+    the choice to one experiment."""
+    campaign = read_campaign(name)
+    label = network or next(iter(campaign.networks))
+    if label not in campaign.networks:
+        raise ValueError(f"campaign {name!r} has no network {label!r}; it has {', '.join(campaign.networks)}")
+    wanted = [p.spec.run_id for e, other, p in campaign.entries() if other == label and experiment in ("", e.name)]
+    runs = finished(load_runs(campaign))
+    runs = runs[runs["run_id"].isin(wanted)].sort_values(
+        ["interpolates", "test_accuracy"], ascending=False, kind="stable"
+    )
+    # The whole plan: an experiment of another name may want more of the same run.
+    return campaign.runs()[runs["run_id"].iloc[0] if len(runs) else wanted[0]]
+
+
+def example_network(planned: PlannedRun, device: str = "cpu") -> tuple[nn.Module, Dataset]:
+    """(network, dataset) of a planned run; trained again where its weights are not kept here."""
+    try:
+        network = run.trained_network(planned.spec, device)
+    except FileNotFoundError:
+        record = run.complete_run(planned, device, weights=True)
+        if record["status"] != "ok":
+            lr, batch_size = planned.spec.train.lr, planned.spec.train.batch_size
+            setting = f"{planned.spec.network['name']}, lr {lr:g}, batch size {batch_size}"
+            raise ValueError(f"the network to be shown diverged ({setting}); choose another") from None
+        network = run.trained_network(planned.spec, device)
+    return network, run.dataset_of(planned.spec, device)
+
+
+def grids_during_training(
+    planned: PlannedRun, vertices: np.ndarray, epochs: list, *, resolution: int = 60, device: str = "cpu"
+) -> dict:
+    """{epoch: LabelGrid} of the simplices `vertices` (B, d + 1, C, H, W), from the networks kept of these epochs, or
+    from training the run once more where they are not.
+
+    Raises ValueError for an epoch outside the run's training.
+    """
+
+    def measure(network, epoch):
+        return label_grid(network, vertices, resolution=resolution)
+
+    with contextlib.suppress(FileNotFoundError):
+        kept = run.networks_during_training(planned.spec, epochs, device)
+        return {epoch: measure(network, epoch) for epoch, network in kept.items()}
+    data = run.dataset_of(planned.spec, device)
+    network = run.network_of(planned.spec, data)
+    again = train(network, data, planned.spec.train, device=device, measure=measure, measure_epochs=tuple(epochs))
+    return again.measurements
