@@ -14,6 +14,7 @@ import urllib.parse
 import build
 import numpy as np
 import pytest
+from axe_playwright_python.base import AXE_SCRIPT
 from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from test_book import BOOK, write_source
@@ -30,13 +31,6 @@ HTML = BOOK / "_build" / "html"
 TINY_PAGES = ["bibliography.html", "genindex.html", "intro.html", "notebooks/line.html", "search.html"]
 DESKTOP = {"width": 1280, "height": 900}
 WIDTHS = (1400, 1024, 390)
-# Contrast takes long: it is looked at where a page has each of its colours first.
-LATER = [
-    ".bd-sidebar-primary li:nth-of-type(n+3)",
-    "main tbody tr:nth-child(n+13)",
-    "main section section:nth-of-type(n+2) pre",
-    "main section section:nth-of-type(n+2) .sig",
-]
 # Violations in what the tools write: (rule, part of the element's selector) and the reason.
 NOT_OURS = {
     ("definition-list", "#rc_utils"): "Sphinx writes the parameters of a long signature as <dd> without a <dt>",
@@ -118,12 +112,11 @@ def problems(tab, root, address):
     found += [f"broken image: {source}" for source in tab.evaluate(BROKEN_IMAGES)]
     found += [f"figure without alt text: {source}" for source in tab.evaluate(NO_ALT)]
     found += broken_links(tab, root, address)
-    found += [f"light: {text}" for text in violations(tab)]
-    found += [f"light: {text}" for text in contrast(tab)]
+    found += [f"light: {text}" for text in violations(tab, {})]
     tab.emulate_media(color_scheme="dark")
     if tab.evaluate("'mode' in document.documentElement.dataset"):
         tab.wait_for_function("document.documentElement.dataset.theme === 'dark'")
-    found += [f"dark: {text}" for text in contrast(tab)]
+    found += [f"dark: {text}" for text in violations(tab, {"runOnly": ["color-contrast"]})]
     for width in WIDTHS:
         tab.set_viewport_size({"width": width, "height": 900})
         found += [f"cut off at {width} px: {text}" for text in tab.evaluate(CUT_OFF)]
@@ -186,19 +179,32 @@ def anchors(path):
     return set(re.findall(r'\sid="([^"]+)"', path.read_text(encoding="utf8")))
 
 
-def violations(tab):
-    """axe-core's serious and critical violations of all rules but contrast, without those of the theme."""
-    return _run_axe(tab, None, {"rules": {"color-contrast": {"enabled": False}}})
+# Contrast takes long: it is looked at where a page has a colour on its backgrounds, in its size and weight, first.
+MARK_FIRST = """() => {
+    const seen = new Set();
+    for (const e of document.body.querySelectorAll("*")) {
+        e.removeAttribute("data-first");
+        const hasText = [...e.childNodes].some(node => node.nodeType === Node.TEXT_NODE && node.data.trim());
+        if (!(hasText || e.matches("input, select")) || !e.getClientRects().length) continue;
+        const { color, fontSize, fontWeight } = getComputedStyle(e);
+        const look = [color, fontSize, fontWeight];
+        for (let box = e; box; box = box.parentElement) {
+            const { backgroundColor, backgroundImage, opacity } = getComputedStyle(box);
+            look.push(backgroundColor, backgroundImage, opacity);
+        }
+        const key = look.filter(value => !["rgba(0, 0, 0, 0)", "none", "1"].includes(value)).join();
+        if (!seen.has(key)) e.setAttribute("data-first", "");
+        seen.add(key);
+    }
+}"""
+ONLY_FIRST = 'axe.configure({ rules: [{ id: "color-contrast", selector: "[data-first]" }] });'
 
 
-def contrast(tab):
-    """The same of the contrast of colours, where it is looked at."""
-    return _run_axe(tab, {"exclude": [[selector] for selector in LATER]}, {"runOnly": ["color-contrast"]})
-
-
-def _run_axe(tab, context, options):
+def violations(tab, options):
+    """axe-core's serious and critical violations without those of the theme."""
+    tab.evaluate(MARK_FIRST)
     found = []
-    response = Axe().run(tab, context=context, options=options | {"resultTypes": ["violations"]}).response
+    response = Axe(AXE_SCRIPT + ONLY_FIRST).run(tab, options=options | {"resultTypes": ["violations"]}).response
     for rule in response["violations"]:
         for node in rule["nodes"]:
             selector = " ".join(map(str, node["target"]))

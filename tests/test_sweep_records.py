@@ -220,7 +220,7 @@ def test_of_two_lines_of_a_run_the_one_that_knows_more_is_taken(campaign):
 
 
 def test_records_are_read_without_torch():
-    """Neither the package nor a table of runs imports it, nor what else takes long; nor does what pages of tables use."""
+    """Neither the package nor a table of runs imports it, nor what else takes long; a page of tables has no torch."""
     code = """
 import sys
 import rc_utils as rc
