@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import multiprocessing
+import os
 import random
 import signal
 import subprocess
@@ -67,82 +69,90 @@ def whole_records():
     return {path.stem: records.read_record(path) for path in paths if not path.name.startswith(".")}
 
 
-def kill_at_work(child):
-    """Kill a process as soon as there is a record."""
-    while not whole_records():
+def kill_at_work(child, before=0):
+    """Kill a process as soon as there are more records than before."""
+    while len(whole_records()) <= before:
         time.sleep(0.01)
     child.kill()
 
 
 @pytest.mark.slow
-def test_a_scheduler_that_is_killed_at_work_is_said_to_be_gone_and_loses_nothing(tmp_path):
-    whole = parse_campaign(table(200), "many")
+def test_a_killed_worker_and_a_killed_scheduler_lose_and_double_nothing(tmp_path):
+    """Some runs on two workers of which one is killed at work, then more until the scheduler is; the rest here."""
+    some, whole = (parse_campaign(table(num_seeds), "many") for num_seeds in (24, 150))
     soon = dask.config.set({"distributed.comm.timeouts.connect": "2s"})
-    with soon, scheduler(tmp_path) as (child, address), worker(address), ThreadPoolExecutor() as pool:
-        with Client(address) as client:
-            client.wait_for_workers(1)
-        pool.submit(kill_at_work, child)
-        with pytest.raises(OSError, match=r"scheduler tcp://.* is gone .* the same command with its address"):
-            sweep(whole, scheduler=address)
-    done = whole_records()
-    assert 0 < len(done) < 200
-    assert len(missing_runs(whole)) == 200 - len(done)
-
-
-@pytest.mark.slow
-def test_a_killed_worker_and_then_a_new_scheduler_lose_and_double_nothing(tmp_path):
-    """Most runs on two workers of which one is killed at work; the rest on another scheduler, on another port."""
-    most, whole = (parse_campaign(table(num_seeds), "many") for num_seeds in (24, 30))
-    with scheduler(tmp_path) as (_, address), worker(address) as doomed, worker(address):
+    with soon, scheduler(tmp_path) as (child, address), worker(address) as doomed, worker(address):
         with Client(address) as client:
             client.wait_for_workers(2)
         with ThreadPoolExecutor() as pool:
             pool.submit(kill_at_work, doomed)
-            outcomes = sweep(most, scheduler=address)
-        assert doomed.wait() == -signal.SIGKILL
-    assert sorted(outcome.run_id for outcome in outcomes) == sorted(most.runs())
-    assert {outcome.status for outcome in outcomes} == {"done"}
-    before = whole_records()
-    assert before.keys() == most.runs().keys()
-    with scheduler(tmp_path) as (_, other), worker(other):
-        assert other != address
-        assert len(sweep(whole, scheduler=other)) == 6
+            outcomes = sweep(some, scheduler=address)
+            assert doomed.wait() == -signal.SIGKILL
+            assert sorted(outcome.run_id for outcome in outcomes) == sorted(some.runs())
+            assert {outcome.status for outcome in outcomes} == {"done"}
+            first = whole_records()
+            assert first.keys() == some.runs().keys()
+            pool.submit(kill_at_work, child, before=24)
+            with pytest.raises(OSError, match=r"scheduler tcp://.* is gone .* the same command with its address"):
+                sweep(whole, scheduler=address)
+    second = whole_records()
+    assert 24 < len(second) < 150
+    assert first.items() <= second.items()
+    assert len(sweep(whole)) == 150 - len(second)
     assert whole_records().keys() == whole.runs().keys()
-    assert before.items() <= whole_records().items()
+    assert second.items() <= whole_records().items()
 
 
-A_SWEEP = """
-import json, sys
-from rc_utils.sweep.campaign import parse_campaign
-from rc_utils.sweep import sweep
-outcomes = sweep(parse_campaign(json.loads(sys.argv[1]), "many"))
-sys.exit(any(outcome.status != "done" for outcome in outcomes))
-"""
+@pytest.fixture
+def start_sweep(results):
+    """Start a sweep in a process of its own: a fork of one that has imported what it takes."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["rc_utils.sweep.execute"])
+    started = []
+
+    def start(campaign):
+        started.append(context.Process(target=sweep_into, args=(str(results), campaign)))
+        started[-1].start()
+        return started[-1]
+
+    yield start
+    for child in started:
+        child.kill()
+        child.join()
+
+
+def sweep_into(folder, campaign):
+    """Sweep with records in `folder`; the exit status says whether every run is done."""
+    os.environ["RC_RESULTS"] = folder
+    sys.exit(any(outcome.status != "done" for outcome in sweep(campaign)))
 
 
 @pytest.mark.slow
-def test_a_sweep_that_is_killed_again_and_again_loses_no_finished_record():
+def test_a_sweep_that_is_killed_again_and_again_loses_no_finished_record(start_sweep):
     """Each time at some moment of its work: what is there is whole, and only ever grows."""
-    rng, seen = random.Random(0), {}
-    for _ in range(2):
-        with process("-c", A_SWEEP, json.dumps(table(300))):
-            while len(whole_records()) == len(seen):
-                time.sleep(0.01)
-            time.sleep(rng.uniform(0, 0.3))
+    rng, seen, whole = random.Random(0), {}, parse_campaign(table(300), "many")
+    for _ in range(3):
+        child = start_sweep(whole)
+        while len(whole_records()) == len(seen):
+            time.sleep(0.01)
+        time.sleep(rng.uniform(0, 0.3))
+        child.kill()
+        child.join()
         now = whole_records()
         assert seen.items() <= now.items()
         seen = now
-    assert len(missing_runs(parse_campaign(table(300), "many"))) == 300 - len(seen) > 0
+    assert len(missing_runs(whole)) == 300 - len(seen) > 0
 
 
 @pytest.mark.slow
-def test_two_sweeps_of_one_campaign_at_once_leave_one_whole_record_a_run():
+def test_two_sweeps_of_one_campaign_at_once_leave_one_whole_record_a_run(start_sweep):
     campaign = parse_campaign(table(40), "many")
-    with process("-c", A_SWEEP, json.dumps(table(40))) as other:
-        while not whole_records():
-            time.sleep(0.01)
-        outcomes = sweep(campaign)
-        assert other.wait(timeout=120) == 0
+    other = start_sweep(campaign)
+    while not whole_records():
+        time.sleep(0.01)
+    outcomes = sweep(campaign)
+    other.join(timeout=120)
+    assert other.exitcode == 0
     assert {outcome.status for outcome in outcomes} == {"done"}
     assert whole_records().keys() == campaign.runs().keys()
     assert missing_runs(campaign) == []
