@@ -43,7 +43,7 @@ def taus_by_hand(rows, x, y):
     return {name: np.mean([np.mean(values) for values in found.values()]) for name, found in groups.items()}
 
 
-def test_granulated_kendall_is_the_mean_over_axes_by_hand():
+def test_granulated_kendall_and_sign_errors_by_hand():
     rows, x, y = grid()
     pairs = p.neighbours(rows)
     taus = p.axis_kendall(x, y, pairs, range(12), num_resamples=20)
@@ -52,11 +52,6 @@ def test_granulated_kendall_is_the_mean_over_axes_by_hand():
     found = p.granulated_kendall(x, y, pairs, range(12), num_resamples=200)
     assert found.value == pytest.approx(np.mean(list(expected.values())))
     assert -1 <= found.low < found.high <= 1
-
-
-def test_sign_errors_are_shares_of_wrong_pairs_by_hand():
-    rows, x, y = grid()
-    pairs = p.neighbours(rows)
     shares = {}
     for i, j, name in neighbours_by_hand(rows):
         key = (name, *sorted((rows[name][i], rows[name][j])))
@@ -64,7 +59,7 @@ def test_sign_errors_are_shares_of_wrong_pairs_by_hand():
     errors = [np.mean(values) for values in shares.values()]
     assert sorted(p.environment_errors(x, y, pairs)) == pytest.approx(sorted(errors))
     assert p.sign_error(x, y, pairs, range(12), num_resamples=20).value == pytest.approx(np.mean(errors))
-    assert p.sign_error(x, x + 0.001, p.neighbours(rows), range(12)).value < 0.1
+    assert p.sign_error(x, x + 0.001, pairs, range(12)).value < 0.1
     assert "lr 0.01 / 0.1" in pairs.environments
     with pytest.raises(ValueError, match="two rows have the factors"):
         p.neighbours(pd.concat([rows, rows[:1]]))
@@ -120,28 +115,24 @@ def test_between_seeds_the_setting_is_taken_out():
     assert np.isnan(statistics.seeds_alone(runs[runs["seed"] == 0])[0].value)
 
 
-def test_networks_stand_beside_each_other():
-    table = statistics.networks_table(statistics.settings_of(make_runs())).set_index("network")
+def test_networks_stand_beside_each_other_and_the_league_has_every_statistic():
+    rows = statistics.settings_of(make_runs())
+    table = statistics.networks_table(rows).set_index("network")
     assert list(table.index) == ["A", "B", "C", "all together", "all, within network"]
     assert table.loc["all together", "rows"] == 27
     alone = statistics.settings_of(make_runs(networks=("A",)))
     assert statistics.networks_table(alone)["count"][0] == correlate(alone["count"], alone["gap"])
+    values = {name: statistics.estimate(rows, "count", name, num_resamples=50).value for name in statistics.STATISTICS}
+    assert values.pop("sign_error") < 0.2
+    assert min(values.values()) > 0.5
 
 
 def test_every_setting_counts_a_run_once_and_leaves_out_what_does_not_fit():
     runs = make_runs().assign(optimizer="sgd", experiment="main")
-    both = pd.concat(
-        [runs, runs.assign(experiment="again"), runs.assign(optimizer="adam", run_id=runs["run_id"] + "a")]
-    )
+    adam = runs.assign(optimizer="adam", run_id=runs["run_id"] + "a")
+    both = pd.concat([runs, runs.assign(experiment="again"), adam])
     rows = statistics.every_setting(both)
     assert rows["interpolates"].all()
     assert len(rows) == 18
     separate = statistics.every_setting(both.assign(experiment=both["experiment"] + both["optimizer"]))
     assert (len(separate), separate["setting"].nunique()) == (36, 12)
-
-
-def test_the_league_has_every_statistic():
-    rows = statistics.settings_of(make_runs())
-    values = {name: statistics.estimate(rows, "count", name, num_resamples=50).value for name in statistics.STATISTICS}
-    assert values.pop("sign_error") < 0.2
-    assert min(values.values()) > 0.5
