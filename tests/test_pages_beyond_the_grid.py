@@ -43,7 +43,7 @@ def test_records_of_a_campaign_give_counts_and_conclusions():
         for label, entry in zip(planned.counts, record["counts"], strict=True):
             n, resolution = entry["settings"]["num_samples"], entry["settings"]["resolution"]
             factor = 2 if label == "main" else 1
-            entry |= {"counts": [factor * (run + i) for i in range(n)], "num_evaluations": n * resolution}
+            entry |= {"counts": [factor * (run + 1) * i for i in range(n)], "num_evaluations": n * resolution}
         write_record(record)
     table = beyond_the_grid.counts_by_simplex(TINY, ["grid", "main", "fine"])
     assert table["run_id"].nunique() == 2

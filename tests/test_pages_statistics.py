@@ -1,12 +1,11 @@
 """Statistics of pairs against brute force, and the page's tables from runs that are known by construction."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
 import pandas as pd
 import pytest
+from test_correlation import make_runs
 
 from rc_utils.correlation import correlate
 from rc_utils.correlation import pairs as p
@@ -78,35 +77,29 @@ def test_a_unit_that_is_drawn_twice_is_not_compared_with_itself():
     assert MIN_UNITS == 7
 
 
-def make_runs(networks=("A", "B", "C"), seeds=2, noise=0.1):
-    rng = np.random.default_rng(4)
-    rows = []
-    for network, lr, batch in itertools.product(networks, (0.01, 0.02, 0.04), (32, 64, 128)):
-        for decay, seed in itertools.product((1e-5, 1e-6), range(seeds)):
-            own = noise * rng.normal()
-            count = 3 + "ABC".index(network) + np.log2(batch / lr / 3200) / 5 + own
-            cell = {"cell": f"lr={lr}, batch_size={batch}, weight_decay={decay}", "seed": seed, "status": "ok"}
-            hyper = {"lr": lr, "batch_size": batch, "weight_decay": decay}
-            values = {"count": count, "gap": 0.1 * count + 0.02 * noise * rng.normal(), "margin": -count}
-            values |= {"train_accuracy": 1 - 0.001 * rng.random(), "interpolates": lr > 0.01, "num_parameters": 10.0}
-            rows.append({"run_id": str(len(rows)), "network": network, **cell, **hyper, **values})
-    return pd.DataFrame(rows)
+def runs_with_measures():
+    runs = make_runs(["A", "B", "C"])
+    fits = {
+        "train_accuracy": 1 - 0.001 * np.random.default_rng(4).random(len(runs)),
+        "interpolates": runs["lr"] > 0.001,
+    }
+    return runs.assign(margin=-runs["count"], num_parameters=10.0, **fits)
 
 
 def test_rows_are_settings_and_runs_are_not_mixed():
-    runs = make_runs()
+    runs = runs_with_measures()
     rows = statistics.settings_of(runs)
     assert (len(rows), rows["setting"].nunique()) == (27, 9)
     assert (rows["minus_margin"] == -rows["margin"]).all()
     assert {"minus_pal_score_inter", "linear_pieces"} < set(statistics.MEASURES)
     with pytest.raises(ValueError, match="more than once"):
         statistics.settings_of(pd.concat([runs, runs]))
-    one_lr = rows[rows["lr"] == 0.02]
+    one_lr = rows[rows["lr"] == 0.01]
     assert statistics.estimate(one_lr, "count", "given_lr") == statistics.estimate(one_lr, "count", "within")
 
 
 def test_between_seeds_the_setting_is_taken_out():
-    runs = make_runs()
+    runs = runs_with_measures()
     means = runs.groupby(["network", "lr", "batch_size", "seed"])[["count", "gap"]].mean()
     left = means - means.groupby(["network", "lr", "batch_size"]).transform("mean")
     alone, number = statistics.seeds_alone(runs)
@@ -116,11 +109,11 @@ def test_between_seeds_the_setting_is_taken_out():
 
 
 def test_networks_stand_beside_each_other_and_the_league_has_every_statistic():
-    rows = statistics.settings_of(make_runs())
+    rows = statistics.settings_of(runs_with_measures())
     table = statistics.networks_table(rows).set_index("network")
     assert list(table.index) == ["A", "B", "C", "all together", "all, within network"]
     assert table.loc["all together", "rows"] == 27
-    alone = statistics.settings_of(make_runs(networks=("A",)))
+    alone = statistics.settings_of(make_runs(["A"]))
     assert statistics.networks_table(alone)["count"][0] == correlate(alone["count"], alone["gap"])
     values = {name: statistics.estimate(rows, "count", name, num_resamples=50).value for name in statistics.STATISTICS}
     assert values.pop("sign_error") < 0.2
@@ -128,7 +121,7 @@ def test_networks_stand_beside_each_other_and_the_league_has_every_statistic():
 
 
 def test_every_setting_counts_a_run_once_and_leaves_out_what_does_not_fit():
-    runs = make_runs().assign(optimizer="sgd", experiment="main")
+    runs = runs_with_measures()
     adam = runs.assign(optimizer="adam", run_id=runs["run_id"] + "a")
     both = pd.concat([runs, runs.assign(experiment="again"), adam])
     rows = statistics.every_setting(both)

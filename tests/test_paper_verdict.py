@@ -1,7 +1,5 @@
 """Shapes and samples of the published tables, and every branch of the verdict."""
 
-from __future__ import annotations
-
 import itertools
 import pathlib
 
