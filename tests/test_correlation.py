@@ -32,7 +32,7 @@ SCIPY = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stat
 
 
 def make_runs(networks=MAIN_NETWORKS, noise=0.02, decays=(1e-5, 1e-6, 1e-7)):
-    """Two seeds of nine settings; the count changes by -0.2 and 0.3 with a doubling of lr and batch size, gap = 0.1 count."""
+    """Two seeds of nine settings; the count changes by -0.2 and 0.3 with a doubling of lr and batch size."""
     rng = np.random.default_rng(0)
     rows = []
     factors = (networks, (0.1, 0.01, 0.001), (256, 512, 1024), decays, range(2))
@@ -196,17 +196,14 @@ def test_constants_and_too_few_rows_have_no_correlation():
     assert np.isnan(perfect.low)
 
 
-@pytest.mark.parametrize(
-    ("kwargs", "message"),
-    [
-        ({"method": "pearsons"}, "unknown method 'pearsons'"),
-        ({"y": [1, 2]}, "three vectors of equal length"),
-        ({"units": [1]}, "three vectors of equal length"),
-        ({"y": [1, np.nan, 2]}, r"1 of 3 rows are not finite \(first: row 1"),
-        ({"x": [1, np.inf, 2]}, "leave out runs that diverged or were not counted"),
-        ({"num_resamples": 0, "method": "kendall"}, "num_resamples=0; expected an integer of at least 1"),
-    ],
-)
+@pytest.mark.parametrize(("kwargs", "message"), [
+    ({"method": "pearsons"}, "unknown method 'pearsons'"),
+    ({"y": [1, 2]}, "three vectors of equal length"),
+    ({"units": [1]}, "three vectors of equal length"),
+    ({"y": [1, np.nan, 2]}, r"1 of 3 rows are not finite \(first: row 1"),
+    ({"x": [1, np.inf, 2]}, "leave out runs that diverged or were not counted"),
+    ({"num_resamples": 0, "method": "kendall"}, "num_resamples=0; expected an integer of at least 1"),
+])  # fmt: skip
 def test_bad_input_is_named(kwargs, message):
     with pytest.raises(ValueError, match=message):
         correlate(**({"x": [1, 2, 3], "y": [3, 1, 2]} | kwargs))

@@ -35,7 +35,7 @@ def test_differences_and_shift_are_recovered(made):
     assert [shift.slope, shift.slope_without, shift.slope_with] == pytest.approx([0.1] * 3, abs=0.01)
 
 
-def test_results_carry_the_published_ids():
+def test_results_carry_the_published_ids_and_what_was_not_run_gives_none():
     for name, count in (("mixup", 3), ("crop-flip", 4)):
         results = results_from_augmentation(made_runs(name), "made", name)
         assert len(results) == count
@@ -43,6 +43,9 @@ def test_results_carry_the_published_ids():
         assert set(card[card["campaign"] != ""]["verdict"]) == {"supports"}
     against = results_from_augmentation(made_runs("mixup", fewer=-0.5, shift=0.2), "made", "mixup")
     assert scorecard(against).set_index("id").loc["mixup/count", "verdict"] == "contradicts"
+    assert results_from_augmentation(made_runs("mixup"), "made", "crop-flip") == []
+    with pytest.raises(ValueError, match="no runs of experiment 'crop-flip'; there are main, mixup"):
+        matched_settings(made_runs("mixup"), "crop-flip")
 
 
 def test_a_change_whose_sign_depends_on_the_count_is_no_shift():
@@ -87,10 +90,3 @@ def test_rows_are_of_the_same_hyper_parameters_and_seeds():
     assert set(with_["experiment"]) == {"crop-flip"}
     assert set(without["num_seeds"]) == set(with_["num_seeds"]) == {1}
     assert paired_difference(without, with_, "count").value == pytest.approx(-0.5, abs=0.01)
-
-
-def test_what_was_not_run_gives_no_result():
-    runs = made_runs("mixup")
-    assert results_from_augmentation(runs, "made", "crop-flip") == []
-    with pytest.raises(ValueError, match="no runs of experiment 'crop-flip'; there are main, mixup"):
-        matched_settings(runs, "crop-flip")

@@ -22,10 +22,6 @@ def grid(factors=FACTORS):
     return rows, x, (x + rng.normal(size=len(rows))).round(1)
 
 
-def signs(v, i, j):
-    return float(np.sign(v[i] - v[j]))
-
-
 def neighbours_by_hand(rows):
     """(i, j, the factor that differs) of all pairs that differ in one factor alone."""
     for i, j in itertools.combinations(range(len(rows)), 2):
@@ -34,27 +30,21 @@ def neighbours_by_hand(rows):
             yield i, j, names[0]
 
 
-def taus_by_hand(rows, x, y):
-    groups = {}
-    for i, j, name in neighbours_by_hand(rows):
-        key = (name, *(rows[c][i] for c in rows.columns if c != name))
-        groups.setdefault(name, {}).setdefault(key, []).append(signs(x, i, j) * signs(y, i, j))
-    return {name: np.mean([np.mean(values) for values in found.values()]) for name, found in groups.items()}
-
-
 def test_granulated_kendall_and_sign_errors_by_hand():
     rows, x, y = grid()
+    groups, shares = {}, {}
+    for i, j, name in neighbours_by_hand(rows):
+        agrees = float(np.sign(x[i] - x[j]) * np.sign(y[i] - y[j]))
+        others = tuple(rows[c][i] for c in rows.columns if c != name)
+        groups.setdefault(name, {}).setdefault(others, []).append(agrees)
+        shares.setdefault((name, *sorted((rows[name][i], rows[name][j]))), []).append((1 - agrees) / 2)
     pairs = p.neighbours(rows)
     taus = p.axis_kendall(x, y, pairs, range(12), num_resamples=20)
-    expected = taus_by_hand(rows, x, y)
+    expected = {name: np.mean([np.mean(values) for values in found.values()]) for name, found in groups.items()}
     assert {name: tau.value for name, tau in taus.items()} == pytest.approx(expected)
     found = p.granulated_kendall(x, y, pairs, range(12), num_resamples=200)
     assert found.value == pytest.approx(np.mean(list(expected.values())))
     assert -1 <= found.low < found.high <= 1
-    shares = {}
-    for i, j, name in neighbours_by_hand(rows):
-        key = (name, *sorted((rows[name][i], rows[name][j])))
-        shares.setdefault(key, []).append((1 - signs(x, i, j) * signs(y, i, j)) / 2)
     errors = [np.mean(values) for values in shares.values()]
     assert sorted(p.environment_errors(x, y, pairs)) == pytest.approx(sorted(errors))
     assert p.sign_error(x, y, pairs, range(12), num_resamples=20).value == pytest.approx(np.mean(errors))

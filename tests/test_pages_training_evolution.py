@@ -45,10 +45,8 @@ def test_a_table_of_epochs_recovers_what_was_made_and_the_trend_is_the_rise_of_t
     table = training_evolution.evolution_table(made)
     assert np.isnan(table["correlation"][0])
     assert table["n_settings"].tolist() == [8, 8, 8]
-
-
-def test_epochs_are_matched_by_their_share_of_training():
-    """No network in training stands for the initialisation, and none between two published epochs for either."""
+    # Epochs are matched by their share of training. No network in training stands for the initialisation, and none
+    # between two published epochs for either.
     fractions, epochs = [0, 0.1, 0.66, 1, 0.05, 0.01], [0, 20, 130, 200, np.nan, np.nan]
     assert np.array_equal([training_evolution.published_epoch(f) for f in fractions], epochs, equal_nan=True)
 
