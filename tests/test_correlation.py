@@ -196,14 +196,17 @@ def test_constants_and_too_few_rows_have_no_correlation():
     assert np.isnan(perfect.low)
 
 
-@pytest.mark.parametrize(("kwargs", "message"), [
-    ({"method": "pearsons"}, "unknown method 'pearsons'"),
-    ({"y": [1, 2]}, "three vectors of equal length"),
-    ({"units": [1]}, "three vectors of equal length"),
-    ({"y": [1, np.nan, 2]}, r"1 of 3 rows are not finite \(first: row 1"),
-    ({"x": [1, np.inf, 2]}, "leave out runs that diverged or were not counted"),
-    ({"num_resamples": 0, "method": "kendall"}, "num_resamples=0; expected an integer of at least 1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"method": "pearsons"}, "unknown method 'pearsons'"),
+        ({"y": [1, 2]}, "three vectors of equal length"),
+        ({"units": [1]}, "three vectors of equal length"),
+        ({"y": [1, np.nan, 2]}, r"1 of 3 rows are not finite \(first: row 1"),
+        ({"x": [1, np.inf, 2]}, "leave out runs that diverged or were not counted"),
+        ({"num_resamples": 0, "method": "kendall"}, "num_resamples=0; expected an integer of at least 1"),
+    ],
+)
 def test_bad_input_is_named(kwargs, message):
     with pytest.raises(ValueError, match=message):
         correlate(**({"x": [1, 2, 3], "y": [3, 1, 2]} | kwargs))

@@ -97,6 +97,7 @@ def test_overall_is_the_papers_three_networks_and_no_other():
     runs = make_runs(["MyNet", *MAIN_NETWORKS], decays=[1e-5])
     results = {result.id: result for result in results_from_runs(runs, "made")}
     assert results["main/overall"].n == 9
+    assert "27 of them interpolate" in results["main/overall"].detail
     assert not any("MyNet" in id_ for id_ in results)
     others = runs[runs["network"] != "EfficientNetB0"]
     begun = runs[(runs["network"] != "SENet18") | (runs.groupby("network").cumcount() < 6)]

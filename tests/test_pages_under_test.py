@@ -36,12 +36,15 @@ def test_seeds_correlates_within_the_groups_of_a_network():
     assert found.loc["sharpness", "difference"].low > 0
 
 
-@pytest.mark.parametrize(("intervals", "decision"), [
-    ([(0.6, 0.4, 0.7), (0.5, 0.1, 0.7)], "supports"),
-    ([(0.6, 0.4, 0.7), (0.4, 0.1, 0.7)], "inconclusive"),
-    ([(0.1, -0.1, 0.29), (0.0, -0.2, 0.2)], "refutes"),
-    ([(0.1, -0.1, 0.29), (0.2, -0.2, 0.31)], "inconclusive"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("intervals", "decision"),
+    [
+        ([(0.6, 0.4, 0.7), (0.5, 0.1, 0.7)], "supports"),
+        ([(0.6, 0.4, 0.7), (0.4, 0.1, 0.7)], "inconclusive"),
+        ([(0.1, -0.1, 0.29), (0.0, -0.2, 0.2)], "refutes"),
+        ([(0.1, -0.1, 0.29), (0.2, -0.2, 0.31)], "inconclusive"),
+    ],
+)
 def test_the_decision_on_seeds_is_that_of_the_protocol(intervals, decision):
     rows = pd.DataFrame({"measure": COUNT, "r": [Estimate(*values) for values in intervals]})
     assert decisions.decide_seeds(rows) == decision
