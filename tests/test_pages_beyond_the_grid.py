@@ -50,6 +50,10 @@ def test_records_of_a_campaign_give_counts_and_conclusions():
     assert {len(counts) for counts in table["counts"]} == {5}
     assert set(table.loc[table["count"] == "fine", "evaluations"]) == {401}
     assert set(table["method"]) == {"grid of 20 points", "grid of 30 points", "grid of 401 points"}
+    assert beyond_the_grid.describe_count({"dim": 2}) == "grid of 30 points an edge, face"
+    assert beyond_the_grid.describe_count({"dim": 2, "strategy": "adaptive"}) == "mesh from 30 points an edge"
+    longer = {"strategy": "adaptive", "alpha_range": [-3, 4]}
+    assert beyond_the_grid.describe_count(longer) == "adaptive, alpha in [-3, 4]"
     assert beyond_the_grid.counts_by_simplex(TINY, ["grid", "no such count"]).empty
     concluded = beyond_the_grid.conclusions(TINY, "main", "grid", "main")
     assert list(concluded["statement"])[-1] == "change of the count when the batch size doubles"
@@ -57,13 +61,6 @@ def test_records_of_a_campaign_give_counts_and_conclusions():
     assert np.allclose(concluded["difference"], concluded["first"], equal_nan=True)
     assert concluded["first"].notna().sum() == 2
     assert beyond_the_grid.conclusions(TINY, "main", "grid", "absent").empty
-
-
-def test_counts_in_more_dimensions_are_described():
-    assert beyond_the_grid.describe_count({"dim": 2}) == "grid of 30 points an edge, face"
-    assert beyond_the_grid.describe_count({"dim": 2, "strategy": "adaptive"}) == "mesh from 30 points an edge"
-    longer = {"strategy": "adaptive", "alpha_range": [-3, 4]}
-    assert beyond_the_grid.describe_count(longer) == "adaptive, alpha in [-3, 4]"
 
 
 def give_counts(monkeypatch, **counts):

@@ -69,11 +69,8 @@ def test_a_unit_that_is_drawn_twice_is_not_compared_with_itself():
 
 def runs_with_measures():
     runs = make_runs(["A", "B", "C"])
-    fits = {
-        "train_accuracy": 1 - 0.001 * np.random.default_rng(4).random(len(runs)),
-        "interpolates": runs["lr"] > 0.001,
-    }
-    return runs.assign(margin=-runs["count"], num_parameters=10.0, **fits)
+    accuracy = 1 - 0.001 * np.random.default_rng(4).random(len(runs))
+    return runs.assign(margin=-runs["count"], train_accuracy=accuracy, interpolates=runs["lr"] > 0.001)
 
 
 def test_rows_are_settings_and_runs_are_not_mixed():
@@ -90,8 +87,9 @@ def test_rows_are_settings_and_runs_are_not_mixed():
 
 def test_between_seeds_the_setting_is_taken_out():
     runs = runs_with_measures()
-    means = runs.groupby(["network", "lr", "batch_size", "seed"])[["count", "gap"]].mean()
-    left = means - means.groupby(["network", "lr", "batch_size"]).transform("mean")
+    setting = ["network", "lr", "batch_size"]
+    means = runs.groupby([*setting, "seed"])[["count", "gap"]].mean()
+    left = means - means.groupby(setting).transform("mean")
     alone, number = statistics.seeds_alone(runs)
     assert alone.value == pytest.approx(np.corrcoef(left["count"], left["gap"])[0, 1])
     assert number == 54
