@@ -21,10 +21,10 @@ def made(monkeypatch):
     for network, cell in itertools.product(("ResNet18", "VGG19"), range(9)):
         gap = 0.2 + 0.03 * cell
         row = {"campaign": "made", "experiment": "main", "network": network, "cell": f"{cell}", "status": "ok"}
-        row |= {"seed": 0, "lr": 0.1, "interpolates": True}
-        rows.append(row | {"gap": gap, "count_main": 10 * gap, "count_dim2": 20 * gap + 0.01 * rng.normal()})
-        adam = {"experiment": "adam", "lr": 0.001, "interpolates": network == "VGG19" or cell > 1}
-        rows.append(row | adam | {"gap": gap, "count_main": -gap})
+        row |= {"seed": 0, "lr": 0.1, "interpolates": True, "gap": gap}
+        rows.append(row | {"count_main": 10 * gap, "count_dim2": 20 * gap + 0.01 * rng.normal()})
+        interpolates = network == "VGG19" or cell > 1
+        rows.append(row | {"experiment": "adam", "lr": 0.001, "interpolates": interpolates, "count_main": -gap})
     rows[0]["origin"] = "live"
     tables = {"shapes-tiny": pd.DataFrame(), "cifar10-small": pd.DataFrame(rows).rename_axis("run_id").reset_index()}
     monkeypatch.setattr(records, "load_runs", lambda campaign: tables[campaign.name])
@@ -42,10 +42,26 @@ def test_each_column_takes_its_count_and_its_experiment_or_says_what_it_needs(ma
     assert cell(cells, "ResNet18", "d=3").needs == "count dim3"
     assert cell(cells, "ResNet18", "CIFAR-100").needs == "a campaign on cifar100"
     assert cell(cells, "SimpleDLA", "d=2").needs == "network"
+    theirs = cells.pivot(index="network", columns="column", values="published")
+    layout = theirs.loc[list(tables.NETWORKS), list(tables.ARCHITECTURES_COLUMNS)]
+    assert np.array_equal(layout, tables.ARCHITECTURES)
+    # Results are the cells that were run.
+    results = ablations.results_from_ablations(cells, "architectures")
+    assert sorted(r.id for r in results) == [
+        f"architectures/{network}/{column}" for network in ("ResNet18", "VGG19") for column in ("CIFAR-10", "d=2")
+    ]
+    card = scorecard(results)
+    assert sorted(card.loc[card["verdict"] != "no result", "id"]) == sorted(r.id for r in results)
+
+
+def test_an_optimizer_is_an_experiment_whose_cells_that_do_not_interpolate_are_counted(made):
     cells = ablations.ablation_cells("optimizers", "cifar10-small", [])
     assert cell(cells, "ResNet18", "Adagrad").needs == "experiment adagrad"
     assert cell(cells, "ResNet18", "SGD").value == pytest.approx(1)
-    assert cell(cells, "ResNet18", "Adam").value == pytest.approx(-1)
+    adam = cell(cells, "ResNet18", "Adam")
+    assert (adam.value, adam.interpolating, adam.lr) == (pytest.approx(-1), 7, (0.001,))
+    details = {r.id: r.detail for r in ablations.results_from_ablations(cells, "optimizers")}
+    assert details["optimizers/ResNet18/Adam"] == "Pearson over 9 settings, 7 of them interpolate"
 
 
 def test_a_stand_in_is_taken_where_there_is_nothing_better_and_named(made, monkeypatch):
@@ -64,26 +80,6 @@ def test_a_stand_in_is_taken_where_there_is_nothing_better_and_named(made, monke
     assert cell(cells, "ResNet18", "ImageNet").campaign == "imagenet-paper"
 
 
-def test_the_layout_is_the_papers(made):
-    for name, columns, paper in (
-        ("architectures", tables.ARCHITECTURES_COLUMNS, tables.ARCHITECTURES),
-        ("hyperplanes", tables.HYPERPLANES_COLUMNS, tables.HYPERPLANES),
-    ):
-        cells = ablations.ablation_cells(name, "cifar10-small", [])
-        theirs = cells.pivot(index="network", columns="column", values="published")
-        assert np.array_equal(theirs.loc[list(tables.NETWORKS), list(columns)], paper)
-
-
-def test_results_are_the_cells_that_were_run(made):
-    cells = ablations.ablation_cells("architectures", "cifar10-small", [])
-    results = ablations.results_from_ablations(cells, "architectures")
-    assert {r.id for r in results} == {
-        f"architectures/{network}/{column}" for network in ("ResNet18", "VGG19") for column in ("CIFAR-10", "d=2")
-    }
-    card = scorecard(results)
-    assert sorted(card.loc[card["verdict"] != "no result", "id"]) == sorted(r.id for r in results)
-
-
 def test_ranges_are_a_table_of_one_network(made):
     cells = ablations.ablation_cells("range", "cifar10-small", [])
     assert cells["network"].unique().tolist() == ["ResNet18"]
@@ -91,10 +87,3 @@ def test_ranges_are_a_table_of_one_network(made):
     assert cell(cells, "ResNet18", "[0, 1]").value == pytest.approx(1)
     assert cell(cells, "ResNet18", "[-3, 4]").needs == "count range3"
     assert [r.id for r in ablations.results_from_ablations(cells, "range")] == ["range/[0, 1]/correlation"]
-
-
-def test_cells_that_do_not_interpolate_are_counted(made):
-    cells = ablations.ablation_cells("optimizers", "cifar10-small", [])
-    assert (cell(cells, "ResNet18", "Adam").interpolating, cell(cells, "ResNet18", "Adam").lr) == (7, (0.001,))
-    details = {r.id: r.detail for r in ablations.results_from_ablations(cells, "optimizers")}
-    assert details["optimizers/ResNet18/Adam"] == "Pearson over 9 settings, 7 of them interpolate"

@@ -6,10 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from statsmodels.stats.proportion import proportion_confint
+from test_sweep_records import made_up
 
 from rc_utils.pages import beyond_the_grid
 from rc_utils.sweep.campaign import load_campaign
-from rc_utils.sweep.execute import sweep
+from rc_utils.sweep.records import write_record
 
 TINY = pathlib.Path(__file__).parent / "campaigns" / "tiny-all"
 
@@ -17,53 +18,49 @@ TINY = pathlib.Path(__file__).parent / "campaigns" / "tiny-all"
 def counted(**counts):
     """Rows as of `counts_by_simplex`: label=[counts of run 0, counts of run 1, ...]."""
     rows = [
-        {"run_id": str(run), "network": "ABC"[run % 3], "lr": 0.1, "count": label, "counts": np.array(values)}
-        | {"method": label, "evaluations": 200.0, "seconds": 0.1}
+        {"run_id": str(run), "network": "ABC"[run % 3], "count": label, "counts": np.array(values), "method": label}
         for label, runs in counts.items()
         for run, values in enumerate(runs)
     ]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).assign(evaluations=200.0, seconds=0.1)
 
 
 def test_miscounts_are_differences_from_the_reference():
     table = counted(fine=[[3, 5, 2], [4, 4, 4]], grid=[[3, 3, 2], [4, 4, 3]])
     fine, grid = beyond_the_grid.miscounts(table, "fine").to_dict("records")
     assert (fine["wrong"], grid["wrong"], grid["n"]) == (0, 2, 6)
-    assert grid["share"] == pytest.approx(2 / 6)
-    assert grid["missed"] == pytest.approx(3 / 6)
-    assert grid["mean"] == pytest.approx(19 / 6)
-    assert 0 < grid["low"] < grid["share"] < grid["high"] < 1
+    assert [grid[name] for name in ("share", "missed", "mean")] == pytest.approx([2 / 6, 3 / 6, 19 / 6])
+    # The interval counts the simplices, which the runs share.
+    assert (grid["low"], grid["high"]) == pytest.approx(proportion_confint(1, 3, method="wilson"))
     by_network = beyond_the_grid.miscounts(table, "fine", ["network"])
     assert by_network.set_index(["network", "count"]).loc[("A", "grid"), "wrong"] == 1
 
 
-def test_the_interval_of_a_share_counts_the_simplices_that_runs_share():
-    grid = np.eye(12, dtype=int)
-    table = counted(fine=[[0] * 12] * 12, grid=grid.tolist())
-    row = beyond_the_grid.miscounts(table, "fine").set_index("count").loc["grid"]
-    assert row["share"] == pytest.approx(1 / 12)
-    assert (row["low"], row["high"]) == pytest.approx(proportion_confint(1, 12, method="wilson"))
-
-
 def test_records_of_a_campaign_give_counts_and_conclusions():
-    sweep(load_campaign(TINY).restricted(["main", "fine"]))
+    campaign = load_campaign(TINY).restricted(["main", "fine"])
+    for run, planned in enumerate(campaign.runs().values()):
+        record = made_up(planned)
+        for label, entry in zip(planned.counts, record["counts"], strict=True):
+            n, resolution = entry["settings"]["num_samples"], entry["settings"]["resolution"]
+            factor = 2 if label == "main" else 1
+            entry |= {"counts": [factor * (run + 1) * i for i in range(n)], "num_evaluations": n * resolution}
+        write_record(record)
     table = beyond_the_grid.counts_by_simplex(TINY, ["grid", "main", "fine"])
     assert table["run_id"].nunique() == 2
     assert {len(counts) for counts in table["counts"]} == {5}
     assert set(table.loc[table["count"] == "fine", "evaluations"]) == {401}
     assert set(table["method"]) == {"grid of 20 points", "grid of 30 points", "grid of 401 points"}
-    assert beyond_the_grid.counts_by_simplex(TINY, ["grid", "no such count"]).empty
-    concluded = beyond_the_grid.conclusions(TINY, "main", "grid", "main")
-    assert list(concluded["statement"])[-1] == "change of the count when the batch size doubles"
-    assert np.allclose(concluded["difference"], concluded["second"] - concluded["first"], equal_nan=True)
-    assert beyond_the_grid.conclusions(TINY, "main", "grid", "absent").empty
-
-
-def test_counts_in_more_dimensions_are_described():
     assert beyond_the_grid.describe_count({"dim": 2}) == "grid of 30 points an edge, face"
     assert beyond_the_grid.describe_count({"dim": 2, "strategy": "adaptive"}) == "mesh from 30 points an edge"
     longer = {"strategy": "adaptive", "alpha_range": [-3, 4]}
     assert beyond_the_grid.describe_count(longer) == "adaptive, alpha in [-3, 4]"
+    assert beyond_the_grid.counts_by_simplex(TINY, ["grid", "no such count"]).empty
+    concluded = beyond_the_grid.conclusions(TINY, "main", "grid", "main")
+    assert list(concluded["statement"])[-1] == "change of the count when the batch size doubles"
+    assert np.allclose(concluded["second"], 2 * concluded["first"], equal_nan=True)
+    assert np.allclose(concluded["difference"], concluded["first"], equal_nan=True)
+    assert concluded["first"].notna().sum() == 2
+    assert beyond_the_grid.conclusions(TINY, "main", "grid", "absent").empty
 
 
 def give_counts(monkeypatch, **counts):

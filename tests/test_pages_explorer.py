@@ -32,31 +32,14 @@ def random_grids(data, triangles, runs, resolution):
     }
 
 
-@pytest.fixture(scope="module")
-def triangles(tiny_data):
-    return explorer.draw_triangles(tiny_data, 2, seed=0)
-
-
-@pytest.fixture(scope="module")
-def grids(tiny_data, triangles):
-    return random_grids(tiny_data, triangles, ("lr 0.01", "lr 0.02"), resolution=12)
-
-
-def data_of(text):
-    return json.loads(re.search(r'<script type="application/json">(.*?)</script>', text, re.DOTALL)[1])
-
-
-def test_the_two_runs_differ_in_lr_alone():
+def test_the_two_runs_differ_in_lr_alone_and_did_not_diverge_and_a_pair_that_is_not_there_is_refused(monkeypatch):
     small, large = explorer.lr_pair("shapes-quick")
     assert (small.spec.train.lr, large.spec.train.lr) == (0.01, 0.02)
     assert small.spec.network == large.spec.network
     assert small.spec.train == dataclasses.replace(large.spec.train, lr=0.01)
     assert small.spec.train.batch_size == 100
-
-
-def test_a_run_that_diverged_is_not_one_of_the_two_and_a_pair_that_is_not_there_refused(monkeypatch):
-    large, diverged = explorer.lr_pair("shapes-quick")[1].spec.run_id, ({"status": "diverged"}, "live")
-    monkeypatch.setattr(explorer, "find_records", lambda ids, path: {large: diverged})
+    diverged = ({"status": "diverged"}, "live")
+    monkeypatch.setattr(explorer, "find_records", lambda ids, path: {large.spec.run_id: diverged})
     assert explorer.lr_pair("shapes-quick")[1].spec.train.lr < 0.02
     monkeypatch.setattr(explorer, "find_records", lambda ids, path: dict.fromkeys(ids, diverged))
     with pytest.raises(ValueError, match=r"batch size 100 that differ in lr alone, and did not diverge"):
@@ -65,18 +48,22 @@ def test_a_run_that_diverged_is_not_one_of_the_two_and_a_pair_that_is_not_there_
         explorer.lr_pair("shapes-quick", network="LeNet")
 
 
-def test_triangles_are_shown_with_their_pictures_and_classes(tiny_data, triangles, grids):
-    shown = data_of(explorer.explorer_html(grids, tiny_data, triangles, {run: {} for run in grids}))["triangles"]
-    for corners, triangle in zip(triangles, shown, strict=True):
+def test_pictures_classes_labels_and_counts_are_those_of_the_grids_in_a_small_and_whole_page(tiny_data):
+    triangles = explorer.draw_triangles(tiny_data, 2, seed=0)
+    grids = random_grids(tiny_data, triangles, ("lr 0.01", "lr 0.02"), resolution=12)
+    named = dataclasses.replace(tiny_data, class_names=(*tiny_data.class_names[:-1], "</script><b>"))
+    text = explorer.explorer_html(grids, named, triangles, {"lr 0.01": {}, "lr 0.02": {5: "a note"}})
+    assert len(text) < 50_000
+    assert text.count("</script>") == 1
+    assert "<b>" not in text.split("<script")[0]
+    data = json.loads(re.search(r'<script type="application/json">(.*?)</script>', text, re.DOTALL)[1])
+    assert data["classes"][-1]["name"] == "</script><b>"
+    for corners, triangle in zip(triangles, data["triangles"], strict=True):
         assert triangle["classes"] == tiny_data.y_train[corners].tolist()
         for index, address in zip(corners, triangle["images"], strict=True):
             png = io.BytesIO(base64.b64decode(address.partition(",")[2]))
             picture = np.round(255 * plt.imread(png)[..., :3])
             assert np.array_equal(picture.transpose(2, 0, 1), tiny_data.x_train.raw[index])
-
-
-def test_labels_and_counts_are_those_of_the_grids(tiny_data, triangles, grids):
-    data = data_of(explorer.explorer_html(grids, tiny_data, triangles, {"lr 0.01": {}, "lr 0.02": {5: "a note"}}))
     assert data["epochs"] == list(EPOCHS)
     assert [run["notes"] for run in data["runs"]] == [["", "", ""], ["", "a note", ""]]
     num_points = 12 * 13 // 2
@@ -86,12 +73,3 @@ def test_labels_and_counts_are_those_of_the_grids(tiny_data, triangles, grids):
             assert np.array_equal(grid.lattice.to_grid(labels[:, e].astype(int)), grid.labels)
             assert [row[e] for row in run["counts"]] == count_components(grid.labels, "simplex").tolist()
     assert max(c for run in data["runs"] for row in run["counts"] for c in row) > 3
-
-
-def test_the_page_stays_small_and_whole(tiny_data, triangles, grids):
-    data = dataclasses.replace(tiny_data, class_names=(*tiny_data.class_names[:-1], "</script><b>"))
-    text = explorer.explorer_html(grids, data, triangles, {run: {} for run in grids})
-    assert len(text) < 50_000
-    assert text.count("</script>") == 1
-    assert "<b>" not in text.split("<script")[0]
-    assert data_of(text)["classes"][-1]["name"] == "</script><b>"

@@ -1,47 +1,21 @@
 """Results from tables of runs whose correlation and slopes are known by construction."""
 
-from __future__ import annotations
-
-import itertools
-
 import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.formula.api as smf
 from scipy import stats
+from test_correlation import make_runs
 
 from rc_utils.correlation import average_replicates, change_per_doubling
 from rc_utils.correlation.settings import formula_of, with_logs
 from rc_utils.pages.lr_batch_bias import at_equal_updates
 from rc_utils.pages.main_correlation import results_from_measures, results_from_runs
+from rc_utils.paper.published_tables import MAIN_NETWORKS
 from rc_utils.paper.verdict import scorecard
 
-NETWORKS = ("ResNet18", "EfficientNetB0", "SENet18")
-LRS, BATCHES, DECAYS = (0.1, 0.01, 0.001), (256, 512, 1024), (1e-5, 1e-6, 1e-7)
 
-
-def make_runs(networks=NETWORKS, noise=0.02, slope_lr=-0.2, slope_batch=0.3, decays=DECAYS, seeds=2):
-    rng = np.random.default_rng(0)
-    rows = []
-    for network, lr, batch, decay, seed in itertools.product(networks, LRS, BATCHES, decays, range(seeds)):
-        count = 4 + slope_lr * np.log2(lr / 0.01) + slope_batch * np.log2(batch / 512) + noise * rng.normal()
-        gap = 0.1 * count + noise * rng.normal()
-        hyper = {"lr": lr, "batch_size": batch, "weight_decay": decay, "optimizer": "sgd", "epochs": 200}
-        names = {"campaign": "made", "experiment": "main", "network": network, "status": "ok", "seed": seed}
-        cell = {"cell": f"lr={lr}, batch_size={batch}, weight_decay={decay}", "interpolates": True}
-        rows.append({**names, **hyper, **cell, "count": count, "gap": gap, "test_accuracy": 1 - gap})
-    return pd.DataFrame(rows)
-
-
-def test_a_change_of_numbers_that_are_missing_is_an_error():
-    runs = make_runs(noise=0)
-    for bad in (np.nan, np.inf):
-        runs.loc[2, "count"] = bad
-        with pytest.raises(ValueError, match=r"count is missing or infinite in 1 of"):
-            change_per_doubling(runs, "lr")
-
-
-def test_change_is_the_coefficient_of_the_formula_that_is_shown():
+def test_change_is_the_coefficient_of_the_formula_that_is_shown_and_an_error_of_numbers_that_are_missing():
     runs = make_runs(noise=0.1)
     rows = with_logs(average_replicates(runs))
     formula = formula_of(rows)
@@ -56,14 +30,17 @@ def test_change_is_the_coefficient_of_the_formula_that_is_shown():
         assert change_per_doubling(other, factor, "count_dim2-linear") == change
     exact = [change_per_doubling(make_runs(noise=0), factor) for factor in ("lr", "batch_size")]
     assert [change.value for change in exact] == pytest.approx([-0.2, 0.3])
-    none = change_per_doubling(runs[runs["lr"] == 0.1], "lr")
-    assert np.isnan(none.value)
+    assert np.isnan(change_per_doubling(runs[runs["lr"] == 0.1], "lr").value)
+    for bad in (np.nan, np.inf):
+        runs.loc[2, "count"] = bad
+        with pytest.raises(ValueError, match=r"count is missing or infinite in 1 of"):
+            change_per_doubling(runs, "lr")
 
 
 def test_repeating_settings_at_other_weight_decays_narrows_no_interval():
-    runs = make_runs(networks=NETWORKS[:1], decays=(1e-5,), noise=0.1)
+    runs = make_runs(["ResNet18"], decays=[1e-5], noise=0.1)
     cells = runs["cell"].str.replace("1e-05", "")
-    repeated = pd.concat([runs.assign(weight_decay=decay, cell=cells + str(decay)) for decay in DECAYS])
+    repeated = pd.concat([runs.assign(weight_decay=decay, cell=cells + str(decay)) for decay in (1e-5, 1e-6, 1e-7)])
     once, thrice = change_per_doubling(runs, "lr"), change_per_doubling(repeated, "lr")
     assert (thrice.value, thrice.high) == pytest.approx((once.value, once.high))
     bounds = [next((r.low, r.high) for r in results_from_runs(table, "made")) for table in (runs, repeated)]
@@ -89,7 +66,7 @@ def test_measures_are_compared_with_the_gap_over_the_settings_of_resnet18():
 
 
 def test_a_batch_is_compared_at_as_many_updates():
-    runs = make_runs(networks=NETWORKS[:1], noise=0)
+    runs = make_runs(["ResNet18"], noise=0)
     # A count that knows the number of updates and nothing else.
     short = runs.assign(experiment="short", epochs=50)
     both = pd.concat([runs, short])
@@ -102,39 +79,34 @@ def test_a_batch_is_compared_at_as_many_updates():
     assert at_equal_updates(runs).empty
 
 
-def test_results_agree_with_the_paper_when_the_runs_do():
-    results = results_from_runs(make_runs(), "made")
+def test_results_agree_with_the_paper_when_the_runs_do_and_leave_out_diverged_ones():
+    runs = make_runs()
+    runs.loc[0, ["status", "count", "gap", "test_accuracy"]] = ["diverged", np.nan, np.nan, np.nan]
+    results = results_from_runs(runs, "made")
     ids = {result.id for result in results}
     assert {"main/overall", "main/SENet18", "bias/lr/overall", "bias/batch-size/ResNet18"} <= ids
     assert len(ids) == 3 * 4 + 3
     card = scorecard(results).set_index("id")
     assert set(card.loc[list(ids), "verdict"]) == {"supports"}
-    assert card.loc["main/overall", "n"] == 9
+    assert card.loc["main/overall", "n"] == card.loc["main/ResNet18", "n"] == 9
     assert "27 of them interpolate" in card.loc["main/overall", "why"]
-
-
-def test_diverged_runs_are_left_out_and_counted():
-    runs = make_runs()
-    runs.loc[0, ["status", "count", "gap", "test_accuracy"]] = ["diverged", np.nan, np.nan, np.nan]
-    main = next(r for r in results_from_runs(runs, "made") if r.id == "main/ResNet18")
-    assert main.n == 9
-    assert "diverged runs: 1" in main.detail
+    assert "diverged runs: 1" in card.loc["main/ResNet18", "why"]
 
 
 def test_overall_is_the_papers_three_networks_and_no_other():
-    runs = make_runs(networks=("MyNet", *NETWORKS))
-    results = results_from_runs(runs, "made")
-    assert not any("MyNet" in result.id for result in results)
-    others = make_runs(networks=("MyNet", "ResNet18", "SENet18"))
-    assert not any("overall" in result.id for result in results_from_runs(others, "made"))
-    overall = next(result for result in results if result.id == "main/overall")
-    assert overall.n == 9
+    runs = make_runs(["MyNet", *MAIN_NETWORKS], decays=[1e-5])
+    results = {result.id: result for result in results_from_runs(runs, "made")}
+    assert results["main/overall"].n == 9
+    assert "27 of them interpolate" in results["main/overall"].detail
+    assert not any("MyNet" in id_ for id_ in results)
+    others = runs[runs["network"] != "EfficientNetB0"]
     begun = runs[(runs["network"] != "SENet18") | (runs.groupby("network").cumcount() < 6)]
-    assert not any("overall" in result.id for result in results_from_runs(begun, "made"))
+    for few in (others, begun):
+        assert not any("overall" in result.id for result in results_from_runs(few, "made"))
 
 
 def test_a_number_that_the_paper_prints_twice_is_counted_once():
-    runs = make_runs()
+    runs = make_runs(["ResNet18"], decays=[1e-5])
     fits_alike = scorecard(results_from_runs(runs, "made")).set_index("id")
     assert fits_alike.loc["main/ResNet18", "counted"]
     assert not fits_alike.loc["test-accuracy/ResNet18", "counted"]

@@ -4,12 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-import rc_utils as rc
 from rc_utils.measures import output_margin
 from rc_utils.networks import build_network
 from rc_utils.pages.motivation import output_layer, random_rescaling, rescalable_layers, rescale
-
-CONVOLUTIONAL = ("ResNet18", "SENet18", "EfficientNetB0", "VGG19", "MobileNetV2", "ShuffleNetV2", "RegNetX_200MF")
+from rc_utils.paper.published_tables import NETWORKS
 
 
 def warmed_up(name, **options):
@@ -20,7 +18,7 @@ def warmed_up(name, **options):
     return network.eval()
 
 
-@pytest.mark.parametrize("name", [*CONVOLUTIONAL, "SimpleDLA", "MLP"])
+@pytest.mark.parametrize("name", [*NETWORKS, "MLP"])
 def test_scores_differ_by_one_power_of_two(name):
     network = warmed_up(name, **({} if name == "MLP" else {"width": 4}))
     x = torch.randn(16, 3, 16, 16, generator=torch.Generator().manual_seed(1))
@@ -33,7 +31,7 @@ def test_scores_differ_by_one_power_of_two(name):
 
 
 def test_an_up_scaled_layer_moves_the_weights_and_the_output_the_margin(tiny_data):
-    network = rc.build_network("MLP", num_classes=10, in_channels=3, image_size=8, widths=(8,), seed=0)
+    network = build_network("MLP", num_classes=10, in_channels=3, image_size=8, widths=(8,), seed=0)
     rescaled = rescale(network, (3,), -2)
     assert torch.equal(rescaled.layers[1].weight, 8 * network.layers[1].weight)
     margins = [output_margin(n, tiny_data.x_train, tiny_data.y_train) for n in (network, rescaled)]

@@ -20,10 +20,8 @@ def test_answers_from_runs_say_what_the_runs_hold():
     ]  # fmt: skip
     found = answers(rows)
     signs = {key: text[0] == "-" for key, text in found["Correlation"].items()}
-    with_it, without = (
-        "ResNet18, momentum 0.9, learning rates 0.1 to 0.1",
-        "ResNet18, no momentum, learning rates 1 to 1",
-    )
+    with_it = "ResNet18, momentum 0.9, learning rates 0.1 to 0.1"
+    without = "ResNet18, no momentum, learning rates 1 to 1"
     negative = {"test accuracy", "settings that fit, test accuracy", "test pairs, gap", without}
     positive = {"Pearson, gap", "Spearman, gap", "Kendall, gap", "settings that fit, gap", "training pairs, gap"}
     assert signs == dict.fromkeys(negative, True) | dict.fromkeys(positive | {with_it}, False)
@@ -43,13 +41,13 @@ def test_momentum_is_compared_on_the_same_settings():
     assert found.loc["settings that fit, gap", "Correlation"] == "too few settings"
 
 
-def test_nothing_is_answered_without_counts():
+def test_nothing_is_answered_without_counts_or_records():
     row = {"experiment": "main", "network": "A", "cell": "1", "status": "ok", "count": float("nan"), "gap": 0.1}
     assert open_questions.answers_from_runs(pd.DataFrame([row])).empty
+    assert open_questions.interpolation_table("shapes-tiny").empty
 
 
-@pytest.fixture
-def trained_for_different_times(monkeypatch):
+def test_grids_in_order_of_their_training_accuracy(monkeypatch):
     """Eight cells of two networks; the gap follows the count where training was long, and turns where it was short."""
     rows = []
     for experiment, sign, train in (("main", 1, 1.0), ("short", -1, 0.8), ("mixup", 1, 0.9)):
@@ -63,9 +61,6 @@ def trained_for_different_times(monkeypatch):
     counted = pd.DataFrame([r | {"epoch": e} for r in rows if r["experiment"] == "main" for e in (0, 8, 80)])
     of_resnet = counted[counted["network"] == "ResNet18"]
     monkeypatch.setattr(training_evolution, "evolution_runs", lambda name, **read: of_resnet)
-
-
-def test_grids_in_order_of_their_training_accuracy(trained_for_different_times):
     table = open_questions.interpolation_table("made")
     assert table["grid"].tolist() == [
         "ResNet18, 16 epochs", "ResNet18, 80 epochs", "SENet18, 80 epochs", "ResNet18 at epoch 8 of 80",
@@ -74,7 +69,3 @@ def test_grids_in_order_of_their_training_accuracy(trained_for_different_times):
     assert [found.value for found in table["test_accuracy"]] == pytest.approx([-1] * 4)
     assert table["n_interpolating"].tolist() == [0, 7, 7, 7]
     assert table["n_cells"].tolist() == [8] * 4
-
-
-def test_a_campaign_without_records_gives_an_empty_table(results):
-    assert open_questions.interpolation_table("shapes-tiny").empty

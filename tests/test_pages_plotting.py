@@ -1,9 +1,6 @@
 """Figures render without a display; styles are distinct and stable; pictures show the labels they were given."""
 
-from __future__ import annotations
-
 import io
-import itertools
 import re
 
 import matplotlib as mpl
@@ -12,6 +9,7 @@ import pandas as pd
 import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex, to_rgb
+from test_correlation import make_runs
 
 mpl.use("Agg")
 
@@ -24,8 +22,6 @@ from rc_utils.pages.region_pictures import CLASS_COLOURS, class_colour, decision
 from rc_utils.paper.published_tables import NETWORKS
 from rc_utils.regions import make_lattice
 
-KNOWN = (*NETWORKS, "MLP", "DecisionTree", "RandomForest")
-
 
 @pytest.fixture(autouse=True)
 def _style():
@@ -35,16 +31,9 @@ def _style():
     plt.close("all")
 
 
-def make_runs(networks=("ResNet18", "SENet18"), decays=(1e-5, 1e-6)):
-    rng = np.random.default_rng(0)
-    rows = []
-    for network, lr, batch, decay, seed in itertools.product(networks, (0.1, 0.01), (32, 64), decays, range(2)):
-        count = 3 - np.log10(lr) + rng.normal() / 10
-        rows.append(
-            {"network": network, "cell": f"{lr} {batch} {decay}", "lr": lr, "batch_size": batch, "weight_decay": decay}
-            | {"seed": seed, "status": "ok", "count": count, "gap": count / 10, "interpolates": lr > 0.05}
-        )
-    return pd.DataFrame(rows)
+def two_networks():
+    runs = make_runs(["ResNet18", "SENet18"], noise=0)
+    return runs.assign(interpolates=runs["lr"] > 0.005)
 
 
 def rendered(fig, kind="png"):
@@ -62,8 +51,8 @@ def shows(fig, *colours):
 
 
 def test_styles_are_distinct_and_stable():
-    styles = [network_style(name) for name in KNOWN]
-    assert len({style.marker for style in styles}) == len(KNOWN)
+    styles = [network_style(name) for name in (*NETWORKS, "MLP", "DecisionTree", "RandomForest")]
+    assert len({style.marker for style in styles}) == len(styles)
     assert (network_style("ResNet18").color, network_style("ResNet18").marker) == ("#0072B2", "o")
     others = [network_style(name) for name in ("MyNet", "my_module:Net", "Tiny")]
     for part in ("color", "marker"):
@@ -71,10 +60,10 @@ def test_styles_are_distinct_and_stable():
 
 
 def test_scatter_draws_every_setting_and_says_which_it_is():
-    ax = scatter_count_gap(make_runs())
-    assert sum(len(points.get_offsets()) for points in ax.collections) == 2 * 8
+    ax = scatter_count_gap(two_networks())
+    assert sum(len(points.get_offsets()) for points in ax.collections) == 2 * 9
     hollow = [points for points in ax.collections if not points.get_facecolor().size]
-    assert sum(len(points.get_offsets()) for points in hollow) == 2 * 4
+    assert sum(len(points.get_offsets()) for points in hollow) == 2 * 3
     assert "region count" in ax.get_xlabel()
     assert "gap" in ax.get_ylabel()
     texts = [text.get_text() for text in ax.get_legend().get_texts()]
@@ -82,33 +71,34 @@ def test_scatter_draws_every_setting_and_says_which_it_is():
     assert shows(ax.figure, network_style("ResNet18").color, network_style("SENet18").color)
     assert not shows(ax.figure, network_style("VGG19").color)
     words = {url for points in ax.collections for url in points.get_urls()}
-    assert len(words) == 2 * 8
+    assert len(words) == 2 * 9
     assert all(re.match(r"#\w+, learning rate 0\.\d+, batch size \d+, region count", word) for word in words)
 
 
 def test_scatter_leaves_out_diverged_runs_and_what_a_constant_count_has_not():
-    runs = make_runs()
-    runs.loc[[0, 1, 2], ["status", "count", "gap"]] = ["diverged", np.nan, np.nan]  # all of a setting, and one more
+    runs = two_networks()
+    runs.loc[:6, ["status", "count", "gap"]] = ["diverged", np.nan, np.nan]  # all of a setting, and one more
     ax = scatter_count_gap(runs)
     places = np.concatenate([points.get_offsets() for points in ax.collections])
-    assert len(places) == 2 * 8 - 1
+    assert len(places) == 2 * 9 - 1
     assert np.isfinite(places).all()
-    constant = scatter_count_gap(make_runs().assign(count=2.0))
+    constant = scatter_count_gap(two_networks().assign(count=2.0))
     assert constant.get_legend().get_texts()[0].get_text() == "ResNet18"
     with pytest.raises(ValueError, match="Did you mean 'gap'"):
         scatter_count_gap(runs, y="gaps")
 
 
 def test_panels_have_a_line_a_batch_size_and_means_of_cells():
-    runs = make_runs(networks=("ResNet18", "SENet18", "VGG19", "MLP"))
+    networks = ["ResNet18", "SENet18", "VGG19", "MLP"]
+    runs = make_runs(networks)
     fig = lr_batch_panels(runs)
     shown = [ax for ax in fig.axes if ax.get_visible()]
-    assert [ax.get_title() for ax in shown] == ["ResNet18", "SENet18", "VGG19", "MLP"]
+    assert [ax.get_title() for ax in shown] == networks
     assert all(ax.get_xscale() == "log" and ax.get_xlabel() == "learning rate" for ax in shown)
-    assert [len(ax.lines) for ax in shown] == [2] * 4
-    mean = runs.query("network == 'ResNet18' and batch_size == 32").groupby("lr")["count"].mean()
+    assert [len(ax.lines) for ax in shown] == [3] * 4
+    mean = runs.query("network == 'ResNet18' and batch_size == 256").groupby("lr")["count"].mean()
     np.testing.assert_allclose(shown[0].lines[0].get_ydata(), mean)
-    assert [tick.get_text() for tick in shown[0].get_xticklabels()] == ["0.01", "0.1"]
+    assert [tick.get_text() for tick in shown[0].get_xticklabels()] == ["0.001", "0.01", "0.1"]
     assert shows(fig, *(line.get_color() for line in shown[0].lines))
 
 
@@ -138,11 +128,12 @@ def test_segment_strip_shows_runs_of_labels_and_their_number():
 
 
 def test_style_is_800_pixels_wide_on_white_and_svg_is_reproducible():
-    fig = scatter_count_gap(make_runs()).figure
+    fig = scatter_count_gap(two_networks()).figure
     assert fig.get_size_inches()[0] * fig.dpi == 800
     assert to_hex(fig.get_facecolor()) == "#ffffff"
-    assert rendered(fig, "svg") == rendered(scatter_count_gap(make_runs()).figure, "svg")
-    assert b"<text" in rendered(fig, "svg")
+    text = rendered(fig, "svg")
+    assert text == rendered(scatter_count_gap(two_networks()).figure, "svg")
+    assert b"<text" in text
 
 
 def test_every_row_of_a_forest_plot_is_inside_its_axes():

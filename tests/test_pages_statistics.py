@@ -1,12 +1,11 @@
 """Statistics of pairs against brute force, and the page's tables from runs that are known by construction."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
 import pandas as pd
 import pytest
+from test_correlation import make_runs
 
 from rc_utils.correlation import correlate
 from rc_utils.correlation import pairs as p
@@ -23,10 +22,6 @@ def grid(factors=FACTORS):
     return rows, x, (x + rng.normal(size=len(rows))).round(1)
 
 
-def signs(v, i, j):
-    return float(np.sign(v[i] - v[j]))
-
-
 def neighbours_by_hand(rows):
     """(i, j, the factor that differs) of all pairs that differ in one factor alone."""
     for i, j in itertools.combinations(range(len(rows)), 2):
@@ -35,36 +30,25 @@ def neighbours_by_hand(rows):
             yield i, j, names[0]
 
 
-def taus_by_hand(rows, x, y):
-    groups = {}
-    for i, j, name in neighbours_by_hand(rows):
-        key = (name, *(rows[c][i] for c in rows.columns if c != name))
-        groups.setdefault(name, {}).setdefault(key, []).append(signs(x, i, j) * signs(y, i, j))
-    return {name: np.mean([np.mean(values) for values in found.values()]) for name, found in groups.items()}
-
-
-def test_granulated_kendall_is_the_mean_over_axes_by_hand():
+def test_granulated_kendall_and_sign_errors_by_hand():
     rows, x, y = grid()
+    groups, shares = {}, {}
+    for i, j, name in neighbours_by_hand(rows):
+        agrees = float(np.sign(x[i] - x[j]) * np.sign(y[i] - y[j]))
+        others = tuple(rows[c][i] for c in rows.columns if c != name)
+        groups.setdefault(name, {}).setdefault(others, []).append(agrees)
+        shares.setdefault((name, *sorted((rows[name][i], rows[name][j]))), []).append((1 - agrees) / 2)
     pairs = p.neighbours(rows)
     taus = p.axis_kendall(x, y, pairs, range(12), num_resamples=20)
-    expected = taus_by_hand(rows, x, y)
+    expected = {name: np.mean([np.mean(values) for values in found.values()]) for name, found in groups.items()}
     assert {name: tau.value for name, tau in taus.items()} == pytest.approx(expected)
     found = p.granulated_kendall(x, y, pairs, range(12), num_resamples=200)
     assert found.value == pytest.approx(np.mean(list(expected.values())))
     assert -1 <= found.low < found.high <= 1
-
-
-def test_sign_errors_are_shares_of_wrong_pairs_by_hand():
-    rows, x, y = grid()
-    pairs = p.neighbours(rows)
-    shares = {}
-    for i, j, name in neighbours_by_hand(rows):
-        key = (name, *sorted((rows[name][i], rows[name][j])))
-        shares.setdefault(key, []).append((1 - signs(x, i, j) * signs(y, i, j)) / 2)
     errors = [np.mean(values) for values in shares.values()]
     assert sorted(p.environment_errors(x, y, pairs)) == pytest.approx(sorted(errors))
     assert p.sign_error(x, y, pairs, range(12), num_resamples=20).value == pytest.approx(np.mean(errors))
-    assert p.sign_error(x, x + 0.001, p.neighbours(rows), range(12)).value < 0.1
+    assert p.sign_error(x, x + 0.001, pairs, range(12)).value < 0.1
     assert "lr 0.01 / 0.1" in pairs.environments
     with pytest.raises(ValueError, match="two rows have the factors"):
         p.neighbours(pd.concat([rows, rows[:1]]))
@@ -83,65 +67,53 @@ def test_a_unit_that_is_drawn_twice_is_not_compared_with_itself():
     assert MIN_UNITS == 7
 
 
-def make_runs(networks=("A", "B", "C"), seeds=2, noise=0.1):
-    rng = np.random.default_rng(4)
-    rows = []
-    for network, lr, batch in itertools.product(networks, (0.01, 0.02, 0.04), (32, 64, 128)):
-        for decay, seed in itertools.product((1e-5, 1e-6), range(seeds)):
-            own = noise * rng.normal()
-            count = 3 + "ABC".index(network) + np.log2(batch / lr / 3200) / 5 + own
-            cell = {"cell": f"lr={lr}, batch_size={batch}, weight_decay={decay}", "seed": seed, "status": "ok"}
-            hyper = {"lr": lr, "batch_size": batch, "weight_decay": decay}
-            values = {"count": count, "gap": 0.1 * count + 0.02 * noise * rng.normal(), "margin": -count}
-            values |= {"train_accuracy": 1 - 0.001 * rng.random(), "interpolates": lr > 0.01, "num_parameters": 10.0}
-            rows.append({"run_id": str(len(rows)), "network": network, **cell, **hyper, **values})
-    return pd.DataFrame(rows)
+def runs_with_measures():
+    runs = make_runs(["A", "B", "C"])
+    accuracy = 1 - 0.001 * np.random.default_rng(4).random(len(runs))
+    return runs.assign(margin=-runs["count"], train_accuracy=accuracy, interpolates=runs["lr"] > 0.001)
 
 
 def test_rows_are_settings_and_runs_are_not_mixed():
-    runs = make_runs()
+    runs = runs_with_measures()
     rows = statistics.settings_of(runs)
     assert (len(rows), rows["setting"].nunique()) == (27, 9)
     assert (rows["minus_margin"] == -rows["margin"]).all()
     assert {"minus_pal_score_inter", "linear_pieces"} < set(statistics.MEASURES)
     with pytest.raises(ValueError, match="more than once"):
         statistics.settings_of(pd.concat([runs, runs]))
-    one_lr = rows[rows["lr"] == 0.02]
+    one_lr = rows[rows["lr"] == 0.01]
     assert statistics.estimate(one_lr, "count", "given_lr") == statistics.estimate(one_lr, "count", "within")
 
 
 def test_between_seeds_the_setting_is_taken_out():
-    runs = make_runs()
-    means = runs.groupby(["network", "lr", "batch_size", "seed"])[["count", "gap"]].mean()
-    left = means - means.groupby(["network", "lr", "batch_size"]).transform("mean")
+    runs = runs_with_measures()
+    setting = ["network", "lr", "batch_size"]
+    means = runs.groupby([*setting, "seed"])[["count", "gap"]].mean()
+    left = means - means.groupby(setting).transform("mean")
     alone, number = statistics.seeds_alone(runs)
     assert alone.value == pytest.approx(np.corrcoef(left["count"], left["gap"])[0, 1])
     assert number == 54
     assert np.isnan(statistics.seeds_alone(runs[runs["seed"] == 0])[0].value)
 
 
-def test_networks_stand_beside_each_other():
-    table = statistics.networks_table(statistics.settings_of(make_runs())).set_index("network")
+def test_networks_stand_beside_each_other_and_the_league_has_every_statistic():
+    rows = statistics.settings_of(runs_with_measures())
+    table = statistics.networks_table(rows).set_index("network")
     assert list(table.index) == ["A", "B", "C", "all together", "all, within network"]
     assert table.loc["all together", "rows"] == 27
-    alone = statistics.settings_of(make_runs(networks=("A",)))
+    alone = statistics.settings_of(make_runs(["A"]))
     assert statistics.networks_table(alone)["count"][0] == correlate(alone["count"], alone["gap"])
+    values = {name: statistics.estimate(rows, "count", name, num_resamples=50).value for name in statistics.STATISTICS}
+    assert values.pop("sign_error") < 0.2
+    assert min(values.values()) > 0.5
 
 
 def test_every_setting_counts_a_run_once_and_leaves_out_what_does_not_fit():
-    runs = make_runs().assign(optimizer="sgd", experiment="main")
-    both = pd.concat(
-        [runs, runs.assign(experiment="again"), runs.assign(optimizer="adam", run_id=runs["run_id"] + "a")]
-    )
+    runs = runs_with_measures()
+    adam = runs.assign(optimizer="adam", run_id=runs["run_id"] + "a")
+    both = pd.concat([runs, runs.assign(experiment="again"), adam])
     rows = statistics.every_setting(both)
     assert rows["interpolates"].all()
     assert len(rows) == 18
     separate = statistics.every_setting(both.assign(experiment=both["experiment"] + both["optimizer"]))
     assert (len(separate), separate["setting"].nunique()) == (36, 12)
-
-
-def test_the_league_has_every_statistic():
-    rows = statistics.settings_of(make_runs())
-    values = {name: statistics.estimate(rows, "count", name, num_resamples=50).value for name in statistics.STATISTICS}
-    assert values.pop("sign_error") < 0.2
-    assert min(values.values()) > 0.5

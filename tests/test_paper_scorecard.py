@@ -10,7 +10,7 @@ from rc_utils.pages import show
 from rc_utils.pages.ablations import ablation_cells
 from rc_utils.paper.scorecard import PAGE, findings_path, keep_results, kept_results
 from rc_utils.paper.verdict import Result
-from rc_utils.sweep.campaign import reference_campaigns
+from rc_utils.sweep import campaign
 
 
 @pytest.fixture
@@ -24,19 +24,13 @@ def keep(monkeypatch):
     return keep_as
 
 
-def test_a_notebook_that_is_run_on_its_own_keeps_nothing(keep, monkeypatch):
-    result = Result("theory/lemma-7", "two-layer networks", 0.75)
-    keep("08_theory", [result])
-    monkeypatch.delenv(PAGE)
-    keep_results([Result("theory/lemma-7", "of other parameters", 0.1)])
-    assert [r.value for r in kept_results()] == [result.value]
-
-
-def test_kept_results_come_back_and_a_page_replaces_its_own(keep):
+def test_kept_results_come_back_and_a_page_of_a_build_alone_replaces_its_own(keep, monkeypatch):
     bound = Result("theory/lemma-7", "two-layer networks", 0.75, n=1000, detail="tightest case")
     keep("08_theory", [Result("theory/lemma-7", "x", 0.5), bound])
     keep("09_linear_regions", [Result("safran/theorem-2.3", "students", 0.4, 0.3, 0.5, 12)])
     keep("08_theory", [bound])
+    monkeypatch.delenv(PAGE)
+    keep_results([Result("theory/lemma-7", "of other parameters", 0.1)])
     first, second = kept_results()
     assert (first.id, first.value, first.n, first.detail) == (bound.id, 0.75, 1000, "tightest case")
     assert math.isnan(first.low)
@@ -57,34 +51,25 @@ def test_a_page_does_not_train_a_large_campaign():
         show.campaign_runs("cifar10-paper")
 
 
-def test_tables_are_headed_in_words_and_networks_keep_their_names():
-    shown = show.show_table(pd.DataFrame({"std_error": [0.1], "RegNetX_200MF": [1.0]})).data
-    assert "<th>standard error</th>" in shown
-    assert 'data-label="standard error"' in shown
-    assert "<th>RegNetX_200MF</th>" in shown
-
-
-def test_what_all_estimates_of_a_column_are_over_is_said_in_its_head():
+def test_tables_are_headed_in_words_and_say_once_what_all_estimates_of_a_column_are_over():
     alike = [Estimate(0.1, 0.0, 0.2, 60, "runs"), Estimate(0.5, 0.4, 0.6, 60, "runs"), ""]
     different = [Estimate(0.1, 0.0, 0.2, 60, "runs"), Estimate(0.5, 0.4, 0.6, 9, "runs"), ""]
-    shown = show.show_table(pd.DataFrame({"r": alike, "lead": different})).data
-    assert "<th>r (60 runs)</th>" in shown
+    shown = show.show_table(pd.DataFrame({"r": alike, "std_error": different, "RegNetX_200MF": 1.0})).data
+    for head in ("r (60 runs)", "standard error", "RegNetX_200MF"):
+        assert f"<th>{head}</th>" in shown
+        assert f'data-label="{head}"' in shown
     assert ">0.50 [0.40, 0.60]</td>" in shown
-    assert "<th>lead</th>" in shown
     assert ">0.50 [0.40, 0.60] (9 runs)</td>" in shown
 
 
 def test_the_studies_are_looked_at_on_their_own_page_alone(monkeypatch):
     """Their protocol forbids it before they are complete."""
-    names = [campaign.name for campaign in reference_campaigns()]
-    assert "cifar10-small" in names
-    assert not any(name.startswith("study-") for name in names)
-    cells = ablation_cells("architectures", "cifar10-small")
-    assert not any(used.startswith("study-") for used in cells["campaign"])
+    monkeypatch.setattr(campaign, "list_campaigns", lambda: ["study-transfer", "cifar10-small"])
+    assert set(ablation_cells("architectures", "shapes-tiny")["campaign"]) == {"", "cifar10-small"}
     asked = []
     monkeypatch.setattr(show, "results_from_campaign", lambda name, **options: asked.append(name) or [])
+    monkeypatch.setattr(show, "committed_forests", lambda: [])
     monkeypatch.setattr(show, "forest_runs", lambda dataset: None)
     monkeypatch.setattr(show, "results_from_forests", lambda table, seed: [])
-    assert not any(result.campaign.startswith("study-") for result in show.all_results())
-    assert "cifar10-small" in asked
-    assert not any(name.startswith("study-") for name in asked)
+    assert show.all_results() == []
+    assert asked == ["cifar10-small"]
