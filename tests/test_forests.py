@@ -46,6 +46,8 @@ def test_the_table_is_kept_and_a_broken_one_named(results, monkeypatch):
     path.write_text(path.read_text()[:100])
     with pytest.raises(ValueError, match=r"is damaged .* delete it to make it again"):
         forest_runs(**SMALL, depths=(3,))
+    path.unlink()
+    assert forest_runs(**SMALL, depths=(3,)).equals(first)  # also the random splits
     forest_runs(**SMALL | {"num_samples": 11}, depths=(3,))
     assert len(list((results / "forests").iterdir())) == 2
 

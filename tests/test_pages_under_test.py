@@ -76,8 +76,26 @@ def test_transfer_by_hand_and_refuted_by_a_rival_as_good():
     assert found.loc[COUNT, "R2"].value == pytest.approx(1 - errors / total)
     assert found.loc["output margin", "R2"].value < 0.5
     assert found.loc["output margin", "difference"].low > 0
-    assert decisions.decide_transfer(scores) == "supports"
     assert decisions.decide_transfer(decisions.transfer_scores(runs.assign(margin=runs[COUNT]))) == "refutes"
+
+
+@pytest.mark.parametrize(
+    ("count", "rival", "low", "decision"),
+    [(0.6, 0.4, 0.1, "supports"), (0.6, 0.4, -0.1, "inconclusive"), (0.6, 0.6, 0.1, "refutes"),
+     (0.49, 0.1, 0.1, "refutes")],
+)  # fmt: skip
+def test_the_decision_on_transfer_is_that_of_the_protocol(count, rival, low, decision):
+    scores = pd.DataFrame({"measure": [COUNT, "sharpness"], "R2": [Estimate(count, 0, 1), Estimate(rival, 0, 1)]})
+    scores["difference"] = [Estimate(0, 0, 0), Estimate(count - rival, low, 1)]
+    assert decisions.decide_transfer(scores) == decision
+
+
+def test_a_rival_takes_the_form_that_fits_the_sgd_runs():
+    """By its logarithm it fits them; what is predicted would be nearer without."""
+    runs = transfer_runs()
+    runs["margin"] = np.exp(runs[COUNT]).where(runs["experiment"] == "sgd", 1e-9)
+    found = decisions.transfer_scores(runs).set_index("measure")
+    assert found.loc["output margin", "R2"].value < -50
 
 
 def test_transfer_leaves_out_what_cannot_be_fitted():
