@@ -104,7 +104,7 @@ def test_work_timer_leaves_evaluation_out_and_cleans_up():
     assert network.forward == forward
 
 
-def test_command_line_prints_and_writes_the_table_and_names_an_unknown_benchmark(results, capsys, monkeypatch):
+def test_command_line_prints_and_writes_the_table_so_far_and_names_an_unknown_benchmark(results, capsys, monkeypatch):
     monkeypatch.setattr("benchmarks.__main__.QUICK", dataclasses.replace(TINY, grids=4))
     assert main(["--quick", "--only", "counting-2d"]) == 0
     printed = capsys.readouterr().out
@@ -115,8 +115,6 @@ def test_command_line_prints_and_writes_the_table_and_names_an_unknown_benchmark
     assert main(["--only", "countin-2d"]) == 2
     assert "Did you mean 'counting-2d'?" in capsys.readouterr().err
 
-
-def test_an_interrupt_leaves_the_rows_so_far(results, capsys, monkeypatch):
     def interrupted(scale):
         yield Row("first", "other", (1.0,), (2.0,))
         raise KeyboardInterrupt

@@ -189,7 +189,7 @@ def test_jacobian_norm_of_a_softmax_regression(monkeypatch):
     assert measures.jacobian_norm(network, x) == pytest.approx(float(jacobians.flatten(1).norm(dim=1).mean()))
 
 
-def test_path_norm_sums_the_squares_of_all_paths():
+def test_path_norm_sums_the_squares_of_all_paths_of_the_folded_network():
     first, last = torch.nn.Linear(2, 2), torch.nn.Linear(2, 1)
     with torch.no_grad():
         first.weight.copy_(torch.tensor([[1.0, -2.0], [3.0, 0.5]]))
@@ -197,18 +197,14 @@ def test_path_norm_sums_the_squares_of_all_paths():
         last.weight.copy_(torch.tensor([[2.0, -1.0]]))
         last.bias.fill_(3.0)
     paths = 4 * (1 + 4 + 1) + 1 * (9 + 0.25 + 4) + 9
-    network = torch.nn.Sequential(first, torch.nn.ReLU(), last)
-    assert measures.log_path_norm(network, torch.zeros(1, 2)) == pytest.approx(math.log(paths) / 2)
-
-
-def test_path_norm_with_a_batch_norm_is_that_of_the_folded_network():
+    network, x = torch.nn.Sequential(first, torch.nn.ReLU(), last), torch.zeros(1, 2)
+    assert measures.log_path_norm(network, x) == pytest.approx(math.log(paths) / 2)
     first, norm, last = torch.nn.Linear(2, 3, bias=False), torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 2)
     generator = torch.Generator().manual_seed(0)
     for tensor in (norm.running_mean, norm.weight.detach(), norm.bias.detach()):
         tensor.normal_(generator=generator)
     norm.running_var.uniform_(0.1, 4, generator=generator)
     folded = torch.nn.utils.fusion.fuse_linear_bn_eval(first.eval(), norm.eval())
-    x = torch.zeros(1, 2)
     expected = measures.log_path_norm(torch.nn.Sequential(folded, torch.nn.ReLU(), last), x)
     assert measures.log_path_norm(torch.nn.Sequential(first, norm, torch.nn.SiLU(), last), x) == pytest.approx(expected)
 

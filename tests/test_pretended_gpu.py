@@ -42,7 +42,7 @@ def test_a_card_refuses_tensors_of_the_cpu_and_numpy(card):
 
 
 def trained_on(device, data, name="ResNet18", **options):
-    config = rc.TrainConfig(**{"lr": 0.01, "batch_size": 8, "epochs": 1, "seed": 0} | options)
+    config = rc.TrainConfig(**{"lr": 0.01, "batch_size": 8, "epochs": 1, "seed": 1} | options)
     return rc.train(network_of(name), data, config, device=device)
 
 
@@ -126,10 +126,13 @@ def test_exact_segments_and_measures_are_those_of_the_cpu(data, monkeypatch):
     monkeypatch.setitem(MEASURES, "linear_pieces", of_two_segments)
 
     def results(device):
-        network, there = network_of().to(device), data.to(device)
-        images = there.x_train[:2]
-        segment = rc.exact_segment(network.eval(), images[0], images[1])
-        return segment.boundaries, {name: measure(name, network, network, there) for name in MEASURES}
+        network, there = network_of().to(device).eval(), data.to(device)
+        first, second = there.x_train[:2]
+        torch.manual_seed(0)
+        small = [torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten()]
+        measured = torch.nn.Sequential(*small, torch.nn.Linear(144, 10)).to(device).eval()
+        values = {name: measure(name, measured, measured, there) for name in MEASURES}
+        return rc.exact_segment(network, first, second).boundaries, values
 
     boundaries, values = results("cpu")
     with pretended_gpu():

@@ -160,34 +160,24 @@ def test_mistakes_are_named(path, value, message):
 
 
 def test_an_edited_network_of_the_users_is_another_run(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    plans = []
-    for size in (2, 30):
-        (tmp_path / "edited_net.py").write_text(LINEAR.format(size))
-        table = changed(["networks", "ResNet18"], {"architecture": "edited_net:Net"})
-        plans.append(next(iter(parse_campaign(table, "t").runs().values())))
-        data = types.SimpleNamespace(
-            num_classes=2, in_channels=3, image_size=8, x_train=torch.zeros(2, 3), y_train=torch.zeros(2)
-        )
-        assert network_of(plans[-1].spec, data).out_features == size
-    assert plans[0].spec.run_id != plans[1].spec.run_id
-    with pytest.raises(ValueError, match="'edited_net:Net' is not the one that the campaign was loaded with"):
-        network_of(plans[0].spec, data)
-
-
-def test_a_network_edited_within_a_second_or_imported_before_is_the_edited_one(tmp_path, monkeypatch):
     """Python takes bytecode of the same second and length for current, and an imported module is not read again."""
     monkeypatch.setattr("sys.dont_write_bytecode", False)
     monkeypatch.syspath_prepend(tmp_path)
-    path = tmp_path / "known_net.py"
+    path, later, plans = tmp_path / "edited_net.py", time.time() + 10, []
     path.write_text(LINEAR.format(2))
-    importlib.import_module("known_net")
-    later = time.time() + 10
-    for size in (4, 5, 6):
+    importlib.import_module("edited_net")
+    images = {"x_train": torch.zeros(2, 3), "y_train": torch.zeros(2)}
+    data = types.SimpleNamespace(num_classes=2, in_channels=3, image_size=8, **images)
+    for size in (4, 5, 30):
         path.write_text(LINEAR.format(size))
         os.utime(path, (later, later))
-        assert build_network("known_net:Net").out_features == size
-        assert source_hash("known_net:Net") == hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        table = changed(["networks", "ResNet18"], {"architecture": "edited_net:Net"})
+        plans.append(next(iter(parse_campaign(table, "t").runs().values())))
+        assert build_network("edited_net:Net").out_features == network_of(plans[-1].spec, data).out_features == size
+        assert source_hash("edited_net:Net") == hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    assert len({planned.spec.run_id for planned in plans}) == 3
+    with pytest.raises(ValueError, match="'edited_net:Net' is not the one that the campaign was loaded with"):
+        network_of(plans[0].spec, data)
 
 
 def test_a_library_and_a_module_that_is_as_it_was_imported_are_not_loaded_again(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ import time
 import tomllib
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -143,13 +144,6 @@ def test_a_sweep_and_a_freeze_repair_a_damaged_frozen_line(campaign):
     assert {k: r["results"] for k, r in again.items()} == {k: r["results"] for k, r in whole.items()}
 
 
-def fails(code):
-    def raise_it(*arguments, **options):
-        raise OSError(code, os.strerror(code))
-
-    return raise_it
-
-
 def files(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -160,7 +154,7 @@ def test_a_full_disk_leaves_everything_as_it_was_and_names_the_file(campaign, fr
     run.keep_record(made_up(planned))
     record_path, weights_path = ledger.record_path(planned.spec.run_id), ledger.weights_path(planned.spec.run_id)
     before = files(frozen.parent)
-    monkeypatch.setattr(ledger.os, call, fails(errno.ENOSPC))
+    monkeypatch.setattr(ledger.os, call, Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
     for write, path in (
         (lambda: ledger.write_record(made_up(planned)), record_path),
         (lambda: run.keep_record(made_up(planned), b"weights"), weights_path),
@@ -175,7 +169,7 @@ def test_a_full_disk_leaves_everything_as_it_was_and_names_the_file(campaign, fr
 @pytest.mark.parametrize(("owner", "call"), [(pathlib.Path, "mkdir"), (os, "replace")])
 def test_a_read_only_folder_ends_a_sweep_before_any_training(campaign, monkeypatch, capsys, owner, call):
     monkeypatch.setattr(run, "train", lambda *a, **k: pytest.fail("trained in vain"))
-    monkeypatch.setattr(owner, call, fails(errno.EROFS))
+    monkeypatch.setattr(owner, call, Mock(side_effect=OSError(errno.EROFS, "Read-only file system")))
     with pytest.raises(OSError, match="Read-only file system; free disk space or make the folder writable"):
         sweep(campaign)
     assert main(["shapes-tiny"]) == 2

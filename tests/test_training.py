@@ -57,18 +57,23 @@ def test_convolutions_take_tf32_while_they_train_and_only_then(tiny_data, monkey
     assert (cudnn.allow_tf32, cudnn.conv.fp32_precision) == before
 
 
-def test_measuring_does_not_influence_the_training(tiny_data):
+def test_measuring_does_not_influence_the_training_and_a_copy_is_an_ordinary_network(tiny_data):
+    networks = [build_network("MobileNetV2", width=4, image_size=8) for _ in range(2)]
+
     def measure(network, epoch):
         torch.rand(7)
         assert not network.training
+        networks.append(copy.deepcopy(network))
         return epoch, evaluate(network, tiny_data.x_test, tiny_data.y_test)[1]
 
     config = TrainConfig(epochs=3, batch_size=64)
-    plain = train(small_network(), tiny_data, config)
-    measured = train(small_network(), tiny_data, config, measure=measure, measure_epochs=(0, 2, 3))
+    plain = train(networks[0], tiny_data, config)
+    measured = train(networks[1], tiny_data, config, measure=measure, measure_epochs=(0, 2, 3))
     assert torch.equal(state(plain.network), state(measured.network))
     assert list(measured.measurements) == [0, 2, 3]
     assert measured.measurements[3] == (3, measured.test_accuracy)
+    assert len(networks) == 2 + 3
+    assert not any("_conv_forward" in vars(m) for network in networks for m in network.modules())
 
 
 @pytest.mark.parametrize("channels", [1, 4, 7, 16])
@@ -194,15 +199,6 @@ def test_settings_may_be_numpys_integers_and_a_single_leftover_image_is_skipped(
     assert numpys == TrainConfig(seed=3, batch_size=199, epochs=1)
     assert repr(TrainConfig(lr=1).lr) == "1.0"
     assert train(small_network(), tiny_data, numpys).status == "ok"
-
-
-def test_a_copy_made_while_measuring_is_an_ordinary_network(tiny_data):
-    copies = []
-    network = build_network("MobileNetV2", width=4, image_size=8)
-    measure = lambda module, epoch: copies.append(copy.deepcopy(module))  # noqa: E731
-    train(network, tiny_data, TrainConfig(epochs=1), measure=measure, measure_epochs=[0, 1])
-    assert len(copies) == 2
-    assert not any("_conv_forward" in vars(m) for module in [network, *copies] for m in module.modules())
 
 
 def test_every_network_of_many_is_compiled(tiny_data, monkeypatch):
