@@ -213,7 +213,7 @@ def test_every_network_of_many_is_compiled(tiny_data, monkeypatch):
         return graph.forward
 
     monkeypatch.setattr(torch, "compile", lambda network, **how: compile_it(network, backend=count, **how))
-    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 1)
+    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 2)
     for width in (4, 5, 6):
         for _ in range(2):
             network = build_network("MLP", widths=[width], image_size=8)
