@@ -20,7 +20,7 @@ def card():
 
 @pytest.fixture(scope="module")
 def data():
-    return rc.load_dataset("shapes", n_train=24, n_test=20, image_size=16, seed=0)
+    return rc.load_dataset("shapes", n_train=24, n_test=20, image_size=8, seed=0)
 
 
 def network_of(name="ResNet18"):
@@ -42,25 +42,25 @@ def test_a_card_refuses_tensors_of_the_cpu_and_numpy(card):
 
 
 def trained_on(device, data, name="ResNet18", **options):
-    config = rc.TrainConfig(**{"lr": 0.01, "batch_size": 8, "epochs": 1, "seed": 0} | options)
+    config = rc.TrainConfig(**{"lr": 0.01, "batch_size": 8, "epochs": 1, "seed": 1} | options)
     return rc.train(network_of(name), data, config, device=device)
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        {},
-        {"mixup_alpha": 1.0, "crop_padding": 2, "flip_probability": 0.5},
+        {"mixup_alpha": 1.0, "crop_padding": 2, "flip_probability": 0.5, "precision": "tfloat32"},
         {"optimizer": "adam", "schedule": "constant"},
         {"optimizer": "adagrad", "precision": "bfloat16"},
-        {"precision": "tfloat32", "mixup_alpha": 0.5},
     ],
-    ids=["plain", "augmented", "adam", "adagrad", "tfloat32"],
+    ids=["augmented", "adam", "adagrad"],
 )
-def test_training_is_that_of_the_cpu(data, options):
+def test_training_is_that_of_the_cpu_and_leaves_the_random_state_alone(data, options):
     on_cpu = trained_on("cpu", data, **options)
     with pretended_gpu():
+        before = torch.cuda.get_rng_state()
         on_card = trained_on("cuda", data, **options)
+        assert torch.equal(torch.cuda.get_rng_state(), before)
         weights = list(on_card.network.parameters())
         assert all(isinstance(p, Pretended) and p.is_contiguous() for p in weights)
     assert on_card.status == on_cpu.status == "ok"
@@ -89,7 +89,7 @@ def test_a_record_says_cuda_and_the_revision_that_it_is_told(card, data, monkeyp
 
 @pytest.mark.parametrize("name", ["VGG19", "EfficientNetB0", "ShuffleNetV2", "SimpleDLA"])
 def test_other_families_train_on_a_card(card, data, name):
-    assert trained_on(card, data, name).status == "ok"
+    assert trained_on(card, data, name, batch_size=24).status == "ok"
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,6 @@ def test_other_families_train_on_a_card(card, data, name):
         {"dim": 1},
         {"dim": 2, "resolution": 10},
         {"dim": 3, "resolution": 6},
-        {"dim": 1, "strategy": "adaptive"},
         {"dim": 2, "strategy": "adaptive", "resolution": 10},
         {"dim": 1, "sampling": "random_direction", "strategy": "adaptive"},
     ],
@@ -123,15 +122,17 @@ def test_components_of_labels_on_a_card_are_counted_and_come_back_there(card):
 def test_exact_segments_and_measures_are_those_of_the_cpu(data, monkeypatch):
     monkeypatch.setattr(segments, "COUNTED_SEGMENTS", 20)
     monkeypatch.setattr(segments, "INTRA_SEGMENTS", 20)
-    monkeypatch.setitem(
-        MEASURES, "linear_pieces", lambda network, initial, data: linear_pieces(network, data.x_train, 2)
-    )
+    of_two_segments = lambda network, initial, data: linear_pieces(network, data.x_train, 2)  # noqa: E731
+    monkeypatch.setitem(MEASURES, "linear_pieces", of_two_segments)
 
     def results(device):
-        network, there = network_of().to(device), data.to(device)
-        images = there.x_train[:2]
-        segment = rc.exact_segment(network.eval(), images[0], images[1])
-        return segment.boundaries, {name: measure(name, network, network, there) for name in MEASURES}
+        network, there = network_of().to(device).eval(), data.to(device)
+        first, second = there.x_train[:2]
+        torch.manual_seed(0)
+        small = [torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten()]
+        measured = torch.nn.Sequential(*small, torch.nn.Linear(144, 10)).to(device).eval()
+        values = {name: measure(name, measured, measured, there) for name in MEASURES}
+        return rc.exact_segment(network, first, second).boundaries, values
 
     boundaries, values = results("cpu")
     with pretended_gpu():

@@ -7,26 +7,13 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from test_training_plain import network_of, observed_training, plain_training
+from test_training_plain import assert_trained_as, network_of
 
 from rc_utils.regions.sampling import vertex_indices
 from rc_utils.training import TrainConfig, evaluate, train
 from rc_utils.training.interventions import points_between, random_labels
 
-
-def weights(network):
-    return torch.cat([p.detach().flatten() for p in network.parameters()])
-
-
 CONFIG = TrainConfig(lr=0.05, batch_size=32, epochs=2, seed=3)
-
-
-def assert_trained_as(plain, data, config, backward, atol=1e-6):
-    """`train` ends with the weights of the plain loop and tells of the images' own loss, whatever is added to it."""
-    _, _, expected = plain_training(plain, data, config, backward)
-    _, _, history, run = observed_training(network_of(), data, config)
-    assert torch.allclose(weights(run.network), weights(plain), atol=atol)
-    np.testing.assert_allclose(history, expected, rtol=1e-4)
 
 
 def test_sharpness_aware_steps_take_the_gradient_where_the_loss_is_larger(tiny_data):
@@ -60,24 +47,20 @@ def test_gradient_penalty_is_added_to_the_loss(tiny_data):
     assert_trained_as(plain, tiny_data, config, step, atol=1e-5)
 
 
-def test_random_labels_come_first_and_their_optimiser_is_forgotten(tiny_data):
+def test_random_labels_know_nothing_of_the_true_ones_and_come_first(tiny_data):
     config, plain = dataclasses.replace(CONFIG, pretrain_epochs=3), network_of()
     labels = random_labels(config, tiny_data)
+    assert torch.equal(labels, random_labels(CONFIG, tiny_data))
+    assert 0.02 < (labels == tiny_data.y_train).float().mean() < 0.2
+    assert set(labels.tolist()) == set(range(10))
     optimizer = torch.optim.SGD(plain.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-5)
     rng = np.random.default_rng(3)
-    for _ in range(3):
+    for _ in range(3):  # with an optimiser that is forgotten
         for batch in torch.from_numpy(rng.permutation(len(labels))).split(32):
             optimizer.zero_grad()
             F.cross_entropy(plain(tiny_data.x_train[batch]), labels[batch]).backward()
             optimizer.step()
-    assert_trained_as(plain, tiny_data, config, backward=None)
-
-
-def test_random_labels_know_nothing_of_the_true_ones(tiny_data):
-    labels = random_labels(CONFIG, tiny_data)
-    assert torch.equal(labels, random_labels(CONFIG, tiny_data))
-    assert 0.02 < (labels == tiny_data.y_train).float().mean() < 0.2
-    assert set(labels.tolist()) == set(range(10))
+    assert_trained_as(plain, tiny_data, config)
 
 
 @pytest.mark.parametrize("kind", ["nearer", "third"])
@@ -119,13 +102,14 @@ def test_points_between_are_trained_on_with_the_images(tiny_data):
 
 def test_interventions_that_cannot_be_are_named(tiny_data):
     few = dataclasses.replace(tiny_data, y_train=tiny_data.y_train[:20])
-    with pytest.raises(ValueError, match="between_share: too few pairs of 20 images"):
-        points_between(dataclasses.replace(CONFIG, between_share=10.0), few)
     two = dataclasses.replace(tiny_data, num_classes=2, y_train=tiny_data.y_train % 2)
-    with pytest.raises(ValueError, match="needs a third class"):
-        points_between(dataclasses.replace(CONFIG, between_share=0.1, between_labels="third"), two)
-    with pytest.raises(ValueError, match=r"between_share=0.01: no batch holds a point"):
-        points_between(dataclasses.replace(CONFIG, between_share=0.01), tiny_data)
+    for data, settings, message in (
+        (few, {"between_share": 10.0}, "between_share: too few pairs of 20 images"),
+        (two, {"between_share": 0.1, "between_labels": "third"}, "needs a third class"),
+        (tiny_data, {"between_share": 0.01}, "between_share=0.01: no batch holds a point"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            points_between(dataclasses.replace(CONFIG, **settings), data)
     with pytest.raises(ValueError, match="leave compile out"):
         train(network_of(), tiny_data, dataclasses.replace(CONFIG, gradient_penalty=0.1), compile=True)
     with pytest.raises(ValueError, match="measure_loss"):
@@ -139,10 +123,7 @@ def test_a_loss_is_looked_at_when_it_is_first_reached(tiny_data):
     losses = full.measurements
     target = (losses[5] + losses[6]) / 2
     first = min(epoch for epoch, loss in losses.items() if loss < target)
-    run = train(network_of(), tiny_data, config, measure=lambda net, epoch: epoch, measure_loss=target)
-    assert run.reached_epoch == first
-    assert run.measurements == {first: first}
-    assert torch.equal(weights(run.network), weights(full.network))
-    never = train(network_of(), tiny_data, config, measure=lambda net, epoch: epoch, measure_loss=1e-9)
-    assert never.reached_epoch is None
-    assert never.measurements == {}
+    for loss, epoch, measured in ((target, first, {first: first}), (1e-9, None, {})):
+        run = train(network_of(), tiny_data, config, measure=lambda net, epoch: epoch, measure_loss=loss)
+        assert (run.reached_epoch, run.measurements) == (epoch, measured)
+        assert run.test_loss == full.test_loss
