@@ -90,13 +90,13 @@ def waves_of(seed):
 
 @pytest.mark.parametrize("domain", ["simplex", "box"])
 def test_smooth_fields_agree_with_a_fine_lattice(domain):
-    for seed in range(3):
+    for seed in (3, 6):
         options = {"dim": 2, "domain": domain, "num_samples": 1}
         fine = region_count(waves_of(seed), TRIANGLE, resolution=301, **options)
         adaptive = region_count(waves_of(seed), TRIANGLE, resolution=30, strategy="adaptive", **options)
         assert adaptive.counts.tolist() == fine.counts.tolist()
         assert fine.mean > 2
-        assert adaptive.num_evaluations < 6000
+        assert adaptive.num_evaluations < 4000
 
 
 def count_by_polygons(scores, elements):
