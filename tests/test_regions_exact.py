@@ -79,22 +79,6 @@ def test_fifty_random_networks_equal_a_grid_of_20_000_points():
     assert pruned_wrong <= 1
 
 
-def test_sawtooth():
-    """One output that changes its sign in the middle of each of its 201 linear pieces, from kink to kink 0 or 1."""
-    teeth = 201
-    hidden, out = nn.Linear(1, teeth), nn.Linear(teeth, 1)
-    with torch.no_grad():
-        hidden.weight.fill_(teeth)
-        hidden.bias.copy_(-torch.arange(float(teeth)))
-        out.weight.copy_(2 * (-1.0) ** torch.arange(teeth)[None])
-        out.weight[0, 0] = 1
-        out.bias.fill_(-0.5)
-    exact = exact_segment(nn.Sequential(hidden, nn.ReLU(), out), torch.zeros(1), torch.ones(1))
-    assert exact.num_linear_regions == teeth
-    np.testing.assert_allclose(exact.boundaries, (np.arange(teeth) + 0.5) / teeth, atol=1e-12)
-    assert exact.labels.tolist() == [i % 2 for i in range(teeth + 1)]
-
-
 def two_units(biases, last, last_biases):
     """Two ReLU units of slopes 1 and -1, in float64: biases (2,), weights (C, 2) and biases (C,) of the last layer."""
     network = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, len(last))).double()
@@ -109,6 +93,8 @@ def two_units(biases, last, last_biases):
     [
         # Class 1 wins by |alpha - 0.3| < 0.5e-9 only.
         (([-0.3, 0.3], [[1, 1], [0, 0]], [0, 5e-10]), (0.0, 1.0), [0.3 - 5e-10, 0.3 + 5e-10], [0, 1, 0], 2),
+        # A unit that bends at 0.6 and has no weight.
+        (([-0.3, 0.6], [[1, 0]], [-0.1]), (0.0, 1.0), [0.4], [0, 1], 2),
         # |alpha - 1/2| > 0 on both sides of 1/2, and label 0 at the point itself.
         (([-0.5, 0.5], [[1, 1]], [0]), (0.0, 1.0), [], [1], 2),
         # relu(x) - relu(1 - x) - 1/3 bends at the ends alone, and changes its sign at 2/3.
