@@ -42,7 +42,6 @@ def test_nan_scores_are_no_region():
         (lambda x: x.mean(), "returned a float"),
         (lambda x: (x, x), "returned a tuple"),
         (lambda x: np.array(["cat"] * len(x)), "outputs are of type <U3; expected real numbers"),
-        (lambda x: x.astype(complex), "complex"),
     ],
 )
 def test_wrong_outputs_are_named(output, message):
@@ -55,7 +54,6 @@ def test_wrong_outputs_are_named(output, message):
     [
         (scipy.sparse.csr_matrix(SEGMENT), r"points are a sparse csr_matrix; .*toarray\(\)"),
         (torch.tensor(SEGMENT).to_sparse(), r"points are a sparse Tensor; .*to_dense\(\)"),
-        (torch.tensor(SEGMENT + 1j), "points are of type torch.complex128"),
         (torch.tensor(SEGMENT, device="meta"), "points are on the meta device"),
         ("ab", "points are str"),
         (torch.tensor(1.0), "points are"),
@@ -84,7 +82,6 @@ def test_wrong_inputs_are_named():
     [
         ({"strategy": "grids"}, "unknown strategy 'grids'. Did you mean 'grid'"),
         ({"batch_size": 0}, "batch_size=0"),
-        ({"num_samples": 0}, "num_samples=0"),
         ({"num_samples": 2**63}, "num_samples=9223372036854775808"),
         ({"dim": 2, "strategy": "adaptive", "adjacency": "face"}, "counts with adjacency 'linear'"),
         ({"dim": 2, "padding": -1, "domain": "box"}, "padding=-1"),
@@ -145,14 +142,13 @@ def test_points_in_double_precision_stay_so(strategy, rng):
     assert max(near.counts) > 1
 
 
-def test_a_module_gets_its_own_precision():
-    points = np.random.default_rng(0).normal(size=(20, 3))
-    for dtype in (torch.float32, torch.float64):
-        network, seen = nn.Linear(3, 4, dtype=dtype), []
-        network.register_forward_pre_hook(lambda module, inputs, seen=seen: seen.append(inputs[0].dtype))
-        region_count(network, torch.from_numpy(points).float(), num_samples=3)
-        predict_labels(network, points)
-        assert seen == [dtype] * 2
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_module_gets_its_own_precision(dtype, rng):
+    points, network, seen = rng.normal(size=(20, 3)), nn.Linear(3, 4, dtype=dtype), []
+    network.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].dtype))
+    region_count(network, torch.from_numpy(points).float(), num_samples=3)
+    predict_labels(network, points)
+    assert seen == [dtype] * 2
 
 
 def test_classes_in_any_order_are_told_apart():
