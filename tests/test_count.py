@@ -44,24 +44,20 @@ def test_the_command_prints_the_count_with_its_interval_and_draws(folder, capsys
     assert count.main(["stripes_module:Stripes", "points.npz", "--num-samples", "30", "-o", "picture.svg"]) == 0
     printed = capsys.readouterr().out
     expected = region_count(count.load_model("stripes_module:Stripes"), count.load_points("points.npz"), num_samples=30)
-    estimate = mean(expected.counts, "samples")
-    assert f"95 % interval: {estimate}" in printed
-    assert 1 < estimate.low < expected.mean < estimate.high
+    assert expected.mean > 1
+    assert f"95 % interval: {mean(expected.counts, 'samples')}" in printed
     picture = (folder / "picture.svg").read_text()
     assert all(text in picture for text in ("segment", "predicted", "$x_3$", "class 1"))
 
 
-def test_two_points_make_a_segment_and_no_triangle(folder):
+def test_two_points_make_a_segment_and_no_triangle_and_a_function_is_counted_on_triangles(folder, capsys):
     np.savez("two.npz", x=np.eye(2))
     assert count.main(["stripes_module:Stripes", "two.npz", "--num-samples", "1"]) == 0
     assert "$x_3$" not in (folder / "regions.svg").read_text()
-
-
-def test_triangles_and_a_function(folder, capsys):
     arguments = ["stripes_module:half", "points.npz", "--dim", "2", "--num-samples", "5", "--resolution", "6"]
     assert count.main(arguments) == 0
     assert "dim=2, num_samples=5, " in capsys.readouterr().out
-    assert (folder / "regions.svg").is_file()
+    assert "$x_3$" in (folder / "regions.svg").read_text()
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.* is deprecated:DeprecationWarning")
@@ -73,8 +69,9 @@ def test_exported_files_count_as_their_module(folder, capsys):
     assert (region_count(count.load_model("model.pt"), points, num_samples=20).counts == expected).all()
     batch = {0: torch.export.Dim("batch", min=1, max=1 << 20)}
     program = torch.export.export(model, (torch.zeros(2, 2),), dynamic_shapes=(batch,))
+    with pytest.raises(ValueError, match=r"cannot be put into evaluation mode.*lambda x: module"):
+        region_count(program.module(), points)
     torch.export.save(program, "model.pt2")
-    assert (region_count(count.load_model("model.pt2"), points, num_samples=20).counts == expected).all()
     assert count.main(["model.pt2", "points.npz", "--num-samples", "20"]) == 0
     assert str(mean(expected, "samples")) in capsys.readouterr().out
 

@@ -63,9 +63,9 @@ def random_mlp(seed):
     return nn.Sequential(*layers[:-1]), x0, x1
 
 
-def test_a_hundred_random_networks_equal_a_grid_of_20_000_points():
+def test_fifty_random_networks_equal_a_grid_of_20_000_points():
     extra = total = pruned_wrong = 0
-    for seed in range(100):
+    for seed in range(50):
         network, x0, x1 = random_mlp(seed)
         exact = exact_segment(network, x0, x1)
         runs = agrees_with_grid(network, x0, x1, exact, 20_000)
@@ -74,60 +74,39 @@ def test_a_hundred_random_networks_equal_a_grid_of_20_000_points():
         extra += exact.count - runs
         narrow = np.diff(np.concatenate([[0], exact.boundaries, [1]])) < 5e-5
         assert exact.count - runs <= 2 * narrow.sum()
-    assert total > 200
+    assert total > 100
     assert extra <= 2
     assert pruned_wrong <= 1
 
 
-def sawtooth(k):
-    """One input, one output that changes its sign 2k times in (0, 1): 2k + 1 regions, 2k + 1 linear pieces."""
-    hidden, out = nn.Linear(1, 2 * k + 1), nn.Linear(2 * k + 1, 1)
-    slopes = torch.tensor([2.0 * (-1) ** i for i in range(2 * k + 1)])
-    slopes[0] = 1.0
-    with torch.no_grad():
-        hidden.weight.fill_(2 * k + 1)
-        hidden.bias.copy_(-torch.arange(2.0 * k + 1))
-        out.weight.copy_(slopes[None])
-        out.bias.fill_(-0.5)
-    return nn.Sequential(hidden, nn.ReLU(), out)
-
-
-@pytest.mark.parametrize("k", [1, 100])
-def test_sawtooth(k):
-    exact = exact_segment(sawtooth(k), torch.zeros(1), torch.ones(1))
-    teeth = 2 * k + 1
-    # The wave is 0 at even kinks and 1 at odd ones, and passes 1/2 in the middle of every piece.
-    assert exact.count == teeth + 1
-    assert exact.num_linear_regions == teeth
-    np.testing.assert_allclose(exact.boundaries, (np.arange(teeth) + 0.5) / teeth, atol=1e-12)
-    assert exact.labels.tolist() == [i % 2 for i in range(teeth + 1)]
-    inside = exact_segment(sawtooth(k), torch.zeros(1), torch.full((1,), 1 - 0.5 / teeth - 1e-6))
-    assert inside.count == 2 * k + 1
-
-
-def two_units(first, first_bias, last, last_bias=None):
-    """Two ReLU units of one input, in float64: weights (2,) and biases (2,) of the first layer, (C, 2) and (C,)."""
+def two_units(biases, last, last_biases):
+    """Two ReLU units of slopes 1 and -1, in float64: biases (2,), weights (C, 2) and biases (C,) of the last layer."""
     network = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, len(last))).double()
-    with torch.no_grad():
-        network[0].weight[:, 0] = torch.tensor(first)
-        network[0].bias[:] = torch.tensor(first_bias, dtype=torch.float64)
-        network[2].weight[:] = torch.tensor(last)
-        network[2].bias[:] = torch.tensor(last_bias or [0.0] * len(last), dtype=torch.float64)
+    values = ([[1.0], [-1.0]], biases, last, last_biases)
+    for parameter, value in zip(network.parameters(), values, strict=True):
+        parameter.data = torch.tensor(value, dtype=torch.float64)
     return network
 
 
-def test_two_boundaries_a_billionth_apart():
-    """Class 1 wins by |alpha - 0.3| < 0.5e-9 only."""
-    network = two_units([1.0, -1.0], [-0.3, 0.3], [[1.0, 1.0], [0.0, 0.0]], [0.0, 0.5e-9])
-    exact = exact_segment(network, torch.zeros(1), torch.ones(1))
-    assert exact.labels.tolist() == [0, 1, 0]
-    np.testing.assert_allclose(exact.boundaries, [0.3 - 0.5e-9, 0.3 + 0.5e-9], atol=1e-14)
-
-
-def test_touching_scores_make_no_region():
-    """|alpha - 1/2| > 0 on both sides of 1/2, and label 0 at the point itself."""
-    touching = two_units([1.0, -1.0], [-0.5, 0.5], [[1.0, 1.0]])
-    assert exact_segment(touching, torch.zeros(1), torch.ones(1)).labels.tolist() == [1]
+@pytest.mark.parametrize(
+    ("units", "ends", "boundaries", "labels", "pieces"),
+    [
+        # Class 1 wins by |alpha - 0.3| < 0.5e-9 only.
+        (([-0.3, 0.3], [[1, 1], [0, 0]], [0, 5e-10]), (0.0, 1.0), [0.3 - 5e-10, 0.3 + 5e-10], [0, 1, 0], 2),
+        # A unit that bends at 0.6 and has no weight.
+        (([-0.3, 0.6], [[1, 0]], [-0.1]), (0.0, 1.0), [0.4], [0, 1], 2),
+        # |alpha - 1/2| > 0 on both sides of 1/2, and label 0 at the point itself.
+        (([-0.5, 0.5], [[1, 1]], [0]), (0.0, 1.0), [], [1], 2),
+        # relu(x) - relu(1 - x) - 1/3 bends at the ends alone, and changes its sign at 2/3.
+        (([0, 1], [[1, -1]], [-1 / 3]), (0.0, 1.0), [2 / 3], [0, 1], 1),
+        (([0, 1], [[1, -1]], [-1 / 3]), (1.0, 0.0), [1 / 3], [1, 0], 1),
+        (([0, 1], [[1, -1]], [-1 / 3]), (0.0, 2.0), [1 / 3], [0, 1], 2),
+    ],
+)
+def test_two_units_by_hand(units, ends, boundaries, labels, pieces):
+    exact = exact_segment(two_units(*units), *(torch.tensor([x]) for x in ends))
+    np.testing.assert_allclose(exact.boundaries, boundaries, atol=1e-14)
+    assert (exact.labels.tolist(), exact.num_linear_regions) == (labels, pieces)
 
 
 def lively(network, size):
@@ -148,7 +127,7 @@ def lively(network, size):
 def test_each_architecture(name):
     network, x0, x1 = lively(build_network(name, width=2 if name == "MobileNetV2" else 4, image_size=8), 8)
     exact = exact_segment(network, x0, x1)
-    agrees_with_grid(network, x0, x1, exact, 1001)
+    agrees_with_grid(network, x0, x1, exact, 501)
     assert exact.num_linear_regions > 50
     pruned = exact_segment(network, x0, x1, prune=True)
     np.testing.assert_allclose(pruned.boundaries, exact.boundaries, atol=1e-10)
@@ -159,12 +138,9 @@ def test_each_architecture(name):
     assert abs(split.num_linear_regions - exact.num_linear_regions) <= 0.002 * exact.num_linear_regions
 
 
-@pytest.mark.parametrize(
-    ("name", "layer"), [("SENet18", r"features\S*gate\.5 \(Sigmoid\)"), ("EfficientNetB0", r"\(SiLU\)")]
-)
-def test_curved_networks_are_refused_by_name(name, layer):
-    network = build_network(name, width=8, image_size=8)
-    with pytest.raises(ValueError, match=f"{layer} is not piecewise linear"):
+def test_a_curved_layer_is_refused_by_name():
+    network = build_network("SENet18", width=2, image_size=8)
+    with pytest.raises(ValueError, match=r"layer features\S*gate\.5 \(Sigmoid\) is not piecewise linear"):
         exact_segment(network, torch.zeros(3, 8, 8), torch.ones(3, 8, 8))
 
 
@@ -199,7 +175,7 @@ def test_functions_methods_keywords_and_pools():
     assert agrees_with_grid(network, x0, x1, exact, 20_001) > 1
 
 
-class Refused(nn.Module):
+class WithRule(nn.Module):
     def __init__(self, forward):
         super().__init__()
         self.layer, self.relu, self.rule = nn.Linear(2, 2), nn.ReLU(inplace=True), forward
@@ -211,12 +187,9 @@ class Refused(nn.Module):
 @pytest.mark.parametrize(
     ("forward", "message"),
     [
-        (lambda m, x: m.layer(x) * x, r"mul \(mul\) multiplies or divides by an activation"),
         (lambda m, x: 1 / m.layer(x), r"truediv\S* \(truediv\) multiplies or divides"),
-        (lambda m, x: torch.tanh(m.layer(x)), r"tanh \(tanh\) is not piecewise linear"),
         (lambda m, x: m.layer(x).sigmoid(), r"sigmoid \(sigmoid\) is not piecewise linear"),
-        (lambda m, x: x - x.mean(0, keepdim=True), "expected the first dimension to stay that of the points"),
-        (lambda m, x: x if x.sum() > 0 else -x, "cannot copy and trace Refused"),
+        (lambda m, x: x if x.sum() > 0 else -x, "cannot copy and trace WithRule"),
         (lambda m, x: m.layer(x) + F.relu(x, inplace=True) + x, "works in place"),
         (lambda m, x: x.flatten(1) + F.relu(x.flatten(1), inplace=True) + x, "works in place"),
         (lambda m, x: m.relu(x) + x, "works in place"),
@@ -224,7 +197,7 @@ class Refused(nn.Module):
         (lambda m, x: F.dropout(x), "drops units in evaluation mode too"),
         (lambda m, x: (x, x), "returns several values"),
         (lambda m, x: m.layer.weight, "does not depend on its input"),
-        (lambda m, x: torch.mul(m.layer(x), other=x), "multiplies or divides by an activation"),
+        (lambda m, x: torch.mul(m.layer(x), other=x), r"mul \(mul\) multiplies or divides by an activation"),
         (lambda m, x: torch.div(input=2.0, other=x), "multiplies or divides by an activation"),
         (lambda m, x: torch.div(x, 2.0, rounding_mode="floor"), "rounds"),
         (lambda m, x: m.layer(x)[: x.size(0)], "getitem\\S* computes with the number of points"),
@@ -234,7 +207,7 @@ class Refused(nn.Module):
 )
 def test_what_is_not_piecewise_linear_is_refused(forward, message):
     with pytest.raises(ValueError, match=message):
-        exact_segment(Refused(forward), torch.zeros(2), torch.ones(2))
+        exact_segment(WithRule(forward), torch.zeros(2), torch.ones(2))
 
 
 @pytest.mark.parametrize("prune", [False, True])
@@ -246,27 +219,23 @@ def test_a_diverged_network_has_no_regions(prune):
         exact_segment(network, torch.zeros(2), torch.ones(2), prune=prune)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(12))
 def test_trees_and_forests_equal_a_grid(seed):
     rng = np.random.default_rng(seed)
     points = rng.standard_normal((120, 3)) * [1.0, 100.0, 0.01]
     labels = np.array(["a", "b", "c"])[rng.integers(0, 3, 120)]
+    model = RandomForestClassifier(2 + seed % 11, max_depth=2 + seed % 7, random_state=0)
     if seed % 2:
-        model = DecisionTreeClassifier(
-            max_depth=2 + seed % 9, splitter=["best", "random"][seed % 4 // 2], random_state=0
-        )
-    else:
-        model = RandomForestClassifier(2 + seed % 11, max_depth=2 + seed % 7, random_state=0)
+        splitter = ["best", "random"][seed % 4 // 2]
+        model = DecisionTreeClassifier(max_depth=2 + seed % 9, splitter=splitter, random_state=0)
     model.fit(points, labels)
     x0, x1 = points[rng.choice(120, 2, replace=False)]
     if seed % 5 == 0:
         x1[1] = x0[1]
     exact = exact_segment(model, x0, x1)
-    alphas = np.linspace(0, 1, 20_001)
-    expected = np.searchsorted(model.classes_, model.predict(np.outer(1 - alphas, x0) + np.outer(alphas, x1)))
-    assert (exact.labels[np.searchsorted(exact.boundaries, alphas)] == expected).all()
-    at = exact.witnesses[:, None]
-    assert (np.searchsorted(model.classes_, model.predict((1 - at) * x0 + at * x1)) == exact.labels).all()
+    for alphas in (np.linspace(0, 1, 20_001), exact.witnesses):
+        expected = np.searchsorted(model.classes_, model.predict(np.outer(1 - alphas, x0) + np.outer(alphas, x1)))
+        assert (exact.labels[np.searchsorted(exact.boundaries, alphas)] == expected).all()
     assert exact.count <= exact.num_linear_regions
 
 
@@ -320,16 +289,15 @@ def test_ends_of_other_numbers_are_read_or_named():
         (nn.Linear(2, 2), np.zeros(5), np.ones(5), r"point of shape \(5,\).*Is that the shape it takes"),
         (nn.MaxPool2d(2, 1, dilation=2), np.zeros((1, 6, 6)), np.ones((1, 6, 6)), "has a dilation"),
         (DecisionTreeClassifier(), np.zeros(2), np.ones(2), "not fitted"),
+        (GaussianNB(), np.zeros(2), np.ones(2), "GaussianNB; expected"),
     ],
 )
 def test_models_and_ends_that_cannot_be_taken_are_named(model, x0, x1, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(TypeError if isinstance(model, GaussianNB) else ValueError, match=message):
         exact_segment(model, x0, x1)
 
 
-def test_other_models_and_settings_that_are_refused():
-    with pytest.raises(TypeError, match="GaussianNB; expected"):
-        exact_segment(GaussianNB(), np.zeros(2), np.ones(2))
+def test_the_memory_is_a_number_of_bytes_and_a_module_needs_no_weights():
     with pytest.raises(ValueError, match="max_breakpoints_memory=0"):
         exact_segment(nn.Linear(2, 2), np.zeros(2), np.ones(2), max_breakpoints_memory=0)
     assert exact_segment(nn.Identity(), torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0]), prune=True).count == 2
@@ -354,28 +322,27 @@ class MaximumOfTwo(nn.Module):
 
 
 @pytest.mark.parametrize("head", HEADS)
-@pytest.mark.parametrize("prune", [False, True])
-def test_equal_scores_have_the_label_of_the_lowest_index(head, prune):
+def test_equal_scores_have_the_label_of_the_lowest_index(head):
     """Where all units are dead or saturated scores are equal on whole pieces, and rounding must not tell them apart."""
-    a = np.linspace(0, 1, 2001)
+    a = np.linspace(0, 1, 501)
     ties = 0
-    for seed in range(30):
+    for seed in range(15):
         torch.manual_seed(seed)
         network = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), *HEADS[head]()).double()
         x0, x1 = torch.randn(2, 2, dtype=torch.float64) * 4
-        found = exact_segment(network, x0, x1, prune=prune)
-        inside = np.abs(a[:, None] - found.boundaries).min(1, initial=1) > 1e-6
-        labels = found.labels[np.searchsorted(found.boundaries, a, side="right")]
-        np.testing.assert_array_equal(labels[inside], labels_at(network, x0, x1, a)[inside])
-        scores = scores_at(network, x0, x1, a)
+        expected, scores = labels_at(network, x0, x1, a), scores_at(network, x0, x1, a)
+        for pruned in (False, True):
+            found = exact_segment(network, x0, x1, prune=pruned)
+            inside = np.abs(a[:, None] - found.boundaries).min(1, initial=1) > 1e-6
+            labels = found.labels[np.searchsorted(found.boundaries, a, side="right")]
+            np.testing.assert_array_equal(labels[inside], expected[inside])
         ties += int((scores.sort(1).values.diff(dim=1)[:, -1:] == 0).sum())
-    assert ties > 100 or scores.shape[1] == 1
+    assert ties > 25 or scores.shape[1] == 1
 
 
-@pytest.mark.parametrize("seed", [4, 19])
-def test_a_split_segment_is_not_changed_in_place(seed):
+def test_a_split_segment_is_not_changed_in_place():
     """The two parts of a segment meet in a point, which a layer that works in place must not see twice."""
-    torch.manual_seed(seed)
+    torch.manual_seed(4)
     leaky = nn.LeakyReLU(0.3, inplace=True)
     network = nn.Sequential(nn.Linear(2, 24), nn.ReLU(), nn.Linear(24, 64), leaky, nn.Linear(64, 64), leaky)
     network.append(nn.Linear(64, 3))
@@ -391,31 +358,22 @@ def test_a_split_segment_is_not_changed_in_place(seed):
     np.testing.assert_allclose(split.boundaries, whole.boundaries, atol=1e-9)
 
 
-class Aliased(nn.Module):
+def aliased(m, x):
     """`+=` on a tensor that has another name: torch.fx records a sum."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.last = nn.Linear(2, 10), nn.Linear(10, 3)
-
-    def forward(self, x):
-        hidden = torch.relu(self.first(x))
-        same = hidden
-        hidden += hidden * 2 - 1
-        return self.last(torch.relu(same - 0.2))
+    hidden = torch.relu(m.layer(x))
+    same = hidden
+    hidden += hidden * 2 - 1
+    return m.layer(torch.relu(same - 0.2))
 
 
-def hooked():
-    network = nn.Sequential(nn.Linear(2, 10), nn.ReLU(), nn.Linear(10, 3))
-    network.register_forward_pre_hook(lambda module, inputs: ((inputs[0] - 0.5) / 0.2,))
-    return network
-
-
-@pytest.mark.parametrize("make", [Aliased, hooked])
-def test_what_the_trace_does_not_see_is_refused(make):
+@pytest.mark.parametrize("hooked", [False, True])
+def test_what_the_trace_does_not_see_is_refused(hooked):
     torch.manual_seed(0)
+    network = WithRule((lambda m, x: m.layer(x)) if hooked else aliased)
+    if hooked:
+        network.register_forward_pre_hook(lambda module, inputs: ((inputs[0] - 0.5) / 0.2,))
     with pytest.raises(ValueError, match="gives other scores"):
-        exact_segment(make(), torch.tensor([-1.0, 2.0]), torch.tensor([3.0, -2.0]))
+        exact_segment(network, torch.tensor([-1.0, 2.0]), torch.tensor([3.0, -2.0]))
 
 
 def test_a_hook_of_a_convolution_is_applied():
@@ -435,41 +393,18 @@ def test_weights_that_hooks_compute_say_how_to_make_them_permanent():
         exact_segment(network, torch.zeros(2), torch.ones(2))
 
 
-class Squeezed(nn.Module):
-    """Squeezes every dimension of size one, so that of a single image as well."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv, self.last = nn.Conv2d(1, 6, 3), nn.Linear(6, 3)
-
-    def forward(self, x):
-        return self.last(F.adaptive_avg_pool2d(torch.relu(self.conv(x)), 1).squeeze())
-
-
 def test_a_network_that_squeezes_can_be_pruned():
+    """It squeezes every dimension of size one, so that of a single image as well."""
+    network = WithRule(lambda m, x: m.last(F.adaptive_avg_pool2d(torch.relu(m.conv(x)), 1).squeeze()))
     for seed in (10, 15, 21):
         torch.manual_seed(seed)
-        network = Squeezed()
+        network.conv, network.last = nn.Conv2d(1, 6, 3), nn.Linear(6, 3)
         x0, x1 = torch.randn(2, 1, 5, 5) * 5
         assert exact_segment(network, x0, x1, prune=True).count == exact_segment(network, x0, x1).count
 
 
-@pytest.mark.parametrize("rows", [2, 3])
-def test_a_mean_over_a_place_that_points_were_moved_from_is_refused(rows):
-    network = Refused(lambda m, x: torch.relu(m.layer(x.permute(1, 0, 2))).mean(0))
-    with pytest.raises(ValueError, match="expected the first dimension to stay that of the points"):
-        exact_segment(network, torch.zeros(rows, 2), torch.ones(rows, 2))
-
-
-def test_a_segment_may_begin_and_end_on_the_hyperplanes_of_neurons():
-    """relu(x) and relu(1 - x) bend at the ends alone, and relu(x) - relu(1 - x) - 1/3 changes its sign at 2/3."""
-    network = two_units([1.0, -1.0], [0.0, 1.0], [[1.0, -1.0]], [-1 / 3])
-    exact = exact_segment(network, torch.zeros(1), torch.ones(1))
-    assert exact.boundaries == pytest.approx([2 / 3])
-    assert (exact.labels.tolist(), exact.num_linear_regions) == ([0, 1], 1)
-    back = exact_segment(network, torch.ones(1), torch.zeros(1))
-    assert back.boundaries == pytest.approx([1 / 3])
-    assert (back.labels.tolist(), back.num_linear_regions) == ([1, 0], 1)
-    further = exact_segment(network, torch.zeros(1), torch.full((1,), 2.0))
-    assert further.boundaries == pytest.approx([1 / 3])
-    assert further.num_linear_regions == 2
+def test_a_mean_over_a_place_that_points_were_moved_from_is_refused():
+    network = WithRule(lambda m, x: torch.relu(m.layer(x.permute(1, 0, 2))).mean(0))
+    for rows in (2, 3):
+        with pytest.raises(ValueError, match="expected the first dimension to stay that of the points"):
+            exact_segment(network, torch.zeros(rows, 2), torch.ones(rows, 2))

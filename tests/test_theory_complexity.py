@@ -25,26 +25,25 @@ TOLERANCE = 1e-12
 POINTS, INPUTS = 12, 4
 
 
-def random_networks(models=6, *, inputs=INPUTS, first=3, seed=0):
+def random_networks(models=6, *, first=3, seed=0):
     """float64 perceptrons with a random linear first layer of `first` units, and one hidden layer more."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        layers = lambda: (nn.Linear(inputs, first), nn.ReLU(), nn.Linear(first, 5), nn.ReLU(), nn.Linear(5, 1))  # noqa: E731
+        layers = lambda: (nn.Linear(INPUTS, first), nn.ReLU(), nn.Linear(first, 5), nn.ReLU(), nn.Linear(5, 1))  # noqa: E731
         return [nn.Sequential(*layers()).double() for _ in range(models)]
 
 
-def random_data(models=6, *, loss="mse", inputs=INPUTS, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(models, POINTS, inputs, generator=generator, dtype=torch.float64)
+def random_data(models=6, *, loss="mse"):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(models, POINTS, INPUTS, generator=generator, dtype=torch.float64)
     y = torch.randn(models, POINTS, generator=generator, dtype=torch.float64)
     return x, (y > 0).double() if loss == "bce" else y
 
 
-def random_path(loss="mse", *, first=3, every=POINTS, steps=5 * POINTS, seed=0, batch_size=1):
-    data = random_data(loss=loss, seed=seed)
-    samples = draw_samples(range(6), steps, POINTS, batch_size)
-    networks = stack(random_networks(first=first, seed=seed))
-    return complexity.follow_training(networks, data, data, samples, loss=loss, lr=0.05, every=every, all_layers=True)
+def random_path(loss="mse", *, first=3, steps=5 * POINTS, batch_size=1):
+    data, samples = random_data(loss=loss), draw_samples(range(6), steps, POINTS, batch_size)
+    networks, options = stack(random_networks(first=first)), {"lr": 0.05, "every": POINTS, "all_layers": True}
+    return complexity.follow_training(networks, data, data, samples, loss=loss, **options)
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +54,7 @@ def quick():
     return (one, *one.run(epochs=4, lr=0.01)), (two, *two.run(epochs=4, lr=0.01))
 
 
-@pytest.mark.parametrize("loss", ["mse", "bce"])
-@pytest.mark.parametrize("first", [1, 3, 4])
+@pytest.mark.parametrize(("loss", "first"), [("mse", 1), ("bce", 3), ("mse", 4)])
 def test_the_bounds_near_the_data_hold_on_random_networks(loss, first):
     path = random_path(loss, first=first)
     assert path.num_checked.sum() > 100
@@ -66,7 +64,7 @@ def test_the_bounds_near_the_data_hold_on_random_networks(loss, first):
     assert 0 < inequalities.check_corollary_3(path).ratio <= 1 + TOLERANCE
 
 
-def test_the_upper_bound_fails_for_a_first_layer_wider_than_its_input():
+def test_counterexamples_by_hand():
     path = complexity_counterexamples.wide_first_layer()
     # g = (1, -0.9), W_1 = (1, 1)^T: sigma = sqrt(2), lambda = 0.1.
     assert path.length[0, 0, 0] == pytest.approx(math.sqrt(1.81))
@@ -76,39 +74,35 @@ def test_the_upper_bound_fails_for_a_first_layer_wider_than_its_input():
         assert upper.ratio == pytest.approx(ratio)
         assert lower.ratio <= 1
     assert inequalities.check_corollary_3(path).ratio == pytest.approx(ratio)
-
-
-def test_both_sides_are_those_of_a_step_of_sgd():
-    rng = np.random.default_rng(0)
-    first, x = rng.normal(size=(1, 5, 3)), rng.normal(size=(1, 3, 1))
-    output = rng.normal(size=(1, 5))
-    network = complexity_counterexamples._network(torch.from_numpy(first[0]), torch.from_numpy(output), nn.ReLU())
-    data = torch.from_numpy(x[:, None, :, 0]), torch.full((1, 1), 9.0).double()
-    samples = torch.zeros(1, 1, 1, dtype=torch.int64)
-    path = complexity.follow_training(stack([network]), data, data, samples, loss="mse", lr=0.1, every=1)
-    lower, upper = complexity_counterexamples.both_sides(1, units=5, inputs=3)
-    assert path.lemma_lower[0, 0] == pytest.approx(lower[0])
-    assert path.lemma_upper[0, 0] == pytest.approx(upper[0])
-
-
-def test_ratios_of_counterexamples_by_hand():
+    path = complexity_counterexamples.uneven_steps()
+    # The variance over both steps is (0.1 * 0.01 / 2)^2; the bound twice that, but for 1 + (0.01 / 2)^2 and the step.
+    assert path.variance(2)[0, 0] == pytest.approx(2.5e-7, rel=1e-9)
+    assert inequalities.check_corollary_2(path, 2, ends=False).ratio == pytest.approx(2, rel=2e-3)
+    assert inequalities.check_corollary_2(path, 2, ends=True).ratio <= 1
     # W_1 = diag(1, 0.01), g = (1, 100): u = |g|, lambda = |(1, 1)|.
     assert complexity_counterexamples.subspace_ratio() == pytest.approx(math.sqrt(10_001 / 2))
-    assert complexity_counterexamples.smooth_ratio() == pytest.approx(math.sqrt(2 * 1.81) / 0.1)
+    assert complexity_counterexamples.smooth_ratio() == pytest.approx(ratio)
     # Lemma 6 loses the weights of the second layer, and two units that cancel are steep to dropout alone.
     assert complexity_counterexamples.first_layer_ratio() == pytest.approx(100)
     assert complexity_counterexamples.steady_ratio() == math.inf
 
 
+def test_both_sides_are_those_of_a_step_of_sgd(rng):
+    first, x, output = rng.normal(size=(1, 5, 3)), rng.normal(size=(1, 3, 1)), rng.normal(size=(1, 5))
+    network = complexity_counterexamples._network(torch.from_numpy(first[0]), torch.from_numpy(output), nn.ReLU())
+    data = torch.from_numpy(x[:, None, :, 0]), torch.full((1, 1), 9.0).double()
+    samples = torch.zeros(1, 1, 1, dtype=torch.int64)
+    path = complexity.follow_training(stack([network]), data, data, samples, loss="mse", lr=0.1, every=1)
+    lower, upper = complexity_counterexamples.both_sides(1, units=5, inputs=3)
+    assert [path.lemma_lower[0, 0], path.lemma_upper[0, 0]] == pytest.approx([lower[0], upper[0]])
+
+
 def test_no_dropout_tiles_the_cover_of_claim_1():
     network, points = complexity_counterexamples.claim_1_network()
     layers = [pattern[0].int().tolist() for pattern in complexity_regions.activations(stack([network]), points[None])]
-    assert tuple(zip(*(map(tuple, layer) for layer in layers), strict=True)) == (
-        *complexity_counterexamples.COVER,
-        ((1, 1, 1), (1, 1, 1)),
-    )
-    boxes = [np.outer(a, b) for a, b in complexity_counterexamples.COVER]
-    assert (sum(boxes) >= 1).all()
+    expected = [*complexity_counterexamples.COVER, ((1, 1, 1), (1, 1, 1))]
+    assert [(tuple(a), tuple(b)) for a, b in zip(*layers, strict=True)] == expected
+    assert (sum(np.outer(a, b) for a, b in complexity_counterexamples.COVER) >= 1).all()
     # Eight of the nine pathways can be covered once each: drop the first unit's second pathway of the first box.
     assert complexity_counterexamples.claim_1_ratio() == pytest.approx(9 / 8)
 
@@ -143,45 +137,25 @@ def test_lemma_3_holds_with_one_hidden_layer():
     assert np.mean(held) >= 0.95
 
 
-def test_corollary_2_fails_for_two_uneven_steps_as_printed():
-    path = complexity_counterexamples.uneven_steps()
-    # The variance over both steps is (0.1 * 0.01 / 2)^2; the bound twice that, but for 1 + (0.01 / 2)^2 and the step.
-    assert path.variance(2)[0, 0] == pytest.approx(2.5e-7, rel=1e-9)
-    assert inequalities.check_corollary_2(path, 2, ends=False).ratio == pytest.approx(2, rel=2e-3)
-    assert inequalities.check_corollary_2(path, 2, ends=True).ratio <= 1
-
-
-def test_with_batches_the_upper_bound_holds_and_the_lower_one_need_not():
-    path = random_path(batch_size=4)
-    assert path.lemma_upper.max() <= 1 + TOLERANCE
-    assert path.lemma_lower.max() > 1
-
-
 def test_an_identity_first_layer_makes_both_bounds_equalities(quick):
     for _, _, path in quick:
-        # The same float32 norms on both sides; float64 sums of them.
-        np.testing.assert_allclose(path.length[..., 0], path.lower, rtol=1e-6)
-        np.testing.assert_allclose(path.length[..., 0], path.upper, rtol=1e-6)
+        for bound in (path.lower, path.upper):  # the same float32 norms on both sides; float64 sums of them
+            np.testing.assert_allclose(path.length[..., 0], bound, rtol=1e-6)
 
 
 def test_variance_and_distance_are_those_of_the_biases():
     networks, (x, y), samples = stack(random_networks()), random_data(), draw_samples(range(6), 4 * POINTS, POINTS)
-    biases = []
-    for _ in sgd_steps(networks, x, y, samples, loss="mse", lr=0.05):
-        biases.append(networks[0].bias.detach().clone())
-    biases.append(networks[0].bias.detach())
-    track = torch.stack(biases).numpy()
+    biases = [networks[0].bias.detach().clone() for _ in sgd_steps(networks, x, y, samples, loss="mse", lr=0.05)]
+    track = torch.stack([*biases, networks[0].bias.detach()]).numpy()
     path = random_path(steps=4 * POINTS)
-    window = track[2 * POINTS : 4 * POINTS]
-    expected = ((window - window.mean(0)) ** 2).sum(2).mean(0)
-    np.testing.assert_allclose(path.variance(2)[-1], expected, rtol=1e-9)
-    longer = track[2 * POINTS :]
-    expected = ((longer - longer.mean(0)) ** 2).sum(2).sum(0) / (2 * POINTS)
-    np.testing.assert_allclose(path.variance(2, ends=True)[-1], expected, rtol=1e-9)
+    for ends in (False, True):
+        window = track[2 * POINTS : 4 * POINTS + ends]
+        expected = ((window - window.mean(0)) ** 2).sum(2).sum(0) / (2 * POINTS)
+        np.testing.assert_allclose(path.variance(2, ends=ends)[-1], expected, rtol=1e-9)
     np.testing.assert_allclose(path.distance[-1], np.linalg.norm(track[-1] - track[0], axis=1), rtol=1e-12)
 
 
-def test_checks_see_a_broken_bound():
+def test_checks_see_a_broken_bound_and_forgive_rounding():
     path = random_path()
     assert inequalities.check_theorem_1(dataclasses.replace(path, upper=0.5 * path.lower))[1].ratio > 1
     assert inequalities.check_theorem_1(dataclasses.replace(path, lower=2 * path.upper))[0].ratio > 1
@@ -191,29 +165,26 @@ def test_checks_see_a_broken_bound():
     # All 36 later iterations break it; a dozen points and six models allow 12 log(120) = 57.
     assert inequalities.check_corollary_1(steep, POINTS).ratio == pytest.approx(36 / (POINTS * math.log(6 / 0.05)))
     assert inequalities.check_corollary_1(dataclasses.replace(path, lipschitz_max=0 * path.upper), POINTS).ratio == 0
-
-
-def test_rounding_is_forgiven_and_nothing_else():
-    assert inequalities.Check(1 + 1e-8, 1).within(1e-6) == 1
-    assert inequalities.Check(1 + 1e-5, 1).within(1e-6) > 1
-    assert inequalities.Check(0.5, 1).within(1e-6) == 0.5
+    for ratio, expected in ((1 + 1e-8, 1), (1 + 1e-5, 1 + 1e-5), (0.5, 0.5)):
+        assert inequalities.Check(ratio, 1).within(1e-6) == expected
 
 
 def test_lipschitz_constants_are_gradient_norms_of_the_output():
     networks, (x, _) = random_networks(), random_data()
-    found = complexity.lipschitz_constants(stack(networks), x, "bce")
     point = x[2, 5].clone().requires_grad_()
     (gradient,) = torch.autograd.grad(torch.sigmoid(networks[2](point)).sum(), point)
-    assert float(found[2, 5]) == pytest.approx(float(gradient.norm()), rel=1e-12)
+    found = complexity.lipschitz_constants(stack(networks), x, "bce")[2, 5]
+    assert float(found) == pytest.approx(float(gradient.norm()), rel=1e-12)
 
 
-def test_what_cannot_be_followed_is_named():
+@pytest.mark.parametrize(
+    ("every", "lr", "message"),
+    [(6, 0.05, "expected 1 to the number of steps, 5"), (5, 1e200, r"is lr = 1e\+200 too large")],
+)
+def test_what_cannot_be_followed_is_named(every, lr, message):
     data, samples = random_data(), draw_samples(range(6), 5, POINTS)
-    options = {"loss": "mse", "lr": 0.05}
-    with pytest.raises(ValueError, match="expected 1 to the number of steps, 5"):
-        complexity.follow_training(stack(random_networks()), data, data, samples, every=6, **options)
-    with pytest.raises(ValueError, match="is lr = 1e\\+200 too large"):
-        complexity.follow_training(stack(random_networks()), data, data, samples, every=5, loss="mse", lr=1e200)
+    with pytest.raises(ValueError, match=message):
+        complexity.follow_training(stack(random_networks()), data, data, samples, loss="mse", lr=lr, every=every)
 
 
 def test_linear_regions_tile_the_square_and_know_their_patterns_and_gradients():
@@ -237,20 +208,15 @@ def test_linear_regions_tile_the_square_and_know_their_patterns_and_gradients():
         assert region.lipschitz == pytest.approx(float(gradient.norm()))
 
 
-def test_pathways_are_the_kronecker_product_last_layer_first():
+def test_basis_pursuit_takes_the_cheapest_combination_of_pathways():
+    # The Kronecker product, the last layer first.
     first, second = np.array([True, False, True]), np.array([False, True])
     np.testing.assert_array_equal(complexity_regions.pathways((first, second)), [0, 0, 0, 1, 0, 1])
-
-
-def test_basis_pursuit_takes_the_cheapest_combination():
     columns = np.array([[1.0, 0, 1], [0, 1, 1], [0, 0, 0]])
-    solve = complexity_regions.basis_pursuit(columns, np.array([1.0, 1.0, 1.5]))
-    assert solve(np.array([1.0, 1, 0])) == pytest.approx(1.5)
     # (1, 0) alone costs 1, and (1, 1) - (0, 1) costs 2.5.
-    assert solve(np.array([1.0, 0, 0])) == pytest.approx(1)
-    assert solve(np.array([0.0, 0, 1])) == math.inf
-    dear = complexity_regions.basis_pursuit(columns, np.array([1.0, 4.0, 1.5]))
-    assert dear(np.array([0.0, 1, 0])) == pytest.approx(2.5)
+    costs = [([1, 1, 1.5], [1, 1, 0], 1.5), ([1, 1, 1.5], [1, 0, 0], 1), ([1, 1, 1.5], [0, 0, 1], math.inf)]
+    for prices, wanted, cost in [*costs, ([1, 4, 1.5], [0, 1, 0], 2.5)]:
+        assert complexity_regions.basis_pursuit(columns, np.array(prices))(np.array(wanted)) == pytest.approx(cost)
 
 
 def test_theorem_2_bounds_every_empty_region_it_speaks_of():
@@ -269,25 +235,23 @@ def test_theorem_2_bounds_every_empty_region_it_speaks_of():
 
 def test_an_interval_prices_points_at_their_smallest_update():
     task = tasks.sinusoid_task(frequencies=(0.5,), repetitions=1, num_points=5, widths=(4,), dtype=torch.float64)
-    networks, samples = stack(task.networks), torch.tensor([[[0]], [[3]], [[0]]])
-    interval = complexity_regions.watch_interval(networks, *task.train, samples, loss="mse", lr=1e-6)
-    prices = interval.smallest_updates(0)
+    networks, (x, y), options = stack(task.networks), task.train, {"loss": "mse", "lr": 1e-6}
+    samples = torch.tensor([[[0]], [[3]], [[0]]])
+    prices = complexity_regions.watch_interval(networks, x, y, samples, **options).smallest_updates(0)
     assert np.isfinite(prices).tolist() == [True, False, False, True, False]
     # With an identity first layer an update is the Lipschitz constant, which has hardly changed.
-    constants = complexity.lipschitz_constants(networks, task.train[0], "mse")[0].numpy()
+    constants = complexity.lipschitz_constants(networks, x, "mse")[0].numpy()
     np.testing.assert_allclose(prices[[0, 3]], constants[[0, 3]], rtol=1e-4)
     # The update of a point that is fitted exactly is 0/0, which must not make a combination of training points free.
-    x, exact = task.train[0], networks(task.train[0]).detach().squeeze(-1)
-    interval = complexity_regions.watch_interval(networks, x, exact, samples[:1], loss="mse", lr=1e-6)
+    exact = networks(x).detach().squeeze(-1)
+    interval = complexity_regions.watch_interval(networks, x, exact, samples[:1], **options)
     assert np.isnan(interval.updates).all()
     assert np.isinf(interval.smallest_updates(0)).all()
 
 
 def test_covering_and_its_bound():
     points = np.array([[0.0], [1], [2], [10]])
-    assert complexity_dropout.covering_lower_bound(points, 0.4) == 4
-    assert complexity_dropout.covering_lower_bound(points, 0.6) == 3
-    assert complexity_dropout.covering_lower_bound(points, 6) == 1
+    assert [complexity_dropout.covering_lower_bound(points, radius) for radius in (0.4, 0.6, 6)] == [4, 3, 1]
     expected = math.sqrt((4 * math.log(2) * 3 + 2 * math.log(20)) / 50)
     assert complexity_dropout.covering_bound(3, 50, 0.05) == pytest.approx(expected)
     assert complexity_dropout.steady_constant(0.5, 2, 0.5, 0.25) == pytest.approx(48)
@@ -298,19 +262,21 @@ def test_steady_learners_have_the_quantities_of_theorem_3():
     options = {"epochs": 4, "steady_epochs": 2, "lr": 0.01, "steady_lr": 1e-5}
     learners = complexity_dropout.steady_learners(task, **options)
     assert learners.equals(complexity_dropout.steady_learners(task, **options))
+    assert ((learners["mu"] > 0) & (learners["mu"] <= 0.5)).all()
+    assert (learners["lipschitz"] <= learners["slope_bound"]).all()
+    assert (learners["slope_bound"] <= learners["direct_bound"]).all()
     for learner in learners.itertuples():
-        assert 0 < learner.mu <= 0.5
-        assert learner.lipschitz <= learner.slope_bound <= learner.direct_bound
         constants = (learner.gamma, learner.beta, learner.mu, learner.p_min)
         assert learner.c == complexity_dropout.steady_constant(*constants)
         assert learner.steady_lipschitz == pytest.approx(learner.c * learner.phi * math.log(learner.num_units) / 4)
         assert learner.bound == complexity_dropout.covering_bound(learner.covering, 24, 0.05)
 
 
-def test_the_target_and_its_embedding():
+def test_the_target_and_its_embedding(monkeypatch):
     assert tasks.sinusoid(np.array([[0.0, 0], [0.5, 0], [0.5, 0.25]]), 1.0) == pytest.approx([1, -1, 0], abs=1e-15)
     basis = tasks.isometry(3)
     np.testing.assert_allclose(basis.T @ basis, np.eye(2), atol=1e-14)
+    monkeypatch.setattr(torch, "manual_seed", lambda seed: pytest.fail("seeds every device"))
     task = tasks.sinusoid_task(repetitions=2, num_points=30, widths=(4,), dtype=torch.float64)
     assert task.train[0].shape == (8, 30, 10)
     assert torch.equal(task.train[0][0], task.train[0][2])
@@ -318,16 +284,12 @@ def test_the_target_and_its_embedding():
     assert not torch.equal(task.train[1][0], task.train[1][2])
 
 
-def test_a_larger_corruption_holds_a_smaller_one():
+def test_a_larger_corruption_holds_a_smaller_one_and_leaves_the_test_alone():
     labels = np.arange(1000) % 2
     few, many = (tasks.corrupt(labels, share, 0) != labels for share in (0.2, 0.6))
     assert 80 <= few.sum() <= 120
     assert 250 <= many.sum() <= 350
     assert (few <= many).all()
-    assert np.array_equal(tasks.corrupt(labels, 0.0, 0), labels)
-
-
-def test_corrupted_training_labels_leave_the_test_alone():
     task = tasks.corruption_task(repetitions=1, num_images=40, num_test=20, image_size=8)
     assert len(task.train[0]) == 1
     wrong = (task.train[1] != task.train[1][0]).double().mean(1)
@@ -358,15 +320,13 @@ def test_results_are_of_published_statements(quick):
     def results_of(table):
         return {r.id.removeprefix("loukas/"): r for r in complexity_results.results_from_checks(table, sides)}
 
-    results = results_of(checks)
-    examples = complexity_counterexamples.counterexamples()
+    results, examples = results_of(checks), complexity_counterexamples.counterexamples()
     proved = {"lemma-1/lower", "theorem-1/lower", "corollary-2/interval"}
-    assert set(results) == {*examples, *proved, "corollary-1"}
     assert {key: results[key].value for key in examples} == {key: c.ratio for key, c in examples.items()}
+    verdicts = dict.fromkeys(examples, "refuted by argument") | dict.fromkeys(proved, "proved")
     card = scorecard(results.values()).set_index("id")
-    assert set(card.loc[[f"loukas/{key}" for key in examples], "verdict"]) == {"refuted by argument"}
-    assert set(card.loc[[f"loukas/{key}" for key in proved], "verdict"]) == {"proved"}
-    assert card.loc["loukas/corollary-1", "verdict"] == "no result"
+    found = {key.removeprefix("loukas/"): verdict for key, verdict in card["verdict"].items() if key[7:] in results}
+    assert found == verdicts | {"corollary-1": "no result"}
     lemma = checks[(checks["inequality"] == "lemma-1/lower") & (checks["runs"] == "free")]
     # Runs with an identity in front are not counted where both sides are equal.
     assert results["lemma-1/lower"].n == lemma["n"].item() + 50
@@ -386,8 +346,7 @@ def test_whole_trajectories_are_compared_at_one_loss():
     fit = complexity_results.until_fit(path, 0.65)
     assert fit.reached.tolist() == [False] + [True] * 5
     assert fit.blocks.tolist() == [5] + [3] * 5
-    np.testing.assert_allclose(fit.length[0], path.length[:, 0, 0].sum())
-    np.testing.assert_allclose(fit.length[1], path.length[:3, 1, 0].sum())
+    np.testing.assert_allclose(fit.length[:2], [path.length[:, 0, 0].sum(), path.length[:3, 1, 0].sum()])
     whole, slower = complexity_results.equal_fit_results(task, path, 0.65, "")
     assert (whole.id, slower.id) == ("loukas/a4", "loukas/slower")
     assert whole.value == complexity_results.trend(task, fit.length).value
@@ -404,16 +363,11 @@ def test_architectures_are_compared_at_equal_fit():
     # The losses 0.002 and 0.001 are not reached.
     assert table["loss"].unique().tolist() == [0.05, 0.02, 0.01, 0.005]
     row = table[(table["network"] == "CNN") & (table["loss"] == 0.02) & (table["repetition"] == 2)].iloc[0]
-    assert row["steps"] == paths["CNN"].steps[2]
-    assert row["length"] == pytest.approx(paths["CNN"].length[:3, 2, 0].mean())
-    assert row["test_loss"] == pytest.approx((3 + 0.015) / 3)
-    length, loss = (
-        architectures.ratio_result("loukas/a5", architectures.log_ratios(table, column), "made")
-        for column in ("length", "test_loss")
-    )
-    assert length.n == 6
-    assert length.value == pytest.approx(math.log(2))
-    assert loss.value == pytest.approx(math.log(3))
+    expected = [path.steps[2], path.length[:3, 2, 0].mean() / 2, (3 + 0.015) / 3]
+    assert row[["steps", "length", "test_loss"]].tolist() == pytest.approx(expected)
+    for column, factor in (("length", 2), ("test_loss", 3)):
+        result = architectures.ratio_result("loukas/a5", architectures.log_ratios(table, column), "made")
+        assert (result.n, result.value) == (6, pytest.approx(math.log(factor)))
     empty = architectures.equal_fit_table(paths, (1e-9,))
     assert len(architectures.log_ratios(empty, "length")) == 0
     # The slower one counts: nothing is compared at a loss that it does not reach.
@@ -424,8 +378,7 @@ def test_architectures_are_compared_at_equal_fit():
 def test_a_sign_that_depends_on_the_loss_is_no_verdict():
     rows = [(0.02, 0.5, 0.3, 0.7, 8), (0.01, 0.4, 0.2, 0.6, 8), (0.001, -0.2, -0.3, -0.1, 8)]
     ratios = pd.DataFrame(rows, columns=["loss", "value", "low", "high", "n"])
-    turned = architectures.ratio_result("loukas/a5", ratios, "mnist")
-    assert math.isnan(turned.value)
+    assert math.isnan(architectures.ratio_result("loukas/a5", ratios, "mnist").value)
     assert architectures.ratio_result("loukas/a5", ratios[:2], "mnist").value == 0.4
 
 
@@ -444,16 +397,15 @@ def test_the_command_writes_what_the_page_reads(tmp_path, monkeypatch):
 
 def test_a_trend_has_a_direction_and_the_least_rise_is_positive_only_where_all_levels_rise():
     task = tasks.sinusoid_task(frequencies=(1.0, 2, 3), repetitions=8, num_points=5, widths=(4,))
-    noise = np.random.default_rng(0).normal(size=24)
-    rising = complexity_results.trend_result("loukas/task-1", task, task.level + noise, "")
-    assert rising.low > 0
-    assert (rising.id, rising.n) == ("loukas/task-1", 8)
-    assert complexity_results.trend_result("loukas/task-1", task, -task.level + noise, "").high < 0
-    rising = complexity_results.least_rise_result("loukas/a2", task, task.level + noise / 100, "")
-    assert rising.low > 0
-    peak = complexity_results.least_rise_result("loukas/a2", task, 1 - (task.level - 2) ** 2 / 4 + noise / 100, "")
-    assert peak.high < 0
-    assert (peak.id, peak.n) == ("loukas/a2", 8)
+    noise, peak = np.random.default_rng(0).normal(size=24), 1 - (task.level - 2) ** 2 / 4
+    trend = [complexity_results.trend_result("loukas/task-1", task, s * task.level + noise, "") for s in (1, -1)]
+    rise = [
+        complexity_results.least_rise_result("loukas/a2", task, values + noise / 100, "")
+        for values in (task.level, peak)
+    ]
+    for id_, (up, down) in (("loukas/task-1", trend), ("loukas/a2", rise)):
+        assert (up.id, up.n) == (id_, 8)
+        assert up.low > 0 > down.high
 
 
 def test_corollary_2_is_checked_over_few_steps_too():
@@ -473,8 +425,7 @@ def test_the_bridge_counts_both_kinds_of_regions(quick):
         assert (table["pieces"] > 1).all()
 
 
-def test_agreement_within_a_level_leaves_the_level_out():
-    rng = np.random.default_rng(0)
+def test_agreement_within_a_level_leaves_the_level_out(rng):
     level, repetition = np.repeat(np.arange(4.0), 20), np.tile(np.arange(20), 4)
     x, y = (100 * level + rng.normal(size=80) for _ in range(2))
     table = pd.DataFrame({"x": x, "y": y, "level": level, "repetition": repetition})
@@ -483,16 +434,10 @@ def test_agreement_within_a_level_leaves_the_level_out():
     assert row["within_low"] < 0 < row["within_high"]
 
 
-def test_networks_of_a_task_seed_no_other_device(monkeypatch):
-    monkeypatch.setattr(torch, "manual_seed", lambda seed: pytest.fail("seeds every device"))
-    tasks.sinusoid_task(frequencies=(0.5,), repetitions=1, num_points=5, widths=(4,))
-
-
 def test_the_mean_error_normalises_a_batch_by_no_more_than_its_errors_do():
-    """Of a single sample both are the same."""
-    task = tasks.sinusoid_task(frequencies=(0.25, 0.75), repetitions=7, num_points=10, widths=(6,), seed=0)
-    _, single = task.run(epochs=4, lr=0.01, batch_size=1, every=10)
-    _, batch = task.run(epochs=16, lr=0.01, batch_size=4, every=10)
-    assert len(single.length) == len(batch.length) == 4
-    np.testing.assert_allclose(single.net_length, single.length[..., 0], rtol=1e-5)
-    assert (batch.net_length >= batch.length[..., 0] * (1 - 1e-5)).all()
+    """Of a single sample both are the same. With batches the upper bound holds, and the lower one need not."""
+    single, batch = random_path(), random_path(batch_size=4)
+    np.testing.assert_allclose(single.net_length, single.length[..., 0], rtol=1e-12)
+    assert (batch.net_length >= batch.length[..., 0]).all()
+    assert batch.lemma_upper.max() <= 1 + TOLERANCE
+    assert batch.lemma_lower.max() > 1

@@ -8,22 +8,19 @@ import pytest
 from rc_utils.theory.two_layer import half_spaces as hs
 
 
-@pytest.mark.parametrize("regions", [1, 3, 6])
-def test_a_line_has_vc_dimension_k(regions):
-    assert hs.shattered_on_a_line(regions).points == regions == hs.vc_dimension(regions, 1)
+def test_a_line_has_vc_dimension_k_and_half_spaces_shatter_one_more_than_the_dimension():
+    for regions in (1, 3, 6):
+        assert hs.shattered_on_a_line(regions).points == regions == hs.vc_dimension(regions, 1)
+    for dim in (1, 2, 7):
+        case = hs.half_spaces(dim)
+        assert (case.regions, case.points) == (2, dim + 1)
+        assert case.points == hs.vc_dimension(2, dim)
 
 
-@pytest.mark.parametrize("dim", [1, 2, 7])
-def test_half_spaces_shatter_one_more_than_the_dimension(dim):
-    case = hs.half_spaces(dim)
-    assert (case.regions, case.points) == (2, dim + 1)
-    assert case.points == hs.vc_dimension(2, dim)
-
-
-@pytest.mark.parametrize("n", [3, 5, 8])
-def test_convex_polygons_shatter_a_circle(n):
-    case = hs.convex_bodies(n)
-    assert (case.regions, case.points) == (3, n)
+@pytest.mark.parametrize("n", [3, 8])
+def test_convex_polygons_and_networks_with_biases_shatter_a_circle(n):
+    for case in (hs.convex_bodies(n), hs.relu_networks(n)):
+        assert (case.regions, case.points, case.dim) == (3, n, 2)
     polygons = hs.convex_polygons(hs.labellings(n))
     edges = np.roll(polygons, -1, axis=1) - polygons
     after = np.roll(edges, -1, axis=1)
@@ -35,15 +32,8 @@ def test_convex_polygons_shatter_a_circle(n):
 def test_regions_of_polygons_are_counted_without_assuming_convexity():
     # A W: the line y = 0.5 crosses its four strokes, hence enters it twice.
     w = np.array([[[0, 1], [1, 0], [2, 1], [3, 0], [4, 1], [3, -1], [2, 0], [1, -1]]], float)
-    assert hs.polygon_regions(w, np.array([[0.0, 1.0]]), np.array([0.5])).item() == 7
-    assert hs.polygon_regions(w, np.array([[0.0, 1.0]]), np.array([-0.5])).item() == 5
-    assert hs.polygon_regions(w, np.array([[0.0, 1.0]]), np.array([3.0])).item() == 1
-
-
-@pytest.mark.parametrize("n", [3, 8])
-def test_networks_with_biases_shatter_a_circle_with_three_regions_on_a_line(n):
-    case = hs.relu_networks(n)
-    assert (case.regions, case.points, case.dim) == (3, n, 2)
+    for height, regions in ((0.5, 7), (-0.5, 5), (3.0, 1)):
+        assert hs.polygon_regions(w, np.array([[0.0, 1.0]]), np.array([height])).item() == regions
 
 
 def test_the_largest_deviation_is_that_of_brute_force(rng):

@@ -36,7 +36,7 @@ def data_of(kind, models=MODELS):
 
 
 @pytest.mark.parametrize("kind", ["mlp", "cnn"])
-@pytest.mark.parametrize(("loss", "batch_size"), [("mse", 1), ("bce", 1), ("bce", 4)])
+@pytest.mark.parametrize(("loss", "batch_size"), [("mse", 1), ("bce", 4)])
 def test_training_side_by_side_is_training_one_by_one(kind, loss, batch_size):
     networks, (x, y) = networks_of(kind), data_of(kind)
     samples = draw_samples(range(MODELS), 25, POINTS, batch_size)
@@ -44,19 +44,17 @@ def test_training_side_by_side_is_training_one_by_one(kind, loss, batch_size):
     train_stacked(stacked, x, y, samples, loss=loss, lr=0.05)
     start = networks[0][0].bias.detach().clone()
     for m, network in enumerate(networks):
-        optimizer = torch.optim.SGD(network.parameters(), lr=0.05)
         for batch in samples[:, m]:
-            z = network(x[m, batch]).squeeze(-1)
-            error = {
-                "mse": lambda z, y: 0.5 * nn.functional.mse_loss(z, y),
-                "bce": nn.functional.binary_cross_entropy_with_logits,
-            }[loss](z, y[m, batch])
-            optimizer.zero_grad()
-            error.backward()
-            optimizer.step()
-        trained = unstack(stacked, networks[0], m)
+            z, target = network(x[m, batch]).squeeze(-1), y[m, batch]
+            bce = nn.functional.binary_cross_entropy_with_logits(z, target)
+            error = bce if loss == "bce" else 0.5 * nn.functional.mse_loss(z, target)
+            gradients = torch.autograd.grad(error, list(network.parameters()))
+            with torch.no_grad():
+                for parameter, gradient in zip(network.parameters(), gradients, strict=True):
+                    parameter -= 0.05 * gradient
+        trained = unstack(stacked, networks[0], m).state_dict()
         for name, value in network.state_dict().items():
-            torch.testing.assert_close(trained.state_dict()[name], value, **TOLERANCE)
+            np.testing.assert_allclose(trained[name], value, **TOLERANCE)
     assert not torch.equal(networks[0][0].bias, start)
 
 
@@ -78,8 +76,8 @@ def test_a_step_holds_the_gradients_of_each_model():
     *expected, of_inputs = torch.autograd.grad(error, [*biases.values(), inputs])
     assert list(step.gradients) == list(biases)
     for found, value in zip(step.gradients.values(), expected, strict=True):
-        torch.testing.assert_close(found[1], value, **TOLERANCE)
-    torch.testing.assert_close(step.input_gradients[1, 0], of_inputs, **TOLERANCE)
+        np.testing.assert_allclose(found[1], value, **TOLERANCE)
+    np.testing.assert_allclose(step.input_gradients[1, 0], of_inputs, **TOLERANCE)
 
 
 def test_equal_seeds_see_equal_samples():
@@ -88,24 +86,21 @@ def test_equal_seeds_see_equal_samples():
     assert torch.equal(samples[:, 0], samples[:, 2])
     assert not torch.equal(samples[:, 0], samples[:, 1])
     assert set(np.unique(samples)) == set(range(10))
-    assert torch.equal(samples, draw_samples([3, 5, 3], 50, 10, 2))
 
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_slopes_are_derivatives(name):
     loss, z = LOSSES[name], torch.linspace(-6, 6, 13, dtype=torch.float64).requires_grad_()
     y = (torch.arange(13) % 2).double()
-    (slope,) = torch.autograd.grad(loss.value(z, y).sum(), z)
     output = {"mse": z, "bce": torch.sigmoid(z)}[name]
-    (output_slope,) = torch.autograd.grad(output.sum(), z)
-    torch.testing.assert_close(loss.slope(z.detach(), y), slope)
-    torch.testing.assert_close(loss.output_slope(z.detach()), output_slope)
+    for total, found in ((loss.value(z, y), loss.slope(z.detach(), y)), (output, loss.output_slope(z.detach()))):
+        (slope,) = torch.autograd.grad(total.sum(), z)
+        np.testing.assert_allclose(found, slope, atol=1e-12)
 
 
 def test_a_confident_classifier_keeps_its_slope():
     z, y = torch.tensor([40.0, -40.0]), torch.tensor([1.0, 0.0])
-    slope = LOSSES["bce"].slope(z, y)
-    torch.testing.assert_close(slope.abs(), torch.full((2,), 4.248354e-18), rtol=1e-5, atol=0)
+    np.testing.assert_allclose(LOSSES["bce"].slope(z, y).abs(), 4.248354e-18, rtol=1e-5)
 
 
 def test_an_identity_layer_adds_its_bias():

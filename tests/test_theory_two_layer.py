@@ -31,8 +31,8 @@ def test_outputs_and_loss_are_those_of_the_torch_module():
     networks, x, y = nets.random_networks(3, 5, 4), points(3, 6, 4), points(3, 6, 1)[..., 0]
     for index in range(3):
         f = as_module(networks, index)(x[index])[:, 0].detach()
-        torch.testing.assert_close(nets.outputs(networks, x)[index], f, rtol=1e-12, atol=1e-12)
-        torch.testing.assert_close(nets.quadratic_loss(networks, x, y)[index], ((f - y[index]) ** 2).sum() / 12)
+        np.testing.assert_allclose(nets.outputs(networks, x)[index], f, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(nets.quadratic_loss(networks, x, y)[index], ((f - y[index]) ** 2).sum() / 12)
 
 
 def slow_count(weights, signs, x_a, x_b):
@@ -53,9 +53,9 @@ def slow_count(weights, signs, x_a, x_b):
 
 @pytest.mark.parametrize(("hidden", "dim"), [(3, 2), (40, 2), (20, 6)])
 def test_counts_equal_those_of_a_slow_reference(hidden, dim):
-    networks, x = nets.random_networks(20, hidden, dim), points(20, 5, dim)
+    networks, x = nets.random_networks(10, hidden, dim), points(10, 5, dim)
     counts, (i, j) = nets.pair_counts(networks, x), nets.pairs(5)
-    for m in range(20):
+    for m in range(10):
         weights, signs, cloud = networks.weights[m].numpy(), networks.signs[m].numpy(), x[m].numpy()
         expected = [slow_count(weights, signs, cloud[a], cloud[b]) for a, b in zip(i, j, strict=True)]
         assert counts[m].tolist() == expected
@@ -64,31 +64,24 @@ def test_counts_equal_those_of_a_slow_reference(hidden, dim):
 
 def test_counts_depend_on_neither_direction_nor_scale_and_their_mean_is_over_all_ordered_pairs():
     networks, x = nets.random_networks(50, 20, 3), points(50, 6, 3)
-    i, j = nets.pairs(6)
-    counts = nets.pair_counts(networks, x)
+    (i, j), counts = nets.pairs(6), nets.pair_counts(networks, x)
     assert (counts == nets.segment_counts(networks, x[:, j], x[:, i])).all()
     assert (counts == nets.pair_counts(nets.Networks(2.0**-20 * networks.weights, networks.signs), x)).all()
     every = [nets.segment_counts(networks, x[:, [a]], x[:, [b]]) for a in range(6) for b in range(6)]
-    torch.testing.assert_close(nets.mean_count(counts, 6), torch.cat(every, 1).float().mean(1))
-
-
-def test_where_f_vanishes_is_one_negative_region():
-    one = torch.ones(1, 1, dtype=torch.float64)
-    w = torch.tensor([[[1.0, -2.0]]], dtype=torch.float64)
-    x_a, x_b = (torch.tensor([[v]], dtype=torch.float64) for v in ([1.0, 0.0], [0.0, 1.0]))
-    assert nets.segment_counts(nets.Networks(w, one), x_a, x_b).item() == 2
-    assert nets.segment_counts(nets.Networks(w, -one), x_a, x_b).item() == 1
-    assert nets.segment_counts(nets.Networks(-w.abs(), one), x_a, x_b).item() == 1
+    np.testing.assert_allclose(nets.mean_count(counts, 6), torch.cat(every, 1).double().mean(1))
 
 
 def test_the_sharpness_is_that_of_the_full_hessian():
-    networks, x = nets.random_networks(8, 5, 3), points(8, 6, 3)
-    y = points(8, 6, 1, seed=1)[..., 0]
+    networks, x, y = nets.random_networks(8, 5, 3), points(8, 6, 3), points(8, 6, 1, seed=1)[..., 0]
     largest = torch.linalg.eigvalsh(nets.full_hessian(networks, x, y))[:, -1]
-    torch.testing.assert_close(nets.sharpness(networks, x), largest, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(nets.sharpness(networks, x), largest, rtol=1e-10, atol=1e-12)
 
 
-def test_a_dead_network_has_no_sharpness_and_one_region():
+def test_where_f_vanishes_is_one_negative_region_and_a_dead_network_has_no_sharpness():
+    one, w = torch.ones(1, 1).double(), torch.tensor([[[1.0, -2.0]]]).double()
+    x_a, x_b = torch.eye(2).double()[:, None, None]
+    for weights, sign, expected in ((w, one, 2), (w, -one, 1), (-w.abs(), one, 1)):
+        assert nets.segment_counts(nets.Networks(weights, sign), x_a, x_b).item() == expected
     networks, x = nets.Networks(-torch.ones(1, 3, 2).double(), torch.ones(1, 3).double()), points(1, 4, 2).abs()
     assert nets.active_neurons(networks, x).sum() == 0
     assert nets.sharpness(networks, x).item() == 0
@@ -102,17 +95,15 @@ def test_training_is_gradient_descent_of_each_network_alone():
     networks, (x, y) = nets.random_networks(3, 8, 3), training_sets("sphere", 3, 5, dim=3)
     lr = torch.tensor([0.05, 0.1, 0.2], dtype=torch.float64)
     training = train(networks, x, y, lr, steps=20, keep=6)
-    assert training.steps[0] == 0
-    assert training.steps[-1] == 20
+    assert (training.steps[0], training.steps[-1]) == (0, 20)
     for index in range(3):
         weights = networks.weights[index].clone().requires_grad_()
         for _ in range(20):
             f = torch.relu(x[index] @ weights.T) @ networks.signs[index]
             (gradient,) = torch.autograd.grad(((f - y[index]) ** 2).mean() / 2, weights)
             weights = (weights - lr[index] * gradient).detach().requires_grad_()
-        torch.testing.assert_close(training.weights[-1, index], weights.detach(), rtol=1e-10, atol=1e-10)
-    assert (training.loss[-1] < training.loss[0]).all()
-    torch.testing.assert_close(training.loss[-1], nets.quadratic_loss(training.networks(), x, y))
+        np.testing.assert_allclose(training.weights[-1, index], weights.detach(), rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(training.loss[-1], nets.quadratic_loss(training.networks(), x, y))
     assert training.settled.all()
 
 
@@ -134,7 +125,7 @@ def test_a_rate_far_beyond_the_edge_diverges_and_stops_finite():
 def test_training_sets_have_norm_one_or_lie_on_a_line():
     for name in ("sphere", "digits"):
         x, y = training_sets(name, 2, 10)
-        torch.testing.assert_close(x.norm(dim=2), torch.ones(2, 10).double())
+        np.testing.assert_allclose(x.norm(dim=2), 1)
         assert set(y.flatten().tolist()) <= {-1.0, 1.0}
     x, y = training_sets("line", 1, 4)
     assert (x[..., 0] == 1).all()
@@ -154,23 +145,20 @@ def test_wrong_input_is_named(call, message):
         call()
 
 
-@pytest.mark.parametrize("key", [bounds.LEMMA_7, bounds.LEMMA_8, bounds.THEOREM_6])
-def test_the_inequalities_hold_on_random_and_trained_networks(key):
+def test_the_inequalities_hold_on_random_and_trained_networks():
     networks, (x, y) = nets.random_networks(4, 16, 2, seed=3), training_sets("line", 4, 6)
     training = train_over_rates(networks, x, y, [0.2, 1.0, 3.0], steps=200, keep=8)
     for checks in (bounds.check_random(10, seed=5), bounds.check_trained([training], every=2)):
-        assert checks[key].violations == 0
-        assert 0 < checks[key].largest_ratio <= 1
+        for key in (bounds.LEMMA_7, bounds.LEMMA_8, bounds.THEOREM_6):
+            assert checks[key].violations == 0
+            assert 0 < checks[key].largest_ratio <= 1
 
 
 def test_a_broken_inequality_is_seen():
-    networks, x = nets.random_networks(40, 16, 2), points(40, 8, 2)
-    loose = bounds.check_all(networks, x)[bounds.LEMMA_8]
-    assert bounds.Inequality(loose.allowed * (1 + 1e-9), loose.allowed).violations == 40
-    exact = bounds.check_all(*examples.tight_segment())[bounds.LEMMA_7]
-    broken = bounds.Inequality(exact.measured + 1, exact.allowed)
-    assert broken.violations == 1
-    assert broken.largest_ratio > 1
+    allowed = np.array([1.0, 2.0])
+    assert bounds.Inequality(allowed * (1 + 1e-14), allowed).violations == 0
+    broken = bounds.Inequality(allowed * [1, 1 + 1e-9], allowed)
+    assert (broken.violations, broken.largest_ratio) == (1, 1 + 1e-9)
 
 
 def test_four_neurons_attain_lemma_7():
@@ -194,45 +182,34 @@ def test_orthonormal_points_attain_lemma_8_and_nearly_theorem_6(n, bends):
 
 @pytest.mark.parametrize("n", [4, 32])
 def test_a_line_is_fitted_by_few_neurons(n):
-    networks, (x, y) = examples.line_network(n), training_sets("line", 1, n)
-    torch.testing.assert_close(nets.outputs(networks, x), y, rtol=1e-9, atol=1e-9)
-    i, j = nets.pairs(n)
+    networks, (x, y), (i, j) = examples.line_network(n), training_sets("line", 1, n), nets.pairs(n)
+    np.testing.assert_allclose(nets.outputs(networks, x), y, rtol=1e-9, atol=1e-9)
     assert (nets.pair_counts(networks, x)[0] >= j - i + 1).all()
 
 
 @pytest.mark.parametrize("distance", [0.01, 2.0])
-@pytest.mark.parametrize("n", [3, 40])
+@pytest.mark.parametrize("n", [3, 30])
 def test_points_on_a_line_need_no_factor_n(n, distance):
     # Lines at any distance from 0, points on both sides of the foot of the perpendicular.
-    generator = torch.Generator().manual_seed(n)
-    t = torch.randn(300, n, generator=generator, dtype=torch.float64)
-    x = torch.stack([torch.full_like(t, distance), t], 2)
-    networks = nets.random_networks(300, 30, 2, seed=n)
+    t = points(100, n, 1, seed=n)[..., 0]
+    x, networks = torch.stack([torch.full_like(t, distance), t], 2), nets.random_networks(100, 30, 2, seed=n)
     counts = nets.mean_count(nets.pair_counts(networks, x), n)
-    allowed = bounds.line_allowed(networks, x)
-    assert (counts <= allowed).all()
     # The step on which the bound rests: sum_j m_j, m_j the fewer points on one side of the bend of neuron j.
     active = (x @ networks.weights.transpose(1, 2) > 0).sum(1)
     fewer = torch.minimum(active, n - active).sum(1)
-    assert (2 + 2 / n * fewer <= allowed + 1e-9).all()
     assert (counts <= 2 + 2 / n * fewer + 1e-9).all()
-
-
-def test_the_line_of_v3_does_not_need_the_factor_n():
-    table = bounds.growth_with_n("line", (16, 64, 256))
-    assert table["allowed"].iloc[-1] / table["line_allowed"].iloc[-1] > 3
+    assert (2 + 2 / n * fewer <= bounds.line_allowed(networks, x) + 1e-9).all()
+    table = bounds.growth_with_n("line", (4 * n,))
+    assert (table["allowed"] > table["line_allowed"]).all() == (n == 30)
     assert bounds.growth_with_n("orthonormal", (4,))["line_allowed"].isna().all()
 
 
 def test_no_weights_pass_the_cap_of_the_sharpness():
     x = points(50, 12, 3)
-    caps = bounds.sharpness_cap(x, 7)
-    for seed in range(5):
-        assert (nets.sharpness(nets.random_networks(50, 7, 3, seed=seed), x) <= caps * (1 + 1e-12)).all()
+    assert (nets.sharpness(nets.random_networks(50, 7, 3), x) <= bounds.sharpness_cap(x, 7) * (1 + 1e-12)).all()
     # Points in one half-space and neurons that are active there attain it.
-    x = x.abs()
     networks = nets.Networks(torch.ones(50, 7, 3).double(), torch.ones(50, 7).double())
-    torch.testing.assert_close(nets.sharpness(networks, x), bounds.sharpness_cap(x, 7))
+    np.testing.assert_allclose(nets.sharpness(networks, x.abs()), bounds.sharpness_cap(x.abs(), 7))
 
 
 def test_a_network_at_rest_meets_assumption_2_exactly():
@@ -253,7 +230,7 @@ def test_training_to_a_loss_stops_each_network_at_its_first_step_there():
         first = int((kept.loss[:, m] <= 0.4).int().argmax())
         # All steps up to the first hundred are kept.
         assert kept.steps[first] == first > 0
-        torch.testing.assert_close(found.weights[m], kept.weights[first, m])
+        np.testing.assert_allclose(found.weights[m], kept.weights[first, m])
 
 
 def test_slopes_are_of_counts_at_equal_loss():
