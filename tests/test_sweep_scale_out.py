@@ -3,7 +3,6 @@
 import contextlib
 import json
 import multiprocessing
-import os
 import random
 import signal
 import subprocess
@@ -69,9 +68,13 @@ def whole_records():
     return {path.stem: records.read_record(path) for path in paths if not path.name.startswith(".")}
 
 
+def num_records():
+    return len(list(records.results_dir().glob("records/*.json")))
+
+
 def kill_at_work(child, before=0):
     """Kill a process as soon as there are more records than before."""
-    while len(whole_records()) <= before:
+    while num_records() <= before:
         time.sleep(0.01)
     child.kill()
 
@@ -103,6 +106,14 @@ def test_a_killed_worker_and_a_killed_scheduler_lose_and_double_nothing(tmp_path
     assert second.items() <= whole_records().items()
 
 
+A_SWEEP = """
+import os, sys
+from rc_utils.sweep import sweep
+os.environ["RC_RESULTS"] = folder
+sys.exit(any(outcome.status != "done" for outcome in sweep(campaign)))
+"""
+
+
 @pytest.fixture
 def start_sweep(results):
     """Start a sweep in a process of its own: a fork of one that has imported what it takes."""
@@ -111,7 +122,8 @@ def start_sweep(results):
     started = []
 
     def start(campaign):
-        started.append(context.Process(target=sweep_into, args=(str(results), campaign)))
+        names = {"folder": str(results), "campaign": campaign}
+        started.append(context.Process(target=exec, args=(A_SWEEP, names)))
         started[-1].start()
         return started[-1]
 
@@ -121,19 +133,13 @@ def start_sweep(results):
         child.join()
 
 
-def sweep_into(folder, campaign):
-    """Sweep with records in `folder`; the exit status says whether every run is done."""
-    os.environ["RC_RESULTS"] = folder
-    sys.exit(any(outcome.status != "done" for outcome in sweep(campaign)))
-
-
 @pytest.mark.slow
 def test_a_sweep_that_is_killed_again_and_again_loses_no_finished_record(start_sweep):
     """Each time at some moment of its work: what is there is whole, and only ever grows."""
     rng, seen, whole = random.Random(0), {}, parse_campaign(table(300), "many")
     for _ in range(3):
         child = start_sweep(whole)
-        while len(whole_records()) == len(seen):
+        while num_records() == len(seen):
             time.sleep(0.01)
         time.sleep(rng.uniform(0, 0.3))
         child.kill()
@@ -148,7 +154,7 @@ def test_a_sweep_that_is_killed_again_and_again_loses_no_finished_record(start_s
 def test_two_sweeps_of_one_campaign_at_once_leave_one_whole_record_a_run(start_sweep):
     campaign = parse_campaign(table(40), "many")
     other = start_sweep(campaign)
-    while not whole_records():
+    while not num_records():
         time.sleep(0.01)
     outcomes = sweep(campaign)
     other.join(timeout=120)
