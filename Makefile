@@ -15,13 +15,16 @@ VERSION     = $(shell sed -nE 's/^version = "(.*)"/\1/p' pyproject.toml)
 .PHONY: env book lab lab-test pdf article test coverage fuzz mutants lint serve bench lock clean
 .PHONY: dist dist-test links release github-release colab-branch
 
+# Where Python writes no bytecode, as in many containers, each process would compile torch for itself.
+COMPILE := $(if $(PYTHONDONTWRITEBYTECODE),--compile-bytecode)
+
 env: $(VENV)/.ready
 
 $(VENV)/.ready: requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 13) else f"Python 3.11 to 3.13 is needed, $(PYTHON) is {v[0]}.{v[1]}: call make with PYTHON=/path/to/python3.12")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.txt
+	$(BIN)/uv pip sync --quiet --python $(BIN)/python $(COMPILE) --require-hashes requirements.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	touch $@
 
