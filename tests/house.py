@@ -38,7 +38,7 @@ def sizes():
         "lines of theory": (lines_of(theory), 2750, 3000),
         "lines of pages": (lines_of(pages), 3000, 3000),
         "lines of rc_utils": (lines_of(PACKAGE), 15220, 13000),
-        "lines of tests": (lines_of(ROOT / "tests"), 11600, 9500),
+        "lines of tests": (lines_of(ROOT / "tests"), 11520, 9500),
         "functions": (len(lengths), 925, 750),
         "modules of more than 300 lines": (sum(number > 300 for number in modules), 0, 0),
         "functions of more than 40 lines": (sum(number > 40 for number in lengths), 3, 0),

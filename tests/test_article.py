@@ -11,8 +11,6 @@ import pytest
 from rc_utils.paper.verdict import Result
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-SOURCE = ROOT / "article" / "article.typ"
-NUMBER = re.compile(r"-?\d+\.\d+")
 
 
 @pytest.fixture(scope="module")
@@ -25,45 +23,32 @@ def article():
     return module
 
 
-@pytest.fixture(scope="module")
-def pages(article, tmp_path_factory):
-    """The text of each page of the article, typeset here."""
-    path = tmp_path_factory.mktemp("article") / "article.pdf"
-    article.write(path)
-    return [page.extract_text() for page in pypdf.PdfReader(path).pages]
-
-
 @pytest.mark.slow
-def test_the_article_has_the_headline_numbers_of_the_readme(pages):
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    results = re.search(r"<!-- results.*?-->(.*?)<!-- end of results -->", readme, re.DOTALL)[1]
-    numbers = set(NUMBER.findall(results))
-    assert len(numbers) > 20
-    text = "\n".join(pages)
-    assert [number for number in sorted(numbers) if number not in text] == []
-
-
-@pytest.mark.slow
-def test_the_article_is_whole(article, pages):
+def test_the_article_is_whole_and_has_the_headline_numbers_of_the_readme(article, tmp_path):
+    article.write(tmp_path / "article.pdf")
+    pages = [page.extract_text() for page in pypdf.PdfReader(tmp_path / "article.pdf").pages]
     assert 6 <= len(pages) <= 10
     text = " ".join(" ".join(pages).split())
     parts = ("Abstract", "What was claimed", "How it was tested", "Differences", "How to run it again", "References")
     assert [part for part in parts if part not in text] == []
     rows = json.loads((article.PARTS / "data.json").read_text(encoding="utf-8"))["studies"]
     assert len(rows) == 5
-    assert all(f"{row['title']}" in text for row in rows)
+    assert all(row["title"] in text for row in rows)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    results = re.search(r"<!-- results.*?-->(.*?)<!-- end of results -->", readme, re.DOTALL)[1]
+    numbers = set(re.findall(r"-?\d+\.\d+", results))
+    assert len(numbers) > 20
+    assert [number for number in sorted(numbers) if number not in text] == []
 
 
 def test_a_study_is_complete_only_with_all_its_runs(article, monkeypatch):
-    rows = article.studies()
-    assert [row["asked"] for row in rows] == [120, 150, 78, 144, 120]
-    assert all(row["complete"] == (row["recorded"] == row["asked"]) for row in rows)
     runs = list(article.load_campaign("study-seeds").runs())
-    monkeypatch.setattr(article, "ledger", lambda name: [{"run_id": run_id} for run_id in runs])
-    assert [row["complete"] for row in article.studies()] == [True, False, False, False, False]
-    monkeypatch.setattr(article, "ledger", lambda name: [{"run_id": run_id} for run_id in runs[1:]])
-    assert article.studies()[0]["recorded"] == 119
-    assert not article.studies()[0]["complete"]
+    for recorded in (120, 119):
+        monkeypatch.setattr(article, "ledger", lambda name, n=recorded: [{"run_id": run_id} for run_id in runs[:n]])
+        rows = article.studies()
+        assert [row["asked"] for row in rows] == [120, 150, 78, 144, 120]
+        assert rows[0]["recorded"] == recorded
+        assert [row["complete"] for row in rows] == [recorded == 120, False, False, False, False]
 
 
 def typed_numbers(source):
@@ -75,7 +60,7 @@ def typed_numbers(source):
 def test_no_number_is_typed_into_the_text():
     assert typed_numbers("The correlation is 0.93 over 27 cells of #data.n runs of CIFAR-10.") == ["0.93", "27"]
     assert typed_numbers('#text(size: 10.5pt)[A count] of "12" @li2025region, $x_10$.') == []
-    assert typed_numbers(SOURCE.read_text(encoding="utf-8")) == []
+    assert typed_numbers((ROOT / "article" / "article.typ").read_text(encoding="utf-8")) == []
 
 
 def test_markdown_becomes_blocks(article):

@@ -1,11 +1,11 @@
 """A tiny book, built by the code that builds the real one."""
 
-import concurrent.futures
 import dataclasses
 import pathlib
 import re
 import shutil
 import tomllib
+import types
 import urllib.parse
 
 import build
@@ -126,86 +126,85 @@ def test_a_second_build_does_nothing(built, capsys):
 
 
 @pytest.mark.slow
-def test_a_changed_style_sheet_starts_afresh(built, monkeypatch):
-    """Sphinx leaves a style sheet as it is where no page has changed."""
+def test_a_warning_fails_the_build_until_it_is_repaired_and_a_new_style_sheet_starts_afresh(built, monkeypatch):
+    """Sphinx repeats no warning of a page that it has read, and leaves a style sheet as it is where no page changed."""
     layout, index = built
-    kept = []
+    intro, kept = layout.book / "intro.md", []
+    intro.write_text(f"{PROSE}\nSee [](nowhere.md).\n")
+    with pytest.raises(build.BuildError, match=r"intro\.md.*nowhere"):
+        build.render(layout)
     monkeypatch.setattr(build, "_sphinx", lambda book, *options: kept.append(index.exists()))
-    (layout.book / "intro.md").write_text(f"{PROSE}\nAnother sentence.\n")
+    intro.write_text(PROSE)
+    assert build.render(layout)  # what failed was not taken for finished, nor kept
+    assert not build.render(layout)
+    index.touch()
+    intro.write_text(f"{PROSE}\nAnother sentence.\n")
     assert build.render(layout)
     sheet = layout.book / "_static" / "custom.css"
     sheet.write_text(sheet.read_text() + "\n/* another */\n")
     assert build.render(layout)
-    assert kept == [True, False]
+    assert kept == [False, True, False]
 
 
 @pytest.mark.slow
-def test_a_warning_of_sphinx_fails_the_build_until_it_is_repaired(built, monkeypatch):
-    layout, index = built
-    (layout.book / "intro.md").write_text(PROSE + "\nSee [](nowhere.md).\n")
-    with pytest.raises(build.BuildError, match=r"intro\.md.*nowhere"):
-        build.render(layout)
-    rendered = []
-    monkeypatch.setattr(build, "_sphinx", lambda book, *options: rendered.append(book))
-    (layout.book / "intro.md").write_text(PROSE)
-    assert build.render(layout)
-    assert rendered == [layout.book]  # what failed was not taken for finished,
-    assert not index.exists()  # nor kept: Sphinx would not repeat its warnings
-    assert not build.render(layout)
-
-
-@pytest.mark.slow
-def test_pages_are_executed_those_with_findings_last_and_failing_ones_are_named(layout):
-    code = nbformat.v4.new_code_cell
-    keep = "from rc_utils.paper.verdict import Result\nfrom rc_utils.paper.scorecard import keep_results\n"
-    keep += "keep_results([Result('theory/lemma-7', 'here', n / 4)])"
-    show = "from rc_utils.paper.scorecard import kept_results\nprint([result.value for result in kept_results()])"
-    for name, source in (("keeper", keep), ("card", show), ("broken", "1 / (n - 3)")):
-        write_notebook(layout.root / "notebooks" / f"{name}.ipynb", code(source))
-    card, broken = pages.Page("card", findings=["keeper"]), pages.Page("broken")
-    keeper = pages.Page("keeper", parameters={"n": 5})
-    with pytest.raises(pages.NotebookError, match=r"page broken: broken\.ipynb failed in its cell") as caught:
-        pages.execute_pages([card, broken, keeper], layout)
-    assert "ZeroDivisionError: division by zero" in str(caught.value)
-    assert not layout.executed(broken).exists()
-    assert "[1.25]" in layout.executed(card).read_text()
-    assert pages.execute_pages([card, keeper], layout) == []
+def test_a_page_keeps_its_findings_and_is_named_where_it_fails(layout):
+    code = "from rc_utils.paper import scorecard, verdict\n"
+    code += "scorecard.keep_results([verdict.Result('theory/lemma-7', 'here', n / 4)])\n"
+    code += "raise ValueError([r.value for r in scorecard.kept_results()])"
+    page = pages.Page("keeper", parameters={"n": 5})
+    write_notebook(layout.source(page), nbformat.v4.new_code_cell(code))
+    words = r"page keeper: keeper\.ipynb failed in its cell .*ValueError: \[1\.25\]"
+    with pytest.raises(pages.NotebookError, match=words):
+        pages.execute_pages([page], layout)
+    assert not layout.executed(page).exists()
+    assert findings_path("keeper").is_file()
 
 
 @pytest.fixture
 def order(monkeypatch):
-    """The names of pages in the order in which they would be executed: they are written with their stamp, not run."""
-    names = []
+    """The names of pages in the order of their execution: they are written with their stamp, not run; broken fails."""
+    names, running = [], set()
 
     def submit(pool, page, stamp, layout, *, fork):
+        assert not (page.findings and running), "started before what it shows is there"
         notebook = nbformat.read(layout.source(page), 4)
         notebook.metadata[pages.STAMP] = stamp
         layout.executed(page).parent.mkdir(parents=True, exist_ok=True)
         nbformat.write(notebook, layout.executed(page))
         names.append(page.name)
-        future = concurrent.futures.Future()
-        future.set_result(None)
-        return future
+        running.add(page.name)
+
+        def wait():
+            running.remove(page.name)
+            return ValueError("dead") if page.name == "broken" else None
+
+        return types.SimpleNamespace(exception=wait)
 
     monkeypatch.setattr(pages, "_submit", submit)
     return names
 
 
-def test_a_page_is_executed_again_where_findings_changed_and_their_page_where_they_are_lost(layout, order):
-    for name in ("keeper", "card"):
+def test_a_page_is_executed_again_where_it_is_damaged_or_findings_changed_and_their_page_where_they_are_lost(
+    layout, order
+):
+    for name in ("broken", "keeper", "card"):
         write_notebook(layout.root / "notebooks" / f"{name}.ipynb", nbformat.v4.new_code_cell("n"))
     card, keeper = pages.Page("card", findings=["keeper"]), pages.Page("keeper")
     findings_path("keeper").parent.mkdir(parents=True, exist_ok=True)
     findings_path("keeper").write_text("[]")
-    assert pages.execute_pages([card, keeper], layout) == ["keeper", "card"] == order
+    with pytest.raises(pages.NotebookError, match="page broken: dead"):
+        pages.execute_pages([card, pages.Page("broken"), keeper], layout)
+    assert order == ["broken", "keeper", "card"]  # the others all the same
     assert pages.execute_pages([card, keeper], layout) == []
+    layout.executed(card).write_text("")
+    assert pages.execute_pages([card, keeper], layout) == ["card"]
     findings_path("keeper").write_text("[ ]")
     assert pages.execute_pages([card, keeper], layout) == ["card"]
     findings_path("keeper").unlink()
     assert pages.execute_pages([card, keeper], layout) == ["keeper", "card"]
 
 
-def test_a_fingerprint_covers_notebook_parameters_and_dependencies(layout):
+def test_a_fingerprint_covers_notebook_parameters_dependencies_and_records(layout):
     page = only_page(layout)
     prints = [pages.fingerprint(page, layout)]
     assert pages.fingerprint(page, layout) == prints[0]
@@ -213,38 +212,31 @@ def test_a_fingerprint_covers_notebook_parameters_and_dependencies(layout):
     (layout.root / "lib.py").write_text("x = 2\n")
     prints.append(pages.fingerprint(page, layout))
     write_notebook(layout.source(page), nbformat.v4.new_code_cell("n"))
-    prints.append(pages.fingerprint(page, layout))
-    assert len(set(prints)) == len(prints)
-
-
-def test_a_fingerprint_covers_the_records_of_its_campaigns(layout):
-    page = dataclasses.replace(only_page(layout), campaigns=("shapes-t*",))
-    before = pages.fingerprint(page, layout)
+    page = dataclasses.replace(page, campaigns=("shapes-t*",))
+    prints += [pages.fingerprint(only_page(layout), layout), pages.fingerprint(page, layout)]
     record = record_path(next(iter(load_campaign("shapes-tiny").runs())))
     record.parent.mkdir(parents=True)
     record.write_text("{}")
-    assert pages.fingerprint(page, layout) != before
+    prints.append(pages.fingerprint(page, layout))
+    assert len(set(prints)) == len(prints)
     with pytest.raises(ValueError, match="Did you mean 'shapes-tiny'"):
         pages.fingerprint(dataclasses.replace(page, campaigns=("shapes-tinny",)), layout)
 
 
 def test_wrong_tables_are_refused(layout):
     table = layout.book / "pages.toml"
-    table.write_text(PAGES + 'campaign = ["shapes-tiny"]\n')
-    with pytest.raises(ValueError, match="Did you mean 'campaigns'"):
-        build.build(layout)
-    table.write_text(PAGES.replace("n = 4", "m = 4"))
-    with pytest.raises(ValueError, match=r"'m'.*line\.ipynb|line\.ipynb.*'m'"):
-        build.build(layout)
-    table.write_text(PAGES + "\n[pages.extra]\n")
-    with pytest.raises(ValueError, match=r"page extra is in pages\.toml but not in _toc\.yml"):
-        build.build(layout)
-    table.write_text(PAGES.replace("lib.py", "lost.py"))
-    with pytest.raises(ValueError, match=r"lost\.py matches no file"):
-        build.build(layout)
+    for text, words in (
+        (PAGES + 'campaign = ["shapes-tiny"]\n', "Did you mean 'campaigns'"),
+        (PAGES.replace("n = 4", "m = 4"), r"'m'.*line\.ipynb|line\.ipynb.*'m'"),
+        (f"{PAGES}\n[pages.extra]\n", r"page extra is in pages\.toml but not in _toc\.yml"),
+        (PAGES.replace("lib.py", "lost.py"), r"lost\.py matches no file"),
+    ):
+        table.write_text(text)
+        with pytest.raises(ValueError, match=words):
+            build.build(layout)
+    table.write_text(PAGES)
     with pytest.raises(ValueError, match="Did you mean 'line'"):
         build.build(layout, only=["lines"])
-    table.write_text(PAGES)
     (layout.root / "notebooks" / "line.ipynb").unlink()
     with pytest.raises(FileNotFoundError, match=r"page line: there is no .*line\.ipynb"):
         build.build(layout)
@@ -280,12 +272,3 @@ def test_the_real_book_is_consistent():
     mathjax = BOOK / "extra" / "_static" / config["mathjax_path"]
     assert mathjax.is_file()
     assert list((mathjax.parent / "output" / "chtml" / "fonts" / "woff-v2").glob("*.woff"))
-
-
-def test_a_damaged_page_is_executed_again(layout, order):
-    page = pages.Page("line")
-    assert pages.execute_pages([page], layout) == ["line"]
-    assert pages.execute_pages([page], layout) == []
-    layout.executed(page).write_text("")
-    assert pages.execute_pages([page], layout) == ["line"]
-    assert pages.execute_pages([page], layout) == []

@@ -5,25 +5,22 @@ import pathlib
 
 import numpy as np
 import pandas as pd
-import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-RECORDS = ROOT / "campaigns" / "cifar10-small" / "runs.jsonl"
 MAIN_COUNT = {"num_samples": 1000, "points": "train", "strategy": "adaptive"}
 THREE = ["ResNet18", "SENet18", "EfficientNetB0"]
 
 
-@pytest.fixture(scope="module")
-def runs():
+def runs_of(campaign):
+    """One row a committed run."""
     rows = []
-    for record in map(json.loads, RECORDS.read_text(encoding="utf-8").splitlines()):
+    text = (ROOT / "campaigns" / campaign / "runs.jsonl").read_text(encoding="utf-8")
+    for record in map(json.loads, text.splitlines()):
         (counts,) = [c["counts"] for c in record["counts"] if c["settings"] == MAIN_COUNT]
         row = {"network": record["spec"]["network"]["name"], "count": np.mean(counts)}
         rows.append(row | record["spec"]["train"] | record["results"])
     table = pd.DataFrame(rows)
-    table["gap"] = table["train_accuracy"] - table["test_accuracy"]
-    table["trained"] = table[["optimizer", "momentum", "mixup_alpha", "crop_padding", "epochs"]].astype(str).sum(axis=1)
-    return table.assign(fits=table["train_accuracy"] >= 0.99, ratio=np.log(table["batch_size"] / table["lr"]))
+    return table.assign(gap=table["train_accuracy"] - table["test_accuracy"], log_count=np.log(table["count"]))
 
 
 def means(runs, *more):
@@ -38,29 +35,10 @@ def within(rows, x, groups="network"):
     return left.corr().iloc[0, 1]
 
 
-def beyond(rows, columns):
-    """Correlation of what least squares on `columns`, for each network apart, leaves of count and gap."""
-    left = rows[["count", "gap"]].copy()
-    for group in rows.groupby("network").groups.values():
-        design = np.column_stack([np.ones(len(group)), *(column[group] for column in columns)])
-        values = rows.loc[group, ["count", "gap"]].to_numpy()
-        left.loc[group] = values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
-    return left.corr().iloc[0, 1]
-
-
-def runs_by_chance():
-    """Study 1: one row a run, with the half of the study it belongs to."""
-    rows = []
-    path = ROOT / "campaigns" / "study-seeds" / "runs.jsonl"
-    for record in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
-        (counts,) = [c["counts"] for c in record["counts"] if c["settings"] == MAIN_COUNT]
-        gap = record["results"]["train_accuracy"] - record["results"]["test_accuracy"]
-        row = {"network": record["spec"]["network"]["name"], "log_count": np.log(np.mean(counts)), "gap": gap}
-        rows.append(row | {"half": record["spec"]["train"]["seed"] >= 30})
-    return pd.DataFrame(rows)
-
-
-def test_the_headline_numbers_by_hand(runs):
+def test_the_headline_numbers_by_hand():
+    runs = runs_of("cifar10-small")
+    runs["trained"] = runs[["optimizer", "momentum", "mixup_alpha", "crop_padding", "epochs"]].astype(str).sum(axis=1)
+    runs = runs.assign(fits=runs["train_accuracy"] >= 0.99, ratio=np.log(runs["batch_size"] / runs["lr"]))
     plain = runs[runs["trained"] == "sgd0.90.0080"]
     nine = means(plain)
     three = nine[nine["network"].isin(THREE)].reset_index(drop=True)
@@ -89,7 +67,9 @@ def test_the_headline_numbers_by_hand(runs):
     first = means(plain[plain["seed"] == 0])
     crop = means(runs[runs["crop_padding"] > 0]).merge(first, on=["network", "lr", "batch_size"])
     assert f"raise the count at {(crop['count_x'] > crop['count_y']).sum()} of {len(crop)} settings" in text
-    for network, group in runs_by_chance().groupby("network"):
+    # Study 1, within each half of its seeds.
+    by_chance = runs_of("study-seeds").assign(half=lambda rows: rows["seed"] >= 30)
+    for network, group in by_chance.groupby("network"):
         assert len(group) == 60
         shown = text.split("**1. Seeds alone**")[1].split(f"{network}: r = ")[1].split()[0]
         assert f"{within(group, 'log_count', 'half'):.2f}" == shown

@@ -2,7 +2,7 @@
 
 import os
 import re
-import subprocess
+import runpy
 import sys
 
 import nbformat
@@ -35,14 +35,8 @@ def notebook(tmp_path):
 
 
 def test_defaults_are_read_even_where_comments_hold_equals_signs(notebook):
-    assert execute.notebook_parameters(notebook) == {
-        "campaign": "shapes-tiny",
-        "num_samples": 10,
-        "alpha_range": (0, 1),
-        "scale": 0.5,
-        "device": None,
-        "exact": False,
-    }
+    defaults = {"campaign": "shapes-tiny", "num_samples": 10, "alpha_range": (0, 1), "scale": 0.5}
+    assert execute.notebook_parameters(notebook) == defaults | {"device": None, "exact": False}
 
 
 @pytest.mark.parametrize("source", ["a = b = 1", "a = 1 + x", "import os", "a, b = 1, 2", "a: int", "a ="])
@@ -53,8 +47,7 @@ def test_a_parameters_cell_holds_assignments_of_literals_only(tmp_path, source):
 
 
 def test_values_of_the_type_of_their_default_are_accepted_and_others_refused(notebook, tmp_path):
-    fitting = [{"scale": 1}, {"alpha_range": [-1, 2]}, {"device": "cuda"}, {"device": 0}, {"exact": True}, {}]
-    for given in fitting:
+    for given in ({"scale": 1}, {"alpha_range": [-1, 2]}, {"device": "cuda"}, {"device": 0}, {"exact": True}, {}):
         execute.check_parameters(notebook, given)
     for given in ({"num_samples": "many"}, {"num_samples": 1.5}, {"num_samples": True}, {"exact": 1}, {"campaign": 7}):
         with pytest.raises(ValueError, match=f"parameter {next(iter(given))} of page.ipynb must be of type"):
@@ -96,20 +89,20 @@ def test_the_command_line_lists_and_refuses(notebook, tmp_path, capsys):
         assert capsys.readouterr().err.startswith("error: ")
 
 
-def test_the_command_line_executes_with_other_parameters(notebook, tmp_path):
+def test_the_command_line_executes_with_other_parameters(notebook, tmp_path, monkeypatch, capfd):
     """Braces in paths, which papermill fills in, are kept, links written through; tuples arrive as sequences."""
     (tmp_path / "d{a}").mkdir()
     notebook = notebook.rename(tmp_path / "d{a}" / "page.ipynb")
     (tmp_path / "made").mkdir()
     output = tmp_path / "made" / "out-{scale}{}.ipynb"
     output.symlink_to("real.ipynb")
-    command = [sys.executable, "-m", "rc_utils.notebooks", str(notebook), "-o", str(output)]
+    command = ["notebooks", str(notebook), "-o", str(output)]
     for name, value in {"num_samples": "21", "alpha_range": "(1, 2)", "device": "{'x': [(3, 4)]}"}.items():
         command += ["-p", name, value]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == str(output)
-    assert done.stderr == ""
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("rc_utils.notebooks", run_name="__main__")
+    assert (ended.value.code, *capfd.readouterr()) == (0, f"{output}\n", "")
     printed = [o.text for cell in nbformat.read(output, 4).cells for o in cell.get("outputs", [])]
     assert printed == ["shapes-tiny 42 0.5 3 4\n"]
     assert sorted(p.name for p in output.parent.iterdir()) == [output.name, "real.ipynb"]

@@ -111,8 +111,8 @@ def test_everything_imported_is_a_dependency_or_in_an_extra():
 
 
 def test_the_books_requirements_hold_the_packages():
-    listed = names_of(line for line in (ROOT / "requirements.in").read_text().splitlines() if re.match(r"\w", line))
-    locked = names_of(line for line in (ROOT / "requirements.txt").read_text().splitlines() if re.match(r"\w", line))
+    files = [(ROOT / name).read_text() for name in ("requirements.in", "requirements.txt")]
+    listed, locked = (names_of(re.findall(r"^\w.*", text, re.MULTILINE)) for text in files)
     extras = {name for lines in PROJECT["optional-dependencies"].values() for name in names_of(lines)}
     assert names_of(PROJECT["dependencies"]) | extras <= listed <= locked
 
@@ -128,9 +128,11 @@ def test_the_extra_all_holds_every_other():
 
 
 def test_citation_licence_and_package_agree():
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    citation, version = yaml.safe_load((ROOT / "CITATION.cff").read_text()), PROJECT["version"]
+    assert re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0] == version
+    assert {json.loads((ROOT / name).read_text())["version"] for name in (".zenodo.json", "codemeta.json")} == {version}
     assert {"cff-version", "message", "title", "authors"} <= set(citation)
-    assert str(citation["version"]) == PROJECT["version"]
+    assert str(citation["version"]) == version
     assert citation["license"] == PROJECT["license"] == "MIT"
     assert (ROOT / "LICENSE").read_text().startswith("MIT License\n\nCopyright (c) 2026 the rc_utils authors\n")
     paper = citation["preferred-citation"]
@@ -140,13 +142,6 @@ def test_citation_licence_and_package_agree():
     for value in (authors, paper["title"], paper["year"], f"{paper['start']}--{paper['end']}", paper["volume"]):
         assert f"{{{value}}}" in entry
     assert {reference["authors"][0]["family-names"] for reference in citation["references"]} == {"Li"}
-
-
-def test_a_release_has_one_version_everywhere():
-    version = PROJECT["version"]
-    assert json.loads((ROOT / ".zenodo.json").read_text())["version"] == version
-    assert json.loads((ROOT / "codemeta.json").read_text())["version"] == version
-    assert re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0] == version
 
 
 def public_functions():
@@ -160,11 +155,10 @@ def public_functions():
                 yield f"{kind.__name__}.{name}", value.fget
 
 
-@pytest.mark.parametrize(("name", "function"), [pytest.param(*pair, id=pair[0]) for pair in public_functions()])
-def test_public_functions_are_typed(name, function):
-    hints = typing.get_type_hints(function)
-    parameters = set(inspect.signature(function).parameters) - {"self"}
-    assert set(hints) == parameters | {"return"}
+def test_public_functions_are_typed():
+    for name, function in public_functions():
+        parameters = set(inspect.signature(function).parameters) - {"self"}
+        assert set(typing.get_type_hints(function)) == parameters | {"return"}, name
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="is about glibc's memory")
