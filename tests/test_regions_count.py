@@ -33,6 +33,28 @@ def test_a_ball_a_shell_around_it_and_the_outside(dim, points, adjacency):
     assert shells.counts.tolist() == [5 if dim == 1 else 3] * 2
 
 
+@pytest.mark.parametrize("k", [1, 20])
+@pytest.mark.parametrize(("dim", "points"), [(1, SEGMENT), (2, TRIANGLE)])
+def test_stripes(k, dim, points):
+    """Of one score, a wave along x_0 that changes its sign k times in (0, 1)."""
+    count = region_count(lambda x: np.cos(np.pi * k * x[:, 0]), points, dim=dim, resolution=181, num_samples=3)
+    assert count.counts.tolist() == [k + 1] * 3
+
+
+def test_checkerboards():
+    """The box around the unit right triangle is [-0.1, 1.1]^2; squares of 0.3 make 4 x 4."""
+
+    def board(x):
+        return np.floor((x + 0.1) / 0.3 * 0.99999 + 1e-6).sum(1).astype(int) % 2
+
+    labels = label_grid(board, TRIANGLE[None], domain="box", resolution=49).labels
+    assert components.count_components(labels, "face").tolist() == [16]
+    assert components.count_components(labels, "full").tolist() == [2]
+    # A triangle of almost four squares' legs holds the 4 + 3 + 2 + 1 squares on and below the board's diagonal.
+    labels = label_grid(board, 1.195 * TRIANGLE[None] - 0.1, resolution=40).labels
+    assert components.count_components(labels, "face").tolist() == [10]
+
+
 def test_a_constant_has_one_region_and_too_many_dimensions_are_named(rng):
     points = rng.standard_normal((300, 7))
     for dim, size in enumerate([200, 465, 816, 1365, 2002], start=1):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.optimize import linprog
 
-from rc_utils.regions import adaptive, make_lattice, mesh, region_count
+from rc_utils.regions import adaptive, count_components, label_grid, make_lattice, mesh, region_count, sample_vertices
 from rc_utils.regions.classifier import as_classifier
 from rc_utils.regions.interpolant import count_pieces
 from rc_utils.regions.mesh import count_on_meshes, cut, in_doubt, lattice_elements, lattice_mesh
@@ -41,6 +41,28 @@ def test_linear_classifiers_have_as_many_regions_as_labels(dim, samples, halving
     counts, evaluations = count_on_meshes(classifier, corners, lattice, None, halvings)
     assert counts.tolist() == expected
     assert evaluations <= 1.05 * samples * lattice.num_points
+
+
+@pytest.mark.parametrize("degrees", [0.3, 90])
+@pytest.mark.parametrize("strategy", ["grid", "adaptive"])
+def test_a_wedge_is_one_region_whatever_its_angle(degrees, strategy, rng):
+    """Three labels around a point, one of them on a narrow wedge, on a plane that is slightly bent."""
+    wedge = math.radians(degrees)
+    by_face = []
+    for direction in rng.uniform(0, 2 * math.pi, size=2):
+        # Neighbours differ by a multiple of the normal of their boundary, and the multiples add up to nothing.
+        rays = direction + np.array([0, wedge, math.pi + wedge / 2])
+        normals = np.stack([-np.sin(rays), np.cos(rays)])
+        multiples = np.append(np.linalg.solve(normals[:, :2], -normals[:, 2]), 1)
+        slopes = np.cumsum(normals * multiples, axis=1)
+
+        def scores(x, slopes=slopes):
+            return (x + 0.02 * np.sin(5 * x[:, ::-1]) - 0.31) @ slopes
+
+        options = {"dim": 2, "domain": "box", "num_samples": 2}
+        assert region_count(scores, TRIANGLE, strategy=strategy, **options).counts.tolist() == [3, 3]
+        by_face.append(region_count(scores, TRIANGLE, adjacency="face", **options).mean)
+    assert degrees > 10 or max(by_face) > 3
 
 
 def test_small_discs_are_found_where_the_scores_bend_towards_them(rng):
@@ -189,6 +211,24 @@ def test_a_jump_is_the_larger_one_of_those_seen_from_both_sides(rng):
             expected[[i, j]] = np.maximum(expected[[i, j]], jump)
     judged = np.ones(len(made.elements), dtype=bool)
     np.testing.assert_allclose(mesh._jumps(made, made.keys(), made.elements, judged), expected, rtol=1e-9)
+
+
+def test_the_order_of_corners_does_not_matter(rng):
+    """Of a smooth function; on the grid's own labels it does in most triangles."""
+    weights = torch.from_numpy(1.5 * rng.standard_normal((5, 40)))
+    shifts, outputs = torch.from_numpy(rng.uniform(0, 6, 40)), torch.from_numpy(rng.standard_normal((40, 6)))
+    vertices = sample_vertices(torch.from_numpy(rng.standard_normal((40, 5))), dim=2, num_samples=30)
+    turned = [vertices[:, order] for order in ([0, 1, 2], [1, 2, 0], [2, 0, 1])]
+
+    def scores(x):
+        return torch.sin(x @ weights + shifts) @ outputs
+
+    classifier, grid = as_classifier(scores, vertices), make_lattice(2, 30)
+    for rounds in (0, 9):
+        first, *others = [count_on_meshes(classifier, corners, grid, None, rounds)[0].tolist() for corners in turned]
+        assert others == [first, first]
+    by_face = np.array([count_components(label_grid(scores, c, resolution=30).labels, "face") for c in turned])
+    assert (by_face != by_face[0]).any(0).sum() > 15
 
 
 def test_a_trained_network_agrees_with_a_fine_lattice(trained):
