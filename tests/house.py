@@ -34,11 +34,11 @@ def sizes():
     lengths = function_lengths()
     return {
         "entries of rc_utils": (len(entries), 14, 14),
-        "lines of the library": (lines_of(*library), 9420, 7000),
+        "lines of the library": (lines_of(*library), 9410, 7000),
         "lines of theory": (lines_of(theory), 2750, 3000),
         "lines of pages": (lines_of(pages), 3000, 3000),
-        "lines of rc_utils": (lines_of(PACKAGE), 15220, 13000),
-        "lines of tests": (lines_of(ROOT / "tests"), 11520, 9500),
+        "lines of rc_utils": (lines_of(PACKAGE), 15200, 13000),
+        "lines of tests": (lines_of(ROOT / "tests"), 10800, 9500),
         "functions": (len(lengths), 925, 750),
         "modules of more than 300 lines": (sum(number > 300 for number in modules), 0, 0),
         "functions of more than 40 lines": (sum(number > 40 for number in lengths), 3, 0),
