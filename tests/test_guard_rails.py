@@ -1,0 +1,166 @@
+"""What no rewrite may change: tables of the committed records, run ids, settings, datasets, counts of networks.
+
+`python -m tests.test_guard_rails` writes guard_rails.json anew, which is right after a record was added and wrong
+after a change of the code.
+"""
+
+import dataclasses
+import hashlib
+import json
+import pathlib
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import rc_utils as rc
+from rc_utils.datasets import load_dataset
+from rc_utils.sweep import load_campaign, sweep
+from rc_utils.sweep.records import load_evolution, load_runs
+from rc_utils.training import TrainConfig
+
+FILE = pathlib.Path(__file__).with_name("guard_rails.json")
+DIGESTS = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
+CAMPAIGNS = (
+    *("cifar10-small", "cifar10-dimensions", "tiny-imagenet-small"),
+    *("study-seeds", "study-transfer", "study-intervene", "study-axes", "study-independent"),
+)
+
+
+def digest(text):
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def column_digests(table):
+    """{column: digest} of a table; numbers as shortest text that gives them back, so that 2 and 2.0 are one."""
+    table = table.drop(columns=["campaign"], errors="ignore")
+    columns = {}
+    for name in sorted(table.columns):
+        values = pd.to_numeric(table[name], errors="ignore") if table[name].dtype == object else table[name]
+        numeric = pd.api.types.is_numeric_dtype(values)
+        texts = [repr(float(v)) for v in values] if numeric else [str(v) for v in values]
+        columns[str(name)] = digest("\n".join(texts))
+    return columns
+
+
+def tables():
+    """The digests of every table of the committed records."""
+    found = {}
+    for name in CAMPAIGNS:
+        runs = load_runs(name).sort_values(["experiment", "run_id", "network"], kind="stable")
+        found[f"runs {name}"] = {"rows": len(runs)} | column_digests(runs)
+        evolution = load_evolution(name)
+        if len(evolution):
+            evolution = evolution.sort_values(["experiment", "run_id", "epoch"], kind="stable")
+            found[f"evolution {name}"] = {"rows": len(evolution)} | column_digests(evolution)
+    return found
+
+
+def ids():
+    """The run ids that each committed campaign asks for, in their order."""
+    names = (*CAMPAIGNS, "shapes-tiny", "shapes-quick", "shapes-variants")
+    return {f"ids {name}": digest("\n".join(load_campaign(name).runs())) for name in names}
+
+
+def datasets():
+    """Hashes of the datasets that need no download."""
+    drawn = load_dataset("shapes", n_train=200, n_test=100, image_size=8, seed=3, label_noise=0.1)
+    digits = load_dataset("digits", n_train=100, seed=1)
+    return {"shapes": drawn.provenance["sha256"], "digits": digits.provenance["sha256"]}
+
+
+def settings():
+    """The fields of `TrainConfig` with their defaults."""
+    return dataclasses.asdict(TrainConfig())
+
+
+COUNTS = {
+    "segments": {"dim": 1, "num_samples": 40},
+    "adaptive segments": {"dim": 1, "num_samples": 40, "strategy": "adaptive"},
+    "wider range": {"dim": 1, "num_samples": 20, "alpha_range": (-1, 2)},
+    "random directions": {"dim": 1, "num_samples": 20, "sampling": "random_direction"},
+    "triangles": {"dim": 2, "num_samples": 6},
+    "adaptive triangles": {"dim": 2, "num_samples": 6, "strategy": "adaptive"},
+    "triangles, face": {"dim": 2, "num_samples": 6, "adjacency": "face"},
+    "triangles, simplex": {"dim": 2, "num_samples": 6, "adjacency": "simplex"},
+    "triangles, full": {"dim": 2, "num_samples": 6, "adjacency": "full"},
+    "boxes": {"dim": 2, "num_samples": 3, "domain": "box"},
+    "tetrahedra": {"dim": 3, "num_samples": 3},
+    "tetrahedra, face": {"dim": 3, "num_samples": 3, "adjacency": "face"},
+    "four dimensions, face": {"dim": 4, "num_samples": 3, "adjacency": "face"},
+}
+
+
+def rough_network():
+    """A ReLU network of 12 inputs with large weights, which no training made: the same on every machine."""
+    rng = np.random.default_rng(7)
+    layers = []
+    for rows, columns in ((48, 12), (48, 48), (6, 48)):
+        layer = torch.nn.Linear(columns, rows)
+        layer.weight.data = torch.from_numpy(rng.normal(0, 1.6 / columns**0.5, (rows, columns))).float()
+        layer.bias.data = torch.from_numpy(rng.normal(0, 0.5, rows)).float()
+        layers += [layer, torch.nn.ReLU()]
+    return torch.nn.Sequential(*layers[:-1])
+
+
+def counts():
+    """Regions on every simplex of `COUNTS`, of the rough network and of a network at its start."""
+    points = np.random.default_rng(8).normal(size=(60, 12)).astype(np.float32)
+    data = load_dataset("shapes", n_train=60, n_test=20, image_size=8, seed=0)
+    start = rc.build_network("ResNet18", width=4, image_size=8, seed=1)
+    found = {name: rc.region_count(rough_network(), points, **options) for name, options in COUNTS.items()}
+    found["network at its start"] = rc.region_count(start, data.x_train, num_samples=40)
+    return {name: count.counts.tolist() for name, count in found.items()}
+
+
+def all_digests():
+    """Everything that is compared, but for the runs of shapes-tiny, which depend on the kind of CPU."""
+    return tables() | ids() | {"datasets": datasets(), "TrainConfig": settings(), "counts": counts()}
+
+
+@pytest.fixture(scope="module")
+def found():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RC_RESULTS", "/nonexistent")
+        return all_digests()
+
+
+@pytest.mark.parametrize("name", DIGESTS)
+def test_nothing_that_is_committed_has_changed(found, name):
+    assert found[name] == DIGESTS[name]
+
+
+def test_every_committed_table_is_compared(found):
+    assert sorted(found) == sorted(DIGESTS)
+
+
+def test_tiny_campaign_counts_what_the_networks_have(results):
+    """Counts of shapes-tiny by the sweep and by a loop over its points that shares no code with the counting."""
+    from rc_utils.sweep import trained_network
+    from rc_utils.sweep.run import dataset_of
+
+    campaign = load_campaign("shapes-tiny")
+    assert all(outcome.status == "done" for outcome in sweep(campaign))
+    table = load_runs(campaign)
+    assert len(table) == 8
+    planned = next(iter(campaign.runs().values()))
+    row = table.set_index("run_id").loc[planned.spec.run_id]
+    network, data = trained_network(planned.spec), dataset_of(planned.spec)
+    settings = campaign.counts["main"]
+    uniform = np.random.default_rng([settings.get("seed", 0), 0]).random((settings["num_samples"], 2))
+    n = len(data.x_train)
+    counts = []
+    for first, second in uniform:
+        i = int(first * n)
+        j = int(second * (n - 1))
+        j += j >= i
+        ends = data.x_train[[i, j]]
+        t = np.linspace(0, 1, settings.get("resolution", 200), dtype=np.float32)[:, None, None, None]
+        labels = network(torch.lerp(ends[0], ends[1], torch.from_numpy(t))).argmax(1).numpy()
+        counts.append(1 + int((labels[1:] != labels[:-1]).sum()))
+    assert abs(np.mean(counts) - row["count"]) < 0.05
+
+
+if __name__ == "__main__":
+    FILE.write_text(json.dumps(all_digests(), indent=1) + "\n", encoding="utf-8")
