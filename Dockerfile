@@ -9,6 +9,7 @@ RUN apt-get update \
 WORKDIR /region-counts
 COPY requirements.txt pyproject.toml Makefile README.md LICENSE ./
 COPY rc_utils rc_utils
+COPY rc_exact rc_exact
 RUN make env
 COPY . .
 EXPOSE 8000

@@ -26,6 +26,8 @@ $(VENV)/.ready: requirements.txt pyproject.toml
 	test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(BIN)/uv pip sync --quiet --python $(BIN)/python $(COMPILE) --require-hashes requirements.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@# rc_theory and rc_studies stand beside the notebooks and are no part of the wheel.
+	$(BIN)/python -c "import pathlib, site; pathlib.Path(site.getsitepackages()[0], 'repository.pth').write_text('$(CURDIR)\n')"
 	touch $@
 
 book: env

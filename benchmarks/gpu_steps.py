@@ -22,6 +22,7 @@ import torch
 from torch.nn import functional as F
 
 import rc_utils as rc
+from rc_exact import exact_segment
 from rc_utils.checks import campaigns_dir, project_root
 from rc_utils.datasets.cache import data_folder
 from rc_utils.measures import MEASURES, measure_all
@@ -119,7 +120,7 @@ def counts(device, tiny):
 def exact_boundaries(device, tiny):
     """Exact boundaries are solved for in float64."""
     network, images = _trained("cpu", tiny, steps=20).network, _images(tiny).x_train
-    found = [rc.exact_segment(copy.deepcopy(network).to(there), *images[:2].to(there)) for there in ("cpu", device)]
+    found = [exact_segment(copy.deepcopy(network).to(there), *images[:2].to(there)) for there in ("cpu", device)]
     difference = float(np.abs(found[0].boundaries - found[1].boundaries).max(initial=0.0))
     return {"ok": difference < 1e-9, "difference": difference, "count": found[0].count}
 

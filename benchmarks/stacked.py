@@ -7,8 +7,8 @@ from torch import nn
 
 from benchmarks.registry import Row, at_least, benchmark
 from benchmarks.timing import in_turns
-from rc_utils.theory.complexity.stacked import draw_samples, stack, train_stacked
-from rc_utils.theory.complexity.tasks import multilayer_perceptron
+from rc_theory.complexity.stacked import draw_samples, stack, train_stacked
+from rc_theory.complexity.tasks import multilayer_perceptron
 
 NUM_MODELS = 40
 NUM_POINTS = 100

@@ -5,8 +5,8 @@ import functools
 import numpy as np
 import pandas as pd
 
+from rc_studies import decisions, studies
 from rc_utils.correlation import Estimate, interval_text
-from rc_utils.pages.under_test import decisions, studies
 
 QUESTIONS = {
     "seeds": "only chance differs",

@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from rc_utils.datasets import load_dataset
     from rc_utils.networks import build_network
-    from rc_utils.regions import count_components, exact_segment, predict_labels, region_count
+    from rc_utils.regions import count_components, predict_labels, region_count
     from rc_utils.sweep.records import load_evolution, load_runs
     from rc_utils.training import TrainConfig, train
 
@@ -19,7 +19,6 @@ _MODULES = {
     "TrainConfig": "training",
     "build_network": "networks",
     "count_components": "regions",
-    "exact_segment": "regions",
     "load_dataset": "datasets",
     "load_evolution": "sweep.records",
     "load_runs": "sweep.records",
@@ -31,7 +30,6 @@ __all__ = [
     "TrainConfig",
     "build_network",
     "count_components",
-    "exact_segment",
     "load_dataset",
     "load_evolution",
     "load_runs",

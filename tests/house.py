@@ -28,7 +28,7 @@ def sizes():
     """What is counted: how much there is, may be and should be of it, by its name."""
     entries = [path for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()]
     entries.remove(PACKAGE / "__init__.py")
-    pages, theory = PACKAGE / "pages", PACKAGE / "theory"
+    pages, theory = PACKAGE / "pages", ROOT / "rc_theory"
     library = [path for path in entries if path not in (pages, theory)]
     modules = [lines_of(file) for file in PACKAGE.rglob("*.py")]
     lengths = function_lengths()

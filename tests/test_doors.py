@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
+from rc_exact import exact_segment
 from rc_utils.correlation import correlate
-from rc_utils.regions import exact_segment, predict_labels, region_count, sample_vertices
+from rc_utils.regions import predict_labels, region_count, sample_vertices
 from rc_utils.sweep.campaign import load_campaign
 
 REAL = ["bool", "int8", "uint8", "int16", ">i2", "uint16", "int32", "uint32", "int64", ">i8", "uint64", "float16",

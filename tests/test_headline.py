@@ -7,7 +7,7 @@ import headline
 import pandas as pd
 import study_results
 
-from rc_utils.pages.under_test.studies import COUNT
+from rc_studies.studies import COUNT
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import read_frozen, write_record
 

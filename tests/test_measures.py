@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 import rc_utils as rc
+from rc_exact import exact_segment
 from rc_utils import measures
 from rc_utils.measures import MEASURES
 from rc_utils.networks import NETWORKS
@@ -176,7 +177,7 @@ def test_linear_pieces_are_those_of_exact_segments():
     network = rc.build_network("MLP", num_classes=3, in_channels=6, image_size=1, widths=(8, 8), seed=1)
     x = torch.randn(30, 6, generator=torch.Generator().manual_seed(0))
     pairs = measures.segments.counted_pairs(x, 10)
-    exact = [rc.exact_segment(network, x[i], x[j]).num_linear_regions for i, j in pairs.tolist()]
+    exact = [exact_segment(network, x[i], x[j]).num_linear_regions for i, j in pairs.tolist()]
     assert measures.linear_pieces(network, x, num_segments=10, num_points=2001) == pytest.approx(sum(exact) / 10)
 
 

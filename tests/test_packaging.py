@@ -17,7 +17,8 @@ import pytest
 import yaml
 
 import rc_utils
-from rc_utils.regions import ExactSegment, RegionCount
+from rc_exact import ExactSegment
+from rc_utils.regions import RegionCount
 from rc_utils.training import TrainRun
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -40,7 +41,7 @@ def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         (folder / name).write_bytes((ROOT / name).read_bytes())
-    for name in ("rc_utils", "tests", "book", "benchmarks"):
+    for name in ("rc_utils", "rc_exact", "rc_theory", "rc_studies", "tests", "book", "benchmarks"):
         (folder / name).symlink_to(ROOT / name)
     subprocess.run([sys.executable, "-c", BUILD, folder], cwd=folder, check=True, capture_output=True, text=True)
     (path,) = folder.glob("*.whl")
@@ -51,8 +52,8 @@ def wheel(tmp_path_factory):
 def test_the_wheel_holds_the_package_alone(wheel):
     names = [pathlib.PurePosixPath(name) for name in zipfile.ZipFile(wheel).namelist()]
     info = f"rc_utils-{PROJECT['version']}.dist-info"
-    assert {path.parts[0] for path in names} == {"rc_utils", info}
-    source = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("rc_utils/**/*.py")}
+    assert {path.parts[0] for path in names} == {"rc_utils", "rc_exact", info}
+    source = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("rc_[ue]*/**/*.py")}
     assert {path.as_posix() for path in names if path.suffix == ".py"} == source
     assert pathlib.PurePosixPath("rc_utils/py.typed") in names
     assert pathlib.PurePosixPath(f"{info}/licenses/LICENSE") in names
@@ -106,8 +107,8 @@ def imports(path):
 def test_everything_imported_is_a_dependency_or_in_an_extra():
     named = {import_name(name) for name in names_of(PROJECT["dependencies"])} | extras_alone()
     carried = {name for name, by in CARRIED.items() if by in named}
-    used = {name for path in ROOT.glob("rc_utils/**/*.py") for name in imports(path)}
-    assert used - named - carried - {"rc_utils", *sys.stdlib_module_names} == set()
+    used = {name for path in ROOT.glob("rc_[ue]*/**/*.py") if "pages" not in path.parts for name in imports(path)}
+    assert used - named - carried - {"rc_utils", "rc_exact", *sys.stdlib_module_names} == set()
 
 
 def test_the_books_requirements_hold_the_packages():

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from rc_studies import decisions, figures, studies
+from rc_studies.studies import COUNT
 from rc_utils.correlation import Estimate
-from rc_utils.pages.under_test import decisions, figures, studies
-from rc_utils.pages.under_test.studies import COUNT
 from rc_utils.sweep.campaign import load_campaign
 
 

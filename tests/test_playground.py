@@ -6,9 +6,9 @@ import torch
 from test_book import BOOK
 from torch import nn
 
-import rc_utils as rc
-from rc_utils.theory.two_layer import bounds, training
-from rc_utils.theory.two_layer.networks import Networks, sharpness
+from rc_exact import exact_segment
+from rc_theory.two_layer import bounds, training
+from rc_theory.two_layer.networks import Networks, sharpness
 
 SCRIPT = BOOK / "extra" / "_static" / "playground.js"
 
@@ -47,7 +47,7 @@ def test_the_counts_are_those_of_exact_segment_on_60_networks(rng, evaluate):
         values = (weights[:, :2], weights[:, 2], signs[None])
         for parameter, value in zip(net.parameters(), values, strict=True):
             parameter.data = torch.as_tensor(value)
-        exact = rc.exact_segment(net, *ends)
+        exact = exact_segment(net, *ends)
         assert (ours["count"], ours["first"]) == (exact.count, bool(exact.labels[0]))
         assert ours["boundaries"] == pytest.approx(exact.boundaries.tolist(), abs=1e-9)
         counts.add(exact.count)

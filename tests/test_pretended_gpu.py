@@ -8,6 +8,7 @@ import torch
 from pretended_gpu import Pretended, pretended_gpu
 
 import rc_utils as rc
+from rc_exact import exact_segment
 from rc_utils.measures import MEASURES, linear_pieces, measure, segments
 from rc_utils.sweep.provenance import git_revision, provenance
 
@@ -132,7 +133,7 @@ def test_exact_segments_and_measures_are_those_of_the_cpu(data, monkeypatch):
         small = [torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten()]
         measured = torch.nn.Sequential(*small, torch.nn.Linear(144, 10)).to(device).eval()
         values = {name: measure(name, measured, measured, there) for name in MEASURES}
-        return rc.exact_segment(network, first, second).boundaries, values
+        return exact_segment(network, first, second).boundaries, values
 
     boundaries, values = results("cpu")
     with pretended_gpu():

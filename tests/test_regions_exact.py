@@ -13,11 +13,11 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import prune
 
+from rc_exact.plan import make_plan
+from rc_exact.propagation import propagate, rehearse
+from rc_exact.segment import exact_segment
+from rc_exact.trees import rounding_thresholds
 from rc_utils.networks import build_network
-from rc_utils.regions.exact import exact_segment
-from rc_utils.regions.exact_plan import make_plan
-from rc_utils.regions.exact_propagation import propagate, rehearse
-from rc_utils.regions.trees import rounding_thresholds
 
 PIECEWISE_LINEAR = ["ResNet18", "VGG19", "MobileNetV2", "ShuffleNetV2", "RegNetX_200MF", "SimpleDLA"]
 # kernel_size, stride, padding, ceil_mode

@@ -14,7 +14,8 @@ from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
-from rc_utils.regions import exact_segment, label_grid, median_distance, predict_labels, region_count, sample_vertices
+from rc_exact import exact_segment
+from rc_utils.regions import label_grid, median_distance, predict_labels, region_count, sample_vertices
 
 SEGMENT = np.array([[0.0, 0.0], [1.0, 0.0]])
 TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])

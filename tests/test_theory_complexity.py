@@ -9,16 +9,15 @@ import pytest
 import torch
 from torch import nn
 
-from rc_utils.pages.training_complexity import architectures
-from rc_utils.pages.training_complexity import bridge as complexity_bridge
-from rc_utils.pages.training_complexity import results as complexity_results
+from rc_theory.complexity import architectures, inequalities, tasks
+from rc_theory.complexity import bridge as complexity_bridge
+from rc_theory.complexity import counterexamples as complexity_counterexamples
+from rc_theory.complexity import dropout as complexity_dropout
+from rc_theory.complexity import regions as complexity_regions
+from rc_theory.complexity import results as complexity_results
+from rc_theory.complexity import trajectory as complexity
+from rc_theory.complexity.stacked import draw_samples, sgd_steps, stack, unstack
 from rc_utils.paper.verdict import scorecard
-from rc_utils.theory.complexity import counterexamples as complexity_counterexamples
-from rc_utils.theory.complexity import dropout as complexity_dropout
-from rc_utils.theory.complexity import inequalities, tasks
-from rc_utils.theory.complexity import regions as complexity_regions
-from rc_utils.theory.complexity import trajectory as complexity
-from rc_utils.theory.complexity.stacked import draw_samples, sgd_steps, stack, unstack
 
 # float64: norms and singular values of matrices of some ten rows, each good to a few dozen units of 2.2e-16.
 TOLERANCE = 1e-12

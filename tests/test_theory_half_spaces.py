@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from rc_utils.theory.two_layer import half_spaces as hs
+from rc_theory.two_layer import half_spaces as hs
 
 
 def test_a_line_has_vc_dimension_k_and_half_spaces_shatter_one_more_than_the_dimension():

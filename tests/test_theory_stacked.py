@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from rc_utils.theory.complexity.stacked import (
+from rc_theory.complexity.stacked import (
     LOSSES,
     IdentityLayer,
     draw_samples,
@@ -14,7 +14,7 @@ from rc_utils.theory.complexity.stacked import (
     train_stacked,
     unstack,
 )
-from rc_utils.theory.complexity.tasks import convolutional_network, multilayer_perceptron
+from rc_theory.complexity.tasks import convolutional_network, multilayer_perceptron
 
 MODELS, POINTS = 3, 7
 # float64 sums of some ten terms in another order, over a few dozen steps.

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-import rc_utils as rc
-from rc_utils.theory.two_layer import bounds, examples
-from rc_utils.theory.two_layer import networks as nets
-from rc_utils.theory.two_layer.training import DIVERGED, train, train_over_rates, train_to_loss, training_sets
+from rc_exact import exact_segment
+from rc_theory.two_layer import bounds, examples
+from rc_theory.two_layer import networks as nets
+from rc_theory.two_layer.training import DIVERGED, train, train_over_rates, train_to_loss, training_sets
 
 
 def points(number, n, dim, seed=0):
@@ -165,7 +165,7 @@ def test_four_neurons_attain_lemma_7():
     networks, x = examples.tight_segment()
     assert nets.pair_counts(networks, x).tolist() == [[6]]
     assert nets.active_neurons(networks, x).tolist() == [[2, 2]]
-    assert rc.exact_segment(as_module(networks, 0), *x[0]).count == 6
+    assert exact_segment(as_module(networks, 0), *x[0]).count == 6
 
 
 @pytest.mark.parametrize(("n", "bends"), [(4, 5), (5, 3)])

@@ -7,10 +7,10 @@ import pytest
 import torch
 from scipy.stats import binom
 
-from rc_utils.theory.univariate import flow
-from rc_utils.theory.univariate import networks as uni
-from rc_utils.theory.univariate import theorems as theory
-from rc_utils.theory.univariate.flow import gradient_flow
+from rc_theory.univariate import flow
+from rc_theory.univariate import networks as uni
+from rc_theory.univariate import theorems as theory
+from rc_theory.univariate.flow import gradient_flow
 
 
 def network(w, b, v):

@@ -8,8 +8,9 @@ import pandas as pd
 import torch
 
 import rc_utils as rc
+from rc_exact import ExactSegment, exact_segment
 from rc_utils.datasets import Dataset
-from rc_utils.regions import ExactSegment, RegionCount
+from rc_utils.regions import RegionCount
 from rc_utils.training import TrainRun
 
 
@@ -25,7 +26,7 @@ def train_and_count() -> None:
     assert_type(count, RegionCount)
     assert_type(count.mean, float)
     assert_type(count.settings, Mapping[str, Any])
-    exact = rc.exact_segment(run.network, data.x_train[0], data.x_train[1])
+    exact = exact_segment(run.network, data.x_train[0], data.x_train[1])
     assert_type(exact, ExactSegment)
     assert_type(exact.count, int)
 

@@ -6,12 +6,12 @@ import numpy as np
 import torch
 from scipy.optimize import linprog
 
+from rc_theory.complexity.regions import part_above
 from rc_utils.regions import make_lattice
 from rc_utils.regions.classifier import as_classifier
 from rc_utils.regions.count import HALVINGS
 from rc_utils.regions.interpolant import count_pieces
 from rc_utils.regions.mesh import interpolated_mesh
-from rc_utils.theory.complexity.regions import part_above
 
 
 def labels_that_win(scores: np.ndarray) -> int:

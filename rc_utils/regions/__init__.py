@@ -3,18 +3,15 @@
 from rc_utils.regions.components import count_components
 from rc_utils.regions.count import RegionCount, region_count
 from rc_utils.regions.evaluation import predict_labels
-from rc_utils.regions.exact import ExactSegment, exact_segment
 from rc_utils.regions.grid import LabelGrid, label_grid, plane_coordinates
 from rc_utils.regions.lattice import Lattice, make_lattice
 from rc_utils.regions.sampling import median_distance, sample_vertices
 
 __all__ = [
-    "ExactSegment",
     "LabelGrid",
     "Lattice",
     "RegionCount",
     "count_components",
-    "exact_segment",
     "label_grid",
     "make_lattice",
     "median_distance",

@@ -5,7 +5,7 @@
 (() => {
   // Narrower regions are rounding, as in rc_utils.exact_segment.
   const REGION_TOLERANCE = 1e-12;
-  // A loss this many times the first one is divergence, as in rc_utils.theory.two_layer.
+  // A loss this many times the first one is divergence, as in rc_theory.two_layer.
   const DIVERGED = 1e4;
 
   /** Uniform numbers in [0, 1) that depend on `seed` alone: a counter, hashed. */

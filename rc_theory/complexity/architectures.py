@@ -1,6 +1,6 @@
 """Perceptrons and convolutional networks at equal fit (Loukas App. A.5): live on digits, and a committed run on MNIST.
 
-    python -m rc_utils.pages.training_complexity.architectures mnist
+    python -m rc_theory.complexity.architectures mnist
 
 trains both on 100 images a class of that dataset and writes campaigns/architectures/mnist.json.
 """
@@ -17,12 +17,12 @@ import numpy as np
 import pandas as pd
 import torch
 
+from rc_theory.complexity.tasks import digit_tasks
+from rc_theory.complexity.trajectory import Trajectory
 from rc_utils.checks import project_root, write_atomically
 from rc_utils.correlation import mean
 from rc_utils.paper.verdict import Result
 from rc_utils.sweep.provenance import git_revision, hardware
-from rc_utils.theory.complexity.tasks import digit_tasks
-from rc_utils.theory.complexity.trajectory import Trajectory
 
 LEVELS = (0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 # The trajectory is read over as many blocks before the common loss is reached.

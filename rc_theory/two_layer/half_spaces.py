@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 import torch
 
+from rc_theory.two_layer.networks import Networks, outputs, segment_counts
 from rc_utils.checks import require
-from rc_utils.theory.two_layer.networks import Networks, outputs, segment_counts
 
 # Random lines on which the regions of a family are counted.
 LINES = 200

@@ -7,8 +7,8 @@ import torch
 from torch.fx.node import map_aggregate, map_arg
 from torch.nn import functional as F
 
-from rc_utils.regions.breakpoints import distinct, nearest, sign_changes
-from rc_utils.regions.exact_plan import Refused, refuse_unless
+from rc_exact.breakpoints import distinct, nearest, sign_changes
+from rc_exact.plan import Refused, refuse_unless
 
 # A part with this many rows is carried on even where it exceeds the memory asked for.
 FEWEST_ROWS = 8

@@ -10,10 +10,10 @@ import torch
 from scipy.stats import binom
 from torch import Tensor, nn
 
-from rc_utils.theory.complexity.inequalities import Check, check_corollary_2, check_corollary_3
-from rc_utils.theory.complexity.regions import activations
-from rc_utils.theory.complexity.stacked import stack
-from rc_utils.theory.complexity.trajectory import Trajectory, follow_training
+from rc_theory.complexity.inequalities import Check, check_corollary_2, check_corollary_3
+from rc_theory.complexity.regions import activations
+from rc_theory.complexity.stacked import stack
+from rc_theory.complexity.trajectory import Trajectory, follow_training
 
 
 def wide_first_layer() -> Trajectory:

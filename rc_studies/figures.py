@@ -8,9 +8,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from rc_studies.decisions import PLAIN, beyond_settings, changes_from_control, predictions
+from rc_studies.studies import AXES, COUNT, STUDIES
 from rc_utils.pages import plotting
-from rc_utils.pages.under_test.decisions import PLAIN, beyond_settings, changes_from_control, predictions
-from rc_utils.pages.under_test.studies import AXES, COUNT, STUDIES
 from rc_utils.sweep.campaign import read_campaign
 
 DRAWS = {"seeds": "the seed draws weights and order", "draws": "and the training images"}

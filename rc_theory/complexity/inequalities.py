@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rc_utils.theory.complexity.trajectory import Trajectory, windows_sum
+from rc_theory.complexity.trajectory import Trajectory, windows_sum
 
 # Two ways to the same float32 gradient norm differ by a few units of its last place, 1.2e-7, for each of a few layers.
 ROUNDING_FLOAT32 = 1e-5

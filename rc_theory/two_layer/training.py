@@ -12,8 +12,8 @@ import torch
 from sklearn.datasets import load_digits
 from torch import Tensor
 
+from rc_theory.two_layer.networks import Networks, active_neurons, outputs, quadratic_loss, sharpness
 from rc_utils.checks import check_name, require
-from rc_utils.theory.two_layer.networks import Networks, active_neurons, outputs, quadratic_loss, sharpness
 
 DATASETS = ("sphere", "digits", "line")
 # A loss this many times the initial one is taken for divergence.

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from rc_theory.complexity.stacked import LOSSES, StackedLinear, Step, sgd_steps
 from rc_utils.checks import require
 from rc_utils.regions.evaluation import full_precision
-from rc_utils.theory.complexity.stacked import LOSSES, StackedLinear, Step, sgd_steps
 
 
 @dataclass(frozen=True)

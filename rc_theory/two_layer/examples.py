@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rc_utils.theory.two_layer.networks import Networks
+from rc_theory.two_layer.networks import Networks
 
 
 def tight_segment() -> tuple[Networks, Tensor]:

@@ -12,8 +12,8 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
+from rc_theory.complexity.regions import RegionBound
 from rc_utils.pages.plotting import BLUE, GREEN, ORANGE, PINK, SKY, YELLOW
-from rc_utils.theory.complexity.regions import RegionBound
 
 WIDTH = 6.2
 LEVELS = {"mse": "frequency", "bce": "corruption"}

@@ -14,8 +14,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from rc_utils.theory.two_layer.examples import line_network, orthonormal_network, tight_segment
-from rc_utils.theory.two_layer.networks import (
+from rc_theory.two_layer.examples import line_network, orthonormal_network, tight_segment
+from rc_theory.two_layer.networks import (
     Networks,
     active_neurons,
     mean_count,
@@ -24,7 +24,7 @@ from rc_utils.theory.two_layer.networks import (
     random_networks,
     sharpness,
 )
-from rc_utils.theory.two_layer.training import Training, over_rates, train_to_loss
+from rc_theory.two_layer.training import Training, over_rates, train_to_loss
 
 LEMMA_7, LEMMA_8, THEOREM_6 = "theory/lemma-7", "theory/lemma-8", "theory/theorem-6"
 # Shapes (p, d, N) of the random networks: narrow and wide, few and many inputs, more and fewer points than inputs.

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch.nn.functional import logsigmoid, softplus
 
-from rc_utils.theory.univariate.networks import kkt_residuals
+from rc_theory.univariate.networks import kkt_residuals
 
 # A step turns the direction by at most some MAX_CHANGE (radians).
 MAX_CHANGE = 0.05

@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import torch
 
+from rc_theory.complexity.counterexamples import counterexamples
+from rc_theory.complexity.inequalities import ROUNDING_FLOAT32, ROUNDING_FLOAT64, Check, all_checks
+from rc_theory.complexity.stacked import IdentityLayer
+from rc_theory.complexity.tasks import Task
+from rc_theory.complexity.trajectory import Trajectory
 from rc_utils.correlation import Estimate, bootstrap, correlate, interval_text
 from rc_utils.paper.verdict import Result
-from rc_utils.theory.complexity.counterexamples import counterexamples
-from rc_utils.theory.complexity.inequalities import ROUNDING_FLOAT32, ROUNDING_FLOAT64, Check, all_checks
-from rc_utils.theory.complexity.stacked import IdentityLayer
-from rc_utils.theory.complexity.tasks import Task
-from rc_utils.theory.complexity.trajectory import Trajectory
 
 PAGE = "10_training_complexity"
 

@@ -13,10 +13,10 @@ from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
+from rc_studies.studies import ARMS, AXES, COUNT
 from rc_utils.correlation import Estimate, bootstrap, fisher_interval, mean
 from rc_utils.correlation.estimates import MIN_UNITS
 from rc_utils.pages.rivals import RIVALS
-from rc_utils.pages.under_test.studies import ARMS, AXES, COUNT
 from rc_utils.sweep.campaign import read_campaign
 from rc_utils.sweep.records import load_evolution
 

@@ -11,10 +11,10 @@ from scipy.spatial.distance import cdist
 from scipy.special import expit
 from torch import nn
 
-from rc_utils.theory.complexity.regions import SteadyInterval, activations, watch_interval
-from rc_utils.theory.complexity.stacked import draw_samples, stack, train_stacked
-from rc_utils.theory.complexity.tasks import Task, corruption_task
-from rc_utils.theory.complexity.trajectory import lipschitz_constants
+from rc_theory.complexity.regions import SteadyInterval, activations, watch_interval
+from rc_theory.complexity.stacked import draw_samples, stack, train_stacked
+from rc_theory.complexity.tasks import Task, corruption_task
+from rc_theory.complexity.trajectory import lipschitz_constants
 from rc_utils.training.loop import seed_generators
 
 

@@ -9,11 +9,12 @@ import pandas as pd
 import torch
 from torch import nn
 
+from rc_exact import exact_segment
+from rc_theory.complexity.stacked import unstack
+from rc_theory.complexity.tasks import Task
+from rc_theory.complexity.trajectory import Trajectory
 from rc_utils.correlation import correlate
-from rc_utils.regions import exact_segment, region_count, sample_vertices
-from rc_utils.theory.complexity.stacked import unstack
-from rc_utils.theory.complexity.tasks import Task
-from rc_utils.theory.complexity.trajectory import Trajectory
+from rc_utils.regions import region_count, sample_vertices
 
 
 def accuracies(networks: nn.Sequential, task: Task) -> tuple[np.ndarray, np.ndarray]:

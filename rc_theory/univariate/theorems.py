@@ -10,8 +10,8 @@ import pandas as pd
 import torch
 from scipy.stats import binomtest
 
-from rc_utils.theory.univariate.flow import Flow, gradient_flow
-from rc_utils.theory.univariate.networks import (
+from rc_theory.univariate.flow import Flow, gradient_flow
+from rc_theory.univariate.networks import (
     CONVERGED,
     FINE_TOLERANCE,
     draw_crossings,

@@ -1,1 +1,0 @@
-"""The page on what training reveals: its figures, and its results for the scorecard."""

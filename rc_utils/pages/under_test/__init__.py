@@ -1,1 +1,0 @@
-"""The page of the five studies: their runs, what decides in each, and its figures."""
