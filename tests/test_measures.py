@@ -3,9 +3,11 @@
 import math
 import types
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+import torch.nn.utils.prune
 
 import rc_utils as rc
 from rc_exact import exact_segment
@@ -136,13 +138,22 @@ def test_mixup_scores_of_a_threshold():
     network, x, y = threshold(0.32), grey(0.0, 1.0), torch.tensor([0, 1])
     assert measures.mixup_accuracy(network, x, y) == pytest.approx(0.6 + 0.2 * 0.75 + 0.2 * 0.5)
     assert measures.gi_score(network, x, y) == pytest.approx(0.2 * 0.025 + 0.2 * 0.1)
-    assert measures.pal_score(network, x, y) == pytest.approx((0.2 + 0.2 * 0.75 + 0.2 * 0.5) / 0.6)
+    # F(u) = u up to 0.6; then 0.6 + s - s^2 / 0.8 over 0.2, and 0.75 + s / 2 over the last 0.2.
+    strong = (0.6**2 - 0.4**2) / 2 + (0.12 + 0.02 - 0.008 / 2.4) + (0.15 + 0.01)
+    assert measures.pal_score(network, x, y) == pytest.approx(strong / 0.005, rel=1e-5)
+    # The area of a perfect curve is 84 times that near the image; the midpoint belongs to one end alone, A(1) = 0.5.
+    score = measures.pal_score(threshold(0.51), grey(0.0, 1.0), y)
+    assert score == pytest.approx(84 - 0.5 * 0.2**2 / 6 / 0.005, rel=1e-5)
     with pytest.raises(ValueError, match="'intra'"):
         measures.gi_score(network, x, y, "intra")
     # Half of the mixtures are wrong next to the image at 0.4, which lies beyond the threshold: A = 0.5, 0.5, 1, ...
     network, x, y = threshold(0.33), grey(0.0, 0.4), torch.tensor([0, 0])
     assert measures.gi_score(network, x, y, "intra") == pytest.approx(0.2 * 0.05 + 0.2 * 0.125 + 0.6 * 0.15)
-    assert measures.pal_score(network, x, y, "intra") == pytest.approx(2.0)
+    # F(u) = u / 2 up to 0.2; 0.1 + s / 2 + s^2 / 0.8 over 0.2; then 0.25 + (u - 0.4).
+    strong = 0.25 * 0.6 + 0.6**2 / 2
+    assert measures.pal_score(network, x, y, "intra") == pytest.approx(strong / 0.0025, rel=1e-5)
+    curve = measures.mixup_curve(network, x, y, "intra").tolist()
+    assert curve == [0.5, 0.5, 1.0, 1.0, 1.0, 1.0]
 
 
 def test_thickness_of_a_threshold():
@@ -150,6 +161,78 @@ def test_thickness_of_a_threshold():
     network = threshold(0.52, slope=8 * math.atanh(0.75))
     assert measures.boundary_thickness(network, grey(0.0, 1.0)) == pytest.approx(0.5)
     assert measures.boundary_thickness(network, grey(0.0, 0.1)) == 0.0
+
+
+class ThirdBetween(torch.nn.Module):
+    """Three classes on grey levels: 0 below 0.3, 1 above 0.7, and 2, whose score is larger by `height`, between."""
+
+    def __init__(self, height):
+        super().__init__()
+        self.height = height
+
+    def forward(self, x):
+        level = x.flatten(1).mean(1)
+        outer = 4 * (level - 0.5)
+        between = self.height * ((level > 0.3) & (level < 0.7))
+        return torch.stack([-outer, outer, between - 3], dim=1)
+
+
+def test_a_third_class_on_the_segment_is_outside_the_boundary_of_the_two_at_its_ends():
+    """Without it |p_0 - p_1| < 0.75 at the five points from 0.3 to 0.7, of which it takes the three in the middle."""
+    x = grey(0.0, 1.0)
+    plain = measures.boundary_thickness(ThirdBetween(0.0), x)
+    with_third = measures.boundary_thickness(ThirdBetween(30.0), x)
+    levels = torch.linspace(0, 1, 11)
+    p = ThirdBetween(0.0)(levels.view(-1, 1)).softmax(1)
+    band = ((p[:, 0] - p[:, 1]).abs() < 0.75) & ((p[:, 0] - p[:, 1]).abs() > 1e-6)
+    assert plain == pytest.approx(2 * float(band.sum()) / 2 / 10)
+    assert with_third == pytest.approx(plain - 2 * 2 / 2 / 10)
+
+
+def test_margin_over_gradient_is_the_distance_to_the_boundary_of_a_linear_classifier():
+    network = threshold(0.5, slope=3.0)
+    x, y = grey(0.0, 0.4, 1.0), torch.tensor([0, 0, 0])
+    # The mean of four pixels changes by half of the distance; the image at 1 is on the wrong side.
+    assert measures.margin_over_gradient(network, x[:2], y[:2]) == pytest.approx(0.2, abs=1e-5)
+    assert measures.margin_over_gradient(network, x, y) == pytest.approx(0.2, abs=1e-5)
+    assert measures.margin_over_gradient(network, x[2:], y[2:]) == pytest.approx(-1.0, abs=1e-5)
+
+
+class Maximum(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 2)
+
+    def forward(self, x):
+        return torch.maximum(self.layer(x.flatten(1)), torch.zeros(()))
+
+
+def test_measures_of_units_refuse_bends_that_they_would_not_see():
+    x = grey(0.0, 1.0)
+    for measure in (measures.linear_pieces, measures.local_complexity):
+        with pytest.raises(ValueError, match="calls maximum"):
+            measure(Maximum(), x)
+        with pytest.raises(ValueError, match="no activation"):
+            measure(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2)), x)
+
+
+def test_measures_of_weights_refuse_weights_that_are_computed():
+    pruned = torch.nn.Linear(4, 3)
+    torch.nn.utils.prune.l1_unstructured(pruned, "weight", amount=0.5)
+    spectral = torch.nn.utils.parametrizations.spectral_norm(torch.nn.Linear(4, 3))
+    for layer in (pruned, spectral):
+        network = torch.nn.Sequential(torch.nn.Flatten(), layer)
+        with pytest.raises(ValueError, match="layer '1'"):
+            measures.log_spectral_product(network)
+        with pytest.raises(ValueError, match="layer '1'"):
+            measures.distance_from_init(network, network)
+    torch.nn.utils.prune.remove(pruned, "weight")
+    assert math.isfinite(measures.log_spectral_product(torch.nn.Sequential(pruned)))
+
+
+def test_rivals_of_the_second_round_draw_segments_of_their_own():
+    first, own = (measures.segments.counted_pairs(range(500), 100, seed) for seed in (0, measures.segments.OWN))
+    assert not {*map(tuple, first)} & {*map(tuple, own)}
 
 
 def test_local_complexity_is_the_same_in_the_layout_of_training():
@@ -170,7 +253,6 @@ def test_linear_pieces_and_local_complexity_of_three_units(activation):
     assert measures.linear_pieces(network, grey(0.1, 0.2)) == 1
     assert measures.local_complexity(network, x, radius=0.05) == pytest.approx(1 / 6)
     assert measures.local_complexity(network, x, radius=0.001) == 0
-    assert measures.linear_pieces(threshold(0.5), x) == 1
 
 
 def test_linear_pieces_are_those_of_exact_segments():
@@ -215,14 +297,15 @@ def test_every_measure_of_every_network_is_finite_and_leaves_it_alone(name, monk
     monkeypatch.setattr(measures.segments, "COUNTED_SEGMENTS", 30)
     monkeypatch.setattr(measures.segments, "INTRA_SEGMENTS", 20)
     of_three_segments = lambda network, initial, data: measures.linear_pieces(network, data.x_train, 3)  # noqa: E731
-    monkeypatch.setitem(MEASURES, "linear_pieces", of_three_segments)
+    for key in ("linear_pieces", "linear_pieces_own"):
+        monkeypatch.setitem(MEASURES, key, of_three_segments)
     data = rc.load_dataset("shapes", n_train=20, n_test=10, image_size=8, seed=0)
     network, initial = (rc.build_network(name, image_size=8, width=4, seed=seed) for seed in (0, 1))
     network.train()
     before = {key: value.clone() for key, value in network.state_dict().items()}
     values = measures.measure_all(MEASURES, network, initial, data)
-    assert {key: math.isfinite(value) for key, value in values.items()} == dict.fromkeys(MEASURES, True)
-    for key in ("boundary_thickness", "gi_score_intra", "local_complexity"):
+    assert {key: bool(np.isfinite(value).all()) for key, value in values.items()} == dict.fromkeys(MEASURES, True)
+    for key in ("boundary_thickness_own", "gi_score_intra", "local_complexity"):
         assert measures.measure(key, network, initial, data) == values[key]
     assert values["linear_pieces"] > 1
     assert all(module.training for module in network.modules())

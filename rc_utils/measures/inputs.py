@@ -32,25 +32,43 @@ def _margins(logits, y):
 def input_gradient(network, x, y):
     """Mean over (x, y) of the Euclidean norm of the gradient of the output margin with respect to the image.
 
-    A local Lipschitz constant at the data: margin over input gradient is, to first order, the distance to the nearest
-    decision boundary. x: standardised images (N, C, H, W); y: labels (N,).
+    A local Lipschitz constant at the data. x: standardised images (N, C, H, W); y: labels (N,).
     """
-    total, batch_size = 0.0, images_per_batch(x, 500)
+    _, norms = margins_and_gradients(network, x, y)
+    return float(norms.sum()) / len(y)
+
+
+def margin_over_gradient(network, x, y):
+    """Median over (x, y) of the output margin over the norm of its gradient by the image.
+
+    To first order the distance of an image from the nearest decision boundary, in units of standardised images
+    (Elsayed et al. 2018, Large margin deep networks for classification, Sec. 3); negative where the label is wrong. The
+    median, since the quotient has no bound where a network is flat. x: (N, C, H, W); y: labels (N,).
+    """
+    margins, norms = margins_and_gradients(network, x, y)
+    return float((margins / norms.clamp_min(torch.finfo(norms.dtype).tiny)).median())
+
+
+@full_precision()
+def margins_and_gradients(network, x, y):
+    """Output margins (N,) of images and the norms (N,) of their gradients by the image, float64."""
+    margins_of, norms, batch_size = [], [], images_per_batch(x, 500)
     with evaluation_mode(network), torch.enable_grad():
         for i in range(0, len(y), batch_size):
             images = x[i : i + batch_size].detach().clone().requires_grad_()
             margins = _margins(network(images), y[i : i + batch_size])
             (gradient,) = torch.autograd.grad(margins.sum(), images)
-            total += float(gradient.flatten(1).double().norm(dim=1).sum())
-    return total / len(y)
+            margins_of.append(margins.detach().double())
+            norms.append(gradient.flatten(1).double().norm(dim=1))
+    return torch.cat(margins_of), torch.cat(norms)
 
 
 @full_precision()
 def jacobian_norm(network, x):
     """Mean over x of |J(x)|_F, J = d softmax(f(x)) / d x, of shape (num_classes, C H W).
 
-    Novak et al. 2018, Sensitivity and generalization in neural networks, Sec. 3.1, here at training images. Each row of
-    J is one gradient, without sampling. x: standardised images (N, C, H, W). Cost: one forward and num_classes
+    Novak et al. 2018, Sensitivity and generalization in neural networks, Sec. 3.1, who take test images. Each row of J
+    is one gradient, without sampling. x: standardised images (N, C, H, W). Cost: one forward and num_classes
     backward passes an image.
     """
     total, batch_size = 0.0, images_per_batch(x, 500)

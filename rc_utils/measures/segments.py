@@ -1,6 +1,7 @@
 """Measures along segments between training images: accuracy of mixtures, thickness of the boundary.
 
-They look at the first COUNTED_SEGMENTS segments that `region_count` draws with seed 0: they and the count see the same.
+seed: of the segments. 0 draws the first COUNTED_SEGMENTS segments that `region_count` draws with its seed 0, so that
+measure and count see the same; OWN draws others, so that their agreement is not shared sampling noise.
 """
 
 import numpy as np
@@ -14,13 +15,14 @@ from rc_utils.regions.evaluation import read_outputs
 from rc_utils.regions.sampling import vertex_indices
 
 COUNTED_SEGMENTS, INTRA_SEGMENTS = 1000, 500
+OWN = 1
 # Points at equal distances from one end of a segment to the other; odd, so that the midpoint is one of them.
 SEGMENT_POINTS = 11
 # u of the mixtures on either half of a segment.
 MAGNITUDES = np.linspace(0, 1, SEGMENT_POINTS // 2 + 1)
 
 
-def mixup_accuracy(network, x, y):
+def mixup_accuracy(network, x, y, seed=0):
     """Area under the mixup curve, int_0^1 A(u) du, in [0, 1], over all segments, of equal and of different labels.
 
     A(u) is the share of mixtures (1 - u/2) x_i + u/2 x_j that get the label y_i of the nearer end, over both ends of
@@ -28,11 +30,10 @@ def mixup_accuracy(network, x, y):
 
     x: images (N, C, H, W); y: labels (N,). Cost: 1,000 segments of 11 points, 11,000 forward passes.
     """
-    curve = mixup_curve(network, x, y, "all")
-    return float(trapezoid(curve, MAGNITUDES))
+    return float(trapezoid(mixup_curve(network, x, y, "all", seed), MAGNITUDES))
 
 
-def gi_score(network, x, y, classes="inter"):
+def gi_score(network, x, y, classes="inter", seed=0):
     """Gi-score of mixup: int_0^1 (u - int_0^u A(v) dv) du, 0 for a perfect curve, 1/2 where no mixture is right.
 
     The area between the cumulated curve A of `mixup_accuracy` and that of a network which is always right, as the Gini
@@ -41,56 +42,63 @@ def gi_score(network, x, y, classes="inter"):
 
     x: images (N, C, H, W); y: labels (N,). Cost: that of `mixup_accuracy`; half of it for "intra".
     """
-    curve = mixup_curve(network, x, y, classes)
+    curve = mixup_curve(network, x, y, classes, seed)
     return float(trapezoid(MAGNITUDES - cumulative_trapezoid(curve, MAGNITUDES, initial=0), MAGNITUDES))
 
 
-def pal_score(network, x, y, classes="inter"):
-    """Palma-type ratio of mixup: mean of A(u) over u in [0.4, 1] by its mean over u in [0, 0.1]; 1 for a perfect curve.
+def pal_score(network, x, y, classes="inter", seed=0):
+    """Pal-score of mixup: int_0.4^1 F(u) du / int_0^0.1 F(u) du with F(u) = int_0^u A(v) dv; 84 for a perfect curve.
 
-    What is left of the accuracy under strong perturbations, after the Pal-score of Schiff et al. 2021 (Sec. 3). The
-    shares of 60 % and 10 % are fixed here. Its Figure 1 takes areas below the cumulated curve; these are means of the
-    curve itself, so that the ratio is of the same kind and not the same number.
-    A and `classes` as in `gi_score`, A linear between its points; 0 where no mixture near an image gets its label.
+    Areas below the cumulated curve of the strongest 60 % and the weakest 10 % of the perturbations, as the Palma ratio
+    has it (Schiff et al. 2021, Sec. 3 and Fig. 1). A and `classes` as in `gi_score`, A linear between its six points;
+    0 where no mixture near an image gets its label.
 
     x: images (N, C, H, W); y: labels (N,). Cost: that of `gi_score`.
     """
-    curve = mixup_curve(network, x, y, classes)
-    weak, strong = np.array([0.0, 0.1]), np.linspace(0.4, 1, 31)
-    near = trapezoid(np.interp(weak, MAGNITUDES, curve), weak) / 0.1
-    far = trapezoid(np.interp(strong, MAGNITUDES, curve), strong) / 0.6
-    return float(far / near) if near > 0 else 0.0
+    return pal_score_of(mixup_curve(network, x, y, classes, seed))
 
 
-def boundary_thickness(network, x, alpha=0.0, beta=0.75):
+def pal_score_of(curve):
+    """`pal_score` from the six values of A(u) at u = 0, 0.2, ..., 1."""
+    u = np.linspace(0, 1, 1001)
+    cumulated = cumulative_trapezoid(np.interp(u, MAGNITUDES, curve), u, initial=0)
+    weak, strong = u <= 0.1 + 1e-9, u >= 0.4 - 1e-9
+    near = trapezoid(cumulated[weak], u[weak])
+    return float(trapezoid(cumulated[strong], u[strong]) / near) if near > 0 else 0.0
+
+
+def boundary_thickness(network, x, alpha=0.0, beta=0.75, seed=0):
     """E |x_1 - x_0| int_0^1 1{alpha < g_ij(x(t)) < beta} dt with g_ij = p_i - p_j, p the softmax scores.
 
     Yang et al. 2020, Boundary thickness and robustness in learning models, Definition 1, with their alpha and beta.
-    Theirs are segments from images to adversarial examples; here, as for the count, between training images, those of
-    different predicted classes i and j at their ends. Neither end comes first: the mean over both directions is taken.
+    Theirs are segments from images to adversarial examples; here they are between training images, those of different
+    predicted classes i and j at their ends. Their boundary is that between i and j: a point where a third class wins is
+    outside, however near p_i and p_j are there. Neither end comes first: the mean over both directions is taken.
     0 where every segment has one class at both ends. Unit: Euclidean distance of standardised images.
 
     x: images (N, C, H, W). Cost: that of `mixup_accuracy`.
     """
-    pairs = counted_pairs(x, COUNTED_SEGMENTS)
+    pairs = counted_pairs(x, COUNTED_SEGMENTS, seed)
     scores = scores_along(network, x, pairs)
     first, second = scores[:, 0].argmax(1), scores[:, -1].argmax(1)
     crosses = (first != second).cpu()
     if not crosses.any():
         return 0.0
+    winner = scores.argmax(2)
+    of_the_ends = (winner == first[:, None]) | (winner == second[:, None])
     of_first = torch.take_along_dim(scores, first[:, None, None], 2).squeeze(2)
     of_second = torch.take_along_dim(scores, second[:, None, None], 2).squeeze(2)
     difference = of_first - of_second
-    one_way = (difference > alpha) & (difference < beta)
-    other_way = (-difference > alpha) & (-difference < beta)
+    one_way = of_the_ends & (difference > alpha) & (difference < beta)
+    other_way = of_the_ends & (-difference > alpha) & (-difference < beta)
     inside = (one_way.double() + other_way.double()).cpu() / 2
     share = torch.trapezoid(inside, dx=1 / (SEGMENT_POINTS - 1))
     return float((_lengths(x, pairs) * share)[crosses].mean())
 
 
-def mixup_curve(network, x, y, classes):
+def mixup_curve(network, x, y, classes, seed=0):
     """A(u) of `mixup_accuracy` at equally spaced u from 0 to 1; `classes` of the two ends: "all", "inter", "intra"."""
-    pairs = intra_pairs(y) if classes == "intra" else counted_pairs(x, COUNTED_SEGMENTS)
+    pairs = intra_pairs(y) if classes == "intra" else counted_pairs(x, COUNTED_SEGMENTS, seed)
     labels = scores_along(network, x, pairs).argmax(2)
     ends = y[torch.as_tensor(pairs).to(y.device)].to(labels.device)
     half = len(MAGNITUDES)
@@ -103,9 +111,9 @@ def mixup_curve(network, x, y, classes):
     return right.mean(0).cpu().numpy()
 
 
-def counted_pairs(x, num_segments):
-    """Indices (num_segments, 2) of the ends of the first segments that `region_count` draws with seed 0."""
-    return vertex_indices(len(x), num_samples=num_segments, distinct=2, seed=0)
+def counted_pairs(x, num_segments, seed=0):
+    """Indices (num_segments, 2) of the ends of the first segments that `region_count` draws with `seed`."""
+    return vertex_indices(len(x), num_samples=num_segments, distinct=2, seed=seed)
 
 
 def intra_pairs(y):

@@ -7,10 +7,24 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.utils import parametrize
 
+from rc_utils.checks import require
 from rc_utils.measures.activations import UnitInputs
 from rc_utils.regions.classifier import as_classifier
 from rc_utils.regions.evaluation import evaluation_mode, full_precision
+
+
+def check_weights(network):
+    """Raise ValueError where a layer's weight is computed from parameters: they are not the matrix that acts."""
+    for name, module in network.named_modules():
+        hooks = [type(hook).__name__ for hook in module._forward_pre_hooks.values()]
+        computed = parametrize.is_parametrized(module) or any("orm" in hook or "run" in hook for hook in hooks)
+        require(
+            not computed and not any(key.endswith("_orig") for key in module._parameters),
+            f"the weight of layer {name!r} is computed from parameters (a parametrisation, weight norm or pruning): "
+            "make it plain first, by remove_parametrizations, remove_weight_norm or prune.remove of torch.nn.utils",
+        )
 
 
 def distance_from_init(network, initial):
@@ -19,6 +33,7 @@ def distance_from_init(network, initial):
     network, initial: the trained network and the same network at its initialisation. Biases and the scale and
     shift of batch normalisation (parameters of fewer than two dimensions) are left out, as in the definition.
     """
+    check_weights(network)
     pairs = zip(network.parameters(), initial.parameters(), strict=True)
     squares = [(w - w0.to(w.device)).detach().double().square().sum() for w, w0 in pairs if w.dim() >= 2]
     return math.sqrt(float(torch.stack(squares).sum())) if squares else 0.0
@@ -63,6 +78,7 @@ def log_spectral_product(network):
     A kernel (out, in, k, k) counts as the matrix (out, in k k). The product bounds the Lipschitz constant of a network
     of matrices and 1-Lipschitz activations; with normalisation layers, which rescale every layer, it bounds nothing.
     """
+    check_weights(network)
     matrices = [w.detach().double().flatten(1) for w in network.parameters() if w.dim() >= 2]
     return float(sum(torch.linalg.matrix_norm(matrix, 2).log() for matrix in matrices))
 
@@ -79,6 +95,7 @@ def log_path_norm(network, x):
 
     x: images (N, C, H, W), of which only the shape is used. Cost: one forward pass in float64.
     """
+    check_weights(network)
     squared = copy.deepcopy(network).eval().double()
     done = set()
     for module in squared.modules():

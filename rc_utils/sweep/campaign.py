@@ -18,6 +18,7 @@
     train = { optimizer = "adam" }  # overrides [train]; dataset = { ... } overrides [dataset],
     options = { width = 16 }        # and this the options of its networks
     own_draw = true                 # the seed of a run draws its training images too
+    per_image = true                # which images are right is kept, of all that the dataset has
     evolution_epochs = [0, 10, 30]  # looked at during training as well,
     evolution_loss = 0.01           # and when the training loss first falls below this,
     evolution_counts = ["main"]     # with these counts

@@ -221,13 +221,24 @@ def record_row(record, counts, num_samples=None):
     row["gap"] = results["train_accuracy"] - results["test_accuracy"]
     row["interpolates"] = results["train_accuracy"] >= INTERPOLATES
     # A measure that is not finite is kept by its name.
-    row |= {name: float(v) if isinstance(v, str) else v for name, v in record["measures"].items()}
+    row |= _measure_columns(record["measures"])
     row |= _count_columns(record["counts"], counts, num_samples)
     row["count"] = row.get("count_main", float("nan"))
     row["count_std_error"] = row.get("count_main_std_error", float("nan"))
     row["seconds_train"] = record["provenance"]["seconds_train"]
     row["seconds_count"] = sum(c["seconds"] for c in record["counts"])
     return row
+
+
+def _measure_columns(measures):
+    """Measures by name; a list of numbers becomes columns name_0, name_1, ..."""
+    columns = {}
+    for name, value in measures.items():
+        if isinstance(value, list):
+            columns |= {f"{name}_{i}": number for i, number in enumerate(value)}
+        else:
+            columns[name] = float(value) if isinstance(value, str) else value
+    return columns
 
 
 def _count_columns(entries, counts, num_samples=None):

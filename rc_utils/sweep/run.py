@@ -1,5 +1,6 @@
 """One run from its plan to its record: train, measure, count."""
 
+import base64
 import dataclasses
 import datetime
 import functools
@@ -9,7 +10,7 @@ import time
 import numpy as np
 
 from rc_utils.checks import require
-from rc_utils.datasets import load_dataset
+from rc_utils.datasets import ImageTensor, load_dataset
 from rc_utils.measures import measure_all
 from rc_utils.networks import build_network
 from rc_utils.networks.user_class import source_hash
@@ -26,7 +27,7 @@ from rc_utils.training.loop import training_layout
 NUM_PREDICTIONS = 2000  # test images of which a record keeps the predicted label
 
 
-@functools.lru_cache(maxsize=2)
+@functools.lru_cache(maxsize=3)
 def _dataset(settings, device):
     return load_dataset(**dict(settings), device=device)
 
@@ -169,6 +170,8 @@ def train_run(planned, device="cpu", should_stop=None, *, rescue=None, compile=F
     if data.y_train_true is not None:
         accuracy = evaluate(run.network, data.x_train, data.y_train_true)[1]
         record["results"]["train_accuracy_true_labels"] = accuracy
+    if planned.per_image:
+        record["per_image"], record["results"]["unused_accuracy"] = right_images(run.network, spec, data)
     # How networks disagree can be told from records.
     record["predictions"] = _as_text(predict_labels(run.network, data.x_test[:NUM_PREDICTIONS]).tolist())
     weights = packed_weights(states | {None: state_of(run.network)})
@@ -181,6 +184,26 @@ def train_run(planned, device="cpu", should_stop=None, *, rescue=None, compile=F
         if rescue is not None:
             rescue(trained, weights)
         raise
+
+
+def right_images(network, spec, data):
+    """Which images of the stored dataset a network gets right, and its accuracy on unused ones.
+
+    Returns {"test", "pool"}, bits in the stored order, eight a byte, as base64 text (`numpy.packbits`): of all test
+    images and of all images that the training images were drawn from; and the accuracy on images of the pool that
+    are no training images of the run. All are standardised as the training images are.
+    """
+    kept = {key: spec.dataset[key] for key in ("name", "image_size", "classes") if key in spec.dataset}
+    whole = _dataset(tuple(sorted(kept.items())), "cpu")
+    right = {}
+    for name, images, labels in (("test", whole.x_test, whole.y_test), ("pool", whole.x_train, whole.y_train)):
+        standardised = ImageTensor(images.raw, data.x_train.mean.cpu(), data.x_train.std.cpu())
+        predicted = predict_labels(network, standardised)
+        right[name] = np.asarray(predicted) == labels.numpy()
+    used = {image.tobytes() for image in data.x_train.raw.cpu().numpy()}
+    unused = np.array([image.tobytes() not in used for image in whole.x_train.raw.numpy()])
+    bits = {name: base64.b64encode(np.packbits(values)).decode() for name, values in right.items()}
+    return bits, float(right["pool"][unused].mean())
 
 
 def _trained_record(planned, run):
@@ -215,26 +238,24 @@ def _measures(network, names, spec, data):
     """Values of measures by name, as JSON takes them."""
     initial = network_of(spec, data).to(data.device) if names else None
     values = measure_all(names, network, initial, data)
-    return {name: _finite(value) for name, value in values.items()}
+    return {
+        name: [_finite(number) for number in value] if isinstance(value, list) else _finite(value)
+        for name, value in values.items()
+    }
 
 
 def count_regions(network, data, settings):
-    """One entry of a record's list of counts: settings, the count of every simplex, evaluations, seconds.
-
-    labels: of segments, the labels of each one's regions as text, a character a region.
-    """
+    """One entry of a record's list of counts: settings, the count of every simplex, evaluations, seconds."""
     started = time.perf_counter()
     arguments = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items() if k != "points"}
     # What a campaign's counts mean without a word on it; `region_count` has another default.
     arguments.setdefault("adjacency", "face")
     count = region_count(network, data.x_test if settings["points"] == "test" else data.x_train, **arguments)
-    labels = {} if count.labels is None else {"labels": [_as_text(of.tolist()) for of in count.labels]}
     return {
         "settings": settings,
         "counts": np.asarray(count.counts).tolist(),
         "num_evaluations": int(count.num_evaluations),
         "seconds": round(time.perf_counter() - started, 3),
-        **labels,
     }
 
 

@@ -60,6 +60,7 @@ class PlannedRun:
     evolution_weights: bool = False
     evolution_loss: float | None = None
     evolution_measures: tuple = ()
+    per_image: bool = False
     frozen: pathlib.Path | None = None
 
     def merged(self, other):
@@ -73,6 +74,7 @@ class PlannedRun:
             evolution_weights=self.evolution_weights or other.evolution_weights,
             evolution_loss=other.evolution_loss if self.evolution_loss is None else self.evolution_loss,
             evolution_measures=tuple(dict.fromkeys(self.evolution_measures + other.evolution_measures)),
+            per_image=self.per_image or other.per_image,
         )
 
 
@@ -89,6 +91,8 @@ class Experiment:
     ranges: training settings, (low, high) between which every seed draws a value of its own, log-uniformly; a whole
         number where the setting is one.
     own_draw: whether the seed draws the training images too.
+    per_image: whether a record keeps which images of the stored dataset the network gets right, all of the test images
+        and all that its training images were drawn from, and the accuracy on those of them that it was not trained on.
     dataset, options, train: what the experiment has otherwise than the campaign's dataset, networks, training.
     """
 
@@ -108,6 +112,7 @@ class Experiment:
     evolution_weights: bool = False
     evolution_loss: float | None = None
     evolution_measures: list[str] = dataclasses.field(default_factory=list)
+    per_image: bool = False
 
     def seeds_of(self, label):
         """The seeds of one network."""
@@ -198,6 +203,11 @@ class Campaign:
         dataset = self.dataset | experiment.dataset
         if experiment.own_draw:
             dataset = dataset | {"seed": cell["seed"]}
+        if experiment.per_image and dataset["name"] in ("shapes", "digits", "imagenet"):
+            raise ValueError(
+                f"{self.name}, experiment {experiment.name!r}: per_image needs a dataset that is stored as a file, "
+                f"{dataset['name']!r} is drawn or read from folders"
+            )
         return PlannedRun(
             spec=RunSpec(dataset, self.networks[label] | experiment.options, train),
             counts={name: self.counts[name] for name in experiment.counts},
@@ -207,6 +217,7 @@ class Campaign:
             evolution_weights=experiment.evolution_weights,
             evolution_loss=experiment.evolution_loss,
             evolution_measures=tuple(experiment.evolution_measures),
+            per_image=experiment.per_image,
             frozen=self.folder / "runs.jsonl",
         )
 

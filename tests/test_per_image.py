@@ -1,0 +1,73 @@
+"""Which images of a stored dataset a run gets right, as its record keeps it."""
+
+import base64
+
+import numpy as np
+import pytest
+
+import rc_utils as rc
+from rc_utils.sweep import parse_campaign, sweep, trained_network
+from rc_utils.sweep.records import load_runs, read_record, record_path
+from rc_utils.sweep.run import dataset_of
+
+CAMPAIGN = {
+    "title": "Images one by one",
+    "dataset": {"name": "striped", "n_train": 24, "n_test": 10, "image_size": 8},
+    "train": {"epochs": 4, "batch_size": 8},
+    "networks": {"ResNet18": {"width": 4}},
+    "counts": {"main": {"num_samples": 5, "resolution": 20}},
+    "experiments": [
+        {
+            "name": "main",
+            "networks": ["ResNet18"],
+            "seeds": [3],
+            "measures": ["mixup_curve_intra"],
+            "own_draw": True,
+            "per_image": True,
+        }
+    ],
+}
+
+
+@pytest.fixture
+def striped(tmp_path, monkeypatch):
+    """A stored dataset of two classes, each with images of its own brightness and noise."""
+    rng = np.random.default_rng(0)
+    arrays = {}
+    for split, number in (("train", 60), ("test", 31)):
+        labels = rng.integers(0, 2, number)
+        arrays[f"x_{split}"] = (labels[:, None, None] * 60 + rng.integers(0, 190, (number, 8, 8))).astype(np.uint8)
+        arrays[f"y_{split}"] = labels
+    np.savez(tmp_path / "striped.npz", **arrays)
+    monkeypatch.setenv("RC_DATA", str(tmp_path))
+    return arrays
+
+
+def test_a_record_says_which_images_of_the_stored_dataset_are_right(striped):
+    campaign = parse_campaign(CAMPAIGN, "one-by-one")
+    (outcome,) = sweep(campaign)
+    assert outcome.status == "done", outcome.error
+    (planned,) = campaign.runs().values()
+    record = read_record(record_path(planned.spec.run_id))
+    network, data = trained_network(planned.spec), dataset_of(planned.spec)
+    for name, split in (("test", "test"), ("pool", "train")):
+        images = striped[f"x_{split}"][:, None].astype(np.float32)
+        standardised = (images - float(data.x_train.mean)) / float(data.x_train.std)
+        expected = rc.predict_labels(network, standardised) == striped[f"y_{split}"]
+        bits = np.unpackbits(np.frombuffer(base64.b64decode(record["per_image"][name]), np.uint8))
+        assert bits[: len(expected)].astype(bool).tolist() == expected.tolist()
+    trained_on = {image.tobytes() for image in data.x_train.raw.numpy()}
+    unused = [image.tobytes() not in trained_on for image in striped["x_train"]]
+    assert sum(unused) == 60 - 24
+    (row,) = load_runs(campaign).to_dict("records")
+    pool = np.unpackbits(np.frombuffer(base64.b64decode(record["per_image"]["pool"]), np.uint8))[:60]
+    assert row["unused_accuracy"] == pytest.approx(pool[np.array(unused)].mean())
+    curve = [row[f"mixup_curve_intra_{i}"] for i in range(6)]
+    assert curve == record["measures"]["mixup_curve_intra"]
+    assert len(record["measures"]) == 1
+
+
+def test_drawn_datasets_have_no_other_images():
+    table = CAMPAIGN | {"dataset": {"name": "shapes", "n_train": 20, "n_test": 10, "image_size": 8}}
+    with pytest.raises(ValueError, match="stored as a file"):
+        parse_campaign(table, "drawn")
