@@ -21,13 +21,26 @@ def is_ancestor(revision, other):
     return git("merge-base", "--is-ancestor", revision, other).returncode == 0
 
 
-def test_every_record_was_made_by_a_revision_that_has_the_protocol():
-    added = git("log", "--diff-filter=A", "--format=%H", "--", PROTOCOL).stdout.split()
-    if not added or git("rev-parse", "--is-shallow-repository").stdout.strip() == "true":
+def commit_that_wrote(*search):
+    """The first commit of the protocol that `search`, options of git log, finds."""
+    found = git("log", *search, "--format=%H", "--", PROTOCOL).stdout.split()
+    if not found or git("rev-parse", "--is-shallow-repository").stdout.strip() == "true":
         pytest.skip("needs the repository with its history")
-    protocol = added[-1]
-    assert not is_ancestor(protocol, f"{protocol}~1")
-    for path in campaigns_dir().glob("study-*/runs.jsonl"):
+    assert not is_ancestor(found[-1], f"{found[-1]}~1")
+    return found[-1]
+
+
+@pytest.mark.parametrize(
+    ("campaigns", "search"),
+    [
+        ("study-*", ["--diff-filter=A"]),
+        ("twins-*", ["-S", "### Study 6. Twins"]),
+        ("gap-*", ["-S", "### Study 7. At the paper's gap"]),
+    ],
+)
+def test_every_record_was_made_by_a_revision_that_has_the_protocol(campaigns, search):
+    protocol = commit_that_wrote(*search)
+    for path in campaigns_dir().glob(f"{campaigns}/runs.jsonl"):
         records = map(json.loads, path.read_text(encoding="utf-8").splitlines())
         for revision in {record["provenance"]["git_revision"] for record in records}:
             commit = re.fullmatch(r"(?:.*-g)?([0-9a-f]{7,40})", revision)

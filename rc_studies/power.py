@@ -1,0 +1,88 @@
+"""Power of the rules of the second round, by simulation: `python -m rc_studies.power` prints the table of the protocol.
+
+Each rule is applied to data drawn from a normal distribution with known correlations. Runs are independent, as they are
+in these studies: each has a seed and training images of its own.
+"""
+
+import argparse
+
+import numpy as np
+import pandas as pd
+
+from rc_studies.second_round import (
+    MARGIN_GAP,
+    MARGIN_TWINS,
+    decide_equivalence,
+    decide_gap,
+    decide_twins,
+    difference_of_correlations,
+    fisher,
+)
+
+DRAWS, RESAMPLES = 2000, 400
+# Correlation of the count with mixup accuracy between twins of the first round, without its sign.
+WITH_MIXUP = 0.5
+
+
+def correlated(rng, number, r_count, r_mixup, between=WITH_MIXUP):
+    """(gap, log count, mixup accuracy) of `number` runs, correlated as given."""
+    matrix = np.array([[1, r_count, r_mixup], [r_count, 1, between], [r_mixup, between, 1]])
+    return rng.multivariate_normal(np.zeros(3), matrix, size=number).T
+
+
+def share(decisions):
+    """{decision: its share among the draws}."""
+    return pd.Series(decisions).value_counts(normalize=True).to_dict()
+
+
+def power_of_correlations(rule, number, truths, draws=DRAWS, seed=0):
+    """Share of each decision of a rule on the correlations of two networks, by the true correlation of both."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for r in truths:
+        decisions = []
+        for _ in range(draws):
+            pair = [correlated(rng, number, r, 0.0, 0.0) for _ in range(2)]
+            decisions.append(rule([fisher(np.corrcoef(gap, count)[0, 1], number) for gap, count, _ in pair]))
+        rows.append({"true r": r, "runs of a network": number} | share(decisions))
+    return pd.DataFrame(rows).fillna(0.0)
+
+
+def power_of_equivalence(number, truths, margin, draws=200, resamples=RESAMPLES, seed=0):
+    """Share of each decision on |r of the count| - |r of mixup accuracy|, by the two true correlations."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for r_count, r_mixup, between in truths:
+        decisions = []
+        for _ in range(draws):
+            gap, count, mixup = correlated(rng, number, r_count, r_mixup, between)
+            decisions.append(decide_equivalence(difference_of_correlations(count, mixup, gap, resamples, rng), margin))
+        row = {"true r": r_count, "of mixup": r_mixup, "between them": between, "runs of a network": number}
+        rows.append(row | share(decisions))
+    return pd.DataFrame(rows).fillna(0.0)
+
+
+def main(argv=None):
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--draws", type=int, default=DRAWS)
+    draws = parser.parse_args(argv).draws
+    options = {"index": False, "float_format": "%.2f"}
+    print("Twins: r of log count and gap in both networks")
+    print(
+        power_of_correlations(decide_twins, 120, (-0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6), draws).to_string(**options)
+    )
+    print("\nAt the paper's gap: r in both networks")
+    print(power_of_correlations(decide_gap, 30, (0.3, 0.5, 0.7, 0.8, 0.9, 0.95), draws).to_string(**options))
+    print(
+        f"\nEquivalence with mixup accuracy, in one network: twins within {MARGIN_TWINS}, settings within {MARGIN_GAP}"
+    )
+    few = max(20, draws // 10)
+    twins = [(0.5, 0.5, WITH_MIXUP), (0.5, 0.5, 0.8), (0.5, 0.3, WITH_MIXUP), (0.3, 0.5, WITH_MIXUP)]
+    settings = [(0.9, 0.9, 0.9), (0.95, 0.95, 0.95), (0.9, 0.7, 0.7), (0.7, 0.9, 0.7)]
+    print(power_of_equivalence(120, twins, MARGIN_TWINS, few).to_string(**options))
+    print(power_of_equivalence(30, settings, MARGIN_GAP, few).to_string(**options))
+
+
+if __name__ == "__main__":
+    main()

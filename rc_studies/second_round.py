@@ -1,0 +1,113 @@
+"""What decides in the second round of studies, as `book/protocol.md` says: twins, and settings at the paper's gap."""
+
+import base64
+
+import numpy as np
+from scipy import stats
+
+BAR_TWINS = 0.2
+BAR_GAP = 0.7
+# Margins of equivalence, in a correlation: between twins 0.1 is out of reach of 120 runs.
+MARGIN_TWINS, MARGIN_GAP = 0.2, 0.1
+LEVEL = 0.95
+
+
+def fisher(r, runs, taken=0):
+    """(r, low, high): Fisher's 95 % interval of a correlation over `runs`, `taken` parameters having been fitted."""
+    half = stats.norm.ppf((1 + LEVEL) / 2) / np.sqrt(runs - 3 - taken)
+    return r, float(np.tanh(np.arctanh(r) - half)), float(np.tanh(np.arctanh(r) + half))
+
+
+def decide_by_bar(estimates, bar):
+    """Supports: every interval lies above the bar; refutes: every one below it; else inconclusive.
+
+    estimates: (value, low, high) of each network.
+    """
+    if all(low > bar for _, low, _ in estimates):
+        return "supports"
+    return "refutes" if all(high < bar for _, _, high in estimates) else "inconclusive"
+
+
+def decide_twins(estimates):
+    """The decision on twins: between runs that differ by chance alone, r of log count and gap is above 0.2 or below."""
+    return decide_by_bar(estimates, BAR_TWINS)
+
+
+def decide_gap(estimates):
+    """The decision at the paper's gap: across settings r of log count and gap is above 0.7, or below."""
+    return decide_by_bar(estimates, BAR_GAP)
+
+
+def difference_of_correlations(count, rival, gap, resamples=10_000, rng=None):
+    """(value, low, high) of |r of the count| - |r of a rival|, both with the gap; a paired bootstrap over runs.
+
+    Each array (runs,) is of one network. The interval is the percentile interval of the resampled differences.
+    """
+    rng = np.random.default_rng(0) if rng is None else rng
+    values = np.stack([gap, count, rival])
+    index = rng.integers(0, len(gap), (resamples, len(gap)))
+    drawn = values[:, index]
+    centred = drawn - drawn.mean(axis=2, keepdims=True)
+    spread = np.sqrt((centred**2).sum(axis=2))
+    with_gap = np.abs((centred[1:] * centred[0]).sum(axis=2) / (spread[1:] * spread[0]))
+    r = np.abs(np.corrcoef(values)[0, 1:])
+    low, high = np.quantile(with_gap[0] - with_gap[1], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(r[0] - r[1]), float(low), float(high)
+
+
+def decide_equivalence(difference, margin):
+    """Equivalent: the interval of the difference lies within `margin` of 0; else who is ahead, or open."""
+    _, low, high = difference
+    if -margin < low and high < margin:
+        return "equivalent"
+    if low > 0:
+        return "count ahead"
+    return "mixup ahead" if high < 0 else "open"
+
+
+def partial_correlation(x, y, controls):
+    """Pearson's r of x and y after a linear regression of both on the columns of `controls` (n, k)."""
+    design = np.column_stack([np.ones(len(x)), controls])
+    left = [v - design @ np.linalg.lstsq(design, v, rcond=None)[0] for v in (np.asarray(x), np.asarray(y))]
+    return float(np.corrcoef(left)[0, 1])
+
+
+def reliability_of_log_count(counts):
+    """Share of the variance of log(mean count) between runs that is not sampling noise of its segments.
+
+    counts: (runs, segments). The noise of a run's logarithm is the squared standard error over the squared mean.
+    """
+    counts = np.asarray(counts, float)
+    means = counts.mean(axis=1)
+    noise = counts.var(axis=1, ddof=1) / counts.shape[1] / means**2
+    return float(1 - noise.mean() / np.log(means).var(ddof=1))
+
+
+def reliability_of_accuracy(right, images):
+    """Share of the variance of accuracy between runs that is not noise of the images it is measured on.
+
+    right: (runs, test images) of 0 and 1, the same images for every run. The noise is the residual variance of the
+    two-way layout of runs and images (how hard an image is for all runs is no noise), over the `images` that the
+    accuracy is a mean of.
+    """
+    right = np.asarray(right, float)
+    runs, number = right.shape
+    residual = right - right.mean(axis=1, keepdims=True) - right.mean(axis=0, keepdims=True) + right.mean()
+    variance = (residual**2).sum() / ((runs - 1) * (number - 1))
+    between = right.mean(axis=1).var(ddof=1) - variance / number
+    return float(between / (between + variance / images))
+
+
+def unpacked(text, number):
+    """The first `number` bits of a `per_image` field of a record, as an array of booleans."""
+    return np.unpackbits(np.frombuffer(base64.b64decode(text), np.uint8))[:number].astype(bool)
+
+
+def disagreement(predictions):
+    """Mean share of test images on which each network and another one of its group predict different classes.
+
+    predictions: (runs, images) labels. Returns (runs,).
+    """
+    predictions = np.asarray(predictions)
+    different = [np.mean(predictions != own, axis=1) for own in predictions]
+    return np.sum(different, axis=1) / (len(predictions) - 1)

@@ -1,0 +1,108 @@
+"""The numbers that decide in the second round, against closed forms and simulations with known answers."""
+
+import base64
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from rc_studies import power
+from rc_studies import second_round as rules
+
+
+def test_fishers_interval_is_that_of_scipy():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2, 50))
+    known = stats.pearsonr(*x)
+    interval = known.confidence_interval(0.95)
+    assert rules.fisher(known.statistic, 50) == pytest.approx((known.statistic, interval.low, interval.high))
+
+
+@pytest.mark.parametrize(
+    ("estimates", "twins", "gap"),
+    [
+        ([(0.8, 0.71, 0.9), (0.9, 0.8, 0.95)], "supports", "supports"),
+        ([(0.5, 0.21, 0.7), (0.5, 0.3, 0.6)], "supports", "inconclusive"),
+        ([(0.5, 0.19, 0.7), (0.5, 0.3, 0.6)], "inconclusive", "inconclusive"),
+        ([(0.0, -0.2, 0.19), (0.1, -0.1, 0.1999)], "refutes", "refutes"),
+        ([(0.0, -0.2, 0.19), (0.1, -0.1, 0.2001)], "inconclusive", "refutes"),
+    ],
+)
+def test_rules_of_correlations(estimates, twins, gap):
+    assert (rules.decide_twins(estimates), rules.decide_gap(estimates)) == (twins, gap)
+
+
+@pytest.mark.parametrize(
+    ("difference", "decision"),
+    [
+        ((0.0, -0.09, 0.09), "equivalent"),
+        ((0.05, 0.01, 0.09), "equivalent"),
+        ((0.3, 0.05, 0.5), "count ahead"),
+        ((-0.3, -0.5, -0.05), "mixup ahead"),
+        ((0.0, -0.11, 0.05), "open"),
+    ],
+)
+def test_rule_of_equivalence(difference, decision):
+    assert rules.decide_equivalence(difference, 0.1) == decision
+
+
+def test_difference_of_correlations_of_a_measure_with_itself_and_with_noise():
+    rng = np.random.default_rng(1)
+    gap = rng.normal(size=400)
+    count = gap + rng.normal(size=400)
+    assert rules.difference_of_correlations(count, -count, gap, 200) == pytest.approx((0, 0, 0), abs=1e-12)
+    value, low, high = rules.difference_of_correlations(count, rng.normal(size=400), gap, 2000)
+    r = np.corrcoef(gap, count)[0, 1]
+    assert value == pytest.approx(r, abs=0.1)
+    assert low < value < high
+    assert high - low == pytest.approx(2 * 1.96 * np.sqrt(((1 - r**2) ** 2 + 0.6) / 400), rel=0.5)
+
+
+def test_partial_correlation_is_that_of_the_inverse_covariance():
+    rng = np.random.default_rng(2)
+    table = rng.normal(size=(60, 4)) @ rng.normal(size=(4, 4))
+    precision = np.linalg.inv(np.cov(table.T))
+    expected = -precision[0, 1] / np.sqrt(precision[0, 0] * precision[1, 1])
+    assert rules.partial_correlation(table[:, 0], table[:, 1], table[:, 2:]) == pytest.approx(expected)
+
+
+def test_reliabilities_are_those_that_the_data_were_drawn_with():
+    rng = np.random.default_rng(3)
+    means = 3 * np.exp(rng.normal(0, 0.05, 300))
+    counts = rng.poisson(means[:, None] - 1, (300, 1000)) + 1
+    noise = np.mean((means - 1) / 1000 / means**2)
+    assert rules.reliability_of_log_count(counts) == pytest.approx(0.05**2 / (0.05**2 + noise), abs=0.03)
+    # Images are easy or hard for all runs, and that is no noise: an accuracy of p_i on image i, shifted by its run.
+    hard, skill = rng.uniform(0.1, 0.9, 4000), rng.normal(0, 0.02, 200)
+    right = rng.random((200, 4000)) < np.clip(hard + skill[:, None], 0, 1)
+    noise = np.mean(hard * (1 - hard))
+    for images in (4000, 40_000):
+        expected = 0.02**2 / (0.02**2 + noise / images)
+        assert rules.reliability_of_accuracy(right, images) == pytest.approx(expected, abs=0.03)
+
+
+def test_bits_and_disagreement():
+    right = np.array([1, 0, 0, 1, 1, 1, 0, 1, 1, 0, 1], bool)
+    text = base64.b64encode(np.packbits(right)).decode()
+    assert rules.unpacked(text, 11).tolist() == right.tolist()
+    labels = [[0, 1, 2, 3], [0, 1, 2, 2], [1, 1, 0, 3]]
+    assert rules.disagreement(labels).tolist() == pytest.approx([(1 + 2) / 8, (1 + 3) / 8, (2 + 3) / 8])
+
+
+def test_power_grows_with_the_truth_and_matches_fishers_formula():
+    table = power.power_of_correlations(rules.decide_twins, 120, (0.0, 0.5), draws=300, seed=1).set_index("true r")
+    needed = np.tanh(np.arctanh(0.2) + 1.96 / np.sqrt(117))
+    alone = 1 - stats.norm.cdf((np.arctanh(needed) - np.arctanh(0.5)) * np.sqrt(117))
+    assert table.loc[0.5, "supports"] == pytest.approx(alone**2, abs=0.05)
+    assert table.loc[0.0, "supports"] < 0.01
+    settings = power.power_of_equivalence(30, [(0.95, 0.95, 0.97)], rules.MARGIN_GAP, draws=20, resamples=100)
+    assert settings.loc[0, "equivalent"] > 0.8
+
+
+@pytest.mark.slow
+def test_the_protocol_quotes_what_the_command_prints(capsys):
+    import pathlib
+
+    power.main([])
+    text = (pathlib.Path(__file__).parents[1] / "book" / "protocol.md").read_text(encoding="utf-8")
+    assert capsys.readouterr().out.strip() in text
