@@ -8,6 +8,7 @@ import pandas as pd
 from scipy import stats
 
 from benchmarks.registry import benchmark
+from rc_studies import pairs as p
 from rc_utils.correlation import (
     bootstrap,
     correlate,
@@ -17,9 +18,8 @@ from rc_utils.correlation import (
     proportion,
     slope,
     weighted_pearson,
+    with_logs,
 )
-from rc_utils.correlation import pairs as p
-from rc_utils.correlation.settings import with_logs
 
 NUM_RESAMPLES = 400
 TOLERANCE = 0.03
@@ -128,7 +128,7 @@ def estimates(rows, seed):
         "Pearson, one network": correlate(one["count"], one["gap"]),
         "partial, given lr": partial_correlation(rows, "count", "gap", "C(lr)", units),
         "partial, given a parabola": partial_correlation(rows, "count", "gap", PARABOLA, units),
-        "Spearman": correlate(x, y, "spearman", units, **options),
+        "Spearman": correlate(x, y, "spearman", units),
         "Kendall": correlate(x, y, "kendall", units, **options),
         "two correlations": correlation_lead(x, rows["rival"], y, units),
         "granulated": p.granulated_kendall(x, y, pairs, units, **options),

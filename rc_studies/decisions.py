@@ -14,8 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 from rc_studies.studies import ARMS, AXES, COUNT
-from rc_utils.correlation import Estimate, bootstrap, fisher_interval, mean
-from rc_utils.correlation.estimates import MIN_UNITS
+from rc_utils.correlation import MIN_UNITS, Estimate, bootstrap, fisher_interval, mean
 from rc_utils.pages.rivals import RIVALS
 from rc_utils.sweep.campaign import read_campaign
 from rc_utils.sweep.records import load_evolution

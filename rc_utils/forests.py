@@ -213,7 +213,7 @@ def results_from_forests(table: pd.DataFrame, *, seed: int = 0) -> list[Result]:
     for id_, group in groups.items():
         accuracy = correlate(group["count"], group["test_accuracy"]).value
         detail = f"Pearson over {len(group)} models; of count and test accuracy {accuracy:.2f}"
-        found = correlation_result(id_, label, group, "gap", {"num_resamples": 10_000, "seed": seed})
+        found = correlation_result(id_, label, group, "gap")
         results += [dataclasses.replace(result, detail=detail) for result in found]
     return results
 

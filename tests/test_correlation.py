@@ -15,6 +15,7 @@ from rc_utils.correlation import (
     correlate,
     correlation_lead,
     correlation_table,
+    effective_number,
     fisher_interval,
     interval_text,
     mean,
@@ -22,9 +23,8 @@ from rc_utils.correlation import (
     proportion,
     setting_names,
     slope,
+    weighted_pearson,
 )
-from rc_utils.correlation.estimates import effective_number
-from rc_utils.correlation.weighted import METHODS, weighted_pearson
 from rc_utils.paper.published_tables import MAIN_NETWORKS
 
 NAN = float("nan")
@@ -51,10 +51,20 @@ def test_values_are_scipys_ties_are_mid_ranks_and_weights_count_rows_several_tim
     rng = np.random.default_rng(1)
     x = rng.integers(0, 5, 20).astype(float)
     y = x + rng.integers(0, 5, 20)
-    assert correlate(x, y, method, num_resamples=50).value == pytest.approx(SCIPY[method](x, y).statistic, abs=1e-12)
+    assert correlate(x, y, method).value == pytest.approx(SCIPY[method](x, y).statistic, abs=1e-12)
     weights = rng.integers(0, 4, (5, 20))
-    repeated = [SCIPY[method](np.repeat(x, w), np.repeat(y, w)).statistic for w in weights]
-    assert METHODS[method](x, y, weights.astype(float)) == pytest.approx(repeated)
+    repeated = [stats.pearsonr(np.repeat(x, w), np.repeat(y, w)).statistic for w in weights]
+    assert weighted_pearson(x, y, weights.astype(float)) == pytest.approx(repeated)
+
+
+@pytest.mark.parametrize(("method", "true"), [("pearson", 0.7), ("spearman", 0.683), ("kendall", 0.494)])
+def test_intervals_hold_the_truth_in_95_of_100(method, true):
+    """Of a normal distribution with r = 0.7: rho = 6 / pi asin(r / 2), tau = 2 / pi asin(r)."""
+    rng = np.random.default_rng(4)
+    samples = rng.multivariate_normal([0, 0], [[1, 0.7], [0.7, 1]], size=(400, 20))
+    found = [correlate(sample[:, 0], sample[:, 1], method) for sample in samples]
+    held = np.mean([estimate.low <= true <= estimate.high for estimate in found])
+    assert 0.92 <= held <= 0.98
 
 
 def test_fishers_interval_is_scipys_and_rows_that_repeat_each_other_narrow_nothing():
@@ -186,6 +196,11 @@ def test_neither_offset_nor_scale_moves_a_correlation(scale):
     assert (scaled.value, scaled.low) == pytest.approx((-plain.value, -plain.high), abs=1e-9)
 
 
+def test_a_bootstrap_needs_a_resample():
+    with pytest.raises(ValueError, match="num_resamples=0; expected an integer of at least 1"):
+        bootstrap(lambda weights: weights.sum(1), range(9), num_resamples=0)
+
+
 def test_constants_and_too_few_rows_have_no_correlation():
     for method in SCIPY:
         assert np.isnan(correlate([2.5] * 9, np.arange(9), method).value)
@@ -204,7 +219,6 @@ def test_constants_and_too_few_rows_have_no_correlation():
         ({"units": [1]}, "three vectors of equal length"),
         ({"y": [1, np.nan, 2]}, r"1 of 3 rows are not finite \(first: row 1"),
         ({"x": [1, np.inf, 2]}, "leave out runs that diverged or were not counted"),
-        ({"num_resamples": 0, "method": "kendall"}, "num_resamples=0; expected an integer of at least 1"),
     ],
 )
 def test_bad_input_is_named(kwargs, message):
@@ -249,7 +263,7 @@ def test_a_setting_that_only_diverged_stays_and_a_missing_number_is_not_hidden()
 def test_table_has_each_network_and_overall_and_missing_columns_are_named():
     runs = make_runs(noise=0.1)
     runs.loc[0, "status"] = "diverged"
-    table = correlation_table(runs, methods=("pearson", "kendall"), num_resamples=200)
+    table = correlation_table(runs, methods=("pearson", "kendall"))
     assert list(table["network"]) == [name for name in (*MAIN_NETWORKS, "overall") for _ in range(2)]
     assert list(table["n_units"]) == [9] * 8
     assert list(table["n"]) == [9] * 6 + [27] * 2

@@ -7,8 +7,7 @@ import statsmodels.formula.api as smf
 from scipy import stats
 from test_correlation import make_runs
 
-from rc_utils.correlation import average_replicates, change_per_doubling
-from rc_utils.correlation.settings import formula_of, with_logs
+from rc_utils.correlation import average_replicates, change_per_doubling, regression_formula, with_logs
 from rc_utils.pages.lr_batch_bias import at_equal_updates
 from rc_utils.pages.main_correlation import results_from_measures, results_from_runs
 from rc_utils.paper.published_tables import MAIN_NETWORKS
@@ -18,7 +17,7 @@ from rc_utils.paper.verdict import scorecard
 def test_change_is_the_coefficient_of_the_formula_that_is_shown_and_an_error_of_numbers_that_are_missing():
     runs = make_runs(noise=0.1)
     rows = with_logs(average_replicates(runs))
-    formula = formula_of(rows)
+    formula = regression_formula(rows)
     assert formula == "count ~ C(network) + log2_lr + log2_batch"
     clusters = {"groups": pd.factorize(rows["setting"])[0], "use_correction": False}
     fitted = smf.ols(formula, rows).fit(cov_type="cluster", cov_kwds=clusters)

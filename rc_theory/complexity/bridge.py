@@ -78,8 +78,8 @@ def agreement(table: pd.DataFrame, pairs: Sequence[tuple[str, str]] = PAIRS, *, 
     centred = ranks - ranks.groupby(table["level"]).transform("mean")
     rows = []
     for x, y in pairs:
-        pooled = correlate(table[x], table[y], "spearman", table["repetition"], seed=seed)
-        within = correlate(centred[x], centred[y], "pearson", table["repetition"], seed=seed)
+        pooled = correlate(table[x], table[y], "spearman", table["repetition"])
+        within = correlate(centred[x], centred[y], "pearson", table["repetition"])
         row = {"x": x, "y": y}
         for key, c in (("pooled", pooled), ("within", within)):
             row |= {key: c.value, f"{key}_low": c.low, f"{key}_high": c.high}

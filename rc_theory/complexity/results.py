@@ -21,7 +21,7 @@ PAGE = "10_training_complexity"
 
 def trend(task: Task, values: np.ndarray, *, seed: int = 0) -> Estimate:
     """Spearman's correlation of the level (frequency or corruption) with values (M,), bootstrapped over repetitions."""
-    return correlate(task.level, values, "spearman", task.repetition, seed=seed, unit="repetitions")
+    return correlate(task.level, values, "spearman", task.repetition, unit="repetitions")
 
 
 def until_fit(path: Trajectory, loss: float) -> pd.DataFrame:

@@ -109,7 +109,7 @@ def _cell(tables: dict[str, pd.DataFrame], network: str, source: Source, seed: i
         if found is None:
             continue
         cells = finished(average_replicates(found))
-        c = correlate_settings(cells, "selected", "gap", seed=seed)
+        c = correlate_settings(cells, "selected", "gap")
         if np.isfinite(c.value):
             trained = {"interpolating": int(cells["interpolates"].sum()), "lr": tuple(sorted(set(cells["lr"])))}
             numbers = {"value": c.value, "low": c.low, "high": c.high, "n": len(cells)}

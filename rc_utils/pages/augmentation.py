@@ -106,7 +106,7 @@ def results_from_augmentation(runs: pd.DataFrame, campaign: str, augmented: str,
         if np.isfinite(shift.value):
             results.append(_shift_result("crop-flip/shift", shift, campaign, with_))
         results += _beyond_mixup(runs, campaign)
-    return [*results, *correlation_result(f"{augmented}/correlation", campaign, with_.assign(cell=""), "gap", {})]
+    return [*results, *correlation_result(f"{augmented}/correlation", campaign, with_.assign(cell=""), "gap")]
 
 
 def _difference_result(id_: str, campaign: str, without: pd.DataFrame, with_: pd.DataFrame, column: str) -> Result:

@@ -9,9 +9,15 @@ import numpy as np
 import pandas as pd
 
 from rc_utils.checks import require
-from rc_utils.correlation import average_replicates, change_per_doubling, correlate, finished, require_columns
-from rc_utils.correlation.estimates import MIN_UNITS
-from rc_utils.correlation.settings import formula_of
+from rc_utils.correlation import (
+    MIN_UNITS,
+    average_replicates,
+    change_per_doubling,
+    correlate,
+    finished,
+    regression_formula,
+    require_columns,
+)
 from rc_utils.paper.published_tables import MAIN_NETWORKS, NETWORKS
 from rc_utils.paper.scorecard import correlation_result
 from rc_utils.paper.verdict import Result
@@ -43,18 +49,17 @@ def results_from_runs(runs: pd.DataFrame, campaign: str, *, seed: int = 0) -> li
     """
     check_one_experiment(runs)
     require_columns(runs, ["network", "cell", "count", "gap", "test_accuracy"])
-    options = {"seed": seed}
     results: list[Result] = []
     for network, group in runs.groupby("network", sort=False):
         if network in MAIN_NETWORKS:
-            results += correlation_result(f"main/{network}", campaign, group, "gap", options)
+            results += correlation_result(f"main/{network}", campaign, group, "gap")
             results += _biases(network, campaign, group)
         if network in NETWORKS:
-            results += correlation_result(f"test-accuracy/{network}", campaign, group, "test_accuracy", options)
+            results += correlation_result(f"test-accuracy/{network}", campaign, group, "test_accuracy")
     settings = finished(average_replicates(runs))["network"].value_counts()
     if all(settings.get(network, 0) >= MIN_UNITS for network in MAIN_NETWORKS):
         across = runs[runs["network"].isin(MAIN_NETWORKS)]
-        results += correlation_result("main/overall", campaign, across, "gap", options)
+        results += correlation_result("main/overall", campaign, across, "gap")
         results += _biases("overall", campaign, across)
     return results
 
@@ -63,7 +68,7 @@ def _biases(name: str, campaign: str, runs: pd.DataFrame) -> Iterator[Result]:
     for factor, column in (("lr", "lr"), ("batch-size", "batch_size")):
         change = change_per_doubling(runs, column)
         if np.isfinite(change.value):
-            detail = f"least squares of {formula_of(finished(average_replicates(runs)))}, clustered by setting"
+            detail = f"least squares of {regression_formula(finished(average_replicates(runs)))}, clustered by setting"
             if runs["epochs"].nunique() == 1:
                 detail += f", all trained for {runs['epochs'].iloc[0]} epochs"
             found = (change.value, change.low, change.high, change.n)
@@ -86,8 +91,8 @@ def results_from_measures(runs: pd.DataFrame, campaign: str, *, seed: int = 0) -
     for column, id_ in MEASURE_IDS.items():
         if len(runs) and column in runs.columns and finished(runs)[column].notna().all():
             rows = finished(average_replicates(runs))
-            order = correlate(rows[column], rows["lr"] / rows["batch_size"], "spearman", num_resamples=1).value
+            order = correlate(rows[column], rows["lr"] / rows["batch_size"], "spearman").value
             words = f"; Spearman with learning rate / batch size {order:.2f}"
-            found = correlation_result(id_, campaign, runs, "gap", {"seed": seed}, x=column)
+            found = correlation_result(id_, campaign, runs, "gap", x=column)
             results += [dataclasses.replace(result, detail=result.detail + words) for result in found]
     return results

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from rc_utils.correlation import average_replicates, correlate_settings, finished, interval_text
-from rc_utils.correlation.estimates import MIN_UNITS
+from rc_utils.correlation import MIN_UNITS, average_replicates, correlate_settings, finished, interval_text
 from rc_utils.pages import training_evolution
 from rc_utils.sweep import records
 
@@ -55,7 +54,7 @@ def _answer(
     row = {"With": words, "Rows": len(cells)}
     row |= {"Mean count": f"{cells[x].mean():.2f}" if len(cells) else "", "Correlation": "too few settings"}
     if len(cells) >= MIN_POINTS:
-        c = correlate_settings(cells, x, y, method, seed=seed)
+        c = correlate_settings(cells, x, y, method)
         row["Correlation"] = interval_text(c.value, c.low, c.high)
     return row
 
@@ -77,7 +76,7 @@ def interpolation_table(name: str, *, seed: int = 0, **read) -> pd.DataFrame:
         row = {"grid": words, "network": network, "train_accuracy": cells["train_accuracy"].mean()}
         row |= {"n_cells": len(cells), "n_interpolating": fitted}
         for quantity in QUANTITIES:
-            row[quantity] = correlate_settings(cells, "count", quantity, seed=seed)
+            row[quantity] = correlate_settings(cells, "count", quantity)
         rows.append(row)
     columns = ["grid", "network", "train_accuracy", "n_cells", "n_interpolating", *QUANTITIES]
     return pd.DataFrame(rows, columns=columns).sort_values("train_accuracy", ignore_index=True)

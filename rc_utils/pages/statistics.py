@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from rc_studies import pairs as p
 from rc_utils.correlation import (
     HYPERPARAMETERS,
     Estimate,
@@ -14,9 +15,8 @@ from rc_utils.correlation import (
     partial_correlation,
     require_columns,
     setting_names,
+    with_logs,
 )
-from rc_utils.correlation import pairs as p
-from rc_utils.correlation.settings import with_logs
 from rc_utils.pages.rivals import LESS_IS_WORSE, RIVALS
 
 # Oriented so that theory expects more of it to go with a larger gap.
@@ -81,12 +81,12 @@ def varies(rows: pd.DataFrame, formula: str) -> bool:
 def estimate(rows: pd.DataFrame, measure: str, statistic: str, **options) -> Estimate:
     """One of `STATISTICS` of a measure and the gap. options: num_resamples and seed."""
     if statistic in ("pearson", "spearman", "kendall"):
-        return correlate_settings(rows, measure, "gap", statistic, **options)
+        return correlate_settings(rows, measure, "gap", statistic)
     if statistic in _FORMULAS:
         formula = _FORMULAS[statistic]
         if not varies(rows, formula):
             formula = "C(network)"
-        return partial_correlation(rows, measure, "gap", formula, rows["setting"], **options)
+        return partial_correlation(rows, measure, "gap", formula, rows["setting"])
     x, y = rows[measure].to_numpy(float), rows["gap"].to_numpy(float)
     function = p.granulated_kendall if statistic == "granulated" else p.sign_error
     return function(x, y, p.neighbours(factors_of(rows)), rows["setting"], **options)

@@ -82,7 +82,7 @@ def evolution_table(table: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
             m = mean(cells[column])
             row |= {column: m.value, f"{column}_low": m.low, f"{column}_high": m.high}
         trained = cells if fraction > 0 else cells[:0]
-        r = correlate_settings(trained, "count", "gap", seed=seed)
+        r = correlate_settings(trained, "count", "gap")
         rows.append(row | {"correlation": r.value, "correlation_low": r.low, "correlation_high": r.high})
     return pd.DataFrame(rows)
 

@@ -54,16 +54,14 @@ def kept_results() -> list[Result]:
 
 
 def correlation_result(
-    id_: str, campaign: str, runs: pd.DataFrame, column: str, options: dict, *, x: str = "count"
+    id_: str, campaign: str, runs: pd.DataFrame, column: str, *, x: str = "count"
 ) -> Iterator[Result]:
     """The Result `id_`: Pearson's correlation of columns `x` and `column` over settings; nothing where it is undefined.
 
     Nothing for two settings either, whose correlation is 1 or -1 whatever they are.
-
-    options: num_resamples and seed of `correlate`.
     """
     rows = finished(average_replicates(runs))
-    c = correlate_settings(rows, x, column, **options)
+    c = correlate_settings(rows, x, column)
     if np.isfinite(c.value):
         yield Result(id_, campaign, c.value, c.low, c.high, c.n, _describe(runs, rows), _same_as(id_, rows))
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from rc_utils.correlation.estimates import Estimate, bootstrap, unit_codes
+from rc_utils.correlation import Estimate, _unit_codes, bootstrap
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def neighbours(factors: pd.DataFrame) -> Pairs:
     environments = [f"{name} {_text(a)} / {_text(b)}" for name, (a, b) in zip(names, levels, strict=True)]
     axis, axes = pd.factorize(np.array(names, dtype=object))
     environment, known = pd.factorize(np.array(environments, dtype=object))
-    return Pairs(first, second, axis, unit_codes(list(map(tuple, shared))), environment, tuple(axes), tuple(known))
+    return Pairs(first, second, axis, _unit_codes(list(map(tuple, shared))), environment, tuple(axes), tuple(known))
 
 
 def _text(value) -> str:
@@ -90,7 +90,7 @@ def axis_kendall(x: np.ndarray, y: np.ndarray, pairs: Pairs, units: Sequence, **
 
     In a group tau = mean over its pairs of sign(x_i - x_j) sign(y_i - y_j): a tie counts as 0 (Jiang et al., Sec. 2.2).
     """
-    codes = unit_codes(units)
+    codes = _unit_codes(units)
     return {
         name: bootstrap(lambda weights, a=a: _taus(x, y, pairs, codes, weights)[:, a], codes, **options)
         for a, name in enumerate(pairs.axes)
@@ -110,7 +110,7 @@ def _taus(x: np.ndarray, y: np.ndarray, pairs: Pairs, units: np.ndarray, weights
 
 def granulated_kendall(x: np.ndarray, y: np.ndarray, pairs: Pairs, units: Sequence, **options) -> Estimate:
     """Psi, the mean of `axis_kendall` over the axes (Jiang et al., Sec. 2.2), in [-1, 1]."""
-    codes = unit_codes(units)
+    codes = _unit_codes(units)
     return bootstrap(lambda weights: _mean_of_those_there(_taus(x, y, pairs, codes, weights)), codes, **options)
 
 
@@ -126,7 +126,7 @@ def environment_errors(x: np.ndarray, y: np.ndarray, pairs: Pairs) -> np.ndarray
 def sign_error(x: np.ndarray, y: np.ndarray, pairs: Pairs, units: Sequence, **options) -> Estimate:
     """Mean of `environment_errors`, in [0, 1]: 0 is always right, 1/2 a coin (Dziugaite et al., Sec. 4, whose
     environments are single pairs)."""
-    codes, wrong = unit_codes(units), (1 - _agreement(x, y, pairs)) / 2
+    codes, wrong = _unit_codes(units), (1 - _agreement(x, y, pairs)) / 2
 
     def errors(weights: np.ndarray) -> np.ndarray:
         drawn = _pair_weights(weights, pairs.first, pairs.second, codes)

@@ -1,0 +1,501 @@
+"""One estimate, one interval: correlations, slopes, means and shares, over settings.
+
+A *setting* is one combination of what really differs: learning rate, batch size, whatever else a
+grid varies; networks share it. Seeds are replicates of a setting, and so are weight decays of at
+most `NEGLIGIBLE_DECAY`, which leave a network nearly as it is. Replicates are averaged and count as
+one. Rows of one setting (of other networks) are not independent, so intervals count settings, the
+*units* of an estimate.
+
+Correlations have Fisher's interval, differences of two Zou's, means Student's, slopes that of least
+squares with cluster-robust errors, shares Wilson's, and everything else a bootstrap.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+NAN = float("nan")
+# With fewer units most resamples are alike, and a bootstrap misses the truth far too often.
+MIN_UNITS = 7
+NEGLIGIBLE_DECAY = 1e-5
+HYPERPARAMETERS = (
+    *("lr", "batch_size", "weight_decay", "optimizer", "epochs"),
+    *("momentum", "mixup_alpha", "crop_padding", "flip_probability"),
+)
+LOGS = {"log2_lr": "lr", "log2_batch": "batch_size"}  # columns of `with_logs`
+# Variance of atanh(r), times n - 3, for ranks (Bonett and Wright 2000; Fieller et al. 1957).
+RANK_VARIANCE = {
+    "pearson": lambda r: 1.0,
+    "spearman": lambda r: 1 + r**2 / 2,
+    "kendall": lambda r: 0.437,
+}
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its 95 % interval, NaN where there is none, over `n` units such as settings."""
+
+    value: float
+    low: float = NAN
+    high: float = NAN
+    n: int = 0
+    unit: str = "settings"
+
+    def __str__(self) -> str:
+        return f"{interval_text(self.value, self.low, self.high)} ({self.n} {self.unit})"
+
+
+def interval_text(value: float | None, low: float = NAN, high: float = NAN, form: str = "") -> str:
+    """`value [low, high]` with as many decimals as the interval earns; a dash without a value.
+
+    Two decimals for a width of 0.12 to 1.2, three at most (more for values below 0.01). `form` is
+    put before the number of decimals: "+" shows the sign.
+    """
+    if value is None or math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "unbounded"
+    if not (math.isfinite(low) and math.isfinite(high)):
+        if abs(value) >= 100:
+            return f"{value:{form},.0f}"
+        return f"{value:{form}.2f}" if value == 0 or abs(value) >= 0.01 else f"{value:{form}.2g}"
+    width = high - low if high - low > 1e-9 else 1.0
+    decimals = max(0, 2 - math.floor(math.log10(width / 0.12)))
+    if abs(value) >= 0.01:
+        decimals = min(decimals, 3)
+    # Adding zero turns -0.0 into 0.0.
+    numbers = [f"{round(v, decimals) + 0.0:{form}.{decimals}f}" for v in (value, low, high)]
+    return f"{numbers[0]} [{numbers[1]}, {numbers[2]}]"
+
+
+# Estimates ------------------------------------------------------------------------------------
+
+
+def fisher_interval(
+    r: float, n: float, controls: float = 0, freedom: float = math.inf, variance: float = 1.0
+) -> tuple[float, float]:
+    """tanh(atanh(r) ± t sqrt(variance / (n - controls - 3))); (NaN, NaN) where undefined.
+
+    n: number of independent rows. controls: how many numbers were taken out of both variables
+    before. freedom: of Student's quantile t, infinite where n is known and not estimated.
+    """
+    if not n - controls > 3 or not abs(r) < 1 - 1e-12:
+        return NAN, NAN
+    half = stats.t.ppf(0.975, freedom) * math.sqrt(variance / (n - controls - 3))
+    return math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)
+
+
+def correlate(
+    x: Sequence[float],
+    y: Sequence[float],
+    method: str = "pearson",
+    units: Sequence[Hashable] | None = None,
+    *,
+    controls: float = 0,
+    unit: str = "settings",
+) -> Estimate:
+    """Correlation of x and y, both (n,), with Fisher's interval for the `effective_number` of rows.
+
+    method: "pearson", "spearman" or "kendall" (tau-b). units: name of the unit of each row, every
+    row its own by default. controls: as in `fisher_interval`. A constant x or y, or fewer than
+    three rows, gives NaN. Raises ValueError for an unknown method, vectors of unequal length and
+    rows that are not finite.
+    """
+    if method not in RANK_VARIANCE:
+        raise ValueError(f"unknown method {method!r}; expected one of {', '.join(RANK_VARIANCE)}")
+    x, y, codes = _checked_rows(x, y, units)
+    number = _number_of(codes)
+    if len(x) < 3 or _is_constant(x) or _is_constant(y):
+        return Estimate(NAN, n=number, unit=unit)
+    x, y = _scaled(x), _scaled(y)
+    function = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}
+    value = float(np.clip(function[method](x, y).statistic, -1, 1))
+    # Controls of dependent rows are worth as little as the rows.
+    worth = effective_number(x, y, codes)
+    freedom = number - 1 if number < len(x) else math.inf
+    interval = fisher_interval(value, worth, controls * worth / len(x), freedom, RANK_VARIANCE[method](value))
+    return Estimate(value, *interval, number, unit)
+
+
+def effective_number(x: np.ndarray, y: np.ndarray, units: np.ndarray) -> float:
+    """How many independent rows n dependent rows are worth for their correlation.
+
+    n times the variance of r if all rows were independent, over its cluster-robust variance; both
+    from the influence of each row on r, summed over rows and over units. Between m units and n.
+    """
+    influence = _influence(x, y)
+    by_unit = np.bincount(units, influence)
+    together = float(by_unit @ by_unit)
+    number = _number_of(units)
+    worth = len(x) * float(influence @ influence) / together if together > 0 else number
+    return float(np.clip(worth, number, len(x)))
+
+
+def correlation_lead(
+    x: Sequence[float], rival: Sequence[float], y: Sequence[float], units: Sequence, controls=0
+) -> Estimate:
+    """r(x, y) - r(rival, y), with an interval from those of both (Zou 2007).
+
+    The two correlations share errors; how much is estimated from the influence of every unit's rows
+    on each. Source: Zou, Toward using confidence intervals to compare correlations, Psychological
+    Methods 12, 2007. Raises ValueError as `correlate`.
+    """
+    one, other = (correlate(v, y, units=units, controls=controls) for v in (x, rival))
+    _, gap, codes = _checked_rows(x, y, units)
+    first = np.bincount(codes, _influence(np.asarray(x, float), gap))
+    second = np.bincount(codes, _influence(np.asarray(rival, float), gap))
+    shared = 2 * float(first @ second) / math.sqrt((first @ first) * (second @ second))
+
+    def reach(a: float, b: float) -> float:
+        return math.sqrt(max(a * a + b * b - shared * a * b, 0.0))
+
+    ahead = one.value - other.value
+    low = ahead - reach(one.value - one.low, other.high - other.value)
+    high = ahead + reach(one.high - one.value, other.value - other.low)
+    return Estimate(ahead, low, high, one.n)
+
+
+def partial_correlation(
+    rows: pd.DataFrame, x: str, y: str, formula: str, units: Sequence[Hashable] | None = None
+) -> Estimate:
+    """Correlation of what least squares on the right-hand side `formula` leaves of two columns.
+
+    formula: of statsmodels, such as "C(network) + log2_lr". NaN where nothing is left of a column.
+    """
+    import statsmodels.formula.api as smf
+
+    first, second, _ = _checked_rows(rows[x], rows[y], units)
+    design = smf.ols(f"_one ~ {formula}", rows.assign(_one=1.0)).exog
+    left = []
+    for values in (_scaled(first), _scaled(second)):
+        residuals = values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
+        left.append(np.where(np.abs(residuals) > 1e-11, residuals, 0.0))
+    return correlate(*left, units=units, controls=int(np.linalg.matrix_rank(design)) - 1)
+
+
+def slope(rows: pd.DataFrame, formula: str, term: str, units: Sequence[Hashable], unit: str = "settings") -> Estimate:
+    """Coefficient `term` of a least-squares `formula`, with a cluster-robust interval over units.
+
+    formula: of statsmodels, such as "count ~ C(network) + log2_lr". For m units and k coefficients
+    that differ between them the variance is enlarged by m / (m - k), and Student's quantile has
+    m - k degrees of freedom. NaN where the rows do not vary the term; no interval where nothing is
+    left to estimate the error from.
+    """
+    import statsmodels.formula.api as smf
+
+    codes = _unit_codes(units)
+    number = _number_of(codes)
+    model = smf.ols(formula, rows)
+    rank = int(np.linalg.matrix_rank(model.exog))
+    others = np.delete(model.exog, model.exog_names.index(term), axis=1)
+    if np.linalg.matrix_rank(others) == rank:
+        return Estimate(NAN, n=number, unit=unit)
+    plain = model.fit()
+    value = float(plain.params[term])
+    freedom = number - int(np.linalg.matrix_rank(pd.DataFrame(model.exog).groupby(codes).mean()))
+    exact = plain.ssr <= 1e-20 * max(1.0, np.abs(model.endog).max() ** 2)
+    if freedom < 1 or len(rows) <= rank or exact:
+        return Estimate(value, n=number, unit=unit)
+    error = float(plain.bse[term])
+    if number < len(rows):
+        clusters = {"groups": codes, "use_correction": False}
+        robust = model.fit(cov_type="cluster", cov_kwds=clusters)
+        error = float(robust.bse[term]) * math.sqrt(number / freedom)
+    half = stats.t.ppf(0.975, freedom) * error
+    return Estimate(value, value - half, value + half, number, unit)
+
+
+def mean(values: Sequence[float], unit: str = "settings") -> Estimate:
+    """Mean of independent values (n,) with Student's interval; none for one value or equal ones."""
+    values = np.asarray(values, dtype=float)
+    if not len(values):
+        return Estimate(NAN, unit=unit)
+    value = float(values.mean())
+    if len(values) < 2 or np.ptp(values) <= 1e-12 * np.abs(values).max():
+        return Estimate(value, n=len(values), unit=unit)
+    half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values))
+    return Estimate(value, value - half, value + half, len(values), unit)
+
+
+def proportion(successes: float, n: int, unit: str = "settings") -> Estimate:
+    """Share of n independent trials with Wilson's interval; NaN of none.
+
+    `successes` need not be whole where each trial is itself a share.
+    """
+    if n < 1:
+        return Estimate(NAN, unit=unit)
+    share, z2 = successes / n, stats.norm.ppf(0.975) ** 2
+    centre = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = math.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
+    return Estimate(share, max(0.0, centre - half), min(1.0, centre + half), n, unit)
+
+
+def bootstrap(
+    statistic: Callable[[np.ndarray], np.ndarray],
+    units: Sequence[Hashable],
+    *,
+    num_resamples: int = 10_000,
+    seed: int = 0,
+    unit: str = "settings",
+) -> Estimate:
+    """A statistic with its percentile interval from drawing m whole units with replacement.
+
+    units: (n,) name of the unit of each row. statistic: from weights (B, n), how often each row is
+    counted, to (B,) values; with weights of one it is the value, which the interval holds. The
+    interval is widened by sqrt(m / (m - 1)). None with fewer than `MIN_UNITS` units or where the
+    resamples do not vary. Raises ValueError for num_resamples below 1.
+    """
+    if num_resamples < 1:
+        raise ValueError(f"num_resamples={num_resamples!r}; expected an integer of at least 1")
+    codes = _unit_codes(units)
+    number = _number_of(codes)
+    value = float(statistic(np.ones((1, len(codes))))[0]) if number else NAN
+    if number < MIN_UNITS or not np.isfinite(value):
+        return Estimate(value, n=number, unit=unit)
+    resampled = statistic(_resamples(number, num_resamples, seed)[:, codes])
+    usable = resampled[np.isfinite(resampled)]
+    if not len(usable) or np.ptp(usable) <= 1e-12 * max(1.0, np.abs(usable).max()):
+        return Estimate(value, n=number, unit=unit)
+    # The variance within m drawn units is too small by (m - 1) / m.
+    tail = stats.norm.cdf(stats.norm.ppf(0.025) * math.sqrt(number / (number - 1)))
+    low, high = np.quantile(usable, [tail, 1 - tail])
+    return Estimate(value, min(float(low), value), max(float(high), value), number, unit)
+
+
+def weighted_pearson(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Pearson's r (B,) of x, y (n,) or (B, n), rows counted `weights` (B, n) times; for `bootstrap`.
+
+    NaN where a resample is constant.
+    """
+    total = weights.sum(1, keepdims=True)
+    dx = x - (weights * x).sum(1, keepdims=True) / total
+    dy = y - (weights * y).sum(1, keepdims=True) / total
+    sxx, syy, sxy = (weights * dx * dx).sum(1), (weights * dy * dy).sum(1), (weights * dx * dy).sum(1)
+    # A variance this small against the range of the values is rounding.
+    floor = 1e-24 * total[:, 0]
+    usable = (sxx > floor) & (syy > floor)
+    return np.divide(sxy, np.sqrt(sxx * syy), out=np.full(len(weights), np.nan), where=usable)
+
+
+# From runs to settings ------------------------------------------------------------------------
+
+
+def require_columns(runs: pd.DataFrame, columns: Sequence[str]) -> None:
+    """Raise ValueError naming the first of `columns` that `runs` lacks, and the nearest it has."""
+    from rc_utils.checks import check_name
+
+    for column in columns:
+        check_name("column of the runs", column, runs.columns)
+
+
+def finished(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs that did not diverge."""
+    return runs[runs["status"] == "ok"] if "status" in runs.columns else runs
+
+
+def setting_names(runs: pd.DataFrame) -> pd.Series:
+    """Setting of each run, (n,): the text of its `cell` without a negligible weight decay.
+
+    The column `setting` of rows that are averaged already. Raises ValueError without either.
+    """
+    if "setting" in runs.columns:
+        return runs["setting"]
+    require_columns(runs, ["cell"])
+    text = runs["cell"].astype(str)
+    if not _decay_is_negligible(runs):
+        return text
+    return text.str.replace(r"(^|, )weight_decay=[^,]*", "", regex=True).str.removeprefix(", ")
+
+
+def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
+    """One row per network and setting: numeric columns averaged over the runs that finished.
+
+    The paper averages over seeds (v1 App. C.1); weight decays that do nothing are averaged as well.
+    Rows are kept apart by campaign, experiment, network and `setting`, as far as `runs` has them.
+    `interpolates` holds where every run interpolates; other columns are kept where the runs agree;
+    `run_id`, `seed`, `cell` and a negligible weight decay give way to `num_seeds` and `num_runs`.
+    A setting whose runs all diverged stays, with status "diverged" and no numbers but its
+    hyper-parameters. A number that is missing in one run is missing in the mean. `count_std_error`
+    becomes the mean over the runs, an upper bound, since runs share their simplices.
+    Raises ValueError without `network` and `cell`.
+    """
+    require_columns(runs, ["network", "cell"])
+    dropped = ["run_id", "seed", "status", "cell"]
+    dropped += ["weight_decay"] if _decay_is_negligible(runs) else []
+    runs = runs.assign(setting=setting_names(runs)).reset_index(drop=True)
+    keys = [key for key in ("campaign", "experiment", "network", "setting") if key in runs.columns]
+    values = [column for column in runs.columns if column not in (*keys, *dropped)]
+    code = runs.groupby(keys, sort=False, dropna=False).ngroup().to_numpy()
+    first = np.unique(code, return_index=True)[1]
+    done = finished(runs)
+    done_code = code[done.index]
+    num_runs = np.bincount(done_code, minlength=len(first))
+    rows = runs.loc[first, [*keys, *values]].reset_index(drop=True)
+    for name in values:
+        column = runs[name]
+        numeric = pd.api.types.is_numeric_dtype(column) and name not in HYPERPARAMETERS
+        kept = _agreed(column, code, first) & ((not numeric) | (num_runs > 0))
+        if not kept.all():
+            averaged = _average(done[name].groupby(done_code), column, rows.index)
+            rows[name] = rows[name].astype(averaged.dtype).where(kept, averaged)
+    rows["num_seeds"] = num_runs
+    if "seed" in runs.columns:
+        seeds = done["seed"].groupby(done_code).nunique()
+        rows["num_seeds"] = seeds.reindex(rows.index, fill_value=0)
+    rows["status"] = np.where(num_runs > 0, "ok", "diverged")
+    rows["num_runs"] = num_runs
+    return rows
+
+
+def with_logs(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows with log2_lr, log2_batch and log2_ratio: of lr, batch size and batch size / lr."""
+    lr = np.log2(rows["lr"].astype(float))
+    batch = np.log2(rows["batch_size"].astype(float))
+    return rows.assign(log2_lr=lr, log2_batch=batch, log2_ratio=batch - lr)
+
+
+def regression_formula(rows: pd.DataFrame) -> str:
+    """Regression formula for the count: a level per network, a slope in log lr and log batch size.
+
+    "count ~ C(network) + log2_lr + log2_batch", as far as the rows vary these; a level for each
+    value of whatever else differs.
+    """
+    terms = [f"C({k})" for k in ("network", *HYPERPARAMETERS) if k in rows and rows[k].nunique() > 1]
+    terms = [term for term in terms if term not in ("C(lr)", "C(batch_size)", "C(weight_decay)")]
+    terms += [log for log, key in LOGS.items() if rows[key].nunique() > 1]
+    return f"count ~ {' + '.join(terms) or '1'}"
+
+
+def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count") -> Estimate:
+    """Change of `column` when `factor`, "lr" or "batch_size", doubles, by `regression_formula`.
+
+    Replicates are averaged, and errors are clustered by setting, which networks share. NaN where
+    the factor does not vary. Raises ValueError for a missing column or values that are not finite.
+    """
+    require_columns(runs, ["network", "cell", *LOGS.values(), column])
+    rows = finished(average_replicates(runs))
+    missing = int((~np.isfinite(rows[column].to_numpy(float))).sum())
+    if missing:
+        raise ValueError(f"{column} is missing or infinite in {missing} of {len(rows)} settings; leave them out")
+    if rows[factor].nunique() < 2:
+        return Estimate(NAN)
+    term = next(log for log, key in LOGS.items() if key == factor)
+    # A formula would take a hyphen in a column's name for a minus.
+    rows = with_logs(rows).assign(count=rows[column])
+    return slope(rows, regression_formula(rows), term, rows["setting"])
+
+
+def correlate_settings(rows: pd.DataFrame, x: str, y: str, method: str = "pearson", **options) -> Estimate:
+    """`correlate` of two columns of runs, or of rows of `average_replicates`, over settings."""
+    require_columns(rows, [x, y])
+    return correlate(rows[x], rows[y], method, setting_names(rows).to_numpy(), **options)
+
+
+def correlation_table(
+    runs: pd.DataFrame,
+    x: str = "count",
+    y: str = "gap",
+    methods: Sequence[str] = ("pearson", "spearman", "kendall"),
+) -> pd.DataFrame:
+    """Correlations of two columns for each network and overall, one row per network and method.
+
+    Replicates are averaged first, diverged runs left out. Returns the columns network (the last is
+    "overall"), method, value, low, high, n (rows), n_units (settings). Raises ValueError for a
+    missing column and as `correlate`.
+    """
+    require_columns(runs, ["network", "cell", x, y])
+    rows = finished(average_replicates(runs))
+    groups = [(name, rows[rows["network"] == name]) for name in pd.unique(runs["network"])]
+    records = []
+    for name, group in [*groups, ("overall", rows)]:
+        for method in methods:
+            c = correlate_settings(group, x, y, method)
+            records.append((name, method, c.value, c.low, c.high, len(group), c.n))
+    columns = ["network", "method", "value", "low", "high", "n", "n_units"]
+    return pd.DataFrame(records, columns=columns)
+
+
+# Helpers --------------------------------------------------------------------------------------
+
+
+def _checked_rows(x, y, units):
+    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    number = len(x) if units is None else len(units)
+    if x.ndim != 1 or x.shape != y.shape or number != len(x):
+        raise ValueError(
+            f"x has shape {x.shape}, y {y.shape} and units ({number},); expected three vectors of equal length"
+        )
+    bad = np.flatnonzero(~(np.isfinite(x) & np.isfinite(y)))
+    if len(bad):
+        row = bad[0]
+        raise ValueError(
+            f"{len(bad)} of {len(x)} rows are not finite (first: row {row}, x = {x[row]}, "
+            f"y = {y[row]}); leave out runs that diverged or were not counted"
+        )
+    return x, y, np.arange(len(x)) if units is None else _unit_codes(units)
+
+
+def _unit_codes(units):
+    """Codes (n,) from 0 of the names of units; a tuple is one name."""
+    return pd.factorize(pd.Index(units, tupleize_cols=False), use_na_sentinel=False)[0]
+
+
+def _number_of(codes):
+    return int(codes.max(initial=-1)) + 1
+
+
+def _is_constant(values):
+    """Whether values differ by no more than rounding."""
+    return bool(np.ptp(0.5 * values) <= 0.5e-12 * np.abs(values).max())
+
+
+def _scaled(values):
+    """Values moved and scaled to [0, 1], so that an offset or a size costs no digits."""
+    if _is_constant(values):
+        return np.zeros_like(values)
+    half = 0.5 * values  # whose range is finite for all finite values
+    return (half - half.min()) / np.ptp(half)
+
+
+def _influence(x, y):
+    """z_x z_y - r (z_x² + z_y²) / 2 of each row, (n,)."""
+    zx, zy = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
+    return zx * zy - np.mean(zx * zy) * (zx**2 + zy**2) / 2
+
+
+@functools.lru_cache(maxsize=4)
+def _resamples(number, num_resamples, seed):
+    """How often each unit is drawn, (num_resamples, number); the same for all statistics."""
+    rng = np.random.default_rng(seed)
+    share = np.full(number, 1 / number)
+    return rng.multinomial(number, share, size=num_resamples).astype(float)
+
+
+def _decay_is_negligible(runs):
+    if "weight_decay" in runs.columns:
+        decays = runs["weight_decay"]
+    else:
+        decays = runs["cell"].astype(str).str.extract(r"weight_decay=([^,]+)")[0].astype(float)
+    return bool((decays.dropna() <= NEGLIGIBLE_DECAY).all())
+
+
+def _agreed(column, code, first):
+    """Whether all runs of each setting have the value of its first run."""
+    value = pd.factorize(column, use_na_sentinel=False)[0]
+    return np.bincount(code, weights=value != value[first][code]) == 0
+
+
+def _average(groups, column, index):
+    if pd.api.types.is_bool_dtype(column):
+        return groups.all().reindex(index, fill_value=False)
+    if pd.api.types.is_numeric_dtype(column):
+        # Averaging the others would hide a missing number.
+        return groups.mean().where(groups.count() == groups.size()).reindex(index)
+    return pd.Series(None, dtype=object, index=index)
