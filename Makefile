@@ -6,14 +6,11 @@ BIN    := $(VENV)/bin
 # Compiled modules are kept: otherwise every process would compile torch anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-# With LAUNCH=1 the pages offer to open their notebooks on Binder and Colab, from this repository on GitHub.
-LAUNCH     ?=
-REPOSITORY ?= $(or $(GITHUB_REPOSITORY),$(shell git remote get-url origin 2>/dev/null | sed -nE 's|.*github\.com[:/]||p' | sed 's|\.git$$||'))
-BUILD      := $(BIN)/python book/build.py $(if $(LAUNCH),--launch "$(REPOSITORY)")
+BUILD      := $(BIN)/python book/build.py
 VERSION     = $(shell sed -nE 's/^version = "(.*)"/\1/p' pyproject.toml)
 
-.PHONY: env book lab lab-test pdf article test coverage fuzz mutants lint serve bench lock clean
-.PHONY: dist dist-test links release github-release colab-branch
+.PHONY: env book lab pdf article test coverage fuzz mutants lint serve bench lock clean
+.PHONY: dist dist-test links release github-release
 
 # Where Python writes no bytecode, as in many containers, each process would compile torch for itself.
 COMPILE := $(if $(PYTHONDONTWRITEBYTECODE),--compile-bytecode)
@@ -33,13 +30,9 @@ $(VENV)/.ready: requirements.txt pyproject.toml
 book: env
 	$(BUILD)
 
-# JupyterLab on notebooks/, page 12 first. What is computed there is kept in results/lab.
+# JupyterLab on the notebooks.
 lab: $(VENV)/.lab
-	$(BIN)/python book/lab.py
-
-# `make test` skips it where JupyterLab is not installed.
-lab-test: $(VENV)/.lab
-	$(BIN)/python -m pytest tests/test_lab.py
+	$(BIN)/jupyter lab notebooks
 
 $(VENV)/.lab: $(VENV)/.ready requirements-lab.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-lab.txt
@@ -108,16 +101,9 @@ release: pdf article dist
 	tar -czf release/book-$(VERSION).tar.gz -C book/_build/html .
 	cd release && sha256sum * > SHA256SUMS
 
-# These two write to GitHub: the files of `make release`, and the branch that has the notebooks for Colab.
+# Writes to GitHub: the files of `make release`.
 github-release:
 	gh release create v$(VERSION) release/* --title v$(VERSION) --notes-file CHANGELOG.md
-
-colab-branch: env
-	rm -rf book/_build/colab
-	$(BIN)/python book/launch.py book/_build/colab --colab "$(REPOSITORY)"
-	cd book/_build/colab && git init --quiet --initial-branch colab && git add . \
-		&& git -c user.name=github-actions -c user.email=github-actions@users.noreply.github.com commit --quiet --message v$(VERSION) \
-		&& git push --force "https://x-access-token:$$GH_TOKEN@github.com/$(REPOSITORY).git" colab
 
 clean:
 	rm -rf book/_build book/notebooks article/article.pdf dist release

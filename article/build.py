@@ -17,7 +17,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import typst
 
-from rc_utils.pages import plotting
+from rc_utils import plotting
 from rc_utils.pages.scorecard import results_from_campaign
 from rc_utils.paper.verdict import scorecard
 from rc_utils.sweep.campaign import list_campaigns, load_campaign

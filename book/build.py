@@ -1,12 +1,11 @@
 """Build the book: train the live campaigns, execute the notebooks that changed, render with Sphinx.
 
-python book/build.py [--only PAGE] [--skip-sweep] [--device DEVICE] [--launch OWNER/NAME] [--pdf]
+python book/build.py [--only PAGE] [--skip-sweep] [--device DEVICE] [--pdf]
 """
 
 import argparse
 import contextlib
 import importlib.metadata
-import os
 import pathlib
 import re
 import shutil
@@ -52,19 +51,17 @@ def train(campaigns, device=None):
             raise BuildError(f"campaign {name} did not finish (its error is above): {command}")
 
 
-def render(layout, strict=True, options=None):
+def render(layout, strict=True):
     """Render the book, unless its source is what it was; returns whether it had to.
 
-    options: environment variables that the extension `buttons` reads.
     strict: warnings are errors. They are not where a page is not executed, whose results others may refer to.
     """
     build = layout.book / "_build"
-    options = options or {}
     files = [p for p in layout.book.rglob("*") if p.is_file() and not {"_build", "__pycache__"} & set(p.parts)]
     files += [p for p in (layout.root / "article").glob("*") if p.suffix in (".py", ".typ")]
     frame = [p for p in files if p.name == "_toc.yml" or "_static" in p.parts]
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in _RENDERERS)
-    source = [f"{pages.hash_of(frame, layout.book)} {options}", pages.hash_of(files, layout.book), versions]
+    source = [pages.hash_of(frame, layout.book), pages.hash_of(files, layout.book), versions]
     stamp = build / _STAMP
     previous = stamp.read_text(encoding="utf8", errors="replace").splitlines() if stamp.is_file() else []
     if previous == source:
@@ -76,7 +73,7 @@ def render(layout, strict=True, options=None):
         shutil.rmtree(build, ignore_errors=True)
     stamp.unlink(missing_ok=True)
     build.mkdir(exist_ok=True)
-    _sphinx(layout.book, strict, options)
+    _sphinx(layout.book, strict)
     _write_article(layout.root / "article" / "build.py")
     downloads.write(layout, build / "html")
     write_atomically(stamp, "\n".join(source).encode())
@@ -90,21 +87,21 @@ def _write_article(program):
             raise BuildError(f"the article failed:\n{done.stdout}")
 
 
-def _sphinx(book, strict, options):
+def _sphinx(book, strict):
     command = [pathlib.Path(sys.executable).with_name("jupyter-book"), "build", "--quiet", "--nitpick", book]
     if strict:
         command += ["--warningiserror", "--keep-going"]
     output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    done = subprocess.run(command, env={**os.environ, **options}, **output)
+    done = subprocess.run(command, **output)
     if done.returncode:
         warnings = [line for line in done.stdout.splitlines() if "WARNING" in line or "ERROR" in line]
         raise BuildError("Sphinx failed:\n" + ("\n".join(warnings) or done.stdout))
 
 
-def build(layout, *, only=(), skip_sweep=False, device=None, launch="", as_pdf=False):
+def build(layout, *, only=(), skip_sweep=False, device=None, as_pdf=False):
     """Build the book of `layout`; returns the path of its first page.
 
-    launch: OWNER/NAME of the repository on GitHub whose notebooks the pages offer to open; as_pdf: print it as well.
+    as_pdf: print it as one PDF as well.
 
     Raises BuildError, NotebookError, ValueError or FileNotFoundError with a message for the one who started it.
     """
@@ -120,9 +117,8 @@ def build(layout, *, only=(), skip_sweep=False, device=None, launch="", as_pdf=F
         print(f"  {len(executed)} executed, {len(chosen) - len(executed)} unchanged")
     without = pages.write_unexecuted(table, layout)
     pages.write_explorer(layout)
-    options = {name: value for name, value in {"RC_LAUNCH": launch, "RC_PDF": "1" if as_pdf else ""}.items() if value}
     with _stage("Pages"):
-        rendered = render(layout, not without, options)
+        rendered = render(layout, not without)
         print("  rendered" if rendered else "  unchanged")
     if as_pdf:
         _print_book(layout, rendered)
@@ -152,17 +148,12 @@ def main(argv=None):
     parser.add_argument(
         "--device", help="where to train and count, such as cuda; default: that of each notebook, and cpu"
     )
-    parser.add_argument(
-        "--launch", metavar="OWNER/NAME", help="add buttons that open this repository on Binder and Colab"
-    )
     parser.add_argument("--pdf", action="store_true", help="print the book as one PDF as well, with Chromium")
     args = parser.parse_args(argv)
-    if args.launch == "":
-        parser.error("--launch: which repository? With make, REPOSITORY=OWNER/NAME says it")
     start = time.perf_counter()
     try:
         options = {"only": args.only, "skip_sweep": args.skip_sweep, "device": args.device}
-        index = build(pages.Layout(ROOT), **options, launch=args.launch or "", as_pdf=args.pdf)
+        index = build(pages.Layout(ROOT), **options, as_pdf=args.pdf)
     except (BuildError, pages.NotebookError, ValueError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -13,7 +13,6 @@ import shutil
 import sys
 import tomllib
 
-import drawer
 import nbformat
 
 from rc_utils.checks import check_keys, check_name, require, settings_from_dict, unknown_name, write_atomically
@@ -207,7 +206,6 @@ def _execute_page(page, layout, metadata, **options):
     os.environ[scorecard.PAGE] = page.name
     execute_notebook(layout.source(page), layout.executed(page), page.parameters, cwd=layout.root, **options)
     executed = nbformat.read(layout.executed(page), as_version=4)
-    drawer.add(executed, page)
     executed.metadata.update(metadata)
     write_atomically(layout.executed(page), f"{nbformat.writes(executed)}\n".encode())
 

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 
 from rc_studies.decisions import PLAIN, beyond_settings, changes_from_control, predictions
 from rc_studies.studies import AXES, COUNT, STUDIES
-from rc_utils.pages import plotting
+from rc_utils import plotting
 from rc_utils.sweep.campaign import read_campaign
 
 DRAWS = {"seeds": "the seed draws weights and order", "draws": "and the training images"}
@@ -61,8 +61,7 @@ def seeds_panels(runs: pd.DataFrame) -> Figure:
             group = runs[(runs["network"] == network) & (runs["experiment"] == name)]
             x, y = group[COUNT] - group[COUNT].mean(), group["gap"] - group["gap"].mean()
             face = color if name == "seeds" else "white"
-            points = plotting.words_of_points(group)
-            ax.scatter(x, y, s=30, edgecolors=color, facecolors=face, label=words, urls=points)
+            ax.scatter(x, y, s=30, edgecolors=color, facecolors=face, label=words)
         ax.set_title(network)
         ax.set_xlabel("log(count) less its mean")
         ax.locator_params(axis="x", nbins=5)
@@ -74,8 +73,8 @@ def seeds_panels(runs: pd.DataFrame) -> Figure:
 def _scatter_networks(ax, runs, x):
     """One dot a run, the column `x` and the gap, in the style of its network."""
     for network, group in runs.groupby("network", sort=False):
-        style, points = plotting.network_style(network), plotting.words_of_points(group)
-        ax.scatter(group[x], group["gap"], s=30, color=style.color, marker=style.marker, label=network, urls=points)
+        style = plotting.network_style(network)
+        ax.scatter(group[x], group["gap"], s=30, color=style.color, marker=style.marker, label=network)
 
 
 def independent_panels(runs: pd.DataFrame, *, seed: int = 0) -> Figure:
@@ -122,8 +121,7 @@ def intervention_panel(runs: pd.DataFrame, across: float) -> Figure:
     colours = (plotting.BLUE, plotting.ORANGE, plotting.GREEN, plotting.PINK)
     for (arm, group), colour, marker in zip(changes.groupby("arm", sort=False), colours, "os^D", strict=False):
         sizes = 20 + 30 * pd.factorize(group["experiment"])[0]
-        points = plotting.words_of_points(group)
-        ax.scatter(group["x"], group["y"], s=sizes, color=colour, marker=marker, alpha=0.8, label=arm, urls=points)
+        ax.scatter(group["x"], group["y"], s=sizes, color=colour, marker=marker, alpha=0.8, label=arm)
     ends = np.array([min(changes["x"].min(), 0), max(changes["x"].max(), 0)])
     ax.plot(ends, across * ends, color="0.3", label="slope across settings")
     ax.plot(ends, across / 2 * ends, color="0.3", linestyle="--", label="half of it")

@@ -119,19 +119,19 @@ def draw(model, points, path, seed=0):
     """Write a picture of the first segments and triangles that `seed` draws."""
     import matplotlib.pyplot as plt
 
-    from rc_utils.pages import plotting, region_pictures
+    from rc_utils import plotting
 
     plotting.use_style()
     fig = plt.figure(figsize=(8, 7.5))
     above, below = fig.subfigures(2, 1, height_ratios=[4, 3])
     segments = sample_vertices(points, dim=1, num_samples=8, seed=seed).numpy()
-    region_pictures.segment_strip(label_grid(model, segments).labels, ax=above.subplots())
+    plotting.segment_strip(label_grid(model, segments).labels, ax=above.subplots())
     if len(points) > 2:
         triangles = sample_vertices(points, dim=2, num_samples=2, seed=seed).numpy()
         grid = label_grid(model, triangles)
         inside = tuple(grid.lattice.indices.T)
         for labels, corners, ax in zip(grid.labels, grid.vertices, below.subplots(1, 2), strict=True):
-            region_pictures.decision_regions(labels[inside], grid.lattice.coordinates, ax, vertices=corners)
+            plotting.decision_regions(labels[inside], grid.lattice.coordinates, ax, vertices=corners)
     fig.savefig(path)
     plt.close(fig)
 

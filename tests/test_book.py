@@ -2,11 +2,9 @@
 
 import dataclasses
 import pathlib
-import re
 import shutil
 import tomllib
 import types
-import urllib.parse
 
 import build
 import nbformat
@@ -103,15 +101,8 @@ def test_the_book_renders_what_it_needs_offline(built):
     assert (index.parent / "_static" / "mathjax" / "tex-mml-chtml.js").is_file()
     page = (index.parent / "notebooks" / "line.html").read_text()
     assert 'alt="A rising line"' in page
-    assert 'title="A piece of equal label."' in intro
     assert "0.500" in page  # the value glued by the parameter given, not by the default
     assert "noise" not in page
-    before, drawer = page.split("Code and parameters")
-    assert "matplotlib" not in before  # the code of the figure is in the drawer alone
-    (table,) = re.findall(r'download="line-1.csv" href="data:text/csv;charset=utf-8,([^"]*)"', drawer)
-    assert urllib.parse.unquote(table) == "a&b\n0.5\n"
-    drawer = re.sub(r"<[^>]+>", "", drawer)
-    assert all(word in drawer for word in ("import matplotlib", "# points", "rc_utils.notebooks line -p n 4"))
 
 
 @pytest.mark.slow

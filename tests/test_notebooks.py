@@ -112,7 +112,7 @@ def test_the_command_line_executes_with_other_parameters(notebook, tmp_path, mon
 
 FIGURE = """import os
 import matplotlib.pyplot as plt
-from rc_utils.pages import plotting
+from rc_utils import plotting
 
 plotting.use_style()
 plt.rcParams["svg.hashsalt"] = "same"

@@ -7,7 +7,8 @@ import torch
 from matplotlib.colors import to_rgb
 from scipy import ndimage
 
-from rc_utils.pages import counting, region_pictures
+from rc_utils import plotting
+from rc_utils.pages import counting
 from rc_utils.regions import count_components, label_grid, region_count
 
 PLANE = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
@@ -44,7 +45,7 @@ def areas_drawn(ax, labels):
     ax.figure.canvas.draw()
     pixels = np.asarray(ax.figure.canvas.buffer_rgba())[..., :3].astype(int)
     plt.close(ax.figure)
-    return num_areas(pixels, [region_pictures.class_colour(label) for label in np.unique(labels)], smallest=5)
+    return num_areas(pixels, [plotting.CLASS_COLOURS[label] for label in np.unique(labels)], smallest=5)
 
 
 def test_the_number_beside_cells_is_the_number_of_areas_in_them():
@@ -52,7 +53,7 @@ def test_the_number_beside_cells_is_the_number_of_areas_in_them():
     grid = label_grid(lambda x: field(2.5 * x + 2.2), PLANE[None].double(), resolution=30)
     labels = grid.labels[0][tuple(grid.lattice.indices.T)]
     _, ax = plt.subplots(figsize=(8, 8), dpi=200)
-    region_pictures.decision_regions(labels, grid.lattice.coordinates, ax)
+    plotting.decision_regions(labels, grid.lattice.coordinates, ax)
     numbers = [int(count_components(grid.labels, adjacency)[0]) for adjacency in ("simplex", "face")]
     assert areas_drawn(ax, labels) == numbers[0] < numbers[1]
 
@@ -63,7 +64,7 @@ def test_the_number_beside_a_picture_is_the_number_of_areas_in_it():
     areas = [abs(np.linalg.det(np.stack([p[0], p[k], p[k + 1]]))) for p in polygons for k in range(1, len(p) - 1)]
     assert sum(areas) == pytest.approx(1)
     _, ax = plt.subplots(figsize=(8, 8), dpi=200)
-    region_pictures.interpolated_regions(polygons, labels, ax)
+    plotting.interpolated_regions(polygons, labels, ax)
     drawn = areas_drawn(ax, labels)
     finest = region_count(lambda x: field(x + 2.2), PLANE.double(), dim=2, num_samples=1, resolution=301)
     assert [drawn] == [number] == finest.counts.tolist()

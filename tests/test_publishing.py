@@ -6,15 +6,9 @@ import pathlib
 import re
 import subprocess
 import sys
-import types
 import zipfile
 
-import buttons
 import downloads
-import hover
-import launch
-import matplotlib.pyplot as plt
-import nbformat
 import pages
 import pdf
 import pypdf
@@ -67,70 +61,11 @@ def test_places_to_open_it_call_what_there_is():
     assert 'CMD ["make", "serve"]' in (ROOT / "Dockerfile").read_text()
     post_build = ROOT / "binder" / "postBuild"
     assert post_build.stat().st_mode & 0o100
-    assert f"python book/launch.py {launch.FOLDER}" in post_build.read_text()
     lock, binder = ((ROOT / folder / "requirements.txt").read_text() for folder in (".", "binder"))
     for name, version in re.findall(r"^(torch\w*)==([\d.]+)\+cpu$", binder, re.MULTILINE):
         assert f"{name}=={version} " in lock
     (hook,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
     assert hook["entry"] == "make lint"
-
-
-def test_notebooks_are_opened_with_the_parameters_of_their_page(tmp_path):
-    names = {path.stem for path in launch.write(tmp_path / "binder")}
-    assert "16_open_questions" in names
-    assert "03_main_correlation" not in names  # it trains
-    values = {}
-    for cell in nbformat.read(tmp_path / "binder" / "16_open_questions.ipynb", 4).cells[1:3]:
-        exec(cell.source, values)
-    assert values["campaign"] == "cifar10-small"
-    launch.write(tmp_path / "colab", "owner/name")
-    first = nbformat.read(tmp_path / "colab" / "16_open_questions.ipynb", 4).cells[0].source
-    assert f"--branch {launch.tag()} https://github.com/owner/name" in first
-
-
-def test_launch_links_are_those_of_notebooks_that_train_nothing():
-    table = {"train": ["small"], "pages": {"a": {"campaigns": ["small"]}, "b": {"campaigns": ["large", "*"]}}}
-    assert launch.links("notebooks/a", table, "o/n") == launch.links("guide/b", table, "o/n") == {}
-    links = launch.links("notebooks/b", table, "o/n")
-    assert links["Binder"].endswith(f"/o/n/{launch.tag()}?urlpath=lab/tree/{launch.FOLDER}/b.ipynb")
-    assert links["Colab"].endswith(f"/o/n/blob/{launch.BRANCH}/b.ipynb")
-
-
-@pytest.mark.parametrize("repository", ["", "owner/name"])
-def test_a_page_has_launch_buttons_only_where_they_are_asked_for(repository):
-    app = types.SimpleNamespace(config=types.SimpleNamespace(rc_launch=repository, rc_pdf="1"), srcdir=ROOT / "book")
-    group = {"label": "download-buttons", "buttons": []}
-    context = {"header_buttons": [group], "pathto": lambda name, _: f"../{name}", "body": ""}
-    buttons._add_to_page(app, "notebooks/16_open_questions", "", context, None)
-    files = ("notebooks.zip", "records.zip", "book.pdf")
-    assert [button["url"] for button in group["buttons"]] == [f"../downloads/{name}" for name in files]
-    shown = [button for other in context["header_buttons"] if other is not group for button in other["buttons"]]
-    assert [f"/{repository}/" in button["url"] for button in shown] == ([True, True] if repository else [])
-
-
-def test_each_named_figure_has_a_link_to_its_vector_graphic():
-    figure = '<figure id="fig-a">\n<img src="../_images/1.svg" />\n<figcaption>\n<p>A</p>\n</figcaption></figure>'
-    other = '<figure><img src="b.svg"/></figure><figure id="fig-c"><img src="c.png"/></figure>'
-    changed = buttons.with_svg_links(figure + other)
-    assert changed.count("<a ") == 1
-    assert '<a href="../_images/1.svg" download="fig-a.svg">fig-a.svg</a></p></figcaption></figure>' in changed
-    assert changed.endswith(other)
-
-
-def test_a_figure_whose_points_have_words_stands_in_the_page(tmp_path):
-    figure, axes = plt.subplots()
-    axes.scatter([0, 1], [1, 0], urls=["#VGG19, seed 1", "#VGG19 <&> seed 2"])
-    plain, _ = plt.subplots()
-    files = {"1.svg": tmp_path / "1.svg", "2.svg": tmp_path / "2.svg"}
-    for drawn, path in zip((figure, plain), files.values(), strict=True):
-        drawn.savefig(path)
-        plt.close(drawn)
-    images = [f'<img alt="dots &amp; lines" src="../_images/{name}" />' for name in files]
-    shown = hover.with_tooltips("".join(["<p>", *images, "</p>"]), files)
-    assert re.findall(r"<title>(.*?)</title>", shown) == ["VGG19, seed 1", "VGG19 &lt;&amp;&gt; seed 2"]
-    assert shown.startswith('<p><svg class="rc-hover" role="img" aria-label="dots &amp; lines" xmlns')
-    assert shown.endswith(f"</svg>\n{images[1]}</p>")
-    assert "<a " not in shown
 
 
 def test_the_dictionary_has_every_column():

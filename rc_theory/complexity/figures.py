@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from rc_theory.complexity.regions import RegionBound
-from rc_utils.pages.plotting import BLUE, GREEN, ORANGE, PINK, SKY, YELLOW
+from rc_utils.plotting import BLUE, GREEN, ORANGE, PINK, SKY, YELLOW
 
 WIDTH = 6.2
 LEVELS = {"mse": "frequency", "bce": "corruption"}

@@ -18,8 +18,8 @@ import numpy as np
 
 from rc_utils.checks import check_count, check_name, require
 from rc_utils.datasets import Dataset
-from rc_utils.pages.region_pictures import class_colour
 from rc_utils.pages.training_evolution import evolution_experiment
+from rc_utils.plotting import CLASS_COLOURS
 from rc_utils.regions import count_components
 from rc_utils.regions.sampling import draw_distinct
 from rc_utils.sweep.records import find_records
@@ -76,7 +76,7 @@ def explorer_html(
     shown = {
         "resolution": next(iter(first.values())).lattice.resolution,
         "epochs": list(first),
-        "classes": [{"name": str(n), "colour": class_colour(k)} for k, n in enumerate(data.class_names)],
+        "classes": [{"name": str(n), "colour": CLASS_COLOURS[k]} for k, n in enumerate(data.class_names)],
         "triangles": [
             {"images": [_data_address(picture) for picture in corners], "classes": classes.tolist()}
             for corners, classes in zip(pictures, labels, strict=True)

@@ -1,0 +1,388 @@
+"""One style for every figure, and the figures that several pages share.
+
+Networks keep their colour and marker on every page. Class k has colour k of a scheme for
+colour-blind readers; where a picture shows classes from 10 on, each class in it gets a colour of
+its own.
+"""
+
+from __future__ import annotations
+
+import colorsys
+import sys
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Polygon
+
+from rc_utils.correlation import average_replicates, correlate, finished, require_columns
+
+# Okabe and Ito's colours without yellow, which is too faint for markers on white.
+BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+YELLOW, SKY, BLACK = "#E69F00", "#56B4E9", "#000000"
+# Tol's muted scheme.
+CLASS_COLOURS = (
+    *("#CC6677", "#332288", "#DDCC77", "#117733", "#88CCEE"),
+    *("#882255", "#44AA99", "#999933", "#AA4499", "#DDDDDD"),
+)
+TRIANGLE = np.array([[0, 0], [1, 0], [0.5, np.sqrt(0.75)]])  # corners of a triangle in a picture
+
+_NETWORKS = {
+    "ResNet18": (BLUE, "o"),
+    "EfficientNetB0": (ORANGE, "s"),
+    "SENet18": (GREEN, "^"),
+    "ResNet34": (SKY, "D"),
+    "VGG19": (YELLOW, "v"),
+    "MobileNetV2": (PINK, "P"),
+    "ShuffleNetV2": (BLACK, "X"),
+    "RegNetX_200MF": (BLUE, "<"),
+    "SimpleDLA": (ORANGE, ">"),
+    "MLP": (GREEN, "p"),
+    "DecisionTree": (PINK, "h"),
+    "RandomForest": (BLACK, "*"),
+}
+# Purple, brown, crimson, grey; a thin diamond and stars: not easily taken for a known network's.
+_OTHER_COLOURS = ("#6A3D9A", "#8C510A", "#A50026", "#666666")
+_OTHER_MARKERS = ("d", (4, 1, 0), (6, 1, 0), (8, 1, 0))
+
+LABELS = {
+    "count": "region count (mean over segments)",
+    "gap": "generalisation gap (train − test accuracy)",
+    "train_accuracy": "training accuracy",
+    "test_accuracy": "test accuracy",
+    "lr": "learning rate",
+    "batch_size": "batch size (images)",
+}
+# Colour and marker of a verdict, of an estimate without one, and of the count among its rivals.
+VERDICT_LOOKS = {
+    "supports": (GREEN, "o"),
+    "inconclusive": (YELLOW, "s"),
+    "contradicts": (ORANGE, "X"),
+    "count": (PINK, "D"),
+    "": (BLUE, "o"),
+}
+_STYLE = {
+    "figure.figsize": (8.0, 4.8),
+    "figure.dpi": 100,
+    "figure.constrained_layout.use": True,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "axes.facecolor": "white",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#E5E5E5",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "font.size": 12,
+    "axes.titlesize": 12,
+    "axes.labelsize": 12,
+    "legend.fontsize": 11,
+    "legend.frameon": False,
+    "lines.markersize": 7,
+    # Text stays text, and the same figure gives the same file.
+    "svg.fonttype": "none",
+    "svg.hashsalt": "rc_utils",
+    "pdf.fonttype": 42,
+}
+
+
+@dataclass(frozen=True)
+class NetworkStyle:
+    """Colour and marker of a network, the same on every page."""
+
+    color: str
+    marker: str | tuple[int, int, int]
+
+
+def use_style() -> None:
+    """Set the style of all figures that follow: 8 inches wide, 800 pixels; SVG in a notebook."""
+    mpl.rcParams.update(_STYLE)
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is not None:
+        shell.run_line_magic("config", "InlineBackend.figure_format = 'svg'")
+
+
+def width() -> float:
+    """Width of a figure in inches, once the style is set."""
+    return mpl.rcParams["figure.figsize"][0]
+
+
+def network_style(name: str) -> NetworkStyle:
+    """Style of a known network; any other name gets one that depends on the name alone."""
+    if name in _NETWORKS:
+        return NetworkStyle(*_NETWORKS[name])
+    code = zlib.crc32(name.encode())
+    shape = code // len(_OTHER_COLOURS) % len(_OTHER_MARKERS)
+    return NetworkStyle(_OTHER_COLOURS[code % len(_OTHER_COLOURS)], _OTHER_MARKERS[shape])
+
+
+def label_of(column: str) -> str:
+    """Axis label of a column of the runs, with its unit."""
+    return LABELS.get(column, column.replace("_", " "))
+
+
+# Runs and estimates ---------------------------------------------------------------------------
+
+
+def scatter_count_gap(runs: pd.DataFrame, *, x: str = "count", y: str = "gap", ax: Axes | None = None) -> Axes:
+    """Scatter of two columns with a marker and a least-squares line for each network (v1 Fig 2, 5).
+
+    One point per setting, replicates averaged; hollow points do not interpolate; the legend gives
+    each network's Pearson correlation. Diverged runs are left out. Raises ValueError for a missing
+    column.
+    """
+    require_columns(runs, ["network", "interpolates", x, y])
+    points = finished(average_replicates(runs)) if "cell" in runs.columns else runs
+    ax = plt.subplots()[1] if ax is None else ax
+    handles = []
+    for network, group in points.groupby("network", sort=False):
+        style = network_style(str(network))
+        fits = group["interpolates"].astype(bool)
+        for rows, face in ((group[fits], style.color), (group[~fits], "none")):
+            look = {"marker": style.marker, "edgecolor": style.color, "facecolor": face}
+            ax.scatter(rows[x], rows[y], s=50, alpha=0.85, linewidth=1.2, **look)
+        r = correlate(group[x], group[y]).value
+        if np.isfinite(r):
+            least_squares_line(ax, group[x], group[y], style.color)
+        text = f"{network}, r = {r:.2f}" if np.isfinite(r) else str(network)
+        look = {"color": style.color, "marker": style.marker, "linestyle": "none"}
+        handles.append(Line2D([], [], label=text, **look))
+    if not points["interpolates"].all():
+        look = {"color": "0.3", "marker": "o", "mfc": "none", "linestyle": "none"}
+        handles.append(Line2D([], [], label="training accuracy below 0.99", **look))
+    ax.set(xlabel=label_of(x), ylabel=label_of(y))
+    ax.legend(handles=handles, loc="best")
+    return ax
+
+
+def lr_batch_panels(runs: pd.DataFrame, column: str = "count") -> Figure:
+    """`column` against the learning rate, a line per batch size, a panel per network (v1 Fig 3).
+
+    Points are means over the other hyper-parameters after averaging replicates.
+    """
+    require_columns(runs, ["network", "lr", "batch_size", column])
+    points = finished(average_replicates(runs)) if "cell" in runs.columns else runs
+    networks, batches = list(pd.unique(points["network"])), sorted(points["batch_size"].unique())
+    # A ramp, since batch sizes are ordered, and none of the colours that stand for networks.
+    ramp = mpl.colormaps["Blues"](np.linspace(0.45, 1, len(batches)))
+    rows = -(-len(networks) // 3)
+    size = (width(), 0.4 + 3.2 * rows)
+    fig, axes = plt.subplots(rows, min(3, len(networks)), squeeze=False, figsize=size)
+    for index, (ax, network) in enumerate(zip(axes.flat, networks, strict=False)):
+        own = points[points["network"] == network]
+        for place, batch in enumerate(batches):
+            mean = own[own["batch_size"] == batch].groupby("lr")[column].mean()
+            look = {"color": ramp[place], "marker": "os^Dv<>"[place % 7], "linewidth": 1.5}
+            ax.plot(mean.index.to_numpy(), mean.to_numpy(), label=f"batch size {batch:g}", **look)
+        ax.set(title=network, xscale="log", xlabel=label_of("lr"))
+        ax.set_ylabel(label_of(column) if index % 3 == 0 else "")
+        lrs = sorted(own["lr"].unique())
+        ax.set_xticks(lrs, [f"{lr:g}" for lr in lrs])
+        ax.minorticks_off()
+    for ax in axes.flat[len(networks) :]:
+        ax.set_visible(False)
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)))
+    return fig
+
+
+def not_run(what: str, why: str = "not run in this campaign") -> Figure:
+    """A small figure that says why `what` is not shown."""
+    fig, ax = plt.subplots(figsize=(width(), 1.0))
+    ax.text(0.5, 0.5, f"{what}: {why}", ha="center", va="center", color="0.3")
+    ax.axis("off")
+    return fig
+
+
+def least_squares_line(ax: Axes, x: pd.Series, y: pd.Series, color: str) -> None:
+    """Draw the line of y on x over the range of x, which must not be constant."""
+    slope, intercept = np.polyfit(x, y, 1)
+    ends = np.array([x.min(), x.max()])
+    ax.plot(ends, slope * ends + intercept, color=color, alpha=0.4, linewidth=1.5, zorder=1)
+
+
+def forest_plot(
+    rows: pd.DataFrame,
+    *,
+    xlabel: str,
+    zero: float = 0.0,
+    limits: tuple[float, float] | None = None,
+) -> Figure:
+    """Estimates with their intervals below each other, one row each, under headings of groups.
+
+    Columns: label; estimate (with value, low, high, n); and where there are such: group, a heading
+    above its rows; published, the paper's number, an open diamond; verdict, which gives colour and
+    shape; claimed, the (low, high) that the claim allows, shaded. zero: place of a vertical line.
+    """
+    defaults = {"group": "", "published": np.nan, "verdict": "", "claimed": None}
+    for name, value in defaults.items():
+        if name not in rows.columns:
+            rows = rows.assign(**{name: [value] * len(rows)})
+    lines = []  # from the top: the heading of a group, or a row
+    for group, part in rows.groupby("group", sort=False):
+        lines += [group] if group else []
+        lines += part.itertuples()
+    fig, ax = plt.subplots(figsize=(width(), 0.32 * (len(lines) + 1.5)))
+    ax.axvline(zero, color="#888888", linewidth=0.8, zorder=0)
+    lowest, highest = limits or _limits(rows, zero)
+    for place, line in enumerate(lines):
+        if not isinstance(line, str):
+            _draw_estimate(ax, -place, line, lowest, highest)
+    texts = [line if isinstance(line, str) else line.label for line in lines]
+    ax.set_yticks(-np.arange(len(lines)), texts, fontsize=10)
+    ax.tick_params(axis="y", length=0)
+    for tick, line in zip(ax.get_yticklabels(), lines, strict=True):
+        if isinstance(line, str):
+            tick.set_fontweight("bold")
+    beside = {"xycoords": ("axes fraction", "data"), "va": "top", "fontsize": 9, "color": "#555555"}
+    ax.annotate("n", (1.02, 0.8), **beside)
+    ax.set(xlim=(lowest, highest), ylim=(0.2 - len(lines), 0.8), xlabel=xlabel)
+    ax.grid(axis="y", visible=False)
+    _forest_legend(fig, rows)
+    return fig
+
+
+def _limits(rows, zero):
+    ends = [zero, *rows["published"]]
+    for estimate in rows["estimate"]:
+        ends += [estimate.value, estimate.low, estimate.high]
+    margin = 0.05 * (np.nanmax(ends) - np.nanmin(ends) or 1.0)
+    return np.nanmin(ends) - margin, np.nanmax(ends) + margin
+
+
+def _draw_estimate(ax, y, row, lowest, highest):
+    colour, marker = VERDICT_LOOKS[row.verdict]
+    if row.claimed is not None:
+        left, right = max(row.claimed[0], lowest), min(row.claimed[1], highest)
+        ax.barh(y, right - left, left=left, height=0.8, color="#E8EEF4", zorder=0)
+    if np.isfinite(row.published):
+        ax.plot(row.published, y, marker="D", mfc="none", mec="black", linestyle="none")
+    estimate = row.estimate
+    if np.isfinite(estimate.low):
+        ax.plot([estimate.low, estimate.high], [y, y], color=colour, linewidth=2)
+    ax.plot(estimate.value, y, color=colour, marker=marker, linestyle="none")
+    beside = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 9}
+    ax.annotate(f"{estimate.n}", (1.02, y), color="#555555", **beside)
+
+
+def _forest_legend(fig, rows):
+    handles = []
+    if rows["published"].notna().any():
+        look = {"marker": "D", "markerfacecolor": "none", "color": "black", "linestyle": "none"}
+        handles.append(Line2D([], [], label="paper", **look))
+    for verdict, (colour, marker) in VERDICT_LOOKS.items():
+        if verdict and (rows["verdict"] == verdict).any():
+            handles.append(Line2D([], [], marker=marker, color=colour, label=verdict))
+    if handles:
+        fig.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=9)
+
+
+# Regions --------------------------------------------------------------------------------------
+
+
+def class_colours(labels: np.ndarray) -> dict[int, str]:
+    """Colour of each class among `labels`; -1, which stands for outside, is white."""
+    present = [int(label) for label in np.unique(labels) if label >= 0]
+    colours = {-1: "white"}
+    for place, label in enumerate(present):
+        colours[label] = CLASS_COLOURS[label % len(CLASS_COLOURS)]
+        if present[-1] >= len(CLASS_COLOURS):
+            # Golden-ratio steps around the colour circle, in three lightnesses: all differ.
+            hue, light = place * 0.618034 % 1, (0.35, 0.55, 0.75)[place % 3]
+            colours[label] = mpl.colors.to_hex(colorsys.hls_to_rgb(hue, light, 0.65))
+    return colours
+
+
+def decision_regions(labels: np.ndarray, coordinates: np.ndarray, ax: Axes, *, vertices: np.ndarray = TRIANGLE) -> Axes:
+    """Picture of the labels on the lattice of a triangle, one hexagon per lattice point (v1 Fig 6).
+
+    labels: (P,) classes, -1 outside. coordinates: (P, 3) barycentric, as a lattice has them.
+    vertices: (3, 2) places of the corners. Raises ValueError for other shapes.
+    """
+    labels, coordinates = np.asarray(labels), np.asarray(coordinates, dtype=float)
+    if labels.ndim != 1 or coordinates.shape != (*labels.shape, 3):
+        raise ValueError(
+            f"labels have shape {labels.shape} and coordinates {coordinates.shape}; expected (P,) and (P, 3)"
+        )
+    steps = np.diff(np.unique(np.round(coordinates[:, 1], 9)))
+    corners = [[2, -1, -1], [1, 1, -2], [-1, 2, -1], [-2, 1, 1], [-1, -1, 2], [1, -2, 1]]
+    hexagon = np.array(corners) / 3 * (steps.min() if len(steps) else 1.0)
+    cells = coordinates[:, None, :] + hexagon
+    return _draw_labels(ax, cells, labels, np.asarray(vertices, dtype=float), None, linewidths=0.6)
+
+
+def interpolated_regions(
+    polygons: Sequence[np.ndarray],
+    labels: np.ndarray,
+    ax: Axes,
+    class_names: Sequence[str] | None = None,
+) -> Axes:
+    """Picture of the regions of a triangle as polygons (k, 3) in barycentric coordinates."""
+    look = {"linewidths": 0, "antialiased": False}
+    return _draw_labels(ax, polygons, labels, TRIANGLE, class_names, **look)
+
+
+def _draw_labels(ax, polygons, labels, vertices, class_names, **look):
+    colour_of = class_colours(labels)
+    colours = [colour_of[int(label)] for label in labels]
+    places = [polygon @ vertices for polygon in polygons]
+    cells = PolyCollection(places, facecolors=colours, edgecolors=colours, **look)
+    cells.set_rasterized(True)  # thousands of cells: in a vector graphic they stay a picture
+    outline = Polygon(vertices, fill=False, edgecolor="0.2", linewidth=1.2)
+    ax.add_collection(cells)
+    ax.add_patch(outline)
+    cells.set_clip_path(outline)
+    ax.set_aspect("equal")
+    ax.autoscale_view()
+    ax.axis("off")
+    for index, vertex in enumerate(vertices):
+        away = vertex - vertices.mean(0)
+        away = away / (np.linalg.norm(away) or 1.0)
+        place = {"textcoords": "offset points", "xytext": 13 * away, "ha": "center", "va": "center"}
+        ax.annotate(f"$x_{index + 1}$", vertex, **place)
+    _class_legend(ax, labels, class_names, 1.02)
+    return ax
+
+
+def _class_legend(ax, labels, class_names, left):
+    patches = []
+    for label, colour in class_colours(labels).items():
+        if label >= 0:
+            name = f"class {label}" if class_names is None else str(class_names[label])
+            patches.append(Patch(color=colour, label=name))
+    ax.legend(handles=patches, loc="center left", bbox_to_anchor=(left, 0.5), title="predicted")
+
+
+def segment_strip(labels: np.ndarray, ax: Axes | None = None, *, class_names: Sequence[str] | None = None) -> Axes:
+    """Strips of the labels along segments, with the number of regions beside each (v1 Fig 6).
+
+    labels: (P,) or (B, P), one row per segment, at equal distances; each reaches half way to the
+    next.
+    """
+    labels = np.atleast_2d(labels)
+    alpha = np.linspace(0, 1, labels.shape[1])
+    ax = plt.subplots(figsize=(width(), 1.2 + 0.4 * len(labels)))[1] if ax is None else ax
+    edges = np.concatenate([alpha[:1], (alpha[1:] + alpha[:-1]) / 2, alpha[-1:]])
+    colour_of = class_colours(labels)
+    for row, line in enumerate(labels):
+        starts = np.concatenate([[0], np.flatnonzero(np.diff(line)) + 1])
+        left, right = edges[starts], edges[np.append(starts[1:], len(line))]
+        colours = [colour_of[int(label)] for label in line[starts]]
+        ax.barh(row, right - left, 0.7, left, color=colours, edgecolor="white", linewidth=0.8)
+        ax.text(1, row, f"  {len(starts)}", va="center")
+    ax.set(xlabel=r"position $\alpha$ on the segment", ylabel="segment", xlim=(0, 1))
+    ax.set_yticks(range(len(labels)), [str(row + 1) for row in range(len(labels))])
+    ax.set_ylim(len(labels) - 0.5, -0.5)
+    ax.set_title("regions", loc="right")
+    ax.grid(False)
+    _class_legend(ax, labels, class_names, 1.06)
+    return ax
