@@ -14,7 +14,7 @@ import pages
 import pytest
 import yaml
 
-from rc_utils.paper.scorecard import findings_path
+from rc_utils.published import findings_path
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import record_path
 
@@ -148,9 +148,9 @@ def test_a_warning_fails_the_build_until_it_is_repaired_and_a_new_style_sheet_st
 
 @pytest.mark.slow
 def test_a_page_keeps_its_findings_and_is_named_where_it_fails(layout):
-    code = "from rc_utils.paper import scorecard, verdict\n"
-    code += "scorecard.keep_results([verdict.Result('theory/lemma-7', 'here', n / 4)])\n"
-    code += "raise ValueError([r.value for r in scorecard.kept_results()])"
+    code = "from rc_utils import published\n"
+    code += "published.keep_results([published.Result('theory/lemma-7', 'here', n / 4)])\n"
+    code += "raise ValueError([r.value for r in published.kept_results()])"
     page = pages.Page("keeper", parameters={"n": 5})
     write_notebook(layout.source(page), nbformat.v4.new_code_cell(code))
     words = r"page keeper: keeper\.ipynb failed in its cell .*ValueError: \[1\.25\]"

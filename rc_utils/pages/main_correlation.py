@@ -12,9 +12,7 @@ from rc_utils.checks import require
 from rc_utils.correlation import average_replicates, change_per_doubling, correlate, finished, require_columns
 from rc_utils.correlation.estimates import MIN_UNITS
 from rc_utils.correlation.settings import formula_of
-from rc_utils.paper.published_tables import MAIN_NETWORKS, NETWORKS
-from rc_utils.paper.scorecard import correlation_result
-from rc_utils.paper.verdict import Result
+from rc_utils.published import MAIN_NETWORKS, NETWORKS, Result, correlation_result
 from rc_utils.sweep.specification import Campaign
 
 

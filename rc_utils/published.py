@@ -1,4 +1,4 @@
-"""Three verdicts on what the papers say, by one rule.
+"""What the papers state, what this book found, and a verdict by one rule.
 
 1. A statement claims a range: above its smallest effect, below the negative of it, within it or outside it; a level
    within a tenth of the printed number, a bound at most 1.
@@ -26,16 +26,20 @@ gives a proof and no case exceeds it, **refuted by argument** where its page com
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import math
+import os
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
+import numpy as np
 import pandas as pd
 
-from rc_utils.checks import check_name
-from rc_utils.correlation import interval_text
-from rc_utils.paper.published_tables import statements
+from rc_utils.checks import check_name, results_dir, write_atomically
+from rc_utils.correlation import average_replicates, correlate_settings, finished, interval_text
 
 SUPPORTS = "supports"
 INCONCLUSIVE = "inconclusive"
@@ -46,6 +50,54 @@ REFUTED = "refuted by argument"
 ARGUMENTS = (PROVED, REFUTED)
 NO_RESULT = "no result"
 _NAN = float("nan")
+
+
+@cache
+def statements() -> pd.DataFrame:
+    """Every statement and number of the papers, one row each, as texts, indexed by id in the order of the paper.
+
+    v1 is the first version of the region-count paper and v3 its third; where both print a table the numbers are the
+    same unless the table says otherwise. Columns: group, statement, quantity, source, kind, side and smallest (the
+    claim, see `Published`), value (as printed, or empty), page (the notebook that tests it).
+    """
+    path = pathlib.Path(__file__).with_name("published.csv")
+    return pd.read_csv(path, dtype=str, keep_default_na=False).set_index("id")
+
+
+# The paper's tables, rows as NETWORKS; None where nothing is printed.
+ARCHITECTURES_COLUMNS = ("CIFAR-10", "CIFAR-100", "ImageNet", "d=2", "d=3", "d=4", "d=5")
+OPTIMIZERS_COLUMNS = ("SGD", "Adam", "Adagrad")
+HYPERPLANES_COLUMNS = ("Test", "Train", "Random")
+MAIN_NETWORKS = ("ResNet18", "EfficientNetB0", "SENet18")
+_FIRST_TABLE = [id_.split("/") for id_ in statements().index if id_.startswith("architectures/")]
+NETWORKS = tuple(dict.fromkeys(network for _, network, _ in _FIRST_TABLE))
+
+
+def _number(id_: str) -> float | None:
+    rows = statements()
+    return float(rows.loc[id_, "value"]) if id_ in rows.index else None
+
+
+def _grid(group: str, columns: tuple[str, ...]) -> tuple[tuple[float | None, ...], ...]:
+    return tuple(tuple(_number(f"{group}/{name}/{column}") for column in columns) for name in NETWORKS)
+
+
+ARCHITECTURES = _grid("architectures", ARCHITECTURES_COLUMNS)
+HYPERPLANES = _grid("hyperplanes", HYPERPLANES_COLUMNS)
+GRID_SIZE = {  # Dimension -> (points per edge, mean count).
+    1: tuple((points, _number(f"grid-size/1d/{points}")) for points in (50, 100, 200, 300, 500)),
+    2: tuple((points, _number(f"grid-size/2d/{points}")) for points in (10, 20, 30, 40, 50)),
+}
+SAMPLE_SIZE = tuple((number, _number(f"sample-size/{number}")) for number in (10, 50, 100, 300, 500))
+RANGE = tuple(  # Range of alpha, mean count, correlation.
+    (span, _number(f"range/{span}/count"), _number(f"range/{span}/correlation"))
+    for span in ("[0, 1]", "[-1, 2]", "[-2, 3]", "[-3, 4]")
+)
+_EVOLUTION_COLUMNS = ("count", "gap-v1", "gap-v3", "correlation")
+EVOLUTION = tuple(  # Epoch, mean count, gap in v1, gap in v3 (they part from epoch 80 on), correlation.
+    (epoch, *(_number(f"evolution/{name}/{epoch}") for name in _EVOLUTION_COLUMNS))
+    for epoch in (0, 20, 40, 60, 80, 100, 130, 160, 200)
+)
 
 
 def rule() -> str:
@@ -138,19 +190,8 @@ def published(id_: str) -> Published:
     return Published(id_, *texts, float(row["smallest"]), value, decimals, row["page"])
 
 
-def _judge_argument(kind: str, value: float) -> Verdict:
-    if kind == "proved":
-        if value <= 1:
-            return Verdict(PROVED, f"no case exceeds it (largest ratio {value:.3g}), and none can")
-        return Verdict(CONTRADICTS, f"a case exceeds it (largest ratio {value:.3g}), which the proof rules out")
-    if value > 1:
-        words = "without bound" if math.isinf(value) else f"by a factor of {value:.3g}"
-        return Verdict(REFUTED, f"a counterexample exceeds it {words}")
-    return Verdict(INCONCLUSIVE, f"the counterexample does not exceed it (ratio {value:.3g})")
-
-
 def verdict(entry: Published, value: float | None, low: float = _NAN, high: float = _NAN) -> Verdict:
-    """Hold our `value` and its interval [`low`, `high`] against a published statement, by this module's rule.
+    """Verdict on our `value` with interval [`low`, `high`] for a published statement, by this module's rule.
 
     None or NaN for `value` means that we have none. A bound is judged by its largest ratio where that has no interval.
     Raises ValueError for an interval whose ends are the wrong way round.
@@ -166,7 +207,11 @@ def verdict(entry: Published, value: float | None, low: float = _NAN, high: floa
     if low > high:
         raise ValueError(f"the interval of {entry.id!r} is [{low}, {high}]; expected its low end first")
     least, most = entry.claimed()
-    words = _claim_words(entry)
+    words = f"{entry.side} [{least:.3g}, {most:.3g}]"
+    if entry.side == "above":
+        words = f"above {least:g}"
+    elif entry.side == "below":
+        words = f"at or below {most:g}"
     inside = least <= low and high <= most
     apart = high < least or low > most
     if entry.side == "outside":
@@ -178,13 +223,15 @@ def verdict(entry: Published, value: float | None, low: float = _NAN, high: floa
     return Verdict(INCONCLUSIVE, f"only a part of our interval lies {words}")
 
 
-def _claim_words(entry: Published) -> str:
-    least, most = entry.claimed()
-    if entry.side == "above":
-        return f"above {least:g}"
-    if entry.side == "below":
-        return f"at or below {most:g}"
-    return f"{entry.side} [{least:.3g}, {most:.3g}]"
+def _judge_argument(kind: str, value: float) -> Verdict:
+    if kind == "proved":
+        if value <= 1:
+            return Verdict(PROVED, f"no case exceeds it (largest ratio {value:.3g}), and none can")
+        return Verdict(CONTRADICTS, f"a case exceeds it (largest ratio {value:.3g}), which the proof rules out")
+    if value > 1:
+        words = "without bound" if math.isinf(value) else f"by a factor of {value:.3g}"
+        return Verdict(REFUTED, f"a counterexample exceeds it {words}")
+    return Verdict(INCONCLUSIVE, f"the counterexample does not exceed it (ratio {value:.3g})")
 
 
 def difference(entry: Published, value: float, low: float, high: float) -> str:
@@ -192,6 +239,24 @@ def difference(entry: Published, value: float, low: float, high: float) -> str:
     if entry.value is None or entry.is_argument or not math.isfinite(value):
         return ""
     return interval_text(value - entry.value, low - entry.value, high - entry.value, "+")
+
+
+def scorecard(results: Iterable[Result] = ()) -> pd.DataFrame:
+    """Every published statement beside our results, one row per result and one for each statement without any.
+
+    Columns: id, where, campaign, claim, published, ours (with its interval), difference (from the printed number), n,
+    verdict, why, counted (whether the row is a verdict on a result that repeats no other); in the order of the paper,
+    texts ready to print. Raises ValueError for a result with an unknown id.
+    """
+    by_id: dict[str, list[Result]] = {}
+    for result in results:
+        by_id.setdefault(published(result.id).id, []).append(result)
+    rows = []
+    for id_ in statements().index:
+        for result in by_id.get(id_) or [None]:
+            others = by_id.get(result.same_as, []) if result else []
+            rows.append(_row(published(id_), result, _repeats(result, others)))
+    return pd.DataFrame(rows)
 
 
 def _repeats(result: Result | None, others: Iterable[Result]) -> bool:
@@ -233,24 +298,6 @@ def _row(entry: Published, result: Result | None, repeats: bool) -> dict[str, ob
     }
 
 
-def scorecard(results: Iterable[Result] = ()) -> pd.DataFrame:
-    """Every published statement beside our results, one row a result and one for each statement without any.
-
-    Columns: id, where, campaign, claim, published, ours (with its interval), difference (from the printed number), n,
-    verdict, why, counted (whether the row is a verdict on a result that repeats no other); in the order of the paper,
-    texts ready to print. Raises ValueError for a result with an unknown id.
-    """
-    by_id: dict[str, list[Result]] = {}
-    for result in results:
-        by_id.setdefault(published(result.id).id, []).append(result)
-    rows = []
-    for id_ in statements().index:
-        for result in by_id.get(id_) or [None]:
-            others = by_id.get(result.same_as, []) if result else []
-            rows.append(_row(published(id_), result, _repeats(result, others)))
-    return pd.DataFrame(rows)
-
-
 def former_verdicts(card: pd.DataFrame) -> pd.DataFrame:
     """Rows of a `scorecard` with a result beside the verdict that the rule before this one gave, and its number then.
 
@@ -262,3 +309,69 @@ def former_verdicts(card: pd.DataFrame) -> pd.DataFrame:
     now = card[card["campaign"] != ""].drop_duplicates(["id", "campaign"])
     both = former.merge(now[["id", "campaign", "claim", "ours", "verdict"]], on=["id", "campaign"])
     return both[["id", "campaign", "claim", "former_result", "former", "ours", "verdict"]]
+
+
+# Results of pages: what the scorecard shows beside the campaigns.
+PAGE = "RC_BOOK_PAGE"
+"""The environment variable with the name of the page that a build of the book executes."""
+
+
+def findings_path(page: str) -> pathlib.Path:
+    """Where the results of a page that trains no campaign are kept."""
+    return results_dir() / "findings" / f"{page}.json"
+
+
+def keep_results(results: Iterable[Result]) -> None:
+    """Keep the results that a page computed itself, in place of its former ones; the scorecard shows them.
+
+    Only where a build executes the page: a notebook that is run on its own, with other parameters, changes no other
+    page. Raises ValueError for an id that no published statement has.
+    """
+    rows = []
+    for result in results:
+        published(result.id)
+        values = dataclasses.asdict(result)
+        rows.append({k: None if isinstance(v, float) and math.isnan(v) else v for k, v in values.items()})
+    if page := os.environ.get(PAGE):
+        write_atomically(findings_path(page), json.dumps(rows, indent=1).encode())
+
+
+def kept_results() -> list[Result]:
+    """The results that pages have kept, in the order of the pages' names. Raises ValueError naming a damaged file."""
+    results = []
+    for path in sorted(findings_path("*").parent.glob("*.json")):
+        try:
+            rows = json.loads(path.read_text(encoding="utf-8"))
+            results += [Result(**{k: math.nan if v is None else v for k, v in row.items()}) for row in rows]
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{path} is damaged ({error}): delete it and run its page again") from error
+    return results
+
+
+def correlation_result(
+    id_: str, campaign: str, runs: pd.DataFrame, column: str, options: dict, *, x: str = "count"
+) -> Iterator[Result]:
+    """The Result `id_`: Pearson's correlation of columns `x` and `column` over settings; nothing where it is undefined.
+
+    Nothing for two settings either, whose correlation is 1 or -1 whatever they are.
+    options: num_resamples and seed of `correlate`.
+    """
+    rows = finished(average_replicates(runs))
+    c = correlate_settings(rows, x, column, **options)
+    if not np.isfinite(c.value):
+        return
+    words = [f"Pearson over {len(rows)} networks and settings"]
+    if "interpolates" in rows.columns:
+        words.append(f"{int(rows['interpolates'].sum())} of them interpolate")
+    if diverged := len(runs) - len(finished(runs)):
+        words.append(f"diverged runs: {diverged}")
+    yield Result(id_, campaign, c.value, c.low, c.high, c.n, ", ".join(words), _same_as(id_, rows))
+
+
+def _same_as(id_: str, rows: pd.DataFrame) -> str:
+    """The id whose number this one repeats with its sign turned: that of the gap where all fit equally well."""
+    experiment, _, network = id_.partition("/")
+    alike = np.ptp(rows["gap"] + rows["test_accuracy"]) < 0.02 * np.ptp(rows["gap"])
+    if experiment != "test-accuracy" or not alike:
+        return ""
+    return f"main/{network}" if network in MAIN_NETWORKS else f"architectures/{network}/CIFAR-10"
