@@ -17,7 +17,14 @@ import numpy as np
 import pandas as pd
 
 from rc_utils.checks import campaigns_dir
-from rc_utils.correlation import Estimate, change_per_doubling, correlate, mean, partial_correlation, slope
+from rc_utils.correlation import (
+    Estimate,
+    change_per_doubling,
+    correlate,
+    mean,
+    partial_correlation,
+    slope,
+)
 from rc_utils.published import MAIN_NETWORKS, NETWORKS, statements
 
 COMMIT = "lijingwei0502/implicit_bias@6148365"
@@ -26,7 +33,18 @@ FITS = 0.99
 
 # Folders whose files hold one curve of 21 counts a line. `rank_corr` repeats `train`, mix_aug/primal.txt repeats
 # basic/Resnet18.txt; `early` has the counts of every epoch, `gradient` and `regression` no count that a table needs.
-CURVES = ("basic", "cifar100", "2d", "adam", "adagrad", "train", "random", "1drandom", "dimension", "svhn")
+CURVES = (
+    "basic",
+    "cifar100",
+    "2d",
+    "adam",
+    "adagrad",
+    "train",
+    "random",
+    "1drandom",
+    "dimension",
+    "svhn",
+)
 CURVES += ("mix_aug", "batch_lr", "stop", "weight_decay")
 EPOCHS = range(0, 201, 10)
 OUR_NAMES = {name.lower(): name for name in NETWORKS} | {"mobilenet": "MobileNetV2"}
@@ -45,10 +63,14 @@ def numbers(path: pathlib.Path, lengths: tuple[int, ...]) -> list[list[float]]:
         try:
             row = [float(word) for word in line.split()]
         except ValueError as error:
-            raise ValueError(f"{path}, line {place}: {error}; expected numbers between blanks") from None
+            raise ValueError(
+                f"{path}, line {place}: {error}; expected numbers between blanks"
+            ) from None
         if row and (len(row) not in lengths or not np.isfinite(row).all()):
             expected = " or ".join(map(str, lengths))
-            raise ValueError(f"{path}, line {place}: {len(row)} numbers, expected {expected}, all finite")
+            raise ValueError(
+                f"{path}, line {place}: {len(row)} numbers, expected {expected}, all finite"
+            )
         if row:
             rows.append(row)
     return rows
@@ -62,12 +84,21 @@ def read_curves(root: pathlib.Path) -> pd.DataFrame:
     network, lr, batch_size, weight_decay, R0, R10, ..., R200, count (the last), train_accuracy, test_accuracy, gap,
     source. Raises ValueError as `numbers`, for a line whose values cannot be, and where a folder is missing.
     """
-    columns = [*(f"R{epoch}" for epoch in EPOCHS), "train", "test", "weight_decay", "lr", "batch_size"]
+    columns = [
+        *(f"R{epoch}" for epoch in EPOCHS),
+        "train",
+        "test",
+        "weight_decay",
+        "lr",
+        "batch_size",
+    ]
     tables = []
     for folder in CURVES:
         files = sorted((root / "tasks" / folder).glob("*.txt"))
         if not files:
-            raise ValueError(f"no text files in {root / 'tasks' / folder}; check out commit 6148365 of the repository")
+            raise ValueError(
+                f"no text files in {root / 'tasks' / folder}; check out commit 6148365 of the repository"
+            )
         for path in files:
             prefix, network = FILE_NAME.fullmatch(path.stem).groups()
             if folder == "mix_aug" and network in ("mixup", "augmentation"):
@@ -83,8 +114,14 @@ def read_curves(root: pathlib.Path) -> pd.DataFrame:
                 table["experiment"] = f"{folder} {prefix}"
             table["network"] = OUR_NAMES[network.lower()]
             table["source"] = f"{COMMIT}:tasks/{folder}/{path.name}"
-            possible = table[["train", "test"]].ge(0).all(axis=1) & table[["train", "test"]].le(100).all(axis=1)
-            possible &= table.filter(regex=r"^R\d").ge(1).all(axis=1) & table["lr"].gt(0) & table["batch_size"].ge(1)
+            possible = table[["train", "test"]].ge(0).all(axis=1) & table[["train", "test"]].le(
+                100
+            ).all(axis=1)
+            possible &= (
+                table.filter(regex=r"^R\d").ge(1).all(axis=1)
+                & table["lr"].gt(0)
+                & table["batch_size"].ge(1)
+            )
             if not possible.all():
                 raise ValueError(
                     f"{path}, run {int((~possible).to_numpy().argmax()) + 1}: expected counts of at least 1, "
@@ -120,29 +157,41 @@ def read_others(root: pathlib.Path) -> pd.DataFrame:
 
 
 def _with_gap(runs: pd.DataFrame, unit: float) -> pd.DataFrame:
-    runs = runs.assign(train_accuracy=runs.pop("train") / unit, test_accuracy=runs.pop("test") / unit)
+    runs = runs.assign(
+        train_accuracy=runs.pop("train") / unit, test_accuracy=runs.pop("test") / unit
+    )
     return runs.assign(gap=runs["train_accuracy"] - runs["test_accuracy"])
 
 
 def settings_table(runs: pd.DataFrame) -> pd.DataFrame:
     """Means over weight decays and seeds, one row per experiment, network, learning rate and batch size.
 
-    `runs` says how many were averaged, `count_10` is the count after ten epochs (empty for the ViT).
+    `runs` says how many were averaged, `count_0` and `count_10` are the counts before training and after ten epochs (empty for the ViT).
     """
     groups = runs.groupby(["experiment", *SETTING], sort=True)
-    table = groups[["count", "train_accuracy", "test_accuracy", "R10"]].mean()
+    table = groups[["count", "train_accuracy", "test_accuracy", "R0", "R10"]].mean()
     table.insert(0, "runs", groups.size())
-    table = table.rename(columns={"R10": "count_10"}).assign(source=groups["source"].first())
+    table = table.rename(columns={"R0": "count_0", "R10": "count_10"}).assign(
+        source=groups["source"].first()
+    )
     return table.reset_index().astype({"batch_size": int}).round(6)
 
 
 def row(id_: str, quantity: str, found: Estimate, source: str) -> dict[str, object]:
     """Row of results.csv."""
-    values = {"value": found.value, "low": found.low, "high": found.high, "n": found.n, "unit": found.unit}
+    values = {
+        "value": found.value,
+        "low": found.low,
+        "high": found.high,
+        "n": found.n,
+        "unit": found.unit,
+    }
     return {"id": id_, "quantity": quantity, **values, "source": source}
 
 
-def correlations(id_: str, runs: pd.DataFrame, x: str = "count", only: tuple[str, ...] = ()) -> list[dict[str, object]]:
+def correlations(
+    id_: str, runs: pd.DataFrame, x: str = "count", only: tuple[str, ...] = ()
+) -> list[dict[str, object]]:
     """Correlations of column `x` with the gap, the gap of runs that fit, and test accuracy (or `only` some of them).
 
     Each over combinations of learning rate, batch size and weight decay, averaged over seeds, as the paper does (no
@@ -150,7 +199,11 @@ def correlations(id_: str, runs: pd.DataFrame, x: str = "count", only: tuple[str
     """
     fitted = runs[runs["train_accuracy"] >= FITS]
     rows = []
-    kinds = (("gap", runs, "gap"), ("gap where it fits", fitted, "gap"), ("test accuracy", runs, "test_accuracy"))
+    kinds = (
+        ("gap", runs, "gap"),
+        ("gap where it fits", fitted, "gap"),
+        ("test accuracy", runs, "test_accuracy"),
+    )
     for words, part, y in kinds:
         if only and words not in only:
             continue
@@ -175,7 +228,13 @@ def _experiment(id_: str) -> str:
     if group == "architectures":
         folders = {"CIFAR-10": "basic", "CIFAR-100": "cifar100"}
         return folders.get(column) or (f"dimension {column}" if column.startswith("d=") else "")
-    folders = {"SGD": "basic", "Adam": "adam", "Adagrad": "adagrad", "Test": "basic", "Train": "train"}
+    folders = {
+        "SGD": "basic",
+        "Adam": "adam",
+        "Adagrad": "adagrad",
+        "Test": "basic",
+        "Train": "train",
+    }
     folders["Random"] = "random"
     if group in ("optimizers", "hyperplanes"):
         return folders[column]
@@ -187,13 +246,18 @@ def published_rows(runs: pd.DataFrame, others: pd.DataFrame) -> Iterator[dict[st
     basic = runs[runs["experiment"] == "basic"]
     plain = basic[basic["network"] == "ResNet18"]
     special = {"main/overall": list(_pooled(basic))}
-    for id_, name in (("trees/decision-tree", "decision trees"), ("trees/random-forest", "random forests")):
+    for id_, name in (
+        ("trees/decision-tree", "decision trees"),
+        ("trees/random-forest", "random forests"),
+    ):
         special[id_] = forest_rows(id_, others[others["experiment"] == name])
     trees = others[others["experiment"].isin(["decision trees", "random forests"])]
     special["trees/overall"] = forest_rows("trees/overall", trees)
     measured = others[others["experiment"] == "measure"]
     for name in ("distance", "margin"):
-        special[f"motivation/{name}"] = correlations(f"motivation/{name}", measured, x=name, only=("gap",))
+        special[f"motivation/{name}"] = correlations(
+            f"motivation/{name}", measured, x=name, only=("gap",)
+        )
     special |= _bias_rows(runs) | _evolution_rows(plain) | _augmentation_rows(runs, plain)
     for id_ in statements().index:
         experiment = _experiment(id_)
@@ -235,7 +299,9 @@ def _pooled(basic: pd.DataFrame) -> Iterator[dict[str, object]]:
         _sources(three),
     )
     means = three.groupby(SETTING)[["count", "gap"]].mean().reset_index()
-    found = correlate(means["count"], means["gap"], units=list(zip(means["lr"], means["batch_size"], strict=True)))
+    found = correlate(
+        means["count"], means["gap"], units=list(zip(means["lr"], means["batch_size"], strict=True))
+    )
     yield row("main/overall", "correlation with gap, settings", found, _sources(three))
 
 
@@ -261,9 +327,18 @@ def _bias_rows(runs: pd.DataFrame) -> dict[str, list]:
             rows[id_] = []
             for words, table in (("nine settings", basic), ("the runs of the figure", figure)):
                 part = table if network == "overall" else table[table["network"] == network]
-                cell = "lr=" + part["lr"].astype(str) + ", batch_size=" + part["batch_size"].astype(str)
-                found = change_per_doubling(part.drop(columns="weight_decay").assign(cell=cell), factor)
-                rows[id_].append(row(id_, f"change of count per doubling, {words}", found, _sources(part)))
+                cell = (
+                    "lr="
+                    + part["lr"].astype(str)
+                    + ", batch_size="
+                    + part["batch_size"].astype(str)
+                )
+                found = change_per_doubling(
+                    part.drop(columns="weight_decay").assign(cell=cell), factor
+                )
+                rows[id_].append(
+                    row(id_, f"change of count per doubling, {words}", found, _sources(part))
+                )
     return rows
 
 
@@ -277,8 +352,12 @@ def _evolution_rows(plain: pd.DataFrame) -> dict[str, list]:
             rows[id_] = [row(id_, "mean count, settings", found, _sources(plain))]
         elif parts[0] == "evolution" and parts[1].startswith("gap") and parts[2] == "200":
             rows[id_] = [row(id_, "mean gap, settings", mean(settings["gap"]), _sources(plain))]
-    rows["evolution/correlation/200"] = correlations("evolution/correlation/200", plain, only=("gap",))
-    rows["range/[0, 1]/correlation"] = correlations("range/[0, 1]/correlation", plain, only=("gap",))
+    rows["evolution/correlation/200"] = correlations(
+        "evolution/correlation/200", plain, only=("gap",)
+    )
+    rows["range/[0, 1]/correlation"] = correlations(
+        "range/[0, 1]/correlation", plain, only=("gap",)
+    )
     rows["range/[0, 1]/count"] = [
         row("range/[0, 1]/count", "mean count, settings", mean(settings["R200"]), _sources(plain))
     ]
@@ -303,10 +382,14 @@ def _augmentation_rows(runs: pd.DataFrame, plain: pd.DataFrame) -> dict[str, lis
         difference = (means[with_][column] - means[without][column]).dropna()
         rows[id_] = [row(id_, "mean change, settings", mean(difference), _sources(parts[with_]))]
     for id_, without in (("crop-flip/shift", "plain"), ("crop-flip/shift-beyond-mixup", "mixup")):
-        both = pd.concat([means[without].assign(added=0.0), means["crop-flip"].assign(added=1.0)]).reset_index()
+        both = pd.concat(
+            [means[without].assign(added=0.0), means["crop-flip"].assign(added=1.0)]
+        ).reset_index()
         units = list(zip(both["lr"], both["batch_size"], strict=True))
         found = slope(both, "gap ~ count + added", "added", units)
-        rows[id_] = [row(id_, "change of gap at equal count, settings", found, _sources(parts["crop-flip"]))]
+        rows[id_] = [
+            row(id_, "change of gap at equal count, settings", found, _sources(parts["crop-flip"]))
+        ]
     for name in ("mixup", "crop-flip"):
         rows[f"{name}/correlation"] = correlations(f"{name}/correlation", parts[name])
     return rows
@@ -326,10 +409,20 @@ def full_size_rows(runs: pd.DataFrame, others: pd.DataFrame) -> Iterator[dict[st
         part = basic[basic["network"] == network]
         counts = part.pivot_table(index="group", columns="weight_decay", values="count")
         words = "change of count, weight decay from 1e-7 to 1e-5"
-        yield row(f"full-size/weight-decay/{network}", words, mean(counts[1e-5] - counts[1e-7]), _sources(part))
+        yield row(
+            f"full-size/weight-decay/{network}",
+            words,
+            mean(counts[1e-5] - counts[1e-7]),
+            _sources(part),
+        )
     source = f"{COMMIT}:tasks/basic/"
     found = partial_correlation(basic, "log_count", "gap", "C(same)", basic["group"])
-    yield row("full-size/seeds", "correlation of log count and gap, same setting, other seed", found, source)
+    yield row(
+        "full-size/seeds",
+        "correlation of log count and gap, same setting, other seed",
+        found,
+        source,
+    )
     # The start of four networks varies with the seed; that of the others is 1 for each seed.
     starts = basic.groupby("network")["R0"].nunique()
     seeded = basic[basic["network"].isin(starts[starts >= 3].index)].copy()
@@ -337,8 +430,16 @@ def full_size_rows(runs: pd.DataFrame, others: pd.DataFrame) -> Iterator[dict[st
     found = partial_correlation(seeded, "log_count", "gap", "C(drawn)", seeded["group"])
     words = "correlation of log count and gap, same setting and segments"
     yield row("full-size/seeds/same-segments", words, found, source)
-    for name in ("decision trees", "random forests", "nearest neighbours", "support vectors", "logistic regression"):
-        yield from forest_rows(f"full-size/{name.replace(' ', '-')}", others[others["experiment"] == name])
+    for name in (
+        "decision trees",
+        "random forests",
+        "nearest neighbours",
+        "support vectors",
+        "logistic regression",
+    ):
+        yield from forest_rows(
+            f"full-size/{name.replace(' ', '-')}", others[others["experiment"] == name]
+        )
     vit = others[others["experiment"] == "vit"]
     yield from correlations("full-size/vit", vit)
     yield from correlations("full-size/vit/without lr 0.001", vit[vit["lr"] != 0.001])
@@ -360,5 +461,7 @@ def write_tables(root: pathlib.Path, folder: pathlib.Path) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
-        sys.exit("usage: python -m rc_utils.authors PATH-OF-A-CLONE (of github.com/lijingwei0502/implicit_bias)")
+        sys.exit(
+            "usage: python -m rc_utils.authors PATH-OF-A-CLONE (of github.com/lijingwei0502/implicit_bias)"
+        )
     write_tables(pathlib.Path(sys.argv[1]), campaigns_dir() / "authors")

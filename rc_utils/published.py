@@ -79,7 +79,9 @@ def _number(id_: str) -> float | None:
 
 
 def _grid(group: str, columns: tuple[str, ...]) -> tuple[tuple[float | None, ...], ...]:
-    return tuple(tuple(_number(f"{group}/{name}/{column}") for column in columns) for name in NETWORKS)
+    return tuple(
+        tuple(_number(f"{group}/{name}/{column}") for column in columns) for name in NETWORKS
+    )
 
 
 ARCHITECTURES = _grid("architectures", ARCHITECTURES_COLUMNS)
@@ -88,15 +90,19 @@ GRID_SIZE = {  # Dimension -> (points per edge, mean count).
     1: tuple((points, _number(f"grid-size/1d/{points}")) for points in (50, 100, 200, 300, 500)),
     2: tuple((points, _number(f"grid-size/2d/{points}")) for points in (10, 20, 30, 40, 50)),
 }
-SAMPLE_SIZE = tuple((number, _number(f"sample-size/{number}")) for number in (10, 50, 100, 300, 500))
+SAMPLE_SIZE = tuple(
+    (number, _number(f"sample-size/{number}")) for number in (10, 50, 100, 300, 500)
+)
 RANGE = tuple(  # Range of alpha, mean count, correlation.
     (span, _number(f"range/{span}/count"), _number(f"range/{span}/correlation"))
     for span in ("[0, 1]", "[-1, 2]", "[-2, 3]", "[-3, 4]")
 )
 _EVOLUTION_COLUMNS = ("count", "gap-v1", "gap-v3", "correlation")
-EVOLUTION = tuple(  # Epoch, mean count, gap in v1, gap in v3 (they part from epoch 80 on), correlation.
-    (epoch, *(_number(f"evolution/{name}/{epoch}") for name in _EVOLUTION_COLUMNS))
-    for epoch in (0, 20, 40, 60, 80, 100, 130, 160, 200)
+EVOLUTION = (
+    tuple(  # Epoch, mean count, gap in v1, gap in v3 (they part from epoch 80 on), correlation.
+        (epoch, *(_number(f"evolution/{name}/{epoch}") for name in _EVOLUTION_COLUMNS))
+        for epoch in (0, 20, 40, 60, 80, 100, 130, 160, 200)
+    )
 )
 
 
@@ -147,7 +153,12 @@ class Published:
             return f"{self.value:.{self.decimals}f}"
         if self.kind in ("bound", "proved", "refuted"):
             return "at most 1"
-        words = {"above": "positive", "below": "negative", "within": "low", "outside": "other than 0"}
+        words = {
+            "above": "positive",
+            "below": "negative",
+            "within": "low",
+            "outside": "other than 0",
+        }
         return words[self.side]
 
 
@@ -186,11 +197,20 @@ def published(id_: str) -> Published:
     row = rows.loc[id_]
     value = float(row["value"]) if row["value"] else None
     decimals = len(row["value"].partition(".")[2])
-    texts = (row["group"], row["source"], row["statement"], row["quantity"], row["kind"], row["side"])
+    texts = (
+        row["group"],
+        row["source"],
+        row["statement"],
+        row["quantity"],
+        row["kind"],
+        row["side"],
+    )
     return Published(id_, *texts, float(row["smallest"]), value, decimals, row["page"])
 
 
-def verdict(entry: Published, value: float | None, low: float = _NAN, high: float = _NAN) -> Verdict:
+def verdict(
+    entry: Published, value: float | None, low: float = _NAN, high: float = _NAN
+) -> Verdict:
     """Verdict on our `value` with interval [`low`, `high`] for a published statement, by this module's rule.
 
     None or NaN for `value` means that we have none. A bound is judged by its largest ratio where that has no interval.
@@ -205,7 +225,9 @@ def verdict(entry: Published, value: float | None, low: float = _NAN, high: floa
     if math.isnan(low) or math.isnan(high):
         return Verdict(INCONCLUSIVE, "too little data, or none that varies, for an interval")
     if low > high:
-        raise ValueError(f"the interval of {entry.id!r} is [{low}, {high}]; expected its low end first")
+        raise ValueError(
+            f"the interval of {entry.id!r} is [{low}, {high}]; expected its low end first"
+        )
     least, most = entry.claimed()
     words = f"{entry.side} [{least:.3g}, {most:.3g}]"
     if entry.side == "above":
@@ -227,7 +249,9 @@ def _judge_argument(kind: str, value: float) -> Verdict:
     if kind == "proved":
         if value <= 1:
             return Verdict(PROVED, f"no case exceeds it (largest ratio {value:.3g}), and none can")
-        return Verdict(CONTRADICTS, f"a case exceeds it (largest ratio {value:.3g}), which the proof rules out")
+        return Verdict(
+            CONTRADICTS, f"a case exceeds it (largest ratio {value:.3g}), which the proof rules out"
+        )
     if value > 1:
         words = "without bound" if math.isinf(value) else f"by a factor of {value:.3g}"
         return Verdict(REFUTED, f"a counterexample exceeds it {words}")
@@ -262,7 +286,8 @@ def scorecard(results: Iterable[Result] = ()) -> pd.DataFrame:
 def _repeats(result: Result | None, others: Iterable[Result]) -> bool:
     """Whether a result is that of another statement, but for rounding and sign."""
     return result is not None and any(
-        (other.campaign, other.n) == (result.campaign, result.n) and abs(abs(other.value) - abs(result.value)) < 0.01
+        (other.campaign, other.n) == (result.campaign, result.n)
+        and abs(abs(other.value) - abs(result.value)) < 0.01
         for other in others
     )
 
@@ -270,13 +295,18 @@ def _repeats(result: Result | None, others: Iterable[Result]) -> bool:
 def _judged(entry: Published, result: Result | None, repeats: bool) -> Verdict:
     """The verdict on a result, with what the result says of itself; on none, what it would take."""
     if result is None:
-        needs = "a level, which only the paper's own setting can test" if entry.kind == "level" else ""
+        needs = (
+            "a level, which only the paper's own setting can test" if entry.kind == "level" else ""
+        )
         return Verdict(NO_RESULT, needs or "no result of ours yet")
     if math.isnan(result.value) and result.detail:
         return Verdict(NO_RESULT, result.detail)
     judged = verdict(entry, result.value, result.low, result.high)
     if repeats:
-        return Verdict(judged.label, f"the number of {result.same_as} but for rounding and sign, not counted again")
+        return Verdict(
+            judged.label,
+            f"the number of {result.same_as} but for rounding and sign, not counted again",
+        )
     return Verdict(judged.label, f"{judged.why} ({result.detail})" if result.detail else judged.why)
 
 
@@ -289,7 +319,9 @@ def _row(entry: Published, result: Result | None, repeats: bool) -> dict[str, ob
         "campaign": found.campaign,
         "claim": entry.claim,
         "published": entry.shown(),
-        "ours": "" if math.isnan(found.value) else interval_text(found.value, found.low, found.high),
+        "ours": ""
+        if math.isnan(found.value)
+        else interval_text(found.value, found.low, found.high),
         "difference": difference(entry, found.value, found.low, found.high),
         "n": found.n,
         "verdict": judged.label,
@@ -304,8 +336,12 @@ def former_verdicts(card: pd.DataFrame) -> pd.DataFrame:
     From former_verdicts.csv, which that rule wrote from the committed records and the pages' own results.
     Columns: id, campaign, claim, former_result, former, ours, verdict.
     """
-    former = pd.read_csv(pathlib.Path(__file__).with_name("former_verdicts.csv"), keep_default_na=False)
-    former = former.rename(columns={"result": "former_result", "verdict": "former"}).drop_duplicates(["id", "campaign"])
+    former = pd.read_csv(
+        pathlib.Path(__file__).with_name("former_verdicts.csv"), keep_default_na=False
+    )
+    former = former.rename(
+        columns={"result": "former_result", "verdict": "former"}
+    ).drop_duplicates(["id", "campaign"])
     now = card[card["campaign"] != ""].drop_duplicates(["id", "campaign"])
     both = former.merge(now[["id", "campaign", "claim", "ours", "verdict"]], on=["id", "campaign"])
     return both[["id", "campaign", "claim", "former_result", "former", "ours", "verdict"]]
@@ -331,7 +367,9 @@ def keep_results(results: Iterable[Result]) -> None:
     for result in results:
         published(result.id)
         values = dataclasses.asdict(result)
-        rows.append({k: None if isinstance(v, float) and math.isnan(v) else v for k, v in values.items()})
+        rows.append(
+            {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in values.items()}
+        )
     if page := os.environ.get(PAGE):
         write_atomically(findings_path(page), json.dumps(rows, indent=1).encode())
 
@@ -342,9 +380,13 @@ def kept_results() -> list[Result]:
     for path in sorted(findings_path("*").parent.glob("*.json")):
         try:
             rows = json.loads(path.read_text(encoding="utf-8"))
-            results += [Result(**{k: math.nan if v is None else v for k, v in row.items()}) for row in rows]
+            results += [
+                Result(**{k: math.nan if v is None else v for k, v in row.items()}) for row in rows
+            ]
         except (ValueError, TypeError) as error:
-            raise ValueError(f"{path} is damaged ({error}): delete it and run its page again") from error
+            raise ValueError(
+                f"{path} is damaged ({error}): delete it and run its page again"
+            ) from error
     return results
 
 

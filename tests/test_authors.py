@@ -38,7 +38,9 @@ def clone(tmp_path):
     for folder in authors.CURVES[:8]:
         for stem in STEMS:
             end = "_new" if folder == "1drandom" else ""
-            write(f"tasks/{folder}/{stem}{end}.txt", curve_lines(rng, GRID, "7 " if end else "") * 2)
+            write(
+                f"tasks/{folder}/{stem}{end}.txt", curve_lines(rng, GRID, "7 " if end else "") * 2
+            )
     write("tasks/basic/correlation.txt", ["Resnet18 -0.98"])
     lines = [line for kind in range(3, 7) for line in curve_lines(rng, GRID, f"{kind} ")]
     write("tasks/dimension/SENet18.txt", lines)
@@ -56,7 +58,10 @@ def clone(tmp_path):
         write(f"tasks/ml/{stem}.txt", [f"{2 + k / 5} {0.3 + k / 20} 0.3" for k in range(12)])
     write("tasks/measure/Resnet18.txt", [f"{40 + k} {3 - k / 20} 0.1 {80 - k} 1e-06 {lr} {b}"
                                          for k, (lr, b, _) in enumerate(GRID)])  # fmt: skip
-    vit = [f"0.99 {0.8 - k / 100} {2 + k / 30} {lr} {b} {decay}" for k, (lr, b, decay) in enumerate(GRID)]
+    vit = [
+        f"0.99 {0.8 - k / 100} {2 + k / 30} {lr} {b} {decay}"
+        for k, (lr, b, decay) in enumerate(GRID)
+    ]
     write("ViT-CIFAR-main/region_count.txt", vit)
     return tmp_path
 
@@ -68,7 +73,9 @@ def test_a_line_is_read_from_its_end_and_files_have_our_names(clone):
     assert {"dimension d=2", "dimension d=5", "batch_lr lr", "batch_lr batch"} <= set(dimensions)
     line = (clone / "tasks/1drandom/MobileNet_new.txt").read_text().splitlines()[4].split()
     one = runs[(runs["experiment"] == "1drandom") & (runs["network"] == "MobileNetV2")].iloc[4]
-    assert [one["R0"], one["R10"], one["count"]] == [float(word) for word in (line[1], line[2], line[21])]
+    assert [one["R0"], one["R10"], one["count"]] == [
+        float(word) for word in (line[1], line[2], line[21])
+    ]
     assert one["gap"] == pytest.approx((float(line[22]) - float(line[23])) / 100)
     assert (one["lr"], one["batch_size"], one["weight_decay"]) == (0.1, 512, 1e-6)
     assert one["source"] == "lijingwei0502/implicit_bias@6148365:tasks/1drandom/MobileNet_new.txt"
@@ -78,7 +85,10 @@ def test_a_line_is_read_from_its_end_and_files_have_our_names(clone):
     ("damage", "words"),
     [
         (lambda line: line + " 7 7", r"VGG19\.txt, line 3: 28 numbers, expected 26 or 27"),
-        (lambda line: line.replace("100.0", "1OO"), r"VGG19\.txt, line 3: could not convert .*'1OO'"),
+        (
+            lambda line: line.replace("100.0", "1OO"),
+            r"VGG19\.txt, line 3: could not convert .*'1OO'",
+        ),
         (lambda line: line.replace("100.0", "nan"), r"VGG19\.txt, line 3: .*all finite"),
         (lambda line: line.replace("100.0", "101"), r"VGG19\.txt, run 3: .*accuracies in percent"),
     ],
@@ -104,7 +114,9 @@ def test_tables_hold_means_per_setting_and_every_statement(clone, tmp_path):
     assert set(statements().index) <= set(results["id"])
     assert results["value"].notna().sum() > 500
     # Means and a correlation over 27 combinations, by a reading that shares no code.
-    rows = [line.split() for line in (clone / "tasks/cifar100/Resnet34.txt").read_text().splitlines()]
+    rows = [
+        line.split() for line in (clone / "tasks/cifar100/Resnet34.txt").read_text().splitlines()
+    ]
     table = pd.DataFrame(rows).astype(float)
     table["gap"] = (table[21] - table[22]) / 100
     means = table.groupby([24, 25])[[20, 22]].mean()
