@@ -12,7 +12,7 @@ REPOSITORY ?= $(or $(GITHUB_REPOSITORY),$(shell git remote get-url origin 2>/dev
 BUILD      := $(BIN)/python book/build.py $(if $(LAUNCH),--launch "$(REPOSITORY)")
 VERSION     = $(shell sed -nE 's/^version = "(.*)"/\1/p' pyproject.toml)
 
-.PHONY: env book lab lab-test pdf article test coverage fuzz mutants lint serve bench lock clean
+.PHONY: env book authors lab lab-test pdf article test coverage fuzz mutants lint serve bench lock clean
 .PHONY: dist dist-test links release github-release colab-branch
 
 # Where Python writes no bytecode, as in many containers, each process would compile torch for itself.
@@ -32,6 +32,12 @@ $(VENV)/.ready: requirements.txt pyproject.toml
 
 book: env
 	$(BUILD)
+
+# The tables of the authors' own records, again: clones their repository at the commit that holds the records.
+authors: env
+	test -d results/authors || git clone --quiet --no-checkout --filter=blob:none https://github.com/lijingwei0502/implicit_bias results/authors
+	git -C results/authors checkout --quiet 6148365 -- tasks ViT-CIFAR-main/region_count.txt
+	$(BIN)/python -m rc_utils.authors results/authors
 
 # JupyterLab on notebooks/, page 12 first. What is computed there is kept in results/lab.
 lab: $(VENV)/.lab
