@@ -1,7 +1,7 @@
 """What the papers state, what this book found, and a verdict by one rule.
 
-1. A statement claims a range: above its smallest effect, below the negative of it, within it or outside it; a level
-   within a tenth of the printed number, a bound at most 1.
+1. A statement claims a range: above its smallest effect, below the negative of it, within it or
+   outside it; a level within a tenth of the printed number, a bound at most 1.
 2. **supports**: our 95 % interval lies wholly in that range.
 3. **contradicts**: our interval lies wholly out of it.
 4. **inconclusive**: anything else, a value without an interval too. No result, no verdict.
@@ -11,17 +11,18 @@ The smallest effects of interest were fixed for each kind of statement, not for 
 
 | kind | smallest effect | reason |
 |---|---|---|
-| correlation, or a change of one | 0.5 | a quarter of the variance; a correlation said to be low lies within it |
-| change of a mean count | 0.1 regions | less than the standard error, some 0.15, of a count on 100 segments |
-| slope | 0.05 regions per doubling | some 0.15 regions over the factor of ten that learning rates span here |
+| correlation, or a change of one | 0.5 | a quarter of the variance; a low one lies within it |
+| change of a mean count | 0.1 regions | less than the standard error, some 0.15, of 100 segments |
+| slope | 0.05 regions per doubling | some 0.15 regions over the tenfold range of rates here |
 | gap or accuracy | 0.01 | one image in a hundred |
 | logarithm of a ratio | 0.1 | ten percent |
 | relative change | 0 | the statement says that a function does not increase |
 | bound | ratio at most 1 | a bound holds or does not |
 
-The rule was made on 23 November 2026, when the results of this book were known and before any study of the protocol was
-looked at. A statement that an argument settles is not measured and counts among no verdicts: **proved** where its page
-gives a proof and no case exceeds it, **refuted by argument** where its page computes a counterexample.
+The rule was made on 23 November 2026, when the results of this book were known and before any study
+of the protocol was looked at. A statement that an argument settles is not measured and counts among
+no verdicts: **proved** where its page gives a proof and no case exceeds it, **refuted by argument**
+where its page computes a counterexample.
 """
 
 from __future__ import annotations
@@ -54,11 +55,12 @@ _NAN = float("nan")
 
 @cache
 def statements() -> pd.DataFrame:
-    """Every statement and number of the papers, one row each, as texts, indexed by id in the order of the paper.
+    """Statements and numbers of the papers, one row each, as texts, indexed by id.
 
-    v1 is the first version of the region-count paper and v3 its third; where both print a table the numbers are the
-    same unless the table says otherwise. Columns: group, statement, quantity, source, kind, side and smallest (the
-    claim, see `Published`), value (as printed, or empty), page (the notebook that tests it).
+    Rows are in the order of the paper; v1 is the first version of the region-count paper and v3 its
+    third. Where both print a table the numbers are the same unless the table says otherwise.
+    Columns: group, statement, quantity, source, kind, side and smallest (the claim, see
+    `Published`), value (as printed, or empty), page (the notebook that tests it).
     """
     path = pathlib.Path(__file__).with_name("published.csv")
     return pd.read_csv(path, dtype=str, keep_default_na=False).set_index("id")
@@ -115,8 +117,9 @@ def rule() -> str:
 class Published:
     """One published statement, a row of published.csv.
 
-    `kind` says what is measured and `side` ("above", "below", "within", "outside") with `smallest` what is claimed of
-    it. `value` is the printed number, None where only words were printed, and `decimals` how many it has.
+    `kind` says what is measured and `side` ("above", "below", "within", "outside") with `smallest`
+    what is claimed of it. `value` is the printed number, None where only words were printed, and
+    `decimals` how many it has.
     """
 
     id: str
@@ -164,12 +167,13 @@ class Published:
 
 @dataclass(frozen=True)
 class Result:
-    """One result of ours for the published statement `id`; NaN stands for a number that cannot be had.
+    """Result of ours for the published statement `id`; NaN stands for a number that cannot be had.
 
-    `low` and `high` bound `value`, `n` counts what the value rests on (settings unless `detail` says otherwise). A NaN
-    `value` with a `detail` says why there is none. `same_as` is the id of the statement whose result this one repeats,
-    a number that the paper prints twice; what counts verdicts passes over it where that result is there and has the
-    same number over as many settings.
+    `low` and `high` bound `value`, `n` counts what the value rests on (settings unless `detail`
+    says otherwise). A NaN `value` with a `detail` says why there is none. `same_as` is the id of
+    the statement whose result this one repeats, a number that the paper prints twice; what counts
+    verdicts passes over it where that result is there and has the same number over as many
+    settings.
     """
 
     id: str
@@ -191,7 +195,7 @@ class Verdict:
 
 
 def published(id_: str) -> Published:
-    """The published statement with this id, such as "main/overall". Raises ValueError naming the nearest id."""
+    """Statement with this id, such as "main/overall". Raises ValueError naming the nearest id."""
     rows = statements()
     check_name("published value", id_, rows.index)
     row = rows.loc[id_]
@@ -211,10 +215,10 @@ def published(id_: str) -> Published:
 def verdict(
     entry: Published, value: float | None, low: float = _NAN, high: float = _NAN
 ) -> Verdict:
-    """Verdict on our `value` with interval [`low`, `high`] for a published statement, by this module's rule.
+    """Verdict on our `value` with interval [`low`, `high`], by this module's rule.
 
-    None or NaN for `value` means that we have none. A bound is judged by its largest ratio where that has no interval.
-    Raises ValueError for an interval whose ends are the wrong way round.
+    None or NaN for `value` means that we have none. A bound is judged by its largest ratio where
+    that has no interval. Raises ValueError for an interval whose ends are the wrong way round.
     """
     if value is None or math.isnan(value):
         return Verdict(NO_RESULT, "no result of ours yet")
@@ -266,11 +270,12 @@ def difference(entry: Published, value: float, low: float, high: float) -> str:
 
 
 def scorecard(results: Iterable[Result] = ()) -> pd.DataFrame:
-    """Every published statement beside our results, one row per result and one for each statement without any.
+    """Published statements beside our results: one row per result, or one without any.
 
-    Columns: id, where, campaign, claim, published, ours (with its interval), difference (from the printed number), n,
-    verdict, why, counted (whether the row is a verdict on a result that repeats no other); in the order of the paper,
-    texts ready to print. Raises ValueError for a result with an unknown id.
+    Columns: id, where, campaign, claim, published, ours (with its interval), difference (from the
+    printed number), n, verdict, why, counted (whether the row is a verdict on a result that repeats
+    no other); in the order of the paper, texts ready to print. Raises ValueError for a result with
+    an unknown id.
     """
     by_id: dict[str, list[Result]] = {}
     for result in results:
@@ -331,10 +336,10 @@ def _row(entry: Published, result: Result | None, repeats: bool) -> dict[str, ob
 
 
 def former_verdicts(card: pd.DataFrame) -> pd.DataFrame:
-    """Rows of a `scorecard` with a result beside the verdict that the rule before this one gave, and its number then.
+    """Rows of a `scorecard` beside the verdict that the former rule gave, and the number then.
 
-    From former_verdicts.csv, which that rule wrote from the committed records and the pages' own results.
-    Columns: id, campaign, claim, former_result, former, ours, verdict.
+    From former_verdicts.csv, which that rule wrote from the committed records and the pages' own
+    results. Columns: id, campaign, claim, former_result, former, ours, verdict.
     """
     former = pd.read_csv(
         pathlib.Path(__file__).with_name("former_verdicts.csv"), keep_default_na=False
@@ -358,10 +363,10 @@ def findings_path(page: str) -> pathlib.Path:
 
 
 def keep_results(results: Iterable[Result]) -> None:
-    """Keep the results that a page computed itself, in place of its former ones; the scorecard shows them.
+    """Keep the results that a page computed itself, for the scorecard, in place of former ones.
 
-    Only where a build executes the page: a notebook that is run on its own, with other parameters, changes no other
-    page. Raises ValueError for an id that no published statement has.
+    Only where a build executes the page: a notebook that is run on its own, with other parameters,
+    changes no other page. Raises ValueError for an id that no published statement has.
     """
     rows = []
     for result in results:
@@ -375,7 +380,7 @@ def keep_results(results: Iterable[Result]) -> None:
 
 
 def kept_results() -> list[Result]:
-    """The results that pages have kept, in the order of the pages' names. Raises ValueError naming a damaged file."""
+    """Results that pages have kept, by page name. Raises ValueError naming a damaged file."""
     results = []
     for path in sorted(findings_path("*").parent.glob("*.json")):
         try:
@@ -393,9 +398,9 @@ def kept_results() -> list[Result]:
 def correlation_result(
     id_: str, campaign: str, runs: pd.DataFrame, column: str, options: dict, *, x: str = "count"
 ) -> Iterator[Result]:
-    """The Result `id_`: Pearson's correlation of columns `x` and `column` over settings; nothing where it is undefined.
+    """The Result `id_`: Pearson's correlation of columns `x` and `column` over settings.
 
-    Nothing for two settings either, whose correlation is 1 or -1 whatever they are.
+    Yields nothing where it is undefined, nor for two settings, where it is 1 or -1 in any case.
     options: num_resamples and seed of `correlate`.
     """
     rows = finished(average_replicates(runs))
@@ -411,7 +416,7 @@ def correlation_result(
 
 
 def _same_as(id_: str, rows: pd.DataFrame) -> str:
-    """The id whose number this one repeats with its sign turned: that of the gap where all fit equally well."""
+    """Id whose number this one repeats with its sign turned: the gap's, where all fit alike."""
     experiment, _, network = id_.partition("/")
     alike = np.ptp(rows["gap"] + rows["test_accuracy"]) < 0.02 * np.ptp(rows["gap"])
     if experiment != "test-accuracy" or not alike:

@@ -1,4 +1,4 @@
-"""The reader of the authors' records, on small files of their form, and the two committed tables."""
+"""The reader of the authors' records on small files of their form; the committed tables."""
 
 import itertools
 
@@ -16,7 +16,7 @@ STEMS += ("RegNetX_200MF", "SimpleDLA")
 
 
 def curve_lines(rng, grid, first=""):
-    """Lines with 21 counts that grow with the gap, accuracies in percent, decay, learning rate, batch size."""
+    """Lines with 21 counts that grow with the gap, accuracies in percent, decay, lr, batch size."""
     lines = []
     for lr, batch_size, decay in grid:
         gap = 10 + 3 * np.log2(batch_size / 256) - 4 * np.log10(lr) + rng.normal()
@@ -67,7 +67,7 @@ def clone(tmp_path):
 
 
 def test_a_line_is_read_from_its_end_and_files_have_our_names(clone):
-    runs = authors.read_curves(clone)
+    runs = authors.read_runs(clone)
     assert set(runs.loc[runs["experiment"] == "basic", "network"]) == set(NETWORKS)
     dimensions = runs[runs["network"] == "SENet18"]["experiment"]
     assert {"dimension d=2", "dimension d=5", "batch_lr lr", "batch_lr batch"} <= set(dimensions)
@@ -99,12 +99,12 @@ def test_a_line_that_cannot_be_read_is_named(clone, damage, words):
     lines[2] = damage(lines[2])
     path.write_text("\n".join(lines))
     with pytest.raises(ValueError, match=words):
-        authors.read_curves(clone)
+        authors.read_runs(clone)
 
 
 def test_another_commit_is_named(tmp_path):
     with pytest.raises(ValueError, match="check out commit 6148365"):
-        authors.read_curves(tmp_path)
+        authors.read_runs(tmp_path)
 
 
 def test_tables_hold_means_per_setting_and_every_statement(clone, tmp_path):
