@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BUILD      := $(BIN)/python book/build.py
 VERSION     = $(shell sed -nE 's/^version = "(.*)"/\1/p' pyproject.toml)
 
-.PHONY: env book lab pdf article test coverage fuzz mutants lint serve bench lock clean
+.PHONY: env book authors lab pdf article test coverage fuzz mutants lint serve bench lock clean
 .PHONY: dist dist-test links release github-release
 
 # Where Python writes no bytecode, as in many containers, each process would compile torch for itself.
@@ -31,6 +31,12 @@ book: env
 	$(BUILD)
 
 # JupyterLab on the notebooks.
+# The tables of the authors' own records, again: clones their repository at the commit that holds the records.
+authors: env
+	test -d results/authors || git clone --quiet --no-checkout --filter=blob:none https://github.com/lijingwei0502/implicit_bias results/authors
+	git -C results/authors checkout --quiet 6148365 -- tasks ViT-CIFAR-main/region_count.txt
+	$(BIN)/python -m rc_utils.authors results/authors
+
 lab: $(VENV)/.lab
 	$(BIN)/jupyter lab notebooks
 

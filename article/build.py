@@ -19,7 +19,7 @@ import typst
 
 from rc_utils import plotting
 from rc_utils.pages.scorecard import results_from_campaign
-from rc_utils.paper.verdict import scorecard
+from rc_utils.published import scorecard
 from rc_utils.sweep.campaign import list_campaigns, load_campaign
 from rc_utils.sweep.records import load_evolution, load_runs
 

@@ -22,8 +22,8 @@ from rc_utils.pages import statistics
 from rc_utils.pages.augmentation import matched_settings
 from rc_utils.pages.main_correlation import plain_runs
 from rc_utils.pages.scorecard import results_from_campaign
-from rc_utils.paper.verdict import VERDICTS, published, scorecard, verdict
 from rc_utils.plotting import forest_plot
+from rc_utils.published import VERDICTS, published, scorecard, verdict
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import find_records, load_runs
 

@@ -17,7 +17,7 @@ import nbformat
 
 from rc_utils.checks import check_keys, check_name, require, settings_from_dict, unknown_name, write_atomically
 from rc_utils.notebooks import NotebookError, check_parameters, execute_notebook, notebook_parameters
-from rc_utils.paper import scorecard
+from rc_utils.published import PAGE, findings_path
 from rc_utils.sweep import campaign, records
 
 STAMP = "rc_fingerprint"
@@ -29,7 +29,7 @@ class Page:
     """One notebook page: a row of pages.toml.
 
     `depends` are patterns relative to the repository; `findings` are pages whose kept results
-    (`rc_utils.paper.scorecard`) it shows, so that it is executed after them.
+    (`rc_utils.published`) it shows, so that it is executed after them.
     """
 
     name: str
@@ -96,7 +96,7 @@ def fingerprint(page, layout):
         files += found
     for name in page.campaigns:
         files += campaign_files(name)
-    files += map(scorecard.findings_path, page.findings)
+    files += map(findings_path, page.findings)
     read = hash_of({file.resolve() for file in files if file.is_file()}, layout.root)
     options = [page.name, page.parameters, read]
     return hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()
@@ -164,7 +164,7 @@ def execute_pages(pages, layout, device=None):
             running = {}
             for page in (page for page in pages if bool(page.findings) == shows_findings):
                 stamp = fingerprint(page, layout)
-                lost = page.name in keepers and not scorecard.findings_path(page.name).is_file()
+                lost = page.name in keepers and not findings_path(page.name).is_file()
                 if lost or _stamp_of(layout.executed(page)) != stamp:
                     running[page.name] = _submit(pool, page, stamp, layout, fork=len(pages) > 2 * _WORKERS)
             for name, future in running.items():
@@ -203,7 +203,7 @@ def _submit(pool, page, stamp, layout, *, fork):
 
 
 def _execute_page(page, layout, metadata, **options):
-    os.environ[scorecard.PAGE] = page.name
+    os.environ[PAGE] = page.name
     execute_notebook(layout.source(page), layout.executed(page), page.parameters, cwd=layout.root, **options)
     executed = nbformat.read(layout.executed(page), as_version=4)
     executed.metadata.update(metadata)

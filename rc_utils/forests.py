@@ -21,8 +21,7 @@ import pandas as pd
 import rc_utils as rc
 from rc_utils.checks import campaigns_dir, results_dir, write_atomically
 from rc_utils.correlation import correlate
-from rc_utils.paper.scorecard import correlation_result
-from rc_utils.paper.verdict import Result
+from rc_utils.published import Result, correlation_result
 from rc_utils.sweep.records import INTERPOLATES
 from rc_utils.sweep.specification import canonical_json
 

@@ -36,7 +36,7 @@ TESTS = {
     r"networks/(registry|user_class)\.py": "networks",
     r"checks\.py": "doors training sweep_trust networks",
     r"correlation/\w+\.py": "correlation doors",
-    r"paper/verdict\.py": "paper_verdict",
+    r"(published|authors)\.py": "published",
 }
 OTHER = {"Lt": ast.LtE, "LtE": ast.Lt, "Gt": ast.GtE, "GtE": ast.Gt, "Eq": ast.NotEq, "NotEq": ast.Eq, "In": ast.NotIn,
          "NotIn": ast.In, "Is": ast.IsNot, "IsNot": ast.Is, "Add": ast.Sub, "Sub": ast.Add, "Mult": ast.Div,

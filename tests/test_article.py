@@ -8,7 +8,7 @@ import re
 import pypdf
 import pytest
 
-from rc_utils.paper.verdict import Result
+from rc_utils.published import Result
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 

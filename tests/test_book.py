@@ -12,7 +12,7 @@ import pages
 import pytest
 import yaml
 
-from rc_utils.paper.scorecard import findings_path
+from rc_utils.published import findings_path
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import record_path
 
@@ -139,9 +139,9 @@ def test_a_warning_fails_the_build_until_it_is_repaired_and_a_new_style_sheet_st
 
 @pytest.mark.slow
 def test_a_page_keeps_its_findings_and_is_named_where_it_fails(layout):
-    code = "from rc_utils.paper import scorecard, verdict\n"
-    code += "scorecard.keep_results([verdict.Result('theory/lemma-7', 'here', n / 4)])\n"
-    code += "raise ValueError([r.value for r in scorecard.kept_results()])"
+    code = "from rc_utils import published\n"
+    code += "published.keep_results([published.Result('theory/lemma-7', 'here', n / 4)])\n"
+    code += "raise ValueError([r.value for r in published.kept_results()])"
     page = pages.Page("keeper", parameters={"n": 5})
     write_notebook(layout.source(page), nbformat.v4.new_code_cell(code))
     words = r"page keeper: keeper\.ipynb failed in its cell .*ValueError: \[1\.25\]"
@@ -245,7 +245,7 @@ def test_a_page_that_was_not_asked_for_is_shown_without_results(layout, order, c
     (layout.book / "pages.toml").write_text(PAGES + "\n[pages.extra]\n")
     (layout.book / "_toc.yml").write_text(f"{CONTENTS}- file: notebooks/extra\n")
     rendered = []
-    monkeypatch.setattr(build, "_sphinx", lambda book, strict, options: rendered.append(strict))
+    monkeypatch.setattr(build, "_sphinx", lambda book, strict: rendered.append(strict))
     build.build(layout, only=["line"])
     assert "not executed before: extra." in capsys.readouterr().out
     assert layout.executed(pages.Page("extra")).is_file()

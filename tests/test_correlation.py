@@ -25,7 +25,7 @@ from rc_utils.correlation import (
     slope,
     weighted_pearson,
 )
-from rc_utils.paper.published_tables import MAIN_NETWORKS
+from rc_utils.published import MAIN_NETWORKS
 
 NAN = float("nan")
 SCIPY = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}

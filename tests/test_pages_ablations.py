@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from rc_utils import published as tables
 from rc_utils.pages import ablations
-from rc_utils.paper import published_tables as tables
-from rc_utils.paper.verdict import scorecard
+from rc_utils.published import scorecard
 from rc_utils.sweep import records
 from rc_utils.sweep.campaign import load_campaign
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from rc_utils.pages.augmentation import matched_settings, paired_difference, results_from_augmentation, vertical_shift
-from rc_utils.paper.verdict import scorecard
+from rc_utils.published import scorecard
 
 
 def made_runs(augmented="crop-flip", *, fewer=0.5, shift=-0.1, seeds=2):

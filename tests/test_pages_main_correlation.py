@@ -10,8 +10,7 @@ from test_correlation import make_runs
 from rc_utils.correlation import average_replicates, change_per_doubling, regression_formula, with_logs
 from rc_utils.pages.lr_batch_bias import at_equal_updates
 from rc_utils.pages.main_correlation import results_from_measures, results_from_runs
-from rc_utils.paper.published_tables import MAIN_NETWORKS
-from rc_utils.paper.verdict import scorecard
+from rc_utils.published import MAIN_NETWORKS, scorecard
 
 
 def test_change_is_the_coefficient_of_the_formula_that_is_shown_and_an_error_of_numbers_that_are_missing():

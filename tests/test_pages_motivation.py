@@ -7,7 +7,7 @@ from torch import nn
 from rc_utils.measures import output_margin
 from rc_utils.networks import build_network
 from rc_utils.pages.motivation import output_layer, random_rescaling, rescalable_layers, rescale
-from rc_utils.paper.published_tables import NETWORKS
+from rc_utils.published import NETWORKS
 
 
 def warmed_up(name, **options):

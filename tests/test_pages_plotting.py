@@ -15,7 +15,6 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 from rc_utils.correlation import Estimate
-from rc_utils.paper.published_tables import NETWORKS
 from rc_utils.plotting import (
     CLASS_COLOURS,
     class_colours,
@@ -27,6 +26,7 @@ from rc_utils.plotting import (
     segment_strip,
     use_style,
 )
+from rc_utils.published import NETWORKS
 from rc_utils.regions import make_lattice
 
 

@@ -17,7 +17,7 @@ from rc_theory.complexity import regions as complexity_regions
 from rc_theory.complexity import results as complexity_results
 from rc_theory.complexity import trajectory as complexity
 from rc_theory.complexity.stacked import draw_samples, sgd_steps, stack, unstack
-from rc_utils.paper.verdict import scorecard
+from rc_utils.published import scorecard
 
 # float64: norms and singular values of matrices of some ten rows, each good to a few dozen units of 2.2e-16.
 TOLERANCE = 1e-12

@@ -21,7 +21,7 @@ from rc_theory.complexity.tasks import digit_tasks
 from rc_theory.complexity.trajectory import Trajectory
 from rc_utils.checks import project_root, write_atomically
 from rc_utils.correlation import mean
-from rc_utils.paper.verdict import Result
+from rc_utils.published import Result
 from rc_utils.sweep.provenance import git_revision, hardware
 
 LEVELS = (0.05, 0.02, 0.01, 0.005, 0.002, 0.001)

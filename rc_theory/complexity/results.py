@@ -14,7 +14,7 @@ from rc_theory.complexity.stacked import IdentityLayer
 from rc_theory.complexity.tasks import Task
 from rc_theory.complexity.trajectory import Trajectory
 from rc_utils.correlation import Estimate, bootstrap, correlate, interval_text
-from rc_utils.paper.verdict import Result
+from rc_utils.published import Result
 
 PAGE = "10_training_complexity"
 

@@ -10,15 +10,16 @@ import pandas as pd
 
 from rc_utils.correlation import average_replicates, correlate_settings, finished
 from rc_utils.pages.main_correlation import plain_runs
-from rc_utils.paper.published_tables import (
+from rc_utils.published import (
     ARCHITECTURES_COLUMNS,
     HYPERPLANES_COLUMNS,
     MAIN_NETWORKS,
     NETWORKS,
     OPTIMIZERS_COLUMNS,
     RANGE,
+    Result,
+    published,
 )
-from rc_utils.paper.verdict import Result, published
 from rc_utils.sweep import records
 from rc_utils.sweep.campaign import read_campaign, reference_campaigns
 from rc_utils.sweep.specification import Campaign

@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 
 from rc_utils.correlation import Estimate, average_replicates, finished, mean, require_columns, slope
-from rc_utils.paper.scorecard import correlation_result
-from rc_utils.paper.verdict import Result
+from rc_utils.published import Result, correlation_result
 
 AUGMENTATIONS = {"mixup": ("count", "gap"), "crop-flip": ("count", "test_accuracy")}
 _MATCH = ("network", "lr", "batch_size", "weight_decay", "optimizer")

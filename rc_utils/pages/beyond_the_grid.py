@@ -18,7 +18,7 @@ from rc_utils.correlation import (
     proportion,
     weighted_pearson,
 )
-from rc_utils.paper.verdict import Result
+from rc_utils.published import Result
 from rc_utils.sweep.campaign import read_campaign
 from rc_utils.sweep.knowledge import find_count
 from rc_utils.sweep.records import find_records, load_runs

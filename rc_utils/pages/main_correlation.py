@@ -18,9 +18,7 @@ from rc_utils.correlation import (
     regression_formula,
     require_columns,
 )
-from rc_utils.paper.published_tables import MAIN_NETWORKS, NETWORKS
-from rc_utils.paper.scorecard import correlation_result
-from rc_utils.paper.verdict import Result
+from rc_utils.published import MAIN_NETWORKS, NETWORKS, Result, correlation_result
 from rc_utils.sweep.specification import Campaign
 
 

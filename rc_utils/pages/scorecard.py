@@ -12,7 +12,7 @@ from rc_utils.pages import ablations, training_evolution
 from rc_utils.pages.augmentation import AUGMENTATIONS, results_from_augmentation
 from rc_utils.pages.beyond_the_grid import results_from_counts
 from rc_utils.pages.main_correlation import plain_runs, results_from_measures, results_from_runs
-from rc_utils.paper.verdict import Result, scorecard
+from rc_utils.published import Result, scorecard
 from rc_utils.sweep import records
 from rc_utils.sweep.campaign import read_campaign
 

@@ -10,8 +10,7 @@ from rc_utils import sweep
 from rc_utils.correlation import Estimate, finished, interval_text, setting_names
 from rc_utils.forests import committed_forests, forest_runs, results_from_forests
 from rc_utils.pages.scorecard import results_from_campaign
-from rc_utils.paper.scorecard import kept_results
-from rc_utils.paper.verdict import scorecard
+from rc_utils.published import kept_results, scorecard
 from rc_utils.sweep.campaign import read_campaign, reference_campaigns
 from rc_utils.sweep.knowledge import data_sha256
 from rc_utils.sweep.records import INTERPOLATES, counted, find_records, load_runs

@@ -8,8 +8,7 @@ import pytest
 from rc_utils.correlation import Estimate
 from rc_utils.pages import show
 from rc_utils.pages.ablations import ablation_cells
-from rc_utils.paper.scorecard import PAGE, findings_path, keep_results, kept_results
-from rc_utils.paper.verdict import Result
+from rc_utils.published import PAGE, Result, findings_path, keep_results, kept_results
 from rc_utils.sweep import campaign
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rc_utils.paper import published_tables as tables
-from rc_utils.paper.verdict import Published, Result, former_verdicts, published, scorecard, verdict
+from rc_utils import published as tables
+from rc_utils.published import Published, Result, former_verdicts, published, scorecard, verdict
 
 NAN = float("nan")
 

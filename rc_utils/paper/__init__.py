@@ -1,1 +1,0 @@
-"""What the papers state, and whether our results support it."""

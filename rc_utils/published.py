@@ -1,0 +1,396 @@
+"""What the papers state, what this book found, and a verdict by one rule.
+
+1. A statement claims a range: above its smallest effect, below the negative of it, within it or
+   outside it; a level within a tenth of the printed number, a bound at most 1.
+2. **supports**: our 95 % interval lies wholly in that range.
+3. **contradicts**: our interval lies wholly out of it.
+4. **inconclusive**: anything else, a value without an interval too. No result, no verdict.
+5. How near our number is to the printed one stands beside the verdict and has no part in it.
+
+The smallest effects of interest were fixed for each kind of statement, not for each result:
+
+| kind | smallest effect | reason |
+|---|---|---|
+| correlation, or a change of one | 0.5 | a quarter of the variance; a low one lies within it |
+| change of a mean count | 0.1 regions | less than the standard error, some 0.15, of 100 segments |
+| slope | 0.05 regions per doubling | some 0.15 regions over the tenfold range of rates here |
+| gap or accuracy | 0.01 | one image in a hundred |
+| logarithm of a ratio | 0.1 | ten percent |
+| relative change | 0 | the statement says that a function does not increase |
+| bound | ratio at most 1 | a bound holds or does not |
+
+The rule was made on 23 November 2026, when the results of this book were known and before any study
+of the protocol was looked at. A statement that an argument settles is not measured and counts among
+no verdicts: **proved** where its page gives a proof and no case exceeds it, **refuted by argument**
+where its page computes a counterexample.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import pathlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from rc_utils.checks import check_name, results_dir, write_atomically
+from rc_utils.correlation import average_replicates, correlate_settings, finished, interval_text
+
+SUPPORTS = "supports"
+INCONCLUSIVE = "inconclusive"
+CONTRADICTS = "contradicts"
+VERDICTS = (SUPPORTS, INCONCLUSIVE, CONTRADICTS)
+PROVED = "proved"
+REFUTED = "refuted by argument"
+ARGUMENTS = (PROVED, REFUTED)
+NO_RESULT = "no result"
+_NAN = float("nan")
+
+
+@cache
+def statements() -> pd.DataFrame:
+    """Statements and numbers of the papers, one row each, as texts, indexed by id.
+
+    Rows are in the order of the paper; v1 is the first version of the region-count paper and v3 its
+    third. Where both print a table the numbers are the same unless the table says otherwise.
+    Columns: group, statement, quantity, source, kind, side and smallest (the claim, see
+    `Published`), value (as printed, or empty), page (the notebook that tests it).
+    """
+    path = pathlib.Path(__file__).with_name("published.csv")
+    return pd.read_csv(path, dtype=str, keep_default_na=False).set_index("id")
+
+
+# The paper's tables, rows as NETWORKS; None where nothing is printed.
+ARCHITECTURES_COLUMNS = ("CIFAR-10", "CIFAR-100", "ImageNet", "d=2", "d=3", "d=4", "d=5")
+OPTIMIZERS_COLUMNS = ("SGD", "Adam", "Adagrad")
+HYPERPLANES_COLUMNS = ("Test", "Train", "Random")
+MAIN_NETWORKS = ("ResNet18", "EfficientNetB0", "SENet18")
+_FIRST_TABLE = [id_.split("/") for id_ in statements().index if id_.startswith("architectures/")]
+NETWORKS = tuple(dict.fromkeys(network for _, network, _ in _FIRST_TABLE))
+
+
+def _number(id_: str) -> float | None:
+    rows = statements()
+    return float(rows.loc[id_, "value"]) if id_ in rows.index else None
+
+
+def _grid(group: str, columns: tuple[str, ...]) -> tuple[tuple[float | None, ...], ...]:
+    return tuple(tuple(_number(f"{group}/{name}/{column}") for column in columns) for name in NETWORKS)
+
+
+ARCHITECTURES = _grid("architectures", ARCHITECTURES_COLUMNS)
+HYPERPLANES = _grid("hyperplanes", HYPERPLANES_COLUMNS)
+GRID_SIZE = {  # Dimension -> (points per edge, mean count).
+    1: tuple((points, _number(f"grid-size/1d/{points}")) for points in (50, 100, 200, 300, 500)),
+    2: tuple((points, _number(f"grid-size/2d/{points}")) for points in (10, 20, 30, 40, 50)),
+}
+SAMPLE_SIZE = tuple((number, _number(f"sample-size/{number}")) for number in (10, 50, 100, 300, 500))
+RANGE = tuple(  # Range of alpha, mean count, correlation.
+    (span, _number(f"range/{span}/count"), _number(f"range/{span}/correlation"))
+    for span in ("[0, 1]", "[-1, 2]", "[-2, 3]", "[-3, 4]")
+)
+_EVOLUTION_COLUMNS = ("count", "gap-v1", "gap-v3", "correlation")
+EVOLUTION = tuple(  # Epoch, mean count, gap in v1, gap in v3 (they part from epoch 80 on), correlation.
+    (epoch, *(_number(f"evolution/{name}/{epoch}") for name in _EVOLUTION_COLUMNS))
+    for epoch in (0, 20, 40, 60, 80, 100, 130, 160, 200)
+)
+
+
+def rule() -> str:
+    """The rule of this module's text, as Markdown."""
+    return str(__doc__).partition("\n\n")[2]
+
+
+@dataclass(frozen=True)
+class Published:
+    """One published statement, a row of published.csv.
+
+    `kind` says what is measured and `side` ("above", "below", "within", "outside") with `smallest`
+    what is claimed of it. `value` is the printed number, None where only words were printed, and
+    `decimals` how many it has.
+    """
+
+    id: str
+    experiment: str
+    source: str
+    claim: str
+    quantity: str
+    kind: str
+    side: str
+    smallest: float
+    value: float | None = None
+    decimals: int = 2
+    page: str = ""
+
+    @property
+    def is_argument(self) -> bool:
+        """Whether a proof or a counterexample settles the statement."""
+        return self.kind in ("proved", "refuted")
+
+    def claimed(self) -> tuple[float, float]:
+        """The ends of the claimed range, or of what it leaves out where the side is "outside"."""
+        if self.kind in ("bound", "proved", "refuted"):
+            return -math.inf, self.smallest
+        if self.side == "above":
+            return self.smallest, math.inf
+        if self.side == "below":
+            return -math.inf, -self.smallest
+        centre = self.value or 0.0 if self.kind == "level" else 0.0
+        return centre - self.smallest, centre + self.smallest
+
+    def shown(self) -> str:
+        """The printed number, or the words for what was claimed without one."""
+        if self.value is not None:
+            return f"{self.value:.{self.decimals}f}"
+        if self.kind in ("bound", "proved", "refuted"):
+            return "at most 1"
+        words = {
+            "above": "positive",
+            "below": "negative",
+            "within": "low",
+            "outside": "other than 0",
+        }
+        return words[self.side]
+
+
+@dataclass(frozen=True)
+class Result:
+    """Result of ours for the published statement `id`; NaN stands for a number that cannot be had.
+
+    `low` and `high` bound `value`, `n` counts what the value rests on (settings unless `detail`
+    says otherwise). A NaN `value` with a `detail` says why there is none. `same_as` is the id of
+    the statement whose result this one repeats, a number that the paper prints twice; what counts
+    verdicts passes over it where that result is there and has the same number over as many
+    settings.
+    """
+
+    id: str
+    campaign: str
+    value: float
+    low: float = _NAN
+    high: float = _NAN
+    n: int = 0
+    detail: str = ""
+    same_as: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome of a comparison and one sentence that says why."""
+
+    label: str
+    why: str
+
+
+def published(id_: str) -> Published:
+    """Statement with this id, such as "main/overall". Raises ValueError naming the nearest id."""
+    rows = statements()
+    check_name("published value", id_, rows.index)
+    row = rows.loc[id_]
+    value = float(row["value"]) if row["value"] else None
+    decimals = len(row["value"].partition(".")[2])
+    texts = (
+        row["group"],
+        row["source"],
+        row["statement"],
+        row["quantity"],
+        row["kind"],
+        row["side"],
+    )
+    return Published(id_, *texts, float(row["smallest"]), value, decimals, row["page"])
+
+
+def verdict(entry: Published, value: float | None, low: float = _NAN, high: float = _NAN) -> Verdict:
+    """Verdict on our `value` with interval [`low`, `high`], by this module's rule.
+
+    None or NaN for `value` means that we have none. A bound is judged by its largest ratio where
+    that has no interval. Raises ValueError for an interval whose ends are the wrong way round.
+    """
+    if value is None or math.isnan(value):
+        return Verdict(NO_RESULT, "no result of ours yet")
+    if entry.is_argument:
+        return _judge_argument(entry.kind, value)
+    if entry.kind == "bound" and math.isnan(low):
+        low = high = value
+    if math.isnan(low) or math.isnan(high):
+        return Verdict(INCONCLUSIVE, "too little data, or none that varies, for an interval")
+    if low > high:
+        raise ValueError(f"the interval of {entry.id!r} is [{low}, {high}]; expected its low end first")
+    least, most = entry.claimed()
+    words = f"{entry.side} [{least:.3g}, {most:.3g}]"
+    if entry.side == "above":
+        words = f"above {least:g}"
+    elif entry.side == "below":
+        words = f"at or below {most:g}"
+    inside = least <= low and high <= most
+    apart = high < least or low > most
+    if entry.side == "outside":
+        inside, apart = apart, inside
+    if inside:
+        return Verdict(SUPPORTS, f"our interval lies {words}")
+    if apart:
+        return Verdict(CONTRADICTS, f"no part of our interval lies {words}")
+    return Verdict(INCONCLUSIVE, f"only a part of our interval lies {words}")
+
+
+def _judge_argument(kind: str, value: float) -> Verdict:
+    if kind == "proved":
+        if value <= 1:
+            return Verdict(PROVED, f"no case exceeds it (largest ratio {value:.3g}), and none can")
+        return Verdict(CONTRADICTS, f"a case exceeds it (largest ratio {value:.3g}), which the proof rules out")
+    if value > 1:
+        words = "without bound" if math.isinf(value) else f"by a factor of {value:.3g}"
+        return Verdict(REFUTED, f"a counterexample exceeds it {words}")
+    return Verdict(INCONCLUSIVE, f"the counterexample does not exceed it (ratio {value:.3g})")
+
+
+def difference(entry: Published, value: float, low: float, high: float) -> str:
+    """Our number less the printed one, with its interval; empty where none is printed or found."""
+    if entry.value is None or entry.is_argument or not math.isfinite(value):
+        return ""
+    return interval_text(value - entry.value, low - entry.value, high - entry.value, "+")
+
+
+def scorecard(results: Iterable[Result] = ()) -> pd.DataFrame:
+    """Published statements beside our results: one row per result, or one without any.
+
+    Columns: id, where, campaign, claim, published, ours (with its interval), difference (from the
+    printed number), n, verdict, why, counted (whether the row is a verdict on a result that repeats
+    no other); in the order of the paper, texts ready to print. Raises ValueError for a result with
+    an unknown id.
+    """
+    by_id: dict[str, list[Result]] = {}
+    for result in results:
+        by_id.setdefault(published(result.id).id, []).append(result)
+    rows = []
+    for id_ in statements().index:
+        for result in by_id.get(id_) or [None]:
+            others = by_id.get(result.same_as, []) if result else []
+            rows.append(_row(published(id_), result, _repeats(result, others)))
+    return pd.DataFrame(rows)
+
+
+def _repeats(result: Result | None, others: Iterable[Result]) -> bool:
+    """Whether a result is that of another statement, but for rounding and sign."""
+    return result is not None and any(
+        (other.campaign, other.n) == (result.campaign, result.n) and abs(abs(other.value) - abs(result.value)) < 0.01
+        for other in others
+    )
+
+
+def _judged(entry: Published, result: Result | None, repeats: bool) -> Verdict:
+    """The verdict on a result, with what the result says of itself; on none, what it would take."""
+    if result is None:
+        needs = "a level, which only the paper's own setting can test" if entry.kind == "level" else ""
+        return Verdict(NO_RESULT, needs or "no result of ours yet")
+    if math.isnan(result.value) and result.detail:
+        return Verdict(NO_RESULT, result.detail)
+    judged = verdict(entry, result.value, result.low, result.high)
+    if repeats:
+        return Verdict(
+            judged.label,
+            f"the number of {result.same_as} but for rounding and sign, not counted again",
+        )
+    return Verdict(judged.label, f"{judged.why} ({result.detail})" if result.detail else judged.why)
+
+
+def _row(entry: Published, result: Result | None, repeats: bool) -> dict[str, object]:
+    judged = _judged(entry, result, repeats)
+    found = result or Result(entry.id, "", _NAN)
+    return {
+        "id": entry.id,
+        "where": entry.source,
+        "campaign": found.campaign,
+        "claim": entry.claim,
+        "published": entry.shown(),
+        "ours": "" if math.isnan(found.value) else interval_text(found.value, found.low, found.high),
+        "difference": difference(entry, found.value, found.low, found.high),
+        "n": found.n,
+        "verdict": judged.label,
+        "why": judged.why,
+        "counted": result is not None and not repeats and judged.label in VERDICTS,
+    }
+
+
+def former_verdicts(card: pd.DataFrame) -> pd.DataFrame:
+    """Rows of a `scorecard` beside the verdict that the former rule gave, and the number then.
+
+    From former_verdicts.csv, which that rule wrote from the committed records and the pages' own
+    results. Columns: id, campaign, claim, former_result, former, ours, verdict.
+    """
+    former = pd.read_csv(pathlib.Path(__file__).with_name("former_verdicts.csv"), keep_default_na=False)
+    former = former.rename(columns={"result": "former_result", "verdict": "former"}).drop_duplicates(["id", "campaign"])
+    now = card[card["campaign"] != ""].drop_duplicates(["id", "campaign"])
+    both = former.merge(now[["id", "campaign", "claim", "ours", "verdict"]], on=["id", "campaign"])
+    return both[["id", "campaign", "claim", "former_result", "former", "ours", "verdict"]]
+
+
+# Results of pages: what the scorecard shows beside the campaigns.
+PAGE = "RC_BOOK_PAGE"
+"""The environment variable with the name of the page that a build of the book executes."""
+
+
+def findings_path(page: str) -> pathlib.Path:
+    """Where the results of a page that trains no campaign are kept."""
+    return results_dir() / "findings" / f"{page}.json"
+
+
+def keep_results(results: Iterable[Result]) -> None:
+    """Keep the results that a page computed itself, for the scorecard, in place of former ones.
+
+    Only where a build executes the page: a notebook that is run on its own, with other parameters,
+    changes no other page. Raises ValueError for an id that no published statement has.
+    """
+    rows = []
+    for result in results:
+        published(result.id)
+        values = dataclasses.asdict(result)
+        rows.append({k: None if isinstance(v, float) and math.isnan(v) else v for k, v in values.items()})
+    if page := os.environ.get(PAGE):
+        write_atomically(findings_path(page), json.dumps(rows, indent=1).encode())
+
+
+def kept_results() -> list[Result]:
+    """Results that pages have kept, by page name. Raises ValueError naming a damaged file."""
+    results = []
+    for path in sorted(findings_path("*").parent.glob("*.json")):
+        try:
+            rows = json.loads(path.read_text(encoding="utf-8"))
+            results += [Result(**{k: math.nan if v is None else v for k, v in row.items()}) for row in rows]
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{path} is damaged ({error}): delete it and run its page again") from error
+    return results
+
+
+def correlation_result(
+    id_: str, campaign: str, runs: pd.DataFrame, column: str, *, x: str = "count"
+) -> Iterator[Result]:
+    """The Result `id_`: Pearson's correlation of columns `x` and `column` over settings.
+
+    Yields nothing where it is undefined, nor for two settings, where it is 1 or -1 in any case.
+    """
+    rows = finished(average_replicates(runs))
+    c = correlate_settings(rows, x, column)
+    if not np.isfinite(c.value):
+        return
+    words = [f"Pearson over {len(rows)} networks and settings"]
+    if "interpolates" in rows.columns:
+        words.append(f"{int(rows['interpolates'].sum())} of them interpolate")
+    if diverged := len(runs) - len(finished(runs)):
+        words.append(f"diverged runs: {diverged}")
+    yield Result(id_, campaign, c.value, c.low, c.high, c.n, ", ".join(words), _same_as(id_, rows))
+
+
+def _same_as(id_: str, rows: pd.DataFrame) -> str:
+    """Id whose number this one repeats with its sign turned: the gap's, where all fit alike."""
+    experiment, _, network = id_.partition("/")
+    alike = np.ptp(rows["gap"] + rows["test_accuracy"]) < 0.02 * np.ptp(rows["gap"])
+    if experiment != "test-accuracy" or not alike:
+        return ""
+    return f"main/{network}" if network in MAIN_NETWORKS else f"architectures/{network}/CIFAR-10"

@@ -1,0 +1,150 @@
+"""The reader of the authors' records on small files of their form; the committed tables."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from rc_studies.authors_start import count_on_segment, drawn_pairs
+from rc_utils import authors
+from rc_utils.checks import campaigns_dir
+from rc_utils.published import NETWORKS, statements
+
+GRID = list(itertools.product((0.1, 0.01, 0.001), (256, 512, 1024), (1e-5, 1e-6, 1e-7)))
+STEMS = ("Resnet18", "Resnet34", "VGG19", "MobileNet", "SENet18", "ShuffleNetV2", "EfficientNetB0")
+STEMS += ("RegNetX_200MF", "SimpleDLA")
+
+
+def curve_lines(rng, grid, first=""):
+    """Lines with 21 counts that grow with the gap, accuracies in percent, decay, lr, batch size."""
+    lines = []
+    for lr, batch_size, decay in grid:
+        gap = 10 + 3 * np.log2(batch_size / 256) - 4 * np.log10(lr) + rng.normal()
+        counts = " ".join(f"{max(1.0, 2 + step / 40 + gap / 10):.2f}" for step in range(21))
+        lines.append(f"{first}{counts} 100.0 {100 - gap:.2f} {decay} {lr} {batch_size}")
+    return lines
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """A folder with small files of the form of the authors' records."""
+    rng = np.random.default_rng(0)
+
+    def write(name, lines):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(lines) + "\n")
+
+    for folder in authors.CURVES[:8]:
+        for stem in STEMS:
+            end = "_new" if folder == "1drandom" else ""
+            write(f"tasks/{folder}/{stem}{end}.txt", curve_lines(rng, GRID, "7 " if end else "") * 2)
+    write("tasks/basic/correlation.txt", ["Resnet18 -0.98"])
+    lines = [line for kind in range(3, 7) for line in curve_lines(rng, GRID, f"{kind} ")]
+    write("tasks/dimension/SENet18.txt", lines)
+    write("tasks/svhn/VGG19_svhn.txt", curve_lines(rng, GRID, "1 "))
+    for stem in ("mixup", "augmentation", "primal"):
+        write(f"tasks/mix_aug/{stem}.txt", curve_lines(rng, GRID))
+    for stem in ("Resnet18", "EfficientNetB0", "SENet18"):
+        grid = [(lr, 256, 5e-4) for lr in (0.1, 0.05, 0.01, 0.005)]
+        write(f"tasks/batch_lr/lr{stem}.txt", curve_lines(rng, grid))
+        grid = [(0.01, batch_size, 5e-4) for batch_size in (64, 128, 256, 512)]
+        write(f"tasks/batch_lr/batch{stem}.txt", curve_lines(rng, grid))
+    for folder in ("stop", "weight_decay"):
+        write(f"tasks/{folder}/resnet18.txt", curve_lines(rng, GRID, "1 "))
+    for stem in ("dt", "rf", "knn", "svm", "lr"):
+        write(f"tasks/ml/{stem}.txt", [f"{2 + k / 5} {0.3 + k / 20} 0.3" for k in range(12)])
+    write("tasks/measure/Resnet18.txt", [f"{40 + k} {3 - k / 20} 0.1 {80 - k} 1e-06 {lr} {b}"
+                                         for k, (lr, b, _) in enumerate(GRID)])  # fmt: skip
+    vit = [f"0.99 {0.8 - k / 100} {2 + k / 30} {lr} {b} {decay}" for k, (lr, b, decay) in enumerate(GRID)]
+    write("ViT-CIFAR-main/region_count.txt", vit)
+    return tmp_path
+
+
+def test_a_line_is_read_from_its_end_and_files_have_our_names(clone):
+    runs = authors.read_runs(clone)
+    assert set(runs.loc[runs["experiment"] == "basic", "network"]) == set(NETWORKS)
+    dimensions = runs[runs["network"] == "SENet18"]["experiment"]
+    assert {"dimension d=2", "dimension d=5", "batch_lr lr", "batch_lr batch"} <= set(dimensions)
+    line = (clone / "tasks/1drandom/MobileNet_new.txt").read_text().splitlines()[4].split()
+    one = runs[(runs["experiment"] == "1drandom") & (runs["network"] == "MobileNetV2")].iloc[4]
+    assert [one["R0"], one["R10"], one["count"]] == [float(word) for word in (line[1], line[2], line[21])]
+    assert one["gap"] == pytest.approx((float(line[22]) - float(line[23])) / 100)
+    assert (one["lr"], one["batch_size"], one["weight_decay"]) == (0.1, 512, 1e-6)
+    assert one["source"] == "lijingwei0502/implicit_bias@6148365:tasks/1drandom/MobileNet_new.txt"
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda line: line + " 7 7", r"VGG19\.txt, line 3: 28 numbers, expected 26 or 27"),
+        (
+            lambda line: line.replace("100.0", "1OO"),
+            r"VGG19\.txt, line 3: could not convert .*'1OO'",
+        ),
+        (lambda line: line.replace("100.0", "nan"), r"VGG19\.txt, line 3: .*all finite"),
+        (lambda line: line.replace("100.0", "101"), r"VGG19\.txt, run 3: .*accuracies in percent"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_named(clone, damage, words):
+    path = clone / "tasks/adam/VGG19.txt"
+    lines = path.read_text().splitlines()
+    lines[2] = damage(lines[2])
+    path.write_text("\n".join(lines))
+    with pytest.raises(ValueError, match=words):
+        authors.read_runs(clone)
+
+
+def test_another_commit_is_named(tmp_path):
+    with pytest.raises(ValueError, match="check out commit 6148365"):
+        authors.read_runs(tmp_path)
+
+
+def test_tables_hold_means_per_setting_and_every_statement(clone, tmp_path):
+    authors.write_tables(clone, tmp_path / "tables")
+    settings = pd.read_csv(tmp_path / "tables/settings.csv")
+    results = pd.read_csv(tmp_path / "tables/results.csv")
+    assert set(statements().index) <= set(results["id"])
+    assert results["value"].notna().sum() > 500
+    # Means and a correlation over 27 combinations, by a reading that shares no code.
+    rows = [line.split() for line in (clone / "tasks/cifar100/Resnet34.txt").read_text().splitlines()]
+    table = pd.DataFrame(rows).astype(float)
+    table["gap"] = (table[21] - table[22]) / 100
+    means = table.groupby([24, 25])[[20, 22]].mean()
+    ours = settings[(settings["experiment"] == "cifar100") & (settings["network"] == "ResNet34")]
+    assert ours["count"].to_list() == pytest.approx(means[20].to_list(), abs=1e-6)
+    assert ours["test_accuracy"].to_list() == pytest.approx((means[22] / 100).to_list(), abs=1e-6)
+    assert (ours["runs"] == 6).all()
+    combined = table.groupby([23, 24, 25])[[20, "gap"]].mean()
+    found = results.set_index(["id", "quantity"])["value"]
+    value = found["architectures/ResNet34/CIFAR-100", "correlation with gap, combinations"]
+    assert value == pytest.approx(np.corrcoef(combined[20], combined["gap"])[0, 1], abs=1e-6)
+
+
+def test_the_committed_tables_hold_the_main_experiment_in_full():
+    settings = pd.read_csv(campaigns_dir() / "authors/settings.csv")
+    results = pd.read_csv(campaigns_dir() / "authors/results.csv").set_index(["id", "quantity"])
+    main = settings[settings["experiment"] == "basic"]
+    assert main["runs"].sum() == 704
+    assert (main.groupby("network").size() == 9).all()
+    for network in NETWORKS:
+        id_ = f"architectures/{network}/CIFAR-10"
+        value = results.loc[(id_, "correlation with gap, combinations"), "value"]
+        assert f"{value:.2f}" == statements().loc[id_, "value"]
+    assert set(statements().index) <= set(results.index.get_level_values("id"))
+
+
+def test_start_counts_follow_the_draw_and_label_200_points():
+    np.random.seed(3)  # noqa: NPY002 - the global state, as their code uses it
+    expected = [np.random.choice(500, 2, replace=False).tolist() for _ in range(4)]  # noqa: NPY002
+    assert drawn_pairs(500, 3, num_segments=4).tolist() == expected
+    ends = torch.stack([torch.zeros(3, 32, 32), torch.ones(3, 32, 32)])
+
+    def stripes(images):  # label 1 between 0.3 and 0.6 and above 0.95
+        level = images.mean(dim=(1, 2, 3))
+        inside = ((level > 0.3) & (level < 0.6)) | (level > 0.95)
+        return torch.stack([(~inside).float(), inside.float()], dim=1)
+
+    assert [count_on_segment(stripes, ends, step) for step in (1, 8)] == [4, 4]
