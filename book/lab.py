@@ -13,8 +13,8 @@ import pathlib
 import shutil
 import sys
 
-from rc_utils.checks import results_dir
 from rc_utils.paper.scorecard import PAGE
+from rc_utils.paths import results_dir
 
 NOTEBOOKS = pathlib.Path(__file__).resolve().parents[1] / "notebooks"
 FIRST = "12_your_network.ipynb"

@@ -23,11 +23,11 @@ import tomllib
 
 import docstrings
 import pytest
+from rc_utils.notebooks.execute import check_parameters, find_notebook, main, notebook_parameters, parse_value
 
 import rc_utils
 from benchmarks import gpu
 from rc_utils import count, measures
-from rc_utils.notebooks.execute import check_parameters, find_notebook, main, notebook_parameters, parse_value
 from rc_utils.sweep import campaign, validation
 from rc_utils.sweep import execute as sweep
 

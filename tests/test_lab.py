@@ -14,7 +14,7 @@ import urllib.request
 import lab
 import pytest
 
-from rc_utils.checks import write_atomically
+from rc_utils.paths import write_atomically
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 

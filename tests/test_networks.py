@@ -6,6 +6,7 @@ import textwrap
 
 import pytest
 import torch
+from rc_utils.networks.user_class import find_user_network
 from torch import nn
 from torch.nn import functional as F
 from torchvision import models
@@ -16,7 +17,6 @@ from rc_utils.networks.mobilenet import InvertedResidual
 from rc_utils.networks.registry import check_network
 from rc_utils.networks.regnet import XBlock, compatible_widths
 from rc_utils.networks.resnet import BasicBlock
-from rc_utils.networks.user_class import find_user_network
 
 # trainable parameters of the published CIFAR form at ten classes, of its linear layer's input, side of its feature maps
 PUBLISHED = {

@@ -11,6 +11,9 @@ import types
 import numpy as np
 import pytest
 import torch
+from rc_utils.sweep.cost import run_flops
+from rc_utils.sweep.provenance import instructions
+from rc_utils.sweep.verify import ACCURACY_TOLERANCE, COUNT_TOLERANCE, FURTHER_TOLERANCE, print_verification, verify
 
 from rc_utils.measures import MEASURES
 from rc_utils.pages import show
@@ -19,10 +22,7 @@ from rc_utils.pages.show import campaign_runs
 from rc_utils.regions.classifier import NonFiniteScores
 from rc_utils.sweep import cluster, execute, records, run
 from rc_utils.sweep.campaign import parse_campaign
-from rc_utils.sweep.cost import run_flops
 from rc_utils.sweep.execute import main, missing_runs, plan, sweep
-from rc_utils.sweep.provenance import instructions
-from rc_utils.sweep.verify import ACCURACY_TOLERANCE, COUNT_TOLERANCE, FURTHER_TOLERANCE, print_verification, verify
 
 TABLE = {
     "title": "four runs",

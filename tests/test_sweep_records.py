@@ -8,13 +8,13 @@ import sys
 
 import numpy as np
 import pytest
-
-from rc_utils.checks import campaigns_dir
-from rc_utils.pages.beyond_the_grid import counts_by_simplex
-from rc_utils.sweep import records
-from rc_utils.sweep.campaign import list_campaigns, load_campaign, read_campaign
 from rc_utils.sweep.knowledge import is_complete, merge_records
 from rc_utils.sweep.specification import RunSpec
+
+from rc_utils.pages.beyond_the_grid import counts_by_simplex
+from rc_utils.paths import campaigns_dir
+from rc_utils.sweep import records
+from rc_utils.sweep.campaign import list_campaigns, load_campaign, read_campaign
 from rc_utils.training import TrainConfig
 
 

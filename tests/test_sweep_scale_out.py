@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 import dask
 import pytest
 from distributed import Client, LocalCluster
+from rc_utils.sweep.job import Outcome
 from test_sweep_trust import TABLE
 
 from rc_utils.sweep import cluster, records
 from rc_utils.sweep.campaign import parse_campaign
 from rc_utils.sweep.execute import missing_runs, sweep
-from rc_utils.sweep.job import Outcome
 
 
 def table(num_seeds):

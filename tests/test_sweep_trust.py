@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_sweep_records import made_up, write_all
 
-from rc_utils.checks import campaigns_dir
+from rc_utils.paths import campaigns_dir
 from rc_utils.regions import region_count
 from rc_utils.sweep import records as ledger
 from rc_utils.sweep import run, weights

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rc_utils.checks import project_root, require, write_atomically
+from rc_utils.checks import require
+from rc_utils.paths import project_root, write_atomically
 
 _REQUIRED = ("x_train", "y_train", "x_test", "y_test")
 _OPTIONAL = ("classes", "source", "note")

@@ -20,8 +20,7 @@ from rc_utils.paper.published_tables import (
 )
 from rc_utils.paper.verdict import Result, published
 from rc_utils.sweep import records
-from rc_utils.sweep.campaign import read_campaign, reference_campaigns
-from rc_utils.sweep.specification import Campaign
+from rc_utils.sweep.campaign import Campaign, read_campaign, reference_campaigns
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ from rc_utils.correlation import (
 )
 from rc_utils.paper.verdict import Result
 from rc_utils.sweep.campaign import read_campaign
-from rc_utils.sweep.knowledge import find_count
-from rc_utils.sweep.records import find_records, load_runs
+from rc_utils.sweep.records import find_count, find_records, load_runs
 
 
 def counts_by_simplex(name: str, labels: Sequence[str], origin: str | None = None) -> pd.DataFrame:

@@ -15,7 +15,7 @@ from rc_utils.correlation.settings import formula_of
 from rc_utils.paper.published_tables import MAIN_NETWORKS, NETWORKS
 from rc_utils.paper.scorecard import correlation_result
 from rc_utils.paper.verdict import Result
-from rc_utils.sweep.specification import Campaign
+from rc_utils.sweep.campaign import Campaign
 
 
 def plain_runs(runs: pd.DataFrame, campaign: Campaign) -> pd.DataFrame:

@@ -13,8 +13,7 @@ from rc_utils.pages.scorecard import results_from_campaign
 from rc_utils.paper.scorecard import kept_results
 from rc_utils.paper.verdict import scorecard
 from rc_utils.sweep.campaign import read_campaign, reference_campaigns
-from rc_utils.sweep.knowledge import data_sha256
-from rc_utils.sweep.records import INTERPOLATES, counted, find_records, load_runs
+from rc_utils.sweep.records import INTERPOLATES, counted, data_sha256, find_records, load_runs
 
 HEADS = {"cell": "setting", "lr": "learning rate", "std_error": "standard error", "n_train": "training images"}
 SMALL = 100  # runs that a page trains itself where there is not one record

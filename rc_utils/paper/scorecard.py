@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pandas as pd
 
-from rc_utils.checks import results_dir, write_atomically
 from rc_utils.correlation import average_replicates, correlate_settings, finished
 from rc_utils.paper.published_tables import MAIN_NETWORKS
 from rc_utils.paper.verdict import Result, published
+from rc_utils.paths import results_dir, write_atomically
 
 PAGE = "RC_BOOK_PAGE"
 """The environment variable with the name of the page that a build of the book executes."""
