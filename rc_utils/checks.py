@@ -1,6 +1,7 @@
 """Errors that name what is wrong, what is valid and what to do: names, types and numbers from a reader or a file."""
 
 import collections.abc
+import contextlib
 import dataclasses
 import difflib
 import functools
@@ -34,6 +35,12 @@ def check_keys(where, given, valid):
     """Raise ValueError if the mapping `given` has a key outside `valid`; `where` names the table."""
     for key in given:
         check_name(f"key in {where}", key, valid)
+
+
+def check_distinct(where, values):
+    """Raise ValueError for a value that is there twice; equal in number is equal, as 1 and 1.0."""
+    for i, value in enumerate(values):
+        require(value not in values[:i], f"{where} has {value!r} twice")
 
 
 def is_finite_number(value):
@@ -73,6 +80,14 @@ def settings_from_dict(cls, values, where):
     return cls(**checked)
 
 
+def check_arguments(function, settings, where, without=()):
+    """Check keys and types of `settings` that are arguments of `function`, but for those `without`."""
+    hints = _type_hints(function)
+    check_keys(where, settings, hints.keys() - {"return", *without})
+    for key, value in settings.items():
+        checked_value(value, hints[key], f"{where}.{key}")
+
+
 _type_hints = functools.cache(typing.get_type_hints)
 
 
@@ -105,3 +120,12 @@ def _fits(value, hint):
     if kind is dict and inner:
         return isinstance(value, dict) and all(_fits(v, inner[1]) for v in value.values())
     return isinstance(value, kind)
+
+
+@contextlib.contextmanager
+def naming(where):
+    """Turn an error of what is asked for into a ValueError that says where it stands."""
+    try:
+        yield
+    except (ValueError, TypeError, ImportError, AttributeError, ArithmeticError) as error:
+        raise ValueError(f"{where}: {error}") from error

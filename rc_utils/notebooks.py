@@ -33,7 +33,9 @@ def find_notebook(name):
     if path.suffix == ".ipynb" and path.is_file():
         return path
     if name not in known:
-        raise FileNotFoundError(f"{unknown_name('notebook', name, known)} (in {project_root() / 'notebooks'})")
+        raise FileNotFoundError(
+            f"{unknown_name('notebook', name, known)} (in {project_root() / 'notebooks'})"
+        )
     return known[name]
 
 
@@ -81,7 +83,9 @@ def check_parameters(path, parameters):
         try:
             same = json.loads(json.dumps(value)) == _with_lists(value)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{where} cannot be {value!r}: {error}; expected numbers, texts, lists") from error
+            raise ValueError(
+                f"{where} cannot be {value!r}: {error}; expected numbers, texts, lists"
+            ) from error
         require(same, f"{where} cannot be {value!r}: the keys of a dictionary have to be texts")
         if defaults[key] is not None:
             checked_value(value, type(defaults[key]), where)
@@ -126,7 +130,10 @@ def execute_notebook(path, output, parameters=None, *, cwd=None):
     written.parent.mkdir(parents=True, exist_ok=True)
     fix_folders()  # the kernel may work in another folder
     # papermill writes a tuple as a text, and as a list what JSON makes of it.
-    options = {"parameters": json.loads(json.dumps(parameters or {})), "cwd": str(cwd or pathlib.Path.cwd())}
+    options = {
+        "parameters": json.loads(json.dumps(parameters or {})),
+        "cwd": str(cwd or pathlib.Path.cwd()),
+    }
     # Its notices, of an unencrypted connection or of being stopped at the end, tell a reader nothing.
     options["extra_arguments"] = ["--log-level=CRITICAL"]
     # papermill warns where a comment holds an equals sign; the parameters are checked already.
@@ -174,12 +181,18 @@ def unused_parameters(path, names):
 
 def main(argv=None):
     """The command line; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m rc_utils.notebooks", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m rc_utils.notebooks", description=__doc__.split("\n")[0]
+    )
     parser.add_argument("notebook", nargs="?", help="name in notebooks/, or a path")
     what = {"nargs": 2, "action": "append", "default": [], "metavar": ("NAME", "VALUE")}
     parser.add_argument("-p", "--parameter", help="may be repeated", **what)
-    parser.add_argument("-o", "--output", type=pathlib.Path, help="default: results/notebooks/<name>.ipynb")
-    parser.add_argument("--list", action="store_true", help="print parameters, or the notebooks without one")
+    parser.add_argument(
+        "-o", "--output", type=pathlib.Path, help="default: results/notebooks/<name>.ipynb"
+    )
+    parser.add_argument(
+        "--list", action="store_true", help="print parameters, or the notebooks without one"
+    )
     args = parser.parse_args(argv)
     try:
         if args.list and args.notebook is None:

@@ -18,7 +18,6 @@
 A run that several experiments ask for is trained once.
 """
 
-import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -26,17 +25,19 @@ import itertools
 import json
 import pathlib
 import tomllib
-import typing
 import warnings
 
 import numpy as np
 
 from rc_utils.checks import (
+    check_arguments,
     check_count,
+    check_distinct,
     check_keys,
     check_name,
     check_number,
     checked_value,
+    naming,
     require,
     settings_from_dict,
     unknown_name,
@@ -153,15 +154,17 @@ class Experiment:
         if isinstance(self.seeds, dict):
             different = sorted(set(self.networks) ^ set(self.seeds))
             require(not different, f"seeds must list each of its networks once, see {different}")
-        _check_distinct(self.networks, "networks")
+        check_distinct("networks", self.networks)
         for label in self.networks:
             seeds = self.seeds_of(label)
-            require(seeds and min(seeds) >= 0 and max(seeds) < 2**63, "seeds must be in 0..2^63 - 1")
-            _check_distinct(seeds, f"seeds of {label}")
+            require(
+                seeds and min(seeds) >= 0 and max(seeds) < 2**63, "seeds must be in 0..2^63 - 1"
+            )
+            check_distinct(f"seeds of {label}", seeds)
         check_keys("grid", self.grid, TRAIN_DEFAULTS)
         for key, values in self.grid.items():
             require(values, f"grid.{key} must be a non-empty list")
-            _check_distinct(values, f"grid.{key}")
+            check_distinct(f"grid.{key}", values)
         for key, ends in self.ranges.items():
             check_name("key in ranges", key, set(TRAIN_DEFAULTS) - set(self.grid))
             rising = len(ends) == 2 and 0 < ends[0] < ends[1]
@@ -174,7 +177,9 @@ class Experiment:
             check_number("evolution_loss", self.evolution_loss, 0, above=True)
         for key in ("evolution_counts", "evolution_measures", "evolution_weights"):
             used = self.evolution_epochs or self.evolution_loss is not None
-            require(used or not getattr(self, key), f"{key} needs evolution_epochs or evolution_loss")
+            require(
+                used or not getattr(self, key), f"{key} needs evolution_epochs or evolution_loss"
+            )
 
     def seeds_of(self, label):
         """Seeds of one network."""
@@ -229,7 +234,9 @@ class Campaign:
         for experiment in self.experiments:
             with naming(f"{self.name}, experiment {experiment.name!r}"):
                 for label, seed, setting in experiment.settings():
-                    entries.append((experiment, label, self._plan(experiment, label, seed, setting)))
+                    entries.append(
+                        (experiment, label, self._plan(experiment, label, seed, setting))
+                    )
         return entries
 
     def runs(self):
@@ -372,12 +379,6 @@ def _campaign(table, name, folder):
     return campaign
 
 
-def _check_distinct(values, where):
-    for i, value in enumerate(values):
-        # Equal in number is equal: 1 and 1.0 are one setting.
-        require(value not in values[:i], f"{where} has {value!r} twice")
-
-
 def _check_values(campaign):
     """Try what the campaign asks of datasets, networks, counts and measures before any training."""
     from rc_utils.datasets import load_dataset
@@ -385,46 +386,29 @@ def _check_values(campaign):
     from rc_utils.networks import check_network
     from rc_utils.regions import region_count
 
-    # Keys that name a place on this machine are no part of a run.
-    _check_arguments(load_dataset, campaign.dataset, "[dataset]", {"device", "data_dir", "root"})
     for experiment, label, planned in campaign.entries():
         where = f"{campaign.name}, experiment {experiment.name!r}"
         for name in planned.measures + planned.evolution_measures:
             check_name(f"measures of {where}", name, MEASURES)
-        data, network = planned.spec.dataset, planned.spec.network
-        _check_arguments(load_dataset, data, f"{where}, dataset", {"device", "data_dir", "root"})
+        # Keys that name a place on this machine are no part of a run.
+        places = ("device", "data_dir", "root", "unknown")
+        check_arguments(load_dataset, planned.spec.dataset, f"{where}, dataset", places)
+        network = planned.spec.network
         with naming(f"{where}, networks.{label}"):
             given = sorted({"num_classes", "in_channels", "image_size", "seed"} & set(network))
             require(not given, f"{given} are not options: the dataset and the run give them")
             canonical_json(network)
             check_network(**network)
     model, points = lambda batch: batch[:, :3], np.random.default_rng(0).random((64, 8))
-    for label, settings in campaign.counts.items():
-        options = {key: value for key, value in settings.items() if key not in ("points", "num_samples")}
+    for label, count in campaign.counts.items():
+        settings = {"adjacency": "face"} | count
         with naming(f"{campaign.name}, counts.{label}"):
-            check_name("points", settings["points"], ("train", "test"))
-            check_count("num_samples", settings.get("num_samples", 1), 1)
-            _check_arguments(region_count, options, "counts", {"model", "points", "batch_size"})
-            region_count(model, points, num_samples=1, **{"adjacency": "face"} | options)
-
-
-def _check_arguments(function, settings, where, without):
-    """Check the keys and types of settings that are arguments of `function`."""
-    hints = typing.get_type_hints(function)
-    check_keys(where, settings, set(hints) - {"return", "unknown"} - without)
-    for key, value in settings.items():
-        checked_value(value, hints[key], f"{where}.{key}")
+            check_name("points", settings.pop("points"), ("train", "test"))
+            check_arguments(region_count, settings, "counts", ("model", "points", "batch_size"))
+            check_count("num_samples", settings.pop("num_samples", 1), 1)
+            region_count(model, points, num_samples=1, **settings)
 
 
 def canonical_json(value):
     """JSON text that is the same for equal values."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-@contextlib.contextmanager
-def naming(where):
-    """Turn an error of what is asked for into a ValueError that says where it stands."""
-    try:
-        yield
-    except (ValueError, TypeError, ImportError, AttributeError, ArithmeticError) as error:
-        raise ValueError(f"{where}: {error}") from error

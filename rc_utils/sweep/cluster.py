@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import time
 import uuid
@@ -24,6 +25,17 @@ DASK_SETTINGS = {
 }
 
 
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How a planned run ended: "done" with its record, "late" (the time was up), "elsewhere"
+    (another sweep is at it), or "failed" with the error's text."""
+
+    run_id: str
+    status: str
+    record: dict | None = None
+    error: str = ""
+
+
 def local_cluster(workers):
     """Dask cluster of so many processes on this machine, with one thread each."""
     import dask
@@ -37,10 +49,10 @@ def local_cluster(workers):
 
 
 def on_dask(todo, job, workers, scheduler):
-    """(run id, outcome of `job`, error) of planned runs on worker processes, as they are finished.
+    """Outcomes of `job` for planned runs on worker processes, as they are finished.
 
-    One of outcome and error is None. A killed worker's run goes to another worker. Raises OSError
-    if the scheduler goes away.
+    A killed worker's run goes to another worker; an error in a job is an outcome. Raises OSError if
+    the scheduler goes away.
     """
     import dask
     from distributed import CancelledError, Client, as_completed
@@ -49,7 +61,11 @@ def on_dask(todo, job, workers, scheduler):
     # Tasks of equal keys are one task to a scheduler: another sweep may ask it for the same run.
     own = uuid.uuid4().hex[:8]
     ids = {f"rc-{planned.spec.run_id}-{own}": planned.spec.run_id for planned in todo}
-    cluster = local_cluster(min(workers, len(todo))) if not scheduler else contextlib.nullcontext(scheduler)
+    cluster = (
+        local_cluster(min(workers, len(todo)))
+        if not scheduler
+        else contextlib.nullcontext(scheduler)
+    )
     with cluster as address, Client(address) as client:
         options = {"batch_size": BLOCK, "fifo_timeout": 0, "pure": False}
         futures = client.map(job, todo, key=list(ids), **options)
@@ -61,8 +77,12 @@ def on_dask(todo, job, workers, scheduler):
                 finished = [future for future in batch if future.status == "finished"]
                 outcomes = dict(zip(finished, client.gather(finished), strict=True))
                 for future in batch:
-                    outcome = outcomes.get(future)
-                    yield ids[future.key], outcome, None if outcome else future.exception()
+                    if future in outcomes:
+                        yield outcomes[future]
+                    else:
+                        error = future.exception()
+                        text = f"{type(error).__name__}: {error}"
+                        yield Outcome(ids[future.key], "failed", error=text)
                     future.release()
                 time.sleep(PAUSE)
         except (OSError, CancelledError, asyncio.CancelledError) as error:

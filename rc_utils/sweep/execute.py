@@ -9,7 +9,6 @@ import argparse
 import contextlib
 import dataclasses
 import functools
-import math
 import os
 import random
 import statistics
@@ -17,35 +16,20 @@ import sys
 import time
 import traceback
 
-import numpy as np
 import torch
 
 from rc_utils.checks import check_count, check_number, require
 from rc_utils.paths import results_dir
 from rc_utils.sweep import records
 from rc_utils.sweep.campaign import canonical_json, load_campaign
-from rc_utils.sweep.cluster import on_dask
-from rc_utils.sweep.run import check_networks, complete_run, dataset_of, make_record
+from rc_utils.sweep.cluster import Outcome, on_dask
+from rc_utils.sweep.run import check_networks, complete_run, make_record
 from rc_utils.training import StopTraining
 
 # Differences of seeds of one setting in the committed records of cifar10-small, which a run that is
 # repeated on another kind of processor may have: of an accuracy, and of a mean count as a share of
 # it, in one dimension and in more.
 ACCURACY_TOLERANCE, COUNT_TOLERANCE, FURTHER_TOLERANCE = 0.04, 0.12, 0.36
-
-
-@dataclasses.dataclass(frozen=True)
-class Outcome:
-    """How a planned run ended.
-
-    status: "done" with its record, "late" (the time was up), "elsewhere" (another sweep is at it),
-    or "failed" with the error's text.
-    """
-
-    run_id: str
-    status: str
-    record: dict | None = None
-    error: str = ""
 
 
 def attempt(planned, device="cpu", threads=1, deadline=None, compile=False):
@@ -108,7 +92,9 @@ def sweep(
     check_count("threads", threads, 1)
     if time_budget is not None:
         check_number("time_budget", time_budget, 0)
-    require(0 <= shard[0] < shard[1], f"shard={shard!r}; expected (i, n) with i < n, such as (0, 4)")
+    require(
+        0 <= shard[0] < shard[1], f"shard={shard!r}; expected (i, n) with i < n, such as (0, 4)"
+    )
     if not scheduler:  # whose workers may have what this machine has not
         check_device(device)
     deadline = None if time_budget is None else time.time() + time_budget
@@ -120,9 +106,10 @@ def sweep(
     job = functools.partial(
         attempt, device=device, threads=threads, deadline=deadline, compile=compile
     )
+    outcomes = map(job, todo)
     if workers or scheduler:
-        return _reported(_outcomes_of_dask(todo, job, workers, scheduler), len(todo), campaign.name)
-    return _reported(map(job, todo), len(todo), campaign.name)
+        outcomes = on_dask(todo, job, workers, scheduler)
+    return _reported(outcomes, len(todo), campaign.name)
 
 
 def check_device(device):
@@ -131,17 +118,6 @@ def check_device(device):
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"device {device!r} cannot be used: {error}") from error
-
-
-def _outcomes_of_dask(todo, job, workers, scheduler):
-    for run_id, outcome, error in on_dask(todo, job, workers, scheduler):
-        if outcome is None:
-            yield Outcome(run_id, "failed", error=f"{type(error).__name__}: {error}")
-            continue
-        # A worker may share no file system with this machine.
-        if outcome.record is not None and not records.record_path(run_id).exists():
-            records.write_record(outcome.record)
-        yield outcome
 
 
 def _reported(outcomes, total, name):
@@ -155,12 +131,16 @@ def _reported(outcomes, total, name):
             if outcome.status == "failed":
                 bar.write(f"run {outcome.run_id} failed:\n{outcome.error}", file=sys.stderr)
             elif outcome.status == "done":
-                results, spec = outcome.record["results"], outcome.record["spec"]
-                bar.write(
-                    f"{outcome.run_id} {spec['network']['name']} {outcome.record['status']}: train "
-                    f"{results['train_accuracy']:.3f}, test {results['test_accuracy']:.3f}",
-                    file=sys.stderr,
+                record = outcome.record
+                if not records.record_path(outcome.run_id).exists():
+                    # Its worker shares no file system with this machine.
+                    records.write_record(record)
+                network, results = record["spec"]["network"]["name"], record["results"]
+                accuracies = (
+                    f"train {results['train_accuracy']:.3f}, test {results['test_accuracy']:.3f}"
                 )
+                line = f"{outcome.run_id} {network} {record['status']}: {accuracies}"
+                bar.write(line, file=sys.stderr)
                 bar.update()
     return seen
 
@@ -177,7 +157,9 @@ def plan(campaign, shard=(0, 1)):
         asked = {p.spec.run_id for e, _, p in campaign.entries() if e is experiment}
         there = [run_id for run_id in asked if run_id in found]
         complete = sum(records.is_complete(found[key][0], plans[key]) for key in there)
-        lack = f", {len(there) - complete} lack a count or a measure" if complete < len(there) else ""
+        lack = (
+            f", {len(there) - complete} lack a count or a measure" if complete < len(there) else ""
+        )
         yield f"  {experiment.name}: {complete} of {len(asked)} runs are complete{lack}"
     part = "" if shard[1] == 1 else f" in shard {shard[0]}/{shard[1]}"
     yield f"  {len(todo)} of {len(plans)} distinct runs to do{part}"
@@ -192,42 +174,42 @@ def plan(campaign, shard=(0, 1)):
 
 
 def verify(campaign, number, seed=0, device="cpu"):
-    """Train `number` random recorded runs again; yields (line that says the outcome, whether it agrees).
+    """Train `number` random recorded runs again; yields (line for the reader, whether it agrees).
 
-    On the same kind of machine a run has to be repeated to the last bit, on another one within what
-    seeds differ by. Writes nothing.
+    A run has to be repeated to the last bit on the same kind of machine, and on another one within
+    what seeds differ by. Writes nothing.
     """
     check_count("number", number, 1)
     plans = campaign.runs()
     found = records.find_records(plans, campaign.folder / "runs.jsonl")
     finished = sorted(key for key, (record, _) in found.items() if record["status"] == "ok")
     for key in random.Random(seed).sample(finished, min(number, len(finished))):
-        old = found[key][0]
-        sha256 = dataset_of(plans[key].spec, device).provenance["sha256"]
-        if records.data_sha256(old) not in (None, sha256):
+        old, (new, _) = found[key][0], make_record(plans[key], device)
+        if records.data_sha256(old) not in (None, records.data_sha256(new)):
             yield f"{key}: other data than the record has", False
             continue
-        new, _ = make_record(plans[key], device)
-        names = [name for name in old["results"] if name in new["results"]]
-        accuracy = max(abs(old["results"][k] - new["results"][k]) for k in ("train_accuracy", "test_accuracy"))
-        equal = old["status"] == new["status"] and all(old["results"][k] == new["results"][k] for k in names)
-        close = old["status"] == new["status"] and accuracy <= ACCURACY_TOLERANCE
-        largest = 0.0
-        for entry in new["counts"]:
-            recorded = records.find_count(old["counts"], entry["settings"])
-            if recorded is not None:
-                was, now = np.array(recorded["counts"], float), np.array(entry["counts"], float)
-                share = abs(was.mean() - now.mean()) / was.mean()
-                error = (was - now).std() / math.sqrt(len(was)) / was.mean()
-                further = entry["settings"].get("dim", 1) > 1 or "sampling" in entry["settings"]
-                tolerance = FURTHER_TOLERANCE if further else COUNT_TOLERANCE
-                close = close and share <= tolerance + 3 * error
-                equal, largest = equal and (was == now).all(), max(largest, share)
-        made = [{k: r["provenance"].get(k) for k in ("hardware", "instructions", "device")} for r in (old, new)]
-        text = f"an accuracy differs by {accuracy:.2g}, a mean count by {largest:.1%}"
-        verdict = "equal to the last bit" if equal else text
-        alike = made[0] == made[1] and device == "cpu"
-        yield f"{key}: {verdict}{', on the same kind of machine' if alike and not equal else ''}", equal or (close and not alike)
+        was, now = (records.record_row(r, campaign.counts) for r in (old, new))
+        accuracy = max(abs(was[k] - now[k]) for k in ("train_accuracy", "test_accuracy"))
+        equal, shares = new["status"] == "ok" and accuracy == 0, {}
+        for label, settings in campaign.counts.items():
+            pair = [records.find_count(r["counts"], settings) for r in (old, new)]
+            if None not in pair:
+                equal = equal and pair[0]["counts"] == pair[1]["counts"]
+                shares[label] = abs(was[f"count_{label}"] / now[f"count_{label}"] - 1)
+        further = [label for label in shares if {"dim", "sampling"} & set(campaign.counts[label])]
+        close = new["status"] == "ok" and accuracy <= ACCURACY_TOLERANCE
+        for label, share in shares.items():
+            close = close and share <= (FURTHER_TOLERANCE if label in further else COUNT_TOLERANCE)
+        keys = ("device", "hardware", "instructions", "threads")
+        alike = device == "cpu" and all(
+            old["provenance"].get(k) == new["provenance"][k] for k in keys
+        )
+        text = f"an accuracy differs by {accuracy:.2g}, a mean count by {max(shares.values(), default=0):.1%}"
+        where = ", on the same kind of machine" if alike else ""
+        yield (
+            f"{key}: {'equal to the last bit' if equal else text + where}",
+            equal or (close and not alike),
+        )
 
 
 def _shard(text):
@@ -238,21 +220,38 @@ def _shard(text):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(prog="python -m rc_utils.sweep", description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m rc_utils.sweep", description=__doc__.split("\n\n")[0]
+    )
     parser.add_argument("campaign", help="name of a folder in campaigns/, or the path of one")
     add = parser.add_argument
-    add("--workers", type=int, default=0, help="local worker processes (default: this process alone)")
+    add(
+        "--workers",
+        type=int,
+        default=0,
+        help="local worker processes (default: this process alone)",
+    )
     add("--scheduler", help="address of a Dask scheduler, for instance tcp://10.0.0.1:8786")
     add("--device", default="cpu", help="cpu, cuda, cuda:1, ... or auto")
     add("--threads", type=int, default=1, help="torch threads of each run (default 1)")
     add("--time-budget", type=float, metavar="SECONDS", help="stop cleanly after this time")
-    add("--shard", type=_shard, default=(0, 1), metavar="i/N", help="every N-th run, from the i-th on")
+    add(
+        "--shard",
+        type=_shard,
+        default=(0, 1),
+        metavar="i/N",
+        help="every N-th run, from the i-th on",
+    )
     add("--compile", action="store_true", help="torch.compile the networks")
     add("--experiment", action="append", metavar="NAME", help="of this one alone; may be repeated")
     one = parser.add_mutually_exclusive_group()
     one.add_argument("--plan", action="store_true", help="say what is missing, run nothing")
-    one.add_argument("--freeze", action="store_true", help="write the records to runs.jsonl, run nothing")
-    one.add_argument("--verify", type=int, metavar="N", help="train N recorded runs again and compare")
+    one.add_argument(
+        "--freeze", action="store_true", help="write the records to runs.jsonl, run nothing"
+    )
+    one.add_argument(
+        "--verify", type=int, metavar="N", help="train N recorded runs again and compare"
+    )
     return parser
 
 
@@ -285,7 +284,11 @@ def _act(campaign, options):
         return 0
     if options.freeze:
         path, number = records.freeze(campaign)
-        print(f"{number} records in {path}" if number else f"no record to freeze: run {campaign.name} first")
+        print(
+            f"{number} records in {path}"
+            if number
+            else f"no record to freeze: run {campaign.name} first"
+        )
         return 0 if number else 1
     if options.verify is not None:
         check_device(options.device)
@@ -294,7 +297,11 @@ def _act(campaign, options):
             for line, agrees in verify(campaign, options.verify, device=options.device):
                 print(line, flush=True)
                 agree.append(agrees)
-        print(f"{sum(agree)} of {len(agree)} reproduced" if agree else "nothing to verify: no finished run")
+        print(
+            f"{sum(agree)} of {len(agree)} reproduced"
+            if agree
+            else "nothing to verify: no finished run"
+        )
         return 0 if agree and all(agree) else 1
     outcomes = sweep(
         campaign, workers=options.workers, scheduler=options.scheduler, device=options.device,
@@ -304,7 +311,9 @@ def _act(campaign, options):
     statuses = [outcome.status for outcome in outcomes]
     done, failed = statuses.count("done"), statuses.count("failed")
     left = len(records.missing_runs(campaign, options.shard))
-    print(f"{campaign.name}: {done} runs finished now, {failed} failed, {left} left; records in {results_dir()}")
+    print(
+        f"{campaign.name}: {done} runs finished now, {failed} failed, {left} left; records in {results_dir()}"
+    )
     return 1 if failed else 3 if left else 0
 
 

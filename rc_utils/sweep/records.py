@@ -257,7 +257,9 @@ def freeze(campaign):
     records |= {key: record for key, (record, _) in find_records(campaign.runs(), path).items()}
     for where, run_id, _ in _lines(path):
         if run_id not in records:
-            raise CorruptRecord(f"{where} is damaged, its run has no other record: restore it, or {ADVICE}")
+            raise CorruptRecord(
+                f"{where} is damaged, its run has no other record: restore it, or {ADVICE}"
+            )
     lines = [canonical_json(sealed(records[run_id])) for run_id in sorted(records)]
     if lines:
         write_atomically(path, "".join(f"{line}\n" for line in lines).encode())
@@ -372,20 +374,19 @@ def _count_columns(entries, counts, num_samples):
     return columns
 
 
-def counted(table: pd.DataFrame, campaign: Campaign) -> pd.DataFrame:
+def counted(table, campaign):
     """Rows of `load_runs` without finished runs that lack the count `main`; warns of these.
 
     A run lacks it between a change of the campaign's count and the sweep that makes it again.
     """
     if table.empty:
         return table
-    asked = [e.name for e in campaign.experiments if "main" in e.counts]
-    without = table["experiment"].isin(asked) & (table["status"] == "ok") & table["count"].isna()
+    asked = table["experiment"].isin([e.name for e in campaign.experiments if "main" in e.counts])
+    without = asked & (table["status"] == "ok") & table["count"].isna()
     if without.any():
         warnings.warn(
-            f"{without.sum()} of {len(table)} rows of campaign {campaign.name!r} are left out: their "
-            "runs are not counted as its [counts.main] says, "
-            f"`python -m rc_utils.sweep {campaign.name}` makes them again",
+            f"{without.sum()} of {len(table)} rows of campaign {campaign.name!r} are left out, not counted as its "
+            f"[counts.main] says: `python -m rc_utils.sweep {campaign.name}` makes them again",
             stacklevel=2,
         )
     return table[~without].reset_index(drop=True)

@@ -1,6 +1,5 @@
 """One run from its plan to its record: train, measure, count; and the networks that pages show."""
 
-import base64
 import dataclasses
 import datetime
 import functools
@@ -11,10 +10,12 @@ import warnings
 import numpy as np
 
 from rc_utils.checks import require
-from rc_utils.datasets import ImageTensor, load_dataset
+from rc_utils.datasets import load_dataset
 from rc_utils.measures import measure_all
+from rc_utils.measures.right_images import right_images
 from rc_utils.networks import build_network
 from rc_utils.networks.identity import describe_start, is_foreign, same_start
+from rc_utils.networks.weights import pack_weights, state_of, unpack_weights
 from rc_utils.paths import results_dir, write_atomically
 from rc_utils.provenance import provenance
 from rc_utils.regions import predict_labels, region_count
@@ -45,7 +46,9 @@ def network_of(spec, data):
     return network.to(memory_format=training_layout(network, data.x_train, data.y_train.device))
 
 
-def complete_run(planned, device="cpu", should_stop=None, *, weights=False, compile=False, wait=True):
+def complete_run(
+    planned, device="cpu", should_stop=None, *, weights=False, compile=False, wait=True
+):
     """Record of a planned run; the run is made, and its record written, unless it is there.
 
     A record that lacks a count, a measure or a look during training is made again as a whole.
@@ -70,7 +73,7 @@ def complete_run(planned, device="cpu", should_stop=None, *, weights=False, comp
                 return old
         record, states = make_record(planned, device, should_stop, compile=compile)
         if (weights or planned.evolution_weights) and record["status"] == "ok":
-            content = packed_weights(states)
+            content = pack_weights(states)
             record["provenance"]["weights_sha256"] = hashlib.sha256(content).hexdigest()
             write_atomically(weights_path(run_id), content)
         if old is not None:
@@ -129,8 +132,11 @@ def _add_what_is_taken_at_the_end(record, network, planned, data):
         _, accuracy = evaluate(network, data.x_train, data.y_train_true)
         results["train_accuracy_true_labels"] = accuracy
     if planned.per_image:
-        record["per_image"], unused = right_images(network, planned.spec, data)
-        results["unused_accuracy"] = unused
+        stored = {
+            k: v for k, v in planned.spec.dataset.items() if k in ("name", "image_size", "classes")
+        }
+        whole = dataset_of(dataclasses.replace(planned.spec, dataset=stored))
+        record["per_image"], results["unused_accuracy"] = right_images(network, data, whole)
     # How networks disagree can be told from records. A character a label: 0 to 9, and after 9 those
     # that follow it in Unicode.
     labels = predict_labels(network, data.x_test[:NUM_PREDICTIONS]).tolist()
@@ -165,29 +171,6 @@ def count_regions(network, data, settings):
     }
 
 
-def right_images(network, spec, data):
-    """Which images of the stored dataset a network gets right, and its accuracy on unused ones.
-
-    Returns {"test", "pool"}, bits in the stored order, eight a byte, as base64 text
-    (`numpy.packbits`): of all test images and of all images that the training images were drawn
-    from; and the accuracy on images of the pool that are no training images of the run. All are
-    standardised as the training images are.
-    """
-    kept = {key: spec.dataset[key] for key in ("name", "image_size", "classes") if key in spec.dataset}
-    whole = dataset_of(dataclasses.replace(spec, dataset=kept))
-    right = {}
-    for name, images, labels in (
-        ("test", whole.x_test, whole.y_test),
-        ("pool", whole.x_train, whole.y_train),
-    ):
-        standardised = ImageTensor(images.raw, data.x_train.mean.cpu(), data.x_train.std.cpu())
-        right[name] = np.asarray(predict_labels(network, standardised)) == labels.numpy()
-    used = {image.tobytes() for image in data.x_train.raw.cpu().numpy()}
-    unused = np.array([image.tobytes() not in used for image in whole.x_train.raw.numpy()])
-    bits = {name: base64.b64encode(np.packbits(values)).decode() for name, values in right.items()}
-    return bits, float(right["pool"][unused].mean())
-
-
 def as_json(value):
     """The value as JSON takes it: a number that is not finite becomes its name."""
     if isinstance(value, list):
@@ -200,7 +183,9 @@ def check_start(record, spec):
     if "start" in record:
         data = dataset_of(spec)
         require(
-            same_start(record["start"], describe_start(network_of(spec, data), data.x_train.shape[1:])),
+            same_start(
+                record["start"], describe_start(network_of(spec, data), data.x_train.shape[1:])
+            ),
             f"network {spec.network['name']!r} is not the one that run {spec.run_id} was made with, its "
             "code has changed: give the edited one another name, or delete "
             f"{records.record_path(spec.run_id)} and the other records of its runs",
@@ -223,40 +208,15 @@ def weights_path(run_id):
     return results_dir() / "weights" / f"{run_id}.safetensors"
 
 
-def state_of(network):
-    """State dict of a network as it is now."""
-    # Cloned, because training goes on, and safetensors refuses parameters that share memory.
-    state = network.state_dict()
-    return {name: value.detach().cpu().clone().contiguous() for name, value in state.items()}
-
-
-def packed_weights(states):
-    """Bytes of a safetensors file of state dicts; a name begins with "<epoch>/", "end/" at the end."""
-    from safetensors.torch import save
-
-    named = {}
-    for epoch, state in states.items():
-        prefix = "end" if epoch is None else epoch
-        named |= {f"{prefix}/{name}": value for name, value in state.items()}
-    return save(named)
-
-
 def kept_weights(record):
     """State dicts of a record's network by epoch, None for the end.
 
     {} where they are not on this machine, or not of this record by their SHA-256.
     """
-    from safetensors.torch import load
-
-    path, states = weights_path(record["run_id"]), {}
+    path = weights_path(record["run_id"])
     content = path.read_bytes() if path.is_file() else b""
-    if hashlib.sha256(content).hexdigest() != record["provenance"].get("weights_sha256"):
-        return {}
-    for key, value in load(content).items():
-        prefix, _, name = key.partition("/")
-        epoch = None if prefix == "end" else int(prefix)
-        states.setdefault(epoch, {})[name] = value
-    return states
+    known = hashlib.sha256(content).hexdigest() == record["provenance"].get("weights_sha256")
+    return unpack_weights(content) if known else {}
 
 
 def trained_network(spec, device="cpu"):
@@ -270,31 +230,25 @@ def networks_during_training(spec, epochs, device="cpu"):
     Raises ValueError where the run diverges. Warns where the network that is trained again is not
     the one of the record on this machine.
     """
-    record, data = records.live_record(spec.run_id), dataset_of(spec, device)
+    record, data, networks = records.live_record(spec.run_id), dataset_of(spec, device), {}
     states = kept_weights(record) if record else {}
     if states:
         check_start(record, spec)
     if not set(epochs) <= set(states):
-        states = _states_of_training(spec, data, device, [e for e in epochs if e is not None], record)
-    networks = {}
+        looks = {
+            "measure": lambda network, epoch: state_of(network),
+            "measure_epochs": set(epochs) - {None},
+        }
+        run = train(network_of(spec, data), data, spec.train, device=device, **looks)
+        require(run.status == "ok", f"run {spec.run_id} diverged: it has no trained network")
+        states = run.measurements | {None: state_of(run.network)}
+        if record is not None and record["results"]["test_accuracy"] != run.test_accuracy:
+            warnings.warn(
+                f"run {spec.run_id}, trained again here, is not the network on record: its test "
+                f"accuracy is {run.test_accuracy}, not {record['results']['test_accuracy']}",
+                stacklevel=3,
+            )
     for epoch in epochs:
         networks[epoch] = network_of(spec, data).to(device).eval()
         networks[epoch].load_state_dict(states[epoch])
     return networks
-
-
-def _states_of_training(spec, data, device, epochs, record):
-    def keep(network, epoch):
-        return state_of(network)
-
-    run = train(
-        network_of(spec, data), data, spec.train, device=device, measure=keep, measure_epochs=epochs
-    )
-    require(run.status == "ok", f"run {spec.run_id} diverged: there is no trained network of it")
-    if record is not None and record["results"]["test_accuracy"] != run.test_accuracy:
-        warnings.warn(
-            f"run {spec.run_id}, trained again on this machine, is another network than the one on "
-            f"record: test accuracy {run.test_accuracy}, on record {record['results']['test_accuracy']}",
-            stacklevel=4,
-        )
-    return run.measurements | {None: state_of(run.network)}
