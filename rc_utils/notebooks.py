@@ -89,8 +89,8 @@ def check_parameters(path, parameters):
         require(same, f"{where} cannot be {value!r}: the keys of a dictionary have to be texts")
         if defaults[key] is not None:
             checked_value(value, type(defaults[key]), where)
-        if key == "device":
-            known = re.fullmatch(r"cpu|mps|xpu|cuda(:\d+)?", str(value)) or value is None
+        if key == "device" and isinstance(defaults[key], str):
+            known = re.fullmatch(r"cpu|mps|xpu|cuda(:\d+)?", value)
             require(known, f"{where} cannot be {value!r}: expected cpu, cuda, cuda:1, ...")
 
 
@@ -152,7 +152,7 @@ def execute_notebook(path, output, parameters=None, *, cwd=None):
         if cell.metadata.get("papermill", {}).get("status") != "completed":
             number, cause = cell.execution_count, _cause(cell)
             where = f"{path.name} failed in its cell [{number}]"
-            raise NotebookError(f"{where}: {cause}. The notebook up to there: {partial}")
+            raise NotebookError(f"{where}: {cause} (the notebook up to there: {partial})")
     partial.replace(written)
     return output
 

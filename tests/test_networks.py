@@ -6,7 +6,6 @@ import textwrap
 
 import pytest
 import torch
-from rc_utils.networks.user_class import find_user_network
 from torch import nn
 from torch.nn import functional as F
 from torchvision import models
@@ -14,7 +13,7 @@ from torchvision import models
 from rc_utils.networks import NETWORKS, build_network, network_options, register_network
 from rc_utils.networks.layers import DropConnect, SqueezeExcitation, scale_channels
 from rc_utils.networks.mobilenet import InvertedResidual
-from rc_utils.networks.registry import check_network
+from rc_utils.networks.registry import check_network, find_user_network
 from rc_utils.networks.regnet import XBlock, compatible_widths
 from rc_utils.networks.resnet import BasicBlock
 

@@ -1,14 +1,13 @@
 """Parameters of notebooks: what is accepted, what is refused, and one real execution through the command line."""
 
 import os
-import re
 import runpy
 import sys
 
 import nbformat
 import pytest
 
-from rc_utils.notebooks import execute
+from rc_utils import notebooks as execute
 from rc_utils.sweep.execute import main as sweep_main
 
 PARAMETERS = """campaign = "shapes-tiny"  # which runs; campaign=... names a folder
@@ -78,7 +77,7 @@ def test_an_unknown_notebook_names_the_nearest(tmp_path, monkeypatch, capsys):
 
 def test_the_command_line_lists_and_refuses(notebook, tmp_path, capsys):
     assert execute.main([str(notebook), "--list"]) == 0
-    assert "num_samples = 10" in capsys.readouterr().out
+    assert "num_samples: int = 10  # type: int" in capsys.readouterr().out
     assert execute.main([str(notebook), "-p", "campagin", "x"]) == 1
     assert "Did you mean 'campaign'?" in capsys.readouterr().err
     assert execute.main([str(notebook), "-p", "device", "{'a': (1, {2})}", "-o", "never.ipynb"]) == 1
@@ -101,7 +100,7 @@ def test_the_command_line_executes_with_other_parameters(notebook, tmp_path, mon
         command += ["-p", name, value]
     monkeypatch.setattr(sys, "argv", command)
     with pytest.raises(SystemExit) as ended:
-        runpy.run_module("rc_utils.notebooks", run_name="__main__")
+        runpy.run_path(execute.__file__, run_name="__main__")
     assert (ended.value.code, *capfd.readouterr()) == (0, f"{output}\n", "")
     printed = [o.text for cell in nbformat.read(output, 4).cells for o in cell.get("outputs", [])]
     assert printed == ["shapes-tiny 42 0.5 3 4\n"]
@@ -119,33 +118,6 @@ plt.rcParams["svg.hashsalt"] = "same"
 plt.plot([0, 1], [1, 0])
 plt.show()
 print(os.environ["RC_RESULTS"], os.path.basename(os.getcwd()), __name__)"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux alone")
-def test_a_forked_kernel_shows_what_an_ordinary_one_shows(tmp_path):
-    path = written(tmp_path / "page.ipynb", FIGURE)
-    outputs = []
-    for fork in (False, True):
-        done = execute.execute_notebook(path, tmp_path / "made" / f"{fork}.ipynb", cwd=tmp_path, fork=fork)
-        outputs.append(nbformat.read(done, 4).cells[0].outputs)
-    ordinary, forked = (re.sub("<dc:date>.*?</dc:date>", "", str(shown)) for shown in outputs)
-    assert "image/svg+xml" in ordinary
-    assert f"{tmp_path / 'results'} {tmp_path.name} __main__" in ordinary
-    assert forked == ordinary
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux alone")
-@pytest.mark.parametrize(
-    ("source", "words"),
-    [("import rc_utils\n1 / 0", "ZeroDivisionError"), ("import os\nos._exit(3)", "its kernel died")],
-)
-def test_a_forked_kernel_that_fails_or_dies_is_named(tmp_path, source, words):
-    path = written(tmp_path / "page.ipynb", source)
-    with pytest.raises(execute.NotebookError, match=rf"page\.ipynb.*{words}"):
-        execute.execute_notebook(path, tmp_path / "out.ipynb", fork=True)
-    assert not (tmp_path / "out.ipynb").exists()
 
 
 @pytest.mark.parametrize("name", ["out.ipynb", "out.failed.ipynb"])

@@ -157,18 +157,20 @@ class Experiment:
         check_distinct("networks", self.networks)
         for label in self.networks:
             seeds = self.seeds_of(label)
-            require(
-                seeds and min(seeds) >= 0 and max(seeds) < 2**63, "seeds must be in 0..2^63 - 1"
-            )
+            fit = seeds and all(0 <= seed < 2**63 for seed in seeds)
+            require(fit, f"seeds of {label} must be one or more of 0..2^63 - 1, got {seeds}")
             check_distinct(f"seeds of {label}", seeds)
         check_keys("grid", self.grid, TRAIN_DEFAULTS)
         for key, values in self.grid.items():
             require(values, f"grid.{key} must be a non-empty list")
             check_distinct(f"grid.{key}", values)
         for key, ends in self.ranges.items():
-            check_name("key in ranges", key, set(TRAIN_DEFAULTS) - set(self.grid))
+            numbers = {k for k, v in TRAIN_DEFAULTS.items() if not isinstance(v, str)}
+            check_name("key in ranges", key, numbers)
+            require(key not in self.grid, f"{key} is in grid and in ranges")
             rising = len(ends) == 2 and 0 < ends[0] < ends[1]
             require(rising, f"ranges.{key} must be [low, high] with 0 < low < high, got {ends!r}")
+        require("name" not in self.options, "options cannot exchange the network")
         require("seed" not in self.grid | self.ranges | self.train, "'seed' is set by seeds")
         for name in self.measures + self.evolution_measures:
             taken = name in RUN_COLUMNS or name.startswith("count_")
@@ -264,6 +266,17 @@ class Campaign:
             check_name(f"experiment of campaign {self.name}", name, known)
         chosen = [experiment for name, experiment in known.items() if name in names]
         return dataclasses.replace(self, experiments=chosen, whole=self.whole or self)
+
+    def plan_network(self, network, experiment="", seed=0, **setting):
+        """PlannedRun of another network in the place of an experiment's own, default: the first.
+
+        network: arguments of build_network, with its name. setting: of TrainConfig. All else is as
+        in the experiment: its dataset, options, training, counts and measures.
+        """
+        chosen = self.restricted([experiment or self.experiments[0].name])
+        with naming(f"{self.name}, network {network['name']!r}"):
+            campaign = dataclasses.replace(chosen, networks={"": network})
+            return campaign._plan(chosen.experiments[0], "", seed, setting)
 
     def _plan(self, experiment, label, seed, setting):
         setting = setting | experiment.drawn(seed) | {"seed": seed}
@@ -375,28 +388,39 @@ def _campaign(table, name, folder):
         counts={label: {"points": "train"} | count for label, count in asked.counts.items()},
         experiments=list(experiments.values()),
     )
-    require(campaign.runs(), f"campaign {name} asks for no run: some networks or seeds are empty")
+    require(list(campaign.entries()), f"campaign {name} asks for no run: some networks or seeds are empty")
     return campaign
 
 
 def _check_values(campaign):
     """Try what the campaign asks of datasets, networks, counts and measures before any training."""
-    from rc_utils.datasets import load_dataset
+    from rc_utils.datasets.load import check_values, load_dataset
     from rc_utils.measures import MEASURES
     from rc_utils.networks import check_network
     from rc_utils.regions import region_count
 
+    require("name" in campaign.dataset, f"{campaign.name}, [dataset] has no 'name'")
+    networks = [(f"[networks.{label}]", n) for label, n in campaign.networks.items()]
+    datasets = [("[dataset]", campaign.dataset)]
     for experiment, label, planned in campaign.entries():
-        where = f"{campaign.name}, experiment {experiment.name!r}"
+        where = f"experiment {experiment.name!r}"
         for name in planned.measures + planned.evolution_measures:
-            check_name(f"measures of {where}", name, MEASURES)
+            check_name(f"measures of {campaign.name}, {where}", name, MEASURES)
+        if experiment.options:
+            networks.append((f"{where}, [networks.{label}] with its options", planned.spec.network))
+        if experiment.dataset:
+            datasets.append((f"{where}, dataset", planned.spec.dataset))
+    for where, settings in datasets:
         # Keys that name a place on this machine are no part of a run.
         places = ("device", "data_dir", "root", "unknown")
-        check_arguments(load_dataset, planned.spec.dataset, f"{where}, dataset", places)
-        network = planned.spec.network
-        with naming(f"{where}, networks.{label}"):
-            given = sorted({"num_classes", "in_channels", "image_size", "seed"} & set(network))
-            require(not given, f"{given} are not options: the dataset and the run give them")
+        check_arguments(load_dataset, settings, f"{campaign.name}, {where}", places)
+        others = {"name", "classes"}
+        with naming(f"{campaign.name}, {where}"):
+            check_values(**{key: v for key, v in settings.items() if key not in others})
+    for where, network in networks:
+        with naming(f"{campaign.name}, {where}"):
+            for key in ("num_classes", "in_channels", "image_size", "seed"):
+                require(key not in network, f"{key} comes from the dataset or the run")
             canonical_json(network)
             check_network(**network)
     model, points = lambda batch: batch[:, :3], np.random.default_rng(0).random((64, 8))
@@ -407,6 +431,8 @@ def _check_values(campaign):
             check_arguments(region_count, settings, "counts", ("model", "points", "batch_size"))
             check_count("num_samples", settings.pop("num_samples", 1), 1)
             region_count(model, points, num_samples=1, **settings)
+    with naming(campaign.name):
+        campaign.runs()
 
 
 def canonical_json(value):
