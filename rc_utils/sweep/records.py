@@ -310,7 +310,8 @@ def load_evolution(
             row["gap"] = point["train_accuracy"] - point["test_accuracy"]
             is_reached = reached.get("epoch") == point["epoch"]
             row["reached_loss"] = reached["loss"] if is_reached else float("nan")
-            row |= _measure_columns(point.get("measures", {}))
+            measures = _measure_columns(point.get("measures", {}))
+            row |= {name: float(value) for name, value in measures.items()}
             rows.append(row | _count_columns(point["counts"], campaign.counts, num_samples))
     return pd.DataFrame(rows) if rows else pd.DataFrame(columns=_EVOLUTION_COLUMNS)
 
