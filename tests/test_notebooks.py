@@ -1,6 +1,7 @@
 """Parameters of notebooks: what is accepted, what is refused, and one real execution through the command line."""
 
 import os
+import re
 import runpy
 import sys
 
@@ -109,15 +110,50 @@ def test_the_command_line_executes_with_other_parameters(notebook, tmp_path, mon
     assert not any(cell.get("outputs") for cell in nbformat.read(notebook, 4).cells)
 
 
-FIGURE = """import os
-import matplotlib.pyplot as plt
-from rc_utils.pages import plotting
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("import sys\nsys.exit()", "SystemExit"),
+        ("raise SystemExit(0)", "SystemExit: 0"),
+        ("%run nofile.py", "nofile.py"),
+        ("%%nosuchmagic\nx", "%%nosuchmagic"),
+        ("raise ValueError('unknown campaign')", "ValueError: unknown campaign"),
+        ("import os\nos._exit(3)", "its kernel died"),
+    ],
+)
+def test_the_cause_of_a_failing_cell_is_one_line_also_in_the_last_cell(tmp_path, source, words):
+    path = written(tmp_path / "page.ipynb", "n = 1", source)
+    with pytest.raises(execute.NotebookError, match=rf"page\.ipynb.*{re.escape(words)}") as caught:
+        execute.execute_notebook(path, tmp_path / "out.ipynb")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out.ipynb").exists()
 
-plotting.use_style()
-plt.rcParams["svg.hashsalt"] = "same"
-plt.plot([0, 1], [1, 0])
-plt.show()
-print(os.environ["RC_RESULTS"], os.path.basename(os.getcwd()), __name__)"""
+
+def test_values_that_change_on_their_way_are_refused_and_a_parameter_that_nothing_uses_is_said(tmp_path, capsys):
+    path = written(tmp_path / "page.ipynb", "d = {}\ndevice = 'cpu'", "print(d)", tags=["parameters"])
+    for value in ({"a": {True: 1}}, [{1.5: 2}], {"a": (1, {None: 2})}):
+        with pytest.raises(ValueError, match="keys of a dictionary have to be texts"):
+            execute.check_parameters(path, {"d": value})
+    execute.check_parameters(path, {"d": {"a": [(1, 2)]}, "device": "cuda:1"})
+    assert execute.main([str(path), "-p", "device", "gpu"]) == 1
+    assert "device of page.ipynb cannot be 'gpu': expected cpu, cuda" in capsys.readouterr().err
+    assert execute.main([str(path), "-p", "device", "cpu", "-o", str(tmp_path / "out.ipynb")]) == 0
+    assert "no cell of page.ipynb uses the parameter device" in capsys.readouterr().err
+    assert execute.main(["--list"]) == 0
+    assert "03_main_correlation" in capsys.readouterr().out
+
+
+def test_a_kernel_in_another_folder_has_the_folders_of_the_caller(tmp_path, monkeypatch):
+    """A relative RC_RESULTS is of the folder of the command, and ~ is the reader's home."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RC_RESULTS", "res")
+    monkeypatch.setenv("RC_DATA", "~/pictures")
+    (tmp_path / "elsewhere").mkdir()
+    source = "from rc_utils import paths\nprint(paths.results_dir(), paths.data_dir())"
+    path = written(tmp_path / "page.ipynb", source)
+    execute.execute_notebook(path, tmp_path / "out.ipynb", cwd=tmp_path / "elsewhere")
+    (output,) = nbformat.read(tmp_path / "out.ipynb", 4).cells[0].outputs
+    assert output.text == f"{tmp_path / 'res'} {os.path.expanduser('~/pictures')}\n"
 
 
 @pytest.mark.parametrize("name", ["out.ipynb", "out.failed.ipynb"])

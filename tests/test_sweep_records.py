@@ -13,6 +13,7 @@ from rc_utils.pages.beyond_the_grid import counts_by_simplex
 from rc_utils.paths import campaigns_dir
 from rc_utils.sweep import records
 from rc_utils.sweep.campaign import RunSpec, list_campaigns, load_campaign, read_campaign
+from rc_utils.sweep.records import is_complete, united
 from rc_utils.training import TrainConfig
 
 
@@ -50,7 +51,11 @@ def write_all(campaign):
         records.write_record(made_up(planned))
 
 
-@pytest.mark.parametrize("content", [b"", b"[1, 2]", b"\xff\xfe\x00", {"schema": 7}, {"run_id": "0" * 16}])
+@pytest.mark.parametrize("content", [
+    *(b"", b"[1, 2]", b"\xff\xfe\x00"),
+    *({"schema": 7}, {"run_id": "0" * 16}, {"measures": None}, {"results": {"train_accuracy": 1.0}}, {"counts": [{}]}),
+    *({"spec": {"dataset": {}, "network": {}, "train": {}}}, {"evolution": [{"epoch": 1, "counts": []}]}),
+])
 def test_a_corrupt_record_is_named_and_missing(campaign, content):
     planned = next(iter(campaign.runs().values()))
     path = records.write_record(made_up(planned))
@@ -184,3 +189,37 @@ def test_committed_records_have_the_ids_of_their_settings_and_are_still_planned(
     assert [label for label in asked if campaign.counts[label] not in counted] == []
     no_longer_asked = [settings for settings in counted if settings not in campaign.counts.values()]
     assert all(settings["dim"] == 2 and "resolution" in settings for settings in no_longer_asked)
+
+
+def test_counts_whose_settings_are_equal_in_number_are_one_and_runs_on_two_datasets_are_named(campaign):
+    planned = next(iter(campaign.runs().values()))
+    record = made_up(planned)
+    record["counts"][0]["settings"] = record["counts"][0]["settings"] | {"num_samples": 20.0}
+    assert is_complete(record, planned)
+    hashes = ["a" * 64, "b" * 64]
+    for other, sha256 in zip(campaign.runs().values(), hashes, strict=False):
+        records.write_record(made_up(other) | {"provenance": {"seconds_train": 1.0, "data": {"sha256": sha256}}})
+    with pytest.warns(UserWarning, match=r"contents of dataset .*shapes.* have changed .*aaaaaaaaaaaa: .*bbbbbbbbbbbb: "):
+        assert len(records.load_runs(campaign)) == 2
+
+
+def test_a_record_of_the_same_network_is_united_and_another_is_not(campaign):
+    planned = next(iter(campaign.runs().values()))
+    record = made_up(planned)
+    early, late = (record | {"evolution": [p for p in record["evolution"] if p["epoch"] in e]} for e in ((0, 1), (3,)))
+    late |= {"measures": {"sharpness": 3.0}, "counts": record["counts"][:1]}
+    both = united(late, early)
+    assert both["evolution"] == record["evolution"]
+    assert both["counts"] == record["counts"]
+    assert both["measures"] == record["measures"] | {"sharpness": 3.0}
+    for change in ({"results": record["results"] | {"train_loss": 0.02}}, {"provenance": {"data": {"sha256": "0"}}}):
+        assert united(late | change, early) == late | change
+
+
+def test_of_a_live_and_a_frozen_record_the_complete_one_is_read(campaign):
+    write_all(campaign)
+    records.freeze(campaign)
+    key, planned = next(iter(campaign.runs().items()))
+    for change, origin in (({"evolution": []}, "reference"), ({"measures": {}}, "reference"), ({}, "live")):
+        records.write_record(made_up(planned) | change)
+        assert records.find_records(campaign.runs(), campaign.folder / "runs.jsonl")[key][1] == origin

@@ -129,7 +129,7 @@ def _parse(text, where):
         spec = record["spec"] | {"train": TrainConfig(**record["spec"]["train"])}
         run_id = RunSpec(**spec).run_id
         require(record["run_id"] == run_id, f"its settings are those of run {run_id}")
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         what = f"it lacks {error}" if isinstance(error, KeyError) else error
         raise CorruptRecord(f"{where} is not a whole record, {what}: {ADVICE}") from error
     return record
