@@ -85,7 +85,8 @@ def _checked(stored):
         stored[f"y_{split}"] = y.astype(np.int64)
     empty = sorted(set(range(len(names))) - set(stored["y_train"].tolist()))
     lacking = ", ".join(map(str, empty[:5]))
-    require(not empty, f"no training image has label {lacking} of {len(names)} classes: labels are 0, 1, ... without a gap")
+    message = f"no training image has label {lacking} of {len(names)} classes: labels are 0, 1, ... without a gap"
+    require(not empty, message)
     train, test = stored["x_train"].shape[1:], stored["x_test"].shape[1:]
     require(train == test, f"x_train has images of shape {train}, x_test of {test}")
     stored["classes"] = tuple(map(str, names.tolist()))

@@ -271,12 +271,14 @@ class Campaign:
         """PlannedRun of another network in the place of an experiment's own, default: the first.
 
         network: arguments of build_network, with its name. setting: of TrainConfig. All else is as
-        in the experiment: its dataset, options, training, counts and measures.
+        in the experiment: its dataset, options, training, counts and measures, taken at the end.
         """
-        chosen = self.restricted([experiment or self.experiments[0].name])
+        (asked,) = self.restricted([experiment or self.experiments[0].name]).experiments
+        never = {"evolution_epochs": [], "evolution_counts": [], "evolution_measures": []}
+        never |= {"evolution_loss": None, "evolution_weights": False}
         with naming(f"{self.name}, network {network['name']!r}"):
-            campaign = dataclasses.replace(chosen, networks={"": network})
-            return campaign._plan(chosen.experiments[0], "", seed, setting)
+            campaign = dataclasses.replace(self, networks={"": network})
+            return campaign._plan(dataclasses.replace(asked, **never), "", seed, setting)
 
     def _plan(self, experiment, label, seed, setting):
         setting = setting | experiment.drawn(seed) | {"seed": seed}
