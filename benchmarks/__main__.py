@@ -8,7 +8,8 @@ import torch
 import benchmarks
 from benchmarks.registry import FULL, QUICK
 from benchmarks.report import header, table, write_csv
-from rc_utils.checks import results_dir, unknown_name
+from rc_utils.checks import unknown_name
+from rc_utils.paths import results_dir
 
 
 def main(arguments=None):

@@ -18,7 +18,7 @@ import sys
 import tarfile
 import time
 
-from rc_utils.checks import project_root, write_atomically
+from rc_utils.paths import project_root, write_atomically
 
 SHARDS = 3
 PAUSE = 30  # seconds between two copies of what is finished

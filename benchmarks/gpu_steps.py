@@ -23,14 +23,13 @@ from torch.nn import functional as F
 
 import rc_utils as rc
 from rc_exact import exact_segment
-from rc_utils.checks import campaigns_dir, project_root
 from rc_utils.datasets.cache import data_folder
 from rc_utils.measures import MEASURES, measure_all
 from rc_utils.networks import NETWORKS
+from rc_utils.paths import campaigns_dir, project_root
+from rc_utils.provenance import hardware
 from rc_utils.regions.evaluation import full_precision
-from rc_utils.sweep.knowledge import data_sha256
-from rc_utils.sweep.provenance import hardware
-from rc_utils.sweep.records import read_frozen
+from rc_utils.sweep.records import data_sha256, read_frozen
 from rc_utils.training import StopTraining
 
 BATCH_SIZES = (256, 512, 1024)  # of the three processes of the campaign

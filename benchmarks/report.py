@@ -8,7 +8,7 @@ import statistics
 
 import torch
 
-from rc_utils.sweep.provenance import hardware
+from rc_utils.provenance import hardware
 
 PACKAGES = ("torch", "numpy", "numba", "scipy", "scikit-image")
 COLUMNS = ("benchmark", "against", "ours", "other", "ratio", "min-max", "target", "met")

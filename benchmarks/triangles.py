@@ -17,8 +17,7 @@ from rc_utils.regions.classifier import as_classifier
 from rc_utils.regions.grid import scores_at
 from rc_utils.regions.interpolant import count_pieces
 from rc_utils.sweep.campaign import load_campaign
-from rc_utils.sweep.records import weights_path
-from rc_utils.sweep.run import dataset_of, trained_network
+from rc_utils.sweep.run import dataset_of, trained_network, weights_path
 
 METHODS = {
     "the mesh": {"strategy": "adaptive"},

@@ -17,7 +17,7 @@ import downloads
 import pages
 import pdf
 
-from rc_utils.checks import write_atomically
+from rc_utils.paths import write_atomically
 from rc_utils.sweep import missing_runs
 from rc_utils.sweep.campaign import read_campaign
 

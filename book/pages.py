@@ -10,13 +10,13 @@ import os
 import pathlib
 import re
 import shutil
-import sys
 import tomllib
 
 import nbformat
 
-from rc_utils.checks import check_keys, check_name, require, settings_from_dict, unknown_name, write_atomically
+from rc_utils.checks import check_keys, check_name, require, settings_from_dict, unknown_name
 from rc_utils.notebooks import NotebookError, check_parameters, execute_notebook, notebook_parameters
+from rc_utils.paths import write_atomically
 from rc_utils.published import PAGE, findings_path
 from rc_utils.sweep import campaign, records
 
@@ -166,7 +166,7 @@ def execute_pages(pages, layout, device=None):
                 stamp = fingerprint(page, layout)
                 lost = page.name in keepers and not findings_path(page.name).is_file()
                 if lost or _stamp_of(layout.executed(page)) != stamp:
-                    running[page.name] = _submit(pool, page, stamp, layout, fork=len(pages) > 2 * _WORKERS)
+                    running[page.name] = pool.submit(_execute_page, page, layout, {STAMP: stamp})
             for name, future in running.items():
                 error = future.exception()
                 print(f"  {name} {'FAILED' if error else 'executed'}", flush=True)
@@ -195,16 +195,9 @@ def _stamp_of(executed):
         return None
 
 
-def _submit(pool, page, stamp, layout, *, fork):
-    """The future of a page's execution in a process of `pool`; `fork` is worth its own imports for several pages."""
-    on_cpu = page.parameters.get("device", "cpu") == "cpu"
-    fork = fork and on_cpu and sys.platform == "linux"
-    return pool.submit(_execute_page, page, layout, metadata={STAMP: stamp}, fork=fork)
-
-
-def _execute_page(page, layout, metadata, **options):
+def _execute_page(page, layout, metadata):
     os.environ[PAGE] = page.name
-    execute_notebook(layout.source(page), layout.executed(page), page.parameters, cwd=layout.root, **options)
+    execute_notebook(layout.source(page), layout.executed(page), page.parameters, cwd=layout.root)
     executed = nbformat.read(layout.executed(page), as_version=4)
     executed.metadata.update(metadata)
     write_atomically(layout.executed(page), f"{nbformat.writes(executed)}\n".encode())

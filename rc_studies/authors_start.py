@@ -20,7 +20,7 @@ import pandas as pd
 import torch
 
 import rc_utils as rc
-from rc_utils.checks import campaigns_dir, project_root
+from rc_utils.paths import campaigns_dir, project_root
 from rc_utils.published import NETWORKS
 
 MEAN = torch.tensor([0.4914, 0.4822, 0.4465]).view(3, 1, 1)

@@ -10,10 +10,8 @@ import pandas as pd
 from tqdm import tqdm
 
 from rc_utils import sweep
-from rc_utils.sweep.campaign import read_campaign
-from rc_utils.sweep.knowledge import is_complete
-from rc_utils.sweep.records import find_records, load_runs
-from rc_utils.sweep.specification import Campaign, PlannedRun
+from rc_utils.sweep.campaign import Campaign, PlannedRun, read_campaign
+from rc_utils.sweep.records import find_records, is_complete, load_runs
 
 COUNT = "log count"
 STUDIES = {

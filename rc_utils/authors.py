@@ -16,7 +16,6 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from rc_utils.checks import campaigns_dir
 from rc_utils.correlation import (
     Estimate,
     change_per_doubling,
@@ -25,6 +24,7 @@ from rc_utils.correlation import (
     partial_correlation,
     slope,
 )
+from rc_utils.paths import campaigns_dir
 from rc_utils.published import MAIN_NETWORKS, NETWORKS, statements
 
 COMMIT = "lijingwei0502/implicit_bias@6148365"

@@ -1,20 +1,20 @@
-"""What every room rests on: messages that say what is wrong and what to do, where files lie, how they are written."""
+"""Errors that name what is wrong, what is valid and what to do: names, types and numbers from a reader or a file."""
 
 import collections.abc
 import contextlib
 import dataclasses
 import difflib
 import functools
-import math
 import numbers
-import os
-import pathlib
 import sys
 import types
 import typing
-import uuid
 
-_REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+
+def require(condition, message):
+    """Raise ValueError(message) unless `condition`."""
+    if not condition:
+        raise ValueError(message)
 
 
 def unknown_name(kind, name, valid):
@@ -37,111 +37,95 @@ def check_keys(where, given, valid):
         check_name(f"key in {where}", key, valid)
 
 
+def check_distinct(where, values):
+    """Raise ValueError for a value that is there twice; equal in number is equal, as 1 and 1.0."""
+    for i, value in enumerate(values):
+        require(value not in values[:i], f"{where} has {value!r} twice")
+
+
+def is_finite_number(value):
+    """Whether `value` is a real number that a float can hold, neither infinite nor NaN."""
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return bool(number and abs(value) <= sys.float_info.max)
+
+
+def check_number(name, value, minimum, above=False):
+    """Raise ValueError unless `value` is a finite number of at least `minimum`, or above it."""
+    fits = is_finite_number(value) and (value > minimum if above else value >= minimum)
+    bound = "above" if above else "of at least"
+    require(fits, f"{name}={value!r}; expected a finite number {bound} {minimum:g}")
+
+
+def check_count(name, value, minimum):
+    """Raise ValueError unless `value` is an integer of at least `minimum` that 64 bits hold."""
+    integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    fits = integer and value >= minimum
+    require(fits, f"{name}={value!r}; expected an integer of at least {minimum}")
+    require(value < 2**63, f"{name}={value!r}; expected an integer below 2^63")
+
+
 def settings_from_dict(cls, values, where):
-    """Frozen dataclass `cls` from a mapping; unknown and missing keys and ill-typed values fail, naming the key."""
+    """Instance of the dataclass `cls` from a mapping, such as a table of a TOML file.
+
+    Raises ValueError that names the key, with `where` in front: unknown, missing, of a wrong type.
+    """
     require(isinstance(values, dict), f"{where} must be a table, got {values!r}")
     fields = {f.name: f for f in dataclasses.fields(cls)}
     check_keys(where, values, fields)
-    needed = [f.name for f in fields.values() if f.default is f.default_factory is dataclasses.MISSING]
-    for name in needed:
-        require(name in values, f"{where} has no {name!r}")
+    for field in fields.values():
+        needed = field.default is field.default_factory is dataclasses.MISSING
+        require(field.name in values or not needed, f"{where} has no {field.name!r}")
     hints = _type_hints(cls)
-    return cls(**{key: checked_value(value, hints[key], f"{where}.{key}") for key, value in values.items()})
+    checked = {k: checked_value(v, hints[k], f"{where}.{k}") for k, v in values.items()}
+    return cls(**checked)
+
+
+def check_arguments(function, settings, where, without=()):
+    """Check keys and types of `settings` that are arguments of `function`, but for those `without`."""
+    hints = _type_hints(function)
+    check_keys(where, settings, hints.keys() - {"return", *without})
+    for key, value in settings.items():
+        checked_value(value, hints[key], f"{where}.{key}")
 
 
 _type_hints = functools.cache(typing.get_type_hints)
 
 
 def checked_value(value, hint, where):
-    """`value`, as a float where `hint` asks for one; ValueError, naming `where`, for another type, NaN and infinity."""
+    """The value, as a float where `hint` asks for one.
+
+    Raises ValueError, naming `where`, for another type, NaN and infinity.
+    """
     if not _fits(value, hint):
-        name = (hint.__name__ if isinstance(hint, type) else str(hint)).replace("float", "finite float")
+        name = hint.__name__ if isinstance(hint, type) else str(hint)
+        name = name.replace("float", "finite float")
         raise ValueError(f"{where} must be of type {name}, got {value!r} ({type(value).__name__})")
-    wants = typing.get_args(hint) or (hint,)
-    return float(value) if type(value) is int and float in wants and int not in wants else value
+    wanted = typing.get_args(hint) or (hint,)
+    is_float = type(value) is int and float in wanted and int not in wanted
+    return float(value) if is_float else value
 
 
 def _fits(value, hint):
-    """Whether a value from a file is of the type `hint`; a list may stand for a tuple, a whole number for a float."""
+    """Whether `value` is of type `hint`; a list may stand for a tuple, a whole number for a float."""
     kind, inner = typing.get_origin(hint) or hint, typing.get_args(hint)
     if kind in (types.UnionType, typing.Union):
         return any(_fits(value, option) for option in inner)
     if isinstance(value, bool):
         return kind is bool
     if kind is float:
-        return isinstance(value, int | float) and abs(value) <= sys.float_info.max
+        return isinstance(value, int | float) and is_finite_number(value)
     if kind in (list, tuple, collections.abc.Sequence):
-        return isinstance(value, list | tuple) and all(_fits(item, inner[0]) for item in value if inner)
+        is_list = isinstance(value, list | tuple)
+        return is_list and all(_fits(item, inner[0]) for item in value if inner)
     if kind is dict and inner:
-        return isinstance(value, dict) and all(_fits(item, inner[1]) for item in value.values())
+        return isinstance(value, dict) and all(_fits(v, inner[1]) for v in value.values())
     return isinstance(value, kind)
 
 
-def check_count(name, value, minimum):
-    """Raise ValueError unless `value` is an integer of at least `minimum` that 64 bits hold."""
-    integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    require(integer and value >= minimum, f"{name}={value!r}; expected an integer of at least {minimum}")
-    require(value < 2**63, f"{name}={value!r}; expected an integer below 2^63")
-
-
-def is_finite_number(value):
-    """Whether `value` is a real number, and neither infinite nor NaN."""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def check_number(name, value, minimum, above=False):
-    """Raise ValueError unless `value` is a finite number of at least `minimum`, or above it."""
-    fits = is_finite_number(value) and (value > minimum if above else value >= minimum)
-    require(fits, f"{name}={value!r}; expected a finite number {'above' if above else 'of at least'} {minimum:g}")
-
-
-def require(condition, message):
-    """Raise ValueError(message) unless `condition`."""
-    if not condition:
-        raise ValueError(message)
-
-
-def write_atomically(path, content):
-    """Write bytes to a temporary name beside `path`, flush them to the disk, rename.
-
-    Raises OSError that names `path` and says what to do; what was there before is then as it was.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
+@contextlib.contextmanager
+def naming(where):
+    """Turn an error of what is asked for into a ValueError that says where it stands."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        advice = "free disk space or make the folder writable, then run the same command again"
-        raise OSError(error.errno, f"{error.strerror}; {advice}", str(path)) from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-
-
-def project_root():
-    """The folder that holds `campaigns/`: the repository of this package, else the current folder."""
-    return _REPOSITORY if (_REPOSITORY / "campaigns").is_dir() else pathlib.Path.cwd()
-
-
-def campaigns_dir():
-    """Folder of the campaigns; the environment variable RC_CAMPAIGNS names another."""
-    return pathlib.Path(os.environ.get("RC_CAMPAIGNS") or project_root() / "campaigns")
-
-
-def results_dir():
-    """Folder of the records and weights made on this machine; RC_RESULTS names another."""
-    return pathlib.Path(os.environ.get("RC_RESULTS") or project_root() / "results")
-
-
-def print_lines(lines):
-    """Print lines as they come, for as long as somebody reads them, which `head` does not."""
-    try:
-        for line in lines:
-            print(line, flush=True)
-    except BrokenPipeError:
-        # Python writes what is left at its end, and would complain again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        yield
+    except (ValueError, TypeError, ImportError, AttributeError, ArithmeticError) as error:
+        raise ValueError(f"{where}: {error}") from error

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import inspect
 import os
 import pathlib
 import pickle
@@ -44,6 +45,8 @@ def load_model(name):
     found = importlib.import_module(module)
     require(hasattr(found, attribute), f"module {module} has no {attribute!r}")
     model = getattr(found, attribute)
+    if inspect.isfunction(model) and not inspect.signature(model).parameters:
+        raise ValueError(f"{name} is a function without arguments, which makes a model and is none: name what it makes")
     return model() if isinstance(model, type) else model
 
 
@@ -93,11 +96,13 @@ def load_points(path, key=None, image_size=None):
         require(files, f"no images ({', '.join(sorted(_IMAGES))}) in {path}")
         require(image_size, "the images of a folder are resized: give the model's size with --image-size")
         return _as_images(np.stack([decode(file, image_size) for file in files]))
+    require(path.suffix == ".npz", f"{path} is no .npz file and no folder: write arrays by np.savez(..., x=points)")
     with np.load(path, allow_pickle=False) as arrays:
         names = arrays.files
         key = key or next((k for k in _KEYS if k in names), names[0] if len(names) == 1 else None)
         require(key in names, f"{path} has the arrays {', '.join(names)}: name one with --points")
         points = arrays[key]
+    require(points.dtype.kind in "buif", f"array {key} of {path} is of type {points.dtype}, expected real numbers")
     return _as_images(points) if points.dtype == np.uint8 else points.astype(np.float32)
 
 
@@ -111,6 +116,14 @@ def _as_images(images):
 
 def standardise(points, mean, std):
     """(points - mean) / std, with one value or one a channel, the second axis."""
+    for name, values in (("mean", mean), ("std", std)):
+        fits = len(values) in (1, points.shape[1]) and np.isfinite(values).all()
+        fits = fits and (name == "mean" or min(values) > 0)
+        require(
+            fits,
+            f"--{name} is {' '.join(map(str, values))}; expected one finite number or one for each of the "
+            f"{points.shape[1]} channels{', above 0' if name == 'std' else ''}",
+        )
     shape = (-1, *[1] * (points.ndim - 2))
     return (points - np.float32(mean).reshape(shape)) / np.float32(std).reshape(shape)
 

@@ -19,11 +19,11 @@ import numpy as np
 import pandas as pd
 
 import rc_utils as rc
-from rc_utils.checks import campaigns_dir, results_dir, write_atomically
 from rc_utils.correlation import correlate
+from rc_utils.paths import campaigns_dir, results_dir, write_atomically
 from rc_utils.published import Result, correlation_result
+from rc_utils.sweep.campaign import canonical_json
 from rc_utils.sweep.records import INTERPOLATES
-from rc_utils.sweep.specification import canonical_json
 
 TREE, FOREST = "DecisionTree", "RandomForest"
 DEPTHS = tuple(range(3, 18))

@@ -39,8 +39,9 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from rc_utils.checks import check_name, results_dir, write_atomically
+from rc_utils.checks import check_name
 from rc_utils.correlation import average_replicates, correlate_settings, finished, interval_text
+from rc_utils.paths import results_dir, write_atomically
 
 SUPPORTS = "supports"
 INCONCLUSIVE = "inconclusive"

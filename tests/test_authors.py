@@ -9,7 +9,7 @@ import torch
 
 from rc_studies.authors_start import count_on_segment, drawn_pairs
 from rc_utils import authors
-from rc_utils.checks import campaigns_dir
+from rc_utils.paths import campaigns_dir
 from rc_utils.published import NETWORKS, statements
 
 GRID = list(itertools.product((0.1, 0.01, 0.001), (256, 512, 1024), (1e-5, 1e-6, 1e-7)))

@@ -7,8 +7,7 @@ import tarfile
 import pytest
 
 from benchmarks import gpu, gpu_steps
-from rc_utils.sweep import load_campaign
-from rc_utils.sweep.execute import missing_runs
+from rc_utils.sweep import load_campaign, missing_runs
 
 
 def findings(capsys, step):

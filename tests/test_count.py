@@ -136,11 +136,18 @@ def test_images_become_channels_between_0_and_1(rng):
         (["stripes_module:Stripes", "images"], "--image-size"),
         (["stripes_module:Stripes", "bytes.npz"], "bytes of shape (4, 7) are no images"),
         (["stripes_module:Stripes", "points.npz", "--strategy", "grd"], "Did you mean 'grid'"),
+        (["stripes_module:Stripes", "points.npz", "--mean", "nan"], "--mean is nan; expected one finite number"),
+        (["stripes_module:Stripes", "points.npz", "--std", "1", "-2"], "--std is 1.0 -2.0; expected one finite number"),
+        (["stripes_module:Stripes", "dates.npz"], "of type datetime64[D], expected real numbers"),
+        (["stripes_module:Stripes", "points.csv"], "is no .npz file and no folder"),
+        (["maker_module:make", "points.npz"], "a function without arguments"),
     ],
 )
 def test_wrong_words_are_named(folder, capsys, arguments, message):
     torch.save({"weight": torch.ones(2)}, "weights.pt")
     np.savez("bytes.npz", x=np.zeros((4, 7), dtype=np.uint8))
+    np.savez("dates.npz", x=np.array(["2026-01-01"], dtype="datetime64[D]"))
+    (folder / "maker_module.py").write_text("def make():\n    return None\n")
     (folder / "text.pt2").write_text("no archive")
     assert count.main(arguments) == 1
     assert message in capsys.readouterr().err

@@ -188,6 +188,7 @@ def test_a_cache_can_be_read_by_whom_the_umask_lets(fruit, tmp_path):
         ({"y_train": np.zeros(89, dtype=int)}, "90 images and y_train 89 labels"),
         ({"y_train": np.full(90, 4)}, "y_train has labels from 4 to 4, expected 0 to 3"),
         ({"y_test": np.full(40, -1)}, "y_test has labels from -1"),
+        ({"y_train": np.arange(90) % 3 % 2 * 2}, "no training image has label 1, 3 of 4 classes"),
         ({"y_test": np.full(40, 7), "classes": None}, "y_test has labels from 7 to 7, expected 0 to 3"),
         ({"x_test": np.array([{}, None], dtype=object)}, "allow_pickle=False"),
     ],
@@ -205,7 +206,7 @@ def test_a_damaged_cache_is_named_and_never_yields_other_data(fruit, tmp_path, r
     content = path.read_bytes()
     for wrong in (b"", content[: len(content) // 2], content[:-9], pickle.dumps({"x_train": 1})):
         path.write_bytes(wrong)
-        with pytest.raises(CacheError, match=r"fruit\.npz is not .*truncated or corrupted.*Delete"):
+        with pytest.raises(CacheError, match=r"fruit\.npz is not .* or damaged.*Correct it, or put an intact copy"):
             load_dataset("fruit")
     start = content.index(fruit.x_train.tobytes())
     outside = [i for i in range(len(content)) if not 300 < i < start + fruit.x_train.nbytes]

@@ -27,8 +27,8 @@ import pytest
 import rc_utils
 from benchmarks import gpu
 from rc_utils import count, measures
-from rc_utils.notebooks.execute import check_parameters, find_notebook, main, notebook_parameters, parse_value
-from rc_utils.sweep import campaign, validation
+from rc_utils.notebooks import check_parameters, find_notebook, main, notebook_parameters, parse_value
+from rc_utils.sweep import campaign
 from rc_utils.sweep import execute as sweep
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -201,7 +201,7 @@ def reader(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RC_DATA", str(tmp_path / "data"))
     own_measures = measures.MEASURES | {}
-    for module in (measures, measures.registry, validation):
+    for module in (measures, measures.registry):
         monkeypatch.setattr(module, "MEASURES", own_measures)
     modules = set(sys.modules)
     yield tmp_path

@@ -13,10 +13,9 @@ from torchvision import models
 from rc_utils.networks import NETWORKS, build_network, network_options, register_network
 from rc_utils.networks.layers import DropConnect, SqueezeExcitation, scale_channels
 from rc_utils.networks.mobilenet import InvertedResidual
-from rc_utils.networks.registry import check_network
+from rc_utils.networks.registry import check_network, find_user_network
 from rc_utils.networks.regnet import XBlock, compatible_widths
 from rc_utils.networks.resnet import BasicBlock
-from rc_utils.networks.user_class import find_user_network
 
 # trainable parameters of the published CIFAR form at ten classes, of its linear layer's input, side of its feature maps
 PUBLISHED = {

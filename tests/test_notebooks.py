@@ -8,7 +8,7 @@ import sys
 import nbformat
 import pytest
 
-from rc_utils.notebooks import execute
+from rc_utils import notebooks as execute
 from rc_utils.sweep.execute import main as sweep_main
 
 PARAMETERS = """campaign = "shapes-tiny"  # which runs; campaign=... names a folder
@@ -78,7 +78,7 @@ def test_an_unknown_notebook_names_the_nearest(tmp_path, monkeypatch, capsys):
 
 def test_the_command_line_lists_and_refuses(notebook, tmp_path, capsys):
     assert execute.main([str(notebook), "--list"]) == 0
-    assert "num_samples = 10" in capsys.readouterr().out
+    assert "num_samples: int = 10  # type: int" in capsys.readouterr().out
     assert execute.main([str(notebook), "-p", "campagin", "x"]) == 1
     assert "Did you mean 'campaign'?" in capsys.readouterr().err
     assert execute.main([str(notebook), "-p", "device", "{'a': (1, {2})}", "-o", "never.ipynb"]) == 1
@@ -101,7 +101,7 @@ def test_the_command_line_executes_with_other_parameters(notebook, tmp_path, mon
         command += ["-p", name, value]
     monkeypatch.setattr(sys, "argv", command)
     with pytest.raises(SystemExit) as ended:
-        runpy.run_module("rc_utils.notebooks", run_name="__main__")
+        runpy.run_path(execute.__file__, run_name="__main__")
     assert (ended.value.code, *capfd.readouterr()) == (0, f"{output}\n", "")
     printed = [o.text for cell in nbformat.read(output, 4).cells for o in cell.get("outputs", [])]
     assert printed == ["shapes-tiny 42 0.5 3 4\n"]
@@ -110,42 +110,50 @@ def test_the_command_line_executes_with_other_parameters(notebook, tmp_path, mon
     assert not any(cell.get("outputs") for cell in nbformat.read(notebook, 4).cells)
 
 
-FIGURE = """import os
-import matplotlib.pyplot as plt
-from rc_utils import plotting
-
-plotting.use_style()
-plt.rcParams["svg.hashsalt"] = "same"
-plt.plot([0, 1], [1, 0])
-plt.show()
-print(os.environ["RC_RESULTS"], os.path.basename(os.getcwd()), __name__)"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux alone")
-def test_a_forked_kernel_shows_what_an_ordinary_one_shows(tmp_path):
-    path = written(tmp_path / "page.ipynb", FIGURE)
-    outputs = []
-    for fork in (False, True):
-        done = execute.execute_notebook(path, tmp_path / "made" / f"{fork}.ipynb", cwd=tmp_path, fork=fork)
-        outputs.append(nbformat.read(done, 4).cells[0].outputs)
-    ordinary, forked = (re.sub("<dc:date>.*?</dc:date>", "", str(shown)) for shown in outputs)
-    assert "image/svg+xml" in ordinary
-    assert f"{tmp_path / 'results'} {tmp_path.name} __main__" in ordinary
-    assert forked == ordinary
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux alone")
 @pytest.mark.parametrize(
     ("source", "words"),
-    [("import rc_utils\n1 / 0", "ZeroDivisionError"), ("import os\nos._exit(3)", "its kernel died")],
+    [
+        ("import sys\nsys.exit()", "SystemExit"),
+        ("raise SystemExit(0)", "SystemExit: 0"),
+        ("%run nofile.py", "nofile.py"),
+        ("%%nosuchmagic\nx", "%%nosuchmagic"),
+        ("raise ValueError('unknown campaign')", "ValueError: unknown campaign"),
+        ("import os\nos._exit(3)", "its kernel died"),
+    ],
 )
-def test_a_forked_kernel_that_fails_or_dies_is_named(tmp_path, source, words):
-    path = written(tmp_path / "page.ipynb", source)
-    with pytest.raises(execute.NotebookError, match=rf"page\.ipynb.*{words}"):
-        execute.execute_notebook(path, tmp_path / "out.ipynb", fork=True)
+def test_the_cause_of_a_failing_cell_is_one_line_also_in_the_last_cell(tmp_path, source, words):
+    path = written(tmp_path / "page.ipynb", "n = 1", source)
+    with pytest.raises(execute.NotebookError, match=rf"page\.ipynb.*{re.escape(words)}") as caught:
+        execute.execute_notebook(path, tmp_path / "out.ipynb")
+    assert "\n" not in str(caught.value)
     assert not (tmp_path / "out.ipynb").exists()
+
+
+def test_values_that_change_on_their_way_are_refused_and_a_parameter_that_nothing_uses_is_said(tmp_path, capsys):
+    path = written(tmp_path / "page.ipynb", "d = {}\ndevice = 'cpu'", "print(d)", tags=["parameters"])
+    for value in ({"a": {True: 1}}, [{1.5: 2}], {"a": (1, {None: 2})}):
+        with pytest.raises(ValueError, match="keys of a dictionary have to be texts"):
+            execute.check_parameters(path, {"d": value})
+    execute.check_parameters(path, {"d": {"a": [(1, 2)]}, "device": "cuda:1"})
+    assert execute.main([str(path), "-p", "device", "gpu"]) == 1
+    assert "device of page.ipynb cannot be 'gpu': expected cpu, cuda" in capsys.readouterr().err
+    assert execute.main([str(path), "-p", "device", "cpu", "-o", str(tmp_path / "out.ipynb")]) == 0
+    assert "no cell of page.ipynb uses the parameter device" in capsys.readouterr().err
+    assert execute.main(["--list"]) == 0
+    assert "03_main_correlation" in capsys.readouterr().out
+
+
+def test_a_kernel_in_another_folder_has_the_folders_of_the_caller(tmp_path, monkeypatch):
+    """A relative RC_RESULTS is of the folder of the command, and ~ is the reader's home."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RC_RESULTS", "res")
+    monkeypatch.setenv("RC_DATA", "~/pictures")
+    (tmp_path / "elsewhere").mkdir()
+    source = "from rc_utils import paths\nprint(paths.results_dir(), paths.data_dir())"
+    path = written(tmp_path / "page.ipynb", source)
+    execute.execute_notebook(path, tmp_path / "out.ipynb", cwd=tmp_path / "elsewhere")
+    (output,) = nbformat.read(tmp_path / "out.ipynb", 4).cells[0].outputs
+    assert output.text == f"{tmp_path / 'res'} {os.path.expanduser('~/pictures')}\n"
 
 
 @pytest.mark.parametrize("name", ["out.ipynb", "out.failed.ipynb"])

@@ -67,7 +67,7 @@ def test_the_installed_package_counts_away_from_the_repository(wheel, tmp_path):
 import sys
 sys.modules |= dict.fromkeys({optional!r})  # an import of these fails
 import numpy as np, pathlib, rc_utils
-from rc_utils.checks import project_root
+from rc_utils.paths import project_root
 assert ".whl" in rc_utils.__file__, rc_utils.__file__
 assert project_root() == pathlib.Path.cwd()
 x = np.random.default_rng(0).random((20, 2))

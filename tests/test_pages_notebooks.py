@@ -14,8 +14,8 @@ from filelock import FileLock
 from pretended_gpu import pretended_gpu
 
 from rc_utils import forests
-from rc_utils.checks import project_root
 from rc_utils.notebooks import notebook_parameters
+from rc_utils.paths import project_root
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.execute import sweep
 

@@ -10,7 +10,7 @@ from pretended_gpu import Pretended, pretended_gpu
 import rc_utils as rc
 from rc_exact import exact_segment
 from rc_utils.measures import MEASURES, linear_pieces, measure, segments
-from rc_utils.sweep.provenance import git_revision, provenance
+from rc_utils.provenance import git_revision, provenance
 
 
 @pytest.fixture

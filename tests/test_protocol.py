@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from rc_utils.checks import campaigns_dir, project_root
+from rc_utils.paths import campaigns_dir, project_root
 from rc_utils.sweep.campaign import load_campaign
 
 PROTOCOL = "book/protocol.md"

@@ -9,12 +9,11 @@ import sys
 import numpy as np
 import pytest
 
-from rc_utils.checks import campaigns_dir
 from rc_utils.pages.beyond_the_grid import counts_by_simplex
+from rc_utils.paths import campaigns_dir
 from rc_utils.sweep import records
-from rc_utils.sweep.campaign import list_campaigns, load_campaign, read_campaign
-from rc_utils.sweep.knowledge import is_complete, merge_records
-from rc_utils.sweep.specification import RunSpec
+from rc_utils.sweep.campaign import RunSpec, list_campaigns, load_campaign, read_campaign
+from rc_utils.sweep.records import is_complete, united
 from rc_utils.training import TrainConfig
 
 
@@ -31,7 +30,6 @@ def made_up(planned, value=2):
     """A record of a run that was not trained."""
     return {
         "schema": 1, "run_id": planned.spec.run_id, "spec": dataclasses.asdict(planned.spec), "status": "ok",
-        "history": [],
         "results": {"train_accuracy": 1.0, "test_accuracy": 0.75, "train_loss": 0.01, "test_loss": 0.9},
         "measures": {"distance_from_init": 1.5, "margin": 2.5},
         "counts": [
@@ -53,7 +51,20 @@ def write_all(campaign):
         records.write_record(made_up(planned))
 
 
-@pytest.mark.parametrize("content", [b"", b"[1, 2]", b"\xff\xfe\x00", {"schema": 7}, {"run_id": "0" * 16}])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"[1, 2]", b"\xff\xfe\x00"),
+        *(
+            {"schema": 7},
+            {"run_id": "0" * 16},
+            {"measures": None},
+            {"results": {"train_accuracy": 1.0}},
+            {"counts": [{}]},
+        ),
+        *({"spec": {"dataset": {}, "network": {}, "train": {}}}, {"evolution": [{"epoch": 1, "counts": []}]}),
+    ],
+)
 def test_a_corrupt_record_is_named_and_missing(campaign, content):
     planned = next(iter(campaign.runs().values()))
     path = records.write_record(made_up(planned))
@@ -127,48 +138,6 @@ def test_runs_that_are_not_counted_as_the_campaign_says_are_left_out_and_numbere
     assert len(records.counted(records.load_runs(campaign), campaign)) == 8
 
 
-def test_a_live_record_never_hides_what_a_reference_record_knows(campaign):
-    """A page that trains its example network again writes a record with less in it."""
-    write_all(campaign)
-    path, _ = records.freeze(campaign)
-    before = records.load_runs(campaign)
-    for planned in campaign.runs().values():
-        records.write_record(made_up(planned) | {"evolution": [], "measures": {}})
-    assert len(records.load_evolution(campaign)) == 8 * 3
-    assert records.load_runs(campaign)["margin"].equals(before["margin"])
-    # The weights that are kept here are of this network: nothing is trained again for another count.
-    key, planned = next(iter(campaign.runs().items()))
-    records.write_record(made_up(planned) | {"evolution": [], "provenance": {"weights_sha256": "here"}})
-    record, origin = records.find_records([key], path)[key]
-    assert (origin, record["provenance"]["weights_sha256"]) == ("reference", "here")
-    # Trained on another kind of processor it is another network: the richer record alone is read ...
-    key, planned = next(iter(campaign.runs().items()))
-    other = made_up(planned) | {"results": made_up(planned)["results"] | {"test_loss": 0.8}, "evolution": []}
-    records.write_record(other)
-    assert records.find_records([key], path)[key][1] == "reference"
-    # ... until this machine's knows something that was asked for since, or a sweep would ask for it for ever.
-    records.write_record(other | {"measures": {"sharpness": 1.0}})
-    record, origin = records.find_records([key], path)[key]
-    assert (origin, record["measures"]) == ("live", {"sharpness": 1.0})
-
-
-def test_records_of_one_network_are_united_and_of_two_are_not(campaign):
-    planned = next(iter(campaign.runs().values()))
-    record = made_up(planned)
-    early, late = (record | {"evolution": [p for p in record["evolution"] if p["epoch"] in e]} for e in ((0, 1), (3,)))
-    late |= {"measures": {"sharpness": 3.0}, "counts": record["counts"][:1]}
-    united = merge_records(late, early)
-    assert united["evolution"] == record["evolution"]
-    assert united["counts"] == record["counts"]
-    assert united["measures"] == record["measures"] | {"sharpness": 3.0}
-    accuracies_alone = dataclasses.replace(planned, evolution_counts={})
-    assert is_complete(united, accuracies_alone)
-    assert not is_complete(early, accuracies_alone)
-    others = [{"results": record["results"] | {"train_loss": 0.02}}, {"provenance": {"data": {"sha256": "0"}}}]
-    for change in others:
-        assert merge_records(late | change, early) == late | change
-
-
 def test_freezing_an_experiment_keeps_the_records_of_the_others_and_loses_no_damaged_line(campaign):
     """Of two lines of a run, as a union of two files leaves them, the one that knows more is taken."""
     write_all(campaign)
@@ -229,3 +198,37 @@ def test_committed_records_have_the_ids_of_their_settings_and_are_still_planned(
     assert [label for label in asked if campaign.counts[label] not in counted] == []
     no_longer_asked = [settings for settings in counted if settings not in campaign.counts.values()]
     assert all(settings["dim"] == 2 and "resolution" in settings for settings in no_longer_asked)
+
+
+def test_counts_whose_settings_are_equal_in_number_are_one_and_runs_on_two_datasets_are_named(campaign):
+    planned = next(iter(campaign.runs().values()))
+    record = made_up(planned)
+    record["counts"][0]["settings"] = record["counts"][0]["settings"] | {"num_samples": 20.0}
+    assert is_complete(record, planned)
+    hashes = ["a" * 64, "b" * 64]
+    for other, sha256 in zip(campaign.runs().values(), hashes, strict=False):
+        records.write_record(made_up(other) | {"provenance": {"seconds_train": 1.0, "data": {"sha256": sha256}}})
+    with pytest.warns(UserWarning, match=r"dataset .*shapes.* have changed .*aaaaaaaaaaaa: .*bbbbbbbbbbbb: "):
+        assert len(records.load_runs(campaign)) == 2
+
+
+def test_a_record_of_the_same_network_is_united_and_another_is_not(campaign):
+    planned = next(iter(campaign.runs().values()))
+    record = made_up(planned)
+    early, late = (record | {"evolution": [p for p in record["evolution"] if p["epoch"] in e]} for e in ((0, 1), (3,)))
+    late |= {"measures": {"sharpness": 3.0}, "counts": record["counts"][:1]}
+    both = united(late, early)
+    assert both["evolution"] == record["evolution"]
+    assert both["counts"] == record["counts"]
+    assert both["measures"] == record["measures"] | {"sharpness": 3.0}
+    for change in ({"results": record["results"] | {"train_loss": 0.02}}, {"provenance": {"data": {"sha256": "0"}}}):
+        assert united(late | change, early) == late | change
+
+
+def test_of_a_live_and_a_frozen_record_the_complete_one_is_read(campaign):
+    write_all(campaign)
+    records.freeze(campaign)
+    key, planned = next(iter(campaign.runs().items()))
+    for change, origin in (({"evolution": []}, "reference"), ({"measures": {}}, "reference"), ({}, "live")):
+        records.write_record(made_up(planned) | change)
+        assert records.find_records(campaign.runs(), campaign.folder / "runs.jsonl")[key][1] == origin

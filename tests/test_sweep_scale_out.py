@@ -17,8 +17,8 @@ from test_sweep_trust import TABLE
 
 from rc_utils.sweep import cluster, records
 from rc_utils.sweep.campaign import parse_campaign
-from rc_utils.sweep.execute import missing_runs, sweep
-from rc_utils.sweep.job import Outcome
+from rc_utils.sweep.execute import Outcome, sweep
+from rc_utils.sweep.records import missing_runs
 
 
 def table(num_seeds):
@@ -110,7 +110,7 @@ A_SWEEP = """
 import os, sys
 from rc_utils.sweep import sweep
 os.environ["RC_RESULTS"] = folder
-sys.exit(any(outcome.status != "done" for outcome in sweep(campaign)))
+sys.exit(any(outcome.status not in ("done", "elsewhere") for outcome in sweep(campaign)))
 """
 
 
@@ -159,7 +159,7 @@ def test_two_sweeps_of_one_campaign_at_once_leave_one_whole_record_a_run(start_s
     outcomes = sweep(campaign)
     other.join(timeout=120)
     assert other.exitcode == 0
-    assert {outcome.status for outcome in outcomes} == {"done"}
+    assert {outcome.status for outcome in outcomes} <= {"done", "elsewhere"}
     assert whole_records().keys() == campaign.runs().keys()
     assert missing_runs(campaign) == []
     assert len(records.load_runs(campaign)) == 40

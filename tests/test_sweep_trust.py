@@ -6,23 +6,19 @@ import errno
 import os
 import pathlib
 import shutil
-import time
 import tomllib
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from unittest.mock import Mock
 
-import numpy as np
 import pytest
 from conftest import FUZZ
 from hypothesis import given
 from hypothesis import strategies as st
 from test_sweep_records import made_up, write_all
 
-from rc_utils.checks import campaigns_dir
-from rc_utils.regions import region_count
+from rc_utils.paths import campaigns_dir
 from rc_utils.sweep import records as ledger
-from rc_utils.sweep import run, weights
+from rc_utils.sweep import run
 from rc_utils.sweep.campaign import parse_campaign
 from rc_utils.sweep.execute import main, sweep
 
@@ -151,13 +147,12 @@ def files(folder):
 @pytest.mark.parametrize("call", ["fsync", "replace"])
 def test_a_full_disk_leaves_everything_as_it_was_and_names_the_file(campaign, frozen, monkeypatch, call):
     planned = next(iter(campaign.runs().values()))
-    run.keep_record(made_up(planned))
-    record_path, weights_path = ledger.record_path(planned.spec.run_id), ledger.weights_path(planned.spec.run_id)
+    ledger.write_record(made_up(planned))
+    record_path = ledger.record_path(planned.spec.run_id)
     before = files(frozen.parent)
-    monkeypatch.setattr(ledger.os, call, Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+    monkeypatch.setattr(os, call, Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
     for write, path in (
         (lambda: ledger.write_record(made_up(planned)), record_path),
-        (lambda: run.keep_record(made_up(planned), b"weights"), weights_path),
         (lambda: ledger.freeze(campaign), frozen),
     ):
         with pytest.raises(OSError, match="No space left on device; free disk space or make the folder") as caught:
@@ -174,41 +169,3 @@ def test_a_read_only_folder_ends_a_sweep_before_any_training(campaign, monkeypat
         sweep(campaign)
     assert main(["shapes-tiny"]) == 2
     assert "Read-only file system" in capsys.readouterr().err
-
-
-def test_a_run_whose_weights_find_no_space_is_not_trained(tmp_path, monkeypatch):
-    """A disk may have space for an empty file and not for the weights; a run that fails does not end the sweep."""
-
-    def flush(handle):
-        if os.fstat(handle).st_size > 1 << 19:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    campaign = parse_campaign(mutate(TABLE, ["networks", "MLP", "widths"], "replace", [1000]), "two", tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr(run, "train", lambda *a, **k: pytest.fail("trained in vain"))
-        patch.setattr(ledger.os, "fsync", flush)
-        outcomes = sweep(campaign)
-    assert ["No space left on device; free disk space" in outcome.error for outcome in outcomes] == [True, True]
-    assert [outcome.status for outcome in sweep(campaign)] == ["done", "done"]
-
-
-def test_records_of_one_run_that_are_written_at_the_same_time_are_all_kept(campaign, monkeypatch):
-    """Without a lock a writer that reads before another's renaming drops what that one wrote."""
-    planned = next(iter(campaign.runs().values()))
-    read = weights.record_on_disk
-
-    def read_slowly(run_id):
-        record = read(run_id)
-        time.sleep(0.05)
-        return record
-
-    monkeypatch.setattr(weights, "record_on_disk", read_slowly)
-    records = [made_up(planned) | {"measures": {f"measure {i}": 1.0}} for i in range(4)]
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(run.keep_record, records))
-    assert len(read(planned.spec.run_id)["measures"]) == 4
-
-
-def test_the_error_of_a_model_comes_through_as_it_is():
-    with pytest.raises(KeyError, match="a key that my network lacks"):
-        region_count(lambda x: {}["a key that my network lacks"], np.eye(2))

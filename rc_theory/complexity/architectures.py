@@ -19,10 +19,10 @@ import torch
 
 from rc_theory.complexity.tasks import digit_tasks
 from rc_theory.complexity.trajectory import Trajectory
-from rc_utils.checks import project_root, write_atomically
 from rc_utils.correlation import mean
+from rc_utils.paths import project_root, write_atomically
+from rc_utils.provenance import git_revision, hardware
 from rc_utils.published import Result
-from rc_utils.sweep.provenance import git_revision, hardware
 
 LEVELS = (0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 # The trajectory is read over as many blocks before the common loss is reached.

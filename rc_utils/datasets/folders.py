@@ -41,7 +41,7 @@ def imagenet(root, folder, image_size, **chosen):
         images = np.stack(decoded)
         n_train = len(arrays.x_train)
         write_cache(path, replace(arrays, x_train=images[:n_train], x_test=images[n_train:]))
-    return read_cache(path)
+    return read_cache(path, can_be_made_again=True)
 
 
 def decode(file, size):

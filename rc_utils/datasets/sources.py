@@ -48,7 +48,7 @@ def stored(name, folder):
     path = folder / f"{name}.npz"
     if name in DOWNLOADS and not path.exists():
         write_cache(path, _download(name, folder))
-    arrays = read_cache(path)
+    arrays = read_cache(path, can_be_made_again=name in DOWNLOADS)
     return replace(arrays, source=arrays.source or path.name)
 
 

@@ -1,14 +1,20 @@
 """Networks by name: the registry, its options, and `build_network`."""
 
+import functools
+import importlib
 import inspect
+import os
+import sys
+import sysconfig
+import typing
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
 from rc_utils.checks import check_count, check_number, unknown_name
-from rc_utils.networks.user_class import find_user_network
 
 NetworkBuilder = Callable[..., nn.Module]
 _Builder = TypeVar("_Builder", bound=NetworkBuilder)
@@ -98,6 +104,63 @@ def check_network(name: str, **options: Any) -> None:
         if "width" not in named and not takes_any:
             raise ValueError(f"network {name!r} takes no width: leave it out, or name it in the network's signature")
     _arguments(name, builder, {}, own)
+
+
+def find_user_network(name: str) -> NetworkBuilder:
+    """The class, or function that returns a module, which "package.module:Class" names.
+
+    The module may lie in the current folder or anywhere Python finds modules; it is imported, once
+    in a process. Raises ModuleNotFoundError, AttributeError, and TypeError for what makes no
+    network; an error inside the module comes through as it is.
+    """
+    module_name, _, attribute = name.partition(":")
+    if not module_name or module_name.startswith(".") or not attribute.isidentifier():
+        raise ValueError(f'network {name!r} is not of the form "module:Class", such as "my_module:MyNet"')
+    path = list(sys.path)
+    sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name != module_name and not module_name.startswith(f"{error.name}."):
+            raise  # of a module that the user's imports
+        raise ModuleNotFoundError(
+            f"network {name!r}: no module {error.name!r} in {os.getcwd()} or on Python's path; expected "
+            '"module:Class" without ".py", run from the folder that holds the module'
+        ) from error
+    finally:
+        sys.path[:] = path
+    classes = sorted(key for key, value in vars(module).items() if _is_network_class(value))
+    if not hasattr(module, attribute):
+        raise AttributeError(
+            f"network {name!r}: module {module_name} has no {attribute!r}; its torch.nn.Module classes are "
+            f"{', '.join(classes) or 'none'}"
+        )
+    target = getattr(module, attribute)
+    if not _makes_networks(target):
+        raise TypeError(
+            f"network {name!r} is {target!r}: expected a class derived from torch.nn.Module, or a function that "
+            "returns one, and one of a library says so by its annotation"
+        )
+    return target
+
+
+def _is_network_class(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, nn.Module)
+
+
+def _makes_networks(target: Any) -> bool:
+    """Whether a class or function may be called: a name in somebody's campaign must not run a shell."""
+    function = inspect.unwrap(target.func if isinstance(target, functools.partial) else target)
+    if not inspect.isfunction(function):
+        return _is_network_class(target)
+    libraries = [sysconfig.get_path(kind) for kind in ("purelib", "platlib", "stdlib")]
+    libraries.append(Path(__file__).parents[1])
+    if not any(Path(function.__code__.co_filename).is_relative_to(folder) for folder in libraries):
+        return True
+    try:
+        return _is_network_class(typing.get_type_hints(function).get("return"))
+    except (NameError, TypeError):  # annotations that cannot be read
+        return False
 
 
 def _find_builder(name: str) -> NetworkBuilder:

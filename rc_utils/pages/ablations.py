@@ -21,8 +21,7 @@ from rc_utils.published import (
     published,
 )
 from rc_utils.sweep import records
-from rc_utils.sweep.campaign import read_campaign, reference_campaigns
-from rc_utils.sweep.specification import Campaign
+from rc_utils.sweep.campaign import Campaign, read_campaign, reference_campaigns
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ from rc_utils.correlation import (
 )
 from rc_utils.published import Result
 from rc_utils.sweep.campaign import read_campaign
-from rc_utils.sweep.knowledge import find_count
-from rc_utils.sweep.records import find_records, load_runs
+from rc_utils.sweep.records import find_count, find_records, load_runs
 
 
 def counts_by_simplex(name: str, labels: Sequence[str], origin: str | None = None) -> pd.DataFrame:
@@ -34,7 +33,7 @@ def counts_by_simplex(name: str, labels: Sequence[str], origin: str | None = Non
     campaign = read_campaign(name)
     plans, rows = {planned.spec.run_id: (network, planned) for _, network, planned in campaign.entries()}, []
     order = list(campaign.networks)
-    found = find_records(plans, campaign.folder / "runs.jsonl", origin)
+    found = find_records(campaign.runs(), campaign.folder / "runs.jsonl", origin)
     for run_id in sorted(found, key=lambda run_id: order.index(plans[run_id][0])):
         (network, planned), (record, _) = plans[run_id], found[run_id]
         entries = {label: find_count(record["counts"], campaign.counts.get(label)) for label in labels}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import numpy as np
 from torch import nn
 
@@ -11,10 +9,8 @@ from rc_utils.correlation import finished
 from rc_utils.datasets import Dataset
 from rc_utils.regions import label_grid
 from rc_utils.sweep import run
-from rc_utils.sweep.campaign import read_campaign
+from rc_utils.sweep.campaign import PlannedRun, read_campaign
 from rc_utils.sweep.records import load_runs
-from rc_utils.sweep.specification import PlannedRun
-from rc_utils.training import train
 
 
 def example_run(name: str, network: str = "", experiment: str = "") -> PlannedRun:
@@ -36,15 +32,12 @@ def example_run(name: str, network: str = "", experiment: str = "") -> PlannedRu
 
 def example_network(planned: PlannedRun, device: str = "cpu") -> tuple[nn.Module, Dataset]:
     """(network, dataset) of a planned run; trained again where its weights are not kept here."""
-    try:
-        network = run.trained_network(planned.spec, device)
-    except FileNotFoundError:
-        record = run.complete_run(planned, device, weights=True)
-        if record["status"] != "ok":
-            lr, batch_size = planned.spec.train.lr, planned.spec.train.batch_size
-            setting = f"{planned.spec.network['name']}, lr {lr:g}, batch size {batch_size}"
-            raise ValueError(f"the network to be shown diverged ({setting}); choose another") from None
-        network = run.trained_network(planned.spec, device)
+    record = run.complete_run(planned, device, weights=True)
+    if record["status"] != "ok":
+        lr, batch_size = planned.spec.train.lr, planned.spec.train.batch_size
+        setting = f"{planned.spec.network['name']}, lr {lr:g}, batch size {batch_size}"
+        raise ValueError(f"the network to be shown diverged ({setting}); choose another")
+    network = run.trained_network(planned.spec, device)
     return network, run.dataset_of(planned.spec, device)
 
 
@@ -57,13 +50,5 @@ def grids_during_training(
     Raises ValueError for an epoch outside the run's training.
     """
 
-    def measure(network, epoch):
-        return label_grid(network, vertices, resolution=resolution)
-
-    with contextlib.suppress(FileNotFoundError):
-        kept = run.networks_during_training(planned.spec, epochs, device)
-        return {epoch: measure(network, epoch) for epoch, network in kept.items()}
-    data = run.dataset_of(planned.spec, device)
-    network = run.network_of(planned.spec, data)
-    again = train(network, data, planned.spec.train, device=device, measure=measure, measure_epochs=tuple(epochs))
-    return again.measurements
+    networks = run.networks_during_training(planned.spec, epochs, device)
+    return {e: label_grid(network, vertices, resolution=resolution) for e, network in networks.items()}

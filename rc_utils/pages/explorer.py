@@ -22,8 +22,8 @@ from rc_utils.pages.training_evolution import evolution_experiment
 from rc_utils.plotting import CLASS_COLOURS
 from rc_utils.regions import count_components
 from rc_utils.regions.sampling import draw_distinct
+from rc_utils.sweep.campaign import PlannedRun
 from rc_utils.sweep.records import find_records
-from rc_utils.sweep.specification import PlannedRun
 
 # A cell of the picture touches six others: these are the neighbours that a reader sees.
 ADJACENCY = "simplex"

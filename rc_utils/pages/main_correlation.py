@@ -19,7 +19,7 @@ from rc_utils.correlation import (
     require_columns,
 )
 from rc_utils.published import MAIN_NETWORKS, NETWORKS, Result, correlation_result
-from rc_utils.sweep.specification import Campaign
+from rc_utils.sweep.campaign import Campaign
 
 
 def plain_runs(runs: pd.DataFrame, campaign: Campaign) -> pd.DataFrame:

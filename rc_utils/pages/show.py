@@ -12,8 +12,7 @@ from rc_utils.forests import committed_forests, forest_runs, results_from_forest
 from rc_utils.pages.scorecard import results_from_campaign
 from rc_utils.published import kept_results, scorecard
 from rc_utils.sweep.campaign import read_campaign, reference_campaigns
-from rc_utils.sweep.knowledge import data_sha256
-from rc_utils.sweep.records import INTERPOLATES, counted, find_records, load_runs
+from rc_utils.sweep.records import INTERPOLATES, counted, data_sha256, find_records, load_runs
 
 HEADS = {"cell": "setting", "lr": "learning rate", "std_error": "standard error", "n_train": "training images"}
 SMALL = 100  # runs that a page trains itself where there is not one record

@@ -7,9 +7,8 @@ import pandas as pd
 
 from rc_utils.correlation import average_replicates, bootstrap, correlate_settings, finished, mean, weighted_pearson
 from rc_utils.published import EVOLUTION, Result
-from rc_utils.sweep.campaign import read_campaign
+from rc_utils.sweep.campaign import Campaign, Experiment, read_campaign
 from rc_utils.sweep.records import load_evolution
-from rc_utils.sweep.specification import Campaign, Experiment
 
 PUBLISHED_EPOCHS = 200
 # A published epoch is matched by one of ours at most this share of training away.

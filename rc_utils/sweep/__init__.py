@@ -3,23 +3,20 @@
 import importlib
 
 _HOMES = {
-    "Campaign": "specification",
-    "Experiment": "specification",
-    "complete_run": "run",
-    "freeze": "records",
-    "list_campaigns": "campaign",
-    "load_campaign": "campaign",
-    "missing_runs": "records",
-    "parse_campaign": "campaign",
-    "plan": "execute",
-    "sweep": "execute",
-    "trained_network": "run",
-}
-__all__ = list(_HOMES)
+    "campaign": (
+        "Campaign", "Experiment", "list_campaigns", "load_campaign", "load_campaigns",
+        "parse_campaign", "read_campaign",
+    ),
+    "execute": ("plan", "sweep", "verify"),
+    "records": ("find_records", "freeze", "load_evolution", "load_runs", "missing_runs"),
+    "run": ("complete_run", "make_record", "trained_network"),
+}  # fmt: skip
+__all__ = sorted(name for names in _HOMES.values() for name in names)
 
 
 def __getattr__(name):
-    """The public functions, imported at their first use."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    """The public functions, imported at their first use: reading records needs no torch."""
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

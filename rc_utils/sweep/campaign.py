@@ -1,67 +1,308 @@
-"""Reading and checking what a campaign asks for: campaigns/<name>/campaign.toml -> `Campaign`.
+"""What a campaign asks for: campaigns/<name>/campaign.toml -> `Campaign` -> its runs.
 
     title = "..."
     [dataset]                       # arguments of load_dataset
     name = "shapes"
     [train]                         # defaults of TrainConfig for every run
     epochs = 30
-    [networks.ResNet18]             # label -> arguments of build_network; architecture defaults to the label
-    width = 8
-    [counts.main]                   # arguments of region_count; points = "train" or "test"; default adjacency "face"
-    num_samples = 300
-    [[experiments]]                 # in the order in which they are run
+    [networks.ResNet18]             # a label, and arguments of build_network; `architecture` names
+    width = 8                       # the network where that is not the label
+    [counts.main]                   # arguments of region_count; points = "train" or "test";
+    num_samples = 300               # default adjacency "face"
+    [[experiments]]                 # fields of `Experiment`, in the order in which they are run
     name = "main"
     networks = ["ResNet18"]
     seeds = [0, 1, 2]
-    counts = ["main"]
-    measures = ["margin"]
-    train = { optimizer = "adam" }  # overrides [train]; dataset = { ... } overrides [dataset],
-    options = { width = 16 }        # and this the options of its networks
-    own_draw = true                 # the seed of a run draws its training images too
-    per_image = true                # which images are right is kept, of all that the dataset has
-    evolution_epochs = [0, 10, 30]  # looked at during training as well,
-    evolution_loss = 0.01           # and when the training loss first falls below this,
-    evolution_counts = ["main"]     # with these counts
-    evolution_measures = ["margin"] # and measures,
-    evolution_weights = true        # and their networks kept, for pictures of them
-    [experiments.grid]              # every combination is a setting
-    lr = [0.1, 0.01]
-    batch_size = [32, 128]
-    [experiments.ranges]            # or every seed draws its own, log-uniformly
-    lr = [0.001, 0.1]
+    grid = { lr = [0.1, 0.01] }
 
-A run that several experiments ask for is trained once. An unknown key anywhere fails with the nearest valid name.
+A run that several experiments ask for is trained once.
 """
 
-import collections
 import dataclasses
-import errno
+import functools
+import hashlib
+import itertools
+import json
 import pathlib
 import tomllib
 import warnings
 
+import numpy as np
+
 from rc_utils.checks import (
-    campaigns_dir,
+    check_arguments,
+    check_count,
+    check_distinct,
     check_keys,
     check_name,
     check_number,
     checked_value,
+    naming,
     require,
     settings_from_dict,
     unknown_name,
 )
-from rc_utils.sweep.specification import RUN_COLUMNS, Campaign, Experiment, naming
+from rc_utils.paths import campaigns_dir
 from rc_utils.training import TrainConfig
+
+SCHEMA = 1
+TRAIN_DEFAULTS = dataclasses.asdict(TrainConfig())
+_RANGES_STREAM = 1  # second entry of the seed of what a run draws from ranges
+# Columns that every table of runs has beside the counts and the measures.
+RUN_COLUMNS = (
+    *("run_id", "campaign", "experiment", "network", "cell", "origin", "status"),
+    *TRAIN_DEFAULTS,
+    *("train_accuracy", "test_accuracy", "train_loss", "test_loss", "gap", "interpolates"),
+    *("count", "count_std_error", "seconds_train", "seconds_count"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class RunSpec:
+    """Everything that decides the trained network: dataset, network and training, with the seed."""
+
+    dataset: dict
+    network: dict
+    train: TrainConfig
+
+    @functools.cached_property
+    def run_id(self):
+        """Sixteen hexadecimal digits of the SHA-256 of the settings.
+
+        Training settings at their default are left out, so that a new one renames no run.
+        """
+        train = dataclasses.asdict(self.train)
+        changed = {k: v for k, v in train.items() if v != TRAIN_DEFAULTS[k]}
+        settings = {"schema": SCHEMA, "dataset": self.dataset, "network": self.network}
+        text = canonical_json(settings | {"train": changed})
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedRun:
+    """A run with what its record has to hold.
+
+    counts: settings of counts by name, taken after training. measures, per_image, evolution_*: as
+    in `Experiment`. frozen: file of the campaign's committed records.
+    """
+
+    spec: RunSpec
+    counts: dict
+    measures: tuple = ()
+    evolution_epochs: tuple = ()
+    evolution_counts: dict = dataclasses.field(default_factory=dict)
+    evolution_weights: bool = False
+    evolution_loss: float | None = None
+    evolution_measures: tuple = ()
+    per_image: bool = False
+    frozen: pathlib.Path | None = None
+
+    def merged(self, other):
+        """The run with what two experiments of one campaign ask of it."""
+        losses = {self.evolution_loss, other.evolution_loss} - {None}
+        require(len(losses) < 2, f"experiments ask for evolution_loss {losses} of one run")
+        both = {"evolution_loss": next(iter(losses), None)}
+        for name, mine in vars(self).items():
+            theirs = getattr(other, name)
+            if isinstance(mine, dict):
+                both[name] = mine | theirs
+            elif isinstance(mine, tuple):
+                both[name] = tuple(dict.fromkeys(mine + theirs))
+            elif isinstance(mine, bool):
+                both[name] = mine or theirs
+        return dataclasses.replace(self, **both)
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """Settings of a grid for some networks and seeds; one `[[experiments]]` table.
+
+    seeds: a list for all networks, or one for each: {ResNet18 = [0, 1, 2], SENet18 = [0]}.
+    grid: lists of training settings, of which every combination is run.
+    ranges: training settings, [low, high] between which every seed draws a value of its own,
+        log-uniformly; a whole number where the setting is one.
+    own_draw: whether the seed of a run draws its training images too.
+    per_image: whether a record keeps which images of the stored dataset are classified right, all
+        test images and all that the training images were drawn from, and the accuracy on those
+        of them that were not trained on.
+    dataset, options, train: what differs from the campaign's dataset, networks, training.
+    counts, measures: taken of the trained network, by their names.
+    evolution_epochs, evolution_loss: when they are taken during training as well: after these
+        epochs, and when the training loss first falls below this.
+    evolution_counts, evolution_measures: which. evolution_weights: keep the networks, too.
+    """
+
+    name: str
+    networks: list[str]
+    seeds: list[int] | dict[str, list[int]]
+    grid: dict[str, list] = dataclasses.field(default_factory=dict)
+    ranges: dict[str, list[float]] = dataclasses.field(default_factory=dict)
+    own_draw: bool = False
+    dataset: dict = dataclasses.field(default_factory=dict)
+    options: dict = dataclasses.field(default_factory=dict)
+    train: dict = dataclasses.field(default_factory=dict)
+    counts: list[str] = dataclasses.field(default_factory=lambda: ["main"])
+    measures: list[str] = dataclasses.field(default_factory=list)
+    evolution_epochs: list[int] = dataclasses.field(default_factory=list)
+    evolution_counts: list[str] = dataclasses.field(default_factory=list)
+    evolution_weights: bool = False
+    evolution_loss: float | None = None
+    evolution_measures: list[str] = dataclasses.field(default_factory=list)
+    per_image: bool = False
+
+    def __post_init__(self):
+        if isinstance(self.seeds, dict):
+            different = sorted(set(self.networks) ^ set(self.seeds))
+            require(not different, f"seeds must list each of its networks once, see {different}")
+        check_distinct("networks", self.networks)
+        for label in self.networks:
+            seeds = self.seeds_of(label)
+            fit = seeds and all(0 <= seed < 2**63 for seed in seeds)
+            require(fit, f"seeds of {label} must be one or more of 0..2^63 - 1, got {seeds}")
+            check_distinct(f"seeds of {label}", seeds)
+        check_keys("grid", self.grid, TRAIN_DEFAULTS)
+        for key, values in self.grid.items():
+            require(values, f"grid.{key} must be a non-empty list")
+            check_distinct(f"grid.{key}", values)
+        for key, ends in self.ranges.items():
+            numbers = {k for k, v in TRAIN_DEFAULTS.items() if not isinstance(v, str)}
+            check_name("key in ranges", key, numbers)
+            require(key not in self.grid, f"{key} is in grid and in ranges")
+            rising = len(ends) == 2 and 0 < ends[0] < ends[1]
+            require(rising, f"ranges.{key} must be [low, high] with 0 < low < high, got {ends!r}")
+        require("name" not in self.options, "options cannot exchange the network")
+        require("seed" not in self.grid | self.ranges | self.train, "'seed' is set by seeds")
+        for name in self.measures + self.evolution_measures:
+            taken = name in RUN_COLUMNS or name.startswith("count_")
+            require(not taken, f"measure {name!r} has the name of another column: rename it")
+        if self.evolution_loss is not None:
+            check_number("evolution_loss", self.evolution_loss, 0, above=True)
+        for key in ("evolution_counts", "evolution_measures", "evolution_weights"):
+            used = self.evolution_epochs or self.evolution_loss is not None
+            require(used or not getattr(self, key), f"{key} needs evolution_epochs or evolution_loss")
+
+    def seeds_of(self, label):
+        """Seeds of one network."""
+        return self.seeds[label] if isinstance(self.seeds, dict) else self.seeds
+
+    def settings(self):
+        """(network label, seed, settings of the grid) of every run, all networks of a seed first."""
+        seeds = dict.fromkeys(seed for label in self.networks for seed in self.seeds_of(label))
+        for seed, label in itertools.product(seeds, self.networks):
+            if seed in self.seeds_of(label):
+                for values in itertools.product(*self.grid.values()):
+                    yield label, seed, dict(zip(self.grid, values, strict=True))
+
+    def drawn(self, seed):
+        """Values that a seed draws from the ranges, with three digits."""
+        rng, values = np.random.default_rng([seed, _RANGES_STREAM]), {}
+        for key, (low, high) in self.ranges.items():
+            value = low * (high / low) ** rng.random()
+            is_whole = isinstance(TRAIN_DEFAULTS[key], int)
+            values[key] = round(value) if is_whole else float(f"{value:.3g}")
+        return values
+
+
+@dataclasses.dataclass(frozen=True)
+class Campaign:
+    """A named set of runs; the fields but the last three are the keys of its file.
+
+    note: one line that pages show beside its results, for instance on the origin of its data.
+    choice: how its settings were chosen, and on what. whole: the campaign of which this one has
+    some of the experiments.
+    """
+
+    title: str
+    dataset: dict
+    networks: dict[str, dict]
+    counts: dict[str, dict]
+    experiments: list[dict]
+    train: dict = dataclasses.field(default_factory=dict)
+    note: str = ""
+    choice: str = ""
+    name: str = ""
+    folder: pathlib.Path = pathlib.Path()
+    whole: "Campaign | None" = None
+
+    def entries(self):
+        """(experiment, network label, PlannedRun) of everything asked for, in order."""
+        return iter(self._entries)
+
+    @functools.cached_property
+    def _entries(self):
+        entries = []
+        for experiment in self.experiments:
+            with naming(f"{self.name}, experiment {experiment.name!r}"):
+                for label, seed, setting in experiment.settings():
+                    entries.append((experiment, label, self._plan(experiment, label, seed, setting)))
+        return entries
+
+    def runs(self):
+        """The distinct runs by run id, in the order in which they should be done.
+
+        Each with all that the whole campaign asks of it, so that it need not be made twice.
+        """
+        return dict(self._runs)
+
+    @functools.cached_property
+    def _runs(self):
+        if self.whole is not None:
+            everything = self.whole.runs()
+            return {p.spec.run_id: everything[p.spec.run_id] for _, _, p in self.entries()}
+        runs = {}
+        for _, _, planned in self.entries():
+            key = planned.spec.run_id
+            runs[key] = runs[key].merged(planned) if key in runs else planned
+        return runs
+
+    def restricted(self, names):
+        """The campaign with the experiments of these names alone."""
+        known = {experiment.name: experiment for experiment in self.experiments}
+        for name in names:
+            check_name(f"experiment of campaign {self.name}", name, known)
+        chosen = [experiment for name, experiment in known.items() if name in names]
+        return dataclasses.replace(self, experiments=chosen, whole=self.whole or self)
+
+    def plan_network(self, network, experiment="", seed=0, **setting):
+        """PlannedRun of another network in the place of an experiment's own, default: the first.
+
+        network: arguments of build_network, with its name. setting: of TrainConfig. All else is as
+        in the experiment: its dataset, options, training, counts and measures, taken at the end.
+        """
+        (asked,) = self.restricted([experiment or self.experiments[0].name]).experiments
+        never = {"evolution_epochs": [], "evolution_counts": [], "evolution_measures": []}
+        never |= {"evolution_loss": None, "evolution_weights": False}
+        with naming(f"{self.name}, network {network['name']!r}"):
+            campaign = dataclasses.replace(self, networks={"": network})
+            return campaign._plan(dataclasses.replace(asked, **never), "", seed, setting)
+
+    def _plan(self, experiment, label, seed, setting):
+        setting = setting | experiment.drawn(seed) | {"seed": seed}
+        train = settings_from_dict(TrainConfig, self.train | experiment.train | setting, "train")
+        dataset = self.dataset | experiment.dataset
+        if experiment.own_draw:
+            dataset = dataset | {"seed": seed}
+        stored = dataset.get("name") not in ("shapes", "digits", "imagenet")
+        require(stored or not experiment.per_image, "per_image needs a dataset stored as a file")
+        outside = [e for e in experiment.evolution_epochs if not 0 <= e <= train.epochs]
+        require(not outside, f"evolution_epochs {outside} are not within 0..{train.epochs}")
+        return PlannedRun(
+            spec=RunSpec(dataset, self.networks[label] | experiment.options, train),
+            counts={name: self.counts[name] for name in experiment.counts},
+            measures=tuple(experiment.measures),
+            evolution_epochs=tuple(experiment.evolution_epochs),
+            evolution_counts={name: self.counts[name] for name in experiment.evolution_counts},
+            evolution_weights=experiment.evolution_weights,
+            evolution_loss=experiment.evolution_loss,
+            evolution_measures=tuple(experiment.evolution_measures),
+            per_image=experiment.per_image,
+            frozen=self.folder / "runs.jsonl",
+        )
 
 
 def list_campaigns():
     """Names of the campaigns that are there."""
     return sorted(path.parent.name for path in campaigns_dir().glob("*/campaign.toml"))
-
-
-def reference_campaigns():
-    """The campaigns but for the studies of the protocol, which only their own page looks at, and when complete."""
-    return [campaign for campaign in load_campaigns() if not campaign.name.startswith("study-")]
 
 
 def load_campaigns():
@@ -70,143 +311,128 @@ def load_campaigns():
     for name in list_campaigns():
         try:
             campaigns.append(read_campaign(name))
-        except Exception as error:  # whatever a module of the reader's raises
+        except ValueError as error:
             warnings.warn(f"campaign {name!r} is left out: {error}", stacklevel=2)
     return campaigns
 
 
-def load_campaign(name):
-    """The campaign of that name, or of the folder that holds a campaign.toml, whose path is then its name.
+def reference_campaigns():
+    """The campaigns but for the studies, which only their own page looks at."""
+    return [c for c in load_campaigns() if not c.name.startswith("study-")]
 
-    Raises ValueError for an unknown campaign, key or value; the message says which and what is valid.
+
+def load_campaign(name):
+    """The campaign of that name, or of the folder that holds a campaign.toml.
+
+    Raises ValueError for an unknown campaign, key or value; the message says which and what is
+    valid.
     """
-    return _checked(read_campaign(name))
+    campaign = read_campaign(name)
+    _check_values(campaign)
+    return campaign
 
 
 def read_campaign(name):
-    """`load_campaign` for a reader of records, without a look at what datasets, networks, counts and measures take.
-
-    So that it imports no torch, unless a network is a class of the reader's own.
-    """
+    """`load_campaign` for a reader of records: without torch, and without trying its values."""
     name = str(pathlib.Path(name))
-    for path in (pathlib.Path(name, "campaign.toml"), campaigns_dir() / name / "campaign.toml"):
+    paths = (pathlib.Path(name, "campaign.toml"), campaigns_dir() / name / "campaign.toml")
+    for path in paths:
         try:
-            table = tomllib.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
-                raise ValueError(f"{path} cannot be read: {error}") from error
+            with open(path, "rb") as file:
+                table = tomllib.load(file)
+        except (FileNotFoundError, NotADirectoryError):
             continue
-        except ValueError as error:
-            raise ValueError(f"{path} is not valid TOML: {error}") from error
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{path} cannot be read as TOML: {error}") from error
         return _campaign(table, name, path.parent)
     raise unknown_name("campaign", name, list_campaigns())
 
 
 def parse_campaign(table, name, folder=pathlib.Path()):
     """Campaign from the parsed TOML `table`, every name and value checked."""
-    return _checked(_campaign(table, name, folder))
-
-
-def _checked(campaign):
-    from rc_utils.sweep.validation import check_campaign
-
-    check_campaign(campaign)
+    campaign = _campaign(table, name, folder)
+    _check_values(campaign)
     return campaign
 
 
 def _campaign(table, name, folder):
-    """Campaign from `table`, its keys, names and numbers checked as far as that needs no torch."""
-    where = f"campaign {name}"
-    keys = {field.name for field in dataclasses.fields(Campaign)} - {"name", "folder", "whole"}
-    check_keys(where, table, keys)
-    asked = settings_from_dict(Campaign, table | {"name": name, "folder": folder}, where)
-    require(asked.experiments, f"{where} has no experiments")
+    keys = {f.name for f in dataclasses.fields(Campaign)} - {"name", "folder", "whole"}
+    check_keys(f"campaign {name}", table, keys)
+    asked = settings_from_dict(Campaign, table | {"name": name, "folder": folder}, name)
+    require(asked.experiments, f"campaign {name} has no experiments")
     settings_from_dict(TrainConfig, asked.train, f"{name}, [train]")
+    experiments = {}
+    for values in asked.experiments:
+        with naming(f"{name}, experiment {values.get('name', len(experiments))!r}"):
+            experiment = settings_from_dict(Experiment, values, "experiments")
+            require(experiment.name not in experiments, "experiments: the name is there twice")
+            for label in experiment.networks:
+                check_name("network in networks", label, asked.networks)
+            for label in experiment.counts + experiment.evolution_counts:
+                check_name("count in counts", label, asked.counts)
+        experiments[experiment.name] = experiment
+    networks = {}
+    for label, options in asked.networks.items():
+        where = f"{name}, [networks.{label}]"
+        require("name" not in options, f"{where}: name is no key, the network is its architecture")
+        architecture = options.get("architecture", label)
+        checked_value(architecture, str, f"{where}.architecture")
+        others = {key: value for key, value in options.items() if key != "architecture"}
+        networks[label] = {"name": architecture} | others
     campaign = dataclasses.replace(
         asked,
         choice=asked.choice.strip(),
-        networks={label: _network(label, options, name) for label, options in asked.networks.items()},
-        counts={label: {"points": "train"} | settings for label, settings in asked.counts.items()},
-        experiments=tuple(
-            settings_from_dict(Experiment, e, f"{name}, [[experiments]] {i}") for i, e in enumerate(asked.experiments)
-        ),
+        networks=networks,
+        counts={label: {"points": "train"} | count for label, count in asked.counts.items()},
+        experiments=list(experiments.values()),
     )
-    for experiment in campaign.experiments:
-        _check_experiment(campaign, experiment, f"{name}, experiment {experiment.name!r}")
-    # Builds every TrainConfig, which checks every value of every grid.
-    losses = {}
-    for experiment, _, planned in campaign.entries():
-        loss, epochs = planned.evolution_loss, planned.spec.train.epochs
-        outside = [epoch for epoch in planned.evolution_epochs if not 0 <= epoch <= epochs]
-        where = f"{name}, experiment {experiment.name!r}"
-        require(not outside, f"{where}: evolution_epochs {outside} are not within 0..{epochs}")
-        first = loss if loss is None else losses.setdefault(planned.spec.run_id, loss)
-        require(loss == first, f"{where}: evolution_loss {loss} of a run of which another experiment asks for {first}")
+    require(list(campaign.entries()), f"campaign {name} asks for no run: some networks or seeds are empty")
     return campaign
 
 
-def _network(label, options, campaign):
-    where = f"{campaign}, [networks.{label}]"
-    require("name" not in options, f"{where}.name cannot be set here: the key is architecture")
-    name = checked_value(options.get("architecture", label), str, f"{where}.architecture")
-    network = {"name": name} | {key: value for key, value in options.items() if key != "architecture"}
-    if ":" in name:
-        from rc_utils.networks.user_class import source_hash
+def _check_values(campaign):
+    """Try what the campaign asks of datasets, networks, counts and measures before any training."""
+    from rc_utils.datasets.load import check_values, load_dataset
+    from rc_utils.measures import MEASURES
+    from rc_utils.networks import check_network
+    from rc_utils.regions import region_count
 
-        with naming(where):
-            network["source_sha256"] = source_hash(name)  # An edited network is another network.
-    return network
-
-
-def _check_experiment(campaign, experiment, where):
-    require([e.name for e in campaign.experiments].count(experiment.name) == 1, f"{where} is there twice")
-    for kind, names, valid in (
-        ("network", experiment.networks, campaign.networks),
-        ("count", experiment.counts, campaign.counts),
-        ("evolution_count", experiment.evolution_counts, campaign.counts),
-    ):
-        for name in names:
-            check_name(f"{kind} in {where}", name, valid)
-    for name in experiment.measures + experiment.evolution_measures:
-        taken = name in RUN_COLUMNS or name.startswith("count_")
-        require(not taken, f"{where}: measure {name!r} has the name of another column: give it its own")
-    _check_seeds(experiment, where)
-    looked_at = experiment.evolution_epochs or experiment.evolution_loss is not None
-    for key in ("evolution_weights", "evolution_counts", "evolution_measures"):
-        needless = getattr(experiment, key) and not looked_at
-        require(not needless, f"{where}: {key} goes with evolution_epochs or evolution_loss, and there is neither")
-    if experiment.evolution_loss is not None:
-        check_number(f"{where}: evolution_loss", experiment.evolution_loss, 0, above=True)
-    check_keys(f"{where}: grid", experiment.grid, [field.name for field in dataclasses.fields(TrainConfig)])
-    for key, values in experiment.grid.items():
-        require(isinstance(values, list) and values, f"{where}: grid.{key} must be a non-empty list")
-        _check_distinct(values, f"{where}: grid.{key}")
-    _check_distinct(experiment.networks, f"{where}: networks")
-    settings = campaign.train | experiment.train | experiment.grid | experiment.ranges
-    require("seed" not in settings, f"{where}: 'seed' cannot be set here, use seeds")
-    _check_ranges(experiment, where)
-
-
-def _check_seeds(experiment, where):
-    if isinstance(experiment.seeds, dict):
-        missing = set(experiment.networks) ^ set(experiment.seeds)
-        require(not missing, f"{where}: seeds must list each of its networks once, see {sorted(missing)}")
-    seeds_of = {label: experiment.seeds_of(label) for label in experiment.networks}
-    require(seeds_of and all(seeds_of.values()), f"{where} needs at least one network and one seed")
-    for label, seeds in seeds_of.items():
-        require(min(seeds) >= 0 and max(seeds) < 2**63, f"{where}: seeds must be in 0..2^63 - 1")
-        _check_distinct(seeds, f"{where}: seeds of {label}")
+    require("name" in campaign.dataset, f"{campaign.name}, [dataset] has no 'name'")
+    networks = [(f"[networks.{label}]", n) for label, n in campaign.networks.items()]
+    datasets = [("[dataset]", campaign.dataset)]
+    for experiment, label, planned in campaign.entries():
+        where = f"experiment {experiment.name!r}"
+        for name in planned.measures + planned.evolution_measures:
+            check_name(f"measures of {campaign.name}, {where}", name, MEASURES)
+        if experiment.options:
+            networks.append((f"{where}, [networks.{label}] with its options", planned.spec.network))
+        if experiment.dataset:
+            datasets.append((f"{where}, dataset", planned.spec.dataset))
+    for where, settings in datasets:
+        # Keys that name a place on this machine are no part of a run.
+        places = ("device", "data_dir", "root", "unknown")
+        check_arguments(load_dataset, settings, f"{campaign.name}, {where}", places)
+        others = {"name", "classes"}
+        with naming(f"{campaign.name}, {where}"):
+            check_values(**{key: v for key, v in settings.items() if key not in others})
+    for where, network in networks:
+        with naming(f"{campaign.name}, {where}"):
+            for key in ("num_classes", "in_channels", "image_size", "seed"):
+                require(key not in network, f"{key} comes from the dataset or the run")
+            canonical_json(network)
+            check_network(**network)
+    model, points = lambda batch: batch[:, :3], np.random.default_rng(0).random((64, 8))
+    for label, count in campaign.counts.items():
+        settings = {"adjacency": "face"} | count
+        with naming(f"{campaign.name}, counts.{label}"):
+            check_name("points", settings.pop("points"), ("train", "test"))
+            check_arguments(region_count, settings, "counts", ("model", "points", "batch_size"))
+            check_count("num_samples", settings.pop("num_samples", 1), 1)
+            region_count(model, points, num_samples=1, **settings)
+    with naming(campaign.name):
+        campaign.runs()
 
 
-def _check_distinct(values, where):
-    value, number = collections.Counter(map(repr, values)).most_common(1)[0]
-    require(number == 1, f"{where} has {value} twice")
-
-
-def _check_ranges(experiment, where):
-    numbers = {f.name for f in dataclasses.fields(TrainConfig) if isinstance(f.default, int | float)}
-    check_keys(f"{where}: ranges", experiment.ranges, numbers)
-    for key, ends in experiment.ranges.items():
-        rising = len(ends) == 2 and 0 < ends[0] < ends[1]
-        require(rising, f"{where}: ranges.{key} must be [low, high] with 0 < low < high, got {ends!r}")
-        require(key not in experiment.grid, f"{where}: {key} is in grid and in ranges")
+def canonical_json(value):
+    """JSON text that is the same for equal values."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -2,12 +2,10 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import time
 import uuid
-
-from rc_utils.sweep.job import Outcome
-from rc_utils.sweep.weights import keep_record
 
 BLOCK = 1000  # runs submitted to Dask in one message
 PAUSE = 0.1  # seconds between two batches of outcomes
@@ -16,8 +14,9 @@ DASK_SETTINGS = {
     "distributed.logging.distributed": "error",
     # A worker that is suspended, as laptops and shared machines do, is not a dead worker.
     "distributed.scheduler.worker-ttl": None,
-    # Dask lets the allocator return memory at once, and a network's buffers are then mapped anew in every layer, which
-    # more than doubles the time of a count (`make bench`). Both thresholds: setting one switches off the other's rule.
+    # Dask lets the allocator return memory at once, and a network's buffers are then mapped anew in
+    # every layer, which more than doubles the time of a count (`make bench`). Both thresholds:
+    # setting one switches off the other's rule.
     "distributed.nanny.pre-spawn-environ": {
         "MALLOC_TRIM_THRESHOLD_": str(2**30),
         "MALLOC_MMAP_THRESHOLD_": str(2**25),
@@ -26,57 +25,65 @@ DASK_SETTINGS = {
 }
 
 
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How a planned run ended: "done" with its record, "late" (the time was up), "elsewhere"
+    (another sweep is at it), or "failed" with the error's text."""
+
+    run_id: str
+    status: str
+    record: dict | None = None
+    error: str = ""
+
+
 def local_cluster(workers):
-    """A Dask cluster of so many processes on this machine, with one thread each and the settings of a sweep."""
+    """Dask cluster of so many processes on this machine, with one thread each."""
     import dask
     from distributed import LocalCluster
 
     dask.config.set(DASK_SETTINGS)
-    logging.getLogger("distributed.nanny").setLevel(logging.ERROR)  # It warns of workers that take seconds to end.
-    return LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit=0)
+    # It warns of workers that take seconds to end.
+    logging.getLogger("distributed.nanny").setLevel(logging.ERROR)
+    options = {"threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "memory_limit": 0}
+    return LocalCluster(n_workers=workers, **options)
 
 
 def on_dask(todo, job, workers, scheduler):
-    """Outcomes of runs on worker processes: submitted in blocks, earlier ones first, and gathered many at a time.
+    """Outcomes of `job` for planned runs on worker processes, as they are finished.
 
-    A killed worker's run goes to another worker. One message a block or a batch instead of one a run: with 10,000 runs
-    the messages are what takes the time. A record from a machine that shares no file system with this one is written
-    here. Raises OSError if the scheduler goes away.
+    A killed worker's run goes to another worker; an error in a job is an outcome. Raises OSError if
+    the scheduler goes away.
     """
     import dask
-    from distributed import Client
+    from distributed import CancelledError, Client, as_completed
 
     dask.config.set(DASK_SETTINGS)
-    # Tasks of equal keys are one task to a scheduler: another sweep may ask it for other counts of the same run.
+    # Tasks of equal keys are one task to a scheduler: another sweep may ask it for the same run.
     own = uuid.uuid4().hex[:8]
-    run_ids = {f"rc-{planned.spec.run_id}-{own}": planned.spec.run_id for planned in todo}
-    cluster = contextlib.nullcontext(scheduler) if scheduler else local_cluster(min(workers, len(todo)))
+    ids = {f"rc-{planned.spec.run_id}-{own}": planned.spec.run_id for planned in todo}
+    cluster = local_cluster(min(workers, len(todo))) if not scheduler else contextlib.nullcontext(scheduler)
     with cluster as address, Client(address) as client:
-        futures = client.map(job, todo, key=list(run_ids), batch_size=BLOCK, fifo_timeout=0, pure=False)
-        for future, outcome in _gathered(client, futures, address):
-            if outcome is None:
-                error = future.exception()
-                outcome = Outcome(run_ids[future.key], "failed", error=f"{type(error).__name__}: {error}")
-            if outcome.record is not None:
-                keep_record(outcome.record)
-            future.release()
-            yield outcome
-
-
-def _gathered(client, futures, address):
-    """(future, what it returned or None if it failed) as they are finished, many at a time."""
-    from distributed import CancelledError, as_completed
-
-    try:
-        for batch in as_completed(futures).batches():
-            if any(future.status in ("cancelled", "lost") for future in batch):
-                raise CancelledError("tasks are lost")
-            finished = [future for future in batch if future.status == "finished"]
-            results = dict(zip(finished, client.gather(finished), strict=True))
-            yield from ((future, results.get(future)) for future in batch)
-            time.sleep(PAUSE)
-    except (OSError, CancelledError, asyncio.CancelledError) as error:
-        raise OSError(
-            f"the scheduler {address} is gone ({type(error).__name__}). Records that were written are kept: start one "
-            "and its workers, and the same command with its address does the rest"
-        ) from error
+        options = {"batch_size": BLOCK, "fifo_timeout": 0, "pure": False}
+        futures = client.map(job, todo, key=list(ids), **options)
+        try:
+            # One message a batch instead of one a run: with 10,000 runs messages take the time.
+            for batch in as_completed(futures).batches():
+                if any(future.status in ("cancelled", "lost") for future in batch):
+                    raise CancelledError("tasks are lost")
+                finished = [future for future in batch if future.status == "finished"]
+                outcomes = dict(zip(finished, client.gather(finished), strict=True))
+                for future in batch:
+                    if future in outcomes:
+                        yield outcomes[future]
+                    else:
+                        error = future.exception()
+                        text = f"{type(error).__name__}: {error}"
+                        yield Outcome(ids[future.key], "failed", error=text)
+                    future.release()
+                time.sleep(PAUSE)
+        except (OSError, CancelledError, asyncio.CancelledError) as error:
+            raise OSError(
+                f"the scheduler {address} is gone ({type(error).__name__}). Records that were "
+                "written are kept: start one and its workers, and the same command with its "
+                "address does the rest"
+            ) from error

@@ -1,61 +1,111 @@
 """Run what is missing of a campaign: `python -m rc_utils.sweep NAME`.
 
-In this process by default, on local worker processes with --workers, on a Dask cluster with --scheduler. Every finished
-run is on the disk at once; a killed sweep loses at most the runs it was in, and the next call does the rest.
+In this process by default, on local worker processes with --workers, on a Dask cluster with
+--scheduler. Every finished run is on the disk at once; a killed sweep loses at most the runs it was
+in, and the next call does the rest.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import functools
+import os
+import random
 import statistics
 import sys
 import time
+import traceback
 
 import torch
 
-from rc_utils.checks import check_count, check_number, print_lines, require, results_dir
-from rc_utils.sweep.campaign import load_campaign
-from rc_utils.sweep.cluster import on_dask
-from rc_utils.sweep.cost import DEFAULT_TFLOPS, run_flops
-from rc_utils.sweep.job import attempt
-from rc_utils.sweep.knowledge import is_complete
-from rc_utils.sweep.records import check_writable, find_records, freeze, missing_runs
-from rc_utils.sweep.verify import print_verification, verify
+from rc_utils.checks import check_count, check_number, require
+from rc_utils.paths import results_dir
+from rc_utils.sweep import records
+from rc_utils.sweep.campaign import canonical_json, load_campaign
+from rc_utils.sweep.cluster import Outcome, on_dask
+from rc_utils.sweep.run import check_networks, complete_run, make_record
+from rc_utils.training import StopTraining
+
+# Differences of seeds of one setting in the committed records of cifar10-small, which a run that is
+# repeated on another kind of processor may have: of an accuracy, and of a mean count as a share of
+# it, in one dimension and in more.
+ACCURACY_TOLERANCE, COUNT_TOLERANCE, FURTHER_TOLERANCE = 0.04, 0.12, 0.36
+
+
+def attempt(planned, device="cpu", threads=1, deadline=None, compile=False):
+    """Outcome of a planned run in this process; an error in it is an outcome, too.
+
+    deadline: time.time() after which it is not begun or given up; None for no limit.
+    """
+    from filelock import Timeout
+
+    run_id = planned.spec.run_id
+
+    def late():
+        return deadline is not None and time.time() > deadline
+
+    try:
+        if late():
+            return Outcome(run_id, "late")
+        with torch_threads(threads):
+            record = complete_run(planned, device, late, compile=compile, wait=False)
+        return Outcome(run_id, "done", record)
+    except StopTraining:
+        return Outcome(run_id, "late")
+    except Timeout:
+        return Outcome(run_id, "elsewhere")
+    except Exception:
+        settings = canonical_json(dataclasses.asdict(planned.spec))
+        return Outcome(run_id, "failed", error=f"{traceback.format_exc()}settings: {settings}")
+
+
+@contextlib.contextmanager
+def torch_threads(number):
+    """So many torch threads inside the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def sweep(
-    campaign, *, workers=0, scheduler=None, device="cpu", time_budget=None, shard=(0, 1), threads=1, compile=False
-):
+    campaign, *, workers=0, scheduler=None, device="cpu", time_budget=None, shard=(0, 1), threads=1,
+    compile=False,
+):  # fmt: skip
     """Run what is missing of `campaign` (a Campaign or its name).
 
-    Returns the outcomes (`Outcome`): "done", "late" (the time was up) or "failed" with the error; a run that fails
-    does not end the sweep. Their records are on the disk, not in the outcomes.
+    Returns the outcomes (`Outcome`); a run that fails does not end the sweep. Records are on the
+    disk, not in the outcomes.
 
-    workers: local worker processes; 0 runs in this process. scheduler: address of a Dask scheduler instead.
-    time_budget: seconds after which no run is begun and runs in progress are given up; what is finished is kept.
-    threads: torch threads of each run; one is the default because results then do not depend on the machine's load.
-    compile: run the networks through torch.compile.
+    workers: local worker processes; 0 runs in this process. scheduler: address of a Dask scheduler.
+    time_budget: seconds after which no run is begun and runs in progress are given up.
+    shard: (i, n), every n-th run from the i-th on. compile: torch.compile the networks.
+    threads: torch threads of each run; with one, results do not depend on the machine's load.
 
-    Raises OSError before any training if the results cannot be written, and ValueError for a wrong setting or device.
+    Raises OSError before any training if the results cannot be written, and ValueError for a wrong
+    setting or device, and for a network of the reader's that is not the one on record.
     """
-    campaign = load_campaign(campaign) if not hasattr(campaign, "entries") else campaign
+    campaign = campaign if hasattr(campaign, "entries") else load_campaign(campaign)
     check_count("workers", workers, 0)
     check_count("threads", threads, 1)
     if time_budget is not None:
         check_number("time_budget", time_budget, 0)
-    index, parts = shard
-    require(0 <= index < parts, f"shard={shard!r}; expected (i, n) with 0 <= i < n, such as (0, 4)")
+    require(0 <= shard[0] < shard[1], f"shard={shard!r}; expected (i, n) with i < n, such as (0, 4)")
     if not scheduler:  # whose workers may have what this machine has not
         check_device(device)
     deadline = None if time_budget is None else time.time() + time_budget
-    todo = missing_runs(campaign, shard)
+    check_networks(campaign.runs())
+    todo = records.missing_runs(campaign, shard)
     if not todo:
         return []
-    check_writable()
+    records.check_writable()
     job = functools.partial(attempt, device=device, threads=threads, deadline=deadline, compile=compile)
+    outcomes = map(job, todo)
     if workers or scheduler:
-        return _report(on_dask(todo, job, workers, scheduler), len(todo), campaign.name)
-    return _report(map(job, todo), len(todo), campaign.name)
+        outcomes = on_dask(todo, job, workers, scheduler)
+    return _reported(outcomes, len(todo), campaign.name)
 
 
 def check_device(device):
@@ -66,7 +116,8 @@ def check_device(device):
         raise ValueError(f"device {device!r} cannot be used: {error}") from error
 
 
-def _report(outcomes, total, name):
+def _reported(outcomes, total, name):
+    """The outcomes without their records; a line for each finished run and a bar on stderr."""
     from tqdm import tqdm
 
     seen = []
@@ -77,55 +128,78 @@ def _report(outcomes, total, name):
                 bar.write(f"run {outcome.run_id} failed:\n{outcome.error}", file=sys.stderr)
             elif outcome.status == "done":
                 record = outcome.record
+                if not records.record_path(outcome.run_id).exists():
+                    # Its worker shares no file system with this machine.
+                    records.write_record(record)
                 network, results = record["spec"]["network"]["name"], record["results"]
-                accuracies = f"train {results['train_accuracy']:.3f} test {results['test_accuracy']:.3f}"
-                bar.set_postfix_str(f"{network} {record['status']} {accuracies}", refresh=False)
+                accuracies = f"train {results['train_accuracy']:.3f}, test {results['test_accuracy']:.3f}"
+                line = f"{outcome.run_id} {network} {record['status']}: {accuracies}"
+                bar.write(line, file=sys.stderr)
                 bar.update()
     return seen
 
 
-def plan(campaign, tflops=DEFAULT_TFLOPS, shard=(0, 1)):
-    """Lines that say how many runs each experiment asks for, how many are there, and the hours that are left.
+def plan(campaign, shard=(0, 1)):
+    """Lines that say how many runs are there, how many are missing, and the hours that these take.
 
-    What is left is that of the `shard`, as in `sweep`: from the median seconds of the finished runs of each network, as
-    far as there are some, and from the floating-point operations of what is missing at `tflops` sustained, in TFLOP/s.
+    By the median seconds of the records of each network, as far as there are some.
     """
-    check_number("tflops", tflops, 0, above=True)
-    plans, todo = campaign.runs(), missing_runs(campaign, shard)
-    found = find_records(plans, campaign.folder / "runs.jsonl")
+    plans, todo = campaign.runs(), records.missing_runs(campaign, shard)
+    found = records.find_records(plans, campaign.folder / "runs.jsonl")
     yield f"{campaign.name}: {campaign.title}"
     for experiment in campaign.experiments:
-        asked = {p.spec.run_id: p for e, _, p in campaign.entries() if e is experiment}
-        records = {run_id: found[run_id][0] for run_id in asked if run_id in found}
-        complete = sum(is_complete(record, asked[run_id]) for run_id, record in records.items())
-        line = f"  {experiment.name}: {complete} of {len(asked)} runs are complete"
-        yield line + (f", {len(records) - complete} lack a count or a measure" if complete < len(records) else "")
-        for seed, label in experiment.seeds_and_networks() if experiment.ranges else ():
-            drawn = ", ".join(f"{key} {value}" for key, value in experiment.drawn(seed).items())
-            yield f"    {label}, seed {seed}: {drawn}"
+        asked = {p.spec.run_id for e, _, p in campaign.entries() if e is experiment}
+        there = [run_id for run_id in asked if run_id in found]
+        complete = sum(records.is_complete(found[key][0], plans[key]) for key in there)
+        lack = f", {len(there) - complete} lack a count or a measure" if complete < len(there) else ""
+        yield f"  {experiment.name}: {complete} of {len(asked)} runs are complete{lack}"
     part = "" if shard[1] == 1 else f" in shard {shard[0]}/{shard[1]}"
     yield f"  {len(todo)} of {len(plans)} distinct runs to do{part}"
-    seconds = _median_seconds(record for record, _ in found.values())
-    known = [seconds[n] for n in (p.spec.network["name"] for p in todo) if n in seconds]
-    if known:
-        hours = sum(known) / 3600
-        yield f"  about {hours:.2f} process hours for {len(known)} of them, if they take as long as others did"
-    try:
-        flops = sum(map(run_flops, todo))
-    except ValueError as error:
-        yield f"  no estimate of the operations: {error}"
-    else:
-        hours = flops / (tflops * 1e12) / 3600
-        yield f"  {flops:.2e} floating-point operations: {hours:.2f} hours at {tflops:g} TFLOP/s sustained"
-
-
-def _median_seconds(records):
-    """Median seconds of a finished run, training and counting, by network."""
     seconds = {}
-    for record in records:
+    for record, _ in found.values():
         spent = record["provenance"]["seconds_train"] + sum(c["seconds"] for c in record["counts"])
         seconds.setdefault(record["spec"]["network"]["name"], []).append(spent)
-    return {network: statistics.median(values) for network, values in seconds.items()}
+    known = [p.spec.network["name"] for p in todo if p.spec.network["name"] in seconds]
+    if known:
+        hours = sum(statistics.median(seconds[name]) for name in known) / 3600
+        yield f"  about {hours:.2f} process hours for {len(known)} of them, by the records there are"
+
+
+def verify(campaign, number, seed=0, device="cpu"):
+    """Train `number` random recorded runs again; yields (line for the reader, whether it agrees).
+
+    A run has to be repeated to the last bit on the same kind of machine, and on another one within
+    what seeds differ by. Writes nothing.
+    """
+    check_count("number", number, 1)
+    plans = campaign.runs()
+    found = records.find_records(plans, campaign.folder / "runs.jsonl")
+    finished = sorted(key for key, (record, _) in found.items() if record["status"] == "ok")
+    for key in random.Random(seed).sample(finished, min(number, len(finished))):
+        old, (new, _) = found[key][0], make_record(plans[key], device)
+        if records.data_sha256(old) not in (None, records.data_sha256(new)):
+            yield f"{key}: other data than the record has", False
+            continue
+        was, now = (records.record_row(r, campaign.counts) for r in (old, new))
+        accuracy = max(abs(was[k] - now[k]) for k in ("train_accuracy", "test_accuracy"))
+        equal, shares = new["status"] == "ok" and accuracy == 0, {}
+        for label, settings in campaign.counts.items():
+            pair = [records.find_count(r["counts"], settings) for r in (old, new)]
+            if None not in pair:
+                equal = equal and pair[0]["counts"] == pair[1]["counts"]
+                shares[label] = abs(was[f"count_{label}"] / now[f"count_{label}"] - 1)
+        further = [label for label in shares if {"dim", "sampling"} & set(campaign.counts[label])]
+        close = new["status"] == "ok" and accuracy <= ACCURACY_TOLERANCE
+        for label, share in shares.items():
+            close = close and share <= (FURTHER_TOLERANCE if label in further else COUNT_TOLERANCE)
+        keys = ("device", "hardware", "instructions", "threads")
+        alike = device == "cpu" and all(old["provenance"].get(k) == new["provenance"][k] for k in keys)
+        text = f"an accuracy differs by {accuracy:.2g}, a mean count by {max(shares.values(), default=0):.1%}"
+        where = ", on the same kind of machine" if alike else ""
+        yield (
+            f"{key}: {'equal to the last bit' if equal else text + where}",
+            equal or (close and not alike),
+        )
 
 
 def _shard(text):
@@ -138,21 +212,29 @@ def _shard(text):
 def _parser():
     parser = argparse.ArgumentParser(prog="python -m rc_utils.sweep", description=__doc__.split("\n\n")[0])
     parser.add_argument("campaign", help="name of a folder in campaigns/, or the path of one")
-    workers = "local worker processes (default: this process alone)"
-    parser.add_argument("--workers", type=int, default=0, help=workers)
-    parser.add_argument("--scheduler", help="address of a Dask scheduler, for instance tcp://10.0.0.1:8786")
-    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ... or auto")
-    parser.add_argument("--threads", type=int, default=1, help="torch threads a run (default 1)")
-    parser.add_argument("--time-budget", type=float, metavar="SECONDS", help="stop cleanly after this time")
-    parser.add_argument("--shard", type=_shard, default=(0, 1), metavar="i/N", help="every N-th run, starting at i")
-    parser.add_argument("--compile", action="store_true", help="torch.compile the networks")
-    parser.add_argument("--experiment", action="append", metavar="NAME", help="this experiment alone; may be repeated")
-    tflops = "sustained TFLOP/s assumed by --plan"
-    parser.add_argument("--tflops", type=float, default=DEFAULT_TFLOPS, help=tflops)
+    add = parser.add_argument
+    add(
+        "--workers",
+        type=int,
+        default=0,
+        help="local worker processes (default: this process alone)",
+    )
+    add("--scheduler", help="address of a Dask scheduler, for instance tcp://10.0.0.1:8786")
+    add("--device", default="cpu", help="cpu, cuda, cuda:1, ... or auto")
+    add("--threads", type=int, default=1, help="torch threads of each run (default 1)")
+    add("--time-budget", type=float, metavar="SECONDS", help="stop cleanly after this time")
+    add(
+        "--shard",
+        type=_shard,
+        default=(0, 1),
+        metavar="i/N",
+        help="every N-th run, from the i-th on",
+    )
+    add("--compile", action="store_true", help="torch.compile the networks")
+    add("--experiment", action="append", metavar="NAME", help="of this one alone; may be repeated")
     one = parser.add_mutually_exclusive_group()
-    one.add_argument("--plan", action="store_true", help="say what is missing and how long it takes, run nothing")
-    freeze = "write the records to the campaign's runs.jsonl, run nothing"
-    one.add_argument("--freeze", action="store_true", help=freeze)
+    one.add_argument("--plan", action="store_true", help="say what is missing, run nothing")
+    one.add_argument("--freeze", action="store_true", help="write the records to runs.jsonl, run nothing")
     one.add_argument("--verify", type=int, metavar="N", help="train N recorded runs again and compare")
     return parser
 
@@ -160,45 +242,60 @@ def _parser():
 def main(arguments=None):
     """The command line; returns the exit status.
 
-    0 done, 1 a run failed or differs, 2 wrong use or no place to write, 3 runs are left.
+    0 done, 1 a run failed or differs, 2 wrong use or no place to write, 3 runs are left, 130
+    interrupted.
     """
     options = _parser().parse_args(arguments)
-    device = options.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if options.device == "auto":
+        options.device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         campaign = load_campaign(options.campaign)
         if options.experiment:
             campaign = campaign.restricted(options.experiment)
-        return _act(campaign, options, device)
+        return _act(campaign, options)
     except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("interrupted: everything finished is kept, the same command does the rest", file=sys.stderr)
+        print("interrupted: the same command does the rest", file=sys.stderr)
         return 130
 
 
-def _act(campaign, options, device):
+def _act(campaign, options):
     """Do the one thing that the options ask for; returns the exit status."""
-    if options.verify is not None:
-        check_device(device)
-        return print_verification(verify(campaign, options.verify, device=device, threads=options.threads), device)
     if options.plan:
-        print_lines(plan(campaign, options.tflops, options.shard))
+        _print_lines(plan(campaign, options.shard))
         return 0
     if options.freeze:
-        path, number = freeze(campaign)
+        path, number = records.freeze(campaign)
         print(f"{number} records in {path}" if number else f"no record to freeze: run {campaign.name} first")
         return 0 if number else 1
+    if options.verify is not None:
+        check_device(options.device)
+        agree = []
+        with torch_threads(options.threads):
+            for line, agrees in verify(campaign, options.verify, device=options.device):
+                print(line, flush=True)
+                agree.append(agrees)
+        print(f"{sum(agree)} of {len(agree)} reproduced" if agree else "nothing to verify: no finished run")
+        return 0 if agree and all(agree) else 1
     outcomes = sweep(
-        campaign, workers=options.workers, scheduler=options.scheduler, device=device, threads=options.threads,
-        time_budget=options.time_budget, shard=options.shard, compile=options.compile,
+        campaign, workers=options.workers, scheduler=options.scheduler, device=options.device,
+        threads=options.threads, time_budget=options.time_budget, shard=options.shard,
+        compile=options.compile,
     )  # fmt: skip
     statuses = [outcome.status for outcome in outcomes]
     done, failed = statuses.count("done"), statuses.count("failed")
-    left = len(missing_runs(campaign, options.shard))
+    left = len(records.missing_runs(campaign, options.shard))
     print(f"{campaign.name}: {done} runs finished now, {failed} failed, {left} left; records in {results_dir()}")
-    if failed:
-        return 1
-    return 3 if left else 0
+    return 1 if failed else 3 if left else 0
+
+
+def _print_lines(lines):
+    """Print lines for as long as somebody reads them, which `head` does not."""
+    try:
+        for line in lines:
+            print(line, flush=True)
+    except BrokenPipeError:
+        # Python writes what is left at its end, and would complain again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

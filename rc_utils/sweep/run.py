@@ -1,28 +1,29 @@
-"""One run from its plan to its record: train, measure, count."""
+"""One run from its plan to its record: train, measure, count; and the networks that pages show."""
 
-import base64
 import dataclasses
 import datetime
 import functools
 import hashlib
 import time
+import warnings
 
 import numpy as np
 
 from rc_utils.checks import require
-from rc_utils.datasets import ImageTensor, load_dataset
+from rc_utils.datasets import load_dataset
 from rc_utils.measures import measure_all
+from rc_utils.measures.right_images import right_images
 from rc_utils.networks import build_network
-from rc_utils.networks.user_class import source_hash
+from rc_utils.networks.identity import describe_start, is_foreign, same_start
+from rc_utils.networks.weights import pack_weights, state_of, unpack_weights
+from rc_utils.paths import results_dir, write_atomically
+from rc_utils.provenance import provenance
 from rc_utils.regions import predict_labels, region_count
 from rc_utils.regions.classifier import NonFiniteScores
 from rc_utils.sweep import records
-from rc_utils.sweep.knowledge import data_sha256, find_count, is_complete, needs_training, wishes
-from rc_utils.sweep.provenance import provenance
-from rc_utils.sweep.specification import SCHEMA
-from rc_utils.sweep.weights import keep_record, kept_weights, packed_weights, record_on_disk, state_of
+from rc_utils.sweep.campaign import SCHEMA
 from rc_utils.training import evaluate, train
-from rc_utils.training.loop import training_layout
+from rc_utils.training.preparation import training_layout
 
 NUM_PREDICTIONS = 2000  # test images of which a record keeps the predicted label
 
@@ -39,218 +40,125 @@ def dataset_of(spec, device="cpu"):
 
 
 def network_of(spec, data):
-    """The untrained network of a run. Raises ValueError if it is a user's and its file is not the one of the plan."""
-    asked_for = spec.network.get("source_sha256")
-    require(
-        asked_for is None or source_hash(spec.network["name"]) == asked_for,
-        f"the file of network {spec.network['name']!r} is not the one that the campaign was loaded with: load it again",
-    )
-    options = {k: v for k, v in spec.network.items() if k not in ("name", "source_sha256")}
-    network = build_network(
-        spec.network["name"],
-        num_classes=data.num_classes,
-        in_channels=data.in_channels,
-        image_size=data.image_size,
-        seed=spec.train.seed,
-        **options,
-    )
+    """The untrained network of a run."""
+    shape = {name: getattr(data, name) for name in ("num_classes", "in_channels", "image_size")}
+    network = build_network(**spec.network, **shape, seed=spec.train.seed)
     return network.to(memory_format=training_layout(network, data.x_train, data.y_train.device))
 
 
-def trained_network(spec, device="cpu"):
-    """The trained network of a run that was made on this machine, from its kept weights.
+def complete_run(planned, device="cpu", should_stop=None, *, weights=False, compile=False, wait=True):
+    """Record of a planned run; the run is made, and its record written, unless it is there.
 
-    Raises FileNotFoundError if they are missing, damaged, or not those of the run's record.
+    A record that lacks a count, a measure or a look during training is made again as a whole.
+    weights: keep the trained weights beside the record, for `trained_network`.
+    should_stop, compile: as in `train`. wait: for another process that is at this run; otherwise
+    filelock.Timeout is raised.
+
+    Raises ValueError where the record was made with another network of the same name.
     """
-    return networks_during_training(spec, [None], device)[None]
+    from filelock import FileLock
 
-
-def networks_during_training(spec, epochs, device="cpu"):
-    """{epoch: network} from the weights kept of a run that was made on this machine, with `evolution_weights`.
-
-    epochs: None stands for the end. Raises FileNotFoundError as `trained_network`, where a run diverged, and where an
-    epoch is not kept.
-    """
-    record = record_on_disk(spec.run_id) or {"run_id": spec.run_id, "provenance": {}}
-    if record.get("status") == "diverged":
-        raise FileNotFoundError(f"run {spec.run_id} diverged: no weights of it are kept")
-    states = kept_weights(record) or {}
-    if not set(epochs) <= set(states):
-        raise FileNotFoundError(
-            f"{records.weights_path(spec.run_id)} is missing, damaged, not of the network that was counted, or without "
-            f"one of the epochs: complete_run(planned, weights=True) trains run {spec.run_id} again"
-        )
-    return {epoch: _network_with(states[epoch], spec, device) for epoch in epochs}
-
-
-def _network_with(state, spec, device):
-    network = network_of(spec, dataset_of(spec, device))
-    network.load_state_dict(state)
-    return network.to(device).eval()
-
-
-def complete_run(planned, device="cpu", should_stop=None, *, weights=False, compile=False):
-    """Make what is missing of a planned run and return its record, written to its place.
-
-    A new count or measure of a network whose weights are kept is taken without training; anything else that is missing
-    trains again, which on the same kind of CPU gives the same network. What is known of the run already, on
-    this machine or from the campaign's frozen records, stays. Where a measure or a count of a new run raises an error,
-    its training is kept.
-    weights: train again where the weights are not kept, even if the record lacks nothing.
-    compile: of `train`.
-    """
     run_id = planned.spec.run_id
-    record, _ = records.find_records([run_id], planned.frozen).get(run_id, (None, None))
-    if record is None:
-        _check_space(planned, device)
-        new, content = train_run(planned, device, should_stop, rescue=keep_record, compile=compile)
-        return keep_record(new, content)
-    if is_complete(record, planned) and not (weights and kept_weights(record) is None):
-        return keep_record(record)
-    if not needs_training(record, planned) and has_same_data(record, planned, device):
-        states = kept_weights(record)
-        if states is not None:
-            network = _network_with(states[None], planned.spec, device)
-            return keep_record(_extended(record, network, planned, dataset_of(planned.spec, device)))
-    # Another machine may make another network: it is measured and counted as the one on record was.
-    planned = planned.merged(wishes(record))
-    _check_space(planned, device)
-    new, content = train_run(planned, device, should_stop, compile=compile)
-    if record["status"] == "ok" != new["status"]:
-        raise RuntimeError(
-            f"run {run_id} diverged when it was trained again on this machine: its record is kept, and what it "
-            "lacks can be made on a machine like the one that it names"
-        )
-    return keep_record(new, content)
+    lock = results_dir() / "locks" / f"{run_id}.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(lock, timeout=-1 if wait else 0):
+        found = records.find_records({run_id: planned}, planned.frozen)
+        old = found[run_id][0] if found else None
+        if old is not None:
+            check_start(old, planned.spec)
+            lacks_weights = weights and old["status"] == "ok" and not kept_weights(old)
+            if records.is_complete(old, planned) and not lacks_weights:
+                return old
+        record, states = make_record(planned, device, should_stop, compile=compile)
+        if (weights or planned.evolution_weights) and record["status"] == "ok":
+            content = pack_weights(states)
+            record["provenance"]["weights_sha256"] = hashlib.sha256(content).hexdigest()
+            write_atomically(weights_path(run_id), content)
+        if old is not None:
+            record = records.united(record, old)
+        records.write_record(record)
+    return record
 
 
-def _check_space(planned, device):
-    """Raise OSError where the weights of a run will not fit on the disk."""
-    tensors = network_of(planned.spec, dataset_of(planned.spec, device)).state_dict().values()
-    kept = 1 + len(planned.evolution_epochs) * planned.evolution_weights
-    records.check_writable(kept * sum(tensor.nbytes for tensor in tensors))
-
-
-def _extended(record, network, planned, data):
-    """The record with the measures and the counts of its trained network that `planned` asks for and it lacks."""
-    names = [name for name in planned.measures if name not in record["measures"]]
-    wanted = [settings for settings in planned.counts.values() if find_count(record["counts"], settings) is None]
-    measures = _measures(network, names, planned.spec, data)
-    counts = [count_regions(network, data, settings) for settings in wanted]
-    return record | {"measures": record["measures"] | measures, "counts": record["counts"] + counts}
-
-
-def has_same_data(record, planned, device="cpu"):
-    """Whether the data of a run are, by their hash, those that its record was made with; True if it does not say."""
-    return data_sha256(record) in (None, dataset_of(planned.spec, device).provenance["sha256"])
-
-
-def train_run(planned, device="cpu", should_stop=None, *, rescue=None, compile=False):
+def make_record(planned, device="cpu", should_stop=None, *, compile=False):
     """Train, measure and count one run without writing anything.
 
-    Returns its record and the bytes of its file of weights, None for a diverged run.
-    rescue: called with the two, the record as training left it, where a measure or a count raises an error.
+    Returns its record and the state dicts of its network: {None: at the end}, and by epoch where
+    the plan asks for them.
     """
-    spec, started = planned.spec, datetime.datetime.now(datetime.UTC)
-    data, states = dataset_of(spec, device), {}
+    spec, started, states = planned.spec, datetime.datetime.now(datetime.UTC), {}
+    data = dataset_of(spec, device)
+    network = network_of(spec, data)
+    record = {"schema": SCHEMA, "run_id": spec.run_id, "spec": dataclasses.asdict(spec)}
+    if is_foreign(spec.network["name"]):
+        record["start"] = describe_start(network, data.x_train.shape[1:])
 
     def look(network, epoch):
         if planned.evolution_weights:
             states[epoch] = state_of(network)
-        return _evolution_point(network, epoch, data, planned)
+        train_loss, train_accuracy = evaluate(network, data.x_train, data.y_train)
+        _, test_accuracy = evaluate(network, data.x_test, data.y_test)
+        accuracies = {"train_accuracy": train_accuracy, "test_accuracy": test_accuracy}
+        point = {"epoch": epoch, "train_loss": as_json(train_loss)} | accuracies
+        taken = _taken(network, planned.evolution_counts, planned.evolution_measures, spec, data)
+        return point | taken
 
     run = train(
-        network_of(spec, data), data, spec.train, device=device, should_stop=should_stop, measure=look,
+        network, data, spec.train, device=device, should_stop=should_stop, measure=look,
         measure_epochs=planned.evolution_epochs, measure_loss=planned.evolution_loss, compile=compile,
     )  # fmt: skip
+    losses = {"train_loss": as_json(run.train_loss), "test_loss": as_json(run.test_loss)}
+    accuracies = {"train_accuracy": run.train_accuracy, "test_accuracy": run.test_accuracy}
     execution = {"compile": True} if compile else {}
-    record = _trained_record(planned, run) | {"provenance": provenance(data, device, started, run.seconds, execution)}
-    if run.status != "ok":
-        return record, None
-    if data.y_train_true is not None:
-        accuracy = evaluate(run.network, data.x_train, data.y_train_true)[1]
-        record["results"]["train_accuracy_true_labels"] = accuracy
-    if planned.per_image:
-        record["per_image"], record["results"]["unused_accuracy"] = right_images(run.network, spec, data)
-    # How networks disagree can be told from records.
-    record["predictions"] = _as_text(predict_labels(run.network, data.x_test[:NUM_PREDICTIONS]).tolist())
-    weights = packed_weights(states | {None: state_of(run.network)})
-    trained = record | {"provenance": record["provenance"] | {"weights_sha256": hashlib.sha256(weights).hexdigest()}}
-    try:
-        return _extended(trained, run.network, planned, data), weights
-    except NonFiniteScores:
-        return record | {"status": "diverged"}, None
-    except Exception:
-        if rescue is not None:
-            rescue(trained, weights)
-        raise
-
-
-def right_images(network, spec, data):
-    """Which images of the stored dataset a network gets right, and its accuracy on unused ones.
-
-    Returns {"test", "pool"}, bits in the stored order, eight a byte, as base64 text (`numpy.packbits`): of all test
-    images and of all images that the training images were drawn from; and the accuracy on images of the pool that
-    are no training images of the run. All are standardised as the training images are.
-    """
-    kept = {key: spec.dataset[key] for key in ("name", "image_size", "classes") if key in spec.dataset}
-    whole = _dataset(tuple(sorted(kept.items())), "cpu")
-    right = {}
-    for name, images, labels in (("test", whole.x_test, whole.y_test), ("pool", whole.x_train, whole.y_train)):
-        standardised = ImageTensor(images.raw, data.x_train.mean.cpu(), data.x_train.std.cpu())
-        predicted = predict_labels(network, standardised)
-        right[name] = np.asarray(predicted) == labels.numpy()
-    used = {image.tobytes() for image in data.x_train.raw.cpu().numpy()}
-    unused = np.array([image.tobytes() not in used for image in whole.x_train.raw.numpy()])
-    bits = {name: base64.b64encode(np.packbits(values)).decode() for name, values in right.items()}
-    return bits, float(right["pool"][unused].mean())
-
-
-def _trained_record(planned, run):
-    """What a record says of a `TrainRun` alone."""
-    record = {
-        "schema": SCHEMA,
-        "run_id": planned.spec.run_id,
-        "spec": dataclasses.asdict(planned.spec),
-        "status": run.status,
-        "results": {
-            "train_accuracy": run.train_accuracy,
-            "test_accuracy": run.test_accuracy,
-            "train_loss": _finite(run.train_loss),
-            "test_loss": _finite(run.test_loss),
-        },
-        "history": [{k: _finite(v) for k, v in row.items()} for row in run.history],
-        "measures": {},
-        "counts": [],
-        "evolution": list(run.measurements.values()),
-    }
+    record |= {"status": run.status, "results": accuracies | losses, "measures": {}, "counts": []}
+    record["evolution"] = list(run.measurements.values())
+    record["provenance"] = provenance(data, device, started, run.seconds, execution)
     if planned.evolution_loss is not None:
         record["reached"] = {"loss": planned.evolution_loss, "epoch": run.reached_epoch}
-    return record
+    if run.status == "ok":
+        states[None] = state_of(run.network)
+        try:
+            _add_what_is_taken_at_the_end(record, run.network, planned, data)
+        except NonFiniteScores:
+            record["status"] = "diverged"
+    return record, states
 
 
-def _as_text(labels):
-    """A character for each label: the digits, and after 9 those that follow them in Unicode."""
-    return "".join(chr(ord("0") + label) for label in labels)
+def _add_what_is_taken_at_the_end(record, network, planned, data):
+    results = record["results"]
+    if data.y_train_true is not None:
+        _, accuracy = evaluate(network, data.x_train, data.y_train_true)
+        results["train_accuracy_true_labels"] = accuracy
+    if planned.per_image:
+        stored = {k: v for k, v in planned.spec.dataset.items() if k in ("name", "image_size", "classes")}
+        whole = dataset_of(dataclasses.replace(planned.spec, dataset=stored))
+        record["per_image"], results["unused_accuracy"] = right_images(network, data, whole)
+    # How networks disagree can be told from records. A character a label: 0 to 9, and after 9 those
+    # that follow it in Unicode.
+    labels = predict_labels(network, data.x_test[:NUM_PREDICTIONS]).tolist()
+    record["predictions"] = "".join(chr(ord("0") + label) for label in labels)
+    record |= _taken(network, planned.counts, planned.measures, planned.spec, data)
 
 
-def _measures(network, names, spec, data):
-    """Values of measures by name, as JSON takes them."""
-    initial = network_of(spec, data).to(data.device) if names else None
-    values = measure_all(names, network, initial, data)
+def _taken(network, counts, measures, spec, data):
+    initial = network_of(spec, data).to(data.device) if measures else None
+    values = measure_all(measures, network, initial, data)
     return {
-        name: [_finite(number) for number in value] if isinstance(value, list) else _finite(value)
-        for name, value in values.items()
+        "measures": {name: as_json(value) for name, value in values.items()},
+        "counts": [count_regions(network, data, settings) for settings in counts.values()],
     }
 
 
 def count_regions(network, data, settings):
-    """One entry of a record's list of counts: settings, the count of every simplex, evaluations, seconds."""
+    """Region count with the settings of a campaign, as an entry of a record.
+
+    Returns settings, the count of every simplex, evaluations, seconds.
+    """
     started = time.perf_counter()
-    arguments = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items() if k != "points"}
-    # What a campaign's counts mean without a word on it; `region_count` has another default.
-    arguments.setdefault("adjacency", "face")
-    count = region_count(network, data.x_test if settings["points"] == "test" else data.x_train, **arguments)
+    arguments = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
+    points = data.x_test if arguments.pop("points") == "test" else data.x_train
+    # A campaign that does not say otherwise means the paper's neighbours.
+    count = region_count(network, points, **{"adjacency": "face"} | arguments)
     return {
         "settings": settings,
         "counts": np.asarray(count.counts).tolist(),
@@ -259,21 +167,82 @@ def count_regions(network, data, settings):
     }
 
 
-def _evolution_point(network, epoch, data, planned):
-    train_loss, train_accuracy = evaluate(network, data.x_train, data.y_train)
-    test_accuracy = evaluate(network, data.x_test, data.y_test)[1]
-    point = {
-        "epoch": epoch,
-        "train_accuracy": train_accuracy,
-        "test_accuracy": test_accuracy,
-        "train_loss": _finite(train_loss),
-        "counts": [count_regions(network, data, settings) for settings in planned.evolution_counts.values()],
-    }
-    if planned.evolution_measures:
-        point["measures"] = _measures(network, planned.evolution_measures, planned.spec, data)
-    return point
-
-
-def _finite(value):
-    """JSON has no infinities: a value that is not finite becomes its name."""
+def as_json(value):
+    """The value as JSON takes it: a number that is not finite becomes its name."""
+    if isinstance(value, list):
+        return [as_json(number) for number in value]
     return value if not isinstance(value, float) or np.isfinite(value) else str(value)
+
+
+def check_start(record, spec):
+    """Raise ValueError where a record is of another network than the one of that name now."""
+    if "start" in record:
+        data = dataset_of(spec)
+        require(
+            same_start(record["start"], describe_start(network_of(spec, data), data.x_train.shape[1:])),
+            f"network {spec.network['name']!r} is not the one that run {spec.run_id} was made with, its "
+            "code has changed: give the edited one another name, or delete "
+            f"{records.record_path(spec.run_id)} and the other records of its runs",
+        )
+
+
+def check_networks(plans):
+    """Raise ValueError where records of planned runs are of other networks of the same names."""
+    checked = []
+    for run_id, planned in plans.items():
+        if is_foreign(planned.spec.network["name"]) and planned.spec.network not in checked:
+            record = records.live_record(run_id)
+            if record is not None:
+                check_start(record, planned.spec)
+                checked.append(planned.spec.network)
+
+
+def weights_path(run_id):
+    """File of the trained weights of a run made on this machine."""
+    return results_dir() / "weights" / f"{run_id}.safetensors"
+
+
+def kept_weights(record):
+    """State dicts of a record's network by epoch, None for the end.
+
+    {} where they are not on this machine, or not of this record by their SHA-256.
+    """
+    path = weights_path(record["run_id"])
+    content = path.read_bytes() if path.is_file() else b""
+    known = hashlib.sha256(content).hexdigest() == record["provenance"].get("weights_sha256")
+    return unpack_weights(content) if known else {}
+
+
+def trained_network(spec, device="cpu"):
+    """Trained network of a run, in evaluation mode: from its kept weights, else trained again."""
+    return networks_during_training(spec, [None], device)[None]
+
+
+def networks_during_training(spec, epochs, device="cpu"):
+    """{epoch: network} of a run, from kept weights, else trained again; the epoch None is the end.
+
+    Raises ValueError where the run diverges. Warns where the network that is trained again is not
+    the one of the record on this machine.
+    """
+    record, data, networks = records.live_record(spec.run_id), dataset_of(spec, device), {}
+    states = kept_weights(record) if record else {}
+    if states:
+        check_start(record, spec)
+    if not set(epochs) <= set(states):
+        looks = {
+            "measure": lambda network, epoch: state_of(network),
+            "measure_epochs": set(epochs) - {None},
+        }
+        run = train(network_of(spec, data), data, spec.train, device=device, **looks)
+        require(run.status == "ok", f"run {spec.run_id} diverged: it has no trained network")
+        states = run.measurements | {None: state_of(run.network)}
+        if record is not None and record["results"]["test_accuracy"] != run.test_accuracy:
+            warnings.warn(
+                f"run {spec.run_id}, trained again here, is not the network on record: its test "
+                f"accuracy is {run.test_accuracy}, not {record['results']['test_accuracy']}",
+                stacklevel=3,
+            )
+    for epoch in epochs:
+        networks[epoch] = network_of(spec, data).to(device).eval()
+        networks[epoch].load_state_dict(states[epoch])
+    return networks

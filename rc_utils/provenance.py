@@ -8,7 +8,7 @@ import subprocess
 import numpy as np
 import torch
 
-from rc_utils.checks import project_root
+from rc_utils.paths import project_root
 
 
 def provenance(data, device, started, seconds, execution):

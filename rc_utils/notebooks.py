@@ -1,0 +1,208 @@
+"""Execute a notebook with other parameters.
+
+    python -m rc_utils.notebooks 03_main_correlation -p campaign shapes-tiny -o out.ipynb
+
+papermill only warns about a parameter that a notebook does not have; here it is an error, and so is
+a value of another type than its default.
+"""
+
+import argparse
+import ast
+import json
+import logging
+import pathlib
+import re
+import sys
+
+from rc_utils.checks import check_keys, checked_value, require, unknown_name
+from rc_utils.paths import fix_folders, project_root, results_dir
+
+
+class NotebookError(RuntimeError):
+    """A notebook that could not be executed; names the notebook, the cell and the cell's error."""
+
+
+def known_notebooks():
+    """Notebooks in the folder `notebooks/` of the project, by name."""
+    return {path.stem: path for path in sorted((project_root() / "notebooks").glob("*.ipynb"))}
+
+
+def find_notebook(name):
+    """Path of a notebook given by its path or by its name in `notebooks/`."""
+    path, known = pathlib.Path(name), known_notebooks()
+    if path.suffix == ".ipynb" and path.is_file():
+        return path
+    if name not in known:
+        raise FileNotFoundError(f"{unknown_name('notebook', name, known)} (in {project_root() / 'notebooks'})")
+    return known[name]
+
+
+def _code_cells(path):
+    """Code cells of a notebook, and which of them holds the parameters, or None."""
+    import nbformat
+
+    try:
+        cells = [c for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
+    except (nbformat.ValidationError, AttributeError) as error:
+        raise ValueError(f"{path} is not a notebook: {str(error).splitlines()[0]}") from error
+    tagged = [c for c in cells if "parameters" in c.metadata.get("tags", [])]
+    return cells, tagged[0] if tagged else None
+
+
+def notebook_parameters(path):
+    """Defaults of a notebook's parameters, by name, from its first cell tagged `parameters`.
+
+    Raises ValueError if that cell holds anything but assignments of literals to names.
+    """
+    _, cell = _code_cells(path)
+    parameters = {}
+    try:
+        for node in ast.parse(cell.source).body if cell else ():
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            several = isinstance(node, ast.Assign) and len(node.targets) > 1
+            require(isinstance(target, ast.Name) and not several, f"found `{ast.unparse(node)}`")
+            parameters[target.id] = ast.literal_eval(node.value)
+    except (SyntaxError, ValueError, AttributeError, TypeError) as error:
+        advice = "its parameters cell may hold assignments of literals only, one name each"
+        raise ValueError(f"{path}: {advice}: {error}") from error
+    return parameters
+
+
+def check_parameters(path, parameters):
+    """Raise ValueError for a parameter that the notebook does not have or cannot be given.
+
+    A default of None takes any value that JSON can hold, a float an int, lists and tuples each
+    other.
+    """
+    defaults, name = notebook_parameters(path), pathlib.Path(path).name
+    check_keys(f"the parameters of {name}", parameters, defaults)
+    for key, value in parameters.items():
+        where = f"parameter {key} of {name}"
+        try:
+            same = json.loads(json.dumps(value)) == _with_lists(value)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{where} cannot be {value!r}: {error}; expected numbers, texts, lists") from error
+        require(same, f"{where} cannot be {value!r}: the keys of a dictionary have to be texts")
+        if defaults[key] is not None:
+            checked_value(value, type(defaults[key]), where)
+        if key == "device" and isinstance(defaults[key], str):
+            known = re.fullmatch(r"cpu|mps|xpu|cuda(:\d+)?", value)
+            require(known, f"{where} cannot be {value!r}: expected cpu, cuda, cuda:1, ...")
+
+
+def _with_lists(value):
+    if isinstance(value, list | tuple):
+        return [_with_lists(item) for item in value]
+    return {k: _with_lists(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def parse_value(text, default=None):
+    """Value of a parameter given as text: as it is where the default is a text, else a literal."""
+    if isinstance(default, str):
+        return text
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def execute_notebook(path, output, parameters=None, *, cwd=None):
+    """Execute the notebook at `path` with `parameters` and write it, with outputs, to `output`.
+
+    The kernel works in `cwd`, by default the current folder. Returns `output`, which appears only
+    when every cell has run. Raises ValueError as `check_parameters`, and NotebookError where a cell
+    fails; the notebook up to there is then beside `output`, as `<name>.failed.ipynb`.
+    """
+    import papermill
+    from nbclient.exceptions import DeadKernelError
+
+    check_parameters(path, parameters or {})
+    path, written = pathlib.Path(path), pathlib.Path(output).resolve()
+    partial = written.with_name(f"{written.name.removesuffix('.ipynb')}.failed.ipynb")
+    for file in (written, partial):
+        regular = file.is_file() or not file.exists()
+        require(regular, f"the output {file} is a folder, a pipe or a device: give another")
+        require(file != path.resolve(), f"the output {file} is the notebook itself: give another")
+    written.parent.mkdir(parents=True, exist_ok=True)
+    fix_folders()  # the kernel may work in another folder
+    # papermill writes a tuple as a text, and as a list what JSON makes of it.
+    options = {
+        "parameters": json.loads(json.dumps(parameters or {})),
+        "cwd": str(cwd or pathlib.Path.cwd()),
+    }
+    # Its notices, of an unencrypted connection or of being stopped at the end, tell a reader nothing.
+    options["extra_arguments"] = ["--log-level=CRITICAL"]
+    # papermill warns where a comment holds an equals sign; the parameters are checked already.
+    logging.getLogger("papermill").setLevel(logging.ERROR)
+    # It fills in what stands between single braces.
+    files = [str(file).replace("{", "{{").replace("}", "}}") for file in (path, partial)]
+    try:
+        papermill.execute_notebook(*files, kernel_name="python3", language="python", progress_bar=False, **options)
+    except papermill.PapermillExecutionError:
+        pass  # what failed is said below, with a cause where papermill has none
+    except DeadKernelError as error:
+        raise NotebookError(f"{path.name}: its kernel died ({error}); is memory short?") from None
+    for cell in _code_cells(partial)[0]:
+        if cell.metadata.get("papermill", {}).get("status") != "completed":
+            number, cause = cell.execution_count, _cause(cell)
+            where = f"{path.name} failed in its cell [{number}]"
+            raise NotebookError(f"{where}: {cause} (the notebook up to there: {partial})")
+    partial.replace(written)
+    return output
+
+
+def _cause(cell):
+    """What a failed cell says of its error; that of a magic is only in what it prints."""
+    for output in cell.outputs:
+        if output.output_type == "error":
+            return f"{output.ename}: {output.evalue}"
+    printed = "".join(o.text for o in cell.outputs if o.get("name") == "stderr").strip()
+    return printed.splitlines()[-1] if printed else "it did not run"
+
+
+def list_parameters(path):
+    """Lines of the parameters cell: each parameter with its default and its comment."""
+    _, cell = _code_cells(path)
+    return [line for line in (cell.source.splitlines() if cell else []) if line.strip()]
+
+
+def unused_parameters(path, names):
+    """Those of the parameters that no other cell names, so that their value changes nothing."""
+    cells, own = _code_cells(path)
+    source = "\n".join(cell.source for cell in cells if cell is not own)
+    return [name for name in names if not re.search(rf"\b{name}\b", source)]
+
+
+def main(argv=None):
+    """The command line; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m rc_utils.notebooks", description=__doc__.split("\n")[0])
+    parser.add_argument("notebook", nargs="?", help="name in notebooks/, or a path")
+    what = {"nargs": 2, "action": "append", "default": [], "metavar": ("NAME", "VALUE")}
+    parser.add_argument("-p", "--parameter", help="may be repeated", **what)
+    parser.add_argument("-o", "--output", type=pathlib.Path, help="default: results/notebooks/<name>.ipynb")
+    parser.add_argument("--list", action="store_true", help="print parameters, or the notebooks without one")
+    args = parser.parse_args(argv)
+    try:
+        if args.list and args.notebook is None:
+            print("\n".join(known_notebooks()))
+            return 0
+        require(args.notebook is not None, "name a notebook; --list says which there are")
+        path = find_notebook(args.notebook)
+        defaults = notebook_parameters(path)
+        if args.list:
+            print("\n".join(list_parameters(path)))
+            return 0
+        parameters = {name: parse_value(text, defaults.get(name)) for name, text in args.parameter}
+        check_parameters(path, parameters)
+        for name in unused_parameters(path, parameters):
+            print(f"note: no cell of {path.name} uses the parameter {name}", file=sys.stderr)
+        output = args.output or results_dir() / "notebooks" / path.name
+        print(execute_notebook(path, output, parameters))
+    except (ValueError, OSError, NotebookError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

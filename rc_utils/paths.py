@@ -1,0 +1,61 @@
+"""Where files lie, and writing one whole or not at all."""
+
+import contextlib
+import os
+import pathlib
+import uuid
+
+_REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+
+
+def project_root():
+    """The folder that holds `campaigns/`: the repository of this package, else the current folder."""
+    return _REPOSITORY if (_REPOSITORY / "campaigns").is_dir() else pathlib.Path.cwd()
+
+
+def campaigns_dir():
+    """Folder of the campaigns; the environment variable RC_CAMPAIGNS names another."""
+    return _folder("RC_CAMPAIGNS", "campaigns")
+
+
+def results_dir():
+    """Folder of the records and weights made on this machine; RC_RESULTS names another."""
+    return _folder("RC_RESULTS", "results")
+
+
+def data_dir():
+    """Folder of stored datasets; RC_DATA names another."""
+    return _folder("RC_DATA", "data")
+
+
+def _folder(variable, name):
+    given = os.environ.get(variable)
+    return pathlib.Path(given).expanduser().absolute() if given else project_root() / name
+
+
+def fix_folders():
+    """Make RC_CAMPAIGNS, RC_RESULTS and RC_DATA absolute, for child processes that work elsewhere."""
+    for variable in ("RC_CAMPAIGNS", "RC_RESULTS", "RC_DATA"):
+        if os.environ.get(variable):
+            os.environ[variable] = str(_folder(variable, ""))
+
+
+def write_atomically(path, content):
+    """Write bytes to a temporary name beside `path`, flush them to the disk, rename.
+
+    Raises OSError that names `path` and says what to do; what was there before is then as it was.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        advice = "free disk space or make the folder writable, then run the same command again"
+        raise OSError(error.errno, f"{error.strerror}; {advice}", str(path)) from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
