@@ -138,7 +138,7 @@ def pretended_gpu():
     of_cuda = {
         **{"_lazy_init": lambda: None, "is_available": lambda: True, "device_count": lambda: 1},
         **{"current_device": lambda: 0, "empty_cache": lambda: None, "get_device_name": lambda *_: "pretended"},
-        **{"is_bf16_supported": lambda *_: True},
+        **{"is_bf16_supported": lambda *_: True, "get_device_capability": lambda *_: (9, 0)},
         **{"device": contextlib.nullcontext, "manual_seed": lambda seed: state.update(now=state["now"] + seed % 251)},
         **{"get_rng_state": lambda *_: state["now"], "set_rng_state": lambda new, *_: state.update(now=new)},
     }

@@ -1,5 +1,6 @@
 """A tiny book, built by the code that builds the real one."""
 
+import contextlib
 import dataclasses
 import pathlib
 import shutil

@@ -79,5 +79,3 @@ def test_training_once_more_ends_at_the_same_network_and_kept_ones_spare_it():
     assert np.array_equal(trained[3].labels, final.labels)
     assert np.array_equal(kept[3].labels, final.labels)
     assert not np.array_equal(kept[0].labels, final.labels)
-    with pytest.raises(FileNotFoundError, match="without one of the epochs"):
-        run.networks_during_training(planned.spec, [0, 2])
