@@ -1,56 +1,86 @@
-"""How large the package is, beside what it may be: `python -m tests.house`, a part of `make lint`.
+"""How large the project is, beside what it may be: `python -m tests.house`, a part of `make lint`.
 
-A limit is what was there when it was last set, and is only ever lowered, down to the goal.
+A limit is what was there when it was last set, plus 5 %, and is only ever lowered, down to the goal.
 """
 
 import ast
+import json
 import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PACKAGE = ROOT / "rc_utils"
+PACKAGES = ("rc_utils", "rc_theory", "rc_studies", "rc_exact")
 
 
-def lines_of(*paths):
-    """Number of lines of Python files, and of those in folders."""
-    files = [file for path in paths for file in (path.rglob("*.py") if path.is_dir() else [path])]
+def lines_of(*folders):
+    """Number of lines of the Python files below folders."""
+    files = [file for folder in folders for file in (ROOT / folder).rglob("*.py")]
     return sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
 
 
-def function_lengths():
-    """Number of lines of every function of the package."""
-    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in PACKAGE.rglob("*.py")]
-    functions = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    return [function.end_lineno - function.lineno + 1 for function in functions]
+def files_reached(notebook):
+    """Number of files of the packages that a notebook imports, itself or by what it imports, wherever in a file."""
+    cells = json.loads((ROOT / "notebooks" / f"{notebook}.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    waiting, reached = imported(code), set()
+    while waiting:
+        name = waiting.pop()
+        path = ROOT.joinpath(*name.split("."))
+        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        if file.is_file() and file not in reached:
+            reached.add(file)
+            waiting |= imported(file.read_text(encoding="utf-8"))
+    return len(reached)
+
+
+def imported(code):
+    """Names of the project's modules that a text imports; a name that is imported from one may be one."""
+    names = set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return {name for name in names if name.split(".")[0] in PACKAGES}
+
+
+def hidden_share():
+    """Percent of the code lines of notebooks that are hidden, those of rc_utils/pages among them."""
+    shown = hidden = 0
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            if cell["cell_type"] == "code":
+                number = len("".join(cell["source"]).splitlines())
+                if "hide-input" in cell["metadata"].get("tags", []):
+                    hidden += number
+                else:
+                    shown += number
+    hidden += lines_of("rc_utils/pages")
+    return round(100 * hidden / (shown + hidden))
 
 
 def sizes():
     """What is counted: how much there is, may be and should be of it, by its name."""
-    entries = [path for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()]
-    entries.remove(PACKAGE / "__init__.py")
-    pages, theory = PACKAGE / "pages", ROOT / "rc_theory"
-    library = [path for path in entries if path not in (pages, theory)]
-    modules = [lines_of(file) for file in PACKAGE.rglob("*.py")]
-    lengths = function_lengths()
     return {
-        "entries of rc_utils": (len(entries), 14, 14),
-        "lines of the library": (lines_of(*library), 9410, 7000),
-        "lines of theory": (lines_of(theory), 2750, 3000),
-        "lines of pages": (lines_of(pages), 3000, 3000),
-        "lines of rc_utils": (lines_of(PACKAGE), 15200, 13000),
-        "lines of tests": (lines_of(ROOT / "tests"), 10800, 9500),
-        "functions": (len(lengths), 925, 750),
-        "modules of more than 300 lines": (sum(number > 300 for number in modules), 0, 0),
-        "functions of more than 40 lines": (sum(number > 40 for number in lengths), 3, 0),
+        "lines of rc_utils": (lines_of("rc_utils"), 11100, 5000),
+        "files of rc_utils": (len(list((ROOT / "rc_utils").rglob("*.py"))), 92, 40),
+        "lines of rc_theory": (lines_of("rc_theory"), 3350, 2600),
+        "lines of rc_studies": (lines_of("rc_studies"), 1280, 1200),
+        "lines of rc_exact": (lines_of("rc_exact"), 900, 1300),
+        "lines of book": (lines_of("book"), 1100, 900),
+        "lines of benchmarks": (lines_of("benchmarks"), 1690, 1000),
+        "lines of tests": (lines_of("tests"), 11700, 8000),
+        "files reached from page 03": (files_reached("03_main_correlation"), 80, 12),
+        "hidden lines of notebook code, percent": (hidden_share(), 83, 40),
     }
 
 
 def main():
     """Print the table; returns 1 where a limit is passed."""
-    print(f"{'':32}{'now':>8}{'limit':>8}{'goal':>8}")
+    print(f"{'':40}{'now':>8}{'limit':>8}{'goal':>8}")
     passed = []
     for name, (found, limit, goal) in sizes().items():
-        print(f"{name:32}{found:8,}{limit:8,}{goal:8,}")
+        print(f"{name:40}{found:8,}{limit:8,}{goal:8,}")
         if found > limit:
             passed.append(name)
     if passed:

@@ -154,7 +154,7 @@ def _makes_networks(target: Any) -> bool:
     if not inspect.isfunction(function):
         return _is_network_class(target)
     libraries = [sysconfig.get_path(kind) for kind in ("purelib", "platlib", "stdlib")]
-    libraries.append(Path(__file__).parents[1])
+    libraries.append(str(Path(__file__).parents[1]))
     if not any(Path(function.__code__.co_filename).is_relative_to(folder) for folder in libraries):
         return True
     try:
