@@ -4,7 +4,7 @@ import numpy as np
 
 from benchmarks.registry import Row, at_least, benchmark
 from benchmarks.timing import in_turns, timed
-from rc_utils.regions import count_components, make_lattice
+from rc_utils.counting import count_components, make_lattice
 
 NUM_CLASSES = 10
 NUM_WAVES = 8

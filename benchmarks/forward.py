@@ -6,7 +6,7 @@ import torch
 from benchmarks.networks import narrow_network, one_epoch, shapes
 from benchmarks.registry import Row, at_most, benchmark
 from benchmarks.timing import in_turns, timed
-from rc_utils.regions import make_lattice, region_count, sample_vertices
+from rc_utils.counting import make_lattice, region_count, sample_vertices
 from rc_utils.training import train
 
 BATCH_SIZE = 400

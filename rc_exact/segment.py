@@ -11,9 +11,9 @@ from rc_exact.plan import make_plan
 from rc_exact.propagation import propagate, rehearse, run_rows
 from rc_exact.trees import is_tree_model, tree_pieces
 from rc_utils.checks import check_count, require
-from rc_utils.regions.adaptive import Samples, hiding_places, refine
-from rc_utils.regions.arrays import array_of, as_tensor, check_numbers
-from rc_utils.regions.classifier import NonFiniteScores, two_scores
+from rc_utils.counting.classifier import NonFiniteScores, two_scores
+from rc_utils.counting.sampling import array_of, as_tensor, check_numbers
+from rc_utils.counting.segments import Samples, hiding_places, refine
 
 # A region narrower than this share of the segment is rounding: scores that touch.
 REGION_TOLERANCE = 1e-12

@@ -7,8 +7,8 @@ import torch
 from matplotlib.colors import to_rgb
 from scipy import ndimage
 
+from rc_utils.counting import count_components, label_grid, region_count
 from rc_utils.pages import counting, region_pictures
-from rc_utils.regions import count_components, label_grid, region_count
 
 PLANE = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
 

@@ -16,11 +16,11 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 from rc_utils.correlation import Estimate
+from rc_utils.counting import make_lattice
 from rc_utils.pages.forest_plot import forest_plot
 from rc_utils.pages.plotting import lr_batch_panels, network_style, scatter_count_gap, use_style
 from rc_utils.pages.region_pictures import CLASS_COLOURS, class_colour, decision_regions, segment_strip
 from rc_utils.paper.published_tables import NETWORKS
-from rc_utils.regions import make_lattice
 
 
 @pytest.fixture(autouse=True)

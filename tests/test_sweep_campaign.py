@@ -17,10 +17,10 @@ from test_sweep_trust import mutate
 from torch import nn
 
 from rc_utils.checks import campaigns_dir
+from rc_utils.counting import region_count
 from rc_utils.networks import build_network
 from rc_utils.networks.user_class import find_user_network, source_hash
 from rc_utils.pages import show
-from rc_utils.regions import region_count
 from rc_utils.sweep.campaign import load_campaign, load_campaigns, parse_campaign
 from rc_utils.sweep.execute import plan
 from rc_utils.sweep.run import count_regions, network_of

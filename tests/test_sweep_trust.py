@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from test_sweep_records import made_up, write_all
 
 from rc_utils.checks import campaigns_dir
-from rc_utils.regions import region_count
+from rc_utils.counting import region_count
 from rc_utils.sweep import records as ledger
 from rc_utils.sweep import run, weights
 from rc_utils.sweep.campaign import parse_campaign

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
+from rc_utils.counting import region_count
 from rc_utils.datasets import ImageTensor
 from rc_utils.measures import output_margin
 from rc_utils.networks import build_network
-from rc_utils.regions import region_count
 from rc_utils.training import StopTraining, TrainConfig, evaluate, train
 from rc_utils.training.loop import training_layout
 

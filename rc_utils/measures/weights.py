@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from rc_utils.counting.classifier import as_classifier
+from rc_utils.counting.evaluation import evaluation_mode, full_precision
 from rc_utils.measures.activations import UnitInputs
-from rc_utils.regions.classifier import as_classifier
-from rc_utils.regions.evaluation import evaluation_mode, full_precision
 
 
 def distance_from_init(network, initial):

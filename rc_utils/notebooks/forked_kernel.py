@@ -12,7 +12,7 @@ from ipykernel.kernelapp import IPKernelApp
 from jupyter_client import AsyncKernelManager
 from jupyter_client.provisioning import LocalProvisioner
 
-_IMPORTED = ["__main__", "rc_utils.notebooks.forked_kernel", "rc_utils.regions._union_find"]
+_IMPORTED = ["__main__", "rc_utils.notebooks.forked_kernel", "rc_utils.counting.count"]
 _IMPORTED += [f"rc_utils.pages.{name}" for name in ("show", "statistics", "training_evolution")]
 
 

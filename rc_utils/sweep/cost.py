@@ -5,8 +5,8 @@ import json
 
 import torch
 
+from rc_utils.counting import make_lattice
 from rc_utils.networks import build_network
-from rc_utils.regions import make_lattice
 
 # Training images, side and channels of the datasets at their own size.
 DATASETS = {

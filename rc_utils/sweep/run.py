@@ -9,12 +9,12 @@ import time
 import numpy as np
 
 from rc_utils.checks import require
+from rc_utils.counting import predict_labels, region_count
+from rc_utils.counting.classifier import NonFiniteScores
 from rc_utils.datasets import load_dataset
 from rc_utils.measures import measure_all
 from rc_utils.networks import build_network
 from rc_utils.networks.user_class import source_hash
-from rc_utils.regions import predict_labels, region_count
-from rc_utils.regions.classifier import NonFiniteScores
 from rc_utils.sweep import records
 from rc_utils.sweep.knowledge import data_sha256, find_count, is_complete, needs_training, wishes
 from rc_utils.sweep.provenance import provenance
@@ -219,22 +219,17 @@ def _measures(network, names, spec, data):
 
 
 def count_regions(network, data, settings):
-    """One entry of a record's list of counts: settings, the count of every simplex, evaluations, seconds.
-
-    labels: of segments, the labels of each one's regions as text, a character a region.
-    """
+    """One entry of a record's list of counts: settings, the count of every simplex, evaluations, seconds."""
     started = time.perf_counter()
     arguments = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items() if k != "points"}
     # What a campaign's counts mean without a word on it; `region_count` has another default.
     arguments.setdefault("adjacency", "face")
     count = region_count(network, data.x_test if settings["points"] == "test" else data.x_train, **arguments)
-    labels = {} if count.labels is None else {"labels": [_as_text(of.tolist()) for of in count.labels]}
     return {
         "settings": settings,
         "counts": np.asarray(count.counts).tolist(),
         "num_evaluations": int(count.num_evaluations),
         "seconds": round(time.perf_counter() - started, 3),
-        **labels,
     }
 
 

@@ -4,13 +4,13 @@ import inspect
 import typing
 
 from rc_utils.checks import check_keys, check_name, check_number, checked_value, require
+from rc_utils.counting import make_lattice, region_count
+from rc_utils.counting.count import check_strategy
+from rc_utils.counting.sampling import check_sampling
 from rc_utils.datasets.load import check_values, load_dataset
 from rc_utils.measures import MEASURES
 from rc_utils.networks import check_network
 from rc_utils.networks.registry import SHAPE_ARGUMENTS
-from rc_utils.regions import make_lattice, region_count
-from rc_utils.regions.count import check_strategy
-from rc_utils.regions.sampling import check_sampling
 from rc_utils.sweep.specification import canonical_json, naming
 
 # Keys that are no options of a network: the dataset says them.
@@ -53,7 +53,7 @@ def _check_network(network, where):
 
 
 def _check_count(settings, where):
-    check_keys(where, settings, (_arguments(region_count) - {"model", "batch_size"}) | {"points"})
+    check_keys(where, settings, (_arguments(region_count) - {"model", "batch_size", "progress"}) | {"points"})
     check_name(f"points in {where}", settings["points"], ("train", "test"))
     options = {key: value for key, value in settings.items() if key != "points"}
     _check_types(region_count, options, where)

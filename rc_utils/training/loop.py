@@ -14,10 +14,10 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from rc_utils.checks import check_number, require
+from rc_utils.counting.classifier import NonFiniteScores
+from rc_utils.counting.evaluation import evaluation_mode, full_precision, own_random_state
 from rc_utils.datasets import Dataset, ImageTensor
 from rc_utils.datasets.images import images_per_batch
-from rc_utils.regions.classifier import NonFiniteScores
-from rc_utils.regions.evaluation import evaluation_mode, full_precision, own_random_state
 from rc_utils.training.augmentation import crop_and_flip, draw_epoch, mixup
 from rc_utils.training.config import TrainConfig
 from rc_utils.training.depthwise import fast_depthwise

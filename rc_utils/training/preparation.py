@@ -5,8 +5,8 @@ import copy
 import torch
 
 from rc_utils.checks import require
+from rc_utils.counting.evaluation import evaluation_mode, own_random_state
 from rc_utils.datasets import ImageTensor
-from rc_utils.regions.evaluation import evaluation_mode, own_random_state
 
 
 def training_layout(

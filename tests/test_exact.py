@@ -1,11 +1,15 @@
 """Exact regions on a segment: against dense grids, networks whose boundaries are known, and what is refused."""
 
+import functools
 import itertools
 import operator
 
 import numpy as np
 import pytest
 import torch
+from conftest import FUZZ
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
@@ -19,7 +23,14 @@ from rc_exact.segment import exact_segment
 from rc_exact.trees import rounding_thresholds
 from rc_utils.networks import build_network
 
-PIECEWISE_LINEAR = ["ResNet18", "VGG19", "MobileNetV2", "ShuffleNetV2", "RegNetX_200MF", "SimpleDLA"]
+PIECEWISE_LINEAR = [
+    "ResNet18",
+    "VGG19",
+    "MobileNetV2",
+    "ShuffleNetV2",
+    "RegNetX_200MF",
+    "SimpleDLA",
+]
 # kernel_size, stride, padding, ceil_mode
 POOLS = [(2, 2, 0, True), (3, 2, 1, True), (3, 2, 1, False), (2, 3, 1, True), (2, 1, 0, False)]
 
@@ -69,7 +80,9 @@ def test_fifty_random_networks_equal_a_grid_of_20_000_points():
         network, x0, x1 = random_mlp(seed)
         exact = exact_segment(network, x0, x1)
         runs = agrees_with_grid(network, x0, x1, exact, 20_000)
-        pruned_wrong += exact_segment(network, x0, x1, prune=True).labels.tolist() != exact.labels.tolist()
+        pruned_wrong += (
+            exact_segment(network, x0, x1, prune=True).labels.tolist() != exact.labels.tolist()
+        )
         total += exact.count
         extra += exact.count - runs
         narrow = np.diff(np.concatenate([[0], exact.boundaries, [1]])) < 5e-5
@@ -92,7 +105,13 @@ def two_units(biases, last, last_biases):
     ("units", "ends", "boundaries", "labels", "pieces"),
     [
         # Class 1 wins by |alpha - 0.3| < 0.5e-9 only.
-        (([-0.3, 0.3], [[1, 1], [0, 0]], [0, 5e-10]), (0.0, 1.0), [0.3 - 5e-10, 0.3 + 5e-10], [0, 1, 0], 2),
+        (
+            ([-0.3, 0.3], [[1, 1], [0, 0]], [0, 5e-10]),
+            (0.0, 1.0),
+            [0.3 - 5e-10, 0.3 + 5e-10],
+            [0, 1, 0],
+            2,
+        ),
         # A unit that bends at 0.6 and has no weight.
         (([-0.3, 0.6], [[1, 0]], [-0.1]), (0.0, 1.0), [0.4], [0, 1], 2),
         # |alpha - 1/2| > 0 on both sides of 1/2, and label 0 at the point itself.
@@ -125,7 +144,9 @@ def lively(network, size):
 
 @pytest.mark.parametrize("name", PIECEWISE_LINEAR)
 def test_each_architecture(name):
-    network, x0, x1 = lively(build_network(name, width=2 if name == "MobileNetV2" else 4, image_size=8), 8)
+    network, x0, x1 = lively(
+        build_network(name, width=2 if name == "MobileNetV2" else 4, image_size=8), 8
+    )
     exact = exact_segment(network, x0, x1)
     agrees_with_grid(network, x0, x1, exact, 501)
     assert exact.num_linear_regions > 50
@@ -135,12 +156,16 @@ def test_each_architecture(name):
     split = exact_segment(network, x0, x1, max_breakpoints_memory=1 << 18)
     np.testing.assert_allclose(split.boundaries, exact.boundaries, atol=1e-10)
     assert split.labels.tolist() == exact.labels.tolist()
-    assert abs(split.num_linear_regions - exact.num_linear_regions) <= 0.002 * exact.num_linear_regions
+    assert (
+        abs(split.num_linear_regions - exact.num_linear_regions) <= 0.002 * exact.num_linear_regions
+    )
 
 
 def test_a_curved_layer_is_refused_by_name():
     network = build_network("SENet18", width=2, image_size=8)
-    with pytest.raises(ValueError, match=r"layer features\S*gate\.5 \(Sigmoid\) is not piecewise linear"):
+    with pytest.raises(
+        ValueError, match=r"layer features\S*gate\.5 \(Sigmoid\) is not piecewise linear"
+    ):
         exact_segment(network, torch.zeros(3, 8, 8), torch.ones(3, 8, 8))
 
 
@@ -161,7 +186,9 @@ class Pieces(nn.Module):
         y = torch.cat([b - 0.5 * a, F.relu6(a)], dim=1)
         y = F.max_pool2d(y, 2, stride=1, padding=1)[:, :, :2, :2]
         pooled = F.avg_pool2d(x, 2).mean([2, 3]).view(x.size(0), channels).abs()
-        return self.out(input=torch.cat([y.reshape(n, -1), F.dropout(pooled, 0.3, self.training)], 1))
+        return self.out(
+            input=torch.cat([y.reshape(n, -1), F.dropout(pooled, 0.3, self.training)], 1)
+        )
 
 
 def test_functions_methods_keywords_and_pools():
@@ -197,12 +224,21 @@ class WithRule(nn.Module):
         (lambda m, x: F.dropout(x), "drops units in evaluation mode too"),
         (lambda m, x: (x, x), "returns several values"),
         (lambda m, x: m.layer.weight, "does not depend on its input"),
-        (lambda m, x: torch.mul(m.layer(x), other=x), r"mul \(mul\) multiplies or divides by an activation"),
+        (
+            lambda m, x: torch.mul(m.layer(x), other=x),
+            r"mul \(mul\) multiplies or divides by an activation",
+        ),
         (lambda m, x: torch.div(input=2.0, other=x), "multiplies or divides by an activation"),
         (lambda m, x: torch.div(x, 2.0, rounding_mode="floor"), "rounds"),
         (lambda m, x: m.layer(x)[: x.size(0)], "getitem\\S* computes with the number of points"),
-        (lambda m, x: m.layer(x).view(operator.add(x.shape[:1], (2,))), "add computes with the number of points"),
-        (lambda m, x: torch.stack([x] * 15, 1).reshape(x.size(0), x.size(0), -1), "computes with the number of points"),
+        (
+            lambda m, x: m.layer(x).view(operator.add(x.shape[:1], (2,))),
+            "add computes with the number of points",
+        ),
+        (
+            lambda m, x: torch.stack([x] * 15, 1).reshape(x.size(0), x.size(0), -1),
+            "computes with the number of points",
+        ),
     ],
 )
 def test_what_is_not_piecewise_linear_is_refused(forward, message):
@@ -234,35 +270,48 @@ def test_trees_and_forests_equal_a_grid(seed):
         x1[1] = x0[1]
     exact = exact_segment(model, x0, x1)
     for alphas in (np.linspace(0, 1, 20_001), exact.witnesses):
-        expected = np.searchsorted(model.classes_, model.predict(np.outer(1 - alphas, x0) + np.outer(alphas, x1)))
+        expected = np.searchsorted(
+            model.classes_, model.predict(np.outer(1 - alphas, x0) + np.outer(alphas, x1))
+        )
         assert (exact.labels[np.searchsorted(exact.boundaries, alphas)] == expected).all()
     assert exact.count <= exact.num_linear_regions
 
 
 def test_thresholds_round_as_scikit_learn_does(rng):
-    thresholds = np.concatenate([rng.standard_normal(100), rng.standard_normal(100).astype(np.float32), [0.0]])
+    thresholds = np.concatenate(
+        [rng.standard_normal(100), rng.standard_normal(100).astype(np.float32), [0.0]]
+    )
     effective = rounding_thresholds(thresholds)
     around = effective * (1 - 1e-12), effective * (1 + 1e-12)
-    for low, high, threshold in zip(np.minimum(*around), np.maximum(*around), thresholds, strict=True):
+    for low, high, threshold in zip(
+        np.minimum(*around), np.maximum(*around), thresholds, strict=True
+    ):
         assert np.float32(low) <= threshold
         assert threshold == 0 or np.float32(high) > threshold
 
 
 def test_the_network_is_left_alone():
-    network = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.ReLU(inplace=True), nn.Linear(4, 2)).train()
+    network = nn.Sequential(
+        nn.Linear(2, 4), nn.BatchNorm1d(4), nn.ReLU(inplace=True), nn.Linear(4, 2)
+    ).train()
     before = {name: value.clone() for name, value in network.state_dict().items()}
     found = exact_segment(network, np.zeros(2), np.ones(2))
     assert all(part.training for part in network.modules())
     assert network[2].inplace
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
-    assert found.boundaries.tolist() == exact_segment(network.eval(), np.zeros(2), np.ones(2)).boundaries.tolist()
+    assert (
+        found.boundaries.tolist()
+        == exact_segment(network.eval(), np.zeros(2), np.ones(2)).boundaries.tolist()
+    )
 
 
 @pytest.mark.parametrize("options", POOLS)
 @pytest.mark.parametrize("size", [(5, 8), (7, 2), (3, 3)])
 def test_max_pool_windows(options, size):
     pool = nn.MaxPool2d(*options[:3], ceil_mode=options[3], dilation=(1, 1))
-    x0, x1 = torch.randn(2, 2, *size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x0, x1 = torch.randn(
+        2, 2, *size, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
     network, a = nn.Sequential(pool, nn.Flatten()), np.linspace(0, 1, 101)
     plan = make_plan(network)
     alphas, scores = next(propagate(plan, x0, x1, rehearse(plan, x0, x1, 1 << 20)))
@@ -286,7 +335,12 @@ def test_ends_of_other_numbers_are_read_or_named():
         (nn.Linear(2, 2), np.zeros(2), ["a", "b"], "x1 are of type <U1"),
         (nn.Linear(2, 2), np.zeros(2), np.array([0, np.nan]), "x1 holds NaN"),
         (nn.Linear(2, 2), np.zeros(2), np.zeros(3), r"x0 has shape \(2,\), x1 \(3,\)"),
-        (nn.Linear(2, 2), np.zeros(5), np.ones(5), r"point of shape \(5,\).*Is that the shape it takes"),
+        (
+            nn.Linear(2, 2),
+            np.zeros(5),
+            np.ones(5),
+            r"point of shape \(5,\).*Is that the shape it takes",
+        ),
         (nn.MaxPool2d(2, 1, dilation=2), np.zeros((1, 6, 6)), np.ones((1, 6, 6)), "has a dilation"),
         (DecisionTreeClassifier(), np.zeros(2), np.ones(2), "not fitted"),
         (GaussianNB(), np.zeros(2), np.ones(2), "GaussianNB; expected"),
@@ -300,7 +354,12 @@ def test_models_and_ends_that_cannot_be_taken_are_named(model, x0, x1, message):
 def test_the_memory_is_a_number_of_bytes_and_a_module_needs_no_weights():
     with pytest.raises(ValueError, match="max_breakpoints_memory=0"):
         exact_segment(nn.Linear(2, 2), np.zeros(2), np.ones(2), max_breakpoints_memory=0)
-    assert exact_segment(nn.Identity(), torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0]), prune=True).count == 2
+    assert (
+        exact_segment(
+            nn.Identity(), torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0]), prune=True
+        ).count
+        == 2
+    )
 
 
 HEADS = {
@@ -344,7 +403,9 @@ def test_a_split_segment_is_not_changed_in_place():
     """The two parts of a segment meet in a point, which a layer that works in place must not see twice."""
     torch.manual_seed(4)
     leaky = nn.LeakyReLU(0.3, inplace=True)
-    network = nn.Sequential(nn.Linear(2, 24), nn.ReLU(), nn.Linear(24, 64), leaky, nn.Linear(64, 64), leaky)
+    network = nn.Sequential(
+        nn.Linear(2, 24), nn.ReLU(), nn.Linear(24, 64), leaky, nn.Linear(64, 64), leaky
+    )
     network.append(nn.Linear(64, 3))
     with torch.no_grad():
         network[2].bias.add_(torch.randn(64) * 3)
@@ -352,7 +413,9 @@ def test_a_split_segment_is_not_changed_in_place():
         network[0].weight.mul_(4)
         network[-1].bias -= network(torch.randn(100, 2) * 3).mean(0)
     x0, x1 = torch.randn(2, 2) * 3
-    whole, split = (exact_segment(network, x0, x1, max_breakpoints_memory=n) for n in (1 << 25, 8000))
+    whole, split = (
+        exact_segment(network, x0, x1, max_breakpoints_memory=n) for n in (1 << 25, 8000)
+    )
     assert split.labels.tolist() == whole.labels.tolist()
     assert split.num_linear_regions == whole.num_linear_regions
     np.testing.assert_allclose(split.boundaries, whole.boundaries, atol=1e-9)
@@ -378,7 +441,9 @@ def test_what_the_trace_does_not_see_is_refused(hooked):
 
 def test_a_hook_of_a_convolution_is_applied():
     torch.manual_seed(4)
-    network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 3))
+    network = nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 3)
+    )
     network[0].register_forward_hook(lambda module, inputs, output: 3 * output - 1)
     x0, x1 = torch.randn(2, 1, 4, 4) * 10
     exact = exact_segment(network.eval(), x0, x1)
@@ -395,16 +460,76 @@ def test_weights_that_hooks_compute_say_how_to_make_them_permanent():
 
 def test_a_network_that_squeezes_can_be_pruned():
     """It squeezes every dimension of size one, so that of a single image as well."""
-    network = WithRule(lambda m, x: m.last(F.adaptive_avg_pool2d(torch.relu(m.conv(x)), 1).squeeze()))
+    network = WithRule(
+        lambda m, x: m.last(F.adaptive_avg_pool2d(torch.relu(m.conv(x)), 1).squeeze())
+    )
     for seed in (10, 15, 21):
         torch.manual_seed(seed)
         network.conv, network.last = nn.Conv2d(1, 6, 3), nn.Linear(6, 3)
         x0, x1 = torch.randn(2, 1, 5, 5) * 5
-        assert exact_segment(network, x0, x1, prune=True).count == exact_segment(network, x0, x1).count
+        assert (
+            exact_segment(network, x0, x1, prune=True).count == exact_segment(network, x0, x1).count
+        )
 
 
 def test_a_mean_over_a_place_that_points_were_moved_from_is_refused():
     network = WithRule(lambda m, x: torch.relu(m.layer(x.permute(1, 0, 2))).mean(0))
     for rows in (2, 3):
-        with pytest.raises(ValueError, match="expected the first dimension to stay that of the points"):
+        with pytest.raises(
+            ValueError, match="expected the first dimension to stay that of the points"
+        ):
             exact_segment(network, torch.zeros(rows, 2), torch.ones(rows, 2))
+
+
+STEPS = {
+    "linear": lambda m, x: m.layer(x)[:, :2],
+    "relu": lambda m, x: torch.relu(x),
+    "leaky": lambda m, x: F.leaky_relu(input=x, negative_slope=0.2),
+    "abs": lambda m, x: x.abs(),
+    "residual": lambda m, x: x + F.relu(m.layer(x))[:, 1:],
+    "scaled": lambda m, x: 0.5 * x - 0.1,
+    "stacked": lambda m, x: torch.stack([x, -x], 1).reshape(x.size(0), -1)[:, 1:3],
+    "pooled": lambda m, x: F.max_pool2d(x.view(-1, 1, 1, 2), (1, 2)).view(-1, 1) - x,
+    "number": lambda m, x: x * x.shape[0],
+    "mean": lambda m, x: x - x.mean(0, keepdim=True),
+    "square": lambda m, x: x * x,
+    "curve": lambda m, x: torch.sigmoid(x),
+    "own shape": lambda m, x: x.view(x.shape[0], 2) + x.size(1),
+}
+REFUSED = {"number", "mean", "square", "curve"}
+
+
+class Stepwise(nn.Module):
+    """A linear layer and the steps that are named."""
+
+    def __init__(self, names):
+        super().__init__()
+        self.layer, self.names = nn.Linear(2, 3), names
+        with torch.no_grad():
+            self.layer.weight.copy_(torch.tensor([[1.0, -2.0], [0.5, 1.0], [-1.0, 0.3]]))
+            self.layer.bias.copy_(torch.tensor([0.1, -0.2, 0.3]))
+
+    def forward(self, x):
+        return functools.reduce(lambda value, name: STEPS[name](self, value), self.names, x)
+
+
+@given(
+    names=st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=5), seed=st.integers(0, 100)
+)
+@FUZZ
+def test_piecewise_linear_networks(names, seed):
+    """Whatever is put together from these steps is solved as a grid sees it, or refused where a step is not linear."""
+    network = Stepwise(names).double()
+    x0, x1 = torch.from_numpy(np.random.default_rng(seed).normal(size=(2, 2)) * 3)
+    if REFUSED & set(names):
+        with pytest.raises(ValueError, match="exact_segment cannot take this network"):
+            exact_segment(network, x0, x1)
+    else:
+        exact = exact_segment(network, x0, x1)
+        alphas = np.linspace(0, 1, 201)
+        a = torch.from_numpy(alphas)[:, None]
+        with torch.no_grad():
+            scores = network((1 - a) * x0 + a * x1)
+        clear = (scores[:, 0] - scores[:, 1]).abs().numpy() > 1e-9
+        found = exact.labels[np.searchsorted(exact.boundaries, alphas)]
+        assert (found == scores.argmax(1).numpy())[clear].all()
