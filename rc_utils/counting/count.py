@@ -147,7 +147,7 @@ def region_count(
     length = draws.length_of(points, sampling, direction_length, seed)
     classifier = as_classifier(model, points)
     draw = (dim, num_samples, sampling, seed, length, classifier.device, classifier.dtype)
-    counts, num_evaluations = [], 0
+    found, num_evaluations = [], 0
     # Adaptive counts take some seventh of a grid on segments, two or three of them beyond.
     share = 1 if strategy == "grid" else 1 / 7 if dim == 1 else 2.5
     total = round(share * num_samples * lattice.num_points)
@@ -155,10 +155,10 @@ def region_count(
         classifier = replace(classifier, tick=bar.update)
         for vertices in draws.vertex_blocks(points, *draw, labels=lattice.num_points):
             corners = box_corners(vertices, padding) if domain == "box" else vertices
-            found, evaluations = count_simplices(classifier, corners, lattice, strategy, batch_size)
-            counts.append(found)
-            num_evaluations += evaluations
-    counts = np.concatenate(counts)
+            part = count_simplices(classifier, corners, lattice, strategy, batch_size)
+            found.append(part[0])
+            num_evaluations += part[1]
+    counts = np.concatenate(found)
     counts.setflags(write=False)
     settings = {
         "dim": dim,

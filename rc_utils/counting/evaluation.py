@@ -16,6 +16,16 @@ OUT_OF_MEMORY_WORDS = (
 )  # fmt: skip
 
 
+@functools.cache
+def keep_freed_memory():
+    """Let glibc keep the memory of temporaries, once a process: a quarter of a narrow network's time.
+
+    It gives them back to the system, and takes them page by page, until one large block was freed;
+    32 MiB is the most that it learns from. Nothing is written to this one.
+    """
+    torch.empty(31 << 20, dtype=torch.uint8)
+
+
 def read_outputs(classifier, batch_of, total, read, batch_size=None):
     """Tensors (total, ...), one for each tensor (n, ...) that `read(output, n)` makes of a batch.
 
@@ -24,6 +34,7 @@ def read_outputs(classifier, batch_of, total, read, batch_size=None):
 
     Raises ValueError if the model does not take a batch, MemoryError if one point is too many.
     """
+    keep_freed_memory()
     if batch_size is not None:
         check_count("batch_size", batch_size, 1)
     with undisturbed(classifier):
