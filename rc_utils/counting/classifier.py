@@ -1,16 +1,22 @@
 """The door: a torch module, a scikit-learn classifier or a callable as one classifier of points."""
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
+import pandas
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from rc_utils.checks import require
-from rc_utils.counting.evaluation import is_out_of_memory, read_outputs
+from rc_utils.counting.evaluation import (
+    is_out_of_memory,
+    read_batches,
+    read_outputs,
+    undisturbed,
+)
 from rc_utils.counting.sampling import (
     array_of,
     as_points,
@@ -40,6 +46,9 @@ Model = nn.Module | Predictor | Callable[[Any], Any]
 
 # Stands for the label of a point whose scores are not all finite.
 NON_FINITE = -(2**31)
+# Points with which a model is probed, and the shares of the spread of its scores by which they may
+# differ from call to call, and between batches of other sizes, which have other matrix kernels.
+NUM_PROBED, CALL_TOLERANCE, BATCH_TOLERANCE = 12, 1e-5, 1e-3
 
 
 class NonFiniteScores(ValueError):
@@ -55,6 +64,9 @@ class Classifier:
         module: the torch module, whose modes are to be kept; None for other models.
         per_call_cost: whether a call has a high fixed cost, so that batches should be large.
         tick: called with the number of points that were evaluated.
+        floor: stands for a score of -inf, far below the others.
+        columns: where the model returns one score, least and greatest of a batch, least absolute
+            value, and whether all are whole numbers.
     """
 
     call: Callable
@@ -63,16 +75,19 @@ class Classifier:
     module: nn.Module | None = None
     per_call_cost: bool = False
     tick: Callable = int
+    floor: float = -1e4
+    columns: list = dataclasses.field(default_factory=list)
 
     def __call__(self, batch):
         """Outputs of a batch; ValueError for those that are no array of real numbers."""
         try:
             output = self.call(batch)
-        except (RuntimeError, ValueError) as error:
+        except Exception as error:  # whatever somebody's model raises
             if is_out_of_memory(error):
                 raise
+            kind = "" if type(error) in (RuntimeError, ValueError) else f"{type(error).__name__}: "
             raise ValueError(
-                f"the model failed on a batch of shape {tuple(batch.shape)}: {error}. "
+                f"the model failed on a batch of shape {tuple(batch.shape)}: {kind}{error}. "
                 "Have the points the shape it takes?"
             ) from error
         name = "the model's outputs"
@@ -84,12 +99,20 @@ class Classifier:
         output = array_of(name, output) if isinstance(output, list) else output
         check_numbers(name, output)
         tensor = as_tensor(output)
-        if tensor.dtype == torch.bool:
-            return tensor.to(torch.uint8)
-        return tensor.float() if tensor.is_floating_point() and tensor.itemsize == 1 else tensor
+        if not tensor.is_floating_point():
+            return tensor.to(torch.uint8) if tensor.dtype == torch.bool else tensor
+        require(
+            tensor.itemsize > 2,
+            f"{name} are {tensor.dtype}; near a boundary a rounded score is another label: compute "
+            "them in float32",
+        )
+        if tensor.ndim in (1, 2) and tensor.numel() == len(tensor) > 0:
+            whole = (tensor == tensor.round()).all().to(tensor.dtype)
+            self.columns.append(torch.stack([*tensor.aminmax(), tensor.abs().min(), whole]))
+        return tensor
 
 
-def as_classifier(model, points):
+def as_classifier(model, points, names=None):
     """Adapt `model` to the kind of `points` (N, *shape) it is to be evaluated on.
 
     - A torch module gets float32 tensors on the device of its parameters (float64 if they are).
@@ -100,10 +123,12 @@ def as_classifier(model, points):
 
     What comes back is read as follows: (n, C) with C >= 2 - scores, the label is the argmax; (n,)
     or (n, 1) of floats - one score, the label is whether it is positive; of integers or booleans -
-    labels.
+    labels. A score of -inf is that of a class that is switched off.
 
-    Raises TypeError for another kind of model, ValueError for a module in half precision or one
-    that is no function of a point.
+    names: of the columns of a data frame, which an estimator fitted on one gets again.
+
+    Raises TypeError for another kind of model, ValueError for a module in half precision or whose
+    weights are not there yet.
     """
     device = getattr(points, "device", None)
     device = device if isinstance(device, torch.device) else torch.device("cpu")
@@ -113,12 +138,20 @@ def as_classifier(model, points):
         raise TypeError(
             "model is an exported program, which cannot be called; give the module it was made of"
         )
-    dtype = precision_of(points)
-    if callable(getattr(model, "predict", None)):
-        return Classifier(_predict_of(model), torch.device("cpu"), dtype, per_call_cost=True)
+    dtype, predicts = precision_of(points), callable(getattr(model, "predict", None))
+    call = _predict_of(model) if predicts else model
+    if names is not None and hasattr(getattr(model, "__self__", model), "feature_names_in_"):
+        unnamed = call
+
+        def call(array):
+            return unnamed(pandas.DataFrame(array, columns=names))
+
+    if predicts:
+        cpu = torch.device("cpu")
+        return Classifier(lambda b: call(b.flatten(1).numpy()), cpu, dtype, per_call_cost=True)
     if callable(model):
         wants_numpy = isinstance(points, np.ndarray)
-        return Classifier((lambda b: model(b.numpy())) if wants_numpy else model, device, dtype)
+        return Classifier((lambda b: call(b.numpy())) if wants_numpy else call, device, dtype)
     raise TypeError(
         f"model is a {type(model).__name__}; expected a torch module, a scikit-learn classifier or "
         "a callable"
@@ -127,6 +160,12 @@ def as_classifier(model, points):
 
 def _from_module(module, points_device):
     state = [*module.parameters(), *module.buffers()]
+    lazy = any(torch.nn.parameter.is_lazy(tensor) for tensor in state)
+    require(
+        not lazy,
+        f"{type(module).__name__} has a lazy layer, whose weights are drawn by its first batch: "
+        "run it once, and train it, before",
+    )
     device = state[0].device if state else points_device
     meta = "the module is on the meta device and has no weights: load them first"
     require(device.type != "meta", meta)
@@ -137,13 +176,6 @@ def _from_module(module, points_device):
         f"the module has parameters in {rounded and rounded[0]}; near a boundary a rounded score "
         "is another label: count on a copy in float32 (model.float())",
     )
-    norms = [(name, m) for name, m in module.named_modules() if isinstance(m, _BatchNorm)]
-    without = [name for name, norm in norms if norm.running_mean is None]
-    require(
-        not without,
-        f"the batch norm {without and without[0]!r} keeps no running statistics: a point's label "
-        "would depend on the other points of its batch, and no region could be counted",
-    )
     return Classifier(module, device, dtypes[0] if dtypes else torch.float32, module)
 
 
@@ -152,11 +184,11 @@ def _predict_of(model):
     several = isinstance(classes, list)
     require(not several, "the classifier predicts several outputs; expected one label a point")
     if classes is None:
-        return lambda batch: model.predict(batch.flatten(1).numpy())
+        return model.predict
     codes = {name: code for code, name in enumerate(np.asarray(classes).tolist())}
 
-    def predict(batch):
-        predicted = np.asarray(model.predict(batch.flatten(1).numpy())).reshape(-1).tolist()
+    def predict(rows):
+        predicted = np.asarray(model.predict(rows)).reshape(-1).tolist()
         unknown = set(predicted) - set(codes)
         require(not unknown, f"the classifier predicted {unknown}, not among its classes_")
         return np.array([codes[name] for name in predicted])
@@ -164,10 +196,122 @@ def _predict_of(model):
     return predict
 
 
+def probed(classifier, points, batch_size=None):
+    """The classifier, after a look at whether it is a function of one point; else ValueError.
+
+    Of `points` (n, *shape) up to a dozen are evaluated twice, in another order, in smaller batches
+    and some alone; parameters and buffers are compared, and set back where the model has changed
+    them. A batch size of up to 64 is kept, for models that take no other.
+    """
+    size = batch_size if batch_size is not None and batch_size <= 64 else NUM_PROBED
+    order = torch.arange(-(-NUM_PROBED // size) * size) % min(len(points), NUM_PROBED)
+    points = points.to(classifier.device, classifier.dtype)
+
+    def outputs(order, size):
+        batch_of = lambda start, stop: points[order[start:stop]]  # noqa: E731
+        (found,) = read_batches(quiet, batch_of, len(order), _for_comparison, size)
+        return found.numpy()
+
+    quiet = dataclasses.replace(classifier, tick=int)
+    module = classifier.module
+    state = {} if module is None else dict([*module.named_parameters(), *module.named_buffers()])
+    before = {name: tensor.detach().clone() for name, tensor in state.items()}
+    with undisturbed(classifier):
+        first, again = outputs(order, size), outputs(order, size)
+        others = [outputs(order.flip(0), size)[::-1]]
+        for fewer, some in ((max(1, size // 2), order), (1, order[:4])):
+            # A model that takes no smaller batch says so where it gets one.
+            with contextlib.suppress(ValueError):
+                others.append(outputs(some, fewer))
+        changed = [name for name, tensor in state.items() if not _same(tensor, before[name])]
+        for name in changed:
+            state[name].copy_(before[name])
+    name = type(module).__name__ if module is not None else "the model"
+    require(
+        not changed,
+        f"{name} changes itself when it is evaluated, as {changed and changed[0]!r} shows, such as "
+        "a batch norm that is called with training=True: no region can be counted",
+    )
+    require(
+        _differ_by(first, again) <= CALL_TOLERANCE,
+        f"{name} gives a point another output at every call: dropout that is left on, noise, or a "
+        "model that was exported or traced in training mode? No region can be counted",
+    )
+    require(
+        all(_differ_by(first[: len(found)], found) <= BATCH_TOLERANCE for found in others),
+        f"the output of {name} for a point depends on the other points of its batch: a batch norm "
+        "without running statistics, dynamic quantisation, or operations along the first axis? No "
+        "region can be counted",
+    )
+    finite = np.abs(first[np.isfinite(first)]).max(initial=0) if first.dtype == float else 0
+    return dataclasses.replace(classifier, floor=-1e4 * float(finite or 1))
+
+
+def _for_comparison(output, num_points):
+    """Labels as integers, scores (n, C) in float64, on the CPU; checked as `labels_of` does."""
+    labels = labels_of(output, num_points)
+    if labels.dtype == torch.int64:
+        return [labels.cpu()]
+    return [output.detach().reshape(num_points, -1).cpu().double()]
+
+
+def _same(tensor, before):
+    return torch.equal(torch.nan_to_num(tensor), torch.nan_to_num(before))
+
+
+def _differ_by(one, other):
+    """The largest difference of outputs (n, ...), as a share of the spread of scores.
+
+    Beside a common offset of the scores their last bits, which are rounded, do not count.
+    """
+    if one.dtype != float:
+        return float((one != other).any())
+    same = (one == other) | (np.isnan(one) & np.isnan(other))
+    with np.errstate(invalid="ignore"):
+        difference = np.where(same, 0, np.abs(one - other)).max(initial=0)
+    finite = one[np.isfinite(one)]
+    rounding = 64 * np.finfo(np.float32).eps * np.abs(finite).max(initial=0)
+    spread = np.ptp(finite) if len(finite) else 0
+    if not difference > rounding:  # NaN is neither
+        return 0.0 if difference <= rounding else np.inf
+    return (difference - rounding) / spread if spread else np.inf
+
+
+def probed_points(corners):
+    """A dozen points (n, *shape) inside simplices with corners (B, d + 1, *shape)."""
+    simplex = np.arange(NUM_PROBED) % len(corners)
+    weights = np.random.default_rng(0).dirichlet(np.ones(corners.shape[1]), NUM_PROBED)
+    return _combine(corners, torch.from_numpy(simplex), torch.from_numpy(weights).to(corners))
+
+
+def check_column(classifier, strict=False):
+    """Raise ValueError where the one score of each point that was evaluated seems to be no score.
+
+    A score tells two labels apart by its sign: over many points, `strict`, it has both. Few points
+    may have one, but not all in [0, 1]. Class numbers are whole, and not of one size.
+    """
+    if not classifier.columns:
+        return
+    low, high, nearest, whole = torch.stack(classifier.columns).double().cpu().T
+    low, high, nearest, whole = low.min(), high.max(), nearest.min(), whole.min()
+    require(
+        not whole or nearest == max(-low, high),
+        f"the model returns whole numbers from {low:g} to {high:g} as floats: if they are labels, "
+        "return integers, as .astype(int) makes them",
+    )
+    probabilities = low >= 0 and high <= 1
+    require(
+        low < 0 < high or not (strict or probabilities),
+        f"the model returns one number a point, from {low:g} to {high:g}, and its label is whether "
+        "that is positive. Are they probabilities? Give logits, a column for each of the two "
+        "classes, or labels",
+    )
+
+
 def labels_of(output, num_points):
     """Labels (n,) from a model's output for n points, read as `as_classifier` says.
 
-    int32 for scores, with NON_FINITE where a score is NaN or infinite; int64 where the model
+    int32 for scores, with NON_FINITE where one is NaN or +inf, or all are -inf; int64 where it
     returns labels. Nothing here waits for the device. Raises ValueError for any other output.
     """
     column = output.ndim <= 2 and output.numel() == num_points
@@ -182,7 +326,7 @@ def labels_of(output, num_points):
         return output.reshape(-1).to(torch.int64)
     output = output.reshape(num_points, -1)
     labels = (output[:, 0] > 0) if column else output.argmax(1)
-    return torch.where(torch.isfinite(output).all(1), labels.to(torch.int32), NON_FINITE)
+    return torch.where(torch.isfinite(output.amax(1)), labels.to(torch.int32), NON_FINITE)
 
 
 def two_scores(scores):
@@ -217,16 +361,18 @@ def predict_labels(model: Model, points: Points, *, batch_size: int | None = Non
     Raises ValueError for points or scores that are not finite and for outputs of a wrong shape;
     MemoryError if one point is too many.
     """
-    points = as_points(points)
+    names, points = getattr(points, "columns", None), as_points(points)
     if not len(points):
         return np.zeros(0, dtype=np.int64)
-    classifier = as_classifier(model, points)
+    classifier = as_classifier(model, points, names)
 
     def batch_of(start, stop):
         return gather(points, np.arange(start, stop), classifier.device, classifier.dtype)
 
+    classifier = probed(classifier, batch_of(0, min(NUM_PROBED, len(points))), batch_size)
     (labels,) = read_outputs(classifier, batch_of, len(points), _labels_alone, batch_size)
     refuse_non_finite(labels, lambda index: f"points[{index}]")
+    check_column(classifier)
     return labels.cpu().numpy()
 
 
@@ -261,7 +407,8 @@ def scores_at(classifier, corners, simplex, weights, batch_size=None):
         labels = labels_of(output, num_points).cpu()
         if labels.dtype == torch.int64:
             return [labels]
-        return [labels, two_scores(output.detach().reshape(num_points, -1).cpu().double())]
+        scores = output.detach().reshape(num_points, -1).cpu().double()
+        return [labels, two_scores(torch.where(scores == -torch.inf, classifier.floor, scores))]
 
     labels, *scores = read_outputs(classifier, batch_of, len(simplex), read, batch_size)
     refuse_non_finite(labels, lambda index: f"simplex {int(simplex[index])}")

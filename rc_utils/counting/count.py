@@ -11,7 +11,15 @@ from tqdm import tqdm
 
 from rc_utils.checks import check_name, check_number, require
 from rc_utils.counting import sampling as draws
-from rc_utils.counting.classifier import Model, Points, as_classifier, label_lattice
+from rc_utils.counting.classifier import (
+    Model,
+    Points,
+    as_classifier,
+    check_column,
+    label_lattice,
+    probed,
+    probed_points,
+)
 from rc_utils.counting.lattice import (
     Lattice,
     box_corners,
@@ -130,14 +138,18 @@ def region_count(
         progress: show a bar over the points on stderr, with the time left; with strategy
             "adaptive" their number is an estimate.
 
+    The model is probed first, by some fifty evaluations that `num_evaluations` leaves out: one that
+    is random, depends on its batch or changes itself is refused with the reason, as is one score a
+    point that has not both signs (`probed`, `check_column`).
+
     The points do not depend on the batch size. A network's scores can, in their last bits, for
     batches of a few points; a label does only where two scores are equal to seven digits.
 
-    Raises ValueError for an invalid setting, too few points, points or scores that are not finite,
-    and outputs of a wrong shape; TypeError for a model of another kind; MemoryError if a single
-    point is too much.
+    Raises ValueError for an invalid setting, too few points, points that are not finite, scores
+    that are NaN or +inf, and outputs of a wrong shape; TypeError for a model of another kind;
+    MemoryError if a single point is too much.
     """
-    points = draws.as_points(points)
+    names, points = getattr(points, "columns", None), draws.as_points(points)
     check_number("padding", padding, 0)
     lattice = make_lattice(
         dim, resolution, alpha_range=alpha_range, domain=domain, adjacency=adjacency
@@ -145,7 +157,7 @@ def region_count(
     check_strategy(strategy, lattice)
     draws.check_sampling(sampling, dim, num_samples, seed, direction_length)
     length = draws.length_of(points, sampling, direction_length, seed)
-    classifier = as_classifier(model, points)
+    classifier = as_classifier(model, points, names)
     draw = (dim, num_samples, sampling, seed, length, classifier.device, classifier.dtype)
     found, num_evaluations = [], 0
     # Adaptive counts take some seventh of a grid on segments, two or three of them beyond.
@@ -155,9 +167,12 @@ def region_count(
         classifier = replace(classifier, tick=bar.update)
         for vertices in draws.vertex_blocks(points, *draw, labels=lattice.num_points):
             corners = box_corners(vertices, padding) if domain == "box" else vertices
+            if not found:
+                classifier = probed(classifier, probed_points(corners), batch_size)
             part = count_simplices(classifier, corners, lattice, strategy, batch_size)
             found.append(part[0])
             num_evaluations += part[1]
+    check_column(classifier, strict=True)
     counts = np.concatenate(found)
     counts.setflags(write=False)
     settings = {
@@ -256,7 +271,9 @@ def label_grid(
 
     classifier = as_classifier(model, vertices)
     corners = corners_of(given.to(classifier.device, classifier.dtype))
+    classifier = probed(classifier, probed_points(corners), batch_size)
     labels = ranks(label_lattice(classifier, corners, lattice, batch_size).cpu().numpy())
+    check_column(classifier)
     frame = plane_coordinates(given)
     positions = torch.tensor(lattice.coordinates) @ corners_of(frame)
     return LabelGrid(lattice.to_grid(labels), positions.numpy(), frame.numpy(), lattice)

@@ -18,7 +18,7 @@ OUT_OF_MEMORY_WORDS = (
 
 @functools.cache
 def keep_freed_memory():
-    """Let glibc keep the memory of temporaries, once a process: a quarter of a narrow network's time.
+    """Let glibc keep the memory of temporaries: a quarter of a narrow network's time.
 
     It gives them back to the system, and takes them page by page, until one large block was freed;
     32 MiB is the most that it learns from. Nothing is written to this one.
