@@ -74,7 +74,7 @@ def test_checkerboards():
 def test_a_constant_has_one_region_and_too_many_dimensions_are_named(rng):
     points = rng.standard_normal((300, 7))
     for dim, size in enumerate([200, 465, 816, 1365, 2002], start=1):
-        count = region_count(lambda x: np.zeros(len(x)), points, dim=dim, num_samples=3)
+        count = region_count(lambda x: np.zeros(len(x), int), points, dim=dim, num_samples=3)
         assert count.counts.tolist() == [1, 1, 1]
         assert count.num_evaluations == 3 * size
     with pytest.raises(ValueError, match="lower the dimension"):
@@ -113,7 +113,7 @@ def test_the_points_are_the_same_in_every_chunk():
             lambda module, inputs, keep=batches: keep.append(inputs[0].clone())
         )
         region_count(network, images, dim=2, resolution=9, num_samples=5, batch_size=batch_size)
-        seen[batch_size] = torch.cat(batches)
+        seen[batch_size] = torch.cat(batches)[-225:]  # after the probe
     assert torch.equal(seen[3], seen[None])
     assert torch.equal(seen[17], seen[None])
     points = {x.numpy().tobytes() for x in seen[None]}
@@ -239,9 +239,10 @@ def test_running_out_of_memory_halves_the_chunk(error):
             Cramped(10**9, error), points, num_samples=10, resolution=50
         ).counts.tolist()
     )
-    assert cramped.sizes[:3] == [167, 72, 36]
-    assert max(cramped.sizes[3:]) <= 30
-    assert sum(size for size in cramped.sizes if size <= 30) == 500
+    sizes = cramped.sizes[9:]  # after the probe
+    assert sizes[:3] == [167, 72, 36]
+    assert max(sizes[3:]) <= 30
+    assert sum(size for size in sizes if size <= 30) == 500
     with pytest.raises(MemoryError, match="single point"):
         region_count(Cramped(0, error), points)
 
@@ -338,7 +339,7 @@ def test_a_module_gets_its_own_precision(dtype, rng):
     network.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].dtype))
     region_count(network, torch.from_numpy(points).float(), num_samples=3)
     predict_labels(network, points)
-    assert seen == [dtype] * 2
+    assert set(seen) == {dtype}
 
 
 def test_threads_leave_the_precision_as_it_was():
@@ -349,7 +350,7 @@ def test_threads_leave_the_precision_as_it_was():
             begun.wait(10)
             time.sleep(pause)
             seen.append(torch.get_float32_matmul_precision())
-            return x[:, 0]
+            return x[:, 0] - 0.5
 
         region_count(model, SEGMENT, num_samples=1)
 
@@ -383,16 +384,3 @@ def test_labels_may_be_any_integers_of_64_bits(options):
     assert region_count(lambda x: wide[(x[:, 0] > 0.5).astype(int)], points, **options).mean == 2
     with pytest.raises(ValueError, match=r"integers of 2\^63 or more"):
         region_count(lambda x: np.full(len(x), 2**63, dtype=np.uint64), points, **options)
-
-
-@pytest.mark.parametrize(
-    ("vertices", "message"),
-    [
-        (np.zeros((0, 2, 3)), r"vertices have shape \(0, 2, 3\)"),
-        (np.zeros((30, 8)), r"expected \(B, d \+ 1, \*shape\)"),
-        (np.array([[[0.0, 1.0], [np.nan, 0.0]]]), "vertices hold NaN or infinity"),
-    ],
-)
-def test_wrong_vertices_of_a_grid_are_named(vertices, message):
-    with pytest.raises(ValueError, match=message):
-        label_grid(lambda x: x, vertices)

@@ -10,7 +10,7 @@ import pandas
 import torch
 from torch import nn
 
-from rc_utils.checks import require
+from rc_utils.checks import check_count, require
 from rc_utils.counting.evaluation import (
     is_out_of_memory,
     read_batches,
@@ -158,17 +158,22 @@ def as_classifier(model, points, names=None):
     )
 
 
+def require_weights(module):
+    """Raise ValueError for a module whose weights are not there: lazy, or on the meta device."""
+    for tensor in (*module.parameters(), *module.buffers()):
+        require(
+            not torch.nn.parameter.is_lazy(tensor),
+            f"{type(module).__name__} has a lazy layer, whose weights are drawn by its first "
+            "batch: give it its sizes, or run it once and train it, before",
+        )
+        meta = "the module is on the meta device and has no weights: load them first"
+        require(tensor.device.type != "meta", meta)
+
+
 def _from_module(module, points_device):
+    require_weights(module)
     state = [*module.parameters(), *module.buffers()]
-    lazy = any(torch.nn.parameter.is_lazy(tensor) for tensor in state)
-    require(
-        not lazy,
-        f"{type(module).__name__} has a lazy layer, whose weights are drawn by its first batch: "
-        "run it once, and train it, before",
-    )
     device = state[0].device if state else points_device
-    meta = "the module is on the meta device and has no weights: load them first"
-    require(device.type != "meta", meta)
     dtypes = [t.dtype for t in state if t.is_floating_point()]
     rounded = [dtype for dtype in dtypes if dtype not in (torch.float32, torch.float64)]
     require(
@@ -203,6 +208,8 @@ def probed(classifier, points, batch_size=None):
     and some alone; parameters and buffers are compared, and set back where the model has changed
     them. A batch size of up to 64 is kept, for models that take no other.
     """
+    if batch_size is not None:
+        check_count("batch_size", batch_size, 1)
     size = batch_size if batch_size is not None and batch_size <= 64 else NUM_PROBED
     order = torch.arange(-(-NUM_PROBED // size) * size) % min(len(points), NUM_PROBED)
     points = points.to(classifier.device, classifier.dtype)

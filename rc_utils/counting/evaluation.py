@@ -6,8 +6,6 @@ import threading
 
 import torch
 
-from rc_utils.checks import check_count
-
 # What torch, cuDNN and cuBLAS say where memory runs out.
 OUT_OF_MEMORY_WORDS = (
     "out of memory", "not enough memory", "can't allocate memory", "alloc_failed",
@@ -35,8 +33,6 @@ def read_outputs(classifier, batch_of, total, read, batch_size=None):
     Raises ValueError if the model does not take a batch, MemoryError if one point is too many.
     """
     keep_freed_memory()
-    if batch_size is not None:
-        check_count("batch_size", batch_size, 1)
     with undisturbed(classifier):
         return read_batches(classifier, batch_of, total, read, batch_size)
 
