@@ -300,7 +300,7 @@ def test_random_directions_are_those_of_the_seed_and_of_the_length_asked_for():
 @pytest.mark.parametrize("sampling", ["pairs", "random_direction"])
 @pytest.mark.parametrize(("dim", "strategy"), [(1, "grid"), (1, "adaptive"), (2, "grid")])
 def test_blocks_of_simplices_change_nothing(sampling, dim, strategy, monkeypatch, rng):
-    """Counts and vertices are the same whether all simplices are held at once or a few at a time."""
+    """Counts and vertices are the same whether all simplices are held at once or a few."""
     points, weights = (
         rng.standard_normal((30, 4)).astype(np.float32),
         rng.standard_normal((4, 3)).astype(np.float32),

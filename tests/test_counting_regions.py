@@ -68,7 +68,7 @@ def test_checkerboards():
     labels = label_grid(board, TRIANGLE[None], domain="box", resolution=49).labels
     assert count_components(labels, "face").tolist() == [16]
     assert count_components(labels, "full").tolist() == [2]
-    # A triangle of almost four squares' legs holds the 4 + 3 + 2 + 1 squares on and below the board's diagonal.
+    # A triangle of almost four squares' legs holds 4 + 3 + 2 + 1 squares of the board.
     labels = label_grid(board, 1.195 * TRIANGLE[None] - 0.1, resolution=40).labels
     assert count_components(labels, "face").tolist() == [10]
 
@@ -241,7 +241,7 @@ def test_running_out_of_memory_halves_the_chunk(error):
             Cramped(10**9, error), points, num_samples=10, resolution=50
         ).counts.tolist()
     )
-    sizes = cramped.sizes[9:]  # after the probe
+    sizes = cramped.sizes[7:]  # after the probe
     assert sizes[:3] == [167, 72, 36]
     assert max(sizes[3:]) <= 30
     assert sum(size for size in sizes if size <= 30) == 500

@@ -26,7 +26,7 @@ def test_fewer_evaluations_and_fewer_errors_than_the_grid(trained):
 
 @pytest.mark.parametrize("centre", [0.3, 0.4901, 0.7777])
 def test_a_region_far_below_the_grid_is_found(centre):
-    """Where the second score is positive, in an interval of width 0.002; its slopes are visible from far away."""
+    """The second score is positive in an interval of 0.002; its slopes show from far away."""
 
     def scores(x):
         return np.hstack([0 * x, 1e-6 - (x - centre) ** 2])
@@ -71,7 +71,7 @@ def test_a_shorter_range_is_looked_at_as_closely(returns):
 
 
 def test_scores_are_copied_at_once_and_dropped_with_a_chunk_that_fails(monkeypatch):
-    """A model that writes its scores into the same memory every time, and labels for which memory runs out."""
+    """A model that writes into the same memory every time, and labels whose memory runs out."""
     memory, read, fails = np.empty((100, 2)), classifier.labels_of, iter([True])
 
     def model(x):

@@ -1,6 +1,7 @@
 """Names of campaigns and numbers to correlate: whatever comes in is read right or named."""
 
 import numpy as np
+import pytest
 from conftest import FUZZ
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,12 +15,11 @@ ODD_NAMES = ["", ".", "..", "/", "/dev/null", "~", "a/b", "shapes-tiny/", "x" * 
 @given(name=st.text(max_size=30) | st.sampled_from(ODD_NAMES))
 @FUZZ
 def test_names_of_campaigns(name):
-    try:
+    if name == "shapes-tiny":
         assert load_campaign(name).runs()
-    except ValueError as error:
-        assert "campaign" in str(error)
     else:
-        assert "shapes-tiny" in name
+        with pytest.raises(ValueError, match="campaign"):
+            load_campaign(name).runs()
 
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(
@@ -33,7 +33,7 @@ NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(
 )
 @FUZZ
 def test_numbers_to_correlate(rows, method):
-    """Of any finite numbers the correlation is one of [-1, 1] within its interval, or not there at all."""
+    """The correlation of finite numbers is in [-1, 1] and its interval, or not there."""
     x, y = np.array(rows, dtype=float).reshape(-1, 2).T
     found = correlate(x, y, method, num_resamples=50)
     assert np.isnan(found.value) or -1 - 1e-12 <= found.value <= 1 + 1e-12

@@ -1,4 +1,4 @@
-"""Exact regions on a segment: against dense grids, networks whose boundaries are known, and what is refused."""
+"""Exact regions on a segment: against dense grids, known boundaries, and what is refused."""
 
 import functools
 import itertools
@@ -93,7 +93,7 @@ def test_fifty_random_networks_equal_a_grid_of_20_000_points():
 
 
 def two_units(biases, last, last_biases):
-    """Two ReLU units of slopes 1 and -1, in float64: biases (2,), weights (C, 2) and biases (C,) of the last layer."""
+    """Two ReLU units of slopes 1 and -1; biases (2,), weights (C, 2), biases (C,) of the last."""
     network = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, len(last))).double()
     values = ([[1.0], [-1.0]], biases, last, last_biases)
     for parameter, value in zip(network.parameters(), values, strict=True):
@@ -170,7 +170,7 @@ def test_a_curved_layer_is_refused_by_name():
 
 
 class Pieces(nn.Module):
-    """Layers as functions, methods and by keyword, pools of both kinds, sizes read from the batch, constants."""
+    """Layers as functions, methods and by keyword, pools, sizes of the batch, constants."""
 
     def __init__(self):
         super().__init__()
@@ -382,7 +382,7 @@ class MaximumOfTwo(nn.Module):
 
 @pytest.mark.parametrize("head", HEADS)
 def test_equal_scores_have_the_label_of_the_lowest_index(head):
-    """Where all units are dead or saturated scores are equal on whole pieces, and rounding must not tell them apart."""
+    """Dead or saturated units: scores equal on whole pieces, which rounding must not tell apart."""
     a = np.linspace(0, 1, 501)
     ties = 0
     for seed in range(15):
@@ -400,7 +400,7 @@ def test_equal_scores_have_the_label_of_the_lowest_index(head):
 
 
 def test_a_split_segment_is_not_changed_in_place():
-    """The two parts of a segment meet in a point, which a layer that works in place must not see twice."""
+    """The two parts meet in a point, which a layer that works in place must not see twice."""
     torch.manual_seed(4)
     leaky = nn.LeakyReLU(0.3, inplace=True)
     network = nn.Sequential(
@@ -518,7 +518,7 @@ class Stepwise(nn.Module):
 )
 @FUZZ
 def test_piecewise_linear_networks(names, seed):
-    """Whatever is put together from these steps is solved as a grid sees it, or refused where a step is not linear."""
+    """Steps put together are solved as a grid sees it, or refused where one is not linear."""
     network = Stepwise(names).double()
     x0, x1 = torch.from_numpy(np.random.default_rng(seed).normal(size=(2, 2)) * 3)
     if REFUSED & set(names):
