@@ -47,8 +47,9 @@ Model = nn.Module | Predictor | Callable[[Any], Any]
 # Stands for the label of a point whose scores are not all finite.
 NON_FINITE = -(2**31)
 # Points with which a model is probed, and the shares of the spread of its scores by which they may
-# differ from call to call, and between batches of other sizes, which have other matrix kernels.
-NUM_PROBED, CALL_TOLERANCE, BATCH_TOLERANCE = 12, 1e-5, 1e-3
+# differ from call to call, and between batches of other sizes, which have other matrix kernels: of
+# the nine networks by some 1e-6.
+NUM_PROBED, CALL_TOLERANCE, BATCH_TOLERANCE = 12, 1e-5, 1e-4
 
 
 class NonFiniteScores(ValueError):
@@ -102,7 +103,8 @@ class Classifier:
             return tensor.to(torch.uint8) if tensor.dtype == torch.bool else tensor
         require(
             tensor.itemsize > 2,
-            f"{name} are {tensor.dtype}; near a boundary a rounded score is another label: compute them in float32",
+            f"{name} are {tensor.dtype}; near a boundary a rounded score is another label: "
+            "compute them in float32",
         )
         if tensor.ndim in (1, 2) and tensor.numel() == len(tensor) > 0:
             whole = (tensor == tensor.round()).all().to(tensor.dtype)
@@ -151,7 +153,8 @@ def as_classifier(model, points, names=None):
         wants_numpy = isinstance(points, np.ndarray)
         return Classifier((lambda b: call(b.numpy())) if wants_numpy else call, device, dtype)
     raise TypeError(
-        f"model is a {type(model).__name__}; expected a torch module, a scikit-learn classifier or a callable"
+        f"model is a {type(model).__name__}; expected a torch module, a scikit-learn classifier or "
+        "a callable"
     )
 
 
@@ -264,21 +267,22 @@ def _same(tensor, before):
 
 
 def _differ_by(one, other):
-    """The largest difference of outputs (n, ...), as a share of the spread of scores.
+    """The largest difference of a score (n, C), as a share of what scores differ by between points.
 
-    Beside a common offset of the scores their last bits, which are rounded, do not count.
+    Last bits do not count: what 64 roundings of a column's largest number in float32 make.
     """
     if one.dtype != float:
         return float((one != other).any())
     same = (one == other) | (np.isnan(one) & np.isnan(other))
-    with np.errstate(invalid="ignore"):
-        difference = np.where(same, 0, np.abs(one - other)).max(initial=0)
-    finite = one[np.isfinite(one)]
-    rounding = 64 * np.finfo(np.float32).eps * np.abs(finite).max(initial=0)
-    spread = np.ptp(finite) if len(finite) else 0
-    if not difference > rounding:  # NaN is neither
-        return 0.0 if difference <= rounding else np.inf
-    return (difference - rounding) / spread if spread else np.inf
+    if not np.isfinite(one[~same]).all() or not np.isfinite(other[~same]).all():
+        return np.inf
+    difference = np.abs(np.subtract(one, other, out=np.zeros_like(one), where=~same)).max(0)
+    finite = np.where(np.isfinite(one), one, 0)
+    excess = (difference - 64 * np.finfo(np.float32).eps * np.abs(finite).max(0)).max()
+    spread = np.ptp(finite, axis=0).max()
+    if excess <= 0:
+        return 0.0
+    return excess / spread if spread else np.inf
 
 
 def probed_points(corners):
