@@ -19,7 +19,7 @@ from rc_utils.counting.classifier import (
     require_weights,
     two_scores,
 )
-from rc_utils.counting.sampling import array_of, as_tensor, check_numbers
+from rc_utils.counting.sampling import as_tensor
 from rc_utils.counting.segments import Samples, hiding_places, refine
 
 # A region narrower than this share of the segment is rounding: scores that touch.
@@ -173,9 +173,7 @@ def require_finite(scores):
 
 
 def _end(x, name, device):
-    x = array_of(name, x) if isinstance(x, list | tuple) else x
-    check_numbers(name, x)
-    x = as_tensor(x).detach().to(device=device, dtype=torch.float64)
+    x = as_tensor(name, x).detach().to(device=device, dtype=torch.float64)
     require(bool(torch.isfinite(x).all()), f"{name} holds NaN or infinity; expected finite numbers")
     return x
 

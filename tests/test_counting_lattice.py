@@ -135,7 +135,7 @@ def test_bad_labels_are_named(labels, adjacency, message):
 def test_grids_of_too_many_neighbours_are_refused_at_once():
     labels = np.zeros((1,) + (2,) * 16, dtype=np.int8)
     with pytest.raises(
-        ValueError, match="65,536 points with 43,046,720 neighbours each; use adjacency 'face'"
+        ValueError, match="65,536 points with 43,046,720 neighbours each .* use adjacency 'face'"
     ):
         count_components(labels, "full")
     assert count_components(labels, "face").tolist() == [1]
@@ -165,7 +165,7 @@ def test_alpha_range_and_a_lattice_that_is_made_once():
         ({"dim": 0}, "dim=0"),
         ({"dim": 1, "resolution": 1}, "resolution=1;"),
         ({"dim": 10**9, "resolution": 10**9}, "more than 64 bits can number"),
-        ({"dim": 3, "resolution": 1000}, "more than 5,000,000 points; lower the resolution"),
+        ({"dim": 3, "resolution": 1000}, "167,167,000 points is too large: lower the resolution"),
         ({"dim": 21, "resolution": 8}, "more than 64 bits can number"),
         ({"dim": 10, "resolution": 8, "adjacency": "full"}, "59,048 neighbours each"),
         (
@@ -272,7 +272,7 @@ def test_only_the_points_drawn_are_read(tiny_data, rng):
             {"sampling": "random_direction"},
             "median distance of the points is 0.*give",
         ),
-        (7, {}, "points are int"),
+        (7, {}, "points are a int"),
         (np.zeros((5, 2, 0)), {}, r"points of shape \(2, 0\) hold no number"),
     ],
 )

@@ -331,7 +331,7 @@ def test_ends_of_other_numbers_are_read_or_named():
     ("model", "x0", "x1", "message"),
     [
         (nn.Linear(2, 2), np.array([1j, 0]), np.zeros(2), "x0 are of type complex128"),
-        (nn.Linear(2, 2), np.zeros(2), np.ma.array([1, 2], mask=[0, 1]), "x1 hold masked entries"),
+        (nn.Linear(2, 2), np.zeros(2), np.ma.array([1, 2], mask=[0, 1]), "x1 are an array with masked entries"),
         (nn.Linear(2, 2), np.zeros(2), ["a", "b"], "x1 are of type <U1"),
         (nn.Linear(2, 2), np.zeros(2), np.array([0, np.nan]), "x1 holds NaN"),
         (nn.Linear(2, 2), np.zeros(2), np.zeros(3), r"x0 has shape \(2,\), x1 \(3,\)"),

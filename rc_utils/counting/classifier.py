@@ -17,14 +17,7 @@ from rc_utils.counting.evaluation import (
     read_outputs,
     undisturbed,
 )
-from rc_utils.counting.sampling import (
-    array_of,
-    as_points,
-    as_tensor,
-    check_numbers,
-    gather,
-    precision_of,
-)
+from rc_utils.counting.sampling import as_points, as_tensor, gather, precision_of
 
 
 class Points(Protocol):
@@ -90,21 +83,18 @@ class Classifier:
                 f"the model failed on a batch of shape {tuple(batch.shape)}: {error}. "
                 "Have the points the shape it takes?"
             ) from error
-        name = "the model's outputs"
         require(
             isinstance(output, np.ndarray | list | torch.Tensor),
             f"the model returned a {type(output).__name__}; expected one array or tensor of scores "
             "or labels (wrap the model in a function that picks it)",
         )
-        output = array_of(name, output) if isinstance(output, list) else output
-        check_numbers(name, output)
-        tensor = as_tensor(output)
+        tensor = as_tensor("the model's outputs", output)
         if not tensor.is_floating_point():
             return tensor.to(torch.uint8) if tensor.dtype == torch.bool else tensor
         require(
             tensor.itemsize > 2,
-            f"{name} are {tensor.dtype}; near a boundary a rounded score is another label: "
-            "compute them in float32",
+            f"the model's outputs are {tensor.dtype}; near a boundary a rounded score is another "
+            "label: compute them in float32",
         )
         if tensor.ndim in (1, 2) and tensor.numel() == len(tensor) > 0:
             whole = (tensor == tensor.round()).all().to(tensor.dtype)

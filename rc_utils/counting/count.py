@@ -104,31 +104,27 @@ def region_count(
     """Region count R_d: E[number of connected regions of equal label] (v1 Definition 4).
 
     The expectation is over simplices spanned by dim + 1 random data points; regions are connected
-    components of equal label on a lattice of the simplex. `AUTHORS` has the settings of the paper's
-    own code.
+    components of equal label on a lattice of the simplex. `AUTHORS` has the paper's own settings.
 
     Args:
         model: torch module, scikit-learn classifier, or callable from a batch to scores or labels
             (`as_classifier`). A module is evaluated in evaluation mode, without gradients, without
             TF32, and left as it was; in one thread at a time, since its modes are its own.
         points: data (N, *shape): NumPy array, torch tensor, image tensor, data frame.
-        dim: d >= 1, the dimension of the simplices.
+        dim, num_samples: d >= 1, the dimension of the simplices, and their number.
         resolution: points on each edge; None takes 200, 30, 16, 12, 10 for d = 1..5, 50 for a box.
-        num_samples: simplices.
         alpha_range: (low, high) of alpha in (1 - alpha) x_1 + alpha x_2, all of it covered by
             `resolution` points; other than (0, 1) in one dimension only (v1 Table 4).
-        sampling, direction_length, seed: which simplices, the same for every model and device:
-            "pairs", "random_direction" or "noise" (`sample_vertices`).
-        domain: "simplex", or "box": the plane of Somepalli et al. (2022) around a triangle,
-            `padding` being the share of its extents that it reaches beyond it.
+        sampling, direction_length, seed: "pairs", "random_direction" or "noise"
+            (`sample_vertices`); the same simplices for every model and device.
+        domain: "simplex", or "box": the plane of Somepalli et al. (2022) around a triangle, which
+            reaches beyond it by `padding` times its extents.
         adjacency: what a region is in two dimensions and more. None takes "linear".
             "linear": the pieces of the scores, interpolated linearly between lattice points. Errs
-            where a region or a gap is narrower than the spacing, both ways. Of a model that returns
-            labels alone, as "simplex".
+            where a region or a gap is narrower than the spacing. Of labels alone, as "simplex".
             "simplex", "face", "full": points of one label that are neighbours (`make_lattice`).
             They break the sharp tips of regions into single points, at every resolution, "face"
-            most of all and depending on the order of the vertices; "full" joins regions that only
-            touch. The paper's text is read as "face".
+            most of all and depending on the order of the vertices; "full" joins regions that touch.
         strategy: "grid", every lattice point is evaluated; "adaptive", more points where a region
             could hide: on segments from a coarse lattice down to 1/32 of the grid's interval; else,
             with adjacency "linear", from the lattice on, down to 1/512 of its interval on planes,
@@ -142,8 +138,8 @@ def region_count(
     is random, depends on its batch or changes itself is refused with the reason, as is one score a
     point that has not both signs (`probed`, `check_column`).
 
-    The points do not depend on the batch size. A network's scores can, in their last bits, for
-    batches of a few points; a label does only where two scores are equal to seven digits.
+    The points do not depend on the batch size. A network's scores can, in their last bits; a label
+    does only where two scores are equal to seven digits.
 
     Raises ValueError for an invalid setting, too few points, points that are not finite, scores
     that are NaN or +inf, and outputs of a wrong shape; TypeError for a model of another kind;
@@ -253,7 +249,7 @@ def label_grid(
     Returns a LabelGrid of NumPy arrays. Raises ValueError as `region_count` does.
     """
     vertices = draws.as_points(vertices)
-    given = draws.as_tensor(vertices).detach()
+    given = draws.as_tensor("vertices", vertices).detach()
     shape = tuple(given.shape)
     require(
         given.ndim >= 3 and shape[1] >= 2 and shape[0] > 0,

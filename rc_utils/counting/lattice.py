@@ -65,8 +65,7 @@ def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), domain="simple
     """The lattice of a domain; the same arguments give the same (read-only) object.
 
     simplex: the points with barycentric coordinates k_i / (resolution - 1), k_i >= 0 integers. In
-    one dimension `resolution` equally spaced alpha in `alpha_range`, with coordinates
-    (1 - alpha, alpha).
+    one dimension `resolution` equally spaced alpha in `alpha_range`, as (1 - alpha, alpha).
     box: resolution x resolution points of a rectangle, as coordinates (1 - p - q, p, q).
 
     Neighbours differ by: face - one step along one axis of the grid; full - at most one step along
@@ -87,21 +86,28 @@ def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), domain="simple
     check_name("domain", domain, ("simplex", "box"))
     require(domain != "box" or dim == 2, f"domain 'box' is a plane and needs dim=2, got dim={dim}")
     pair = isinstance(alpha_range, tuple) and len(alpha_range) == 2
-    require(
-        pair and all(map(is_finite_number, alpha_range)) and alpha_range[0] < alpha_range[1],
-        f"alpha_range={alpha_range!r}; expected two finite numbers (low, high) with low < high",
-    )
-    require(
-        dim == 1 or alpha_range == (0.0, 1.0),
-        f"alpha_range={alpha_range!r} extends a segment and needs dim=1, got dim={dim}",
-    )
-    too_much = _excess(dim, resolution, domain, adjacency)
-    require(
-        not too_much,
-        f"resolution={resolution} in dimension {dim} makes a lattice of {too_much}; lower "
-        f"{'the resolution' if resolution > 2 else 'the dimension'}",
-    )
+    numbers = pair and all(map(is_finite_number, alpha_range)) and alpha_range[0] < alpha_range[1]
+    expected = "expected two finite numbers (low, high) with low < high"
+    require(numbers, f"alpha_range={alpha_range!r}; {expected}")
+    extended = dim > 1 and alpha_range != (0.0, 1.0)
+    require(not extended, f"alpha_range={alpha_range!r} extends a segment and needs dim=1")
+    positions = dim * math.log2(resolution) < 63
+    require(positions, f"{resolution}^{dim} grid positions are more than 64 bits can number")
+    number = resolution**2 if domain == "box" else math.comb(resolution - 1 + dim, dim)
+    require_few(number, dim, adjacency, (resolution - 1) ** dim)
     return _build_lattice(int(dim), int(resolution), alpha_range, domain, adjacency)
+
+
+def require_few(points, dim, adjacency, elements=0):
+    """Raise ValueError for more points, neighbours or elements than memory and time allow."""
+    steps = {"face": dim, "full": (3**dim - 1) // 2}.get(adjacency, dim * (dim + 1) // 2)
+    advice = "lower the resolution or the dimension, or use adjacency 'face'"
+    require(points <= MAX_POINTS, f"a lattice of {points:,} points is too large: {advice}")
+    pairs = max(points, 100) * steps  # a step is a pass over all points
+    many = f"{points:,} points with {2 * steps:,} neighbours each are too many: {advice}"
+    require(pairs <= MAX_PAIRS, many)
+    fits = adjacency != "linear" or dim * elements <= MAX_PAIRS
+    require(fits, f"a lattice of {elements:,} elements is too large: {advice}")
 
 
 @functools.lru_cache(maxsize=32)
@@ -124,25 +130,6 @@ def _build_lattice(dim, resolution, alpha_range, domain, adjacency):
     for array in (coordinates, indices, edges):
         array.setflags(write=False)  # shared by all calls
     return Lattice(dim, resolution, domain, adjacency, coordinates, indices, grid_shape, edges)
-
-
-def _excess(dim, resolution, domain, adjacency):
-    """What a lattice would have too much of to be made, in words; "" where it can be made."""
-    if dim * math.log2(resolution) >= 63:
-        return f"{resolution}^{dim} positions, more than 64 bits can number"
-    points = resolution**2 if domain == "box" else math.comb(resolution - 1 + dim, dim)
-    if points > MAX_POINTS:
-        return f"more than {MAX_POINTS:,} points"
-    if adjacency == "linear" and dim * (resolution - 1) ** dim > MAX_PAIRS:
-        return f"{(resolution - 1) ** dim:,} elements"
-    return _excess_of_pairs(points, dim, adjacency)
-
-
-def _excess_of_pairs(points, dim, adjacency):
-    """As `_excess`, of the neighbours of so many points of a grid."""
-    steps = {"face": dim, "full": (3**dim - 1) // 2}.get(adjacency, dim * (dim + 1) // 2)
-    too_many = max(points, 100) * steps > MAX_PAIRS  # a step is a pass over all points
-    return f"{points:,} points with {2 * steps:,} neighbours each" if too_many else ""
 
 
 def neighbour_pairs(indices, grid_shape, adjacency):
@@ -179,13 +166,11 @@ def count_components(labels: Labels, adjacency: str = "face") -> Labels:
     labels that are not integers, have no grid dimension or are below -1.
     """
     check_name("adjacency", adjacency, ADJACENCIES)
-    given = as_tensor(labels)
-    shape = tuple(given.shape)
+    given = as_tensor("labels", labels)
+    shape, integers = tuple(given.shape), not given.is_floating_point()
     require(given.ndim >= 2, f"labels have shape {shape}; expected (B, *grid)")
-    integers = not (given.is_floating_point() or given.is_complex())
     require(integers, f"labels are {given.dtype}; expected integers (argmax of the scores)")
-    too_much = _excess_of_pairs(math.prod(shape[1:]), len(shape) - 1, adjacency)
-    require(not too_much, f"labels make grids of {too_much}; use adjacency 'face'")
+    require_few(min(MAX_POINTS, math.prod(shape[1:])), len(shape) - 1, adjacency)
     flat = given.cpu().flatten(1).numpy()
     lowest = flat.min(initial=0)
     require(lowest >= -1, f"labels hold {lowest}; expected classes from 0 on, and -1 outside")

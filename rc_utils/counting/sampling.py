@@ -7,13 +7,9 @@ import torch
 
 from rc_utils.checks import check_count, check_name, check_number, require
 
-SAMPLINGS = ("pairs", "random_direction", "noise")
-# Standard deviation of each number of the authors' random directions.
-NOISE = 0.1
-# Pairs of data points whose median distance is the default length of a random direction.
-NUM_LENGTH_PAIRS = 200
-# Vertices and labels that a region count holds at once.
-BLOCK_BYTES = 1 << 24
+NOISE = 0.1  # standard deviation of each number of the authors' random directions
+NUM_LENGTH_PAIRS = 200  # of which the median distance is the default length of a direction
+BLOCK_BYTES = 1 << 24  # vertices and labels that a region count holds at once
 
 
 def sample_vertices(
@@ -34,8 +30,7 @@ def sample_vertices(
     device: where the vertices go; None leaves them where the points are.
 
     Returns a tensor (num_samples, dim + 1, *shape), float64 for points in double precision, else
-    float32. Raises ValueError for fewer than dim + 1 points, points that are not finite, and bad
-    settings.
+    float32. Raises ValueError for too few or not finite points and for bad settings.
     """
     points = as_points(points)
     draw = (dim, num_samples, sampling, seed, direction_length)
@@ -52,7 +47,8 @@ def vertex_blocks(
     check_sampling(sampling, dim, num_samples, seed, direction_length)
     distinct = dim + 1 if sampling == "pairs" else 1
     index = vertex_indices(len(points), num_samples=num_samples, distinct=distinct, seed=seed)
-    length, directions = length_of(points, sampling, direction_length, seed), _generator(seed, 1)
+    length = length_of(points, sampling, direction_length, seed)
+    directions = np.random.default_rng([int(seed), 1])
     numbers = (dim + 1) * gather(points, index[:1, :1]).numel()
     simplex_bytes = dtype.itemsize * numbers + 4 * labels
     blocks = min(num_samples, -(-num_samples * simplex_bytes // BLOCK_BYTES))
@@ -77,42 +73,37 @@ def length_of(points, sampling, direction_length, seed):
 
 def check_sampling(sampling, dim, num_samples, seed, direction_length):
     """Raise ValueError, naming the setting, unless all of them are valid."""
-    check_name("sampling", sampling, SAMPLINGS)
+    check_name("sampling", sampling, ("pairs", "random_direction", "noise"))
     check_count("dim", dim, 1)
     check_count("num_samples", num_samples, 1)
     check_count("seed", seed, 0)
     if direction_length is not None:
-        require(
-            sampling != "pairs",
-            f"direction_length={direction_length!r} belongs to sampling 'random_direction' or "
-            f"'noise', got sampling {sampling!r}",
-        )
+        belongs = "belongs to sampling 'random_direction' or 'noise'"
+        require(sampling != "pairs", f"direction_length={direction_length!r} {belongs}")
         check_number("direction_length", direction_length, 0, above=True)
 
 
 def median_distance(points, seed=0):
     """Median Euclidean distance of 200 random pairs of distinct points."""
     points = as_points(points)
-    index = draw_distinct(_generator(seed, 2), len(points), NUM_LENGTH_PAIRS, 2)
+    rng = np.random.default_rng([int(seed), 2])
+    index = draw_distinct(rng, len(points), NUM_LENGTH_PAIRS, 2)
     pairs = gather(points, index, dtype=torch.float64).flatten(2)
     length = float((pairs[:, 1] - pairs[:, 0]).norm(dim=1).median())
-    advice = "most of them are the same; give direction_length"
-    require(length > 0, f"the median distance of the points is 0: {advice}")
+    require(length > 0, "the median distance of the points is 0: give direction_length")
     return length
 
 
 def vertex_indices(num_points, *, num_samples, distinct, seed):
     """Indices (num_samples, distinct) of the data points that span the simplices of `seed`."""
-    return draw_distinct(_generator(seed, 0), num_points, num_samples, distinct)
+    rng = np.random.default_rng([int(seed), 0])
+    return draw_distinct(rng, num_points, num_samples, distinct)
 
 
 def draw_distinct(rng, num_points, num_samples, distinct):
     """Indices (num_samples, distinct), uniform, without repetition within a row, row by row."""
-    require(
-        num_points >= distinct,
-        f"{distinct} distinct points are needed for each simplex, but there are {num_points}; "
-        "give more points or a smaller dim",
-    )
+    few = f"{distinct} distinct points are needed for each simplex, but there are {num_points}"
+    require(num_points >= distinct, f"{few}; give more points or a smaller dim")
     uniform = rng.random((num_samples, distinct))
     index = np.zeros((num_samples, 0), dtype=np.int64)
     for k in range(distinct):
@@ -125,80 +116,65 @@ def draw_distinct(rng, num_points, num_samples, distinct):
     return index
 
 
-def _generator(seed, stream):
-    return np.random.default_rng([int(seed), stream])
-
-
 def as_points(points):
-    """Data frames and lists as arrays; everything else as it is.
-
-    Raises ValueError for what is no dense array of real numbers (N, *shape).
-    """
+    """Data frames and lists as arrays, all else as it is; ValueError for no array (N, *shape)."""
     if hasattr(points, "to_numpy"):
         points = points.to_numpy()
     elif isinstance(points, list | tuple):
-        points = array_of("points", points)
-    indexed = hasattr(points, "__getitem__") and hasattr(points, "__len__")
+        of_tensors = bool(points) and isinstance(points[0], torch.Tensor)
+        points = as_tensor("points", points) if of_tensors else as_tensor("points", points).numpy()
+    no_array = isinstance(points, str | bytes | dict | torch.utils.data.Dataset)
+    no_array |= not (hasattr(points, "__getitem__") and hasattr(points, "__len__"))
+    fault = f"a {type(points).__name__}" if no_array else _fault_of(points)
     require(
-        indexed
-        and not isinstance(points, str | bytes | dict | torch.utils.data.Dataset)
-        and getattr(points, "ndim", 1) > 0,
-        f"points are {type(points).__name__}; expected an array or tensor (N, *shape), as "
-        "torch.stack([x for x, *_ in dataset]) makes of a dataset",
+        not fault and getattr(points, "ndim", 1) > 0,
+        f"points are {fault or 'one number'}; expected a dense array or tensor (N, *shape) of real "
+        "numbers, such as torch.stack([x for x, *_ in dataset])",
     )
-    check_numbers("points", points)
     return points
 
 
-def array_of(name, values):
-    """An array of (nested) lists; ValueError, naming the argument, where their lengths differ."""
-    try:
-        if values and all(isinstance(value, torch.Tensor) for value in values):
-            return torch.stack(list(values))
-        return np.asarray(values)
-    except (ValueError, RuntimeError) as error:
-        raise ValueError(f"{name} make no array: {error}") from error
+def as_tensor(name, values):
+    """A dense tensor of an array, tensor or list; its memory where torch can, unsigned as signed.
 
-
-def as_tensor(array):
-    """A tensor of an array or tensor, sharing its memory where torch can, unsigned made signed.
-
-    Raises ValueError for integers of 2^63 or more.
+    Raises ValueError, naming what they are, for values that are no dense array of real numbers.
     """
-    if isinstance(array, torch.Tensor):
-        wide = array.dtype in (torch.uint16, torch.uint32, torch.uint64)
-        signed = array.to(torch.int64) if wide else array
+    if isinstance(values, list | tuple):
+        try:
+            stack = values and all(isinstance(value, torch.Tensor) for value in values)
+            values = torch.stack(list(values)) if stack else np.asarray(values)
+        except (ValueError, RuntimeError) as error:
+            raise ValueError(f"{name} make no array: {error}") from error
+    fault = _fault_of(values)
+    require(not fault, f"{name} are {fault}; expected a dense array of real numbers")
+    if isinstance(values, torch.Tensor):
+        unsigned = values.dtype in (torch.uint16, torch.uint32, torch.uint64)
+        tensor = values.to(torch.int64) if unsigned else values
     else:
-        array = np.asarray(array)
-        wide = array.dtype.kind == "u"
-        kind = np.int64 if wide else array.dtype.newbyteorder("=")
-        if array.dtype.kind == "f" and array.dtype.itemsize > 8:
-            kind = np.float64
+        kind = values.dtype.newbyteorder("=")
+        unsigned = kind.kind == "u"
+        kind = np.int64 if unsigned else np.float64 if kind.itemsize > 8 else kind
         # torch takes neither read-only memory nor negative strides.
-        signed = np.require(array.astype(kind, copy=False), requirements=["C", "W"])
-        signed = torch.from_numpy(signed.copy() if min(signed.strides, default=0) < 0 else signed)
-    fits = not wide or bool((signed >= 0).all())
-    require(fits, "there are integers of 2^63 or more; expected such as 64 bits hold signed")
-    return signed
+        array = np.require(values.astype(kind, copy=False), requirements=["C", "W"])
+        tensor = torch.from_numpy(array.copy() if min(array.strides, default=0) < 0 else array)
+    fits = not unsigned or bool((tensor >= 0).all())
+    require(fits, f"{name} hold integers of 2^63 or more; expected such as 64 bits hold signed")
+    return tensor
 
 
-def check_numbers(name, array):
-    """Raise ValueError for an array or tensor that is sparse, masked or not of real numbers."""
-    kind, tensor = type(array), isinstance(array, torch.Tensor)
-    sparse = array.layout != torch.strided if tensor else kind.__module__.startswith("scipy.sparse")
-    dense = "to_dense()" if tensor else "toarray()"
-    require(
-        not sparse,
-        f"{name} are a sparse {kind.__name__}; expected a dense array, as its {dense} gives it",
-    )
-    masked = isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array)
-    require(not masked, f"{name} hold masked entries; fill them with numbers, or leave them out")
-    real = not isinstance(array, np.ndarray) or array.dtype.kind in "fiub"
-    if tensor:
-        require(not array.is_meta, f"{name} are on the meta device and hold no numbers")
-        real = not (array.is_complex() or array.is_quantized or array.is_nested)
-    dtype = getattr(array, "dtype", kind)
-    require(real, f"{name} are of type {dtype}; expected real numbers alone")
+def _fault_of(array):
+    """What keeps an array or tensor from being dense and of real numbers, in words, or ""."""
+    kind, dtype = type(array), getattr(array, "dtype", None)
+    if isinstance(array, torch.Tensor):
+        if array.layout != torch.strided or array.is_nested:
+            return f"a sparse or nested {kind.__name__}"
+        no_numbers = array.is_complex() or array.is_quantized
+        return "on the meta device" if array.is_meta else f"of type {dtype}" if no_numbers else ""
+    if kind.__module__.startswith("scipy.sparse"):
+        return f"a sparse {kind.__name__}"
+    if np.ma.is_masked(array):
+        return "an array with masked entries"
+    return f"of type {dtype}" if isinstance(array, np.ndarray) and dtype.kind not in "fiub" else ""
 
 
 def precision_of(points):
@@ -211,22 +187,20 @@ def precision_of(points):
 def gather(points, index, device=None, dtype=torch.float32):
     """points[index] as a tensor (*index.shape, *shape); ValueError if a value is not finite."""
     flat = np.ascontiguousarray(index.reshape(-1))
-    if isinstance(points, torch.Tensor):
-        flat = torch.from_numpy(flat).to(points.device)
-    taken = points[flat]
+    taken = points[
+        torch.from_numpy(flat).to(points.device) if isinstance(points, torch.Tensor) else flat
+    ]
+    kind = type(taken).__name__
     require(
-        isinstance(taken, np.ndarray | torch.Tensor) or hasattr(taken, "toarray"),
-        f"points are {type(points).__name__}, of which an array of integers takes a "
-        f"{type(taken).__name__}; expected an array or tensor (N, *shape)",
+        isinstance(taken, np.ndarray | torch.Tensor),
+        f"points are a {type(points).__name__}, of which integers take a {kind}; expected an array",
     )
-    check_numbers("points", taken)
-    taken = as_tensor(taken).to(device=device, dtype=dtype)
+    taken = as_tensor("points", taken).to(device=device, dtype=dtype)
     shape = tuple(taken.shape[1:])
     require(shape, "points are one-dimensional; expected (N, *shape), so (N, 1) for one feature")
     require(0 not in shape, f"points of shape {shape} hold no number; expected at least one")
-    finite = torch.isfinite(taken).flatten(1).all(1)
-    if not bool(finite.all()):
-        first = int(index.reshape(-1)[int((~finite).nonzero()[0, 0])])
-        message = f"holds NaN or infinity (or passes {dtype}); remove it from the points"
-        raise ValueError(f"points[{first}] {message}")
+    bad = (~torch.isfinite(taken).flatten(1).all(1)).nonzero()
+    if len(bad):
+        first = int(index.reshape(-1)[int(bad[0, 0])])
+        raise ValueError(f"points[{first}] holds NaN or infinity (or passes {dtype}); remove it")
     return taken.view(*index.shape, *shape)
