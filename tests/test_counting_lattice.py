@@ -135,7 +135,7 @@ def test_bad_labels_are_named(labels, adjacency, message):
 def test_grids_of_too_many_neighbours_are_refused_at_once():
     labels = np.zeros((1,) + (2,) * 16, dtype=np.int8)
     with pytest.raises(
-        ValueError, match="65,536 points with 43,046,720 neighbours each .* use adjacency 'face'"
+        ValueError, match=r"65,536 points with 43,046,720 neighbours each .* use adjacency 'face'"
     ):
         count_components(labels, "full")
     assert count_components(labels, "face").tolist() == [1]
