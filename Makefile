@@ -59,9 +59,9 @@ coverage: env
 
 # The property-based tests with forty times the examples, and others each time.
 fuzz: env
-	RC_EXAMPLES=10000 $(BIN)/python -m pytest -n 2 tests/test_doors.py tests/test_sweep_trust.py
+	RC_EXAMPLES=10000 $(BIN)/python -m pytest -n 2 tests/test_counting_door.py tests/test_exact.py tests/test_doors.py tests/test_sweep_trust.py
 
-# A hundred random faults in the core modules; prints those that no test notices. ONLY=regions/exact and NUMBER=20 narrow it.
+# A hundred random faults in the core modules; prints those that no test notices. ONLY=counting/mesh and NUMBER=20 narrow it.
 mutants: env
 	nice $(BIN)/python -m tests.mutants --number $(or $(NUMBER),100) --seed $(or $(SEED),0) --only "$(ONLY)"
 

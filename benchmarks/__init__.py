@@ -7,7 +7,7 @@ that `load` imports. `coverage` checks intervals instead of times.
 import importlib
 
 TOPICS = (
-    "counting", "forward", "epoch", "allocator", "adaptive", "triangles", "exact", "memory", "stacked", "scheduling",
+    "counting", "forward", "epoch", "adaptive", "triangles", "exact", "memory", "stacked", "scheduling",
     "coverage",
 )  # fmt: skip
 

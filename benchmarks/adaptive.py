@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.networks import narrow_network, shapes
 from benchmarks.registry import Row, at_least, at_most, benchmark
-from rc_utils.regions import region_count
+from rc_utils.counting import region_count
 from rc_utils.training import TrainConfig, train
 
 NETWORKS = {"ResNet18": {"width": 8}, "SENet18": {"width": 8}}

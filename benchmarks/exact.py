@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks.adaptive import FINE, trained_networks
 from benchmarks.registry import Row, Target, at_least, benchmark
 from rc_exact import exact_segment
-from rc_utils.regions import region_count, sample_vertices
+from rc_utils.counting import region_count, sample_vertices
 
 LIMIT_SECONDS = 5
 

@@ -6,7 +6,7 @@ import torch
 from benchmarks.networks import narrow_network, one_epoch, shapes
 from benchmarks.registry import Row, at_most, benchmark
 from benchmarks.timing import in_turns, timed
-from rc_utils.regions import make_lattice, region_count, sample_vertices
+from rc_utils.counting import make_lattice, region_count, sample_vertices
 from rc_utils.training import train
 
 BATCH_SIZE = 400
@@ -29,8 +29,8 @@ def forward(scale):
     runs = 1 + (labels[:, 1:] != labels[:, :-1]).sum(1).numpy()
     if not np.array_equal(runs, count().counts):
         raise AssertionError("the region count and the bare forward pass do not see the same labels")
-    ours, other = in_turns([timed(count), timed(bare)], scale.repeats)
-    yield Row(f"count on {scale.segments} segments, ResNet18/8", "bare forward pass", ours, other, at_most(1.1))
+    ours, other = in_turns([timed(count), timed(bare)], scale.repeats)  # with the probe of the model
+    yield Row(f"count on {scale.segments} segments, ResNet18/8", "bare forward pass", ours, other, at_most(1.15))
 
 
 def points_on_segments(x_train, num_segments):

@@ -23,12 +23,12 @@ from torch.nn import functional as F
 
 import rc_utils as rc
 from rc_exact import exact_segment
+from rc_utils.counting.evaluation import full_precision
 from rc_utils.datasets.cache import data_folder
 from rc_utils.measures import MEASURES, measure_all
 from rc_utils.networks import NETWORKS
 from rc_utils.paths import campaigns_dir, project_root
 from rc_utils.provenance import hardware
-from rc_utils.regions.evaluation import full_precision
 from rc_utils.sweep.records import data_sha256, read_frozen
 from rc_utils.training import StopTraining
 
@@ -42,7 +42,7 @@ SLOW_MEASURES = ("linear_pieces",)
 
 def versions(device, tiny):
     """The machine: its card, its versions, and which packages it lacks."""
-    names = ("pandas", "scipy", "sklearn", "numba", "safetensors", "filelock", "tqdm", "pytest", "hypothesis", "PIL")
+    names = ("pandas", "scipy", "sklearn", "safetensors", "filelock", "tqdm", "pytest", "hypothesis", "PIL")
     yield {
         "hardware": hardware(device),
         "python": platform.python_version(),

@@ -15,7 +15,7 @@ import torch
 torch.set_num_threads(1)
 from benchmarks.memory import own_peak
 from benchmarks.networks import narrow_network, shapes
-from rc_utils.regions import region_count
+from rc_utils.counting import region_count
 data = shapes(100)
 region_count(narrow_network(), data.x_train, num_samples={segments}, resolution={resolution})
 print(own_peak())

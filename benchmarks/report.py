@@ -10,7 +10,7 @@ import torch
 
 from rc_utils.provenance import hardware
 
-PACKAGES = ("torch", "numpy", "numba", "scipy", "scikit-image")
+PACKAGES = ("torch", "numpy", "scipy", "scikit-image")
 COLUMNS = ("benchmark", "against", "ours", "other", "ratio", "min-max", "target", "met")
 
 

@@ -1,6 +1,6 @@
 """Counts on triangles: the mesh against the paper's grid and finer ones, where the truth is a far finer mesh.
 
-The one constant of the mesh, `rc_utils.regions.mesh.BEND_FACTOR`, was chosen on other networks and other triangles.
+The one constant of the mesh, `rc_utils.counting.mesh.BEND_FACTOR`, was chosen on other networks and other triangles.
 """
 
 import time
@@ -11,11 +11,10 @@ import torch
 
 from benchmarks.adaptive import LEARNING_RATES, trained_networks
 from benchmarks.registry import Row, at_most, benchmark
+from rc_utils.counting import make_lattice, mesh, region_count, sample_vertices
+from rc_utils.counting.classifier import as_classifier, scores_at
+from rc_utils.counting.mesh import count_pieces
 from rc_utils.pages.counting import labels_that_win
-from rc_utils.regions import make_lattice, mesh, region_count, sample_vertices
-from rc_utils.regions.classifier import as_classifier
-from rc_utils.regions.grid import scores_at
-from rc_utils.regions.interpolant import count_pieces
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.run import dataset_of, trained_network, weights_path
 

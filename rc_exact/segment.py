@@ -11,9 +11,16 @@ from rc_exact.plan import make_plan
 from rc_exact.propagation import propagate, rehearse, run_rows
 from rc_exact.trees import is_tree_model, tree_pieces
 from rc_utils.checks import check_count, require
-from rc_utils.regions.adaptive import Samples, hiding_places, refine
-from rc_utils.regions.arrays import array_of, as_tensor, check_numbers
-from rc_utils.regions.classifier import NonFiniteScores, two_scores
+from rc_utils.counting.classifier import (
+    NonFiniteScores,
+    as_classifier,
+    probed,
+    probed_points,
+    require_weights,
+    two_scores,
+)
+from rc_utils.counting.sampling import as_tensor
+from rc_utils.counting.segments import Samples, hiding_places, refine
 
 # A region narrower than this share of the segment is rounding: scores that touch.
 REGION_TOLERANCE = 1e-12
@@ -85,8 +92,9 @@ def exact_segment(
     that are not finite; TypeError for a model of another kind.
     """
     check_count("max_breakpoints_memory", max_breakpoints_memory, 1)
+    if isinstance(model, nn.Module):
+        require_weights(model)
     device = device or next((p.device for p in getattr(model, "parameters", list)()), torch.device("cpu"))
-    require(torch.device(device).type != "meta", "the module is on the meta device and has no weights: load them first")
     x0, x1 = (_end(x, name, device) for x, name in ((x0, "x0"), (x1, "x1")))
     require(x0.shape == x1.shape, f"x0 has shape {tuple(x0.shape)}, x1 {tuple(x1.shape)}; expected the same")
     if isinstance(model, nn.Module):
@@ -104,6 +112,7 @@ def _network_segment(network, x0, x1, prune, max_bytes):
     with torch.no_grad():  # a network may keep tensors outside itself, which inference_mode would spoil
         plan = make_plan(network, x0.device)
         most_rows = rehearse(plan, x0, x1, max_bytes)
+        probed(as_classifier(plan.network, x0), probed_points(torch.stack([x0, x1])[None]))
         if prune:
             return _segment(*_solve_suspicious_parts(plan, x0, x1, most_rows), num_linear_regions=None)
         alphas, scores = _solve(plan, x0, x1, most_rows)
@@ -164,9 +173,7 @@ def require_finite(scores):
 
 
 def _end(x, name, device):
-    x = array_of(name, x) if isinstance(x, list | tuple) else x
-    check_numbers(name, x)
-    x = as_tensor(x).detach().to(device=device, dtype=torch.float64)
+    x = as_tensor(name, x).detach().to(device=device, dtype=torch.float64)
     require(bool(torch.isfinite(x).all()), f"{name} holds NaN or infinity; expected finite numbers")
     return x
 

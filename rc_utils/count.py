@@ -17,8 +17,8 @@ import torch
 
 from rc_utils import correlation
 from rc_utils.checks import require
+from rc_utils.counting import label_grid, region_count, sample_vertices
 from rc_utils.datasets.folders import decode
-from rc_utils.regions import label_grid, region_count, sample_vertices
 
 _IMAGES = {".jpeg", ".jpg", ".png", ".bmp", ".webp"}
 _KEYS = ("x_train", "x", "points", "images")

@@ -24,12 +24,10 @@ import torch  # noqa: F401  (imported once for all forks)
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # Modules of rc_utils, and the test files that are to notice their faults.
 TESTS = {
-    r"regions/(components|_union_find)\.py": "regions_components regions_models",
-    r"regions/(arrays|classifier|evaluation)\.py": "regions_models regions_count doors",
-    r"regions/(count|grid|sampling|lattice)\.py": "regions_lattice regions_components regions_models regions_count",
-    r"regions/(mesh|interpolant)\.py": "regions_mesh",
-    r"regions/adaptive\.py": "regions_adaptive regions_mesh regions_models",
-    r"regions/(exact\w*|breakpoints|trees)\.py": "regions_exact doors",
+    r"counting/(classifier|evaluation)\.py": "counting_door counting_regions",
+    r"counting/(count|sampling|lattice)\.py": "counting_lattice counting_regions counting_door",
+    r"counting/mesh\.py": "counting_mesh",
+    r"counting/segments\.py": "counting_segments counting_mesh",
     r"training/(config|loop|augmentation|interventions)\.py": "training_plain training_interventions training",
     r"sweep/campaign\.py": "sweep_campaign sweep_trust",
     r"sweep/records\.py": "sweep_records sweep_trust",

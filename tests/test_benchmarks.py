@@ -1,6 +1,5 @@
 """The benchmarks run, compare equal results, and say honestly whether a target is met; no timing is asserted."""
 
-import contextlib
 import csv
 import dataclasses
 import functools
@@ -11,14 +10,14 @@ import pytest
 from distributed import LocalCluster
 
 import benchmarks
-from benchmarks import adaptive, allocator, counting, epoch, memory, report, scheduling, stacked, triangles
+from benchmarks import adaptive, counting, epoch, memory, report, scheduling, stacked, triangles
 from benchmarks.__main__ import main
 from benchmarks.networks import narrow_network, one_epoch, shapes
 from benchmarks.registry import TINY, Row, at_least, at_most
 from benchmarks.timing import in_turns
 
 NUMBER_OF_ROWS = {
-    "counting-2d": 2, "counting-nd": 6, "forward": 1, "overhead": 2, "depthwise": 1, "layout": 2, "allocator": 1,
+    "counting-2d": 2, "counting-nd": 6, "forward": 1, "overhead": 2, "depthwise": 1, "layout": 2,
     "adaptive": 2, "linear": 6, "triangles": 41, "memory": 1, "exact": 3, "stacked": 1, "scheduling": 1,
 }  # fmt: skip
 
@@ -27,7 +26,7 @@ NUMBER_OF_ROWS = {
 def one_tiny_network(monkeypatch):
     """The benchmarks on trained networks train a single one, of a few hundred weights; the others few, and shortly.
 
-    Of two processes that are compared one is started, and a scheduler's workers are threads.
+    A scheduler's workers are threads.
     """
     monkeypatch.setattr(adaptive, "NETWORKS", {"ResNet18": {"width": 2}})
     monkeypatch.setattr(adaptive, "LEARNING_RATES", (0.02,))
@@ -39,14 +38,8 @@ def one_tiny_network(monkeypatch):
     monkeypatch.setattr(triangles, "LINEAR_CLASSIFIERS", {3: 2, 6: 2})
     in_process = {"processes": False, "dashboard_address": None}
     monkeypatch.setattr(scheduling, "local_cluster", lambda workers: LocalCluster(n_workers=workers, **in_process))
-    peak, process = memory.peak_megabytes, allocator.counting_process
+    peak = memory.peak_megabytes
     monkeypatch.setattr(memory, "peak_megabytes", functools.cache(lambda segments: peak(10)))
-
-    def one_process(environment, segments):
-        with_defaults = environment is allocator.DASK_DEFAULT
-        return contextlib.nullcontext(lambda: 1.0) if with_defaults else process(environment, segments)
-
-    monkeypatch.setattr(allocator, "counting_process", one_process)
 
 
 @pytest.mark.parametrize("name", NUMBER_OF_ROWS)

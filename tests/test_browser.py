@@ -21,9 +21,9 @@ from test_book import BOOK, write_source
 from test_pages_counting import num_areas
 from test_pages_explorer import random_grids
 
+from rc_utils.counting import count_components
 from rc_utils.pages import explorer
 from rc_utils.plotting import CLASS_COLOURS
-from rc_utils.regions import count_components
 
 pytestmark = pytest.mark.slow
 

@@ -6,9 +6,9 @@ from sklearn.ensemble import RandomForestClassifier
 
 from rc_utils import forests
 from rc_utils.correlation import correlation_table
+from rc_utils.counting import region_count
 from rc_utils.datasets import load_dataset
 from rc_utils.forests import FOREST, TREE, forest_grid, forest_runs, results_from_forests
-from rc_utils.regions import region_count
 
 SMALL = {"dataset": {"name": "digits", "n_train": 200, "n_test": 100}, "num_samples": 10, "num_trees": 5}
 

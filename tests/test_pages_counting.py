@@ -8,8 +8,8 @@ from matplotlib.colors import to_rgb
 from scipy import ndimage
 
 from rc_utils import plotting
+from rc_utils.counting import count_components, label_grid, region_count
 from rc_utils.pages import counting
-from rc_utils.regions import count_components, label_grid, region_count
 
 PLANE = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+from rc_utils.counting import count_components, label_grid
 from rc_utils.pages import explorer
-from rc_utils.regions import count_components, label_grid
 
 EPOCHS = (0, 5, 9)
 

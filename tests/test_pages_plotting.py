@@ -15,6 +15,7 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 from rc_utils.correlation import Estimate
+from rc_utils.counting import make_lattice
 from rc_utils.plotting import (
     CLASS_COLOURS,
     class_colours,
@@ -27,7 +28,6 @@ from rc_utils.plotting import (
     use_style,
 )
 from rc_utils.published import NETWORKS
-from rc_utils.regions import make_lattice
 
 
 @pytest.fixture(autouse=True)

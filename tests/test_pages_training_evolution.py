@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from test_sweep_records import write_all
 
+from rc_utils.counting import label_grid, sample_vertices
 from rc_utils.pages import example, training_evolution
-from rc_utils.regions import label_grid, sample_vertices
 from rc_utils.sweep import run
 from rc_utils.sweep.campaign import load_campaign
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from test_sweep_trust import mutate
 
+from rc_utils.counting import region_count
 from rc_utils.networks import build_network
 from rc_utils.paths import campaigns_dir
-from rc_utils.regions import region_count
 from rc_utils.sweep.campaign import RunSpec, load_campaigns, parse_campaign
 from rc_utils.sweep.run import count_regions
 from rc_utils.training import TrainConfig

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from rc_utils.counting.classifier import NonFiniteScores
 from rc_utils.measures import MEASURES
 from rc_utils.pages import show
 from rc_utils.pages.example import example_network
 from rc_utils.pages.show import campaign_runs
-from rc_utils.regions.classifier import NonFiniteScores
 from rc_utils.sweep import execute, records, run
 from rc_utils.sweep.campaign import parse_campaign
 from rc_utils.sweep.execute import (

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
+from rc_utils.counting import region_count
 from rc_utils.datasets import ImageTensor
 from rc_utils.measures import output_margin
 from rc_utils.networks import build_network
-from rc_utils.regions import region_count
 from rc_utils.training import StopTraining, TrainConfig, evaluate, train
 from rc_utils.training.loop import training_layout
 
@@ -119,10 +119,10 @@ def test_what_cannot_be_trained_or_measured_is_named(tiny_data):
     image = ImageTensor(tiny_data.x_train.raw[:1], [0] * 3, [1] * 3)
     one = dataclasses.replace(tiny_data, x_train=image, y_train=tiny_data.y_train[:1])
     for network, data, message in (
-        (build_network("MLP", num_classes=1, image_size=8), tiny_data, r"MLP .* shape \(2, 1\).*expected \(2, 10\)"),
+        (build_network("MLP", num_classes=1, image_size=8), tiny_data, r"MLP .* shape \(12, 1\).*expected \(12, 10\)"),
         (small_network(), one, "a single training image"),
         (nn.Flatten(), tiny_data, "no parameter to train"),
-        (nn.LazyConv2d(10, 3), tiny_data, "is of a lazy layer"),
+        (nn.LazyConv2d(10, 3), tiny_data, "has a lazy layer"),
     ):
         with pytest.raises(ValueError, match=message):
             train(network, data, TrainConfig(epochs=3))

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from test_training_plain import assert_trained_as, network_of
 
-from rc_utils.regions.sampling import vertex_indices
+from rc_utils.counting.sampling import vertex_indices
 from rc_utils.training import TrainConfig, evaluate, train
 from rc_utils.training.interventions import points_between, random_labels
 

@@ -9,8 +9,8 @@ import torch
 
 import rc_utils as rc
 from rc_exact import ExactSegment, exact_segment
+from rc_utils.counting import RegionCount
 from rc_utils.datasets import Dataset
-from rc_utils.regions import RegionCount
 from rc_utils.training import TrainRun
 
 

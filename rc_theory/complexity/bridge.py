@@ -14,7 +14,7 @@ from rc_theory.complexity.stacked import unstack
 from rc_theory.complexity.tasks import Task
 from rc_theory.complexity.trajectory import Trajectory
 from rc_utils.correlation import correlate
-from rc_utils.regions import region_count, sample_vertices
+from rc_utils.counting import region_count, sample_vertices
 
 
 def accuracies(networks: nn.Sequential, task: Task) -> tuple[np.ndarray, np.ndarray]:

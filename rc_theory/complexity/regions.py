@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from rc_theory.complexity.stacked import LOSSES, IdentityLayer, StackedLinear, sgd_steps
 from rc_theory.complexity.trajectory import lipschitz_constants
 from rc_utils.checks import require
-from rc_utils.regions.evaluation import evaluation_mode, full_precision
+from rc_utils.counting.evaluation import evaluation_mode, full_precision
 
 # A polygon's corner this near to a line counts as on it: polygons have extent 1, and float64 rounds at 1e-16.
 ON_LINE = 1e-10

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from rc_theory.complexity.stacked import LOSSES, StackedLinear, Step, sgd_steps
 from rc_utils.checks import require
-from rc_utils.regions.evaluation import full_precision
+from rc_utils.counting.evaluation import full_precision
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 from rc_utils.checks import require
+from rc_utils.counting.classifier import as_classifier
+from rc_utils.counting.evaluation import evaluation_mode, full_precision
+from rc_utils.counting.sampling import gather
 from rc_utils.datasets.images import images_per_batch
 from rc_utils.measures.segments import counted_pairs
-from rc_utils.regions.arrays import gather
-from rc_utils.regions.classifier import as_classifier
-from rc_utils.regions.evaluation import evaluation_mode, full_precision
 
 ACTIVATIONS = {
     F.relu, F.relu_, torch.relu, torch.relu_, torch.Tensor.relu, torch.Tensor.relu_, F.relu6, F.leaky_relu,

@@ -4,8 +4,8 @@ import math
 
 import torch
 
+from rc_utils.counting.evaluation import evaluation_mode, full_precision
 from rc_utils.datasets.images import images_per_batch
-from rc_utils.regions.evaluation import evaluation_mode, full_precision
 
 
 @full_precision()

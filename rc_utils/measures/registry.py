@@ -3,11 +3,11 @@
 import torch
 
 from rc_utils.checks import check_name
+from rc_utils.counting.evaluation import full_precision
 from rc_utils.measures.activations import linear_pieces, local_complexity
 from rc_utils.measures.inputs import input_gradient, jacobian_norm, margin_over_gradient, output_margin
 from rc_utils.measures.segments import OWN, boundary_thickness, gi_score, mixup_accuracy, mixup_curve, pal_score
 from rc_utils.measures.weights import distance_from_init, log_path_norm, log_spectral_product, sharpness
-from rc_utils.regions.evaluation import full_precision
 
 # Images of the measures that cost more than a pass through the data.
 SHARPNESS_IMAGES, JACOBIAN_IMAGES, COMPLEXITY_IMAGES, GRADIENT_IMAGES = 250, 250, 100, 3000

@@ -4,8 +4,8 @@ import base64
 
 import numpy as np
 
+from rc_utils.counting import predict_labels
 from rc_utils.datasets import ImageTensor
-from rc_utils.regions import predict_labels
 
 
 def right_images(network, data, whole):

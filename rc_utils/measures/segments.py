@@ -9,10 +9,9 @@ import torch
 from scipy.integrate import cumulative_trapezoid, trapezoid
 
 from rc_utils.checks import require
-from rc_utils.regions.arrays import gather
-from rc_utils.regions.classifier import as_classifier
-from rc_utils.regions.evaluation import read_outputs
-from rc_utils.regions.sampling import vertex_indices
+from rc_utils.counting.classifier import as_classifier
+from rc_utils.counting.evaluation import read_outputs
+from rc_utils.counting.sampling import gather, vertex_indices
 
 COUNTED_SEGMENTS, INTRA_SEGMENTS = 1000, 500
 OWN = 1

@@ -10,9 +10,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils import parametrize
 
 from rc_utils.checks import require
+from rc_utils.counting.classifier import as_classifier
+from rc_utils.counting.evaluation import evaluation_mode, full_precision
 from rc_utils.measures.activations import UnitInputs
-from rc_utils.regions.classifier import as_classifier
-from rc_utils.regions.evaluation import evaluation_mode, full_precision
 
 
 def check_weights(network):

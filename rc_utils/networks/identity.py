@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from rc_utils.checks import require
+from rc_utils.counting.evaluation import evaluation_mode, full_precision, own_random_state
 from rc_utils.networks.registry import NETWORKS
-from rc_utils.regions.evaluation import evaluation_mode, full_precision, own_random_state
 
 NUM_IMAGES, NUM_SCORES = 4, 10  # on which a network is known again, and of how many classes
 

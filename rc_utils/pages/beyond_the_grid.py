@@ -55,7 +55,8 @@ def describe_count(settings: dict) -> str:
     low, high = settings.get("alpha_range", (0, 1))
     span = "" if (low, high) == (0, 1) else f", alpha in [{low:g}, {high:g}]"
     dim = settings.get("dim", 1)
-    points = settings.get("resolution") or rc.regions.lattice.default_resolution(dim, settings.get("domain", "simplex"))
+    domain = settings.get("domain", "simplex")
+    points = settings.get("resolution") or rc.counting.lattice.default_resolution(dim, domain)
     if settings.get("strategy") == "adaptive":
         return f"adaptive{span}" if dim == 1 else f"mesh from {points:,} points an edge"
     reading = f" an edge, {settings.get('adjacency', 'face')}" if dim > 1 else ""

@@ -7,11 +7,9 @@ import torch
 from scipy.optimize import linprog
 
 from rc_theory.complexity.regions import part_above
-from rc_utils.regions import make_lattice
-from rc_utils.regions.classifier import as_classifier
-from rc_utils.regions.count import HALVINGS
-from rc_utils.regions.interpolant import count_pieces
-from rc_utils.regions.mesh import interpolated_mesh
+from rc_utils.counting import make_lattice
+from rc_utils.counting.classifier import as_classifier
+from rc_utils.counting.mesh import HALVINGS, count_pieces, interpolated_mesh
 
 
 def labels_that_win(scores: np.ndarray) -> int:

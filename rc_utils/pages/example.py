@@ -6,8 +6,8 @@ import numpy as np
 from torch import nn
 
 from rc_utils.correlation import finished
+from rc_utils.counting import label_grid
 from rc_utils.datasets import Dataset
-from rc_utils.regions import label_grid
 from rc_utils.sweep import run
 from rc_utils.sweep.campaign import PlannedRun, read_campaign
 from rc_utils.sweep.records import load_runs

@@ -17,11 +17,11 @@ import matplotlib.image
 import numpy as np
 
 from rc_utils.checks import check_count, check_name, require
+from rc_utils.counting import count_components
+from rc_utils.counting.sampling import draw_distinct
 from rc_utils.datasets import Dataset
 from rc_utils.pages.training_evolution import evolution_experiment
 from rc_utils.plotting import CLASS_COLOURS
-from rc_utils.regions import count_components
-from rc_utils.regions.sampling import draw_distinct
 from rc_utils.sweep.campaign import PlannedRun
 from rc_utils.sweep.records import find_records
 

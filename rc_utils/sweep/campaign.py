@@ -392,10 +392,10 @@ def _campaign(table, name, folder):
 
 def _check_values(campaign):
     """Try what the campaign asks of datasets, networks, counts and measures before any training."""
+    from rc_utils.counting import region_count
     from rc_utils.datasets.load import check_values, load_dataset
     from rc_utils.measures import MEASURES
     from rc_utils.networks import check_network
-    from rc_utils.regions import region_count
 
     require("name" in campaign.dataset, f"{campaign.name}, [dataset] has no 'name'")
     networks = [(f"[networks.{label}]", n) for label, n in campaign.networks.items()]

@@ -10,6 +10,8 @@ import warnings
 import numpy as np
 
 from rc_utils.checks import require
+from rc_utils.counting import predict_labels, region_count
+from rc_utils.counting.classifier import NonFiniteScores
 from rc_utils.datasets import load_dataset
 from rc_utils.measures import measure_all
 from rc_utils.measures.right_images import right_images
@@ -18,8 +20,6 @@ from rc_utils.networks.identity import describe_start, is_foreign, same_start
 from rc_utils.networks.weights import pack_weights, state_of, unpack_weights
 from rc_utils.paths import results_dir, write_atomically
 from rc_utils.provenance import provenance
-from rc_utils.regions import predict_labels, region_count
-from rc_utils.regions.classifier import NonFiniteScores
 from rc_utils.sweep import records
 from rc_utils.sweep.campaign import SCHEMA
 from rc_utils.training import evaluate, train

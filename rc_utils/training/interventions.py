@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from rc_utils.checks import require
-from rc_utils.regions.sampling import draw_distinct, vertex_indices
+from rc_utils.counting.sampling import draw_distinct, vertex_indices
 
 # Segments of the default seed that a training on points between images stays away from: those that campaigns count.
 COUNTED_SEGMENTS = 1000

@@ -14,10 +14,10 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from rc_utils.checks import check_number, require
+from rc_utils.counting.classifier import NonFiniteScores
+from rc_utils.counting.evaluation import evaluation_mode, full_precision, keep_freed_memory, own_random_state
 from rc_utils.datasets import Dataset, ImageTensor
 from rc_utils.datasets.images import images_per_batch
-from rc_utils.regions.classifier import NonFiniteScores
-from rc_utils.regions.evaluation import evaluation_mode, full_precision, own_random_state
 from rc_utils.training.augmentation import crop_and_flip, draw_epoch, mixup
 from rc_utils.training.config import TrainConfig
 from rc_utils.training.depthwise import fast_depthwise
@@ -112,6 +112,7 @@ def train(
         not (compile and config.gradient_penalty),
         "gradient_penalty needs second derivatives, which compiled networks do not have: leave compile out",
     )
+    keep_freed_memory()
     check_parameters(network)
     device = torch.device(device) if device is not None else next(network.parameters()).device
     network, data = network.to(device), data.to(device)

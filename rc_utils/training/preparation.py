@@ -5,8 +5,9 @@ import copy
 import torch
 
 from rc_utils.checks import require
+from rc_utils.counting.classifier import NUM_PROBED, as_classifier, probed, require_weights
+from rc_utils.counting.evaluation import evaluation_mode, own_random_state
 from rc_utils.datasets import ImageTensor
-from rc_utils.regions.evaluation import evaluation_mode, own_random_state
 
 
 def training_layout(
@@ -57,14 +58,13 @@ def seed_generators(seed, device):
 def check_parameters(network):
     """Raise ValueError for a network that has nothing to train, or layers that get their shape from the first batch."""
     name = type(network).__name__
-    lazy = [n for n, p in network.named_parameters() if isinstance(p, torch.nn.parameter.UninitializedParameter)]
-    require(not lazy, f"{name}: {lazy and lazy[0]} is of a lazy layer and has no shape yet; give it its sizes")
+    require_weights(network)
     require(any(p.requires_grad for p in network.parameters()), f"{name} has no parameter to train")
 
 
 def check_outputs(network, data):
-    """Raise ValueError unless the network gives an image a score for each class."""
-    images = data.x_train[:2]
+    """Raise ValueError unless the network gives an image a score for each class that is a function of it (`probed`)."""
+    images = data.x_train[:NUM_PROBED]
     with evaluation_mode(network), torch.no_grad():
         shape = tuple(getattr(network(images), "shape", ()))
     n, classes = len(images), data.num_classes
@@ -73,3 +73,4 @@ def check_outputs(network, data):
         f"{type(network).__name__} makes an output of shape {shape} of {n} images; expected ({n}, {classes}), a score "
         "for each class",
     )
+    probed(as_classifier(network, images), images)

@@ -1,11 +1,15 @@
-"""Exact regions on a segment: against dense grids, networks whose boundaries are known, and what is refused."""
+"""Exact regions on a segment: against dense grids, known boundaries, and what is refused."""
 
+import functools
 import itertools
 import operator
 
 import numpy as np
 import pytest
 import torch
+from conftest import FUZZ
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
@@ -19,7 +23,14 @@ from rc_exact.segment import exact_segment
 from rc_exact.trees import rounding_thresholds
 from rc_utils.networks import build_network
 
-PIECEWISE_LINEAR = ["ResNet18", "VGG19", "MobileNetV2", "ShuffleNetV2", "RegNetX_200MF", "SimpleDLA"]
+PIECEWISE_LINEAR = [
+    "ResNet18",
+    "VGG19",
+    "MobileNetV2",
+    "ShuffleNetV2",
+    "RegNetX_200MF",
+    "SimpleDLA",
+]
 # kernel_size, stride, padding, ceil_mode
 POOLS = [(2, 2, 0, True), (3, 2, 1, True), (3, 2, 1, False), (2, 3, 1, True), (2, 1, 0, False)]
 
@@ -80,7 +91,7 @@ def test_fifty_random_networks_equal_a_grid_of_20_000_points():
 
 
 def two_units(biases, last, last_biases):
-    """Two ReLU units of slopes 1 and -1, in float64: biases (2,), weights (C, 2) and biases (C,) of the last layer."""
+    """Two ReLU units of slopes 1 and -1; biases (2,), weights (C, 2), biases (C,) of the last."""
     network = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, len(last))).double()
     values = ([[1.0], [-1.0]], biases, last, last_biases)
     for parameter, value in zip(network.parameters(), values, strict=True):
@@ -92,7 +103,13 @@ def two_units(biases, last, last_biases):
     ("units", "ends", "boundaries", "labels", "pieces"),
     [
         # Class 1 wins by |alpha - 0.3| < 0.5e-9 only.
-        (([-0.3, 0.3], [[1, 1], [0, 0]], [0, 5e-10]), (0.0, 1.0), [0.3 - 5e-10, 0.3 + 5e-10], [0, 1, 0], 2),
+        (
+            ([-0.3, 0.3], [[1, 1], [0, 0]], [0, 5e-10]),
+            (0.0, 1.0),
+            [0.3 - 5e-10, 0.3 + 5e-10],
+            [0, 1, 0],
+            2,
+        ),
         # A unit that bends at 0.6 and has no weight.
         (([-0.3, 0.6], [[1, 0]], [-0.1]), (0.0, 1.0), [0.4], [0, 1], 2),
         # |alpha - 1/2| > 0 on both sides of 1/2, and label 0 at the point itself.
@@ -145,7 +162,7 @@ def test_a_curved_layer_is_refused_by_name():
 
 
 class Pieces(nn.Module):
-    """Layers as functions, methods and by keyword, pools of both kinds, sizes read from the batch, constants."""
+    """Layers as functions, methods and by keyword, pools, sizes of the batch, constants."""
 
     def __init__(self):
         super().__init__()
@@ -197,12 +214,21 @@ class WithRule(nn.Module):
         (lambda m, x: F.dropout(x), "drops units in evaluation mode too"),
         (lambda m, x: (x, x), "returns several values"),
         (lambda m, x: m.layer.weight, "does not depend on its input"),
-        (lambda m, x: torch.mul(m.layer(x), other=x), r"mul \(mul\) multiplies or divides by an activation"),
+        (
+            lambda m, x: torch.mul(m.layer(x), other=x),
+            r"mul \(mul\) multiplies or divides by an activation",
+        ),
         (lambda m, x: torch.div(input=2.0, other=x), "multiplies or divides by an activation"),
         (lambda m, x: torch.div(x, 2.0, rounding_mode="floor"), "rounds"),
         (lambda m, x: m.layer(x)[: x.size(0)], "getitem\\S* computes with the number of points"),
-        (lambda m, x: m.layer(x).view(operator.add(x.shape[:1], (2,))), "add computes with the number of points"),
-        (lambda m, x: torch.stack([x] * 15, 1).reshape(x.size(0), x.size(0), -1), "computes with the number of points"),
+        (
+            lambda m, x: m.layer(x).view(operator.add(x.shape[:1], (2,))),
+            "add computes with the number of points",
+        ),
+        (
+            lambda m, x: torch.stack([x] * 15, 1).reshape(x.size(0), x.size(0), -1),
+            "computes with the number of points",
+        ),
     ],
 )
 def test_what_is_not_piecewise_linear_is_refused(forward, message):
@@ -282,11 +308,16 @@ def test_ends_of_other_numbers_are_read_or_named():
     ("model", "x0", "x1", "message"),
     [
         (nn.Linear(2, 2), np.array([1j, 0]), np.zeros(2), "x0 are of type complex128"),
-        (nn.Linear(2, 2), np.zeros(2), np.ma.array([1, 2], mask=[0, 1]), "x1 hold masked entries"),
+        (nn.Linear(2, 2), np.zeros(2), np.ma.array([1, 2], mask=[0, 1]), "x1 are an array with masked entries"),
         (nn.Linear(2, 2), np.zeros(2), ["a", "b"], "x1 are of type <U1"),
         (nn.Linear(2, 2), np.zeros(2), np.array([0, np.nan]), "x1 holds NaN"),
         (nn.Linear(2, 2), np.zeros(2), np.zeros(3), r"x0 has shape \(2,\), x1 \(3,\)"),
-        (nn.Linear(2, 2), np.zeros(5), np.ones(5), r"point of shape \(5,\).*Is that the shape it takes"),
+        (
+            nn.Linear(2, 2),
+            np.zeros(5),
+            np.ones(5),
+            r"point of shape \(5,\).*Is that the shape it takes",
+        ),
         (nn.MaxPool2d(2, 1, dilation=2), np.zeros((1, 6, 6)), np.ones((1, 6, 6)), "has a dilation"),
         (DecisionTreeClassifier(), np.zeros(2), np.ones(2), "not fitted"),
         (GaussianNB(), np.zeros(2), np.ones(2), "GaussianNB; expected"),
@@ -323,7 +354,7 @@ class MaximumOfTwo(nn.Module):
 
 @pytest.mark.parametrize("head", HEADS)
 def test_equal_scores_have_the_label_of_the_lowest_index(head):
-    """Where all units are dead or saturated scores are equal on whole pieces, and rounding must not tell them apart."""
+    """Dead or saturated units: scores equal on whole pieces, which rounding must not tell apart."""
     a = np.linspace(0, 1, 501)
     ties = 0
     for seed in range(15):
@@ -341,7 +372,7 @@ def test_equal_scores_have_the_label_of_the_lowest_index(head):
 
 
 def test_a_split_segment_is_not_changed_in_place():
-    """The two parts of a segment meet in a point, which a layer that works in place must not see twice."""
+    """The two parts meet in a point, which a layer that works in place must not see twice."""
     torch.manual_seed(4)
     leaky = nn.LeakyReLU(0.3, inplace=True)
     network = nn.Sequential(nn.Linear(2, 24), nn.ReLU(), nn.Linear(24, 64), leaky, nn.Linear(64, 64), leaky)
@@ -408,3 +439,55 @@ def test_a_mean_over_a_place_that_points_were_moved_from_is_refused():
     for rows in (2, 3):
         with pytest.raises(ValueError, match="expected the first dimension to stay that of the points"):
             exact_segment(network, torch.zeros(rows, 2), torch.ones(rows, 2))
+
+
+STEPS = {
+    "linear": lambda m, x: m.layer(x)[:, :2],
+    "relu": lambda m, x: torch.relu(x),
+    "leaky": lambda m, x: F.leaky_relu(input=x, negative_slope=0.2),
+    "abs": lambda m, x: x.abs(),
+    "residual": lambda m, x: x + F.relu(m.layer(x))[:, 1:],
+    "scaled": lambda m, x: 0.5 * x - 0.1,
+    "stacked": lambda m, x: torch.stack([x, -x], 1).reshape(x.size(0), -1)[:, 1:3],
+    "pooled": lambda m, x: F.max_pool2d(x.view(-1, 1, 1, 2), (1, 2)).view(-1, 1) - x,
+    "number": lambda m, x: x * x.shape[0],
+    "mean": lambda m, x: x - x.mean(0, keepdim=True),
+    "square": lambda m, x: x * x,
+    "curve": lambda m, x: torch.sigmoid(x),
+    "own shape": lambda m, x: x.view(x.shape[0], 2) + x.size(1),
+}
+REFUSED = {"number", "mean", "square", "curve"}
+
+
+class Stepwise(nn.Module):
+    """A linear layer and the steps that are named."""
+
+    def __init__(self, names):
+        super().__init__()
+        self.layer, self.names = nn.Linear(2, 3), names
+        with torch.no_grad():
+            self.layer.weight.copy_(torch.tensor([[1.0, -2.0], [0.5, 1.0], [-1.0, 0.3]]))
+            self.layer.bias.copy_(torch.tensor([0.1, -0.2, 0.3]))
+
+    def forward(self, x):
+        return functools.reduce(lambda value, name: STEPS[name](self, value), self.names, x)
+
+
+@given(names=st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=5), seed=st.integers(0, 100))
+@FUZZ
+def test_piecewise_linear_networks(names, seed):
+    """Steps put together are solved as a grid sees it, or refused where one is not linear."""
+    network = Stepwise(names).double()
+    x0, x1 = torch.from_numpy(np.random.default_rng(seed).normal(size=(2, 2)) * 3)
+    if REFUSED & set(names):
+        with pytest.raises(ValueError, match="exact_segment cannot take this network"):
+            exact_segment(network, x0, x1)
+    else:
+        exact = exact_segment(network, x0, x1)
+        alphas = np.linspace(0, 1, 201)
+        a = torch.from_numpy(alphas)[:, None]
+        with torch.no_grad():
+            scores = network((1 - a) * x0 + a * x1)
+        clear = (scores[:, 0] - scores[:, 1]).abs().numpy() > 1e-9
+        found = exact.labels[np.searchsorted(exact.boundaries, alphas)]
+        assert (found == scores.argmax(1).numpy())[clear].all()

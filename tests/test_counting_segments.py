@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
-from rc_utils.regions import grid, region_count
-from rc_utils.regions.adaptive import COARSE_INTERVALS, Samples, hiding_places, second_derivatives
+from rc_utils.counting import classifier, region_count
+from rc_utils.counting.segments import COARSE_INTERVALS, Samples, hiding_places, second_derivatives
 
 SEGMENT = np.array([[0.0], [1.0]])
 
@@ -26,7 +26,7 @@ def test_fewer_evaluations_and_fewer_errors_than_the_grid(trained):
 
 @pytest.mark.parametrize("centre", [0.3, 0.4901, 0.7777])
 def test_a_region_far_below_the_grid_is_found(centre):
-    """Where the second score is positive, in an interval of width 0.002; its slopes are visible from far away."""
+    """The second score is positive in an interval of 0.002; its slopes show from far away."""
 
     def scores(x):
         return np.hstack([0 * x, 1e-6 - (x - centre) ** 2])
@@ -69,8 +69,8 @@ def test_a_shorter_range_is_looked_at_as_closely(returns):
 
 
 def test_scores_are_copied_at_once_and_dropped_with_a_chunk_that_fails(monkeypatch):
-    """A model that writes its scores into the same memory every time, and labels for which memory runs out."""
-    memory, read, fails = np.empty((100, 2)), grid.labels_of, iter([True])
+    """A model that writes into the same memory every time, and labels whose memory runs out."""
+    memory, read, fails = np.empty((100, 2)), classifier.labels_of, iter([True])
 
     def model(x):
         memory[: len(x), 0], memory[: len(x), 1] = np.sin(20 * x[:, 0]), 0.2
@@ -83,9 +83,12 @@ def test_scores_are_copied_at_once_and_dropped_with_a_chunk_that_fails(monkeypat
 
     options = {"num_samples": 2, "strategy": "adaptive"}
     whole = region_count(lambda x: model(x).copy(), SEGMENT, **options)
-    monkeypatch.setattr(grid, "labels_of", short_of_memory)
+    monkeypatch.setattr(classifier, "labels_of", short_of_memory)
     parts = region_count(model, SEGMENT, batch_size=20, **options)
-    assert (parts.counts.tolist(), parts.num_evaluations) == (whole.counts.tolist(), whole.num_evaluations)
+    assert (parts.counts.tolist(), parts.num_evaluations) == (
+        whole.counts.tolist(),
+        whole.num_evaluations,
+    )
 
 
 def test_models_that_return_labels(rng):
@@ -111,3 +114,12 @@ def test_two_labels_that_may_change_places_more_than_once_are_looked_at():
     for lead, more_than_once in (([-1, -0.1, 0.1, 1], True), ([-1, -0.33, 0.33, 1], False)):
         scores = np.stack([np.zeros(4), lead], axis=1)
         assert (1 in hiding_places(Samples(segment, position, scores.argmax(1), scores))) == more_than_once
+
+
+@pytest.mark.parametrize("resolution", [2, 31])
+def test_labels_alone_are_counted_adaptively_at_any_resolution(resolution):
+    """Wide stripes: the refinement ends, and finds every one."""
+    points = np.array([[0.1, 0.0], [0.9, 0.0]])
+    count = region_count(lambda x: (x[:, 0] * 4).astype(int), points, resolution=resolution, strategy="adaptive")
+    assert count.mean == 4
+    assert count.num_evaluations < 100 * 400

@@ -1,18 +1,28 @@
 """Region counts of models whose regions are known, and what may not change them."""
 
+import concurrent.futures
 import contextlib
+import itertools
 import math
 import pickle
 import random
-import sys
+import threading
+import time
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from rc_utils.regions import components, label_grid, plane_coordinates, predict_labels, region_count, sample_vertices
-from rc_utils.regions import sampling as sampling_module
+from rc_utils.counting import (
+    AUTHORS,
+    count_components,
+    label_grid,
+    plane_coordinates,
+    predict_labels,
+    region_count,
+    sample_vertices,
+)
 
 SEGMENT = np.array([[0.0, 0.0], [1.0, 0.0]])
 TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
@@ -48,20 +58,20 @@ def test_checkerboards():
         return np.floor((x + 0.1) / 0.3 * 0.99999 + 1e-6).sum(1).astype(int) % 2
 
     labels = label_grid(board, TRIANGLE[None], domain="box", resolution=49).labels
-    assert components.count_components(labels, "face").tolist() == [16]
-    assert components.count_components(labels, "full").tolist() == [2]
-    # A triangle of almost four squares' legs holds the 4 + 3 + 2 + 1 squares on and below the board's diagonal.
+    assert count_components(labels, "face").tolist() == [16]
+    assert count_components(labels, "full").tolist() == [2]
+    # A triangle of almost four squares' legs holds 4 + 3 + 2 + 1 squares of the board.
     labels = label_grid(board, 1.195 * TRIANGLE[None] - 0.1, resolution=40).labels
-    assert components.count_components(labels, "face").tolist() == [10]
+    assert count_components(labels, "face").tolist() == [10]
 
 
 def test_a_constant_has_one_region_and_too_many_dimensions_are_named(rng):
     points = rng.standard_normal((300, 7))
     for dim, size in enumerate([200, 465, 816, 1365, 2002], start=1):
-        count = region_count(lambda x: np.zeros(len(x)), points, dim=dim, num_samples=3)
+        count = region_count(lambda x: np.zeros(len(x), int), points, dim=dim, num_samples=3)
         assert count.counts.tolist() == [1, 1, 1]
         assert count.num_evaluations == 3 * size
-    with pytest.raises(ValueError, match="lower the dimension"):
+    with pytest.raises(ValueError, match="more than 64 bits can number"):
         region_count(lambda x: x[:, 0], points, dim=250, resolution=2)
 
 
@@ -80,7 +90,7 @@ def test_result_fields(rng):
     assert "strategy='adaptive'" in str(longer)
     assert pickle.loads(pickle.dumps(count)).settings == count.settings
     box = region_count(label, points, dim=2, domain="box", num_samples=2)
-    assert (box.labels, box.settings["padding"]) == (None, 0.1)
+    assert box.settings["padding"] == 0.1
 
 
 def test_the_points_are_the_same_in_every_chunk():
@@ -91,7 +101,7 @@ def test_the_points_are_the_same_in_every_chunk():
         network, batches = nn.Sequential(nn.Flatten(), nn.Linear(192, 1)), []
         network.register_forward_pre_hook(lambda module, inputs, keep=batches: keep.append(inputs[0].clone()))
         region_count(network, images, dim=2, resolution=9, num_samples=5, batch_size=batch_size)
-        seen[batch_size] = torch.cat(batches)
+        seen[batch_size] = torch.cat(batches)[-225:]  # after the probe
     assert torch.equal(seen[3], seen[None])
     assert torch.equal(seen[17], seen[None])
     points = {x.numpy().tobytes() for x in seen[None]}
@@ -113,7 +123,11 @@ class Restless(nn.Module):
 
 def precision_settings():
     backends = torch.backends
-    return torch.get_float32_matmul_precision(), backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32
+    return (
+        torch.get_float32_matmul_precision(),
+        backends.cuda.matmul.allow_tf32,
+        backends.cudnn.allow_tf32,
+    )
 
 
 @pytest.mark.parametrize("points", [np.zeros((5, 7)), TRIANGLE], ids=["fails", "counts"])
@@ -195,9 +209,10 @@ def test_running_out_of_memory_halves_the_chunk(error):
     cramped = Cramped(30, error)
     counts = region_count(cramped, points, num_samples=10, resolution=50, batch_size=200).counts
     assert counts.tolist() == region_count(Cramped(10**9, error), points, num_samples=10, resolution=50).counts.tolist()
-    assert cramped.sizes[:3] == [167, 72, 36]
-    assert max(cramped.sizes[3:]) <= 30
-    assert sum(size for size in cramped.sizes if size <= 30) == 500
+    sizes = cramped.sizes[7:]  # after the probe
+    assert sizes[:3] == [167, 72, 36]
+    assert max(sizes[3:]) <= 30
+    assert sum(size for size in sizes if size <= 30) == 500
     with pytest.raises(MemoryError, match="single point"):
         region_count(Cramped(0, error), points)
 
@@ -212,20 +227,6 @@ def test_a_real_allocation_that_fails_is_caught():
     assert region_count(Greedy(), SEGMENT, num_samples=1, resolution=20).counts.tolist() == [1]
 
 
-@pytest.mark.parametrize("refuses", [False, True])
-def test_numba_may_be_missing_or_refuse(monkeypatch, tmp_path, refuses):
-    components._compiled_kernel.cache_clear()
-    monkeypatch.setitem(sys.modules, "numba", None)
-    if refuses:
-        (tmp_path / "numba.py").write_text("raise ImportError('Numba needs NumPy 2.2 or less')")
-        monkeypatch.syspath_prepend(tmp_path)
-        monkeypatch.delitem(sys.modules, "numba")
-    monkeypatch.delitem(sys.modules, "rc_utils.regions._union_find", raising=False)
-    assert components.count_components(np.array([[[0, 1], [1, 1]]])).tolist() == [2]
-    assert components._compiled_kernel() is None
-    components._compiled_kernel.cache_clear()
-
-
 def test_label_grid_is_what_is_counted():
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -234,8 +235,14 @@ def test_label_grid_is_what_is_counted():
     vertices = sample_vertices(points, dim=2, num_samples=4)
     for domain, resolution in (("simplex", 30), ("box", 20)):
         grid = label_grid(network, vertices, domain=domain, resolution=resolution)
-        counts = components.count_components(grid.labels).tolist()
-        options = {"dim": 2, "domain": domain, "resolution": resolution, "num_samples": 4, "adjacency": "face"}
+        counts = count_components(grid.labels).tolist()
+        options = {
+            "dim": 2,
+            "domain": domain,
+            "resolution": resolution,
+            "num_samples": 4,
+            "adjacency": "face",
+        }
         assert counts == region_count(network, points, **options).counts.tolist()
         assert max(counts) > 2
         assert (grid.labels >= 0).sum() == 4 * grid.lattice.num_points
@@ -248,23 +255,6 @@ def test_label_grid_is_what_is_counted():
         np.testing.assert_allclose(grid.vertices, plane, atol=1e-4)
 
 
-@pytest.mark.parametrize("sampling", ["pairs", "random_direction"])
-@pytest.mark.parametrize(("dim", "strategy"), [(1, "grid"), (1, "adaptive"), (2, "grid")])
-def test_blocks_of_simplices_change_nothing(sampling, dim, strategy, monkeypatch, rng):
-    """Counts and vertices are the same whether all simplices are held at once or a few at a time."""
-    points, weights = rng.standard_normal((30, 4)).astype(np.float32), rng.standard_normal((4, 3)).astype(np.float32)
-    draw = {"dim": dim, "num_samples": 11, "sampling": sampling, "seed": 3}
-    whole = region_count(lambda x: np.sin(2 * x @ weights), points, strategy=strategy, resolution=30, **draw)
-    vertices = sample_vertices(points, **draw)
-    monkeypatch.setattr(sampling_module, "BLOCK_BYTES", 100)
-    blocks = list(sampling_module.vertex_blocks(points, **draw))
-    assert len(blocks) > 3
-    assert torch.equal(torch.cat(blocks), vertices)
-    parts = region_count(lambda x: np.sin(2 * x @ weights), points, strategy=strategy, resolution=30, **draw)
-    assert parts.counts.tolist() == whole.counts.tolist()
-    assert parts.num_evaluations == whole.num_evaluations
-
-
 def test_labels_of_vertices_that_are_lists_or_need_gradients():
     """A callable gets the same kind and precision from `label_grid` as from `region_count`."""
     seen = []
@@ -275,25 +265,147 @@ def test_labels_of_vertices_that_are_lists_or_need_gradients():
     assert label_grid(lambda x: x, vertices, resolution=5).labels.shape == (1, 5)
 
 
-def test_images_with_negative_strides_are_read():
-    image = np.random.default_rng(0).random((4, 4, 1))[..., ::-1].transpose(2, 0, 1)
-    assert predict_labels(lambda x: x.reshape(len(x), -1), image[None]).shape == (1,)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"strategy": "grids"}, "unknown strategy 'grids'. Did you mean 'grid'"),
+        ({"batch_size": 0}, "batch_size=0"),
+        ({"num_samples": 2**63}, "num_samples=9223372036854775808"),
+        ({"dim": 2, "strategy": "adaptive", "adjacency": "face"}, "counts with adjacency 'linear'"),
+        ({"dim": 2, "padding": -1, "domain": "box"}, "padding=-1"),
+        ({"padding": "0.1"}, "padding='0.1'; expected a finite number of at least 0"),
+        ({"alpha_range": ("0", "1")}, "two finite numbers"),
+        ({"strategy": ["grid"]}, "unknown strategy"),
+        ({"sampling": "random_direction", "direction_length": "1"}, "finite number above 0"),
+    ],
+)
+def test_bad_settings_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        region_count(lambda x: x[:, 0], TRIANGLE, **arguments)
 
 
 @pytest.mark.parametrize("strategy", ["grid", "adaptive"])
-def test_labels_along_segments_are_those_of_the_regions_in_their_order(strategy, monkeypatch):
-    """Also where a block of simplices, here of one, has a negative label and another has none."""
-    monkeypatch.setattr(sampling_module, "BLOCK_BYTES", 1)
-    thresholds = np.array([0.2, 0.5, 0.9])
+def test_points_in_double_precision_stay_so(strategy, rng):
+    """Times in seconds since 1970, say: float32 knows them to two minutes."""
+    points, offset, kinds = rng.normal(size=(200, 2)), 1.7e9, set()
 
     def model(x):
-        """Labels 3, 1, 3, -2 in turn along the only coordinate."""
-        return np.array([3, 1, 3, -2])[np.searchsorted(thresholds, np.asarray(x).ravel())]
+        kinds.add(x.dtype)
+        z = x - offset
+        return np.stack([np.sin(5 * z[:, 0]), np.cos(5 * z[:, 1])], axis=1)
 
-    points = np.array([[0.0], [1.0], [0.4]])
-    count = region_count(model, points, num_samples=40, strategy=strategy)
-    assert [len(labels) for labels in count.labels] == count.counts.tolist()
-    ways = {(0.0, 1.0): [3, 1, 3, -2], (0.0, 0.4): [3, 1], (0.4, 1.0): [1, 3, -2]}
-    ways |= {ends[::-1]: labels[::-1] for ends, labels in ways.items()}
-    for ends, labels in zip(sample_vertices(points, num_samples=40).reshape(40, 2).tolist(), count.labels, strict=True):
-        assert labels.tolist() == ways[tuple(ends)]
+    far = region_count(model, points + offset, num_samples=50, strategy=strategy)
+    assert kinds == {np.dtype(np.float64)}
+    near = region_count(lambda x: model(x.astype(float) + offset), points, num_samples=50, strategy=strategy)
+    assert far.counts.tolist() == near.counts.tolist()
+    assert max(near.counts) > 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_module_gets_its_own_precision(dtype, rng):
+    points, network, seen = rng.normal(size=(20, 3)), nn.Linear(3, 4, dtype=dtype), []
+    network.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].dtype))
+    region_count(network, torch.from_numpy(points).float(), num_samples=3)
+    predict_labels(network, points)
+    assert set(seen) == {dtype}
+
+
+def test_threads_leave_the_precision_as_it_was():
+    seen, begun = [], threading.Barrier(4)
+
+    def count(pause):
+        def model(x):
+            begun.wait(10)
+            time.sleep(pause)
+            seen.append(torch.get_float32_matmul_precision())
+            return x[:, 0] - 0.5
+
+        region_count(model, SEGMENT, num_samples=1)
+
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            list(pool.map(count, [0, 0.05, 0.1, 0.15]))
+        assert torch.get_float32_matmul_precision() == "high"
+        assert set(seen) == {"highest"}
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.parametrize("strategy", ["grid", "adaptive"])
+def test_labels_of_both_signs_are_told_apart(strategy):
+    """-1 is no mark of a point outside, -2 no neighbour of 1."""
+    labels = np.array([-3, -1, 4, -2, 1, 1, -1, 0])
+    model = lambda x: labels[(x[:, 0] * 7.999).astype(int)]  # noqa: E731
+    assert region_count(model, SEGMENT, num_samples=2, strategy=strategy).counts.tolist() == [7, 7]
+    grid = label_grid(model, SEGMENT[None], resolution=100).labels[0]
+    assert (grid == np.unique(model(np.linspace(0, 1, 100)[:, None]), return_inverse=True)[1]).all()
+    assert predict_labels(model, np.array([[0.0], [0.8]])).tolist() == [-3, -1]
+
+
+@pytest.mark.parametrize("options", [{}, {"strategy": "adaptive"}, {"dim": 2}], ids=str)
+def test_labels_may_be_any_integers_of_64_bits(options):
+    """As hashes of activation patterns are, say."""
+    points = TRIANGLE if "dim" in options else SEGMENT
+    wide = np.array([-(2**62), 2**62])
+    assert region_count(lambda x: wide[(x[:, 0] > 0.5).astype(int)], points, **options).mean == 2
+    with pytest.raises(ValueError, match=r"integers of 2\^63 or more"):
+        region_count(lambda x: np.full(len(x), 2**63, dtype=np.uint64), points, **options)
+
+
+def count_as_the_authors(predict, vertices, points):
+    """Their reading of a simplex: multiples of 1 / (points - 1), steps of a queen or of a rook."""
+    dim = len(vertices) - 1
+    grid = np.linspace(0, 1, points)
+    steps = [s for s in itertools.product((-1, 0, 1), repeat=dim) if any(s)]
+    steps = steps if dim == 2 else [s for s in steps if sum(map(abs, s)) == 1]
+    label = {}
+    for place in itertools.product(range(points), repeat=dim):
+        weights = grid[list(place)]
+        if sum(place) < points:
+            point = (1 - weights.sum()) * vertices[0] + weights @ vertices[1:]
+            label[place] = int(predict(point[None])[0])
+    regions = 0
+    while label:
+        regions += 1
+        queue = [label.popitem()]
+        while queue:
+            place, own = queue.pop()
+            for near in (tuple(np.add(place, step).tolist()) for step in steps):
+                if label.get(near) == own:
+                    queue.append((near, label.pop(near)))
+    return regions
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 4, 5, "random"])
+def test_the_authors_settings_count_as_their_code_does(dim, rng):
+    points, waves = rng.standard_normal((20, 6)), rng.standard_normal((6, 3)) * 2
+    scale = 30 if dim == "random" else 1
+
+    def predict(x):
+        return np.sin(scale * np.asarray(x) @ waves).argmax(1)
+
+    count = region_count(predict, points, **AUTHORS[dim], num_samples=4)
+    keys = ("dim", "sampling", "direction_length", "seed", "num_samples")
+    draw = {key: count.settings[key] for key in keys}
+    vertices = sample_vertices(points, **draw).numpy()
+    expected = [count_as_the_authors(predict, v, AUTHORS[dim]["resolution"]) for v in vertices]
+    assert count.counts.tolist() == expected
+    assert max(expected) > 1
+    if dim == "random":
+        noise = np.random.default_rng([0, 1]).standard_normal((4, 6))
+        np.testing.assert_allclose(vertices[:, 1] - vertices[:, 0], 0.1 * noise, atol=1e-9)
+        assert count.settings["direction_length"] == 0.1
+
+
+@pytest.mark.parametrize("strategy", ["grid", "adaptive"])
+def test_progress_is_shown_on_stderr_where_it_is_asked_for(strategy, capsys):
+    options = {"num_samples": 20, "strategy": strategy}
+    region_count(lambda x: x - 0.5, SEGMENT, **options)
+    assert capsys.readouterr().err == ""
+    count = region_count(lambda x: x - 0.5, SEGMENT, progress=True, **options)
+    printed = capsys.readouterr().err
+    assert "region count" in printed
+    assert f"{count.num_evaluations}/" in printed
+    assert strategy == "adaptive" or "4000/4000" in printed

@@ -1,0 +1,21 @@
+"""Counting the connected regions of equal predicted label of a classifier."""
+
+from rc_utils.counting.classifier import predict_labels
+from rc_utils.counting.count import AUTHORS, LabelGrid, RegionCount, label_grid, region_count
+from rc_utils.counting.lattice import Lattice, count_components, make_lattice, plane_coordinates
+from rc_utils.counting.sampling import median_distance, sample_vertices
+
+__all__ = [
+    "AUTHORS",
+    "LabelGrid",
+    "Lattice",
+    "RegionCount",
+    "count_components",
+    "label_grid",
+    "make_lattice",
+    "median_distance",
+    "plane_coordinates",
+    "predict_labels",
+    "region_count",
+    "sample_vertices",
+]

@@ -1,0 +1,425 @@
+"""The door: a torch module, a scikit-learn classifier or a callable as one classifier of points."""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+import pandas
+import torch
+from torch import nn
+
+from rc_utils.checks import check_count, require
+from rc_utils.counting.evaluation import (
+    is_out_of_memory,
+    read_batches,
+    read_outputs,
+    undisturbed,
+)
+from rc_utils.counting.sampling import as_points, as_tensor, gather, precision_of
+
+
+class Points(Protocol):
+    """Data points (N, *shape): anything with a length and integer-array indexing."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: Any, /) -> Any: ...
+
+
+class Predictor(Protocol):
+    """A classifier as scikit-learn has them."""
+
+    def predict(self, points: Any, /) -> Any: ...
+
+
+Model = nn.Module | Predictor | Callable[[Any], Any]
+
+
+# Stands for the label of a point whose scores are not all finite.
+NON_FINITE = -(2**31)
+# Points with which a model is probed, and the shares of the spread of its scores by which they may
+# differ from call to call, and between batches of other sizes, which have other matrix kernels: of
+# the nine networks by some 1e-6.
+NUM_PROBED, CALL_TOLERANCE, BATCH_TOLERANCE = 12, 1e-5, 1e-4
+
+
+class NonFiniteScores(ValueError):
+    """The model's scores are NaN or infinite where a label is asked for."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Classifier:
+    """A model made uniform: called with a batch (n, *shape), it returns a tensor of its outputs.
+
+    Attributes:
+        call: from a batch of `dtype` on `device` to what the model returns.
+        module: the torch module, whose modes are to be kept; None for other models.
+        per_call_cost: whether a call has a high fixed cost, so that batches should be large.
+        tick: called with the number of points that were evaluated.
+        floor: stands for a score of -inf, far below the others.
+        columns: where the model returns one score, least and greatest of a batch, least absolute
+            value, and whether all are whole numbers.
+    """
+
+    call: Callable
+    device: torch.device
+    dtype: torch.dtype = torch.float32
+    module: nn.Module | None = None
+    per_call_cost: bool = False
+    tick: Callable = int
+    floor: float = -1e4
+    columns: list = dataclasses.field(default_factory=list)
+
+    def __call__(self, batch):
+        """Outputs of a batch; ValueError for those that are no array of real numbers."""
+        try:
+            output = self.call(batch)
+        except (RuntimeError, ValueError) as error:
+            if is_out_of_memory(error):
+                raise
+            raise ValueError(
+                f"the model failed on a batch of shape {tuple(batch.shape)}: {error}. "
+                "Have the points the shape it takes?"
+            ) from error
+        require(
+            isinstance(output, np.ndarray | list | torch.Tensor),
+            f"the model returned a {type(output).__name__}; expected one array or tensor of scores "
+            "or labels (wrap the model in a function that picks it)",
+        )
+        tensor = as_tensor("the model's outputs", output)
+        if not tensor.is_floating_point():
+            return tensor.to(torch.uint8) if tensor.dtype == torch.bool else tensor
+        require(
+            tensor.itemsize > 2,
+            f"the model's outputs are {tensor.dtype}; near a boundary a rounded score is another "
+            "label: compute them in float32",
+        )
+        if tensor.ndim in (1, 2) and tensor.numel() == len(tensor) > 0:
+            whole = (tensor == tensor.round()).all().to(tensor.dtype)
+            self.columns.append(torch.stack([*tensor.aminmax(), tensor.abs().min(), whole]))
+        return tensor
+
+
+def as_classifier(model, points, names=None):
+    """Adapt `model` to the kind of `points` (N, *shape) it is to be evaluated on.
+
+    - A torch module gets float32 tensors on the device of its parameters (float64 if they are).
+    - An object with `predict` (scikit-learn) gets arrays (n, prod(shape)).
+    - Any other callable gets batches (n, *shape) of the kind of `points`: NumPy arrays, or tensors
+      on their device. Both get the precision of `points`: float64 where they are (or are integers
+      of 32 bits or more), else float32.
+
+    What comes back is read as follows: (n, C) with C >= 2 - scores, the label is the argmax; (n,)
+    or (n, 1) of floats - one score, the label is whether it is positive; of integers or booleans -
+    labels. A score of -inf is that of a class that is switched off.
+
+    names: of the columns of a data frame, which an estimator fitted on one gets again.
+
+    Raises TypeError for another kind of model, ValueError for a module in half precision or whose
+    weights are not there yet.
+    """
+    device = getattr(points, "device", None)
+    device = device if isinstance(device, torch.device) else torch.device("cpu")
+    if isinstance(model, nn.Module):
+        return _from_module(model, device)
+    if isinstance(model, torch.export.ExportedProgram):
+        raise TypeError("model is an exported program, which cannot be called; give the module it was made of")
+    dtype, predicts = precision_of(points), callable(getattr(model, "predict", None))
+    call = _predict_of(model) if predicts else model
+    if names is not None and hasattr(getattr(model, "__self__", model), "feature_names_in_"):
+        unnamed = call
+
+        def call(array):
+            return unnamed(pandas.DataFrame(array, columns=names))
+
+    if predicts:
+        cpu = torch.device("cpu")
+        return Classifier(lambda b: call(b.flatten(1).numpy()), cpu, dtype, per_call_cost=True)
+    if callable(model):
+        wants_numpy = isinstance(points, np.ndarray)
+        return Classifier((lambda b: call(b.numpy())) if wants_numpy else call, device, dtype)
+    raise TypeError(
+        f"model is a {type(model).__name__}; expected a torch module, a scikit-learn classifier or a callable"
+    )
+
+
+def require_weights(module):
+    """Raise ValueError for a module whose weights are not there: lazy, or on the meta device."""
+    for tensor in (*module.parameters(), *module.buffers()):
+        require(
+            not torch.nn.parameter.is_lazy(tensor),
+            f"{type(module).__name__} has a lazy layer, whose weights are drawn by its first "
+            "batch: give it its sizes, or run it once and train it, before",
+        )
+        meta = "the module is on the meta device and has no weights: load them first"
+        require(tensor.device.type != "meta", meta)
+
+
+def _from_module(module, points_device):
+    require_weights(module)
+    state = [*module.parameters(), *module.buffers()]
+    device = state[0].device if state else points_device
+    dtypes = [t.dtype for t in state if t.is_floating_point()]
+    rounded = [dtype for dtype in dtypes if dtype not in (torch.float32, torch.float64)]
+    require(
+        not rounded,
+        f"the module has parameters in {rounded and rounded[0]}; near a boundary a rounded score "
+        "is another label: count on a copy in float32 (model.float())",
+    )
+    return Classifier(module, device, dtypes[0] if dtypes else torch.float32, module)
+
+
+def _predict_of(model):
+    classes = getattr(model, "classes_", None)
+    several = isinstance(classes, list)
+    require(not several, "the classifier predicts several outputs; expected one label a point")
+    if classes is None:
+        return model.predict
+    codes = {name: code for code, name in enumerate(np.asarray(classes).tolist())}
+
+    def predict(rows):
+        predicted = np.asarray(model.predict(rows)).reshape(-1).tolist()
+        unknown = set(predicted) - set(codes)
+        require(not unknown, f"the classifier predicted {unknown}, not among its classes_")
+        return np.array([codes[name] for name in predicted])
+
+    return predict
+
+
+def probed(classifier, points, batch_size=None):
+    """The classifier, after a look at whether it is a function of one point; else ValueError.
+
+    Of `points` (n, *shape) up to a dozen are evaluated twice, in another order, in smaller batches
+    and two alone; parameters and buffers are compared, and set back where the model has changed
+    them. A batch size of up to 64 is kept, for models that take no other.
+    """
+    if batch_size is not None:
+        check_count("batch_size", batch_size, 1)
+    size = batch_size if batch_size is not None and batch_size <= 64 else NUM_PROBED
+    order = torch.arange(-(-NUM_PROBED // size) * size) % min(len(points), NUM_PROBED)
+    points = points.to(classifier.device, classifier.dtype)
+
+    def outputs(order, size):
+        batch_of = lambda start, stop: points[order[start:stop]]  # noqa: E731
+        (found,) = read_batches(quiet, batch_of, len(order), _for_comparison, size)
+        return found.numpy()
+
+    quiet = dataclasses.replace(classifier, tick=int)
+    module = classifier.module
+    state = {} if module is None else dict([*module.named_parameters(), *module.named_buffers()])
+    before = {name: tensor.detach().clone() for name, tensor in state.items()}
+    with undisturbed(classifier):
+        first, again = outputs(order, size), outputs(order, size)
+        others = [outputs(order.flip(0), size)[::-1]]
+        for fewer, some in ((max(1, size // 2), order), (1, order[:2])):
+            # A model that takes no smaller batch says so where it gets one.
+            with contextlib.suppress(Exception):
+                others.append(outputs(some, fewer))
+        changed = [name for name, tensor in state.items() if not _same(tensor, before[name])]
+        for name in changed:
+            state[name].copy_(before[name])
+    name = type(module).__name__ if module is not None else "the model"
+    require(
+        not changed,
+        f"{name} changes itself when it is evaluated, as {changed and changed[0]!r} shows, such as "
+        "a batch norm that is called with training=True: no region can be counted",
+    )
+    require(
+        _differ_by(first, again) <= CALL_TOLERANCE,
+        f"{name} gives a point another output at every call: dropout that is left on, noise, or a "
+        "model that was exported or traced in training mode? No region can be counted",
+    )
+    require(
+        all(_differ_by(first[: len(found)], found) <= BATCH_TOLERANCE for found in others),
+        f"the output of {name} for a point depends on the other points of its batch: a batch norm "
+        "without running statistics, dynamic quantisation, or operations along the first axis? No "
+        "region can be counted",
+    )
+    finite = np.abs(first[np.isfinite(first)]).max(initial=0) if first.dtype == float else 0
+    return dataclasses.replace(classifier, floor=-1e4 * float(finite or 1))
+
+
+def _for_comparison(output, num_points):
+    """Labels as integers, scores (n, C) in float64, on the CPU; checked as `labels_of` does."""
+    labels = labels_of(output, num_points)
+    if labels.dtype == torch.int64:
+        return [labels.cpu()]
+    return [output.detach().reshape(num_points, -1).cpu().double()]
+
+
+def _same(tensor, before):
+    return torch.equal(torch.nan_to_num(tensor), torch.nan_to_num(before))
+
+
+def _differ_by(one, other):
+    """The largest difference of a score (n, C), as a share of what scores differ by between points.
+
+    Last bits do not count: what 64 roundings of a column's largest number in float32 make.
+    """
+    if one.dtype != float:
+        return float((one != other).any())
+    same = (one == other) | (np.isnan(one) & np.isnan(other))
+    if not np.isfinite(one[~same]).all() or not np.isfinite(other[~same]).all():
+        return np.inf
+    difference = np.abs(np.subtract(one, other, out=np.zeros_like(one), where=~same)).max(0)
+    finite = np.where(np.isfinite(one), one, 0)
+    excess = (difference - 64 * np.finfo(np.float32).eps * np.abs(finite).max(0)).max()
+    spread = np.ptp(finite, axis=0).max()
+    if excess <= 0:
+        return 0.0
+    return excess / spread if spread else np.inf
+
+
+def probed_points(corners):
+    """A dozen points (n, *shape) inside simplices with corners (B, d + 1, *shape)."""
+    simplex = np.arange(NUM_PROBED) % len(corners)
+    weights = np.random.default_rng(0).dirichlet(np.ones(corners.shape[1]), NUM_PROBED)
+    return _combine(corners, torch.from_numpy(simplex), torch.from_numpy(weights).to(corners))
+
+
+def check_column(classifier, strict=False):
+    """Raise ValueError where the one score of each point that was evaluated seems to be no score.
+
+    A score tells two labels apart by its sign: over many points, `strict`, it has both. Few points
+    may have one, but not all in [0, 1]. Class numbers are whole, and not of one size.
+    """
+    if not classifier.columns:
+        return
+    low, high, nearest, whole = torch.stack(classifier.columns).double().cpu().T
+    low, high, nearest, whole = low.min(), high.max(), nearest.min(), whole.min()
+    require(
+        not whole or nearest == max(-low, high),
+        f"the model returns whole numbers from {low:g} to {high:g} as floats: if they are labels, "
+        "return integers, as .astype(int) makes them",
+    )
+    probabilities = low >= 0 and high <= 1
+    require(
+        low < 0 < high or not (strict or probabilities),
+        f"the model returns one number a point, from {low:g} to {high:g}, and its label is whether "
+        "that is positive. Are they probabilities? Give logits, a column for each of the two "
+        "classes, or labels",
+    )
+
+
+def labels_of(output, num_points):
+    """Labels (n,) from a model's output for n points, read as `as_classifier` says.
+
+    int32 for scores, with NON_FINITE where one is NaN or +inf, or all are -inf; int64 where it
+    returns labels. Nothing here waits for the device. Raises ValueError for any other output.
+    """
+    column = output.ndim <= 2 and output.numel() == num_points
+    scores = output.ndim == 2 and len(output) == num_points and output.shape[1] >= 2
+    require(
+        column or scores,
+        f"the model returned {output.dtype} of shape {tuple(output.shape)} for {num_points} "
+        f"points; expected scores ({num_points}, num_classes) or one score or integer label for "
+        f"each point, ({num_points},)",
+    )
+    if column and not output.is_floating_point():
+        return output.reshape(-1).to(torch.int64)
+    output = output.reshape(num_points, -1)
+    labels = (output[:, 0] > 0) if column else output.argmax(1)
+    return torch.where(torch.isfinite(output.amax(1)), labels.to(torch.int32), NON_FINITE)
+
+
+def two_scores(scores):
+    """Scores (P, C) with C >= 2; one output s becomes (0, s): the argmax is whether s > 0."""
+    scores = scores.unsqueeze(1) if scores.ndim == 1 else scores
+    shape = tuple(scores.shape[1:])
+    require(scores.ndim == 2, f"the network returns {shape} numbers for a point; expected (classes,)")
+    return torch.cat([torch.zeros_like(scores), scores], 1) if scores.shape[1] == 1 else scores
+
+
+def refuse_non_finite(labels, place_of):
+    """Raise NonFiniteScores where labels (n,) of `labels_of` stand for scores that are not finite.
+
+    place_of: from the index of the first of them to its name.
+    """
+    bad = (labels == NON_FINITE).nonzero() if labels.dtype == torch.int32 else ()
+    if len(bad):
+        raise NonFiniteScores(
+            f"the model's scores are NaN or infinite at {len(bad)} of {len(labels)} points, first "
+            f"in {place_of(int(bad[0]))}: no region can be counted there. The model has probably "
+            "diverged: leave it out, or count at an earlier epoch"
+        )
+
+
+def predict_labels(model: Model, points: Points, *, batch_size: int | None = None) -> np.ndarray:
+    """Predicted label of each point, a NumPy array (N,) of integers.
+
+    model, points, batch_size: as in `region_count`.
+
+    Raises ValueError for points or scores that are not finite and for outputs of a wrong shape;
+    MemoryError if one point is too many.
+    """
+    names, points = getattr(points, "columns", None), as_points(points)
+    if not len(points):
+        return np.zeros(0, dtype=np.int64)
+    classifier = as_classifier(model, points, names)
+
+    def batch_of(start, stop):
+        return gather(points, np.arange(start, stop), classifier.device, classifier.dtype)
+
+    classifier = probed(classifier, batch_of(0, min(NUM_PROBED, len(points))), batch_size)
+    (labels,) = read_outputs(classifier, batch_of, len(points), _labels_alone, batch_size)
+    refuse_non_finite(labels, lambda index: f"points[{index}]")
+    check_column(classifier)
+    return labels.cpu().numpy()
+
+
+def label_lattice(classifier, corners, lattice, batch_size=None):
+    """Labels (B, P) at the lattice points of corners (B, d + 1, *shape), a tensor on its device."""
+    size = lattice.num_points
+    weights = torch.tensor(lattice.coordinates).to(corners)
+
+    def batch_of(start, stop):
+        flat = torch.arange(start, stop, device=corners.device)
+        return _combine(corners, flat // size, weights[flat % size])
+
+    total = len(corners) * size
+    (labels,) = read_outputs(classifier, batch_of, total, _labels_alone, batch_size)
+    refuse_non_finite(labels, lambda index: f"simplex {index // size}")
+    return labels.view(len(corners), size)
+
+
+def scores_at(classifier, corners, simplex, weights, batch_size=None):
+    """Labels (n,) and scores (n, C) at sum_k weights[:, k] corners[simplex, k], NumPy arrays.
+
+    The scores are float64, as second derivatives of close points need; None for a model that
+    returns labels. One score s is (0, s). Raises NonFiniteScores where one is NaN or infinite.
+    """
+    simplex = torch.from_numpy(simplex).to(corners.device)
+    weights = torch.from_numpy(weights).to(corners)
+
+    def batch_of(start, stop):
+        return _combine(corners, simplex[start:stop], weights[start:stop])
+
+    def read(output, num_points):
+        labels = labels_of(output, num_points).cpu()
+        if labels.dtype == torch.int64:
+            return [labels]
+        scores = output.detach().reshape(num_points, -1).cpu().double()
+        return [labels, two_scores(torch.where(scores == -torch.inf, classifier.floor, scores))]
+
+    labels, *scores = read_outputs(classifier, batch_of, len(simplex), read, batch_size)
+    refuse_non_finite(labels, lambda index: f"simplex {int(simplex[index])}")
+    return labels.numpy().astype(np.int64), scores[0].numpy() if scores else None
+
+
+def _labels_alone(output, num_points):
+    return [labels_of(output, num_points)]
+
+
+def _combine(corners, simplex, weights):
+    """Points sum_k weights[:, k] corners[simplex, k], (n, *shape).
+
+    One multiplication and one addition at a time: each is rounded the same way whatever the batch
+    and the device, and at a vertex the point is the vertex exactly.
+    """
+    weights = weights.view(*weights.shape, *(1,) * (corners.ndim - 2))
+    batch = corners[simplex, 0].mul_(weights[:, 0])
+    for k in range(1, corners.shape[1]):
+        batch.add_(corners[simplex, k].mul_(weights[:, k]))
+    return batch

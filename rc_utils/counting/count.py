@@ -1,0 +1,271 @@
+"""Region count: the mean number of connected regions of equal label on simplices between data."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from rc_utils.checks import check_name, check_number, require
+from rc_utils.counting import sampling as draws
+from rc_utils.counting.classifier import (
+    Model,
+    Points,
+    as_classifier,
+    check_column,
+    label_lattice,
+    probed,
+    probed_points,
+)
+from rc_utils.counting.lattice import (
+    Lattice,
+    box_corners,
+    count_along_edges,
+    make_lattice,
+    plane_coordinates,
+)
+from rc_utils.counting.mesh import HALVINGS, count_on_meshes, ranks
+from rc_utils.counting.segments import count_adaptively
+
+BOX_PADDING = 0.1
+STRATEGIES = ("grid", "adaptive")
+
+AUTHORS: Mapping[int | str, Mapping[str, Any]] = MappingProxyType(
+    {
+        1: {"dim": 1, "resolution": 200},
+        2: {"dim": 2, "resolution": 10, "adjacency": "full"},
+        3: {"dim": 3, "resolution": 5, "adjacency": "face"},
+        4: {"dim": 4, "resolution": 5, "adjacency": "face"},
+        5: {"dim": 5, "resolution": 5, "adjacency": "face"},
+        "random": {"dim": 1, "resolution": 200, "sampling": "noise", "direction_length": 0.1},
+    }
+)
+"""Settings of the authors' own counting: `region_count(model, points, **AUTHORS[2])`.
+
+By dimension, and "random" for segments in random directions: 100 simplices of standardised training
+images. From the code of the paper's first author, GitHub lijingwei0502/implicit_bias at commit
+6148365: grids and neighbours in `plot.py`, random directions in `train_and_test.py`.
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class RegionCount:
+    """Numbers of regions on sampled simplices.
+
+    counts: (num_samples,) int64, read-only; the i-th belongs to the same simplex for every model
+        counted with the same points and settings.
+    num_evaluations: points at which the model was evaluated.
+    settings: the settings of the call, defaults filled in.
+    """
+
+    counts: np.ndarray
+    num_evaluations: int
+    settings: Mapping[str, Any]
+
+    @property
+    def mean(self) -> float:
+        """The region count."""
+        return float(self.counts.mean())
+
+    @property
+    def std_error(self) -> float:
+        """Standard error of the mean over simplices, s / sqrt(n); NaN for a single simplex."""
+        n = len(self.counts)
+        return float(self.counts.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
+
+    def __str__(self) -> str:
+        given = [f"{key}={value!r}" for key, value in self.settings.items() if value is not None]
+        return f"{self.mean:.3f} ± {self.std_error:.3f} regions ({', '.join(given)})"
+
+    __repr__ = __str__
+
+
+def region_count(
+    model: Model,
+    points: Points,
+    *,
+    dim: int = 1,
+    resolution: int | None = None,
+    num_samples: int = 100,
+    alpha_range: tuple[float, float] = (0.0, 1.0),
+    sampling: str = "pairs",
+    domain: str = "simplex",
+    adjacency: str | None = None,
+    strategy: str = "grid",
+    seed: int = 0,
+    batch_size: int | None = None,
+    direction_length: float | None = None,
+    padding: float = BOX_PADDING,
+    progress: bool = False,
+) -> RegionCount:
+    """Region count R_d: E[number of connected regions of equal label] (v1 Definition 4).
+
+    The expectation is over simplices spanned by dim + 1 random data points; regions are connected
+    components of equal label on a lattice of the simplex. `AUTHORS` has the paper's own settings.
+
+    Args:
+        model: torch module, scikit-learn classifier, or callable from a batch to scores or labels
+            (`as_classifier`). A module is evaluated in evaluation mode, without gradients, without
+            TF32, and left as it was; in one thread at a time, since its modes are its own.
+        points: data (N, *shape): NumPy array, torch tensor, image tensor, data frame.
+        dim, num_samples: d >= 1, the dimension of the simplices, and their number.
+        resolution: points on each edge; None takes 200, 30, 16, 12, 10 for d = 1..5, 50 for a box.
+        alpha_range: (low, high) of alpha in (1 - alpha) x_1 + alpha x_2, all of it covered by
+            `resolution` points; other than (0, 1) in one dimension only (v1 Table 4).
+        sampling, direction_length, seed: "pairs", "random_direction" or "noise"
+            (`sample_vertices`); the same simplices for every model and device.
+        domain: "simplex", or "box": the plane of Somepalli et al. (2022) around a triangle, which
+            reaches beyond it by `padding` times its extents.
+        adjacency: what a region is in two dimensions and more. None takes "linear".
+            "linear": the pieces of the scores, interpolated linearly between lattice points. Errs
+            where a region or a gap is narrower than the spacing. Of labels alone, as "simplex".
+            "simplex", "face", "full": points of one label that are neighbours (`make_lattice`).
+            They break the sharp tips of regions into single points, at every resolution, "face"
+            most of all and depending on the order of the vertices; "full" joins regions that touch.
+        strategy: "grid", every lattice point is evaluated; "adaptive", more points where a region
+            could hide: on segments from a coarse lattice down to 1/32 of the grid's interval; else,
+            with adjacency "linear", from the lattice on, down to 1/512 of its interval on planes,
+            1/8 in three dimensions and 1/2 beyond. That needs scores that bend gradually, such as
+            logits: probabilities that are flat at 0 and 1 hide regions.
+        batch_size: points in one forward pass; None chooses. Running out of memory halves it.
+        progress: show a bar over the points on stderr, with the time left; with strategy
+            "adaptive" their number is an estimate.
+
+    The model is probed first, by some fifty evaluations that `num_evaluations` leaves out: one that
+    is random, depends on its batch or changes itself is refused with the reason, as is one score a
+    point that has not both signs (`probed`, `check_column`).
+
+    The points do not depend on the batch size. A network's scores can, in their last bits; a label
+    does only where two scores are equal to seven digits.
+
+    Raises ValueError for an invalid setting, too few points, points that are not finite, scores
+    that are NaN or +inf, and outputs of a wrong shape; TypeError for a model of another kind;
+    MemoryError if a single point is too much.
+    """
+    names, points = getattr(points, "columns", None), draws.as_points(points)
+    check_number("padding", padding, 0)
+    lattice = make_lattice(dim, resolution, alpha_range=alpha_range, domain=domain, adjacency=adjacency)
+    check_strategy(strategy, lattice)
+    draws.check_sampling(sampling, dim, num_samples, seed, direction_length)
+    length = draws.length_of(points, sampling, direction_length, seed)
+    classifier = as_classifier(model, points, names)
+    draw = (dim, num_samples, sampling, seed, length, classifier.device, classifier.dtype)
+    found, num_evaluations = [], 0
+    # Adaptive counts take some seventh of a grid on segments, two or three of them beyond.
+    share = 1 if strategy == "grid" else 1 / 7 if dim == 1 else 2.5
+    total = round(share * num_samples * lattice.num_points)
+    with tqdm(total=total, desc="region count", unit="point", disable=not progress) as bar:
+        classifier = replace(classifier, tick=bar.update)
+        for vertices in draws.vertex_blocks(points, *draw, labels=lattice.num_points):
+            corners = box_corners(vertices, padding) if domain == "box" else vertices
+            if not found:
+                classifier = probed(classifier, probed_points(corners), batch_size)
+            part = count_simplices(classifier, corners, lattice, strategy, batch_size)
+            found.append(part[0])
+            num_evaluations += part[1]
+    check_column(classifier, strict=True)
+    counts = np.concatenate(found)
+    counts.setflags(write=False)
+    settings = {
+        "dim": dim,
+        "num_samples": num_samples,
+        "sampling": sampling,
+        "seed": seed,
+        "resolution": lattice.resolution,
+        "alpha_range": tuple(alpha_range),
+        "direction_length": length,
+        "domain": domain,
+        "padding": padding if domain == "box" else None,
+        "adjacency": lattice.adjacency,
+        "strategy": strategy,
+    }
+    return RegionCount(counts, num_evaluations, settings)
+
+
+def check_strategy(strategy, lattice):
+    """Raise ValueError for an unknown strategy, or one that the lattice's adjacency excludes."""
+    check_name("strategy", strategy, STRATEGIES)
+    require(
+        strategy == "grid" or lattice.dim == 1 or lattice.adjacency == "linear",
+        f"strategy 'adaptive' in {lattice.dim} dimensions counts with adjacency 'linear', got "
+        f"{lattice.adjacency!r}; give one of them up",
+    )
+
+
+def count_simplices(classifier, corners, lattice, strategy, batch_size):
+    """Regions (B,) int64 on each of corners (B, d + 1, *shape), and the number of evaluations."""
+    adaptive = strategy == "adaptive"
+    if lattice.dim == 1 and adaptive:
+        return count_adaptively(classifier, corners, lattice, batch_size)
+    if lattice.dim > 1 and lattice.adjacency == "linear":
+        halvings = HALVINGS.get(lattice.dim, 1) if adaptive else 0
+        return count_on_meshes(classifier, corners, lattice, batch_size, halvings)
+    labels = label_lattice(classifier, corners, lattice, batch_size)
+    if lattice.dim > 1:
+        counts = count_along_edges(ranks(labels.cpu().numpy()), lattice.edges)
+    else:
+        counts = 1 + (labels[:, 1:] != labels[:, :-1]).sum(1).cpu().numpy()
+    return counts, labels.numel()
+
+
+@dataclass(frozen=True, eq=False)
+class LabelGrid:
+    """The labels themselves, for pictures of a segment, a triangle or a plane.
+
+    labels: (B, *grid) integers, -1 where the grid has no point of the domain.
+    positions: (B, P, d) where each lattice point lies in an orthonormal frame of the plane that the
+        vertices span, in the units of the points: v_0 is the origin, v_1 lies on the first axis.
+    vertices: (B, d + 1, d) where the vertices lie in that frame.
+    lattice: the points; `labels[b][tuple(lattice.indices.T)]` are the labels at `positions[b]`.
+    """
+
+    labels: np.ndarray
+    positions: np.ndarray
+    vertices: np.ndarray
+    lattice: Lattice
+
+
+def label_grid(
+    model,
+    vertices,
+    *,
+    resolution=None,
+    alpha_range=(0.0, 1.0),
+    domain="simplex",
+    padding=BOX_PADDING,
+    adjacency=None,
+    batch_size=None,
+):
+    """Predicted labels on the lattices of given simplices: what `region_count` counts on a grid.
+
+    vertices: (B, d + 1, *shape) array or tensor, as `sample_vertices` returns them. The others are
+    as in `region_count`. Where labels are negative, all are replaced by their ranks.
+
+    Returns a LabelGrid of NumPy arrays. Raises ValueError as `region_count` does.
+    """
+    vertices = draws.as_points(vertices)
+    given = draws.as_tensor("vertices", vertices).detach()
+    shape = tuple(given.shape)
+    require(
+        given.ndim >= 3 and shape[1] >= 2 and shape[0] > 0,
+        f"vertices have shape {shape}; expected (B, d + 1, *shape) with d >= 1",
+    )
+    finite = bool(torch.isfinite(given).all())
+    require(finite, "vertices hold NaN or infinity; remove these points")
+    check_number("padding", padding, 0)
+    lattice = make_lattice(shape[1] - 1, resolution, alpha_range=alpha_range, domain=domain, adjacency=adjacency)
+
+    def corners_of(at):
+        return box_corners(at, padding) if domain == "box" else at
+
+    classifier = as_classifier(model, vertices)
+    corners = corners_of(given.to(classifier.device, classifier.dtype))
+    classifier = probed(classifier, probed_points(corners), batch_size)
+    labels = ranks(label_lattice(classifier, corners, lattice, batch_size).cpu().numpy())
+    check_column(classifier)
+    frame = plane_coordinates(given)
+    positions = torch.tensor(lattice.coordinates) @ corners_of(frame)
+    return LabelGrid(lattice.to_grid(labels), positions.numpy(), frame.numpy(), lattice)

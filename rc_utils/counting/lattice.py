@@ -1,0 +1,259 @@
+"""Lattices of a simplex or a plane, their neighbours, and connected components of equal label."""
+
+import functools
+import itertools
+import math
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import torch
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from rc_utils.checks import check_count, check_name, is_finite_number, require
+from rc_utils.counting.sampling import as_tensor
+
+Labels = TypeVar("Labels", np.ndarray, torch.Tensor)
+ADJACENCIES = ("face", "full", "simplex")  # of labels
+DEFAULT_RESOLUTION = {1: 200, 2: 30, 3: 16, 4: 12, 5: 10}
+MAX_POINTS, MAX_PAIRS = 5_000_000, 100_000_000
+# Pairs of neighbours that are compared at once.
+BLOCK = 1 << 22
+
+
+@dataclass(frozen=True, eq=False)
+class Lattice:
+    """Points of a d-dimensional domain and their neighbours, the same for every simplex.
+
+    Attributes:
+        dim, resolution, domain, adjacency: as in `make_lattice`.
+        coordinates: (P, d + 1) float64, rows sum to 1. A point is coordinates @ corners, where the
+            corners are the vertices of the simplex or three corners of the box (`box_corners`).
+        indices: (P, d) int64, position in a right-angled grid, in lexicographic order.
+        grid_shape: the shape of that grid; a simplex fills one corner of it.
+        edges: (E, 2) int32, each pair of neighbours once, the later point first.
+    """
+
+    dim: int
+    resolution: int
+    domain: str
+    adjacency: str
+    coordinates: np.ndarray
+    indices: np.ndarray
+    grid_shape: tuple[int, ...]
+    edges: np.ndarray
+
+    @property
+    def num_points(self):
+        """P, the number of points."""
+        return len(self.coordinates)
+
+    def to_grid(self, labels):
+        """Labels (B, P) as an array (B, *grid_shape), -1 where the grid has no point."""
+        grid = np.full((len(labels), *self.grid_shape), -1, dtype=labels.dtype)
+        grid[(slice(None), *self.indices.T)] = labels
+        return grid
+
+
+def default_resolution(dim, domain="simplex"):
+    """Points per edge: v1 Table 2 for d = 1 and 2, Somepalli et al. (2022) for the box."""
+    return 50 if domain == "box" else DEFAULT_RESOLUTION.get(dim, 8)
+
+
+def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), domain="simplex", adjacency=None):
+    """The lattice of a domain; the same arguments give the same (read-only) object.
+
+    simplex: the points with barycentric coordinates k_i / (resolution - 1), k_i >= 0 integers. In
+    one dimension `resolution` equally spaced alpha in `alpha_range`, as (1 - alpha, alpha).
+    box: resolution x resolution points of a rectangle, as coordinates (1 - p - q, p, q).
+
+    Neighbours differ by: face - one step along one axis of the grid; full - at most one step along
+    every axis; simplex - one unit moved from one coordinate to another. linear: as simplex, and
+    scores are interpolated (`count_pieces`). None takes linear in 2..5 dimensions, simplex beyond.
+
+    `resolution` None takes 200, 30, 16, 12, 10 for d = 1..5 and 8 beyond, 50 for the box.
+
+    Raises ValueError for an argument outside these ranges and for a lattice that is too large.
+    """
+    check_count("dim", dim, 1)
+    resolution = default_resolution(dim, domain) if resolution is None else resolution
+    check_count("resolution", resolution, 2)
+    alpha_range = tuple(alpha_range) if isinstance(alpha_range, list) else alpha_range
+    if adjacency is None:
+        adjacency = "face" if dim == 1 else "linear" if dim <= 5 else "simplex"
+    check_name("adjacency", adjacency, (*ADJACENCIES, "linear"))
+    check_name("domain", domain, ("simplex", "box"))
+    require(domain != "box" or dim == 2, f"domain 'box' is a plane and needs dim=2, got dim={dim}")
+    pair = isinstance(alpha_range, tuple) and len(alpha_range) == 2
+    numbers = pair and all(map(is_finite_number, alpha_range)) and alpha_range[0] < alpha_range[1]
+    expected = "expected two finite numbers (low, high) with low < high"
+    require(numbers, f"alpha_range={alpha_range!r}; {expected}")
+    extended = dim > 1 and alpha_range != (0.0, 1.0)
+    require(not extended, f"alpha_range={alpha_range!r} extends a segment and needs dim=1")
+    positions = dim * math.log2(resolution) < 63
+    require(positions, f"{resolution}^{dim} grid positions are more than 64 bits can number")
+    number = resolution**2 if domain == "box" else math.comb(resolution - 1 + dim, dim)
+    require_few(number, dim, adjacency, (resolution - 1) ** dim)
+    return _build_lattice(int(dim), int(resolution), alpha_range, domain, adjacency)
+
+
+def require_few(points, dim, adjacency, elements=0):
+    """Raise ValueError for more points, neighbours or elements than memory and time allow."""
+    steps = {"face": dim, "full": (3**dim - 1) // 2}.get(adjacency, dim * (dim + 1) // 2)
+    advice = "lower the resolution or the dimension, or use adjacency 'face'"
+    require(points <= MAX_POINTS, f"a lattice of {points:,} points is too large: {advice}")
+    pairs = max(points, 100) * steps  # a step is a pass over all points
+    many = f"{points:,} points with {2 * steps:,} neighbours each are too many: {advice}"
+    require(pairs <= MAX_PAIRS, many)
+    fits = adjacency != "linear" or dim * elements <= MAX_PAIRS
+    require(fits, f"a lattice of {elements:,} elements is too large: {advice}")
+
+
+@functools.lru_cache(maxsize=32)
+def _build_lattice(dim, resolution, alpha_range, domain, adjacency):
+    steps = resolution - 1
+    indices = np.arange(resolution)[:, None]
+    for _ in range(dim - 1):
+        # Each row is followed by every further step, or by those that stay inside the simplex.
+        left = np.full(len(indices), steps) if domain == "box" else steps - indices.sum(1)
+        starts = np.cumsum(left + 1) - left - 1
+        step = np.arange(len(indices) + left.sum()) - np.repeat(starts, left + 1)
+        indices = np.column_stack([np.repeat(indices, left + 1, axis=0), step])
+    if dim == 1:
+        alpha = alpha_range[0] + (alpha_range[1] - alpha_range[0]) * indices / steps
+        coordinates = np.hstack([1 - alpha, alpha])
+    else:
+        coordinates = np.hstack([steps - indices.sum(1, keepdims=True), indices]) / steps
+    grid_shape = (resolution,) * dim
+    edges = neighbour_pairs(indices, grid_shape, adjacency)
+    for array in (coordinates, indices, edges):
+        array.setflags(write=False)  # shared by all calls
+    return Lattice(dim, resolution, domain, adjacency, coordinates, indices, grid_shape, edges)
+
+
+def neighbour_pairs(indices, grid_shape, adjacency):
+    """Neighbours (E, 2) int32 among grid positions (P, d) in lexicographic order, later first."""
+    keys = np.ravel_multi_index(tuple(indices.T), grid_shape)
+    axes = np.eye(len(grid_shape), dtype=np.int64)
+    offsets = list(-axes)
+    if adjacency == "full":
+        zero = (0,) * len(axes)
+        offsets = [o for o in itertools.product((-1, 0, 1), repeat=len(axes)) if o < zero]
+    elif adjacency != "face":
+        # One unit moved between two axes; the steps along one axis move it to or from k_0.
+        offsets += [axes[j] - axes[i] for i, j in itertools.combinations(range(len(axes)), 2)]
+    pairs = [np.zeros((0, 2), dtype=np.int64)]
+    for offset in offsets:
+        moved = indices + np.array(offset)
+        inside = np.flatnonzero(((moved >= 0) & (moved < grid_shape)).all(axis=1))
+        moved_keys = np.ravel_multi_index(tuple(moved[inside].T), grid_shape)
+        # A backward step from a later key has an earlier one: the search never passes the end.
+        found = np.searchsorted(keys, moved_keys)
+        present = keys[found] == moved_keys
+        pairs.append(np.stack([inside[present], found[present]], axis=1))
+    return np.concatenate(pairs).astype(np.int32)
+
+
+def count_components(labels: Labels, adjacency: str = "face") -> Labels:
+    """Number of connected components of equal label in each of B grids.
+
+    labels: integers (B, *grid) in any number of grid dimensions, -1 for cells outside the domain; a
+        NumPy array, or a torch tensor on any device.
+    adjacency: which cells are neighbours: "face", "full" or "simplex", as in `make_lattice`.
+
+    Returns (B,) int64, of the same kind and on the same device as `labels`. Raises ValueError for
+    labels that are not integers, have no grid dimension or are below -1.
+    """
+    check_name("adjacency", adjacency, ADJACENCIES)
+    given = as_tensor("labels", labels)
+    shape, integers = tuple(given.shape), not given.is_floating_point()
+    require(given.ndim >= 2, f"labels have shape {shape}; expected (B, *grid)")
+    require(integers, f"labels are {given.dtype}; expected integers (argmax of the scores)")
+    require_few(min(MAX_POINTS, math.prod(shape[1:])), len(shape) - 1, adjacency)
+    flat = given.cpu().flatten(1).numpy()
+    lowest = flat.min(initial=0)
+    require(lowest >= -1, f"labels hold {lowest}; expected classes from 0 on, and -1 outside")
+    # A lattice of a simplex fills only about 1 / d! of its grid: drop the cells that no grid uses.
+    used = (flat >= 0).any(0)
+    counts = count_along_edges(flat[:, used], _grid_edges(shape[1:], adjacency, used.tobytes()))
+    return torch.from_numpy(counts).to(given.device) if isinstance(labels, torch.Tensor) else counts
+
+
+@functools.lru_cache(maxsize=16)
+def _grid_edges(grid_shape, adjacency, used):
+    """Neighbours among the cells of a grid that the bytes of a boolean mask name."""
+    cells = np.flatnonzero(np.frombuffer(used, dtype=bool))
+    return neighbour_pairs(np.stack(np.unravel_index(cells, grid_shape), 1), grid_shape, adjacency)
+
+
+def count_along_edges(labels, edges):
+    """Components (B,) int64 of labels (B, P), -1 outside, joined along edges (E, 2).
+
+    Runs of points that follow one another, on an edge each, are joined first: a tenth of the nodes.
+    """
+    size = labels.shape[1]
+    follows = edges[:, 0] - edges[:, 1] == 1
+    after, (later, earlier) = edges[follows, 0], edges[~follows].T
+    counts = [np.zeros(0, dtype=np.int64)]
+    block = max(1, BLOCK // max(size, len(edges), 1))
+    for start in range(0, len(labels), block):
+        part = labels[start : start + block]
+        begins = np.ones(part.shape, dtype=bool)
+        begins[:, after] = (part[:, after] != part[:, after - 1]) | (part[:, after] < 0)
+        run = np.cumsum(begins).reshape(part.shape) - 1
+        at = part[:, later]
+        joined = (at == part[:, earlier]) & (at >= 0)
+        one, other = run[:, later][joined], run[:, earlier][joined]
+        # Neighbouring runs are joined by many edges, mostly one after another.
+        differ = np.append(True, (one[1:] != one[:-1]) | (other[1:] != other[:-1]))[: len(one)]
+        links = np.stack([one[differ], other[differ]], axis=1)
+        counts.append(graph_components(links, begins.nonzero()[0], len(part)))
+        counts[-1] -= (part < 0).sum(1)
+    return np.concatenate(counts)
+
+
+def graph_components(links, owners, number):
+    """Components (number,) of each owner's part of a graph, links (L, 2) among nodes (N,)."""
+    size = len(owners)
+    graph = coo_array((np.ones(len(links), dtype=bool), links.T), shape=(size, size))
+    components, component = connected_components(graph, directed=False)
+    owner = np.zeros(components, dtype=np.int64)
+    owner[component] = owners
+    return np.bincount(owner, minlength=number)
+
+
+def box_corners(vertices, padding):
+    """Three corners (B, 3, *shape) of the padded rectangle around triangles (B, 3, *shape).
+
+    The plane of Somepalli et al. (2022). With a = v_1 - v_0 and b the part of v_2 - v_0 orthogonal
+    to a, the triangle's points are v_0 + s a + r b with r in [0, 1] and s between the least and the
+    greatest of 0, 1 and t = <v_2 - v_0, a> / <a, a>. The rectangle reaches beyond these extents by
+    `padding` times each. Its corners: the lower left one, the ends of the sides along a and b.
+    """
+    origin, first, second = vertices.flatten(2).double().unbind(1)
+    a, c = first - origin, second - origin
+    squared = (a * a).sum(1, keepdim=True)
+    t = (c * a).sum(1, keepdim=True) / squared.clamp(min=torch.finfo(torch.float64).tiny)
+    b = c - t * a
+    low, high = t.clamp(max=0), t.clamp(min=1)
+    extent = high - low
+    corner = origin + (low - padding * extent) * a - padding * b
+    scale = 1 + 2 * padding
+    corners = torch.stack([corner, corner + scale * extent * a, corner + scale * b], dim=1)
+    return corners.to(vertices.dtype).view(vertices.shape)
+
+
+def plane_coordinates(vertices):
+    """Coordinates (B, d + 1, d) float64 of vertices (B, d + 1, *shape) in the plane they span.
+
+    Distances are kept; v_0 is the origin, v_1 lies on the first axis, v_2 in the upper half-plane.
+    """
+    flat = vertices.flatten(2).double().cpu()
+    dim = flat.shape[1] - 1
+    edges = (flat[:, 1:] - flat[:, :1]).transpose(1, 2)
+    if edges.shape[1] < dim:
+        edges = torch.nn.functional.pad(edges, (0, 0, 0, dim - edges.shape[1]))
+    upper = torch.linalg.qr(edges, mode="r").R
+    sign = torch.where(upper.diagonal(dim1=1, dim2=2) < 0, -1.0, 1.0).unsqueeze(2)
+    return torch.nn.functional.pad((upper * sign).transpose(1, 2), (0, 0, 1, 0))

@@ -1,0 +1,396 @@
+"""Pieces of scores interpolated on a mesh of simplices, refined where they are in doubt."""
+
+import functools
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import linprog
+from scipy.sparse import csr_array
+
+from rc_utils.checks import require
+from rc_utils.counting.classifier import scores_at
+from rc_utils.counting.lattice import count_along_edges, graph_components
+
+# How often the lattice's interval is halved, at most, by dimension; once in more than three.
+HALVINGS = {2: 9, 3: 3}
+# Times the greatest error that is seen around an element by which the interpolation may be off in
+# it: of 3, 4 and 5, the smallest that changes no count on the first 30 triangles of the first
+# network of the campaign cifar10-dimensions.
+BEND_FACTOR = 4.0
+BLOCK = 1 << 21  # scores, and corners of elements, that are looked at together
+
+
+@dataclass(eq=False)
+class Mesh:
+    """A conforming mesh on each of several domains.
+
+    points: (V, d) int64, in units of which an edge of a domain has `scale`. owner: (V,) the domain.
+    elements: (E, d + 1) points, in an order that says where an element is cut: halfway between the
+        first and that at place d - depth mod d, which keeps angles wide (Maubach, 1995).
+    depth: (E,) how often each was cut. scores: (V, C) float64, None for a model of labels alone.
+    """
+
+    points: np.ndarray
+    owner: np.ndarray
+    elements: np.ndarray
+    depth: np.ndarray
+    scores: np.ndarray | None
+    is_box: bool
+    scale: int
+
+    def keys(self):
+        """(V,) int64 by point; those of an element's corners add up to one for their face alone."""
+        dim = self.points.shape[1]
+        base = (dim + 1) * self.scale + 1
+        return np.column_stack([self.points, self.owner]) @ base ** np.arange(dim + 1)
+
+    def walls(self):
+        """(V, W) bool: which of the sides of its domain a point lies on."""
+        far = self.points if self.is_box else self.points.sum(1, keepdims=True)
+        return np.hstack([self.points == 0, far == self.scale])
+
+
+def count_on_meshes(classifier, corners, lattice, batch_size, halvings=0):
+    """Regions (B,) int64 of the interpolated scores on simplices or planes, and the evaluations.
+
+    corners: (B, d + 1, *shape). Without halvings labels alone are counted along lattice edges.
+    """
+    counts, evaluations, block, done = [], 0, 1, 0
+    while done < len(corners):
+        part = corners[done : done + block]
+        mesh, labels = interpolated_mesh(classifier, part, lattice, batch_size, halvings)
+        if mesh.scores is None:
+            numbers = lattice.num_points
+            counts.append(count_along_edges(ranks(labels).reshape(-1, numbers), lattice.edges))
+        else:
+            numbers = lattice.num_points * mesh.scores.shape[1]
+            counts.append(count_pieces(mesh.scores, mesh.elements, mesh.owner, len(part)))
+        evaluations += len(mesh.points)
+        done += len(part)
+        block = max(1, BLOCK // max(numbers, lattice_elements(lattice).size))
+    return np.concatenate(counts), evaluations
+
+
+def ranks(labels):
+    """Labels from 0 on: where some are below it, their ranks."""
+    if labels.min(initial=0) >= 0:
+        return labels
+    return np.unique(labels, return_inverse=True)[1].reshape(labels.shape)
+
+
+def interpolated_mesh(classifier, corners, lattice, batch_size, halvings):
+    """The mesh of simplices or planes (B, d + 1, *shape), its scores, and the lattice's labels.
+
+    Its elements are halved, up to d times `halvings`, where that could change the count
+    (`in_doubt`). Raises ValueError for labels with halvings, and where scores are not finite.
+    """
+    mesh = lattice_mesh(lattice, len(corners), halvings)
+
+    def look(owner, points):
+        weights = np.hstack([mesh.scale - points.sum(1, keepdims=True), points]) / mesh.scale
+        return scores_at(classifier, corners, owner, weights, batch_size)
+
+    labels, mesh.scores = look(mesh.owner, mesh.points)
+    if halvings:
+        require(
+            mesh.scores is not None,
+            "the model returns labels; strategy 'adaptive' in more than one dimension needs "
+            "scores: give the model's logits or log-probabilities; probabilities that are flat at "
+            "0 and 1, as a forest's, need strategy='grid'",
+        )
+        refine(mesh, lambda owner, points: look(owner, points)[1], halvings * lattice.dim)
+    return mesh, labels
+
+
+@functools.lru_cache(maxsize=8)
+def lattice_elements(lattice):
+    """Elements (E, d + 1) of Kuhn's triangulation: (resolution - 1)^d, twice that in a box.
+
+    Each is a path of d steps, taken in any order: one unit moved from corner 0 to 1, from 2 to 0,
+    from 3 to 2 and so on. In a plane the edges are those of adjacency "simplex".
+    """
+    steps = np.eye(lattice.dim, k=-1, dtype=np.int64) - np.eye(lattice.dim, dtype=np.int64)
+    steps[:2, 0] = [1, 0][: lattice.dim]
+    keys = np.ravel_multi_index(tuple(lattice.indices.T), lattice.grid_shape)
+    found = []
+    for order in itertools.permutations(steps):
+        path = lattice.indices[:, None] + np.cumsum([0 * order[0], *order], axis=0)
+        inside = (path >= 0).all((1, 2)) & (path < lattice.grid_shape).all((1, 2))
+        if lattice.domain == "simplex":
+            inside &= (path.sum(2) < lattice.resolution).all(1)
+        path_keys = np.ravel_multi_index(tuple(np.moveaxis(path[inside], 2, 0)), lattice.grid_shape)
+        found.append(np.searchsorted(keys, path_keys))
+    elements = np.concatenate(found)
+    elements.setflags(write=False)  # shared by all calls
+    return elements
+
+
+def lattice_mesh(lattice, number, halvings):
+    """The mesh of a lattice on `number` domains, to be cut to 1 / 2^halvings of its interval."""
+    size = lattice.num_points
+    elements = lattice_elements(lattice) + size * np.arange(number)[:, None, None]
+    return Mesh(
+        points=np.tile(lattice.indices * 2**halvings, (number, 1)),
+        owner=np.repeat(np.arange(number), size),
+        elements=elements.reshape(-1, lattice.dim + 1),
+        depth=np.zeros(elements.shape[0] * elements.shape[1], dtype=np.int64),
+        scores=None,
+        is_box=lattice.domain == "box",
+        scale=(lattice.resolution - 1) * 2**halvings,
+    )
+
+
+def refine(mesh, look, depth):
+    """Cut elements that are in doubt until none is, or all that are have been cut `depth` times.
+
+    An element is not judged again when only its neighbours are cut.
+    look: from the owners (n,) and points (n, d) of new points to their scores (n, C).
+    """
+    new = np.ones(len(mesh.elements), dtype=bool)
+    while True:
+        chosen = in_doubt(mesh, new & (mesh.depth < depth))
+        if not chosen.any():
+            return
+        known = len(mesh.points)
+        new = cut(mesh, chosen)
+        found = look(mesh.owner[known:], mesh.points[known:])
+        mesh.scores = np.concatenate([mesh.scores, found])
+
+
+def cut(mesh, chosen):
+    """Cut the chosen elements (E,), others until the mesh conforms; returns which are new."""
+    known, new = len(mesh.points), np.zeros(len(mesh.elements), dtype=bool)
+    while chosen.any():
+        new = np.append(new[~chosen], np.ones(2 * chosen.sum(), dtype=bool))
+        _bisect(mesh, chosen, known)
+        # A new point on an edge has half the sum of the keys of its ends.
+        keys = mesh.keys()
+        middles, corners = 2 * keys[known:], keys[mesh.elements]
+        chosen = np.zeros(len(corners), dtype=bool)
+        for i, j in itertools.combinations(range(corners.shape[1]), 2):
+            chosen |= np.isin(corners[:, i] + corners[:, j], middles)
+    return new
+
+
+def _bisect(mesh, chosen, known):
+    """Replace each chosen element by its halves; points from `known` on are this round's."""
+    old, depth = mesh.elements[chosen], mesh.depth[chosen]
+    places = np.arange(old.shape[1])
+    last = (places[-1] - depth % places[-1])[:, None]
+    ends = np.hstack([old[:, :1], np.take_along_axis(old, last, axis=1)])
+    middle = _middles(mesh, ends, known)[:, None]
+    first = np.where(places == last, middle, old)
+    second = np.where(places < last, np.roll(old, -1, axis=1), first)
+    mesh.elements = np.concatenate([mesh.elements[~chosen], first, second])
+    mesh.depth = np.concatenate([mesh.depth[~chosen], depth + 1, depth + 1])
+
+
+def _middles(mesh, ends, known):
+    """The points in the middle of pairs (n, 2); those are added that are not there yet."""
+    keys = mesh.keys()
+    wanted = keys[ends].sum(1)
+    missing = np.flatnonzero(~np.isin(wanted, 2 * keys[known:]))
+    missing = missing[np.unique(wanted[missing], return_index=True)[1]]
+    mesh.points = np.concatenate([mesh.points, mesh.points[ends[missing]].sum(1) // 2])
+    mesh.owner = np.append(mesh.owner, mesh.owner[ends[missing, 0]])
+    there = 2 * mesh.keys()[known:]
+    order = np.argsort(there)
+    return known + order[np.searchsorted(there, wanted, sorter=order)]
+
+
+def in_doubt(mesh, judged):
+    """Which of the elements `judged` (E,) may not have the topology of their scores, (E,) bool.
+
+    An element is judged by itself, and by those of its faces that lie in a side of the domain,
+    where a boundary between two labels may only just pass or miss the side.
+    """
+    dim, keys, walls = mesh.points.shape[1], mesh.keys(), mesh.walls()
+    doubtful = doubtful_faces(mesh, keys, mesh.elements, judged)
+    for number in range(1, dim):
+        for sides in itertools.combinations(walls.T, number):
+            on = np.all(sides, axis=0)[mesh.elements]
+            element = np.flatnonzero(on.sum(1) == dim + 1 - number)
+            faces = mesh.elements[element][on[element]].reshape(len(element), dim + 1 - number)
+            _, once = np.unique(keys[faces].sum(1), return_index=True)
+            faces, element = faces[once], element[once]
+            doubtful[element[doubtful_faces(mesh, keys, faces, judged[element])]] = True
+    return doubtful
+
+
+def doubtful_faces(mesh, keys, faces, judged):
+    """Which of the faces `judged` (F,) are in doubt; `faces` (F, n) are a mesh of their own.
+
+    With epsilon = BEND_FACTOR / 8 times the jump of a face (`jumps_of`), a label is possible that
+    comes within epsilon of the highest at a corner or in the middle of an edge, triangle... of it.
+    One possible label leaves no doubt. With k of 2..n labels their scores should meet at an angle:
+    the smallest but one of the k singular values of their matrix, its means over corners and over
+    labels taken off, should be epsilon at least. More labels are in doubt.
+    """
+    size, judged = faces.shape[1], np.flatnonzero(judged)
+    doubtful = np.zeros(len(faces), dtype=bool)
+    margins = BEND_FACTOR / 8 * jumps_of(mesh, keys, faces, judged)
+    some = np.array([s for s in itertools.product([0, 1], repeat=size) if any(s)])
+    places = some / some.sum(1, keepdims=True)
+    step = max(1, BLOCK // (mesh.scores.shape[1] * len(places)))
+    for part in np.split(judged, range(step, len(judged), step)):
+        corners, margin = mesh.scores[faces[part]], margins[part]
+        values = np.einsum("pk,ekc->epc", places, corners)
+        possible = (values >= values.max(2, keepdims=True) - margin[:, None, None]).any(1)
+        number = possible.sum(1)
+        doubtful[part[number > size]] = True
+        for k in range(2, size + 1):
+            row, label = possible[number == k].nonzero()
+            chosen = corners[number == k][row, :, label].reshape(-1, k, size)
+            centred = chosen - chosen.mean(1, keepdims=True)
+            centred -= centred.mean(2, keepdims=True)
+            slope = np.linalg.svd(centred, compute_uv=False)[:, k - 2]
+            doubtful[part[number == k][slope < margin[number == k]]] = True
+    return doubtful
+
+
+def jumps_of(mesh, keys, faces, judged):
+    """(F,) the greatest jump of any score beyond the neighbours of each face that is judged.
+
+    A score is extended linearly from one of two neighbours to the far corner of the other, where it
+    is off by r. With l the weight there of the one's own far corner, the same seen from the other
+    side is off by r / l: the larger counts.
+    """
+    corner_keys = keys[faces]
+    across = (corner_keys.sum(1, keepdims=True) - corner_keys).ravel()
+    near = np.flatnonzero(np.isin(across, across.reshape(faces.shape)[judged]))
+    near = near[np.argsort(across[near], kind="stable")]
+    twins = np.flatnonzero(across[near[1:]] == across[near[:-1]])
+    one, corner = np.divmod(near[twins], faces.shape[1])
+    two, far = np.divmod(near[twins + 1], faces.shape[1])
+    beyond = faces[two, far]
+    # Weights of the corners of `one` that give the point beyond, of the plane they span.
+    places = mesh.points.astype(np.float64)
+    origin = places[faces[one, 0]]
+    sides = places[faces[one, 1:]] - origin[:, None]
+    along = sides @ (places[beyond] - origin)[..., None]
+    weights = np.linalg.solve(sides @ sides.transpose(0, 2, 1), along)[..., 0]
+    weights = np.hstack([1 - weights.sum(1, keepdims=True), weights])
+    rest = mesh.scores[beyond] - np.einsum("ek,ekc->ec", weights, mesh.scores[faces[one]])
+    own = np.abs(weights[np.arange(len(one)), corner])
+    jump = np.abs(rest).max(1, initial=0) * np.maximum(1, 1 / own)
+    jumps = np.zeros(len(faces))
+    np.maximum.at(jumps, one, jump)
+    np.maximum.at(jumps, two, jump)
+    return jumps
+
+
+def count_pieces(scores, elements, owner, number):
+    """Connected pieces of equal argmax of the linear interpolant, (number,) int64.
+
+    scores: (V, C) float64 at the vertices. elements: (E, d + 1) vertices of each simplex of the
+    mesh. owner: (V,) which of `number` separate domains a vertex belongs to.
+
+    In an element, and on each of its faces, every label wins on a convex set. So the pieces are the
+    components of a graph with a node for every face (vertex, edge, triangle) and label that wins
+    inside it and on no smaller face of it, where all nodes of one label in one element are joined.
+    This is exact for d <= 2; in three dimensions what lies inside one tetrahedron is missed, and
+    beyond only vertices and edges are looked at, which is twenty times as fast.
+    """
+    labels = scores.argmax(1)
+    mixed = (labels[elements] != labels[elements[:, :1]]).any(1)
+    links = [elements[~mixed][:, [k, k + 1]] for k in range(elements.shape[1] - 1)]
+    elements, owners, total = elements[mixed], [owner], len(owner)
+    wins, entries = [], []
+    for size in range(1, min(elements.shape[1], 3 if elements.shape[1] <= 4 else 2) + 1):
+        faces, faces_of_each = faces_of(elements, size)
+        if size == 1:
+            face, label, node = np.arange(len(faces)), labels[faces[:, 0]], faces[:, 0]
+        else:
+            won = np.zeros((len(faces), scores.shape[1]), dtype=bool)
+            for smaller, known in enumerate(wins, start=1):
+                row, column, _ = _entries(known, faces_of(faces, smaller)[1])
+                won[row, column] = True
+            face, label = labels_inside(scores, labels, faces, won)
+            node = total + np.arange(len(face))
+            owners.append(owner[faces[face, 0]])
+            total += len(face)
+        # The numbers of nodes, from 1 on, in a table of faces and labels.
+        shape = (len(faces), scores.shape[1])
+        wins.append(csr_array((node + 1, (face, label)), shape=shape))
+        entries.append(_entries(wins[-1], faces_of_each))
+    element, label, node = np.concatenate(entries, axis=1)
+    order = np.lexsort((label, element))
+    element, label, node = element[order], label[order], node[order]
+    alike = (element[1:] == element[:-1]) & (label[1:] == label[:-1])
+    links.append(np.stack([node[:-1][alike], node[1:][alike]], axis=1))
+    return graph_components(np.concatenate(links), np.concatenate(owners), number)
+
+
+def _entries(table, faces_of_each):
+    """(element, label, node) for every node, by a table of faces and labels, on each element."""
+    found = table[faces_of_each.ravel()].tocoo()
+    element, label = found.coords
+    return np.stack([element // faces_of_each.shape[1], label, found.data - 1])
+
+
+def faces_of(elements, size):
+    """The distinct faces (F, size) of elements (E, n), in order, and which of them each has."""
+    choices = list(itertools.combinations(range(elements.shape[1]), size))
+    rows = np.sort(elements, axis=1)[:, choices].reshape(-1, size)
+    order = np.lexsort(rows.T[::-1])
+    rows = rows[order]
+    is_new = np.ones(len(rows), dtype=bool)
+    is_new[1:] = (rows[1:] != rows[:-1]).any(1)
+    index = np.empty(len(rows), dtype=np.int64)
+    index[order] = np.cumsum(is_new) - 1
+    return rows[is_new], index.reshape(len(elements), len(choices))
+
+
+def labels_inside(scores, labels, faces, won):
+    """(face (N,), label (N,)) of labels that win inside faces (F, n), not on their boundary.
+
+    Where such a label leads most, as many others as the face has corners meet: fewer on its
+    boundary, by `won` (F, C), leave no room. It also beats each corner's label at another corner.
+    """
+    some = np.flatnonzero(won.sum(1) >= faces.shape[1])
+    found = [np.zeros((0, 2), dtype=np.int64)]
+    step = max(1, BLOCK // (faces.shape[1] * scores.shape[1]))
+    for start in range(0, len(some), step):
+        part = some[start : start + step]
+        corners = scores[faces[part]]
+        possible = ~won[part]
+        for own in labels[faces[part]].T:
+            beaten = np.take_along_axis(corners, own[:, None, None], axis=2)
+            possible &= (corners > beaten).any(1)
+        face, label = possible.nonzero()
+        for begin in range(0, len(face), step):
+            row, at = face[begin : begin + step], label[begin : begin + step]
+            lead = np.take_along_axis(corners[row], at[:, None, None], axis=2) - corners[row]
+            wins = _wins_on_edge(lead) if faces.shape[1] == 2 else _wins_somewhere(lead)
+            wins &= (lead == 0).all(1).argmax(1) == at  # of labels with the same scores, the first
+            found.append(np.stack([part[row], at], axis=1)[wins])
+    return np.concatenate(found).T
+
+
+def _wins_on_edge(lead):
+    """Whether labels win on a part of an edge, by leads (N, 2, C) over each label at both ends."""
+    first, last = lead[:, 0], lead[:, 1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        crossing = first / (first - last)
+    rising = np.where(first < 0, np.where(last > 0, crossing, np.inf), -np.inf)
+    falling = np.where(last < 0, np.where(first > 0, crossing, -np.inf), np.inf)
+    return rising.max(1) < falling.min(1)
+
+
+def _wins_somewhere(lead):
+    """Whether labels win in a simplex, from leads (N, n, C) at its corners: a linear program each.
+
+    The weights w >= 0 of the corners, of sum 1, are sought whose least lead w @ lead is greatest.
+    """
+    size = lead.shape[1]
+    wins = np.zeros(len(lead), dtype=bool)
+    # The solver's tolerances are absolute.
+    largest = np.abs(lead).max(axis=(1, 2), keepdims=True)
+    for i, leads in enumerate(lead / np.where(largest > 0, largest, 1)):
+        others = leads[:, (leads != 0).any(0)].T
+        least = np.column_stack([-others, np.ones(len(others))])
+        options = {"A_eq": [[1] * size + [0]], "b_eq": [1]}
+        options["bounds"] = [(0, None)] * size + [(None, None)]
+        wins[i] = -linprog([0] * size + [-1], least, np.zeros(len(others)), **options).fun > 0
+    return wins

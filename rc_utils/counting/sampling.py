@@ -1,0 +1,200 @@
+"""Data points as they come, and the vertices of simplices that are drawn from them."""
+
+import math
+
+import numpy as np
+import torch
+
+from rc_utils.checks import check_count, check_name, check_number, require
+
+NOISE = 0.1  # standard deviation of each number of the authors' random directions
+NUM_LENGTH_PAIRS = 200  # of which the median distance is the default length of a direction
+BLOCK_BYTES = 1 << 24  # vertices and labels that a region count holds at once
+
+
+def sample_vertices(points, *, dim=1, num_samples=100, sampling="pairs", seed=0, direction_length=None, device=None):
+    """Draw the dim + 1 vertices of each of `num_samples` simplices.
+
+    "pairs": distinct data points, uniformly (v1 Definition 4).
+    "random_direction": v_0 = x_i and v_k = x_i + L u_k, u_k uniform on the unit sphere (v1 Table
+    8). The paper does not print L; None takes the median distance between data points.
+    "noise": v_k = x_i + L z_k with z_k standard normal, L = 0.1 by default: the random directions
+    of the authors' code (`AUTHORS`), of length 5.5 or so on standardised 32 x 32 images.
+
+    The draw depends on `seed` and the points only, never on the model or the device, and the first
+    n simplices are the same for every num_samples >= n.
+
+    points: (N, *shape) with a length and integer-array indexing; only those drawn are read.
+    device: where the vertices go; None leaves them where the points are.
+
+    Returns a tensor (num_samples, dim + 1, *shape), float64 for points in double precision, else
+    float32. Raises ValueError for too few or not finite points and for bad settings.
+    """
+    points = as_points(points)
+    draw = (dim, num_samples, sampling, seed, direction_length)
+    return torch.cat(list(vertex_blocks(points, *draw, device, precision_of(points))))
+
+
+def vertex_blocks(points, dim, num_samples, sampling, seed, direction_length, device, dtype, labels=0):
+    """The vertices of `sample_vertices` in blocks of at most BLOCK_BYTES, one simplex at least.
+
+    labels: numbers of four bytes that are kept for each simplex beside its vertices.
+    """
+    check_sampling(sampling, dim, num_samples, seed, direction_length)
+    distinct = dim + 1 if sampling == "pairs" else 1
+    index = vertex_indices(len(points), num_samples=num_samples, distinct=distinct, seed=seed)
+    length = length_of(points, sampling, direction_length, seed)
+    directions = np.random.default_rng([int(seed), 1])
+    numbers = (dim + 1) * gather(points, index[:1, :1]).numel()
+    simplex_bytes = dtype.itemsize * numbers + 4 * labels
+    blocks = min(num_samples, -(-num_samples * simplex_bytes // BLOCK_BYTES))
+    for part in np.array_split(index, blocks):
+        vertices = gather(points, part, device, dtype)
+        if sampling != "pairs":
+            shape = vertices.shape[2:]
+            step = directions.standard_normal((len(part), dim, math.prod(shape)))
+            if sampling == "random_direction":
+                step /= np.linalg.norm(step, axis=2, keepdims=True)
+            step = torch.from_numpy(length * step).to(dtype).view(len(part), dim, *shape)
+            vertices = torch.cat([vertices, vertices + step.to(vertices.device)], dim=1)
+        yield vertices
+
+
+def length_of(points, sampling, direction_length, seed):
+    """The length L of `sample_vertices`, its default filled in; None for pairs."""
+    if sampling == "pairs" or direction_length is not None:
+        return direction_length
+    return NOISE if sampling == "noise" else median_distance(points, seed)
+
+
+def check_sampling(sampling, dim, num_samples, seed, direction_length):
+    """Raise ValueError, naming the setting, unless all of them are valid."""
+    check_name("sampling", sampling, ("pairs", "random_direction", "noise"))
+    check_count("dim", dim, 1)
+    check_count("num_samples", num_samples, 1)
+    check_count("seed", seed, 0)
+    if direction_length is not None:
+        belongs = "belongs to sampling 'random_direction' or 'noise'"
+        require(sampling != "pairs", f"direction_length={direction_length!r} {belongs}")
+        check_number("direction_length", direction_length, 0, above=True)
+
+
+def median_distance(points, seed=0):
+    """Median Euclidean distance of 200 random pairs of distinct points."""
+    points = as_points(points)
+    rng = np.random.default_rng([int(seed), 2])
+    index = draw_distinct(rng, len(points), NUM_LENGTH_PAIRS, 2)
+    pairs = gather(points, index, dtype=torch.float64).flatten(2)
+    length = float((pairs[:, 1] - pairs[:, 0]).norm(dim=1).median())
+    require(length > 0, "the median distance of the points is 0: give direction_length")
+    return length
+
+
+def vertex_indices(num_points, *, num_samples, distinct, seed):
+    """Indices (num_samples, distinct) of the data points that span the simplices of `seed`."""
+    rng = np.random.default_rng([int(seed), 0])
+    return draw_distinct(rng, num_points, num_samples, distinct)
+
+
+def draw_distinct(rng, num_points, num_samples, distinct):
+    """Indices (num_samples, distinct), uniform, without repetition within a row, row by row."""
+    few = f"{distinct} distinct points are needed for each simplex, but there are {num_points}"
+    require(num_points >= distinct, f"{few}; give more points or a smaller dim")
+    uniform = rng.random((num_samples, distinct))
+    index = np.zeros((num_samples, 0), dtype=np.int64)
+    for k in range(distinct):
+        left = num_points - k
+        rank = np.minimum((uniform[:, k] * left).astype(np.int64), left - 1)
+        # The rank counts the points not yet drawn: step over those drawn, in increasing order.
+        for taken in np.sort(index, axis=1).T:
+            rank += rank >= taken
+        index = np.column_stack([index, rank])
+    return index
+
+
+def as_points(points):
+    """Data frames and lists as arrays, all else as it is; ValueError for no array (N, *shape)."""
+    if hasattr(points, "to_numpy"):
+        points = points.to_numpy()
+    elif isinstance(points, list | tuple):
+        of_tensors = bool(points) and isinstance(points[0], torch.Tensor)
+        points = as_tensor("points", points) if of_tensors else as_tensor("points", points).numpy()
+    no_array = isinstance(points, str | bytes | dict | torch.utils.data.Dataset)
+    no_array |= not (hasattr(points, "__getitem__") and hasattr(points, "__len__"))
+    fault = f"a {type(points).__name__}" if no_array else _fault_of(points)
+    require(
+        not fault and getattr(points, "ndim", 1) > 0,
+        f"points are {fault or 'one number'}; expected a dense array or tensor (N, *shape) of real "
+        "numbers, such as torch.stack([x for x, *_ in dataset])",
+    )
+    return points
+
+
+def as_tensor(name, values):
+    """A dense tensor of an array, tensor or list; its memory where torch can, unsigned as signed.
+
+    Raises ValueError, naming what they are, for values that are no dense array of real numbers.
+    """
+    if isinstance(values, list | tuple):
+        try:
+            stack = values and all(isinstance(value, torch.Tensor) for value in values)
+            values = torch.stack(list(values)) if stack else np.asarray(values)
+        except (ValueError, RuntimeError) as error:
+            raise ValueError(f"{name} make no array: {error}") from error
+    fault = _fault_of(values)
+    require(not fault, f"{name} are {fault}; expected a dense array of real numbers")
+    if isinstance(values, torch.Tensor):
+        unsigned = values.dtype in (torch.uint16, torch.uint32, torch.uint64)
+        tensor = values.to(torch.int64) if unsigned else values
+    else:
+        kind = values.dtype.newbyteorder("=")
+        unsigned = kind.kind == "u"
+        kind = np.int64 if unsigned else np.float64 if kind.itemsize > 8 else kind
+        # torch takes neither read-only memory nor negative strides.
+        array = np.require(values.astype(kind, copy=False), requirements=["C", "W"])
+        tensor = torch.from_numpy(array.copy() if min(array.strides, default=0) < 0 else array)
+    fits = not unsigned or bool((tensor >= 0).all())
+    require(fits, f"{name} hold integers of 2^63 or more; expected such as 64 bits hold signed")
+    return tensor
+
+
+def _fault_of(array):
+    """What keeps an array or tensor from being dense and of real numbers, in words, or ""."""
+    kind, dtype = type(array), getattr(array, "dtype", None)
+    if isinstance(array, torch.Tensor):
+        if array.layout != torch.strided or array.is_nested:
+            return f"a sparse or nested {kind.__name__}"
+        no_numbers = array.is_complex() or array.is_quantized
+        return "on the meta device" if array.is_meta else f"of type {dtype}" if no_numbers else ""
+    if kind.__module__.startswith("scipy.sparse"):
+        return f"a sparse {kind.__name__}"
+    if np.ma.is_masked(array):
+        return "an array with masked entries"
+    return f"of type {dtype}" if isinstance(array, np.ndarray) and dtype.kind not in "fiub" else ""
+
+
+def precision_of(points):
+    """float64 for points in double precision or integers beyond float32's, else float32."""
+    name = str(getattr(points, "dtype", "")).removeprefix("torch.")
+    wide = name in ("float64", "int64", "uint64", "int32", "uint32")
+    return torch.float64 if wide else torch.float32
+
+
+def gather(points, index, device=None, dtype=torch.float32):
+    """points[index] as a tensor (*index.shape, *shape); ValueError if a value is not finite."""
+    flat = np.ascontiguousarray(index.reshape(-1))
+    taken = points[torch.from_numpy(flat).to(points.device) if isinstance(points, torch.Tensor) else flat]
+    kind = type(taken).__name__
+    require(
+        isinstance(taken, np.ndarray | torch.Tensor),
+        f"points are a {type(points).__name__}, of which integers take a {kind}; expected an array",
+    )
+    taken = as_tensor("points", taken).to(device=device, dtype=dtype)
+    shape = tuple(taken.shape[1:])
+    require(shape, "points are one-dimensional; expected (N, *shape), so (N, 1) for one feature")
+    require(0 not in shape, f"points of shape {shape} hold no number; expected at least one")
+    bad = (~torch.isfinite(taken).flatten(1).all(1)).nonzero()
+    if len(bad):
+        first = int(index.reshape(-1)[int(bad[0, 0])])
+        raise ValueError(f"points[{first}] holds NaN or infinity (or passes {dtype}); remove it")
+    return taken.view(*index.shape, *shape)

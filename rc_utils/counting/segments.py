@@ -1,0 +1,160 @@
+"""Adaptive counts on segments: few points where one label is safe, many where one could hide."""
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+
+from rc_utils.counting.classifier import scores_at
+
+# Intervals a unit of alpha, or a shorter range as a whole, is first cut into, where the model
+# returns scores and where it returns labels alone.
+COARSE_INTERVALS, COARSE_INTERVALS_LABELS = 24, 64
+# Finest interval: this many to an interval of the grid with the same resolution.
+FINEST_PER_GRID_INTERVAL = 32
+# Where only labels are known, intervals beside a change are halved to this share of a coarse one.
+FINEST_LABEL_SHARE = 1 / 16
+# Times the greatest bend that its neighbourhood shows by which a score may leave its interpolation:
+# of 2 to 5 on trained networks, the smallest beyond which no further wrong count was repaired.
+BEND_FACTOR = 5.0
+# A change of label is simple where the two scores' difference changes by more than so many bends.
+MONOTONE_FACTOR = 2.0
+PLACES = (0.125, 0.25, 0.5, 0.75, 0.875)
+BLOCK = 2**20  # scores that are looked at together
+
+
+class Samples(NamedTuple):
+    """Where segments were looked at, ordered by segment, then position.
+
+    segment, position: (M,) int64, the position in units of the finest interval. labels: (M,).
+    scores: (M, C) float64, or None where the model returns labels.
+    """
+
+    segment: np.ndarray
+    position: np.ndarray
+    labels: np.ndarray
+    scores: np.ndarray | None
+
+
+def count_adaptively(classifier, corners, lattice, batch_size):
+    """Regions (B,) int64 of segments with corners (B, 2, *shape), and the number of evaluations.
+
+    All segments are looked at on a coarse grid. An interval is halved, down to 1/32 of the grid's,
+    while a label other than its ends' could hide in it (`hiding_places`); all segments of a level
+    are evaluated together. Labels alone are refined where they change, and beside.
+    """
+    finest = FINEST_PER_GRID_INTERVAL * (lattice.resolution - 1)
+    low, high = lattice.coordinates[[0, -1], 1]
+
+    def look(segment, position):
+        alpha = low + (high - low) * position / finest
+        weights = np.stack([1 - alpha, alpha], axis=1)
+        return Samples(segment, position, *scores_at(classifier, corners, segment, weights, batch_size))
+
+    def look_coarsely(intervals):
+        count = int(np.clip(round(intervals), 1, finest)) + 1
+        position = np.round(np.linspace(0, finest, count)).astype(np.int64)
+        return look(np.repeat(np.arange(len(corners)), count), np.tile(position, len(corners)))
+
+    units, looked_at = max(1.0, high - low), 0
+    samples = look_coarsely(COARSE_INTERVALS * units)
+    if samples.scores is not None:
+        samples = refine(look, samples, 1, hiding_places)
+    else:
+        looked_at = len(samples.labels)
+        samples = look_coarsely(COARSE_INTERVALS_LABELS * units)
+        narrowest = FINEST_LABEL_SHARE * finest / (COARSE_INTERVALS_LABELS * units)
+        samples = refine(look, samples, max(1, narrowest), beside_changes)
+    begins = np.append(True, (np.diff(samples.labels) != 0) | (np.diff(samples.segment) != 0))
+    counts = np.bincount(samples.segment[begins], minlength=len(corners))
+    return counts.astype(np.int64), looked_at + len(samples.labels)
+
+
+def refine(look, samples, narrowest, suspects):
+    """Halve the intervals that `suspects` names, down to `narrowest`, until it names none."""
+    while True:
+        left = suspects(samples)
+        left = left[samples.position[left + 1] - samples.position[left] > narrowest]
+        if not len(left):
+            return samples
+        middle = (samples.position[left] + samples.position[left + 1]) // 2
+        new = look(samples.segment[left], middle)
+        order = np.lexsort((np.append(samples.position, middle), np.append(samples.segment, new.segment)))
+        both = [
+            None if old is None else np.concatenate([old, more])[order] for old, more in zip(samples, new, strict=True)
+        ]
+        samples = Samples(*both)
+
+
+def beside_changes(samples):
+    """Left ends of the intervals whose ends have different labels, and of their neighbours."""
+    same = np.diff(samples.segment) == 0
+    changes = same & (np.diff(samples.labels) != 0)
+    beside = changes.copy()
+    beside[1:] |= changes[:-1]
+    beside[:-1] |= changes[1:]
+    return np.flatnonzero(beside & same)
+
+
+def hiding_places(samples):
+    """Left ends (I,) of the intervals in which a label other than those of the ends could hide.
+
+    With D the difference of a score to the score of a label at the ends, h the width and k_0, k_1
+    the second derivatives of D that the points around show, D in the interval is taken to lie below
+        (1 - t) D_0 + t D_1
+        - t (1 - t) h^2 / 2 ((1 - t) k_0 + t k_1 - BEND_FACTOR max(|k_0|, |k_1|)).
+    A label could hide where this is positive for the labels of both ends. Where the ends differ,
+    their own difference must change by more than MONOTONE_FACTOR max(|k_0|, |k_1|) h^2 / 2, or the
+    label could change more than once.
+    """
+    # Parts with whole segments, of some BLOCK scores each.
+    starts = np.flatnonzero(np.diff(samples.segment, prepend=-1))
+    points = max(1, BLOCK // samples.scores.shape[1])
+    wanted = np.arange(points, len(samples.segment), points)
+    cuts = starts[np.searchsorted(starts, wanted, side="right") - 1]
+    cuts = np.unique([0, *cuts, len(samples.segment)])
+    found = []
+    for start, stop in itertools.pairwise(cuts):
+        part = Samples(*[values[start:stop] for values in samples])
+        found.append(start + _hiding_places(part))
+    return np.concatenate(found)
+
+
+def _hiding_places(samples):
+    left = np.flatnonzero(np.diff(samples.segment) == 0)
+    scores, bends = samples.scores, second_derivatives(samples)
+    width = (samples.position[left + 1] - samples.position[left])[:, None].astype(np.float64)
+    ends = samples.labels[left], samples.labels[left + 1]
+    rows = np.arange(len(left))
+    other = np.ones((len(left), scores.shape[1]), dtype=bool)
+    other[rows, ends[0]] = other[rows, ends[1]] = False
+    reaches = np.repeat(other[None], len(PLACES), axis=0)
+    for label in ends:
+        d0, d1 = _relative(scores[left], label), _relative(scores[left + 1], label)
+        k0, k1 = _relative(bends[left], label), _relative(bends[left + 1], label)
+        sharpest = np.maximum(np.abs(k0), np.abs(k1))
+        for reached, t in zip(reaches, PLACES, strict=True):
+            bend = (1 - t) * k0 + t * k1 - BEND_FACTOR * sharpest
+            reached &= (1 - t) * d0 + t * d1 - t * (1 - t) / 2 * width**2 * bend > 0
+    # `label` is that of the right end now.
+    change, bend = np.abs(d1 - d0)[rows, ends[0]], (sharpest * width**2 / 2)[rows, ends[0]]
+    twice = (ends[0] != ends[1]) & (change < MONOTONE_FACTOR * bend)
+    return left[twice | reaches.any((0, 2))]
+
+
+def _relative(values, label):
+    """Values (I, C) of every score less those of one label (I,)."""
+    return values - np.take_along_axis(values, label[:, None], axis=1)
+
+
+def second_derivatives(samples):
+    """(M, C) second derivatives of the scores at each point; at an end, its neighbour's."""
+    same = np.diff(samples.segment) == 0
+    gap = np.where(same, np.diff(samples.position), 1)[:, None].astype(np.float64)
+    slope = np.diff(samples.scores, axis=0) / gap
+    bends = np.zeros_like(samples.scores)
+    bends[1:-1] = 2 * np.diff(slope, axis=0) / (gap[1:] + gap[:-1])
+    first, last = np.flatnonzero(np.append(True, ~same)), np.flatnonzero(np.append(~same, True))
+    bends[first] = bends[np.minimum(first + 1, last)]
+    bends[last] = bends[np.maximum(last - 1, first)]
+    return bends

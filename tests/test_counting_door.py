@@ -1,0 +1,500 @@
+"""Whatever comes in at the door - points, models, outputs - is read right or refused by name."""
+
+import functools
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import torch
+from conftest import FUZZ
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import ConcatDataset, DataLoader, TensorDataset
+
+from rc_exact import exact_segment
+from rc_utils.counting import label_grid, predict_labels, region_count, sample_vertices
+from rc_utils.counting.classifier import as_classifier, probed
+from rc_utils.training.preparation import check_outputs
+
+SEGMENT = np.array([[0.0, 0.0], [1.0, 0.0]])
+REAL = "bool int8 uint8 int16 >i2 uint16 int32 uint32 int64 >i8 uint64"
+REAL += " float16 float32 >f4 float64 >f8 longdouble"
+ODD = ["complex64", "complex128", "object", "U2", "datetime64[s]"]
+NO_TENSOR = (">i2", ">i8", ">f4", ">f8", "longdouble")
+
+
+class Net(nn.Module):
+    """Three scores of two numbers by a hidden layer, and something in between."""
+
+    def __init__(self, seed=0, between=lambda m, h: h, after=lambda m, z: z):
+        super().__init__()
+        self.hidden, self.last = nn.Linear(2, 16), nn.Linear(16, 3)
+        self.norm, self.between, self.after = nn.BatchNorm1d(16), between, after
+        rng = np.random.default_rng(seed)
+        with torch.no_grad():
+            for p in (*self.hidden.parameters(), *self.last.parameters()):
+                p.copy_(torch.from_numpy(rng.standard_normal(p.shape)))
+
+    def forward(self, x):
+        return self.after(self, self.last(self.between(self, torch.relu(self.hidden(x)))))
+
+
+def numpy_scores(net):
+    return lambda x: net(torch.from_numpy(x)).detach().numpy()
+
+
+class Estimator:
+    """Labels as scikit-learn's classifiers give them."""
+
+    def __init__(self, scores, kind=np.int64):
+        self.scores, self.kind = scores, kind
+
+    def predict(self, x):
+        return self.scores(x).argmax(1).astype(self.kind)
+
+
+def through(between=lambda m, h: h, after=lambda m, z: z):
+    return lambda seed: Net(seed, between, after)
+
+
+# Each makes a model that has the regions of Net(seed).
+GOOD = {
+    "module": Net,
+    "dropout and batch norm": lambda seed: nn.Sequential(Net(seed), nn.Dropout(0.5)).train(),
+    "a function of arrays": lambda seed: numpy_scores(Net(seed)),
+    "labels": lambda seed: Estimator(numpy_scores(Net(seed))),
+    "labels of 64 bits": lambda seed: lambda x: numpy_scores(Net(seed))(x).argmax(1) * 2**61 - 2**62,
+    "log-probabilities": through(after=lambda m, z: z.log_softmax(1)),
+    "scripted": lambda seed: torch.jit.script(plain(seed)),
+    "frozen": lambda seed: torch.jit.freeze(torch.jit.script(plain(seed)).eval()),
+    "a class that is switched off": through(
+        after=lambda m, z: torch.cat([z, torch.full_like(z[:, :1], -torch.inf)], 1)
+    ),
+    "another offset": through(after=lambda m, z: z + 10),
+    "keeps its input": through(after=lambda m, z: setattr(m, "seen", z) or z),
+    "draws and does not use it": through(after=lambda m, z: (torch.rand(3), z)[1]),
+    "double": lambda seed: Net(seed).double(),
+}
+# What it is, and the words with which it is refused.
+BAD = {
+    "dropout left on": (through(lambda m, h: F.dropout(h, 0.3)), "at every call"),
+    "noise": (through(after=lambda m, z: z + 0.01 * torch.randn_like(z)), "at every call"),
+    "traced in training mode": (lambda seed: traced_in_training(seed), "at every call"),
+    "a mean over the batch": (through(lambda m, h: h - h.mean(0)), "depends on the other points"),
+    "attention along the batch": (
+        through(lambda m, h: (h @ h.T).softmax(1) @ h),
+        "depends on the other points",
+    ),
+    "a sort along the batch": (through(lambda m, h: h.sort(0)[0]), "depends on the other points"),
+    "batch statistics": (
+        through(lambda m, h: F.batch_norm(h, None, None, training=True)),
+        "depends on the other points",
+    ),
+    "its place in the batch": (
+        through(after=lambda m, z: z + torch.arange(len(z))[:, None]),
+        "depends on the other points",
+    ),
+    "running statistics": (
+        through(lambda m, h: F.batch_norm(h, m.norm.running_mean, m.norm.running_var, training=True)),
+        "changes itself",
+    ),
+    "a counter": (
+        through(after=lambda m, z: (m.norm.num_batches_tracked.add_(1), z)[1]),
+        "changes",
+    ),
+    "a lazy layer": (lambda seed: nn.Sequential(nn.LazyLinear(3), nn.ReLU()), "lazy layer"),
+    "bfloat16 inside": (through(after=lambda m, z: z.bfloat16()), "outputs are torch.bfloat16"),
+    "half an array": (lambda seed: lambda x: numpy_scores(Net(seed))(x).astype("f2"), "float16"),
+    "half": (lambda seed: Net(seed).half(), "parameters in torch.float16"),
+    "one probability": (through(after=lambda m, z: z[:, :1].sigmoid()), "Are they probabilities"),
+    "percent": (through(after=lambda m, z: 100 * z[:, 0].sigmoid()), "Are they probabilities"),
+    "one log-probability": (through(after=lambda m, z: z.log_softmax(1)[:, 0]), "probabilities"),
+    "class numbers as floats": (
+        lambda seed: Estimator(lambda x: np.eye(5)[(np.floor(3 * x[:, 0]) % 5).astype(int)], "f4"),
+        "whole numbers",
+    ),
+    "signed class numbers": (lambda seed: lambda x: np.floor(3 * x[:, 0]), "whole numbers"),
+    "all classes off": (through(after=lambda m, z: torch.full_like(z, -torch.inf)), "NaN or inf"),
+    "not a number": (through(after=lambda m, z: z * torch.nan), "NaN or infinite"),
+    "infinite": (through(after=lambda m, z: z + torch.inf), "NaN or infinite"),
+    "a tuple": (through(after=lambda m, z: (z, z)), "returned a tuple"),
+    "nothing": (through(after=lambda m, z: None), "returned a NoneType"),
+    "sparse": (through(after=lambda m, z: z.to_sparse()), "sparse"),
+    "complex": (through(after=lambda m, z: z * 1j), "complex64"),
+    "too many axes": (through(after=lambda m, z: z[:, None]), r"shape \(12, 1, 3\) for 12 points"),
+    "transposed": (through(after=lambda m, z: z.T), r"shape \(3, 12\)"),
+    "one for all": (lambda seed: lambda x: x.mean(), "returned a float"),
+    "names": (lambda seed: lambda x: np.array(["cat"] * len(x)), "of type <U3"),
+    "meta": (lambda seed: Net(seed).to("meta"), "meta device"),
+}
+
+
+def plain(seed):
+    net = Net(seed)
+    return nn.Sequential(net.hidden, nn.ReLU(), net.last)
+
+
+def traced_in_training(seed):
+    model = nn.Sequential(plain(seed)[:2], nn.Dropout(0.5), plain(seed)[2]).train()
+    return torch.jit.trace(model, torch.zeros(4, 2), check_trace=False)
+
+
+def regions_by_hand(net, points, num_samples, seed):
+    """Changes of label along each segment, by a loop that shares nothing with the counting."""
+    counts = []
+    for ends in sample_vertices(points, num_samples=num_samples, seed=seed).numpy():
+        alphas = np.linspace(0, 1, 200)[:, None]
+        line = ((1 - alphas) * ends[0] + alphas * ends[1]).astype(np.float32)
+        labels = numpy_scores(net)(line).argmax(1)
+        counts.append(1 + int((labels[1:] != labels[:-1]).sum()))
+    return np.array(counts)
+
+
+@given(name=st.sampled_from([*GOOD, *BAD]), seed=st.integers(0, 50))
+@FUZZ
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:Lazy modules:UserWarning")
+def test_a_model_is_counted_as_by_hand_or_refused_by_name_and_left_as_it_was(name, seed):
+    points = np.random.default_rng(seed).normal(size=(30, 2)).astype(np.float32)
+    model = GOOD[name](seed) if name in GOOD else BAD[name][0](seed)
+    known = isinstance(model, nn.Module) and name not in ("a lazy layer", "meta")
+    before = [t.clone() for t in model.state_dict().values()] if known else []
+    options = {"num_samples": 8, "seed": seed}
+    if name in BAD:
+        with pytest.raises(ValueError, match=BAD[name][1]):
+            region_count(model, points, **options)
+    else:
+        # A label may change its place by one lattice point where float32 is rounded otherwise.
+        found = region_count(model, points, **options).counts
+        assert (found != regions_by_hand(Net(seed), points, 8, seed)).sum() <= 1
+    if known:
+        assert all(map(torch.equal, model.state_dict().values(), before))
+
+
+def test_one_logit_is_a_score_where_it_has_both_signs():
+    points = np.random.default_rng(0).normal(size=(30, 2))
+    logit = lambda x: x[:, 0] - x[:, 1] ** 2  # noqa: E731
+    two = region_count(lambda x: np.stack([0 * x[:, 0], logit(x)], 1), points)
+    assert region_count(logit, points).counts.tolist() == two.counts.tolist()
+    # Support vectors' votes, of which there are two.
+    assert region_count(lambda x: np.sign(logit(x)), points).counts.tolist() == two.counts.tolist()
+    assert predict_labels(lambda x: 2 + logit(x), points[:2] * 0).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("strategy", ["grid", "adaptive"])
+@pytest.mark.parametrize("dim", [1, 2])
+def test_a_class_that_is_switched_off_on_a_part_of_the_points_changes_nothing_else(dim, strategy):
+    """Class 1 would win nowhere else; where it is off its score is -inf, elsewhere far below."""
+    points = np.random.default_rng(1).normal(size=(20, 2))
+
+    def scores(x, off):
+        z = np.stack([np.sin(3 * x[:, 0]), np.full(len(x), -5.0), np.cos(2 * x[:, 1])], axis=1)
+        z[:, 1][x[:, 0] > 0.2] = off
+        return z
+
+    options = {"dim": dim, "num_samples": 6, "strategy": strategy, "resolution": 20}
+    found, expected = (region_count(lambda x, o=o: scores(x, o), points, **options) for o in (-np.inf, -5))
+    assert found.counts.tolist() == expected.counts.tolist()
+    assert found.mean > 1
+
+
+def test_the_probe_takes_a_model_of_one_batch_size_and_keeps_no_count():
+    sizes = []
+
+    def fixed(x):
+        sizes.append(len(x))
+        if len(x) != 16:
+            raise ValueError("the batch has 16 points")
+        return np.stack([x[:, 0], 0.5 - x[:, 1]], axis=1)
+
+    points = np.random.default_rng(0).normal(size=(9, 2))
+    count = region_count(fixed, points, num_samples=4, batch_size=16)
+    assert count.num_evaluations == 800
+    assert set(sizes[3:5]) == {8, 1}
+    with pytest.raises(ValueError, match=r"failed on a batch of shape \(12, 2\): the batch has 16"):
+        region_count(fixed, points)
+
+
+@pytest.mark.parametrize("quantised", [False, True])
+def test_int8_by_the_range_of_the_batch_is_refused(quantised):
+    def dynamic(m, h):
+        step = h.abs().max() / 127
+        return (h / step).round() * step
+
+    points = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
+    net = Net(1, between=dynamic if quantised else lambda m, h: h)
+    if quantised:
+        with pytest.raises(ValueError, match="dynamic quantisation"):
+            probed(as_classifier(net, points), points)
+    else:
+        probed(as_classifier(net, points), points)
+
+
+def test_training_and_exact_segments_use_the_same_probe(tiny_data):
+    network = nn.Sequential(nn.Flatten(), nn.Linear(192, 10))
+    check_outputs(network, tiny_data)
+    noisy = nn.Sequential(network, Net(0, after=lambda m, z: z))
+    noisy.forward = lambda x: F.dropout(network(x), 0.5)
+    with pytest.raises(ValueError, match="at every call"):
+        check_outputs(noisy, tiny_data)
+    with pytest.raises(ValueError, match="lazy layer"):
+        exact_segment(nn.LazyLinear(3), *SEGMENT)
+
+
+def test_a_data_frame_keeps_its_names_for_an_estimator_that_knows_them(rng):
+    frame = pd.DataFrame(rng.normal(size=(80, 3)), columns=list("abc"))
+    model = LogisticRegression().fit(frame, frame.a * 3 > frame.b)
+    expected = region_count(DecisionTreeClassifier().fit(frame.to_numpy(), frame.a > 0), frame)
+    assert expected.mean > 1
+    for called in (model, model.predict_proba, model.decision_function):
+        assert region_count(called, frame, num_samples=30).mean > 1
+        with pytest.raises(ValueError, match="feature names should match"):
+            region_count(called, frame[list("cba")], num_samples=30)
+    with pytest.raises(ValueError, match="feature names should match"):
+        predict_labels(model, frame.rename(columns={"a": "d"}))
+
+
+@st.composite
+def arrays(draw, shape):
+    """(What is handed over, the float64 numbers that it stands for, None where for none)."""
+    kind = draw(st.sampled_from(REAL.split() + ODD))
+    if kind in ODD:
+        return np.zeros(shape, dtype=kind), None
+    values = draw(st.lists(st.integers(-3, 100), min_size=math.prod(shape), max_size=math.prod(shape)))
+    values = np.array(values).reshape(shape)
+    array = (np.abs(values) if kind[0] == "u" else values).astype(kind)
+    numbers, size = array.astype(np.float64), array.dtype.itemsize
+    floats = array.dtype.kind == "f"
+    if floats and draw(st.booleans()):
+        array.flat[draw(st.integers(0, array.size - 1))] = draw(st.sampled_from([np.nan, np.inf]))
+        numbers = None
+    wraps = ["plain", "fortran", "read-only", "masked", "sparse", "list", "torch"]
+    wrap = draw(st.sampled_from(wraps))
+    if wrap == "fortran":
+        return np.asfortranarray(array), numbers
+    if wrap == "read-only":
+        array.setflags(write=False)
+    elif wrap == "masked":
+        masked = np.ma.array(array, mask=np.zeros(shape, bool))
+        masked[0] = np.ma.masked if draw(st.booleans()) else masked[0]
+        return masked, None if np.ma.is_masked(masked) else numbers
+    elif wrap == "sparse" and array.ndim == 2 and floats and size in (4, 8):
+        return scipy.sparse.csr_matrix(array.astype(array.dtype.newbyteorder("="))), None
+    elif wrap == "list" and size <= 8:
+        return array.tolist(), numbers
+    elif wrap == "torch" and kind not in NO_TENSOR:
+        tensor = torch.from_numpy(array.copy())
+        return (tensor.to_sparse(), None) if floats and draw(st.booleans()) else (tensor, numbers)
+    return array, numbers
+
+
+@given(made=arrays((4, 2)), seed=st.integers(0, 5))
+@FUZZ
+def test_points_are_rows_of_the_numbers_that_were_given(made, seed):
+    points, numbers = made
+    try:
+        vertices = sample_vertices(points, num_samples=8, seed=seed).double().numpy()
+    except ValueError as error:
+        refused = str(error)
+    else:
+        refused = None
+    if refused:
+        assert numbers is None
+        assert "points" in refused or "NaN" in refused
+        return
+    rows = numbers if numbers is not None else np.asarray(points, dtype=float)
+    assert np.isclose(vertices[:, :, None], rows, rtol=1e-6).all(-1).any(2).all()
+
+
+@given(made=arrays((5, 3)) | arrays((5, 1)) | arrays((5,)))
+@FUZZ
+def test_labels_are_the_argmax_of_the_scores_or_the_integers_that_were_returned(made):
+    output, numbers = made
+    points = np.arange(5.0)[:, None]
+
+    def model(x):
+        rows = x[:, 0].astype(int)
+        if isinstance(output, list):
+            return [output[row] for row in rows]
+        return output[torch.from_numpy(rows) if isinstance(output, torch.Tensor) else rows]
+
+    try:
+        labels = predict_labels(model, points)
+    except ValueError as error:
+        refused = str(error)
+    else:
+        refused = None
+    if refused:
+        assert "the model" in refused
+        # One column of floats may be no score, and those of 16 bits are rounded.
+        kind = np.asarray(output).dtype if numbers is not None else None
+        assert kind is None or (kind.kind == "f" and (numbers.size == 5 or kind.itemsize == 2))
+        return
+    if numbers.size == 15:
+        assert labels.tolist() == numbers.argmax(1).tolist()
+    elif np.asarray(output).dtype.kind == "f":
+        assert labels.tolist() == (numbers.reshape(-1) > 0).tolist()
+    else:
+        given_labels = np.asarray(output).reshape(-1)
+        alike = given_labels[:, None] == given_labels
+        assert ((labels[:, None] == labels) == alike).all()
+
+
+class Ragged:
+    """Something with a length and items, of which an array of integers takes no array."""
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return {"image": index}
+
+
+@pytest.mark.parametrize(
+    ("points", "message"),
+    [
+        (scipy.sparse.csr_matrix(SEGMENT), "points are a sparse csr_matrix; expected a dense"),
+        (torch.tensor(SEGMENT).to_sparse(), "points are a sparse or nested Tensor"),
+        (torch.tensor(SEGMENT, device="meta"), "points are on the meta device"),
+        ("ab", "points are a str; expected"),
+        (torch.tensor(1.0), "points are"),
+        ([[0.0, 1.0], [1.0]], "points make no array"),
+        ([torch.zeros(2), torch.zeros(3)], "points make no array"),
+        (
+            ConcatDataset([TensorDataset(torch.zeros(4, 2))]),
+            "points are a ConcatDataset.*torch.stack",
+        ),
+        (
+            DataLoader(TensorDataset(torch.zeros(4, 2))),
+            "points are a DataLoader; expected a dense array",
+        ),
+        (Ragged(), "points are a Ragged, of which integers take a dict"),
+        ((x for x in SEGMENT), "points are a generator"),
+        (np.full((5, 2), np.nan), r"points\[\d\] holds NaN"),
+    ],
+)
+def test_points_that_are_no_dense_real_numbers_are_named(points, message):
+    with pytest.raises(ValueError, match=message):
+        region_count(lambda x: np.asarray(x), points)
+
+
+def test_points_are_lists_of_tensors_and_images_with_negative_strides():
+    points = [torch.zeros(2), torch.ones(2)]
+    assert predict_labels(lambda x: x - 0.5, points).tolist() == [0, 0]
+    image = np.random.default_rng(0).random((4, 4, 1))[..., ::-1].transpose(2, 0, 1)
+    assert predict_labels(lambda x: x.reshape(len(x), -1), image[None]).shape == (1,)
+
+
+def test_the_place_of_scores_that_are_not_finite_is_named():
+    def scores(x):
+        return np.stack([x[:, 0], np.where(x[:, 0] > 0.95, np.nan, 0)], axis=1)
+
+    with pytest.raises(ValueError, match="30 of 600 points, first in simplex 0"):
+        region_count(scores, SEGMENT, num_samples=3)
+    with pytest.raises(ValueError, match="NaN or infinite at"):
+        region_count(scores, SEGMENT, num_samples=3, strategy="adaptive")
+    with pytest.raises(ValueError, match=r"1 of 2 points, first in points\[1\]"):
+        predict_labels(scores, SEGMENT)
+
+
+def test_other_wrong_inputs_are_named():
+    with pytest.raises(ValueError, match=r"batch of shape \(12, 8, 8, 3\).*Have the points the shape"):
+        region_count(nn.Conv2d(3, 4, 3), torch.zeros(2, 8, 8, 3))
+    with pytest.raises(TypeError, match="model is a str"):
+        region_count("ResNet18", SEGMENT)
+    program = object.__new__(torch.export.ExportedProgram)
+    with pytest.raises(TypeError, match="exported program, which cannot be called"):
+        region_count(program, SEGMENT)
+
+    class Exported(nn.Identity):
+        """As the module of an exported program, which has no mode."""
+
+        def train(self, mode=True):
+            raise NotImplementedError
+
+    with pytest.raises(ValueError, match=r"cannot be put into evaluation mode.*lambda x: module"):
+        region_count(Exported(), SEGMENT)
+
+
+def test_every_kind_of_model_and_points_gives_the_same_count():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((300, 4)).astype(np.float32)
+    names = np.array(["left", "middle", "right"])
+    tree = DecisionTreeClassifier(random_state=0)
+    tree.fit(x, names[np.digitize(x[:, 0] + x[:, 1] ** 2, [0, 1])])
+    expected = region_count(tree, x, num_samples=50).counts.tolist()
+    assert max(expected) > 3
+    codes = {name: code for code, name in enumerate(names)}
+
+    def on_tensor(batch):
+        assert isinstance(batch, torch.Tensor)
+        return torch.tensor([codes[n] for n in tree.predict(batch.reshape(len(batch), -1).numpy())])
+
+    for model, points in (
+        (tree.predict_proba, x),
+        (on_tensor, torch.tensor(x).view(-1, 2, 2)),
+        (lambda b: on_tensor(b) - 5, torch.tensor(x)),
+        (tree, x.reshape(-1, 2, 2).tolist()),
+    ):
+        assert region_count(model, points, num_samples=50).counts.tolist() == expected
+    assert predict_labels(tree, x).tolist() == [codes[name] for name in tree.predict(x)]
+
+
+def test_other_estimators(rng):
+    x = rng.standard_normal((60, 2))
+    crossed = sample_vertices(x, num_samples=20)[:, :, 0].sign().prod(1) < 0
+    line = LinearRegression().fit(x, x[:, 0])
+    assert region_count(line, x, num_samples=20).counts.tolist() == (1 + crossed.int()).tolist()
+    with pytest.raises(ValueError, match="several outputs"):
+        region_count(RandomForestClassifier(2).fit(x, (x > 0).astype(int)), x)
+
+
+def test_classes_in_any_order_are_told_apart():
+    class Unsorted:
+        classes_ = np.array(["dog", "cat", "ant"])
+
+        def predict(self, x):
+            return self.classes_[(np.floor(x[:, 0] * 3) % 3).astype(int)]
+
+    assert predict_labels(Unsorted(), np.array([[0.0], [0.4], [0.8]])).tolist() == [0, 1, 2]
+    assert region_count(Unsorted(), np.array([[0.0], [0.999]]), num_samples=1).counts.tolist() == [3]
+    Unsorted.predict = lambda self, x: np.repeat("cow", len(x))
+    with pytest.raises(ValueError, match=r"'cow'.*not among its classes_"):
+        predict_labels(Unsorted(), np.zeros((2, 1)))
+
+
+@pytest.mark.parametrize("strategy", ["grid", "adaptive", "exact"])
+def test_a_network_that_keeps_tensors_can_be_trained_after_a_count(strategy):
+    """A tensor that it makes in its first forward pass, where a copy of it finds it as well."""
+    frequencies = functools.cache(lambda: torch.arange(1.0, 3.0))
+
+    class Caching(nn.Linear):
+        def forward(self, x):
+            return super().forward(x * frequencies())
+
+    network, points = nn.Sequential(Caching(2, 3)), torch.randn(20, 2)
+    if strategy == "exact":
+        exact_segment(network, points[0], points[1])
+    else:
+        region_count(network, points, num_samples=2, strategy=strategy)
+    network(points.requires_grad_()).sum().backward()
+    assert network[0].weight.grad is not None
+
+
+@pytest.mark.parametrize(
+    ("vertices", "message"),
+    [
+        (np.zeros((0, 2, 3)), r"vertices have shape \(0, 2, 3\)"),
+        (np.zeros((30, 8)), r"expected \(B, d \+ 1, \*shape\)"),
+        (np.array([[[0.0, 1.0], [np.nan, 0.0]]]), "vertices hold NaN or infinity"),
+    ],
+)
+def test_wrong_vertices_of_a_grid_are_named(vertices, message):
+    with pytest.raises(ValueError, match=message):
+        label_grid(lambda x: x, vertices)

@@ -1,0 +1,301 @@
+"""Lattices, vertices and components: closed forms, breadth-first search, what a seed fixes."""
+
+import itertools
+import math
+from collections import deque
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from rc_utils.counting import (
+    count_components,
+    make_lattice,
+    median_distance,
+    plane_coordinates,
+    region_count,
+    sample_vertices,
+)
+from rc_utils.counting import sampling as sampling_module
+from rc_utils.counting.lattice import box_corners, count_along_edges
+
+ADJACENCIES = ["face", "full", "simplex"]
+
+
+def are_neighbours(step, adjacency):
+    """The definition of each adjacency, from the difference of two grid positions."""
+    if adjacency == "face":
+        return sum(abs(s) for s in step) == 1
+    if adjacency == "full":
+        return max(abs(s) for s in step) == 1
+    moved = [-sum(step), *step]
+    return sorted(m for m in moved if m) == [-1, 1]
+
+
+def count_by_search(grid, adjacency):
+    """Breadth-first search over one grid, -1 outside."""
+    steps = [s for s in itertools.product((-1, 0, 1), repeat=grid.ndim) if are_neighbours(s, adjacency)]
+    unseen = {tuple(int(i) for i in cell) for cell in np.argwhere(grid >= 0)}
+    count = 0
+    while unseen:
+        queue = deque([unseen.pop()])
+        count += 1
+        while queue:
+            cell = queue.popleft()
+            for step in steps:
+                near = tuple(c + s for c, s in zip(cell, step, strict=True))
+                if near in unseen and grid[near] == grid[cell]:
+                    unseen.remove(near)
+                    queue.append(near)
+    return count
+
+
+@st.composite
+def label_grids(draw):
+    """A batch of random grids in one to five dimensions, with or without cells outside."""
+    dim = draw(st.integers(1, 5))
+    longest = {1: 30, 2: 9, 3: 5, 4: 3, 5: 3}[dim]
+    shape = draw(st.tuples(*[st.integers(1, longest)] * dim))
+    seed = draw(st.integers(0, 2**32 - 1))
+    classes = draw(st.integers(1, 4))
+    lowest = draw(st.sampled_from([-1, 0]))
+    dtype = draw(st.sampled_from([np.int8, np.int32, np.int64]))
+    return np.random.default_rng(seed).integers(lowest, classes, size=(3, *shape)).astype(dtype)
+
+
+@given(labels=label_grids(), adjacency=st.sampled_from(ADJACENCIES))
+@settings(max_examples=60, deadline=None)
+def test_grids_agree_with_breadth_first_search(labels, adjacency):
+    expected = [count_by_search(grid, adjacency) for grid in labels]
+    assert count_components(labels, adjacency).tolist() == expected
+
+
+@given(
+    dim=st.integers(1, 5),
+    domain=st.sampled_from(["simplex", "box"]),
+    adjacency=st.sampled_from(ADJACENCIES),
+    classes=st.integers(1, 4),
+    seed=st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=40, deadline=None)
+def test_lattices_agree_with_breadth_first_search(dim, domain, adjacency, classes, seed):
+    if domain == "box":
+        dim, adjacency = 2, "full" if adjacency == "simplex" else adjacency
+    lattice = make_lattice(dim, {1: 25, 2: 8, 3: 5, 4: 4, 5: 3}[dim], domain=domain, adjacency=adjacency)
+    labels = np.random.default_rng(seed).integers(-1, classes, size=(3, lattice.num_points))
+    expected = [count_by_search(grid, adjacency) for grid in lattice.to_grid(labels)]
+    assert count_along_edges(labels, lattice.edges).tolist() == expected
+    assert count_components(lattice.to_grid(labels), adjacency).tolist() == expected
+
+
+def test_labels_of_any_size_and_memory_layout():
+    assert count_components(np.full((2, 3, 3), -1)).tolist() == [0, 0]
+    labels = np.array([[[0, 2**40, 2**40], [-1, 7, 7]]])
+    assert count_components(labels).tolist() == [3]
+    read_only = np.broadcast_to(np.uint8([[0, 1], [0, 1]]), (4, 2, 2))
+    assert count_components(read_only).tolist() == [2] * 4
+    assert count_components(read_only[:, ::-1]).tolist() == [2] * 4
+    assert count_components(np.array([[[True, False], [True, False]]])).tolist() == [2]
+    for label in (2**31 - 1, 2**31, 2**32 - 1, 2**32):
+        assert count_components(np.array([[[label, 0], [label, label]]])).tolist() == [2]
+    for kind in (">i8", "uint64"):
+        assert count_components(np.array([[[2**62, 0], [2**62, 2**62]]], dtype=kind)).tolist() == [2]
+
+
+def test_kind_of_result_follows_the_labels():
+    labels = np.zeros((2, 3, 3), dtype=int)
+    assert count_components(torch.from_numpy(labels)).dtype == torch.int64
+    assert isinstance(count_components(labels), np.ndarray)
+    assert count_components(labels[:0]).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("labels", "adjacency", "message"),
+    [
+        (np.zeros((2, 3)), "face", "expected integers"),
+        (np.zeros(3, dtype=int), "face", r"expected \(B, \*grid\)"),
+        (np.full((1, 3), -2), "face", "labels hold -2"),
+        (np.zeros((1, 3), dtype=int), "faces", "Did you mean 'face'"),
+    ],
+)
+def test_bad_labels_are_named(labels, adjacency, message):
+    with pytest.raises(ValueError, match=message):
+        count_components(labels, adjacency)
+
+
+def test_grids_of_too_many_neighbours_are_refused_at_once():
+    labels = np.zeros((1,) + (2,) * 16, dtype=np.int8)
+    with pytest.raises(ValueError, match=r"65,536 points with 43,046,720 neighbours each .* use adjacency 'face'"):
+        count_components(labels, "full")
+    assert count_components(labels, "face").tolist() == [1]
+
+
+@pytest.mark.parametrize(("dim", "resolution"), [(1, 200), (2, 30), (3, 16), (4, 12), (5, 10), (6, 8)])
+def test_default_simplex_lattice(dim, resolution):
+    lattice = make_lattice(dim)
+    assert lattice.resolution == resolution
+    assert lattice.num_points == math.comb(resolution - 1 + dim, dim)
+    assert len(np.unique(lattice.coordinates, axis=0)) == lattice.num_points
+    np.testing.assert_allclose(lattice.coordinates.sum(1), 1)
+    assert lattice.coordinates.min() == 0
+
+
+def test_alpha_range_and_a_lattice_that_is_made_once():
+    lattice = make_lattice(1, 7, alpha_range=(-1, 2))
+    np.testing.assert_allclose(lattice.coordinates[:, 1], [-1, -0.5, 0, 0.5, 1, 1.5, 2])
+    assert make_lattice(3) is make_lattice(3, 16)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"dim": 0}, "dim=0"),
+        ({"dim": 1, "resolution": 1}, "resolution=1;"),
+        ({"dim": 10**9, "resolution": 10**9}, "more than 64 bits can number"),
+        ({"dim": 3, "resolution": 1000}, "167,167,000 points is too large: lower the resolution"),
+        ({"dim": 21, "resolution": 8}, "more than 64 bits can number"),
+        ({"dim": 10, "resolution": 8, "adjacency": "full"}, "59,048 neighbours each"),
+        (
+            {"dim": 7, "resolution": 27, "adjacency": "simplex"},
+            "4,272,048 points with 56 neighbours each",
+        ),
+        ({"dim": 2, "alpha_range": (-1.0, 2.0)}, "needs dim=1"),
+        ({"dim": 1, "alpha_range": (1.0, 1.0)}, "low < high"),
+        ({"dim": 1, "alpha_range": 3}, "alpha_range=3"),
+        ({"dim": 1, "domain": "box"}, "needs dim=2"),
+        ({"dim": 2, "domain": "boxes"}, "Did you mean 'box'"),
+        ({"dim": 5, "resolution": 50, "adjacency": "linear"}, "282,475,249 elements"),
+        ({"dim": 2, "adjacency": "edge"}, "face, full, linear, simplex"),
+    ],
+)
+def test_bad_lattices_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make_lattice(**arguments)
+
+
+def test_box_surrounds_the_triangle_with_padding(rng):
+    vertices = torch.from_numpy(rng.standard_normal((40, 3, 2, 3)))
+    corners, vertices = box_corners(vertices, padding=0.1).flatten(2), vertices.flatten(2)
+    sides = corners[:, 1:] - corners[:, :1]
+    np.testing.assert_allclose((sides[:, 0] * sides[:, 1]).sum(1), 0, atol=1e-12)
+    lengths = (sides**2).sum(2)[:, None]
+    shares = ((vertices - corners[:, :1]) @ sides.transpose(1, 2)) / lengths
+    np.testing.assert_allclose(shares.amin(1), torch.full((40, 2), 0.1 / 1.2))
+    np.testing.assert_allclose(shares.amax(1), torch.full((40, 2), 1.1 / 1.2))
+    np.testing.assert_allclose(corners[:, :1] + shares @ sides, vertices)
+
+
+def test_plane_coordinates_keep_distances(rng):
+    vertices = torch.from_numpy(rng.standard_normal((5, 4, 2, 3)))
+    flat, plane = vertices.flatten(2), plane_coordinates(vertices)
+    np.testing.assert_allclose(torch.cdist(plane, plane), torch.cdist(flat, flat))
+    assert plane[:, 0].abs().max() == 0
+    assert plane[:, 1, 0].min() > 0
+
+
+def test_vertices_are_distinct_points_and_reach_all_of_them():
+    points = np.arange(7.0)[:, None]
+    drawn = sample_vertices(points, dim=3, num_samples=3000, seed=1).numpy().squeeze(2)
+    assert all(len(set(row)) == 4 for row in drawn.tolist())
+    for column in drawn.T:
+        assert stats.chisquare(np.bincount(column.astype(int), minlength=7)).pvalue > 1e-3
+
+
+def test_the_seed_draws_the_same_vertices_and_more_samples_only_add():
+    points = torch.randn(50, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+    for sampling in ("pairs", "random_direction"):
+        few = sample_vertices(points, dim=2, num_samples=5, sampling=sampling, seed=3)
+        many = sample_vertices(points.numpy(), dim=2, num_samples=9, sampling=sampling, seed=3)
+        assert torch.equal(few, many[:5])
+        assert not torch.equal(few, sample_vertices(points, dim=2, num_samples=5, sampling=sampling, seed=4))
+
+
+def test_only_the_points_drawn_are_read(tiny_data, rng):
+    points, read = rng.standard_normal((10000, 3)), []
+
+    class Recorder:
+        def __len__(self):
+            return len(points)
+
+        def __getitem__(self, index):
+            read.extend(index)
+            return points[index]
+
+    sample_vertices(Recorder(), dim=2, num_samples=4)
+    assert len(read) == 12 + 1  # one tells the size of all
+    images = sample_vertices(tiny_data.x_train, dim=2, num_samples=4)
+    assert images.shape == (4, 3, *tiny_data.x_train.shape[1:])
+    assert images.dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("points", "arguments", "message"),
+    [
+        (
+            np.zeros((2, 3)),
+            {"dim": 2},
+            "3 distinct points are needed for each simplex, but there are 2",
+        ),
+        (np.zeros(5), {}, "one-dimensional"),
+        (np.full((5, 2), np.nan), {}, r"points\[\d\] holds NaN"),
+        (np.zeros((5, 2)), {"num_samples": True}, "num_samples=True"),
+        (np.zeros((5, 2)), {"seed": -1}, "seed=-1"),
+        (np.zeros((5, 2)), {"seed": 2**63}, r"expected an integer below 2\^63"),
+        (np.zeros((5, 2)), {"sampling": "pair"}, "Did you mean 'pairs'"),
+        (
+            np.zeros((5, 2)),
+            {"direction_length": 1.0},
+            "belongs to sampling 'random_direction' or 'noise'",
+        ),
+        (
+            np.zeros((5, 2)),
+            {"sampling": "random_direction", "direction_length": 0},
+            "finite number above 0",
+        ),
+        (
+            np.ones((5, 3)),
+            {"sampling": "random_direction"},
+            "median distance of the points is 0.*give",
+        ),
+        (7, {}, "points are a int"),
+        (np.zeros((5, 2, 0)), {}, r"points of shape \(2, 0\) hold no number"),
+    ],
+)
+def test_bad_samplings_are_named(points, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        sample_vertices(points, **arguments)
+
+
+def test_random_directions_are_those_of_the_seed_and_of_the_length_asked_for():
+    points = np.arange(12.0).reshape(4, 3)
+    options = {"dim": 2, "num_samples": 5, "sampling": "random_direction", "seed": 3}
+    vertices = sample_vertices(points, direction_length=0.5, **options).numpy()
+    normal = np.random.default_rng([3, 1]).standard_normal((5, 2, 3))
+    steps = 0.5 * normal / np.linalg.norm(normal, axis=2, keepdims=True)
+    np.testing.assert_allclose(vertices[:, 1:] - vertices[:, :1], steps, atol=1e-12)
+    assert all(vertex in points.tolist() for vertex in vertices[:, 0].tolist())
+    typical = sample_vertices(points, direction_length=median_distance(points), **options)
+    assert torch.equal(sample_vertices(points, **options), typical)
+    assert region_count(lambda x: x, points, **options).settings["direction_length"] == median_distance(points)
+    assert median_distance(points / 1000) == pytest.approx(median_distance(points) / 1000)
+
+
+@pytest.mark.parametrize("sampling", ["pairs", "random_direction"])
+@pytest.mark.parametrize(("dim", "strategy"), [(1, "grid"), (1, "adaptive"), (2, "grid")])
+def test_blocks_of_simplices_change_nothing(sampling, dim, strategy, monkeypatch, rng):
+    """Counts and vertices are the same whether all simplices are held at once or a few."""
+    points, weights = (
+        rng.standard_normal((30, 4)).astype(np.float32),
+        rng.standard_normal((4, 3)).astype(np.float32),
+    )
+    draw = {"dim": dim, "num_samples": 11, "sampling": sampling, "seed": 3}
+    whole = region_count(lambda x: np.sin(2 * x @ weights), points, strategy=strategy, resolution=30, **draw)
+    vertices = sample_vertices(points, **draw)
+    monkeypatch.setattr(sampling_module, "BLOCK_BYTES", 100)
+    assert torch.equal(sample_vertices(points, **draw), vertices)
+    parts = region_count(lambda x: np.sin(2 * x @ weights), points, strategy=strategy, resolution=30, **draw)
+    assert parts.counts.tolist() == whole.counts.tolist()
+    assert parts.num_evaluations == whole.num_evaluations
