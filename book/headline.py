@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 from study_results import study_rows, study_table, text_of
 
+from rc_studies import statistics
 from rc_utils import plotting
 from rc_utils.correlation import Estimate
 from rc_utils.forests import accuracy_table, committed_forests, forest_runs, results_from_forests
-from rc_utils.pages import statistics
 from rc_utils.pages.augmentation import matched_settings
 from rc_utils.pages.main_correlation import plain_runs
 from rc_utils.pages.scorecard import results_from_campaign

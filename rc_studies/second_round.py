@@ -3,7 +3,8 @@
 import base64
 
 import numpy as np
-from scipy import stats
+
+from rc_utils.correlation import fisher_interval
 
 BAR_TWINS = 0.2
 BAR_GAP = 0.7
@@ -12,10 +13,9 @@ MARGIN_TWINS, MARGIN_GAP = 0.2, 0.1
 LEVEL = 0.95
 
 
-def fisher(r, runs, taken=0):
-    """(r, low, high): Fisher's 95 % interval of a correlation over `runs`, `taken` parameters having been fitted."""
-    half = stats.norm.ppf((1 + LEVEL) / 2) / np.sqrt(runs - 3 - taken)
-    return r, float(np.tanh(np.arctanh(r) - half)), float(np.tanh(np.arctanh(r) + half))
+def fisher(r, runs):
+    """(r, low, high): a correlation over independent runs with Fisher's 95 % interval."""
+    return (r, *fisher_interval(r, runs))
 
 
 def decide_by_bar(estimates, bar):
@@ -65,13 +65,6 @@ def decide_equivalence(difference, margin):
     return "mixup ahead" if high < 0 else "open"
 
 
-def partial_correlation(x, y, controls):
-    """Pearson's r of x and y after a linear regression of both on the columns of `controls` (n, k)."""
-    design = np.column_stack([np.ones(len(x)), controls])
-    left = [v - design @ np.linalg.lstsq(design, v, rcond=None)[0] for v in (np.asarray(x), np.asarray(y))]
-    return float(np.corrcoef(left)[0, 1])
-
-
 def reliability_of_log_count(counts):
     """Share of the variance of log(mean count) between runs that is not sampling noise of its segments.
 
@@ -103,11 +96,22 @@ def unpacked(text, number):
     return np.unpackbits(np.frombuffer(base64.b64decode(text), np.uint8))[:number].astype(bool)
 
 
-def disagreement(predictions):
-    """Mean share of test images on which each network and another one of its group predict different classes.
+def disagreement(predictions, images, number):
+    """Mean share of images on which each network and another one of its group predict different classes.
 
-    predictions: (runs, images) labels. Returns (runs,).
+    Two networks are compared on the images that both have a prediction of: where each seed draws its data, the first
+    2,000 test images of two runs are not the same.
+
+    predictions: (runs, k) labels. images: (runs, k) which image of the stored dataset each is of, from 0 to number - 1.
+    Returns (runs,). Raises ValueError where two networks have no image in common.
     """
-    predictions = np.asarray(predictions)
-    different = [np.mean(predictions != own, axis=1) for own in predictions]
-    return np.sum(different, axis=1) / (len(predictions) - 1)
+    label_of = np.full((len(predictions), number), -1)
+    np.put_along_axis(label_of, np.asarray(images), np.asarray(predictions), axis=1)
+    shares = []
+    for run, own in enumerate(label_of):
+        others = np.delete(label_of, run, axis=0)
+        both = (own >= 0) & (others >= 0)
+        if not both.any(axis=1).all():
+            raise ValueError(f"run {run} and another one predict no image in common: nothing can be compared")
+        shares.append(np.mean((both & (others != own)).sum(axis=1) / both.sum(axis=1)))
+    return np.array(shares)

@@ -221,9 +221,10 @@ def forest_plot(
 
     Columns: label; estimate (with value, low, high, n); and where there are such: group, a heading
     above its rows; published, the paper's number, an open diamond; verdict, which gives colour and
-    shape; claimed, the (low, high) that the claim allows, shaded. zero: place of a vertical line.
+    shape; claimed, the (low, high) that the claim allows, shaded; url, which the label links to in
+    an SVG. zero: place of a vertical line.
     """
-    defaults = {"group": "", "published": np.nan, "verdict": "", "claimed": None}
+    defaults = {"group": "", "published": np.nan, "verdict": "", "claimed": None, "url": ""}
     for name, value in defaults.items():
         if name not in rows.columns:
             rows = rows.assign(**{name: [value] * len(rows)})
@@ -243,6 +244,8 @@ def forest_plot(
     for tick, line in zip(ax.get_yticklabels(), lines, strict=True):
         if isinstance(line, str):
             tick.set_fontweight("bold")
+        elif line.url:
+            tick.set_url(line.url)
     beside = {"xycoords": ("axes fraction", "data"), "va": "top", "fontsize": 9, "color": "#555555"}
     ax.annotate("n", (1.02, 0.8), **beside)
     ax.set(xlim=(lowest, highest), ylim=(0.2 - len(lines), 0.8), xlabel=xlabel)

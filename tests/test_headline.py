@@ -33,6 +33,21 @@ def test_readme_and_first_page_say_what_the_committed_records_give():
     assert not re.search(r"\bcells?\b", readme + intro, re.IGNORECASE)
 
 
+def test_the_committed_figures_show_what_the_committed_records_give(tmp_path, monkeypatch):
+    """Their words, numbers and links; where a line stands to the last digit may differ between machines."""
+    _, results = headline.committed()
+    committed = headline.FOLDER
+    monkeypatch.setattr(headline, "FOLDER", tmp_path)
+    forest = headline.results_from_forests(headline.forest_runs(headline.committed_forests()[0]))
+    headline.figures(results + forest)
+    pattern = re.compile(r'<text[^>]*>([^<]*)</text>|xlink:href="([^#"][^"]*)"')
+    for name in headline.FIGURES:
+        found = pattern.findall((tmp_path / f"{name}.svg").read_text(encoding="utf-8"))
+        expected = pattern.findall((committed / f"{name}.svg").read_text(encoding="utf-8"))
+        assert found == expected
+        assert any(link.startswith("notebooks/") for _, link in found)
+
+
 def test_the_first_page_says_what_each_study_decided(monkeypatch):
     rows = [{"experiment": "control", "seed": seed, COUNT: 1.0, "gap": 0.3} for seed in range(6)]
     for seed in range(6):

@@ -108,7 +108,7 @@ def imports(path):
 def test_everything_imported_is_a_dependency_or_in_an_extra():
     named = {import_name(name) for name in names_of(PROJECT["dependencies"])} | extras_alone()
     carried = {name for name, by in CARRIED.items() if by in named}
-    used = {name for path in ROOT.glob("rc_[ue]*/**/*.py") if "pages" not in path.parts for name in imports(path)}
+    used = {name for path in ROOT.glob("rc_[ue]*/**/*.py") for name in imports(path)}
     assert used - named - carried - {"rc_utils", "rc_exact", *sys.stdlib_module_names} == set()
 
 

@@ -1,6 +1,7 @@
 """Figures render without a display; styles are distinct and stable; pictures show the labels they were given."""
 
 import io
+import re
 
 import matplotlib as mpl
 import numpy as np
@@ -156,3 +157,9 @@ def test_every_row_of_a_forest_plot_is_inside_its_axes():
         assert [tick.get_text() for tick in ax.get_yticklabels()] == lines
         low, high = ax.get_ylim()
         assert all(low < place < high for place in ax.get_yticks())
+
+
+def test_labels_of_a_forest_plot_lead_to_their_pages():
+    rows = pd.DataFrame({"label": ["a", "b"], "estimate": [Estimate(0.5, 0.4, 0.6, 9)] * 2, "url": ["page.html", ""]})
+    text = rendered(forest_plot(rows, xlabel="r"), "svg").decode()
+    assert re.findall(r'<a xlink:href="([^"]+)"', text) == ["page.html"]

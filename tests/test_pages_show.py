@@ -63,7 +63,9 @@ def test_tables_are_headed_in_words_and_say_once_what_all_estimates_of_a_column_
 
 def test_the_studies_are_looked_at_on_their_own_page_alone(monkeypatch):
     """Their protocol forbids it before they are complete."""
-    monkeypatch.setattr(campaign, "list_campaigns", lambda: ["study-transfer", "cifar10-small"])
+    monkeypatch.setattr(
+        campaign, "list_campaigns", lambda: ["study-transfer", "twins-resnet18", "gap-resnet18", "cifar10-small"]
+    )
     assert set(ablation_cells("architectures", "shapes-tiny")["campaign"]) == {"", "cifar10-small"}
     asked = []
     monkeypatch.setattr(show, "results_from_campaign", lambda name, **options: asked.append(name) or [])

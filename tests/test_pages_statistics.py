@@ -8,8 +8,8 @@ import pytest
 from test_correlation import make_runs
 
 from rc_studies import pairs as p
+from rc_studies import statistics
 from rc_utils.correlation import MIN_UNITS, correlate
-from rc_utils.pages import statistics
 
 FACTORS = {"network": ["A", "B"], "lr": [0.01, 0.1], "batch_size": [32, 64, 128]}
 

@@ -58,14 +58,6 @@ def test_difference_of_correlations_of_a_measure_with_itself_and_with_noise():
     assert high - low == pytest.approx(2 * 1.96 * np.sqrt(((1 - r**2) ** 2 + 0.6) / 400), rel=0.5)
 
 
-def test_partial_correlation_is_that_of_the_inverse_covariance():
-    rng = np.random.default_rng(2)
-    table = rng.normal(size=(60, 4)) @ rng.normal(size=(4, 4))
-    precision = np.linalg.inv(np.cov(table.T))
-    expected = -precision[0, 1] / np.sqrt(precision[0, 0] * precision[1, 1])
-    assert rules.partial_correlation(table[:, 0], table[:, 1], table[:, 2:]) == pytest.approx(expected)
-
-
 def test_reliabilities_are_those_that_the_data_were_drawn_with():
     rng = np.random.default_rng(3)
     means = 3 * np.exp(rng.normal(0, 0.05, 300))
@@ -81,12 +73,24 @@ def test_reliabilities_are_those_that_the_data_were_drawn_with():
         assert rules.reliability_of_accuracy(right, images) == pytest.approx(expected, abs=0.03)
 
 
-def test_bits_and_disagreement():
+def test_bits():
     right = np.array([1, 0, 0, 1, 1, 1, 0, 1, 1, 0, 1], bool)
     text = base64.b64encode(np.packbits(right)).decode()
     assert rules.unpacked(text, 11).tolist() == right.tolist()
-    labels = [[0, 1, 2, 3], [0, 1, 2, 2], [1, 1, 0, 3]]
-    assert rules.disagreement(labels).tolist() == pytest.approx([(1 + 2) / 8, (1 + 3) / 8, (2 + 3) / 8])
+
+
+def test_networks_disagree_on_the_images_that_both_were_shown_whatever_their_order():
+    same = np.tile(np.arange(4), (3, 1))
+    labels = np.array([[0, 1, 2, 3], [0, 1, 2, 2], [1, 1, 0, 3]])
+    expected = [(1 + 2) / 8, (1 + 3) / 8, (2 + 3) / 8]
+    assert rules.disagreement(labels, same, 4).tolist() == pytest.approx(expected)
+    orders = np.array([[2, 0, 3, 1], [0, 1, 2, 3], [3, 2, 1, 0]])
+    shuffled = np.take_along_axis(labels, orders, axis=1)
+    assert rules.disagreement(shuffled, orders, 9).tolist() == pytest.approx(expected)
+    # Of images 0, 1 and 1, 2 the two share one, on which they agree.
+    assert rules.disagreement([[5, 7], [7, 6]], [[0, 1], [1, 2]], 3).tolist() == [0, 0]
+    with pytest.raises(ValueError, match="no image in common"):
+        rules.disagreement([[5], [5]], [[0], [1]], 2)
 
 
 def test_power_grows_with_the_truth_and_matches_fishers_formula():

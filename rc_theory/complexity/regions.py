@@ -15,6 +15,7 @@ from rc_theory.complexity.stacked import LOSSES, IdentityLayer, StackedLinear, s
 from rc_theory.complexity.trajectory import lipschitz_constants
 from rc_utils.checks import require
 from rc_utils.counting.evaluation import evaluation_mode, full_precision
+from rc_utils.counting.mesh import part_above
 
 # A polygon's corner this near to a line counts as on it: polygons have extent 1, and float64 rounds at 1e-16.
 ON_LINE = 1e-10
@@ -75,18 +76,6 @@ def _halves(polygon, values):
     if values.min() >= -ON_LINE or values.max() <= ON_LINE:
         return [polygon]
     return [part_above(polygon, values), part_above(polygon, -values)]
-
-
-def part_above(polygon: np.ndarray, heights: np.ndarray) -> np.ndarray:
-    """The part of a convex polygon (k, n) where the affine function with these heights (k,) is not negative."""
-    points = []
-    for k in range(len(polygon)):
-        before, height = polygon[k - 1], heights[k - 1]
-        if height * heights[k] < 0:
-            points.append(before + height / (height - heights[k]) * (polygon[k] - before))
-        if heights[k] >= 0:
-            points.append(polygon[k])
-    return np.array(points).reshape(-1, polygon.shape[1])
 
 
 def activations(networks: nn.Sequential, x: Tensor) -> list[Tensor]:

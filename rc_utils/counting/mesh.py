@@ -394,3 +394,18 @@ def _wins_somewhere(lead):
         options["bounds"] = [(0, None)] * size + [(None, None)]
         wins[i] = -linprog([0] * size + [-1], least, np.zeros(len(others)), **options).fun > 0
     return wins
+
+
+def part_above(polygon: np.ndarray, heights: np.ndarray) -> np.ndarray:
+    """Part of a convex polygon (k, n) where an affine function is not negative.
+
+    heights: (k,) values of the function at the corners.
+    """
+    points = []
+    for k in range(len(polygon)):
+        before, height = polygon[k - 1], heights[k - 1]
+        if height * heights[k] < 0:
+            points.append(before + height / (height - heights[k]) * (polygon[k] - before))
+        if heights[k] >= 0:
+            points.append(polygon[k])
+    return np.array(points).reshape(-1, polygon.shape[1])

@@ -6,10 +6,9 @@ import numpy as np
 import torch
 from scipy.optimize import linprog
 
-from rc_theory.complexity.regions import part_above
 from rc_utils.counting import make_lattice
 from rc_utils.counting.classifier import as_classifier
-from rc_utils.counting.mesh import HALVINGS, count_pieces, interpolated_mesh
+from rc_utils.counting.mesh import HALVINGS, count_pieces, interpolated_mesh, part_above
 
 
 def labels_that_win(scores: np.ndarray) -> int:

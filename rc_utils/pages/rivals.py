@@ -1,4 +1,7 @@
-"""The rivals of the region count in words, by the column that a record has them in."""
+"""The rivals of the region count in words, by the column that a record has them in.
+
+Without the boundary thickness of the first round, which counted places where a third class wins.
+"""
 
 RIVALS = {
     "train_loss": "training loss",
@@ -15,10 +18,9 @@ RIVALS = {
     "gi_score_intra": "Gi-score, within a class",
     "pal_score_inter": "Pal-score, between classes",
     "pal_score_intra": "Pal-score, within a class",
-    "boundary_thickness": "boundary thickness",
     "linear_pieces": "linear pieces",
     "local_complexity": "local complexity",
 }
 OF_WEIGHTS = ("distance from initialisation", "sharpness", "spectral norms", "parameters", "path norm")
 # Theory expects less of these to go with a larger gap.
-LESS_IS_WORSE = ("margin", "mixup_accuracy", "pal_score_inter", "pal_score_intra", "boundary_thickness")
+LESS_IS_WORSE = ("margin", "mixup_accuracy", "pal_score_inter", "pal_score_intra")

@@ -102,11 +102,9 @@ def show_table(frame, *, kind="rc-table"):
     """A table as HTML: as wide as the page allows, and on a phone a list of entries a row; `kind` names its style.
 
     Columns with names such as `batch_size` are headed "batch size"; `lr` and `std_error` are written out. What all
-    estimates of a column are over is said in its head. The output's metadata have the table as comma-separated values,
-    for the reader to download.
+    estimates of a column are over is said in its head.
     """
     frame = _units_in_heads(frame)
-    values = frame.to_csv(index=False)
     frame = frame.rename(
         columns=lambda name: HEADS.get(str(name), re.sub(r"(?<=[a-z0-9])_(?=[a-z0-9])", " ", str(name)))
     )
@@ -117,7 +115,7 @@ def show_table(frame, *, kind="rc-table"):
         cells = row.split("<td>")
         labelled = [f'<td data-label="{label}">{cell}' for label, cell in zip(labels, cells[1:], strict=False)]
         rows[number] = "".join([cells[0], *labelled])
-    return HTML(f'<div class="{kind}">{head}<tbody>{"<tr>".join(rows)}</div>', metadata={"csv": values})
+    return HTML(f'<div class="{kind}">{head}<tbody>{"<tr>".join(rows)}</div>')
 
 
 def _units_in_heads(frame):

@@ -316,9 +316,13 @@ def load_campaigns():
     return campaigns
 
 
+# Names of the campaigns of the protocol begin so: only their own page looks at them, when complete.
+PROTOCOL = ("study-", "twins-", "gap-")
+
+
 def reference_campaigns():
-    """The campaigns but for the studies, which only their own page looks at."""
-    return [c for c in load_campaigns() if not c.name.startswith("study-")]
+    """The campaigns but for those of the protocol."""
+    return [c for c in load_campaigns() if not c.name.startswith(PROTOCOL)]
 
 
 def load_campaign(name):
