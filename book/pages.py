@@ -200,6 +200,10 @@ def _execute_page(page, layout, metadata):
     execute_notebook(layout.source(page), layout.executed(page), page.parameters, cwd=layout.root)
     executed = nbformat.read(layout.executed(page), as_version=4)
     executed.metadata.update(metadata)
+    for cell in executed.cells:
+        if cell.cell_type == "markdown":
+            # The copy lies in book/notebooks, beside the pages that the notebook calls ../book/...
+            cell.source = cell.source.replace("](../book/", "](../")
     write_atomically(layout.executed(page), f"{nbformat.writes(executed)}\n".encode())
 
 

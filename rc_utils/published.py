@@ -41,7 +41,7 @@ import pandas as pd
 
 from rc_utils.checks import check_name
 from rc_utils.correlation import average_replicates, correlate_settings, finished, interval_text
-from rc_utils.paths import results_dir, write_atomically
+from rc_utils.paths import campaigns_dir, results_dir, write_atomically
 
 SUPPORTS = "supports"
 INCONCLUSIVE = "inconclusive"
@@ -275,6 +275,43 @@ def scorecard(results: Iterable[Result] = ()) -> pd.DataFrame:
             others = by_id.get(result.same_as, []) if result else []
             rows.append(_row(published(id_), result, _repeats(result, others)))
     return pd.DataFrame(rows)
+
+
+def beside(results: Iterable[Result]) -> pd.DataFrame:
+    """A page's results as a table: each statement printed, in the authors' records, ours, verdict."""
+    theirs = authors_results()
+    card = scorecard(results)
+    card = card[card["campaign"] != ""]
+    return pd.DataFrame(
+        {
+            "statement": card["claim"] + " (" + card["where"] + ")",
+            "printed": card["published"],
+            "authors' records": card["id"].map(theirs).fillna(""),
+            "ours": card["ours"],
+            "n": card["n"],
+            "verdict": card["verdict"],
+        }
+    ).reset_index(drop=True)
+
+
+def authors_settings(experiment: str = "") -> pd.DataFrame:
+    """The authors' own runs at full size, averaged: one row per experiment, network and setting.
+
+    Columns: experiment (folder of their repository), network, lr, batch_size, runs, count,
+    train_accuracy, test_accuracy, gap and more; see `rc_utils.authors`, which wrote the table.
+    """
+    table = pd.read_csv(campaigns_dir() / "authors" / "settings.csv")
+    table["gap"] = table["train_accuracy"] - table["test_accuracy"]
+    return table[table["experiment"] == experiment].reset_index(drop=True) if experiment else table
+
+
+def authors_results() -> pd.Series:
+    """The number of each statement from the authors' records, as text, by id."""
+    table = pd.read_csv(campaigns_dir() / "authors" / "results.csv")
+    of_accuracy = table["quantity"].str.startswith("correlation with test accuracy")
+    table = table[of_accuracy == table["id"].str.startswith("test-accuracy/")].drop_duplicates("id")
+    text = [f"{value:.2f}" if np.isfinite(value) else "" for value in table["value"]]
+    return pd.Series(text, index=table["id"])
 
 
 def _repeats(result: Result | None, others: Iterable[Result]) -> bool:

@@ -386,3 +386,49 @@ def counted(table, campaign):
             stacklevel=2,
         )
     return table[~without].reset_index(drop=True)
+
+
+def campaign_runs(name, experiment="", num_samples=0):
+    """The runs that a page shows: `load_runs` of a campaign, of one experiment if it is named.
+
+    num_samples: means over the first so many simplices; 0 for all. Raises ValueError that says what
+    to run where there is no record, and where all runs diverged.
+    """
+    campaign = read_campaign(name)
+    if experiment:
+        campaign.restricted([experiment])
+    runs = counted(load_runs(campaign, num_samples=num_samples or None), campaign)
+    if experiment:
+        runs = runs[runs["experiment"] == experiment].reset_index(drop=True)
+    command = f"python -m rc_utils.sweep {name}" + (f" --experiment {experiment}" if experiment else "")
+    require(len(runs), f"there is no record of campaign {name!r} yet: `{command}` trains its runs")
+    diverged = (runs["status"] != "ok").all()
+    require(not diverged, f"all {len(runs)} runs of campaign {name!r} diverged; give it smaller learning rates")
+    return runs
+
+
+def plain_runs(name, num_samples=0):
+    """`campaign_runs` of all networks that train as the campaign's `[train]` says: one row per run.
+
+    A campaign may spread its networks over several experiments, and count the same runs again in
+    others; those that change training itself (mixup, another optimiser) are left out.
+    """
+    plain = [e.name for e in read_campaign(name).experiments if not e.train]
+    runs = campaign_runs(name, "", num_samples)
+    runs = runs[runs["experiment"].isin(plain)].drop_duplicates("run_id")
+    return runs.assign(experiment="main").reset_index(drop=True)
+
+
+def describe_runs(runs):
+    """What a page rests on, in a few lines: the runs of `campaign_runs`, and the campaign's note."""
+    campaign = read_campaign(runs["campaign"].iloc[0])
+    distinct = runs.drop_duplicates("run_id")
+    found = find_records(distinct["run_id"], campaign.folder / "runs.jsonl")
+    machines = sorted({record["provenance"]["hardware"] for record, _ in found.values()})
+    data = ", ".join(f"{key} {value}" for key, value in campaign.dataset.items())
+    return (
+        f"campaign {campaign.name}: {len(distinct)} of {len(campaign.runs())} runs, "
+        f"{distinct['network'].nunique()} networks, {distinct['seed'].nunique()} seeds; {data}\n"
+        f"{int(distinct['interpolates'].sum())} fit their training images (accuracy at least {INTERPOLATES}), "
+        f"{int((distinct['status'] != 'ok').sum())} diverged; made on {', '.join(machines)}\n{campaign.note}"
+    ).strip()
