@@ -8,10 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from sklearn.linear_model import RidgeCV
-from sklearn.model_selection import KFold, cross_val_predict
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+from sklearn.model_selection import KFold
+from sklearn.preprocessing import PolynomialFeatures
 
 from rc_studies.studies import ARMS, AXES, COUNT
 from rc_utils.correlation import MIN_UNITS, Estimate, bootstrap, fisher_interval, mean
@@ -20,6 +18,11 @@ from rc_utils.sweep.campaign import read_campaign
 from rc_utils.sweep.records import load_evolution
 
 PLAIN = "count"  # stands beside log(count) and decides nothing
+SPLITS = 200  # partitions into folds that residuals of study 5 are averaged over
+SPLITS_APART = 10_000  # what the random states of the partitions of one seed differ by
+TERMS_OF_CUBIC = 19  # of three variables
+PENALTIES = np.logspace(-3, 3, 13)
+RUNS_A_TERM = 3  # of a network, for each term of the cubic in study 5
 
 
 def forms(runs: pd.DataFrame) -> dict[str, list[np.ndarray]]:
@@ -219,12 +222,15 @@ def looks(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return {"equal loss": reached.assign(**{COUNT: np.log(reached["count_main"])}), "end": end}
 
 
-def partial_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
-    """By measure: the correlation with the gap of what is left of both beyond the settings, as the protocol says."""
+def partial_correlations(runs: pd.DataFrame, *, seed: int = 0, num_resamples: int = 10_000, **options) -> pd.DataFrame:
+    """By measure: the correlation with the gap of what is left of both beyond the settings, as the protocol says.
+
+    num_resamples: of the bootstrap that stands beside Fisher's interval; 0 for none. options: of `beyond_settings`.
+    """
     runs = runs[runs["interpolates"]].reset_index(drop=True)
     found, rows = forms(runs), []
     columns = [runs["gap"].to_numpy(float), *(choice for choices in found.values() for choice in choices)]
-    gap, *left = beyond_settings(runs, np.column_stack(columns), seed).T
+    gap, *left = beyond_settings(runs, np.column_stack(columns), seed, **options).T
     for name, choices in found.items():
         residuals, left = left[: len(choices)], left[len(choices) :]
         best = max(residuals, key=lambda values: abs(_correlation(values, gap)))
@@ -232,30 +238,86 @@ def partial_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
         if not np.isfinite(r) and name not in (COUNT, PLAIN):  # the number of parameters: constant within a network
             continue
         row = {"measure": name, "r": _with_fisher(r, len(runs), 2)}
-        resampled = bootstrap(lambda w, v=best: _correlations(v, gap, w), range(len(gap)), seed=seed, unit="runs")
-        rows.append(row | {"bootstrap": resampled})
+        if num_resamples:
+            row["bootstrap"] = bootstrap(
+                lambda w, v=best: _correlations(v, gap, w),
+                range(len(gap)),
+                num_resamples=num_resamples,
+                seed=seed,
+                unit="runs",
+            )
+        rows.append(row)
     return pd.DataFrame(rows)
 
 
-def beyond_settings(runs: pd.DataFrame, values: np.ndarray, seed: int) -> np.ndarray:
-    """Residuals (n, m) of the columns of `values`, of unit variance within each network, from cubics of the settings.
+def beyond_settings(
+    runs: pd.DataFrame, values: np.ndarray, seed: int, splits: int = SPLITS, runs_a_term: int = RUNS_A_TERM
+) -> np.ndarray:
+    """Residuals (n, m) of the columns of `values`, of unit variance within each network, from the settings.
 
-    Each column has its own, fitted without the runs that it predicts: a tenth of a network's, or one where it has fewer
-    than ten. Nothing is fitted to fewer than three.
+    Ridge regression on a cubic in log lr, log batch size and log updates, or on these alone where a network has fewer
+    than `runs_a_term` runs for each term of the cubic. A run is predicted by a fit without its fold, a tenth of the
+    network's runs; predictions are means over `splits` random partitions into folds, so that no one partition decides.
+    Nothing is fitted to fewer than three runs.
     """
     settings = np.log(runs[["lr", "batch_size", "updates"]].to_numpy(float))
     residuals = np.empty(values.shape)
     for network in runs["network"].unique():
         own = (runs["network"] == network).to_numpy()
-        ridge = RidgeCV(np.logspace(-3, 3, 13), alpha_per_target=True)
-        cubic = make_pipeline(StandardScaler(), PolynomialFeatures(3), StandardScaler(), ridge)
         left = values[own]
         if len(left) >= 3:
-            folds = KFold(min(10, len(left)), shuffle=True, random_state=seed)
-            left = left - cross_val_predict(cubic, settings[own], left, cv=folds)
+            degree = 3 if len(left) >= runs_a_term * TERMS_OF_CUBIC else 1
+            left = left - _predicted(settings[own], left, degree, seed, splits)
         spread = left.std(axis=0)
         residuals[own] = (left - left.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     return residuals
+
+
+def _predicted(settings, values, degree, seed, splits):
+    """Cross-validated predictions of `values` (n, m), means over random partitions into ten folds."""
+    total = np.zeros(values.shape)
+    powers = PolynomialFeatures(degree, include_bias=False).fit(settings).powers_
+    for split in range(splits):
+        folds = KFold(min(10, len(values)), shuffle=True, random_state=seed + SPLITS_APART * split)
+        for fitted, left_out in folds.split(settings):
+            terms = np.prod(_scaled(settings, fitted)[:, None] ** powers, axis=2)
+            terms = _scaled(terms, fitted)
+            total[left_out] += ridge_predictions(terms[fitted], values[fitted], terms[left_out])
+    return total / splits
+
+
+def _scaled(values, rows):
+    """Columns with mean 0 and standard deviation 1 over `rows`."""
+    return (values - values[rows].mean(axis=0)) / np.where(
+        np.ptp(values[rows], axis=0) > 0, values[rows].std(axis=0), 1
+    )
+
+
+def split_by_split(runs: pd.DataFrame, seeds: int = 60) -> pd.DataFrame:
+    """What one partition into folds did to study 5 as it was registered: by seed, r of the count and the decision."""
+    rows = []
+    for seed in range(seeds):
+        table = partial_correlations(runs, seed=seed, splits=1, runs_a_term=0, num_resamples=0)
+        r = table.set_index("measure")["r"][COUNT]
+        rows.append({"seed": seed, "r": r.value, "decision": decide_independent(table)})
+    return pd.DataFrame(rows)
+
+
+def ridge_predictions(terms: np.ndarray, values: np.ndarray, new_terms: np.ndarray) -> np.ndarray:
+    """Ridge regressions of each column of `values` (n, m) on `terms` (n, k), at `new_terms` (p, k): (p, m).
+
+    Each column has its own penalty, of `PENALTIES` the one with the least squared leave-one-out
+    error: scikit-learn's RidgeCV with alpha_per_target, whose thousands of fits a page cannot wait for.
+    """
+    centre, level = terms.mean(axis=0), values.mean(axis=0)
+    u, s, vt = np.linalg.svd(terms - centre, full_matrices=False)
+    inner = u.T @ (values - level)
+    kept = s**2 / (s**2 + PENALTIES[:, None])  # (penalties, k)
+    left = values - level - u @ (kept[:, :, None] * inner)  # (penalties, n, m)
+    leverage = 1 / len(terms) + kept @ (u**2).T
+    errors = ((left / (1 - leverage)[:, :, None]) ** 2).sum(axis=1)
+    shrunk = (s / (s**2 + PENALTIES[errors.argmin(axis=0)][:, None])).T  # (k, m)
+    return level + (new_terms - centre) @ vt.T @ (shrunk * inner)
 
 
 def decide_independent(table: pd.DataFrame) -> str:

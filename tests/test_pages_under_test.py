@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import RidgeCV
 
 from rc_studies import decisions, figures, studies
 from rc_studies.studies import COUNT
@@ -171,6 +172,56 @@ def test_beyond_the_settings_nothing_is_left_of_what_the_settings_say():
     # The count itself stands beside its logarithm and is no rival.
     strong = found.assign(r=[Estimate(0.4, 0.3, 0.5), Estimate(0.6, 0.5, 0.7), Estimate(0.1, -0.1, 0.2)])
     assert decisions.decide_independent(strong) == "supports"
+
+
+@pytest.mark.parametrize("targets", [1, 3])
+def test_ridge_regression_is_that_of_scikit_learn(targets):
+    rng = np.random.default_rng(4)
+    terms, values, new = rng.normal(size=(30, 9)), rng.normal(size=(30, targets)), rng.normal(size=(5, 9))
+    values += terms[:, :targets] * np.array([5, 1, 0.2])[:targets]
+    theirs = RidgeCV(decisions.PENALTIES, alpha_per_target=True).fit(terms, values)
+    ours = decisions.ridge_predictions(terms, values, new)
+    np.testing.assert_allclose(ours, theirs.predict(new).reshape(ours.shape), atol=1e-10)
+    assert len(set(np.ravel(theirs.alpha_))) >= min(targets, 2)  # each column has a penalty of its own
+
+
+def test_few_runs_for_the_terms_of_a_cubic_are_fitted_by_lines():
+    rng = np.random.default_rng(5)
+    settings = rng.normal(size=(56, 3))
+    cubic = settings[:, [0]] ** 3
+    runs = pd.DataFrame(np.exp(settings), columns=["lr", "batch_size", "updates"])
+    enough = pd.concat([runs, runs[:1] * 1.1], ignore_index=True).assign(network="ResNet18")
+    runs = runs.assign(network="ResNet18")
+    left = decisions.beyond_settings(runs, cubic, 0, splits=2)
+    assert abs(np.corrcoef(left[:, 0], cubic[:, 0])[0, 1]) > 0.5
+    cubic = np.log(enough[["lr"]].to_numpy()) ** 3
+    assert abs(np.corrcoef(decisions.beyond_settings(enough, cubic, 0, splits=2)[:, 0], cubic[:, 0])[0, 1]) < 0.5
+
+
+def test_no_decision_depends_on_a_seed_of_the_analysis():
+    made = {name: study.runs for name, study in studies.all_studies().items()}
+    at_equal_loss = decisions.looks(made["independent"])["equal loss"]
+    decided = set()
+    for seed in range(5):
+        axes = decisions.sign_errors(made["axes"], seed=seed).sort_values("axis")
+        independent = decisions.partial_correlations(at_equal_loss, seed=seed, num_resamples=0)
+        as_registered = decisions.partial_correlations(at_equal_loss, seed=seed, num_resamples=0, runs_a_term=0)
+        tables = (
+            decisions.decide_seeds(decisions.seed_correlations(made["seeds"], seed=seed)),
+            decisions.decide_transfer(decisions.transfer_scores(made["transfer"], seed=seed)),
+            *axes["decision"],
+            decisions.decide_independent(independent),
+            decisions.decide_independent(as_registered),
+        )
+        decided.add(tables)
+    assert len(decided) == 1
+
+
+def test_one_partition_into_folds_decides_differently_by_its_seed():
+    runs = decisions.looks(studies.all_studies()["independent"].runs)["equal loss"]
+    found = decisions.split_by_split(runs, seeds=3)
+    assert list(found["decision"]) == ["inconclusive", "supports", "inconclusive"]
+    assert found["r"].round(2).tolist() == [0.27, 0.51, 0.41]
 
 
 @pytest.mark.parametrize("number", [1, 2, 4])
