@@ -17,7 +17,7 @@ import nbformat
 from rc_utils.checks import check_keys, check_name, require, settings_from_dict, unknown_name
 from rc_utils.notebooks import NotebookError, check_parameters, execute_notebook, notebook_parameters
 from rc_utils.paths import write_atomically
-from rc_utils.published import PAGE, findings_path
+from rc_utils.published import RESULTS
 from rc_utils.sweep import campaign, records
 
 STAMP = "rc_fingerprint"
@@ -28,14 +28,15 @@ _WORKERS = 2
 class Page:
     """One notebook page: a row of pages.toml.
 
-    `depends` are patterns relative to the repository; `findings` are pages whose kept results
-    (`rc_utils.published`) it shows, so that it is executed after them.
+    `depends` are patterns relative to the repository; `results_of` are pages whose kept results
+    (`rc_utils.published`) it shows, so that it is executed after them; * stands for all others.
     """
 
     name: str
     campaigns: tuple | list = ()
     depends: tuple | list = ()
-    findings: tuple | list = ()
+    results_of: tuple | list = ()
+    notebook: str = ""
     parameters: dict = dataclasses.field(default_factory=dict)
 
 
@@ -51,12 +52,16 @@ class Layout:
         return self.root / "book"
 
     def source(self, page):
-        """The notebook as written."""
-        return self.root / "notebooks" / f"{page.name}.ipynb"
+        """The notebook as written; a page may be that of another one, with other parameters."""
+        return self.root / "notebooks" / f"{page.notebook or page.name}.ipynb"
 
     def executed(self, page):
         """The notebook with its outputs, which Sphinx reads."""
         return self.book / "notebooks" / f"{page.name}.ipynb"
+
+    def results(self, page):
+        """The results that the page has kept, if it has any (`rc_utils.published.keep_results`)."""
+        return self.executed(page).with_suffix(".csv")
 
 
 def read_pages(path):
@@ -96,10 +101,16 @@ def fingerprint(page, layout):
         files += found
     for name in page.campaigns:
         files += campaign_files(name)
-    files += map(findings_path, page.findings)
+    files += results_read(page, layout)
     read = hash_of({file.resolve() for file in files if file.is_file()}, layout.root)
     options = [page.name, page.parameters, read]
     return hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()
+
+
+def results_read(page, layout):
+    """Files of kept results that a page shows."""
+    found = [path for pattern in page.results_of for path in (layout.book / "notebooks").glob(f"{pattern}.csv")]
+    return [path for path in found if path != layout.results(page)]
 
 
 def hash_of(files, folder):
@@ -147,25 +158,24 @@ def write_explorer(layout):
 
 
 def execute_pages(pages, layout, device=None):
-    """Execute the stale ones of `pages`, two at a time, and return their names; those with `findings` come later.
+    """Execute the stale ones of `pages`, two at a time, and return their names.
 
-    `device` is given to the notebooks that have such a parameter. Raises NotebookError after all of them have been
-    tried, with the error of every page that failed.
+    Those that show the results of others come later. `device` is given to the notebooks that have such
+    a parameter. Raises NotebookError after all of them have been tried, with the error of every page
+    that failed.
     """
     pages = [with_device(page, layout, device) for page in pages]
     for page in pages:
         check_parameters(layout.source(page), page.parameters)
-    keepers = {name for page in pages for name in page.findings}
     executed, errors = [], []
     # papermill changes the current folder of its process, so that pages need processes of their own.
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(_WORKERS, context, _one_thread) as pool:
-        for shows_findings in (False, True):
+        for shows_results in (False, True):
             running = {}
-            for page in (page for page in pages if bool(page.findings) == shows_findings):
+            for page in (page for page in pages if bool(page.results_of) == shows_results):
                 stamp = fingerprint(page, layout)
-                lost = page.name in keepers and not findings_path(page.name).is_file()
-                if lost or _stamp_of(layout.executed(page)) != stamp:
+                if _stamp_of(layout.executed(page)) != stamp or _lost_results(page, layout):
                     running[page.name] = pool.submit(_execute_page, page, layout, {STAMP: stamp})
             for name, future in running.items():
                 error = future.exception()
@@ -195,8 +205,15 @@ def _stamp_of(executed):
         return None
 
 
+def _lost_results(page, layout):
+    """Whether a page that keeps results has none. A notebook executed again for another page keeps none."""
+    keeps = not page.notebook and "keep_results(" in layout.source(page).read_text(encoding="utf8")
+    return keeps and not layout.results(page).is_file()
+
+
 def _execute_page(page, layout, metadata):
-    os.environ[PAGE] = page.name
+    layout.results(page).unlink(missing_ok=True)
+    os.environ[RESULTS] = "" if page.notebook else str(layout.results(page))
     execute_notebook(layout.source(page), layout.executed(page), page.parameters, cwd=layout.root)
     executed = nbformat.read(layout.executed(page), as_version=4)
     executed.metadata.update(metadata)

@@ -28,7 +28,6 @@ where its page computes a counterexample.
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import os
 import pathlib
@@ -41,7 +40,7 @@ import pandas as pd
 
 from rc_utils.checks import check_name
 from rc_utils.correlation import average_replicates, correlate_settings, finished, interval_text
-from rc_utils.paths import campaigns_dir, results_dir, write_atomically
+from rc_utils.paths import project_root, write_atomically
 
 SUPPORTS = "supports"
 INCONCLUSIVE = "inconclusive"
@@ -261,37 +260,47 @@ def difference(entry: Published, value: float, low: float, high: float) -> str:
 def scorecard(results: Iterable[Result] = ()) -> pd.DataFrame:
     """Published statements beside our results: one row per result, or one without any.
 
-    Columns: id, where, campaign, claim, published, ours (with its interval), difference (from the
-    printed number), n, verdict, why, counted (whether the row is a verdict on a result that repeats
-    no other); in the order of the paper, texts ready to print. Raises ValueError for a result with
-    an unknown id.
+    Columns: id, where, campaign, claim, published, authors (the number of the authors' records),
+    follows ("yes" where that number rounds to the printed one, "no", or ""), ours (with its
+    interval), difference (from the printed number), n, verdict, why, counted (whether the row is a
+    verdict on a result that repeats no other); in the order of the paper, texts ready to print.
+    Results with ids "study/..." are passed over. Raises ValueError for another unknown id.
     """
     by_id: dict[str, list[Result]] = {}
-    for result in results:
+    for result in (r for r in results if not r.id.startswith("study/")):
         by_id.setdefault(published(result.id).id, []).append(result)
     rows = []
     for id_ in statements().index:
         for result in by_id.get(id_) or [None]:
             others = by_id.get(result.same_as, []) if result else []
             rows.append(_row(published(id_), result, _repeats(result, others)))
-    return pd.DataFrame(rows)
+    card, theirs = pd.DataFrame(rows), authors_results()
+    entries = [published(id_) for id_ in card["id"]]
+    card["authors"] = [theirs["text"].get(entry.id, "") for entry in entries]
+    card["follows"] = [_follows(entry, theirs["value"].get(entry.id, _NAN)) for entry in entries]
+    return card
+
+
+def _follows(entry: Published, theirs: float) -> str:
+    if entry.value is None or math.isnan(theirs):
+        return ""
+    return "yes" if abs(abs(round(theirs, entry.decimals)) - abs(entry.value)) < 1e-9 else "no"
 
 
 def beside(results: Iterable[Result]) -> pd.DataFrame:
     """A page's results as a table: each statement printed, in the authors' records, ours, verdict."""
-    theirs = authors_results()
     card = scorecard(results)
-    card = card[card["campaign"] != ""]
-    return pd.DataFrame(
-        {
-            "statement": card["claim"] + " (" + card["where"] + ")",
-            "printed": card["published"],
-            "authors' records": card["id"].map(theirs).fillna(""),
-            "ours": card["ours"],
-            "n": card["n"],
-            "verdict": card["verdict"],
-        }
-    ).reset_index(drop=True)
+    card = card[card["campaign"] != ""].reset_index(drop=True)
+    statement = card["claim"] + " (" + card["where"] + ")"
+    shown = card[["published", "authors", "ours", "n", "verdict"]]
+    shown = shown.set_axis(["printed", "authors' records", "ours", "n", "verdict"], axis=1)
+    shown.insert(0, "statement", statement)
+    return shown.loc[:, (shown != "").any()]
+
+
+def authors_folder() -> pathlib.Path:
+    """Folder of the tables that `rc_utils.authors` wrote."""
+    return project_root() / "campaigns" / "authors"
 
 
 def authors_settings(experiment: str = "") -> pd.DataFrame:
@@ -300,18 +309,20 @@ def authors_settings(experiment: str = "") -> pd.DataFrame:
     Columns: experiment (folder of their repository), network, lr, batch_size, runs, count,
     train_accuracy, test_accuracy, gap and more; see `rc_utils.authors`, which wrote the table.
     """
-    table = pd.read_csv(campaigns_dir() / "authors" / "settings.csv")
+    table = pd.read_csv(authors_folder() / "settings.csv")
     table["gap"] = table["train_accuracy"] - table["test_accuracy"]
     return table[table["experiment"] == experiment].reset_index(drop=True) if experiment else table
 
 
-def authors_results() -> pd.Series:
-    """The number of each statement from the authors' records, as text, by id."""
-    table = pd.read_csv(campaigns_dir() / "authors" / "results.csv")
+def authors_results() -> pd.DataFrame:
+    """The number of each statement that the authors' records give, by id: value and text."""
+    if not (authors_folder() / "results.csv").is_file():  # the package alone, without the repository
+        return pd.DataFrame({"value": [], "text": []})
+    table = pd.read_csv(authors_folder() / "results.csv")
     of_accuracy = table["quantity"].str.startswith("correlation with test accuracy")
-    table = table[of_accuracy == table["id"].str.startswith("test-accuracy/")].drop_duplicates("id")
-    text = [f"{value:.2f}" if np.isfinite(value) else "" for value in table["value"]]
-    return pd.Series(text, index=table["id"])
+    table = table[of_accuracy == table["id"].str.startswith("test-accuracy/")]
+    table = table.drop_duplicates("id").set_index("id")[["value"]]
+    return table.assign(text=[f"{v:.2f}" if math.isfinite(v) else "" for v in table["value"]])
 
 
 def _repeats(result: Result | None, others: Iterable[Result]) -> bool:
@@ -356,51 +367,41 @@ def _row(entry: Published, result: Result | None, repeats: bool) -> dict[str, ob
     }
 
 
-def former_verdicts(card: pd.DataFrame) -> pd.DataFrame:
-    """Rows of a `scorecard` beside the verdict that the former rule gave, and the number then.
-
-    From former_verdicts.csv, which that rule wrote from the committed records and the pages' own
-    results. Columns: id, campaign, claim, former_result, former, ours, verdict.
-    """
-    former = pd.read_csv(pathlib.Path(__file__).with_name("former_verdicts.csv"), keep_default_na=False)
-    former = former.rename(columns={"result": "former_result", "verdict": "former"}).drop_duplicates(["id", "campaign"])
-    now = card[card["campaign"] != ""].drop_duplicates(["id", "campaign"])
-    both = former.merge(now[["id", "campaign", "claim", "ours", "verdict"]], on=["id", "campaign"])
-    return both[["id", "campaign", "claim", "former_result", "former", "ours", "verdict"]]
-
-
-# Results of pages: what the scorecard shows beside the campaigns.
-PAGE = "RC_BOOK_PAGE"
-"""The environment variable with the name of the page that a build of the book executes."""
-
-
-def findings_path(page: str) -> pathlib.Path:
-    """Where the results of a page that trains no campaign are kept."""
-    return results_dir() / "findings" / f"{page}.json"
+# Results of pages: what the scorecard, the first page, README and article read.
+RESULTS = "RC_BOOK_RESULTS"
+"""Environment variable: the file for the results of the page that a build of the book executes."""
 
 
 def keep_results(results: Iterable[Result]) -> None:
-    """Keep the results that a page computed itself, for the scorecard, in place of former ones.
+    """Keep what a page found, in the CSV beside its executed copy, in place of former results.
 
     Only where a build executes the page: a notebook that is run on its own, with other parameters,
-    changes no other page. Raises ValueError for an id that no published statement has.
+    changes no other page. Ids that start with "study/" are the book's own; any other has to be of a
+    published statement, or ValueError is raised.
     """
-    rows = []
-    for result in results:
-        published(result.id)
-        values = dataclasses.asdict(result)
-        rows.append({k: None if isinstance(v, float) and math.isnan(v) else v for k, v in values.items()})
-    if page := os.environ.get(PAGE):
-        write_atomically(findings_path(page), json.dumps(rows, indent=1).encode())
+    rows = [dataclasses.asdict(result) for result in results]
+    for row in rows:
+        if not row["id"].startswith("study/"):
+            published(row["id"])
+    if path := os.environ.get(RESULTS):
+        columns = [field.name for field in dataclasses.fields(Result)]
+        text = pd.DataFrame(rows, columns=columns).to_csv(index=False, lineterminator="\n")
+        write_atomically(pathlib.Path(path), text.encode())
 
 
-def kept_results() -> list[Result]:
-    """Results that pages have kept, by page name. Raises ValueError naming a damaged file."""
+def kept_results(folder: pathlib.Path | None = None) -> list[Result]:
+    """Results that the pages of the built book have kept, by page name.
+
+    folder: default that of the executed copies. Raises ValueError naming a damaged file.
+    """
     results = []
-    for path in sorted(findings_path("*").parent.glob("*.json")):
+    texts = {"id": str, "campaign": str, "detail": str, "same_as": str}
+    for path in sorted((folder or project_root() / "book" / "notebooks").glob("*.csv")):
         try:
-            rows = json.loads(path.read_text(encoding="utf-8"))
-            results += [Result(**{k: math.nan if v is None else v for k, v in row.items()}) for row in rows]
+            table = pd.read_csv(
+                path, dtype=texts, keep_default_na=False, na_values={"value": "", "low": "", "high": ""}
+            )
+            results += [Result(**row) for row in table.to_dict("records")]
         except (ValueError, TypeError) as error:
             raise ValueError(f"{path} is damaged ({error}): delete it and run its page again") from error
     return results

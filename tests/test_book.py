@@ -13,7 +13,6 @@ import pages
 import pytest
 import yaml
 
-from rc_utils.published import findings_path
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import record_path
 
@@ -139,17 +138,18 @@ def test_a_warning_fails_the_build_until_it_is_repaired_and_a_new_style_sheet_st
 
 
 @pytest.mark.slow
-def test_a_page_keeps_its_findings_and_is_named_where_it_fails(layout):
+def test_a_page_keeps_its_results_and_is_named_where_it_fails(layout):
     code = "from rc_utils import published\n"
     code += "published.keep_results([published.Result('theory/lemma-7', 'here', n / 4)])\n"
-    code += "raise ValueError([r.value for r in published.kept_results()])"
+    code += f"import pathlib; folder = pathlib.Path({str(layout.book / 'notebooks')!r})\n"
+    code += "raise ValueError([r.value for r in published.kept_results(folder)])"
     page = pages.Page("keeper", parameters={"n": 5})
     write_notebook(layout.source(page), nbformat.v4.new_code_cell(code))
     words = r"page keeper: keeper\.ipynb failed in its cell .*ValueError: \[1\.25\]"
     with pytest.raises(pages.NotebookError, match=words):
         pages.execute_pages([page], layout)
     assert not layout.executed(page).exists()
-    assert findings_path("keeper").is_file()
+    assert layout.results(page).is_file()
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ def order(monkeypatch):
     names, running = [], set()
 
     def submit(_, page, layout, metadata):
-        assert not (page.findings and running), "started before what it shows is there"
+        assert not (page.results_of and running), "started before what it shows is there"
         notebook = nbformat.read(layout.source(page), 4)
         notebook.metadata.update(metadata)
         layout.executed(page).parent.mkdir(parents=True, exist_ok=True)
@@ -177,23 +177,25 @@ def order(monkeypatch):
     return names
 
 
-def test_a_page_is_executed_again_where_it_is_damaged_or_findings_changed_and_their_page_where_they_are_lost(
+def test_a_page_is_executed_again_where_it_is_damaged_or_results_changed_and_their_page_where_they_are_lost(
     layout, order
 ):
     for name in ("broken", "keeper", "card"):
-        write_notebook(layout.root / "notebooks" / f"{name}.ipynb", nbformat.v4.new_code_cell("n"))
-    card, keeper = pages.Page("card", findings=["keeper"]), pages.Page("keeper")
-    findings_path("keeper").parent.mkdir(parents=True, exist_ok=True)
-    findings_path("keeper").write_text("[]")
+        code = "keep_results([])" if name == "keeper" else "n"
+        write_notebook(layout.root / "notebooks" / f"{name}.ipynb", nbformat.v4.new_code_cell(code))
+    card, keeper = pages.Page("card", results_of=["*"]), pages.Page("keeper")
+    kept = layout.results(keeper)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text("id")
     with pytest.raises(pages.NotebookError, match="page broken: dead"):
         pages.execute_pages([card, pages.Page("broken"), keeper], layout)
     assert order == ["broken", "keeper", "card"]  # the others all the same
     assert pages.execute_pages([card, keeper], layout) == []
     layout.executed(card).write_text("")
     assert pages.execute_pages([card, keeper], layout) == ["card"]
-    findings_path("keeper").write_text("[ ]")
+    kept.write_text("id,value")
     assert pages.execute_pages([card, keeper], layout) == ["card"]
-    findings_path("keeper").unlink()
+    kept.unlink()
     assert pages.execute_pages([card, keeper], layout) == ["keeper", "card"]
 
 

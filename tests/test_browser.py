@@ -391,8 +391,9 @@ def test_the_playground_trains_and_follows_the_keyboard(tab, serve, tmp_path):
 
 def test_the_scorecard_is_searched_filtered_and_sorted(tab, serve, tmp_path):
     shutil.copytree(STATIC, tmp_path / "_static", ignore=shutil.ignore_patterns("mathjax"))
-    rows = [("main", "Widths", "10", "holds"), ("main", "Depths", "9", "fails"), ("side", "Rates", "", "holds")]
-    names = ("Group", "Claim", "Paper", "Verdict")
+    rows = [("main", "Widths", "10", "holds", "yes"), ("main", "Depths", "9", "fails", "no")]
+    rows += [("side", "Rates", "", "holds", "no")]
+    names = ("Group", "Claim", "Printed", "Verdict", "Printed follows")
     body = "".join(f"<tr>{''.join(f'<td>{text}</td>' for text in row)}</tr>" for row in rows)
     heads = "".join(f"<th>{name}</th>" for name in names)
     table = f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
@@ -401,15 +402,21 @@ def test_the_scorecard_is_searched_filtered_and_sorted(tab, serve, tmp_path):
     cell = f'<div class="cell_output"><div class="text_html"><div class="rc-scorecard">{table}</div></div></div>'
     show_alone(tab, serve, tmp_path, cell + script, head)
     claims = tab.locator("tbody tr:visible td:nth-child(2)")
-    tab.get_by_role("button", name="Paper").press("Enter")
+    tab.get_by_role("button", name="Printed").first.press("Enter")
     assert claims.all_inner_texts() == ["Depths", "Widths", "Rates"]
-    tab.get_by_role("button", name="Paper").press("Enter")
+    tab.get_by_role("button", name="Printed").first.press("Enter")
     assert claims.all_inner_texts() == ["Widths", "Depths", "Rates"]
-    tab.get_by_label("Verdict").select_option("holds")
+    tab.get_by_label("Verdict").first.select_option("holds")
     assert tab.locator(".rc-legend li").all_inner_texts() == ["holds 2"]
     tab.get_by_label("Search").fill("RATE")
     assert claims.all_inner_texts() == ["Rates"]
+    # The address keeps the choice.
+    tab.reload()
+    assert claims.all_inner_texts() == ["Rates"]
+    assert tab.get_by_label("Search").input_value() == "RATE"
     assert tab.locator("[role=status]").inner_text() == "1 of 3 rows are shown."
     tab.get_by_role("button", name="Show all rows").click()
     assert len(claims.all()) == 3
+    tab.get_by_label("Printed follows").select_option("no")
+    assert claims.all_inner_texts() == ["Depths", "Rates"]
     assert problems(tab, tmp_path, tab.address) == []

@@ -25,6 +25,7 @@ WITHOUT_CAMPAIGN = {
     "08_theory",
     "09_linear_regions",
     "10_training_complexity",
+    "14_scorecard",
     "17_papers_records",
     "18_under_test",
 }  # they compute all they show
@@ -55,7 +56,6 @@ SMALL = {
     },
     "12_your_network": {"epochs": 1},
     "13_statistics": {"num_resamples": 60},
-    "14_scorecard": {"num_samples": 10},
 }  # fmt: skip
 
 # Beside another seed. Pages that train or count little do so on a pretended card: what they draw comes from there.

@@ -1,48 +1,12 @@
 """Results that pages keep for the scorecard, and how pages show tables."""
 
-import math
-
 import pandas as pd
 import pytest
 
 from rc_utils.correlation import Estimate
 from rc_utils.pages import show
 from rc_utils.pages.ablations import ablation_cells
-from rc_utils.published import PAGE, Result, findings_path, keep_results, kept_results
 from rc_utils.sweep import campaign
-
-
-@pytest.fixture
-def keep(monkeypatch):
-    """`keep_results` of a page that a build executes."""
-
-    def keep_as(page, results):
-        monkeypatch.setenv(PAGE, page)
-        keep_results(results)
-
-    return keep_as
-
-
-def test_kept_results_come_back_and_a_page_of_a_build_alone_replaces_its_own(keep, monkeypatch):
-    bound = Result("theory/lemma-7", "two-layer networks", 0.75, n=1000, detail="tightest case")
-    keep("08_theory", [Result("theory/lemma-7", "x", 0.5), bound])
-    keep("09_linear_regions", [Result("safran/theorem-2.3", "students", 0.4, 0.3, 0.5, 12)])
-    keep("08_theory", [bound])
-    monkeypatch.delenv(PAGE)
-    keep_results([Result("theory/lemma-7", "of other parameters", 0.1)])
-    first, second = kept_results()
-    assert (first.id, first.value, first.n, first.detail) == (bound.id, 0.75, 1000, "tightest case")
-    assert math.isnan(first.low)
-    assert second == Result("safran/theorem-2.3", "students", 0.4, 0.3, 0.5, 12)
-
-
-def test_unknown_statement_and_damaged_file_are_named(keep):
-    with pytest.raises(ValueError, match="theory/lemma-7"):
-        keep("08_theory", [Result("theory/lemma-77", "x", 0.5)])
-    keep("08_theory", [])
-    findings_path("08_theory").write_text("[{")
-    with pytest.raises(ValueError, match=r"08_theory\.json is damaged"):
-        kept_results()
 
 
 def test_a_page_does_not_train_a_large_campaign():

@@ -1,6 +1,8 @@
 """Shapes and samples of the published tables, and every branch of the verdict."""
 
+import dataclasses
 import itertools
+import math
 import pathlib
 
 import numpy as np
@@ -8,7 +10,7 @@ import pandas as pd
 import pytest
 
 from rc_utils import published as tables
-from rc_utils.published import Published, Result, former_verdicts, published, scorecard, verdict
+from rc_utils.published import Published, Result, published, scorecard, verdict
 
 NAN = float("nan")
 
@@ -121,10 +123,6 @@ def test_scorecard_has_every_statement_and_each_result():
     assert (rows["ours"].iloc[0], rows["difference"].iloc[0]) == ("0.70 [0.60, 0.80]", "-0.23 [-0.33, -0.13]")
     assert "3 networks" in rows["why"].iloc[0]
     assert (card["verdict"] != "no result").sum() == 3
-    # The former rule stands beside this one.
-    row = former_verdicts(card).iloc[0]
-    assert (row["id"], row["former"], row["verdict"]) == ("main/overall", "agrees", "supports")
-    assert (row["former_result"], row["ours"]) == ("0.905 [0.835, 0.965]", "0.70 [0.60, 0.80]")
 
 
 def test_scorecard_is_in_the_order_of_the_paper_whatever_the_results_are():
@@ -137,3 +135,36 @@ def test_scorecard_is_in_the_order_of_the_paper_whatever_the_results_are():
     card = scorecard(results)
     assert list(dict.fromkeys(card["id"])) == order
     assert card.loc[card["id"] == "main/SENet18", "campaign"].tolist() == ["b", "a"]
+
+
+def test_kept_results_come_back_and_a_page_of_a_build_alone_replaces_its_own(tmp_path, monkeypatch):
+    bound = tables.Result("theory/lemma-7", "two-layer networks", 0.75, n=1000, detail="tightest, of all")
+    other = tables.Result("safran/theorem-2.3", "students", 0.4, 0.3, 1 / 3, 12)
+    own = tables.Result("study/twins", "twins-resnet18", math.inf)
+    for page, results in (("08_theory", [other]), ("08_theory", [bound]), ("09_linear_regions", [other, own])):
+        monkeypatch.setenv(tables.RESULTS, str(tmp_path / f"{page}.csv"))
+        tables.keep_results(results)
+    monkeypatch.delenv(tables.RESULTS)
+    tables.keep_results([dataclasses.replace(bound, value=0.1)])
+    first, *others = tables.kept_results(tmp_path)
+    assert (first.id, first.value, first.n, first.detail) == (bound.id, 0.75, 1000, "tightest, of all")
+    assert math.isnan(first.low)
+    assert others[0] == other
+    assert others[1].value == math.inf
+
+
+def test_unknown_statement_and_damaged_file_are_named(tmp_path):
+    with pytest.raises(ValueError, match="theory/lemma-7"):
+        tables.keep_results([tables.Result("theory/lemma-77", "x", 0.5)])
+    (tmp_path / "08_theory.csv").write_text("id,value\n1,2,3\n")
+    with pytest.raises(ValueError, match=r"08_theory\.csv is damaged"):
+        tables.kept_results(tmp_path)
+
+
+def test_a_printed_number_follows_from_the_records_where_it_is_their_number_rounded():
+    card = tables.scorecard().set_index("id")
+    assert card.loc["main/ResNet18", ["published", "authors", "follows"]].tolist() == ["0.98", "0.98", "yes"]
+    assert card.loc["architectures/ResNet18/CIFAR-100", "follows"] == "no"
+    assert card.loc["architectures/ResNet18/ImageNet", ["authors", "follows"]].tolist() == ["", ""]
+    # One number of test accuracy, whose sign is turned.
+    assert card.loc["test-accuracy/ResNet18", "authors"].startswith("-0.9")

@@ -25,13 +25,22 @@
       const options = values(name).map((value) => make("option", { value, textContent: value }));
       return make("select", {}, make("option", { value: "", textContent: "all" }), ...options);
     };
-    const filters = { Group: choose("Group"), Verdict: choose("Verdict") };
+    const filters = Object.fromEntries(["Group", "Verdict", "Printed follows"].map((name) => [name, choose(name)]));
     const clear = make("button", { type: "button", textContent: "Show all rows" });
     const labels = Object.entries({ Search: search, ...filters }).map(([name, input]) => make("label", {}, name, input));
     const bar = make("div", { className: "rc-bar", ariaHidden: "true" }), legend = make("ul", { className: "rc-legend" });
     const status = make("p", { className: "rc-count" });
     status.setAttribute("role", "status");
     box.prepend(make("div", { className: "rc-filters" }, ...labels, clear), bar, legend, status);
+
+    // The choice is in the address of the page, so that a filtered table can be sent to somebody.
+    const inputs = Object.entries({ Search: search, ...filters });
+    const given = new URLSearchParams(location.search);
+    inputs.forEach(([name, input]) => { input.value = given.get(name) ?? ""; });
+    function remember() {
+      const chosen = new URLSearchParams(inputs.filter(([, input]) => input.value).map(([name, input]) => [name, input.value]));
+      history.replaceState(null, "", `${location.pathname}${chosen.size ? `?${chosen}` : ""}${location.hash}`);
+    }
 
     function show() {
       const words = search.value.toLowerCase().split(/\s+/);
@@ -69,9 +78,10 @@
       button.addEventListener("click", () => sort(head, names[k]));
       head.replaceChildren(button);
     });
-    [search, ...Object.values(filters)].forEach((input) => input.addEventListener("input", show));
+    inputs.forEach(([, input]) => input.addEventListener("input", () => { remember(); show(); }));
     clear.addEventListener("click", () => {
-      [search, ...Object.values(filters)].forEach((input) => { input.value = ""; });
+      inputs.forEach(([, input]) => { input.value = ""; });
+      remember();
       body.append(...rows.sort((one, other) => order.indexOf(one) - order.indexOf(other)));
       heads.forEach((head) => head.removeAttribute("aria-sort"));
       show();
