@@ -174,6 +174,34 @@ def decide_arm(slope: Estimate, moved: float, across: float) -> str:
     return "refutes" if slope.high < across / 2 else "inconclusive"
 
 
+def slopes_by_measure(runs: pd.DataFrame, sgd: pd.DataFrame, arm: str) -> pd.DataFrame:
+    """What a treatment of study 3 does by every measure: the slope of the gap's change on the
+    measure's change, over the slope of gap on measure across ResNet18's SGD settings of study 2.
+
+    Each measure is in the form that fits the gap of those settings better. Columns: measure, ratio
+    (mean over seeds) and passes: whether its interval lies above a half, the bar of the count.
+    """
+    runs = runs[runs["interpolates"]]
+    sgd = sgd[(sgd["network"] == "ResNet18") & (sgd["experiment"] == "sgd") & sgd["interpolates"]]
+    gap, gap_of_settings = runs["gap"].to_numpy(float), sgd["gap"].to_numpy(float)
+    treated = runs["experiment"].str.startswith(ARMS[arm]).to_numpy()
+    control = (runs["experiment"] == "control").to_numpy()
+    of_settings, seeds, rows = forms(sgd), runs["seed"].to_numpy(), []
+    for name, choices in forms(runs).items():
+        pairs = list(zip(of_settings.get(name, []), choices, strict=False))
+        if not pairs or name == PLAIN:
+            continue
+        settings, values = max(pairs, key=lambda pair: abs(np.corrcoef(pair[0], gap_of_settings)[0, 1]))
+        slope, ratios = np.polyfit(settings, gap_of_settings, 1)[0], []
+        for seed in np.unique(seeds[treated]):
+            own, start = treated & (seeds == seed), control & (seeds == seed)
+            x, y = values[own] - values[start], gap[own] - gap[start]
+            ratios.append((x @ y) / (x @ x) / slope)
+        ratio = mean(ratios, unit="seeds")
+        rows.append({"measure": name, "ratio": ratio, "passes": ratio.low > 0.5})
+    return pd.DataFrame(rows)
+
+
 def sign_errors(runs: pd.DataFrame, outcome: str = "gap", *, seed: int = 0) -> pd.DataFrame:
     """By axis: the share of pairs of levels in which the larger count goes with the smaller gap, worst first.
 

@@ -8,47 +8,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from rc_studies.decisions import PLAIN, beyond_settings, changes_from_control, predictions
-from rc_studies.studies import AXES, COUNT, STUDIES
+from rc_studies.decisions import best_rival, changes_from_control, predictions
+from rc_studies.studies import AXES, COUNT
 from rc_utils import plotting
-from rc_utils.sweep.campaign import read_campaign
 
 DRAWS = {"seeds": "the seed draws weights and order", "draws": "and the training images"}
-# The experiments from which a study starts: in the others it changes or predicts something.
-STARTS = ("seeds", "draws", "sgd", "control", "base", "resnet", "vgg")
-
-
-def designs() -> Figure:
-    """The settings of each study's runs: a circle each, its area the number of runs, blue as far as they start it."""
-    fig, axes = plt.subplots(2, 3, figsize=(plotting.width(), 5.6), sharex=True, sharey=True)
-    for number, (ax, (name, title)) in enumerate(zip(axes.flat, STUDIES.items(), strict=False), start=1):
-        campaign = read_campaign(f"study-{name}")
-        runs = pd.DataFrame(
-            [(p.spec.train.lr, p.spec.train.batch_size, e.name in STARTS) for e, _, p in campaign.entries()],
-            columns=["lr", "batch_size", "starts"],
-        )
-        for part, colour in ((runs, plotting.ORANGE), (runs[runs["starts"]], plotting.BLUE)):
-            settings = part.groupby(["lr", "batch_size"], as_index=False).size()
-            ax.scatter(settings["lr"], settings["batch_size"], s=10 * settings["size"], color=colour, linewidths=0)
-        ax.set(xscale="log", yscale="log", title=f"{number}. {title}\n{len(campaign.runs())} runs")
-    axes[0, 0].set_yticks([16, 64, 256], ["16", "64", "256"])
-    axes[0, 0].minorticks_off()
-    axes.flat[-1].set_visible(False)
-    axes[0, 2].tick_params(labelbottom=True)
-    fig.supxlabel(plotting.label_of("lr"), fontsize=12)
-    fig.supylabel(plotting.label_of("batch_size"), fontsize=12)
-    handles = [Line2D([], [], color=c, marker="o", linestyle="none") for c in (plotting.BLUE, plotting.ORANGE)]
-    fig.legend(handles, ["to start from", "changed or predicted"], loc="lower right", bbox_to_anchor=(0.98, 0.2))
-    return fig
-
-
-def highlighted(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows of a forest plot, the count first within its group and in a colour of its own."""
-    is_count = rows["label"].isin([COUNT, PLAIN])
-    rows = rows.assign(verdict=np.where(is_count, "count", ""), later=~is_count, order=0)
-    if "group" in rows.columns:
-        rows["order"] = pd.factorize(rows["group"])[0]
-    return rows.sort_values(["order", "later"], kind="stable", ignore_index=True)
 
 
 def seeds_panels(runs: pd.DataFrame) -> Figure:
@@ -77,19 +41,30 @@ def _scatter_networks(ax, runs, x):
         ax.scatter(group[x], group["gap"], s=30, color=style.color, marker=style.marker, label=network)
 
 
-def independent_panels(runs: pd.DataFrame, *, seed: int = 0) -> Figure:
-    """Study 5: one dot a run, log(count) and gap as they are, and what the settings do not predict of both."""
-    runs = runs[runs["interpolates"]].reset_index(drop=True)
-    columns = [COUNT, "gap"]
-    left = runs.assign(**dict(zip(columns, beyond_settings(runs, runs[columns].to_numpy(float), seed).T, strict=True)))
-    fig, axes = plt.subplots(1, 2, figsize=(plotting.width(), 3.6))
-    labels = (("log(count)", "gap"), ("log(count), residual", "gap, residual"))
-    for ax, table, (xlabel, ylabel) in zip(axes, (runs, left), labels, strict=True):
-        _scatter_networks(ax, table, COUNT)
-        ax.set(xlabel=xlabel, ylabel=ylabel)
-    axes[0].set_title("as it is")
-    axes[1].set_title("beyond the settings")
-    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+def splits_figure(splits: pd.DataFrame, averaged: dict[str, pd.DataFrame]) -> Figure:
+    """Study 5: r by one partition into folds, seed by seed, and averaged over many, beside the best rival.
+
+    splits: of `split_by_split`. averaged: {name: table of `partial_correlations`}.
+    """
+    fig, (left, right) = plt.subplots(1, 2, figsize=(plotting.width(), 3.4), width_ratios=(3, 2))
+    colours = {"supports": plotting.BLUE, "inconclusive": "0.6", "refutes": plotting.ORANGE}
+    parts = [splits.loc[splits["decision"] == decision, "r"] for decision in colours]
+    words = [f"{decision}: {len(part)}" for decision, part in zip(colours, parts, strict=True)]
+    left.hist(parts, bins=np.arange(0.2, 0.56, 0.02), stacked=True, color=list(colours.values()), label=words)
+    left.set(xlabel="r by one partition into folds", ylabel="seeds of the partition", title="as registered")
+    left.legend(fontsize=9)
+    for row, table in enumerate(averaged.values()):
+        found, rival = table.set_index("measure")["r"], best_rival(table)
+        for name, colour, shift in ((COUNT, plotting.BLUE, -0.12), (rival, plotting.ORANGE, 0.12)):
+            r, sign = found[name], np.sign(found[name].value)
+            ends = sorted((sign * r.low, sign * r.high))
+            right.plot(ends, [row + shift] * 2, color=colour, linewidth=2)
+            label = ("log count" if name == COUNT else "best rival, without its sign") if row == 0 else None
+            right.plot(sign * r.value, row + shift, "o", color=colour, label=label)
+    right.axvline(0.2, color="0.3", linestyle="--", linewidth=1)
+    right.set_yticks(range(len(averaged)), averaged)
+    right.set(ylim=(len(averaged) - 0.5, -0.9), xlabel="r, 95 % interval", title="200 partitions averaged")
+    right.legend(fontsize=9, loc="upper left", frameon=False)
     return fig
 
 

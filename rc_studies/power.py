@@ -27,7 +27,8 @@ WITH_MIXUP = 0.5
 def correlated(rng, number, r_count, r_mixup, between=WITH_MIXUP):
     """(gap, log count, mixup accuracy) of `number` runs, correlated as given."""
     matrix = np.array([[1, r_count, r_mixup], [r_count, 1, between], [r_mixup, between, 1]])
-    return rng.multivariate_normal(np.zeros(3), matrix, size=number).T
+    # By Cholesky: eigenvectors of equal eigenvalues differ between processors.
+    return rng.multivariate_normal(np.zeros(3), matrix, size=number, method="cholesky").T
 
 
 def share(decisions):

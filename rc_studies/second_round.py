@@ -3,14 +3,38 @@
 import base64
 
 import numpy as np
+import pandas as pd
 
-from rc_utils.correlation import fisher_interval
+from rc_studies.studies import COUNT
+from rc_utils.correlation import Estimate, fisher_interval
 
 BAR_TWINS = 0.2
 BAR_GAP = 0.7
 # Margins of equivalence, in a correlation: between twins 0.1 is out of reach of 120 runs.
 MARGIN_TWINS, MARGIN_GAP = 0.2, 0.1
 LEVEL = 0.95
+
+
+CAMPAIGNS = {"twins": ("twins-resnet18", "twins-vgg19"), "gap": ("gap-resnet18", "gap-vgg19")}
+RIVAL = "mixup_accuracy_own"
+
+
+def outcome(group, runs_of_networks):
+    """What decides study 6 ("twins") or 7 ("gap"): a row for each network, and the decision.
+
+    runs_of_networks: for each network its finished runs, with log count. Runs that do not interpolate are left out.
+    Columns: network, runs, r (an `Estimate`) and against_mixup, the decision on equivalence with mixup accuracy.
+    """
+    rows = []
+    for runs in runs_of_networks:
+        runs = runs[runs["interpolates"].astype(bool)]
+        count, rival, gap = (runs[column].to_numpy(float) for column in (COUNT, RIVAL, "gap"))
+        r = Estimate(*fisher(np.corrcoef(count, gap)[0, 1], len(runs)), len(runs), "runs")
+        margin = MARGIN_TWINS if group == "twins" else MARGIN_GAP
+        against = decide_equivalence(difference_of_correlations(count, rival, gap), margin)
+        rows.append({"network": runs["network"].iloc[0], "runs": len(runs), "r": r, "against_mixup": against})
+    decide = decide_twins if group == "twins" else decide_gap
+    return pd.DataFrame(rows), decide([(row["r"].value, row["r"].low, row["r"].high) for row in rows])
 
 
 def fisher(r, runs):

@@ -1,5 +1,8 @@
 """What decides in the five studies, on tables whose answer is known."""
 
+import shutil
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +12,7 @@ from rc_studies import decisions, figures, studies
 from rc_studies.studies import COUNT
 from rc_utils.correlation import Estimate
 from rc_utils.sweep.campaign import load_campaign
+from rc_utils.sweep.records import load_runs
 
 
 def table(rows):
@@ -199,7 +203,7 @@ def test_few_runs_for_the_terms_of_a_cubic_are_fitted_by_lines():
 
 
 def test_no_decision_depends_on_a_seed_of_the_analysis():
-    made = {name: study.runs for name, study in studies.all_studies().items()}
+    made = {name: study.runs for name, study in studies.first_round().items()}
     at_equal_loss = decisions.looks(made["independent"])["equal loss"]
     decided = set()
     for seed in range(5):
@@ -218,7 +222,7 @@ def test_no_decision_depends_on_a_seed_of_the_analysis():
 
 
 def test_one_partition_into_folds_decides_differently_by_its_seed():
-    runs = decisions.looks(studies.all_studies()["independent"].runs)["equal loss"]
+    runs = decisions.looks(studies.first_round()["independent"].runs)["equal loss"]
     found = decisions.split_by_split(runs, seeds=3)
     assert list(found["decision"]) == ["inconclusive", "supports", "inconclusive"]
     assert found["r"].round(2).tolist() == [0.27, 0.51, 0.41]
@@ -232,36 +236,34 @@ def test_a_few_runs_of_study_5_decide_nothing(number):
     assert decisions.decide_independent(decisions.partial_correlations(runs)) == "inconclusive"
 
 
-def test_a_study_is_complete_with_all_its_runs_alone(monkeypatch):
+def test_nothing_is_computed_before_a_study_is_complete(tmp_path, monkeypatch):
     campaign = load_campaign("study-seeds")
-    assert len(studies.first_runs(campaign)) == 120
-    few = studies.first_runs(campaign, 2)
-    assert len(few) == 8
-    ids = list(few)
-    rows = pd.DataFrame({"run_id": ids, "status": "ok", "count": np.e, "experiment": "seeds", "network": "ResNet18"})
-    rows["interpolates"] = [False] + [True] * 7
-    monkeypatch.setattr(studies, "load_runs", lambda name, origin=None: rows)
-    whole = {"counts": [{"settings": s} for s in few[ids[0]].counts.values()], "measures": few[ids[0]].measures}
-    records = {run_id: (whole | {"status": "ok", "evolution": []}, "reference") for run_id in ids}
-    monkeypatch.setattr(studies, "find_records", lambda *asked: records)
-    found = studies.study_runs("seeds", 2)
-    assert (found.complete, found.made, found.asked) == (True, 8, 8)
-    assert (found.runs[COUNT] == 1).all()
-    assert list(found.left_out["run_id"]) == ids[:1]
-    assert not studies.study_runs("seeds").complete
-    records[ids[0]][0]["counts"] = []  # as a run is kept whose count raised an error
-    assert studies.study_runs("seeds", 2).made == 7
+    folder = tmp_path / "study-seeds"
+    shutil.copytree(campaign.folder, folder)
+    lines = (folder / "runs.jsonl").read_text().splitlines(keepends=True)
+    (folder / "runs.jsonl").write_text("".join(lines[:-2]))
+    monkeypatch.setattr(studies, "read_campaign", lambda _: replace(campaign, folder=folder))
+    monkeypatch.setattr(studies, "load_runs", lambda *_, **__: load_runs("study-seeds", origin="reference")[:-2])
+    found = studies.study_runs("study-seeds")
+    assert (found.made, found.asked, found.complete) == (118, 120, False)
+    with pytest.raises(ValueError, match=r"study-seeds has 118 of 120 runs.*sweep study-seeds"):
+        studies.first_round()
 
 
-@pytest.mark.parametrize(
-    ("asked", "transfer", "complete"), [((), True, True), ((), False, False), (("transfer", 2), True, False)]
-)
-def test_study_3_is_looked_at_beside_all_runs_of_study_2(monkeypatch, asked, transfer, complete):
-    def study_runs(name, number=0):
-        return studies.Study(name, None, None, 1, 1, transfer if name == "transfer" else True)
-
-    monkeypatch.setattr(studies, "study_runs", study_runs)
-    assert studies.all_studies(*asked)["intervene"].complete == complete
+def test_a_rival_passes_where_the_gap_follows_it_as_across_settings():
+    rng = np.random.default_rng(6)
+    sgd = [{COUNT: x, "margin": np.exp(x), "gap": 0.2 * x, "experiment": "sgd"} for x in rng.uniform(1, 2, 9)]
+    rows = []
+    for seed in range(6):
+        rows.append({"experiment": "control", "seed": seed, COUNT: 1.0, "margin": 2.0, "gap": 0.3})
+        for dose in (0.1, 0.2):
+            moved = {COUNT: 1.0 + dose, "margin": 2.0, "gap": 0.3 + 0.15 * dose + 0.001 * seed * dose}
+            rows.append({"experiment": f"third-class-{dose}", "seed": seed} | moved)
+            rows[-1]["margin"] = 2.0 * np.exp(-dose)
+    found = decisions.slopes_by_measure(table(rows), table(sgd), "midpoints of a third class").set_index("measure")
+    assert found["passes"].to_dict() == {COUNT: True, "output margin": False}
+    assert found.loc[COUNT, "ratio"].value == pytest.approx(0.7625)
+    assert found.loc["output margin", "ratio"].value == pytest.approx(-0.7625)
 
 
 def invented(name, gap):
@@ -277,12 +279,6 @@ def invented(name, gap):
 
 def dots(ax):
     return np.concatenate([np.asarray(collection.get_offsets()) for collection in ax.collections])
-
-
-def test_the_picture_of_the_designs_has_every_run():
-    asked = [len(load_campaign(f"study-{name}").runs()) for name in studies.STUDIES]
-    drawn = [ax.collections[0].get_sizes().sum() / 10 for ax in figures.designs().axes[:5]]
-    assert drawn == asked == [120, 150, 78, 144, 120]
 
 
 def test_what_a_line_predicts_lies_on_the_diagonal():
@@ -303,3 +299,12 @@ def test_each_axis_has_a_line_for_each_base_setting_and_seed():
     panels = figures.axes_panels(invented("axes", lambda x: x)).axes
     assert [len(ax.lines) for ax in panels[:7]] == [12] * 7
     assert [len(dots(ax)) for ax in panels[:7]] == [12 * len(levels) for levels in studies.AXES.values()]
+
+
+def test_the_figure_of_the_splits_has_every_seed_and_both_averages():
+    splits = pd.DataFrame({"r": [0.25, 0.3, 0.5], "decision": ["refutes", "inconclusive", "supports"]})
+    rows = {"measure": [COUNT, "output margin"], "r": [Estimate(0.4, 0.2, 0.6), Estimate(-0.5, -0.7, -0.3)]}
+    left, right = figures.splits_figure(splits, {"cubic": pd.DataFrame(rows), "linear": pd.DataFrame(rows)}).axes
+    assert sum(patch.get_height() for patch in left.patches) == 3
+    points = [line.get_xdata()[0] for line in right.lines if len(line.get_xdata()) == 1]
+    assert points == [0.4, 0.5, 0.4, 0.5]

@@ -1,0 +1,86 @@
+"""The deciding numbers of page 18, computed again from the tables of runs without the code that decides."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.linear_model import RidgeCV
+from sklearn.model_selection import KFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+
+from rc_studies import decisions, studies
+from rc_utils.sweep.records import load_evolution, load_runs
+
+
+def runs_of(study):
+    runs = load_runs(f"study-{study}", origin="reference")
+    runs = runs[(runs["status"] == "ok") & (runs["interpolates"] | (study == "axes"))]
+    return runs.assign(log=np.log(runs["count"].astype(float)))
+
+
+def seeds():
+    runs = runs_of("seeds")
+    for _, own in runs.groupby("network", sort=False):
+        centred = own[["log", "gap"]] - own.groupby("experiment")[["log", "gap"]].transform("mean")
+        r, half = stats.pearsonr(*centred.to_numpy().T).statistic, stats.norm.ppf(0.975) / np.sqrt(59 - 3)
+        yield r, np.tanh(np.arctanh(r) - half), np.tanh(np.arctanh(r) + half)
+
+
+def transfer():
+    errors = total = 0
+    for _, own in runs_of("transfer").groupby("network"):
+        sgd, other = own[own["experiment"] == "sgd"], own[own["experiment"] != "sgd"]
+        line = stats.linregress(sgd["log"], sgd["gap"])
+        errors += ((other["gap"] - line.intercept - line.slope * other["log"]) ** 2).sum()
+        total += ((other["gap"] - sgd["gap"].mean()) ** 2).sum()
+    return 1 - errors / total
+
+
+def slopes():
+    wide = runs_of("intervene").pivot(index="seed", columns="experiment", values=["log", "gap"])
+    moved, followed = (wide[name].sub(wide[name]["control"], axis=0) for name in ("log", "gap"))
+    for prefix in ("random-labels", "third-class", "nearer-class", "gradient-penalty"):
+        arm = [column for column in moved if column.startswith(prefix)]
+        yield ((moved[arm] * followed[arm]).sum(axis=1) / (moved[arm] ** 2).sum(axis=1)).mean()
+
+
+def wrong_pairs(levels):
+    runs = runs_of("axes")
+    both = runs[runs["experiment"].isin(levels)].merge(runs[runs["experiment"].isin(levels)], on=["lr", "seed"])
+    both = both[both["experiment_x"] < both["experiment_y"]]
+    return ((both["log_x"] - both["log_y"]) * (both["gap_x"] - both["gap_y"]) < 0).mean()
+
+
+def beyond_settings(splits):
+    seen = load_evolution("study-independent", "reference")
+    fit = runs_of("independent").set_index("run_id")
+    seen = seen[seen["reached_loss"].notna() & seen["run_id"].isin(fit.index)]
+    seen = seen.assign(log=np.log(seen["count_main"]), updates=np.ceil(3000 / seen["batch_size"]) * seen["epoch"])
+    left = []
+    for _, own in seen.groupby("network"):
+        settings, values = np.log(own[["lr", "batch_size", "updates"]]), own[["log", "gap"]].to_numpy()
+        polynomial = PolynomialFeatures(3 if len(own) >= 57 else 1, include_bias=False)
+        ridge = RidgeCV(np.logspace(-3, 3, 13), alpha_per_target=True)
+        model = make_pipeline(StandardScaler(), polynomial, StandardScaler(), ridge)
+        folds = [KFold(10, shuffle=True, random_state=10_000 * split) for split in range(splits)]
+        residuals = values - np.mean([cross_val_predict(model, settings, values, cv=cv) for cv in folds], axis=0)
+        left.append(stats.zscore(residuals))
+    return np.corrcoef(np.concatenate(left).T)[0, 1]
+
+
+def test_the_deciding_numbers_by_other_code():
+    runs = {name: study.runs for name, study in studies.first_round().items()}
+    own = decisions.seed_correlations(runs["seeds"]).query("measure == 'log count'")["r"]
+    assert [(r.value, r.low, r.high) for r in own] == [pytest.approx(r, abs=1e-9) for r in seeds()]
+    assert decisions.transfer_scores(runs["transfer"])["R2"][0].value == pytest.approx(transfer())
+    assert [slope.value for slope in decisions.intervention_slopes(runs["intervene"])["slope"]] == pytest.approx(
+        [*slopes()]
+    )
+    shares = decisions.sign_errors(runs["axes"]).set_index("axis")["sign-error"]
+    assert {axis: share.value for axis, share in shares.items()} == pytest.approx(
+        {axis: wrong_pairs(levels) for axis, levels in studies.AXES.items()}
+    )
+    at_equal_loss = decisions.looks(runs["independent"])["equal loss"]
+    options = {"num_resamples": 0, "splits": 20}
+    found = decisions.partial_correlations(at_equal_loss, **options).set_index("measure")["r"]["log count"]
+    assert found.value == pytest.approx(beyond_settings(20), abs=1e-9)
