@@ -28,6 +28,7 @@ WITHOUT_CAMPAIGN = {
     "14_scorecard",
     "17_papers_records",
     "18_under_test",
+    "19_counterexample",
 }  # they compute all they show
 
 # The campaign of the pages that count a network anew: of a convolutional one that takes a minute.
@@ -56,6 +57,7 @@ SMALL = {
     },
     "12_your_network": {"epochs": 1},
     "13_statistics": {"num_resamples": 60},
+    "19_counterexample": {"num_points": 5, "trials": 2},
 }  # fmt: skip
 
 # Beside another seed. Pages that train or count little do so on a pretended card: what they draw comes from there.
