@@ -24,7 +24,7 @@ from rc_theory.two_layer.networks import (
     random_networks,
     sharpness,
 )
-from rc_theory.two_layer.training import Training, over_rates, train_to_loss
+from rc_theory.two_layer.training import Training
 
 LEMMA_7, LEMMA_8, THEOREM_6 = "theory/lemma-7", "theory/lemma-8", "theory/theorem-6"
 # Shapes (p, d, N) of the random networks: narrow and wide, few and many inputs, more and fewer
@@ -200,18 +200,6 @@ def check_constructed() -> dict[str, Inequality]:
     """
     cases = [tight_segment(), *(orthonormal_network(n, BENDS) for n in (2, 4, 8, 16, 32))]
     return _join_all([check_all(*case) for case in cases])
-
-
-def count_at_loss(
-    networks: Networks, x: Tensor, y: Tensor, factors: Sequence[float], level: float, *, steps: int
-) -> np.ndarray:
-    """Mean counts, (M, number of factors), at the first step with a loss of at most `level`, at the
-    learning rates of `train_over_rates`. NaN for a training that did not get there.
-    """
-    networks, x, y, lr = over_rates(networks, x, y, factors)
-    trained, reached = train_to_loss(networks, x, y, lr, level, steps=steps)
-    counts = mean_count(pair_counts(trained, x), x.shape[1])
-    return torch.where(reached, counts, math.nan).view(-1, len(factors)).cpu().numpy()
 
 
 def slopes(counts: np.ndarray, factors: Sequence[float]) -> np.ndarray:

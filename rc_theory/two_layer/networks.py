@@ -57,18 +57,6 @@ def active_neurons(networks: Networks, x: Tensor) -> Tensor:
     return (x @ networks.weights.transpose(1, 2) > 0).sum(2)
 
 
-def kink_distance(networks: Networks, x: Tensor) -> Tensor:
-    """min over i, j of |w_j . x_i| / (|w_j| |x_i|), (M,): 0 if a point lies on a kink (Assumption
-    1).
-    """
-    scores = (x @ networks.weights.transpose(1, 2)).abs()
-    return (
-        (scores / x.norm(dim=2).unsqueeze(2) / networks.weights.norm(dim=2).unsqueeze(1))
-        .flatten(1)
-        .amin(1)
-    )
-
-
 def sharpness(networks: Networks, x: Tensor) -> Tensor:
     """lambda_max of the Hessian of L, (M,), from the N x N matrix that shares its non-zero
     eigenvalues.
@@ -80,22 +68,6 @@ def sharpness(networks: Networks, x: Tensor) -> Tensor:
     active = (x @ networks.weights.transpose(1, 2) > 0).double()
     gram = (active @ active.transpose(1, 2)) * (x @ x.transpose(1, 2))
     return torch.linalg.eigvalsh(gram)[:, -1].clamp(min=0) / x.shape[1]
-
-
-def full_hessian(networks: Networks, x: Tensor, y: Tensor) -> Tensor:
-    """The Hessian of L, (M, p d, p d), by automatic differentiation. For small networks: it has (M
-    p d)^2 entries.
-    """
-
-    def total(weights: Tensor) -> Tensor:
-        return quadratic_loss(Networks(weights, networks.signs), x, y).sum()
-
-    number, size = len(networks.weights), networks.weights[0].numel()
-    hessian = torch.autograd.functional.hessian(total, networks.weights).reshape(
-        number, size, number, size
-    )
-    own = torch.arange(number)
-    return hessian[own, :, own]
 
 
 @torch.no_grad()

@@ -17,7 +17,6 @@ from torch import Tensor
 from rc_theory.two_layer.networks import (
     Networks,
     active_neurons,
-    outputs,
     quadratic_loss,
     sharpness,
 )
@@ -55,19 +54,6 @@ class Training:
     def dead(self) -> Tensor:
         """(M,) bool: in the end no neuron is active on any training point."""
         return active_neurons(self.networks(), self.x).sum(1) == 0
-
-    @property
-    def accuracy(self) -> Tensor:
-        """(M,): share of the training points whose target has the sign of f in the end."""
-        return ((outputs(self.networks(), self.x) > 0) == (self.y > 0)).double().mean(1)
-
-    @property
-    def stop(self) -> Tensor:
-        """(M,) int64: index of the first kept step at which a network has diverged; T - 1 for the
-        others.
-        """
-        beyond = self.loss > DIVERGED * self.loss[0]
-        return torch.where(beyond.any(0), beyond.int().argmax(0), len(self.steps) - 1)
 
     @property
     def settled(self) -> Tensor:
