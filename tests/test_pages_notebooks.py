@@ -28,6 +28,7 @@ WITHOUT_CAMPAIGN = {
     "14_scorecard",
     "17_papers_records",
     "18_under_test",
+    "19_counterexample",
 }  # they compute all they show
 
 # The campaign of the pages that count a network anew: of a convolutional one that takes a minute.
@@ -40,7 +41,10 @@ SMALL = {
     "03_main_correlation": {"num_samples": 10},
     "05_ablations": {"other_campaigns": "shapes-tiny"},
     "07_training_evolution": {"num_samples": 6},
-    "08_theory": {"num_networks": 30, "num_inits": 3, "num_equal": 16, "steps": 100, "n_train": 6, "hidden": 12},
+    "08_theory": {
+        "widths": [32], "num_wide": 4, "num_networks": 30, "num_inits": 3, "num_equal": 16, "steps": 100, "n_train": 6,
+        "hidden": 12,
+    },
     "09_linear_regions": {
         "sign_changes": [2], "widths": [8, 16], "sample_sizes": [8, 16], "fixed_r": 1, "num_students": 2,
         "num_steps": 100, "width_ratios": [1, 1.2], "narrow_r": 5, "num_narrow": 3, "num_stated": 1, "other_r": [2],
@@ -56,6 +60,7 @@ SMALL = {
     },
     "12_your_network": {"epochs": 1},
     "13_statistics": {"num_resamples": 60},
+    "19_counterexample": {"num_points": 5, "trials": 2},
 }  # fmt: skip
 
 # Beside another seed. Pages that train or count little do so on a pretended card: what they draw comes from there.

@@ -139,7 +139,7 @@ def test_scorecard_is_in_the_order_of_the_paper_whatever_the_results_are():
 
 def test_kept_results_come_back_and_a_page_of_a_build_alone_replaces_its_own(tmp_path, monkeypatch):
     bound = tables.Result("theory/lemma-7", "two-layer networks", 0.75, n=1000, detail="tightest, of all")
-    other = tables.Result("safran/theorem-2.3", "students", 0.4, 0.3, 1 / 3, 12)
+    other = tables.Result("safran/theorem-3.1", "students", 0.4, 0.3, 1 / 3, 12)
     own = tables.Result("study/twins", "twins-resnet18", math.inf)
     for page, results in (("08_theory", [other]), ("08_theory", [bound]), ("09_linear_regions", [other, own])):
         monkeypatch.setenv(tables.RESULTS, str(tmp_path / f"{page}.csv"))

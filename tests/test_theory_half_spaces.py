@@ -6,15 +6,56 @@ import numpy as np
 import pytest
 
 from rc_theory.two_layer import half_spaces as hs
+from rc_theory.two_layer import segments
 
 
-def test_a_line_has_vc_dimension_k_and_half_spaces_shatter_one_more_than_the_dimension():
-    for regions in (1, 3, 6):
-        assert hs.shattered_on_a_line(regions).points == regions == hs.vc_dimension(regions, 1)
+def test_half_spaces_shatter_one_more_than_the_dimension():
     for dim in (1, 2, 7):
         case = hs.half_spaces(dim)
         assert (case.regions, case.points) == (2, dim + 1)
         assert case.points == hs.vc_dimension(2, dim)
+
+
+@pytest.mark.parametrize(("number", "mean_count"), [(1, 3), (2, 1), (2, 1.5), (2, 2.75), (3, 1.34)])
+def test_a_mean_count_bounds_the_vc_dimension_on_segments(number, mean_count):
+    """Brute force over where the points lie and over all their labellings."""
+    found = segments.shattered(number, mean_count)
+    assert found == segments.vc_dimension(number, mean_count) == int(number * mean_count)
+    assert segments.vc_dimension(number, 0.9) == segments.shattered(number, 0.9) == 0
+
+
+def deviations_by_brute_force(x, total, number):
+    """All labels of all points and of all gaps between them, on `number` segments."""
+    found = np.zeros(total)
+    cuts = [np.sort(x[x.astype(int) == i]) for i in range(number)]
+    weights, first = [], []
+    for i, cut in enumerate(cuts):
+        gaps = np.diff([i, *cut, i + 1]) / number
+        first += [True] + [False] * (2 * len(cut))
+        weights += [-gaps[0], *np.ravel([[1 / len(x), -gap] for gap in gaps[1:]])]
+    labels = hs.labellings(len(weights))
+    changes = (labels[:, 1:] != labels[:, :-1]) | np.array(first[1:])
+    for k in range(1, total + 1):
+        allowed = labels[1 + changes.sum(1) <= k]
+        found[k - 1] = np.abs(allowed @ weights).max() if len(allowed) else -np.inf
+    return found
+
+
+@pytest.mark.parametrize(("number", "total"), [(1, 4), (2, 5), (3, 5)])
+def test_the_largest_deviation_is_that_of_brute_force(rng, number, total):
+    points = number * rng.random((3, 5))
+    expected = [deviations_by_brute_force(x, total, number) for x in points]
+    np.testing.assert_allclose(segments.largest_deviation(points, total, number), expected, atol=1e-12)
+
+
+def test_the_rate_of_the_corrected_theorem_holds(rng):
+    """Deviation / sqrt(M k / n) does not grow with n, on one segment and on several."""
+    for number, total in ((1, 3), (4, 10)):
+        ratios = []
+        for n in (50, 1000):
+            found = segments.largest_deviation(number * rng.random((10, n)), total, number)
+            ratios.append(found[:, -1].mean() / np.sqrt(total / n))
+        assert ratios[1] < 1.2 * ratios[0] < 1.2
 
 
 @pytest.mark.parametrize("n", [3, 8])
@@ -36,23 +77,8 @@ def test_regions_of_polygons_are_counted_without_assuming_convexity():
         assert hs.polygon_regions(w, np.array([[0.0, 1.0]]), np.array([height])).item() == regions
 
 
-def test_the_largest_deviation_is_that_of_brute_force(rng):
-    points = np.sort(rng.random((3, 5)), axis=1)
-    expected = np.zeros((3, 4))
-    for row, x in enumerate(points):
-        pieces = np.concatenate([np.ravel(list(zip(-np.diff([0, *x]), [0.2] * 5, strict=True))), [x[-1] - 1]])
-        labels = hs.labellings(11)
-        runs = hs.runs(labels)
-        deviation = np.abs(labels @ pieces)
-        expected[row] = [deviation[runs <= k].max() for k in (1, 2, 3, 4)]
-    np.testing.assert_allclose(hs.largest_deviation(rng.permuted(points, axis=1), 4), expected, atol=1e-12)
-
-
-def test_convex_bodies_break_the_rate_for_every_constant():
+def test_convex_bodies_break_the_rate():
     assert hs.circle_deviation(50) == 1
-    constants = hs.deviation_constants((10, 400), 3, trials=20)
-    # On a line the ratio does not grow.
-    assert constants.loc[400].max() < 1.5 * constants.loc[10].max()
 
 
 def test_regions_of_half_spaces_are_those_on_the_lines(monkeypatch):

@@ -1,6 +1,5 @@
 """Two-layer ReLU networks: losses, sharpness, exact counts and training, and the inequalities of v1 App. G."""
 
-import math
 from itertools import pairwise
 
 import numpy as np
@@ -73,8 +72,15 @@ def test_counts_depend_on_neither_direction_nor_scale_and_their_mean_is_over_all
 
 def test_the_sharpness_is_that_of_the_full_hessian():
     networks, x, y = nets.random_networks(8, 5, 3), points(8, 6, 3), points(8, 6, 1, seed=1)[..., 0]
-    largest = torch.linalg.eigvalsh(nets.full_hessian(networks, x, y))[:, -1]
-    np.testing.assert_allclose(nets.sharpness(networks, x), largest, rtol=1e-10, atol=1e-12)
+    for index in range(8):
+
+        def loss(weights, index=index):
+            one = nets.Networks(weights[None], networks.signs[[index]])
+            return nets.quadratic_loss(one, x[[index]], y[[index]])[0]
+
+        hessian = torch.autograd.functional.hessian(loss, networks.weights[index])
+        largest = torch.linalg.eigvalsh(hessian.reshape(15, 15))[-1]
+        assert nets.sharpness(networks, x)[index] == pytest.approx(largest.item(), rel=1e-10)
 
 
 def test_where_f_vanishes_is_one_negative_region_and_a_dead_network_has_no_sharpness():
@@ -117,8 +123,7 @@ def test_a_rate_far_beyond_the_edge_diverges_and_stops_finite():
     assert training.weights.isfinite().all()
     assert (training.loss[-1, [1, 3]] > DIVERGED * training.loss[0, [1, 3]]).all()
     kept = len(training.steps)
-    assert training.stop[0] == kept - 1 > training.stop[1]
-    frozen = int((kept - 1 - training.stop[[1, 3]]).sum())
+    frozen = (training.weights[1:] == training.weights[:-1]).all(3).all(2)[:, [1, 3]].sum()
     assert len(bounds.check_trained([training])[bounds.THEOREM_6]) == 4 * kept - frozen
 
 
@@ -237,12 +242,6 @@ def test_slopes_are_of_counts_at_equal_loss():
     factors = [0.25, 0.5, 1, 2, 4]
     counts = np.array([[3, 2, 1, 0, -1], [3, np.nan, 1, 1, 1], [3, 2, 1, 1, np.nan]], dtype=float)
     assert bounds.slopes(counts, factors) == pytest.approx([-1, -0.45, np.nan], nan_ok=True, abs=0.1)
-    networks, (x, y) = nets.random_networks(3, 16, 2), training_sets("line", 3, 6)
-    found = bounds.count_at_loss(networks, x, y, [0.2, 0.8], 0.4, steps=400)
-    lr = 1.6 / nets.sharpness(networks, x)
-    trained, reached = train_to_loss(networks, x, y, lr, 0.4, steps=400)
-    expected = torch.where(reached, nets.mean_count(nets.pair_counts(trained, x), 6), math.nan)
-    np.testing.assert_allclose(found[:, 1], expected)
 
 
 def test_the_printed_proof_of_lemma_7_picks_a_neuron_that_need_not_exist():
@@ -264,9 +263,3 @@ def test_the_printed_proof_of_lemma_7_picks_a_neuron_that_need_not_exist():
             repaired.append(bool((changes & (signs * last > 0)).any(2).all()))
         assert found == [False, True]
         assert repaired == [True, True]
-
-
-def test_kink_distance_vanishes_on_a_kink():
-    networks = nets.Networks(torch.tensor([[[0.0, 2.0], [3.0, 4.0]]]).double(), torch.ones(1, 2).double())
-    assert nets.kink_distance(networks, torch.tensor([[[1.0, 0.0]]]).double()).item() == 0
-    assert nets.kink_distance(networks, torch.tensor([[[0.0, 5.0]]]).double()).item() == pytest.approx(0.8)

@@ -1,4 +1,5 @@
-"""Perceptrons and convolutional networks at equal fit (Loukas App. A.5): live on digits, and a committed run on MNIST.
+"""Perceptrons and convolutional networks at equal fit (Loukas App. A.5): live on digits, and a
+committed run on MNIST.
 
     python -m rc_theory.complexity.architectures mnist
 
@@ -27,14 +28,25 @@ from rc_utils.published import Result
 LEVELS = (0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 # The trajectory is read over as many blocks before the common loss is reached.
 BLOCKS = 10
-SETTINGS = {"images_per_class": 100, "repetitions": 8, "num_test": 1000, "lr": 0.002, "iterations": 20_000, "seed": 0}
+SETTINGS = {
+    "images_per_class": 100,
+    "repetitions": 8,
+    "num_test": 1000,
+    "lr": 0.002,
+    "iterations": 20_000,
+    "seed": 0,
+}
 
 
-def equal_fit_table(paths: Mapping[str, Trajectory], levels: Sequence[float] = LEVELS) -> pd.DataFrame:
-    """One row a network ("MLP", "CNN"), training and loss of `levels` that all trainings of both reach.
+def equal_fit_table(
+    paths: Mapping[str, Trajectory], levels: Sequence[float] = LEVELS
+) -> pd.DataFrame:
+    """One row a network ("MLP", "CNN"), training and loss of `levels` that all trainings of both
+    reach.
 
-    Columns: network, repetition, loss, steps (to the end of the first block with that training loss), length (of the
-    path of the first bias, a block, over the last blocks before) and test_loss (there).
+    Columns: network, repetition, loss, steps (to the end of the first block with that training
+    loss), length (of the path of the first bias, a block, over the last blocks before) and
+    test_loss (there).
     """
     rows = []
     for level in levels:
@@ -43,15 +55,26 @@ def equal_fit_table(paths: Mapping[str, Trajectory], levels: Sequence[float] = L
         for network, path in paths.items():
             first = (path.train_loss <= level).argmax(0)
             for repetition, block in enumerate(first):
-                row = {"network": network, "repetition": repetition, "loss": level, "steps": int(path.steps[block])}
-                row["length"] = float(path.length[max(0, block + 1 - BLOCKS) : block + 1, repetition, 0].mean())
+                row = {
+                    "network": network,
+                    "repetition": repetition,
+                    "loss": level,
+                    "steps": int(path.steps[block]),
+                }
+                row["length"] = float(
+                    path.length[max(0, block + 1 - BLOCKS) : block + 1, repetition, 0].mean()
+                )
                 row["test_loss"] = float(path.test_loss[block, repetition])
                 rows.append(row)
-    return pd.DataFrame(rows, columns=["network", "repetition", "loss", "steps", "length", "test_loss"])
+    return pd.DataFrame(
+        rows, columns=["network", "repetition", "loss", "steps", "length", "test_loss"]
+    )
 
 
 def log_ratios(table: pd.DataFrame, column: str) -> pd.DataFrame:
-    """By loss: the mean of log(MLP / CNN) of a column of `equal_fit_table`, paired by repetition, and its interval."""
+    """By loss: the mean of log(MLP / CNN) of a column of `equal_fit_table`, paired by repetition,
+    and its interval.
+    """
     wide = table.pivot(index=["loss", "repetition"], columns="network", values=column)
     wide = wide.reindex(columns=["MLP", "CNN"])
     ratios = np.log(wide["MLP"] / wide["CNN"]).groupby("loss")
@@ -60,15 +83,29 @@ def log_ratios(table: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def ratio_result(id_: str, ratios: pd.DataFrame, where: str, level: float = 0.01) -> Result:
-    """The Result at `level` of `log_ratios`; without a value where the sign depends on the loss, which none prints."""
-    words = ", ".join(f"{r.value:+.2f} [{r.low:+.2f}, {r.high:+.2f}] at {r.loss:g}" for r in ratios.itertuples())
-    detail = f"{where}; log ratio by the common training loss, which the text does not give: {words}"
+    """The Result at `level` of `log_ratios`; without a value where the sign depends on the loss,
+    which none prints.
+    """
+    words = ", ".join(
+        f"{r.value:+.2f} [{r.low:+.2f}, {r.high:+.2f}] at {r.loss:g}" for r in ratios.itertuples()
+    )
+    detail = (
+        f"{where}; log ratio by the common training loss, which the text does not give: {words}"
+    )
     chosen = ratios[ratios["loss"] == level]
     turns = (ratios["low"] > 0).any() and (ratios["high"] < 0).any()
     if turns or chosen.empty:
         return Result(id_, where, np.nan, n=int(ratios["n"].max()), detail=detail)
     row = chosen.iloc[0]
-    return Result(id_, where, row["value"], row["low"], row["high"], int(row["n"]), f"at a loss of {level:g}; {detail}")
+    return Result(
+        id_,
+        where,
+        row["value"],
+        row["low"],
+        row["high"],
+        int(row["n"]),
+        f"at a loss of {level:g}; {detail}",
+    )
 
 
 def committed_table(dataset: str = "mnist") -> tuple[pd.DataFrame, str]:
@@ -84,7 +121,9 @@ def committed_table(dataset: str = "mnist") -> tuple[pd.DataFrame, str]:
 
 
 def train_both(dataset: str, **settings) -> dict[str, Trajectory]:
-    """Both networks of App. A.5 on a dataset, watched every 100 iterations; settings as in SETTINGS."""
+    """Both networks of App. A.5 on a dataset, watched every 100 iterations; settings as in
+    SETTINGS.
+    """
     lr, iterations = settings.pop("lr"), settings.pop("iterations")
     found = {}
     for name, task in digit_tasks(dataset=dataset, **settings).items():
@@ -93,15 +132,25 @@ def train_both(dataset: str, **settings) -> dict[str, Trajectory]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("dataset", help="mnist or another dataset with two classes '3' and '6'")
     dataset = parser.parse_args(arguments).dataset
     torch.set_num_threads(1)
     started, begin = datetime.datetime.now(datetime.UTC), time.monotonic()
     table = equal_fit_table(train_both(dataset, **SETTINGS))
-    made = {"started": started.isoformat(timespec="seconds"), "seconds": round(time.monotonic() - begin, 1)}
+    made = {
+        "started": started.isoformat(timespec="seconds"),
+        "seconds": round(time.monotonic() - begin, 1),
+    }
     made |= {"hardware": hardware(), "git_revision": git_revision(), "torch": torch.__version__}
-    content = {"dataset": dataset, "settings": SETTINGS, "provenance": made, "rows": table.to_dict("records")}
+    content = {
+        "dataset": dataset,
+        "settings": SETTINGS,
+        "provenance": made,
+        "rows": table.to_dict("records"),
+    }
     _path(dataset).parent.mkdir(parents=True, exist_ok=True)
     write_atomically(_path(dataset), json.dumps(content, indent=1).encode() + b"\n")
 

@@ -38,10 +38,11 @@ def bridge_table(
 ) -> pd.DataFrame:
     """One row a run: both notions of complexity, and what they are to predict.
 
-    level, repetition; total (trajectory length); lipschitz (mean at the training points at the end); count (regions of
-    equal label on `num_segments` segments between training points, of 50 points each; NaN for regression, which has no
-    labels); pieces (linear pieces on the first `num_exact` of them, solved for); gap (training less test accuracy, or
-    for regression the test loss less the training loss).
+    level, repetition; total (trajectory length); lipschitz (mean at the training points at the
+    end); count (regions of equal label on `num_segments` segments between training points, of 50
+    points each; NaN for regression, which has no labels); pieces (linear pieces on the first
+    `num_exact` of them, solved for); gap (training less test accuracy, or for regression the test
+    loss less the training loss).
     """
     rows = []
     for m, template in enumerate(task.networks):
@@ -49,7 +50,9 @@ def bridge_table(
         points = task.train[0][m if len(task.train[0]) > 1 else 0]
         count = np.nan
         if task.loss == "bce":
-            count = region_count(network, points, num_samples=num_segments, resolution=50, seed=seed).mean
+            count = region_count(
+                network, points, num_samples=num_segments, resolution=50, seed=seed
+            ).mean
         ends = sample_vertices(points.cpu(), dim=1, num_samples=num_exact, seed=seed)
         pieces = [exact_segment(network, *pair).num_linear_regions for pair in ends]
         rows.append({"count": count, "pieces": np.mean(pieces)})
@@ -58,7 +61,12 @@ def bridge_table(
         gap = train - test
     else:
         gap = path.test_loss[-1] - path.train_loss[-1]
-    values = {"level": task.level, "repetition": task.repetition, "total": path.length[..., 0].sum(0), "gap": gap}
+    values = {
+        "level": task.level,
+        "repetition": task.repetition,
+        "total": path.length[..., 0].sum(0),
+        "gap": gap,
+    }
     return pd.DataFrame(rows).assign(**values, lipschitz=path.lipschitz_mean[-1])
 
 
@@ -68,11 +76,15 @@ PAIRS = (
 )
 
 
-def agreement(table: pd.DataFrame, pairs: Sequence[tuple[str, str]] = PAIRS, *, seed: int = 0) -> pd.DataFrame:
-    """Spearman's correlations of the columns of a `bridge_table`, pooled and within a level, a row a pair.
+def agreement(
+    table: pd.DataFrame, pairs: Sequence[tuple[str, str]] = PAIRS, *, seed: int = 0
+) -> pd.DataFrame:
+    """Spearman's correlations of the columns of a `bridge_table`, pooled and within a level, a row
+    a pair.
 
-    Within: of the ranks less their mean at the level, which leaves out what the level does to both. Intervals are
-    bootstrapped over repetitions. Columns: x, y, pooled, pooled_low, pooled_high, within, within_low, within_high.
+    Within: of the ranks less their mean at the level, which leaves out what the level does to both.
+    Intervals are bootstrapped over repetitions. Columns: x, y, pooled, pooled_low, pooled_high,
+    within, within_low, within_high.
     """
     ranks = table[list(dict.fromkeys(c for pair in pairs for c in pair))].rank()
     centred = ranks - ranks.groupby(table["level"]).transform("mean")

@@ -1,4 +1,6 @@
-"""The quantities of Theorem 3: how steady a learner with dropout is, and what its generalisation bound is worth."""
+"""The quantities of Theorem 3: how steady a learner with dropout is, and what its generalisation
+bound is worth.
+"""
 
 from __future__ import annotations
 
@@ -24,19 +26,22 @@ def steady_constant(gamma: float, beta: float, mu: float, p_min: float) -> float
 
 
 def direct_lipschitz_bound(phi: float, gamma: float, beta: float, mu: float, p_min: float) -> float:
-    """2 (1 + gamma) xi beta phi / sqrt(p_min), above the Lipschitz constant of a network with one hidden layer.
+    """2 (1 + gamma) xi beta phi / sqrt(p_min), above the Lipschitz constant of a network with one
+    hidden layer.
 
-    With a sigmoid, dropout of 1/2 and output weights a that stay, by probability 1 - delta after 4 log(1 / delta) /
-    p_min steps, the largest update of which is phi. A step at x sees u^2 >= (mu (1 - mu))^2 sum_j z_j s_j(x) a_j^2, z_j
-    fair coins and s_j(x) the activation. Y = sum_j z_j s_j(x) a_j^2 / |a|^2 lies in [0, 1] and has mean p_min / 2 at
-    least, so that Y >= p_min / 4 with probability p_min / 4 at least, and in one of so many steps with probability
-    1 - delta. Hence |a| <= 2 phi / (mu (1 - mu) sqrt(p_min)), and no gradient is larger than beta |a| / 4.
+    With a sigmoid, dropout of 1/2 and output weights a that stay, by probability 1 - delta after 4
+    log(1 / delta) / p_min steps, the largest update of which is phi. A step at x sees u^2 >= (mu (1
+    - mu))^2 sum_j z_j s_j(x) a_j^2, z_j fair coins and s_j(x) the activation. Y = sum_j z_j s_j(x)
+    a_j^2 / |a|^2 lies in [0, 1] and has mean p_min / 2 at least, so that Y >= p_min / 4 with
+    probability p_min / 4 at least, and in one of so many steps with probability 1 - delta. Hence
+    |a| <= 2 phi / (mu (1 - mu) sqrt(p_min)), and no gradient is larger than beta |a| / 4.
     """
     return 2 * (1 + gamma) * 0.25 / (mu * (1 - mu)) * beta * phi / math.sqrt(p_min)
 
 
 def covering_lower_bound(points: np.ndarray, radius: float) -> int:
-    """At least so many balls of `radius` cover `points` (N, n): a set of points more than 2 radius apart, greedily.
+    """At least so many balls of `radius` cover `points` (N, n): a set of points more than 2 radius
+    apart, greedily.
 
     No ball holds two of them.
     """
@@ -53,10 +58,54 @@ def covering_bound(covering: float, num_points: int, delta: float) -> float:
     return math.sqrt((4 * math.log(2) * covering + 2 * math.log(1 / delta)) / num_points)
 
 
-def dropout_task(*, hidden: int = 32, **options) -> Task:
-    """The images of Task 2, uncorrupted, for networks of depth d = 2, where the paper's dropout is the usual one.
+def repaired_bound(
+    covering: float, num_points: int, delta: float, radius: float, diameter: float
+) -> float:
+    """Theorem 3 with one hidden layer, for a radius r that depends on the sample.
 
-    A linear first layer of `hidden` units, ReLU, dropout of 1/2 and one output, float64; options as `corruption_task`.
+    sqrt((4 log(2) N + 2 log(1 / delta) + 4 log(j + 2)) / num_points), N = `covering` the balls of
+    radius r / 2 that cover the data, j the least integer with R_j = D 2^-j < r, D = `diameter`.
+
+    Proof. Before the sample is seen, choose for each j a least cover by balls of radius R_j, hence
+    a partition into 2 N(R_j) sets, which also tell the labels apart. By Xu and Mannor's theorem
+    the gap of every classifier with one loss on each set is at most sqrt((4 log(2) N(R_j) +
+    2 log(1 / delta_j)) / num_points), with probability 1 - delta_j. With delta_j = delta /
+    ((j + 1) (j + 2)), which add up to delta, this holds for all j at once, so also for the j that
+    the sample chooses. There R_j < r = min |f(x_i) - 1/2| / (2 lambda): points of a set are less
+    than 2 r apart, so f stays on one side of 1/2. And R_j >= r / 2 or j = 0, hence N(R_j) <=
+    N(r / 2), and j <= 1 + log2(D / r) where r <= D.
+    """
+    index = max(0, math.floor(math.log2(diameter / radius)) + 1)
+    total = 4 * math.log(2) * covering + 2 * math.log(1 / delta) + 4 * math.log(index + 2)
+    return math.sqrt(total / num_points)
+
+
+def interval_task(
+    *, num_points: int, num_test: int, hidden: int, repetitions: int, seed: int
+) -> Task:
+    """One input in [-1, -0.6] or [0.6, 1], the label its sign: few balls cover the domain."""
+    rng = np.random.default_rng(seed)
+    sides = rng.choice([-1.0, 1.0], num_points + num_test)
+    x = torch.from_numpy(sides * rng.uniform(0.6, 1, len(sides)))[None, :, None]
+    y = torch.from_numpy((sides > 0).astype(float)).expand(repetitions, -1)
+    networks = [_dropout_network(1, hidden, seed=1000 * seed + r) for r in range(repetitions)]
+    train, test = (x[:, :num_points], y[:, :num_points]), (x[:, num_points:], y[:, num_points:])
+    return Task(np.zeros(repetitions), np.arange(repetitions), networks, train, test, "bce")
+
+
+def _dropout_network(inputs, hidden, seed):
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        layers = nn.Linear(inputs, hidden), nn.ReLU(), nn.Dropout(0.5), nn.Linear(hidden, 1)
+        return nn.Sequential(*layers).double()
+
+
+def dropout_task(*, hidden: int = 32, **options) -> Task:
+    """The images of Task 2, uncorrupted, for networks of depth d = 2, where the paper's dropout is
+    the usual one.
+
+    A linear first layer of `hidden` units, ReLU, dropout of 1/2 and one output, float64; options as
+    `corruption_task`.
     """
     task = corruption_task(corruptions=(0.0,), **options)
     train, test = ((x.flatten(2).double(), y.double()) for x, y in (task.train, task.test))
@@ -64,24 +113,40 @@ def dropout_task(*, hidden: int = 32, **options) -> Task:
     for repetition in task.repetition:
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(int(repetition))
-            networks.append(nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Dropout(0.5), nn.Linear(hidden, 1)))
-    return Task(task.level, task.repetition, [n.to(train[0]) for n in networks], train, test, task.loss)
+            networks.append(
+                nn.Sequential(
+                    nn.Linear(inputs, hidden), nn.ReLU(), nn.Dropout(0.5), nn.Linear(hidden, 1)
+                )
+            )
+    return Task(
+        task.level, task.repetition, [n.to(train[0]) for n in networks], train, test, task.loss
+    )
 
 
 def steady_learners(
-    task: Task, *, epochs: int, steady_epochs: int, lr: float, steady_lr: float, delta: float = 0.05, seed: int = 0
+    task: Task,
+    *,
+    epochs: int,
+    steady_epochs: int,
+    lr: float,
+    steady_lr: float,
+    delta: float = 0.05,
+    seed: int = 0,
 ) -> pd.DataFrame:
-    """Train the networks of a `dropout_task`, go on at the small `steady_lr`, and evaluate Theorem 3: a row a network.
+    """Train the networks of a `dropout_task`, go on at the small `steady_lr`, and evaluate Theorem
+    3: a row a network.
 
-    The interval T is the second phase: Assumption 1 asks for activations that stay. Dropout is scaled as usual (what is
-    kept is doubled), which makes phi up to twice as large as without. delta: probability with which the bound may fail.
+    The interval T is the second phase: Assumption 1 asks for activations that stay. Dropout is
+    scaled as usual (what is kept is doubled), which makes phi up to twice as large as without.
+    delta: probability with which the bound may fail.
 
-    Columns: those of `_quantities`; slope_bound, beta |a| / 4, above every gradient norm, a the output weights of the
-    units that are ever active; direct_bound (`direct_lipschitz_bound`); lipschitz, the largest gradient norm at the
-    points; steady_lipschitz, c phi log(num_units) / 4, which bounds it; covered, share of training and test points that
-    satisfy assumption (b); gap, the measured |training - test error|; radius, r_t(X); nearest, the median distance of a
-    point to its nearest other; covering, at least so many balls cover the data (a packing of the points at hand); and
-    bound, hence the least value of the bound.
+    Columns: those of `_quantities`; slope_bound, beta |a| / 4, above every gradient norm, a the
+    output weights of the units that are ever active; direct_bound (`direct_lipschitz_bound`);
+    lipschitz, the largest gradient norm at the points; steady_lipschitz, c phi log(num_units) / 4,
+    which bounds it; covered, share of training and test points that satisfy assumption (b); gap,
+    the measured |training - test error|; radius, r_t(X); nearest, the median distance of a point to
+    its nearest other; covering, at least so many balls cover the data (a packing of the points at
+    hand); and bound, hence the least value of the bound.
     """
     networks, interval = _train_and_watch(task, epochs, steady_epochs, lr, steady_lr, seed)
     (x, y), (x_test, y_test), count = task.train, task.test, task.train[1].shape[1]
@@ -98,7 +163,9 @@ def steady_learners(
     active = activations(networks, both)[0].cpu().numpy()
     table["covered"] = (active <= active[:, :count].any(1, keepdims=True)).all(2).mean(1)
     last = networks[-1].weight.detach()[:, 0].double().cpu().numpy()
-    table["slope_bound"] = table["beta"] * np.linalg.norm(last * (interval.active[0] > 0), axis=1) / 4
+    table["slope_bound"] = (
+        table["beta"] * np.linalg.norm(last * (interval.active[0] > 0), axis=1) / 4
+    )
     margin = (1 - 2 * outputs[:, :count]).abs().amin(1).cpu().numpy()
     table["radius"] = margin / (table["c"] * table["phi"] * np.log(table["num_units"]))
     points = both[0].double().cpu().numpy()
@@ -122,7 +189,9 @@ def _train_and_watch(task, epochs, steady_epochs, lr, steady_lr, seed):
 
 
 def _quantities(interval: SteadyInterval, m: int) -> dict[str, float]:
-    """What Theorem 3 defines on the interval, of model m, 1 + o(1) taken as 1, and how far its hypotheses hold."""
+    """What Theorem 3 defines on the interval, of model m, 1 + o(1) taken as 1, and how far its
+    hypotheses hold.
+    """
     active = interval.active[0][m]
     active = active[active > 0]  # p_min is over the units that are ever active
     beta, gamma, p_min = float(interval.beta[m]), float(interval.gamma[m]), float(active.min())
@@ -136,7 +205,9 @@ def _quantities(interval: SteadyInterval, m: int) -> dict[str, float]:
         "mu": mu,
         "p_min": p_min,
         "c": steady_constant(gamma, beta, mu, p_min),
-        "unchanged": float(interval.unchanged[m].mean()),  # share of training points of steady activation, (a)
+        "unchanged": float(
+            interval.unchanged[m].mean()
+        ),  # share of training points of steady activation, (a)
         "num_units": len(active),  # sum of n_l
         "steps": len(interval.updates),  # |T|
         # The order of |T| that Lemma 3 asks for, sum n_l p_avg / p_min^2.

@@ -1,4 +1,6 @@
-"""The inequalities of Loukas et al., Sec. 4, between the trajectory of the first bias and Lipschitz constants."""
+"""The inequalities of Loukas et al., Sec. 4, between the trajectory of the first bias and Lipschitz
+constants.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,8 @@ import numpy as np
 
 from rc_theory.complexity.trajectory import Trajectory, windows_sum
 
-# Two ways to the same float32 gradient norm differ by a few units of its last place, 1.2e-7, for each of a few layers.
+# Two ways to the same float32 gradient norm differ by a few units of its last place, 1.2e-7, for
+# each of a few layers.
 ROUNDING_FLOAT32 = 1e-5
 # As many of 2.2e-16, and sums of a thousand such terms.
 ROUNDING_FLOAT64 = 1e-12
@@ -16,7 +19,9 @@ ROUNDING_FLOAT64 = 1e-12
 
 @dataclass(frozen=True)
 class Check:
-    """An inequality checked `n` times: the largest ratio of what was measured to what is allowed, and words on it."""
+    """An inequality checked `n` times: the largest ratio of what was measured to what is allowed,
+    and words on it.
+    """
 
     ratio: float
     n: int
@@ -34,44 +39,29 @@ def largest_ratio(measured: np.ndarray, allowed: np.ndarray) -> float:
 
 
 def check_lemma_1(path: Trajectory) -> tuple[Check, Check]:
-    """Lemma 1 at every step: lambda <= s_1 u (lower side), for any width, and s_n u <= lambda (upper), for n_1 = n."""
+    """Lemma 1 at every step: lambda <= s_1 u (lower side), for any width, and s_n u <= lambda
+    (upper), for n_1 = n.
+    """
     n = int(path.num_checked.sum())
     return Check(float(path.lemma_lower.max()), n), Check(float(path.lemma_upper.max()), n)
 
 
 def check_theorem_1(path: Trajectory) -> tuple[Check, Check]:
-    """Theorem 1 over every block, and from the start to it: sum lambda / s_1 <= sum u, sum u <= sum lambda / s_n."""
+    """Theorem 1 over every block, and from the start to it: sum lambda / s_1 <= sum u, sum u <= sum
+    lambda / s_n.
+    """
     low = high = 0.0
     for running in (False, True):
-        lower, length, upper = (v.cumsum(0) if running else v for v in (path.lower, path.length[..., 0], path.upper))
+        lower, length, upper = (
+            v.cumsum(0) if running else v for v in (path.lower, path.length[..., 0], path.upper)
+        )
         low, high = max(low, largest_ratio(lower, length)), max(high, largest_ratio(length, upper))
     return Check(low, 2 * path.lower.size), Check(high, 2 * path.lower.size)
 
 
-def allowed_iterations(path: Trajectory, num_points: int, delta: float = 0.05) -> float:
-    """N log(M / delta): at so many iterations the proof of Corollary 1 lets a point break its bound."""
-    return num_points * np.log(path.sigma.shape[1] / delta)
-
-
-def check_corollary_1(path: Trajectory, num_points: int) -> Check:
-    """Corollary 1: from the middle of training on, lambda <= beta phi at every training point, almost always.
-
-    phi is the largest u and beta the largest s_1 from there on. The corollary speaks of ever longer training. Its proof
-    allows iterations at which a point breaks the bound as long as none is drawn: with probability 1 - delta over M
-    models at most N log(M / delta) of them. The ratio to this allowance is a heuristic: only the ends of blocks are
-    looked at, each of which stands for `every` iterations, and phi is taken from the same steps.
-    """
-    first = len(path.steps) // 2
-    limit = path.sigma[first:].max(0) * path.steady[first:].max(0)
-    broken = path.lipschitz_max[first:] > limit * (1 + ROUNDING_FLOAT32)
-    iterations = broken.sum(0) * path.every
-    largest = largest_ratio(path.lipschitz_max[first:], limit[None])
-    words = f"lambda / (beta phi) reaches {largest:.3f}; at most 1 at {1 - broken.mean():.1%} of the ends of blocks"
-    return Check(float(iterations.max()) / allowed_iterations(path, num_points), broken.size, words)
-
-
 def check_corollary_2(path: Trajectory, window: int = 10, *, ends: bool = True) -> Check:
-    """Corollary 2: (avg alpha lambda / (2 s_1))^2 eps_harm^2 <= variance of b_1, over each `window` successive blocks.
+    """Corollary 2: (avg alpha lambda / (2 s_1))^2 eps_harm^2 <= variance of b_1, over each `window`
+    successive blocks.
 
     `ends` counts the bias after the last step too, as the proof does; the statement leaves it out.
     """
@@ -82,14 +72,17 @@ def check_corollary_2(path: Trajectory, window: int = 10, *, ends: bool = True) 
     # A step with epsilon = 0 makes the harmonic mean, and the bound, 0.
     harmonic = np.where(windows_sum((~finite).astype(float), window) > 0, 0, steps / inverse)
     variance = path.variance(window, ends=ends)
-    return Check(largest_ratio(mean**2 * harmonic, variance), variance.size, f"windows of {steps} steps")
+    return Check(
+        largest_ratio(mean**2 * harmonic, variance), variance.size, f"windows of {steps} steps"
+    )
 
 
 def check_corollary_2_on_windows(path: Trajectory) -> Check:
     """`check_corollary_2` over each 1, 2, 5 and 10 successive blocks, as far as there are so many.
 
-    Steps in one direction move the bias by a length that grows with their number, the bound by none: where blocks are
-    single steps the corollary is nearly sharp, over a thousand it allows anything.
+    Steps in one direction move the bias by a length that grows with their number, the bound by
+    none: where blocks are single steps the corollary is nearly sharp, over a thousand it allows
+    anything.
     """
     windows = [w for w in (1, 2, 5, 10) if w <= len(path.steps)]
     checks = [check_corollary_2(path, w) for w in windows]
@@ -98,23 +91,18 @@ def check_corollary_2_on_windows(path: Trajectory) -> Check:
 
 
 def check_corollary_3(path: Trajectory) -> Check:
-    """Corollary 3: |b_1^(tau) - b_1^(0)| <= sum alpha epsilon lambda / s_n, at the end of every block."""
+    """Corollary 3: |b_1^(tau) - b_1^(0)| <= sum alpha epsilon lambda / s_n, at the end of every
+    block.
+    """
     return Check(largest_ratio(path.distance, path.reach.cumsum(0)), path.distance.size)
 
 
-def all_checks(path: Trajectory, num_points: int, loss: str) -> dict[str, Check]:
-    """Every inequality of Loukas Sec. 4 on one stack, by its id.
-
-    Corollary 1 is left out where its proof allows as many iterations as were watched, which nothing could break, and
-    Corollary 3 is stated for the squared loss alone.
-    """
+def all_checks(path: Trajectory, loss: str) -> dict[str, Check]:
+    """Every inequality of Loukas Sec. 4 on one stack, by its id; Corollary 3 for the squared loss."""
     checks = {}
     for name, sides in (("lemma-1", check_lemma_1(path)), ("theorem-1", check_theorem_1(path))):
         checks[f"{name}/lower"], checks[f"{name}/upper"] = sides
     checks["corollary-2"] = check_corollary_2_on_windows(path)
-    watched = path.every * (len(path.steps) - len(path.steps) // 2)
-    if watched > allowed_iterations(path, num_points):
-        checks["corollary-1"] = check_corollary_1(path, num_points)
     if loss == "mse":
         checks["corollary-3"] = check_corollary_3(path)
     return checks

@@ -1,4 +1,6 @@
-"""Linear regions of a small network, and the bound on the Lipschitz constant of the empty ones (Loukas Theorem 2)."""
+"""Linear regions of a small network, and the bound on the Lipschitz constant of the empty ones
+(Loukas Theorem 2).
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,11 @@ from rc_utils.checks import require
 from rc_utils.counting.evaluation import evaluation_mode, full_precision
 from rc_utils.counting.mesh import part_above
 
-# A polygon's corner this near to a line counts as on it: polygons have extent 1, and float64 rounds at 1e-16.
+# A polygon's corner this near to a line counts as on it: polygons have extent 1, and float64 rounds
+# at 1e-16.
 ON_LINE = 1e-10
-# An activation is a combination of others if it leaves their span by less than this; entries are 0 and 1.
+# An activation is a combination of others if it leaves their span by less than this; entries are 0
+# and 1.
 IN_SPAN = 1e-7
 
 
@@ -43,7 +47,9 @@ def affine_layers(network: nn.Sequential) -> list[tuple[np.ndarray, np.ndarray]]
         if isinstance(layer, IdentityLayer):
             layers.append((np.eye(len(layer.bias)), layer.bias.detach().double().cpu().numpy()))
         elif isinstance(layer, nn.Linear):
-            layers.append(tuple(p.detach().double().cpu().numpy() for p in (layer.weight, layer.bias)))
+            layers.append(
+                tuple(p.detach().double().cpu().numpy() for p in (layer.weight, layer.bias))
+            )
     return layers
 
 
@@ -58,7 +64,10 @@ def linear_regions(network: nn.Sequential, basis: np.ndarray) -> list[LinearRegi
     cells = [(square, (), np.eye(len(basis)), np.zeros(len(basis)))]
     for weight, bias in hidden:
         cells = [piece for cell in cells for piece in _cut(*cell, weight, bias, basis)]
-    return [LinearRegion(polygon, pattern, (last[0] @ jacobian)[0]) for polygon, pattern, jacobian, _ in cells]
+    return [
+        LinearRegion(polygon, pattern, (last[0] @ jacobian)[0])
+        for polygon, pattern, jacobian, _ in cells
+    ]
 
 
 def _cut(polygon, pattern, jacobian, offset, weight, bias, basis):
@@ -72,14 +81,18 @@ def _cut(polygon, pattern, jacobian, offset, weight, bias, basis):
 
 
 def _halves(polygon, values):
-    """The polygon, or its two halves where the affine function with these values at its corners changes sign."""
+    """The polygon, or its two halves where the affine function with these values at its corners
+    changes sign.
+    """
     if values.min() >= -ON_LINE or values.max() <= ON_LINE:
         return [polygon]
     return [part_above(polygon, values), part_above(polygon, -values)]
 
 
 def activations(networks: nn.Sequential, x: Tensor) -> list[Tensor]:
-    """Which units of each hidden layer are active, [(M, N, n_l) bool]; x (M or 1, N, n). Dropout is left out."""
+    """Which units of each hidden layer are active, [(M, N, n_l) bool]; x (M or 1, N, n). Dropout is
+    left out.
+    """
     patterns, values = [], x.expand(len(next(networks.parameters())), *x.shape[1:])
     with torch.no_grad():
         for layer in networks:
@@ -90,25 +103,37 @@ def activations(networks: nn.Sequential, x: Tensor) -> list[Tensor]:
 
 
 def pathways(pattern: tuple[np.ndarray, ...]) -> np.ndarray:
-    """s(x): the Kronecker product of the activations of the hidden layers, last layer first (Loukas Sec. 5), float."""
-    return functools.reduce(np.kron, [np.asarray(active, dtype=float) for active in reversed(pattern)])
+    """s(x): the Kronecker product of the activations of the hidden layers, last layer first (Loukas
+    Sec. 5), float.
+    """
+    return functools.reduce(
+        np.kron, [np.asarray(active, dtype=float) for active in reversed(pattern)]
+    )
 
 
 @dataclass(frozen=True)
 class SteadyInterval:
     """SGD watched on an interval T after training, for Theorems 2 and 3."""
 
-    updates: np.ndarray  # (T, M), the normalised updates u, NaN (0/0) where a point is fitted exactly
+    updates: (
+        np.ndarray
+    )  # (T, M), the normalised updates u, NaN (0/0) where a point is fitted exactly
     z: np.ndarray  # (T, M), the last layer's input
     points: np.ndarray  # (T, M), which was drawn
-    patterns: list[np.ndarray]  # [(M, N, n_l)], activations of all training points before the last step
+    patterns: list[
+        np.ndarray
+    ]  # [(M, N, n_l)], activations of all training points before the last step
     unchanged: np.ndarray  # (M, N), whether they were the same throughout
     gamma: np.ndarray  # (M,), the least gamma of Assumption 1 over the unchanged points
     beta: np.ndarray  # (M,), largest singular value of W_1
-    active: list[np.ndarray]  # [(M, n_l)], the least share of training points at which a unit was active
+    active: list[
+        np.ndarray
+    ]  # [(M, n_l)], the least share of training points at which a unit was active
 
     def smallest_updates(self, model: int) -> np.ndarray:
-        """The smallest u of each training point, (N,); infinite for one that was not drawn or changed its pattern."""
+        """The smallest u of each training point, (N,); infinite for one that was not drawn or
+        changed its pattern.
+        """
         smallest = np.full(self.unchanged.shape[1], np.inf)
         np.fmin.at(smallest, self.points[:, model], self.updates[:, model])
         return np.where(self.unchanged[model], smallest, np.inf)
@@ -118,9 +143,11 @@ class SteadyInterval:
 def watch_interval(
     networks: nn.Sequential, x: Tensor, y: Tensor, samples: Tensor, *, loss: str, lr: float
 ) -> SteadyInterval:
-    """Train a stack on for len(samples) steps of one sample each, looking at all training points before every step.
+    """Train a stack on for len(samples) steps of one sample each, looking at all training points
+    before every step.
 
-    Assumption 1 wants activations that stay; a small `lr` grants it, as the paper notes. samples (T, M, 1).
+    Assumption 1 wants activations that stay; a small `lr` grants it, as the paper notes. samples
+    (T, M, 1).
     """
     rows, start = {"updates": [], "z": []}, activations(networks, x)
     unchanged, lowest, highest, active = True, np.inf, 0.0, [1.0] * len(start)
@@ -134,7 +161,10 @@ def watch_interval(
         patterns = activations(networks, x)
         same = [(now == then).all(2) for now, then in zip(patterns, start, strict=True)]
         unchanged = unchanged & torch.stack(same).all(0)
-        active = [np.minimum(least, p.float().mean(1).cpu().numpy()) for least, p in zip(active, patterns, strict=True)]
+        active = [
+            np.minimum(least, p.float().mean(1).cpu().numpy())
+            for least, p in zip(active, patterns, strict=True)
+        ]
         with evaluation_mode(networks):
             constants = lipschitz_constants(networks, x, loss).double().cpu().numpy()
         lowest, highest = np.minimum(lowest, constants), np.maximum(highest, constants)
@@ -158,10 +188,12 @@ def watch_interval(
 
 
 def basis_pursuit(columns: np.ndarray, weights: np.ndarray) -> Callable[[np.ndarray], float]:
-    """From s (P,) to min_a sum_k weights_k |a_k| subject to columns a = s; infinite where no a exists.
+    """From s (P,) to min_a sum_k weights_k |a_k| subject to columns a = s; infinite where no a
+    exists.
 
-    columns (P, K), weights (K,), non-negative. Written as a linear programme in the positive and negative parts of a,
-    its equations projected onto the span of the columns, which leaves out those that repeat others.
+    columns (P, K), weights (K,), non-negative. Written as a linear programme in the positive and
+    negative parts of a, its equations projected onto the span of the columns, which leaves out
+    those that repeat others.
     """
     left, values, _ = np.linalg.svd(columns, full_matrices=False)
     span = left[:, values > 1e-9 * values.max(initial=0)]
@@ -172,7 +204,13 @@ def basis_pursuit(columns: np.ndarray, weights: np.ndarray) -> Callable[[np.ndar
         if np.abs(span @ projected - target).max() > IN_SPAN:
             return np.inf
         both = np.hstack([equations, -equations])
-        found = linprog(np.tile(weights, 2), A_eq=both, b_eq=projected, bounds=(0, None), options={"presolve": False})
+        found = linprog(
+            np.tile(weights, 2),
+            A_eq=both,
+            b_eq=projected,
+            bounds=(0, None),
+            options={"presolve": False},
+        )
         require(found.success, f"the linear programme of Theorem 2 failed: {found.message}")
         return float(found.fun)
 
@@ -198,13 +236,18 @@ class RegionBound:
 
     @property
     def ratios(self) -> np.ndarray:
-        """bound / Lipschitz constant of the empty regions where it applies and the constant is not 0."""
+        """bound / Lipschitz constant of the empty regions where it applies and the constant is not
+        0.
+        """
         used = self.applies & (self.lipschitz > 0)
         return self.bound[used] / self.lipschitz[used]
 
 
-def bound_empty_regions(network: nn.Sequential, basis: np.ndarray, interval: SteadyInterval, model: int) -> RegionBound:
-    """Theorem 2 for all empty regions of a plane: (1 + gamma) beta min_a |a * phi|_1 (regression: xi = 1).
+def bound_empty_regions(
+    network: nn.Sequential, basis: np.ndarray, interval: SteadyInterval, model: int
+) -> RegionBound:
+    """Theorem 2 for all empty regions of a plane: (1 + gamma) beta min_a |a * phi|_1 (regression:
+    xi = 1).
 
     network: model `model` of the stack at the end of `interval`, as an ordinary network.
     """
@@ -216,11 +259,17 @@ def bound_empty_regions(network: nn.Sequential, basis: np.ndarray, interval: Ste
         key = np.concatenate(pattern).tobytes()
         if np.isfinite(update) and update < weight_of.get(key, (np.inf,))[0]:
             weight_of[key] = (update, pathways(pattern))
-    require(len(weight_of) > 0, "no training point was drawn with an unchanged activation; take a longer interval")
+    require(
+        len(weight_of) > 0,
+        "no training point was drawn with an unchanged activation; take a longer interval",
+    )
     weights, columns = zip(*weight_of.values(), strict=True)
     solve = basis_pursuit(np.stack(columns, 1), np.array(weights))
     factor = (1 + interval.gamma[model]) * interval.beta[model]
     held = {np.concatenate(pattern).tobytes() for pattern in patterns}
     filled = np.array([np.concatenate(region.pattern).tobytes() in held for region in regions])
-    bound = [np.nan if full else factor * solve(pathways(r.pattern)) for r, full in zip(regions, filled, strict=True)]
+    bound = [
+        np.nan if full else factor * solve(pathways(r.pattern))
+        for r, full in zip(regions, filled, strict=True)
+    ]
     return RegionBound(regions, filled, np.array(bound))

@@ -1,7 +1,9 @@
-"""Many small networks of one architecture trained side by side: every parameter has a leading axis of models.
+"""Many small networks of one architecture trained side by side: every parameter has a leading axis
+of models.
 
-A step of SGD on one sample costs far less arithmetic than it costs calls; M models in one batched matrix product cost
-hardly more calls than one model. `stack` takes ordinary networks, `sgd_steps` trains them, `unstack` gives them back.
+A step of SGD on one sample costs far less arithmetic than it costs calls; M models in one batched
+matrix product cost hardly more calls than one model. `stack` takes ordinary networks, `sgd_steps`
+trains them, `unstack` gives them back.
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ from rc_utils.counting.evaluation import full_precision
 
 
 class IdentityLayer(nn.Module):
-    """x -> x + b: a layer with identity weights and a bias that no two inputs share (Loukas Sec. 6).
+    """x -> x + b: a layer with identity weights and a bias that no two inputs share (Loukas Sec.
+    6).
 
-    `shape` is that of a sample; input and output (N, *shape). The bias starts uniform in ±1/sqrt(inputs), as that of a
-    linear layer does.
+    `shape` is that of a sample; input and output (N, *shape). The bias starts uniform in
+    ±1/sqrt(inputs), as that of a linear layer does.
     """
 
     def __init__(self, *shape: int):
@@ -87,15 +90,20 @@ _STACKED = {
 
 
 def stack(networks: Sequence[nn.Sequential]) -> nn.Sequential:
-    """M networks (`nn.Sequential`, all alike) as one network (M, B, *shape) -> (M, B, outputs), with copied parameters.
+    """M networks (`nn.Sequential`, all alike) as one network (M, B, *shape) -> (M, B, outputs),
+    with copied parameters.
 
     Layers: IdentityLayer, Linear and Conv2d with biases, ReLU, Dropout and Flatten(1).
     """
-    return nn.Sequential(*(_STACKED[type(layers[0])](layers) for layers in zip(*networks, strict=True)))
+    return nn.Sequential(
+        *(_STACKED[type(layers[0])](layers) for layers in zip(*networks, strict=True))
+    )
 
 
 def unstack(stacked: nn.Sequential, template: nn.Sequential, index: int) -> nn.Sequential:
-    """Model `index` of a stack as an ordinary network: a copy of `template`, one of the networks that were stacked."""
+    """Model `index` of a stack as an ordinary network: a copy of `template`, one of the networks
+    that were stacked.
+    """
     network = copy.deepcopy(template).to(next(stacked.parameters()))
     network.load_state_dict({name: value[index] for name, value in stacked.state_dict().items()})
     return network
@@ -103,7 +111,8 @@ def unstack(stacked: nn.Sequential, template: nn.Sequential, index: int) -> nn.S
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss of the last layer's input z and the target y, elementwise; the network's output is f = rho_d(z).
+    """A loss of the last layer's input z and the target y, elementwise; the network's output is f =
+    rho_d(z).
 
     The loss's derivative with respect to f is slope / output_slope.
     """
@@ -137,16 +146,23 @@ class Step:
 
     z: Tensor  # (M, B), the last layer's input
     slope: Tensor  # (M, B), the derivative of the loss with respect to it
-    # {name: (M, ...)} of each model's mean loss over its batch, for every named parameter but the weights of linear
-    # layers: those change in place by products that are never formed.
+    # {name: (M, ...)} of each model's mean loss over its batch, for every named parameter but the
+    # weights of linear layers: those change in place by products that are never formed.
     gradients: dict[str, Tensor]
     input_gradients: Tensor  # (M, B, *shape), of the same mean losses with respect to the samples
 
 
-def draw_samples(seeds: Sequence[int], num_steps: int, num_points: int, batch_size: int = 1) -> Tensor:
-    """Indices (num_steps, M, B) drawn with replacement, model m by seeds[m]: equal seeds see the same samples."""
+def draw_samples(
+    seeds: Sequence[int], num_steps: int, num_points: int, batch_size: int = 1
+) -> Tensor:
+    """Indices (num_steps, M, B) drawn with replacement, model m by seeds[m]: equal seeds see the
+    same samples.
+    """
     shape = (num_steps, batch_size)
-    drawn = {seed: np.random.default_rng([seed, 77]).integers(0, num_points, shape) for seed in set(seeds)}
+    drawn = {
+        seed: np.random.default_rng([seed, 77]).integers(0, num_points, shape)
+        for seed in set(seeds)
+    }
     return torch.from_numpy(np.stack([drawn[seed] for seed in seeds], axis=1))
 
 
@@ -155,13 +171,17 @@ def sgd_steps(
 ) -> Iterator[Step]:
     """Train a stack in place by plain SGD; yields every `Step` before it is applied.
 
-    networks: a stack of M with one output. x: (M, N, *shape), a data set for each model, or (1, N, *shape), one for
-    all. y: (M, N). samples: indices (T, M, B) of the batch of each step. loss: of LOSSES. The iterator must be
-    exhausted: a step is applied when the next one is asked for.
+    networks: a stack of M with one output. x: (M, N, *shape), a data set for each model, or (1, N,
+    *shape), one for all. y: (M, N). samples: indices (T, M, B) of the batch of each step. loss: of
+    LOSSES. The iterator must be exhausted: a step is applied when the next one is asked for.
     """
     models = len(y)
     weights = [layer.weight for layer in networks if isinstance(layer, StackedLinear)]
-    others = {name: p for name, p in networks.named_parameters() if not any(p is weight for weight in weights)}
+    others = {
+        name: p
+        for name, p in networks.named_parameters()
+        if not any(p is weight for weight in weights)
+    }
     samples, rows = samples.to(y.device), torch.arange(models, device=y.device).unsqueeze(1)
     x_rows = rows if len(x) == models else torch.zeros_like(rows)
     for batch in samples:
@@ -190,7 +210,9 @@ def _forward(networks, x):
 
 
 def _descend(weight, seen, gradient, lr):
-    """weight -= lr sum_b gradient_b seen_b^T in place, for the gradient of a layer's output at its input `seen`."""
+    """weight -= lr sum_b gradient_b seen_b^T in place, for the gradient of a layer's output at its
+    input `seen`.
+    """
     if seen.shape[1] == 1:
         # A column times a row, broadcast.
         weight.addcmul_(gradient.mT, seen, value=-lr)
@@ -199,7 +221,9 @@ def _descend(weight, seen, gradient, lr):
 
 
 @full_precision()
-def train_stacked(networks: nn.Sequential, x: Tensor, y: Tensor, samples: Tensor, *, loss: str, lr: float) -> None:
+def train_stacked(
+    networks: nn.Sequential, x: Tensor, y: Tensor, samples: Tensor, *, loss: str, lr: float
+) -> None:
     """`sgd_steps`, all of them, unwatched."""
     for _ in sgd_steps(networks, x, y, samples, loss=loss, lr=lr):
         pass

@@ -1,7 +1,7 @@
 """The two tasks of Loukas et al. (Sec. 6, App. A.1 and A.5) and their networks, many at once.
 
-Repetition r shares its points, its initialisation and its order of samples between the tasks' levels (frequencies or
-corruptions), so that levels are compared in pairs.
+Repetition r shares its points, its initialisation and its order of samples between the tasks'
+levels (frequencies or corruptions), so that levels are compared in pairs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from rc_utils.datasets import load_dataset
 
 FREQUENCIES = (0.25, 0.5, 0.75, 1.0)
 CORRUPTIONS = (0.0, 0.2, 0.4, 0.6)
-# Two classes of each dataset: the paper's of CIFAR-10 and MNIST, and two shapes that a small network tells apart.
+# Two classes of each dataset: the paper's of CIFAR-10 and MNIST, and two shapes that a small
+# network tells apart.
 CLASSES = {
     "shapes": ("disc", "crescent"),
     "cifar10": ("airplane", "dog"),
@@ -44,9 +45,16 @@ class Task:
     loss: str  # "mse" or "bce"
 
     def run(
-        self, *, epochs: float, lr: float, batch_size: int = 1, every: int | None = None, all_layers: bool = False
+        self,
+        *,
+        epochs: float,
+        lr: float,
+        batch_size: int = 1,
+        every: int | None = None,
+        all_layers: bool = False,
     ) -> tuple[nn.Sequential, Trajectory]:
-        """Train all models side by side; the trained stack and its trajectory, a block being an epoch or `every` steps.
+        """Train all models side by side; the trained stack and its trajectory, a block being an
+        epoch or `every` steps.
 
         An epoch is N samples drawn with replacement.
         """
@@ -60,7 +68,9 @@ class Task:
 
 
 def sinusoid(z: np.ndarray, frequency: float) -> np.ndarray:
-    """cos(2 pi w z_1) cos(2 pi w z_2) of points z (..., 2) (Loukas App. A.1, which prints z(1) twice)."""
+    """cos(2 pi w z_1) cos(2 pi w z_2) of points z (..., 2) (Loukas App. A.1, which prints z(1)
+    twice).
+    """
     return np.cos(2 * np.pi * frequency * z).prod(-1)
 
 
@@ -83,11 +93,13 @@ def multilayer_perceptron(
     weight_scale: float = HE,
     bias_range: float = 0.0,
 ) -> nn.Sequential:
-    """ReLU network with an identity first layer with bias, hidden layers of `widths`, and one output.
+    """ReLU network with an identity first layer with bias, hidden layers of `widths`, and one
+    output.
 
-    The paper gives neither widths nor an initialisation. Here weights are normal with standard deviation weight_scale /
-    sqrt(fan-in), He's by default, and the biases after the first layer uniform in ±bias_range. `free_first_layer` makes
-    the first layer a linear one that starts as the identity (App. A.7).
+    The paper gives neither widths nor an initialisation. Here weights are normal with standard
+    deviation weight_scale / sqrt(fan-in), He's by default, and the biases after the first layer
+    uniform in ±bias_range. `free_first_layer` makes the first layer a linear one that starts as the
+    identity (App. A.7).
     """
 
     def initialised(layer):
@@ -108,7 +120,8 @@ def multilayer_perceptron(
 
 
 def convolutional_network(shape: Sequence[int], *, seed: int) -> nn.Sequential:
-    """Identity first layer with an unshared bias, 3 x 3 convolutions of stride 2 to 8 and 16 channels, one output.
+    """Identity first layer with an unshared bias, 3 x 3 convolutions of stride 2 to 8 and 16
+    channels, one output.
 
     shape: (C, H, W) of an image. Weights are He's, biases after the first layer zero.
     """
@@ -119,7 +132,9 @@ def convolutional_network(shape: Sequence[int], *, seed: int) -> nn.Sequential:
         for fan_out in (8, 16):
             layers += [_initialised(nn.Conv2d(fan_in, fan_out, 3, stride=2, padding=1)), nn.ReLU()]
             fan_in, height, width = fan_out, (height + 1) // 2, (width + 1) // 2
-        return nn.Sequential(*layers, nn.Flatten(1), _initialised(nn.Linear(fan_in * height * width, 1)))
+        return nn.Sequential(
+            *layers, nn.Flatten(1), _initialised(nn.Linear(fan_in * height * width, 1))
+        )
 
 
 def _initialised(layer, weight_scale=HE, bias_range=0.0):
@@ -139,14 +154,19 @@ def sinusoid_task(
     device: str = "cpu",
     seed: int = 0,
 ) -> Task:
-    """Task 1: fit sinusoids of these frequencies in a plane embedded isometrically in R^10, from `num_points` points.
+    """Task 1: fit sinusoids of these frequencies in a plane embedded isometrically in R^10, from
+    `num_points` points.
 
-    The default is the five-layer network of the paper, its widths and initialisation ours. As many test points
-    are drawn as training points.
+    The default is the five-layer network of the paper, its widths and initialisation ours. As many
+    test points are drawn as training points.
     """
     level, repetition = _grid(frequencies, repetitions)
     seeds = seed * 1000 + repetition
-    options = {"free_first_layer": free_first_layer, "weight_scale": TASK_1_SCALE, "bias_range": TASK_1_BIAS}
+    options = {
+        "free_first_layer": free_first_layer,
+        "weight_scale": TASK_1_SCALE,
+        "bias_range": TASK_1_BIAS,
+    }
     networks = [multilayer_perceptron(10, widths, seed=int(s), **options) for s in seeds]
     points = np.stack([planar_points(s, 2 * num_points) for s in seeds])
     x = torch.from_numpy(np.stack([z @ isometry(s).T for s, z in zip(seeds, points, strict=True)]))
@@ -169,9 +189,10 @@ def corruption_task(
 ) -> Task:
     """Task 2: tell two classes of images apart when a share of the training labels is wrong.
 
-    The paper's: dataset "cifar10", 10,000 images of 32 x 32 (image_size None). All models see the same images,
-    standardised; repetition r draws initialisation, samples and which labels are corrupted. Test labels stay right.
-    Raises ValueError for a dataset that is not in CLASSES, and as `load_dataset`.
+    The paper's: dataset "cifar10", 10,000 images of 32 x 32 (image_size None). All models see the
+    same images, standardised; repetition r draws initialisation, samples and which labels are
+    corrupted. Test labels stay right. Raises ValueError for a dataset that is not in CLASSES, and
+    as `load_dataset`.
     """
     level, repetition = _grid(corruptions, repetitions)
     options = {"n_train": num_images, "n_test": num_test, "image_size": image_size, "seed": seed}
@@ -185,10 +206,12 @@ def corruption_task(
 
 
 def corrupt(labels: np.ndarray, share: float, seed: int) -> np.ndarray:
-    """Labels 0 and 1 (N,) with round(share N) of them replaced by a random one; a larger share holds a smaller one.
+    """Labels 0 and 1 (N,) with round(share N) of them replaced by a random one; a larger share
+    holds a smaller one.
 
-    The replacement is uniform over both classes, as in Zhang et al. (2017), whom the paper follows: half of the
-    corrupted labels stay right. Flipping all of them would make a share of 0.6 no harder than 0.4.
+    The replacement is uniform over both classes, as in Zhang et al. (2017), whom the paper follows:
+    half of the corrupted labels stay right. Flipping all of them would make a share of 0.6 no
+    harder than 0.4.
     """
     rng = np.random.default_rng([seed, 3])
     order, random = rng.permutation(len(labels)), rng.integers(0, 2, len(labels))
@@ -199,7 +222,9 @@ def corrupt(labels: np.ndarray, share: float, seed: int) -> np.ndarray:
 
 
 def _two_classes(dataset, device, **options):
-    """Images (1, N, C, H, W) and labels 0 and 1 (N,) of the CLASSES of a dataset, for training and for testing."""
+    """Images (1, N, C, H, W) and labels 0 and 1 (N,) of the CLASSES of a dataset, for training and
+    for testing.
+    """
     check_name("dataset of two classes", dataset, CLASSES)
     data = load_dataset(dataset, classes=CLASSES[dataset], **options)
     x, x_test = (images.all().unsqueeze(0).to(device) for images in (data.x_train, data.x_test))
@@ -215,16 +240,22 @@ def digit_tasks(
     device: str = "cpu",
     seed: int = 0,
 ) -> dict[str, Task]:
-    """App. A.5: {"MLP": Task, "CNN": Task}, both to tell the digits 3 and 6 apart; level is 0, there is one task.
+    """App. A.5: {"MLP": Task, "CNN": Task}, both to tell the digits 3 and 6 apart; level is 0,
+    there is one task.
 
-    The paper's: dataset "mnist", 100 and 1,000 images a class. Raises ValueError as `corruption_task`.
+    The paper's: dataset "mnist", 100 and 1,000 images a class. Raises ValueError as
+    `corruption_task`.
     """
     level, repetition = _grid((0.0,), repetitions)
     options = {"n_train": 2 * images_per_class, "n_test": num_test, "seed": seed}
     (x, labels), (x_test, labels_test) = _two_classes(dataset, device, **options)
-    y, y_test = (values.float().expand(repetitions, -1).to(device) for values in (labels, labels_test))
+    y, y_test = (
+        values.float().expand(repetitions, -1).to(device) for values in (labels, labels_test)
+    )
     seeds, shape = [int(s) for s in seed * 1000 + repetition], x.shape[2:]
-    perceptrons = [multilayer_perceptron(shape.numel(), (64, 64, 64), seed=s).to(device) for s in seeds]
+    perceptrons = [
+        multilayer_perceptron(shape.numel(), (64, 64, 64), seed=s).to(device) for s in seeds
+    ]
     convolutional = [convolutional_network(shape, seed=s).to(device) for s in seeds]
     flat = ((x.flatten(2), y), (x_test.flatten(2), y_test))
     return {
@@ -234,5 +265,7 @@ def digit_tasks(
 
 
 def _grid(levels, repetitions):
-    level, repetition = np.meshgrid(np.asarray(levels, dtype=float), np.arange(repetitions), indexing="ij")
+    level, repetition = np.meshgrid(
+        np.asarray(levels, dtype=float), np.arange(repetitions), indexing="ij"
+    )
     return level.ravel(), repetition.ravel()

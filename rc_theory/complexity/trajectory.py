@@ -1,8 +1,9 @@
-"""What training reveals: the trajectory of the first bias, and the bounds that tie it to Lipschitz constants.
+"""What training reveals: the trajectory of the first bias, and the bounds that tie it to Lipschitz
+constants.
 
-After Loukas et al., Sec. 4. In a step of SGD on one sample the first bias moves by alpha |d loss / d b_1|; divided by
-alpha and by epsilon, the derivative of the loss with respect to the network's output, that is |d f / d b_1|, and
-grad f = W_1^T d f / d b_1.
+After Loukas et al., Sec. 4. In a step of SGD on one sample the first bias moves by alpha |d loss /
+d b_1|; divided by alpha and by epsilon, the derivative of the loss with respect to the network's
+output, that is |d f / d b_1|, and grad f = W_1^T d f / d b_1.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from rc_utils.counting.evaluation import full_precision
 class Trajectory:
     """M models watched over K blocks of `every` steps; arrays (K, M) unless said otherwise.
 
-    Of a step: u = |b_1^(t+1) - b_1^(t)| / (alpha epsilon), the normalised update of the first bias; lambda, the
-    Lipschitz constant of the region of the sample; s_1 and s_n, the largest and the smallest singular value of W_1.
-    Steps with epsilon = 0 have no u and count nothing. With batches, epsilon is the mean of |epsilon| and lambda the
-    mean weighted by it.
+    Of a step: u = |b_1^(t+1) - b_1^(t)| / (alpha epsilon), the normalised update of the first bias;
+    lambda, the Lipschitz constant of the region of the sample; s_1 and s_n, the largest and the
+    smallest singular value of W_1. Steps with epsilon = 0 have no u and count nothing. With
+    batches, epsilon is the mean of |epsilon| and lambda the mean weighted by it.
     """
 
     steps: np.ndarray  # (K,), steps done at the end of each block
@@ -36,15 +37,16 @@ class Trajectory:
     # Mean losses at the end of the block.
     train_loss: np.ndarray
     test_loss: np.ndarray
-    # Sum of u over the block, (K, M, L), for the first bias or, if asked, those of all L layers; and for the first bias
-    # with |mean of epsilon| over the batch in place of the mean of |epsilon|.
+    # Sum of u over the block, (K, M, L), for the first bias or, if asked, those of all L layers;
+    # and for the first bias with |mean of epsilon| over the batch in place of the mean of
+    # |epsilon|.
     length: np.ndarray
     net_length: np.ndarray
     # Sums of lambda / s_1 and lambda / s_n, the bounds of Theorem 1.
     lower: np.ndarray
     upper: np.ndarray
-    # Largest lambda / (s_1 u) and s_n u / lambda of the block's steps (Lemma 1), at most 1 if it holds; 0 where no step
-    # has a gradient. How many have one.
+    # Largest lambda / (s_1 u) and s_n u / lambda of the block's steps (Lemma 1), at most 1 if it
+    # holds; 0 where no step has a gradient. How many have one.
     lemma_lower: np.ndarray
     lemma_upper: np.ndarray
     num_checked: np.ndarray
@@ -52,8 +54,8 @@ class Trajectory:
     sigma: np.ndarray  # largest s_1
     reach: np.ndarray  # sum of alpha epsilon lambda / s_n, what Corollary 3 allows
     inverse_square: np.ndarray  # sum of 1 / epsilon^2
-    # Of b_1 less its initial value: the sum over the block, before each step, (K, M, n_1), the value at its end, and
-    # the sum of its squared norm.
+    # Of b_1 less its initial value: the sum over the block, before each step, (K, M, n_1), the
+    # value at its end, and the sum of its squared norm.
     bias_sum: np.ndarray
     bias_end: np.ndarray
     bias_square: np.ndarray
@@ -67,10 +69,11 @@ class Trajectory:
         return np.linalg.norm(self.bias_end, axis=2)
 
     def variance(self, window: int, *, ends: bool = False) -> np.ndarray:
-        """avg_t |b_1^(t) - avg b_1|^2 over the steps of each `window` successive blocks, (K - window + 1, M).
+        """avg_t |b_1^(t) - avg b_1|^2 over the steps of each `window` successive blocks, (K -
+        window + 1, M).
 
-        `ends` adds the bias after the last step, still dividing the sum by the number of steps, as the proof of
-        Corollary 2 does.
+        `ends` adds the bias after the last step, still dividing the sum by the number of steps, as
+        the proof of Corollary 2 does.
         """
         total, square = (windows_sum(v, window) for v in (self.bias_sum, self.bias_square))
         count = steps = window * self.every
@@ -87,7 +90,9 @@ def windows_sum(values: np.ndarray, window: int) -> np.ndarray:
 
 
 def lipschitz_constants(networks: nn.Sequential, x: Tensor, loss: str) -> Tensor:
-    """|grad f| of each model at each point, (M, N); x (M or 1, N, *shape). f is the network's output under `loss`."""
+    """|grad f| of each model at each point, (M, N); x (M or 1, N, *shape). f is the network's
+    output under `loss`.
+    """
     inputs = x.expand(len(next(networks.parameters())), *x.shape[1:]).detach().requires_grad_()
     z = networks(inputs).squeeze(-1)
     (gradient,) = torch.autograd.grad(z.sum(), inputs)
@@ -108,19 +113,28 @@ def follow_training(
 ) -> Trajectory:
     """Train a stack in place (`sgd_steps`) and watch its biases, Lipschitz constants and losses.
 
-    train, test: (x, y) with x (M or 1, N, *shape), y (M, N). samples: (T, M, B); T is cut to a multiple of `every`.
-    The first layer is an identity with its own bias, or linear: its singular values are then taken at every step.
-    Raises ValueError for less than one block of steps, and outputs that are not finite.
+    train, test: (x, y) with x (M or 1, N, *shape), y (M, N). samples: (T, M, B); T is cut to a
+    multiple of `every`. The first layer is an identity with its own bias, or linear: its singular
+    values are then taken at every step. Raises ValueError for less than one block of steps, and
+    outputs that are not finite.
     """
-    require(1 <= every <= len(samples), f"every is {every}; expected 1 to the number of steps, {len(samples)}")
+    require(
+        1 <= every <= len(samples),
+        f"every is {every}; expected 1 to the number of steps, {len(samples)}",
+    )
     samples = samples[: len(samples) // every * every]
     first, rows = networks[0], []
     initial = first.bias.detach().clone()
-    biases = [name for name, _ in networks.named_parameters() if name.endswith("bias")][: None if all_layers else 1]
+    biases = [name for name, _ in networks.named_parameters() if name.endswith("bias")][
+        : None if all_layers else 1
+    ]
     for part in samples.split(every):
         block, bias_sum = [], 0.0
         for step in sgd_steps(networks, *train, part, loss=loss, lr=lr):
-            require(math.isfinite(step.z.sum().item()), f"an output is not finite: is lr = {lr} too large?")
+            require(
+                math.isfinite(step.z.sum().item()),
+                f"an output is not finite: is lr = {lr} too large?",
+            )
             shift = (first.bias.detach() - initial).flatten(1).double()
             bias_sum = bias_sum + shift
             block.append(_observe(first, step, biases, loss) | {"square": shift.square().sum(1)})
@@ -132,11 +146,18 @@ def follow_training(
 
 
 def _observe(first: nn.Module, step: Step, biases: Iterable[str], loss: str) -> dict[str, Tensor]:
-    """Of one step: epsilon (M,), both ways, |d loss / d b_l| (M, L), summed norms of input gradients (M,), s_1, s_n."""
+    """Of one step: epsilon (M,), both ways, |d loss / d b_l| (M, L), summed norms of input
+    gradients (M,), s_1, s_n.
+    """
     errors = step.slope / LOSSES[loss].output_slope(step.z)
     updates = torch.stack([step.gradients[name].flatten(1).norm(dim=1) for name in biases], dim=1)
     pull = step.input_gradients.flatten(2).norm(dim=2).sum(1)
-    seen = {"error": errors.abs().mean(1), "net_error": errors.mean(1).abs(), "update": updates, "pull": pull}
+    seen = {
+        "error": errors.abs().mean(1),
+        "net_error": errors.mean(1).abs(),
+        "update": updates,
+        "pull": pull,
+    }
     if isinstance(first, StackedLinear):
         sigma = torch.linalg.svdvals(first.weight.detach())
         seen |= {"largest": sigma[:, 0], "smallest": sigma[:, -1]}
@@ -144,7 +165,9 @@ def _observe(first: nn.Module, step: Step, biases: Iterable[str], loss: str) -> 
 
 
 def _summarise_block(networks, train, test, block, loss, lr):
-    columns = {key: torch.stack([seen[key] for seen in block]).double().cpu().numpy() for key in block[0]}
+    columns = {
+        key: torch.stack([seen[key] for seen in block]).double().cpu().numpy() for key in block[0]
+    }
     lipschitz = lipschitz_constants(networks, train[0], loss).double().cpu().numpy()
     losses = {}
     with torch.no_grad():
@@ -160,7 +183,9 @@ def _summarise_block(networks, train, test, block, loss, lr):
 
 
 def summarise_steps(error, net_error, update, pull, square, *, lr, largest=1.0, smallest=1.0):
-    """One block of a `Trajectory` from its steps: update (S, M, L), the others (S, M), sigmas 1 of an identity."""
+    """One block of a `Trajectory` from its steps: update (S, M, L), the others (S, M), sigmas 1 of
+    an identity.
+    """
     largest, smallest = (np.broadcast_to(sigma, error.shape) for sigma in (largest, smallest))
     with np.errstate(divide="ignore", invalid="ignore"):
         normalised = np.where(error[..., None] > 0, update / error[..., None], 0)
@@ -190,5 +215,7 @@ def summarise_steps(error, net_error, update, pull, square, *, lr, largest=1.0, 
 
 def select_models(path: Trajectory, models: np.ndarray) -> Trajectory:
     """The trajectory of some of the models, by index or mask (M,)."""
-    arrays = {k: v[:, models] for k, v in vars(path).items() if isinstance(v, np.ndarray) and v.ndim > 1}
+    arrays = {
+        k: v[:, models] for k, v in vars(path).items() if isinstance(v, np.ndarray) and v.ndim > 1
+    }
     return replace(path, **arrays)

@@ -24,10 +24,11 @@ from rc_theory.two_layer.networks import (
     random_networks,
     sharpness,
 )
-from rc_theory.two_layer.training import Training, over_rates, train_to_loss
+from rc_theory.two_layer.training import Training
 
 LEMMA_7, LEMMA_8, THEOREM_6 = "theory/lemma-7", "theory/lemma-8", "theory/theorem-6"
-# Shapes (p, d, N) of the random networks: narrow and wide, few and many inputs, more and fewer points than inputs.
+# Shapes (p, d, N) of the random networks: narrow and wide, few and many inputs, more and fewer
+# points than inputs.
 SHAPES = (
     (4, 2, 4),
     (4, 2, 32),
@@ -41,7 +42,8 @@ SHAPES = (
 )
 # Of the constructed networks on orthonormal points.
 BENDS = 16
-# Sums of some thousand float64 terms and the eigenvalue of a matrix of some hundred rows: relative error below 1e-12.
+# Sums of some thousand float64 terms and the eigenvalue of a matrix of some hundred rows: relative
+# error below 1e-12.
 ROUNDING = 1e-12
 
 
@@ -54,12 +56,16 @@ class Inequality:
 
     @property
     def ratios(self) -> np.ndarray:
-        """measured / allowed in the cases where anything is allowed; where nothing is, nothing is measured."""
+        """measured / allowed in the cases where anything is allowed; where nothing is, nothing is
+        measured.
+        """
         return self.measured[self.allowed > 0] / self.allowed[self.allowed > 0]
 
     @property
     def largest_ratio(self) -> float:
-        """The tightest case, to 12 decimals: in a case of equality rounding decides the rest. NaN without a case."""
+        """The tightest case, to 12 decimals: in a case of equality rounding decides the rest. NaN
+        without a case.
+        """
         return round(float(self.ratios.max()), 12) if self.ratios.size else math.nan
 
     @property
@@ -83,15 +89,18 @@ def _inequality(measured: Tensor, allowed: Tensor) -> Inequality:
 def join(parts: Iterable[Inequality]) -> Inequality:
     """All cases of several inequalities as one."""
     parts = list(parts)
-    return Inequality(*(np.concatenate([getattr(p, name) for p in parts]) for name in ("measured", "allowed")))
+    return Inequality(
+        *(np.concatenate([getattr(p, name) for p in parts]) for name in ("measured", "allowed"))
+    )
 
 
 def check_all(networks: Networks, x: Tensor) -> dict[str, Inequality]:
-    """The three inequalities by the id of their published statement, on networks and their points x (M, N, d).
+    """The three inequalities by the id of their published statement, on networks and their points x
+    (M, N, d).
 
-    Lemma 7: R(x_a, x_b) <= N(x_a) + N(x_b) + 2, one case a pair of points. Lemma 8: r^2 / N^2 sum_i N(x_i) <=
-    lambda_max, r = min_i |x_i|. Theorem 6: mean count over the N^2 pairs <= 2N / r^2 lambda_max + 2 (last line of v1's
-    proof). One case a network each.
+    Lemma 7: R(x_a, x_b) <= N(x_a) + N(x_b) + 2, one case a pair of points. Lemma 8: r^2 / N^2 sum_i
+    N(x_i) <= lambda_max, r = min_i |x_i|. Theorem 6: mean count over the N^2 pairs <= 2N / r^2
+    lambda_max + 2 (last line of v1's proof). One case a network each.
     """
     n = x.shape[1]
     counts, active = pair_counts(networks, x), active_neurons(networks, x)
@@ -105,10 +114,14 @@ def check_all(networks: Networks, x: Tensor) -> dict[str, Inequality]:
 
 
 def check_random(number: int, *, seed: int = 0, device: str = "cpu") -> dict[str, Inequality]:
-    """The three inequalities on `number` random networks of each of the SHAPES, at random points of R^d."""
+    """The three inequalities on `number` random networks of each of the SHAPES, at random points of
+    R^d.
+    """
     checks = []
     for index, (hidden, dim, n) in enumerate(SHAPES):
-        networks = random_networks(number, hidden, dim, seed=seed * len(SHAPES) + index, device=device)
+        networks = random_networks(
+            number, hidden, dim, seed=seed * len(SHAPES) + index, device=device
+        )
         generator = torch.Generator().manual_seed(seed * len(SHAPES) + index)
         x = torch.randn(number, n, dim, generator=generator, dtype=torch.float64).to(device)
         checks.append(check_all(networks, x))
@@ -116,9 +129,11 @@ def check_random(number: int, *, seed: int = 0, device: str = "cpu") -> dict[str
 
 
 def check_trained(trainings: Iterable[Training], every: int = 1) -> dict[str, Inequality]:
-    """The three inequalities on trained networks, at every `every`-th of the kept steps counted from the last.
+    """The three inequalities on trained networks, at every `every`-th of the kept steps counted
+    from the last.
 
-    A network that has not moved until the next of these steps, since it diverged or died, is checked there alone.
+    A network that has not moved until the next of these steps, since it diverged or died, is
+    checked there alone.
     """
     checks = []
     for t in trainings:
@@ -128,7 +143,9 @@ def check_trained(trainings: Iterable[Training], every: int = 1) -> dict[str, In
             if later is not None:
                 moved = (t.weights[index] != t.weights[later]).flatten(1).any(1)
             if moved.any():
-                checks.append(check_all(Networks(t.weights[index][moved], t.signs[moved]), t.x[moved]))
+                checks.append(
+                    check_all(Networks(t.weights[index][moved], t.signs[moved]), t.x[moved])
+                )
     return _join_all(checks)
 
 
@@ -137,13 +154,15 @@ def _join_all(checks: list[dict[str, Inequality]]) -> dict[str, Inequality]:
 
 
 def line_allowed(networks: Networks, x: Tensor) -> Tensor:
-    """2 + 16 log2(N) lambda_max / r^2 of each network, (M,): at least its mean count if all points lie on a line.
+    """2 + 16 log2(N) lambda_max / r^2 of each network, (M,): at least its mean count if all points
+    lie on a line.
 
-    Of the points in their order along the line, a neuron that bends after the g-th is active at the first g or the last
-    N - g; let m = min(g, N - g) and 2^s <= m < 2^(s + 1). The mean count is at most 2 + 2/N sum_j m_j. All neurons of
-    one s and one side share 2^s points at that end, half of which at least lie on one side of the foot of the
-    perpendicular from 0, where x_i . x_k >= r^2; the unit vector on these gives lambda_max >= r^2/N 2^(s - 1) times
-    their number, and so they add at most 4 N lambda_max / r^2 to sum_j m_j. There are at most 2 log2(N) such groups.
+    Of the points in their order along the line, a neuron that bends after the g-th is active at the
+    first g or the last N - g; let m = min(g, N - g) and 2^s <= m < 2^(s + 1). The mean count is at
+    most 2 + 2/N sum_j m_j. All neurons of one s and one side share 2^s points at that end, half of
+    which at least lie on one side of the foot of the perpendicular from 0, where x_i . x_k >= r^2;
+    the unit vector on these gives lambda_max >= r^2/N 2^(s - 1) times their number, and so they add
+    at most 4 N lambda_max / r^2 to sum_j m_j. There are at most 2 log2(N) such groups.
     """
     return 2 + 16 * math.log2(x.shape[1]) * sharpness(networks, x) / radius(x) ** 2
 
@@ -151,14 +170,16 @@ def line_allowed(networks: Networks, x: Tensor) -> Tensor:
 def sharpness_cap(x: Tensor, hidden: int) -> Tensor:
     """p lambda_max(X X^T) / N, (M,): no p neurons have a larger sharpness on points x (M, N, d).
 
-    The matrix of `sharpness` is a sum over neurons of D_j X X^T D_j / N, with D_j diagonal of zeros and ones.
+    The matrix of `sharpness` is a sum over neurons of D_j X X^T D_j / N, with D_j diagonal of zeros
+    and ones.
     """
     return hidden * torch.linalg.eigvalsh(x @ x.transpose(1, 2))[:, -1] / x.shape[1]
 
 
 def growth_with_n(name: str, sizes: Iterable[int]) -> pd.DataFrame:
-    """One row an N of a constructed family, `line` or `orthonormal`: N, mean_count, sharpness (in r^2), allowed by
-    Theorem 6, and line_allowed, NaN for points that lie on no line."""
+    """One row an N of a constructed family, `line` or `orthonormal`: N, mean_count, sharpness (in
+    r^2), allowed by Theorem 6, and line_allowed, NaN for points that lie on no line.
+    """
     rows = []
     for n in sizes:
         if name == "line":
@@ -174,25 +195,18 @@ def growth_with_n(name: str, sizes: Iterable[int]) -> pd.DataFrame:
 
 
 def check_constructed() -> dict[str, Inequality]:
-    """The three inequalities on the networks made to be tight: `tight_segment` and `orthonormal_network`."""
+    """The three inequalities on the networks made to be tight: `tight_segment` and
+    `orthonormal_network`.
+    """
     cases = [tight_segment(), *(orthonormal_network(n, BENDS) for n in (2, 4, 8, 16, 32))]
     return _join_all([check_all(*case) for case in cases])
 
 
-def count_at_loss(
-    networks: Networks, x: Tensor, y: Tensor, factors: Sequence[float], level: float, *, steps: int
-) -> np.ndarray:
-    """Mean counts, (M, number of factors), at the first step with a loss of at most `level`, at the learning rates of
-    `train_over_rates`. NaN for a training that did not get there."""
-    networks, x, y, lr = over_rates(networks, x, y, factors)
-    trained, reached = train_to_loss(networks, x, y, lr, level, steps=steps)
-    counts = mean_count(pair_counts(trained, x), x.shape[1])
-    return torch.where(reached, counts, math.nan).view(-1, len(factors)).cpu().numpy()
-
-
 def slopes(counts: np.ndarray, factors: Sequence[float]) -> np.ndarray:
-    """Change of the count per doubling of the learning rate, (M,): of each row of counts (M, number of factors) the
-    slope of a line through its finite entries; NaN for a row that lacks one at either end."""
+    """Change of the count per doubling of the learning rate, (M,): of each row of counts (M, number
+    of factors) the slope of a line through its finite entries; NaN for a row that lacks one at
+    either end.
+    """
     rates = np.log2(factors)
     found = np.full(len(counts), np.nan)
     for index, row in enumerate(counts):

@@ -1,4 +1,6 @@
-"""Two-layer ReLU networks built to make the inequalities of v1 App. G tight, or to show that they are not."""
+"""Two-layer ReLU networks built to make the inequalities of v1 App. G tight, or to show that they
+are not.
+"""
 
 from __future__ import annotations
 
@@ -9,40 +11,50 @@ from rc_theory.two_layer.networks import Networks
 
 
 def tight_segment() -> tuple[Networks, Tensor]:
-    """Four neurons and two points with R = 6 = N(x_a) + N(x_b) + 2: equality in Lemma 7. Points (1, 2, 2).
+    """Four neurons and two points with R = 6 = N(x_a) + N(x_b) + 2: equality in Lemma 7. Points (1,
+    2, 2).
 
-    f at alpha is sum_j c_j relu(+-(alpha - t_j)): the neurons of the first two bends are active at x_b, the others at
-    x_a; f alternates in sign over the ends and the bends.
+    f at alpha is sum_j c_j relu(+-(alpha - t_j)): the neurons of the first two bends are active at
+    x_b, the others at x_a; f alternates in sign over the ends and the bends.
     """
     t = torch.tensor([0.3, 0.7, 0.8, 0.9], dtype=torch.float64)
     c = torch.tensor([4.0, -11.0, 14.0, -12.0], dtype=torch.float64)
     turn = torch.tensor([1.0, 1.0, -1.0, -1.0], dtype=torch.float64)
     weights = torch.stack([-t, 1 - t], 1) * (turn * c.abs()).unsqueeze(1)
-    return Networks(weights.unsqueeze(0), c.sign().unsqueeze(0)), torch.eye(2, dtype=torch.float64).unsqueeze(0)
+    return Networks(weights.unsqueeze(0), c.sign().unsqueeze(0)), torch.eye(
+        2, dtype=torch.float64
+    ).unsqueeze(0)
 
 
 def unrepairable_segment() -> tuple[Networks, Tensor]:
-    """Four neurons with four regions on a segment, for which the printed proof of Lemma 7 picks a neuron that is none.
+    """Four neurons with four regions on a segment, for which the printed proof of Lemma 7 picks a
+    neuron that is none.
 
-    For three points of alternating label it takes a neuron that changes sign from the first to the last, with
-    a_j w_j . x of the sign of f at the last. However the points are chosen, in either direction, there is none here.
-    What there is: a neuron that bends between the first and the last with a_j of the sign of f at the last.
+    For three points of alternating label it takes a neuron that changes sign from the first to the
+    last, with a_j w_j . x of the sign of f at the last. However the points are chosen, in either
+    direction, there is none here. What there is: a neuron that bends between the first and the last
+    with a_j of the sign of f at the last.
     """
-    weights = torch.tensor([[[2.8, -5.2], [-5.2, 2.8], [1.0, 5.0], [3.0, 3.0]]], dtype=torch.float64)
+    weights = torch.tensor(
+        [[[2.8, -5.2], [-5.2, 2.8], [1.0, 5.0], [3.0, 3.0]]], dtype=torch.float64
+    )
     signs = torch.tensor([[1.0, -1.0, 1.0, -1.0]], dtype=torch.float64)
     return Networks(weights, signs), torch.eye(2, dtype=torch.float64).unsqueeze(0)
 
 
 def orthonormal_network(n: int, bends: int) -> tuple[Networks, Tensor]:
-    """N orthonormal points and p = N m neurons, m active at each, with 2m + 1 regions between any two: (1, N, N).
+    """N orthonormal points and p = N m neurons, m active at each, with 2m + 1 regions between any
+    two: (1, N, N).
 
-    m neurons belong to each point e_i; along the way from e_i to any other e_j they make f zigzag with m bends in the
-    first half, and the neurons of e_j mirror them in the second. lambda_max = m / N, equality in Lemma 8, and Theorem 6
-    holds with (2m + 1) - 2m / N against 2m + 2. N and m are at least 2.
+    m neurons belong to each point e_i; along the way from e_i to any other e_j they make f zigzag
+    with m bends in the first half, and the neurons of e_j mirror them in the second. lambda_max = m
+    / N, equality in Lemma 8, and Theorem 6 holds with (2m + 1) - 2m / N against 2m + 2. N and m are
+    at least 2.
     """
     m = bends
     at = torch.arange(m + 1, dtype=torch.float64) / (2 * m + 1)
-    # The zigzag: +1 at the last bend but one, alternating back to the data point, 0 from the last bend on.
+    # The zigzag: +1 at the last bend but one, alternating back to the data point, 0 from the last
+    # bend on.
     values = torch.cat([(-1.0) ** torch.arange(m - 1, -1, -1), torch.zeros(1)]).double()
     slopes = torch.cat([values.diff() / at.diff(), torch.zeros(1, dtype=torch.float64)])
     rise = slopes.diff()
@@ -54,11 +66,12 @@ def orthonormal_network(n: int, bends: int) -> tuple[Networks, Tensor]:
 
 
 def line_network(n: int) -> Networks:
-    """A network of n neurons that fits n points of the training set `line`, with alternating targets, exactly.
+    """A network of n neurons that fits n points of the training set `line`, with alternating
+    targets, exactly.
 
-    n is even, at least 4. The i-th point of the left half has a neuron that is active from it outwards to the left,
-    bending three quarters of a step to its right; the right half mirrors it. So few neurons are active as the fit
-    allows, within a factor.
+    n is even, at least 4. The i-th point of the left half has a neuron that is active from it
+    outwards to the left, bending three quarters of a step to its right; the right half mirrors it.
+    So few neurons are active as the fit allows, within a factor.
     """
     t = torch.linspace(-1, 1, n, dtype=torch.float64)
     side = torch.cat([-torch.ones(n // 2), torch.ones(n // 2)]).double()
@@ -67,4 +80,6 @@ def line_network(n: int) -> Networks:
     x = torch.stack([torch.ones_like(t), t], 1)
     y = ((-1.0) ** torch.arange(n)).double()
     heights = torch.linalg.solve(torch.relu(x @ direction.T), y)
-    return Networks((direction * heights.abs().unsqueeze(1)).unsqueeze(0), heights.sign().unsqueeze(0))
+    return Networks(
+        (direction * heights.abs().unsqueeze(1)).unsqueeze(0), heights.sign().unsqueeze(0)
+    )

@@ -1,9 +1,9 @@
-"""Does the region count bound the VC dimension (v1 Theorem 5)? Yes on a line, no in the plane and above; computed.
+"""Does the region count bound the VC dimension (v1 Theorem 5)? Not in the plane and above.
 
-F_k is the class of all f: R^d -> {0, 1} with at most k regions on every line, as we read R(f) <= k of v1, which claims
-vc(F_k) <= k. Its proof puts the shattered points on a line, where alternating labels need a region each; in R^d with
-d >= 2 they need not lie on one. What holds in every dimension is vc(F_k) >= k: functions of one coordinate with at most
-k regions along it have no more on any line, and shatter k points that differ in it.
+F_k is the class of all f: R^d -> {0, 1} with at most k regions on every line, as we read R(f) <= k
+of v1, which claims vc(F_k) <= k. Its proof puts the shattered points on a line, where alternating
+labels need a region each; in R^d with d >= 2 they need not lie on one. What is true instead is in
+`segments`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 import torch
 
 from rc_theory.two_layer.networks import Networks, outputs, segment_counts
@@ -25,8 +24,9 @@ LINES = 200
 
 @dataclass(frozen=True)
 class Shattering:
-    """A family in R^`dim` with at most `regions` regions on each of some lines a member, which shatters `points`
-    points, one member for each of the 2^points labellings."""
+    """A family in R^`dim` with at most `regions` regions on each of some lines a member, which
+    shatters `points` points, one member for each of the 2^points labellings.
+    """
 
     family: str
     dim: int
@@ -35,11 +35,13 @@ class Shattering:
 
 
 def vc_dimension(regions: int, dim: int) -> float:
-    """The VC dimension of F_k in R^d, k = `regions`: k for d = 1; 1, d + 1, infinity for k = 1, 2, above if d >= 2.
+    """The VC dimension of F_k in R^d, k = `regions`: k for d = 1; 1, d + 1, infinity for k = 1, 2,
+    above if d >= 2.
 
-    k = 1: f is constant. k = 2: {f = 1} and {f = 0} are both convex, since a point between two of the other label would
-    make three regions; half-spaces shatter d + 1 points, and d + 2 points have a Radon partition, two parts whose hulls
-    meet, which no such f tells apart. k >= 3: indicators of convex sets.
+    k = 1: f is constant. k = 2: {f = 1} and {f = 0} are both convex, since a point between two of
+    the other label would make three regions; half-spaces shatter d + 1 points, and d + 2 points
+    have a Radon partition, two parts whose hulls meet, which no such f tells apart. k >= 3:
+    indicators of convex sets.
     """
     if dim == 1 or regions == 1:
         return regions
@@ -56,34 +58,29 @@ def runs(labels: np.ndarray) -> np.ndarray:
     return 1 + (labels[:, 1:] != labels[:, :-1]).sum(1)
 
 
-def shattered_on_a_line(regions: int) -> Shattering:
-    """The most points of a line that functions with at most `regions` regions shatter: all labellings are looked at.
-
-    Such functions give points the labellings with as many runs or fewer.
-    """
-    n = 1
-    while runs(labellings(n + 1)).max() <= regions:
-        n += 1
-    return Shattering("functions on a line", 1, regions, n)
-
-
 def separating_half_spaces(points: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(w, b), (L, d) and (L,), with w.x + b = +-1 on d + 1 points of R^d in general position, for labels (L, d + 1)."""
+    """(w, b), (L, d) and (L,), with w.x + b = +-1 on d + 1 points of R^d in general position, for
+    labels (L, d + 1).
+    """
     system = np.hstack([points, np.ones((len(points), 1))])
     solution = np.linalg.solve(system, np.where(labels, 1.0, -1.0).T).T
     return solution[:, :-1], solution[:, -1]
 
 
 def half_spaces(dim: int, *, seed: int = 0) -> Shattering:
-    """Half-spaces of R^d that give d + 1 random points all their labellings, and their regions on random lines.
+    """Half-spaces of R^d that give d + 1 random points all their labellings, and their regions on
+    random lines.
 
-    Counted as changes of sign between points of the lines, near the middle and far out. Raises ValueError if a
-    labelling is missed.
+    Counted as changes of sign between points of the lines, near the middle and far out. Raises
+    ValueError if a labelling is missed.
     """
     rng = np.random.default_rng(seed)
     points, labels = rng.normal(size=(dim + 1, dim)), labellings(dim + 1)
     w, b = separating_half_spaces(points, labels)
-    require(bool((((points @ w.T + b).T > 0) == labels).all()), f"a labelling of {dim + 1} points was not realised")
+    require(
+        bool((((points @ w.T + b).T > 0) == labels).all()),
+        f"a labelling of {dim + 1} points was not realised",
+    )
     along = np.sinh(np.linspace(-12, 12, 41))
     regions = 0
     for start, direction in rng.normal(size=(LINES, 2, dim)):
@@ -99,28 +96,37 @@ def circle(n: int) -> np.ndarray:
 
 
 def convex_polygons(labels: np.ndarray) -> np.ndarray:
-    """For each labelling of n >= 3 points of `circle`, a convex polygon around those labelled True: (L, 2n, 2).
+    """For each labelling of n >= 3 points of `circle`, a convex polygon around those labelled True:
+    (L, 2n, 2).
 
-    Corners at the middles of the arcs between points, and between them a corner just beyond each point labelled True;
-    where the label is False the middle of the chord takes its place. Counter-clockwise; all have an interior.
+    Corners at the middles of the arcs between points, and between them a corner just beyond each
+    point labelled True; where the label is False the middle of the chord takes its place.
+    Counter-clockwise; all have an interior.
     """
     n = labels.shape[1]
     middles = circle(2 * n)[1::2]
     beyond = circle(n) / math.sqrt(math.cos(math.pi / n))
     chords = (middles + np.roll(middles, 1, axis=0)) / 2
     corners = np.where(labels[:, :, None], beyond, chords)
-    return np.stack([corners, np.broadcast_to(middles, corners.shape)], 2).reshape(len(labels), 2 * n, 2)
+    return np.stack([corners, np.broadcast_to(middles, corners.shape)], 2).reshape(
+        len(labels), 2 * n, 2
+    )
 
 
 def inside(polygons: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Whether each point (P, 2) is left of all edges of each counter-clockwise convex polygon (L, C, 2): (L, P)."""
+    """Whether each point (P, 2) is left of all edges of each counter-clockwise convex polygon (L,
+    C, 2): (L, P).
+    """
     edges = np.roll(polygons, -1, axis=1) - polygons
     offset = points[None, None] - polygons[:, :, None]
-    return (edges[:, :, None, 0] * offset[..., 1] - edges[:, :, None, 1] * offset[..., 0] > 0).all(1)
+    return (edges[:, :, None, 0] * offset[..., 1] - edges[:, :, None, 1] * offset[..., 0] > 0).all(
+        1
+    )
 
 
 def polygon_regions(polygons: np.ndarray, normals: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Regions on the lines normal.x = offset, (L, number of lines): 1 + the number of edges that a line crosses.
+    """Regions on the lines normal.x = offset, (L, number of lines): 1 + the number of edges that a
+    line crosses.
 
     Counts crossings of any simple polygon, convex or not, on lines that meet no corner.
     """
@@ -129,31 +135,41 @@ def polygon_regions(polygons: np.ndarray, normals: np.ndarray, offsets: np.ndarr
 
 
 def convex_bodies(n: int, *, seed: int = 0) -> Shattering:
-    """Convex polygons that give n points on a circle all their labellings, and their regions on random lines.
+    """Convex polygons that give n points on a circle all their labellings, and their regions on
+    random lines.
 
     Raises ValueError if a labelling is missed.
     """
     rng, labels = np.random.default_rng(seed), labellings(n)
     polygons = convex_polygons(labels)
-    require(bool((inside(polygons, circle(n)) == labels).all()), f"a labelling of {n} points was not realised")
+    require(
+        bool((inside(polygons, circle(n)) == labels).all()),
+        f"a labelling of {n} points was not realised",
+    )
     angle = rng.uniform(0, 2 * np.pi, LINES)
-    regions = polygon_regions(polygons, np.stack([np.cos(angle), np.sin(angle)], 1), rng.uniform(-1, 1, LINES))
+    regions = polygon_regions(
+        polygons, np.stack([np.cos(angle), np.sin(angle)], 1), rng.uniform(-1, 1, LINES)
+    )
     return Shattering("convex polygons", 2, int(regions.max()), n)
 
 
 def relu_networks(n: int, *, seed: int = 0) -> Shattering:
-    """Two-layer ReLU networks with biases that give n points on a circle all their labellings, and their regions.
+    """Two-layer ReLU networks with biases that give n points on a circle all their labellings, and
+    their regions.
 
-    f(x) = (1 - h) / 2 - sum_i relu(u_i . x - h) over the points u_i labelled 0, with h between cos(2 pi / n) and 1: it
-    is positive at the other points, negative at these, and concave, so that no line has more than three regions.
-    Written in (x, 1), without biases, the regions are solved for, on random lines from 1,000 units before the circle to
-    1,000 behind it. Raises ValueError if a labelling is missed.
+    f(x) = (1 - h) / 2 - sum_i relu(u_i . x - h) over the points u_i labelled 0, with h between
+    cos(2 pi / n) and 1: it is positive at the other points, negative at these, and concave, so that
+    no line has more than three regions. Written in (x, 1), without biases, the regions are solved
+    for, on random lines from 1,000 units before the circle to 1,000 behind it. Raises ValueError if
+    a labelling is missed.
     """
     points, labels = torch.from_numpy(circle(n)), torch.from_numpy(labellings(n))
     height = (1 + math.cos(2 * math.pi / n)) / 2
     ones = torch.ones(n, 1, dtype=torch.float64)
     cuts = torch.cat([points, -height * ones], 1) * (~labels).double().unsqueeze(2)
-    constant = torch.tensor([0.0, 0.0, (1 - height) / 2], dtype=torch.float64).expand(len(labels), 1, 3)
+    constant = torch.tensor([0.0, 0.0, (1 - height) / 2], dtype=torch.float64).expand(
+        len(labels), 1, 3
+    )
     signs = torch.cat([torch.ones(1), -torch.ones(n)]).double().expand(len(labels), -1)
     networks = Networks(torch.cat([constant, cuts], 1), signs)
     found = outputs(networks, torch.cat([points, ones], 1).expand(len(labels), -1, -1)) > 0
@@ -161,45 +177,16 @@ def relu_networks(n: int, *, seed: int = 0) -> Shattering:
     rng = np.random.default_rng(seed)
     middle, angle = rng.uniform(-1, 1, (LINES, 2)), rng.uniform(0, 2 * np.pi, LINES)
     along = 1000 * np.stack([np.cos(angle), np.sin(angle)], 1)
-    ends = (torch.from_numpy(np.hstack([middle + sign * along, np.ones((LINES, 1))])) for sign in (-1, 1))
+    ends = (
+        torch.from_numpy(np.hstack([middle + sign * along, np.ones((LINES, 1))]))
+        for sign in (-1, 1)
+    )
     counts = segment_counts(networks, *(end.expand(len(labels), -1, -1) for end in ends))
     return Shattering("two-layer ReLU networks", 2, int(counts.max()), n)
 
 
-def largest_deviation(points: np.ndarray, regions: int) -> np.ndarray:
-    """sup over f with at most k regions of |P_n f - P f| on a line, P uniform on [0, 1]: (T, regions), k = 1..regions.
-
-    points: (T, n) samples, in any order. Dynamic programming from left to right over gaps, each of which f = 1 pays for
-    with its length, and points, each of which gains 1/n; the state is the label and the number of changes so far. The
-    other sign of P_n f - P f is that of 1 - f, which has as many regions.
-    """
-    points = np.sort(points, axis=1)
-    trials, n = points.shape
-    gaps = np.diff(points, axis=1, prepend=0.0, append=1.0)
-    gains = np.full((trials, 2 * n + 1), 1 / n)
-    gains[:, ::2] = -gaps
-    best = np.full((trials, regions, 2), -np.inf)
-    best[:, 0] = 0
-    for gain in gains.T:
-        changed = best[:, :-1, ::-1]
-        best[:, 1:] = np.maximum(best[:, 1:], changed)
-        best[:, :, 1] += gain[:, None]
-    return np.maximum.accumulate(best.max(2), axis=1)
-
-
-def deviation_constants(sizes=(10, 30, 100, 300, 1000), regions: int = 8, *, trials: int = 200, seed: int = 0):
-    """Mean of `largest_deviation` over samples, times sqrt(n / k): bounded if the second half of Theorem 5 holds.
-
-    A table with one row an n and one column a k.
-    """
-    rng = np.random.default_rng(seed)
-    k = np.arange(1, regions + 1)
-    rows = [largest_deviation(rng.random((trials, n)), regions).mean(0) * np.sqrt(n / k) for n in sizes]
-    return pd.DataFrame(rows, index=pd.Index(sizes, name="n"), columns=pd.Index(k, name="k"))
-
-
 def circle_deviation(n: int) -> float:
-    """P_n f - P f for the indicator f of the closed polygon with corners at n points drawn from P, uniform on a circle.
+    """P_n f - P f for the closed polygon f with corners at n points of P, uniform on a circle.
 
     P_n f is 1, and P f the share of 1,000 more points of P that lie inside.
     """

@@ -1,8 +1,8 @@
 """Two-layer ReLU networks of the theory, many at a time: loss, sharpness, and exact region counts.
 
-f(x) = sum_i a_i relu(w_i . x) with fixed signs a_i = +-1 and the quadratic loss L(W) = 1/(2N) sum_i (y_i - f(x_i))^2
-(v1 App. G, v3 Sec. 6.2). M networks are one tensor program in float64: weights (M, p, d), inputs (M, N, d), targets
-(M, N). No network depends on another.
+f(x) = sum_i a_i relu(w_i . x) with fixed signs a_i = +-1 and the quadratic loss L(W) = 1/(2N) sum_i
+(y_i - f(x_i))^2 (v1 App. G, v3 Sec. 6.2). M networks are one tensor program in float64: weights (M,
+p, d), inputs (M, N, d), targets (M, N). No network depends on another.
 """
 
 from __future__ import annotations
@@ -27,12 +27,16 @@ class Networks:
     signs: Tensor
 
 
-def random_networks(number: int, hidden: int, dim: int, *, seed: int = 0, device: str = "cpu") -> Networks:
+def random_networks(
+    number: int, hidden: int, dim: int, *, seed: int = 0, device: str = "cpu"
+) -> Networks:
     """`number` networks with w_ij ~ N(0, 1 / dim) and a_i = +-1 with equal probability (v1 App. G)."""
     for name, value in {"number": number, "hidden": hidden, "dim": dim}.items():
         check_count(name, value, 1)
     generator = torch.Generator().manual_seed(seed)
-    weights = torch.randn(number, hidden, dim, generator=generator, dtype=torch.float64) / math.sqrt(dim)
+    weights = torch.randn(
+        number, hidden, dim, generator=generator, dtype=torch.float64
+    ) / math.sqrt(dim)
     signs = 2.0 * torch.randint(0, 2, (number, hidden), generator=generator).double() - 1
     return Networks(weights.to(device), signs.to(device))
 
@@ -53,43 +57,28 @@ def active_neurons(networks: Networks, x: Tensor) -> Tensor:
     return (x @ networks.weights.transpose(1, 2) > 0).sum(2)
 
 
-def kink_distance(networks: Networks, x: Tensor) -> Tensor:
-    """min over i, j of |w_j . x_i| / (|w_j| |x_i|), (M,): 0 if a point lies on a kink (Assumption 1)."""
-    scores = (x @ networks.weights.transpose(1, 2)).abs()
-    return (scores / x.norm(dim=2).unsqueeze(2) / networks.weights.norm(dim=2).unsqueeze(1)).flatten(1).amin(1)
-
-
 def sharpness(networks: Networks, x: Tensor) -> Tensor:
-    """lambda_max of the Hessian of L, (M,), from the N x N matrix that shares its non-zero eigenvalues.
+    """lambda_max of the Hessian of L, (M,), from the N x N matrix that shares its non-zero
+    eigenvalues.
 
-    relu'' vanishes off the kinks, hence the Hessian is J J^T / N, whose columns J_i = (a_j 1[w_j . x_i > 0] x_i)_j are
-    the gradients of f(x_i); J^T J / N has the entries (x_i . x_k) |{j active at x_i and x_k}| / N. The targets do not
-    enter. To rounding; no iteration.
+    relu'' vanishes off the kinks, hence the Hessian is J J^T / N, whose columns J_i = (a_j 1[w_j .
+    x_i > 0] x_i)_j are the gradients of f(x_i); J^T J / N has the entries (x_i . x_k) |{j active at
+    x_i and x_k}| / N. The targets do not enter. To rounding; no iteration.
     """
     active = (x @ networks.weights.transpose(1, 2) > 0).double()
     gram = (active @ active.transpose(1, 2)) * (x @ x.transpose(1, 2))
     return torch.linalg.eigvalsh(gram)[:, -1].clamp(min=0) / x.shape[1]
 
 
-def full_hessian(networks: Networks, x: Tensor, y: Tensor) -> Tensor:
-    """The Hessian of L, (M, p d, p d), by automatic differentiation. For small networks: it has (M p d)^2 entries."""
-
-    def total(weights: Tensor) -> Tensor:
-        return quadratic_loss(Networks(weights, networks.signs), x, y).sum()
-
-    number, size = len(networks.weights), networks.weights[0].numel()
-    hessian = torch.autograd.functional.hessian(total, networks.weights).reshape(number, size, number, size)
-    own = torch.arange(number)
-    return hessian[own, :, own]
-
-
 @torch.no_grad()
 def segment_counts(networks: Networks, x_a: Tensor, x_b: Tensor) -> Tensor:
-    """R(x_a, x_b, W), (M, S) int64: the exact region counts on the segments from x_a to x_b, both (M, S, d).
+    """R(x_a, x_b, W), (M, S) int64: the exact region counts on the segments from x_a to x_b, both
+    (M, S, d).
 
-    The label is 1[f > 0], so that f = 0 counts as negative. With u = w_j . x_a and v = w_j . x_b a neuron bends f at
-    u / (u - v) if exactly one of u, v is positive, where its slope rises by a_j |v - u|; f is summed up from bend to
-    bend. Values below the rounding of that sum, 4 p eps sum_j (|u_j| + |v_j|), are taken for 0.
+    The label is 1[f > 0], so that f = 0 counts as negative. With u = w_j . x_a and v = w_j . x_b a
+    neuron bends f at u / (u - v) if exactly one of u, v is positive, where its slope rises by a_j
+    |v - u|; f is summed up from bend to bend. Values below the rounding of that sum, 4 p eps sum_j
+    (|u_j| + |v_j|), are taken for 0.
     """
     rows = max(1, _CHUNK // max(1, x_a.shape[1] * networks.signs.shape[1]))
     parts = zip(*(t.split(rows) for t in (networks.weights, networks.signs, x_a, x_b)), strict=True)
@@ -104,10 +93,14 @@ def _segment_counts(weights: Tensor, signs: Tensor, x_a: Tensor, x_b: Tensor) ->
     rise = (signs * (v - u).abs() * bends).gather(2, order)
     slope = (signs * (v - u) * (u > 0)).sum(2, keepdim=True)
     slopes = torch.cat([slope, slope + rise.cumsum(2)], 2)
-    lengths = torch.cat([at, torch.ones_like(slope)], 2).diff(dim=2, prepend=torch.zeros_like(slope))
+    lengths = torch.cat([at, torch.ones_like(slope)], 2).diff(
+        dim=2, prepend=torch.zeros_like(slope)
+    )
     start = (signs * torch.relu(u)).sum(2, keepdim=True)
     values = torch.cat([start, start + (slopes * lengths).cumsum(2)], 2)
-    rounding = 4 * torch.finfo(values.dtype).eps * u.shape[2] * (u.abs() + v.abs()).sum(2, keepdim=True)
+    rounding = (
+        4 * torch.finfo(values.dtype).eps * u.shape[2] * (u.abs() + v.abs()).sum(2, keepdim=True)
+    )
     positive = values > rounding
     return 1 + (positive[:, :, 1:] != positive[:, :, :-1]).sum(2)
 
@@ -124,7 +117,8 @@ def pair_counts(networks: Networks, x: Tensor) -> Tensor:
 
 
 def mean_count(counts: Tensor, n: int) -> Tensor:
-    """1/N^2 sum_i sum_j R(x_i, x_j, W) over all ordered pairs, (M,), from the counts of those with i < j.
+    """1/N^2 sum_i sum_j R(x_i, x_j, W) over all ordered pairs, (M,), from the counts of those with
+    i < j.
 
     R is symmetric, and R(x_i, x_i, W) = 1.
     """

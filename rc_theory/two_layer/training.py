@@ -1,6 +1,8 @@
-"""Training of the theory's two-layer networks: full-batch gradient descent, many networks and learning rates at once.
+"""Training of the theory's two-layer networks: full-batch gradient descent, many networks and
+learning rates at once.
 
-v1 App. G, v3 Sec. 6.2. Networks, learning rates and training sets lie side by side in one tensor program.
+v1 App. G, v3 Sec. 6.2. Networks, learning rates and training sets lie side by side in one tensor
+program.
 """
 
 from __future__ import annotations
@@ -12,7 +14,12 @@ import torch
 from sklearn.datasets import load_digits
 from torch import Tensor
 
-from rc_theory.two_layer.networks import Networks, active_neurons, outputs, quadratic_loss, sharpness
+from rc_theory.two_layer.networks import (
+    Networks,
+    active_neurons,
+    quadratic_loss,
+    sharpness,
+)
 from rc_utils.checks import check_name, require
 
 DATASETS = ("sphere", "digits", "line")
@@ -24,8 +31,9 @@ DIVERGED = 1e4
 class Training:
     """What `train` kept at T steps of M networks, and what they were trained on.
 
-    steps: (T,), increasing; loss, sharpness: (T, M); weights: (T, M, p, d); lr, diverged: (M,). A network whose loss
-    passes DIVERGED times its initial one has diverged, and stays where it was then.
+    steps: (T,), increasing; loss, sharpness: (T, M); weights: (T, M, p, d); lr, diverged: (M,). A
+    network whose loss passes DIVERGED times its initial one has diverged, and stays where it was
+    then.
     """
 
     steps: list[int]
@@ -48,17 +56,6 @@ class Training:
         return active_neurons(self.networks(), self.x).sum(1) == 0
 
     @property
-    def accuracy(self) -> Tensor:
-        """(M,): share of the training points whose target has the sign of f in the end."""
-        return ((outputs(self.networks(), self.x) > 0) == (self.y > 0)).double().mean(1)
-
-    @property
-    def stop(self) -> Tensor:
-        """(M,) int64: index of the first kept step at which a network has diverged; T - 1 for the others."""
-        beyond = self.loss > DIVERGED * self.loss[0]
-        return torch.where(beyond.any(0), beyond.int().argmax(0), len(self.steps) - 1)
-
-    @property
     def settled(self) -> Tensor:
         """(M,) bool: neither diverged nor dead."""
         return ~self.diverged & ~self.dead
@@ -69,9 +66,9 @@ def training_sets(
 ) -> tuple[Tensor, Tensor]:
     """`number` training sets: inputs (number, n_train, d) and targets +-1 (number, n_train).
 
-    sphere: random points of norm 1 in R^dim with random targets. digits: scikit-learn's 3 and 8, 64 pixels scaled to
-    norm 1, drawn without replacement. line: the points (1, t), t evenly spaced in [-1, 1], with alternating targets.
-    Raises ValueError for another name.
+    sphere: random points of norm 1 in R^dim with random targets. digits: scikit-learn's 3 and 8, 64
+    pixels scaled to norm 1, drawn without replacement. line: the points (1, t), t evenly spaced in
+    [-1, 1], with alternating targets. Raises ValueError for another name.
     """
     check_name("dataset", name, DATASETS)
     generator = torch.Generator().manual_seed(seed)
@@ -86,16 +83,24 @@ def training_sets(
     else:
         digits = load_digits()
         chosen = (digits.target == 3) | (digits.target == 8)
-        pixels, y = torch.from_numpy(digits.data[chosen]), torch.from_numpy(2.0 * (digits.target[chosen] == 3) - 1)
+        pixels, y = (
+            torch.from_numpy(digits.data[chosen]),
+            torch.from_numpy(2.0 * (digits.target[chosen] == 3) - 1),
+        )
         require(n_train <= len(y), f"n_train={n_train}; digits has {len(y)} images of 3 and 8")
-        draw = torch.stack([torch.randperm(len(y), generator=generator)[:n_train] for _ in range(number)])
+        draw = torch.stack(
+            [torch.randperm(len(y), generator=generator)[:n_train] for _ in range(number)]
+        )
         x, y = pixels[draw], y[draw]
     return (x / x.norm(dim=2, keepdim=True)).to(device), y.to(device)
 
 
 @torch.no_grad()
-def train(networks: Networks, x: Tensor, y: Tensor, lr: Tensor, *, steps: int, keep: int = 40) -> Training:
-    """Full-batch gradient descent W <- W - lr dL/dW of all networks side by side, each with its own lr (M,).
+def train(
+    networks: Networks, x: Tensor, y: Tensor, lr: Tensor, *, steps: int, keep: int = 40
+) -> Training:
+    """Full-batch gradient descent W <- W - lr dL/dW of all networks side by side, each with its own
+    lr (M,).
 
     Kept at `keep` steps at most, evenly spaced in log(step), 0 and the last among them.
     """
@@ -114,7 +119,9 @@ def train(networks: Networks, x: Tensor, y: Tensor, lr: Tensor, *, steps: int, k
     return Training(kept, loss, sharp, snapshots, signs, x, y, lr, rate == 0)
 
 
-def _loss_and_gradient(weights: Tensor, signs: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+def _loss_and_gradient(
+    weights: Tensor, signs: Tensor, x: Tensor, y: Tensor
+) -> tuple[Tensor, Tensor]:
     """L of each network, (M,), and N dL/dW, (M, p, d)."""
     before = x @ weights.transpose(1, 2)
     residual = (torch.relu(before) @ signs.unsqueeze(2)).squeeze(2) - y
@@ -123,12 +130,19 @@ def _loss_and_gradient(weights: Tensor, signs: Tensor, x: Tensor, y: Tensor) -> 
 
 
 def train_over_rates(
-    networks: Networks, x: Tensor, y: Tensor, factors: Sequence[float], *, steps: int, keep: int = 40
+    networks: Networks,
+    x: Tensor,
+    y: Tensor,
+    factors: Sequence[float],
+    *,
+    steps: int,
+    keep: int = 40,
 ) -> Training:
-    """Each network trained with each lr = factor * 2 / (its initial sharpness); M * len(factors) networks at once.
+    """Each network trained with each lr = factor * 2 / (its initial sharpness); M * len(factors)
+    networks at once.
 
-    A factor of 1 is the largest lr at which the initial point is stable. Network m with factor k has index
-    m * len(factors) + k.
+    A factor of 1 is the largest lr at which the initial point is stable. Network m with factor k
+    has index m * len(factors) + k.
     """
     return train(*over_rates(networks, x, y, factors), steps=steps, keep=keep)
 
@@ -138,19 +152,33 @@ def over_rates(
 ) -> tuple[Networks, Tensor, Tensor, Tensor]:
     """Networks, points, targets and learning rates of `train_over_rates`."""
     number = len(factors)
-    lr = 2 / sharpness(networks, x).unsqueeze(1) * torch.tensor(factors, dtype=torch.float64, device=x.device)
-    repeated = Networks(networks.weights.repeat_interleave(number, 0), networks.signs.repeat_interleave(number, 0))
+    lr = (
+        2
+        / sharpness(networks, x).unsqueeze(1)
+        * torch.tensor(factors, dtype=torch.float64, device=x.device)
+    )
+    repeated = Networks(
+        networks.weights.repeat_interleave(number, 0), networks.signs.repeat_interleave(number, 0)
+    )
     return repeated, x.repeat_interleave(number, 0), y.repeat_interleave(number, 0), lr.flatten()
 
 
 @torch.no_grad()
 def train_to_loss(
-    networks: Networks, x: Tensor, y: Tensor, lr: Tensor, level: float, *, steps: int, every: int = 50
+    networks: Networks,
+    x: Tensor,
+    y: Tensor,
+    lr: Tensor,
+    level: float,
+    *,
+    steps: int,
+    every: int = 50,
 ) -> tuple[Networks, Tensor]:
-    """Each network at its first step of gradient descent with a loss of `level` or less, and which got there, (M,).
+    """Each network at its first step of gradient descent with a loss of `level` or less, and which
+    got there, (M,).
 
-    As `train`, without its history: networks that got there, diverged or did not within `steps` stay where they are.
-    Those that are done leave the batch after each `every` steps.
+    As `train`, without its history: networks that got there, diverged or did not within `steps`
+    stay where they are. Those that are done leave the batch after each `every` steps.
     """
     weights, inverse = networks.weights.clone(), 1 / x.shape[1]
     reached = torch.zeros(len(lr), dtype=torch.bool, device=x.device)

@@ -1,11 +1,14 @@
-"""Gradient flow of the logistic loss on many univariate networks at once, until their directions converge (Safran).
+"""Gradient flow of the logistic loss on many univariate networks at once, until their directions
+converge (Safran).
 
-Time is rescaled by the loss, d theta / dt = sum_i p_i grad q_i with p_i proportional to -l'(q_i), which leaves the path
-as it is and keeps it moving when the loss is 1e-1000. The steps are linearly implicit, since the flow is stiff where
-margins tie and where a kink slides along a sample, and they grow as the direction settles. Two things depart from exact
-flow, both vanishing in the limit: relu is rounded over a band around 0 of relative width `band`, which shrinks as the
-margin grows; and the smallest margin is held, by scaling theta, at a ceiling that rises to `sharpness` during the run,
-so that at each scale the direction has time to settle. Exact flow lets the scale grow with the logarithm of time.
+Time is rescaled by the loss, d theta / dt = sum_i p_i grad q_i with p_i proportional to -l'(q_i),
+which leaves the path as it is and keeps it moving when the loss is 1e-1000. The steps are linearly
+implicit, since the flow is stiff where margins tie and where a kink slides along a sample, and they
+grow as the direction settles. Two things depart from exact flow, both vanishing in the limit: relu
+is rounded over a band around 0 of relative width `band`, which shrinks as the margin grows; and the
+smallest margin is held, by scaling theta, at a ceiling that rises to `sharpness` during the run, so
+that at each scale the direction has time to settle. Exact flow lets the scale grow with the
+logarithm of time.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ _BAND, _WIDEST_BAND = 1e-4, 1e-2
 # A step may raise the log loss by this much, and by this share of the smallest margin: kinks that
 # cross the edge of a band would otherwise bring the step length down to the width of the band.
 _SLACK, _RELATIVE_SLACK = 1e-2, 1e-4
-# From this smallest margin on a step may double the norm; before, outputs move by at most 1 plus the largest.
+# From this smallest margin on a step may double the norm; before, outputs move by at most 1 plus
+# the largest.
 _FITTED = 2.0
 _FIRST_CEILING = 10.0
 
@@ -71,17 +75,19 @@ def gradient_flow(
 ) -> Flow:
     """Follow gradient flow from theta (S, 3, k) on samples x, y (S, n), all networks side by side.
 
-    The ceiling of the smallest margin is 10 for the first tenth of the steps, then rises geometrically to SHARPNESS,
-    reached at eight tenths. A network stops once its KKT residual, taken every `check_every` steps, is below
-    `tolerance`, or its loss below `stop_loss`. Without `residuals`, which take long to compute for very wide networks,
-    they are NaN.
+    The ceiling of the smallest margin is 10 for the first tenth of the steps, then rises
+    geometrically to SHARPNESS, reached at eight tenths. A network stops once its KKT residual,
+    taken every `check_every` steps, is below `tolerance`, or its loss below `stop_loss`. Without
+    `residuals`, which take long to compute for very wide networks, they are NaN.
     """
     theta, x, y = (value.to(device, torch.float64) for value in (theta, x, y))
     state = _start(theta.clone(), x)
     distance = kkt_residuals if residuals else lambda theta, *_: np.full(len(theta), np.nan)
     residual = distance(state.theta, x, y)
     for done in range(check_every, num_steps + check_every, check_every):
-        going = np.flatnonzero(~(residual < tolerance) & (state.log_loss.exp().cpu().numpy() >= stop_loss))
+        going = np.flatnonzero(
+            ~(residual < tolerance) & (state.log_loss.exp().cpu().numpy() >= stop_loss)
+        )
         if not len(going):
             break
         some = torch.as_tensor(going, device=x.device)
@@ -97,11 +103,15 @@ def gradient_flow(
 def _start(theta: torch.Tensor, x: torch.Tensor) -> _State:
     reach = 1 + x.square().max(1).values
     stiffness = reach * (theta.square().sum((1, 2)) + 1e-300)
-    return _State(theta, 0.1 / stiffness, torch.ones_like(stiffness), torch.full_like(stiffness, torch.inf))
+    return _State(
+        theta, 0.1 / stiffness, torch.ones_like(stiffness), torch.full_like(stiffness, torch.inf)
+    )
 
 
 def _one_step(state: _State, x: torch.Tensor, y: torch.Tensor, ceiling: float) -> _State:
-    """Try one step of each network; where it turns too far or raises the loss, shorten the next instead."""
+    """Try one step of each network; where it turns too far or raises the loss, shorten the next
+    instead.
+    """
     theta, widths = state.theta, (1 / state.margin).clamp(_BAND, _WIDEST_BAND)
     layer = _Layer(theta, x, widths)
     q = _margins(layer, theta, y)
@@ -111,28 +121,40 @@ def _one_step(state: _State, x: torch.Tensor, y: torch.Tensor, ceiling: float) -
     move = _stop_at_samples(theta, move, x, y, layer)
     squared = theta.square().sum((1, 2))
     growth = (theta * move).sum((1, 2)) / squared
-    turn = ((move - growth[:, None, None] * theta).square().sum((1, 2)) / squared).sqrt() / (1 + growth.clamp_min(0))
+    turn = ((move - growth[:, None, None] * theta).square().sum((1, 2)) / squared).sqrt() / (
+        1 + growth.clamp_min(0)
+    )
     new = theta + move
     new_q = _margins(_Layer(new, x, widths), new, y)
     fitted = smallest > _FITTED
-    # The normalised margin is what flow raises once the samples are fitted; before, the loss itself falls.
+    # The normalised margin is what flow raises once the samples are fitted; before, the loss itself
+    # falls.
     shrink = torch.where(fitted, squared / new.square().sum((1, 2)), 1.0)
     slack = _SLACK + _RELATIVE_SLACK * smallest.clamp_min(0)
     jump = (new_q - q).abs().max(1).values / (1 + q.abs().max(1).values)
     effort = torch.where(fitted, growth.abs() / 2, jump)
-    good = (turn < 2 * MAX_CHANGE) & (effort < 1) & (_log_sum_loss(new_q * shrink[:, None]) <= log_loss + slack)
+    good = (
+        (turn < 2 * MAX_CHANGE)
+        & (effort < 1)
+        & (_log_sum_loss(new_q * shrink[:, None]) <= log_loss + slack)
+    )
     longer = torch.where((turn < MAX_CHANGE) & (effort < 0.5), 1.5, 0.9)
     theta = torch.where(good[:, None, None], new, theta)
-    # From the margin before the step, so that the scale can overshoot: that leaves a direction room to turn.
+    # From the margin before the step, so that the scale can overshoot: that leaves a direction room
+    # to turn.
     theta = theta * (ceiling / smallest.clamp_min(ceiling)).sqrt()[:, None, None]
     least = torch.minimum(state.log_loss, log_loss - np.log(x.shape[1]))
-    return _State(theta, state.length * torch.where(good, longer, 0.5), state.margin.maximum(smallest), least)
+    return _State(
+        theta, state.length * torch.where(good, longer, 0.5), state.margin.maximum(smallest), least
+    )
 
 
 class _Layer:
-    """Inputs z and outputs `active` of the rounded relu, (S, n, k), and its slopes where they are asked for.
+    """Inputs z and outputs `active` of the rounded relu, (S, n, k), and its slopes where they are
+    asked for.
 
-    Rounded by a parabola over |z| <= widths |(w, b)|, so that the network stays homogeneous of degree 2 in theta.
+    Rounded by a parabola over |z| <= widths |(w, b)|, so that the network stays homogeneous of
+    degree 2 in theta.
     """
 
     def __init__(self, theta: torch.Tensor, x: torch.Tensor, widths: torch.Tensor):
@@ -149,7 +171,9 @@ class _Layer:
     @cached_property
     def slopes(self) -> tuple[torch.Tensor, torch.Tensor]:
         """The derivative by z, and that by |(w, b)|, which is positive inside the band alone."""
-        return self.rise * (self.alive / 2), (2 - self.rise).mul_(self.rise).mul_(self.widths / 4 * self.alive)
+        return self.rise * (self.alive / 2), (2 - self.rise).mul_(self.rise).mul_(
+            self.widths / 4 * self.alive
+        )
 
 
 def _margins(layer: _Layer, theta: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -171,8 +195,9 @@ def _implicit_step(
 ) -> torch.Tensor:
     """The step m of (K + h G' M G) m = h G' p, with G the gradients of the margins, (S, n, 3 k).
 
-    M is the curvature of the log loss in the margins, and K - 1 that of the rounded relu where it is convex, a 2 x 2
-    block a neuron; both are positive semi-definite. Solved in the n margins, by the Woodbury identity.
+    M is the curvature of the log loss in the margins, and K - 1 that of the rounded relu where it
+    is convex, a 2 x 2 block a neuron; both are positive semi-definite. Solved in the n margins, by
+    the Woodbury identity.
     """
     w, b, v = theta[:, None].unbind(2)
     by_z, by_size = layer.slopes
@@ -182,7 +207,11 @@ def _implicit_step(
     grad_w = torch.addcmul(by_size * (w / layer.size), by_z, x[:, :, None]).mul_(signed)
     grad_b = torch.addcmul(by_z, by_size, b / layer.size).mul_(signed)
     grad_v = y[:, :, None] * layer.active
-    curved = ((-p * y)[:, :, None] * (v / (2 * layer.widths * layer.size))).clamp_min_(0).mul_(by_size > 0)
+    curved = (
+        ((-p * y)[:, :, None] * (v / (2 * layer.widths * layer.size)))
+        .clamp_min_(0)
+        .mul_(by_size > 0)
+    )
     moments = torch.stack([x.square(), x, torch.ones_like(x)], 1) @ curved
     ww, wb, bb = (h[:, None] * moments).split(1, 1)
     ww, bb = 1 + ww, 1 + bb
@@ -195,15 +224,19 @@ def _implicit_step(
     curvature = d[:, :, None] * (kernel - (d[:, None] @ kernel) / d.sum(1)[:, None, None])
     identity = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
     weights = torch.linalg.solve(identity + h[:, :, None] * curvature, p)
-    return h[:, None] * torch.cat([weights[:, None] @ part for part in (solved_w, solved_b, grad_v)], 1)
+    return h[:, None] * torch.cat(
+        [weights[:, None] @ part for part in (solved_w, solved_b, grad_v)], 1
+    )
 
 
 def _stop_at_samples(
     theta: torch.Tensor, move: torch.Tensor, x: torch.Tensor, y: torch.Tensor, layer: _Layer
 ) -> torch.Tensor:
-    """Shorten a neuron's move so that its kink stops on the first sample that holds it, where it would jump across.
+    """Shorten a neuron's move so that its kink stops on the first sample that holds it, where it
+    would jump across.
 
-    A sample holds a kink where it lies outside the rounded band and its label is against the neuron's sign.
+    A sample holds a kink where it lies outside the rounded band and its label is against the
+    neuron's sign.
     """
     z, holds = layer.z, (layer.slopes[1] == 0) & (y[:, :, None] * theta[:, None, 2] < 0)
     moved = torch.addcmul(move[:, None, 1], x[:, :, None], move[:, None, 0])

@@ -1,8 +1,10 @@
-"""Univariate two-layer ReLU networks: their linear regions, and how nearly they maximise the margin (Safran et al.).
+"""Univariate two-layer ReLU networks: their linear regions, and how nearly they maximise the margin
+(Safran et al.).
 
-A network of width k is N(x) = sum_j v_j relu(w_j x + b_j). A batch of S networks is one float64 tensor `theta` of shape
-(S, 3, k) that holds w, b and v; a single network has shape (3, k). Data are x of shape (S, n), one sorted sample a
-network, and labels y in {-1, 1} of the same shape. A neuron of zeros is no neuron: it has no gradient either.
+A network of width k is N(x) = sum_j v_j relu(w_j x + b_j). A batch of S networks is one float64
+tensor `theta` of shape (S, 3, k) that holds w, b and v; a single network has shape (3, k). Data are
+x of shape (S, n), one sorted sample a network, and labels y in {-1, 1} of the same shape. A neuron
+of zeros is no neuron: it has no gradient either.
 """
 
 from __future__ import annotations
@@ -11,8 +13,9 @@ import numpy as np
 import torch
 from scipy.optimize import nnls
 
-# Kinks nearer than this are one, and a kink nearer than this to a sample is on it; the samples lie in [-1, 1]. Neurons
-# that join in the limit are still apart where a flow stops: its limit's kinks are counted to a tolerance, not exactly.
+# Kinks nearer than this are one, and a kink nearer than this to a sample is on it; the samples lie
+# in [-1, 1]. Neurons that join in the limit are still apart where a flow stops: its limit's kinks
+# are counted to a tolerance, not exactly.
 POSITION_TOLERANCE = 1e-3
 # A kink counts where the slope changes by more than this share of all changes of slope together.
 SLOPE_TOLERANCE = 1e-3
@@ -32,10 +35,11 @@ def outputs(theta: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 
 
 def make_teachers(crossings: torch.Tensor) -> torch.Tensor:
-    """Networks of width r that change sign exactly at `crossings`, (S, r), each row increasing: (S, 3, r).
+    """Networks of width r that change sign exactly at `crossings`, (S, r), each row increasing: (S,
+    3, r).
 
-    -1 left of the first crossing, where N is 0 and counts as negative as in Safran Section 2; from there a zigzag of
-    slopes ±1 whose kinks lie half way between crossings.
+    -1 left of the first crossing, where N is 0 and counts as negative as in Safran Section 2; from
+    there a zigzag of slopes ±1 whose kinks lie half way between crossings.
     """
     middles = (crossings[:, 1:] + crossings[:, :-1]) / 2
     kinks = torch.cat([crossings[:, :1], middles], 1)
@@ -46,7 +50,8 @@ def make_teachers(crossings: torch.Tensor) -> torch.Tensor:
 
 
 def draw_crossings(num_teachers: int, sign_changes: int, seed: int) -> torch.Tensor:
-    """Sign changes of random teachers in [-1, 1], (S, r): evenly spaced, each moved by up to a quarter of a spacing.
+    """Sign changes of random teachers in [-1, 1], (S, r): evenly spaced, each moved by up to a
+    quarter of a spacing.
 
     Neighbours are then at least 1 / (r + 1) apart. Raises ValueError unless there is a sign change.
     """
@@ -57,38 +62,56 @@ def draw_crossings(num_teachers: int, sign_changes: int, seed: int) -> torch.Ten
 
 
 def label(crossings: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """The sign in {-1, 1} at x (S, n) or (n,) of teachers that change it at `crossings` (S, r): (S, n)."""
+    """The sign in {-1, 1} at x (S, n) or (n,) of teachers that change it at `crossings` (S, r): (S,
+    n).
+    """
     x = x.expand(len(crossings), -1)
     passed = (x[:, :, None] > crossings[:, None]).sum(2)
     return (2 * (passed % 2) - 1).to(torch.float64)
 
 
-def draw_samples(crossings: torch.Tensor, num_samples: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+def draw_samples(
+    crossings: torch.Tensor, num_samples: int, seed: int
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Sorted samples, uniform on [-1, 1], and their labels by the teachers: x and y, both (S, n)."""
     x = (2 * _rand(seed, len(crossings), num_samples) - 1).sort(1).values
     return x, label(crossings, x)
 
 
 def draw_students(
-    num_students: int, width: int, seed: int, sigma_hidden: float = 1.0, sigma_output: float | None = None
+    num_students: int,
+    width: int,
+    seed: int,
+    sigma_hidden: float = 1.0,
+    sigma_output: float | None = None,
 ) -> torch.Tensor:
-    """Students (S, 3, k) of Safran Assumption 2.1: w, b ~ N(0, sigma_hidden²), v ~ N(0, sigma_output²).
+    """Students (S, 3, k) of Safran Assumption 2.1: w, b ~ N(0, sigma_hidden²), v ~ N(0,
+    sigma_output²).
 
     sigma_output: default 1 / sqrt(k), which keeps the output's size whatever the width.
     """
-    theta = torch.randn(num_students, 3, width, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    theta = torch.randn(
+        num_students, 3, width, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
+    )
     sigma_output = width**-0.5 if sigma_output is None else sigma_output
-    return theta * torch.tensor([sigma_hidden, sigma_hidden, sigma_output], dtype=torch.float64)[:, None]
+    return (
+        theta
+        * torch.tensor([sigma_hidden, sigma_hidden, sigma_output], dtype=torch.float64)[:, None]
+    )
 
 
 def kinks(
-    theta: torch.Tensor, position_tolerance: float = POSITION_TOLERANCE, slope_tolerance: float = SLOPE_TOLERANCE
+    theta: torch.Tensor,
+    position_tolerance: float = POSITION_TOLERANCE,
+    slope_tolerance: float = SLOPE_TOLERANCE,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of one network's kinks, increasing, and the change of its slope at each: both of shape (m,).
+    """Positions of one network's kinks, increasing, and the change of its slope at each: both of
+    shape (m,).
 
-    A neuron bends the line at -b / w by v |w|. Kinks closer than `position_tolerance` to the next are one, at their
-    mean weighted by |change|; those whose changes add up to at most `slope_tolerance` of all |changes| are none. Both
-    scale-free but for the unit of x. With both 0 the count is that of exact arithmetic.
+    A neuron bends the line at -b / w by v |w|. Kinks closer than `position_tolerance` to the next
+    are one, at their mean weighted by |change|; those whose changes add up to at most
+    `slope_tolerance` of all |changes| are none. Both scale-free but for the unit of x. With both 0
+    the count is that of exact arithmetic.
     """
     w, b, v = theta.detach().cpu().numpy().astype(float)
     bends = v * w != 0
@@ -107,14 +130,19 @@ def kinks(
 
 
 def linear_regions(
-    theta: torch.Tensor, position_tolerance: float = POSITION_TOLERANCE, slope_tolerance: float = SLOPE_TOLERANCE
+    theta: torch.Tensor,
+    position_tolerance: float = POSITION_TOLERANCE,
+    slope_tolerance: float = SLOPE_TOLERANCE,
 ) -> int:
     """Number of linear pieces of one network on the whole line: its `kinks` and one."""
     return len(kinks(theta, position_tolerance, slope_tolerance)[0]) + 1
 
 
-def error_rate(theta: torch.Tensor, crossings: torch.Tensor, num_points: int = 20_001) -> np.ndarray:
-    """Share of [-1, 1] on which networks (S, 3, k) and teachers (S, r) differ in sign, on an even grid: (S,).
+def error_rate(
+    theta: torch.Tensor, crossings: torch.Tensor, num_points: int = 20_001
+) -> np.ndarray:
+    """Share of [-1, 1] on which networks (S, 3, k) and teachers (S, r) differ in sign, on an even
+    grid: (S,).
 
     A network is evaluated where it bends; between bends it is a line.
     """
@@ -130,14 +158,18 @@ def error_rate(theta: torch.Tensor, crossings: torch.Tensor, num_points: int = 2
     return np.array(shares)
 
 
-def kkt_residual(theta: torch.Tensor, x: torch.Tensor, y: torch.Tensor, band: float = POSITION_TOLERANCE) -> float:
-    """Distance of one network's direction from a KKT point of the maximum-margin problem (Safran Problem 4); >= 0.
+def kkt_residual(
+    theta: torch.Tensor, x: torch.Tensor, y: torch.Tensor, band: float = POSITION_TOLERANCE
+) -> float:
+    """Distance of one network's direction from a KKT point of the maximum-margin problem (Safran
+    Problem 4); >= 0.
 
-    With u = theta / |theta|, margins q_i = y_i N_u(x_i) and their minimum q, the least value over lambda >= 0 of
-    the norm of (u - sum_i lambda_i ∂q_i, 2 sum_i lambda_i (q_i - q)): stationarity and complementary slackness, where
-    2 q sum_i lambda_i = 1 at a KKT point. ∂ is Clarke's: at |w_j x_i + b_j| <= band |(w_j, b_j)| the derivative of
-    the rectifier is any number in [0, 1], chosen for each (i, j). Solved by non-negative least squares. Infinite where
-    a sample is misclassified. theta (3, k), x and y (n,).
+    With u = theta / |theta|, margins q_i = y_i N_u(x_i) and their minimum q, the least value over
+    lambda >= 0 of the norm of (u - sum_i lambda_i ∂q_i, 2 sum_i lambda_i (q_i - q)): stationarity
+    and complementary slackness, where 2 q sum_i lambda_i = 1 at a KKT point. ∂ is Clarke's: at |w_j
+    x_i + b_j| <= band |(w_j, b_j)| the derivative of the rectifier is any number in [0, 1], chosen
+    for each (i, j). Solved by non-negative least squares. Infinite where a sample is misclassified.
+    theta (3, k), x and y (n,).
     """
     u = (theta / theta.norm()).detach().cpu().numpy()
     x, y = x.cpu().numpy(), y.cpu().numpy()
@@ -151,7 +183,8 @@ def kkt_residual(theta: torch.Tensor, x: torch.Tensor, y: torch.Tensor, band: fl
     slope = y[:, None] * v * ((before > 0) & ~free)
     excess = 2 * (margins - margins.min())[:, None]
     fixed = np.concatenate([slope * x[:, None], slope, y[:, None] * active, excess], 1)
-    # One more multiplier t in [0, lambda_i] for each free derivative, and its slack: t + slack = lambda_i.
+    # One more multiplier t in [0, lambda_i] for each free derivative, and its slack: t + slack =
+    # lambda_i.
     i, j = np.nonzero(free)
     pair = np.arange(len(i))
     chosen = np.zeros((fixed.shape[1], len(i)))

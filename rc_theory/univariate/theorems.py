@@ -1,4 +1,6 @@
-"""What the statements of Safran et al. are about, measured on univariate students that gradient flow trained."""
+"""What the statements of Safran et al. are about, measured on univariate students that gradient
+flow trained.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ ERROR_GRID = 20_001
 def region_bound(label_changes: int) -> int:
     """The most linear regions that Theorem 4.2 allows: 32 r + 67.
 
-    Of the teacher its proof uses the number of label changes in the sample alone, at most r, which may stand for r.
+    Of the teacher its proof uses the number of label changes in the sample alone, at most r, which
+    may stand for r.
     """
     return 32 * label_changes + 67
 
@@ -48,20 +51,23 @@ def train_students(
     sigma_output: float | None = None,
     **flow: object,
 ) -> tuple[pd.DataFrame, Flow]:
-    """Students with a teacher, a sample and an initialisation each: one row a student, and the flow that trained them.
+    """Students with a teacher, a sample and an initialisation each: one row a student, and the flow
+    that trained them.
 
-    Columns: sign_changes, width, num_samples, student, label_changes (in the sample), least_loss, residual, fitted (the
-    loss fell below 1 / n, where Theorem 4.2 begins), converged (residual < 1e-3), regions (to a tolerance of 0.001),
-    regions_coarse (kinks within 0.01 merged), regions_fine (to 1e-5), regions_all (to 0: of the network as it stopped,
-    not of its limit), error.
-    `flow`: settings of `gradient_flow`.
+    Columns: sign_changes, width, num_samples, student, label_changes (in the sample), least_loss,
+    residual, fitted (the loss fell below 1 / n, where Theorem 4.2 begins), converged (residual <
+    1e-3), regions (to a tolerance of 0.001), regions_coarse (kinks within 0.01 merged),
+    regions_fine (to 1e-5), regions_all (to 0: of the network as it stopped, not of its limit),
+    error. `flow`: settings of `gradient_flow`.
     """
     crossings = draw_crossings(num_students, sign_changes, seed)
     x, y = draw_samples(crossings, num_samples, seed + 1)
     theta = draw_students(num_students, width, seed + 2, sigma_hidden, sigma_output)
     trained = gradient_flow(theta, x, y, **flow)
     table = pd.DataFrame({"student": range(num_students), "least_loss": trained.least_loss})
-    table = table.assign(sign_changes=sign_changes, width=width, num_samples=num_samples, residual=trained.residual)
+    table = table.assign(
+        sign_changes=sign_changes, width=width, num_samples=num_samples, residual=trained.residual
+    )
     table["label_changes"] = (y.diff(dim=1) != 0).sum(1).numpy()
     table["fitted"] = table["least_loss"] < 1 / num_samples
     table["converged"] = table["fitted"] & (table["residual"] < CONVERGED)
@@ -82,7 +88,9 @@ def train_cells(
 
 
 def count_by_tolerance(theta: torch.Tensor, tolerances: Iterable[float]) -> pd.DataFrame:
-    """By tolerance, of positions and of slopes: the fewest and the most linear regions of networks theta (S, 3, k)."""
+    """By tolerance, of positions and of slopes: the fewest and the most linear regions of networks
+    theta (S, 3, k).
+    """
     rows = []
     for tolerance in tolerances:
         found = [linear_regions(network, tolerance, tolerance) for network in theta]
@@ -91,15 +99,21 @@ def count_by_tolerance(theta: torch.Tensor, tolerances: Iterable[float]) -> pd.D
 
 
 def stated_width(sign_changes: int, delta: float, spacing: float, count: int = 24) -> int:
-    """Width of Theorem 3.1 (count 24) or 2.3 (count 48): 6144 R⁴ log(count r / delta) / rho, at R = 1."""
+    """Width of Theorem 3.1 (count 24) or 2.3 (count 48): 6144 R⁴ log(count r / delta) / rho, at R =
+    1.
+    """
     return math.ceil(6144 * _RADIUS**4 * math.log(count * sign_changes / delta) / spacing)
 
 
 def stated_scales(
     sign_changes: int, width: int, num_samples: int, delta: float, spacing: float, factor: int = 1
 ) -> tuple[float, float]:
-    """Least sigma_h and largest sigma_o of Theorem 3.1 (factor 1) or 2.3 (factor 2) for data uniform on [-1, 1]."""
-    hidden = 4200 * factor * num_samples**2 * _DENSITY * _RADIUS**3.5 * math.sqrt(sign_changes * width)
+    """Least sigma_h and largest sigma_o of Theorem 3.1 (factor 1) or 2.3 (factor 2) for data
+    uniform on [-1, 1].
+    """
+    hidden = (
+        4200 * factor * num_samples**2 * _DENSITY * _RADIUS**3.5 * math.sqrt(sign_changes * width)
+    )
     hidden /= delta * spacing
     return hidden, 1 / (4 * width * _RADIUS * hidden * math.log(6 * factor * width / delta))
 
@@ -107,61 +121,102 @@ def stated_scales(
 def theorem_31(
     sign_changes: int, num_samples: int, delta: float, num_students: int, seed: int, **flow: object
 ) -> pd.DataFrame:
-    """Students at the width and the initialisation of Theorem 3.1; ratio: 2 n times the least training loss met.
+    """Students at the width and the initialisation of Theorem 3.1; ratio: 2 n times the least
+    training loss met.
 
     The teacher's sign changes are even, so that the shortest interval is rho = 2 / (r + 1).
     """
     spacing = 2 / (sign_changes + 1)
     width = stated_width(sign_changes, delta, spacing)
     hidden, output = stated_scales(sign_changes, width, num_samples, delta, spacing)
-    crossings = torch.linspace(-1, 1, sign_changes + 2, dtype=torch.float64)[1:-1].expand(num_students, -1)
+    crossings = torch.linspace(-1, 1, sign_changes + 2, dtype=torch.float64)[1:-1].expand(
+        num_students, -1
+    )
     x, y = draw_samples(crossings, num_samples, seed)
     theta = draw_students(num_students, width, seed + 1, hidden, output)
-    settings = {"num_steps": 100, "check_every": 5, "residuals": False, "stop_loss": 1 / (2 * num_samples)} | flow
+    settings = {
+        "num_steps": 100,
+        "check_every": 5,
+        "residuals": False,
+        "stop_loss": 1 / (2 * num_samples),
+    } | flow
     trained = gradient_flow(theta, x, y, **settings)
     ratio = 2 * num_samples * trained.least_loss
-    columns = {"sign_changes": sign_changes, "num_samples": num_samples, "width": width, "sigma_hidden": hidden}
-    return pd.DataFrame({"student": range(num_students), "ratio": ratio}).assign(**columns, sigma_output=output)
+    columns = {
+        "sign_changes": sign_changes,
+        "num_samples": num_samples,
+        "width": width,
+        "sigma_hidden": hidden,
+    }
+    return pd.DataFrame({"student": range(num_students), "ratio": ratio}).assign(
+        **columns, sigma_output=output
+    )
 
 
 def theorem_23(
-    sign_changes: int, width: int, num_samples: int, delta: float, num_students: int, seed: int, **flow: object
+    sign_changes: int,
+    width: int,
+    num_samples: int,
+    delta: float,
+    num_students: int,
+    seed: int,
+    **flow: object,
 ) -> pd.DataFrame:
-    """`train_students` from the variances of Theorem 2.3, at a width that may be less than it asks for.
+    """`train_students` from the variances of Theorem 2.3, at a width that may be less than it asks
+    for.
 
-    stated_width: that width for the teacher of each student, whose shortest interval of one label is rho.
+    stated_width: that width for the teacher of each student, whose shortest interval of one label
+    is rho.
     """
-    guaranteed = 1 / (sign_changes + 1)  # by draw_crossings; the variances of a smaller spacing do for a larger one
+    guaranteed = 1 / (
+        sign_changes + 1
+    )  # by draw_crossings; the variances of a smaller spacing do for a larger one
     scales = stated_scales(sign_changes, width, num_samples, delta, guaranteed, factor=2)
     names = dict(zip(("sigma_hidden", "sigma_output"), scales, strict=True))
     table, _ = train_students(sign_changes, width, num_samples, num_students, seed, **names, **flow)
-    spacings = np.diff(draw_crossings(num_students, sign_changes, seed), prepend=-1.0, append=1.0).min(1)
-    return table.assign(stated_width=[stated_width(sign_changes, delta, spacing, count=48) for spacing in spacings])
+    spacings = np.diff(
+        draw_crossings(num_students, sign_changes, seed), prepend=-1.0, append=1.0
+    ).min(1)
+    return table.assign(
+        stated_width=[stated_width(sign_changes, delta, spacing, count=48) for spacing in spacings]
+    )
 
 
-def theorem_32(sign_changes: int, width_ratio: float, num_students: int, seed: int, **flow: object) -> pd.DataFrame:
-    """Students of width floor(alpha r) on r + 1 points of (0, 1], evenly spaced, with alternating labels.
+def theorem_32(
+    sign_changes: int, width_ratio: float, num_students: int, seed: int, **flow: object
+) -> pd.DataFrame:
+    """Students of width floor(alpha r) on r + 1 points of (0, 1], evenly spaced, with alternating
+    labels.
 
-    The sample holds each point once, so that training and population loss are one. Columns: least_loss; bound,
-    (1 - 0.75 alpha) / 4; fitted; certified, the `certified_loss`.
+    The sample holds each point once, so that training and population loss are one. Columns:
+    least_loss; bound, (1 - 0.75 alpha) / 4; fitted; certified, the `certified_loss`.
     """
-    points, theta = sign_changes + 1, draw_students(num_students, _width(sign_changes, width_ratio), seed)
+    points, theta = (
+        sign_changes + 1,
+        draw_students(num_students, _width(sign_changes, width_ratio), seed),
+    )
     x = _even_points(sign_changes).expand(num_students, -1)
     y = (2.0 * (torch.arange(points) % 2) - 1).to(torch.float64).expand(num_students, -1)
     # Below 1 / n all points are classified, and the loss goes on to zero (Theorem 4.1).
     trained = gradient_flow(theta, x, y, **({"stop_loss": 1 / points, "residuals": False} | flow))
     fitted = trained.least_loss < 1 / points
-    table = pd.DataFrame({"least_loss": np.where(fitted, 0.0, trained.least_loss), "fitted": fitted})
+    table = pd.DataFrame(
+        {"least_loss": np.where(fitted, 0.0, trained.least_loss), "fitted": fitted}
+    )
     table["certified"] = certified_loss(theta, sign_changes)
     bound = (1 - 0.75 * width_ratio) / 4
-    return table.assign(sign_changes=sign_changes, width=theta.shape[2], width_ratio=width_ratio, bound=bound)
+    return table.assign(
+        sign_changes=sign_changes, width=theta.shape[2], width_ratio=width_ratio, bound=bound
+    )
 
 
 def certified_loss(theta: torch.Tensor, sign_changes: int) -> np.ndarray:
-    """A loss below which no training from the initializations theta (S, 3, k) gets on the points of `theorem_32`: (S,).
+    """A loss below which no training from the initializations theta (S, 3, k) gets on the points of
+    `theorem_32`: (S,).
 
-    A neuron that is active nowhere never moves, m active neurons change sign at most m + 1 times, and each
-    misclassified point mends at most two of the r - m - 1 missing changes, at a loss of log 2 or more.
+    A neuron that is active nowhere never moves, m active neurons change sign at most m + 1 times,
+    and each misclassified point mends at most two of the r - m - 1 missing changes, at a loss of
+    log 2 or more.
     """
     ends = theta[:, 0, :, None] * _even_points(sign_changes)[[0, -1]] + theta[:, 1, :, None]
     active = (ends > 0).any(2).sum(1).numpy()
@@ -172,10 +227,11 @@ def certified_loss(theta: torch.Tensor, sign_changes: int) -> np.ndarray:
 def certified_share(
     sign_changes: int, width_ratios: Iterable[float], num_initializations: int, seed: int
 ) -> pd.DataFrame:
-    """By width ratio with a positive bound: in how many of so many initializations `certified_loss` reaches it.
+    """By width ratio with a positive bound: in how many of so many initializations `certified_loss`
+    reaches it.
 
-    Nothing is trained. Columns: sign_changes, width_ratio, n, certified (a number), share, and low, high, its exact
-    95 % interval.
+    Nothing is trained. Columns: sign_changes, width_ratio, n, certified (a number), share, and low,
+    high, its exact 95 % interval.
     """
     rows = []
     for ratio in width_ratios:
@@ -185,7 +241,9 @@ def certified_share(
             certified = int((certified_loss(theta, sign_changes) >= bound).sum())
             found = share(certified, num_initializations)
             rows.append([sign_changes, ratio, num_initializations, certified, *found])
-    return pd.DataFrame(rows, columns=["sign_changes", "width_ratio", "n", "certified", "share", "low", "high"])
+    return pd.DataFrame(
+        rows, columns=["sign_changes", "width_ratio", "n", "certified", "share", "low", "high"]
+    )
 
 
 def share(successes: int, trials: int) -> tuple[float, float, float]:
@@ -203,10 +261,11 @@ def _even_points(sign_changes: int) -> torch.Tensor:
 
 
 def example_1(**flow: object) -> dict[str, object]:
-    """Example 1: gradient flow from v_1 = b_1 = 1, all else 0, on x = 4, -4 with labels 1, and a better solution.
+    """Example 1: gradient flow from v_1 = b_1 = 1, all else 0, on x = 4, -4 with labels 1, and a
+    better solution.
 
-    limit, better: (3, 2), the limit scaled to smallest margin 1; limit_norm, better_norm: squared norms;
-    limit_residual: of the KKT conditions; better_margins: at both samples.
+    limit, better: (3, 2), the limit scaled to smallest margin 1; limit_norm, better_norm: squared
+    norms; limit_residual: of the KKT conditions; better_margins: at both samples.
     """
     x, y = torch.tensor([[4.0, -4.0]], dtype=torch.float64), torch.ones(1, 2, dtype=torch.float64)
     start = torch.tensor([[[0, 0], [1, 0], [1, 0]]], dtype=torch.float64)
@@ -224,7 +283,8 @@ def example_1(**flow: object) -> dict[str, object]:
 
 
 def least_constant(error: float, num_samples: int, sign_changes: int, delta: float) -> float:
-    """The least C_0 at which Corollary 5.1 allows the error: n = C_0 (r log(1 / eps) + log(1 / delta)) / eps.
+    """The least C_0 at which Corollary 5.1 allows the error: n = C_0 (r log(1 / eps) + log(1 /
+    delta)) / eps.
 
     An error eps that is too small to be seen counts as half a grid cell.
     """

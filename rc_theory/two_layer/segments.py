@@ -1,0 +1,68 @@
+"""The mean region count on fixed segments, and the VC dimension that it does bound.
+
+F(M, k) is the class of all functions on M segments whose region count, averaged over the segments,
+is at most k. Its VC dimension is floor(M k) for k >= 1.
+
+At most: give each shattered point to one segment that holds it, n_i to segment i. The labelling
+that alternates along every segment needs max(1, n_i) regions on segment i, so that sum_i n_i <=
+sum_i max(1, n_i) <= M k. This half holds for segments that meet, too.
+At least: put floor(M k) points on disjoint segments, at least one on each. Every labelling of them
+is realised with n_i regions or fewer on segment i.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+
+from rc_theory.two_layer.half_spaces import labellings, runs
+
+
+def vc_dimension(segments: int, mean_count: float) -> int:
+    """VC dimension of F(M, k): floor(M k), and 0 for k < 1, which no function attains."""
+    return math.floor(segments * mean_count + 1e-9) if mean_count >= 1 else 0
+
+
+def shattered(segments: int, mean_count: float) -> int:
+    """The same by brute force: the most points whose labellings all have few enough regions."""
+    limit = math.floor(segments * mean_count + 1e-9)
+    most = 0
+    for sizes in itertools.combinations_with_replacement(range(limit + 2), segments):
+        needed = [runs(labellings(size)).max() if size else 1 for size in sizes]
+        if sum(needed) <= limit:
+            most = max(most, sum(sizes))
+    return most
+
+
+def largest_deviation(points: np.ndarray, total: int, segments: int = 1) -> np.ndarray:
+    """sup |P_n f - P f| over f with at most k regions in total on M unit segments, (T, total).
+
+    Column k - 1 belongs to k = 1..total; P is uniform on the segments. points: (T, n) samples in
+    any order, segment i being [i, i + 1). Dynamic programming along the segments: f = 1 pays for
+    every gap with its length, and gains 1/n at every point; the state is the label and the number
+    of regions so far. A new segment begins a region, with either label. The other sign of P_n f -
+    P f is that of 1 - f, which has as many regions.
+    """
+    trials, n = points.shape
+    starts = np.broadcast_to(np.arange(1.0, segments), (trials, segments - 1))
+    marks = np.concatenate([points, starts], 1)
+    order = np.argsort(marks, axis=1, kind="stable")
+    marks = np.take_along_axis(marks, order, 1)
+    begins = order >= n
+    gaps = np.diff(marks, axis=1, prepend=0.0, append=float(segments)) / segments
+    best = np.full((trials, total, 2), -np.inf)
+    best[:, 0] = 0
+    for step in range(marks.shape[1] + 1):
+        best[:, 1:] = np.maximum(best[:, 1:], best[:, :-1, ::-1])
+        best[:, :, 1] -= gaps[:, step, None]
+        if step == marks.shape[1]:
+            break
+        new = begins[:, step]
+        changed = np.maximum(best[:, 1:], best[:, :-1, ::-1])
+        best[~new, 1:] = changed[~new]
+        best[~new, :, 1] += 1 / n
+        best[new, 1:] = best[new, :-1].max(2, keepdims=True)
+        best[new, 0] = -np.inf
+    return np.maximum.accumulate(best.max(2), axis=1)
