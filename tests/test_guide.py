@@ -174,7 +174,7 @@ def check_block(block):
             check, rest = resolve(words)
             check(rest)
     elif block.language == "toml":
-        campaign.parse_campaign(tomllib.loads(block.text), "mine")
+        sweep.check_values(campaign.parse_campaign(tomllib.loads(block.text), "mine"))
     elif block.language == "bash":
         subprocess.run(["bash", "-n"], input=block.text, text=True, check=True)
         calls = re.findall(r"^\.venv/bin/.*$", block.text.replace('"$SLURM_ARRAY_TASK_ID/16"', "3/16"), re.MULTILINE)

@@ -10,7 +10,9 @@ from test_sweep_trust import mutate
 from rc_utils.counting import region_count
 from rc_utils.networks import build_network
 from rc_utils.paths import campaigns_dir
+from rc_utils.sweep import execute
 from rc_utils.sweep.campaign import RunSpec, load_campaigns, parse_campaign
+from rc_utils.sweep.execute import check_values
 from rc_utils.sweep.run import count_regions
 from rc_utils.training import TrainConfig
 
@@ -68,7 +70,7 @@ def test_a_run_that_two_experiments_want_is_done_once_with_the_wishes_of_both():
         TABLE["experiments"][0] | {"name": name, "evolution_loss": loss} for name, loss in (("a", 1), ("b", 2))
     ]
     with pytest.raises(ValueError, match="experiments ask for evolution_loss"):
-        parse_campaign(TABLE | {"experiments": experiments}, "t")
+        parse_campaign(TABLE | {"experiments": experiments}, "t").runs()
 
 
 def test_run_id_follows_what_changes_the_result_and_nothing_else():
@@ -148,7 +150,20 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
 )
 def test_mistakes_are_named(path, value, message):
     with pytest.raises(ValueError, match=message):
-        parse_campaign(changed(path, value), "t")
+        check_values(parse_campaign(changed(path, value), "t"))
+
+
+def test_an_invalid_campaign_is_refused_before_anything_is_trained(tmp_path, monkeypatch, capsys):
+    campaign = parse_campaign(changed(["networks", "small", "widht"], 4), "t")
+    monkeypatch.setattr(execute, "attempt", lambda *_, **__: pytest.fail("a run was begun"))
+    with pytest.raises(ValueError, match=r"networks.small.*'widht'"):
+        execute.sweep(campaign)
+    folder = shutil.copytree(campaigns_dir() / "shapes-tiny", tmp_path / "wrong")
+    text = (folder / "campaign.toml").read_text()
+    (folder / "campaign.toml").write_text(text.replace("resolution = 50", "resolution = 1"))
+    for option in ([], ["--plan"], ["--freeze"], ["--verify", "1"]):
+        assert execute.main([str(folder), *option]) == 2
+        assert "resolution=1; expected an integer of at least 2" in capsys.readouterr().err
 
 
 def test_a_campaign_that_cannot_be_read_is_named_and_stops_no_other(tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ from rc_utils.paths import campaigns_dir
 from rc_utils.sweep import records as ledger
 from rc_utils.sweep import run
 from rc_utils.sweep.campaign import parse_campaign
-from rc_utils.sweep.execute import main, sweep
+from rc_utils.sweep.execute import check_values, main, sweep
 
 TINY = tomllib.loads((campaigns_dir() / "shapes-tiny" / "campaign.toml").read_text(encoding="utf-8"))
 TABLE = {
@@ -83,7 +83,9 @@ def mutate(table, path, how, junk):
 def test_a_changed_campaign_is_valid_or_the_key_is_named(path, how, junk):
     planned, message = {}, ""
     try:
-        planned = parse_campaign(mutate(TINY, path, how, junk), "tiny").runs()
+        changed = parse_campaign(mutate(TINY, path, how, junk), "tiny")
+        check_values(changed)
+        planned = changed.runs()
     except ValueError as error:
         message = str(error)
     key = [part for part in path if isinstance(part, str)][-1]

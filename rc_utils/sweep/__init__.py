@@ -7,7 +7,7 @@ _HOMES = {
         "Campaign", "Experiment", "list_campaigns", "load_campaign", "load_campaigns",
         "parse_campaign", "read_campaign",
     ),
-    "execute": ("plan", "sweep", "verify"),
+    "execute": ("check_values", "plan", "sweep", "verify"),
     "records": ("find_records", "freeze", "load_evolution", "load_runs", "missing_runs"),
     "run": ("complete_run", "make_record", "trained_network"),
 }  # fmt: skip

@@ -30,8 +30,6 @@ import warnings
 import numpy as np
 
 from rc_utils.checks import (
-    check_arguments,
-    check_count,
     check_distinct,
     check_keys,
     check_name,
@@ -43,7 +41,7 @@ from rc_utils.checks import (
     unknown_name,
 )
 from rc_utils.paths import campaigns_dir
-from rc_utils.training import TrainConfig
+from rc_utils.training.config import TrainConfig
 
 SCHEMA = 1
 TRAIN_DEFAULTS = dataclasses.asdict(TrainConfig())
@@ -310,7 +308,7 @@ def load_campaigns():
     campaigns = []
     for name in list_campaigns():
         try:
-            campaigns.append(read_campaign(name))
+            campaigns.append(load_campaign(name))
         except ValueError as error:
             warnings.warn(f"campaign {name!r} is left out: {error}", stacklevel=2)
     return campaigns
@@ -326,18 +324,11 @@ def reference_campaigns():
 
 
 def load_campaign(name):
-    """The campaign of that name, or of the folder that holds a campaign.toml.
+    """The campaign of that name, or of the folder that holds a campaign.toml; needs no torch.
 
     Raises ValueError for an unknown campaign, key or value; the message says which and what is
-    valid.
+    valid. What a dataset, a network or a count takes is tried by `rc_utils.sweep.check_values`.
     """
-    campaign = read_campaign(name)
-    _check_values(campaign)
-    return campaign
-
-
-def read_campaign(name):
-    """`load_campaign` for a reader of records: without torch, and without trying its values."""
     name = str(pathlib.Path(name))
     paths = (pathlib.Path(name, "campaign.toml"), campaigns_dir() / name / "campaign.toml")
     for path in paths:
@@ -348,18 +339,15 @@ def read_campaign(name):
             continue
         except (OSError, ValueError) as error:
             raise ValueError(f"{path} cannot be read as TOML: {error}") from error
-        return _campaign(table, name, path.parent)
+        return parse_campaign(table, name, path.parent)
     raise unknown_name("campaign", name, list_campaigns())
 
 
+read_campaign = load_campaign  # its former name
+
+
 def parse_campaign(table, name, folder=pathlib.Path()):
-    """Campaign from the parsed TOML `table`, every name and value checked."""
-    campaign = _campaign(table, name, folder)
-    _check_values(campaign)
-    return campaign
-
-
-def _campaign(table, name, folder):
+    """Campaign from the parsed TOML `table`; raises ValueError as `load_campaign`."""
     keys = {f.name for f in dataclasses.fields(Campaign)} - {"name", "folder", "whole"}
     check_keys(f"campaign {name}", table, keys)
     asked = settings_from_dict(Campaign, table | {"name": name, "folder": folder}, name)
@@ -392,49 +380,6 @@ def _campaign(table, name, folder):
     )
     require(list(campaign.entries()), f"campaign {name} asks for no run: some networks or seeds are empty")
     return campaign
-
-
-def _check_values(campaign):
-    """Try what the campaign asks of datasets, networks, counts and measures before any training."""
-    from rc_utils.counting import region_count
-    from rc_utils.datasets.load import check_values, load_dataset
-    from rc_utils.measures import MEASURES
-    from rc_utils.networks import check_network
-
-    require("name" in campaign.dataset, f"{campaign.name}, [dataset] has no 'name'")
-    networks = [(f"[networks.{label}]", n) for label, n in campaign.networks.items()]
-    datasets = [("[dataset]", campaign.dataset)]
-    for experiment, label, planned in campaign.entries():
-        where = f"experiment {experiment.name!r}"
-        for name in planned.measures + planned.evolution_measures:
-            check_name(f"measures of {campaign.name}, {where}", name, MEASURES)
-        if experiment.options:
-            networks.append((f"{where}, [networks.{label}] with its options", planned.spec.network))
-        if experiment.dataset:
-            datasets.append((f"{where}, dataset", planned.spec.dataset))
-    for where, settings in datasets:
-        # Keys that name a place on this machine are no part of a run.
-        places = ("device", "data_dir", "root", "unknown")
-        check_arguments(load_dataset, settings, f"{campaign.name}, {where}", places)
-        others = {"name", "classes"}
-        with naming(f"{campaign.name}, {where}"):
-            check_values(**{key: v for key, v in settings.items() if key not in others})
-    for where, network in networks:
-        with naming(f"{campaign.name}, {where}"):
-            for key in ("num_classes", "in_channels", "image_size", "seed"):
-                require(key not in network, f"{key} comes from the dataset or the run")
-            canonical_json(network)
-            check_network(**network)
-    model, points = lambda batch: batch[:, :3], np.random.default_rng(0).random((64, 8))
-    for label, count in campaign.counts.items():
-        settings = {"adjacency": "face"} | count
-        with naming(f"{campaign.name}, counts.{label}"):
-            check_name("points", settings.pop("points"), ("train", "test"))
-            check_arguments(region_count, settings, "counts", ("model", "points", "batch_size"))
-            check_count("num_samples", settings.pop("num_samples", 1), 1)
-            region_count(model, points, num_samples=1, **settings)
-    with naming(campaign.name):
-        campaign.runs()
 
 
 def canonical_json(value):

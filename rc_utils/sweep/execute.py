@@ -16,9 +16,15 @@ import sys
 import time
 import traceback
 
+import numpy as np
 import torch
 
-from rc_utils.checks import check_count, check_number, require
+from rc_utils import measures
+from rc_utils.checks import check_arguments, check_count, check_name, check_number, naming, require
+from rc_utils.counting import region_count
+from rc_utils.datasets.load import check_values as check_dataset
+from rc_utils.datasets.load import load_dataset
+from rc_utils.networks import check_network
 from rc_utils.paths import results_dir
 from rc_utils.sweep import records
 from rc_utils.sweep.campaign import canonical_json, load_campaign
@@ -85,9 +91,10 @@ def sweep(
     threads: torch threads of each run; with one, results do not depend on the machine's load.
 
     Raises OSError before any training if the results cannot be written, and ValueError for a wrong
-    setting or device, and for a network of the reader's that is not the one on record.
+    setting, device or value of the campaign, and for a network of the reader's that is not the one on record.
     """
     campaign = campaign if hasattr(campaign, "entries") else load_campaign(campaign)
+    check_values(campaign)
     check_count("workers", workers, 0)
     check_count("threads", threads, 1)
     if time_budget is not None:
@@ -106,6 +113,47 @@ def sweep(
     if workers or scheduler:
         outcomes = on_dask(todo, job, workers, scheduler)
     return _reported(outcomes, len(todo), campaign.name)
+
+
+def check_values(campaign):
+    """Try what the campaign asks of datasets, networks, counts and measures before any training.
+
+    Raises ValueError for a wrong name or value; the message says where it stands in the file.
+    """
+    require("name" in campaign.dataset, f"{campaign.name}, [dataset] has no 'name'")
+    networks = [(f"[networks.{label}]", n) for label, n in campaign.networks.items()]
+    datasets = [("[dataset]", campaign.dataset)]
+    for experiment, label, planned in campaign.entries():
+        where = f"experiment {experiment.name!r}"
+        for name in planned.measures + planned.evolution_measures:
+            check_name(f"measures of {campaign.name}, {where}", name, measures.MEASURES)
+        if experiment.options:
+            networks.append((f"{where}, [networks.{label}] with its options", planned.spec.network))
+        if experiment.dataset:
+            datasets.append((f"{where}, dataset", planned.spec.dataset))
+    for where, settings in datasets:
+        # Keys that name a place on this machine are no part of a run.
+        places = ("device", "data_dir", "root", "unknown")
+        check_arguments(load_dataset, settings, f"{campaign.name}, {where}", places)
+        others = {"name", "classes"}
+        with naming(f"{campaign.name}, {where}"):
+            check_dataset(**{key: v for key, v in settings.items() if key not in others})
+    for where, network in networks:
+        with naming(f"{campaign.name}, {where}"):
+            for key in ("num_classes", "in_channels", "image_size", "seed"):
+                require(key not in network, f"{key} comes from the dataset or the run")
+            canonical_json(network)
+            check_network(**network)
+    model, points = lambda batch: batch[:, :3], np.random.default_rng(0).random((64, 8))
+    for label, count in campaign.counts.items():
+        settings = {"adjacency": "face"} | count
+        with naming(f"{campaign.name}, counts.{label}"):
+            check_name("points", settings.pop("points"), ("train", "test"))
+            check_arguments(region_count, settings, "counts", ("model", "points", "batch_size"))
+            check_count("num_samples", settings.pop("num_samples", 1), 1)
+            region_count(model, points, num_samples=1, **settings)
+    with naming(campaign.name):
+        campaign.runs()
 
 
 def check_device(device):
@@ -250,6 +298,7 @@ def main(arguments=None):
         options.device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         campaign = load_campaign(options.campaign)
+        check_values(campaign)
         if options.experiment:
             campaign = campaign.restricted(options.experiment)
         return _act(campaign, options)

@@ -27,9 +27,9 @@ from rc_utils.sweep.campaign import (
     Campaign,
     RunSpec,
     canonical_json,
-    read_campaign,
+    load_campaign,
 )
-from rc_utils.training import TrainConfig
+from rc_utils.training.config import TrainConfig
 
 INTERPOLATES = 0.99
 ORIGINS = ("live", "reference")
@@ -315,7 +315,7 @@ def _campaign_to_read(name, origin, num_samples):
     check_name("origin", origin or "live", ORIGINS)
     if num_samples is not None:
         check_count("num_samples", num_samples, 1)
-    return read_campaign(name) if isinstance(name, str | os.PathLike) else name
+    return load_campaign(name) if isinstance(name, str | os.PathLike) else name
 
 
 def _entries(campaign, origin):
@@ -394,7 +394,7 @@ def campaign_runs(name, experiment="", num_samples=0):
     num_samples: means over the first so many simplices; 0 for all. Raises ValueError that says what
     to run where there is no record, and where all runs diverged.
     """
-    campaign = read_campaign(name)
+    campaign = load_campaign(name)
     if experiment:
         campaign.restricted([experiment])
     runs = counted(load_runs(campaign, num_samples=num_samples or None), campaign)
@@ -413,7 +413,7 @@ def plain_runs(name, num_samples=0):
     A campaign may spread its networks over several experiments, and count the same runs again in
     others; those that change training itself (mixup, another optimiser) are left out.
     """
-    plain = [e.name for e in read_campaign(name).experiments if not e.train]
+    plain = [e.name for e in load_campaign(name).experiments if not e.train]
     runs = campaign_runs(name, "", num_samples)
     runs = runs[runs["experiment"].isin(plain)].drop_duplicates("run_id")
     return runs.assign(experiment="main").reset_index(drop=True)
@@ -421,7 +421,7 @@ def plain_runs(name, num_samples=0):
 
 def describe_runs(runs):
     """What a page rests on, in a few lines: the runs of `campaign_runs`, and the campaign's note."""
-    campaign = read_campaign(runs["campaign"].iloc[0])
+    campaign = load_campaign(runs["campaign"].iloc[0])
     distinct = runs.drop_duplicates("run_id")
     found = find_records(distinct["run_id"], campaign.folder / "runs.jsonl")
     machines = sorted({record["provenance"]["hardware"] for record, _ in found.values()})
