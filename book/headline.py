@@ -19,7 +19,6 @@ from rc_studies import statistics
 from rc_utils import plotting
 from rc_utils.correlation import Estimate
 from rc_utils.forests import accuracy_table, committed_forests, forest_runs, results_from_forests
-from rc_utils.pages.augmentation import matched_settings
 from rc_utils.pages.main_correlation import plain_runs
 from rc_utils.pages.scorecard import results_from_campaign
 from rc_utils.plotting import forest_plot
@@ -134,7 +133,7 @@ def at_one_setting(runs):
 
 def augmented(runs):
     """What crop and flip do to the count, and why that says little."""
-    without, with_ = matched_settings(runs, "crop-flip")
+    without, with_ = statistics.matched_settings(runs, "crop-flip")
     more = int((with_["count"] > without["count"]).sum())
     accuracy = with_["train_accuracy"]
     return (

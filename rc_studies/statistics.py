@@ -27,6 +27,8 @@ MEASURES = {
     # No measure of a network: what the settings alone say.
     "log2_ratio": "batch size / learning rate",
 }
+# What rows of two experiments must share to be compared.
+MATCHED = ("network", "lr", "batch_size", "weight_decay", "optimizer")
 STATISTICS = {
     "pearson": "Pearson",
     "spearman": "Spearman",
@@ -134,3 +136,23 @@ def every_setting(runs: pd.DataFrame) -> pd.DataFrame:
     others = [name for name in HYPERPARAMETERS if name in rows.columns and name not in ("lr", "batch_size")]
     trained_as = rows[others].map(str).agg(" ".join, axis=1)
     return with_logs(rows.assign(setting=rows["setting"] + ", " + trained_as)).reset_index(drop=True)
+
+
+def matched_settings(runs: pd.DataFrame, augmented: str, plain: str = "main") -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Settings of two experiments, row by row the same network and hyper-parameters.
+
+    Averaged over the runs that finished in both with the same seed; settings without such a seed
+    are left out. The number of epochs may differ. Raises ValueError for an experiment that `runs`
+    does not hold.
+    """
+    known = list(pd.unique(runs["experiment"]))
+    for name in (plain, augmented):
+        if name not in known:
+            raise ValueError(f"no runs of experiment {name!r}; there are {', '.join(known) or 'none'}")
+    tables = [finished(runs[runs["experiment"] == name]) for name in (plain, augmented)]
+    tables = [table.set_index([*MATCHED, "seed"]) for table in tables]
+    shared = tables[0].index.intersection(tables[1].index)
+    first, second = (average_replicates(table.loc[shared].reset_index()) for table in tables)
+    keys = [key for key in MATCHED if key in first.columns]  # without a weight decay that does nothing
+    first, second = first.set_index(keys), second.set_index(keys)
+    return first.reset_index(), second.loc[first.index].reset_index()

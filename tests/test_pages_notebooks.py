@@ -39,7 +39,7 @@ SMALL = {
     "01_motivation": {"num_samples": 6, "num_networks": 1, "num_rescalings": 3},
     "02_counting": {"campaign": PERCEPTRON, "num_samples": 41, "triangles": 1, "resolution": 20},
     "03_main_correlation": {"num_samples": 10},
-    "05_ablations": {"other_campaigns": "shapes-tiny"},
+    "05_ablations": {"imagenet": ""},
     "07_training_evolution": {"num_samples": 6},
     "08_theory": {
         "widths": [32], "num_wide": 4, "num_networks": 30, "num_inits": 3, "num_equal": 16, "steps": 100, "n_train": 6,
@@ -68,7 +68,7 @@ CARD = {"device": "cuda"}
 OTHER = {
     "01_motivation": CARD, "02_counting": CARD, "07_training_evolution": CARD,
     "03_main_correlation": CARD | {"forest_dataset": "digits", "forest_samples": 6, "forest_images": 100},
-    "05_ablations": {"other_campaigns": "*"},
+    "05_ablations": {"imagenet": "tiny-all"},
     "12_your_network": CARD | {"network": "ResNet18", "width": 2},
 }  # fmt: skip
 

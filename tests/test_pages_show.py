@@ -5,7 +5,7 @@ import pytest
 
 from rc_utils.correlation import Estimate
 from rc_utils.pages import show
-from rc_utils.pages.ablations import ablation_cells
+from rc_utils.pages.scorecard import ablation_cells
 from rc_utils.sweep import campaign
 
 

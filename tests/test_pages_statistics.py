@@ -116,3 +116,32 @@ def test_every_setting_counts_a_run_once_and_leaves_out_what_does_not_fit():
     assert len(rows) == 18
     separate = statistics.every_setting(both.assign(experiment=both["experiment"] + both["optimizer"]))
     assert (len(separate), separate["setting"].nunique()) == (36, 12)
+
+
+def augmented_runs():
+    """Nine settings and three seeds without and with an augmentation that takes half a region."""
+    rows = []
+    for name, i, seed in itertools.product(("main", "crop-flip"), range(9), range(3)):
+        count = 3 + 0.2 * i - 0.5 * (name == "crop-flip")
+        row = {"experiment": name, "lr": 0.1 * 2.0**-i, "cell": f"lr {i}", "seed": seed}
+        rows.append(row | {"count": count})
+    same = {"network": "ResNet18", "batch_size": 32, "weight_decay": 1e-5, "optimizer": "sgd"}
+    return pd.DataFrame(rows).assign(**same, status="ok")
+
+
+def test_rows_are_of_the_same_hyper_parameters_and_seeds():
+    """A seed that one experiment lacks, or in which it diverged, is in neither mean."""
+    runs = augmented_runs().sample(frac=1, random_state=0)
+    plain, seed = runs["experiment"] == "main", runs["seed"]
+    runs.loc[plain & (seed == 2), "count"] += 50
+    runs.loc[~plain & (seed == 1), "count"] += 50
+    runs.loc[~plain & (seed == 1), "status"] = "diverged"
+    extra = runs.iloc[[0]].assign(experiment="main", lr=7.0, cell="alone")
+    without, with_ = statistics.matched_settings(pd.concat([runs[plain | (seed < 2)], extra]), "crop-flip")
+    assert len(without) == 9
+    assert without["lr"].tolist() == with_["lr"].tolist()
+    assert set(with_["experiment"]) == {"crop-flip"}
+    assert set(without["num_seeds"]) == set(with_["num_seeds"]) == {1}
+    assert (with_["count"] - without["count"]).mean() == pytest.approx(-0.5, abs=0.01)
+    with pytest.raises(ValueError, match="no runs of experiment 'mixup'; there are"):
+        statistics.matched_settings(runs, "mixup")

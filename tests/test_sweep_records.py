@@ -9,7 +9,6 @@ import sys
 import numpy as np
 import pytest
 
-from rc_utils.pages.beyond_the_grid import counts_by_simplex
 from rc_utils.paths import campaigns_dir
 from rc_utils.sweep import records
 from rc_utils.sweep.campaign import RunSpec, list_campaigns, load_campaign, read_campaign
@@ -133,7 +132,12 @@ def test_runs_that_are_not_counted_as_the_campaign_says_are_left_out_and_numbere
         kept = records.counted(table, campaign)
     assert len(kept) == 7
     assert kept["count"].notna().all()
-    assert set(counts_by_simplex(campaign.name, ["main"])["run_id"]) == set(kept["run_id"])
+    by_simplex = records.load_counts(campaign, ["main", "triangles"])
+    assert set(by_simplex["run_id"]) == set(kept["run_id"])
+    assert list(by_simplex["count"][:2]) == ["main", "triangles"]
+    assert by_simplex["counts"].map(len).eq(2).all()
+    assert by_simplex["evaluations"].eq(2).all()
+    assert records.load_counts(campaign, ["main", "none such"]).empty
     records.write_record(record | {"status": "diverged", "counts": []})
     assert len(records.counted(records.load_runs(campaign), campaign)) == 8
 

@@ -3,6 +3,7 @@
 from rc_utils.counting.classifier import predict_labels
 from rc_utils.counting.count import AUTHORS, LabelGrid, RegionCount, label_grid, region_count
 from rc_utils.counting.lattice import Lattice, count_components, make_lattice, plane_coordinates
+from rc_utils.counting.mesh import triangle_regions
 from rc_utils.counting.sampling import median_distance, sample_vertices
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "predict_labels",
     "region_count",
     "sample_vertices",
+    "triangle_regions",
 ]

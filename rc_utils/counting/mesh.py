@@ -5,12 +5,13 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
 from rc_utils.checks import require
-from rc_utils.counting.classifier import scores_at
-from rc_utils.counting.lattice import count_along_edges, graph_components
+from rc_utils.counting.classifier import as_classifier, scores_at
+from rc_utils.counting.lattice import count_along_edges, graph_components, make_lattice
 
 # How often the lattice's interval is halved, at most, by dimension; once in more than three.
 HALVINGS = {2: 9, 3: 3}
@@ -409,3 +410,30 @@ def part_above(polygon: np.ndarray, heights: np.ndarray) -> np.ndarray:
         if heights[k] >= 0:
             points.append(polygon[k])
     return np.array(points).reshape(-1, polygon.shape[1])
+
+
+def triangle_regions(model, vertices):
+    """The regions of one triangle, to be drawn: what its adaptive count counts.
+
+    vertices: (1, 3, *shape), as `sample_vertices` returns them.
+
+    Returns polygons, a list of (k, 3) in barycentric coordinates, one for each label in each
+    element of the mesh; their labels (n,); and the number of regions.
+    """
+    lattice, classifier = make_lattice(2), as_classifier(model, vertices)
+    corners = torch.as_tensor(vertices).to(classifier.device, classifier.dtype)
+    mesh, _ = interpolated_mesh(classifier, corners, lattice, None, HALVINGS[2])
+    places = np.column_stack([mesh.scale - mesh.points.sum(1), mesh.points]) / mesh.scale
+    polygons, labels = [], []
+    for element in mesh.elements:
+        scores = mesh.scores[element]
+        highest = np.unique(scores.argmax(1))
+        for label in highest if len(highest) == 1 else range(scores.shape[1]):
+            polygon = np.eye(3)
+            for other in range(scores.shape[1]):
+                polygon = part_above(polygon, polygon @ (scores[:, label] - scores[:, other]))
+            if len(polygon) > 2:
+                polygons.append(polygon @ places[element])
+                labels.append(label)
+    number = int(count_pieces(mesh.scores, mesh.elements, mesh.owner, 1)[0])
+    return polygons, np.array(labels), number

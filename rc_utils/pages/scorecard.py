@@ -3,18 +3,40 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
-from rc_utils.pages import ablations, training_evolution
-from rc_utils.pages.augmentation import AUGMENTATIONS, results_from_augmentation
+from rc_utils.correlation import (
+    Estimate,
+    average_replicates,
+    correlate_settings,
+    finished,
+    mean,
+    require_columns,
+    slope,
+)
+from rc_utils.pages import training_evolution
 from rc_utils.pages.beyond_the_grid import results_from_counts
 from rc_utils.pages.main_correlation import plain_runs, results_from_measures, results_from_runs
-from rc_utils.published import Result, scorecard
+from rc_utils.published import (
+    ARCHITECTURES_COLUMNS,
+    HYPERPLANES_COLUMNS,
+    MAIN_NETWORKS,
+    NETWORKS,
+    OPTIMIZERS_COLUMNS,
+    RANGE,
+    Result,
+    correlation_result,
+    published,
+    scorecard,
+)
 from rc_utils.sweep import records
-from rc_utils.sweep.campaign import read_campaign
+from rc_utils.sweep.campaign import Campaign, read_campaign, reference_campaigns
 
 
 def results_from_campaign(
@@ -40,9 +62,9 @@ def results_from_campaign(
     with contextlib.suppress(training_evolution.NothingCounted):
         results += training_evolution.results_from_evolution(training_evolution.evolution_runs(name, **read), seed=seed)
     results += results_from_counts(name, origin=origin)
-    for layout in ablations.TABLES:
-        cells = ablations.ablation_cells(layout, name, [], seed=seed, **read)
-        results += ablations.results_from_ablations(cells, layout)
+    for layout in TABLES:
+        cells = ablation_cells(layout, name, [], seed=seed, **read)
+        results += results_from_ablations(cells, layout)
     return results
 
 
@@ -60,3 +82,276 @@ def verdict_table(results: Sequence[Result]) -> pd.DataFrame:
         shown |= {"Found": row["ours"], "n": f"{row['n']:,}"}
         rows.append(shown | {"Verdict": row["verdict"]})
     return pd.DataFrame(rows)
+
+
+# until the scorecard reads kept results: of page module ablations
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a column of a table comes from: an experiment, one of its counts, and a dataset if it must be that one.
+
+    stand_in: a dataset that is taken where there is no campaign on `dataset`; its cells say so.
+    """
+
+    experiment: str = "main"
+    count: str = "main"
+    dataset: str = ""
+    stand_in: str = ""
+
+
+_DATASETS = {
+    "CIFAR-10": Source(dataset="cifar10"),
+    "CIFAR-100": Source(dataset="cifar100"),
+    "ImageNet": Source(dataset="imagenet", stand_in="tiny-imagenet-20"),
+}
+
+
+TABLES = {
+    "architectures": {c: _DATASETS.get(c) or Source(count=f"dim{c[2:]}") for c in ARCHITECTURES_COLUMNS},
+    "optimizers": {c: Source(experiment="main" if c == "SGD" else c.lower()) for c in OPTIMIZERS_COLUMNS},
+    "hyperplanes": {c: Source(count="main" if c == "Train" else c.lower()) for c in HYPERPLANES_COLUMNS},
+    "range": {span: Source(count=f"range{i}" if i else "main") for i, (span, _, _) in enumerate(RANGE)},
+}
+
+
+def ablation_cells(name: str, campaign: str, others: list[str] | None = None, *, seed: int = 0, **read) -> pd.DataFrame:
+    """One row an entry of the table `name`: network, column, published, value, low, high, n, interpolating, lr, seeds,
+    campaign, needs, stand_in.
+
+    name: "architectures" (v1 Table 5: datasets, and d = 2..5), "optimizers" (Table 7), "hyperplanes" (Table 8), or
+    "range" (Table 4, which has ResNet18 alone).
+    The columns of a dataset take the first of `campaign` and `others` (default: every campaign) on that dataset which
+    has the network, else one on a dataset that stands in for it and is named in `stand_in`; all other columns take
+    `campaign`. value is Pearson's correlation of count and gap over n settings, up to `seeds` seeds averaged in each;
+    `interpolating` of them interpolate, and `lr` is the tuple of their learning rates.
+    Where there is none it is NaN and `needs` says what is missing. read: `origin` and `num_samples` of `load_runs`.
+    Raises ValueError for an unknown campaign.
+    """
+    found = {c.name: c for c in reference_campaigns()} if others is None else {c: read_campaign(c) for c in others}
+    campaigns = {campaign: read_campaign(campaign)} | found
+    load = functools.cache(lambda name: records.load_runs(campaigns[name], **read))
+    rows = []
+    for column, source in TABLES[name].items():
+        chosen = _candidates(source, campaigns)
+        tables = {c: _runs_of(campaigns[c], load(c), name, source) for c in chosen}
+        for network in ("ResNet18",) if name == "range" else NETWORKS:
+            row = {"network": network, "column": column, "published": published(_id(name, network, column)).value}
+            cell = _cell(tables, network, source, seed)
+            used = campaigns[cell["campaign"]].dataset["name"] if cell["campaign"] and source.stand_in else ""
+            rows.append(row | cell | {"stand_in": used if used == source.stand_in else ""})
+    return pd.DataFrame(rows)
+
+
+def _candidates(source: Source, campaigns: dict[str, Campaign]) -> list[str]:
+    """The campaigns that a column may take its results from, the best first."""
+    if not source.dataset:
+        return [next(iter(campaigns))]
+    wanted = [source.dataset] + [source.stand_in] * bool(source.stand_in)
+    return [name for dataset in wanted for name, c in campaigns.items() if c.dataset["name"] == dataset]
+
+
+def _runs_of(campaign: Campaign, runs: pd.DataFrame, name: str, source: Source) -> pd.DataFrame:
+    """Of the runs of a campaign those that a column may take; "range" wants all its counts, as far as any has them."""
+    if source.experiment == "main" and len(runs):
+        runs = plain_runs(runs, campaign)
+    counts = [f"count_{s.count}" for s in TABLES[name].values()] if name == "range" else []
+    whole = runs.dropna(subset=[count for count in counts if count in runs.columns])
+    return whole if len(whole) else runs
+
+
+def _id(name: str, network: str, column: str) -> str:
+    return f"range/{column}/correlation" if name == "range" else f"{name}/{network}/{column}"
+
+
+def _cell(tables: dict[str, pd.DataFrame], network: str, source: Source, seed: int) -> dict:
+    empty = {"value": float("nan"), "low": float("nan"), "high": float("nan"), "n": 0, "campaign": ""}
+    empty |= {"interpolating": 0, "lr": (), "seeds": 0}
+    needs = ""
+    for campaign, runs in tables.items():
+        found, lacking = _select(runs, network, source)
+        needs = needs or (f"runs of {campaign}" if lacking == "runs" else lacking)
+        if found is None:
+            continue
+        cells = finished(average_replicates(found))
+        c = correlate_settings(cells, "selected", "gap")
+        if np.isfinite(c.value):
+            trained = {"interpolating": int(cells["interpolates"].sum()), "lr": tuple(sorted(set(cells["lr"])))}
+            numbers = {"value": c.value, "low": c.low, "high": c.high, "n": len(cells)}
+            return numbers | trained | {"seeds": cells["num_seeds"].max(), "campaign": campaign, "needs": ""}
+        needs = needs or ("three settings" if len(cells) < 3 else "settings that differ")
+    return empty | {"needs": needs or f"a campaign on {source.dataset}"}
+
+
+def _select(runs: pd.DataFrame, network: str, source: Source) -> tuple[pd.DataFrame | None, str]:
+    """The runs of one cell of a table with the wanted count as `selected`, or None and what is missing."""
+    if runs.empty:
+        return None, "runs"
+    count = runs.get(f"count_{source.count}", pd.Series(np.nan, runs.index))
+    wanted = {f"experiment {source.experiment}": runs["experiment"] == source.experiment}
+    wanted |= {"network": runs["network"] == network, f"count {source.count}": count.notna()}
+    for what, holds in wanted.items():
+        runs = runs[holds[runs.index]]
+        if runs.empty:
+            return None, what
+    return runs.assign(selected=count), ""
+
+
+def results_from_ablations(cells: pd.DataFrame, name: str) -> list[Result]:
+    """Our results for the published cells of the table `name`, of the cells that were run.
+
+    The paper prints its main results in a column of each table; their rows say whose number they repeat.
+    """
+    results = []
+    for c in cells[np.isfinite(cells["value"])].itertuples():
+        detail = f"Pearson over {c.n} settings" + (f" of {c.stand_in}, which stands in" if c.stand_in else "")
+        detail += f", {c.interpolating} of them interpolate"
+        same = _same_as(name, c.network, c.column)
+        results.append(Result(_id(name, c.network, c.column), c.campaign, c.value, c.low, c.high, c.n, detail, same))
+    return results
+
+
+def _same_as(name: str, network: str, column: str) -> str:
+    """The id whose number this cell of a table repeats: the main result, or its cell in the table of networks."""
+    source = TABLES[name][column]
+    if (source.experiment, source.count) != ("main", "main") or source.dataset not in ("", "cifar10"):
+        return ""
+    if network in MAIN_NETWORKS:
+        return f"main/{network}"
+    return "" if name == "architectures" else f"architectures/{network}/CIFAR-10"
+
+
+# until the scorecard reads kept results: of page module augmentation
+
+
+AUGMENTATIONS = {"mixup": ("count", "gap"), "crop-flip": ("count", "test_accuracy")}
+
+
+_MATCH = ("network", "lr", "batch_size", "weight_decay", "optimizer")
+
+
+@dataclass(frozen=True)
+class Shift:
+    """Change of the gap at equal count, and the slopes of gap on count: common, without and with the augmentation.
+
+    crosses: lines of their own slopes, one fitted to each group, cross between the least and the largest count, so that
+    the sign of the change depends on the count at which it is read. opposed: their slopes have opposite signs, so that
+    there is no common one.
+    """
+
+    value: float
+    low: float
+    high: float
+    n: int
+    slope: float
+    slope_without: float
+    slope_with: float
+    crosses: bool = False
+
+    @property
+    def opposed(self) -> bool:
+        return self.slope_without * self.slope_with < 0
+
+
+def matched_settings(runs: pd.DataFrame, augmented: str, plain: str = "main") -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Settings of the experiments `plain` and `augmented`, row by row the same network and hyper-parameters.
+
+    Averaged over the runs that finished in both with the same seed, so that a difference between the rows is none
+    between seeds; settings without such a seed are left out. The number of epochs may differ. Raises ValueError for a
+    missing column or an experiment that `runs` does not hold.
+    """
+    require_columns(runs, ["experiment", "network", "cell", "count", "gap", "test_accuracy"])
+    known = list(pd.unique(runs["experiment"]))
+    for name in (plain, augmented):
+        if name not in known:
+            raise ValueError(f"no runs of experiment {name!r}; there are {', '.join(known) or 'none'}")
+    tables = [finished(runs[runs["experiment"] == name]).set_index([*_MATCH, "seed"]) for name in (plain, augmented)]
+    shared = tables[0].index.intersection(tables[1].index)
+    first, second = (average_replicates(table.loc[shared].reset_index()) for table in tables)
+    keys = [key for key in _MATCH if key in first.columns]  # without a weight decay that does nothing
+    first, second = first.set_index(keys), second.set_index(keys)
+    return first.reset_index(), second.loc[first.index].reset_index()
+
+
+def paired_difference(without: pd.DataFrame, with_: pd.DataFrame, column: str) -> Estimate:
+    """Mean of `column` with less without, over the rows of `matched_settings`."""
+    return mean(with_[column].to_numpy(float) - without[column].to_numpy(float))
+
+
+def vertical_shift(without: pd.DataFrame, with_: pd.DataFrame) -> Shift:
+    """Change of the gap at equal count: the coefficient s of gap = a + b count + s [with] (common slope b).
+
+    Least squares of "gap ~ count + augmented" with errors clustered by setting (`slope`). A shift is vertical if s is
+    not 0 and explains more than the change of the count does; compare the slopes of the groups before believing in a
+    common one (`Shift.crosses`). Value NaN where the count is constant.
+    """
+    n, nan = len(without), float("nan")
+    rows = pd.concat([without.assign(augmented=0.0), with_.assign(augmented=1.0)], ignore_index=True)
+    common = slope(rows, "gap ~ count + augmented", "count", rows["setting"]).value if n > 1 else nan
+    if not np.isfinite(common):
+        return Shift(nan, nan, nan, n, nan, nan, nan)
+    shift = slope(rows, "gap ~ count + augmented", "augmented", rows["setting"])
+    slopes, lines = [], []
+    for table in (without, with_):
+        count, gap = table["count"].to_numpy(float), table["gap"].to_numpy(float)
+        own = np.polyfit(count, gap, 1) if np.ptp(count) > 1e-12 else np.array([nan, nan])
+        slopes.append(float(own[0]))
+        lines.append(np.polyval(own, [rows["count"].min(), rows["count"].max()]))
+    crosses = bool(np.prod(lines[1] - lines[0]) < 0)
+    return Shift(shift.value, shift.low, shift.high, n, common, *slopes, crosses)
+
+
+def results_from_augmentation(runs: pd.DataFrame, campaign: str, augmented: str, plain: str = "main") -> list[Result]:
+    """Our results for mixup/{count, gap, correlation} or crop-flip/{count, test-accuracy, shift, correlation}.
+
+    And for crop-flip/{shift, accuracy, count}-beyond-mixup, where the campaign has settings of both.
+    augmented: "mixup" or "crop-flip", the name of the experiment. A campaign without it, or without matching settings,
+    gives no result.
+    """
+    if not {plain, augmented} <= set(runs["experiment"]):
+        return []
+    without, with_ = matched_settings(runs, augmented, plain)
+    if len(without) < 2:
+        return []
+    results = []
+    for column in AUGMENTATIONS[augmented]:
+        results.append(_difference_result(f"{augmented}/{column.replace('_', '-')}", campaign, without, with_, column))
+    if augmented == "crop-flip":
+        shift = vertical_shift(without, with_)
+        if np.isfinite(shift.value):
+            results.append(_shift_result("crop-flip/shift", shift, campaign, with_))
+        results += _beyond_mixup(runs, campaign)
+    return [*results, *correlation_result(f"{augmented}/correlation", campaign, with_.assign(cell=""), "gap")]
+
+
+def _difference_result(id_: str, campaign: str, without: pd.DataFrame, with_: pd.DataFrame, column: str) -> Result:
+    d = paired_difference(without, with_, column)
+    differences = with_[column] - without[column]
+    words = f"mean difference over {d.n} matched settings, {differences.min():+.2g} to {differences.max():+.2g}"
+    words += f"; with the augmentation {int(with_['interpolates'].sum())} of them interpolate"
+    return Result(id_, campaign, d.value, d.low, d.high, d.n, words)
+
+
+def _beyond_mixup(runs: pd.DataFrame, campaign: str) -> list[Result]:
+    """What crop and flip change beyond mixup, over the settings that were trained with either."""
+    if "mixup" not in set(runs["experiment"]):
+        return []
+    mixed, cropped = matched_settings(runs, "crop-flip", "mixup")
+    shift = vertical_shift(mixed, cropped)
+    if not np.isfinite(shift.value):
+        return []
+    results = [_shift_result("crop-flip/shift-beyond-mixup", shift, campaign, cropped)]
+    for name, column in (("accuracy", "test_accuracy"), ("count", "count")):
+        results.append(_difference_result(f"crop-flip/{name}-beyond-mixup", campaign, mixed, cropped, column))
+    return results
+
+
+def _shift_result(id_: str, shift: Shift, campaign: str, with_: pd.DataFrame) -> Result:
+    """A shift of the gap; without a value where the two lines cross or run opposite ways: no shift is vertical then."""
+    fitted = f"{int(with_['interpolates'].sum())} of {shift.n} settings with crop and flip interpolate"
+    words = f"slopes of gap on count {shift.slope_without:.2g} and {shift.slope_with:.2g}; {fitted}"
+    if shift.crosses or shift.opposed:
+        how = "cross among the counts" if shift.crosses else "run opposite ways"
+        words += f": the lines {how}, and the change depends on the count at which it is read"
+        return Result(id_, campaign, float("nan"), n=shift.n, detail=words)
+    return Result(id_, campaign, shift.value, shift.low, shift.high, shift.n, words)

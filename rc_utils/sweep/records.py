@@ -311,6 +311,31 @@ def load_evolution(
     return pd.DataFrame(rows) if rows else pd.DataFrame(columns=_EVOLUTION_COLUMNS)
 
 
+def load_counts(name, labels, origin=None):
+    """Counts of single simplices: one row per run with all of the counts `labels`, and count.
+
+    Columns: run_id, network, lr, batch_size, count (its label), counts (an array over the first
+    simplices, which all labels share), evaluations and seconds of one simplex. Same order of
+    simplices in every run. origin: as in `load_runs`.
+    """
+    campaign = _campaign_to_read(name, origin, None)
+    rows, seen = [], set()
+    for head, record in _entries(campaign, origin):
+        entries = [find_count(record["counts"], campaign.counts.get(label)) for label in labels]
+        if head["run_id"] in seen or None in entries:
+            continue
+        seen.add(head["run_id"])
+        shared = min(len(entry["counts"]) for entry in entries)
+        for label, entry in zip(labels, entries, strict=True):
+            row = {key: head[key] for key in ("run_id", "network")}
+            row |= {key: record["spec"]["train"][key] for key in ("lr", "batch_size")}
+            row |= {"count": label, "counts": np.array(entry["counts"][:shared])}
+            number = len(entry["counts"])
+            row |= {"evaluations": entry["num_evaluations"] / number, "seconds": entry["seconds"] / number}
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
 def _campaign_to_read(name, origin, num_samples):
     check_name("origin", origin or "live", ORIGINS)
     if num_samples is not None:
