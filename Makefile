@@ -48,7 +48,7 @@ $(VENV)/.lab: $(VENV)/.ready requirements-lab.txt
 pdf: env
 	$(BUILD) --pdf
 
-article: env
+article: book
 	$(BIN)/python article/build.py
 
 test: env
@@ -97,7 +97,7 @@ dist-test: dist
 		&& (cd $$folder && $(CURDIR)/$(BIN)/python -m pytest -n 2 -p no:cacheprovider $(DIST_TESTS)); \
 		status=$$?; rm -rf $$folder; exit $$status
 
-DIST_TESTS = tests/test_packaging.py tests/test_publishing.py tests/test_protocol.py tests/test_headline.py tests/test_article.py
+DIST_TESTS = tests/test_packaging.py tests/test_publishing.py tests/test_protocol.py tests/test_front_page.py tests/test_article.py
 
 # Everything of a release, with checksums.
 release: pdf article dist

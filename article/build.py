@@ -18,8 +18,8 @@ import matplotlib.pyplot as plt
 import typst
 
 from rc_utils import plotting
-from rc_utils.pages.scorecard import results_from_campaign
-from rc_utils.published import scorecard
+from rc_utils.correlation import interval_text
+from rc_utils.published import kept_results, scorecard
 from rc_utils.sweep.campaign import list_campaigns, load_campaign
 from rc_utils.sweep.records import load_evolution, load_runs
 
@@ -63,11 +63,6 @@ def pieces(text):
 def results_block(path):
     """What stands between the two comments of README.md or book/intro.md."""
     return blocks(_RESULTS.search(path.read_text(encoding="utf-8"))[1])
-
-
-def _heads(block):
-    """The heads of a table's columns; none of another block."""
-    return [cell[0]["text"] if cell else "" for cell in block.get("header", [])]
 
 
 def settings(name):
@@ -133,13 +128,24 @@ def studies():
 
 def statements():
     """The table of the main statements: what was published, ours with its interval, and the verdict."""
-    card = scorecard(results_from_campaign(CAMPAIGN, origin="reference"))
+    card = scorecard(kept_results())
     card = card[card["counted"] & card["id"].str.match(STATEMENTS)]
-    heads = ["statement", "published", "ours", "ours less published", "settings", "verdict"]
+    heads = ["statement", "printed", "their records", "ours", "settings", "verdict"]
     rows = [
-        [f"{row.claim} ({row.where})", row.published, row.ours, row.difference, str(row.n), row.verdict]
+        [f"{row.claim} ({row.where})", row.published, row.authors, row.ours, str(row.n), row.verdict]
         for row in card.itertuples()
     ]
+    return {"kind": "table", "header": [pieces(h) for h in heads], "rows": [[pieces(c) for c in row] for row in rows]}
+
+
+def decisions():
+    """The table of what decides in each study of the first round, as its page has kept it."""
+    rows = [
+        [r.id.removeprefix("study/").replace("/", ". ", 1), interval_text(r.value, r.low, r.high), str(r.n), r.detail]
+        for r in kept_results()
+        if r.id.startswith("study/") and r.detail
+    ]
+    heads = ["study: what decides", "found", "units", "the claim"]
     return {"kind": "table", "header": [pieces(h) for h in heads], "rows": [[pieces(c) for c in row] for row in rows]}
 
 
@@ -186,18 +192,10 @@ def data():
     PARTS.mkdir(exist_ok=True)
     draw(main, load_evolution(CAMPAIGN, origin="reference"))
     ours, theirs = settings(CAMPAIGN), settings(FULL_SIZE)
-    first_page = results_block(ROOT / "book" / "intro.md")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return {
         "version": project["version"],
-        # The README has no room for the tables of statements and of forests.
-        "results": [
-            *results_block(ROOT / "README.md"),
-            statements(),
-            next(block for block in first_page if _heads(block)[:1] == ["models"]),
-        ],
-        # The table that counts verdicts is the one without a head over its first column.
-        "verdicts": next(block for block in first_page if _heads(block)[:1] == [""]),
+        "results": [*results_block(ROOT / "README.md"), statements(), decisions()],
         "settings": [[key, theirs[key], ours[key]] for key in ours],
         "segments": number_of_segments(CAMPAIGN),
         "made": provenance(ledger(CAMPAIGN)),
@@ -208,7 +206,9 @@ def data():
 
 
 def write(path):
-    """Fill in the text and write the PDF at `path`."""
+    """Fill in the text and write the PDF at `path`. Raises ValueError before the pages have kept their results."""
+    if not kept_results():
+        raise ValueError("no page has kept its results: `make book` executes them, and then the article can be made")
     contents = data()
     (PARTS / "data.json").write_text(json.dumps(contents, ensure_ascii=False, indent=1), encoding="utf-8")
     fonts = pathlib.Path(matplotlib.get_data_path()) / "fonts" / "ttf"  # those of the figures

@@ -14,6 +14,7 @@ import sys
 import time
 
 import downloads
+import headline
 import pages
 import pdf
 
@@ -116,7 +117,8 @@ def build(layout, *, only=(), skip_sweep=False, device=None, as_pdf=False):
         executed = pages.execute_pages(chosen, layout, device)
         print(f"  {len(executed)} executed, {len(chosen) - len(executed)} unchanged")
     without = pages.write_unexecuted(table, layout)
-    pages.write_explorer(layout)
+    if not without:
+        headline.main()
     with _stage("Pages"):
         rendered = render(layout, not without)
         print("  rendered" if rendered else "  unchanged")

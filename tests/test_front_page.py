@@ -1,0 +1,92 @@
+"""README and first page: their numbers are those that pages kept, and those that pandas alone finds in the records."""
+
+import json
+import pathlib
+import re
+
+import headline
+import numpy as np
+import pandas as pd
+import pytest
+
+from rc_utils.published import Result, kept_results
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+INTRO = (ROOT / "book" / "intro.md").read_text(encoding="utf-8")
+
+
+def runs_of(campaign):
+    """One row for each committed run, read by json and pandas alone."""
+    settings = {"num_samples": 1000, "points": "train", "strategy": "adaptive"}
+    rows = []
+    text = (ROOT / "campaigns" / campaign / "runs.jsonl").read_text(encoding="utf-8")
+    for record in map(json.loads, text.splitlines()):
+        (counts,) = [c["counts"] for c in record["counts"] if c["settings"] == settings]
+        row = {"network": record["spec"]["network"]["name"], "count": np.mean(counts), **record["measures"]}
+        rows.append(row | record["spec"]["train"] | record["results"])
+    table = pd.DataFrame(rows)
+    return table.assign(gap=table["train_accuracy"] - table["test_accuracy"])
+
+
+def shown_after(words):
+    """The first number of the README behind `words`, and its decimals."""
+    number = re.search(r"-?\d+\.\d+", README.split(words, 1)[1])[0]
+    return float(number), len(number.partition(".")[2])
+
+
+def test_the_numbers_of_the_readme_by_hand():
+    runs = runs_of("cifar10-small")
+    keys = ["network", "lr", "batch_size"]
+    as_main = (
+        runs["optimizer"].eq("sgd") & runs["momentum"].eq(0.9) & runs["crop_padding"].eq(0) & runs["epochs"].eq(80)
+    )
+    plain = runs[as_main & runs["mixup_alpha"].eq(0)]
+    means = plain.groupby(keys)[["count", "gap", "margin"]].mean().reset_index()
+    three = means[means["network"].isin(["ResNet18", "SENet18", "EfficientNetB0"])]
+    mixed = runs[as_main & runs["mixup_alpha"].gt(0)].groupby(keys)["count"].mean()
+    first = plain[plain["seed"] == 0].groupby(keys)["count"].mean()
+    resnet = means[means["network"] == "ResNet18"]
+    expected = {
+        "of three networks correlate at": three["count"].corr(three["gap"]),
+        "regions, mixup by": (mixed - first.reindex(mixed.index)).mean(),
+        "said to say little, correlates": resnet["margin"].corr(resnet["gap"]),
+    }
+    twins = runs_of("study-seeds").assign(log=lambda rows: np.log(rows["count"]), half=lambda rows: rows["seed"] >= 30)
+    own = twins[twins["network"] == "ResNet18"]
+    centred = own[["log", "gap"]] - own.groupby("half")[["log", "gap"]].transform("mean")
+    expected["only chance differs, r is"] = centred.corr().iloc[0, 1]
+    for words, value in expected.items():
+        shown, decimals = shown_after(words)
+        assert round(value, decimals) == pytest.approx(shown), words
+
+
+def test_readme_and_first_page_say_what_the_pages_kept():
+    results = {result.id: result for result in kept_results()}
+    if "study/2/R² of mixup accuracy" not in results:
+        pytest.skip("the book is not built: `make book`")
+    readme, intro = headline.blocks(results)
+    assert readme in README
+    assert intro in INTRO
+    drawn = (ROOT / "book" / "_static" / "headline.svg").read_text(encoding="utf-8")
+    assert headline.shown(headline.figure(results)) == headline.shown(drawn)
+
+
+def test_a_number_that_no_page_kept_leaves_both_as_they_are(monkeypatch, capsys):
+    monkeypatch.setattr(headline, "kept_results", lambda: [Result("main/overall", "here", 0.5)])
+    monkeypatch.setattr(headline, "write_atomically", lambda *_: pytest.fail("written"))
+    headline.main()
+    assert "no page has kept 'study/1/only chance differs, ResNet18: r'" in capsys.readouterr().out
+
+
+def words(text):
+    """Words outside code blocks, comments and addresses."""
+    text = re.sub(r"```.*?```|<!--.*?-->|\]\([^)]*\)", " ", text, flags=re.S)
+    return len(text.split())
+
+
+def test_readme_and_first_page_are_short():
+    assert words(README) <= 700
+    assert words(INTRO) <= 400
+    assert "ICML 2025" in README
+    assert all(line.count("|") <= 5 for line in README.splitlines() if line.startswith("|"))
