@@ -89,4 +89,5 @@ def test_readme_and_first_page_are_short():
     assert words(README) <= 700
     assert words(INTRO) <= 400
     assert "ICML 2025" in README
+    assert headline.LEAD in " ".join(INTRO.split())
     assert all(line.count("|") <= 5 for line in README.splitlines() if line.startswith("|"))

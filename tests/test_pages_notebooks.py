@@ -26,6 +26,7 @@ WITHOUT_CAMPAIGN = {
     "09_linear_regions",
     "10_training_complexity",
     "14_scorecard",
+    "16_open_questions",
     "17_papers_records",
     "18_under_test",
     "19_counterexample",
