@@ -52,8 +52,8 @@ SMALL = {
     },
     "10_training_complexity": {
         "repetitions": 1, "epochs": 3, "num_points": 16, "width": 6, "num_images": 16, "num_test": 30, "image_size": 10,
-        "image_epochs": 1, "images_per_class": 30, "digit_iterations": 120, "batch_iterations": 120, "layer_epochs": 1,
-        "region_epochs": 3, "num_segments": 10,
+        "image_epochs": 1, "batch_iterations": 120, "layer_epochs": 1, "region_epochs": 3, "num_segments": 10,
+        "interval_points": 40,
     },
     "11_beyond_the_grid": {
         "campaign": PERCEPTRON, "num_samples": 41, "dimensions": "", "exact_samples": 1, "triangles": 1,

@@ -14,16 +14,13 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import pandas as pd
 import torch
 
 from rc_theory.complexity.tasks import digit_tasks
 from rc_theory.complexity.trajectory import Trajectory
-from rc_utils.correlation import mean
 from rc_utils.paths import project_root, write_atomically
 from rc_utils.provenance import git_revision, hardware
-from rc_utils.published import Result
 
 LEVELS = (0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 # The trajectory is read over as many blocks before the common loss is reached.
@@ -68,43 +65,6 @@ def equal_fit_table(
                 rows.append(row)
     return pd.DataFrame(
         rows, columns=["network", "repetition", "loss", "steps", "length", "test_loss"]
-    )
-
-
-def log_ratios(table: pd.DataFrame, column: str) -> pd.DataFrame:
-    """By loss: the mean of log(MLP / CNN) of a column of `equal_fit_table`, paired by repetition,
-    and its interval.
-    """
-    wide = table.pivot(index=["loss", "repetition"], columns="network", values=column)
-    wide = wide.reindex(columns=["MLP", "CNN"])
-    ratios = np.log(wide["MLP"] / wide["CNN"]).groupby("loss")
-    rows = [{"loss": loss} | vars(mean(group, "repetitions")) for loss, group in ratios]
-    return pd.DataFrame(rows, columns=["loss", "value", "low", "high", "n"])
-
-
-def ratio_result(id_: str, ratios: pd.DataFrame, where: str, level: float = 0.01) -> Result:
-    """The Result at `level` of `log_ratios`; without a value where the sign depends on the loss,
-    which none prints.
-    """
-    words = ", ".join(
-        f"{r.value:+.2f} [{r.low:+.2f}, {r.high:+.2f}] at {r.loss:g}" for r in ratios.itertuples()
-    )
-    detail = (
-        f"{where}; log ratio by the common training loss, which the text does not give: {words}"
-    )
-    chosen = ratios[ratios["loss"] == level]
-    turns = (ratios["low"] > 0).any() and (ratios["high"] < 0).any()
-    if turns or chosen.empty:
-        return Result(id_, where, np.nan, n=int(ratios["n"].max()), detail=detail)
-    row = chosen.iloc[0]
-    return Result(
-        id_,
-        where,
-        row["value"],
-        row["low"],
-        row["high"],
-        int(row["n"]),
-        f"at a loss of {level:g}; {detail}",
     )
 
 

@@ -167,6 +167,7 @@ def steady_learners(
         table["beta"] * np.linalg.norm(last * (interval.active[0] > 0), axis=1) / 4
     )
     margin = (1 - 2 * outputs[:, :count]).abs().amin(1).cpu().numpy()
+    table["direct_radius"] = margin / (4 * table["direct_bound"])
     table["radius"] = margin / (table["c"] * table["phi"] * np.log(table["num_units"]))
     points = both[0].double().cpu().numpy()
     table["nearest"] = float(np.median(np.sort(cdist(points, points), axis=1)[:, 1]))

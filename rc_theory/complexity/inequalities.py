@@ -70,7 +70,8 @@ def check_corollary_2(path: Trajectory, window: int = 10, *, ends: bool = True) 
     finite = np.isfinite(path.inverse_square)
     inverse = windows_sum(np.where(finite, path.inverse_square, 0), window)
     # A step with epsilon = 0 makes the harmonic mean, and the bound, 0.
-    harmonic = np.where(windows_sum((~finite).astype(float), window) > 0, 0, steps / inverse)
+    exact = windows_sum((~finite).astype(float), window) > 0
+    harmonic = np.where(exact, 0, steps / np.where(exact, 1, inverse))
     variance = path.variance(window, ends=ends)
     return Check(
         largest_ratio(mean**2 * harmonic, variance), variance.size, f"windows of {steps} steps"
