@@ -138,26 +138,6 @@ def linear_regions(
     return len(kinks(theta, position_tolerance, slope_tolerance)[0]) + 1
 
 
-def error_rate(
-    theta: torch.Tensor, crossings: torch.Tensor, num_points: int = 20_001
-) -> np.ndarray:
-    """Share of [-1, 1] on which networks (S, 3, k) and teachers (S, r) differ in sign, on an even
-    grid: (S,).
-
-    A network is evaluated where it bends; between bends it is a line.
-    """
-    grid = np.linspace(-1, 1, num_points)
-    expected = label(crossings.cpu(), torch.from_numpy(grid)).numpy() > 0
-    shares = []
-    for network, positive in zip(theta.cpu(), expected, strict=True):
-        w, b, _ = network
-        bends = (-b / w)[w != 0].clamp(-1, 1)
-        at = torch.cat([bends, torch.tensor([-1.0, 1.0], dtype=network.dtype)]).sort().values
-        values = np.interp(grid, at.numpy(), outputs(network[None], at)[0].numpy())
-        shares.append(np.mean((values > 0) != positive))
-    return np.array(shares)
-
-
 def kkt_residual(
     theta: torch.Tensor, x: torch.Tensor, y: torch.Tensor, band: float = POSITION_TOLERANCE
 ) -> float:
