@@ -1,12 +1,9 @@
-"""Perceptrons and convolutional networks at equal fit (Loukas App. A.5): live on digits, and a
-committed run on MNIST.
+"""Perceptrons and convolutional networks at equal fit on MNIST (Loukas App. A.5).
 
     python -m rc_theory.complexity.architectures mnist
 
 trains both on 100 images a class of that dataset and writes campaigns/architectures/mnist.json.
 """
-
-from __future__ import annotations
 
 import argparse
 import datetime
@@ -38,8 +35,7 @@ SETTINGS = {
 def equal_fit_table(
     paths: Mapping[str, Trajectory], levels: Sequence[float] = LEVELS
 ) -> pd.DataFrame:
-    """One row a network ("MLP", "CNN"), training and loss of `levels` that all trainings of both
-    reach.
+    """One row per network ("MLP", "CNN"), training and loss of `levels` that all trainings reach.
 
     Columns: network, repetition, loss, steps (to the end of the first block with that training
     loss), length (of the path of the first bias, a block, over the last blocks before) and
@@ -52,16 +48,10 @@ def equal_fit_table(
         for network, path in paths.items():
             first = (path.train_loss <= level).argmax(0)
             for repetition, block in enumerate(first):
-                row = {
-                    "network": network,
-                    "repetition": repetition,
-                    "loss": level,
-                    "steps": int(path.steps[block]),
-                }
-                row["length"] = float(
-                    path.length[max(0, block + 1 - BLOCKS) : block + 1, repetition, 0].mean()
-                )
-                row["test_loss"] = float(path.test_loss[block, repetition])
+                blocks = slice(max(0, block + 1 - BLOCKS), block + 1)
+                length = float(path.length[blocks, repetition, 0].mean())
+                loss = float(path.test_loss[block, repetition])
+                row = [network, repetition, level, int(path.steps[block]), length, loss]
                 rows.append(row)
     return pd.DataFrame(
         rows, columns=["network", "repetition", "loss", "steps", "length", "test_loss"]
@@ -72,18 +62,17 @@ def committed_table(dataset: str = "mnist") -> tuple[pd.DataFrame, str]:
     """The committed `equal_fit_table` of a dataset, and one sentence on where it was made."""
     content = json.loads(_path(dataset).read_text(encoding="utf-8"))
     settings, made = content["settings"], content["provenance"]
+    number, images = settings["repetitions"], settings["images_per_class"]
     words = (
-        f"{content['dataset']}, {settings['images_per_class']} images a class, {settings['repetitions']} trainings of "
-        f"each network for {settings['iterations']:,} iterations at learning rate {settings['lr']:g}, made on "
+        f"{content['dataset']}, {images} images a class, {number} trainings of each network for "
+        f"{settings['iterations']:,} iterations at learning rate {settings['lr']:g}, made on "
         f"{made['hardware']} with torch {made['torch']}"
     )
     return pd.DataFrame(content["rows"]), words
 
 
 def train_both(dataset: str, **settings) -> dict[str, Trajectory]:
-    """Both networks of App. A.5 on a dataset, watched every 100 iterations; settings as in
-    SETTINGS.
-    """
+    """Both networks of App. A.5, watched every 100 iterations; settings as in SETTINGS."""
     lr, iterations = settings.pop("lr"), settings.pop("iterations")
     found = {}
     for name, task in digit_tasks(dataset=dataset, **settings).items():

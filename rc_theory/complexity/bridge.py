@@ -1,7 +1,5 @@
 """Complexity after Loukas et al. beside region counts, on the same classifiers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,8 +27,7 @@ def accuracies(networks: nn.Sequential, task: Task) -> tuple[np.ndarray, np.ndar
 def bridge_table(
     task: Task, networks: nn.Sequential, path: Trajectory, *, num_segments: int, seed: int = 0
 ) -> pd.DataFrame:
-    """One row a classifier: level, repetition, path (its total length), steepness (mean at the
-    training points at the end), count (regions on segments between them) and gap."""
+    """One row per classifier: level, repetition, path, steepness, count and gap."""
     counts = []
     for m, template in enumerate(task.networks):
         points = task.train[0][m if len(task.train[0]) > 1 else 0]

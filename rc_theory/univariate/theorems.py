@@ -1,8 +1,4 @@
-"""What the statements of Safran et al. are about, measured on univariate students that gradient
-flow trained.
-"""
-
-from __future__ import annotations
+"""The statements of Safran et al., measured on students that gradient flow trained."""
 
 import math
 from collections.abc import Iterable
@@ -45,8 +41,7 @@ def train_students(
     sigma_output: float | None = None,
     **flow: object,
 ) -> tuple[pd.DataFrame, Flow]:
-    """Students with a teacher, a sample and an initialisation each: one row a student, and the flow
-    that trained them.
+    """Students with a teacher, sample and start each: one row per student, and their flow.
 
     Columns: sign_changes, width, num_samples, student, label_changes (in the sample), least_loss,
     residual, fitted (the loss fell below 1 / n, where Theorem 4.2 begins), converged (residual <
@@ -97,8 +92,7 @@ def stated_scales(
 def theorem_31(
     sign_changes: int, num_samples: int, delta: float, num_students: int, seed: int, **flow: object
 ) -> pd.DataFrame:
-    """Students at the width and the initialisation of Theorem 3.1; ratio: 2 n times the least
-    training loss met.
+    """Students at the width and start of Theorem 3.1; ratio: 2 n times the least loss met.
 
     The teacher's sign changes are even, so that the shortest interval is rho = 2 / (r + 1).
     """
@@ -131,8 +125,7 @@ def theorem_31(
 
 
 def certified_loss(theta: torch.Tensor, sign_changes: int) -> np.ndarray:
-    """A loss below which no training from the initializations theta (S, 3, k) gets on the points of
-    `theorem_32`: (S,).
+    """A loss below which no training gets from theta (S, 3, k), (S,).
 
     A neuron that is active nowhere never moves, m active neurons change sign at most m + 1 times,
     and each misclassified point mends at most two of the r - m - 1 missing changes, at a loss of
@@ -147,8 +140,7 @@ def certified_loss(theta: torch.Tensor, sign_changes: int) -> np.ndarray:
 def certified_share(
     sign_changes: int, width_ratios: Iterable[float], num_initializations: int, seed: int
 ) -> pd.DataFrame:
-    """By width ratio with a positive bound: in how many of so many initializations `certified_loss`
-    reaches it.
+    """Share of initializations that `certified_loss` keeps above the bound, by width ratio.
 
     Nothing is trained. Columns: sign_changes, width_ratio, n, certified (a number), share, and low,
     high, its exact 95 % interval.
@@ -181,8 +173,7 @@ def _even_points(sign_changes: int) -> torch.Tensor:
 
 
 def example_1(**flow: object) -> dict[str, object]:
-    """Example 1: gradient flow from v_1 = b_1 = 1, all else 0, on x = 4, -4 with labels 1, and a
-    better solution.
+    """Example 1: the limit of gradient flow, and a better solution.
 
     limit, better: (3, 2), the limit scaled to smallest margin 1; limit_norm, better_norm: squared
     norms; limit_residual: of the KKT conditions; better_margins: at both samples.
