@@ -1,3 +1,1 @@
-"""The theorems, run: two-layer networks and half-spaces (page 08), univariate networks (09),
-training (10).
-"""
+"""The theorems of the three papers, run (pages 08, 09, 10 and 19)."""

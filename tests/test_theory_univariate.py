@@ -110,7 +110,8 @@ def test_most_students_converge():
     assert kept["regions"].between(2, 8).all()  # two sign changes need one kink at least
     assert (kept["regions_coarse"] <= kept["regions"]).all()
     assert (kept["regions_all"] >= kept["regions_fine"]).all()
-    assert table["error"].max() < 0.25
+    # Each linear piece changes sign once at most.
+    assert (kept["regions"] >= kept["label_changes"]).all()
 
 
 def test_small_steps_follow_plain_gradient_descent(monkeypatch):
@@ -140,16 +141,20 @@ def test_example_1_is_exact():
 
 def test_theorem_31_brings_the_loss_down_at_the_stated_width():
     assert theory.stated_width(1, 0.5, 1.0) == math.ceil(6144 * math.log(48))
-    assert theory.theorem_31(1, 6, 0.9, 1, seed=0)["ratio"].between(0, 1, inclusive="right").all()
+    table = theory.theorem_31(1, 6, 0.9, 1, seed=0)
+    assert table["ratio"].between(0, 1, inclusive="right").all()
+    # Remark 2.3: until then the hidden layer hardly moves.
+    assert (table["hidden_change"] < 1e-3 * table["output_change"]).all()
 
 
-def test_theorem_32_narrow_students_stay_above_the_bound():
-    for ratio, bound in ((1, 1 / 16), (1.25, 1 / 64), (3, -5 / 16)):
-        table = theory.theorem_32(8, ratio, 16, seed=0, num_steps=200)
-        assert table["bound"].tolist() == pytest.approx([bound] * 16)
-        assert bound < 0 or (table["least_loss"] >= bound).mean() >= 0.25
-        # What holds whatever the training does holds for this training.
-        assert (table["least_loss"] >= table["certified"] - 1e-12).all()
+def test_no_training_gets_below_the_certified_loss():
+    x = torch.arange(1, 10, dtype=torch.float64).expand(16, -1) / 9
+    y = (2.0 * (torch.arange(9) % 2) - 1).double().expand(16, -1)
+    theta = uni.draw_students(16, 8, seed=0)
+    trained = gradient_flow(theta, x, y, num_steps=200, stop_loss=1 / 9, residuals=False)
+    certified = theory.certified_loss(theta, 8)
+    assert (trained.least_loss >= certified - 1e-12).all()
+    assert (certified >= (1 - 0.75) / 4).mean() >= 0.25
 
 
 def test_the_certified_share_is_that_of_a_binomial():
@@ -164,27 +169,10 @@ def test_the_certified_share_is_that_of_a_binomial():
         assert row.share == row.certified / 4000
 
 
-def test_the_error_rate_is_the_share_of_the_line_that_the_outputs_get_wrong():
-    moved = uni.make_teachers(torch.tensor([[0.5]]).double())
-    assert uni.error_rate(moved, torch.tensor([[0.0]]).double())[0] == pytest.approx(0.25, abs=1e-3)
-    crossings, students = uni.draw_crossings(5, 3, 0), uni.draw_students(5, 20, 1)
-    grid = torch.linspace(-1, 1, 2001, dtype=torch.float64)
-    wrong = (uni.outputs(students, grid) > 0) != (uni.label(crossings, grid) > 0)
-    np.testing.assert_allclose(uni.error_rate(students, crossings, 2001), wrong.double().mean(1), atol=1e-3)
-
-
 def test_wide_students_of_one_label_change_have_three_regions_at_every_tolerance():
     table, trained = theory.train_students(1, 100, 8, 12, seed=5, num_steps=600)
     settled = torch.tensor(np.flatnonzero(table["converged"] & (table["label_changes"] == 1)))
     assert len(settled) >= 10
-    counts = theory.count_by_tolerance(trained.theta[settled], (1e-2, 1e-5, 1e-12))
-    assert counts[["fewest", "most"]].to_numpy().tolist() == [[3, 3]] * 3
-
-
-def test_widths_are_asked_for_by_the_spacing_of_the_sign_changes_and_the_constant_is_the_least():
-    start = theory.theorem_23(1, 24, 8, 0.5, 4, seed=0, num_steps=100)
-    ends = torch.cat([-torch.ones(4, 1), uni.draw_crossings(4, 1, 0), torch.ones(4, 1)], dim=1)
-    rho = ends.diff().amin(1)
-    assert start["stated_width"].tolist() == [theory.stated_width(1, 0.5, float(r), count=48) for r in rho]
-    constant = theory.least_constant(0.2, 24, 2, 0.1)
-    assert constant * (2 * math.log(1 / 0.2) + math.log(10)) / 0.2 == pytest.approx(24)
+    for tolerance in (1e-2, 1e-5, 1e-12):
+        counts = [uni.linear_regions(one, tolerance, tolerance) for one in trained.theta[settled]]
+        assert set(counts) == {3}

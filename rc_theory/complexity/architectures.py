@@ -1,12 +1,9 @@
-"""Perceptrons and convolutional networks at equal fit (Loukas App. A.5): live on digits, and a
-committed run on MNIST.
+"""Perceptrons and convolutional networks at equal fit on MNIST (Loukas App. A.5).
 
     python -m rc_theory.complexity.architectures mnist
 
 trains both on 100 images a class of that dataset and writes campaigns/architectures/mnist.json.
 """
-
-from __future__ import annotations
 
 import argparse
 import datetime
@@ -14,16 +11,13 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import pandas as pd
 import torch
 
 from rc_theory.complexity.tasks import digit_tasks
 from rc_theory.complexity.trajectory import Trajectory
-from rc_utils.correlation import mean
 from rc_utils.paths import project_root, write_atomically
 from rc_utils.provenance import git_revision, hardware
-from rc_utils.published import Result
 
 LEVELS = (0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 # The trajectory is read over as many blocks before the common loss is reached.
@@ -41,8 +35,7 @@ SETTINGS = {
 def equal_fit_table(
     paths: Mapping[str, Trajectory], levels: Sequence[float] = LEVELS
 ) -> pd.DataFrame:
-    """One row a network ("MLP", "CNN"), training and loss of `levels` that all trainings of both
-    reach.
+    """One row per network ("MLP", "CNN"), training and loss of `levels` that all trainings reach.
 
     Columns: network, repetition, loss, steps (to the end of the first block with that training
     loss), length (of the path of the first bias, a block, over the last blocks before) and
@@ -55,56 +48,13 @@ def equal_fit_table(
         for network, path in paths.items():
             first = (path.train_loss <= level).argmax(0)
             for repetition, block in enumerate(first):
-                row = {
-                    "network": network,
-                    "repetition": repetition,
-                    "loss": level,
-                    "steps": int(path.steps[block]),
-                }
-                row["length"] = float(
-                    path.length[max(0, block + 1 - BLOCKS) : block + 1, repetition, 0].mean()
-                )
-                row["test_loss"] = float(path.test_loss[block, repetition])
+                blocks = slice(max(0, block + 1 - BLOCKS), block + 1)
+                length = float(path.length[blocks, repetition, 0].mean())
+                loss = float(path.test_loss[block, repetition])
+                row = [network, repetition, level, int(path.steps[block]), length, loss]
                 rows.append(row)
     return pd.DataFrame(
         rows, columns=["network", "repetition", "loss", "steps", "length", "test_loss"]
-    )
-
-
-def log_ratios(table: pd.DataFrame, column: str) -> pd.DataFrame:
-    """By loss: the mean of log(MLP / CNN) of a column of `equal_fit_table`, paired by repetition,
-    and its interval.
-    """
-    wide = table.pivot(index=["loss", "repetition"], columns="network", values=column)
-    wide = wide.reindex(columns=["MLP", "CNN"])
-    ratios = np.log(wide["MLP"] / wide["CNN"]).groupby("loss")
-    rows = [{"loss": loss} | vars(mean(group, "repetitions")) for loss, group in ratios]
-    return pd.DataFrame(rows, columns=["loss", "value", "low", "high", "n"])
-
-
-def ratio_result(id_: str, ratios: pd.DataFrame, where: str, level: float = 0.01) -> Result:
-    """The Result at `level` of `log_ratios`; without a value where the sign depends on the loss,
-    which none prints.
-    """
-    words = ", ".join(
-        f"{r.value:+.2f} [{r.low:+.2f}, {r.high:+.2f}] at {r.loss:g}" for r in ratios.itertuples()
-    )
-    detail = (
-        f"{where}; log ratio by the common training loss, which the text does not give: {words}"
-    )
-    chosen = ratios[ratios["loss"] == level]
-    turns = (ratios["low"] > 0).any() and (ratios["high"] < 0).any()
-    if turns or chosen.empty:
-        return Result(id_, where, np.nan, n=int(ratios["n"].max()), detail=detail)
-    row = chosen.iloc[0]
-    return Result(
-        id_,
-        where,
-        row["value"],
-        row["low"],
-        row["high"],
-        int(row["n"]),
-        f"at a loss of {level:g}; {detail}",
     )
 
 
@@ -112,18 +62,17 @@ def committed_table(dataset: str = "mnist") -> tuple[pd.DataFrame, str]:
     """The committed `equal_fit_table` of a dataset, and one sentence on where it was made."""
     content = json.loads(_path(dataset).read_text(encoding="utf-8"))
     settings, made = content["settings"], content["provenance"]
+    number, images = settings["repetitions"], settings["images_per_class"]
     words = (
-        f"{content['dataset']}, {settings['images_per_class']} images a class, {settings['repetitions']} trainings of "
-        f"each network for {settings['iterations']:,} iterations at learning rate {settings['lr']:g}, made on "
+        f"{content['dataset']}, {images} images a class, {number} trainings of each network for "
+        f"{settings['iterations']:,} iterations at learning rate {settings['lr']:g}, made on "
         f"{made['hardware']} with torch {made['torch']}"
     )
     return pd.DataFrame(content["rows"]), words
 
 
 def train_both(dataset: str, **settings) -> dict[str, Trajectory]:
-    """Both networks of App. A.5 on a dataset, watched every 100 iterations; settings as in
-    SETTINGS.
-    """
+    """Both networks of App. A.5, watched every 100 iterations; settings as in SETTINGS."""
     lr, iterations = settings.pop("lr"), settings.pop("iterations")
     found = {}
     for name, task in digit_tasks(dataset=dataset, **settings).items():

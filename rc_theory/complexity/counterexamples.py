@@ -1,8 +1,4 @@
-"""Networks that break statements of Loukas et al. as they are printed: ratios of what is found to
-what is allowed.
-"""
-
-from __future__ import annotations
+"""Networks that break statements of Loukas et al.: ratios of found to allowed."""
 
 import itertools
 import math
@@ -19,8 +15,7 @@ from rc_theory.complexity.trajectory import Trajectory, follow_training
 
 
 def wide_first_layer() -> Trajectory:
-    """One step of a network with two units on one input, W_1 = (1, 1)^T, and output weights 1 and
-    -0.9.
+    """One step of two units on one input, W_1 = (1, 1)^T, with output weights 1 and -0.9.
 
     The bias moves along (1, -0.9), of which W_1^T leaves 0.1: the proof takes |W_1^T g| >= sigma_n
     |g|, which fails where n_1 > n.
@@ -46,8 +41,7 @@ def alternating_steps() -> Trajectory:
 def both_sides(
     number: int, *, units: int = 64, inputs: int = 10, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """lambda / (sigma_1 u) and sigma_n u / lambda, (number,) each, of random networks with one
-    hidden layer.
+    """lambda / (sigma_1 u) and sigma_n u / lambda of random one-layer networks, (number,) each.
 
     Gaussian weights, no biases, one random sample each; with the output weights a_S of the active
     units a step of SGD has u = |a_S| and lambda = |W_1^T a_S|. Lemma 1 says that neither ratio
@@ -63,8 +57,7 @@ def both_sides(
 
 
 def subspace_ratio() -> float:
-    """Length over its upper bound, once sigma_n is replaced by min |W_1 x| over the unit vectors x
-    of the data's span.
+    """Length over its upper bound with sigma_n replaced as in the remark after Theorem 1.
 
     W_1 = diag(1, 0.01), output weights 1 and 100, the sample (1, 0), the second unit active by its
     bias: the update sees the second unit, the subspace does not.
@@ -76,9 +69,7 @@ def subspace_ratio() -> float:
 
 
 def smooth_ratio() -> float:
-    """sigma_n u / lambda with tanh for the activation and the first layer of `wide_first_layer`
-    (Lemma 5).
-    """
+    """sigma_n u / lambda of `wide_first_layer` with tanh for the activation (Lemma 5)."""
     network = _network(torch.ones(2, 1), torch.tensor([[1.0, -0.9]]), nn.Tanh())
     update, gradient = _update_and_gradient(network, torch.ones(1, 1))
     return float(math.sqrt(2) * update / gradient)
@@ -144,8 +135,7 @@ def claim_1_network() -> tuple[nn.Sequential, Tensor]:
 
 
 def claim_1_ratio() -> float:
-    """Pathways of `claim_1_network` over the most of them that dropout at its four points covers
-    exactly once.
+    """Pathways of `claim_1_network` over the most that dropout covers exactly once.
 
     All ways of dropping units are tried: 16 x 16 x 4 x 4 of them.
     """
@@ -153,16 +143,18 @@ def claim_1_ratio() -> float:
     layers = [pattern[0].numpy() for pattern in activations(stack([network]), points[None])]
     boxes = []
     for first, second in zip(*(layer[:4] for layer in layers), strict=True):
-        kept = [[np.array(mask) for mask in itertools.product(*([0, 1] if unit else [0] for unit in pattern))]
-                for pattern in (first, second)]  # fmt: skip
-        boxes.append([np.outer(a, b) for a, b in itertools.product(*kept)])
+        kept_first, kept_second = _sub_patterns(first), _sub_patterns(second)
+        boxes.append([np.outer(a, b) for a in kept_first for b in kept_second])
     covered = (sum(choice) for choice in itertools.product(*boxes))
     return 9 / max(int((grid == 1).sum()) for grid in covered if grid.max() <= 1)
 
 
+def _sub_patterns(pattern):
+    return [np.array(mask) for mask in itertools.product(*([0, 1] if u else [0] for u in pattern))]
+
+
 def lemma_3_ratio(width: int, delta: float = 0.05) -> float:
-    """Lipschitz constant over what Lemma 3 allows, with probability 1 - delta: widths 1 and `width`
-    = m, even.
+    """Lipschitz constant over what Lemma 3 allows: widths 1 and m = `width`, even.
 
     W_1 = 1, W_2 = +1 for m / 2 + 1 units and -1 for the others, W_3 = 1, all units active at the
     data by a large second bias: p_min = beta = xi = 1. Where the units of -1 are off the slope is m
@@ -219,7 +211,7 @@ def _network(
 
 
 def _update_and_gradient(network: nn.Sequential, x: Tensor) -> tuple[Tensor, Tensor]:
-    """|d f / d b_1|, which is the normalised update of a step, and |grad f| at one sample (1, n)."""
+    """|d f / d b_1|, the normalised update of a step, and |grad f| at one sample (1, n)."""
     x = x.double().requires_grad_()
     moved, gradient = torch.autograd.grad(network(x).sum(), (network[0].bias, x))
     return moved.norm(), gradient.norm()

@@ -1,8 +1,4 @@
-"""The quantities of Theorem 3: how steady a learner with dropout is, and what its generalisation
-bound is worth.
-"""
-
-from __future__ import annotations
+"""Theorem 3 of Loukas et al.: how steady a learner with dropout is, and its bounds."""
 
 import math
 
@@ -26,8 +22,7 @@ def steady_constant(gamma: float, beta: float, mu: float, p_min: float) -> float
 
 
 def direct_lipschitz_bound(phi: float, gamma: float, beta: float, mu: float, p_min: float) -> float:
-    """2 (1 + gamma) xi beta phi / sqrt(p_min), above the Lipschitz constant of a network with one
-    hidden layer.
+    """2 (1 + gamma) xi beta phi / sqrt(p_min) >= lambda_f, for one hidden layer.
 
     With a sigmoid, dropout of 1/2 and output weights a that stay, by probability 1 - delta after 4
     log(1 / delta) / p_min steps, the largest update of which is phi. A step at x sees u^2 >= (mu (1
@@ -40,8 +35,7 @@ def direct_lipschitz_bound(phi: float, gamma: float, beta: float, mu: float, p_m
 
 
 def covering_lower_bound(points: np.ndarray, radius: float) -> int:
-    """At least so many balls of `radius` cover `points` (N, n): a set of points more than 2 radius
-    apart, greedily.
+    """Lower bound on the balls of `radius` that cover points (N, n), by a greedy packing.
 
     No ball holds two of them.
     """
@@ -54,7 +48,7 @@ def covering_lower_bound(points: np.ndarray, radius: float) -> int:
 
 
 def covering_bound(covering: float, num_points: int, delta: float) -> float:
-    """sqrt((4 log(2) covering + 2 log(1 / delta)) / N), the explicit form of the bound (App. B.7)."""
+    """sqrt((4 log(2) covering + 2 log(1 / delta)) / N), the bound of App. B.7."""
     return math.sqrt((4 * math.log(2) * covering + 2 * math.log(1 / delta)) / num_points)
 
 
@@ -101,26 +95,12 @@ def _dropout_network(inputs, hidden, seed):
 
 
 def dropout_task(*, hidden: int = 32, **options) -> Task:
-    """The images of Task 2, uncorrupted, for networks of depth d = 2, where the paper's dropout is
-    the usual one.
-
-    A linear first layer of `hidden` units, ReLU, dropout of 1/2 and one output, float64; options as
-    `corruption_task`.
-    """
+    """The images of Task 2, uncorrupted, for networks with one hidden layer and dropout of 1/2."""
     task = corruption_task(corruptions=(0.0,), **options)
     train, test = ((x.flatten(2).double(), y.double()) for x, y in (task.train, task.test))
-    inputs, networks = train[0].shape[-1], []
-    for repetition in task.repetition:
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(int(repetition))
-            networks.append(
-                nn.Sequential(
-                    nn.Linear(inputs, hidden), nn.ReLU(), nn.Dropout(0.5), nn.Linear(hidden, 1)
-                )
-            )
-    return Task(
-        task.level, task.repetition, [n.to(train[0]) for n in networks], train, test, task.loss
-    )
+    inputs = train[0].shape[-1]
+    networks = [_dropout_network(inputs, hidden, int(r)).to(train[0]) for r in task.repetition]
+    return Task(task.level, task.repetition, networks, train, test, task.loss)
 
 
 def steady_learners(
@@ -133,20 +113,15 @@ def steady_learners(
     delta: float = 0.05,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Train the networks of a `dropout_task`, go on at the small `steady_lr`, and evaluate Theorem
-    3: a row a network.
+    """Train a `dropout_task`, go on at `steady_lr`, and evaluate Theorem 3: one row per network.
 
     The interval T is the second phase: Assumption 1 asks for activations that stay. Dropout is
     scaled as usual (what is kept is doubled), which makes phi up to twice as large as without.
-    delta: probability with which the bound may fail.
 
-    Columns: those of `_quantities`; slope_bound, beta |a| / 4, above every gradient norm, a the
-    output weights of the units that are ever active; direct_bound (`direct_lipschitz_bound`);
-    lipschitz, the largest gradient norm at the points; steady_lipschitz, c phi log(num_units) / 4,
-    which bounds it; covered, share of training and test points that satisfy assumption (b); gap,
-    the measured |training - test error|; radius, r_t(X); nearest, the median distance of a point to
-    its nearest other; covering, at least so many balls cover the data (a packing of the points at
-    hand); and bound, hence the least value of the bound.
+    Columns: those of `_quantities`; gap, |training - test error|; lipschitz, the largest gradient
+    norm at the points; direct_bound (`direct_lipschitz_bound`), slope_bound, beta |a| / 4, between
+    both; covered, the share of points that satisfy assumption (b); radius, r_t(X), and
+    direct_radius, the same from direct_bound; covering, balls of `radius` at least; and bound.
     """
     networks, interval = _train_and_watch(task, epochs, steady_epochs, lr, steady_lr, seed)
     (x, y), (x_test, y_test), count = task.train, task.test, task.train[1].shape[1]
@@ -157,7 +132,6 @@ def steady_learners(
     table = pd.DataFrame([_quantities(interval, m) for m in range(len(y))])
     table["gap"] = (wrong[:, :count].mean(1) - wrong[:, count:].mean(1)).abs().cpu().numpy()
     table["lipschitz"] = lipschitz_constants(networks, both, "bce").amax(1).double().cpu().numpy()
-    table["steady_lipschitz"] = table["c"] * table["phi"] * np.log(table["num_units"]) / 4
     constants = table[["phi", "gamma", "beta", "mu", "p_min"]]
     table["direct_bound"] = [direct_lipschitz_bound(*row) for row in constants.to_numpy()]
     active = activations(networks, both)[0].cpu().numpy()
@@ -167,9 +141,9 @@ def steady_learners(
         table["beta"] * np.linalg.norm(last * (interval.active[0] > 0), axis=1) / 4
     )
     margin = (1 - 2 * outputs[:, :count]).abs().amin(1).cpu().numpy()
+    table["direct_radius"] = margin / (4 * table["direct_bound"])
     table["radius"] = margin / (table["c"] * table["phi"] * np.log(table["num_units"]))
     points = both[0].double().cpu().numpy()
-    table["nearest"] = float(np.median(np.sort(cdist(points, points), axis=1)[:, 1]))
     table["covering"] = [covering_lower_bound(points, radius) for radius in table["radius"]]
     table["bound"] = [covering_bound(covering, count, delta) for covering in table["covering"]]
     return table
@@ -189,27 +163,16 @@ def _train_and_watch(task, epochs, steady_epochs, lr, steady_lr, seed):
 
 
 def _quantities(interval: SteadyInterval, m: int) -> dict[str, float]:
-    """What Theorem 3 defines on the interval, of model m, 1 + o(1) taken as 1, and how far its
-    hypotheses hold.
-    """
+    """What Theorem 3 defines on the interval, of model m, with 1 + o(1) taken as 1."""
     active = interval.active[0][m]
     active = active[active > 0]  # p_min is over the units that are ever active
     beta, gamma, p_min = float(interval.beta[m]), float(interval.gamma[m]), float(active.min())
     # min(f, 1 - f), without the rounding of f to 1.
     mu = float(expit(-np.abs(interval.z[:, m])).min())
-    return {
-        # An update of a point that is fitted exactly is 0/0, and moves nothing.
-        "phi": float(np.nan_to_num(interval.updates[:, m]).max()),
-        "beta": beta,
-        "gamma": gamma,
-        "mu": mu,
-        "p_min": p_min,
-        "c": steady_constant(gamma, beta, mu, p_min),
-        "unchanged": float(
-            interval.unchanged[m].mean()
-        ),  # share of training points of steady activation, (a)
-        "num_units": len(active),  # sum of n_l
-        "steps": len(interval.updates),  # |T|
-        # The order of |T| that Lemma 3 asks for, sum n_l p_avg / p_min^2.
-        "steps_wanted": len(active) * float(active.mean()) / p_min**2,
-    }
+    # An update of a point that is fitted exactly is 0/0, and moves nothing.
+    phi = float(np.nan_to_num(interval.updates[:, m]).max())
+    quantities = {"phi": phi, "beta": beta, "gamma": gamma, "mu": mu, "p_min": p_min}
+    quantities["c"] = steady_constant(gamma, beta, mu, p_min)
+    # The share of training points of steady activation, assumption (a).
+    quantities["unchanged"] = float(interval.unchanged[m].mean())
+    return quantities | {"num_units": len(active)}

@@ -1,8 +1,4 @@
-"""The inequalities of Loukas et al., Sec. 4, between the trajectory of the first bias and Lipschitz
-constants.
-"""
-
-from __future__ import annotations
+"""The inequalities of Loukas et al., Sec. 4, checked on trajectories."""
 
 from dataclasses import dataclass
 
@@ -19,16 +15,14 @@ ROUNDING_FLOAT64 = 1e-12
 
 @dataclass(frozen=True)
 class Check:
-    """An inequality checked `n` times: the largest ratio of what was measured to what is allowed,
-    and words on it.
-    """
+    """The largest ratio of measured to allowed in `n` checks of an inequality."""
 
     ratio: float
     n: int
     detail: str = ""
 
     def within(self, tolerance: float) -> float:
-        """The ratio, or 1 where it exceeds 1 by no more than `tolerance`, which rounding explains."""
+        """The ratio, or 1 where it exceeds 1 by no more than `tolerance`."""
         return 1.0 if 1 < self.ratio <= 1 + tolerance else self.ratio
 
 
@@ -39,17 +33,13 @@ def largest_ratio(measured: np.ndarray, allowed: np.ndarray) -> float:
 
 
 def check_lemma_1(path: Trajectory) -> tuple[Check, Check]:
-    """Lemma 1 at every step: lambda <= s_1 u (lower side), for any width, and s_n u <= lambda
-    (upper), for n_1 = n.
-    """
+    """Lemma 1 at every step: lambda <= s_1 u (lower side) and s_n u <= lambda (upper side)."""
     n = int(path.num_checked.sum())
     return Check(float(path.lemma_lower.max()), n), Check(float(path.lemma_upper.max()), n)
 
 
 def check_theorem_1(path: Trajectory) -> tuple[Check, Check]:
-    """Theorem 1 over every block, and from the start to it: sum lambda / s_1 <= sum u, sum u <= sum
-    lambda / s_n.
-    """
+    """Theorem 1, both sides, over every block and from the start to its end."""
     low = high = 0.0
     for running in (False, True):
         lower, length, upper = (
@@ -60,8 +50,7 @@ def check_theorem_1(path: Trajectory) -> tuple[Check, Check]:
 
 
 def check_corollary_2(path: Trajectory, window: int = 10, *, ends: bool = True) -> Check:
-    """Corollary 2: (avg alpha lambda / (2 s_1))^2 eps_harm^2 <= variance of b_1, over each `window`
-    successive blocks.
+    """Corollary 2 over each `window` successive blocks: lower bound over variance.
 
     `ends` counts the bias after the last step too, as the proof does; the statement leaves it out.
     """
@@ -70,7 +59,8 @@ def check_corollary_2(path: Trajectory, window: int = 10, *, ends: bool = True) 
     finite = np.isfinite(path.inverse_square)
     inverse = windows_sum(np.where(finite, path.inverse_square, 0), window)
     # A step with epsilon = 0 makes the harmonic mean, and the bound, 0.
-    harmonic = np.where(windows_sum((~finite).astype(float), window) > 0, 0, steps / inverse)
+    exact = windows_sum((~finite).astype(float), window) > 0
+    harmonic = np.where(exact, 0, steps / np.where(exact, 1, inverse))
     variance = path.variance(window, ends=ends)
     return Check(
         largest_ratio(mean**2 * harmonic, variance), variance.size, f"windows of {steps} steps"
@@ -91,14 +81,12 @@ def check_corollary_2_on_windows(path: Trajectory) -> Check:
 
 
 def check_corollary_3(path: Trajectory) -> Check:
-    """Corollary 3: |b_1^(tau) - b_1^(0)| <= sum alpha epsilon lambda / s_n, at the end of every
-    block.
-    """
+    """Corollary 3 at the end of every block: distance over sum alpha epsilon lambda / s_n."""
     return Check(largest_ratio(path.distance, path.reach.cumsum(0)), path.distance.size)
 
 
 def all_checks(path: Trajectory, loss: str) -> dict[str, Check]:
-    """Every inequality of Loukas Sec. 4 on one stack, by its id; Corollary 3 for the squared loss."""
+    """Every inequality of Loukas Sec. 4, by its id; Corollary 3 for the squared loss alone."""
     checks = {}
     for name, sides in (("lemma-1", check_lemma_1(path)), ("theorem-1", check_theorem_1(path))):
         checks[f"{name}/lower"], checks[f"{name}/upper"] = sides

@@ -1,8 +1,4 @@
-"""Linear regions of a small network, and the bound on the Lipschitz constant of the empty ones
-(Loukas Theorem 2).
-"""
-
-from __future__ import annotations
+"""Linear regions of a small network, and the bound on the empty ones (Loukas Theorem 2)."""
 
 import functools
 from collections.abc import Callable
@@ -81,18 +77,14 @@ def _cut(polygon, pattern, jacobian, offset, weight, bias, basis):
 
 
 def _halves(polygon, values):
-    """The polygon, or its two halves where the affine function with these values at its corners
-    changes sign.
-    """
+    """The polygon, or its two halves where `values` at its corners change sign."""
     if values.min() >= -ON_LINE or values.max() <= ON_LINE:
         return [polygon]
     return [part_above(polygon, values), part_above(polygon, -values)]
 
 
 def activations(networks: nn.Sequential, x: Tensor) -> list[Tensor]:
-    """Which units of each hidden layer are active, [(M, N, n_l) bool]; x (M or 1, N, n). Dropout is
-    left out.
-    """
+    """Active units of each hidden layer, [(M, N, n_l) bool], without dropout; x (M or 1, N, n)."""
     patterns, values = [], x.expand(len(next(networks.parameters())), *x.shape[1:])
     with torch.no_grad():
         for layer in networks:
@@ -103,9 +95,7 @@ def activations(networks: nn.Sequential, x: Tensor) -> list[Tensor]:
 
 
 def pathways(pattern: tuple[np.ndarray, ...]) -> np.ndarray:
-    """s(x): the Kronecker product of the activations of the hidden layers, last layer first (Loukas
-    Sec. 5), float.
-    """
+    """s(x): Kronecker product of the activations, last hidden layer first (Loukas Sec. 5)."""
     return functools.reduce(
         np.kron, [np.asarray(active, dtype=float) for active in reversed(pattern)]
     )
@@ -115,25 +105,17 @@ def pathways(pattern: tuple[np.ndarray, ...]) -> np.ndarray:
 class SteadyInterval:
     """SGD watched on an interval T after training, for Theorems 2 and 3."""
 
-    updates: (
-        np.ndarray
-    )  # (T, M), the normalised updates u, NaN (0/0) where a point is fitted exactly
+    updates: np.ndarray  # (T, M), normalised updates u, NaN where a point is fitted exactly
     z: np.ndarray  # (T, M), the last layer's input
     points: np.ndarray  # (T, M), which was drawn
-    patterns: list[
-        np.ndarray
-    ]  # [(M, N, n_l)], activations of all training points before the last step
+    patterns: list[np.ndarray]  # [(M, N, n_l)], activations before the last step
     unchanged: np.ndarray  # (M, N), whether they were the same throughout
     gamma: np.ndarray  # (M,), the least gamma of Assumption 1 over the unchanged points
     beta: np.ndarray  # (M,), largest singular value of W_1
-    active: list[
-        np.ndarray
-    ]  # [(M, n_l)], the least share of training points at which a unit was active
+    active: list[np.ndarray]  # [(M, n_l)], least share of points at which a unit was active
 
     def smallest_updates(self, model: int) -> np.ndarray:
-        """The smallest u of each training point, (N,); infinite for one that was not drawn or
-        changed its pattern.
-        """
+        """Smallest u of each training point, (N,); infinite if not drawn or not steady."""
         smallest = np.full(self.unchanged.shape[1], np.inf)
         np.fmin.at(smallest, self.points[:, model], self.updates[:, model])
         return np.where(self.unchanged[model], smallest, np.inf)
@@ -143,8 +125,7 @@ class SteadyInterval:
 def watch_interval(
     networks: nn.Sequential, x: Tensor, y: Tensor, samples: Tensor, *, loss: str, lr: float
 ) -> SteadyInterval:
-    """Train a stack on for len(samples) steps of one sample each, looking at all training points
-    before every step.
+    """Train on for len(samples) steps, looking at all training points before every step.
 
     Assumption 1 wants activations that stay; a small `lr` grants it, as the paper notes. samples
     (T, M, 1).
@@ -188,8 +169,7 @@ def watch_interval(
 
 
 def basis_pursuit(columns: np.ndarray, weights: np.ndarray) -> Callable[[np.ndarray], float]:
-    """From s (P,) to min_a sum_k weights_k |a_k| subject to columns a = s; infinite where no a
-    exists.
+    """The function s (P,) -> min_a sum_k weights_k |a_k| with columns a = s, or infinity.
 
     columns (P, K), weights (K,), non-negative. Written as a linear programme in the positive and
     negative parts of a, its equations projected onto the span of the columns, which leaves out
@@ -236,9 +216,7 @@ class RegionBound:
 
     @property
     def ratios(self) -> np.ndarray:
-        """bound / Lipschitz constant of the empty regions where it applies and the constant is not
-        0.
-        """
+        """bound / Lipschitz constant where both are positive and finite."""
         used = self.applies & (self.lipschitz > 0)
         return self.bound[used] / self.lipschitz[used]
 
@@ -246,8 +224,7 @@ class RegionBound:
 def bound_empty_regions(
     network: nn.Sequential, basis: np.ndarray, interval: SteadyInterval, model: int
 ) -> RegionBound:
-    """Theorem 2 for all empty regions of a plane: (1 + gamma) beta min_a |a * phi|_1 (regression:
-    xi = 1).
+    """Theorem 2 for all empty regions: (1 + gamma) beta min_a |a * phi|_1, squared loss.
 
     network: model `model` of the stack at the end of `interval`, as an ordinary network.
     """

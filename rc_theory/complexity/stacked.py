@@ -1,12 +1,9 @@
-"""Many small networks of one architecture trained side by side: every parameter has a leading axis
-of models.
+"""Many small networks trained side by side: parameters have a leading axis of models.
 
 A step of SGD on one sample costs far less arithmetic than it costs calls; M models in one batched
 matrix product cost hardly more calls than one model. `stack` takes ordinary networks, `sgd_steps`
 trains them, `unstack` gives them back.
 """
-
-from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
@@ -21,8 +18,7 @@ from rc_utils.counting.evaluation import full_precision
 
 
 class IdentityLayer(nn.Module):
-    """x -> x + b: a layer with identity weights and a bias that no two inputs share (Loukas Sec.
-    6).
+    """x -> x + b, with a bias that no two inputs share (Loukas Sec. 6).
 
     `shape` is that of a sample; input and output (N, *shape). The bias starts uniform in
     ±1/sqrt(inputs), as that of a linear layer does.
@@ -90,8 +86,7 @@ _STACKED = {
 
 
 def stack(networks: Sequence[nn.Sequential]) -> nn.Sequential:
-    """M networks (`nn.Sequential`, all alike) as one network (M, B, *shape) -> (M, B, outputs),
-    with copied parameters.
+    """M equal networks (`nn.Sequential`) as one, (M, B, *shape) -> (M, B, outputs).
 
     Layers: IdentityLayer, Linear and Conv2d with biases, ReLU, Dropout and Flatten(1).
     """
@@ -101,9 +96,7 @@ def stack(networks: Sequence[nn.Sequential]) -> nn.Sequential:
 
 
 def unstack(stacked: nn.Sequential, template: nn.Sequential, index: int) -> nn.Sequential:
-    """Model `index` of a stack as an ordinary network: a copy of `template`, one of the networks
-    that were stacked.
-    """
+    """Model `index` of a stack as an ordinary network: a copy of `template` with its weights."""
     network = copy.deepcopy(template).to(next(stacked.parameters()))
     network.load_state_dict({name: value[index] for name, value in stacked.state_dict().items()})
     return network
@@ -111,8 +104,7 @@ def unstack(stacked: nn.Sequential, template: nn.Sequential, index: int) -> nn.S
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss of the last layer's input z and the target y, elementwise; the network's output is f =
-    rho_d(z).
+    """Elementwise loss of the last layer's input z and the target y; the output is f = rho_d(z).
 
     The loss's derivative with respect to f is slope / output_slope.
     """
@@ -155,9 +147,7 @@ class Step:
 def draw_samples(
     seeds: Sequence[int], num_steps: int, num_points: int, batch_size: int = 1
 ) -> Tensor:
-    """Indices (num_steps, M, B) drawn with replacement, model m by seeds[m]: equal seeds see the
-    same samples.
-    """
+    """Indices (num_steps, M, B) drawn with replacement; equal seeds see equal samples."""
     shape = (num_steps, batch_size)
     drawn = {
         seed: np.random.default_rng([seed, 77]).integers(0, num_points, shape)
@@ -210,9 +200,7 @@ def _forward(networks, x):
 
 
 def _descend(weight, seen, gradient, lr):
-    """weight -= lr sum_b gradient_b seen_b^T in place, for the gradient of a layer's output at its
-    input `seen`.
-    """
+    """weight -= lr sum_b gradient_b seen_b^T in place."""
     if seen.shape[1] == 1:
         # A column times a row, broadcast.
         weight.addcmul_(gradient.mT, seen, value=-lr)

@@ -4,8 +4,6 @@ Repetition r shares its points, its initialisation and its order of samples betw
 levels (frequencies or corruptions), so that levels are compared in pairs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -53,8 +51,7 @@ class Task:
         every: int | None = None,
         all_layers: bool = False,
     ) -> tuple[nn.Sequential, Trajectory]:
-        """Train all models side by side; the trained stack and its trajectory, a block being an
-        epoch or `every` steps.
+        """Train all models side by side; returns the trained stack and its trajectory.
 
         An epoch is N samples drawn with replacement.
         """
@@ -68,9 +65,7 @@ class Task:
 
 
 def sinusoid(z: np.ndarray, frequency: float) -> np.ndarray:
-    """cos(2 pi w z_1) cos(2 pi w z_2) of points z (..., 2) (Loukas App. A.1, which prints z(1)
-    twice).
-    """
+    """cos(2 pi w z_1) cos(2 pi w z_2) of points z (..., 2) (Loukas App. A.1)."""
     return np.cos(2 * np.pi * frequency * z).prod(-1)
 
 
@@ -93,8 +88,7 @@ def multilayer_perceptron(
     weight_scale: float = HE,
     bias_range: float = 0.0,
 ) -> nn.Sequential:
-    """ReLU network with an identity first layer with bias, hidden layers of `widths`, and one
-    output.
+    """ReLU network: identity first layer with bias, hidden layers of `widths`, one output.
 
     The paper gives neither widths nor an initialisation. Here weights are normal with standard
     deviation weight_scale / sqrt(fan-in), He's by default, and the biases after the first layer
@@ -120,8 +114,7 @@ def multilayer_perceptron(
 
 
 def convolutional_network(shape: Sequence[int], *, seed: int) -> nn.Sequential:
-    """Identity first layer with an unshared bias, 3 x 3 convolutions of stride 2 to 8 and 16
-    channels, one output.
+    """Identity first layer, two 3 x 3 convolutions of stride 2 (8 and 16 channels), one output.
 
     shape: (C, H, W) of an image. Weights are He's, biases after the first layer zero.
     """
@@ -154,8 +147,7 @@ def sinusoid_task(
     device: str = "cpu",
     seed: int = 0,
 ) -> Task:
-    """Task 1: fit sinusoids of these frequencies in a plane embedded isometrically in R^10, from
-    `num_points` points.
+    """Task 1: fit sinusoids in a plane embedded isometrically in R^10.
 
     The default is the five-layer network of the paper, its widths and initialisation ours. As many
     test points are drawn as training points.
@@ -206,8 +198,7 @@ def corruption_task(
 
 
 def corrupt(labels: np.ndarray, share: float, seed: int) -> np.ndarray:
-    """Labels 0 and 1 (N,) with round(share N) of them replaced by a random one; a larger share
-    holds a smaller one.
+    """Labels 0 and 1 (N,), a share of them drawn anew; a larger share holds a smaller one.
 
     The replacement is uniform over both classes, as in Zhang et al. (2017), whom the paper follows:
     half of the corrupted labels stay right. Flipping all of them would make a share of 0.6 no
@@ -222,9 +213,7 @@ def corrupt(labels: np.ndarray, share: float, seed: int) -> np.ndarray:
 
 
 def _two_classes(dataset, device, **options):
-    """Images (1, N, C, H, W) and labels 0 and 1 (N,) of the CLASSES of a dataset, for training and
-    for testing.
-    """
+    """Images (1, N, C, H, W) and labels (N,) of two CLASSES, for training and for testing."""
     check_name("dataset of two classes", dataset, CLASSES)
     data = load_dataset(dataset, classes=CLASSES[dataset], **options)
     x, x_test = (images.all().unsqueeze(0).to(device) for images in (data.x_train, data.x_test))
@@ -240,8 +229,7 @@ def digit_tasks(
     device: str = "cpu",
     seed: int = 0,
 ) -> dict[str, Task]:
-    """App. A.5: {"MLP": Task, "CNN": Task}, both to tell the digits 3 and 6 apart; level is 0,
-    there is one task.
+    """App. A.5: {"MLP": Task, "CNN": Task}, both to tell the digits 3 and 6 apart.
 
     The paper's: dataset "mnist", 100 and 1,000 images a class. Raises ValueError as
     `corruption_task`.

@@ -1,12 +1,9 @@
-"""What training reveals: the trajectory of the first bias, and the bounds that tie it to Lipschitz
-constants.
+"""The trajectory of the first bias during training, and the bounds of Loukas et al.
 
 After Loukas et al., Sec. 4. In a step of SGD on one sample the first bias moves by alpha |d loss /
 d b_1|; divided by alpha and by epsilon, the derivative of the loss with respect to the network's
 output, that is |d f / d b_1|, and grad f = W_1^T d f / d b_1.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Iterable
@@ -37,11 +34,8 @@ class Trajectory:
     # Mean losses at the end of the block.
     train_loss: np.ndarray
     test_loss: np.ndarray
-    # Sum of u over the block, (K, M, L), for the first bias or, if asked, those of all L layers;
-    # and for the first bias with |mean of epsilon| over the batch in place of the mean of
-    # |epsilon|.
+    # Sum of u over the block, (K, M, L), for the first bias or those of all L layers.
     length: np.ndarray
-    net_length: np.ndarray
     # Sums of lambda / s_1 and lambda / s_n, the bounds of Theorem 1.
     lower: np.ndarray
     upper: np.ndarray
@@ -50,8 +44,6 @@ class Trajectory:
     lemma_lower: np.ndarray
     lemma_upper: np.ndarray
     num_checked: np.ndarray
-    steady: np.ndarray  # largest u (Definition 1)
-    sigma: np.ndarray  # largest s_1
     reach: np.ndarray  # sum of alpha epsilon lambda / s_n, what Corollary 3 allows
     inverse_square: np.ndarray  # sum of 1 / epsilon^2
     # Of b_1 less its initial value: the sum over the block, before each step, (K, M, n_1), the
@@ -59,9 +51,7 @@ class Trajectory:
     bias_sum: np.ndarray
     bias_end: np.ndarray
     bias_square: np.ndarray
-    # Of lambda over all training points at the end of the block.
-    lipschitz_mean: np.ndarray
-    lipschitz_max: np.ndarray
+    lipschitz_mean: np.ndarray  # lambda over all training points, at the end of the block
 
     @property
     def distance(self) -> np.ndarray:
@@ -69,8 +59,7 @@ class Trajectory:
         return np.linalg.norm(self.bias_end, axis=2)
 
     def variance(self, window: int, *, ends: bool = False) -> np.ndarray:
-        """avg_t |b_1^(t) - avg b_1|^2 over the steps of each `window` successive blocks, (K -
-        window + 1, M).
+        """Variance of b_1 over each `window` successive blocks, (K - window + 1, M).
 
         `ends` adds the bias after the last step, still dividing the sum by the number of steps, as
         the proof of Corollary 2 does.
@@ -90,9 +79,7 @@ def windows_sum(values: np.ndarray, window: int) -> np.ndarray:
 
 
 def lipschitz_constants(networks: nn.Sequential, x: Tensor, loss: str) -> Tensor:
-    """|grad f| of each model at each point, (M, N); x (M or 1, N, *shape). f is the network's
-    output under `loss`.
-    """
+    """|grad f| of each model at each point, (M, N); x (M or 1, N, *shape)."""
     inputs = x.expand(len(next(networks.parameters())), *x.shape[1:]).detach().requires_grad_()
     z = networks(inputs).squeeze(-1)
     (gradient,) = torch.autograd.grad(z.sum(), inputs)
@@ -146,18 +133,11 @@ def follow_training(
 
 
 def _observe(first: nn.Module, step: Step, biases: Iterable[str], loss: str) -> dict[str, Tensor]:
-    """Of one step: epsilon (M,), both ways, |d loss / d b_l| (M, L), summed norms of input
-    gradients (M,), s_1, s_n.
-    """
+    """One step: epsilon (M,), |d loss / d b_l| (M, L), norms of input gradients (M,), s_1, s_n."""
     errors = step.slope / LOSSES[loss].output_slope(step.z)
     updates = torch.stack([step.gradients[name].flatten(1).norm(dim=1) for name in biases], dim=1)
     pull = step.input_gradients.flatten(2).norm(dim=2).sum(1)
-    seen = {
-        "error": errors.abs().mean(1),
-        "net_error": errors.mean(1).abs(),
-        "update": updates,
-        "pull": pull,
-    }
+    seen = {"error": errors.abs().mean(1), "update": updates, "pull": pull}
     if isinstance(first, StackedLinear):
         sigma = torch.linalg.svdvals(first.weight.detach())
         seen |= {"largest": sigma[:, 0], "smallest": sigma[:, -1]}
@@ -174,22 +154,14 @@ def _summarise_block(networks, train, test, block, loss, lr):
         for key, (x, y) in (("train_loss", train), ("test_loss", test)):
             z = networks(x.expand(len(y), *x.shape[1:])).squeeze(-1)
             losses[key] = LOSSES[loss].value(z, y).double().mean(1).cpu().numpy()
-    return {
-        **losses,
-        **summarise_steps(lr=lr, **columns),
-        "lipschitz_mean": lipschitz.mean(1),
-        "lipschitz_max": lipschitz.max(1),
-    }
+    return {**losses, **summarise_steps(lr=lr, **columns), "lipschitz_mean": lipschitz.mean(1)}
 
 
-def summarise_steps(error, net_error, update, pull, square, *, lr, largest=1.0, smallest=1.0):
-    """One block of a `Trajectory` from its steps: update (S, M, L), the others (S, M), sigmas 1 of
-    an identity.
-    """
+def summarise_steps(error, update, pull, square, *, lr, largest=1.0, smallest=1.0):
+    """One block of a `Trajectory` from its steps: update (S, M, L), the others (S, M)."""
     largest, smallest = (np.broadcast_to(sigma, error.shape) for sigma in (largest, smallest))
     with np.errstate(divide="ignore", invalid="ignore"):
         normalised = np.where(error[..., None] > 0, update / error[..., None], 0)
-        net_length = np.where(net_error > 0, update[..., 0] / net_error, 0)
         lipschitz = np.where(error > 0, pull / error, 0)
         checked = (normalised[..., 0] > 0) | (lipschitz > 0)
         lemma_lower = np.where(checked, lipschitz / (largest * normalised[..., 0]), 0)
@@ -199,14 +171,11 @@ def summarise_steps(error, net_error, update, pull, square, *, lr, largest=1.0, 
         inverse_square = (1 / error**2).sum(0)
     return {
         "length": normalised.sum(0),
-        "net_length": net_length.sum(0),
         "lower": (lipschitz / largest).sum(0),
         "upper": upper.sum(0),
         "lemma_lower": lemma_lower.max(0),
         "lemma_upper": lemma_upper.max(0),
         "num_checked": checked.sum(0),
-        "steady": normalised[..., 0].max(0),
-        "sigma": largest.max(0),
         "reach": reach.sum(0),
         "inverse_square": inverse_square,
         "bias_square": square.sum(0),

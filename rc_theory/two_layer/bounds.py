@@ -3,8 +3,6 @@
 Each is returned as what was measured and what is allowed. The label of a point is 1[f > 0].
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -56,16 +54,12 @@ class Inequality:
 
     @property
     def ratios(self) -> np.ndarray:
-        """measured / allowed in the cases where anything is allowed; where nothing is, nothing is
-        measured.
-        """
+        """measured / allowed where anything is allowed."""
         return self.measured[self.allowed > 0] / self.allowed[self.allowed > 0]
 
     @property
     def largest_ratio(self) -> float:
-        """The tightest case, to 12 decimals: in a case of equality rounding decides the rest. NaN
-        without a case.
-        """
+        """The tightest case, to 12 decimals, beyond which rounding decides; NaN without a case."""
         return round(float(self.ratios.max()), 12) if self.ratios.size else math.nan
 
     @property
@@ -95,8 +89,7 @@ def join(parts: Iterable[Inequality]) -> Inequality:
 
 
 def check_all(networks: Networks, x: Tensor) -> dict[str, Inequality]:
-    """The three inequalities by the id of their published statement, on networks and their points x
-    (M, N, d).
+    """The three inequalities on networks and points x (M, N, d), by the id of their statement.
 
     Lemma 7: R(x_a, x_b) <= N(x_a) + N(x_b) + 2, one case a pair of points. Lemma 8: r^2 / N^2 sum_i
     N(x_i) <= lambda_max, r = min_i |x_i|. Theorem 6: mean count over the N^2 pairs <= 2N / r^2
@@ -114,9 +107,7 @@ def check_all(networks: Networks, x: Tensor) -> dict[str, Inequality]:
 
 
 def check_random(number: int, *, seed: int = 0, device: str = "cpu") -> dict[str, Inequality]:
-    """The three inequalities on `number` random networks of each of the SHAPES, at random points of
-    R^d.
-    """
+    """The three inequalities on `number` random networks of each of SHAPES."""
     checks = []
     for index, (hidden, dim, n) in enumerate(SHAPES):
         networks = random_networks(
@@ -129,8 +120,7 @@ def check_random(number: int, *, seed: int = 0, device: str = "cpu") -> dict[str
 
 
 def check_trained(trainings: Iterable[Training], every: int = 1) -> dict[str, Inequality]:
-    """The three inequalities on trained networks, at every `every`-th of the kept steps counted
-    from the last.
+    """The three inequalities on trained networks, at every `every`-th kept step.
 
     A network that has not moved until the next of these steps, since it diverged or died, is
     checked there alone.
@@ -154,8 +144,7 @@ def _join_all(checks: list[dict[str, Inequality]]) -> dict[str, Inequality]:
 
 
 def line_allowed(networks: Networks, x: Tensor) -> Tensor:
-    """2 + 16 log2(N) lambda_max / r^2 of each network, (M,): at least its mean count if all points
-    lie on a line.
+    """2 + 16 log2(N) lambda_max / r^2, (M,): at least the mean count of points on a line.
 
     Of the points in their order along the line, a neuron that bends after the g-th is active at the
     first g or the last N - g; let m = min(g, N - g) and 2^s <= m < 2^(s + 1). The mean count is at
@@ -177,9 +166,7 @@ def sharpness_cap(x: Tensor, hidden: int) -> Tensor:
 
 
 def growth_with_n(name: str, sizes: Iterable[int]) -> pd.DataFrame:
-    """One row an N of a constructed family, `line` or `orthonormal`: N, mean_count, sharpness (in
-    r^2), allowed by Theorem 6, and line_allowed, NaN for points that lie on no line.
-    """
+    """One row per N of a constructed family, `line` or `orthonormal`."""
     rows = []
     for n in sizes:
         if name == "line":
@@ -195,18 +182,13 @@ def growth_with_n(name: str, sizes: Iterable[int]) -> pd.DataFrame:
 
 
 def check_constructed() -> dict[str, Inequality]:
-    """The three inequalities on the networks made to be tight: `tight_segment` and
-    `orthonormal_network`.
-    """
+    """The three inequalities on `tight_segment` and `orthonormal_network`."""
     cases = [tight_segment(), *(orthonormal_network(n, BENDS) for n in (2, 4, 8, 16, 32))]
     return _join_all([check_all(*case) for case in cases])
 
 
 def slopes(counts: np.ndarray, factors: Sequence[float]) -> np.ndarray:
-    """Change of the count per doubling of the learning rate, (M,): of each row of counts (M, number
-    of factors) the slope of a line through its finite entries; NaN for a row that lacks one at
-    either end.
-    """
+    """Slope of each row of counts (M, rates) per doubling of the rate; NaN if an end is."""
     rates = np.log2(factors)
     found = np.full(len(counts), np.nan)
     for index, row in enumerate(counts):

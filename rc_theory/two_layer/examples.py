@@ -1,8 +1,4 @@
-"""Two-layer ReLU networks built to make the inequalities of v1 App. G tight, or to show that they
-are not.
-"""
-
-from __future__ import annotations
+"""Two-layer ReLU networks for which the inequalities of v1 App. G are tight."""
 
 import torch
 from torch import Tensor
@@ -11,8 +7,7 @@ from rc_theory.two_layer.networks import Networks
 
 
 def tight_segment() -> tuple[Networks, Tensor]:
-    """Four neurons and two points with R = 6 = N(x_a) + N(x_b) + 2: equality in Lemma 7. Points (1,
-    2, 2).
+    """Four neurons and two points (1, 2, 2) with R = 6 = N(x_a) + N(x_b) + 2 (Lemma 7).
 
     f at alpha is sum_j c_j relu(+-(alpha - t_j)): the neurons of the first two bends are active at
     x_b, the others at x_a; f alternates in sign over the ends and the bends.
@@ -27,8 +22,7 @@ def tight_segment() -> tuple[Networks, Tensor]:
 
 
 def unrepairable_segment() -> tuple[Networks, Tensor]:
-    """Four neurons with four regions on a segment, for which the printed proof of Lemma 7 picks a
-    neuron that is none.
+    """Four neurons, four regions on a segment, and no neuron as the proof of Lemma 7 takes it.
 
     For three points of alternating label it takes a neuron that changes sign from the first to the
     last, with a_j w_j . x of the sign of f at the last. However the points are chosen, in either
@@ -43,8 +37,7 @@ def unrepairable_segment() -> tuple[Networks, Tensor]:
 
 
 def orthonormal_network(n: int, bends: int) -> tuple[Networks, Tensor]:
-    """N orthonormal points and p = N m neurons, m active at each, with 2m + 1 regions between any
-    two: (1, N, N).
+    """N orthonormal points, p = N m neurons, 2m + 1 regions between any two: (1, N, N).
 
     m neurons belong to each point e_i; along the way from e_i to any other e_j they make f zigzag
     with m bends in the first half, and the neurons of e_j mirror them in the second. lambda_max = m
@@ -66,8 +59,7 @@ def orthonormal_network(n: int, bends: int) -> tuple[Networks, Tensor]:
 
 
 def line_network(n: int) -> Networks:
-    """A network of n neurons that fits n points of the training set `line`, with alternating
-    targets, exactly.
+    """A network of n neurons that fits the training set `line` of n points exactly.
 
     n is even, at least 4. The i-th point of the left half has a neuron that is active from it
     outwards to the left, bending three quarters of a step to its right; the right half mirrors it.

@@ -6,8 +6,6 @@ labels need a region each; in R^d with d >= 2 they need not lie on one. What is 
 `segments`.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass
@@ -24,28 +22,12 @@ LINES = 200
 
 @dataclass(frozen=True)
 class Shattering:
-    """A family in R^`dim` with at most `regions` regions on each of some lines a member, which
-    shatters `points` points, one member for each of the 2^points labellings.
-    """
+    """A family in R^`dim`: points that it shatters, and its regions on random lines."""
 
     family: str
     dim: int
     regions: int
     points: int
-
-
-def vc_dimension(regions: int, dim: int) -> float:
-    """The VC dimension of F_k in R^d, k = `regions`: k for d = 1; 1, d + 1, infinity for k = 1, 2,
-    above if d >= 2.
-
-    k = 1: f is constant. k = 2: {f = 1} and {f = 0} are both convex, since a point between two of
-    the other label would make three regions; half-spaces shatter d + 1 points, and d + 2 points
-    have a Radon partition, two parts whose hulls meet, which no such f tells apart. k >= 3:
-    indicators of convex sets.
-    """
-    if dim == 1 or regions == 1:
-        return regions
-    return dim + 1 if regions == 2 else math.inf
 
 
 def labellings(n: int) -> np.ndarray:
@@ -59,17 +41,14 @@ def runs(labels: np.ndarray) -> np.ndarray:
 
 
 def separating_half_spaces(points: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(w, b), (L, d) and (L,), with w.x + b = +-1 on d + 1 points of R^d in general position, for
-    labels (L, d + 1).
-    """
+    """(w, b) with w.x + b = +-1 on d + 1 points of R^d, for labels (L, d + 1)."""
     system = np.hstack([points, np.ones((len(points), 1))])
     solution = np.linalg.solve(system, np.where(labels, 1.0, -1.0).T).T
     return solution[:, :-1], solution[:, -1]
 
 
 def half_spaces(dim: int, *, seed: int = 0) -> Shattering:
-    """Half-spaces of R^d that give d + 1 random points all their labellings, and their regions on
-    random lines.
+    """Half-spaces of R^d that shatter d + 1 random points, and their regions on random lines.
 
     Counted as changes of sign between points of the lines, near the middle and far out. Raises
     ValueError if a labelling is missed.
@@ -96,8 +75,7 @@ def circle(n: int) -> np.ndarray:
 
 
 def convex_polygons(labels: np.ndarray) -> np.ndarray:
-    """For each labelling of n >= 3 points of `circle`, a convex polygon around those labelled True:
-    (L, 2n, 2).
+    """Convex polygons around the points of `circle` labelled True: (L, 2n, 2), n >= 3.
 
     Corners at the middles of the arcs between points, and between them a corner just beyond each
     point labelled True; where the label is False the middle of the chord takes its place.
@@ -114,9 +92,7 @@ def convex_polygons(labels: np.ndarray) -> np.ndarray:
 
 
 def inside(polygons: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Whether each point (P, 2) is left of all edges of each counter-clockwise convex polygon (L,
-    C, 2): (L, P).
-    """
+    """Whether points (P, 2) lie in counter-clockwise convex polygons (L, C, 2): (L, P)."""
     edges = np.roll(polygons, -1, axis=1) - polygons
     offset = points[None, None] - polygons[:, :, None]
     return (edges[:, :, None, 0] * offset[..., 1] - edges[:, :, None, 1] * offset[..., 0] > 0).all(
@@ -125,8 +101,7 @@ def inside(polygons: np.ndarray, points: np.ndarray) -> np.ndarray:
 
 
 def polygon_regions(polygons: np.ndarray, normals: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Regions on the lines normal.x = offset, (L, number of lines): 1 + the number of edges that a
-    line crosses.
+    """Regions on the lines normal.x = offset: 1 + the number of edges that each crosses.
 
     Counts crossings of any simple polygon, convex or not, on lines that meet no corner.
     """
@@ -135,8 +110,7 @@ def polygon_regions(polygons: np.ndarray, normals: np.ndarray, offsets: np.ndarr
 
 
 def convex_bodies(n: int, *, seed: int = 0) -> Shattering:
-    """Convex polygons that give n points on a circle all their labellings, and their regions on
-    random lines.
+    """Convex polygons that shatter n points on a circle, and their regions on random lines.
 
     Raises ValueError if a labelling is missed.
     """
@@ -154,8 +128,7 @@ def convex_bodies(n: int, *, seed: int = 0) -> Shattering:
 
 
 def relu_networks(n: int, *, seed: int = 0) -> Shattering:
-    """Two-layer ReLU networks with biases that give n points on a circle all their labellings, and
-    their regions.
+    """Two-layer ReLU networks with biases that shatter n points on a circle.
 
     f(x) = (1 - h) / 2 - sum_i relu(u_i . x - h) over the points u_i labelled 0, with h between
     cos(2 pi / n) and 1: it is positive at the other points, negative at these, and concave, so that

@@ -5,8 +5,6 @@ f(x) = sum_i a_i relu(w_i . x) with fixed signs a_i = +-1 and the quadratic loss
 p, d), inputs (M, N, d), targets (M, N). No network depends on another.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -30,7 +28,7 @@ class Networks:
 def random_networks(
     number: int, hidden: int, dim: int, *, seed: int = 0, device: str = "cpu"
 ) -> Networks:
-    """`number` networks with w_ij ~ N(0, 1 / dim) and a_i = +-1 with equal probability (v1 App. G)."""
+    """`number` networks with w_ij ~ N(0, 1 / dim) and a_i = +-1 equally likely (v1 App. G)."""
     for name, value in {"number": number, "hidden": hidden, "dim": dim}.items():
         check_count(name, value, 1)
     generator = torch.Generator().manual_seed(seed)
@@ -58,8 +56,7 @@ def active_neurons(networks: Networks, x: Tensor) -> Tensor:
 
 
 def sharpness(networks: Networks, x: Tensor) -> Tensor:
-    """lambda_max of the Hessian of L, (M,), from the N x N matrix that shares its non-zero
-    eigenvalues.
+    """Largest eigenvalue of the Hessian of L, (M,), solved for exactly.
 
     relu'' vanishes off the kinks, hence the Hessian is J J^T / N, whose columns J_i = (a_j 1[w_j .
     x_i > 0] x_i)_j are the gradients of f(x_i); J^T J / N has the entries (x_i . x_k) |{j active at
@@ -72,8 +69,7 @@ def sharpness(networks: Networks, x: Tensor) -> Tensor:
 
 @torch.no_grad()
 def segment_counts(networks: Networks, x_a: Tensor, x_b: Tensor) -> Tensor:
-    """R(x_a, x_b, W), (M, S) int64: the exact region counts on the segments from x_a to x_b, both
-    (M, S, d).
+    """Exact region counts R on the segments from x_a to x_b, both (M, S, d): (M, S) int64.
 
     The label is 1[f > 0], so that f = 0 counts as negative. With u = w_j . x_a and v = w_j . x_b a
     neuron bends f at u / (u - v) if exactly one of u, v is positive, where its slope rises by a_j
@@ -117,8 +113,7 @@ def pair_counts(networks: Networks, x: Tensor) -> Tensor:
 
 
 def mean_count(counts: Tensor, n: int) -> Tensor:
-    """1/N^2 sum_i sum_j R(x_i, x_j, W) over all ordered pairs, (M,), from the counts of those with
-    i < j.
+    """Mean of R over all N^2 ordered pairs, (M,), from the counts of those with i < j.
 
     R is symmetric, and R(x_i, x_i, W) = 1.
     """

@@ -10,8 +10,6 @@ At least: put floor(M k) points on disjoint segments, at least one on each. Ever
 is realised with n_i regions or fewer on segment i.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,11 +1,8 @@
-"""Training of the theory's two-layer networks: full-batch gradient descent, many networks and
-learning rates at once.
+"""Full-batch gradient descent of many two-layer networks and learning rates at once.
 
 v1 App. G, v3 Sec. 6.2. Networks, learning rates and training sets lie side by side in one tensor
 program.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,12 +11,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch import Tensor
 
-from rc_theory.two_layer.networks import (
-    Networks,
-    active_neurons,
-    quadratic_loss,
-    sharpness,
-)
+from rc_theory.two_layer.networks import Networks, active_neurons, quadratic_loss, sharpness
 from rc_utils.checks import check_name, require
 
 DATASETS = ("sphere", "digits", "line")
@@ -99,8 +91,7 @@ def training_sets(
 def train(
     networks: Networks, x: Tensor, y: Tensor, lr: Tensor, *, steps: int, keep: int = 40
 ) -> Training:
-    """Full-batch gradient descent W <- W - lr dL/dW of all networks side by side, each with its own
-    lr (M,).
+    """Gradient descent W <- W - lr dL/dW of all networks, each with its own lr (M,).
 
     Kept at `keep` steps at most, evenly spaced in log(step), 0 and the last among them.
     """
@@ -138,8 +129,7 @@ def train_over_rates(
     steps: int,
     keep: int = 40,
 ) -> Training:
-    """Each network trained with each lr = factor * 2 / (its initial sharpness); M * len(factors)
-    networks at once.
+    """Each network trained with each lr = factor * 2 / (its initial sharpness).
 
     A factor of 1 is the largest lr at which the initial point is stable. Network m with factor k
     has index m * len(factors) + k.
@@ -174,8 +164,7 @@ def train_to_loss(
     steps: int,
     every: int = 50,
 ) -> tuple[Networks, Tensor]:
-    """Each network at its first step of gradient descent with a loss of `level` or less, and which
-    got there, (M,).
+    """Each network at its first step with a loss of at most `level`, and which got there, (M,).
 
     As `train`, without its history: networks that got there, diverged or did not within `steps`
     stay where they are. Those that are done leave the batch after each `every` steps.

@@ -18,8 +18,6 @@ At the start this is 1 + (angle between the ends) / pi. That a finite network te
 is known for its values; that its count does, too, is measured here and not proved.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,5 +1,4 @@
-"""Gradient flow of the logistic loss on many univariate networks at once, until their directions
-converge (Safran).
+"""Gradient flow of the logistic loss on many univariate networks at once (Safran).
 
 Time is rescaled by the loss, d theta / dt = sum_i p_i grad q_i with p_i proportional to -l'(q_i),
 which leaves the path as it is and keeps it moving when the loss is 1e-1000. The steps are linearly
@@ -109,9 +108,7 @@ def _start(theta: torch.Tensor, x: torch.Tensor) -> _State:
 
 
 def _one_step(state: _State, x: torch.Tensor, y: torch.Tensor, ceiling: float) -> _State:
-    """Try one step of each network; where it turns too far or raises the loss, shorten the next
-    instead.
-    """
+    """One step of each network; where it turns too far or raises the loss, a shorter next."""
     theta, widths = state.theta, (1 / state.margin).clamp(_BAND, _WIDEST_BAND)
     layer = _Layer(theta, x, widths)
     q = _margins(layer, theta, y)
@@ -150,8 +147,7 @@ def _one_step(state: _State, x: torch.Tensor, y: torch.Tensor, ceiling: float) -
 
 
 class _Layer:
-    """Inputs z and outputs `active` of the rounded relu, (S, n, k), and its slopes where they are
-    asked for.
+    """Inputs z and outputs `active` of the rounded relu, (S, n, k), and its slopes.
 
     Rounded by a parabola over |z| <= widths |(w, b)|, so that the network stays homogeneous of
     degree 2 in theta.
@@ -232,8 +228,7 @@ def _implicit_step(
 def _stop_at_samples(
     theta: torch.Tensor, move: torch.Tensor, x: torch.Tensor, y: torch.Tensor, layer: _Layer
 ) -> torch.Tensor:
-    """Shorten a neuron's move so that its kink stops on the first sample that holds it, where it
-    would jump across.
+    """Shorten a neuron's move so that its kink stops on the first sample that holds it.
 
     A sample holds a kink where it lies outside the rounded band and its label is against the
     neuron's sign.

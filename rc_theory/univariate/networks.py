@@ -1,13 +1,10 @@
-"""Univariate two-layer ReLU networks: their linear regions, and how nearly they maximise the margin
-(Safran et al.).
+"""Univariate two-layer ReLU networks: linear regions and KKT points (Safran et al.).
 
 A network of width k is N(x) = sum_j v_j relu(w_j x + b_j). A batch of S networks is one float64
 tensor `theta` of shape (S, 3, k) that holds w, b and v; a single network has shape (3, k). Data are
 x of shape (S, n), one sorted sample a network, and labels y in {-1, 1} of the same shape. A neuron
 of zeros is no neuron: it has no gradient either.
 """
-
-from __future__ import annotations
 
 import numpy as np
 import torch
@@ -35,8 +32,7 @@ def outputs(theta: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 
 
 def make_teachers(crossings: torch.Tensor) -> torch.Tensor:
-    """Networks of width r that change sign exactly at `crossings`, (S, r), each row increasing: (S,
-    3, r).
+    """Networks of width r that change sign at `crossings` (S, r), increasing: (S, 3, r).
 
     -1 left of the first crossing, where N is 0 and counts as negative as in Safran Section 2; from
     there a zigzag of slopes ±1 whose kinks lie half way between crossings.
@@ -50,8 +46,7 @@ def make_teachers(crossings: torch.Tensor) -> torch.Tensor:
 
 
 def draw_crossings(num_teachers: int, sign_changes: int, seed: int) -> torch.Tensor:
-    """Sign changes of random teachers in [-1, 1], (S, r): evenly spaced, each moved by up to a
-    quarter of a spacing.
+    """Sign changes of random teachers in [-1, 1], (S, r), at least 1 / (r + 1) apart.
 
     Neighbours are then at least 1 / (r + 1) apart. Raises ValueError unless there is a sign change.
     """
@@ -62,9 +57,7 @@ def draw_crossings(num_teachers: int, sign_changes: int, seed: int) -> torch.Ten
 
 
 def label(crossings: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """The sign in {-1, 1} at x (S, n) or (n,) of teachers that change it at `crossings` (S, r): (S,
-    n).
-    """
+    """Sign in {-1, 1} at x (S, n) or (n,) of teachers with sign changes (S, r): (S, n)."""
     x = x.expand(len(crossings), -1)
     passed = (x[:, :, None] > crossings[:, None]).sum(2)
     return (2 * (passed % 2) - 1).to(torch.float64)
@@ -85,8 +78,7 @@ def draw_students(
     sigma_hidden: float = 1.0,
     sigma_output: float | None = None,
 ) -> torch.Tensor:
-    """Students (S, 3, k) of Safran Assumption 2.1: w, b ~ N(0, sigma_hidden²), v ~ N(0,
-    sigma_output²).
+    """Students (S, 3, k): w, b ~ N(0, sigma_hidden²), v ~ N(0, sigma_output²).
 
     sigma_output: default 1 / sqrt(k), which keeps the output's size whatever the width.
     """
@@ -105,8 +97,7 @@ def kinks(
     position_tolerance: float = POSITION_TOLERANCE,
     slope_tolerance: float = SLOPE_TOLERANCE,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of one network's kinks, increasing, and the change of its slope at each: both of
-    shape (m,).
+    """Positions of one network's kinks, increasing, and changes of slope there: (m,) each.
 
     A neuron bends the line at -b / w by v |w|. Kinks closer than `position_tolerance` to the next
     are one, at their mean weighted by |change|; those whose changes add up to at most
@@ -138,31 +129,10 @@ def linear_regions(
     return len(kinks(theta, position_tolerance, slope_tolerance)[0]) + 1
 
 
-def error_rate(
-    theta: torch.Tensor, crossings: torch.Tensor, num_points: int = 20_001
-) -> np.ndarray:
-    """Share of [-1, 1] on which networks (S, 3, k) and teachers (S, r) differ in sign, on an even
-    grid: (S,).
-
-    A network is evaluated where it bends; between bends it is a line.
-    """
-    grid = np.linspace(-1, 1, num_points)
-    expected = label(crossings.cpu(), torch.from_numpy(grid)).numpy() > 0
-    shares = []
-    for network, positive in zip(theta.cpu(), expected, strict=True):
-        w, b, _ = network
-        bends = (-b / w)[w != 0].clamp(-1, 1)
-        at = torch.cat([bends, torch.tensor([-1.0, 1.0], dtype=network.dtype)]).sort().values
-        values = np.interp(grid, at.numpy(), outputs(network[None], at)[0].numpy())
-        shares.append(np.mean((values > 0) != positive))
-    return np.array(shares)
-
-
 def kkt_residual(
     theta: torch.Tensor, x: torch.Tensor, y: torch.Tensor, band: float = POSITION_TOLERANCE
 ) -> float:
-    """Distance of one network's direction from a KKT point of the maximum-margin problem (Safran
-    Problem 4); >= 0.
+    """Distance of one network's direction from a KKT point (Safran Problem 4); >= 0.
 
     With u = theta / |theta|, margins q_i = y_i N_u(x_i) and their minimum q, the least value over
     lambda >= 0 of the norm of (u - sum_i lambda_i ∂q_i, 2 sum_i lambda_i (q_i - q)): stationarity

@@ -1,8 +1,4 @@
-"""What the statements of Safran et al. are about, measured on univariate students that gradient
-flow trained.
-"""
-
-from __future__ import annotations
+"""The statements of Safran et al., measured on students that gradient flow trained."""
 
 import math
 from collections.abc import Iterable
@@ -19,16 +15,10 @@ from rc_theory.univariate.networks import (
     draw_crossings,
     draw_samples,
     draw_students,
-    error_rate,
     kkt_residual,
     linear_regions,
     outputs,
 )
-
-# The stated density and support: uniform on [-1, 1].
-_RADIUS, _DENSITY = 1.0, 0.5
-# `error_rate` looks at so many points, and cannot tell a smaller error from none.
-ERROR_GRID = 20_001
 
 
 def region_bound(label_changes: int) -> int:
@@ -51,8 +41,7 @@ def train_students(
     sigma_output: float | None = None,
     **flow: object,
 ) -> tuple[pd.DataFrame, Flow]:
-    """Students with a teacher, a sample and an initialisation each: one row a student, and the flow
-    that trained them.
+    """Students with a teacher, sample and start each: one row per student, and their flow.
 
     Columns: sign_changes, width, num_samples, student, label_changes (in the sample), least_loss,
     residual, fitted (the loss fell below 1 / n, where Theorem 4.2 begins), converged (residual <
@@ -75,7 +64,6 @@ def train_students(
     tolerances |= {"regions_fine": (FINE_TOLERANCE, FINE_TOLERANCE), "regions_all": (0.0, 0.0)}
     for name, of_position_and_slope in tolerances.items():
         table[name] = [linear_regions(network, *of_position_and_slope) for network in trained.theta]
-    table["error"] = error_rate(trained.theta, crossings, ERROR_GRID)
     return table, trained
 
 
@@ -87,42 +75,24 @@ def train_cells(
     return pd.concat(tables, ignore_index=True)
 
 
-def count_by_tolerance(theta: torch.Tensor, tolerances: Iterable[float]) -> pd.DataFrame:
-    """By tolerance, of positions and of slopes: the fewest and the most linear regions of networks
-    theta (S, 3, k).
-    """
-    rows = []
-    for tolerance in tolerances:
-        found = [linear_regions(network, tolerance, tolerance) for network in theta]
-        rows.append({"tolerance": tolerance, "fewest": min(found), "most": max(found)})
-    return pd.DataFrame(rows)
-
-
-def stated_width(sign_changes: int, delta: float, spacing: float, count: int = 24) -> int:
-    """Width of Theorem 3.1 (count 24) or 2.3 (count 48): 6144 R⁴ log(count r / delta) / rho, at R =
-    1.
-    """
-    return math.ceil(6144 * _RADIUS**4 * math.log(count * sign_changes / delta) / spacing)
+def stated_width(sign_changes: int, delta: float, spacing: float) -> int:
+    """Width of Theorem 3.1 for data on [-1, 1]: 6144 log(24 r / delta) / rho."""
+    return math.ceil(6144 * math.log(24 * sign_changes / delta) / spacing)
 
 
 def stated_scales(
-    sign_changes: int, width: int, num_samples: int, delta: float, spacing: float, factor: int = 1
+    sign_changes: int, width: int, num_samples: int, delta: float, spacing: float
 ) -> tuple[float, float]:
-    """Least sigma_h and largest sigma_o of Theorem 3.1 (factor 1) or 2.3 (factor 2) for data
-    uniform on [-1, 1].
-    """
-    hidden = (
-        4200 * factor * num_samples**2 * _DENSITY * _RADIUS**3.5 * math.sqrt(sign_changes * width)
-    )
-    hidden /= delta * spacing
-    return hidden, 1 / (4 * width * _RADIUS * hidden * math.log(6 * factor * width / delta))
+    """Least sigma_h and largest sigma_o of Theorem 3.1 for data uniform on [-1, 1]."""
+    density = 0.5
+    hidden = 4200 * num_samples**2 * density * math.sqrt(sign_changes * width) / (delta * spacing)
+    return hidden, 1 / (4 * width * hidden * math.log(6 * width / delta))
 
 
 def theorem_31(
     sign_changes: int, num_samples: int, delta: float, num_students: int, seed: int, **flow: object
 ) -> pd.DataFrame:
-    """Students at the width and the initialisation of Theorem 3.1; ratio: 2 n times the least
-    training loss met.
+    """Students at the width and start of Theorem 3.1; ratio: 2 n times the least loss met.
 
     The teacher's sign changes are even, so that the shortest interval is rho = 2 / (r + 1).
     """
@@ -141,78 +111,21 @@ def theorem_31(
         "stop_loss": 1 / (2 * num_samples),
     } | flow
     trained = gradient_flow(theta, x, y, **settings)
-    ratio = 2 * num_samples * trained.least_loss
-    columns = {
-        "sign_changes": sign_changes,
-        "num_samples": num_samples,
-        "width": width,
-        "sigma_hidden": hidden,
-    }
-    return pd.DataFrame({"student": range(num_students), "ratio": ratio}).assign(
-        **columns, sigma_output=output
-    )
-
-
-def theorem_23(
-    sign_changes: int,
-    width: int,
-    num_samples: int,
-    delta: float,
-    num_students: int,
-    seed: int,
-    **flow: object,
-) -> pd.DataFrame:
-    """`train_students` from the variances of Theorem 2.3, at a width that may be less than it asks
-    for.
-
-    stated_width: that width for the teacher of each student, whose shortest interval of one label
-    is rho.
-    """
-    guaranteed = 1 / (
-        sign_changes + 1
-    )  # by draw_crossings; the variances of a smaller spacing do for a larger one
-    scales = stated_scales(sign_changes, width, num_samples, delta, guaranteed, factor=2)
-    names = dict(zip(("sigma_hidden", "sigma_output"), scales, strict=True))
-    table, _ = train_students(sign_changes, width, num_samples, num_students, seed, **names, **flow)
-    spacings = np.diff(
-        draw_crossings(num_students, sign_changes, seed), prepend=-1.0, append=1.0
-    ).min(1)
-    return table.assign(
-        stated_width=[stated_width(sign_changes, delta, spacing, count=48) for spacing in spacings]
-    )
-
-
-def theorem_32(
-    sign_changes: int, width_ratio: float, num_students: int, seed: int, **flow: object
-) -> pd.DataFrame:
-    """Students of width floor(alpha r) on r + 1 points of (0, 1], evenly spaced, with alternating
-    labels.
-
-    The sample holds each point once, so that training and population loss are one. Columns:
-    least_loss; bound, (1 - 0.75 alpha) / 4; fitted; certified, the `certified_loss`.
-    """
-    points, theta = (
-        sign_changes + 1,
-        draw_students(num_students, _width(sign_changes, width_ratio), seed),
-    )
-    x = _even_points(sign_changes).expand(num_students, -1)
-    y = (2.0 * (torch.arange(points) % 2) - 1).to(torch.float64).expand(num_students, -1)
-    # Below 1 / n all points are classified, and the loss goes on to zero (Theorem 4.1).
-    trained = gradient_flow(theta, x, y, **({"stop_loss": 1 / points, "residuals": False} | flow))
-    fitted = trained.least_loss < 1 / points
-    table = pd.DataFrame(
-        {"least_loss": np.where(fitted, 0.0, trained.least_loss), "fitted": fitted}
-    )
-    table["certified"] = certified_loss(theta, sign_changes)
-    bound = (1 - 0.75 * width_ratio) / 4
-    return table.assign(
-        sign_changes=sign_changes, width=theta.shape[2], width_ratio=width_ratio, bound=bound
-    )
+    columns = {"sign_changes": sign_changes, "num_samples": num_samples, "width": width}
+    start = theta.norm(dim=2)
+    moved = (trained.theta - theta).norm(dim=2)
+    hidden_change = (moved[:, :2].norm(dim=1) / start[:, :2].norm(dim=1)).numpy()
+    return pd.DataFrame(
+        {
+            "ratio": 2 * num_samples * trained.least_loss,
+            "hidden_change": hidden_change,
+            "output_change": (moved[:, 2] / start[:, 2]).numpy(),
+        }
+    ).assign(**columns, sigma_hidden=hidden, sigma_output=output)
 
 
 def certified_loss(theta: torch.Tensor, sign_changes: int) -> np.ndarray:
-    """A loss below which no training from the initializations theta (S, 3, k) gets on the points of
-    `theorem_32`: (S,).
+    """A loss below which no training gets from theta (S, 3, k), (S,).
 
     A neuron that is active nowhere never moves, m active neurons change sign at most m + 1 times,
     and each misclassified point mends at most two of the r - m - 1 missing changes, at a loss of
@@ -227,8 +140,7 @@ def certified_loss(theta: torch.Tensor, sign_changes: int) -> np.ndarray:
 def certified_share(
     sign_changes: int, width_ratios: Iterable[float], num_initializations: int, seed: int
 ) -> pd.DataFrame:
-    """By width ratio with a positive bound: in how many of so many initializations `certified_loss`
-    reaches it.
+    """Share of initializations that `certified_loss` keeps above the bound, by width ratio.
 
     Nothing is trained. Columns: sign_changes, width_ratio, n, certified (a number), share, and low,
     high, its exact 95 % interval.
@@ -261,8 +173,7 @@ def _even_points(sign_changes: int) -> torch.Tensor:
 
 
 def example_1(**flow: object) -> dict[str, object]:
-    """Example 1: gradient flow from v_1 = b_1 = 1, all else 0, on x = 4, -4 with labels 1, and a
-    better solution.
+    """Example 1: the limit of gradient flow, and a better solution.
 
     limit, better: (3, 2), the limit scaled to smallest margin 1; limit_norm, better_norm: squared
     norms; limit_residual: of the KKT conditions; better_margins: at both samples.
@@ -280,13 +191,3 @@ def example_1(**flow: object) -> dict[str, object]:
         "limit_residual": kkt_residual(limit[0], x[0], y[0]),
         "better_margins": (y * outputs(better[None], x))[0].tolist(),
     }
-
-
-def least_constant(error: float, num_samples: int, sign_changes: int, delta: float) -> float:
-    """The least C_0 at which Corollary 5.1 allows the error: n = C_0 (r log(1 / eps) + log(1 /
-    delta)) / eps.
-
-    An error eps that is too small to be seen counts as half a grid cell.
-    """
-    eps = max(error, 0.5 / ERROR_GRID)
-    return num_samples * eps / (sign_changes * math.log(1 / eps) + math.log(1 / delta))
