@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from rc_utils.pages import open_questions, training_evolution
+from rc_utils.pages import open_questions, scorecard
 from rc_utils.sweep import records
 
 
@@ -60,7 +60,7 @@ def test_grids_in_order_of_their_training_accuracy(monkeypatch):
     monkeypatch.setattr(records, "load_runs", lambda name, **read: pd.DataFrame(rows))
     counted = pd.DataFrame([r | {"epoch": e} for r in rows if r["experiment"] == "main" for e in (0, 8, 80)])
     of_resnet = counted[counted["network"] == "ResNet18"]
-    monkeypatch.setattr(training_evolution, "evolution_runs", lambda name, **read: of_resnet)
+    monkeypatch.setattr(scorecard, "evolution_runs", lambda name, **read: of_resnet)
     table = open_questions.interpolation_table("made")
     assert table["grid"].tolist() == [
         "ResNet18, 16 epochs", "ResNet18, 80 epochs", "SENet18, 80 epochs", "ResNet18 at epoch 8 of 80",

@@ -6,7 +6,6 @@ import numpy as np
 from scipy.optimize import linprog
 
 
-
 def labels_that_win(scores: np.ndarray) -> int:
     """How many labels have the highest score on some part of a simplex, from linear scores (d + 1, C) at its corners.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from rc_utils.correlation import MIN_UNITS, average_replicates, correlate_settings, finished, interval_text
-from rc_utils.pages import training_evolution
+from rc_utils.pages import scorecard
 from rc_utils.sweep import records
 
 QUANTITIES = {"gap": "gap", "test_accuracy": "test accuracy"}
@@ -90,8 +90,8 @@ def _grids(name: str, **read):
         if experiment in ("main", "short"):
             yield f"{network}, {int(group['epochs'].max())} epochs", network, group
     try:
-        counted = training_evolution.evolution_runs(name, **read)
-    except training_evolution.NothingCounted:
+        counted = scorecard.evolution_runs(name, **read)
+    except scorecard.NothingCounted:
         return
     for epoch, group in counted.groupby("epoch"):
         if 0 < epoch < counted["epoch"].max():
