@@ -8,13 +8,13 @@ import tracemalloc
 
 import numpy as np
 import torch
+from scipy.optimize import linprog
 
 from benchmarks.adaptive import LEARNING_RATES, trained_networks
 from benchmarks.registry import Row, at_most, benchmark
 from rc_utils.counting import make_lattice, mesh, region_count, sample_vertices
 from rc_utils.counting.classifier import as_classifier, scores_at
 from rc_utils.counting.mesh import count_pieces
-from rc_utils.pages.counting import labels_that_win
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.run import dataset_of, trained_network, weights_path
 
@@ -43,6 +43,24 @@ def held_out_of_cifar10():
     if not all(weights_path(spec.run_id).exists() for spec in specs):
         return None
     return dataset_of(specs[0]).x_train, [trained_network(spec).eval() for spec in specs]
+
+
+def labels_that_win(scores: np.ndarray) -> int:
+    """Number of labels that win somewhere on a simplex, from linear scores (d + 1, C) at its corners.
+
+    For each label a linear program looks for the point where its lead over all others is largest.
+    """
+    corners, classes = scores.shape
+    won = 0
+    for label in range(classes):
+        behind = np.delete(scores - scores[:, [label]], label, axis=1).T
+        limits = np.column_stack([behind, np.ones(classes - 1)])
+        inside = np.append(np.ones(corners), 0)[None]
+        bounds = [(0, None)] * corners + [(None, None)]
+        objective = np.append(np.zeros(corners), -1)
+        lead = -linprog(objective, limits, np.zeros(classes - 1), inside, [1], bounds).fun
+        won += lead > 0
+    return won
 
 
 @benchmark("linear")

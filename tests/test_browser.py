@@ -18,11 +18,12 @@ from axe_playwright_python.base import AXE_SCRIPT
 from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from test_book import BOOK, write_source
-from test_pages_counting import num_areas
+from test_counting_pictures import num_areas
+from test_pages_explorer import counts_of as counts_by_run
 from test_pages_explorer import random_grids
 
+from rc_studies import explorer
 from rc_utils.counting import count_components
-from rc_utils.pages import explorer
 from rc_utils.plotting import CLASS_COLOURS
 
 pytestmark = pytest.mark.slow
@@ -271,7 +272,7 @@ def made_explorer(tiny_data):
     """An explorer of two random networks: its grids and its page."""
     triangles = explorer.draw_triangles(tiny_data, 2, seed=0)
     grids = random_grids(tiny_data, triangles, ("learning rate 0.01", "learning rate 0.02"), resolution=30)
-    return grids, explorer.explorer_html(grids, tiny_data, triangles, {run: {} for run in grids})
+    return grids, explorer.explorer_html(grids, counts_by_run(grids), tiny_data, triangles, {run: {} for run in grids})
 
 
 def show_alone(tab, serve, folder, body, head=""):

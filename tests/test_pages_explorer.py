@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+from rc_studies import explorer
 from rc_utils.counting import count_components, label_grid
-from rc_utils.pages import explorer
 
 EPOCHS = (0, 5, 9)
 
@@ -29,6 +29,14 @@ def random_grids(data, triangles, runs, resolution):
     return {
         run: {e: label_grid(network(e + k), data.x_train[triangles], resolution=resolution) for e in EPOCHS}
         for k, run in enumerate(runs)
+    }
+
+
+def counts_of(grids):
+    """The number of areas that a reader sees: a cell of a picture touches six others."""
+    return {
+        run: np.stack([count_components(grid.labels, "simplex") for grid in by_epoch.values()], axis=1)
+        for run, by_epoch in grids.items()
     }
 
 
@@ -52,7 +60,7 @@ def test_pictures_classes_labels_and_counts_are_those_of_the_grids_in_a_small_an
     triangles = explorer.draw_triangles(tiny_data, 2, seed=0)
     grids = random_grids(tiny_data, triangles, ("lr 0.01", "lr 0.02"), resolution=12)
     named = dataclasses.replace(tiny_data, class_names=(*tiny_data.class_names[:-1], "</script><b>"))
-    text = explorer.explorer_html(grids, named, triangles, {"lr 0.01": {}, "lr 0.02": {5: "a note"}})
+    text = explorer.explorer_html(grids, counts_of(grids), named, triangles, {"lr 0.01": {}, "lr 0.02": {5: "a note"}})
     assert len(text) < 50_000
     assert text.count("</script>") == 1
     assert "<b>" not in text.split("<script")[0]

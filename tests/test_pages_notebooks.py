@@ -38,7 +38,9 @@ PERCEPTRON = str(CAMPAIGNS / "tiny-mlp")
 # What keeps a page to seconds; the rest of its parameters are its own.
 SMALL = {
     "01_motivation": {"num_samples": 6, "num_networks": 1, "num_rescalings": 3},
-    "02_counting": {"campaign": PERCEPTRON, "num_samples": 41, "triangles": 1, "resolution": 20},
+    "02_counting": {
+        "campaign": PERCEPTRON, "num_segments": 20, "num_triangles": 4, "triangles": 1, "resolution": 20,
+    },
     "03_main_correlation": {"num_samples": 10},
     "05_ablations": {"imagenet": ""},
     "07_training_evolution": {"num_samples": 6},
@@ -132,8 +134,12 @@ def drawn():
 def parameters_of(notebook, name, others):
     """The small parameters of a notebook, of this campaign in each place for one, and others where it has them."""
     known = notebook_parameters(notebook)
-    given = {"campaign": name, "reference": name} | SMALL.get(notebook.stem, {}) | others
-    return {key: value for key, value in given.items() if key in known or key not in ("campaign", "reference", "seed")}
+    given = {"campaign": name, "reference": name, "shown": name} | SMALL.get(notebook.stem, {}) | others
+    return {
+        key: value
+        for key, value in given.items()
+        if key in known or key not in ("campaign", "reference", "shown", "seed")
+    }
 
 
 # Page 02 shows the perceptron alone, and that with other parameters as well.

@@ -1,5 +1,6 @@
 """The sweep: finishes a campaign, survives kills, shares runs, says what is wrong."""
 
+import dataclasses
 import math
 import re
 
@@ -7,13 +8,14 @@ import numpy as np
 import pytest
 import torch
 
+from rc_utils.counting import label_grid, sample_vertices
 from rc_utils.counting.classifier import NonFiniteScores
 from rc_utils.measures import MEASURES
 from rc_utils.pages import show
 from rc_utils.pages.example import example_network
 from rc_utils.pages.show import campaign_runs
 from rc_utils.sweep import execute, records, run
-from rc_utils.sweep.campaign import parse_campaign
+from rc_utils.sweep.campaign import load_campaign, parse_campaign
 from rc_utils.sweep.execute import (
     ACCURACY_TOLERANCE,
     COUNT_TOLERANCE,
@@ -390,3 +392,23 @@ def test_a_run_that_another_sweep_is_at_is_left_to_it(results):
     with FileLock(results / "locks" / f"{first}.lock"):
         assert statuses(sweep(campaign)) == ["elsewhere", "done", "done", "done"]
     assert statuses(sweep(campaign)) == ["done"]
+
+
+def test_training_once_more_ends_at_the_same_network_and_kept_ones_spare_it():
+    planned = next(iter(load_campaign("shapes-tiny").runs().values()))
+    planned = dataclasses.replace(planned, counts={}, measures=(), evolution_counts={}, evolution_weights=True)
+    run.complete_run(planned)
+    data = run.dataset_of(planned.spec)
+    triple = sample_vertices(data.x_train, dim=2, num_samples=1, seed=0)
+
+    def grids(epochs):
+        networks = run.networks_during_training(planned.spec, epochs)
+        return {epoch: label_grid(net, triple, resolution=10) for epoch, net in networks.items()}
+
+    trained, kept = grids([1, 2, 3]), grids([0, 1, 3])
+    assert list(kept) == [0, 1, 3]
+    assert np.array_equal(kept[1].labels, trained[1].labels)
+    final = label_grid(run.trained_network(planned.spec), triple, resolution=10)
+    assert np.array_equal(trained[3].labels, final.labels)
+    assert np.array_equal(kept[3].labels, final.labels)
+    assert not np.array_equal(kept[0].labels, final.labels)

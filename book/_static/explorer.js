@@ -1,4 +1,4 @@
-// Draws the explorer that rc_utils.pages.explorer writes: labels on a triangular lattice as hexagons, one picture a run.
+// Draws the explorer that rc_studies.explorer writes: labels on a triangular lattice as hexagons, one picture a run.
 "use strict";
 
 (() => {

@@ -1,4 +1,4 @@
-"""Studies of the counting on classifiers whose regions are known."""
+"""Regions as they are drawn, and labels that win, on classifiers whose regions are known."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -7,9 +7,9 @@ import torch
 from matplotlib.colors import to_rgb
 from scipy import ndimage
 
+from benchmarks.triangles import labels_that_win
 from rc_utils import plotting
-from rc_utils.counting import count_components, label_grid, region_count
-from rc_utils.pages import counting
+from rc_utils.counting import count_components, label_grid, region_count, triangle_regions
 
 PLANE = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
 
@@ -24,8 +24,8 @@ def field(x):
 def test_labels_that_win_are_those_of_very_many_points(rng):
     weights = rng.dirichlet(np.ones(4) / 2, size=100_000)
     for corners in rng.standard_normal((6, 4, 6)):
-        assert counting.labels_that_win(corners) == len(np.unique((weights @ corners).argmax(1)))
-    assert counting.labels_that_win(np.array([[0.0, 1.0], [0.0, 1.0]])) == 1
+        assert labels_that_win(corners) == len(np.unique((weights @ corners).argmax(1)))
+    assert labels_that_win(np.array([[0.0, 1.0], [0.0, 1.0]])) == 1
 
 
 def num_areas(pixels, colours, smallest, tolerance=0):
@@ -60,7 +60,7 @@ def test_the_number_beside_cells_is_the_number_of_areas_in_them():
 
 def test_the_number_beside_a_picture_is_the_number_of_areas_in_it():
     """The picture is drawn, and its areas of one colour are counted in its pixels."""
-    polygons, labels, number = counting.triangle_polygons(lambda x: field(x + 2.2), PLANE[None].double())
+    polygons, labels, number = triangle_regions(lambda x: field(x + 2.2), PLANE[None].double())
     areas = [abs(np.linalg.det(np.stack([p[0], p[k], p[k + 1]]))) for p in polygons for k in range(1, len(p) - 1)]
     assert sum(areas) == pytest.approx(1)
     _, ax = plt.subplots(figsize=(8, 8), dpi=200)

@@ -17,32 +17,33 @@ import matplotlib.image
 import numpy as np
 
 from rc_utils.checks import check_count, check_name, require
-from rc_utils.counting import count_components
 from rc_utils.counting.sampling import draw_distinct
 from rc_utils.datasets import Dataset
-from rc_utils.pages.training_evolution import evolution_experiment
 from rc_utils.plotting import CLASS_COLOURS
-from rc_utils.sweep.campaign import PlannedRun
+from rc_utils.sweep.campaign import PlannedRun, read_campaign
 from rc_utils.sweep.records import find_records
 
-# A cell of the picture touches six others: these are the neighbours that a reader sees.
-ADJACENCY = "simplex"
 # A triangle of side 60 with images of side 14 at its corners and their names; explorer.js has the same lengths.
 _VIEW_BOX = "-11 -16 82 89"
 
 
 def lr_pair(name: str, network: str = "") -> tuple[PlannedRun, PlannedRun]:
-    """The planned runs of one network with the smallest and the largest learning rate, equal in everything else.
+    """The runs of one network with the smallest and the largest learning rate, else equal.
 
-    They are of the first experiment that counts during training, and of the largest batch size, which trains fastest.
-    network: default its first. Raises ValueError where no two runs differ in their learning rate alone.
+    They are of the first experiment that counts during training, and of the largest batch size,
+    which trains fastest. network: default its first. Raises ValueError where no two runs that did
+    not diverge differ in their learning rate alone.
     """
-    campaign, chosen = evolution_experiment(name)
+    campaign = read_campaign(name)
+    counted = [e for e in campaign.experiments if e.evolution_epochs and e.evolution_counts]
+    require(counted, f"campaign {name!r} counts nothing during training")
+    chosen = counted[0]
     network = network or chosen.networks[0]
     check_name(f"network of experiment {chosen.name!r}", network, chosen.networks)
     runs = [p for e, label, p in campaign.entries() if e is chosen and label == network]
     size = max(p.spec.train.batch_size for p in runs)
-    runs = sorted((p for p in runs if p.spec.train.batch_size == size), key=lambda p: p.spec.train.lr)
+    runs = [p for p in runs if p.spec.train.batch_size == size]
+    runs = sorted(runs, key=lambda p: p.spec.train.lr)
     least = runs[0].spec.train
     alike = [p for p in runs if dataclasses.replace(p.spec.train, lr=least.lr) == least]
     found = find_records([p.spec.run_id for p in alike], campaign.folder / "runs.jsonl")
@@ -50,8 +51,8 @@ def lr_pair(name: str, network: str = "") -> tuple[PlannedRun, PlannedRun]:
     alike = [p for p in alike if p.spec.run_id not in diverged]
     require(
         len(alike) > 1,
-        f"experiment {chosen.name!r} of campaign {name!r} has no two runs of network {network!r} with batch size "
-        f"{size} that differ in lr alone, and did not diverge; it has networks {', '.join(chosen.networks)}",
+        f"experiment {chosen.name!r} of campaign {name!r} has no two runs of network {network!r} "
+        f"with batch size {size} that differ in lr alone, and did not diverge",
     )
     return alike[0], alike[-1]
 
@@ -63,12 +64,17 @@ def draw_triangles(data: Dataset, number: int, seed: int = 0) -> np.ndarray:
 
 
 def explorer_html(
-    grids: Mapping[str, Mapping], data: Dataset, triangles: np.ndarray, notes: Mapping[str, Mapping]
+    grids: Mapping[str, Mapping],
+    counts: Mapping[str, np.ndarray],
+    data: Dataset,
+    triangles: np.ndarray,
+    notes: Mapping[str, Mapping],
 ) -> str:
     """The explorer as HTML with its data inside.
 
-    grids: {run: {epoch: LabelGrid}} of the `triangles`, indices (B, 3) of training images, with the same epochs and the
-    same lattice in every run. notes: {run: {epoch: text}}, a sentence below each picture.
+    grids: {run: {epoch: LabelGrid}} of the `triangles`, indices (B, 3) of training images, with the
+    same epochs and the same lattice in every run. counts: {run: (B, epochs)}, the number beside
+    each picture. notes: {run: {epoch: text}}, a sentence below each picture.
     """
     pictures = data.x_train.raw.cpu().numpy()[triangles].transpose(0, 1, 3, 4, 2)
     labels = data.y_train.cpu().numpy()[triangles]
@@ -81,9 +87,9 @@ def explorer_html(
             {"images": [_data_address(picture) for picture in corners], "classes": classes.tolist()}
             for corners, classes in zip(pictures, labels, strict=True)
         ],
-        "runs": [_run_data(run, by_epoch, notes[run]) for run, by_epoch in grids.items()],
+        "runs": [_run_data(run, grids[run], counts[run], notes[run]) for run in grids],
     }
-    legend = "".join(
+    legend = "<li>predicted class:</li>" + "".join(
         f'<li><span style="background:{c["colour"]}"></span>{html.escape(c["name"])}</li>' for c in shown["classes"]
     )
     text = json.dumps(shown, separators=(",", ":")).replace("</", "<\\/")
@@ -96,13 +102,13 @@ def explorer_html(
     )
 
 
-def _run_data(run, by_epoch, notes):
-    labels = np.stack([grid.labels[(slice(None), *grid.lattice.indices.T)] for grid in by_epoch.values()], axis=1)
+def _run_data(run, by_epoch, counts, notes):
+    flat = [grid.labels[(slice(None), *grid.lattice.indices.T)] for grid in by_epoch.values()]
+    labels = np.stack(flat, axis=1)
     require(labels.max() < 256, f"labels reach {labels.max()}; the explorer holds one byte a label")
-    counts = np.stack([count_components(grid.labels, ADJACENCY) for grid in by_epoch.values()], axis=1)
     return {
         "name": run,
-        "counts": counts.tolist(),  # by triangle and epoch, as the labels
+        "counts": np.asarray(counts).tolist(),  # by triangle and epoch, as the labels
         "notes": [notes.get(epoch, "") for epoch in by_epoch],
         "labels": base64.b64encode(labels.astype(np.uint8).tobytes()).decode(),
     }
