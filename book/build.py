@@ -18,6 +18,7 @@ import headline
 import pages
 import pdf
 
+import rc_utils
 from rc_utils.paths import write_atomically
 from rc_utils.sweep import missing_runs
 from rc_utils.sweep.campaign import read_campaign
@@ -65,7 +66,7 @@ def render(layout, strict=True):
     source = [pages.hash_of(frame, layout.book), pages.hash_of(files, layout.book), versions]
     stamp = build / _STAMP
     previous = stamp.read_text(encoding="utf8", errors="replace").splitlines() if stamp.is_file() else []
-    if previous == source:
+    if previous == source and (build / "html" / "index.html").is_file():
         return False
     if previous[:1] != source[:1]:
         # Sphinx keeps pages that are no longer in the table of contents, leaves style sheets as they are where no page
@@ -117,7 +118,7 @@ def build(layout, *, only=(), skip_sweep=False, device=None, as_pdf=False):
         executed = pages.execute_pages(chosen, layout, device)
         print(f"  {len(executed)} executed, {len(chosen) - len(executed)} unchanged")
     without = pages.write_unexecuted(table, layout)
-    if not without:
+    if not without and layout.root == ROOT:
         headline.main()
     with _stage("Pages"):
         rendered = render(layout, not without)
@@ -153,6 +154,10 @@ def main(argv=None):
     parser.add_argument("--pdf", action="store_true", help="print the book as one PDF as well, with Chromium")
     args = parser.parse_args(argv)
     start = time.perf_counter()
+    used = pathlib.Path(rc_utils.__file__).resolve().parent
+    if used != ROOT / "rc_utils":
+        print(f"error: this interpreter has the rc_utils of {used}, not of {ROOT}: call `make book`", file=sys.stderr)
+        return 1
     try:
         options = {"only": args.only, "skip_sweep": args.skip_sweep, "device": args.device}
         index = build(pages.Layout(ROOT), **options, as_pdf=args.pdf)

@@ -1,6 +1,7 @@
 """Count the regions of a model in a file or module: `python -m rc_utils.count MODEL DATA`."""
 
 import argparse
+import collections
 import importlib
 import inspect
 import os
@@ -20,7 +21,6 @@ from rc_utils.checks import require
 from rc_utils.counting import label_grid, region_count, sample_vertices
 from rc_utils.datasets.folders import decode
 
-_IMAGES = {".jpeg", ".jpg", ".png", ".bmp", ".webp"}
 _KEYS = ("x_train", "x", "points", "images")
 
 
@@ -29,15 +29,21 @@ def load_model(name):
 
     - "module:name": a torch module, scikit-learn classifier or function of a batch; a class
       is called without arguments.
-    - a file ".pt2" of torch.export, ".pt", ".pth" or ".ts" of TorchScript, ".onnx" (needs onnxruntime).
+    - a file ".pt2" of torch.export, ".pt", ".pth" or ".ts" of TorchScript, ".onnx" (needs onnxruntime;
+      "model.onnx:scores" names one of several outputs).
 
-    Raises ValueError for another name, FileNotFoundError, and what the import of a module raises.
+    Raises ValueError for another name and for what the reader of a file says, FileNotFoundError, and what
+    the import of a module raises.
     """
-    path = pathlib.Path(name)
+    path, output = pathlib.Path(name), None
+    if path.suffix not in _READERS and ".onnx:" in name:
+        path, _, output = name.rpartition(":")
+        path = pathlib.Path(path)
     if path.suffix in _READERS:
         if not path.is_file():
-            raise FileNotFoundError(f"there is no file {name}")
-        return _READERS[path.suffix](path)
+            raise FileNotFoundError(f"there is no file {path}")
+        reader = _READERS[path.suffix]
+        return _naming(path, reader)(path, output) if reader is _onnx else _naming(path, reader)(path)
     module, _, attribute = name.partition(":")
     require(module and attribute.isidentifier(), f"model {name!r} is neither module:name nor a {', '.join(_READERS)}")
     if "" not in sys.path:
@@ -69,15 +75,37 @@ def _exported(path):
             module = torch.export.load(path).module()  # it has no modes: it is what it was exported as
     except pickle.UnpicklingError as error:
         raise ValueError(f"{path} holds pickled objects that are not tensors: these are not unpickled") from error
-    return lambda batch: module(torch.from_numpy(batch))
+    return _naming(path, lambda batch: module(torch.from_numpy(batch)), "was it exported for one size of batch alone?")
 
 
-def _onnx(path):
+def _onnx(path, output=None):
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    name = session.get_inputs()[0].name
-    return lambda batch: session.run(None, {name: np.asarray(batch, dtype=np.float32)})[0]
+    name, outputs = session.get_inputs()[0].name, [found.name for found in session.get_outputs()]
+    known = ", ".join(f"{path}:{found}" for found in outputs)
+    require(output in outputs or (output is None and len(outputs) == 1), f"name one of the outputs of {path}: {known}")
+    chosen = [output or outputs[0]]
+
+    def scores(batch):
+        return session.run(chosen, {name: np.asarray(batch, dtype=np.float32)})[0]
+
+    return _naming(path, scores, "was it exported for one size of batch alone?")
+
+
+def _naming(path, function, hint=""):
+    """`function` with whatever it raises as one line that names the file: readers raise what they like."""
+
+    def named(*arguments):
+        try:
+            return function(*arguments)
+        except (ValueError, ImportError):
+            raise
+        except Exception as error:
+            said = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise ValueError(f"{path}: {said}" + (f" ({hint})" if hint else "")) from error
+
+    return named
 
 
 _READERS = {".pt2": _exported, **dict.fromkeys((".pt", ".pth", ".ts"), _torchscript), ".onnx": _onnx}
@@ -86,24 +114,55 @@ _READERS = {".pt2": _exported, **dict.fromkeys((".pt", ".pth", ".ts"), _torchscr
 def load_points(path, key=None, image_size=None):
     """Points (N, *shape) float32 as the model sees them.
 
-    An .npz file: the array `key`, else the first of x_train, x, points, images that it has, else its only one. Numbers
-    are taken as they are, bytes as images (N, H, W, C) or (N, H, W). A folder: its images of any depth in RGB, cropped
-    at the centre and resized to `image_size`. Images become (N, C, H, W) between 0 and 1.
+    An .npz file: the array `key`, else the first of x_train, x, points, images that it has, else its only one. An .npy
+    file: its array. Numbers are taken as they are, bytes as images (N, H, W, C) or (N, H, W). A folder: its images in
+    RGB, links followed and hidden files passed over, cropped at the centre and resized to `image_size`. Images become
+    (N, C, H, W) between 0 and 1.
     """
     path = pathlib.Path(path)
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in _IMAGES)
-        require(files, f"no images ({', '.join(sorted(_IMAGES))}) in {path}")
         require(image_size, "the images of a folder are resized: give the model's size with --image-size")
+        files, others = _images_below(path)
+        passed_over = f"; not read: {', '.join(others)}" if others else ""
+        require(files, f"no images in {path}{passed_over}")
+        print(f"{len(files)} images in {path}{passed_over}")
         return _as_images(np.stack([decode(file, image_size) for file in files]))
-    require(path.suffix == ".npz", f"{path} is no .npz file and no folder: write arrays by np.savez(..., x=points)")
+    require(
+        path.suffix in (".npz", ".npy"), f"{path} is no .npz or .npy file and no folder: use np.savez(..., x=points)"
+    )
+    if path.suffix == ".npy":
+        require(key is None, f"{path} holds one array: leave --points out")
+        return _as_points(np.load(path, allow_pickle=False), path)
     with np.load(path, allow_pickle=False) as arrays:
         names = arrays.files
         key = key or next((k for k in _KEYS if k in names), names[0] if len(names) == 1 else None)
         require(key in names, f"{path} has the arrays {', '.join(names)}: name one with --points")
         points = arrays[key]
-    require(points.dtype.kind in "buif", f"array {key} of {path} is of type {points.dtype}, expected real numbers")
+    return _as_points(points, f"array {key} of {path}")
+
+
+def _as_points(points, where):
+    require(points.dtype.kind in "buif", f"{where} is of type {points.dtype}, expected real numbers")
     return _as_images(points) if points.dtype == np.uint8 else points.astype(np.float32)
+
+
+def _images_below(folder):
+    """The files of images below a folder, and how many others of each kind there are. A folder is entered once."""
+    from PIL import Image
+
+    known, files, others, entered = set(Image.registered_extensions()), [], collections.Counter(), set()
+    for here, folders, names in os.walk(folder, followlinks=True):
+        seen = os.path.realpath(here) in entered
+        entered.add(os.path.realpath(here))
+        folders[:] = [] if seen else sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names) if not seen else ():
+            suffix = pathlib.Path(name).suffix.lower()
+            if suffix in known:
+                files.append(pathlib.Path(here, name))
+            elif not name.startswith("."):
+                others[suffix or "without a suffix"] += 1
+    files = [file for file in files if not file.name.startswith(".")]
+    return sorted(files), [f"{number} {suffix}" for suffix, number in sorted(others.items())]
 
 
 def _as_images(images):
@@ -173,7 +232,7 @@ def main(argv=None):
         model = load_model(args.model)
         points = standardise(load_points(args.data, args.points, args.image_size), args.mean, args.std)
         settings = {name: getattr(args, name) for name in ("dim", "num_samples", "resolution", "strategy", "seed")}
-        count = region_count(model, points, **settings)
+        count = region_count(model, points, **settings, progress=True)
         print(f"regions, with a 95 % interval: {correlation.mean(count.counts, 'samples')}")
         print(count)
         draw(model, points, args.output, args.seed)

@@ -117,6 +117,14 @@ def test_a_second_build_does_nothing(built, capsys):
 
 
 @pytest.mark.slow
+def test_pages_are_rendered_again_where_they_were_deleted(built):
+    layout, index = built
+    index.unlink()
+    assert build.render(layout)
+    assert index.is_file()
+
+
+@pytest.mark.slow
 def test_a_warning_fails_the_build_until_it_is_repaired_and_a_new_style_sheet_starts_afresh(built, monkeypatch):
     """Sphinx repeats no warning of a page that it has read, and leaves a style sheet as it is where no page changed."""
     layout, index = built
@@ -124,17 +132,29 @@ def test_a_warning_fails_the_build_until_it_is_repaired_and_a_new_style_sheet_st
     intro.write_text(f"{PROSE}\nSee [](nowhere.md).\n")
     with pytest.raises(build.BuildError, match=r"intro\.md.*nowhere"):
         build.render(layout)
-    monkeypatch.setattr(build, "_sphinx", lambda book, *options: kept.append(index.exists()))
+
+    def sphinx(book, *options):
+        kept.append(index.exists())
+        index.parent.mkdir(exist_ok=True)
+        index.touch()
+
+    monkeypatch.setattr(build, "_sphinx", sphinx)
     intro.write_text(PROSE)
     assert build.render(layout)  # what failed was not taken for finished, nor kept
     assert not build.render(layout)
-    index.touch()
     intro.write_text(f"{PROSE}\nAnother sentence.\n")
     assert build.render(layout)
     sheet = layout.book / "_static" / "custom.css"
     sheet.write_text(sheet.read_text() + "\n/* another */\n")
     assert build.render(layout)
     assert kept == [False, True, False]
+
+
+def test_the_package_of_another_checkout_builds_nothing(monkeypatch, capsys):
+    monkeypatch.setattr(build.rc_utils, "__file__", "/elsewhere/rc_utils/__init__.py")
+    monkeypatch.setattr(build, "build", lambda *_, **__: pytest.fail("built"))
+    assert build.main([]) == 1
+    assert "has the rc_utils of /elsewhere/rc_utils" in capsys.readouterr().err
 
 
 @pytest.mark.slow

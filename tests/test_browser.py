@@ -387,6 +387,19 @@ def test_the_playground_trains_and_follows_the_keyboard(tab, serve, tmp_path):
     assert "claim" in tab.locator("[data-rc=verdict]").inner_text()
     tab.get_by_role("button", name="Reset").click()
     assert tab.evaluate(f"{steps}.textContent") == "0"
+    # Pausing and starting within a frame leaves one loop, and a seed beyond the field's limits is the largest.
+    loops = tab.evaluate("""async () => {
+        const ask = window.requestAnimationFrame, asked = [];
+        window.requestAnimationFrame = (f) => { asked.push(f); return asked.length; };
+        const start = [...document.querySelectorAll("button")].find((b) => ["Start", "Pause"].includes(b.textContent));
+        for (let k = 0; k < 5; k++) start.click();
+        window.requestAnimationFrame = ask;
+        return asked.length;
+    }""")
+    assert loops == 1
+    seed = tab.locator("[name=seed]")
+    seed.fill("1e20")
+    assert seed.input_value() == "9999"
     assert problems(tab, tmp_path, tab.address) == []
 
 

@@ -363,5 +363,15 @@ def test_grey_images_of_sixteen_bits_keep_their_range(tmp_path):
     Image.fromarray(ramp).save(tmp_path / "ramp.png")
     decoded = decode(tmp_path / "ramp.png", 8)
     assert np.abs(decoded[..., 0] - ramp / 257.0).max() <= 1
+    # A night shot is dark: its depth is that of the file, not of its brightest pixel.
+    Image.fromarray(ramp // 300).save(tmp_path / "dark.tif")
+    assert decode(tmp_path / "dark.tif", 8).max() == 1
     Image.fromarray((ramp // 257).astype(np.uint8)).save(tmp_path / "eight.png")
     assert np.abs(decode(tmp_path / "eight.png", 8)[..., 1] - ramp // 257).max() == 0
+
+
+@pytest.mark.parametrize("pixels", [np.full((4, 4), 0.5, np.float32), np.full((4, 4), 1 << 20, np.int32)])
+def test_pixels_of_an_unknown_range_are_refused(tmp_path, pixels):
+    Image.fromarray(pixels).save(tmp_path / "x.tif")
+    with pytest.raises(ValueError, match="x.tif has pixels of mode [IF], whose range is unknown"):
+        decode(tmp_path / "x.tif", 4)

@@ -45,20 +45,23 @@ def imagenet(root, folder, image_size, **chosen):
 
 
 def decode(file, size):
-    """One image of any depth as (size, size, 3) uint8, its middle resized. Raises ValueError for what is no image."""
+    """One image as (size, size, 3) uint8, its middle resized; 16 bits are brought to 8.
+
+    The depth is that of the file's mode, whatever its brightness. Raises ValueError for what is no image, and for
+    pixels whose range the file does not say: floating-point numbers, and integers beyond 16 bits.
+    """
     from PIL import Image, ImageOps
 
     try:
         with Image.open(file) as image:
-            image = (_eight_bits(image) if image.mode[0] in "IF" else image).convert("RGB")
+            if image.mode[0] in "IF":
+                pixels = np.asarray(image)
+                known = image.mode[0] == "I" and pixels.min() >= 0 and pixels.max() < 1 << 16
+                require(
+                    known, f"{file} has pixels of mode {image.mode}, whose range is unknown: save it with 8 or 16 bits"
+                )
+                image = Image.fromarray((pixels / 257).round().astype(np.uint8))
+            image = image.convert("RGB")
     except (OSError, SyntaxError) as error:
         raise ValueError(f"{file} cannot be decoded ({error}); replace it, or remove it from the folder") from error
     return np.asarray(ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR))
-
-
-def _eight_bits(image):
-    """A grey image of more than eight bits with its range, 16 bits unless it is within 8, brought to 8."""
-    from PIL import Image
-
-    pixels = np.asarray(image, dtype=np.float64)
-    return Image.fromarray((pixels / (257 if pixels.max() > 255 else 1)).clip(0, 255).astype(np.uint8))

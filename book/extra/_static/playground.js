@@ -293,7 +293,7 @@
     const find = (name) => root.querySelector(`[data-rc="${name}"]`);
     const all = (name) => [...root.querySelectorAll(`[data-rc="${name}"]`)];
     const control = Object.fromEntries([...root.querySelectorAll("[name]")].map((input) => [input.name, input]));
-    const state = { ends: [[-0.85, -0.7], [0.85, 0.6]], running: false, trainings: [], comparison: null, written: 0 };
+    const state = { ends: [[-0.85, -0.7], [0.85, 0.6]], running: false, trainings: [], comparison: null, written: 0, waiting: 0 };
     const theme = () => {
       const chosen = document.documentElement.dataset.theme;
       const dark = chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
@@ -307,8 +307,20 @@
       noise: Number(control.noise.value) / 100,
       width: Number(control.width.value),
       batch: Number(control.batch.value),
-      seed: Math.trunc(Number(control.seed.value)) || 0,
+      seed: seedOf(control.seed),
     });
+
+    /** The whole number in a field, within the field's own limits; what stands there is written back. */
+    function seedOf(field) {
+      const seed = Math.min(Math.max(Math.trunc(Number(field.value)) || 0, Number(field.min)), Number(field.max));
+      if (field.value !== "" && field.value !== String(seed)) field.value = seed;
+      return seed;
+    }
+
+    /** One loop at most, whoever asks for it. */
+    function animate() {
+      if (!state.waiting) state.waiting = requestAnimationFrame(frame);
+    }
 
     function reset() {
       state.running = false;
@@ -517,6 +529,7 @@
     }
 
     function frame() {
+      state.waiting = 0;
       const begin = performance.now(), { trainings } = state;
       if (state.comparison) compareMore();
       else if (state.running) {
@@ -526,24 +539,22 @@
         if (trainings.some((training) => training.diverged)) state.running = false;
         refresh();
       }
-      if (state.running || state.comparison) requestAnimationFrame(frame);
+      if (state.running || state.comparison) animate();
     }
 
     function toggle() {
-      const wasResting = !state.running && !state.comparison;
       state.comparison = null;
       state.running = !state.running && !state.trainings.some((training) => training.diverged);
       refresh();
-      if (state.running && wasResting) requestAnimationFrame(frame);
+      if (state.running) animate();
     }
 
     /** The same comparison for many seeds, without pictures. */
     function compare() {
-      const wasResting = !state.running && !state.comparison;
       state.running = false;
       state.comparison = { seed: settings().seed, pairs: [], current: null };
       refresh();
-      if (wasResting) requestAnimationFrame(frame);
+      animate();
     }
 
     function compareMore() {
