@@ -11,13 +11,11 @@ import torch
 from torch import nn
 
 from rc_theory.complexity import architectures, inequalities, tasks
-from rc_theory.complexity import bridge as complexity_bridge
 from rc_theory.complexity import counterexamples as complexity_counterexamples
 from rc_theory.complexity import dropout as complexity_dropout
 from rc_theory.complexity import regions as complexity_regions
 from rc_theory.complexity import trajectory as complexity
 from rc_theory.complexity.stacked import draw_samples, sgd_steps, stack, unstack
-from rc_utils.counting import region_count
 from rc_utils.published import published
 
 # float64: norms and singular values of matrices of some ten rows, each good to a few dozen units of 2.2e-16.
@@ -226,7 +224,6 @@ def test_linear_regions_tile_the_square_and_know_their_patterns_and_gradients():
         point = torch.from_numpy(basis @ centre).requires_grad_()
         (gradient,) = torch.autograd.grad(network(point).sum(), point)
         np.testing.assert_allclose(region.gradient, gradient, rtol=1e-10, atol=1e-12)
-        assert region.lipschitz == pytest.approx(float(gradient.norm()))
 
 
 def test_basis_pursuit_takes_the_cheapest_combination_of_pathways():
@@ -248,10 +245,11 @@ def test_theorem_2_bounds_every_empty_region_it_speaks_of():
     for m in range(2):
         network = unstack(networks, task.networks[m], m)
         bound = complexity_regions.bound_empty_regions(network, tasks.isometry(m), interval, m)
-        assert len(bound.ratios) >= 3
+        told = np.isfinite(bound["bound"]) & (bound["steepness"] > 0)
+        assert told.sum() >= 3
         # The linear programme is solved to 1e-7.
-        assert bound.ratios.min() >= 1 - 1e-6
-        assert np.isnan(bound.bound[bound.filled]).all()
+        assert (bound["bound"] / bound["steepness"])[told].min() >= 1 - 1e-6
+        assert bound.loc[bound["filled"], "bound"].isna().all()
 
 
 def test_an_interval_prices_points_at_their_smallest_update():
@@ -401,24 +399,6 @@ def test_corollary_2_is_checked_over_few_steps_too():
     assert 0.4 < check.ratio == max(ratios) <= 1
     assert check.n == 2 * (40 + 39 + 36 + 31)
     assert ratios[3] < check.ratio
-
-
-def test_agreement_within_a_level_leaves_the_level_out(rng):
-    level, repetition = np.repeat(np.arange(4.0), 20), np.tile(np.arange(20), 4)
-    x, y = (100 * level + rng.normal(size=80) for _ in range(2))
-    table = pd.DataFrame({"x": x, "y": y, "level": level, "repetition": repetition})
-    row = complexity_bridge.agreement(table, [("x", "y")]).iloc[0]
-    assert row["all runs"].value > 0.9
-    assert row["within a level"].low < 0 < row["within a level"].high
-
-
-def test_the_bridge_counts_the_regions_of_each_classifier(quick):
-    task, networks, path = quick[1]
-    table = complexity_bridge.bridge_table(task, networks, path, num_segments=5)
-    first = unstack(networks, task.networks[0], 0)
-    expected = region_count(first, task.train[0][0], num_samples=5, resolution=50).mean
-    assert table["count"][0] == expected
-    assert table["gap"].between(-1, 1).all()
 
 
 def test_every_counterexample_exceeds_what_a_published_statement_allows():

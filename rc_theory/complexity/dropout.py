@@ -13,7 +13,6 @@ from rc_theory.complexity.regions import SteadyInterval, activations, watch_inte
 from rc_theory.complexity.stacked import draw_samples, stack, train_stacked
 from rc_theory.complexity.tasks import Task, corruption_task
 from rc_theory.complexity.trajectory import lipschitz_constants
-from rc_utils.training.loop import seed_generators
 
 
 def steady_constant(gamma: float, beta: float, mu: float, p_min: float) -> float:
@@ -154,7 +153,9 @@ def _train_and_watch(task, epochs, steady_epochs, lr, steady_lr, seed):
     (x, y), repetitions = task.train, task.repetition.tolist()
     networks, count = stack(task.networks).train(), y.shape[1]
     with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
-        seed_generators(seed, x.device)
+        torch.default_generator.manual_seed(seed)
+        if x.is_cuda:
+            torch.cuda.manual_seed(seed)
         first = draw_samples(repetitions, epochs * count, count)
         train_stacked(networks, x, y, first, loss=task.loss, lr=lr)
         second = draw_samples([r + 10_000 for r in repetitions], steady_epochs * count, count)

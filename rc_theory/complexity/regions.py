@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import torch
 from scipy.optimize import linprog
 from torch import Tensor, nn
@@ -30,10 +31,6 @@ class LinearRegion:
     polygon: np.ndarray  # (V, 2), corners in plane coordinates
     pattern: tuple[np.ndarray, ...]  # one boolean array (n_l,) a hidden layer
     gradient: np.ndarray  # (n,), of the network with respect to its whole input
-
-    @property
-    def lipschitz(self) -> float:
-        return float(np.linalg.norm(self.gradient))
 
 
 def affine_layers(network: nn.Sequential) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -197,36 +194,14 @@ def basis_pursuit(columns: np.ndarray, weights: np.ndarray) -> Callable[[np.ndar
     return solve
 
 
-@dataclass(frozen=True)
-class RegionBound:
-    """Theorem 2 on one network with R regions."""
-
-    regions: list[LinearRegion]
-    filled: np.ndarray  # (R,) bool, whether a region holds a training point
-    bound: np.ndarray  # (R,), NaN for filled regions, infinite where the theorem says nothing
-
-    @property
-    def applies(self) -> np.ndarray:
-        """(R,) bool: empty regions for which the theorem gives a bound."""
-        return np.isfinite(self.bound)
-
-    @property
-    def lipschitz(self) -> np.ndarray:
-        return np.array([region.lipschitz for region in self.regions])
-
-    @property
-    def ratios(self) -> np.ndarray:
-        """bound / Lipschitz constant where both are positive and finite."""
-        used = self.applies & (self.lipschitz > 0)
-        return self.bound[used] / self.lipschitz[used]
-
-
 def bound_empty_regions(
     network: nn.Sequential, basis: np.ndarray, interval: SteadyInterval, model: int
-) -> RegionBound:
+) -> pd.DataFrame:
     """Theorem 2 for all empty regions: (1 + gamma) beta min_a |a * phi|_1, squared loss.
 
-    network: model `model` of the stack at the end of `interval`, as an ordinary network.
+    network: model `model` of the stack at the end of `interval`, as an ordinary network. One row
+    per region: steepness, filled (whether it holds a training point), bound (NaN where filled,
+    infinite where the theorem says nothing).
     """
     regions = linear_regions(network, basis)
     smallest = interval.smallest_updates(model)
@@ -249,4 +224,5 @@ def bound_empty_regions(
         np.nan if full else factor * solve(pathways(r.pattern))
         for r, full in zip(regions, filled, strict=True)
     ]
-    return RegionBound(regions, filled, np.array(bound))
+    steepness = [np.linalg.norm(region.gradient) for region in regions]
+    return pd.DataFrame({"steepness": steepness, "filled": filled, "bound": bound})

@@ -7,7 +7,7 @@ output, that is |d f / d b_1|, and grad f = W_1^T d f / d b_1.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -180,11 +180,3 @@ def summarise_steps(error, update, pull, square, *, lr, largest=1.0, smallest=1.
         "inverse_square": inverse_square,
         "bias_square": square.sum(0),
     }
-
-
-def select_models(path: Trajectory, models: np.ndarray) -> Trajectory:
-    """The trajectory of some of the models, by index or mask (M,)."""
-    arrays = {
-        k: v[:, models] for k, v in vars(path).items() if isinstance(v, np.ndarray) and v.ndim > 1
-    }
-    return replace(path, **arrays)

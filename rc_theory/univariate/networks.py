@@ -48,7 +48,7 @@ def make_teachers(crossings: torch.Tensor) -> torch.Tensor:
 def draw_crossings(num_teachers: int, sign_changes: int, seed: int) -> torch.Tensor:
     """Sign changes of random teachers in [-1, 1], (S, r), at least 1 / (r + 1) apart.
 
-    Neighbours are then at least 1 / (r + 1) apart. Raises ValueError unless there is a sign change.
+    Raises ValueError unless there is a sign change.
     """
     if sign_changes < 1:
         raise ValueError(f"got {sign_changes} sign changes; a teacher needs at least one")
@@ -66,7 +66,7 @@ def label(crossings: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 def draw_samples(
     crossings: torch.Tensor, num_samples: int, seed: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Sorted samples, uniform on [-1, 1], and their labels by the teachers: x and y, both (S, n)."""
+    """Sorted samples, uniform on [-1, 1], and their labels by the teachers: x, y (S, n)."""
     x = (2 * _rand(seed, len(crossings), num_samples) - 1).sort(1).values
     return x, label(crossings, x)
 

@@ -31,15 +31,7 @@ def region_bound(label_changes: int) -> int:
 
 
 def train_students(
-    sign_changes: int,
-    width: int,
-    num_samples: int,
-    num_students: int,
-    seed: int,
-    *,
-    sigma_hidden: float = 1.0,
-    sigma_output: float | None = None,
-    **flow: object,
+    sign_changes: int, width: int, num_samples: int, num_students: int, seed: int, **flow: object
 ) -> tuple[pd.DataFrame, Flow]:
     """Students with a teacher, sample and start each: one row per student, and their flow.
 
@@ -51,7 +43,7 @@ def train_students(
     """
     crossings = draw_crossings(num_students, sign_changes, seed)
     x, y = draw_samples(crossings, num_samples, seed + 1)
-    theta = draw_students(num_students, width, seed + 2, sigma_hidden, sigma_output)
+    theta = draw_students(num_students, width, seed + 2)
     trained = gradient_flow(theta, x, y, **flow)
     table = pd.DataFrame({"student": range(num_students), "least_loss": trained.least_loss})
     table = table.assign(
