@@ -59,7 +59,7 @@ SMALL = {
         "interval_points": 40,
     },
     "11_beyond_the_grid": {
-        "campaign": PERCEPTRON, "num_samples": 41, "dimensions": "", "exact_samples": 1, "triangles": 1,
+        "shown": PERCEPTRON, "num_samples": 41, "dimensions": "", "exact_samples": 1, "triangles": 1,
     },
     "12_your_network": {"epochs": 1},
     "13_statistics": {"num_resamples": 60},
@@ -151,7 +151,7 @@ WITH_CAMPAIGN = [path for path in NOTEBOOKS if path.stem not in {*WITHOUT_CAMPAI
 def test_a_notebook_runs_on_the_tiny_campaign(notebook, swept, monkeypatch):
     monkeypatch.setenv("RC_RESULTS", str(swept))
     parameters = parameters_of(notebook, "shapes-tiny", {})
-    run(notebook, parameters, monkeypatch, without="for dim, finer in")  # it takes long, and is of the perceptron
+    run(notebook, parameters, monkeypatch, without="labels_that_win(at_corners)")  # takes long, of no network
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+import rc_utils as rc
 from rc_utils.correlation import (
     Estimate,
     average_replicates,
@@ -22,7 +23,6 @@ from rc_utils.correlation import (
     slope,
     weighted_pearson,
 )
-from rc_utils.pages.beyond_the_grid import results_from_counts
 from rc_utils.pages.main_correlation import plain_runs, results_from_measures, results_from_runs
 from rc_utils.published import (
     ARCHITECTURES_COLUMNS,
@@ -39,7 +39,7 @@ from rc_utils.published import (
 )
 from rc_utils.sweep import records
 from rc_utils.sweep.campaign import Campaign, Experiment, read_campaign, reference_campaigns
-from rc_utils.sweep.records import load_evolution
+from rc_utils.sweep.records import find_count, find_records, load_evolution
 
 
 def results_from_campaign(
@@ -488,3 +488,91 @@ def _trend(table, campaign, network, seed):
         return []
     detail = f"{network}, epoch {epochs[-1]} less epoch {epochs[0]}, {len(cells)} settings"
     return [Result("evolution/trend", campaign, found.value, found.low, found.high, found.n, detail)]
+
+
+# until the scorecard reads kept results: of page module beyond_the_grid
+
+
+def counts_by_simplex(name: str, labels: Sequence[str], origin: str | None = None) -> pd.DataFrame:
+    """The counts of single simplices, for every run of the campaign `name` that has all the counts `labels`.
+
+    One row a run and count: run_id, network (in the campaign's order), lr, batch_size, count (its label), method (how
+    it was counted), counts (an array over the simplices that all the labels share, the first ones), evaluations and
+    seconds of a simplex.
+    """
+    campaign = read_campaign(name)
+    plans, rows = {planned.spec.run_id: (network, planned) for _, network, planned in campaign.entries()}, []
+    order = list(campaign.networks)
+    found = find_records(campaign.runs(), campaign.folder / "runs.jsonl", origin)
+    for run_id in sorted(found, key=lambda run_id: order.index(plans[run_id][0])):
+        (network, planned), (record, _) = plans[run_id], found[run_id]
+        entries = {label: find_count(record["counts"], campaign.counts.get(label)) for label in labels}
+        if None in entries.values():
+            continue
+        shared = min(len(entry["counts"]) for entry in entries.values())
+        for label, entry in entries.items():
+            n = len(entry["counts"])
+            row = {"run_id": run_id, "network": network, "lr": planned.spec.train.lr, "count": label}
+            row |= {"batch_size": planned.spec.train.batch_size, "counts": np.array(entry["counts"][:shared])}
+            row |= {"method": describe_count(campaign.counts[label])}
+            rows.append(row | {"evaluations": entry["num_evaluations"] / n, "seconds": entry["seconds"] / n})
+    return pd.DataFrame(rows)
+
+
+def describe_count(settings: dict) -> str:
+    """How a count of a campaign is made, in a few words: "grid of 200 points", "adaptive, alpha in [-3, 4]",
+    "grid of 30 points an edge, face"."""
+    low, high = settings.get("alpha_range", (0, 1))
+    span = "" if (low, high) == (0, 1) else f", alpha in [{low:g}, {high:g}]"
+    dim = settings.get("dim", 1)
+    domain = settings.get("domain", "simplex")
+    points = settings.get("resolution") or rc.counting.lattice.default_resolution(dim, domain)
+    if settings.get("strategy") == "adaptive":
+        return f"adaptive{span}" if dim == 1 else f"mesh from {points:,} points an edge"
+    reading = f" an edge, {settings.get('adjacency', 'face')}" if dim > 1 else ""
+    return f"grid of {points:,} points{reading}{span}"
+
+
+# A count and one on more points, or on a longer range, of the same simplices, by their names in a campaign.
+CHANGES = {
+    "grid-size/1d/change": ("grid", "fine"),
+    "grid-size/2d/change": ("planes", "planes-fine"),
+    "range/trend": ("main", "range3"),
+}
+
+
+def results_from_counts(name: str, *, origin: str | None = None) -> list[Result]:
+    """Our results for the `CHANGES` of the mean count and for sample-size/change, from the records of a campaign.
+
+    The first are what the mean count gains from one count to the other over the same simplices (v1 Tables 2 and 4); the
+    last is the mean of the first 500 segments less that of the first 100 (v1 Table 3), in all runs with so many.
+    Student's interval is over the simplices, which all runs share.
+    """
+    results, campaign = [], read_campaign(name)
+    for id_, labels in CHANGES.items():
+        table = counts_by_simplex(name, labels, origin)
+        if table.empty:
+            continue
+        by_run = table.pivot(index="run_id", columns="count", values="counts")
+        gained = np.stack(list(by_run[labels[1]] - by_run[labels[0]]))
+        first, last = (describe_count(campaign.counts[label]) for label in labels)
+        detail = f"{first}, then {last}; {gained.shape[0]} runs, {gained.shape[1]} simplices each"
+        m = mean(gained.mean(0), "simplices")
+        results.append(Result(id_, campaign.name, m.value, m.low, m.high, m.n, detail))
+    return results + _more_segments(campaign.name, origin)
+
+
+def _more_segments(name: str, origin: str | None) -> list[Result]:
+    """sample-size/change, from the runs of a campaign that have enough segments."""
+    few, many = 100, 500
+    table = counts_by_simplex(name, ["main"], origin)
+    counts = [row[:many] for row in table["counts"] if len(row) >= many] if len(table) else []
+    if not counts:
+        return []
+    # The mean of these is the change, and each segment adds its own error to it.
+    centred = np.array(counts, dtype=float) - np.mean(counts, axis=1, keepdims=True)
+    parts = centred * np.where(np.arange(many) < few, 1 - many / few, 1)
+    error = np.std(np.mean(counts, axis=0), ddof=1) / np.sqrt(few)
+    detail = f"{len(parts)} runs, the same segments in all: their mean over {few} has a standard error of {error:.2g}"
+    m = mean(parts.mean(0), "simplices")
+    return [Result("sample-size/change", name, m.value, m.low, m.high, m.n, detail)]
