@@ -192,7 +192,7 @@ def test_of_several_outputs_of_an_onnx_file_one_has_to_be_named(folder, monkeypa
 
     monkeypatch.setitem(sys.modules, "onnxruntime", types.SimpleNamespace(InferenceSession=Session))
     (folder / "detector.onnx").write_bytes(b"")
-    with pytest.raises(ValueError, match="name one of the outputs.*detector.onnx:boxes, detector.onnx:scores"):
+    with pytest.raises(ValueError, match=r"name one of the outputs.*detector\.onnx:boxes, detector\.onnx:scores"):
         count.load_model("detector.onnx")
     with pytest.raises(ValueError, match="name one of the outputs"):
         count.load_model("detector.onnx:masks")

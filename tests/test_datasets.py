@@ -373,5 +373,5 @@ def test_grey_images_of_sixteen_bits_keep_their_range(tmp_path):
 @pytest.mark.parametrize("pixels", [np.full((4, 4), 0.5, np.float32), np.full((4, 4), 1 << 20, np.int32)])
 def test_pixels_of_an_unknown_range_are_refused(tmp_path, pixels):
     Image.fromarray(pixels).save(tmp_path / "x.tif")
-    with pytest.raises(ValueError, match="x.tif has pixels of mode [IF], whose range is unknown"):
+    with pytest.raises(ValueError, match=r"x\.tif has pixels of mode [IF], whose range is unknown"):
         decode(tmp_path / "x.tif", 4)
