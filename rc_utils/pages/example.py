@@ -1,12 +1,10 @@
-"""Networks that pages show: which run of a campaign, its trained network, and its labels during training."""
+"""Networks that pages show: which run of a campaign, its trained network."""
 
 from __future__ import annotations
 
-import numpy as np
 from torch import nn
 
 from rc_utils.correlation import finished
-from rc_utils.counting import label_grid
 from rc_utils.datasets import Dataset
 from rc_utils.sweep import run
 from rc_utils.sweep.campaign import PlannedRun, read_campaign
@@ -39,16 +37,3 @@ def example_network(planned: PlannedRun, device: str = "cpu") -> tuple[nn.Module
         raise ValueError(f"the network to be shown diverged ({setting}); choose another")
     network = run.trained_network(planned.spec, device)
     return network, run.dataset_of(planned.spec, device)
-
-
-def grids_during_training(
-    planned: PlannedRun, vertices: np.ndarray, epochs: list, *, resolution: int = 60, device: str = "cpu"
-) -> dict:
-    """{epoch: LabelGrid} of the simplices `vertices` (B, d + 1, C, H, W), from the networks kept of these epochs, or
-    from training the run once more where they are not.
-
-    Raises ValueError for an epoch outside the run's training.
-    """
-
-    networks = run.networks_during_training(planned.spec, epochs, device)
-    return {e: label_grid(network, vertices, resolution=resolution) for e, network in networks.items()}
