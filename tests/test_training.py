@@ -203,6 +203,22 @@ def test_a_network_that_views_its_activations_is_trained_in_the_layout_it_takes(
     assert all(p.grad is None for p in own.parameters())
 
 
+def test_narrow_networks_keep_the_contiguous_layout_where_several_threads_would_write_past_a_buffer(
+    tiny_data, monkeypatch
+):
+    """Strided 1 x 1 convolutions of 8 to 15 channels, an odd batch, two threads: torch 2.13 crashed on AVX-512."""
+    device = torch.device("cpu")
+    for threads, width, layout in (
+        (1, 4, torch.contiguous_format),
+        (1, 8, torch.channels_last),  # how every committed record was trained
+        (2, 8, torch.contiguous_format),
+        (2, 16, torch.channels_last),
+    ):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        network = build_network("ResNet18", width=width, image_size=8)
+        assert training_layout(network, tiny_data.x_train, device) == layout, (threads, width)
+
+
 def test_settings_may_be_numpys_integers_and_a_single_leftover_image_is_skipped(tiny_data):
     numpys = TrainConfig(seed=np.int64(3), batch_size=np.int32(199), epochs=np.int64(1))
     assert numpys == TrainConfig(seed=3, batch_size=199, epochs=1)

@@ -19,13 +19,15 @@ def training_layout(
     the network views its activations as if they were contiguous, `x.view(len(x), -1)`; a network that is not of this
     package is tried on two of the `images`.
 
-    In that layout a kernel of oneDNN writes past its buffer in the backward pass of a strided 1 x 1 convolution of
-    fewer than 8 channels, on a CPU with AVX2 and without AVX-512; that ends in a crash or in wrong gradients, and does
-    not happen in the contiguous layout (oneDNN issue 6035, open in 2026).
+    In that layout a kernel of oneDNN writes past its buffer in the backward pass of a strided 1 x 1 convolution: of
+    fewer than 8 channels on a CPU with AVX2 and without AVX-512 (oneDNN issue 6035, open in 2026), and of fewer than 16
+    with several threads and an odd number of images on one with AVX-512 (seen here with torch 2.13). That ends in a
+    crash or in wrong gradients, and does not happen in the contiguous layout.
     """
     on_cpu = device.type == "cpu"
+    few = 8 if torch.get_num_threads() == 1 else 16
     overruns = on_cpu and any(
-        isinstance(m, torch.nn.Conv2d) and set(m.kernel_size) == {1} and max(m.stride) > 1 and m.in_channels < 8
+        isinstance(m, torch.nn.Conv2d) and set(m.kernel_size) == {1} and max(m.stride) > 1 and m.in_channels < few
         for m in network.modules()
     )
     if (precision == "float32" and not on_cpu) or overruns or not _takes_channels_last(network, images):
