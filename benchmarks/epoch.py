@@ -1,4 +1,4 @@
-"""An epoch of `train`: how much of it is not the network, and what its depthwise products and memory layout gain."""
+"""An epoch of `train`: how much of it is not the network, and what its memory layout gains."""
 
 import contextlib
 import functools
@@ -29,20 +29,6 @@ def overhead(scale):
         outside = tuple(t - i for t, i in zip(total, inside, strict=True))
         name = f"outside forward, backward, step; batch {batch_size}"
         yield Row(name, "whole epoch", outside, tuple(total), at_most(0.05))
-
-
-@benchmark("depthwise")
-def depthwise(scale):
-    """A training epoch of a narrow EfficientNetB0 with and without the products of `rc_utils.training.depthwise`."""
-    data, config = shapes(scale.images // 4), one_epoch(32)
-    network = narrow_network("EfficientNetB0", width=16, dropout=0.0, drop_connect=0.0)
-
-    def without():
-        with mock.patch("rc_utils.training.depthwise._is_plain_depthwise", return_value=False):
-            return epoch_seconds(network, data, config)
-
-    ours, other = in_turns([lambda: epoch_seconds(network, data, config), without], scale.repeats)
-    yield Row(f"epoch of {scale.images // 4:,} images, EfficientNetB0/16", "depthwise layers by oneDNN", ours, other)
 
 
 @benchmark("layout")

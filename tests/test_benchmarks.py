@@ -17,7 +17,7 @@ from benchmarks.registry import TINY, Row, at_least, at_most
 from benchmarks.timing import in_turns
 
 NUMBER_OF_ROWS = {
-    "counting-2d": 2, "counting-nd": 6, "forward": 1, "overhead": 2, "depthwise": 1, "layout": 2,
+    "counting-2d": 2, "counting-nd": 6, "forward": 1, "overhead": 2, "layout": 2,
     "adaptive": 2, "linear": 6, "triangles": 41, "memory": 1, "exact": 3, "stacked": 1, "scheduling": 1,
 }  # fmt: skip
 

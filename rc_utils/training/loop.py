@@ -20,7 +20,6 @@ from rc_utils.datasets import Dataset, ImageTensor
 from rc_utils.datasets.images import images_per_batch
 from rc_utils.training.augmentation import crop_and_flip, draw_epoch, mixup
 from rc_utils.training.config import TrainConfig
-from rc_utils.training.depthwise import fast_depthwise
 from rc_utils.training.interventions import ascended, gradient_penalty, points_between, random_labels
 from rc_utils.training.optimizer import build_optimizer, learning_rate
 from rc_utils.training.preparation import check_outputs, check_parameters, seed_generators, training_layout
@@ -190,8 +189,7 @@ class _Loop:
                 group["lr"] = lr
             if self.config.precision == "tfloat32":
                 torch.backends.cudnn.allow_tf32 = True
-            with fast_depthwise(self.network):
-                loss, accuracy = self._epoch()
+            loss, accuracy = self._epoch()
             row = {"epoch": epoch + 1, "lr": lr, "train_loss": loss, "train_accuracy": accuracy}
             self.history.append(row | {"seconds": round(time.perf_counter() - started, 4)})
             if not math.isfinite(loss):
