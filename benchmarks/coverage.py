@@ -8,7 +8,6 @@ import pandas as pd
 from scipy import stats
 
 from benchmarks.registry import benchmark
-from rc_studies import pairs as p
 from rc_utils.correlation import (
     bootstrap,
     correlate,
@@ -88,7 +87,7 @@ def coverage(scale):
 
 
 def coverage_of(setting, trials, seed=0):
-    """A `Coverage` for each statistic; the truth is what very many campaigns have in the mean or together."""
+    """A `Coverage` for each statistic; the truth is what very many campaigns have together."""
     rng = np.random.default_rng(seed)
     truth, held = true_values(setting, rng), {}
     for trial in range(trials):
@@ -121,7 +120,6 @@ def estimates(rows, seed):
     x, y, units = rows["count"].to_numpy(), rows["gap"].to_numpy(), rows["setting"].to_numpy()
     one = rows[rows["network"] == "A"]
     options = {"num_resamples": NUM_RESAMPLES, "seed": seed}
-    pairs = p.neighbours(rows[list(GRID)])
     return {
         "Pearson": correlate(x, y, units=units),
         "Pearson (bootstrap)": bootstrap(lambda w: weighted_pearson(x, y, w), units, **options),
@@ -129,10 +127,8 @@ def estimates(rows, seed):
         "partial, given lr": partial_correlation(rows, "count", "gap", "C(lr)", units),
         "partial, given a parabola": partial_correlation(rows, "count", "gap", PARABOLA, units),
         "Spearman": correlate(x, y, "spearman", units),
-        "Kendall": correlate(x, y, "kendall", units, **options),
+        "Kendall": correlate(x, y, "kendall", units),
         "two correlations": correlation_lead(x, rows["rival"], y, units),
-        "granulated": p.granulated_kendall(x, y, pairs, units, **options),
-        "sign-error": p.sign_error(x, y, pairs, units, **options),
         "slope": slope(rows, f"count ~ {FORMULA}", "log2_lr", units),
         "slope, one network": slope(one, "count ~ log2_lr + log2_batch", "log2_lr", one["setting"]),
         "mean": mean(one["count"]),
@@ -141,7 +137,7 @@ def estimates(rows, seed):
 
 
 def true_values(setting, rng, replicates=300):
-    """The values of the statistics in very many settings, those of pairs as means over many campaigns."""
+    """The values of the statistics in very many settings."""
     rows = simulate(setting, rng, replicates)
     one = rows[rows["network"] == "A"]
     values = {"slope": setting.lr_effect, "slope, one network": setting.lr_effect, "mean": 0.0}
@@ -153,14 +149,4 @@ def true_values(setting, rng, replicates=300):
     for name, formula in (("partial, given lr", "C(lr)"), ("partial, given a parabola", PARABOLA)):
         values[name] = partial_correlation(rows, "count", "gap", formula).value
     values["share"] = float((one["count"] > 0).mean())
-    by_pairs = [_of_pairs(part) for _, part in rows.groupby("replicate")]
-    values["granulated"], values["sign-error"] = np.mean(by_pairs, axis=0)
     return values
-
-
-def _of_pairs(rows):
-    """Granulated coefficient and sign-error of one campaign."""
-    rows = rows.reset_index(drop=True)
-    x, y, pairs = rows["count"].to_numpy(), rows["gap"].to_numpy(), p.neighbours(rows[list(GRID)])
-    units = np.zeros(len(rows))  # One unit has no interval, which would take time.
-    return p.granulated_kendall(x, y, pairs, units).value, p.sign_error(x, y, pairs, units).value

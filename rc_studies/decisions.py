@@ -11,9 +11,9 @@ import pandas as pd
 from sklearn.model_selection import KFold
 from sklearn.preprocessing import PolynomialFeatures
 
+from rc_studies.rivals import RIVALS
 from rc_studies.studies import ARMS, AXES, COUNT
 from rc_utils.correlation import MIN_UNITS, Estimate, bootstrap, fisher_interval, mean
-from rc_utils.pages.rivals import RIVALS
 from rc_utils.sweep.campaign import read_campaign
 from rc_utils.sweep.records import load_evolution
 

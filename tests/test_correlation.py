@@ -6,12 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+import statsmodels.formula.api as smf
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
 from rc_utils.correlation import (
     average_replicates,
     bootstrap,
+    change_per_doubling,
     correlate,
     correlation_lead,
     correlation_table,
@@ -21,9 +23,11 @@ from rc_utils.correlation import (
     mean,
     partial_correlation,
     proportion,
+    regression_formula,
     setting_names,
     slope,
     weighted_pearson,
+    with_logs,
 )
 from rc_utils.published import MAIN_NETWORKS
 
@@ -270,3 +274,35 @@ def test_table_has_each_network_and_overall_and_missing_columns_are_named():
     assert ((table["low"] < table["value"]) & (table["value"] < table["high"])).all()
     with pytest.raises(ValueError, match="Did you mean 'count'"):
         correlation_table(make_runs(), x="counts")
+
+
+def test_change_is_the_coefficient_of_the_formula_that_is_shown_and_an_error_of_numbers_that_are_missing():
+    runs = make_runs(noise=0.1)
+    rows = with_logs(average_replicates(runs))
+    formula = regression_formula(rows)
+    assert formula == "count ~ C(network) + log2_lr + log2_batch"
+    clusters = {"groups": pd.factorize(rows["setting"])[0], "use_correction": False}
+    fitted = smf.ols(formula, rows).fit(cov_type="cluster", cov_kwds=clusters)
+    for factor, term in (("lr", "log2_lr"), ("batch_size", "log2_batch")):
+        change = change_per_doubling(runs, factor)
+        half = stats.t.ppf(0.975, 9 - 3) * fitted.bse[term] * np.sqrt(9 / 6)
+        assert (change.value, change.high) == pytest.approx((fitted.params[term], fitted.params[term] + half))
+        other = runs.rename(columns={"count": "count_dim2-linear"}).assign(count_dim2=0.0)
+        assert change_per_doubling(other, factor, "count_dim2-linear") == change
+    exact = [change_per_doubling(make_runs(noise=0), factor) for factor in ("lr", "batch_size")]
+    assert [change.value for change in exact] == pytest.approx([-0.2, 0.3])
+    assert np.isnan(change_per_doubling(runs[runs["lr"] == 0.1], "lr").value)
+    for bad in (np.nan, np.inf):
+        runs.loc[2, "count"] = bad
+        with pytest.raises(ValueError, match=r"count is missing or infinite in 1 of"):
+            change_per_doubling(runs, "lr")
+
+
+def test_repeating_settings_at_other_weight_decays_narrows_no_interval():
+    runs = make_runs(["ResNet18"], decays=[1e-5], noise=0.1)
+    cells = runs["cell"].str.replace("1e-05", "")
+    repeated = pd.concat([runs.assign(weight_decay=decay, cell=cells + str(decay)) for decay in (1e-5, 1e-6, 1e-7)])
+    once, thrice = change_per_doubling(runs, "lr"), change_per_doubling(repeated, "lr")
+    assert (thrice.value, thrice.high) == pytest.approx((once.value, once.high))
+    once, thrice = (correlation_table(table, methods=["pearson"])["high"][0] for table in (runs, repeated))
+    assert thrice == pytest.approx(once, abs=1e-9)

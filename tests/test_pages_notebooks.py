@@ -37,7 +37,7 @@ PERCEPTRON = str(CAMPAIGNS / "tiny-mlp")
 
 # What keeps a page to seconds; the rest of its parameters are its own.
 SMALL = {
-    "01_motivation": {"num_samples": 6, "num_networks": 1, "num_rescalings": 3},
+    "01_motivation": {"epochs": 1, "num_samples": 6, "num_rescalings": 2},
     "02_counting": {
         "campaign": PERCEPTRON, "num_segments": 20, "num_triangles": 4, "triangles": 1, "resolution": 20,
     },
@@ -62,15 +62,14 @@ SMALL = {
         "shown": PERCEPTRON, "num_samples": 41, "dimensions": "", "exact_samples": 1, "triangles": 1,
     },
     "12_your_network": {"epochs": 1},
-    "13_statistics": {"num_resamples": 60},
     "19_counterexample": {"num_points": 5, "trials": 2},
 }  # fmt: skip
 
 # Beside another seed. Pages that train or count little do so on a pretended card: what they draw comes from there.
 CARD = {"device": "cuda"}
 OTHER = {
-    "01_motivation": CARD, "02_counting": CARD, "07_training_evolution": CARD,
-    "03_main_correlation": CARD | {"forest_dataset": "digits", "forest_samples": 6, "forest_images": 100},
+    "02_counting": CARD, "07_training_evolution": CARD,
+    "03_main_correlation": {"forest_dataset": "digits", "forest_samples": 6, "forest_images": 100},
     "05_ablations": {"imagenet": "tiny-all"},
     "12_your_network": CARD | {"network": "ResNet18", "width": 2},
 }  # fmt: skip

@@ -8,9 +8,17 @@ import pathlib
 import numpy as np
 import pandas as pd
 import pytest
+from test_correlation import make_runs
 
 from rc_utils import published as tables
-from rc_utils.published import Published, Result, published, scorecard, verdict
+from rc_utils.published import (
+    Published,
+    Result,
+    correlation_result,
+    published,
+    scorecard,
+    verdict,
+)
 
 NAN = float("nan")
 
@@ -168,3 +176,22 @@ def test_a_printed_number_follows_from_the_records_where_it_is_their_number_roun
     assert card.loc["architectures/ResNet18/ImageNet", ["authors", "follows"]].tolist() == ["", ""]
     # One number of test accuracy, whose sign is turned.
     assert card.loc["test-accuracy/ResNet18", "authors"].startswith("-0.9")
+
+
+def test_a_number_that_the_paper_prints_twice_is_counted_once():
+    runs = make_runs(["ResNet18"], decays=[1e-5])
+    runs.loc[0, ["status", "count", "gap", "test_accuracy"]] = ["diverged", np.nan, np.nan, np.nan]
+
+    def card():
+        results = [*correlation_result("main/ResNet18", "made", runs, "gap")]
+        results += correlation_result("test-accuracy/ResNet18", "made", runs, "test_accuracy")
+        return scorecard(results).set_index("id")
+
+    fits_alike = card()
+    assert "9 of them interpolate" in fits_alike.loc["main/ResNet18", "why"]
+    assert "diverged runs: 1" in fits_alike.loc["main/ResNet18", "why"]
+    assert fits_alike.loc["main/ResNet18", "counted"]
+    assert not fits_alike.loc["test-accuracy/ResNet18", "counted"]
+    assert "the number of main/ResNet18" in fits_alike.loc["test-accuracy/ResNet18", "why"]
+    runs.loc[1, "test_accuracy"] -= 0.5
+    assert card().loc["test-accuracy/ResNet18", "counted"]

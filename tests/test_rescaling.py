@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+from rc_studies.rescaling import output_layer, random_rescaling, rescalable_layers, rescale
 from rc_utils.measures import output_margin
 from rc_utils.networks import build_network
-from rc_utils.pages.motivation import output_layer, random_rescaling, rescalable_layers, rescale
 from rc_utils.published import NETWORKS
 
 

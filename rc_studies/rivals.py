@@ -21,6 +21,3 @@ RIVALS = {
     "linear_pieces": "linear pieces",
     "local_complexity": "local complexity",
 }
-OF_WEIGHTS = ("distance from initialisation", "sharpness", "spectral norms", "parameters", "path norm")
-# Theory expects less of these to go with a larger gap.
-LESS_IS_WORSE = ("margin", "mixup_accuracy", "pal_score_inter", "pal_score_intra")
