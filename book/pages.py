@@ -37,6 +37,7 @@ class Page:
     depends: tuple | list = ()
     results_of: tuple | list = ()
     notebook: str = ""
+    note: str = ""
     parameters: dict = dataclasses.field(default_factory=dict)
 
 
@@ -103,7 +104,7 @@ def fingerprint(page, layout):
         files += campaign_files(name)
     files += results_read(page, layout)
     read = hash_of({file.resolve() for file in files if file.is_file()}, layout.root)
-    options = [page.name, page.parameters, read]
+    options = [page.name, page.parameters, page.note, read]
     return hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()
 
 
@@ -217,6 +218,8 @@ def _execute_page(page, layout, metadata):
     execute_notebook(layout.source(page), layout.executed(page), page.parameters, cwd=layout.root)
     executed = nbformat.read(layout.executed(page), as_version=4)
     executed.metadata.update(metadata)
+    if page.note:
+        executed.cells.insert(1, nbformat.v4.new_markdown_cell(page.note))
     for cell in executed.cells:
         if cell.cell_type == "markdown":
             # The copy lies in book/notebooks, beside the pages that the notebook calls ../book/...

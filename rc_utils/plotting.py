@@ -106,6 +106,7 @@ class NetworkStyle:
 def use_style() -> None:
     """Set the style of all figures that follow: 8 inches wide, 800 pixels; SVG in a notebook."""
     mpl.rcParams.update(_STYLE)
+    pd.set_option("display.max_colwidth", None)  # tables show whole sentences
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is not None:
         shell.run_line_magic("config", "InlineBackend.figure_format = 'svg'")

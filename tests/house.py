@@ -45,7 +45,7 @@ def imported(code):
 
 
 def hidden_share():
-    """Percent of the code lines of notebooks that are hidden, those of rc_utils/pages among them."""
+    """Percent of the code lines of notebooks that are hidden."""
     shown = hidden = 0
     for path in (ROOT / "notebooks").glob("*.ipynb"):
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
@@ -55,7 +55,6 @@ def hidden_share():
                     hidden += number
                 else:
                     shown += number
-    hidden += lines_of("rc_utils/pages")
     return round(100 * hidden / (shown + hidden))
 
 

@@ -67,7 +67,7 @@ def write_source(root):
         root / "notebooks" / "line.ipynb",
         code("from myst_nb import glue\nglue('half', n / 8, display=False)"),
         code("import sys\nprint('no' + 'ise', file=sys.stderr)"),
-        code("import pandas as pd\nfrom rc_utils.pages import show\nshow.show_table(pd.DataFrame({'a&b': [n / 8]}))"),
+        code("import pandas as pd\npd.DataFrame({'a&b': [n / 8]})"),
         code("import matplotlib.pyplot as plt\nplt.plot(range(n));", metadata=FIGURE | {"tags": ["hide-input"]}),
         nbformat.v4.new_markdown_cell("It is {glue:text}`half:.3f`."),
     )

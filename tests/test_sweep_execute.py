@@ -11,10 +11,7 @@ import torch
 from rc_utils.counting import label_grid, sample_vertices
 from rc_utils.counting.classifier import NonFiniteScores
 from rc_utils.measures import MEASURES
-from rc_utils.pages import show
-from rc_utils.pages.example import example_network
-from rc_utils.pages.show import campaign_runs
-from rc_utils.sweep import execute, records, run
+from rc_utils.sweep import records, run
 from rc_utils.sweep.campaign import load_campaign, parse_campaign
 from rc_utils.sweep.execute import (
     ACCURACY_TOLERANCE,
@@ -114,17 +111,15 @@ class SlashNet(torch.nn.Module):
 
 
 def test_pages_say_why_a_campaign_has_nothing_to_show(monkeypatch):
-    campaigns = {"far": with_changes(**FAR)}
-    monkeypatch.setitem(TABLE, "networks", {"MLP": {"architecture": "torch.nn:Flatten"}})
-    campaigns["fails"] = with_changes(grid=ONE)
-    monkeypatch.setattr(show, "read_campaign", campaigns.__getitem__)
-    monkeypatch.setattr(execute, "load_campaign", campaigns.__getitem__)
+    campaigns = {"far": with_changes(**FAR), "none": with_changes(grid=ONE, seeds=[99])}
+    monkeypatch.setattr(records, "read_campaign", campaigns.__getitem__)
+    with pytest.raises(ValueError, match=r"no record of campaign 'none' yet: `python -m rc_utils\.sweep none`"):
+        records.campaign_runs("none")
+    sweep(campaigns["far"])
     with pytest.raises(ValueError, match="all 1 runs of campaign 'far' diverged"):
-        campaign_runs("far")
-    with pytest.raises(ValueError, match="the network to be shown diverged"):
-        example_network(next(iter(campaigns["far"].runs().values())))
-    with pytest.raises(ValueError, match="no run of campaign 'fails' could be made: ValueError: Flatten"):
-        campaign_runs("fails")
+        records.campaign_runs("far")
+    with pytest.raises(ValueError, match="no experiment 'side'|'side'"):
+        records.campaign_runs("far", "side")
 
 
 def test_a_diverged_run_is_a_record_with_that_status(monkeypatch):

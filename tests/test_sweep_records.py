@@ -174,9 +174,8 @@ import rc_utils as rc
 from rc_utils.sweep import records
 assert len(rc.load_runs("tiny-imagenet-small", "reference")) and rc.TrainConfig().lr == 0.1
 print(sorted({"torch", "scipy", "sklearn", "matplotlib"} & set(sys.modules)))
-from rc_utils.pages import show
 from rc_studies import studies
-print(len(show.campaign_runs("tiny-imagenet-small")) > 0, "torch" in sys.modules)
+print(len(records.campaign_runs("tiny-imagenet-small")) > 0, "torch" in sys.modules)
 """
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.splitlines() == ["[]", "True False"]

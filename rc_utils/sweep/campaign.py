@@ -314,15 +314,6 @@ def load_campaigns():
     return campaigns
 
 
-# Names of the campaigns of the protocol begin so: only their own page looks at them, when complete.
-PROTOCOL = ("study-", "twins-", "gap-")
-
-
-def reference_campaigns():
-    """The campaigns but for those of the protocol."""
-    return [c for c in load_campaigns() if not c.name.startswith(PROTOCOL)]
-
-
 def load_campaign(name):
     """The campaign of that name, or of the folder that holds a campaign.toml; needs no torch.
 
