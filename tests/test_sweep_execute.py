@@ -112,13 +112,13 @@ class SlashNet(torch.nn.Module):
 
 def test_pages_say_why_a_campaign_has_nothing_to_show(monkeypatch):
     campaigns = {"far": with_changes(**FAR), "none": with_changes(grid=ONE, seeds=[99])}
-    monkeypatch.setattr(records, "read_campaign", campaigns.__getitem__)
+    monkeypatch.setattr(records, "load_campaign", campaigns.__getitem__)
     with pytest.raises(ValueError, match=r"no record of campaign 'none' yet: `python -m rc_utils\.sweep none`"):
         records.campaign_runs("none")
     sweep(campaigns["far"])
     with pytest.raises(ValueError, match="all 1 runs of campaign 'far' diverged"):
         records.campaign_runs("far")
-    with pytest.raises(ValueError, match="no experiment 'side'|'side'"):
+    with pytest.raises(ValueError, match="side"):
         records.campaign_runs("far", "side")
 
 
