@@ -221,6 +221,8 @@ def _execute_page(page, layout, metadata):
     if page.note:
         executed.cells.insert(1, nbformat.v4.new_markdown_cell(page.note))
     for cell in executed.cells:
+        # Nothing refers to a figure by its name, which two pages may share.
+        cell.metadata.get("mystnb", {}).get("figure", {}).pop("name", None)
         if cell.cell_type == "markdown":
             # The copy lies in book/notebooks, beside the pages that the notebook calls ../book/...
             cell.source = cell.source.replace("](../book/", "](../")
