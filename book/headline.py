@@ -34,7 +34,7 @@ ALT = (
     "smaller gap in nearly all pairs that differ in the number of images, in half of those with flips, in few others."
 )
 CAPTION = (
-    "*Left: count and gap, one dot a network and setting. Middle: how well a line fitted on SGD predicts other ways to "
+    "*Above: count and gap, one dot a network and setting. Left: how well a line fitted on SGD predicts other ways to "
     "train. Right: pairs of networks in which the larger count has the smaller gap, by what differs between them.*"
 )
 
@@ -74,7 +74,7 @@ def scatter(ax):
     ax.scatter(theirs["count"], theirs["gap"], s=22, color=plotting.ORANGE, label="full size (their records)")
     ax.scatter(ours["count"], ours["gap"], s=22, color=plotting.BLUE, marker="s", label="small (ours)")
     ax.set(xlabel="regions on a segment", ylabel="gap", ylim=(0, None), title="Fewer regions, smaller gap")
-    ax.legend(fontsize=8, loc="lower right")
+    ax.legend(fontsize=9, loc="lower right")
 
 
 def rivals(ax, results):
@@ -86,7 +86,7 @@ def rivals(ax, results):
         ax.plot([r.low, r.high], [row, row], color=colour)
         ax.plot(r.value, row, "o", color=colour)
         ax.annotate(
-            name, (-0.03, row), xycoords=("axes fraction", "data"), ha="right", va="center", fontsize=8, color=colour
+            name, (-0.03, row), xycoords=("axes fraction", "data"), ha="right", va="center", fontsize=9, color=colour
         )
     ax.set(yticks=[], xlim=(-0.2, 1), xlabel="R²", title="Rivals do as well")
 
@@ -94,7 +94,7 @@ def rivals(ax, results):
 def name_row(ax, row, name, colour):
     """Write the name of a row beside the axes, in its colour."""
     place = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "center"}
-    ax.annotate(name, (-0.03, row), fontsize=8, color=colour, **place)
+    ax.annotate(name, (-0.03, row), fontsize=9, color=colour, **place)
 
 
 def changes(ax, results):
@@ -107,7 +107,7 @@ def changes(ax, results):
         ax.plot(100 * r.value, row, "o", color=colour)
         axis = axis.replace("sharpness-aware minimisation", "sharpness-aware")
         ax.annotate(
-            axis, (-0.03, row), xycoords=("axes fraction", "data"), ha="right", va="center", fontsize=8, color=colour
+            axis, (-0.03, row), xycoords=("axes fraction", "data"), ha="right", va="center", fontsize=9, color=colour
         )
     ax.axvline(50, color="0.3", linestyle="--", linewidth=1)
     ax.set(yticks=[], xlim=(-4, 104), xlabel="wrong pairs, %", title="Where it fails")
@@ -117,10 +117,10 @@ def figure(results):
     """The figure of README and first page as SVG, with the same bytes for the same results."""
     matplotlib.use("Agg")
     plotting.use_style()
-    axes = plt.subplots(1, 3, figsize=(12, 3.6), width_ratios=(3, 2.2, 2.2))[1]
-    scatter(axes[0])
-    rivals(axes[1], results)
-    changes(axes[2], results)
+    _, axes = plt.subplot_mosaic([["scatter", "scatter"], ["rivals", "changes"]], figsize=(6.6, 6.4))
+    scatter(axes["scatter"])
+    rivals(axes["rivals"], results)
+    changes(axes["changes"], results)
     graphic = io.StringIO()
     plt.savefig(graphic, format="svg", metadata={"Date": None})
     plt.close()

@@ -8,6 +8,7 @@ its own.
 from __future__ import annotations
 
 import colorsys
+import html
 import sys
 import zlib
 from collections.abc import Sequence
@@ -104,12 +105,30 @@ class NetworkStyle:
 
 
 def use_style() -> None:
-    """Set the style of all figures that follow: 8 inches wide, 800 pixels; SVG in a notebook."""
+    """Set the style of all figures that follow: 8 inches wide, 800 pixels; SVG in a notebook.
+
+    Tables in a notebook show whole sentences, and no index that only counts their rows.
+    """
     mpl.rcParams.update(_STYLE)
-    pd.set_option("display.max_colwidth", None)  # tables show whole sentences
+    pd.set_option("display.max_colwidth", None)
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is not None:
         shell.run_line_magic("config", "InlineBackend.figure_format = 'svg'")
+        shell.display_formatter.formatters["text/html"].for_type(pd.DataFrame, _table)
+
+
+def _table(frame):
+    """A table as HTML whose cells name their column, from which a narrow page makes a list of each row."""
+    show_index = not isinstance(frame.index, pd.RangeIndex)
+    text = frame.to_html(index=show_index, border=0, na_rep="", max_rows=60, classes="rc")
+    labels = [html.escape(" ".join(map(str, c)) if isinstance(c, tuple) else str(c)) for c in frame.columns]
+    head, body = text.split("<tbody>")
+    rows = body.split("<tr>")
+    for number, row in enumerate(rows):
+        start, *cells = row.split("<td>")
+        named = [f'<td data-label="{name}">{cell}' for name, cell in zip(labels, cells, strict=False)]
+        rows[number] = "".join([start, *named])
+    return f"{head}<tbody>{'<tr>'.join(rows)}"
 
 
 def width() -> float:
