@@ -20,7 +20,7 @@ BOOK = pathlib.Path(__file__).resolve().parents[1] / "book"
 
 PROSE = """# Start
 
-The count is $r^2$ {cite:p}`li2025region`; see {numref}`fig-line` and {term}`regions <region>`.
+The count is $r^2$ {cite:p}`li2025region`; see {term}`regions <region>`.
 
 $$\\sum_i x_i$$
 """

@@ -92,7 +92,7 @@ def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), domain="simple
     extended = dim > 1 and alpha_range != (0.0, 1.0)
     require(not extended, f"alpha_range={alpha_range!r} extends a segment and needs dim=1")
     positions = dim * math.log2(resolution) < 63
-    require(positions, f"{resolution}^{dim} grid positions are more than 64 bits can number")
+    require(positions, f"dim={dim}: {resolution}^{dim} grid positions are more than 64 bits can number")
     number = resolution**2 if domain == "box" else math.comb(resolution - 1 + dim, dim)
     require_few(number, dim, adjacency, (resolution - 1) ** dim)
     return _build_lattice(int(dim), int(resolution), alpha_range, domain, adjacency)
