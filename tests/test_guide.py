@@ -7,12 +7,16 @@ say why); without one it is checked:
     parse       Python compiles, its imports exist, its calls of the package fit; commands have arguments that are taken
     file NAME   the block is checked, and written to NAME for the blocks after it
     compile     Python compiles; it needs a package that the book does not have
+
+A block of `text` is what the block that was run before it prints.
 """
 
 import ast
+import contextlib
 import dataclasses
 import importlib
 import inspect
+import io
 import pathlib
 import re
 import shlex
@@ -169,6 +173,8 @@ def check_block(block):
     """Raise unless the block's words are ones that the code takes."""
     if block.language == "python":
         check_python(block.text)
+    elif block.language == "text":
+        assert block.text.strip()
     elif block.language == "console":
         for words in commands(block):
             check, rest = resolve(words)
@@ -185,13 +191,17 @@ def check_block(block):
 
 
 def run_block(block, namespace):
+    """Run a block; returns what it printed, by Python alone."""
+    printed = io.StringIO()
     if block.language == "python":
-        exec(compile(block.text, f"line {block.line}", "exec"), namespace)
-        return
+        with contextlib.redirect_stdout(printed):
+            exec(compile(block.text, f"line {block.line}", "exec"), namespace)
+        return printed.getvalue()
     for words in commands(block):
         check, rest = resolve(words)
         check(rest)
         assert MAINS[check](rest) == 0, shlex.join(words)
+    return printed.getvalue()
 
 
 @pytest.fixture
@@ -236,7 +246,7 @@ def test_what_is_not_run_is_taken(page):
 @pytest.mark.parametrize("page", [p for p in PAGES if any(b.mode == "run" for b in blocks(p))], ids=lambda p: p.stem)
 def test_what_is_run_runs(page, reader, monkeypatch):
     monkeypatch.setenv("RC_CAMPAIGNS", str(reader / "campaigns"))
-    namespace = {"__name__": page.stem}
+    namespace, printed = {"__name__": page.stem}, ""
     try:
         for block in blocks(page):
             try:
@@ -244,7 +254,9 @@ def test_what_is_run_runs(page, reader, monkeypatch):
                     (reader / block.name).parent.mkdir(parents=True, exist_ok=True)
                     (reader / block.name).write_text(block.text)
                 elif block.mode == "run":
-                    run_block(block, namespace)
+                    printed = run_block(block, namespace)
+                elif block.language == "text":
+                    assert block.text == printed
             except (Exception, SystemExit) as error:
                 raise AssertionError(f"{page.name}, line {block.line}") from error
     finally:

@@ -428,9 +428,12 @@ def triangle_regions(model, vertices):
     for element in mesh.elements:
         scores = mesh.scores[element]
         highest = np.unique(scores.argmax(1))
-        for label in highest if len(highest) == 1 else range(scores.shape[1]):
+        # A label that another one exceeds at all corners is nowhere the highest.
+        exceeded = (scores[:, highest, None] > scores[:, None]).all(0).any(0)
+        possible = highest if len(highest) == 1 else np.flatnonzero(~exceeded)
+        for label in possible:
             polygon = np.eye(3)
-            for other in range(scores.shape[1]):
+            for other in possible:
                 polygon = part_above(polygon, polygon @ (scores[:, label] - scores[:, other]))
             if len(polygon) > 2:
                 polygons.append(polygon @ places[element])

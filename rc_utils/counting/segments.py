@@ -4,8 +4,12 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
+from tqdm import tqdm
 
-from rc_utils.counting.classifier import scores_at
+from rc_utils.counting.classifier import as_classifier, scores_at
+from rc_utils.counting.lattice import make_lattice
+from rc_utils.counting.sampling import as_tensor
 
 # Intervals a unit of alpha, or a shorter range as a whole, is first cut into, where the model
 # returns scores and where it returns labels alone.
@@ -20,6 +24,7 @@ BEND_FACTOR = 5.0
 # A change of label is simple where the two scores' difference changes by more than so many bends.
 MONOTONE_FACTOR = 2.0
 PLACES = (0.125, 0.25, 0.5, 0.75, 0.875)
+BLOCK_SEGMENTS = 20  # segments of a table that are looked at together
 BLOCK = 2**20  # scores that are looked at together
 
 
@@ -37,7 +42,18 @@ class Samples(NamedTuple):
 
 
 def count_adaptively(classifier, corners, lattice, batch_size):
-    """Regions (B,) int64 of segments with corners (B, 2, *shape), and the number of evaluations.
+    """Regions (B,) int64 of segments with corners (B, 2, *shape), and the number of evaluations."""
+    samples, num_evaluations = sample_adaptively(classifier, corners, lattice, batch_size)
+    return np.bincount(samples.segment[begins(samples)], minlength=len(corners)), num_evaluations
+
+
+def begins(samples):
+    """(M,) bool: whether a region begins at each point, seen along its segment."""
+    return np.append(True, (np.diff(samples.labels) != 0) | (np.diff(samples.segment) != 0))
+
+
+def sample_adaptively(classifier, corners, lattice, batch_size):
+    """Samples of segments with corners (B, 2, *shape) that show each region, and the number of evaluations.
 
     All segments are looked at on a coarse grid. An interval is halved, down to 1/32 of the grid's,
     while a label other than its ends' could hide in it (`hiding_places`); all segments of a level
@@ -65,9 +81,28 @@ def count_adaptively(classifier, corners, lattice, batch_size):
         samples = look_coarsely(COARSE_INTERVALS_LABELS * units)
         narrowest = FINEST_LABEL_SHARE * finest / (COARSE_INTERVALS_LABELS * units)
         samples = refine(look, samples, max(1, narrowest), beside_changes)
-    begins = np.append(True, (np.diff(samples.labels) != 0) | (np.diff(samples.segment) != 0))
-    counts = np.bincount(samples.segment[begins], minlength=len(corners))
-    return counts.astype(np.int64), looked_at + len(samples.labels)
+    return samples, looked_at + len(samples.labels)
+
+
+def segment_table(model, vertices, *, resolution=None, batch_size=None, progress=False):
+    """What lies on each segment of vertices (N, 2, *shape): a data frame with one row for each.
+
+    Columns: regions, as `region_count(strategy="adaptive")` counts them; labels, the number of distinct ones;
+    foreign_share, the share of regions with neither end's label; evaluations, of the model.
+    """
+    vertices = as_tensor("vertices", vertices)
+    classifier, lattice = as_classifier(model, vertices), make_lattice(1, resolution)
+    tables = []
+    for part in tqdm(vertices.split(BLOCK_SEGMENTS), desc=f"{BLOCK_SEGMENTS} segments each", disable=not progress):
+        samples, _ = sample_adaptively(classifier, part, lattice, batch_size)
+        first = begins(samples)
+        segment, labels = samples.segment[first], pd.Series(samples.labels[first])
+        along = labels.groupby(segment)
+        foreign = (labels != along.transform("first")) & (labels != along.transform("last"))
+        table = pd.DataFrame({"regions": along.size(), "labels": along.nunique()})
+        table["foreign_share"] = foreign.groupby(segment).mean()
+        tables.append(table.assign(evaluations=np.bincount(samples.segment)))
+    return pd.concat(tables, ignore_index=True)
 
 
 def refine(look, samples, narrowest, suspects):

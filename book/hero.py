@@ -1,0 +1,222 @@
+"""What `rc_studies.imagenet` shows in the book: the guide's table, and the picture of the first page.
+
+`python -m rc_studies.imagenet --hero` draws the regions of EfficientNet-Lite0 between three photographs, those that
+the adaptive count counts, and writes their numbers into the caption.
+"""
+
+import base64
+import collections
+import colorsys
+import html
+import importlib
+import io
+import pathlib
+import re
+
+import numpy as np
+import pandas as pd
+import torch
+from PIL import Image
+
+from rc_studies.imagenet import BATCH_SIZE, RESULTS, SIZES, load_network
+from rc_utils.correlation import interval_text
+from rc_utils.counting import triangle_regions
+from rc_utils.counting.segments import segment_table
+from rc_utils.paths import write_atomically
+
+BOOK = pathlib.Path(__file__).resolve().parent
+PICTURE = BOOK / "_static" / "hero.svg"
+# CC0 by Stefan van der Walt, CC0 by Rachel Michetti, public domain by SpaceX (notes of `skimage.data`).
+PHOTOGRAPHS = {"cat": "chelsea.png", "cup of coffee": "coffee.png", "rocket": "rocket.jpg"}
+START, END = "<!-- hero: written by `python -m rc_studies.imagenet --hero` -->", "<!-- end of hero -->"
+CORNERS = np.array([[45, 680], [675, 680], [360, 680 - 630 * 0.75**0.5]])
+SQUARES = ((2, 425), (598, 425), (300, 2))  # where the photographs lie, 120 wide
+FONTS = {22: 0.9, 18: 0.7}  # sizes of names, and the share of a name that has to lie inside its region
+
+
+def photographs(size):
+    """The middle squares of three photographs of scikit-image, (3, 3, size, size) in [0, 1], and as images."""
+    folder, squares = pathlib.Path(importlib.import_module("skimage").__file__).parent / "data", []
+    for name in PHOTOGRAPHS.values():
+        image = Image.open(folder / name).convert("RGB")
+        side = min(image.size)
+        left, top = (image.width - side) // 2, (image.height - side) // 2
+        squares.append(image.crop((left, top, left + side, top + side)).resize((size, size), Image.Resampling.BICUBIC))
+    arrays = np.stack([np.asarray(square, np.float32).transpose(2, 0, 1) / 255 for square in squares])
+    return torch.from_numpy(arrays), squares
+
+
+def outlines(polygons, labels):
+    """Closed paths {label: [(n, 2), ...]} around the regions of convex polygons (k, 2) with labels.
+
+    Two polygons of one label that share an edge are one region: the edge is left out.
+    """
+    edges = collections.Counter()
+    for polygon, label in zip(polygons, labels, strict=True):
+        x, y = polygon.T
+        if np.dot(x, np.roll(y, -1)) < np.dot(y, np.roll(x, -1)):
+            polygon = polygon[::-1]
+        points = [tuple(point) for point in np.round(polygon, 4).tolist()]
+        for start, stop in zip(points, points[1:] + points[:1], strict=True):
+            if start != stop:
+                edges[int(label), start, stop] += 1
+    following = collections.defaultdict(list)
+    for label, start, stop in edges:
+        if (label, stop, start) not in edges:
+            following[label, start].append(stop)
+    paths = collections.defaultdict(list)
+    while following:
+        label, start = next(iter(following))
+        path = [start]
+        while following[label, path[-1]]:
+            path.append(following[label, path[-1]].pop())
+        for point in path:
+            if not following[label, point]:
+                following.pop((label, point), None)
+        paths[label].append(np.array(path[:-1]))
+    return paths
+
+
+def area(path):
+    """Signed area inside a closed path (n, 2)."""
+    x, y = path.T
+    return (np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1))) / 2
+
+
+def straightened(path):
+    """A closed path (n, 2) without the points that lie on the line between their neighbours."""
+    before, after = path - np.roll(path, 1, 0), np.roll(path, -1, 0) - path
+    bend = before[:, 0] * after[:, 1] - before[:, 1] * after[:, 0]
+    return path[np.abs(bend) > 0.02]
+
+
+def inside(paths, places):
+    """(P,) bool: whether places (P, 2) lie inside closed paths."""
+    found = np.zeros(len(places), dtype=bool)
+    for path in paths:
+        for (x0, y0), (x1, y1) in zip(path, np.roll(path, -1, 0), strict=True):
+            if y0 != y1:
+                crosses = (places[:, 1] < y0) != (places[:, 1] < y1)
+                found ^= crosses & (places[:, 0] < x0 + (places[:, 1] - y0) * (x1 - x0) / (y1 - y0))
+    return found
+
+
+def place_of_name(paths, half):
+    """Where most of a box of half the size `half` (2,) lies inside the paths, and the share of it that does."""
+    box = np.stack(np.meshgrid(*[np.linspace(-1, 1, 7)] * 2), -1).reshape(-1, 2) * half
+    low, high = np.min([path.min(0) for path in paths], 0), np.max([path.max(0) for path in paths], 0)
+    places = np.stack(np.meshgrid(*[np.linspace(*ends, 50) for ends in zip(low, high, strict=True)]), -1).reshape(-1, 2)
+    covered = inside(paths, (places[:, None] + box).reshape(-1, 2)).reshape(len(places), -1).mean(1)
+    best = places[covered > covered.max() - 1e-9]
+    return best[np.hypot(*(best - best.mean(0)).T).argmin()], covered.max()
+
+
+def name_of(paths, rows, taken):
+    """The lines of a name as elements of an SVG, where it fits; its place is added to `taken`."""
+    for font, least in FONTS.items():
+        half = np.array([0.28 * font * max(map(len, rows)), 0.5 * font * len(rows)])
+        place, covered = place_of_name(paths, half)
+        if covered >= least and not any((np.abs(place - other) < half + size).all() for other, size in taken):
+            taken.append((place, half))
+            heights = place[1] + font * (np.arange(len(rows)) - len(rows) / 2 + 0.8)
+            return [
+                f'<text x="{place[0]:.0f}" y="{y:.0f}" font-size="{font}">{html.escape(row)}</text>'
+                for y, row in zip(heights, rows, strict=True)
+            ]
+    return []
+
+
+def picture(polygons, labels, regions, names, squares, words):
+    """The regions of a triangle as an SVG that names them, with squares (images) at the corners."""
+    paths = outlines([polygon @ CORNERS for polygon in polygons], labels)
+    shares = {label: sum(area(path) for path in own) for label, own in paths.items()}
+    shares = {label: shares[label] / sum(shares.values()) for label in sorted(shares, key=shares.get, reverse=True)}
+    parts, texts, taken = [], [], []
+    for rank, (label, share) in enumerate(shares.items()):
+        red, green, blue = colorsys.hls_to_rgb(rank * 0.618034 % 1, (0.78, 0.68, 0.86)[rank % 3], 0.6)
+        colour = f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}"
+        lines = "".join(
+            "M" + " ".join(f"{x:.1f},{y:.1f}" for x, y in straightened(path)) + "Z" for path in paths[label]
+        )
+        name = html.escape(names[label])
+        parts.append(
+            f'<path fill="{colour}" d="{lines}"><title>{name}: {100 * share:.1f} % of the triangle</title></path>'
+        )
+        texts += name_of(paths[label], names[label].split(), taken)
+    frames = []
+    for (x, y), corner, square in zip(SQUARES, CORNERS, squares, strict=True):
+        frames.append(f'<path stroke="currentColor" d="M{x + 60},{y + 120}L{corner[0]:.0f},{corner[1]:.0f}"/>')
+        square.resize((200, 200)).save(buffer := io.BytesIO(), "JPEG", quality=80)
+        data = base64.b64encode(buffer.getvalue()).decode()
+        frames.append(f'<image x="{x}" y="{y}" width="120" height="120" href="data:image/jpeg;base64,{data}"/>')
+    told = told_of(shares, regions, names, words)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="rc-hero" viewBox="0 0 720 700" role="img" aria-label="{told}" '
+        f'font-family="sans-serif">'
+        f'<g stroke="#222" stroke-width="1.2" stroke-linejoin="round" fill-rule="evenodd">{"".join(parts)}</g>'
+        f'<g text-anchor="middle" fill="#111" pointer-events="none">{"".join(texts)}</g>{"".join(frames)}</svg>\n'
+    )
+
+
+def told_of(shares, regions, names, words):
+    """The picture in words."""
+    largest = ", ".join(names[label] for label in list(shares)[:5])
+    return html.escape(
+        f"A triangle whose corners are photographs of a {words[0]}, a {words[1]} and a {words[2]}. Each point is a "
+        f"mixture of the three, coloured by the class that EfficientNet-Lite0 predicts: {len(shares)} classes in "
+        f"{regions} regions. The largest are {largest}."
+    )
+
+
+def main(draw=True):
+    """Write the table of the guide from what was counted; with `draw` the segments, the picture and its caption."""
+    if RESULTS.is_file():
+        shown_table(pd.read_csv(RESULTS)).to_csv(BOOK / "guide" / "imagenet.csv", index=False)
+    if draw:
+        count_between()
+        draw_picture()
+
+
+def shown_table(results):
+    """The results with their intervals as text, for the guide."""
+    shown = {"network": results["network"].str.removeprefix("EfficientNet-"), "accuracy, %": results["accuracy"]}
+    heads = {"regions": "regions", "labels": "labels", "foreign_share": "neither end's", "more": "more than Lite0"}
+    for column, head in heads.items():
+        bounds = results[[column, f"{column}_low", f"{column}_high"]].to_numpy()
+        shown[head] = [interval_text(*row) if np.ptp(row) else "–" for row in bounds]
+    return pd.DataFrame(shown | {"evaluations": results["evaluations"].round(1)})
+
+
+def count_between():
+    """Write campaigns/imagenet/photographs.csv: the segments between the photographs."""
+    words, tables = list(PHOTOGRAPHS), []
+    for name, size in SIZES.items():
+        pairs = photographs(size)[0][torch.tensor([[0, 1], [1, 2], [2, 0]])]
+        table = segment_table(load_network(name), pairs, batch_size=BATCH_SIZE).round(3)
+        table.insert(0, "segment", [f"{words[k]} to {words[(k + 1) % 3]}" for k in range(3)])
+        tables.append(table.assign(network=f"EfficientNet-{name.capitalize()}"))
+    RESULTS.parent.mkdir(exist_ok=True)
+    pd.concat(tables).to_csv(RESULTS.with_name("photographs.csv"), index=False)
+
+
+def draw_picture():
+    """Write the picture, and its caption into the first page."""
+    network, (images, squares) = load_network("lite0"), photographs(224)
+    names = importlib.import_module("torchvision.models._meta")._IMAGENET_CATEGORIES
+    polygons, labels, regions = triangle_regions(network, images[None])
+    drawn = picture(polygons, labels, regions, names, squares, list(PHOTOGRAPHS))
+    write_atomically(PICTURE, drawn.encode())
+    page = BOOK / "intro.md"
+    text, block = page.read_text(encoding="utf-8"), caption(len(np.unique(labels)), regions)
+    replaced = re.sub(f"{re.escape(START)}.*{re.escape(END)}", lambda _: block, text, flags=re.S)
+    write_atomically(page, replaced.encode())
+
+
+def caption(number, regions):
+    """The picture and its caption in Markdown, for the first page."""
+    shown = "```{raw} html\n:file: _static/hero.svg\n```"
+    told = (
+        f"*EfficientNet-Lite0, an ImageNet network, between a cat, a cup of coffee and a rocket: {number} classes in "
+        f"{regions} regions. [Photographs](guide/your_model.md#a-pretrained-imagenet-network).*"
+    )
+    return "\n\n".join([START, shown, told, END])
