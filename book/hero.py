@@ -178,13 +178,16 @@ def main(draw=True):
 
 
 def shown_table(results):
-    """The results with their intervals as text, for the guide."""
-    shown = {"network": results["network"].str.removeprefix("EfficientNet-"), "accuracy, %": results["accuracy"]}
-    heads = {"regions": "regions", "labels": "labels", "foreign_share": "neither end's", "more": "more than Lite0"}
-    for column, head in heads.items():
+    """The results for the guide, a column for each network, with intervals as text."""
+    shown = {"accuracy on ImageNet, %": results["accuracy"].astype(str)}
+    heads = {"regions": "regions", "labels": "different labels", "foreign_share": "share with neither end's label"}
+    for column, head in (heads | {"more": "regions more than Lite0"}).items():
         bounds = results[[column, f"{column}_low", f"{column}_high"]].to_numpy()
         shown[head] = [interval_text(*row) if np.ptp(row) else "–" for row in bounds]
-    return pd.DataFrame(shown | {"evaluations": results["evaluations"].round(1)})
+    shown["segments"] = results["segments"].astype(str)
+    shown["evaluations"] = results["evaluations"].round(1).astype(str)
+    table = pd.DataFrame(shown).set_axis(results["network"].str.removeprefix("EfficientNet-")).T
+    return table.rename_axis(index="mean of a segment", columns=None).reset_index()
 
 
 def count_between():

@@ -3,50 +3,122 @@
 import pathlib
 import re
 
+import hero
 import numpy as np
 import pandas as pd
+import pytest
 import torch
 from PIL import Image
 
+import rc_utils as rc
 from rc_studies import imagenet
-from rc_utils.counting import make_lattice
+from rc_utils.counting import sample_vertices, triangle_regions
+from rc_utils.counting.segments import segment_table
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
-def test_a_row_says_how_many_regions_have_neither_label_of_the_ends(rng):
-    class Steps(torch.nn.Module):
-        """Ten labels by the brightness of an image."""
+class Steps(torch.nn.Module):
+    """Ten labels by the brightness of an image."""
 
-        def forward(self, x):
-            return -((x.mean((1, 2, 3))[:, None] - torch.arange(10) / 9) ** 2)
-
-    images = np.repeat(np.repeat(np.repeat(rng.random((20, 1, 1, 1)), 3, 1), 8, 2), 8, 3).astype(np.float32)
-    row = imagenet.counted("steps", Steps(), images, 10, points=200)
-    assert row["labels"] == row["regions"]  # brightness moves one way along a segment
-    assert 0 < row["foreign_share"] < 1
-    assert row["regions_low"] < row["regions"] < row["regions_high"]
+    def forward(self, x):
+        return -((x.mean((1, 2, 3))[:, None] - torch.arange(10) / 9) ** 2)
 
 
-def test_the_triangle_names_its_labels_and_outlines_them():
-    lattice = make_lattice(2, 12)
-    labels = (lattice.coordinates[:, 0] > 0.5).astype(int)
+def small_network(classes=6):
+    torch.manual_seed(3)
+    layers = [torch.nn.Flatten(), torch.nn.Linear(48, 64), torch.nn.Tanh(), torch.nn.Linear(64, classes)]
+    layers[1].weight.data *= 6
+    return torch.nn.Sequential(*layers)
+
+
+def test_a_segment_has_the_regions_that_region_count_finds(rng):
+    images = rng.random((30, 3, 4, 4)).astype(np.float32)
+    network = small_network()
+    table = segment_table(network, sample_vertices(images, num_samples=45, seed=2))
+    count = rc.region_count(network, images, num_samples=45, seed=2, strategy="adaptive")
+    assert table["regions"].tolist() == count.counts.tolist()
+    assert table["evaluations"].sum() == count.num_evaluations
+    assert table["regions"].max() > 2
+    assert (table["labels"] <= table["regions"]).all()
+
+
+def test_a_monotone_brightness_passes_each_label_once(rng):
+    values = torch.tensor([[0.0, 1.0], [0.03, 0.2], [0.52, 0.54]])
+    vertices = values[:, :, None, None, None].expand(3, 2, 3, 8, 8)
+    table = segment_table(Steps(), vertices)
+    assert table["labels"].tolist() == table["regions"].tolist() == [10, 3, 1]
+    assert table["foreign_share"].tolist() == pytest.approx([0.8, 1 / 3, 0])
+
+
+def test_a_summary_compares_the_same_segments():
+    table = pd.DataFrame({"regions": [3, 4, 5, 8], "labels": [3, 4, 4, 6], "foreign_share": [0.3, 0.5, 0.5, 0.7]})
+    table["evaluations"] = [25, 30, 35, 50]
+    row = imagenet.summary(table, table.assign(regions=table["regions"] + [1, 1, 1, 2]))
+    assert (row["segments"], row["regions"], row["evaluations"]) == (4, 5, 35)
+    assert row["more_low"] < row["more"] == -1.25 < row["more_high"] < row["regions_low"]
+    assert imagenet.summary(table, table)["more_high"] == 0
+
+
+@pytest.fixture
+def drawn():
+    """The picture of a small network's triangle."""
+    network = small_network(4)
+    vertices = 3 * torch.randn(1, 3, 3, 4, 4, generator=torch.Generator().manual_seed(1))
+    polygons, labels, regions = triangle_regions(network, vertices)
     squares = [Image.new("RGB", (20, 20), colour) for colour in ("red", "green", "blue")]
-    svg = imagenet.triangle_svg(labels, lattice.coordinates, ["cat & dog", "cup"], squares, ["a", "b", "c"], 2)
-    assert re.findall(r"<title>(.*?):", svg) == ["cat &amp; dog", "cup"]
-    assert "2 labels in 2 regions" in svg
+    names = ["cat & dog", "cup", "potter's wheel", "ski"]
+    return polygons, labels, regions, hero.picture(polygons, labels, regions, names, squares, ["a", "b", "c"])
+
+
+def test_outlines_are_of_the_regions_that_are_counted(drawn):
+    polygons, labels, regions, _ = drawn
+    paths = hero.outlines([polygon @ hero.CORNERS for polygon in polygons], labels)
+    areas = [hero.area(path) for own in paths.values() for path in own]
+    assert regions > 2
+    assert sum(value > 0 for value in areas) == regions
+    assert sum(areas) == pytest.approx(630**2 * 0.75**0.5 / 2, rel=1e-4)
+
+
+def test_the_picture_names_its_labels_and_says_their_shares(drawn):
+    _, labels, regions, svg = drawn
+    titles = re.findall(r"<title>(.*?): ([\d.]+) % of the triangle", svg)
+    assert len(titles) == len(np.unique(labels))
+    assert sum(float(share) for _, share in titles) == pytest.approx(100, abs=0.3)
+    assert f"{len(titles)} classes in {regions} regions" in svg
     assert svg.count("<image") == 3
-    shares = [float(share) for share in re.findall(r"([\d.]+) % of the triangle", svg)]
-    assert abs(sum(shares) - 100) < 0.2
+    assert "cat & dog" not in svg
 
 
-def test_the_committed_picture_and_table_are_whole():
-    svg = (ROOT / "book" / "_static" / "hero.svg").read_text(encoding="utf-8")
-    told = re.search(r'aria-label="([^"]+)"', svg)[1]
-    number = int(re.search(r"(\d+) labels in", told)[1])
-    assert len(re.findall("<title>", svg)) == number > 10
-    path = ROOT / "campaigns" / "imagenet" / "results.csv"
-    if path.is_file():
-        table = pd.read_csv(path)
+def test_two_triangles_of_one_label_are_one_outline():
+    square = [np.array([[0, 0], [2, 0], [0, 2]]), np.array([[2, 2], [2, 0], [0, 2]])]  # of two orientations
+    (path,) = hero.outlines(square, [7, 7])[7]
+    assert len(path) == 4
+    assert hero.area(path) == 4
+    assert {label: len(paths) for label, paths in hero.outlines(square, [7, 8]).items()} == {7: 1, 8: 1}
+
+
+def test_committed_results_are_whole():
+    results = pd.read_csv(ROOT / "campaigns" / "imagenet" / "results.csv")
+    assert results["network"].tolist() == [f"EfficientNet-Lite{k}" for k in range(3)]
+    assert results["segments"].min() >= 500
+    between = pd.read_csv(ROOT / "campaigns" / "imagenet" / "photographs.csv")
+    assert between.groupby("network").size().tolist() == [3, 3, 3]
+    for table in (results, between):
         assert not table.isna().any().any()
-        assert (table["regions_low"] < table["regions"]).all()
+    for column in ("regions", "foreign_share", "labels"):
+        assert (results[f"{column}_low"] < results[column]).all()
+        assert (results[column] < results[f"{column}_high"]).all()
+    shown = pd.read_csv(ROOT / "book" / "guide" / "imagenet.csv", dtype=str)
+    pd.testing.assert_frame_equal(shown, hero.shown_table(results).astype(str))
+
+
+def test_the_first_page_shows_the_picture_with_its_text():
+    intro = (ROOT / "book" / "intro.md").read_text(encoding="utf-8")
+    svg = hero.PICTURE.read_text(encoding="utf-8")
+    assert len(svg) < 300_000
+    told = re.search(r'role="img" aria-label="([^"]+)"', svg)[1]
+    classes, regions = map(int, re.search(r"(\d+) classes in (\d+) regions", told).groups())
+    assert classes == svg.count("<title>") > 10
+    assert hero.caption(classes, regions) in intro
+    assert intro.index("**Across") < intro.index(hero.START) < intro.index("A classifier cuts")
