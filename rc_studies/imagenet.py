@@ -78,7 +78,7 @@ def count_all(folder, num_samples, seed=0):
         rows.append(row)
         RESULTS.parent.mkdir(exist_ok=True)
         pd.DataFrame(rows).round(3).to_csv(RESULTS, index=False)
-    print(pd.DataFrame(rows).T)
+    print(pd.DataFrame(rows).T.to_string())
 
 
 def main(argv=None):
