@@ -54,8 +54,7 @@ def test_a_longer_range_starts_from_more_points():
         return np.stack([0 * score, score], axis=1)
 
     wide, fine = (
-        region_count(wave, SEGMENT, **options, **how)
-        for how in ({"strategy": "adaptive"}, {"resolution": 5001})
+        region_count(wave, SEGMENT, **options, **how) for how in ({"strategy": "adaptive"}, {"resolution": 5001})
     )
     assert wide.counts.tolist() == fine.counts.tolist()
     assert wide.num_evaluations >= 2 * 7 * COARSE_INTERVALS
