@@ -1,6 +1,6 @@
 """The exact regions of a network or a tree on a segment: label changes are solved for, not sampled."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from rc_utils.counting.classifier import (
     probed,
     probed_points,
     require_weights,
+    two_scores,
 )
 from rc_utils.counting.sampling import as_tensor
 from rc_utils.counting.segments import Samples, hiding_places, refine
@@ -111,20 +112,11 @@ def _network_segment(network, x0, x1, prune, max_bytes):
     with torch.no_grad():  # a network may keep tensors outside itself, which inference_mode would spoil
         plan = make_plan(network, x0.device)
         most_rows = rehearse(plan, x0, x1, max_bytes)
-        classifier = replace(as_classifier(plan.network, x0), call=lambda x: two_scores(plan.network(x)))
-        probed(classifier, probed_points(torch.stack([x0, x1])[None]))
+        probed(as_classifier(plan.network, x0), probed_points(torch.stack([x0, x1])[None]))
         if prune:
             return _segment(*_solve_suspicious_parts(plan, x0, x1, most_rows), num_linear_regions=None)
         alphas, scores = _solve(plan, x0, x1, most_rows)
     return _segment(*label_changes(alphas, scores), num_linear_regions=count_linear_pieces(alphas, scores))
-
-
-def two_scores(scores):
-    """Scores (P, C) with C >= 2; one output s becomes (0, s): the argmax is whether s > 0."""
-    scores = scores.unsqueeze(1) if scores.ndim == 1 else scores
-    shape = tuple(scores.shape[1:])
-    require(scores.ndim == 2, f"the network returns {shape} numbers for a point; expected (classes,)")
-    return torch.cat([torch.zeros_like(scores), scores], 1) if scores.shape[1] == 1 else scores
 
 
 def _solve(plan, x0, x1, most_rows, between=(0.0, 1.0)):

@@ -1,6 +1,7 @@
 """Count the regions of a model in a file or module: `python -m rc_utils.count MODEL DATA`."""
 
 import argparse
+import collections
 import importlib
 import inspect
 import os
@@ -18,7 +19,7 @@ import torch
 from rc_utils import correlation
 from rc_utils.checks import require
 from rc_utils.counting import label_grid, region_count, sample_vertices
-from rc_utils.datasets.load import decode
+from rc_utils.datasets.folders import decode
 
 _KEYS = ("x_train", "x", "points", "images")
 
@@ -28,32 +29,30 @@ def load_model(name):
 
     - "module:name": a torch module, scikit-learn classifier or function of a batch; a class
       is called without arguments.
-    - a file ".pt2" of torch.export, ".pt", ".pth" or ".ts" of TorchScript, ".onnx" (needs
-      onnxruntime).
+    - a file ".pt2" of torch.export, ".pt", ".pth" or ".ts" of TorchScript, ".onnx" (needs onnxruntime;
+      "model.onnx:scores" names one of several outputs).
 
-    Raises ValueError for another name and for a file that cannot be read, FileNotFoundError, and
-    what the import of a module raises.
+    Raises ValueError for another name and for what the reader of a file says, FileNotFoundError, and what
+    the import of a module raises.
     """
-    path = pathlib.Path(name)
+    path, output = pathlib.Path(name), None
+    if path.suffix not in _READERS and ".onnx:" in name:
+        path, _, output = name.rpartition(":")
+        path = pathlib.Path(path)
     if path.suffix in _READERS:
         if not path.is_file():
             raise FileNotFoundError(f"there is no file {path}")
-        try:
-            return _READERS[path.suffix](path)
-        except (ValueError, ImportError):
-            raise
-        except Exception as error:  # readers raise what they like
-            raise ValueError(f"{path}: {error}") from error
+        reader = _READERS[path.suffix]
+        return _naming(path, reader)(path, output) if reader is _onnx else _naming(path, reader)(path)
     module, _, attribute = name.partition(":")
-    kinds = ", ".join(_READERS)
-    require(module and attribute.isidentifier(), f"model {name!r} is neither module:name nor a {kinds}")
+    require(module and attribute.isidentifier(), f"model {name!r} is neither module:name nor a {', '.join(_READERS)}")
     if "" not in sys.path:
         sys.path.insert(0, "")
     found = importlib.import_module(module)
     require(hasattr(found, attribute), f"module {module} has no {attribute!r}")
     model = getattr(found, attribute)
-    takes_none = inspect.isfunction(model) and not inspect.signature(model).parameters
-    require(not takes_none, f"{name} is a function without arguments: name the model that it makes")
+    if inspect.isfunction(model) and not inspect.signature(model).parameters:
+        raise ValueError(f"{name} is a function without arguments, which makes a model and is none: name what it makes")
     return model() if isinstance(model, type) else model
 
 
@@ -70,23 +69,43 @@ def _torchscript(path):
 def _exported(path):
     with zipfile.ZipFile(path) as archive:
         objects = [name for name in archive.namelist() if re.search(r"/(custom|opaque)_obj_\d*$", name)]
-    refused = f"{path} holds objects that are not tensors: these are not unpickled"
-    require(not objects, refused)
+    require(not objects, f"{path} holds objects that are not tensors ({', '.join(objects)}): these are not unpickled")
     try:
         with mock.patch.dict(os.environ, TORCH_FORCE_WEIGHTS_ONLY_LOAD="1"):
             module = torch.export.load(path).module()  # it has no modes: it is what it was exported as
     except pickle.UnpicklingError as error:
-        raise ValueError(refused) from error
-    return lambda batch: module(torch.from_numpy(batch))
+        raise ValueError(f"{path} holds pickled objects that are not tensors: these are not unpickled") from error
+    return _naming(path, lambda batch: module(torch.from_numpy(batch)), "was it exported for one size of batch alone?")
 
 
-def _onnx(path):
+def _onnx(path, output=None):
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    name, outputs = session.get_inputs()[0].name, session.get_outputs()
-    require(len(outputs) == 1, f"{path} has {len(outputs)} outputs: name a function as module:name that picks one")
-    return lambda batch: session.run(None, {name: np.asarray(batch, dtype=np.float32)})[0]
+    name, outputs = session.get_inputs()[0].name, [found.name for found in session.get_outputs()]
+    known = ", ".join(f"{path}:{found}" for found in outputs)
+    require(output in outputs or (output is None and len(outputs) == 1), f"name one of the outputs of {path}: {known}")
+    chosen = [output or outputs[0]]
+
+    def scores(batch):
+        return session.run(chosen, {name: np.asarray(batch, dtype=np.float32)})[0]
+
+    return _naming(path, scores, "was it exported for one size of batch alone?")
+
+
+def _naming(path, function, hint=""):
+    """`function` with whatever it raises as one line that names the file: readers raise what they like."""
+
+    def named(*arguments):
+        try:
+            return function(*arguments)
+        except (ValueError, ImportError):
+            raise
+        except Exception as error:
+            said = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise ValueError(f"{path}: {said}" + (f" ({hint})" if hint else "")) from error
+
+    return named
 
 
 _READERS = {".pt2": _exported, **dict.fromkeys((".pt", ".pth", ".ts"), _torchscript), ".onnx": _onnx}
@@ -95,34 +114,55 @@ _READERS = {".pt2": _exported, **dict.fromkeys((".pt", ".pth", ".ts"), _torchscr
 def load_points(path, key=None, image_size=None):
     """Points (N, *shape) float32 as the model sees them.
 
-    An .npz file: the array `key`, else the first of x_train, x, points, images that it has, else
-    its only one. An .npy file: its array. Numbers are taken as they are, bytes as images
-    (N, H, W, C) or (N, H, W). A folder: the images below it in RGB, cropped at the centre and
-    resized to `image_size`. Images become (N, C, H, W) between 0 and 1.
+    An .npz file: the array `key`, else the first of x_train, x, points, images that it has, else its only one. An .npy
+    file: its array. Numbers are taken as they are, bytes as images (N, H, W, C) or (N, H, W). A folder: its images in
+    RGB, links followed and hidden files passed over, cropped at the centre and resized to `image_size`. Images become
+    (N, C, H, W) between 0 and 1.
     """
     path = pathlib.Path(path)
     if path.is_dir():
         require(image_size, "the images of a folder are resized: give the model's size with --image-size")
-        return _as_images(np.stack([decode(file, image_size) for file in _images_below(path)]))
-    require(path.suffix in (".npz", ".npy"), f"{path} is no .npz or .npy file and no folder")
-    points = np.load(path, allow_pickle=False)
-    if path.suffix == ".npz":
-        names = points.files
+        files, others = _images_below(path)
+        passed_over = f"; not read: {', '.join(others)}" if others else ""
+        require(files, f"no images in {path}{passed_over}")
+        print(f"{len(files)} images in {path}{passed_over}")
+        return _as_images(np.stack([decode(file, image_size) for file in files]))
+    require(
+        path.suffix in (".npz", ".npy"), f"{path} is no .npz or .npy file and no folder: use np.savez(..., x=points)"
+    )
+    if path.suffix == ".npy":
+        require(key is None, f"{path} holds one array: leave --points out")
+        return _as_points(np.load(path, allow_pickle=False), path)
+    with np.load(path, allow_pickle=False) as arrays:
+        names = arrays.files
         key = key or next((k for k in _KEYS if k in names), names[0] if len(names) == 1 else None)
         require(key in names, f"{path} has the arrays {', '.join(names)}: name one with --points")
-        points = points[key]
-    require(points.dtype.kind in "buif", f"{path} is of type {points.dtype}, expected real numbers")
+        points = arrays[key]
+    return _as_points(points, f"array {key} of {path}")
+
+
+def _as_points(points, where):
+    require(points.dtype.kind in "buif", f"{where} is of type {points.dtype}, expected real numbers")
     return _as_images(points) if points.dtype == np.uint8 else points.astype(np.float32)
 
 
 def _images_below(folder):
+    """The files of images below a folder, and how many others of each kind there are. A folder is entered once."""
     from PIL import Image
 
-    known = Image.registered_extensions()
-    files = [f for f in sorted(folder.rglob("*")) if f.suffix.lower() in known and f.name[0] != "."]
-    require(files, f"no images in {folder}")
-    print(f"{len(files)} images in {folder}")
-    return files
+    known, files, others, entered = set(Image.registered_extensions()), [], collections.Counter(), set()
+    for here, folders, names in os.walk(folder, followlinks=True):
+        seen = os.path.realpath(here) in entered
+        entered.add(os.path.realpath(here))
+        folders[:] = [] if seen else sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names) if not seen else ():
+            suffix = pathlib.Path(name).suffix.lower()
+            if suffix in known:
+                files.append(pathlib.Path(here, name))
+            elif not name.startswith("."):
+                others[suffix or "without a suffix"] += 1
+    files = [file for file in files if not file.name.startswith(".")]
+    return sorted(files), [f"{number} {suffix}" for suffix, number in sorted(others.items())]
 
 
 def _as_images(images):
@@ -134,10 +174,15 @@ def _as_images(images):
 
 
 def standardise(points, mean, std):
-    """(points - mean) / std, with one value or one for each channel, the second axis."""
-    fit = all(len(values) in (1, points.shape[1]) and np.isfinite(values).all() for values in (mean, std))
-    expected = f"expected one finite number or one for each of {points.shape[1]} channels, std above 0"
-    require(fit and min(std) > 0, f"--mean is {mean}, --std is {std}; {expected}")
+    """(points - mean) / std, with one value or one a channel, the second axis."""
+    for name, values in (("mean", mean), ("std", std)):
+        fits = len(values) in (1, points.shape[1]) and np.isfinite(values).all()
+        fits = fits and (name == "mean" or min(values) > 0)
+        require(
+            fits,
+            f"--{name} is {' '.join(map(str, values))}; expected one finite number or one for each of the "
+            f"{points.shape[1]} channels{', above 0' if name == 'std' else ''}",
+        )
     shape = (-1, *[1] * (points.ndim - 2))
     return (points - np.float32(mean).reshape(shape)) / np.float32(std).reshape(shape)
 
@@ -165,19 +210,18 @@ def draw(model, points, path, seed=0):
 
 def _parser():
     parser = argparse.ArgumentParser(prog="python -m rc_utils.count", description=__doc__.split(":")[0])
-    add = parser.add_argument
-    add("model", help="module:name, or a file of TorchScript, torch.export (.pt2) or ONNX")
-    add("data", help="an .npz file or a folder of images")
-    add("--points", metavar="KEY", help="the array of the .npz file")
-    add("--image-size", type=int, help="to which the images of a folder are resized")
-    add("--mean", type=float, nargs="+", default=[0.0], help="subtracted, one value or one a channel")
-    add("--std", type=float, nargs="+", default=[1.0], help="divided by, one value or one a channel")
-    add("--dim", type=int, default=1, help="1 counts on segments, 2 on triangles (default: 1)")
-    add("--num-samples", type=int, default=100, help="segments or triangles (default: 100)")
-    add("--resolution", type=int, help="points on each edge")
-    add("--strategy", default="grid", help="grid or adaptive (default: grid)")
-    add("--seed", type=int, default=0, help="draws the segments (default: 0)")
-    add("-o", "--output", default="regions.svg", help="the picture (default: regions.svg)")
+    parser.add_argument("model", help="module:name, or a file of TorchScript, torch.export (.pt2) or ONNX")
+    parser.add_argument("data", help="an .npz file or a folder of images")
+    parser.add_argument("--points", metavar="KEY", help="the array of the .npz file")
+    parser.add_argument("--image-size", type=int, help="to which the images of a folder are resized")
+    parser.add_argument("--mean", type=float, nargs="+", default=[0.0], help="subtracted, one value or one a channel")
+    parser.add_argument("--std", type=float, nargs="+", default=[1.0], help="divided by, one value or one a channel")
+    parser.add_argument("--dim", type=int, default=1, help="1 counts on segments, 2 on triangles (default: 1)")
+    parser.add_argument("--num-samples", type=int, default=100, help="segments or triangles (default: 100)")
+    parser.add_argument("--resolution", type=int, help="points on each edge")
+    parser.add_argument("--strategy", default="grid", help="grid or adaptive (default: grid)")
+    parser.add_argument("--seed", type=int, default=0, help="draws the segments (default: 0)")
+    parser.add_argument("-o", "--output", default="regions.svg", help="the picture (default: regions.svg)")
     return parser
 
 
@@ -192,7 +236,7 @@ def main(argv=None):
         print(f"regions, with a 95 % interval: {correlation.mean(count.counts, 'samples')}")
         print(count)
         draw(model, points, args.output, args.seed)
-    except (ValueError, TypeError, OSError, ImportError) as error:
+    except (ValueError, TypeError, OSError, ImportError, zipfile.BadZipFile) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     print(f"picture: {args.output}")

@@ -11,6 +11,7 @@ import ast
 import json
 import logging
 import pathlib
+import re
 import sys
 
 from rc_utils.checks import check_keys, checked_value, require, unknown_name
@@ -21,6 +22,11 @@ class NotebookError(RuntimeError):
     """A notebook that could not be executed; names the notebook, the cell and the cell's error."""
 
 
+def known_notebooks():
+    """Notebooks in the folder `notebooks/` of the project, by name."""
+    return {path.stem: path for path in sorted((project_root() / "notebooks").glob("*.ipynb"))}
+
+
 def find_notebook(name):
     """Path of a notebook given by its path or by its name in `notebooks/`."""
     path, known = pathlib.Path(name), known_notebooks()
@@ -29,11 +35,6 @@ def find_notebook(name):
     if name not in known:
         raise FileNotFoundError(f"{unknown_name('notebook', name, known)} (in {project_root() / 'notebooks'})")
     return known[name]
-
-
-def known_notebooks():
-    """Notebooks in the folder `notebooks/` of the project, by name."""
-    return {path.stem: path for path in sorted((project_root() / "notebooks").glob("*.ipynb"))}
 
 
 def _code_cells(path):
@@ -70,13 +71,29 @@ def notebook_parameters(path):
 def check_parameters(path, parameters):
     """Raise ValueError for a parameter that the notebook does not have or cannot be given.
 
-    A default of None takes any value, a float an int, lists and tuples each other.
+    A default of None takes any value that JSON can hold, a float an int, lists and tuples each
+    other.
     """
     defaults, name = notebook_parameters(path), pathlib.Path(path).name
     check_keys(f"the parameters of {name}", parameters, defaults)
     for key, value in parameters.items():
+        where = f"parameter {key} of {name}"
+        try:
+            same = json.loads(json.dumps(value)) == _with_lists(value)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{where} cannot be {value!r}: {error}; expected numbers, texts, lists") from error
+        require(same, f"{where} cannot be {value!r}: the keys of a dictionary have to be texts")
         if defaults[key] is not None:
-            checked_value(value, type(defaults[key]), f"parameter {key} of {name}")
+            checked_value(value, type(defaults[key]), where)
+        if key == "device" and isinstance(defaults[key], str):
+            known = re.fullmatch(r"cpu|mps|xpu|cuda(:\d+)?", value)
+            require(known, f"{where} cannot be {value!r}: expected cpu, cuda, cuda:1, ...")
+
+
+def _with_lists(value):
+    if isinstance(value, list | tuple):
+        return [_with_lists(item) for item in value]
+    return {k: _with_lists(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
 def parse_value(text, default=None):
@@ -102,7 +119,10 @@ def execute_notebook(path, output, parameters=None, *, cwd=None):
     check_parameters(path, parameters or {})
     path, written = pathlib.Path(path), pathlib.Path(output).resolve()
     partial = written.with_name(f"{written.name.removesuffix('.ipynb')}.failed.ipynb")
-    require(path.resolve() not in (written, partial), f"the output {written} is the notebook itself: give another")
+    for file in (written, partial):
+        regular = file.is_file() or not file.exists()
+        require(regular, f"the output {file} is a folder, a pipe or a device: give another")
+        require(file != path.resolve(), f"the output {file} is the notebook itself: give another")
     written.parent.mkdir(parents=True, exist_ok=True)
     fix_folders()  # the kernel may work in another folder
     # papermill writes a tuple as a text, and as a list what JSON makes of it.
@@ -119,16 +139,38 @@ def execute_notebook(path, output, parameters=None, *, cwd=None):
     try:
         papermill.execute_notebook(*files, kernel_name="python3", language="python", progress_bar=False, **options)
     except papermill.PapermillExecutionError:
-        pass  # what failed is said below: papermill passes over some failures
+        pass  # what failed is said below, with a cause where papermill has none
     except DeadKernelError as error:
         raise NotebookError(f"{path.name}: its kernel died ({error}); is memory short?") from None
     for cell in _code_cells(partial)[0]:
         if cell.metadata.get("papermill", {}).get("status") != "completed":
-            errors = [f"{o.ename}: {o.evalue}" for o in cell.outputs if o.output_type == "error"]
-            cause = f"{path.name} failed in its cell [{cell.execution_count}]: {', '.join(errors)}"
-            raise NotebookError(f"{cause} (the notebook up to there: {partial})")
+            number, cause = cell.execution_count, _cause(cell)
+            where = f"{path.name} failed in its cell [{number}]"
+            raise NotebookError(f"{where}: {cause} (the notebook up to there: {partial})")
     partial.replace(written)
     return output
+
+
+def _cause(cell):
+    """What a failed cell says of its error; that of a magic is only in what it prints."""
+    for output in cell.outputs:
+        if output.output_type == "error":
+            return f"{output.ename}: {output.evalue}"
+    printed = "".join(o.text for o in cell.outputs if o.get("name") == "stderr").strip()
+    return printed.splitlines()[-1] if printed else "it did not run"
+
+
+def list_parameters(path):
+    """Lines of the parameters cell: each parameter with its default and its comment."""
+    _, cell = _code_cells(path)
+    return [line for line in (cell.source.splitlines() if cell else []) if line.strip()]
+
+
+def unused_parameters(path, names):
+    """Those of the parameters that no other cell names, so that their value changes nothing."""
+    cells, own = _code_cells(path)
+    source = "\n".join(cell.source for cell in cells if cell is not own)
+    return [name for name in names if not re.search(rf"\b{name}\b", source)]
 
 
 def main(argv=None):
@@ -148,11 +190,14 @@ def main(argv=None):
         path = find_notebook(args.notebook)
         defaults = notebook_parameters(path)
         if args.list:
-            _, cell = _code_cells(path)
-            print(cell.source if cell else "no parameters")
+            print("\n".join(list_parameters(path)))
             return 0
         parameters = {name: parse_value(text, defaults.get(name)) for name, text in args.parameter}
-        print(execute_notebook(path, args.output or results_dir() / "notebooks" / path.name, parameters))
+        check_parameters(path, parameters)
+        for name in unused_parameters(path, parameters):
+            print(f"note: no cell of {path.name} uses the parameter {name}", file=sys.stderr)
+        output = args.output or results_dir() / "notebooks" / path.name
+        print(execute_notebook(path, output, parameters))
     except (ValueError, OSError, NotebookError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

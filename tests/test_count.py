@@ -3,6 +3,8 @@
 import base64
 import io
 import os
+import sys
+import types
 import zipfile
 
 import numpy as np
@@ -21,7 +23,7 @@ class Stripes(torch.nn.Module):
         s = torch.sin(9 * x[:, :1])
         return torch.cat([s, -s], 1)
 def half(x):
-    return x[:, 0] > 0.5
+    return x[:, 0] - 0.5
 number = 3
 """
 
@@ -136,11 +138,8 @@ def test_images_become_channels_between_0_and_1(rng):
         (["stripes_module:Stripes", "images"], "--image-size"),
         (["stripes_module:Stripes", "bytes.npz"], "bytes of shape (4, 7) are no images"),
         (["stripes_module:Stripes", "points.npz", "--strategy", "grd"], "Did you mean 'grid'"),
-        (["stripes_module:Stripes", "points.npz", "--mean", "nan"], "--mean is [nan]"),
-        (
-            ["stripes_module:Stripes", "points.npz", "--std", "1", "-2"],
-            "--std is [1.0, -2.0]; expected one finite number",
-        ),
+        (["stripes_module:Stripes", "points.npz", "--mean", "nan"], "--mean is nan; expected one finite number"),
+        (["stripes_module:Stripes", "points.npz", "--std", "1", "-2"], "--std is 1.0 -2.0; expected one finite number"),
         (["stripes_module:Stripes", "dates.npz"], "of type datetime64[D], expected real numbers"),
         (["stripes_module:Stripes", "points.csv"], "is no .npz or .npy file and no folder"),
         (["maker_module:make", "points.npz"], "a function without arguments"),
@@ -156,7 +155,48 @@ def test_wrong_words_are_named(folder, capsys, arguments, message):
     assert message in capsys.readouterr().err
 
 
+def test_linked_folders_are_followed_once_hidden_files_passed_over_and_others_named(folder, capsys):
+    (folder / "more").mkdir()
+    Image.new("RGB", (8, 8), "red").save(folder / "more" / "PHOTO.TIFF")
+    (folder / "images" / "linked").symlink_to(folder / "more")
+    (folder / "more" / "back").symlink_to(folder / "images")  # a circle
+    Image.new("RGB", (8, 8)).save(folder / "images" / "._0.png")
+    (folder / "images" / ".cache").mkdir()
+    Image.new("RGB", (8, 8)).save(folder / "images" / ".cache" / "x.png")
+    for name in ("labels.csv", "notes", "a.heic", "b.heic"):
+        (folder / "images" / name).write_text("")
+    assert len(count.load_points("images", image_size=8)) == 7
+    assert "7 images in images; not read: 1 .csv, 2 .heic, 1 without a suffix" in capsys.readouterr().out
+
+
 def test_an_array_of_its_own_is_read(folder, rng):
     points = rng.normal(size=(5, 3))
     np.save("points.npy", points)
     np.testing.assert_array_equal(count.load_points("points.npy"), points.astype(np.float32))
+    with pytest.raises(ValueError, match="holds one array: leave --points out"):
+        count.load_points("points.npy", key="x")
+
+
+def test_of_several_outputs_of_an_onnx_file_one_has_to_be_named(folder, monkeypatch):
+    class Session:
+        """What onnxruntime says of a detector: boxes, and scores of the classes."""
+
+        def __init__(self, *_, **__):
+            named = [types.SimpleNamespace(name=name) for name in ("boxes", "scores")]
+            self.get_inputs, self.get_outputs = lambda: named[:1], lambda: named
+
+        def run(self, names, inputs):
+            if len(inputs["boxes"]) != 1:
+                raise RuntimeError("Got invalid dimensions for input: boxes\n index: 0 Got: 5 Expected: 1")
+            return [inputs["boxes"] * (1 if name == "scores" else 0) for name in names]
+
+    monkeypatch.setitem(sys.modules, "onnxruntime", types.SimpleNamespace(InferenceSession=Session))
+    (folder / "detector.onnx").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"name one of the outputs.*detector\.onnx:boxes, detector\.onnx:scores"):
+        count.load_model("detector.onnx")
+    with pytest.raises(ValueError, match="name one of the outputs"):
+        count.load_model("detector.onnx:masks")
+    model = count.load_model("detector.onnx:scores")
+    assert model(np.ones((1, 2))).tolist() == [[1, 1]]
+    with pytest.raises(ValueError, match=r"^detector.onnx: Got invalid dimensions for input: boxes \(was it exported"):
+        model(np.ones((5, 2)))

@@ -4,6 +4,7 @@ import functools
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 import torch
@@ -11,6 +12,7 @@ from conftest import FUZZ
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 from torch.nn import functional as F
@@ -72,6 +74,9 @@ GOOD = {
     "log-probabilities": through(after=lambda m, z: z.log_softmax(1)),
     "scripted": lambda seed: torch.jit.script(plain(seed)),
     "frozen": lambda seed: torch.jit.freeze(torch.jit.script(plain(seed)).eval()),
+    "a class that is switched off": through(
+        after=lambda m, z: torch.cat([z, torch.full_like(z[:, :1], -torch.inf)], 1)
+    ),
     "another offset": through(after=lambda m, z: z + 10),
     "keeps its input": through(after=lambda m, z: setattr(m, "seen", z) or z),
     "draws and does not use it": through(after=lambda m, z: (torch.rand(3), z)[1]),
@@ -107,19 +112,25 @@ BAD = {
     "a lazy layer": (lambda seed: nn.Sequential(nn.LazyLinear(3), nn.ReLU()), "lazy layer"),
     "bfloat16 inside": (through(after=lambda m, z: z.bfloat16()), "outputs are torch.bfloat16"),
     "half an array": (lambda seed: lambda x: numpy_scores(Net(seed))(x).astype("f2"), "float16"),
-    "one probability": (through(after=lambda m, z: z[:, :1].sigmoid()), "with its own threshold"),
-    "class numbers as floats": (lambda seed: lambda x: np.floor(3 * x[:, 0]), "whole numbers"),
-    "half": (lambda seed: Net(seed).half(), "failed on a batch|outputs are torch.float16"),
+    "half": (lambda seed: Net(seed).half(), "parameters in torch.float16"),
+    "one probability": (through(after=lambda m, z: z[:, :1].sigmoid()), "Are they probabilities"),
+    "percent": (through(after=lambda m, z: 100 * z[:, 0].sigmoid()), "Are they probabilities"),
+    "one log-probability": (through(after=lambda m, z: z.log_softmax(1)[:, 0]), "probabilities"),
+    "class numbers as floats": (
+        lambda seed: Estimator(lambda x: np.eye(5)[(np.floor(3 * x[:, 0]) % 5).astype(int)], "f4"),
+        "whole numbers",
+    ),
+    "signed class numbers": (lambda seed: lambda x: np.floor(3 * x[:, 0]), "whole numbers"),
     "all classes off": (through(after=lambda m, z: torch.full_like(z, -torch.inf)), "NaN or inf"),
     "not a number": (through(after=lambda m, z: z * torch.nan), "NaN or infinite"),
     "infinite": (through(after=lambda m, z: z + torch.inf), "NaN or infinite"),
-    "a tuple": (through(after=lambda m, z: (z, z)), r"shape \(2, 12, 3\)"),
-    "nothing": (through(after=lambda m, z: None), "are a NoneType"),
+    "a tuple": (through(after=lambda m, z: (z, z)), "returned a tuple"),
+    "nothing": (through(after=lambda m, z: None), "returned a NoneType"),
     "sparse": (through(after=lambda m, z: z.to_sparse()), "sparse"),
     "complex": (through(after=lambda m, z: z * 1j), "complex64"),
     "too many axes": (through(after=lambda m, z: z[:, None]), r"shape \(12, 1, 3\) for 12 points"),
     "transposed": (through(after=lambda m, z: z.T), r"shape \(3, 12\)"),
-    "one for all": (lambda seed: lambda x: x.mean(), "are a float"),
+    "one for all": (lambda seed: lambda x: x.mean(), "returned a float"),
     "names": (lambda seed: lambda x: np.array(["cat"] * len(x)), "of type <U3"),
     "meta": (lambda seed: Net(seed).to("meta"), "meta device"),
 }
@@ -166,6 +177,33 @@ def test_a_model_is_counted_as_by_hand_or_refused_by_name_and_left_as_it_was(nam
         assert all(map(torch.equal, model.state_dict().values(), before))
 
 
+def test_one_logit_is_a_score_where_it_has_both_signs():
+    points = np.random.default_rng(0).normal(size=(30, 2))
+    logit = lambda x: x[:, 0] - x[:, 1] ** 2  # noqa: E731
+    two = region_count(lambda x: np.stack([0 * x[:, 0], logit(x)], 1), points)
+    assert region_count(logit, points).counts.tolist() == two.counts.tolist()
+    # Support vectors' votes, of which there are two.
+    assert region_count(lambda x: np.sign(logit(x)), points).counts.tolist() == two.counts.tolist()
+    assert predict_labels(lambda x: 2 + logit(x), points[:2] * 0).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("strategy", ["grid", "adaptive"])
+@pytest.mark.parametrize("dim", [1, 2])
+def test_a_class_that_is_switched_off_on_a_part_of_the_points_changes_nothing_else(dim, strategy):
+    """Class 1 would win nowhere else; where it is off its score is -inf, elsewhere far below."""
+    points = np.random.default_rng(1).normal(size=(20, 2))
+
+    def scores(x, off):
+        z = np.stack([np.sin(3 * x[:, 0]), np.full(len(x), -5.0), np.cos(2 * x[:, 1])], axis=1)
+        z[:, 1][x[:, 0] > 0.2] = off
+        return z
+
+    options = {"dim": dim, "num_samples": 6, "strategy": strategy, "resolution": 20}
+    found, expected = (region_count(lambda x, o=o: scores(x, o), points, **options) for o in (-np.inf, -5))
+    assert found.counts.tolist() == expected.counts.tolist()
+    assert found.mean > 1
+
+
 def test_the_probe_takes_a_model_of_one_batch_size_and_keeps_no_count():
     sizes = []
 
@@ -207,6 +245,19 @@ def test_training_and_exact_segments_use_the_same_probe(tiny_data):
         check_outputs(noisy, tiny_data)
     with pytest.raises(ValueError, match="lazy layer"):
         exact_segment(nn.LazyLinear(3), *SEGMENT)
+
+
+def test_a_data_frame_keeps_its_names_for_an_estimator_that_knows_them(rng):
+    frame = pd.DataFrame(rng.normal(size=(80, 3)), columns=list("abc"))
+    model = LogisticRegression().fit(frame, frame.a * 3 > frame.b)
+    expected = region_count(DecisionTreeClassifier().fit(frame.to_numpy(), frame.a > 0), frame)
+    assert expected.mean > 1
+    for called in (model, model.predict_proba, model.decision_function):
+        assert region_count(called, frame, num_samples=30).mean > 1
+        with pytest.raises(ValueError, match="feature names should match"):
+            region_count(called, frame[list("cba")], num_samples=30)
+    with pytest.raises(ValueError, match="feature names should match"):
+        predict_labels(model, frame.rename(columns={"a": "d"}))
 
 
 @st.composite
@@ -281,12 +332,14 @@ def test_labels_are_the_argmax_of_the_scores_or_the_integers_that_were_returned(
         refused = None
     if refused:
         assert "the model" in refused
-        # One column of floats is no score for each class, and those of 16 bits are rounded.
+        # One column of floats may be no score, and those of 16 bits are rounded.
         kind = np.asarray(output).dtype if numbers is not None else None
         assert kind is None or (kind.kind == "f" and (numbers.size == 5 or kind.itemsize == 2))
         return
     if numbers.size == 15:
         assert labels.tolist() == numbers.argmax(1).tolist()
+    elif np.asarray(output).dtype.kind == "f":
+        assert labels.tolist() == (numbers.reshape(-1) > 0).tolist()
     else:
         given_labels = np.asarray(output).reshape(-1)
         alike = given_labels[:, None] == given_labels
@@ -356,7 +409,7 @@ def test_other_wrong_inputs_are_named():
     with pytest.raises(TypeError, match="model is a str"):
         region_count("ResNet18", SEGMENT)
     program = object.__new__(torch.export.ExportedProgram)
-    with pytest.raises(TypeError, match="of an exported program"):
+    with pytest.raises(TypeError, match="exported program, which cannot be called"):
         region_count(program, SEGMENT)
 
     class Exported(nn.Identity):
@@ -393,8 +446,11 @@ def test_every_kind_of_model_and_points_gives_the_same_count():
     assert predict_labels(tree, x).tolist() == [codes[name] for name in tree.predict(x)]
 
 
-def test_a_classifier_of_several_outputs_is_refused(rng):
+def test_other_estimators(rng):
     x = rng.standard_normal((60, 2))
+    crossed = sample_vertices(x, num_samples=20)[:, :, 0].sign().prod(1) < 0
+    line = LinearRegression().fit(x, x[:, 0])
+    assert region_count(line, x, num_samples=20).counts.tolist() == (1 + crossed.int()).tolist()
     with pytest.raises(ValueError, match="several outputs"):
         region_count(RandomForestClassifier(2).fit(x, (x > 0).astype(int)), x)
 
@@ -408,6 +464,9 @@ def test_classes_in_any_order_are_told_apart():
 
     assert predict_labels(Unsorted(), np.array([[0.0], [0.4], [0.8]])).tolist() == [0, 1, 2]
     assert region_count(Unsorted(), np.array([[0.0], [0.999]]), num_samples=1).counts.tolist() == [3]
+    Unsorted.predict = lambda self, x: np.repeat("cow", len(x))
+    with pytest.raises(ValueError, match=r"'cow'.*not among its classes_"):
+        predict_labels(Unsorted(), np.zeros((2, 1)))
 
 
 @pytest.mark.parametrize("strategy", ["grid", "adaptive", "exact"])

@@ -94,30 +94,40 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
     ("path", "value", "message"),
     [
         (["datset"], {}, r"'datset'.*Did you mean 'dataset'"),
-        (["dataset", "imagesize"], 8, r"'main'.*Did you mean 'image_size'"),
+        (["dataset", "imagesize"], 8, r"\[dataset\].*Did you mean 'image_size'"),
         (["dataset", "root"], "/data/imagenet", r"'root'"),
         (["train", "epoch"], 3, r"'epoch'.*Did you mean 'epochs'"),
         (["train", "epochs"], "many", r"epochs must be of type int, got 'many'"),
-        (["networks", "ResNet18", "widht"], 4, r"network ResNet18.*'widht'"),
+        (["networks", "ResNet81"], {}, r"networks.ResNet81.*Did you mean 'ResNet18'"),
+        (["networks", "ResNet18", "widht"], 4, r"networks.ResNet18.*'widht'"),
         (["counts", "main", "num_sample"], 4, r"counts.main.*Did you mean 'num_samples'"),
         (["counts", "main", "points"], "tests", r"counts.main.*points 'tests'.*Did you mean 'test'"),
         (["experiments", 0, "network"], [], r"experiments 'network'.*Did you mean 'networks'"),
         (["experiments", 0, "networks"], ["SENet18"], r"'main'.*network in networks 'SENet18'"),
         (["experiments", 0, "counts"], ["mian"], r"Did you mean 'main'"),
         (["experiments", 0, "measures"], ["margins"], r"Did you mean 'margin'"),
+        (["experiments", 0, "measures"], ["status"], "measure 'status' has the name of another column"),
         (["experiments", 0, "grid", "lrs"], [1.0], r"grid.*'lrs'"),
         (["experiments", 0, "grid", "lr"], 0.1, r"experiments.grid must be of type dict"),
         (["experiments", 0, "grid", "lr"], [], r"grid.lr must be a non-empty list"),
         (["experiments", 0, "grid", "lr"], [-0.1], r"lr must be positive"),
         (["experiments", 1, "name"], "main", r"is there twice"),
         (["experiments", 0, "seeds"], [], r"seeds of ResNet18 must be one or more"),
-        (["networks", "small", "width"], 10**400, r"network small.*width="),
+        (["experiments", 0, "grid", "lr"], [0.1, 0.2, 0.1], r"grid.lr has 0.1 twice"),
+        (["experiments", 0, "grid", "batch_size"], [16, 16.0], r"grid.batch_size has 16.0 twice"),
+        (["networks", "small", "width"], 10**400, r"networks.small.*width="),
         (["train", "momentum"], 10**400, r"momentum must be of type finite float"),
-        (["dataset", "label_noise"], 1.5, "label_noise is 1.5"),
+        (["experiments", 1, "networks"], ["small", "small"], r"networks has 'small' twice"),
+        (["experiments", 0, "seeds"], [0, 1, 0], r"seeds of ResNet18 has 0 twice"),
+        (["dataset", "label_noise"], 1.5, r"\[dataset\]: label_noise is 1.5"),
+        (["networks", "MLP"], {"width": 3}, r"'MLP' takes no width"),
         (["dataset"], {}, r"\[dataset\] has no 'name'"),
-        (["networks", "small", "num_classes"], 3, "unknown option of network 'ResNet18' 'num_classes'"),
-        (["networks", "small", "architecture"], "no_such_module:Net", "network small.*no module 'no_such_module'"),
+        (["networks", "small", "num_classes"], 3, "num_classes comes from the dataset"),
+        (["networks", "small", "seed"], 3, "seed comes from the dataset or the run"),
+        (["networks", "small", "name"], "ResNet18", "name is no key, the network is its architecture"),
+        (["networks", "small", "architecture"], "no_such_module:Net", "networks.small.*no module 'no_such_module'"),
         (["networks", "small", "architecture"], "os:system", "'os:system' is <built-in function system>: expected"),
+        (["networks", "small", "widths"], [float("nan")], "networks.small.*not JSON compliant"),
         (["counts", "main", "resolution"], 1, "counts.main.*resolution=1; expected an integer of at least 2"),
         (["counts", "main", "alpha_range"], ["a", "b"], "alpha_range must be of type"),
         (["counts", "planes"], {"dim": 2, "strategy": "adaptive"}, "counts with adjacency 'linear', got 'face'"),
@@ -127,10 +137,15 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
         (["experiments", 1, "seeds"], {"ResNet18": [0]}, r"list each of its networks once, see \['small'\]"),
         (["experiments", 0, "grid", "seed"], [1], "'seed' is set by seeds"),
         (["experiments", 0, "evolution_epochs"], [3], r"evolution_epochs \[3\] are not within 0..2"),
+        (["experiments", 0, "evolution_counts"], ["main"], "evolution_counts needs evolution_epochs or"),
+        (["experiments", 0, "evolution_weights"], True, "evolution_weights needs evolution_epochs"),
+        (["experiments", 0, "evolution_loss"], -0.1, "evolution_loss"),
         (["experiments", 0, "dataset"], {"n_trian": 10}, "Did you mean 'n_train'"),
         (["experiments", 0, "options"], {"depth": 3}, "experiment 'main'.*depth"),
+        (["experiments", 0, "options"], {"name": "ResNet18"}, "options cannot exchange the network"),
         (["experiments", 0, "ranges"], {"momentum": [0.1, 0.01]}, r"ranges.momentum must be \[low, high\]"),
         (["experiments", 0, "ranges"], {"momentom": [0.1, 0.2]}, "Did you mean 'momentum'"),
+        (["experiments", 0, "ranges"], {"lr": [0.01, 0.1]}, "lr is in grid and in ranges"),
     ],
 )
 def test_mistakes_are_named(path, value, message):
@@ -141,7 +156,7 @@ def test_mistakes_are_named(path, value, message):
 def test_an_invalid_campaign_is_refused_before_anything_is_trained(tmp_path, monkeypatch, capsys):
     campaign = parse_campaign(changed(["networks", "small", "widht"], 4), "t")
     monkeypatch.setattr(execute, "attempt", lambda *_, **__: pytest.fail("a run was begun"))
-    with pytest.raises(ValueError, match=r"network small.*'widht'"):
+    with pytest.raises(ValueError, match=r"networks.small.*'widht'"):
         execute.sweep(campaign)
     folder = shutil.copytree(campaigns_dir() / "shapes-tiny", tmp_path / "wrong")
     text = (folder / "campaign.toml").read_text()

@@ -337,6 +337,23 @@ class Own(torch.nn.Module):
         return self.layers(x)
 
 
+@pytest.mark.parametrize("edited", [torch.nn.Sigmoid, torch.nn.Dropout])
+def test_another_network_under_the_name_of_a_record_is_an_error(monkeypatch, edited):
+    """Also where the edit shows in training mode alone, and where another seed is asked for."""
+    monkeypatch.setitem(TABLE, "networks", {"MLP": {"architecture": f"{__name__}:Own"}})
+    monkeypatch.setattr(Own, "activation", torch.nn.Identity)
+    campaign = with_changes(grid=ONE)
+    assert statuses(sweep(campaign)) == ["done"]
+    assert sweep(campaign) == []
+    assert run.complete_run(next(iter(campaign.runs().values())), weights=True)["status"] == "ok"
+    monkeypatch.setattr(Own, "activation", edited)
+    for changes in ({}, {"seeds": [0, 1]}, {"counts": ["test"]}):
+        with pytest.raises(ValueError, match=r"Own' is not the one that run .* was made with"):
+            sweep(with_changes(grid=ONE, **changes))
+    with pytest.raises(ValueError, match="is not the one"):
+        run.trained_network(next(iter(campaign.runs().values())).spec)
+
+
 def test_a_network_that_is_random_in_evaluation_mode_is_not_recorded(monkeypatch):
     class Noise(torch.nn.Module):
         def forward(self, x):
@@ -345,7 +362,7 @@ def test_a_network_that_is_random_in_evaluation_mode_is_not_recorded(monkeypatch
     monkeypatch.setitem(TABLE, "networks", {"MLP": {"architecture": f"{__name__}:Own"}})
     monkeypatch.setattr(Own, "activation", Noise)
     (outcome,) = sweep(with_changes(grid=ONE))
-    assert "gives a point another output at every call" in outcome.error
+    assert "gives other scores when the same images are asked again" in outcome.error
 
 
 def test_a_network_of_ones_own_is_run_as_an_experiment_runs_its_own():

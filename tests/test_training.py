@@ -122,7 +122,7 @@ def test_what_cannot_be_trained_or_measured_is_named(tiny_data):
         (build_network("MLP", num_classes=1, image_size=8), tiny_data, r"MLP .* shape \(12, 1\).*expected \(12, 10\)"),
         (small_network(), one, "a single training image"),
         (nn.Flatten(), tiny_data, "no parameter to train"),
-        (nn.LazyConv2d(10, 3), tiny_data, "a lazy layer"),
+        (nn.LazyConv2d(10, 3), tiny_data, "has a lazy layer"),
     ):
         with pytest.raises(ValueError, match=message):
             train(network, data, TrainConfig(epochs=3))

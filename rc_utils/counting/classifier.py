@@ -1,4 +1,4 @@
-"""One kind of model for all counting: scores or labels of a batch of points, probed before use."""
+"""The door: a torch module, a scikit-learn classifier or a callable as one classifier of points."""
 
 import contextlib
 import dataclasses
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
+import pandas
 import torch
 from torch import nn
 
@@ -35,11 +36,12 @@ class Predictor(Protocol):
 
 Model = nn.Module | Predictor | Callable[[Any], Any]
 
-# Label of a point whose scores are not all finite.
-NON_FINITE = -(2**63)
-# Points of the probe, and the shares of the spread of the scores by which they may differ between
-# two calls, and between batches of other sizes, which have other matrix kernels: of the nine
-# networks by some 1e-6.
+
+# Stands for the label of a point whose scores are not all finite.
+NON_FINITE = -(2**31)
+# Points with which a model is probed, and the shares of the spread of its scores by which they may
+# differ from call to call, and between batches of other sizes, which have other matrix kernels: of
+# the nine networks by some 1e-6.
 NUM_PROBED, CALL_TOLERANCE, BATCH_TOLERANCE = 12, 1e-5, 1e-4
 
 
@@ -49,13 +51,16 @@ class NonFiniteScores(ValueError):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Classifier:
-    """A model of any kind: from a batch (n, *shape) to scores (n, C), C >= 2, or labels (n,) int64.
+    """A model made uniform: called with a batch (n, *shape), it returns a tensor of its outputs.
 
     Attributes:
         call: from a batch of `dtype` on `device` to what the model returns.
         module: the torch module, whose modes are to be kept; None for other models.
         per_call_cost: whether a call has a high fixed cost, so that batches should be large.
         tick: called with the number of points that were evaluated.
+        floor: stands for a score of -inf, far below the others.
+        columns: where the model returns one score, least and greatest of a batch, least absolute
+            value, and whether all are whole numbers.
     """
 
     call: Callable
@@ -64,9 +69,11 @@ class Classifier:
     module: nn.Module | None = None
     per_call_cost: bool = False
     tick: Callable = int
+    floor: float = -1e4
+    columns: list = dataclasses.field(default_factory=list)
 
     def __call__(self, batch):
-        """Evaluate a batch; ValueError for outputs that are neither scores nor labels."""
+        """Outputs of a batch; ValueError for those that are no array of real numbers."""
         try:
             output = self.call(batch)
         except (RuntimeError, ValueError) as error:
@@ -76,112 +83,144 @@ class Classifier:
                 f"the model failed on a batch of shape {tuple(batch.shape)}: {error}. "
                 "Have the points the shape it takes?"
             ) from error
-        output, n = as_tensor("the model's outputs", output), len(batch)
-        floats = output.is_floating_point()
         require(
-            not floats or output.itemsize > 2,
-            f"the model's outputs are {output.dtype}; near a boundary a rounded score is another "
-            "label: compute them in float32, for a network by model.float()",
+            isinstance(output, np.ndarray | list | torch.Tensor),
+            f"the model returned a {type(output).__name__}; expected one array or tensor of scores "
+            "or labels (wrap the model in a function that picks it)",
         )
-        if not floats:
-            output = output.to(torch.int64)
-        if output.ndim == 2 and len(output) == n and output.shape[1] >= 2:
-            return output
+        tensor = as_tensor("the model's outputs", output)
+        if not tensor.is_floating_point():
+            return tensor.to(torch.uint8) if tensor.dtype == torch.bool else tensor
         require(
-            output.ndim in (1, 2) and output.numel() == n and not floats,
-            f"the model returned {output.dtype} of shape {tuple(output.shape)} for {n} points; expected scores "
-            f"({n}, num_classes) of two classes or more, or whole numbers ({n},) as labels. One score or "
-            "probability s a point becomes labels by (s > 0).astype(int), with its own threshold",
+            tensor.itemsize > 2,
+            f"the model's outputs are {tensor.dtype}; near a boundary a rounded score is another "
+            "label: compute them in float32",
         )
-        return output.reshape(-1)
+        if tensor.ndim in (1, 2) and tensor.numel() == len(tensor) > 0:
+            whole = (tensor == tensor.round()).all().to(tensor.dtype)
+            self.columns.append(torch.stack([*tensor.aminmax(), tensor.abs().min(), whole]))
+        return tensor
 
 
-def as_classifier(model, points):
+def as_classifier(model, points, names=None):
     """Adapt `model` to the kind of `points` (N, *shape) it is to be evaluated on.
 
     - A torch module gets float32 tensors on the device of its parameters (float64 if they are).
-    - An object with `predict` (scikit-learn) gets arrays (n, prod(shape)); its labels are indices
-      in its `classes_`.
+    - An object with `predict` (scikit-learn) gets arrays (n, prod(shape)).
     - Any other callable gets batches (n, *shape) of the kind of `points`: NumPy arrays, or tensors
       on their device. Both get the precision of `points`: float64 where they are (or are integers
       of 32 bits or more), else float32.
 
-    Raises TypeError for another kind of model, ValueError for a module whose weights are not there.
+    What comes back is read as follows: (n, C) with C >= 2 - scores, the label is the argmax; (n,)
+    or (n, 1) of floats - one score, the label is whether it is positive; of integers or booleans -
+    labels. A score of -inf is that of a class that is switched off.
+
+    names: of the columns of a data frame, which an estimator fitted on one gets again.
+
+    Raises TypeError for another kind of model, ValueError for a module in half precision or whose
+    weights are not there yet.
     """
     device = getattr(points, "device", None)
     device = device if isinstance(device, torch.device) else torch.device("cpu")
     if isinstance(model, nn.Module):
-        require_weights(model)
-        state = [*model.parameters(), *model.buffers()]
-        dtypes = [tensor.dtype for tensor in state if tensor.is_floating_point()]
-        device = state[0].device if state else device
-        return Classifier(model, device, dtypes[0] if dtypes else torch.float32, model)
-    dtype = precision_of(points)
-    if callable(getattr(model, "predict", None)):
-        predict, cpu = _predict_of(model), torch.device("cpu")
-        return Classifier(lambda b: predict(b.flatten(1).numpy()), cpu, dtype, per_call_cost=True)
-    if not callable(model) or isinstance(model, torch.export.ExportedProgram):
-        raise TypeError(
-            f"model is a {type(model).__name__}; expected a torch module (of an exported program "
-            "its .module()), a scikit-learn classifier or a callable"
-        )
-    wants_numpy = isinstance(points, np.ndarray)
-    return Classifier((lambda b: model(b.numpy())) if wants_numpy else model, device, dtype)
+        return _from_module(model, device)
+    if isinstance(model, torch.export.ExportedProgram):
+        raise TypeError("model is an exported program, which cannot be called; give the module it was made of")
+    dtype, predicts = precision_of(points), callable(getattr(model, "predict", None))
+    call = _predict_of(model) if predicts else model
+    if names is not None and hasattr(getattr(model, "__self__", model), "feature_names_in_"):
+        unnamed = call
+
+        def call(array):
+            return unnamed(pandas.DataFrame(array, columns=names))
+
+    if predicts:
+        cpu = torch.device("cpu")
+        return Classifier(lambda b: call(b.flatten(1).numpy()), cpu, dtype, per_call_cost=True)
+    if callable(model):
+        wants_numpy = isinstance(points, np.ndarray)
+        return Classifier((lambda b: call(b.numpy())) if wants_numpy else call, device, dtype)
+    raise TypeError(
+        f"model is a {type(model).__name__}; expected a torch module, a scikit-learn classifier or a callable"
+    )
 
 
 def require_weights(module):
     """Raise ValueError for a module whose weights are not there: lazy, or on the meta device."""
     for tensor in (*module.parameters(), *module.buffers()):
         require(
-            not torch.nn.parameter.is_lazy(tensor) and tensor.device.type != "meta",
-            f"{type(module).__name__} has no weights yet, in a lazy layer or on the meta device: load them, or run "
-            "it once and train it, before",
+            not torch.nn.parameter.is_lazy(tensor),
+            f"{type(module).__name__} has a lazy layer, whose weights are drawn by its first "
+            "batch: give it its sizes, or run it once and train it, before",
         )
+        meta = "the module is on the meta device and has no weights: load them first"
+        require(tensor.device.type != "meta", meta)
+
+
+def _from_module(module, points_device):
+    require_weights(module)
+    state = [*module.parameters(), *module.buffers()]
+    device = state[0].device if state else points_device
+    dtypes = [t.dtype for t in state if t.is_floating_point()]
+    rounded = [dtype for dtype in dtypes if dtype not in (torch.float32, torch.float64)]
+    require(
+        not rounded,
+        f"the module has parameters in {rounded and rounded[0]}; near a boundary a rounded score "
+        "is another label: count on a copy in float32 (model.float())",
+    )
+    return Classifier(module, device, dtypes[0] if dtypes else torch.float32, module)
 
 
 def _predict_of(model):
     classes = getattr(model, "classes_", None)
-    if classes is None:
-        return model.predict
     several = isinstance(classes, list)
     require(not several, "the classifier predicts several outputs; expected one label a point")
+    if classes is None:
+        return model.predict
     codes = {name: code for code, name in enumerate(np.asarray(classes).tolist())}
-    return lambda rows: np.array([codes[name] for name in np.asarray(model.predict(rows)).tolist()])
+
+    def predict(rows):
+        predicted = np.asarray(model.predict(rows)).reshape(-1).tolist()
+        unknown = set(predicted) - set(codes)
+        require(not unknown, f"the classifier predicted {unknown}, not among its classes_")
+        return np.array([codes[name] for name in predicted])
+
+    return predict
 
 
 def probed(classifier, points, batch_size=None):
-    """Return the classifier if it is a function of one point alone; else raise ValueError.
+    """The classifier, after a look at whether it is a function of one point; else ValueError.
 
-    A dozen of `points` (n, *shape) are evaluated twice, in another order, in smaller batches and
-    two alone. Parameters and buffers are compared, and set back where the model has changed them.
-    A batch size of up to 64 is kept, for models that take no other.
+    Of `points` (n, *shape) up to a dozen are evaluated twice, in another order, in smaller batches
+    and two alone; parameters and buffers are compared, and set back where the model has changed
+    them. A batch size of up to 64 is kept, for models that take no other.
     """
     if batch_size is not None:
         check_count("batch_size", batch_size, 1)
     size = batch_size if batch_size is not None and batch_size <= 64 else NUM_PROBED
     order = torch.arange(-(-NUM_PROBED // size) * size) % min(len(points), NUM_PROBED)
     points = points.to(classifier.device, classifier.dtype)
-    quiet = dataclasses.replace(classifier, tick=int)
 
     def outputs(order, size):
         batch_of = lambda start, stop: points[order[start:stop]]  # noqa: E731
-        (found,) = read_batches(quiet, batch_of, len(order), lambda output: [output.cpu().double()], size)
-        return torch.nan_to_num(found, 0.0, 1e30, -1e30)
+        (found,) = read_batches(quiet, batch_of, len(order), _for_comparison, size)
+        return found.numpy()
 
+    quiet = dataclasses.replace(classifier, tick=int)
     module = classifier.module
     state = {} if module is None else dict([*module.named_parameters(), *module.named_buffers()])
     before = {name: tensor.detach().clone() for name, tensor in state.items()}
     with undisturbed(classifier):
         first, again = outputs(order, size), outputs(order, size)
-        others = [outputs(order.flip(0), size).flip(0)]
+        others = [outputs(order.flip(0), size)[::-1]]
         for fewer, some in ((max(1, size // 2), order), (1, order[:2])):
             # A model that takes no smaller batch says so where it gets one.
             with contextlib.suppress(Exception):
                 others.append(outputs(some, fewer))
-        changed = [name for name in state if not torch.equal(state[name].nan_to_num(), before[name].nan_to_num())]
+        changed = [name for name, tensor in state.items() if not _same(tensor, before[name])]
         for name in changed:
             state[name].copy_(before[name])
-    name = "the model" if module is None else type(module).__name__
+    name = type(module).__name__ if module is not None else "the model"
     require(
         not changed,
         f"{name} changes itself when it is evaluated, as {changed and changed[0]!r} shows, such as "
@@ -198,7 +237,20 @@ def probed(classifier, points, batch_size=None):
         "without running statistics, dynamic quantisation, or operations along the first axis? No "
         "region can be counted",
     )
-    return classifier
+    finite = np.abs(first[np.isfinite(first)]).max(initial=0) if first.dtype == float else 0
+    return dataclasses.replace(classifier, floor=-1e4 * float(finite or 1))
+
+
+def _for_comparison(output, num_points):
+    """Labels as integers, scores (n, C) in float64, on the CPU; checked as `labels_of` does."""
+    labels = labels_of(output, num_points)
+    if labels.dtype == torch.int64:
+        return [labels.cpu()]
+    return [output.detach().reshape(num_points, -1).cpu().double()]
+
+
+def _same(tensor, before):
+    return torch.equal(torch.nan_to_num(tensor), torch.nan_to_num(before))
 
 
 def _differ_by(one, other):
@@ -206,12 +258,18 @@ def _differ_by(one, other):
 
     Last bits do not count: what 64 roundings of a column's largest number in float32 make.
     """
-    if one.ndim == 1:
+    if one.dtype != float:
         return float((one != other).any())
-    rounding = 64 * torch.finfo(torch.float32).eps * one.abs().amax(0)
-    excess = float(((one - other).abs().amax(0) - rounding).max())
-    spread = float((one.amax(0) - one.amin(0)).max())
-    return 0.0 if excess <= 0 else excess / max(spread, 1e-300)
+    same = (one == other) | (np.isnan(one) & np.isnan(other))
+    if not np.isfinite(one[~same]).all() or not np.isfinite(other[~same]).all():
+        return np.inf
+    difference = np.abs(np.subtract(one, other, out=np.zeros_like(one), where=~same)).max(0)
+    finite = np.where(np.isfinite(one), one, 0)
+    excess = (difference - 64 * np.finfo(np.float32).eps * np.abs(finite).max(0)).max()
+    spread = np.ptp(finite, axis=0).max()
+    if excess <= 0:
+        return 0.0
+    return excess / spread if spread else np.inf
 
 
 def probed_points(corners):
@@ -221,14 +279,57 @@ def probed_points(corners):
     return _combine(corners, torch.from_numpy(simplex), torch.from_numpy(weights).to(corners))
 
 
-def labels_of(output):
-    """Labels (n,) int64 of a classifier's output; NON_FINITE where a score is NaN or infinite.
+def check_column(classifier, strict=False):
+    """Raise ValueError where the one score of each point that was evaluated seems to be no score.
 
-    Nothing here waits for the device.
+    A score tells two labels apart by its sign: over many points, `strict`, it has both. Few points
+    may have one, but not all in [0, 1]. Class numbers are whole, and not of one size.
     """
-    if output.ndim == 1:
-        return output
-    return torch.where(torch.isfinite(output).all(1), output.argmax(1), NON_FINITE)
+    if not classifier.columns:
+        return
+    low, high, nearest, whole = torch.stack(classifier.columns).double().cpu().T
+    low, high, nearest, whole = low.min(), high.max(), nearest.min(), whole.min()
+    require(
+        not whole or nearest == max(-low, high),
+        f"the model returns whole numbers from {low:g} to {high:g} as floats: if they are labels, "
+        "return integers, as .astype(int) makes them",
+    )
+    probabilities = low >= 0 and high <= 1
+    require(
+        low < 0 < high or not (strict or probabilities),
+        f"the model returns one number a point, from {low:g} to {high:g}, and its label is whether "
+        "that is positive. Are they probabilities? Give logits, a column for each of the two "
+        "classes, or labels",
+    )
+
+
+def labels_of(output, num_points):
+    """Labels (n,) from a model's output for n points, read as `as_classifier` says.
+
+    int32 for scores, with NON_FINITE where one is NaN or +inf, or all are -inf; int64 where it
+    returns labels. Nothing here waits for the device. Raises ValueError for any other output.
+    """
+    column = output.ndim <= 2 and output.numel() == num_points
+    scores = output.ndim == 2 and len(output) == num_points and output.shape[1] >= 2
+    require(
+        column or scores,
+        f"the model returned {output.dtype} of shape {tuple(output.shape)} for {num_points} "
+        f"points; expected scores ({num_points}, num_classes) or one score or integer label for "
+        f"each point, ({num_points},)",
+    )
+    if column and not output.is_floating_point():
+        return output.reshape(-1).to(torch.int64)
+    output = output.reshape(num_points, -1)
+    labels = (output[:, 0] > 0) if column else output.argmax(1)
+    return torch.where(torch.isfinite(output.amax(1)), labels.to(torch.int32), NON_FINITE)
+
+
+def two_scores(scores):
+    """Scores (P, C) with C >= 2; one output s becomes (0, s): the argmax is whether s > 0."""
+    scores = scores.unsqueeze(1) if scores.ndim == 1 else scores
+    shape = tuple(scores.shape[1:])
+    require(scores.ndim == 2, f"the network returns {shape} numbers for a point; expected (classes,)")
+    return torch.cat([torch.zeros_like(scores), scores], 1) if scores.shape[1] == 1 else scores
 
 
 def refuse_non_finite(labels, place_of):
@@ -236,7 +337,7 @@ def refuse_non_finite(labels, place_of):
 
     place_of: from the index of the first of them to its name.
     """
-    bad = (labels == NON_FINITE).nonzero()
+    bad = (labels == NON_FINITE).nonzero() if labels.dtype == torch.int32 else ()
     if len(bad):
         raise NonFiniteScores(
             f"the model's scores are NaN or infinite at {len(bad)} of {len(labels)} points, first "
@@ -253,17 +354,18 @@ def predict_labels(model: Model, points: Points, *, batch_size: int | None = Non
     Raises ValueError for points or scores that are not finite and for outputs of a wrong shape;
     MemoryError if one point is too many.
     """
-    points = as_points(points)
+    names, points = getattr(points, "columns", None), as_points(points)
     if not len(points):
         return np.zeros(0, dtype=np.int64)
-    classifier = as_classifier(model, points)
+    classifier = as_classifier(model, points, names)
 
     def batch_of(start, stop):
         return gather(points, np.arange(start, stop), classifier.device, classifier.dtype)
 
-    probed(classifier, batch_of(0, min(NUM_PROBED, len(points))), batch_size)
+    classifier = probed(classifier, batch_of(0, min(NUM_PROBED, len(points))), batch_size)
     (labels,) = read_outputs(classifier, batch_of, len(points), _labels_alone, batch_size)
     refuse_non_finite(labels, lambda index: f"points[{index}]")
+    check_column(classifier)
     return labels.cpu().numpy()
 
 
@@ -286,7 +388,7 @@ def scores_at(classifier, corners, simplex, weights, batch_size=None):
     """Labels (n,) and scores (n, C) at sum_k weights[:, k] corners[simplex, k], NumPy arrays.
 
     The scores are float64, as second derivatives of close points need; None for a model that
-    returns labels. Raises NonFiniteScores where one is NaN or infinite.
+    returns labels. One score s is (0, s). Raises NonFiniteScores where one is NaN or infinite.
     """
     simplex = torch.from_numpy(simplex).to(corners.device)
     weights = torch.from_numpy(weights).to(corners)
@@ -294,17 +396,20 @@ def scores_at(classifier, corners, simplex, weights, batch_size=None):
     def batch_of(start, stop):
         return _combine(corners, simplex[start:stop], weights[start:stop])
 
-    def read(output):
-        labels = labels_of(output).cpu()
-        return [labels] if output.ndim == 1 else [labels, output.cpu().double()]
+    def read(output, num_points):
+        labels = labels_of(output, num_points).cpu()
+        if labels.dtype == torch.int64:
+            return [labels]
+        scores = output.detach().reshape(num_points, -1).cpu().double()
+        return [labels, two_scores(torch.where(scores == -torch.inf, classifier.floor, scores))]
 
     labels, *scores = read_outputs(classifier, batch_of, len(simplex), read, batch_size)
     refuse_non_finite(labels, lambda index: f"simplex {int(simplex[index])}")
-    return labels.numpy(), scores[0].numpy() if scores else None
+    return labels.numpy().astype(np.int64), scores[0].numpy() if scores else None
 
 
-def _labels_alone(output):
-    return [labels_of(output)]
+def _labels_alone(output, num_points):
+    return [labels_of(output, num_points)]
 
 
 def _combine(corners, simplex, weights):

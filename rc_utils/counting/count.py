@@ -15,6 +15,7 @@ from rc_utils.counting.classifier import (
     Model,
     Points,
     as_classifier,
+    check_column,
     label_lattice,
     probed,
     probed_points,
@@ -134,22 +135,23 @@ def region_count(
             "adaptive" their number is an estimate.
 
     The model is probed first, by some fifty evaluations that `num_evaluations` leaves out: one that
-    is random, depends on its batch or changes itself is refused with the reason (`probed`).
+    is random, depends on its batch or changes itself is refused with the reason, as is one score a
+    point that has not both signs (`probed`, `check_column`).
 
     The points do not depend on the batch size. A network's scores can, in their last bits; a label
     does only where two scores are equal to seven digits.
 
-    Raises ValueError for an invalid setting, too few points, points or scores that are not finite,
-    and outputs of a wrong shape; TypeError for a model of another kind;
+    Raises ValueError for an invalid setting, too few points, points that are not finite, scores
+    that are NaN or +inf, and outputs of a wrong shape; TypeError for a model of another kind;
     MemoryError if a single point is too much.
     """
-    points = draws.as_points(points)
+    names, points = getattr(points, "columns", None), draws.as_points(points)
     check_number("padding", padding, 0)
     lattice = make_lattice(dim, resolution, alpha_range=alpha_range, domain=domain, adjacency=adjacency)
     check_strategy(strategy, lattice)
     draws.check_sampling(sampling, dim, num_samples, seed, direction_length)
     length = draws.length_of(points, sampling, direction_length, seed)
-    classifier = as_classifier(model, points)
+    classifier = as_classifier(model, points, names)
     draw = (dim, num_samples, sampling, seed, length, classifier.device, classifier.dtype)
     found, num_evaluations = [], 0
     # Adaptive counts take some seventh of a grid on segments, two or three of them beyond.
@@ -160,10 +162,11 @@ def region_count(
         for vertices in draws.vertex_blocks(points, *draw, labels=lattice.num_points):
             corners = box_corners(vertices, padding) if domain == "box" else vertices
             if not found:
-                probed(classifier, probed_points(corners), batch_size)
+                classifier = probed(classifier, probed_points(corners), batch_size)
             part = count_simplices(classifier, corners, lattice, strategy, batch_size)
             found.append(part[0])
             num_evaluations += part[1]
+    check_column(classifier, strict=True)
     counts = np.concatenate(found)
     counts.setflags(write=False)
     settings = {
@@ -260,8 +263,9 @@ def label_grid(
 
     classifier = as_classifier(model, vertices)
     corners = corners_of(given.to(classifier.device, classifier.dtype))
-    probed(classifier, probed_points(corners), batch_size)
+    classifier = probed(classifier, probed_points(corners), batch_size)
     labels = ranks(label_lattice(classifier, corners, lattice, batch_size).cpu().numpy())
+    check_column(classifier)
     frame = plane_coordinates(given)
     positions = torch.tensor(lattice.coordinates) @ corners_of(frame)
     return LabelGrid(lattice.to_grid(labels), positions.numpy(), frame.numpy(), lattice)

@@ -25,7 +25,7 @@ def keep_freed_memory():
 
 
 def read_outputs(classifier, batch_of, total, read, batch_size=None):
-    """Tensors (total, ...), one for each that `read` makes of a batch's output.
+    """Tensors (total, ...), one for each tensor (n, ...) that `read(output, n)` makes of a batch.
 
     `batch_of(start, stop)` makes a batch of consecutive points. The module's modes, the switches of
     torch and the random state are afterwards as they were.
@@ -49,7 +49,7 @@ def read_batches(classifier, batch_of, total, read, batch_size=None):
         left = total - done
         size = -(-left // -(-left // chunk))
         try:
-            parts = read(classifier(batch_of(done, done + size)))
+            parts = read(classifier(batch_of(done, done + size)), size)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise

@@ -141,8 +141,7 @@ def as_tensor(name, values):
             values = torch.stack(list(values)) if stack else np.asarray(values)
         except (ValueError, RuntimeError) as error:
             raise ValueError(f"{name} make no array: {error}") from error
-    known = isinstance(values, np.ndarray | torch.Tensor)
-    fault = _fault_of(values) or ("" if known else f"a {type(values).__name__}")
+    fault = _fault_of(values)
     require(not fault, f"{name} are {fault}; expected a dense array of real numbers")
     if isinstance(values, torch.Tensor):
         unsigned = values.dtype in (torch.uint16, torch.uint32, torch.uint64)

@@ -139,7 +139,7 @@ def scores_along(network, x, pairs):
         return torch.lerp(ends[:, 0], ends[:, 1], t.view(-1, *[1] * (ends.ndim - 2)))
 
     total = len(pairs) * SEGMENT_POINTS
-    (scores,) = read_outputs(classifier, batch_of, total, lambda output: [output.softmax(1)])
+    (scores,) = read_outputs(classifier, batch_of, total, lambda output, n: [output.softmax(1)])
     return scores.view(len(pairs), SEGMENT_POINTS, -1)
 
 

@@ -95,17 +95,15 @@ def network_options(name: str) -> dict[str, Any]:
 
 
 def check_network(name: str, **options: Any) -> None:
-    """Raise what `build_network(name, **options)` would raise for an unknown network or option, building nothing.
-
-    options: a width and the network's own; the other shape arguments come from the data.
-    """
+    """Raise what `build_network(name, **options)` would raise for an unknown network or option, building nothing."""
+    own = {key: value for key, value in options.items() if key not in SHAPE_ARGUMENTS}
     builder = _find_builder(name)
     if "width" in options:
-        check_number("width", options.pop("width"), 0, above=True)
+        check_number("width", options["width"], 0, above=True)
         named, takes_any = _parameters(builder)
         if "width" not in named and not takes_any:
             raise ValueError(f"network {name!r} takes no width: leave it out, or name it in the network's signature")
-    _arguments(name, builder, {}, options)
+    _arguments(name, builder, {}, own)
 
 
 def find_user_network(name: str) -> NetworkBuilder:

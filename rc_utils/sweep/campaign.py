@@ -30,8 +30,11 @@ import warnings
 import numpy as np
 
 from rc_utils.checks import (
+    check_distinct,
     check_keys,
     check_name,
+    check_number,
+    checked_value,
     naming,
     require,
     settings_from_dict,
@@ -149,19 +152,32 @@ class Experiment:
         if isinstance(self.seeds, dict):
             different = sorted(set(self.networks) ^ set(self.seeds))
             require(not different, f"seeds must list each of its networks once, see {different}")
+        check_distinct("networks", self.networks)
         for label in self.networks:
             seeds = self.seeds_of(label)
             fit = seeds and all(0 <= seed < 2**63 for seed in seeds)
             require(fit, f"seeds of {label} must be one or more of 0..2^63 - 1, got {seeds}")
+            check_distinct(f"seeds of {label}", seeds)
         check_keys("grid", self.grid, TRAIN_DEFAULTS)
         for key, values in self.grid.items():
             require(values, f"grid.{key} must be a non-empty list")
+            check_distinct(f"grid.{key}", values)
         for key, ends in self.ranges.items():
             numbers = {k for k, v in TRAIN_DEFAULTS.items() if not isinstance(v, str)}
             check_name("key in ranges", key, numbers)
+            require(key not in self.grid, f"{key} is in grid and in ranges")
             rising = len(ends) == 2 and 0 < ends[0] < ends[1]
             require(rising, f"ranges.{key} must be [low, high] with 0 < low < high, got {ends!r}")
+        require("name" not in self.options, "options cannot exchange the network")
         require("seed" not in self.grid | self.ranges | self.train, "'seed' is set by seeds")
+        for name in self.measures + self.evolution_measures:
+            taken = name in RUN_COLUMNS or name.startswith("count_")
+            require(not taken, f"measure {name!r} has the name of another column: rename it")
+        if self.evolution_loss is not None:
+            check_number("evolution_loss", self.evolution_loss, 0, above=True)
+        for key in ("evolution_counts", "evolution_measures", "evolution_weights"):
+            used = self.evolution_epochs or self.evolution_loss is not None
+            require(used or not getattr(self, key), f"{key} needs evolution_epochs or evolution_loss")
 
     def seeds_of(self, label):
         """Seeds of one network."""
@@ -318,6 +334,9 @@ def load_campaign(name):
     raise unknown_name("campaign", name, list_campaigns())
 
 
+read_campaign = load_campaign  # its former name
+
+
 def parse_campaign(table, name, folder=pathlib.Path()):
     """Campaign from the parsed TOML `table`; raises ValueError as `load_campaign`."""
     keys = {f.name for f in dataclasses.fields(Campaign)} - {"name", "folder", "whole"}
@@ -337,8 +356,12 @@ def parse_campaign(table, name, folder=pathlib.Path()):
         experiments[experiment.name] = experiment
     networks = {}
     for label, options in asked.networks.items():
+        where = f"{name}, [networks.{label}]"
+        require("name" not in options, f"{where}: name is no key, the network is its architecture")
+        architecture = options.get("architecture", label)
+        checked_value(architecture, str, f"{where}.architecture")
         others = {key: value for key, value in options.items() if key != "architecture"}
-        networks[label] = {"name": options.get("architecture", label)} | others
+        networks[label] = {"name": architecture} | others
     campaign = dataclasses.replace(
         asked,
         choice=asked.choice.strip(),

@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import dataclasses
 import functools
+import os
 import random
 import statistics
 import sys
@@ -28,7 +29,7 @@ from rc_utils.paths import results_dir
 from rc_utils.sweep import records
 from rc_utils.sweep.campaign import canonical_json, load_campaign
 from rc_utils.sweep.cluster import Outcome, on_dask
-from rc_utils.sweep.run import complete_run, make_record
+from rc_utils.sweep.run import check_networks, complete_run, make_record
 from rc_utils.training import StopTraining
 
 # Differences of seeds of one setting in the committed records of cifar10-small, which a run that is
@@ -90,7 +91,7 @@ def sweep(
     threads: torch threads of each run; with one, results do not depend on the machine's load.
 
     Raises OSError before any training if the results cannot be written, and ValueError for a wrong
-    setting, device or value of the campaign.
+    setting, device or value of the campaign, and for a network of the reader's that is not the one on record.
     """
     campaign = campaign if hasattr(campaign, "entries") else load_campaign(campaign)
     check_values(campaign)
@@ -102,6 +103,7 @@ def sweep(
     if not scheduler:  # whose workers may have what this machine has not
         check_device(device)
     deadline = None if time_budget is None else time.time() + time_budget
+    check_networks(campaign.runs())
     todo = records.missing_runs(campaign, shard)
     if not todo:
         return []
@@ -116,25 +118,40 @@ def sweep(
 def check_values(campaign):
     """Try what the campaign asks of datasets, networks, counts and measures before any training.
 
-    Raises ValueError for a wrong name or value; the message says which experiment or count.
+    Raises ValueError for a wrong name or value; the message says where it stands in the file.
     """
     require("name" in campaign.dataset, f"{campaign.name}, [dataset] has no 'name'")
+    networks = [(f"[networks.{label}]", n) for label, n in campaign.networks.items()]
+    datasets = [("[dataset]", campaign.dataset)]
     for experiment, label, planned in campaign.entries():
-        dataset = planned.spec.dataset
-        with naming(f"{campaign.name}, experiment {experiment.name!r}, network {label}"):
-            for name in planned.measures + planned.evolution_measures:
-                check_name("measure", name, measures.MEASURES)
-            # Keys that name a place on this machine are no part of a run.
-            check_arguments(load_dataset, dataset, "dataset", ("device", "data_dir", "root"))
-            check_dataset(**{key: v for key, v in dataset.items() if key not in ("name", "classes")})
-            check_network(**planned.spec.network)
+        where = f"experiment {experiment.name!r}"
+        for name in planned.measures + planned.evolution_measures:
+            check_name(f"measures of {campaign.name}, {where}", name, measures.MEASURES)
+        if experiment.options:
+            networks.append((f"{where}, [networks.{label}] with its options", planned.spec.network))
+        if experiment.dataset:
+            datasets.append((f"{where}, dataset", planned.spec.dataset))
+    for where, settings in datasets:
+        # Keys that name a place on this machine are no part of a run.
+        places = ("device", "data_dir", "root", "unknown")
+        check_arguments(load_dataset, settings, f"{campaign.name}, {where}", places)
+        others = {"name", "classes"}
+        with naming(f"{campaign.name}, {where}"):
+            check_dataset(**{key: v for key, v in settings.items() if key not in others})
+    for where, network in networks:
+        with naming(f"{campaign.name}, {where}"):
+            for key in ("num_classes", "in_channels", "image_size", "seed"):
+                require(key not in network, f"{key} comes from the dataset or the run")
+            canonical_json(network)
+            check_network(**network)
     model, points = lambda batch: batch[:, :3], np.random.default_rng(0).random((64, 8))
     for label, count in campaign.counts.items():
-        settings = {"adjacency": "face", "num_samples": 1} | count
+        settings = {"adjacency": "face"} | count
         with naming(f"{campaign.name}, counts.{label}"):
             check_name("points", settings.pop("points"), ("train", "test"))
             check_arguments(region_count, settings, "counts", ("model", "points", "batch_size"))
-            region_count(model, points, **settings | {"num_samples": 1})
+            check_count("num_samples", settings.pop("num_samples", 1), 1)
+            region_count(model, points, num_samples=1, **settings)
     with naming(campaign.name):
         campaign.runs()
 
@@ -296,7 +313,7 @@ def main(arguments=None):
 def _act(campaign, options):
     """Do the one thing that the options ask for; returns the exit status."""
     if options.plan:
-        print(*plan(campaign, options.shard), sep="\n")
+        _print_lines(plan(campaign, options.shard))
         return 0
     if options.freeze:
         path, number = records.freeze(campaign)
@@ -321,3 +338,13 @@ def _act(campaign, options):
     left = len(records.missing_runs(campaign, options.shard))
     print(f"{campaign.name}: {done} runs finished now, {failed} failed, {left} left; records in {results_dir()}")
     return 1 if failed else 3 if left else 0
+
+
+def _print_lines(lines):
+    """Print lines for as long as somebody reads them, which `head` does not."""
+    try:
+        for line in lines:
+            print(line, flush=True)
+    except BrokenPipeError:
+        # Python writes what is left at its end, and would complain again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -25,9 +25,11 @@ from rc_utils.sweep.campaign import (
     SCHEMA,
     TRAIN_DEFAULTS,
     Campaign,
+    RunSpec,
     canonical_json,
     load_campaign,
 )
+from rc_utils.training.config import TrainConfig
 
 INTERPOLATES = 0.99
 ORIGINS = ("live", "reference")
@@ -90,14 +92,16 @@ def live_record(run_id):
 def read_frozen(path, run_ids=None):
     """The records of a runs.jsonl by run id, those of `run_ids` alone if given.
 
-    {} if there is no such file. Corrupt lines are named in a warning.
+    {} if there is no such file. Corrupt lines are named in a warning. Of two lines of a run, as a
+    union of two files leaves them, the one with more in it is taken.
     """
     records = {}
     for where, run_id, line in _lines(path):
         if run_ids is None or run_id is None or run_id in run_ids:
             with _warn_if_corrupt():
                 record = _parse(line, where)
-                records[record["run_id"]] = record
+                twin = records.setdefault(record["run_id"], record)
+                records[record["run_id"]] = max(twin, record, key=_amount)
     return records
 
 
@@ -117,8 +121,17 @@ def _parse(text, where):
         require(record["checksum"] == _digest(record), "its checksum says it was damaged or edited")
         schema = record["schema"]
         require(schema == SCHEMA, f"it has schema {schema}, this version reads {SCHEMA}")
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise CorruptRecord(f"{where} is not a whole record, {error!r}: {ADVICE}") from error
+        # A record without a part that tables need would fail in every reader.
+        record_row(record, {})
+        points = [record, *record["evolution"]]
+        needed = [(point["train_accuracy"], point["epoch"]) for point in points[1:]]
+        needed += [(e["settings"], e["counts"]) for point in points for e in point["counts"]]
+        spec = record["spec"] | {"train": TrainConfig(**record["spec"]["train"])}
+        run_id = RunSpec(**spec).run_id
+        require(record["run_id"] == run_id, f"its settings are those of run {run_id}")
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+        what = f"it lacks {error}" if isinstance(error, KeyError) else error
+        raise CorruptRecord(f"{where} is not a whole record, {what}: {ADVICE}") from error
     return record
 
 
@@ -140,12 +153,20 @@ def find_records(plans, frozen=None, origin=None):
     found = {run_id: (record, "reference") for run_id, record in reference.items()}
     for run_id in plans if origin != "reference" else ():
         record = live_record(run_id)
-        if record is None:
-            continue
-        twin, planned = reference.get(run_id), plans[run_id] if isinstance(plans, dict) else None
-        if twin is None or planned is None or is_complete(record, planned) or not is_complete(twin, planned):
-            found[run_id] = (record, "live")
+        if record is not None:
+            planned = plans[run_id] if isinstance(plans, dict) else None
+            twin = reference.get(run_id, record)
+            if _rank(record, planned) >= _rank(twin, planned):
+                found[run_id] = (record, "live")
     return found
+
+
+def _rank(record, planned):
+    return planned is not None and is_complete(record, planned), _amount(record)
+
+
+def _amount(record):
+    return len(record["counts"]) + len(record["measures"]) + len(record["evolution"])
 
 
 def find_count(entries, settings):

@@ -16,6 +16,7 @@ from rc_utils.datasets import load_dataset
 from rc_utils.measures import measure_all
 from rc_utils.measures.right_images import right_images
 from rc_utils.networks import build_network
+from rc_utils.networks.identity import describe_start, is_foreign, same_start
 from rc_utils.networks.weights import pack_weights, state_of, unpack_weights
 from rc_utils.paths import results_dir, write_atomically
 from rc_utils.provenance import provenance
@@ -52,6 +53,8 @@ def complete_run(planned, device="cpu", should_stop=None, *, weights=False, comp
     weights: keep the trained weights beside the record, for `trained_network`.
     should_stop, compile: as in `train`. wait: for another process that is at this run; otherwise
     filelock.Timeout is raised.
+
+    Raises ValueError where the record was made with another network of the same name.
     """
     from filelock import FileLock
 
@@ -62,6 +65,7 @@ def complete_run(planned, device="cpu", should_stop=None, *, weights=False, comp
         found = records.find_records({run_id: planned}, planned.frozen)
         old = found[run_id][0] if found else None
         if old is not None:
+            check_start(old, planned.spec)
             lacks_weights = weights and old["status"] == "ok" and not kept_weights(old)
             if records.is_complete(old, planned) and not lacks_weights:
                 return old
@@ -86,6 +90,8 @@ def make_record(planned, device="cpu", should_stop=None, *, compile=False):
     data = dataset_of(spec, device)
     network = network_of(spec, data)
     record = {"schema": SCHEMA, "run_id": spec.run_id, "spec": dataclasses.asdict(spec)}
+    if is_foreign(spec.network["name"]):
+        record["start"] = describe_start(network, data.x_train.shape[1:])
 
     def look(network, epoch):
         if planned.evolution_weights:
@@ -168,6 +174,29 @@ def as_json(value):
     return value if not isinstance(value, float) or np.isfinite(value) else str(value)
 
 
+def check_start(record, spec):
+    """Raise ValueError where a record is of another network than the one of that name now."""
+    if "start" in record:
+        data = dataset_of(spec)
+        require(
+            same_start(record["start"], describe_start(network_of(spec, data), data.x_train.shape[1:])),
+            f"network {spec.network['name']!r} is not the one that run {spec.run_id} was made with, its "
+            "code has changed: give the edited one another name, or delete "
+            f"{records.record_path(spec.run_id)} and the other records of its runs",
+        )
+
+
+def check_networks(plans):
+    """Raise ValueError where records of planned runs are of other networks of the same names."""
+    checked = []
+    for run_id, planned in plans.items():
+        if is_foreign(planned.spec.network["name"]) and planned.spec.network not in checked:
+            record = records.live_record(run_id)
+            if record is not None:
+                check_start(record, planned.spec)
+                checked.append(planned.spec.network)
+
+
 def weights_path(run_id):
     """File of the trained weights of a run made on this machine."""
     return results_dir() / "weights" / f"{run_id}.safetensors"
@@ -197,6 +226,8 @@ def networks_during_training(spec, epochs, device="cpu"):
     """
     record, data, networks = records.live_record(spec.run_id), dataset_of(spec, device), {}
     states = kept_weights(record) if record else {}
+    if states:
+        check_start(record, spec)
     if not set(epochs) <= set(states):
         looks = {
             "measure": lambda network, epoch: state_of(network),
