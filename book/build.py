@@ -21,7 +21,7 @@ import pdf
 import rc_utils
 from rc_utils.paths import write_atomically
 from rc_utils.sweep import missing_runs
-from rc_utils.sweep.campaign import read_campaign
+from rc_utils.sweep.campaign import load_campaign
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 _STAMP = ".rendered"
@@ -43,7 +43,7 @@ def _stage(name):
 def train(campaigns, device=None):
     """Run what is missing of each campaign, on two worker processes."""
     for name in campaigns:
-        if not missing_runs(read_campaign(name)):
+        if not missing_runs(load_campaign(name)):
             continue
         from rc_utils.sweep import execute  # torch is imported where there is something to train
 

@@ -146,18 +146,6 @@ def write_unexecuted(pages, layout):
     return [page.name for page in missing]
 
 
-def write_explorer(layout):
-    """Write the explorer of the executed page 02 to a file that the first page includes; a sentence where it is not."""
-    page = layout.book / "notebooks" / "02_counting.ipynb"
-    text = "<p>The explorer is on the page <em>What is a region?</em> once that page has been executed.</p>"
-    if page.is_file():
-        for cell in nbformat.read(page, as_version=4).cells:
-            for output in cell.get("outputs", []):
-                found = "".join(output.get("data", {}).get("text/html", ""))
-                text = found if "rc-explorer" in found else text
-    write_atomically(layout.book / "notebooks" / "explorer.html", text.encode())
-
-
 def execute_pages(pages, layout, device=None):
     """Execute the stale ones of `pages`, two at a time, and return their names.
 

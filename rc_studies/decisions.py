@@ -14,7 +14,7 @@ from sklearn.preprocessing import PolynomialFeatures
 from rc_studies.rivals import RIVALS
 from rc_studies.studies import ARMS, AXES, COUNT
 from rc_utils.correlation import MIN_UNITS, Estimate, bootstrap, fisher_interval, mean
-from rc_utils.sweep.campaign import read_campaign
+from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import load_evolution
 
 PLAIN = "count"  # stands beside log(count) and decides nothing
@@ -239,7 +239,7 @@ def looks(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
     `updates` are the steps so far. Runs that never reached that loss are left out of the first.
     """
-    n_train = read_campaign("study-independent").dataset["n_train"]
+    n_train = load_campaign("study-independent").dataset["n_train"]
     end = runs.assign(updates=np.ceil(n_train / runs["batch_size"]) * runs["epochs"])
     origin = "reference" if (runs["origin"] == "reference").all() else None
     points = load_evolution("study-independent", origin)

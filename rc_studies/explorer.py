@@ -20,7 +20,7 @@ from rc_utils.checks import check_count, check_name, require
 from rc_utils.counting.sampling import draw_distinct
 from rc_utils.datasets import Dataset
 from rc_utils.plotting import CLASS_COLOURS
-from rc_utils.sweep.campaign import PlannedRun, read_campaign
+from rc_utils.sweep.campaign import PlannedRun, load_campaign
 from rc_utils.sweep.records import find_records
 
 # A triangle of side 60 with images of side 14 at its corners and their names; explorer.js has the same lengths.
@@ -34,7 +34,7 @@ def lr_pair(name: str, network: str = "") -> tuple[PlannedRun, PlannedRun]:
     which trains fastest. network: default its first. Raises ValueError where no two runs that did
     not diverge differ in their learning rate alone.
     """
-    campaign = read_campaign(name)
+    campaign = load_campaign(name)
     counted = [e for e in campaign.experiments if e.evolution_epochs and e.evolution_counts]
     require(counted, f"campaign {name!r} counts nothing during training")
     chosen = counted[0]

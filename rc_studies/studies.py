@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from rc_utils.sweep.campaign import read_campaign
+from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import find_records, is_complete, load_runs
 
 COUNT = "log count"
@@ -58,8 +58,8 @@ class Study:
 
 def study_runs(campaign: str) -> Study:
     """The finished runs of a campaign of the protocol, committed ones alone, with log(count)."""
-    asked = read_campaign(campaign).runs()
-    records = find_records(asked, read_campaign(campaign).folder / "runs.jsonl", "reference")
+    asked = load_campaign(campaign).runs()
+    records = find_records(asked, load_campaign(campaign).folder / "runs.jsonl", "reference")
     made = sum(is_complete(record, asked[run_id]) for run_id, (record, _) in records.items())
     runs = load_runs(campaign, origin="reference")
     finished = runs[runs["status"] == "ok"]

@@ -42,8 +42,7 @@ def load_model(name):
     if path.suffix in _READERS:
         if not path.is_file():
             raise FileNotFoundError(f"there is no file {path}")
-        reader = _READERS[path.suffix]
-        return _naming(path, reader)(path, output) if reader is _onnx else _naming(path, reader)(path)
+        return _naming(path, _READERS[path.suffix])(path, *([output] if output else []))
     module, _, attribute = name.partition(":")
     require(module and attribute.isidentifier(), f"model {name!r} is neither module:name nor a {', '.join(_READERS)}")
     if "" not in sys.path:
@@ -157,11 +156,12 @@ def _images_below(folder):
         folders[:] = [] if seen else sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names) if not seen else ():
             suffix = pathlib.Path(name).suffix.lower()
+            if name.startswith("."):
+                continue
             if suffix in known:
                 files.append(pathlib.Path(here, name))
-            elif not name.startswith("."):
+            else:
                 others[suffix or "without a suffix"] += 1
-    files = [file for file in files if not file.name.startswith(".")]
     return sorted(files), [f"{number} {suffix}" for suffix, number in sorted(others.items())]
 
 

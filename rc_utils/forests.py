@@ -117,11 +117,6 @@ def freeze_forests(dataset: Mapping, **options) -> pathlib.Path:
     return _write(_committed(dataset), content)
 
 
-def committed_forests() -> list[dict]:
-    """The `dataset` of every committed table."""
-    return [_read(path)["settings"]["dataset"] for path in sorted((campaigns_dir() / "forests").glob("*.json"))]
-
-
 def _committed(dataset: Mapping) -> pathlib.Path:
     return campaigns_dir() / "forests" / f"{dataset['name']}.json"
 

@@ -62,14 +62,6 @@ LABELS = {
     "lr": "learning rate",
     "batch_size": "batch size (images)",
 }
-# Colour and marker of a verdict, of an estimate without one, and of the count among its rivals.
-VERDICT_LOOKS = {
-    "supports": (GREEN, "o"),
-    "inconclusive": (YELLOW, "s"),
-    "contradicts": (ORANGE, "X"),
-    "count": (PINK, "D"),
-    "": (BLUE, "o"),
-}
 _STYLE = {
     "figure.figsize": (8.0, 4.8),
     "figure.dpi": 100,
@@ -215,98 +207,11 @@ def lr_batch_panels(runs: pd.DataFrame, column: str = "count") -> Figure:
     return fig
 
 
-def not_run(what: str, why: str = "not run in this campaign") -> Figure:
-    """A small figure that says why `what` is not shown."""
-    fig, ax = plt.subplots(figsize=(width(), 1.0))
-    ax.text(0.5, 0.5, f"{what}: {why}", ha="center", va="center", color="0.3")
-    ax.axis("off")
-    return fig
-
-
 def least_squares_line(ax: Axes, x: pd.Series, y: pd.Series, color: str) -> None:
     """Draw the line of y on x over the range of x, which must not be constant."""
     slope, intercept = np.polyfit(x, y, 1)
     ends = np.array([x.min(), x.max()])
     ax.plot(ends, slope * ends + intercept, color=color, alpha=0.4, linewidth=1.5, zorder=1)
-
-
-def forest_plot(
-    rows: pd.DataFrame,
-    *,
-    xlabel: str,
-    zero: float = 0.0,
-    limits: tuple[float, float] | None = None,
-) -> Figure:
-    """Estimates with their intervals below each other, one row each, under headings of groups.
-
-    Columns: label; estimate (with value, low, high, n); and where there are such: group, a heading
-    above its rows; published, the paper's number, an open diamond; verdict, which gives colour and
-    shape; claimed, the (low, high) that the claim allows, shaded; url, which the label links to in
-    an SVG. zero: place of a vertical line.
-    """
-    defaults = {"group": "", "published": np.nan, "verdict": "", "claimed": None, "url": ""}
-    for name, value in defaults.items():
-        if name not in rows.columns:
-            rows = rows.assign(**{name: [value] * len(rows)})
-    lines = []  # from the top: the heading of a group, or a row
-    for group, part in rows.groupby("group", sort=False):
-        lines += [group] if group else []
-        lines += part.itertuples()
-    fig, ax = plt.subplots(figsize=(width(), 0.32 * (len(lines) + 1.5)))
-    ax.axvline(zero, color="#888888", linewidth=0.8, zorder=0)
-    lowest, highest = limits or _limits(rows, zero)
-    for place, line in enumerate(lines):
-        if not isinstance(line, str):
-            _draw_estimate(ax, -place, line, lowest, highest)
-    texts = [line if isinstance(line, str) else line.label for line in lines]
-    ax.set_yticks(-np.arange(len(lines)), texts, fontsize=10)
-    ax.tick_params(axis="y", length=0)
-    for tick, line in zip(ax.get_yticklabels(), lines, strict=True):
-        if isinstance(line, str):
-            tick.set_fontweight("bold")
-        elif line.url:
-            tick.set_url(line.url)
-    beside = {"xycoords": ("axes fraction", "data"), "va": "top", "fontsize": 9, "color": "#555555"}
-    ax.annotate("n", (1.02, 0.8), **beside)
-    ax.set(xlim=(lowest, highest), ylim=(0.2 - len(lines), 0.8), xlabel=xlabel)
-    ax.grid(axis="y", visible=False)
-    _forest_legend(fig, rows)
-    return fig
-
-
-def _limits(rows, zero):
-    ends = [zero, *rows["published"]]
-    for estimate in rows["estimate"]:
-        ends += [estimate.value, estimate.low, estimate.high]
-    margin = 0.05 * (np.nanmax(ends) - np.nanmin(ends) or 1.0)
-    return np.nanmin(ends) - margin, np.nanmax(ends) + margin
-
-
-def _draw_estimate(ax, y, row, lowest, highest):
-    colour, marker = VERDICT_LOOKS[row.verdict]
-    if row.claimed is not None:
-        left, right = max(row.claimed[0], lowest), min(row.claimed[1], highest)
-        ax.barh(y, right - left, left=left, height=0.8, color="#E8EEF4", zorder=0)
-    if np.isfinite(row.published):
-        ax.plot(row.published, y, marker="D", mfc="none", mec="black", linestyle="none")
-    estimate = row.estimate
-    if np.isfinite(estimate.low):
-        ax.plot([estimate.low, estimate.high], [y, y], color=colour, linewidth=2)
-    ax.plot(estimate.value, y, color=colour, marker=marker, linestyle="none")
-    beside = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 9}
-    ax.annotate(f"{estimate.n}", (1.02, y), color="#555555", **beside)
-
-
-def _forest_legend(fig, rows):
-    handles = []
-    if rows["published"].notna().any():
-        look = {"marker": "D", "markerfacecolor": "none", "color": "black", "linestyle": "none"}
-        handles.append(Line2D([], [], label="paper", **look))
-    for verdict, (colour, marker) in VERDICT_LOOKS.items():
-        if verdict and (rows["verdict"] == verdict).any():
-            handles.append(Line2D([], [], marker=marker, color=colour, label=verdict))
-    if handles:
-        fig.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=9)
 
 
 # Regions --------------------------------------------------------------------------------------

@@ -66,10 +66,6 @@ def statements() -> pd.DataFrame:
     return pd.read_csv(path, dtype=str, keep_default_na=False).set_index("id")
 
 
-# The paper's tables, rows as NETWORKS; None where nothing is printed.
-ARCHITECTURES_COLUMNS = ("CIFAR-10", "CIFAR-100", "ImageNet", "d=2", "d=3", "d=4", "d=5")
-OPTIMIZERS_COLUMNS = ("SGD", "Adam", "Adagrad")
-HYPERPLANES_COLUMNS = ("Test", "Train", "Random")
 MAIN_NETWORKS = ("ResNet18", "EfficientNetB0", "SENet18")
 _FIRST_TABLE = [id_.split("/") for id_ in statements().index if id_.startswith("architectures/")]
 NETWORKS = tuple(dict.fromkeys(network for _, network, _ in _FIRST_TABLE))
@@ -80,21 +76,11 @@ def _number(id_: str) -> float | None:
     return float(rows.loc[id_, "value"]) if id_ in rows.index else None
 
 
-def _grid(group: str, columns: tuple[str, ...]) -> tuple[tuple[float | None, ...], ...]:
-    return tuple(tuple(_number(f"{group}/{name}/{column}") for column in columns) for name in NETWORKS)
-
-
-ARCHITECTURES = _grid("architectures", ARCHITECTURES_COLUMNS)
-HYPERPLANES = _grid("hyperplanes", HYPERPLANES_COLUMNS)
 GRID_SIZE = {  # Dimension -> (points per edge, mean count).
     1: tuple((points, _number(f"grid-size/1d/{points}")) for points in (50, 100, 200, 300, 500)),
     2: tuple((points, _number(f"grid-size/2d/{points}")) for points in (10, 20, 30, 40, 50)),
 }
 SAMPLE_SIZE = tuple((number, _number(f"sample-size/{number}")) for number in (10, 50, 100, 300, 500))
-RANGE = tuple(  # Range of alpha, mean count, correlation.
-    (span, _number(f"range/{span}/count"), _number(f"range/{span}/correlation"))
-    for span in ("[0, 1]", "[-1, 2]", "[-2, 3]", "[-3, 4]")
-)
 _EVOLUTION_COLUMNS = ("count", "gap-v1", "gap-v3", "correlation")
 EVOLUTION = tuple(  # Epoch, mean count, gap in v1, gap in v3 (they part from epoch 80 on), correlation.
     (epoch, *(_number(f"evolution/{name}/{epoch}") for name in _EVOLUTION_COLUMNS))
@@ -250,20 +236,13 @@ def _judge_argument(kind: str, value: float) -> Verdict:
     return Verdict(INCONCLUSIVE, f"the counterexample does not exceed it (ratio {value:.3g})")
 
 
-def difference(entry: Published, value: float, low: float, high: float) -> str:
-    """Our number less the printed one, with its interval; empty where none is printed or found."""
-    if entry.value is None or entry.is_argument or not math.isfinite(value):
-        return ""
-    return interval_text(value - entry.value, low - entry.value, high - entry.value, "+")
-
-
 def scorecard(results: Iterable[Result] = ()) -> pd.DataFrame:
     """Published statements beside our results: one row per result, or one without any.
 
     Columns: id, where, campaign, claim, published, authors (the number of the authors' records),
     follows ("yes" where that number rounds to the printed one, "no", or ""), ours (with its
-    interval), difference (from the printed number), n, verdict, why, counted (whether the row is a
-    verdict on a result that repeats no other); in the order of the paper, texts ready to print.
+    interval), n, verdict, why, counted (whether the row is a verdict on a result that repeats no
+    other); in the order of the paper, texts ready to print.
     Results with ids "study/..." are passed over. Raises ValueError for another unknown id.
     """
     by_id: dict[str, list[Result]] = {}
@@ -359,7 +338,6 @@ def _row(entry: Published, result: Result | None, repeats: bool) -> dict[str, ob
         "claim": entry.claim,
         "published": entry.shown(),
         "ours": "" if math.isnan(found.value) else interval_text(found.value, found.low, found.high),
-        "difference": difference(entry, found.value, found.low, found.high),
         "n": found.n,
         "verdict": judged.label,
         "why": judged.why,

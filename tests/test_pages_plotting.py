@@ -1,11 +1,9 @@
 """Figures render without a display; styles are distinct and stable; pictures show the labels they were given."""
 
 import io
-import re
 
 import matplotlib as mpl
 import numpy as np
-import pandas as pd
 import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex, to_rgb
@@ -15,13 +13,11 @@ mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 
-from rc_utils.correlation import Estimate
 from rc_utils.counting import make_lattice
 from rc_utils.plotting import (
     CLASS_COLOURS,
     class_colours,
     decision_regions,
-    forest_plot,
     lr_batch_panels,
     network_style,
     scatter_count_gap,
@@ -148,18 +144,3 @@ def test_style_is_800_pixels_wide_on_white_and_svg_is_reproducible():
     text = rendered(fig, "svg")
     assert text == rendered(scatter_count_gap(two_networks()).figure, "svg")
     assert b"<text" in text
-
-
-def test_every_row_of_a_forest_plot_is_inside_its_axes():
-    rows = pd.DataFrame({"label": ["a", "b"], "estimate": [Estimate(0.5, 0.4, 0.6, 9)] * 2})
-    for table, lines in ((rows, ["a", "b"]), (rows.assign(group="both"), ["both", "a", "b"])):
-        ax = forest_plot(table, xlabel="r").axes[0]
-        assert [tick.get_text() for tick in ax.get_yticklabels()] == lines
-        low, high = ax.get_ylim()
-        assert all(low < place < high for place in ax.get_yticks())
-
-
-def test_labels_of_a_forest_plot_lead_to_their_pages():
-    rows = pd.DataFrame({"label": ["a", "b"], "estimate": [Estimate(0.5, 0.4, 0.6, 9)] * 2, "url": ["page.html", ""]})
-    text = rendered(forest_plot(rows, xlabel="r"), "svg").decode()
-    assert re.findall(r'<a xlink:href="([^"]+)"', text) == ["page.html"]

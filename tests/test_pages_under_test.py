@@ -242,7 +242,7 @@ def test_nothing_is_computed_before_a_study_is_complete(tmp_path, monkeypatch):
     shutil.copytree(campaign.folder, folder)
     lines = (folder / "runs.jsonl").read_text().splitlines(keepends=True)
     (folder / "runs.jsonl").write_text("".join(lines[:-2]))
-    monkeypatch.setattr(studies, "read_campaign", lambda _: replace(campaign, folder=folder))
+    monkeypatch.setattr(studies, "load_campaign", lambda _: replace(campaign, folder=folder))
     monkeypatch.setattr(studies, "load_runs", lambda *_, **__: load_runs("study-seeds", origin="reference")[:-2])
     found = studies.study_runs("study-seeds")
     assert (found.made, found.asked, found.complete) == (118, 120, False)

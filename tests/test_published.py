@@ -28,14 +28,16 @@ def statement(kind="correlation", side="above", smallest=0.5, value=None):
 
 
 def test_tables_sum_to_what_is_printed():
-    # Sums of the columns as the texts print them: a slip in any one cell shows.
-    for table, sums in (
-        (tables.ARCHITECTURES, [8.72, 8.16, 7.89, 8.68, 8.69, 8.66, 8.61]),
-        (tables.HYPERPLANES, [8.72, 8.6, 8.29]),
-        ([row[1:] for row in tables.RANGE], [20.28, 3.79]),
-        ([row[1:] for row in tables.EVOLUTION], [26.67, 2.71, 1.883, 4.21]),
-    ):
-        assert pd.DataFrame(table).astype(float).sum().round(3).tolist() == sums
+    # Sums of the columns as the texts print them: a slip in any one number shows.
+    values = pd.to_numeric(tables.statements()["value"])
+    for pattern, sums in {
+        r"architectures/.*/(.*)": [8.72, 8.16, 7.89, 8.68, 8.69, 8.66, 8.61],
+        r"hyperplanes/.*/(.*)": [8.72, 8.6, 8.29],
+        r"range/.*/(.*)": [20.28, 3.79],
+        r"evolution/(count|gap-v1|gap-v3|correlation)/": [26.67, 2.71, 1.883, 4.21],
+    }.items():
+        column = values.index.str.extract(pattern, expand=False)
+        assert values.groupby(column, sort=False).sum().round(3).tolist() == sums, pattern
 
 
 def test_the_table_of_statements_is_well_formed():
@@ -128,7 +130,7 @@ def test_scorecard_has_every_statement_and_each_result():
     assert rows["verdict"].tolist() == ["supports", "inconclusive"]
     assert rows["published"].tolist() == ["0.93", "0.93"]
     # How near the numbers are has no part in the verdict.
-    assert (rows["ours"].iloc[0], rows["difference"].iloc[0]) == ("0.70 [0.60, 0.80]", "-0.23 [-0.33, -0.13]")
+    assert rows["ours"].iloc[0] == "0.70 [0.60, 0.80]"
     assert "3 networks" in rows["why"].iloc[0]
     assert (card["verdict"] != "no result").sum() == 3
 

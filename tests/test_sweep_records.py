@@ -11,7 +11,8 @@ import pytest
 
 from rc_utils.paths import campaigns_dir
 from rc_utils.sweep import records
-from rc_utils.sweep.campaign import RunSpec, list_campaigns, load_campaign, read_campaign
+from rc_utils.sweep.campaign import RunSpec, list_campaigns, load_campaign
+from rc_utils.sweep.execute import check_values
 from rc_utils.sweep.records import is_complete, united
 from rc_utils.training import TrainConfig
 
@@ -182,8 +183,9 @@ print(len(records.campaign_runs("tiny-imagenet-small")) > 0, "torch" in sys.modu
 
 
 @pytest.mark.parametrize("name", list_campaigns())
-def test_every_campaign_that_ships_is_valid_and_asks_for_the_same_runs_where_it_is_only_read(name):
-    assert list(read_campaign(name).runs()) == list(load_campaign(name).runs()) != []
+def test_every_campaign_that_ships_is_valid(name):
+    check_values(load_campaign(name))
+    assert load_campaign(name).runs()
 
 
 @pytest.mark.parametrize("path", sorted(campaigns_dir().glob("*/runs.jsonl")), ids=lambda path: path.parent.name)

@@ -5,7 +5,7 @@ import importlib
 _HOMES = {
     "campaign": (
         "Campaign", "Experiment", "list_campaigns", "load_campaign", "load_campaigns",
-        "parse_campaign", "read_campaign",
+        "parse_campaign",
     ),
     "execute": ("check_values", "plan", "sweep", "verify"),
     "records": ("find_records", "freeze", "load_evolution", "load_runs", "missing_runs"),

@@ -334,9 +334,6 @@ def load_campaign(name):
     raise unknown_name("campaign", name, list_campaigns())
 
 
-read_campaign = load_campaign  # its former name
-
-
 def parse_campaign(table, name, folder=pathlib.Path()):
     """Campaign from the parsed TOML `table`; raises ValueError as `load_campaign`."""
     keys = {f.name for f in dataclasses.fields(Campaign)} - {"name", "folder", "whole"}
