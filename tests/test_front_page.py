@@ -1,5 +1,6 @@
 """README and first page: their numbers are those that pages kept, and those that pandas alone finds in the records."""
 
+import fnmatch
 import json
 import pathlib
 import re
@@ -10,6 +11,8 @@ import pandas as pd
 import pytest
 
 from rc_utils.published import Result, kept_results
+from rc_utils.sweep import list_campaigns, load_campaign
+from rc_utils.sweep.records import load_runs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -69,7 +72,22 @@ def test_readme_and_first_page_say_what_the_pages_kept():
     assert readme in README
     assert intro in INTRO
     drawn = (ROOT / "book" / "_static" / "headline.svg").read_text(encoding="utf-8")
-    assert headline.shown(headline.figure(results)) == headline.shown(drawn)
+    assert headline.same_figure(headline.figure(results), drawn)
+
+
+def test_a_figure_whose_points_moved_is_another():
+    svg = '<path d="M 10.01 20.5 L 30.25 40.1"/><text x="1.5">gap</text>'
+    assert headline.same_figure(svg, svg.replace("10.01", "10.02"))
+    assert not headline.same_figure(svg, svg.replace("10.01", "12.01"))
+    assert not headline.same_figure(svg, svg.replace("gap", "count"))
+
+
+def test_the_numbers_of_runs_in_the_readme_are_those_of_the_records():
+    made = {name: len(load_runs(name, origin="reference").drop_duplicates("run_id")) for name in list_campaigns()}
+    asked = {name: len(load_campaign(name).runs()) for name in made}
+    for group, words in {"cifar10-small": "{} of {} runs", "study-*": "all {1}", "twins-*|gap-*": "{} of {}"}.items():
+        names = [name for name in made if any(fnmatch.fnmatch(name, pattern) for pattern in group.split("|"))]
+        assert words.format(sum(made[name] for name in names), sum(asked[name] for name in names)) in README
 
 
 def test_a_number_that_no_page_kept_leaves_both_as_they_are(monkeypatch, capsys):
