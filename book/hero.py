@@ -1,6 +1,8 @@
-"""What `rc_studies.imagenet` shows in the book: the guide's table, and the picture of the first page.
+"""What pretrained ImageNet networks show in the book: the guide's table, and the picture of the first page.
 
-`python -m rc_studies.imagenet --hero` draws the regions of EfficientNet-Lite0 between three photographs, those that
+    python book/hero.py            # a part of `make imagenet`, which installs what it needs
+
+It draws the regions of EfficientNet-Lite0 between three photographs, those that
 the adaptive count counts, and writes their numbers into the caption.
 """
 
@@ -28,7 +30,7 @@ BOOK = pathlib.Path(__file__).resolve().parent
 PICTURE = BOOK / "_static" / "hero.svg"
 # CC0 by Stefan van der Walt, CC0 by Rachel Michetti, public domain by SpaceX (notes of `skimage.data`).
 PHOTOGRAPHS = {"cat": "chelsea.png", "cup of coffee": "coffee.png", "rocket": "rocket.jpg"}
-START, END = "<!-- hero: written by `python -m rc_studies.imagenet --hero` -->", "<!-- end of hero -->"
+START, END = "<!-- hero: written by `python book/hero.py` -->", "<!-- end of hero -->"
 CORNERS = np.array([[45, 680], [675, 680], [360, 680 - 630 * 0.75**0.5]])
 SQUARES = ((2, 425), (598, 425), (300, 2))  # where the photographs lie, 120 wide
 FONTS = {22: 0.9, 18: 0.7}  # sizes of names, and the share of a name that has to lie inside its region
@@ -168,13 +170,12 @@ def told_of(shares, regions, names, words):
     )
 
 
-def main(draw=True):
-    """Write the table of the guide from what was counted; with `draw` the segments, the picture and its caption."""
+def main():
+    """Write the table of the guide from what was counted, the segments between photographs, picture and caption."""
     if RESULTS.is_file():
         shown_table(pd.read_csv(RESULTS)).to_csv(BOOK / "guide" / "imagenet.csv", index=False)
-    if draw:
-        count_between()
-        draw_picture()
+    count_between()
+    draw_picture()
 
 
 def shown_table(results):

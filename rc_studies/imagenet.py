@@ -1,16 +1,15 @@
 """Regions of pretrained ImageNet networks: `make imagenet IMAGES=folder` installs what it needs and runs
 
-    python -m rc_studies.imagenet IMAGES [--num-samples N]   # campaigns/imagenet, from a folder of images
-    python -m rc_studies.imagenet --hero                     # the picture of the first page (book/hero.py)
+    python -m rc_studies.imagenet IMAGES [--num-samples N]
 
-EfficientNet-Lite0, 1 and 2, their weights and three free photographs (scikit-image) come from the
-package index; the book needs none of them.
+which writes campaigns/imagenet/results.csv. EfficientNet-Lite0, 1 and 2 and their weights come from the
+package index; the book needs none of them. `book/hero.py` shows what was counted, and draws the picture
+of the first page.
 """
 
 import argparse
 import importlib
 import pathlib
-import runpy
 import time
 
 import pandas as pd
@@ -20,7 +19,7 @@ from rc_utils.correlation import Estimate, mean
 from rc_utils.count import load_points
 from rc_utils.counting import sample_vertices
 from rc_utils.counting.segments import segment_table
-from rc_utils.paths import campaigns_dir, project_root
+from rc_utils.paths import campaigns_dir
 
 SIZES = {"lite0": 224, "lite1": 240, "lite2": 260}
 PUBLISHED = {"lite0": 75.1, "lite1": 76.7, "lite2": 77.6}  # top-1 accuracy in percent, float models
@@ -84,13 +83,10 @@ def count_all(folder, num_samples, seed=0):
 def main(argv=None):
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.split(":")[0])
-    parser.add_argument("images", nargs="?", help="a folder of images")
+    parser.add_argument("images", help="a folder of images")
     parser.add_argument("--num-samples", type=int, default=1000, help="segments for each network (default: 1000)")
-    parser.add_argument("--hero", action="store_true", help="draw the triangle between three photographs")
     args = parser.parse_args(argv)
-    if args.images:
-        count_all(args.images, args.num_samples)
-    runpy.run_path(str(project_root() / "book" / "hero.py"))["main"](args.hero)
+    count_all(args.images, args.num_samples)
 
 
 if __name__ == "__main__":
