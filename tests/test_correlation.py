@@ -243,6 +243,7 @@ def test_replicates_are_averaged_and_a_weight_decay_that_matters_is_none():
     assert rows["interpolates"].sum() == 24
     assert not {"seed", "cell", "run_id", "weight_decay"} & set(rows)
     assert average_replicates(rows.assign(cell=""))[rows.columns].equals(rows.assign(num_seeds=1, num_runs=1))
+    assert len(average_replicates(make_runs(decays=(1e-4, 1e-5)))) == 54  # above what is negligible
     decayed = make_runs(decays=(1e-2, 1e-5))
     assert len(average_replicates(decayed)) == 54
     assert setting_names(decayed).iloc[0] == "lr=0.1, batch_size=256, weight_decay=0.01"

@@ -109,6 +109,22 @@ def waves_of(seed):
     return lambda x: np.sin(x @ waves + phases) @ weights
 
 
+@pytest.mark.parametrize(("sign", "regions"), [(-1, 3), (1, 2)])
+def test_a_gap_of_a_ten_thousandth_separates_and_a_bridge_joins(sign, regions):
+    """The two lobes of a Cassini oval, 1e-4 apart or joined by a neck as narrow."""
+    apart = sign * 2 * 0.1**2 * 1e-4**2
+
+    def scores(points):
+        x, y = (points - torch.tensor([0.38, 0.3])).T
+        x, y = x * math.cos(0.4) - y * math.sin(0.4), x * math.sin(0.4) + y * math.cos(0.4)
+        inside = apart + 2 * 0.1**2 * (x**2 - y**2) - (x**2 + y**2) ** 2
+        return torch.stack([torch.zeros_like(x), inside], dim=1)
+
+    corners = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    count = region_count(scores, corners, dim=2, num_samples=1, strategy="adaptive")
+    assert count.counts.tolist() == [regions]
+
+
 @pytest.mark.parametrize("domain", ["simplex", "box"])
 def test_smooth_fields_agree_with_a_fine_lattice(domain):
     for seed in (3, 6):

@@ -123,3 +123,28 @@ def test_labels_alone_are_counted_adaptively_at_any_resolution(resolution):
     count = region_count(lambda x: (x[:, 0] * 4).astype(int), points, resolution=resolution, strategy="adaptive")
     assert count.mean == 4
     assert count.num_evaluations < 100 * 400
+
+
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_labels_alone_are_refined_on_both_sides_of_a_change(mirrored):
+    """A third label lies within one coarse interval of a change, between two coarse points."""
+
+    def labels(x):
+        x = 1 - x[:, 0] if mirrored else x[:, 0]
+        return np.where((x > 1.45 / 64) & (x < 1.55 / 64), 2, (x > 0.5 / 64).astype(int))
+
+    count = region_count(labels, SEGMENT, num_samples=1, strategy="adaptive")
+    assert count.counts.tolist() == [4]
+
+
+def test_fewer_coarse_intervals_take_fewer_evaluations(trained):
+    networks, points = trained
+    options = {"num_samples": 10, "strategy": "adaptive"}
+    for network in networks:
+        usual, fewer = (region_count(network, points, **options, coarse=coarse) for coarse in (None, 8))
+        assert usual.counts.tolist() == region_count(network, points, **options, coarse=24).counts.tolist()
+        assert fewer.num_evaluations < 0.75 * usual.num_evaluations
+        assert abs(fewer.counts - usual.counts).sum() <= 1
+    for wrong in ({"strategy": "grid"}, {"dim": 2}, {"coarse": 1}):
+        with pytest.raises(ValueError, match="coarse"):
+            region_count(networks[0], points, **options | {"coarse": 8} | wrong)

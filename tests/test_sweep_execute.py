@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from rc_utils.counting import label_grid, sample_vertices
+from rc_utils.counting import label_grid, region_count, sample_vertices
 from rc_utils.counting.classifier import NonFiniteScores
 from rc_utils.measures import MEASURES
 from rc_utils.sweep import records, run
@@ -407,3 +407,27 @@ def test_training_once_more_ends_at_the_same_network_and_kept_ones_spare_it():
     assert np.array_equal(trained[3].labels, final.labels)
     assert np.array_equal(kept[3].labels, final.labels)
     assert not np.array_equal(kept[0].labels, final.labels)
+
+
+def test_a_record_counts_the_points_and_evaluates_the_images_that_the_campaign_says():
+    settings = {"training": {}, "test": {"points": "test"}, "area": {"dim": 2}}
+    counts = {label: {"num_samples": 20} | given for label, given in settings.items()}
+    table = TABLE | {"counts": counts, "networks": {"MLP": {"widths": [64]}}}
+    wishes = {"grid": {"lr": [0.3], "batch_size": [8]}, "train": {"epochs": 10}, "evolution_epochs": [10]}
+    wishes |= {"dataset": {"label_noise": 0.5}, "counts": list(counts)}
+    campaign = parse_campaign(table | {"experiments": [TABLE["experiments"][0] | wishes]}, "one")
+    sweep(campaign)
+    (planned,), record = campaign.runs().values(), record_of(campaign)
+    network, data = run.trained_network(planned.spec), run.dataset_of(planned.spec)
+    recorded = [records.find_count(record["counts"], campaign.counts[label])["counts"] for label in counts]
+    training, test = (region_count(network, x, num_samples=20).counts for x in (data.x_train, data.x_test))
+    face, simplex = (
+        region_count(network, data.x_train, dim=2, num_samples=20, adjacency=name).counts
+        for name in ("face", "simplex")
+    )
+    assert recorded == [training.tolist(), test.tolist(), face.tolist()]
+    assert (training != test).any()
+    assert (face != simplex).any()
+    (look,), at_the_end = record["evolution"], record["results"]
+    assert look["train_accuracy"] == at_the_end["train_accuracy"] != at_the_end["test_accuracy"]
+    assert look["test_accuracy"] == at_the_end["test_accuracy"]

@@ -41,9 +41,9 @@ class Samples(NamedTuple):
     scores: np.ndarray | None
 
 
-def count_adaptively(classifier, corners, lattice, batch_size):
+def count_adaptively(classifier, corners, lattice, batch_size, coarse=None):
     """Regions (B,) int64 of segments with corners (B, 2, *shape), and the number of evaluations."""
-    samples, num_evaluations = sample_adaptively(classifier, corners, lattice, batch_size)
+    samples, num_evaluations = sample_adaptively(classifier, corners, lattice, batch_size, coarse)
     return np.bincount(samples.segment[begins(samples)], minlength=len(corners)), num_evaluations
 
 
@@ -52,12 +52,13 @@ def begins(samples):
     return np.append(True, (np.diff(samples.labels) != 0) | (np.diff(samples.segment) != 0))
 
 
-def sample_adaptively(classifier, corners, lattice, batch_size):
+def sample_adaptively(classifier, corners, lattice, batch_size, coarse=None):
     """Samples of segments with corners (B, 2, *shape) that show each region, and the number of evaluations.
 
-    All segments are looked at on a coarse grid. An interval is halved, down to 1/32 of the grid's,
-    while a label other than its ends' could hide in it (`hiding_places`); all segments of a level
-    are evaluated together. Labels alone are refined where they change, and beside.
+    All segments are looked at on a grid of `coarse` intervals, by default COARSE_INTERVALS. An
+    interval is halved, down to 1/32 of the grid's, while a label other than its ends' could hide in
+    it (`hiding_places`); all segments of a level are evaluated together. Labels alone are refined
+    where they change, and beside.
     """
     finest = FINEST_PER_GRID_INTERVAL * (lattice.resolution - 1)
     low, high = lattice.coordinates[[0, -1], 1]
@@ -73,13 +74,14 @@ def sample_adaptively(classifier, corners, lattice, batch_size):
         return look(np.repeat(np.arange(len(corners)), count), np.tile(position, len(corners)))
 
     units, looked_at = max(1.0, high - low), 0
-    samples = look_coarsely(COARSE_INTERVALS * units)
+    samples = look_coarsely((coarse or COARSE_INTERVALS) * units)
     if samples.scores is not None:
         samples = refine(look, samples, 1, hiding_places)
     else:
         looked_at = len(samples.labels)
-        samples = look_coarsely(COARSE_INTERVALS_LABELS * units)
-        narrowest = FINEST_LABEL_SHARE * finest / (COARSE_INTERVALS_LABELS * units)
+        intervals = (coarse or COARSE_INTERVALS_LABELS) * units
+        samples = look_coarsely(intervals)
+        narrowest = FINEST_LABEL_SHARE * finest / intervals
         samples = refine(look, samples, max(1, narrowest), beside_changes)
     return samples, looked_at + len(samples.labels)
 
