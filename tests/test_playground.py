@@ -59,7 +59,7 @@ def test_step_loss_count_and_bound_are_those_of_the_theory(rng, evaluate):
     weights, signs = rng.normal(size=(30, 3)), rng.choice([-1.0, 1.0], 30)
     x, y, w, a = (torch.as_tensor(v)[None] for v in (np.hstack([points, np.ones((12, 1))]), targets, weights, signs))
     trained = training.train(Networks(w, a), x, y, torch.tensor([0.01], dtype=torch.float64), steps=50)
-    after = trained.networks()
+    after = Networks(trained.weights[-1], trained.signs)
     data = plain(weights, signs) | {"points": points.tolist(), "targets": targets.tolist()}
     found = evaluate(
         """(p, {weights, signs, points, targets}) => {

@@ -56,8 +56,9 @@ def quick():
 def test_the_bounds_near_the_data_hold_on_random_networks(loss, first):
     path = random_path(loss, first=first)
     assert path.num_checked.sum() > 100
-    for check in (*inequalities.check_lemma_1(path), *inequalities.check_theorem_1(path)):
-        assert 0.1 < check.ratio <= 1 + TOLERANCE
+    checks = inequalities.all_checks(path, loss)
+    for name in ("lemma-1/lower", "lemma-1/upper", "theorem-1/lower", "theorem-1/upper"):
+        assert 0.1 < checks[name].ratio <= 1 + TOLERANCE
     assert 0 < inequalities.check_corollary_2(path, 3).ratio <= 1 + TOLERANCE
     assert 0 < inequalities.check_corollary_3(path).ratio <= 1 + TOLERANCE
 
@@ -68,15 +69,16 @@ def test_counterexamples_by_hand():
     assert path.length[0, 0, 0] == pytest.approx(math.sqrt(1.81))
     assert path.upper[0, 0] == pytest.approx(0.1 / math.sqrt(2))
     ratio = math.sqrt(2 * 1.81) / 0.1
-    for lower, upper in (inequalities.check_theorem_1(path), inequalities.check_lemma_1(path)):
-        assert upper.ratio == pytest.approx(ratio)
-        assert lower.ratio <= 1
+    checks = inequalities.all_checks(path, "mse")
+    for name in ("lemma-1", "theorem-1"):
+        assert checks[f"{name}/upper"].ratio == pytest.approx(ratio)
+        assert checks[f"{name}/lower"].ratio <= 1
     assert inequalities.check_corollary_3(path).ratio == pytest.approx(ratio)
     # One bias has no variance; two steps that cancel need the sum divided by |T|, not |T| + 1.
-    single = complexity_counterexamples.one_step()
+    single = complexity_counterexamples.one_unit(3.0)
     assert inequalities.check_corollary_2(single, 1, ends=False).ratio == math.inf
     assert inequalities.check_corollary_2(single, 1, ends=True).ratio == pytest.approx(0.5)
-    path = complexity_counterexamples.alternating_steps()
+    path = complexity_counterexamples.one_unit(1 + 1e-3, 1 - 0.6e-3)
     ratio_over_steps = inequalities.check_corollary_2(path, 2, ends=True).ratio
     assert [ratio_over_steps, 1.5 * ratio_over_steps] == pytest.approx([0.75, 1.125], rel=1e-6)
     # W_1 = diag(1, 0.01), g = (1, 100): u = |g|, lambda = |(1, 1)|.
@@ -273,7 +275,6 @@ def test_covering_and_its_bound():
     assert [complexity_dropout.covering_lower_bound(points, radius) for radius in (0.4, 0.6, 6)] == [4, 3, 1]
     expected = math.sqrt((4 * math.log(2) * 3 + 2 * math.log(20)) / 50)
     assert complexity_dropout.covering_bound(3, 50, 0.05) == pytest.approx(expected)
-    assert complexity_dropout.steady_constant(0.5, 2, 0.5, 0.25) == pytest.approx(48)
 
 
 def test_the_repaired_theorem_3_takes_the_largest_radius_below_that_of_the_sample():
@@ -318,8 +319,8 @@ def test_steady_learners_have_the_quantities_of_theorem_3():
     assert (learners["lipschitz"] <= learners["slope_bound"]).all()
     assert (learners["slope_bound"] <= learners["direct_bound"]).all()
     for learner in learners.itertuples():
-        constants = (learner.gamma, learner.beta, learner.mu, learner.p_min)
-        assert learner.c == complexity_dropout.steady_constant(*constants)
+        slope = learner.mu * (1 - learner.mu) * learner.p_min
+        assert learner.c == pytest.approx((1 + learner.gamma) * learner.beta / slope)
         assert learner.bound == complexity_dropout.covering_bound(learner.covering, 24, 0.05)
 
 
@@ -384,7 +385,7 @@ def test_the_command_writes_what_the_page_reads(tmp_path, monkeypatch):
     monkeypatch.setattr(architectures, "SETTINGS", small)
     monkeypatch.setattr(architectures, "LEVELS", (0.7, 0.5))
     monkeypatch.setattr(architectures.equal_fit_table, "__defaults__", ((0.7, 0.5),))
-    architectures.main(["digits"])
+    architectures.main("digits")
     table, words = architectures.committed_table("digits")
     expected = architectures.equal_fit_table(architectures.train_both("digits", **small))
     pd.testing.assert_frame_equal(table, expected, check_dtype=False)

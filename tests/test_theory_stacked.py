@@ -7,7 +7,6 @@ from torch import nn
 
 from rc_theory.complexity.stacked import (
     LOSSES,
-    IdentityLayer,
     draw_samples,
     sgd_steps,
     stack,
@@ -97,14 +96,6 @@ def test_slopes_are_derivatives(name):
         (slope,) = torch.autograd.grad(total.sum(), z)
         np.testing.assert_allclose(found, slope, atol=1e-12)
 
-
-def test_a_confident_classifier_keeps_its_slope():
+    # A confident classifier keeps its slope.
     z, y = torch.tensor([40.0, -40.0]), torch.tensor([1.0, 0.0])
     np.testing.assert_allclose(LOSSES["bce"].slope(z, y).abs(), 4.248354e-18, rtol=1e-5)
-
-
-def test_an_identity_layer_adds_its_bias():
-    layer = IdentityLayer(2, 3)
-    x = torch.randn(4, 2, 3)
-    assert torch.equal(layer(x), x + layer.bias)
-    assert float(layer.bias.detach().abs().max()) <= 6**-0.5

@@ -92,12 +92,13 @@ def test_the_residual_does_not_change_with_scale_or_order_nor_students_with_thei
 
 def test_students_that_could_break_the_bound_keep_to_it():
     # 130 linear regions are possible, 99 allowed, and 64 samples leave room for some 3 * 64 kinks.
-    table, _ = theory.train_students(1, 129, 64, 2, seed=300, num_steps=400)
+    table, trained = theory.train_students(1, 129, 64, 2, seed=300, num_steps=400)
     assert table["converged"].all()
     assert (table["width"] + 1 > 1.3 * theory.region_bound(1)).all()
     assert table[["regions", "regions_fine"]].max(axis=None) <= 5 < theory.region_bound(1)
     # Neurons that have not joined yet: the count to tolerance 0 is not that of the limit.
-    assert (table["regions_all"] > 20).all()
+    exact = {"position_tolerance": 0, "slope_tolerance": 0}
+    assert min(uni.linear_regions(one, **exact) for one in trained.theta) > 20
 
 
 def test_most_students_converge():
@@ -109,7 +110,6 @@ def test_most_students_converge():
     kept = table[table["converged"]]
     assert kept["regions"].between(2, 8).all()  # two sign changes need one kink at least
     assert (kept["regions_coarse"] <= kept["regions"]).all()
-    assert (kept["regions_all"] >= kept["regions_fine"]).all()
     # Each linear piece changes sign once at most.
     assert (kept["regions"] >= kept["label_changes"]).all()
 
@@ -140,8 +140,8 @@ def test_example_1_is_exact():
 
 
 def test_theorem_31_brings_the_loss_down_at_the_stated_width():
-    assert theory.stated_width(1, 0.5, 1.0) == math.ceil(6144 * math.log(48))
     table = theory.theorem_31(1, 6, 0.9, 1, seed=0)
+    assert table["width"].tolist() == [math.ceil(6144 * math.log(24 / 0.9))]
     assert table["ratio"].between(0, 1, inclusive="right").all()
     # Remark 2.3: until then the hidden layer hardly moves.
     assert (table["hidden_change"] < 1e-3 * table["output_change"]).all()
@@ -166,7 +166,7 @@ def test_the_certified_share_is_that_of_a_binomial():
     for row, width in zip(found.itertuples(), (8, 10), strict=True):
         expected = binom.cdf(6, width, active)  # 6 active neurons leave one of eight sign changes out
         assert row.low <= expected <= row.high
-        assert row.share == row.certified / 4000
+        assert row.low < row.share < row.high
 
 
 def test_wide_students_of_one_label_change_have_three_regions_at_every_tolerance():
@@ -174,5 +174,5 @@ def test_wide_students_of_one_label_change_have_three_regions_at_every_tolerance
     settled = torch.tensor(np.flatnonzero(table["converged"] & (table["label_changes"] == 1)))
     assert len(settled) >= 10
     for tolerance in (1e-2, 1e-5, 1e-12):
-        counts = [uni.linear_regions(one, tolerance, tolerance) for one in trained.theta[settled]]
-        assert set(counts) == {3}
+        both = {"position_tolerance": tolerance, "slope_tolerance": tolerance}
+        assert {uni.linear_regions(one, **both) for one in trained.theta[settled]} == {3}

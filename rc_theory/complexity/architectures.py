@@ -5,9 +5,9 @@
 trains both on 100 images a class of that dataset and writes campaigns/architectures/mnist.json.
 """
 
-import argparse
 import datetime
 import json
+import sys
 import time
 from collections.abc import Mapping, Sequence
 
@@ -20,16 +20,9 @@ from rc_utils.paths import project_root, write_atomically
 from rc_utils.provenance import git_revision, hardware
 
 LEVELS = (0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
-# The trajectory is read over as many blocks before the common loss is reached.
 BLOCKS = 10
-SETTINGS = {
-    "images_per_class": 100,
-    "repetitions": 8,
-    "num_test": 1000,
-    "lr": 0.002,
-    "iterations": 20_000,
-    "seed": 0,
-}
+SETTINGS = {"images_per_class": 100, "repetitions": 8, "num_test": 1000, "lr": 0.002}
+SETTINGS |= {"iterations": 20_000, "seed": 0}
 
 
 def equal_fit_table(
@@ -37,9 +30,8 @@ def equal_fit_table(
 ) -> pd.DataFrame:
     """One row per network ("MLP", "CNN"), training and loss of `levels` that all trainings reach.
 
-    Columns: network, repetition, loss, steps (to the end of the first block with that training
-    loss), length (of the path of the first bias, a block, over the last blocks before) and
-    test_loss (there).
+    Columns: network, repetition, loss, steps (to the first block with that training loss), length
+    (mean path of the first bias over the last BLOCKS blocks) and test_loss.
     """
     rows = []
     for level in levels:
@@ -50,23 +42,22 @@ def equal_fit_table(
             for repetition, block in enumerate(first):
                 blocks = slice(max(0, block + 1 - BLOCKS), block + 1)
                 length = float(path.length[blocks, repetition, 0].mean())
-                loss = float(path.test_loss[block, repetition])
-                row = [network, repetition, level, int(path.steps[block]), length, loss]
-                rows.append(row)
-    return pd.DataFrame(
-        rows, columns=["network", "repetition", "loss", "steps", "length", "test_loss"]
-    )
+                test_loss = float(path.test_loss[block, repetition])
+                steps = int(path.steps[block])
+                rows.append([network, repetition, level, steps, length, test_loss])
+    columns = ["network", "repetition", "loss", "steps", "length", "test_loss"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def committed_table(dataset: str = "mnist") -> tuple[pd.DataFrame, str]:
     """The committed `equal_fit_table` of a dataset, and one sentence on where it was made."""
     content = json.loads(_path(dataset).read_text(encoding="utf-8"))
-    settings, made = content["settings"], content["provenance"]
-    number, images = settings["repetitions"], settings["images_per_class"]
+    options, made = content["settings"], content["provenance"]
     words = (
-        f"{content['dataset']}, {images} images a class, {number} trainings of each network for "
-        f"{settings['iterations']:,} iterations at learning rate {settings['lr']:g}, made on "
-        f"{made['hardware']} with torch {made['torch']}"
+        f"{content['dataset']}, {options['images_per_class']} images a class, "
+        f"{options['repetitions']} trainings of each network for {options['iterations']:,} "
+        f"iterations at learning rate {options['lr']:g}, made on {made['hardware']} with torch "
+        f"{made['torch']}"
     )
     return pd.DataFrame(content["rows"]), words
 
@@ -80,26 +71,15 @@ def train_both(dataset: str, **settings) -> dict[str, Trajectory]:
     return found
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("dataset", help="mnist or another dataset with two classes '3' and '6'")
-    dataset = parser.parse_args(arguments).dataset
+def main(dataset: str) -> None:
+    """Train both networks and write the table with its settings and where it was made."""
     torch.set_num_threads(1)
     started, begin = datetime.datetime.now(datetime.UTC), time.monotonic()
-    table = equal_fit_table(train_both(dataset, **SETTINGS))
-    made = {
-        "started": started.isoformat(timespec="seconds"),
-        "seconds": round(time.monotonic() - begin, 1),
-    }
+    rows = equal_fit_table(train_both(dataset, **SETTINGS)).to_dict("records")
+    seconds = round(time.monotonic() - begin, 1)
+    made = {"started": started.isoformat(timespec="seconds"), "seconds": seconds}
     made |= {"hardware": hardware(), "git_revision": git_revision(), "torch": torch.__version__}
-    content = {
-        "dataset": dataset,
-        "settings": SETTINGS,
-        "provenance": made,
-        "rows": table.to_dict("records"),
-    }
+    content = {"dataset": dataset, "settings": SETTINGS, "provenance": made, "rows": rows}
     _path(dataset).parent.mkdir(parents=True, exist_ok=True)
     write_atomically(_path(dataset), json.dumps(content, indent=1).encode() + b"\n")
 
@@ -109,4 +89,4 @@ def _path(dataset):
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -9,7 +10,6 @@ from scipy.stats import binom
 from torch import Tensor, nn
 
 from rc_theory.complexity.inequalities import Check, check_corollary_2, check_corollary_3
-from rc_theory.complexity.regions import activations
 from rc_theory.complexity.stacked import stack
 from rc_theory.complexity.trajectory import Trajectory, follow_training
 
@@ -23,19 +23,14 @@ def wide_first_layer() -> Trajectory:
     return _follow(torch.ones(2, 1), torch.tensor([[1.0, -0.9]]), targets=[3.0])
 
 
-def one_step() -> Trajectory:
-    """A single step of one unit: one bias has no variance, whatever Corollary 2 asks for."""
-    return _follow(torch.ones(1, 1), torch.ones(1, 1), targets=[3.0])
+def one_unit(*targets: float) -> Trajectory:
+    """A step of one unit for each target.
 
-
-def alternating_steps() -> Trajectory:
-    """Two steps of one unit with errors of one size and opposite sign: the bias returns.
-
-    The three biases are 0, s and 0, up to terms of the order of the error: their squared distances
-    from the mean add up to 2/3 s^2, and Corollary 2 asks for s^2 / 4. Divided by |T| = 2, as in
-    App. B.4, that is enough; as the variance of three biases, 2/9 s^2, it is not.
+    One step: one bias has no variance, whatever Corollary 2 asks for. Two with errors of opposite
+    sign, targets 1 + 1e-3 and 1 - 0.6e-3: the biases are 0, s and 0, with squared distances of 2/3
+    s^2 from their mean. Asked for is s^2 / 4: a half of it will do, a third will not.
     """
-    return _follow(torch.ones(1, 1), torch.ones(1, 1), targets=[1.0 + 1e-3, 1.0 - 0.6e-3])
+    return _follow(torch.ones(1, 1), torch.ones(1, 1), targets)
 
 
 def both_sides(
@@ -80,16 +75,15 @@ def first_layer_ratio() -> float:
 
     Units relu(x) and relu(-x), W_2 = (100, 100), samples 1 and -1, which are all of the domain:
     delta = 0, and beta vanishes with the learning rate. The proof loses the factor W_2 of the
-    gradient with respect to b_1.
+    gradient with respect to b_1. Each sample has one active unit, of slope 1.
     """
     network = _network(torch.tensor([[1.0], [-1.0]]), torch.tensor([[100.0, 100.0]]), nn.ReLU())
-    theta = 0.0
+    thetas = []
     for x in (1.0, -1.0):
         z = network(torch.tensor([[x]], dtype=torch.float64)).sum()
         of_second, of_bias = torch.autograd.grad(z, (network[2].weight, network[0].bias))
-        theta = max(theta, float(of_second.norm() / of_bias.norm()))
-    # Each sample has one active unit, of slope 1.
-    return 1 / theta
+        thetas.append(float(of_second.norm() / of_bias.norm()))
+    return 1 / max(thetas)
 
 
 def steady_ratio() -> float:
@@ -97,8 +91,7 @@ def steady_ratio() -> float:
 
     W_1 = I, W_2 = [[1, 1], [1, 1]], W_3 = (1, -1) and equal biases: both units of the second layer
     are equal everywhere, so f is constant. Dropout of one of them alone moves the first bias, at a
-    point where all units are active by W_2^T z_2 W_3^T, of norm sqrt(2). With one hidden layer and
-    n_1 = n the statement is true: every pattern S occurs, hence lambda_f >= sigma_n |a_S|.
+    point where all units are active by W_2^T z_2 W_3^T, of norm sqrt(2).
     """
     second, last = np.ones((2, 2)), np.array([1.0, -1.0])
     masks = np.array(list(itertools.product((0, 1), repeat=2)))
@@ -108,8 +101,8 @@ def steady_ratio() -> float:
         return float(np.max(updates) / np.abs(last @ second).max())
 
 
-# Activations of four training points of `claim_1_network` in its two hidden layers: boxes of the
-# grid of pathways.
+# Activations of four points of `claim_1_network` in its two hidden layers: boxes of the grid of
+# pathways.
 COVER = (
     ((1, 1, 0), (1, 1, 0)),
     ((0, 1, 1), (0, 1, 1)),
@@ -135,22 +128,16 @@ def claim_1_network() -> tuple[nn.Sequential, Tensor]:
 
 
 def claim_1_ratio() -> float:
-    """Pathways of `claim_1_network` over the most that dropout covers exactly once.
-
-    All ways of dropping units are tried: 16 x 16 x 4 x 4 of them.
-    """
-    network, points = claim_1_network()
-    layers = [pattern[0].numpy() for pattern in activations(stack([network]), points[None])]
+    """Pathways of COVER over the most that dropout covers exactly once, all ways tried."""
     boxes = []
-    for first, second in zip(*(layer[:4] for layer in layers), strict=True):
-        kept_first, kept_second = _sub_patterns(first), _sub_patterns(second)
-        boxes.append([np.outer(a, b) for a in kept_first for b in kept_second])
+    for first, second in COVER:
+        kept_first, kept_second = (
+            itertools.product(*([0, 1] if unit else [0] for unit in units))
+            for units in (first, second)
+        )
+        boxes.append([np.outer(a, b) for a, b in itertools.product(kept_first, kept_second)])
     covered = (sum(choice) for choice in itertools.product(*boxes))
     return 9 / max(int((grid == 1).sum()) for grid in covered if grid.max() <= 1)
-
-
-def _sub_patterns(pattern):
-    return [np.array(mask) for mask in itertools.product(*([0, 1] if u else [0] for u in pattern))]
 
 
 def lemma_3_ratio(width: int, delta: float = 0.05) -> float:
@@ -158,9 +145,8 @@ def lemma_3_ratio(width: int, delta: float = 0.05) -> float:
 
     W_1 = 1, W_2 = +1 for m / 2 + 1 units and -1 for the others, W_3 = 1, all units active at the
     data by a large second bias: p_min = beta = xi = 1. Where the units of -1 are off the slope is m
-    / 2 + 1. A step with dropout sees |A - B| with A and B binomial, or 0 where the first unit is
-    dropped. |T| = k^2 (m + 1), the length that the proof asks for, with k = log(m + 1), by which
-    lambda_steady exceeds the largest update.
+    / 2 + 1. A step with dropout sees |A - B| with A and B binomial, or 0 without the first unit.
+    |T| = k^2 (m + 1), as the proof asks for; k = log(m + 1) is lambda_steady over the largest step.
     """
     k = math.log(width + 1)
     steps, half = k**2 * (width + 1), width // 2
@@ -176,7 +162,10 @@ LEMMA_3_WIDTHS = (1000, 4000, 20_000, 100_000)
 
 def counterexamples() -> dict[str, Check]:
     """By id, the ratio of measured to allowed in each example, and words on it."""
-    wide, single = wide_first_layer(), one_step()
+    wide = wide_first_layer()
+    # The squared distances of three biases over |T| = 2, and as a variance over 3.
+    returns = 1.5 * check_corollary_2(one_unit(1 + 1e-3, 1 - 0.6e-3), 2).ratio
+    one_step = f"one step of one unit; {returns:.3f} for the variance of three biases in two steps"
     two_units, margin = "two units on one input", float(wide.lemma_upper.max())
     growth = [lemma_3_ratio(width) for width in LEMMA_3_WIDTHS]
     series = ", ".join(f"{r:.2f} at {m:,}" for m, r in zip(LEMMA_3_WIDTHS, growth, strict=True))
@@ -184,7 +173,7 @@ def counterexamples() -> dict[str, Check]:
         "lemma-1/upper": (margin, two_units),
         "theorem-1/upper": (float((wide.length[..., 0] / wide.upper).max()), two_units),
         "corollary-3": (check_corollary_3(wide).ratio, two_units),
-        "corollary-2": (check_corollary_2(single, 1, ends=False).ratio, "one step of one unit"),
+        "corollary-2": (check_corollary_2(one_unit(3.0), 1, ends=False).ratio, one_step),
         "remark": (subspace_ratio(), "W_1 = diag(1, 0.01), data in the first coordinate"),
         "claim-1": (claim_1_ratio(), "a 3-3 network and four points, all ways of dropping units"),
         "lemma-3": (max(growth), f"widths 1 and m, grows with m: {series}"),
@@ -195,18 +184,13 @@ def counterexamples() -> dict[str, Check]:
     return {id_: Check(ratio, 1, words) for id_, (ratio, words) in found.items()}
 
 
-def _network(
-    first: Tensor, last: Tensor, activation: nn.Module, bias: list[float] | None = None
-) -> nn.Sequential:
-    network = nn.Sequential(
-        nn.Linear(first.shape[1], len(first)), activation, nn.Linear(len(first), 1)
-    ).double()
+def _network(first: Tensor, last: Tensor, activation: nn.Module, bias=0.0) -> nn.Sequential:
+    units, inputs = first.shape
+    network = nn.Sequential(nn.Linear(inputs, units), activation, nn.Linear(units, 1)).double()
     with torch.no_grad():
-        for layer, weight in ((network[0], first), (network[2], last)):
+        for layer, weight, shift in ((network[0], first, bias), (network[2], last, 0.0)):
             layer.weight.copy_(weight)
-            layer.bias.zero_()
-        if bias is not None:
-            network[0].bias.copy_(torch.tensor(bias))
+            layer.bias.copy_(torch.as_tensor(shift))
     return network
 
 
@@ -217,7 +201,7 @@ def _update_and_gradient(network: nn.Sequential, x: Tensor) -> tuple[Tensor, Ten
     return moved.norm(), gradient.norm()
 
 
-def _follow(first: Tensor, last: Tensor, targets: list[float]) -> Trajectory:
+def _follow(first: Tensor, last: Tensor, targets: Sequence[float]) -> Trajectory:
     """Steps of SGD on x = 1 with each of the targets in turn, all biases 0."""
     y = torch.tensor([targets], dtype=torch.float64)
     data = torch.ones(1, len(targets), 1, dtype=torch.float64), y

@@ -15,33 +15,20 @@ from rc_theory.complexity.tasks import Task, corruption_task
 from rc_theory.complexity.trajectory import lipschitz_constants
 
 
-def steady_constant(gamma: float, beta: float, mu: float, p_min: float) -> float:
-    """c = (1 + gamma) beta / (mu (1 - mu) p_min), the theorem's o(1) left out."""
-    return (1 + gamma) * beta / (mu * (1 - mu) * p_min)
-
-
 def direct_lipschitz_bound(phi: float, gamma: float, beta: float, mu: float, p_min: float) -> float:
-    """2 (1 + gamma) xi beta phi / sqrt(p_min) >= lambda_f, for one hidden layer.
+    """2 (1 + gamma) xi beta phi / sqrt(p_min) >= lambda_f, for one hidden layer (proof on page 10).
 
-    With a sigmoid, dropout of 1/2 and output weights a that stay, by probability 1 - delta after 4
-    log(1 / delta) / p_min steps, the largest update of which is phi. A step at x sees u^2 >= (mu (1
-    - mu))^2 sum_j z_j s_j(x) a_j^2, z_j fair coins and s_j(x) the activation. Y = sum_j z_j s_j(x)
-    a_j^2 / |a|^2 lies in [0, 1] and has mean p_min / 2 at least, so that Y >= p_min / 4 with
-    probability p_min / 4 at least, and in one of so many steps with probability 1 - delta. Hence
-    |a| <= 2 phi / (mu (1 - mu) sqrt(p_min)), and no gradient is larger than beta |a| / 4.
+    xi = 1 / (4 mu (1 - mu)), phi the largest update.
     """
     return 2 * (1 + gamma) * 0.25 / (mu * (1 - mu)) * beta * phi / math.sqrt(p_min)
 
 
 def covering_lower_bound(points: np.ndarray, radius: float) -> int:
-    """Lower bound on the balls of `radius` that cover points (N, n), by a greedy packing.
-
-    No ball holds two of them.
-    """
+    """Points (N, n), chosen greedily, of which no ball of `radius` holds two: how many."""
     chosen: list[int] = []
-    distances = cdist(points, points)
+    apart = cdist(points, points) > 2 * radius
     for index in range(len(points)):
-        if not chosen or distances[index, chosen].min() > 2 * radius:
+        if apart[index, chosen].all():
             chosen.append(index)
     return len(chosen)
 
@@ -54,23 +41,13 @@ def covering_bound(covering: float, num_points: int, delta: float) -> float:
 def repaired_bound(
     covering: float, num_points: int, delta: float, radius: float, diameter: float
 ) -> float:
-    """Theorem 3 with one hidden layer, for a radius r that depends on the sample.
+    """Theorem 3 with one hidden layer, for a radius r that depends on the sample (see page 10).
 
-    sqrt((4 log(2) N + 2 log(1 / delta) + 4 log(j + 2)) / num_points), N = `covering` the balls of
-    radius r / 2 that cover the data, j the least integer with R_j = D 2^-j < r, D = `diameter`.
-
-    Proof. Before the sample is seen, choose for each j a least cover by balls of radius R_j, hence
-    a partition into 2 N(R_j) sets, which also tell the labels apart. By Xu and Mannor's theorem
-    the gap of every classifier with one loss on each set is at most sqrt((4 log(2) N(R_j) +
-    2 log(1 / delta_j)) / num_points), with probability 1 - delta_j. With delta_j = delta /
-    ((j + 1) (j + 2)), which add up to delta, this holds for all j at once, so also for the j that
-    the sample chooses. There R_j < r = min |f(x_i) - 1/2| / (2 lambda): points of a set are less
-    than 2 r apart, so f stays on one side of 1/2. And R_j >= r / 2 or j = 0, hence N(R_j) <=
-    N(r / 2), and j <= 1 + log2(D / r) where r <= D.
+    `covering` balls of radius r / 2 cover the data, D is their `diameter`, and 4 log(j + 2) is
+    added to 2 log(1 / delta), with j the least integer such that D 2^-j < r.
     """
     index = max(0, math.floor(math.log2(diameter / radius)) + 1)
-    total = 4 * math.log(2) * covering + 2 * math.log(1 / delta) + 4 * math.log(index + 2)
-    return math.sqrt(total / num_points)
+    return covering_bound(covering, num_points, delta / (index + 2) ** 2)
 
 
 def interval_task(
@@ -114,16 +91,24 @@ def steady_learners(
 ) -> pd.DataFrame:
     """Train a `dropout_task`, go on at `steady_lr`, and evaluate Theorem 3: one row per network.
 
-    The interval T is the second phase: Assumption 1 asks for activations that stay. Dropout is
-    scaled as usual (what is kept is doubled), which makes phi up to twice as large as without.
-
-    Columns: those of `_quantities`; gap, |training - test error|; lipschitz, the largest gradient
-    norm at the points; direct_bound (`direct_lipschitz_bound`), slope_bound, beta |a| / 4, between
-    both; covered, the share of points that satisfy assumption (b); radius, r_t(X), and
-    direct_radius, the same from direct_bound; covering, balls of `radius` at least; and bound.
+    The interval T is the second phase: Assumption 1 asks for activations that stay. Dropout doubles
+    what it keeps, as usual, and phi with it. Columns: those of `_quantities`; gap, |training - test
+    error|; lipschitz, the largest gradient norm at the points; direct_bound
+    (`direct_lipschitz_bound`); slope_bound, beta |a| / 4; covered, the share of points that satisfy
+    assumption (b); radius, r_t(X), and direct_radius, the same from direct_bound; covering, balls
+    of `radius` at least; and bound.
     """
-    networks, interval = _train_and_watch(task, epochs, steady_epochs, lr, steady_lr, seed)
     (x, y), (x_test, y_test), count = task.train, task.test, task.train[1].shape[1]
+    networks, runs = stack(task.networks).train(), task.repetition
+    with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
+        torch.default_generator.manual_seed(seed)
+        if x.is_cuda:
+            torch.cuda.manual_seed(seed)
+        first = draw_samples(runs, epochs * count, count)
+        train_stacked(networks, x, y, first, loss=task.loss, lr=lr)
+        second = draw_samples(runs + 10_000, steady_epochs * count, count)
+        interval = watch_interval(networks, x, y, second, loss=task.loss, lr=steady_lr)
+    networks.eval()
     both = torch.cat([x, x_test], 1)
     with torch.no_grad():
         outputs = torch.sigmoid(networks(both.expand(len(y), *both.shape[1:])).squeeze(-1))
@@ -135,10 +120,8 @@ def steady_learners(
     table["direct_bound"] = [direct_lipschitz_bound(*row) for row in constants.to_numpy()]
     active = activations(networks, both)[0].cpu().numpy()
     table["covered"] = (active <= active[:, :count].any(1, keepdims=True)).all(2).mean(1)
-    last = networks[-1].weight.detach()[:, 0].double().cpu().numpy()
-    table["slope_bound"] = (
-        table["beta"] * np.linalg.norm(last * (interval.active[0] > 0), axis=1) / 4
-    )
+    last = networks[-1].weight.detach()[:, 0].double().cpu().numpy() * (interval.active[0] > 0)
+    table["slope_bound"] = table["beta"] * np.linalg.norm(last, axis=1) / 4
     margin = (1 - 2 * outputs[:, :count]).abs().amin(1).cpu().numpy()
     table["direct_radius"] = margin / (4 * table["direct_bound"])
     table["radius"] = margin / (table["c"] * table["phi"] * np.log(table["num_units"]))
@@ -146,21 +129,6 @@ def steady_learners(
     table["covering"] = [covering_lower_bound(points, radius) for radius in table["radius"]]
     table["bound"] = [covering_bound(covering, count, delta) for covering in table["covering"]]
     return table
-
-
-def _train_and_watch(task, epochs, steady_epochs, lr, steady_lr, seed):
-    """The trained stack, in evaluation mode, and its `SteadyInterval`."""
-    (x, y), repetitions = task.train, task.repetition.tolist()
-    networks, count = stack(task.networks).train(), y.shape[1]
-    with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
-        torch.default_generator.manual_seed(seed)
-        if x.is_cuda:
-            torch.cuda.manual_seed(seed)
-        first = draw_samples(repetitions, epochs * count, count)
-        train_stacked(networks, x, y, first, loss=task.loss, lr=lr)
-        second = draw_samples([r + 10_000 for r in repetitions], steady_epochs * count, count)
-        interval = watch_interval(networks, x, y, second, loss=task.loss, lr=steady_lr)
-    return networks.eval(), interval
 
 
 def _quantities(interval: SteadyInterval, m: int) -> dict[str, float]:
@@ -173,7 +141,7 @@ def _quantities(interval: SteadyInterval, m: int) -> dict[str, float]:
     # An update of a point that is fitted exactly is 0/0, and moves nothing.
     phi = float(np.nan_to_num(interval.updates[:, m]).max())
     quantities = {"phi": phi, "beta": beta, "gamma": gamma, "mu": mu, "p_min": p_min}
-    quantities["c"] = steady_constant(gamma, beta, mu, p_min)
+    quantities["c"] = (1 + gamma) * beta / (mu * (1 - mu) * p_min)
     # The share of training points of steady activation, assumption (a).
     quantities["unchanged"] = float(interval.unchanged[m].mean())
     return quantities | {"num_units": len(active)}

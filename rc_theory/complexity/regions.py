@@ -16,11 +16,9 @@ from rc_utils.checks import require
 from rc_utils.counting.evaluation import evaluation_mode, full_precision
 from rc_utils.counting.mesh import part_above
 
-# A polygon's corner this near to a line counts as on it: polygons have extent 1, and float64 rounds
-# at 1e-16.
+# A polygon's corner this near to a line counts as on it; polygons have extent 1.
 ON_LINE = 1e-10
-# An activation is a combination of others if it leaves their span by less than this; entries are 0
-# and 1.
+# An activation, of entries 0 and 1, is a combination of others if it leaves their span by less.
 IN_SPAN = 1e-7
 
 
@@ -37,12 +35,10 @@ def affine_layers(network: nn.Sequential) -> list[tuple[np.ndarray, np.ndarray]]
     """(W, b) of each layer but ReLUs in float64, identities written out."""
     layers = []
     for layer in network:
-        if isinstance(layer, IdentityLayer):
-            layers.append((np.eye(len(layer.bias)), layer.bias.detach().double().cpu().numpy()))
-        elif isinstance(layer, nn.Linear):
-            layers.append(
-                tuple(p.detach().double().cpu().numpy() for p in (layer.weight, layer.bias))
-            )
+        if isinstance(layer, IdentityLayer | nn.Linear):
+            bias = layer.bias.detach().double()
+            weight = getattr(layer, "weight", torch.eye(len(bias))).detach().double()
+            layers.append((weight.cpu().numpy(), bias.cpu().numpy()))
     return layers
 
 
@@ -57,10 +53,7 @@ def linear_regions(network: nn.Sequential, basis: np.ndarray) -> list[LinearRegi
     cells = [(square, (), np.eye(len(basis)), np.zeros(len(basis)))]
     for weight, bias in hidden:
         cells = [piece for cell in cells for piece in _cut(*cell, weight, bias, basis)]
-    return [
-        LinearRegion(polygon, pattern, (last[0] @ jacobian)[0])
-        for polygon, pattern, jacobian, _ in cells
-    ]
+    return [LinearRegion(cell[0], cell[1], (last[0] @ cell[2])[0]) for cell in cells]
 
 
 def _cut(polygon, pattern, jacobian, offset, weight, bias, basis):
@@ -93,9 +86,7 @@ def activations(networks: nn.Sequential, x: Tensor) -> list[Tensor]:
 
 def pathways(pattern: tuple[np.ndarray, ...]) -> np.ndarray:
     """s(x): Kronecker product of the activations, last hidden layer first (Loukas Sec. 5)."""
-    return functools.reduce(
-        np.kron, [np.asarray(active, dtype=float) for active in reversed(pattern)]
-    )
+    return functools.reduce(np.kron, [np.asarray(active, float) for active in reversed(pattern)])
 
 
 @dataclass(frozen=True)
@@ -122,10 +113,9 @@ class SteadyInterval:
 def watch_interval(
     networks: nn.Sequential, x: Tensor, y: Tensor, samples: Tensor, *, loss: str, lr: float
 ) -> SteadyInterval:
-    """Train on for len(samples) steps, looking at all training points before every step.
+    """Train on by samples (T, M, 1), looking at all training points before every step.
 
-    Assumption 1 wants activations that stay; a small `lr` grants it, as the paper notes. samples
-    (T, M, 1).
+    Assumption 1 wants activations that stay; a small `lr` grants it, as the paper notes.
     """
     rows, start = {"updates": [], "z": []}, activations(networks, x)
     unchanged, lowest, highest, active = True, np.inf, 0.0, [1.0] * len(start)
@@ -139,10 +129,8 @@ def watch_interval(
         patterns = activations(networks, x)
         same = [(now == then).all(2) for now, then in zip(patterns, start, strict=True)]
         unchanged = unchanged & torch.stack(same).all(0)
-        active = [
-            np.minimum(least, p.float().mean(1).cpu().numpy())
-            for least, p in zip(active, patterns, strict=True)
-        ]
+        shares = [p.float().mean(1).cpu().numpy() for p in patterns]
+        active = [np.minimum(least, now) for least, now in zip(active, shares, strict=True)]
         with evaluation_mode(networks):
             constants = lipschitz_constants(networks, x, loss).double().cpu().numpy()
         lowest, highest = np.minimum(lowest, constants), np.maximum(highest, constants)
@@ -153,24 +141,16 @@ def watch_interval(
     usable = unchanged & (lowest > 0)
     growth = np.where(usable, highest / np.where(usable, lowest, 1), 1)
     updates, z = (torch.stack(rows[key]).double().cpu().numpy() for key in ("updates", "z"))
-    return SteadyInterval(
-        updates=updates,
-        z=z,
-        points=samples[..., 0].numpy(),
-        patterns=[p.cpu().numpy() for p in patterns],
-        unchanged=unchanged,
-        gamma=growth.max(1) - 1,
-        beta=np.broadcast_to(beta, len(unchanged)),
-        active=active,
-    )
+    points, patterns = samples[..., 0].numpy(), [p.cpu().numpy() for p in patterns]
+    gamma, beta = growth.max(1) - 1, np.broadcast_to(beta, len(unchanged))
+    return SteadyInterval(updates, z, points, patterns, unchanged, gamma, beta, active)
 
 
 def basis_pursuit(columns: np.ndarray, weights: np.ndarray) -> Callable[[np.ndarray], float]:
     """The function s (P,) -> min_a sum_k weights_k |a_k| with columns a = s, or infinity.
 
-    columns (P, K), weights (K,), non-negative. Written as a linear programme in the positive and
-    negative parts of a, its equations projected onto the span of the columns, which leaves out
-    those that repeat others.
+    columns (P, K), weights (K,), non-negative. A linear programme in the positive and negative
+    parts of a, its equations projected onto the span of the columns.
     """
     left, values, _ = np.linalg.svd(columns, full_matrices=False)
     span = left[:, values > 1e-9 * values.max(initial=0)]
@@ -180,14 +160,8 @@ def basis_pursuit(columns: np.ndarray, weights: np.ndarray) -> Callable[[np.ndar
         projected = span.T @ target
         if np.abs(span @ projected - target).max() > IN_SPAN:
             return np.inf
-        both = np.hstack([equations, -equations])
-        found = linprog(
-            np.tile(weights, 2),
-            A_eq=both,
-            b_eq=projected,
-            bounds=(0, None),
-            options={"presolve": False},
-        )
+        both, price = np.hstack([equations, -equations]), np.tile(weights, 2)
+        found = linprog(price, A_eq=both, b_eq=projected, options={"presolve": False})
         require(found.success, f"the linear programme of Theorem 2 failed: {found.message}")
         return float(found.fun)
 
@@ -203,26 +177,20 @@ def bound_empty_regions(
     per region: steepness, filled (whether it holds a training point), bound (NaN where filled,
     infinite where the theorem says nothing).
     """
-    regions = linear_regions(network, basis)
-    smallest = interval.smallest_updates(model)
-    weight_of: dict[bytes, tuple[float, np.ndarray]] = {}
     patterns = list(zip(*(layer[model] for layer in interval.patterns), strict=True))
-    for pattern, update in zip(patterns, smallest, strict=True):
+    held = {np.concatenate(pattern).tobytes() for pattern in patterns}
+    cheapest: dict[bytes, tuple[float, np.ndarray]] = {}
+    for pattern, update in zip(patterns, interval.smallest_updates(model), strict=True):
         key = np.concatenate(pattern).tobytes()
-        if np.isfinite(update) and update < weight_of.get(key, (np.inf,))[0]:
-            weight_of[key] = (update, pathways(pattern))
-    require(
-        len(weight_of) > 0,
-        "no training point was drawn with an unchanged activation; take a longer interval",
-    )
-    weights, columns = zip(*weight_of.values(), strict=True)
+        if update < cheapest.get(key, (np.inf,))[0]:
+            cheapest[key] = (update, pathways(pattern))
+    require(len(cheapest) > 0, "no point was drawn with an unchanged activation; watch for longer")
+    weights, columns = zip(*cheapest.values(), strict=True)
     solve = basis_pursuit(np.stack(columns, 1), np.array(weights))
     factor = (1 + interval.gamma[model]) * interval.beta[model]
-    held = {np.concatenate(pattern).tobytes() for pattern in patterns}
-    filled = np.array([np.concatenate(region.pattern).tobytes() in held for region in regions])
-    bound = [
-        np.nan if full else factor * solve(pathways(r.pattern))
-        for r, full in zip(regions, filled, strict=True)
-    ]
-    steepness = [np.linalg.norm(region.gradient) for region in regions]
-    return pd.DataFrame({"steepness": steepness, "filled": filled, "bound": bound})
+    rows = []
+    for region in linear_regions(network, basis):
+        filled = np.concatenate(region.pattern).tobytes() in held
+        bound = np.nan if filled else factor * solve(pathways(region.pattern))
+        rows.append([np.linalg.norm(region.gradient), filled, bound])
+    return pd.DataFrame(rows, columns=["steepness", "filled", "bound"])

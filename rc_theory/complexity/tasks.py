@@ -1,7 +1,7 @@
 """The two tasks of Loukas et al. (Sec. 6, App. A.1 and A.5) and their networks, many at once.
 
-Repetition r shares its points, its initialisation and its order of samples between the tasks'
-levels (frequencies or corruptions), so that levels are compared in pairs.
+Repetition r shares its points, initialisation and order of samples between the levels of a task
+(frequencies or corruptions), so that levels are compared in pairs.
 """
 
 import math
@@ -19,14 +19,9 @@ from rc_utils.datasets import load_dataset
 
 FREQUENCIES = (0.25, 0.5, 0.75, 1.0)
 CORRUPTIONS = (0.0, 0.2, 0.4, 0.6)
-# Two classes of each dataset: the paper's of CIFAR-10 and MNIST, and two shapes that a small
-# network tells apart.
-CLASSES = {
-    "shapes": ("disc", "crescent"),
-    "cifar10": ("airplane", "dog"),
-    "mnist": ("3", "6"),
-    "digits": ("3", "6"),
-}
+# Two classes of each dataset: the paper's of CIFAR-10 and MNIST, and two that are easy to tell.
+CLASSES = {"shapes": ("disc", "crescent"), "cifar10": ("airplane", "dog")}
+CLASSES |= {"mnist": ("3", "6"), "digits": ("3", "6")}
 # He's scale of weights; Task 1 starts at a larger one, from which SGD reaches a fit in fewer steps.
 HE, TASK_1_SCALE, TASK_1_BIAS = math.sqrt(2), 2.0, 0.3
 
@@ -43,24 +38,18 @@ class Task:
     loss: str  # "mse" or "bce"
 
     def run(
-        self,
-        *,
-        epochs: float,
-        lr: float,
-        batch_size: int = 1,
-        every: int | None = None,
-        all_layers: bool = False,
+        self, *, epochs: float, lr: float, batch_size: int = 1, every: int = 0, **options: bool
     ) -> tuple[nn.Sequential, Trajectory]:
         """Train all models side by side; returns the trained stack and its trajectory.
 
-        An epoch is N samples drawn with replacement.
+        An epoch is N samples drawn with replacement, and the default of `every`. `options`: of
+        `follow_training`.
         """
         points = self.train[1].shape[1]
         steps = max(1, round(epochs * points / batch_size))
         samples = draw_samples(self.repetition.tolist(), steps, points, batch_size)
         networks = stack(self.networks)
-        every = every or max(1, points // batch_size)
-        options = {"loss": self.loss, "lr": lr, "every": every, "all_layers": all_layers}
+        options |= {"loss": self.loss, "lr": lr, "every": every or max(1, points // batch_size)}
         return networks, follow_training(networks, self.train, self.test, samples, **options)
 
 
@@ -74,11 +63,6 @@ def isometry(seed: int, dim: int = 10) -> np.ndarray:
     return np.linalg.qr(np.random.default_rng([seed, 1]).normal(size=(dim, dim)))[0][:, :2]
 
 
-def planar_points(seed: int, number: int) -> np.ndarray:
-    """Points uniform in [-1, 1]^2, (number, 2)."""
-    return np.random.default_rng([seed, 2]).uniform(-1, 1, (number, 2))
-
-
 def multilayer_perceptron(
     inputs: int,
     widths: Sequence[int],
@@ -90,27 +74,22 @@ def multilayer_perceptron(
 ) -> nn.Sequential:
     """ReLU network: identity first layer with bias, hidden layers of `widths`, one output.
 
-    The paper gives neither widths nor an initialisation. Here weights are normal with standard
-    deviation weight_scale / sqrt(fan-in), He's by default, and the biases after the first layer
-    uniform in ±bias_range. `free_first_layer` makes the first layer a linear one that starts as the
-    identity (App. A.7).
+    Weights are normal with standard deviation weight_scale / sqrt(fan-in), and the biases after the
+    first layer uniform in ±bias_range. `free_first_layer` makes the first layer a linear one that
+    starts as the identity (App. A.7).
     """
-
-    def initialised(layer):
-        return _initialised(layer, weight_scale, bias_range)
-
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         first: nn.Module = IdentityLayer(inputs)
         if free_first_layer:
-            linear = nn.Linear(inputs, inputs)
-            linear.weight.data, linear.bias.data = torch.eye(inputs), first.bias.data
-            first = linear
+            bias, first = first.bias, nn.Linear(inputs, inputs)
+            first.weight.data, first.bias.data = torch.eye(inputs), bias.data
         layers, fan_in = [first, nn.ReLU()], inputs
-        for width in widths:
-            layers += [initialised(nn.Linear(fan_in, width)), nn.ReLU()]
+        for width in (*widths, 1):
+            linear = _initialised(nn.Linear(fan_in, width), weight_scale, bias_range)
+            layers += [linear, nn.ReLU()]
             fan_in = width
-        return nn.Sequential(*layers, initialised(nn.Linear(fan_in, 1)))
+        return nn.Sequential(*layers[:-1])
 
 
 def convolutional_network(shape: Sequence[int], *, seed: int) -> nn.Sequential:
@@ -125,9 +104,8 @@ def convolutional_network(shape: Sequence[int], *, seed: int) -> nn.Sequential:
         for fan_out in (8, 16):
             layers += [_initialised(nn.Conv2d(fan_in, fan_out, 3, stride=2, padding=1)), nn.ReLU()]
             fan_in, height, width = fan_out, (height + 1) // 2, (width + 1) // 2
-        return nn.Sequential(
-            *layers, nn.Flatten(1), _initialised(nn.Linear(fan_in * height * width, 1))
-        )
+        last = _initialised(nn.Linear(fan_in * height * width, 1))
+        return nn.Sequential(*layers, nn.Flatten(1), last)
 
 
 def _initialised(layer, weight_scale=HE, bias_range=0.0):
@@ -149,18 +127,16 @@ def sinusoid_task(
 ) -> Task:
     """Task 1: fit sinusoids in a plane embedded isometrically in R^10.
 
-    The default is the five-layer network of the paper, its widths and initialisation ours. As many
-    test points are drawn as training points.
+    The paper prints neither the widths nor the initialisation. As many test points are drawn as
+    training points.
     """
     level, repetition = _grid(frequencies, repetitions)
     seeds = seed * 1000 + repetition
-    options = {
-        "free_first_layer": free_first_layer,
-        "weight_scale": TASK_1_SCALE,
-        "bias_range": TASK_1_BIAS,
-    }
-    networks = [multilayer_perceptron(10, widths, seed=int(s), **options) for s in seeds]
-    points = np.stack([planar_points(s, 2 * num_points) for s in seeds])
+    start = {"weight_scale": TASK_1_SCALE, "bias_range": TASK_1_BIAS}
+    start["free_first_layer"] = free_first_layer
+    networks = [multilayer_perceptron(10, widths, seed=int(s), **start) for s in seeds]
+    shape = (2 * num_points, 2)
+    points = np.stack([np.random.default_rng([s, 2]).uniform(-1, 1, shape) for s in seeds])
     x = torch.from_numpy(np.stack([z @ isometry(s).T for s, z in zip(seeds, points, strict=True)]))
     y = torch.from_numpy(np.stack([sinusoid(z, w) for w, z in zip(level, points, strict=True)]))
     x, y = x.to(device, dtype), y.to(device, dtype)
@@ -181,8 +157,7 @@ def corruption_task(
 ) -> Task:
     """Task 2: tell two classes of images apart when a share of the training labels is wrong.
 
-    The paper's: dataset "cifar10", 10,000 images of 32 x 32 (image_size None). All models see the
-    same images, standardised; repetition r draws initialisation, samples and which labels are
+    All models see the same images; repetition r draws initialisation, samples and which labels are
     corrupted. Test labels stay right. Raises ValueError for a dataset that is not in CLASSES, and
     as `load_dataset`.
     """
@@ -193,16 +168,14 @@ def corruption_task(
     noisy = [corrupt(labels.numpy(), share, int(s)) for share, s in zip(level, seeds, strict=True)]
     networks = [convolutional_network(x.shape[2:], seed=int(s)).to(device) for s in seeds]
     y = torch.from_numpy(np.stack(noisy)).float().to(device)
-    y_test = y_test.float().expand(len(level), -1).to(device)
-    return Task(level, repetition, networks, (x, y), (x_test, y_test), "bce")
+    test = (x_test, y_test.float().expand(len(level), -1).to(device))
+    return Task(level, repetition, networks, (x, y), test, "bce")
 
 
 def corrupt(labels: np.ndarray, share: float, seed: int) -> np.ndarray:
     """Labels 0 and 1 (N,), a share of them drawn anew; a larger share holds a smaller one.
 
-    The replacement is uniform over both classes, as in Zhang et al. (2017), whom the paper follows:
-    half of the corrupted labels stay right. Flipping all of them would make a share of 0.6 no
-    harder than 0.4.
+    Half of the corrupted labels stay right, as in Zhang et al. (2017), whom the paper follows.
     """
     rng = np.random.default_rng([seed, 3])
     order, random = rng.permutation(len(labels)), rng.integers(0, 2, len(labels))
@@ -216,7 +189,7 @@ def _two_classes(dataset, device, **options):
     """Images (1, N, C, H, W) and labels (N,) of two CLASSES, for training and for testing."""
     check_name("dataset of two classes", dataset, CLASSES)
     data = load_dataset(dataset, classes=CLASSES[dataset], **options)
-    x, x_test = (images.all().unsqueeze(0).to(device) for images in (data.x_train, data.x_test))
+    x, x_test = data.x_train.all()[None].to(device), data.x_test.all()[None].to(device)
     return (x, data.y_train), (x_test, data.y_test)
 
 
@@ -229,31 +202,23 @@ def digit_tasks(
     device: str = "cpu",
     seed: int = 0,
 ) -> dict[str, Task]:
-    """App. A.5: {"MLP": Task, "CNN": Task}, both to tell the digits 3 and 6 apart.
-
-    The paper's: dataset "mnist", 100 and 1,000 images a class. Raises ValueError as
-    `corruption_task`.
-    """
+    """App. A.5: {"MLP": Task, "CNN": Task}, both to tell the digits 3 and 6 apart."""
     level, repetition = _grid((0.0,), repetitions)
     options = {"n_train": 2 * images_per_class, "n_test": num_test, "seed": seed}
     (x, labels), (x_test, labels_test) = _two_classes(dataset, device, **options)
-    y, y_test = (
-        values.float().expand(repetitions, -1).to(device) for values in (labels, labels_test)
-    )
+    y = labels.float().expand(repetitions, -1).to(device)
+    y_test = labels_test.float().expand(repetitions, -1).to(device)
     seeds, shape = [int(s) for s in seed * 1000 + repetition], x.shape[2:]
-    perceptrons = [
-        multilayer_perceptron(shape.numel(), (64, 64, 64), seed=s).to(device) for s in seeds
-    ]
-    convolutional = [convolutional_network(shape, seed=s).to(device) for s in seeds]
-    flat = ((x.flatten(2), y), (x_test.flatten(2), y_test))
-    return {
-        "MLP": Task(level, repetition, perceptrons, *flat, "bce"),
-        "CNN": Task(level, repetition, convolutional, (x, y), (x_test, y_test), "bce"),
-    }
+    perceptrons = [multilayer_perceptron(shape.numel(), (64, 64, 64), seed=s) for s in seeds]
+    convolutional = [convolutional_network(shape, seed=s) for s in seeds]
+    tasks = {}
+    for name, networks in (("MLP", perceptrons), ("CNN", convolutional)):
+        inputs = [v.flatten(2) if name == "MLP" else v for v in (x, x_test)]
+        data = (inputs[0], y), (inputs[1], y_test)
+        tasks[name] = Task(level, repetition, [n.to(device) for n in networks], *data, "bce")
+    return tasks
 
 
 def _grid(levels, repetitions):
-    level, repetition = np.meshgrid(
-        np.asarray(levels, dtype=float), np.arange(repetitions), indexing="ij"
-    )
-    return level.ravel(), repetition.ravel()
+    level, repetition = np.repeat(levels, repetitions), np.tile(range(repetitions), len(levels))
+    return level.astype(float), repetition

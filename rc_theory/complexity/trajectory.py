@@ -1,9 +1,4 @@
-"""The trajectory of the first bias during training, and the bounds of Loukas et al.
-
-After Loukas et al., Sec. 4. In a step of SGD on one sample the first bias moves by alpha |d loss /
-d b_1|; divided by alpha and by epsilon, the derivative of the loss with respect to the network's
-output, that is |d f / d b_1|, and grad f = W_1^T d f / d b_1.
-"""
+"""The trajectory of the first bias during training, and the bounds of Loukas et al., Sec. 4."""
 
 import math
 from collections.abc import Iterable
@@ -22,28 +17,23 @@ from rc_utils.counting.evaluation import full_precision
 class Trajectory:
     """M models watched over K blocks of `every` steps; arrays (K, M) unless said otherwise.
 
-    Of a step: u = |b_1^(t+1) - b_1^(t)| / (alpha epsilon), the normalised update of the first bias;
-    lambda, the Lipschitz constant of the region of the sample; s_1 and s_n, the largest and the
-    smallest singular value of W_1. Steps with epsilon = 0 have no u and count nothing. With
+    Of a step: u = |b_1^(t+1) - b_1^(t)| / (alpha epsilon), with epsilon the derivative of the loss
+    by the output; lambda, the Lipschitz constant of the region of the sample; s_1 and s_n, the
+    largest and the smallest singular value of W_1. Steps with epsilon = 0 count nothing. With
     batches, epsilon is the mean of |epsilon| and lambda the mean weighted by it.
     """
 
     steps: np.ndarray  # (K,), steps done at the end of each block
     every: int
     lr: float
-    # Mean losses at the end of the block.
-    train_loss: np.ndarray
+    train_loss: np.ndarray  # mean losses at the end of the block
     test_loss: np.ndarray
-    # Sum of u over the block, (K, M, L), for the first bias or those of all L layers.
-    length: np.ndarray
-    # Sums of lambda / s_1 and lambda / s_n, the bounds of Theorem 1.
-    lower: np.ndarray
+    length: np.ndarray  # sum of u over the block, (K, M, L), for the first or all L biases
+    lower: np.ndarray  # sums of lambda / s_1 and lambda / s_n, the bounds of Theorem 1
     upper: np.ndarray
-    # Largest lambda / (s_1 u) and s_n u / lambda of the block's steps (Lemma 1), at most 1 if it
-    # holds; 0 where no step has a gradient. How many have one.
-    lemma_lower: np.ndarray
+    lemma_lower: np.ndarray  # largest lambda / (s_1 u) and s_n u / lambda of a step (Lemma 1)
     lemma_upper: np.ndarray
-    num_checked: np.ndarray
+    num_checked: np.ndarray  # steps with a gradient
     reach: np.ndarray  # sum of alpha epsilon lambda / s_n, what Corollary 3 allows
     inverse_square: np.ndarray  # sum of 1 / epsilon^2
     # Of b_1 less its initial value: the sum over the block, before each step, (K, M, n_1), the
@@ -101,27 +91,20 @@ def follow_training(
     """Train a stack in place (`sgd_steps`) and watch its biases, Lipschitz constants and losses.
 
     train, test: (x, y) with x (M or 1, N, *shape), y (M, N). samples: (T, M, B); T is cut to a
-    multiple of `every`. The first layer is an identity with its own bias, or linear: its singular
-    values are then taken at every step. Raises ValueError for less than one block of steps, and
-    outputs that are not finite.
+    multiple of `every`. The first layer is an identity with its own bias, or linear. Raises
+    ValueError for less than one block of steps, and outputs that are not finite.
     """
-    require(
-        1 <= every <= len(samples),
-        f"every is {every}; expected 1 to the number of steps, {len(samples)}",
-    )
-    samples = samples[: len(samples) // every * every]
+    total = len(samples)
+    require(1 <= every <= total, f"every is {every}; expected 1 to the number of steps, {total}")
     first, rows = networks[0], []
     initial = first.bias.detach().clone()
-    biases = [name for name, _ in networks.named_parameters() if name.endswith("bias")][
-        : None if all_layers else 1
-    ]
-    for part in samples.split(every):
+    biases = [name for name, _ in networks.named_parameters() if name.endswith("bias")]
+    biases = biases if all_layers else biases[:1]
+    for part in samples[: total // every * every].split(every):
         block, bias_sum = [], 0.0
         for step in sgd_steps(networks, *train, part, loss=loss, lr=lr):
-            require(
-                math.isfinite(step.z.sum().item()),
-                f"an output is not finite: is lr = {lr} too large?",
-            )
+            finite = math.isfinite(step.z.sum().item())
+            require(finite, f"an output is not finite: is lr = {lr} too large?")
             shift = (first.bias.detach() - initial).flatten(1).double()
             bias_sum = bias_sum + shift
             block.append(_observe(first, step, biases, loss) | {"square": shift.square().sum(1)})
@@ -145,21 +128,20 @@ def _observe(first: nn.Module, step: Step, biases: Iterable[str], loss: str) -> 
 
 
 def _summarise_block(networks, train, test, block, loss, lr):
-    columns = {
-        key: torch.stack([seen[key] for seen in block]).double().cpu().numpy() for key in block[0]
-    }
-    lipschitz = lipschitz_constants(networks, train[0], loss).double().cpu().numpy()
-    losses = {}
+    row = {}
     with torch.no_grad():
         for key, (x, y) in (("train_loss", train), ("test_loss", test)):
             z = networks(x.expand(len(y), *x.shape[1:])).squeeze(-1)
-            losses[key] = LOSSES[loss].value(z, y).double().mean(1).cpu().numpy()
-    return {**losses, **summarise_steps(lr=lr, **columns), "lipschitz_mean": lipschitz.mean(1)}
+            row[key] = LOSSES[loss].value(z, y).double().mean(1).cpu().numpy()
+    lipschitz = lipschitz_constants(networks, train[0], loss).double().cpu().numpy()
+    row["lipschitz_mean"] = lipschitz.mean(1)
+    steps = {key: torch.stack([seen[key] for seen in block]) for key in block[0]}
+    steps = {key: values.double().cpu().numpy() for key, values in steps.items()}
+    return row | _summarise_steps(lr=lr, **steps)
 
 
-def summarise_steps(error, update, pull, square, *, lr, largest=1.0, smallest=1.0):
-    """One block of a `Trajectory` from its steps: update (S, M, L), the others (S, M)."""
-    largest, smallest = (np.broadcast_to(sigma, error.shape) for sigma in (largest, smallest))
+def _summarise_steps(error, update, pull, square, *, lr, largest=1.0, smallest=1.0):
+    """Of the steps of a block: update (S, M, L), the others (S, M) or 1."""
     with np.errstate(divide="ignore", invalid="ignore"):
         normalised = np.where(error[..., None] > 0, update / error[..., None], 0)
         lipschitz = np.where(error > 0, pull / error, 0)

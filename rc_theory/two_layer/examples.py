@@ -9,31 +9,20 @@ from rc_theory.two_layer.networks import Networks
 def tight_segment() -> tuple[Networks, Tensor]:
     """Four neurons and two points (1, 2, 2) with R = 6 = N(x_a) + N(x_b) + 2 (Lemma 7).
 
-    f at alpha is sum_j c_j relu(+-(alpha - t_j)): the neurons of the first two bends are active at
-    x_b, the others at x_a; f alternates in sign over the ends and the bends.
+    f at alpha is sum_j c_j relu(+-(alpha - t_j)), and alternates in sign over ends and bends.
     """
     t = torch.tensor([0.3, 0.7, 0.8, 0.9], dtype=torch.float64)
     c = torch.tensor([4.0, -11.0, 14.0, -12.0], dtype=torch.float64)
     turn = torch.tensor([1.0, 1.0, -1.0, -1.0], dtype=torch.float64)
     weights = torch.stack([-t, 1 - t], 1) * (turn * c.abs()).unsqueeze(1)
-    return Networks(weights.unsqueeze(0), c.sign().unsqueeze(0)), torch.eye(
-        2, dtype=torch.float64
-    ).unsqueeze(0)
+    return Networks(weights[None], c.sign()[None]), torch.eye(2, dtype=torch.float64)[None]
 
 
 def unrepairable_segment() -> tuple[Networks, Tensor]:
-    """Four neurons, four regions on a segment, and no neuron as the proof of Lemma 7 takes it.
-
-    For three points of alternating label it takes a neuron that changes sign from the first to the
-    last, with a_j w_j . x of the sign of f at the last. However the points are chosen, in either
-    direction, there is none here. What there is: a neuron that bends between the first and the last
-    with a_j of the sign of f at the last.
-    """
-    weights = torch.tensor(
-        [[[2.8, -5.2], [-5.2, 2.8], [1.0, 5.0], [3.0, 3.0]]], dtype=torch.float64
-    )
-    signs = torch.tensor([[1.0, -1.0, 1.0, -1.0]], dtype=torch.float64)
-    return Networks(weights, signs), torch.eye(2, dtype=torch.float64).unsqueeze(0)
+    """Four neurons, four regions on a segment, and no neuron as the proof of Lemma 7 takes it."""
+    weights = torch.tensor([[2.8, -5.2], [-5.2, 2.8], [1, 5], [3, 3]], dtype=torch.float64)
+    signs = torch.tensor([1, -1, 1, -1], dtype=torch.float64)
+    return Networks(weights[None], signs[None]), torch.eye(2, dtype=torch.float64)[None]
 
 
 def orthonormal_network(n: int, bends: int) -> tuple[Networks, Tensor]:
@@ -46,8 +35,7 @@ def orthonormal_network(n: int, bends: int) -> tuple[Networks, Tensor]:
     """
     m = bends
     at = torch.arange(m + 1, dtype=torch.float64) / (2 * m + 1)
-    # The zigzag: +1 at the last bend but one, alternating back to the data point, 0 from the last
-    # bend on.
+    # +1 at the last bend but one, alternating back to the data point, 0 from the last bend on.
     values = torch.cat([(-1.0) ** torch.arange(m - 1, -1, -1), torch.zeros(1)]).double()
     slopes = torch.cat([values.diff() / at.diff(), torch.zeros(1, dtype=torch.float64)])
     rise = slopes.diff()
@@ -63,7 +51,6 @@ def line_network(n: int) -> Networks:
 
     n is even, at least 4. The i-th point of the left half has a neuron that is active from it
     outwards to the left, bending three quarters of a step to its right; the right half mirrors it.
-    So few neurons are active as the fit allows, within a factor.
     """
     t = torch.linspace(-1, 1, n, dtype=torch.float64)
     side = torch.cat([-torch.ones(n // 2), torch.ones(n // 2)]).double()
@@ -72,6 +59,4 @@ def line_network(n: int) -> Networks:
     x = torch.stack([torch.ones_like(t), t], 1)
     y = ((-1.0) ** torch.arange(n)).double()
     heights = torch.linalg.solve(torch.relu(x @ direction.T), y)
-    return Networks(
-        (direction * heights.abs().unsqueeze(1)).unsqueeze(0), heights.sign().unsqueeze(0)
-    )
+    return Networks((direction * heights.abs()[:, None])[None], heights.sign()[None])

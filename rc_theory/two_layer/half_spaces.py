@@ -1,10 +1,4 @@
-"""Does the region count bound the VC dimension (v1 Theorem 5)? Not in the plane and above.
-
-F_k is the class of all f: R^d -> {0, 1} with at most k regions on every line, as we read R(f) <= k
-of v1, which claims vc(F_k) <= k. Its proof puts the shattered points on a line, where alternating
-labels need a region each; in R^d with d >= 2 they need not lie on one. What is true instead is in
-`segments`.
-"""
+"""Families with few regions on every line that shatter many points (v1 Theorem 5)."""
 
 import itertools
 import math
@@ -50,16 +44,12 @@ def separating_half_spaces(points: np.ndarray, labels: np.ndarray) -> tuple[np.n
 def half_spaces(dim: int, *, seed: int = 0) -> Shattering:
     """Half-spaces of R^d that shatter d + 1 random points, and their regions on random lines.
 
-    Counted as changes of sign between points of the lines, near the middle and far out. Raises
-    ValueError if a labelling is missed.
+    Raises ValueError if a labelling is missed.
     """
     rng = np.random.default_rng(seed)
     points, labels = rng.normal(size=(dim + 1, dim)), labellings(dim + 1)
     w, b = separating_half_spaces(points, labels)
-    require(
-        bool((((points @ w.T + b).T > 0) == labels).all()),
-        f"a labelling of {dim + 1} points was not realised",
-    )
+    _require_all((points @ w.T + b).T > 0, labels)
     along = np.sinh(np.linspace(-12, 12, 41))
     regions = 0
     for start, direction in rng.normal(size=(LINES, 2, dim)):
@@ -68,10 +58,14 @@ def half_spaces(dim: int, *, seed: int = 0) -> Shattering:
     return Shattering("half-spaces", dim, regions, dim + 1)
 
 
+def directions(angle: np.ndarray) -> np.ndarray:
+    """Unit vectors at angles (n,), (n, 2)."""
+    return np.stack([np.cos(angle), np.sin(angle)], 1)
+
+
 def circle(n: int) -> np.ndarray:
     """n evenly spaced points on the unit circle, (n, 2)."""
-    angle = 2 * np.pi * np.arange(n) / n
-    return np.stack([np.cos(angle), np.sin(angle)], 1)
+    return directions(2 * np.pi * np.arange(n) / n)
 
 
 def convex_polygons(labels: np.ndarray) -> np.ndarray:
@@ -86,18 +80,16 @@ def convex_polygons(labels: np.ndarray) -> np.ndarray:
     beyond = circle(n) / math.sqrt(math.cos(math.pi / n))
     chords = (middles + np.roll(middles, 1, axis=0)) / 2
     corners = np.where(labels[:, :, None], beyond, chords)
-    return np.stack([corners, np.broadcast_to(middles, corners.shape)], 2).reshape(
-        len(labels), 2 * n, 2
-    )
+    both = np.stack([corners, np.broadcast_to(middles, corners.shape)], 2)
+    return both.reshape(len(labels), 2 * n, 2)
 
 
 def inside(polygons: np.ndarray, points: np.ndarray) -> np.ndarray:
     """Whether points (P, 2) lie in counter-clockwise convex polygons (L, C, 2): (L, P)."""
     edges = np.roll(polygons, -1, axis=1) - polygons
+    edge_x, edge_y = edges[:, :, None, 0], edges[:, :, None, 1]
     offset = points[None, None] - polygons[:, :, None]
-    return (edges[:, :, None, 0] * offset[..., 1] - edges[:, :, None, 1] * offset[..., 0] > 0).all(
-        1
-    )
+    return (edge_x * offset[..., 1] - edge_y * offset[..., 0] > 0).all(1)
 
 
 def polygon_regions(polygons: np.ndarray, normals: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -116,14 +108,9 @@ def convex_bodies(n: int, *, seed: int = 0) -> Shattering:
     """
     rng, labels = np.random.default_rng(seed), labellings(n)
     polygons = convex_polygons(labels)
-    require(
-        bool((inside(polygons, circle(n)) == labels).all()),
-        f"a labelling of {n} points was not realised",
-    )
-    angle = rng.uniform(0, 2 * np.pi, LINES)
-    regions = polygon_regions(
-        polygons, np.stack([np.cos(angle), np.sin(angle)], 1), rng.uniform(-1, 1, LINES)
-    )
+    _require_all(inside(polygons, circle(n)), labels)
+    normals = directions(rng.uniform(0, 2 * np.pi, LINES))
+    regions = polygon_regions(polygons, normals, rng.uniform(-1, 1, LINES))
     return Shattering("convex polygons", 2, int(regions.max()), n)
 
 
@@ -132,30 +119,34 @@ def relu_networks(n: int, *, seed: int = 0) -> Shattering:
 
     f(x) = (1 - h) / 2 - sum_i relu(u_i . x - h) over the points u_i labelled 0, with h between
     cos(2 pi / n) and 1: it is positive at the other points, negative at these, and concave, so that
-    no line has more than three regions. Written in (x, 1), without biases, the regions are solved
-    for, on random lines from 1,000 units before the circle to 1,000 behind it. Raises ValueError if
-    a labelling is missed.
+    no line has more than three regions. Regions are solved for in (x, 1), without biases, on random
+    lines of length 2,000. Raises ValueError if a labelling is missed.
     """
     points, labels = torch.from_numpy(circle(n)), torch.from_numpy(labellings(n))
     height = (1 + math.cos(2 * math.pi / n)) / 2
     ones = torch.ones(n, 1, dtype=torch.float64)
     cuts = torch.cat([points, -height * ones], 1) * (~labels).double().unsqueeze(2)
-    constant = torch.tensor([0.0, 0.0, (1 - height) / 2], dtype=torch.float64).expand(
-        len(labels), 1, 3
-    )
+    constant = torch.tensor([0.0, 0.0, (1 - height) / 2], dtype=torch.float64)
+    weights = torch.cat([constant.expand(len(labels), 1, 3), cuts], 1)
     signs = torch.cat([torch.ones(1), -torch.ones(n)]).double().expand(len(labels), -1)
-    networks = Networks(torch.cat([constant, cuts], 1), signs)
+    networks = Networks(weights, signs)
     found = outputs(networks, torch.cat([points, ones], 1).expand(len(labels), -1, -1)) > 0
-    require(bool((found == labels).all()), f"a labelling of {n} points was not realised")
+    _require_all(found, labels)
     rng = np.random.default_rng(seed)
-    middle, angle = rng.uniform(-1, 1, (LINES, 2)), rng.uniform(0, 2 * np.pi, LINES)
-    along = 1000 * np.stack([np.cos(angle), np.sin(angle)], 1)
-    ends = (
-        torch.from_numpy(np.hstack([middle + sign * along, np.ones((LINES, 1))]))
-        for sign in (-1, 1)
-    )
-    counts = segment_counts(networks, *(end.expand(len(labels), -1, -1) for end in ends))
+    middle = rng.uniform(-1, 1, (LINES, 2))
+    along = 1000 * directions(rng.uniform(0, 2 * np.pi, LINES))
+    ends = []
+    for on_line in (middle - along, middle + along):
+        end = torch.from_numpy(np.hstack([on_line, np.ones((LINES, 1))]))
+        ends.append(end.expand(len(labels), -1, -1))
+    counts = segment_counts(networks, *ends)
     return Shattering("two-layer ReLU networks", 2, int(counts.max()), n)
+
+
+def _require_all(found, labels):
+    require(
+        bool((found == labels).all()), f"a labelling of {labels.shape[1]} points was not realised"
+    )
 
 
 def circle_deviation(n: int) -> float:
@@ -164,6 +155,6 @@ def circle_deviation(n: int) -> float:
     P_n f is 1, and P f the share of 1,000 more points of P that lie inside.
     """
     angle = np.random.default_rng(0).uniform(0, 2 * np.pi, n + 1000)
-    points = np.stack([np.cos(angle), np.sin(angle)], 1)
+    points = directions(angle)
     corners = points[:n][np.argsort(angle[:n])]
     return 1 - float(inside(corners[None], points[n:]).mean())

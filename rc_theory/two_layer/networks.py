@@ -1,8 +1,7 @@
 """Two-layer ReLU networks of the theory, many at a time: loss, sharpness, and exact region counts.
 
 f(x) = sum_i a_i relu(w_i . x) with fixed signs a_i = +-1 and the quadratic loss L(W) = 1/(2N) sum_i
-(y_i - f(x_i))^2 (v1 App. G, v3 Sec. 6.2). M networks are one tensor program in float64: weights (M,
-p, d), inputs (M, N, d), targets (M, N). No network depends on another.
+(y_i - f(x_i))^2 (v1 App. G, v3 Sec. 6.2). Weights (M, p, d), inputs (M, N, d), targets (M, N).
 """
 
 import math
@@ -31,11 +30,9 @@ def random_networks(
     """`number` networks with w_ij ~ N(0, 1 / dim) and a_i = +-1 equally likely (v1 App. G)."""
     for name, value in {"number": number, "hidden": hidden, "dim": dim}.items():
         check_count(name, value, 1)
-    generator = torch.Generator().manual_seed(seed)
-    weights = torch.randn(
-        number, hidden, dim, generator=generator, dtype=torch.float64
-    ) / math.sqrt(dim)
-    signs = 2.0 * torch.randint(0, 2, (number, hidden), generator=generator).double() - 1
+    generator, shape = torch.Generator().manual_seed(seed), (number, hidden, dim)
+    weights = torch.randn(shape, generator=generator, dtype=torch.float64) / math.sqrt(dim)
+    signs = 2.0 * torch.randint(0, 2, shape[:2], generator=generator).double() - 1
     return Networks(weights.to(device), signs.to(device))
 
 
@@ -56,11 +53,10 @@ def active_neurons(networks: Networks, x: Tensor) -> Tensor:
 
 
 def sharpness(networks: Networks, x: Tensor) -> Tensor:
-    """Largest eigenvalue of the Hessian of L, (M,), solved for exactly.
+    """Largest eigenvalue of the Hessian of L, (M,).
 
-    relu'' vanishes off the kinks, hence the Hessian is J J^T / N, whose columns J_i = (a_j 1[w_j .
-    x_i > 0] x_i)_j are the gradients of f(x_i); J^T J / N has the entries (x_i . x_k) |{j active at
-    x_i and x_k}| / N. The targets do not enter. To rounding; no iteration.
+    relu'' vanishes off the kinks, so the Hessian is J J^T / N with the gradients of f(x_i) for the
+    columns of J; J^T J has the entries (x_i . x_k) |{j active at x_i and x_k}|.
     """
     active = (x @ networks.weights.transpose(1, 2) > 0).double()
     gram = (active @ active.transpose(1, 2)) * (x @ x.transpose(1, 2))
@@ -89,15 +85,12 @@ def _segment_counts(weights: Tensor, signs: Tensor, x_a: Tensor, x_b: Tensor) ->
     rise = (signs * (v - u).abs() * bends).gather(2, order)
     slope = (signs * (v - u) * (u > 0)).sum(2, keepdim=True)
     slopes = torch.cat([slope, slope + rise.cumsum(2)], 2)
-    lengths = torch.cat([at, torch.ones_like(slope)], 2).diff(
-        dim=2, prepend=torch.zeros_like(slope)
-    )
+    zero, one = torch.zeros_like(slope), torch.ones_like(slope)
+    lengths = torch.cat([zero, at, one], 2).diff(dim=2)
     start = (signs * torch.relu(u)).sum(2, keepdim=True)
     values = torch.cat([start, start + (slopes * lengths).cumsum(2)], 2)
-    rounding = (
-        4 * torch.finfo(values.dtype).eps * u.shape[2] * (u.abs() + v.abs()).sum(2, keepdim=True)
-    )
-    positive = values > rounding
+    eps = torch.finfo(values.dtype).eps
+    positive = values > 4 * eps * u.shape[2] * (u.abs() + v.abs()).sum(2, keepdim=True)
     return 1 + (positive[:, :, 1:] != positive[:, :, :-1]).sum(2)
 
 

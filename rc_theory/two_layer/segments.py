@@ -1,37 +1,17 @@
 """The mean region count on fixed segments, and the VC dimension that it does bound.
 
 F(M, k) is the class of all functions on M segments whose region count, averaged over the segments,
-is at most k. Its VC dimension is floor(M k) for k >= 1.
-
-At most: give each shattered point to one segment that holds it, n_i to segment i. The labelling
-that alternates along every segment needs max(1, n_i) regions on segment i, so that sum_i n_i <=
-sum_i max(1, n_i) <= M k. This half holds for segments that meet, too.
-At least: put floor(M k) points on disjoint segments, at least one on each. Every labelling of them
-is realised with n_i regions or fewer on segment i.
+is at most k. Its VC dimension is floor(M k) for k >= 1 (proof on page 19).
 """
 
-import itertools
 import math
 
 import numpy as np
-
-from rc_theory.two_layer.half_spaces import labellings, runs
 
 
 def vc_dimension(segments: int, mean_count: float) -> int:
     """VC dimension of F(M, k): floor(M k), and 0 for k < 1, which no function attains."""
     return math.floor(segments * mean_count + 1e-9) if mean_count >= 1 else 0
-
-
-def shattered(segments: int, mean_count: float) -> int:
-    """The same by brute force: the most points whose labellings all have few enough regions."""
-    limit = math.floor(segments * mean_count + 1e-9)
-    most = 0
-    for sizes in itertools.combinations_with_replacement(range(limit + 2), segments):
-        needed = [runs(labellings(size)).max() if size else 1 for size in sizes]
-        if sum(needed) <= limit:
-            most = max(most, sum(sizes))
-    return most
 
 
 def largest_deviation(points: np.ndarray, total: int, segments: int = 1) -> np.ndarray:

@@ -1,8 +1,4 @@
-"""Full-batch gradient descent of many two-layer networks and learning rates at once.
-
-v1 App. G, v3 Sec. 6.2. Networks, learning rates and training sets lie side by side in one tensor
-program.
-"""
+"""Full-batch gradient descent of many two-layer networks and learning rates side by side."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,9 +19,8 @@ DIVERGED = 1e4
 class Training:
     """What `train` kept at T steps of M networks, and what they were trained on.
 
-    steps: (T,), increasing; loss, sharpness: (T, M); weights: (T, M, p, d); lr, diverged: (M,). A
-    network whose loss passes DIVERGED times its initial one has diverged, and stays where it was
-    then.
+    loss, sharpness: (T, M); weights: (T, M, p, d); lr, diverged: (M,). A network whose loss passes
+    DIVERGED times its initial one has diverged, and stays where it was then.
     """
 
     steps: list[int]
@@ -38,19 +33,11 @@ class Training:
     lr: Tensor
     diverged: Tensor
 
-    def networks(self, index: int = -1) -> Networks:
-        """The networks at the step steps[index]."""
-        return Networks(self.weights[index], self.signs)
-
-    @property
-    def dead(self) -> Tensor:
-        """(M,) bool: in the end no neuron is active on any training point."""
-        return active_neurons(self.networks(), self.x).sum(1) == 0
-
     @property
     def settled(self) -> Tensor:
-        """(M,) bool: neither diverged nor dead."""
-        return ~self.diverged & ~self.dead
+        """(M,) bool: not diverged, and in the end a neuron is active on some training point."""
+        last = Networks(self.weights[-1], self.signs)
+        return ~self.diverged & (active_neurons(last, self.x).sum(1) > 0)
 
 
 def training_sets(
@@ -75,15 +62,12 @@ def training_sets(
     else:
         digits = load_digits()
         chosen = (digits.target == 3) | (digits.target == 8)
-        pixels, y = (
-            torch.from_numpy(digits.data[chosen]),
-            torch.from_numpy(2.0 * (digits.target[chosen] == 3) - 1),
-        )
-        require(n_train <= len(y), f"n_train={n_train}; digits has {len(y)} images of 3 and 8")
-        draw = torch.stack(
-            [torch.randperm(len(y), generator=generator)[:n_train] for _ in range(number)]
-        )
-        x, y = pixels[draw], y[draw]
+        pixels = torch.from_numpy(digits.data[chosen])
+        labels = torch.from_numpy(2.0 * (digits.target[chosen] == 3) - 1)
+        found = len(labels)
+        require(n_train <= found, f"n_train={n_train}; digits has {found} images of 3 and 8")
+        orders = [torch.randperm(found, generator=generator)[:n_train] for _ in range(number)]
+        x, y = pixels[torch.stack(orders)], labels[torch.stack(orders)]
     return (x / x.norm(dim=2, keepdim=True)).to(device), y.to(device)
 
 
@@ -120,37 +104,19 @@ def _loss_and_gradient(
     return residual.square().mean(1) / 2, slope.transpose(1, 2) @ x
 
 
-def train_over_rates(
-    networks: Networks,
-    x: Tensor,
-    y: Tensor,
-    factors: Sequence[float],
-    *,
-    steps: int,
-    keep: int = 40,
-) -> Training:
-    """Each network trained with each lr = factor * 2 / (its initial sharpness).
+def over_rates(
+    networks: Networks, x: Tensor, y: Tensor, factors: Sequence[float]
+) -> tuple[Networks, Tensor, Tensor, Tensor]:
+    """Each network with each lr = factor * 2 / (its initial sharpness): what `train` takes.
 
     A factor of 1 is the largest lr at which the initial point is stable. Network m with factor k
     has index m * len(factors) + k.
     """
-    return train(*over_rates(networks, x, y, factors), steps=steps, keep=keep)
-
-
-def over_rates(
-    networks: Networks, x: Tensor, y: Tensor, factors: Sequence[float]
-) -> tuple[Networks, Tensor, Tensor, Tensor]:
-    """Networks, points, targets and learning rates of `train_over_rates`."""
-    number = len(factors)
-    lr = (
-        2
-        / sharpness(networks, x).unsqueeze(1)
-        * torch.tensor(factors, dtype=torch.float64, device=x.device)
-    )
-    repeated = Networks(
-        networks.weights.repeat_interleave(number, 0), networks.signs.repeat_interleave(number, 0)
-    )
-    return repeated, x.repeat_interleave(number, 0), y.repeat_interleave(number, 0), lr.flatten()
+    edge, number = 2 / sharpness(networks, x), len(factors)
+    lr = edge[:, None] * torch.tensor(factors, dtype=torch.float64, device=x.device)
+    each = (networks.weights, networks.signs, x, y)
+    weights, signs, x, y = (tensor.repeat_interleave(number, 0) for tensor in each)
+    return Networks(weights, signs), x, y, lr.flatten()
 
 
 @torch.no_grad()

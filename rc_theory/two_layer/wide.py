@@ -1,21 +1,8 @@
-"""The mean region count of infinitely wide two-layer networks, at the start and after training.
+"""The mean region count of infinitely wide two-layer networks after training (page 08).
 
-f(x) = sum_j a_j relu(w_j . x) with fixed a_j = +-1 and w_j ~ N(0, v I / p), as the paper's network
-but for the scale of the start, which it does not print. As the width p grows, f starts as a
-Gaussian process with covariance K(x, z) = v |x| |z| (sin t + (pi - t) cos t) / (2 pi), t the angle
-between x and z, and its gradients keep the inner products p T(x, z), T(x, z) = x . z (pi - t) /
-(2 pi) (the neural tangent kernel; Jacot et al. 2018). Gradient descent at any rate below 2 /
-lambda_max then ends at
-
-    f(x) = f_0(x) + T(x, X) T(X, X)^-1 (y - f_0(X)),
-
-a Gaussian process again, which depends on neither the rate nor p. The Kac-Rice formula counts its
-zeros on a segment x(s), 0 <= s <= 1:
-
-    E[R] = 1 + integral_0^1 E[|f'| | f = 0] p_f(0) ds.
-
-At the start this is 1 + (angle between the ends) / pi. That a finite network tends to the process
-is known for its values; that its count does, too, is measured here and not proved.
+f(x) = sum_j a_j relu(w_j . x) with fixed a_j = +-1 starts at w_j ~ N(0, v I / p). With t the angle
+between x and z, f is a Gaussian process of covariance K(x, z) = v |x| |z| (sin t + (pi - t) cos t)
+/ (2 pi) for p to infinity, and its tangent kernel is T(x, z) = x . z (pi - t) / (2 pi), up to p.
 """
 
 import math
@@ -28,11 +15,6 @@ def angles(x: np.ndarray, z: np.ndarray) -> np.ndarray:
     """Angle between each row of x (S, d) and each of z (N, d), (S, N)."""
     norms = np.outer(np.linalg.norm(x, axis=1), np.linalg.norm(z, axis=1))
     return np.arccos(np.clip(x @ z.T / norms, -1, 1))
-
-
-def count_at_start(x_a: np.ndarray, x_b: np.ndarray) -> float:
-    """Mean region count on a segment before training."""
-    return 1 + float(angles(x_a[None], x_b[None])[0, 0]) / math.pi
 
 
 def count_after_training(
@@ -70,12 +52,8 @@ def count_after_training(
     a, da = tangent @ inverse, d_tangent @ inverse
 
     def covariance(start, left, left_k, right, right_k):
-        return (
-            start
-            - (left * right_k).sum(1)
-            - (right * left_k).sum(1)
-            + ((left @ k_x) * right).sum(1)
-        )
+        crossed = (left * right_k).sum(1) + (right * left_k).sum(1)
+        return start - crossed + ((left @ k_x) * right).sum(1)
 
     # Mean and covariance of f and its derivative. At the ends, which are fitted, f cannot vanish.
     f, df = a @ y, da @ y

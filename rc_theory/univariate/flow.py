@@ -2,12 +2,10 @@
 
 Time is rescaled by the loss, d theta / dt = sum_i p_i grad q_i with p_i proportional to -l'(q_i),
 which leaves the path as it is and keeps it moving when the loss is 1e-1000. The steps are linearly
-implicit, since the flow is stiff where margins tie and where a kink slides along a sample, and they
-grow as the direction settles. Two things depart from exact flow, both vanishing in the limit: relu
-is rounded over a band around 0 of relative width `band`, which shrinks as the margin grows; and the
-smallest margin is held, by scaling theta, at a ceiling that rises to `sharpness` during the run, so
-that at each scale the direction has time to settle. Exact flow lets the scale grow with the
-logarithm of time.
+implicit, since the flow is stiff where margins tie and where a kink slides along a sample. Two
+things depart from exact flow, both vanishing in the limit: relu is rounded over a band around 0
+that shrinks as the margin grows; and the smallest margin is held, by scaling theta, at a ceiling
+that rises to SHARPNESS, so that at each scale the direction has time to settle.
 """
 
 from __future__ import annotations
@@ -27,11 +25,10 @@ MAX_CHANGE = 0.05
 SHARPNESS = 1e4
 # The narrowest band, and the widest, used while the smallest margin is below 1 / _WIDEST_BAND.
 _BAND, _WIDEST_BAND = 1e-4, 1e-2
-# A step may raise the log loss by this much, and by this share of the smallest margin: kinks that
-# cross the edge of a band would otherwise bring the step length down to the width of the band.
+# A step may raise the log loss by this much, and by this share of the smallest margin, lest kinks
+# that cross the edge of a band bring the step length down to its width.
 _SLACK, _RELATIVE_SLACK = 1e-2, 1e-4
-# From this smallest margin on a step may double the norm; before, outputs move by at most 1 plus
-# the largest.
+# From this smallest margin on a step may double the norm.
 _FITTED = 2.0
 _FIRST_CEILING = 10.0
 
@@ -75,18 +72,19 @@ def gradient_flow(
     """Follow gradient flow from theta (S, 3, k) on samples x, y (S, n), all networks side by side.
 
     The ceiling of the smallest margin is 10 for the first tenth of the steps, then rises
-    geometrically to SHARPNESS, reached at eight tenths. A network stops once its KKT residual,
-    taken every `check_every` steps, is below `tolerance`, or its loss below `stop_loss`. Without
-    `residuals`, which take long to compute for very wide networks, they are NaN.
+    geometrically to SHARPNESS, reached at eight tenths. Every `check_every` steps networks stop
+    whose KKT residual is below `tolerance` or whose loss is below `stop_loss`. Without
+    `residuals`, which take long for very wide networks, they are NaN.
     """
     theta, x, y = (value.to(device, torch.float64) for value in (theta, x, y))
-    state = _start(theta.clone(), x)
+    stiffness = (1 + x.square().max(1).values) * (theta.square().sum((1, 2)) + 1e-300)
+    one = torch.ones_like(stiffness)
+    state = _State(theta.clone(), 0.1 / stiffness, one, torch.inf * one)
     distance = kkt_residuals if residuals else lambda theta, *_: np.full(len(theta), np.nan)
     residual = distance(state.theta, x, y)
     for done in range(check_every, num_steps + check_every, check_every):
-        going = np.flatnonzero(
-            ~(residual < tolerance) & (state.log_loss.exp().cpu().numpy() >= stop_loss)
-        )
+        unfit = state.log_loss.exp().cpu().numpy() >= stop_loss
+        going = np.flatnonzero(~(residual < tolerance) & unfit)
         if not len(going):
             break
         some = torch.as_tensor(going, device=x.device)
@@ -97,14 +95,6 @@ def gradient_flow(
         state[some] = part
         residual[going] = distance(part.theta, x_part, y_part)
     return Flow(state.theta.cpu(), state.log_loss.exp().cpu().numpy(), residual)
-
-
-def _start(theta: torch.Tensor, x: torch.Tensor) -> _State:
-    reach = 1 + x.square().max(1).values
-    stiffness = reach * (theta.square().sum((1, 2)) + 1e-300)
-    return _State(
-        theta, 0.1 / stiffness, torch.ones_like(stiffness), torch.full_like(stiffness, torch.inf)
-    )
 
 
 def _one_step(state: _State, x: torch.Tensor, y: torch.Tensor, ceiling: float) -> _State:
@@ -118,27 +108,21 @@ def _one_step(state: _State, x: torch.Tensor, y: torch.Tensor, ceiling: float) -
     move = _stop_at_samples(theta, move, x, y, layer)
     squared = theta.square().sum((1, 2))
     growth = (theta * move).sum((1, 2)) / squared
-    turn = ((move - growth[:, None, None] * theta).square().sum((1, 2)) / squared).sqrt() / (
-        1 + growth.clamp_min(0)
-    )
+    across = (move - growth[:, None, None] * theta).square().sum((1, 2)) / squared
+    turn = across.sqrt() / (1 + growth.clamp_min(0))
     new = theta + move
     new_q = _margins(_Layer(new, x, widths), new, y)
     fitted = smallest > _FITTED
-    # The normalised margin is what flow raises once the samples are fitted; before, the loss itself
-    # falls.
+    # Once the samples are fitted the flow raises the normalised margin.
     shrink = torch.where(fitted, squared / new.square().sum((1, 2)), 1.0)
     slack = _SLACK + _RELATIVE_SLACK * smallest.clamp_min(0)
     jump = (new_q - q).abs().max(1).values / (1 + q.abs().max(1).values)
     effort = torch.where(fitted, growth.abs() / 2, jump)
-    good = (
-        (turn < 2 * MAX_CHANGE)
-        & (effort < 1)
-        & (_log_sum_loss(new_q * shrink[:, None]) <= log_loss + slack)
-    )
+    falls = _log_sum_loss(new_q * shrink[:, None]) <= log_loss + slack
+    good = (turn < 2 * MAX_CHANGE) & (effort < 1) & falls
     longer = torch.where((turn < MAX_CHANGE) & (effort < 0.5), 1.5, 0.9)
     theta = torch.where(good[:, None, None], new, theta)
-    # From the margin before the step, so that the scale can overshoot: that leaves a direction room
-    # to turn.
+    # From the margin before the step: the scale can overshoot, so that a direction can turn.
     theta = theta * (ceiling / smallest.clamp_min(ceiling)).sqrt()[:, None, None]
     least = torch.minimum(state.log_loss, log_loss - np.log(x.shape[1]))
     return _State(
@@ -167,9 +151,8 @@ class _Layer:
     @cached_property
     def slopes(self) -> tuple[torch.Tensor, torch.Tensor]:
         """The derivative by z, and that by |(w, b)|, which is positive inside the band alone."""
-        return self.rise * (self.alive / 2), (2 - self.rise).mul_(self.rise).mul_(
-            self.widths / 4 * self.alive
-        )
+        by_size = (2 - self.rise).mul_(self.rise).mul_(self.widths / 4 * self.alive)
+        return self.rise * (self.alive / 2), by_size
 
 
 def _margins(layer: _Layer, theta: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -203,11 +186,8 @@ def _implicit_step(
     grad_w = torch.addcmul(by_size * (w / layer.size), by_z, x[:, :, None]).mul_(signed)
     grad_b = torch.addcmul(by_z, by_size, b / layer.size).mul_(signed)
     grad_v = y[:, :, None] * layer.active
-    curved = (
-        ((-p * y)[:, :, None] * (v / (2 * layer.widths * layer.size)))
-        .clamp_min_(0)
-        .mul_(by_size > 0)
-    )
+    bend = (-p * y)[:, :, None] * (v / (2 * layer.widths * layer.size))
+    curved = bend.clamp_min_(0).mul_(by_size > 0)
     moments = torch.stack([x.square(), x, torch.ones_like(x)], 1) @ curved
     ww, wb, bb = (h[:, None] * moments).split(1, 1)
     ww, bb = 1 + ww, 1 + bb
@@ -220,9 +200,8 @@ def _implicit_step(
     curvature = d[:, :, None] * (kernel - (d[:, None] @ kernel) / d.sum(1)[:, None, None])
     identity = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
     weights = torch.linalg.solve(identity + h[:, :, None] * curvature, p)
-    return h[:, None] * torch.cat(
-        [weights[:, None] @ part for part in (solved_w, solved_b, grad_v)], 1
-    )
+    parts = [weights[:, None] @ part for part in (solved_w, solved_b, grad_v)]
+    return h[:, None] * torch.cat(parts, 1)
 
 
 def _stop_at_samples(
@@ -230,8 +209,7 @@ def _stop_at_samples(
 ) -> torch.Tensor:
     """Shorten a neuron's move so that its kink stops on the first sample that holds it.
 
-    A sample holds a kink where it lies outside the rounded band and its label is against the
-    neuron's sign.
+    A sample outside the rounded band holds it if its label is against the neuron's sign.
     """
     z, holds = layer.z, (layer.slopes[1] == 0) & (y[:, :, None] * theta[:, None, 2] < 0)
     moved = torch.addcmul(move[:, None, 1], x[:, :, None], move[:, None, 0])

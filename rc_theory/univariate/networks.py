@@ -2,22 +2,20 @@
 
 A network of width k is N(x) = sum_j v_j relu(w_j x + b_j). A batch of S networks is one float64
 tensor `theta` of shape (S, 3, k) that holds w, b and v; a single network has shape (3, k). Data are
-x of shape (S, n), one sorted sample a network, and labels y in {-1, 1} of the same shape. A neuron
-of zeros is no neuron: it has no gradient either.
+x (S, n), one sorted sample a network, and labels y in {-1, 1}. A neuron of zeros is none.
 """
 
 import numpy as np
 import torch
 from scipy.optimize import nnls
 
-# Kinks nearer than this are one, and a kink nearer than this to a sample is on it; the samples lie
-# in [-1, 1]. Neurons that join in the limit are still apart where a flow stops: its limit's kinks
-# are counted to a tolerance, not exactly.
+from rc_utils.checks import require
+
+# Kinks nearer than this are one, and a kink nearer than this to a sample is on it: neurons that
+# join in the limit are still apart where a flow stops. The samples lie in [-1, 1].
 POSITION_TOLERANCE = 1e-3
 # A kink counts where the slope changes by more than this share of all changes of slope together.
 SLOPE_TOLERANCE = 1e-3
-# Both tolerances of the finer count that a bound is held against as well.
-FINE_TOLERANCE = 1e-5
 # A direction whose KKT residual is below this is called converged.
 CONVERGED = 1e-3
 # How heavily a multiplier outside of the subdifferential counts in the residual.
@@ -50,8 +48,7 @@ def draw_crossings(num_teachers: int, sign_changes: int, seed: int) -> torch.Ten
 
     Raises ValueError unless there is a sign change.
     """
-    if sign_changes < 1:
-        raise ValueError(f"got {sign_changes} sign changes; a teacher needs at least one")
+    require(sign_changes > 0, f"got {sign_changes} sign changes; a teacher needs at least one")
     even = torch.linspace(-1, 1, sign_changes + 2, dtype=torch.float64)[1:-1]
     return even + (_rand(seed, num_teachers, sign_changes) - 0.5) / (sign_changes + 1)
 
@@ -82,14 +79,11 @@ def draw_students(
 
     sigma_output: default 1 / sqrt(k), which keeps the output's size whatever the width.
     """
-    theta = torch.randn(
-        num_students, 3, width, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
-    )
+    generator = torch.Generator().manual_seed(seed)
+    theta = torch.randn(num_students, 3, width, dtype=torch.float64, generator=generator)
     sigma_output = width**-0.5 if sigma_output is None else sigma_output
-    return (
-        theta
-        * torch.tensor([sigma_hidden, sigma_hidden, sigma_output], dtype=torch.float64)[:, None]
-    )
+    scales = torch.tensor([sigma_hidden, sigma_hidden, sigma_output], dtype=torch.float64)
+    return theta * scales[:, None]
 
 
 def kinks(
@@ -120,13 +114,9 @@ def kinks(
     return (np.bincount(group, np.abs(change) * position) / size)[kept], total[kept]
 
 
-def linear_regions(
-    theta: torch.Tensor,
-    position_tolerance: float = POSITION_TOLERANCE,
-    slope_tolerance: float = SLOPE_TOLERANCE,
-) -> int:
+def linear_regions(theta: torch.Tensor, **tolerances: float) -> int:
     """Number of linear pieces of one network on the whole line: its `kinks` and one."""
-    return len(kinks(theta, position_tolerance, slope_tolerance)[0]) + 1
+    return len(kinks(theta, **tolerances)[0]) + 1
 
 
 def kkt_residual(
@@ -136,10 +126,9 @@ def kkt_residual(
 
     With u = theta / |theta|, margins q_i = y_i N_u(x_i) and their minimum q, the least value over
     lambda >= 0 of the norm of (u - sum_i lambda_i ∂q_i, 2 sum_i lambda_i (q_i - q)): stationarity
-    and complementary slackness, where 2 q sum_i lambda_i = 1 at a KKT point. ∂ is Clarke's: at |w_j
-    x_i + b_j| <= band |(w_j, b_j)| the derivative of the rectifier is any number in [0, 1], chosen
-    for each (i, j). Solved by non-negative least squares. Infinite where a sample is misclassified.
-    theta (3, k), x and y (n,).
+    and complementary slackness. ∂ is Clarke's: at |w_j x_i + b_j| <= band |(w_j, b_j)| the
+    derivative of the rectifier is any number in [0, 1], chosen for each (i, j). Infinite where a
+    sample is misclassified. theta (3, k), x and y (n,).
     """
     u = (theta / theta.norm()).detach().cpu().numpy()
     x, y = x.cpu().numpy(), y.cpu().numpy()
@@ -153,8 +142,7 @@ def kkt_residual(
     slope = y[:, None] * v * ((before > 0) & ~free)
     excess = 2 * (margins - margins.min())[:, None]
     fixed = np.concatenate([slope * x[:, None], slope, y[:, None] * active, excess], 1)
-    # One more multiplier t in [0, lambda_i] for each free derivative, and its slack: t + slack =
-    # lambda_i.
+    # Each free derivative has a multiplier t >= 0, and a slack: t + slack = lambda_i.
     i, j = np.nonzero(free)
     pair = np.arange(len(i))
     chosen = np.zeros((fixed.shape[1], len(i)))

@@ -11,7 +11,6 @@ from scipy.stats import binomtest
 from rc_theory.univariate.flow import Flow, gradient_flow
 from rc_theory.univariate.networks import (
     CONVERGED,
-    FINE_TOLERANCE,
     draw_crossings,
     draw_samples,
     draw_students,
@@ -24,8 +23,7 @@ from rc_theory.univariate.networks import (
 def region_bound(label_changes: int) -> int:
     """The most linear regions that Theorem 4.2 allows: 32 r + 67.
 
-    Of the teacher its proof uses the number of label changes in the sample alone, at most r, which
-    may stand for r.
+    Its proof uses the label changes in the sample alone, at most r, which may stand for r.
     """
     return 32 * label_changes + 67
 
@@ -37,25 +35,24 @@ def train_students(
 
     Columns: sign_changes, width, num_samples, student, label_changes (in the sample), least_loss,
     residual, fitted (the loss fell below 1 / n, where Theorem 4.2 begins), converged (residual <
-    1e-3), regions (to a tolerance of 0.001), regions_coarse (kinks within 0.01 merged),
-    regions_fine (to 1e-5), regions_all (to 0: of the network as it stopped, not of its limit),
-    error. `flow`: settings of `gradient_flow`.
+    1e-3), regions (to a tolerance of 0.001), regions_coarse (kinks within 0.01 merged) and
+    regions_fine (to 1e-5). `flow`: settings of `gradient_flow`.
     """
     crossings = draw_crossings(num_students, sign_changes, seed)
     x, y = draw_samples(crossings, num_samples, seed + 1)
     theta = draw_students(num_students, width, seed + 2)
     trained = gradient_flow(theta, x, y, **flow)
-    table = pd.DataFrame({"student": range(num_students), "least_loss": trained.least_loss})
-    table = table.assign(
-        sign_changes=sign_changes, width=width, num_samples=num_samples, residual=trained.residual
-    )
+    table = pd.DataFrame({"least_loss": trained.least_loss, "residual": trained.residual})
+    table = table.assign(sign_changes=sign_changes, width=width, num_samples=num_samples)
     table["label_changes"] = (y.diff(dim=1) != 0).sum(1).numpy()
     table["fitted"] = table["least_loss"] < 1 / num_samples
     table["converged"] = table["fitted"] & (table["residual"] < CONVERGED)
-    tolerances = {"regions": (), "regions_coarse": (1e-2,)}
-    tolerances |= {"regions_fine": (FINE_TOLERANCE, FINE_TOLERANCE), "regions_all": (0.0, 0.0)}
-    for name, of_position_and_slope in tolerances.items():
-        table[name] = [linear_regions(network, *of_position_and_slope) for network in trained.theta]
+    coarse, fine = (
+        {"position_tolerance": 1e-2},
+        {"position_tolerance": 1e-5, "slope_tolerance": 1e-5},
+    )
+    for name, merged in {"regions": {}, "regions_coarse": coarse, "regions_fine": fine}.items():
+        table[name] = [linear_regions(network, **merged) for network in trained.theta]
     return table, trained
 
 
@@ -67,53 +64,29 @@ def train_cells(
     return pd.concat(tables, ignore_index=True)
 
 
-def stated_width(sign_changes: int, delta: float, spacing: float) -> int:
-    """Width of Theorem 3.1 for data on [-1, 1]: 6144 log(24 r / delta) / rho."""
-    return math.ceil(6144 * math.log(24 * sign_changes / delta) / spacing)
-
-
-def stated_scales(
-    sign_changes: int, width: int, num_samples: int, delta: float, spacing: float
-) -> tuple[float, float]:
-    """Least sigma_h and largest sigma_o of Theorem 3.1 for data uniform on [-1, 1]."""
-    density = 0.5
-    hidden = 4200 * num_samples**2 * density * math.sqrt(sign_changes * width) / (delta * spacing)
-    return hidden, 1 / (4 * width * hidden * math.log(6 * width / delta))
-
-
 def theorem_31(
     sign_changes: int, num_samples: int, delta: float, num_students: int, seed: int, **flow: object
 ) -> pd.DataFrame:
     """Students at the width and start of Theorem 3.1; ratio: 2 n times the least loss met.
 
-    The teacher's sign changes are even, so that the shortest interval is rho = 2 / (r + 1).
+    Width 6144 log(24 r / delta) / rho, the least sigma_h and the largest sigma_o, for data uniform
+    on [-1, 1]. The teacher's sign changes are even: the shortest interval is rho = 2 / (r + 1).
     """
-    spacing = 2 / (sign_changes + 1)
-    width = stated_width(sign_changes, delta, spacing)
-    hidden, output = stated_scales(sign_changes, width, num_samples, delta, spacing)
-    crossings = torch.linspace(-1, 1, sign_changes + 2, dtype=torch.float64)[1:-1].expand(
-        num_students, -1
-    )
+    r, spacing = sign_changes, 2 / (sign_changes + 1)
+    width = math.ceil(6144 * math.log(24 * r / delta) / spacing)
+    hidden = 4200 * num_samples**2 * 0.5 * math.sqrt(r * width) / (delta * spacing)
+    output = 1 / (4 * width * hidden * math.log(6 * width / delta))
+    crossings = torch.linspace(-1, 1, r + 2, dtype=torch.float64)[1:-1].expand(num_students, -1)
     x, y = draw_samples(crossings, num_samples, seed)
     theta = draw_students(num_students, width, seed + 1, hidden, output)
-    settings = {
-        "num_steps": 100,
-        "check_every": 5,
-        "residuals": False,
-        "stop_loss": 1 / (2 * num_samples),
-    } | flow
-    trained = gradient_flow(theta, x, y, **settings)
-    columns = {"sign_changes": sign_changes, "num_samples": num_samples, "width": width}
+    settings = {"num_steps": 100, "check_every": 5, "residuals": False} | flow
+    trained = gradient_flow(theta, x, y, stop_loss=1 / (2 * num_samples), **settings)
     start = theta.norm(dim=2)
     moved = (trained.theta - theta).norm(dim=2)
-    hidden_change = (moved[:, :2].norm(dim=1) / start[:, :2].norm(dim=1)).numpy()
-    return pd.DataFrame(
-        {
-            "ratio": 2 * num_samples * trained.least_loss,
-            "hidden_change": hidden_change,
-            "output_change": (moved[:, 2] / start[:, 2]).numpy(),
-        }
-    ).assign(**columns, sigma_hidden=hidden, sigma_output=output)
+    table = pd.DataFrame({"ratio": 2 * num_samples * trained.least_loss})
+    table["hidden_change"] = (moved[:, :2].norm(dim=1) / start[:, :2].norm(dim=1)).numpy()
+    table["output_change"] = (moved[:, 2] / start[:, 2]).numpy()
+    return table.assign(width=width, sigma_hidden=hidden, sigma_output=output)
 
 
 def certified_loss(theta: torch.Tensor, sign_changes: int) -> np.ndarray:
@@ -123,7 +96,8 @@ def certified_loss(theta: torch.Tensor, sign_changes: int) -> np.ndarray:
     and each misclassified point mends at most two of the r - m - 1 missing changes, at a loss of
     log 2 or more.
     """
-    ends = theta[:, 0, :, None] * _even_points(sign_changes)[[0, -1]] + theta[:, 1, :, None]
+    first_and_last = torch.tensor([1 / (sign_changes + 1), 1], dtype=torch.float64)
+    ends = theta[:, 0, :, None] * first_and_last + theta[:, 1, :, None]
     active = (ends > 0).any(2).sum(1).numpy()
     missing = np.ceil(np.maximum(sign_changes - active - 1, 0) / 2)
     return math.log(2) * missing / (sign_changes + 1)
@@ -134,20 +108,19 @@ def certified_share(
 ) -> pd.DataFrame:
     """Share of initializations that `certified_loss` keeps above the bound, by width ratio.
 
-    Nothing is trained. Columns: sign_changes, width_ratio, n, certified (a number), share, and low,
-    high, its exact 95 % interval.
+    Nothing is trained. Columns: sign_changes, width_ratio, n, share, and low, high, its exact 95 %
+    interval.
     """
+    columns = ["sign_changes", "width_ratio", "n", "share", "low", "high"]
     rows = []
     for ratio in width_ratios:
-        bound = (1 - 0.75 * ratio) / 4
+        bound, width = (1 - 0.75 * ratio) / 4, math.floor(ratio * sign_changes + 1e-9)
         if bound > 0:
-            theta = draw_students(num_initializations, _width(sign_changes, ratio), seed)
+            theta = draw_students(num_initializations, width, seed)
             certified = int((certified_loss(theta, sign_changes) >= bound).sum())
             found = share(certified, num_initializations)
-            rows.append([sign_changes, ratio, num_initializations, certified, *found])
-    return pd.DataFrame(
-        rows, columns=["sign_changes", "width_ratio", "n", "certified", "share", "low", "high"]
-    )
+            rows.append([sign_changes, ratio, num_initializations, *found])
+    return pd.DataFrame(rows, columns=columns)
 
 
 def share(successes: int, trials: int) -> tuple[float, float, float]:
@@ -156,15 +129,7 @@ def share(successes: int, trials: int) -> tuple[float, float, float]:
     return successes / trials, float(interval.low), float(interval.high)
 
 
-def _width(sign_changes: int, width_ratio: float) -> int:
-    return math.floor(width_ratio * sign_changes + 1e-9)
-
-
-def _even_points(sign_changes: int) -> torch.Tensor:
-    return torch.arange(1, sign_changes + 2, dtype=torch.float64) / (sign_changes + 1)
-
-
-def example_1(**flow: object) -> dict[str, object]:
+def example_1() -> dict[str, object]:
     """Example 1: the limit of gradient flow, and a better solution.
 
     limit, better: (3, 2), the limit scaled to smallest margin 1; limit_norm, better_norm: squared
@@ -172,7 +137,7 @@ def example_1(**flow: object) -> dict[str, object]:
     """
     x, y = torch.tensor([[4.0, -4.0]], dtype=torch.float64), torch.ones(1, 2, dtype=torch.float64)
     start = torch.tensor([[[0, 0], [1, 0], [1, 0]]], dtype=torch.float64)
-    trained = gradient_flow(start, x, y, **({"tolerance": 0.0, "num_steps": 200} | flow))
+    trained = gradient_flow(start, x, y, tolerance=0.0, num_steps=200)
     limit = trained.theta / (y * outputs(trained.theta, x)).min().sqrt()
     better = torch.tensor([[0.5, -0.5], [0, 0], [0.5, 0.5]], dtype=torch.float64)
     return {
