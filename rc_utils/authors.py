@@ -253,6 +253,12 @@ def _single_rows(runs: pd.DataFrame) -> Iterator[dict[str, object]]:
     found = correlate(means["count"], means["gap"], units=_units(means))
     yield row("main/overall", "correlation with gap, settings", found, three)
 
+    counts = basic.groupby(COMBINATION)["count"].mean()
+    for name, value in (("least", counts.min()), ("most", counts.max())):
+        found = Estimate(value, n=len(counts), unit="combinations")
+        yield row(f"count-range/{name}", "mean count, combinations", found, basic)
+    yield row("dimension/change", "largest change, settings", *_change_with_dimension(runs))
+
     trees = runs[runs["experiment"] == "decision trees"]
     forests = runs[runs["experiment"] == "random forests"]
     yield from fit_correlations("trees/decision-tree", trees)
@@ -273,6 +279,21 @@ def _single_rows(runs: pd.DataFrame) -> Iterator[dict[str, object]]:
         yield row(id_, "mean gap, settings", mean(settings["gap"]), plain)
     for id_ in ("evolution/correlation/200", "range/[0, 1]/correlation"):
         yield from correlations(id_, plain, ("gap",))
+
+
+def _change_with_dimension(runs: pd.DataFrame) -> tuple[Estimate, pd.DataFrame]:
+    """Change of the correlation from segments to d dimensions, mean over networks, furthest from 0."""
+    found = []
+    for d in (2, 3, 4, 5):
+        changes = []
+        for network, part in runs[runs["experiment"] == f"dimension d={d}"].groupby("network"):
+            same = runs[(runs["experiment"] == "basic") & (runs["network"] == network)]
+            means = [rows.groupby(SETTING)[["count", "gap"]].mean() for rows in (same, part)]
+            before, after = (correlate(m["count"], m["gap"]).value for m in means)
+            changes.append(after - before)
+        found.append(Estimate(float(np.mean(changes)), n=len(changes), unit="networks"))
+    rows = runs[runs["experiment"].str.startswith("dimension")].assign(experiment="dimension")
+    return max(found, key=lambda e: abs(e.value)), rows
 
 
 def _units(rows: pd.DataFrame) -> list[tuple[float, float]]:

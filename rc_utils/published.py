@@ -16,7 +16,7 @@ The smallest effects of interest were fixed for each kind of statement, not for 
 | slope | 0.05 regions per doubling | some 0.15 regions over the tenfold range of rates here |
 | gap or accuracy | 0.01 | one image in a hundred |
 | logarithm of a ratio | 0.1 | ten percent |
-| relative change | 0 | the statement says that a function does not increase |
+| relative change | 0 | the statement says that a function does not increase, or never falls |
 | bound | ratio at most 1 | a bound holds or does not |
 
 The rule was made on 23 November 2026, when the results of this book were known and before any study

@@ -10,6 +10,7 @@ from rc_theory.two_layer import segments
 
 
 def test_half_spaces_shatter_one_more_than_the_dimension():
+    assert hs.runs(np.array([[0, 1, 1, 0], [1, 1, 1, 1]])).tolist() == [3, 1]
     for dim in (1, 2, 7):
         case = hs.half_spaces(dim)
         assert (case.regions, case.points) == (2, dim + 1)
@@ -78,17 +79,12 @@ def test_regions_of_polygons_are_counted_without_assuming_convexity():
         assert hs.polygon_regions(w, np.array([[0.0, 1.0]]), np.array([height])).item() == regions
 
 
-def test_regions_of_half_spaces_are_those_on_the_lines(monkeypatch):
-    monkeypatch.setattr(hs, "separating_half_spaces", lambda points, labels: (np.zeros((8, 2)), np.ones(8)))
-    monkeypatch.setattr(hs, "require", lambda *_: None)
-    assert hs.half_spaces(2).regions == 1
-
-
 def test_a_labelling_that_is_missed_is_an_error(monkeypatch):
-    separate, polygons = hs.separating_half_spaces, hs.convex_polygons
-    monkeypatch.setattr(hs, "separating_half_spaces", lambda points, labels: separate(points, labels[::-1]))
-    with pytest.raises(ValueError, match="a labelling of 4 points was not realised"):
-        hs.half_spaces(3)
+    solve, polygons = np.linalg.solve, hs.convex_polygons
+    with monkeypatch.context() as patched:
+        patched.setattr(np.linalg, "solve", lambda system, sides: solve(system, -sides))
+        with pytest.raises(ValueError, match="a labelling of 4 points was not realised"):
+            hs.half_spaces(3)
     monkeypatch.setattr(hs, "convex_polygons", lambda labels: polygons(np.roll(labels, 1, axis=1)))
     with pytest.raises(ValueError, match="a labelling of 5 points was not realised"):
         hs.convex_bodies(5)

@@ -39,8 +39,7 @@ def both_sides(
     """lambda / (sigma_1 u) and sigma_n u / lambda of random one-layer networks, (number,) each.
 
     Gaussian weights, no biases, one random sample each; with the output weights a_S of the active
-    units a step of SGD has u = |a_S| and lambda = |W_1^T a_S|. Lemma 1 says that neither ratio
-    exceeds 1.
+    units a step of SGD has u = |a_S| and lambda = |W_1^T a_S|.
     """
     rng = np.random.default_rng(seed)
     first, x = rng.normal(size=(number, units, inputs)), rng.normal(size=(number, inputs, 1))

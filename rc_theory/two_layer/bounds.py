@@ -1,7 +1,6 @@
 """The inequalities of v1 Lemma 7, Lemma 8 and Theorem 6 (v3 Lemmas 6.4, 6.5, Theorem 6.3).
 
-Each is a table of what was `measured` and what is `allowed`, one row per case. The label of a point
-is 1[f > 0].
+Each is a table of what was `measured` and what is `allowed`. The label of a point is 1[f > 0].
 """
 
 import math
@@ -122,7 +121,16 @@ def check_constructed() -> dict[str, pd.DataFrame]:
 
 
 def line_allowed(networks: Networks, x: Tensor) -> Tensor:
-    """2 + 16 log2(N) lambda_max / r^2, (M,): at least the mean count on a line (page 08)."""
+    """2 + 16 log2(N) lambda_max / r^2, (M,): at least the mean count of points on a line.
+
+    Proof. By that of Lemma 7 a segment has at most two regions more than neurons that bend on it. A
+    neuron that bends after the g-th point does so for 2 g (N - g) <= 2 N m ordered pairs, m =
+    min(g, N - g), so the mean count is at most 2 + 2/N sum m. Take the q neurons of one s =
+    floor(log2 m) and one active side. All are active at the 2^s outermost points there, half of
+    which at least lie on one side of the foot of the perpendicular from 0, where x_i . x_k >= r^2.
+    The unit vector of equal entries on these gives lambda_max >= 2^(s - 1) q r^2 / N, and so the
+    group adds at most q 2^(s + 1) <= 4 N lambda_max / r^2 to sum m. There are 2 log2(N) groups.
+    """
     return 2 + 16 * math.log2(x.shape[1]) * sharpness(networks, x) / radius(x) ** 2
 
 
@@ -152,8 +160,7 @@ def growth_with_n(name: str, sizes: Iterable[int]) -> pd.DataFrame:
 
 def slopes(counts: np.ndarray, factors: Sequence[float]) -> np.ndarray:
     """Slope of each row of counts (M, rates) per doubling of the rate; NaN if an end is."""
-    rates, found = np.log2(factors), np.full(len(counts), np.nan)
-    known = np.isfinite(counts)
+    rates, found, known = np.log2(factors), np.full(len(counts), np.nan), np.isfinite(counts)
     for index in np.flatnonzero(known[:, 0] & known[:, -1]):
         some = known[index]
         found[index] = np.polyfit(rates[some], counts[index, some], 1)[0]

@@ -30,8 +30,7 @@ def orthonormal_network(n: int, bends: int) -> tuple[Networks, Tensor]:
 
     m neurons belong to each point e_i; along the way from e_i to any other e_j they make f zigzag
     with m bends in the first half, and the neurons of e_j mirror them in the second. lambda_max = m
-    / N, equality in Lemma 8, and Theorem 6 holds with (2m + 1) - 2m / N against 2m + 2. N and m are
-    at least 2.
+    / N, equality in Lemma 8, and Theorem 6 has (2m + 1) - 2m / N against 2m + 2. N, m >= 2.
     """
     m = bends
     at = torch.arange(m + 1, dtype=torch.float64) / (2 * m + 1)

@@ -34,13 +34,6 @@ def runs(labels: np.ndarray) -> np.ndarray:
     return 1 + (labels[:, 1:] != labels[:, :-1]).sum(1)
 
 
-def separating_half_spaces(points: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(w, b) with w.x + b = +-1 on d + 1 points of R^d, for labels (L, d + 1)."""
-    system = np.hstack([points, np.ones((len(points), 1))])
-    solution = np.linalg.solve(system, np.where(labels, 1.0, -1.0).T).T
-    return solution[:, :-1], solution[:, -1]
-
-
 def half_spaces(dim: int, *, seed: int = 0) -> Shattering:
     """Half-spaces of R^d that shatter d + 1 random points, and their regions on random lines.
 
@@ -48,7 +41,10 @@ def half_spaces(dim: int, *, seed: int = 0) -> Shattering:
     """
     rng = np.random.default_rng(seed)
     points, labels = rng.normal(size=(dim + 1, dim)), labellings(dim + 1)
-    w, b = separating_half_spaces(points, labels)
+    # w.x + b = +-1 on the points.
+    system = np.hstack([points, np.ones((dim + 1, 1))])
+    solution = np.linalg.solve(system, np.where(labels, 1.0, -1.0).T).T
+    w, b = solution[:, :-1], solution[:, -1]
     _require_all((points @ w.T + b).T > 0, labels)
     along = np.sinh(np.linspace(-12, 12, 41))
     regions = 0
