@@ -108,6 +108,17 @@ def test_tables_hold_means_per_setting_and_every_statement(clone, tmp_path):
     results = pd.read_csv(tmp_path / "tables/results.csv")
     assert set(statements().index) <= set(results["id"])
     assert results["value"].notna().sum() > 500
+    value = results.set_index(["id", "quantity"])["value"]
+    basic = authors.read_runs(clone).query("experiment == 'basic'")
+    ends = basic.groupby(authors.COMBINATION)["count"].mean().agg(["min", "max"])
+    found = [value[f"count-range/{name}", "mean count, combinations"] for name in ("least", "most")]
+    assert found == pytest.approx(ends.tolist(), abs=1e-6)
+    on = [
+        value[f"architectures/SENet18/{d}", "correlation with gap, settings"]
+        for d in ("CIFAR-10", "d=2", "d=3", "d=4", "d=5")
+    ]
+    changes = [r - on[0] for r in on[1:]]
+    assert value["dimension/change", "largest change, settings"] == pytest.approx(max(changes, key=abs), abs=2e-6)
     # Means and a correlation over 27 combinations, by a reading that shares no code.
     rows = [line.split() for line in (clone / "tasks/cifar100/Resnet34.txt").read_text().splitlines()]
     table = pd.DataFrame(rows).astype(float)
