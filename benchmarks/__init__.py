@@ -7,8 +7,7 @@ that `load` imports. `coverage` checks intervals instead of times.
 import importlib
 
 TOPICS = (
-    "counting", "forward", "epoch", "adaptive", "triangles", "exact", "memory", "stacked", "scheduling",
-    "coverage",
+    "counting", "forward", "epoch", "adaptive", "triangles", "memory", "scheduling", "gpu", "coverage",
 )  # fmt: skip
 
 

@@ -1,47 +1,166 @@
-"""A whole region count against the forward pass that it cannot do without."""
+"""A whole region count against the forward pass that it cannot do without, and against the authors' and dbViz's loops.
+
+The loops are written here after what their code does: GitHub lijingwei0502/implicit_bias at commit 6148365 for
+segments, somepago/dbViz (Somepalli et al. 2022) for planes.
+"""
+
+import itertools
 
 import numpy as np
 import torch
+from skimage.measure import label
 
 from benchmarks.networks import narrow_network, one_epoch, shapes
-from benchmarks.registry import Row, at_most, benchmark
+from benchmarks.registry import Row, at_least, at_most, benchmark
 from benchmarks.timing import in_turns, timed
 from rc_utils.counting import make_lattice, region_count, sample_vertices
+from rc_utils.datasets import load_dataset
+from rc_utils.networks import build_network
 from rc_utils.training import train
 
 BATCH_SIZE = 400
+PLANE_POINTS, PADDING = 50, 0.1  # an edge of dbViz's planes; beyond the triangle, a share of its extents
+WIDTH, IMAGE_SIZE = 64, 32
+FEW = {"strategy": "adaptive", "coarse": 8}
+MOST_EVALUATIONS = 15  # a segment, where the grid has 200
 
 
 @benchmark("forward")
 def forward(scale):
-    """1-D region count of a width-8 ResNet18 against the bare forward pass over the same points."""
+    """1-D region count of a width-8 ResNet18 against the bare forward pass over the same points, and against loops."""
     data = shapes(100)
     network = train(narrow_network(), data, one_epoch(batch_size=10)).network.eval()
-    points = points_on_segments(data.x_train, scale.segments)
+    options = {"num_samples": scale.segments}
+    ends = sample_vertices(data.x_train, **options)
+    points = points_on_segments(ends)
 
     def count():
-        return region_count(network, data.x_train, num_samples=scale.segments, batch_size=BATCH_SIZE)
+        return region_count(network, data.x_train, batch_size=BATCH_SIZE, **options).counts
 
     def bare():
-        return bare_forward(network, points)
+        labels = bare_forward(network, points, BATCH_SIZE).argmax(1).view(scale.segments, -1)
+        return 1 + (labels[:, 1:] != labels[:, :-1]).sum(1).numpy()
 
-    labels = torch.cat([logits.argmax(1) for logits in bare()]).view(scale.segments, -1)
-    runs = 1 + (labels[:, 1:] != labels[:, :-1]).sum(1).numpy()
-    if not np.array_equal(runs, count().counts):
-        raise AssertionError("the region count and the bare forward pass do not see the same labels")
-    ours, other = in_turns([timed(count), timed(bare)], scale.repeats)  # with the probe of the model
-    yield Row(f"count on {scale.segments} segments, ResNet18/8", "bare forward pass", ours, other, at_most(1.15))
+    _compare_counts(count(), bare(), authors_loop(network, ends))
+    sides = [count, bare, lambda: authors_loop(network, ends)]
+    ours, other, loop = in_turns([timed(side) for side in sides], scale.repeats)  # with the probe of the model
+    name = f"count on {scale.segments} segments, ResNet18/8"
+    yield Row(name, "bare forward pass", ours, other, at_most(1.15))
+    yield Row(name, "the authors' loop", ours, loop, at_least(1))
+
+    number = max(1, scale.segments // 20)
+    triples = sample_vertices(data.x_train, dim=2, num_samples=number)
+    plane = {"dim": 2, "num_samples": number, "resolution": PLANE_POINTS, "domain": "box", "padding": PADDING}
+    sides = [
+        lambda: region_count(network, data.x_train, adjacency="full", **plane).counts,
+        lambda: dbviz_loop(network, triples),
+    ]
+    _compare_counts(*(side() for side in sides))
+    ours, other = in_turns([timed(side) for side in sides], scale.repeats)
+    name = f"count on {number} planes of {PLANE_POINTS} x {PLANE_POINTS} points"
+    yield Row(name, "dbViz's loop", ours, other, at_least(1))
 
 
-def points_on_segments(x_train, num_segments):
-    """The points (num_segments * 200, C, H, W) that `region_count` evaluates with its default settings."""
-    vertices = sample_vertices(x_train, num_samples=num_segments)
+@benchmark("full-width")
+def full_width(scale):
+    """Adaptive segments of an untrained full-width ResNet18 against the bare forward pass of as many points.
+
+    The bare pass has the faster of the two memory layouts and of three batch sizes.
+    """
+    number = scale.segments
+    data = load_dataset("shapes", n_train=200, n_test=10, image_size=IMAGE_SIZE)
+    network = build_network("ResNet18", width=WIDTH, seed=0).eval()
+
+    def count(**options):
+        return region_count(network, data.x_train, num_samples=number, **options)
+
+    few = count(**FEW)
+    points = points_on_segments(sample_vertices(data.x_train, num_samples=number))[: few.num_evaluations]
+    best = min(ways_to_pass(network, points), key=lambda way: timed(way)())
+    ours, other = in_turns([timed(lambda: count(**FEW)), timed(best)], scale.repeats)
+    name = f"adaptive count on {number} segments, ResNet18/{WIDTH} at {IMAGE_SIZE} x {IMAGE_SIZE}"
+    yield Row(name, "bare forward pass of as many points", ours, other, at_most(1.15))
+    each = few.num_evaluations / number
+    yield Row(f"evaluations, {name}", "the most allowed", (each,), (MOST_EVALUATIONS,), at_most(1), "each")
+    ends = sample_vertices(data.x_train, num_samples=max(1, number // 20))
+    seconds = timed(lambda: authors_loop(network, ends))() * number / len(ends)
+    yield Row(name, f"the authors' loop, by {len(ends)} of them", ours, (seconds,) * len(ours), at_least(1))
+
+
+def _compare_counts(counts, *others):
+    for other in others:
+        if not np.array_equal(counts, other):
+            raise AssertionError(f"the region count and a loop do not count the same: {counts}, {other}")
+
+
+def points_on_segments(ends):
+    """The points (B * 200, C, H, W) that `region_count` evaluates on segments (B, 2, C, H, W) by default."""
     first, second = torch.from_numpy(make_lattice(1).coordinates.astype(np.float32)).T
-    start, end = vertices[:, :1], vertices[:, 1:]
+    start, end = ends[:, :1], ends[:, 1:]
     return (start * first.view(1, -1, 1, 1, 1) + end * second.view(1, -1, 1, 1, 1)).flatten(0, 1)
 
 
 @torch.inference_mode()
-def bare_forward(network, points):
+def bare_forward(network, points, batch_size):
     """Logits of each batch of points."""
-    return [network(batch) for batch in points.split(BATCH_SIZE)]
+    return torch.cat([network(batch) for batch in points.split(batch_size)])
+
+
+def ways_to_pass(network, points):
+    """Functions that pass the points, in batches of 100, 200 and 400 and in both memory layouts."""
+    for memory_format in (torch.contiguous_format, torch.channels_last):
+        laid_out = build_network("ResNet18", width=WIDTH, seed=0).eval().to(memory_format=memory_format)
+        laid_out.load_state_dict(network.state_dict())
+        here = points.contiguous(memory_format=memory_format)
+        for size in (50, 100, 400):
+            yield lambda net=laid_out, x=here, size=size: bare_forward(net, x, size)
+
+
+@torch.no_grad()
+def authors_loop(network, ends):
+    """Regions on segments (B, 2, C, H, W): 200 points of one segment are made one by one, passed, and walked along."""
+    counts = []
+    for first, second in ends.double().numpy():
+        points = np.zeros((200, *first.shape))
+        for i, alpha in enumerate(np.linspace(0, 1, 200)):
+            points[i] = (1 - alpha) * first + alpha * second
+        labels = network(torch.tensor(points, dtype=torch.float32)).argmax(1).numpy()
+        counts.append(1 + sum(one != other for one, other in itertools.pairwise(labels)))
+    return np.array(counts)
+
+
+@torch.no_grad()
+def dbviz_loop(network, triples):
+    """Pieces of the planes around triangles (B, 3, C, H, W): a data loader makes single points, scikit-image counts."""
+    counts = []
+    for base, second, third in triples:
+        along = second - base
+        across = third - base
+        across = across - (across * along).sum() / (along * along).sum() * along
+        lengths = along.norm(), across.norm()
+        coefficient = ((third - base) * along).sum() / lengths[0]
+        x, y = torch.tensor([0, lengths[0], coefficient]), torch.tensor([0, lengths[1]])
+        axes = []
+        for values in (x, y):
+            low, high = values.min(), values.max()
+            beyond = PADDING * (high - low)
+            axes.append(torch.linspace(float(low - beyond), float(high + beyond), PLANE_POINTS))
+        grid = torch.cartesian_prod(*axes)
+        plane = _Plane(base, along / lengths[0], across / lengths[1], grid)
+        outputs = []
+        for batch in torch.utils.data.DataLoader(plane, batch_size=256):
+            outputs += list(network(batch))
+        labels = torch.stack(outputs).argmax(1).view(PLANE_POINTS, PLANE_POINTS).numpy()
+        counts.append(label(labels, background=-1, connectivity=2, return_num=True)[1])
+    return np.array(counts)
+
+
+class _Plane(torch.utils.data.Dataset):
+    def __init__(self, base, along, across, grid):
+        self.base, self.along, self.across, self.grid = base, along, across, grid
+
+    def __len__(self):
+        return len(self.grid)
+
+    def __getitem__(self, i):
+        return self.base + self.grid[i, 0] * self.along + self.grid[i, 1] * self.across

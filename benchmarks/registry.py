@@ -43,11 +43,11 @@ class Scale:
 
 
 FULL = Scale(
-    repeats=7, grids=1000, images=1280, segments=20, truth=(24, 3), triangles=30,
+    repeats=7, grids=1000, images=1280, segments=100, truth=(24, 3), triangles=30,
     many_segments=(100, 1000, 10000), trials=600, runs=10000,
 )  # fmt: skip
 QUICK = Scale(
-    repeats=3, grids=1000, images=640, segments=10, truth=(6, 1), triangles=5,
+    repeats=3, grids=1000, images=640, segments=20, truth=(6, 1), triangles=5,
     many_segments=(100,), trials=150, runs=1000,
 )  # fmt: skip
 TINY = Scale(

@@ -7,18 +7,19 @@ import subprocess
 import sys
 
 import pytest
+import torch
 from distributed import LocalCluster
 
 import benchmarks
-from benchmarks import adaptive, counting, epoch, memory, report, scheduling, stacked, triangles
+from benchmarks import adaptive, counting, epoch, forward, gpu, memory, report, scheduling, triangles
 from benchmarks.__main__ import main
 from benchmarks.networks import narrow_network, one_epoch, shapes
 from benchmarks.registry import TINY, Row, at_least, at_most
 from benchmarks.timing import in_turns
 
 NUMBER_OF_ROWS = {
-    "counting-2d": 2, "counting-nd": 6, "forward": 1, "overhead": 2, "layout": 2,
-    "adaptive": 2, "linear": 6, "triangles": 41, "memory": 1, "exact": 3, "stacked": 1, "scheduling": 1,
+    "counting-2d": 2, "counting-nd": 6, "forward": 3, "full-width": 3, "overhead": 2, "layout": 2,
+    "adaptive": 4, "linear": 6, "triangles": 41, "memory": 1, "scheduling": 1,
 }  # fmt: skip
 
 
@@ -30,8 +31,8 @@ def one_tiny_network(monkeypatch):
     """
     monkeypatch.setattr(adaptive, "NETWORKS", {"ResNet18": {"width": 2}})
     monkeypatch.setattr(adaptive, "LEARNING_RATES", (0.02,))
-    monkeypatch.setattr(stacked, "NUM_MODELS", 4)
-    monkeypatch.setattr(stacked, "NUM_STEPS", 20)
+    monkeypatch.setattr(forward, "WIDTH", 2)
+    monkeypatch.setattr(forward, "IMAGE_SIZE", 8)
     data, networks = adaptive.trained_networks(TINY.images // 4)
     monkeypatch.setattr(triangles, "held_out_of_cifar10", lambda: (data.x_train, networks))
     monkeypatch.setattr(triangles, "REFERENCE_POINTS", 11)
@@ -44,14 +45,23 @@ def one_tiny_network(monkeypatch):
 
 @pytest.mark.parametrize("name", NUMBER_OF_ROWS)
 def test_benchmark_gives_its_rows(name):
-    simulated = {"coverage"}  # whose rows are no speeds
+    simulated = {"coverage", "gpu"}  # whose rows are no speeds, or need a card
     assert set(NUMBER_OF_ROWS) == set(benchmarks.load()) - simulated
     rows = list(benchmarks.load()[name](TINY))
     assert len(rows) == NUMBER_OF_ROWS[name]
     for row in rows:
-        if row.unit == "s" and name not in ("exact", "linear", "triangles"):
+        if row.unit == "s" and name not in ("linear", "triangles"):
             assert len(row.ours) == len(row.other) == TINY.repeats
             assert min(*row.ours, *row.other) > 0
+
+
+def test_the_checks_of_a_card_hold_between_the_cpu_and_itself(monkeypatch):
+    assert list(benchmarks.load()["gpu"](TINY)) == [] or torch.cuda.is_available()
+    monkeypatch.setattr(gpu, "WIDTH", 2)
+    monkeypatch.setattr(gpu, "IMAGE_SIZE", 8)
+    rows = list(gpu.gpu(TINY, device="cpu"))
+    assert [row.verdict for row in rows[:8]] == ["yes"] * 8
+    assert len(rows) == 8 + 1 + 2
 
 
 def test_ratio_and_verdict_follow_the_target():

@@ -498,3 +498,28 @@ def test_a_network_that_keeps_tensors_can_be_trained_after_a_count(strategy):
 def test_wrong_vertices_of_a_grid_are_named(vertices, message):
     with pytest.raises(ValueError, match=message):
         label_grid(lambda x: x, vertices)
+
+
+@pytest.mark.parametrize(("flatten", "takes"), [("mean", True), ("view", False)])
+def test_wide_networks_get_images_channels_last_where_they_take_them(flatten, takes, monkeypatch, rng):
+    images = rng.standard_normal((20, 3, 6, 6)).astype(np.float32)
+
+    class Network(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.linear, self.last = nn.Conv2d(3, 4, 1, bias=False), nn.Linear(108, 4), None
+
+        def forward(self, x):
+            self.last = x.is_contiguous(memory_format=torch.channels_last)
+            return self.conv(x).mean((2, 3)) if flatten == "mean" else self.linear(x.view(len(x), -1))
+
+    torch.manual_seed(0)
+    network = Network()
+    options = {"num_samples": 10, "resolution": 30}
+    narrow = region_count(network, images, **options)
+    assert not network.last
+    monkeypatch.setattr("rc_utils.counting.classifier.WIDE", 1)
+    wide = region_count(network, images, **options)
+    assert network.last == takes
+    assert wide.counts.tolist() == narrow.counts.tolist()
+    assert wide.mean > 1

@@ -28,8 +28,8 @@ import tomllib
 import docstrings
 import pytest
 
+import benchmarks.__main__
 import rc_utils
-from benchmarks import gpu
 from rc_utils import count, measures
 from rc_utils.notebooks import check_parameters, find_notebook, main, notebook_parameters, parse_value
 from rc_utils.sweep import campaign
@@ -110,10 +110,6 @@ def check_make(words):
     assert {word for word in words if "=" not in word} <= set(" ".join(lines).split())
 
 
-def check_gpu(words):
-    check_sweep([gpu._parser().parse_args(words).campaign])
-
-
 def check_dask(words):
     from distributed.cli import dask_scheduler, dask_worker
 
@@ -126,7 +122,7 @@ CHECKS = {
     (".venv/bin/python", "-m", "rc_utils.sweep"): check_sweep,
     (".venv/bin/python", "-m", "rc_utils.count"): CHECK_COUNT,
     (".venv/bin/python", "-m", "rc_utils.notebooks"): check_notebook,
-    (".venv/bin/python", "-m", "benchmarks.gpu"): check_gpu,
+    (".venv/bin/python", "-m", "benchmarks"): benchmarks.__main__._parser().parse_args,
     (".venv/bin/python", "book/build.py"): check_build,
     ("python", "-m", "pip"): check_pip,
     (".venv/bin/dask",): check_dask,

@@ -88,7 +88,7 @@ def default_chunk(num_features, classifier):
         return min(65536, max(1, (32 << 20) // num_bytes))
     if classifier.device.type != "cpu":
         return min(16384, max(1, (64 << 20) // num_bytes))
-    in_cache = min(4096, max(400, (5 << 18) // num_bytes))
+    in_cache = min(4096, max(32, (5 << 18) // num_bytes))
     return min(in_cache, max(1, (8 << 20) // num_bytes))
 
 
