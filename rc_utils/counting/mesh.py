@@ -412,17 +412,18 @@ def part_above(polygon: np.ndarray, heights: np.ndarray) -> np.ndarray:
     return np.array(points).reshape(-1, polygon.shape[1])
 
 
-def triangle_regions(model, vertices):
-    """The regions of one triangle, to be drawn: what its adaptive count counts.
+def triangle_regions(model, vertices, resolution=None, strategy="adaptive"):
+    """The regions of one triangle, to be drawn: the pieces that `region_count` counts by "linear".
 
-    vertices: (1, 3, *shape), as `sample_vertices` returns them.
+    vertices: (1, 3, *shape), as `sample_vertices` returns them. resolution, strategy: as there.
 
     Returns polygons, a list of (k, 3) in barycentric coordinates, one for each label in each
     element of the mesh; their labels (n,); and the number of regions.
     """
-    lattice, classifier = make_lattice(2), as_classifier(model, vertices)
+    lattice, classifier = make_lattice(2, resolution), as_classifier(model, vertices)
     corners = torch.as_tensor(vertices).to(classifier.device, classifier.dtype)
-    mesh, _ = interpolated_mesh(classifier, corners, lattice, None, HALVINGS[2])
+    halvings = HALVINGS[2] if strategy == "adaptive" else 0
+    mesh, _ = interpolated_mesh(classifier, corners, lattice, None, halvings)
     places = np.column_stack([mesh.scale - mesh.points.sum(1), mesh.points]) / mesh.scale
     polygons, labels = [], []
     for element in mesh.elements:
