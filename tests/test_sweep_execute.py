@@ -206,11 +206,18 @@ def test_one_experiment_alone_makes_its_runs_for_the_whole_campaign():
 
 
 def test_campaigns_that_share_a_run_keep_each_others_counts_and_do_not_take_turns():
-    one, other = with_changes(grid=ONE), with_changes(grid=ONE, counts=["test"], measures=["margin"])
+    """But not those of another network, as other results tell."""
+    looks = {"evolution_epochs": [1], "evolution_counts": ["main"]}
+    one = with_changes(grid=ONE, **looks)
+    other, third = with_changes(grid=ONE, counts=["test"], measures=["margin"]), with_changes(grid=ONE, counts=["area"])
     for campaign in (one, other):
         assert statuses(sweep(campaign)) == ["done"]
     assert missing_runs(one) == missing_runs(other) == []
-    assert len(record_of(one)["counts"]) == 2
+    record = record_of(one)
+    assert (len(record["counts"]), len(record["evolution"])) == (2, 1)
+    records.write_record(record | {"results": record["results"] | {"train_loss": 0.02}})
+    assert statuses(sweep(third)) == ["done"]
+    assert (len(record_of(one)["counts"]), record_of(one)["evolution"]) == (1, [])
 
 
 def test_weights_are_kept_where_asked_and_a_network_is_else_trained_again(monkeypatch):
@@ -362,7 +369,7 @@ def test_a_network_that_is_random_in_evaluation_mode_is_not_recorded(monkeypatch
     monkeypatch.setitem(TABLE, "networks", {"MLP": {"architecture": f"{__name__}:Own"}})
     monkeypatch.setattr(Own, "activation", Noise)
     (outcome,) = sweep(with_changes(grid=ONE))
-    assert "gives other scores when the same images are asked again" in outcome.error
+    assert "gives a point another output at every call" in outcome.error
 
 
 def test_a_network_of_ones_own_is_run_as_an_experiment_runs_its_own():
