@@ -54,11 +54,10 @@ class Estimate:
         return f"{interval_text(self.value, self.low, self.high)} ({self.n} {self.unit})"
 
 
-def interval_text(value: float | None, low: float = NAN, high: float = NAN, form: str = "") -> str:
+def interval_text(value: float | None, low: float = NAN, high: float = NAN) -> str:
     """`value [low, high]` with as many decimals as the interval earns; a dash without a value.
 
-    Two decimals for a width of 0.12 to 1.2, three at most (more for values below 0.01). `form` is
-    put before the number of decimals: "+" shows the sign.
+    Two decimals for a width of 0.12 to 1.2, three at most (more for values below 0.01).
     """
     if value is None or math.isnan(value):
         return "–"
@@ -66,14 +65,14 @@ def interval_text(value: float | None, low: float = NAN, high: float = NAN, form
         return "unbounded"
     if not (math.isfinite(low) and math.isfinite(high)):
         if abs(value) >= 100:
-            return f"{value:{form},.0f}"
-        return f"{value:{form}.2f}" if value == 0 or abs(value) >= 0.01 else f"{value:{form}.2g}"
+            return f"{value:,.0f}"
+        return f"{value:.2f}" if value == 0 or abs(value) >= 0.01 else f"{value:.2g}"
     width = high - low if high - low > 1e-9 else 1.0
     decimals = max(0, 2 - math.floor(math.log10(width / 0.12)))
     if abs(value) >= 0.01:
         decimals = min(decimals, 3)
     # Adding zero turns -0.0 into 0.0.
-    numbers = [f"{round(v, decimals) + 0.0:{form}.{decimals}f}" for v in (value, low, high)]
+    numbers = [f"{round(v, decimals) + 0.0:.{decimals}f}" for v in (value, low, high)]
     return f"{numbers[0]} [{numbers[1]}, {numbers[2]}]"
 
 
