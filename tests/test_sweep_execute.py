@@ -418,6 +418,7 @@ def test_training_once_more_ends_at_the_same_network_and_kept_ones_spare_it():
 
 def test_a_record_counts_the_points_and_evaluates_the_images_that_the_campaign_says():
     settings = {"training": {}, "test": {"points": "test"}, "area": {"dim": 2}}
+    settings["face"] = settings["area"] | {"adjacency": "face"}
     counts = {label: {"num_samples": 20} | given for label, given in settings.items()}
     table = TABLE | {"counts": counts, "networks": {"MLP": {"widths": [64]}}}
     wishes = {"grid": {"lr": [0.3], "batch_size": [8]}, "train": {"epochs": 10}, "evolution_epochs": [10]}
@@ -428,13 +429,12 @@ def test_a_record_counts_the_points_and_evaluates_the_images_that_the_campaign_s
     network, data = run.trained_network(planned.spec), run.dataset_of(planned.spec)
     recorded = [records.find_count(record["counts"], campaign.counts[label])["counts"] for label in counts]
     training, test = (region_count(network, x, num_samples=20).counts for x in (data.x_train, data.x_test))
-    face, simplex = (
-        region_count(network, data.x_train, dim=2, num_samples=20, adjacency=name).counts
-        for name in ("face", "simplex")
+    area, face = (
+        region_count(network, data.x_train, dim=2, num_samples=20, adjacency=name).counts for name in (None, "face")
     )
-    assert recorded == [training.tolist(), test.tolist(), face.tolist()]
+    assert recorded == [counts.tolist() for counts in (training, test, area, face)]
     assert (training != test).any()
-    assert (face != simplex).any()
+    assert (area != face).any()
     (look,), at_the_end = record["evolution"], record["results"]
     assert look["train_accuracy"] == at_the_end["train_accuracy"] != at_the_end["test_accuracy"]
     assert look["test_accuracy"] == at_the_end["test_accuracy"]
