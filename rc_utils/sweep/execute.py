@@ -162,7 +162,9 @@ def check_values(campaign):
         with naming(f"{campaign.name}, {where}"):
             for key in ("num_classes", "in_channels", "image_size", "seed"):
                 require(key not in network, f"{key} comes from the dataset or the run")
-            canonical_json(network)
+            for key, value in network.items():
+                with naming(key):
+                    canonical_json(value)
             check_network(**network)
     model, points = lambda batch: batch[:, :3], np.random.default_rng(0).random((64, 8))
     for label, settings in campaign.counts.items():
