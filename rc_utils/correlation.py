@@ -21,6 +21,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from rc_utils.checks import check_count, check_name, require
+
 NAN = float("nan")
 # With fewer units most resamples are alike, and a bootstrap misses the truth far too often.
 MIN_UNITS = 7
@@ -52,11 +54,10 @@ class Estimate:
         return f"{interval_text(self.value, self.low, self.high)} ({self.n} {self.unit})"
 
 
-def interval_text(value: float | None, low: float = NAN, high: float = NAN, form: str = "") -> str:
+def interval_text(value: float | None, low: float = NAN, high: float = NAN) -> str:
     """`value [low, high]` with as many decimals as the interval earns; a dash without a value.
 
-    Two decimals for a width of 0.12 to 1.2, three at most (more for values below 0.01). `form` is
-    put before the number of decimals: "+" shows the sign.
+    Two decimals for a width of 0.12 to 1.2, three at most (more for values below 0.01).
     """
     if value is None or math.isnan(value):
         return "–"
@@ -64,14 +65,14 @@ def interval_text(value: float | None, low: float = NAN, high: float = NAN, form
         return "unbounded"
     if not (math.isfinite(low) and math.isfinite(high)):
         if abs(value) >= 100:
-            return f"{value:{form},.0f}"
-        return f"{value:{form}.2f}" if value == 0 or abs(value) >= 0.01 else f"{value:{form}.2g}"
+            return f"{value:,.0f}"
+        return f"{value:.2f}" if value == 0 or abs(value) >= 0.01 else f"{value:.2g}"
     width = high - low if high - low > 1e-9 else 1.0
     decimals = max(0, 2 - math.floor(math.log10(width / 0.12)))
     if abs(value) >= 0.01:
         decimals = min(decimals, 3)
     # Adding zero turns -0.0 into 0.0.
-    numbers = [f"{round(v, decimals) + 0.0:{form}.{decimals}f}" for v in (value, low, high)]
+    numbers = [f"{round(v, decimals) + 0.0:.{decimals}f}" for v in (value, low, high)]
     return f"{numbers[0]} [{numbers[1]}, {numbers[2]}]"
 
 
@@ -108,8 +109,7 @@ def correlate(
     three rows, gives NaN. Raises ValueError for an unknown method, vectors of unequal length and
     rows that are not finite.
     """
-    if method not in RANK_VARIANCE:
-        raise ValueError(f"unknown method {method!r}; expected one of {', '.join(RANK_VARIANCE)}")
+    check_name("method", method, RANK_VARIANCE)
     x, y, codes = _checked_rows(x, y, units)
     number = _number_of(codes)
     if len(x) < 3 or _is_constant(x) or _is_constant(y):
@@ -217,11 +217,11 @@ def mean(values: Sequence[float], unit: str = "settings") -> Estimate:
     values = np.asarray(values, dtype=float)
     if not len(values):
         return Estimate(NAN, unit=unit)
-    value = float(values.mean())
-    if len(values) < 2 or np.ptp(values) <= 1e-12 * np.abs(values).max():
-        return Estimate(value, n=len(values), unit=unit)
-    half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values))
-    return Estimate(value, value - half, value + half, len(values), unit)
+    value, n = float(values.mean()), len(values)
+    if n < 2 or np.ptp(values) <= 1e-12 * np.abs(values).max():
+        return Estimate(value, n=n, unit=unit)
+    half = stats.t.ppf(0.975, n - 1) * stats.sem(values)
+    return Estimate(value, value - half, value + half, n, unit)
 
 
 def proportion(successes: float, n: int, unit: str = "settings") -> Estimate:
@@ -229,12 +229,12 @@ def proportion(successes: float, n: int, unit: str = "settings") -> Estimate:
 
     `successes` need not be whole where each trial is itself a share.
     """
+    from statsmodels.stats.proportion import proportion_confint
+
     if n < 1:
         return Estimate(NAN, unit=unit)
-    share, z2 = successes / n, stats.norm.ppf(0.975) ** 2
-    centre = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = math.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
-    return Estimate(share, max(0.0, centre - half), min(1.0, centre + half), n, unit)
+    low, high = proportion_confint(successes, n, method="wilson")
+    return Estimate(successes / n, max(0.0, low), min(1.0, high), n, unit)
 
 
 def bootstrap(
@@ -252,8 +252,7 @@ def bootstrap(
     interval is widened by sqrt(m / (m - 1)). None with fewer than `MIN_UNITS` units or where the
     resamples do not vary. Raises ValueError for num_resamples below 1.
     """
-    if num_resamples < 1:
-        raise ValueError(f"num_resamples={num_resamples!r}; expected an integer of at least 1")
+    check_count("num_resamples", num_resamples, 1)
     codes = _unit_codes(units)
     number = _number_of(codes)
     value = float(statistic(np.ones((1, len(codes))))[0]) if number else NAN
@@ -289,8 +288,6 @@ def weighted_pearson(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.nd
 
 def require_columns(runs: pd.DataFrame, columns: Sequence[str]) -> None:
     """Raise ValueError naming the first of `columns` that `runs` lacks, and the nearest it has."""
-    from rc_utils.checks import check_name
-
     for column in columns:
         check_name("column of the runs", column, runs.columns)
 
@@ -332,22 +329,27 @@ def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
     runs = runs.assign(setting=setting_names(runs)).reset_index(drop=True)
     keys = [key for key in ("campaign", "experiment", "network", "setting") if key in runs.columns]
     values = [column for column in runs.columns if column not in (*keys, *dropped)]
-    code = runs.groupby(keys, sort=False, dropna=False).ngroup().to_numpy()
-    first = np.unique(code, return_index=True)[1]
+    code = runs.groupby(keys, sort=False, dropna=False).ngroup()
+    rows = runs[[*keys, *values]][~code.duplicated()].reset_index(drop=True)
+    agree = runs[values].groupby(code).nunique(dropna=False) == 1
     done = finished(runs)
-    done_code = code[done.index]
-    num_runs = np.bincount(done_code, minlength=len(first))
-    rows = runs.loc[first, [*keys, *values]].reset_index(drop=True)
+    num_runs = code[done.index].value_counts().reindex(rows.index, fill_value=0)
     for name in values:
-        column = runs[name]
-        numeric = pd.api.types.is_numeric_dtype(column) and name not in HYPERPARAMETERS
-        kept = _agreed(column, code, first) & ((not numeric) | (num_runs > 0))
+        numeric = pd.api.types.is_numeric_dtype(runs[name])
+        measured = numeric and name not in HYPERPARAMETERS
+        kept = agree[name] & (num_runs > 0) if measured else agree[name]
         if not kept.all():
-            averaged = _average(done[name].groupby(done_code), column, rows.index)
-            rows[name] = rows[name].astype(averaged.dtype).where(kept, averaged)
+            groups = done[name].groupby(code[done.index])
+            mean_of = pd.Series(None, dtype=object, index=rows.index)
+            if pd.api.types.is_bool_dtype(runs[name]):
+                mean_of = groups.all().reindex(rows.index, fill_value=False)
+            elif numeric:
+                # Averaging the others would hide a missing number.
+                mean_of = groups.mean().where(groups.count() == groups.size()).reindex(rows.index)
+            rows[name] = rows[name].astype(mean_of.dtype).where(kept, mean_of)
     rows["num_seeds"] = num_runs
     if "seed" in runs.columns:
-        seeds = done["seed"].groupby(done_code).nunique()
+        seeds = done["seed"].groupby(code[done.index]).nunique()
         rows["num_seeds"] = seeds.reindex(rows.index, fill_value=0)
     rows["status"] = np.where(num_runs > 0, "ok", "diverged")
     rows["num_runs"] = num_runs
@@ -382,8 +384,8 @@ def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count") 
     require_columns(runs, ["network", "cell", *LOGS.values(), column])
     rows = finished(average_replicates(runs))
     missing = int((~np.isfinite(rows[column].to_numpy(float))).sum())
-    if missing:
-        raise ValueError(f"{column} is missing or infinite in {missing} of {len(rows)} settings; leave them out")
+    found = f"{column} is missing or infinite in {missing} of {len(rows)} settings"
+    require(not missing, f"{found}; leave them out")
     if rows[factor].nunique() < 2:
         return Estimate(NAN)
     term = next(log for log, key in LOGS.items() if key == factor)
@@ -412,14 +414,14 @@ def correlation_table(
     """
     require_columns(runs, ["network", "cell", x, y])
     rows = finished(average_replicates(runs))
-    groups = [(name, rows[rows["network"] == name]) for name in pd.unique(runs["network"])]
+    groups = {name: rows[rows["network"] == name] for name in pd.unique(runs["network"])}
     records = []
-    for name, group in [*groups, ("overall", rows)]:
+    for name, group in (groups | {"overall": rows}).items():
         for method in methods:
-            c = correlate_settings(group, x, y, method)
-            records.append((name, method, c.value, c.low, c.high, len(group), c.n))
-    columns = ["network", "method", "value", "low", "high", "n", "n_units"]
-    return pd.DataFrame(records, columns=columns)
+            found = vars(correlate_settings(group, x, y, method))
+            found |= {"network": name, "method": method, "n": len(group), "n_units": found["n"]}
+            records.append(found)
+    return pd.DataFrame(records)[["network", "method", "value", "low", "high", "n", "n_units"]]
 
 
 # Helpers --------------------------------------------------------------------------------------
@@ -428,16 +430,15 @@ def correlation_table(
 def _checked_rows(x, y, units):
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     number = len(x) if units is None else len(units)
-    if x.ndim != 1 or x.shape != y.shape or number != len(x):
-        raise ValueError(
-            f"x has shape {x.shape}, y {y.shape} and units ({number},); expected three vectors of equal length"
-        )
+    shapes = f"x has shape {x.shape}, y {y.shape} and units ({number},)"
+    vectors = x.ndim == 1 and x.shape == y.shape and number == len(x)
+    require(vectors, f"{shapes}; expected three vectors of equal length")
     bad = np.flatnonzero(~(np.isfinite(x) & np.isfinite(y)))
     if len(bad):
-        row = bad[0]
+        first = f"row {bad[0]}, x = {x[bad[0]]}, y = {y[bad[0]]}"
         raise ValueError(
-            f"{len(bad)} of {len(x)} rows are not finite (first: row {row}, x = {x[row]}, "
-            f"y = {y[row]}); leave out runs that diverged or were not counted"
+            f"{len(bad)} of {len(x)} rows are not finite (first: {first}); leave out runs that "
+            "diverged or were not counted"
         )
     return x, y, np.arange(len(x)) if units is None else _unit_codes(units)
 
@@ -484,18 +485,3 @@ def _decay_is_negligible(runs):
     else:
         decays = runs["cell"].astype(str).str.extract(r"weight_decay=([^,]+)")[0].astype(float)
     return bool((decays.dropna() <= NEGLIGIBLE_DECAY).all())
-
-
-def _agreed(column, code, first):
-    """Whether all runs of each setting have the value of its first run."""
-    value = pd.factorize(column, use_na_sentinel=False)[0]
-    return np.bincount(code, weights=value != value[first][code]) == 0
-
-
-def _average(groups, column, index):
-    if pd.api.types.is_bool_dtype(column):
-        return groups.all().reindex(index, fill_value=False)
-    if pd.api.types.is_numeric_dtype(column):
-        # Averaging the others would hide a missing number.
-        return groups.mean().where(groups.count() == groups.size()).reindex(index)
-    return pd.Series(None, dtype=object, index=index)

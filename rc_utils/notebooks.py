@@ -33,7 +33,8 @@ def find_notebook(name):
     if path.suffix == ".ipynb" and path.is_file():
         return path
     if name not in known:
-        raise FileNotFoundError(f"{unknown_name('notebook', name, known)} (in {project_root() / 'notebooks'})")
+        where = project_root() / "notebooks"
+        raise FileNotFoundError(f"{unknown_name('notebook', name, known)} (in {where})")
     return known[name]
 
 
@@ -57,11 +58,11 @@ def notebook_parameters(path):
     _, cell = _code_cells(path)
     parameters = {}
     try:
-        for node in ast.parse(cell.source).body if cell else ():
-            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-            several = isinstance(node, ast.Assign) and len(node.targets) > 1
-            require(isinstance(target, ast.Name) and not several, f"found `{ast.unparse(node)}`")
-            parameters[target.id] = ast.literal_eval(node.value)
+        for node in ast.parse(cell.source if cell else "").body:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            single = len(targets) == 1 and isinstance(targets[0], ast.Name)
+            require(single, f"found `{ast.unparse(node)}`")
+            parameters[targets[0].id] = ast.literal_eval(node.value)
     except (SyntaxError, ValueError, AttributeError, TypeError) as error:
         advice = "its parameters cell may hold assignments of literals only, one name each"
         raise ValueError(f"{path}: {advice}: {error}") from error
@@ -81,7 +82,8 @@ def check_parameters(path, parameters):
         try:
             same = json.loads(json.dumps(value)) == _with_lists(value)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{where} cannot be {value!r}: {error}; expected numbers, texts, lists") from error
+            expected = f"{error}; expected numbers, texts, lists"
+            raise ValueError(f"{where} cannot be {value!r}: {expected}") from error
         require(same, f"{where} cannot be {value!r}: the keys of a dictionary have to be texts")
         if defaults[key] is not None:
             checked_value(value, type(defaults[key]), where)
@@ -98,10 +100,8 @@ def _with_lists(value):
 
 def parse_value(text, default=None):
     """Value of a parameter given as text: as it is where the default is a text, else a literal."""
-    if isinstance(default, str):
-        return text
     try:
-        return ast.literal_eval(text)
+        return text if isinstance(default, str) else ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return text
 
@@ -125,28 +125,30 @@ def execute_notebook(path, output, parameters=None, *, cwd=None):
         require(file != path.resolve(), f"the output {file} is the notebook itself: give another")
     written.parent.mkdir(parents=True, exist_ok=True)
     fix_folders()  # the kernel may work in another folder
-    # papermill writes a tuple as a text, and as a list what JSON makes of it.
-    options = {
-        "parameters": json.loads(json.dumps(parameters or {})),
-        "cwd": str(cwd or pathlib.Path.cwd()),
-    }
-    # Its notices, of an unencrypted connection or of being stopped at the end, tell a reader nothing.
-    options["extra_arguments"] = ["--log-level=CRITICAL"]
-    # papermill warns where a comment holds an equals sign; the parameters are checked already.
+    # It warns where a comment holds an equals sign; the parameters are checked already.
     logging.getLogger("papermill").setLevel(logging.ERROR)
     # It fills in what stands between single braces.
     files = [str(file).replace("{", "{{").replace("}", "}}") for file in (path, partial)]
     try:
-        papermill.execute_notebook(*files, kernel_name="python3", language="python", progress_bar=False, **options)
+        papermill.execute_notebook(
+            *files,
+            # papermill writes a tuple as a text, and as a list what JSON makes of it.
+            json.loads(json.dumps(parameters or {})),
+            kernel_name="python3",
+            language="python",
+            progress_bar=False,
+            cwd=str(cwd or pathlib.Path.cwd()),
+            # The kernel's notices, of an unencrypted connection or of being stopped, tell nothing.
+            extra_arguments=["--log-level=CRITICAL"],
+        )
     except papermill.PapermillExecutionError:
         pass  # what failed is said below, with a cause where papermill has none
     except DeadKernelError as error:
         raise NotebookError(f"{path.name}: its kernel died ({error}); is memory short?") from None
     for cell in _code_cells(partial)[0]:
         if cell.metadata.get("papermill", {}).get("status") != "completed":
-            number, cause = cell.execution_count, _cause(cell)
-            where = f"{path.name} failed in its cell [{number}]"
-            raise NotebookError(f"{where}: {cause} (the notebook up to there: {partial})")
+            where = f"{path.name} failed in its cell [{cell.execution_count}]"
+            raise NotebookError(f"{where}: {_cause(cell)} (the notebook up to there: {partial})")
     partial.replace(written)
     return output
 
@@ -160,27 +162,17 @@ def _cause(cell):
     return printed.splitlines()[-1] if printed else "it did not run"
 
 
-def list_parameters(path):
-    """Lines of the parameters cell: each parameter with its default and its comment."""
-    _, cell = _code_cells(path)
-    return [line for line in (cell.source.splitlines() if cell else []) if line.strip()]
-
-
-def unused_parameters(path, names):
-    """Those of the parameters that no other cell names, so that their value changes nothing."""
-    cells, own = _code_cells(path)
-    source = "\n".join(cell.source for cell in cells if cell is not own)
-    return [name for name in names if not re.search(rf"\b{name}\b", source)]
-
-
 def main(argv=None):
     """The command line; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m rc_utils.notebooks", description=__doc__.split("\n")[0])
+    description = __doc__.split("\n")[0]
+    parser = argparse.ArgumentParser(prog="python -m rc_utils.notebooks", description=description)
     parser.add_argument("notebook", nargs="?", help="name in notebooks/, or a path")
     what = {"nargs": 2, "action": "append", "default": [], "metavar": ("NAME", "VALUE")}
     parser.add_argument("-p", "--parameter", help="may be repeated", **what)
-    parser.add_argument("-o", "--output", type=pathlib.Path, help="default: results/notebooks/<name>.ipynb")
-    parser.add_argument("--list", action="store_true", help="print parameters, or the notebooks without one")
+    where = "default: results/notebooks/<name>.ipynb"
+    parser.add_argument("-o", "--output", type=pathlib.Path, help=where)
+    listed = "print parameters, or the notebooks without one"
+    parser.add_argument("--list", action="store_true", help=listed)
     args = parser.parse_args(argv)
     try:
         if args.list and args.notebook is None:
@@ -189,13 +181,17 @@ def main(argv=None):
         require(args.notebook is not None, "name a notebook; --list says which there are")
         path = find_notebook(args.notebook)
         defaults = notebook_parameters(path)
+        cells, own = _code_cells(path)
         if args.list:
-            print("\n".join(list_parameters(path)))
+            lines = own.source.splitlines() if own else []
+            print("\n".join(line for line in lines if line.strip()))
             return 0
         parameters = {name: parse_value(text, defaults.get(name)) for name, text in args.parameter}
         check_parameters(path, parameters)
-        for name in unused_parameters(path, parameters):
-            print(f"note: no cell of {path.name} uses the parameter {name}", file=sys.stderr)
+        others = "\n".join(cell.source for cell in cells if cell is not own)
+        for name in parameters:
+            if not re.search(rf"\b{name}\b", others):
+                print(f"note: no cell of {path.name} uses the parameter {name}", file=sys.stderr)
         output = args.output or results_dir() / "notebooks" / path.name
         print(execute_notebook(path, output, parameters))
     except (ValueError, OSError, NotebookError) as error:

@@ -5,14 +5,12 @@ colour-blind readers; where a picture shows classes from 10 on, each class in it
 its own.
 """
 
-from __future__ import annotations
-
 import colorsys
 import html
 import sys
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -24,6 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Polygon
 
+from rc_utils.checks import require
 from rc_utils.correlation import average_replicates, correlate, finished, require_columns
 
 # Okabe and Ito's colours without yellow, which is too faint for markers on white.
@@ -35,6 +34,14 @@ CLASS_COLOURS = (
     *("#882255", "#44AA99", "#999933", "#AA4499", "#DDDDDD"),
 )
 TRIANGLE = np.array([[0, 0], [1, 0], [0.5, np.sqrt(0.75)]])  # corners of a triangle in a picture
+
+
+class NetworkStyle(NamedTuple):
+    """Colour and marker of a network, the same on every page."""
+
+    color: str
+    marker: str | tuple[int, int, int]
+
 
 _NETWORKS = {
     "ResNet18": (BLUE, "o"),
@@ -88,14 +95,6 @@ _STYLE = {
 }
 
 
-@dataclass(frozen=True)
-class NetworkStyle:
-    """Colour and marker of a network, the same on every page."""
-
-    color: str
-    marker: str | tuple[int, int, int]
-
-
 def use_style() -> None:
     """Set the style of all figures that follow: 8 inches wide, 800 pixels; SVG in a notebook.
 
@@ -113,14 +112,13 @@ def _table(frame):
     """A table as HTML whose cells name their column, from which a narrow page makes a list of each row."""
     show_index = not isinstance(frame.index, pd.RangeIndex)
     text = frame.to_html(index=show_index, border=0, na_rep="", max_rows=60, classes="rc")
-    labels = [html.escape(" ".join(map(str, c)) if isinstance(c, tuple) else str(c)) for c in frame.columns]
-    head, body = text.split("<tbody>")
-    rows = body.split("<tr>")
+    names = [" ".join(map(str, c)) if isinstance(c, tuple) else str(c) for c in frame.columns]
+    head, *rows = text.split("<tr>")
     for number, row in enumerate(rows):
-        start, *cells = row.split("<td>")
-        named = [f'<td data-label="{name}">{cell}' for name, cell in zip(labels, cells, strict=False)]
-        rows[number] = "".join([start, *named])
-    return f"{head}<tbody>{'<tr>'.join(rows)}"
+        for name in names:
+            row = row.replace("<td>", f'<td data-label="{html.escape(name)}">', 1)
+        rows[number] = row
+    return "<tr>".join([head, *rows])
 
 
 def width() -> float:
@@ -145,6 +143,12 @@ def label_of(column: str) -> str:
 # Runs and estimates ---------------------------------------------------------------------------
 
 
+def _settings(runs, columns):
+    """Finished runs averaged over replicates, unless they are rows of settings already."""
+    require_columns(runs, columns)
+    return finished(average_replicates(runs)) if "cell" in runs.columns else runs
+
+
 def scatter_count_gap(runs: pd.DataFrame, *, x: str = "count", y: str = "gap", ax: Axes | None = None) -> Axes:
     """Scatter of two columns with a marker and a least-squares line for each network (v1 Fig 2, 5).
 
@@ -152,22 +156,22 @@ def scatter_count_gap(runs: pd.DataFrame, *, x: str = "count", y: str = "gap", a
     each network's Pearson correlation. Diverged runs are left out. Raises ValueError for a missing
     column.
     """
-    require_columns(runs, ["network", "interpolates", x, y])
-    points = finished(average_replicates(runs)) if "cell" in runs.columns else runs
+    points = _settings(runs, ["network", "interpolates", x, y])
     ax = plt.subplots()[1] if ax is None else ax
     handles = []
     for network, group in points.groupby("network", sort=False):
-        style = network_style(str(network))
+        (color, marker), text = network_style(str(network)), str(network)
         fits = group["interpolates"].astype(bool)
-        for rows, face in ((group[fits], style.color), (group[~fits], "none")):
-            look = {"marker": style.marker, "edgecolor": style.color, "facecolor": face}
+        for rows, face in ((group[fits], color), (group[~fits], "none")):
+            look = {"marker": marker, "edgecolor": color, "facecolor": face}
             ax.scatter(rows[x], rows[y], s=50, alpha=0.85, linewidth=1.2, **look)
         r = correlate(group[x], group[y]).value
         if np.isfinite(r):
-            least_squares_line(ax, group[x], group[y], style.color)
-        text = f"{network}, r = {r:.2f}" if np.isfinite(r) else str(network)
-        look = {"color": style.color, "marker": style.marker, "linestyle": "none"}
-        handles.append(Line2D([], [], label=text, **look))
+            text = f"{network}, r = {r:.2f}"
+            ends = group[x].agg(["min", "max"])
+            line = np.polyval(np.polyfit(group[x], group[y], 1), ends)
+            ax.plot(ends, line, color=color, alpha=0.4, linewidth=1.5, zorder=1)
+        handles.append(Line2D([], [], label=text, color=color, marker=marker, linestyle="none"))
     if not points["interpolates"].all():
         look = {"color": "0.3", "marker": "o", "mfc": "none", "linestyle": "none"}
         handles.append(Line2D([], [], label="training accuracy below 0.99", **look))
@@ -181,9 +185,8 @@ def lr_batch_panels(runs: pd.DataFrame, column: str = "count") -> Figure:
 
     Points are means over the other hyper-parameters after averaging replicates.
     """
-    require_columns(runs, ["network", "lr", "batch_size", column])
-    points = finished(average_replicates(runs)) if "cell" in runs.columns else runs
-    networks, batches = list(pd.unique(points["network"])), sorted(points["batch_size"].unique())
+    points = _settings(runs, ["network", "lr", "batch_size", column])
+    networks, batches = points["network"].unique(), sorted(points["batch_size"].unique())
     # A ramp, since batch sizes are ordered, and none of the colours that stand for networks.
     ramp = mpl.colormaps["Blues"](np.linspace(0.45, 1, len(batches)))
     rows = -(-len(networks) // 3)
@@ -205,13 +208,6 @@ def lr_batch_panels(runs: pd.DataFrame, column: str = "count") -> Figure:
     handles, labels = axes.flat[0].get_legend_handles_labels()
     fig.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)))
     return fig
-
-
-def least_squares_line(ax: Axes, x: pd.Series, y: pd.Series, color: str) -> None:
-    """Draw the line of y on x over the range of x, which must not be constant."""
-    slope, intercept = np.polyfit(x, y, 1)
-    ends = np.array([x.min(), x.max()])
-    ax.plot(ends, slope * ends + intercept, color=color, alpha=0.4, linewidth=1.5, zorder=1)
 
 
 # Regions --------------------------------------------------------------------------------------
@@ -237,10 +233,9 @@ def decision_regions(labels: np.ndarray, coordinates: np.ndarray, ax: Axes, *, v
     vertices: (3, 2) places of the corners. Raises ValueError for other shapes.
     """
     labels, coordinates = np.asarray(labels), np.asarray(coordinates, dtype=float)
-    if labels.ndim != 1 or coordinates.shape != (*labels.shape, 3):
-        raise ValueError(
-            f"labels have shape {labels.shape} and coordinates {coordinates.shape}; expected (P,) and (P, 3)"
-        )
+    shapes = f"labels have shape {labels.shape} and coordinates {coordinates.shape}"
+    fits = labels.ndim == 1 and coordinates.shape == (*labels.shape, 3)
+    require(fits, f"{shapes}; expected (P,) and (P, 3)")
     steps = np.diff(np.unique(np.round(coordinates[:, 1], 9)))
     corners = [[2, -1, -1], [1, 1, -2], [-1, 2, -1], [-2, 1, 1], [-1, -1, 2], [1, -2, 1]]
     hexagon = np.array(corners) / 3 * (steps.min() if len(steps) else 1.0)
@@ -249,14 +244,10 @@ def decision_regions(labels: np.ndarray, coordinates: np.ndarray, ax: Axes, *, v
 
 
 def interpolated_regions(
-    polygons: Sequence[np.ndarray],
-    labels: np.ndarray,
-    ax: Axes,
-    class_names: Sequence[str] | None = None,
+    polygons: Sequence[np.ndarray], labels: np.ndarray, ax: Axes, class_names: Sequence[str] | None = None
 ) -> Axes:
     """Picture of the regions of a triangle as polygons (k, 3) in barycentric coordinates."""
-    look = {"linewidths": 0, "antialiased": False}
-    return _draw_labels(ax, polygons, labels, TRIANGLE, class_names, **look)
+    return _draw_labels(ax, polygons, labels, TRIANGLE, class_names, linewidths=0, antialiased=False)
 
 
 def _draw_labels(ax, polygons, labels, vertices, class_names, **look):

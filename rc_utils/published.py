@@ -25,35 +25,38 @@ no verdicts: **proved** where its page gives a proof and no case exceeds it, **r
 where its page computes a counterexample.
 """
 
-from __future__ import annotations
-
 import dataclasses
+import functools
 import math
 import os
 import pathlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 import pandas as pd
 
-from rc_utils.checks import check_name
+from rc_utils.checks import check_name, require
 from rc_utils.correlation import average_replicates, correlate_settings, finished, interval_text
 from rc_utils.paths import project_root, write_atomically
 
-SUPPORTS = "supports"
-INCONCLUSIVE = "inconclusive"
-CONTRADICTS = "contradicts"
-VERDICTS = (SUPPORTS, INCONCLUSIVE, CONTRADICTS)
-PROVED = "proved"
-REFUTED = "refuted by argument"
-ARGUMENTS = (PROVED, REFUTED)
+VERDICTS = ("supports", "inconclusive", "contradicts")
+SUPPORTS, INCONCLUSIVE, CONTRADICTS = VERDICTS
+ARGUMENTS = ("proved", "refuted by argument")
 NO_RESULT = "no result"
+RESULTS = "RC_BOOK_RESULTS"
+"""Environment variable: the file for the results of the page that a build of the book executes."""
 _NAN = float("nan")
 
 
-@cache
+def rule() -> str:
+    """The rule of this module's text, as Markdown."""
+    return str(__doc__).partition("\n\n")[2]
+
+
+# Statements -----------------------------------------------------------------------------------
+
+
+@functools.cache
 def statements() -> pd.DataFrame:
     """Statements and numbers of the papers, one row each, as texts, indexed by id.
 
@@ -67,33 +70,19 @@ def statements() -> pd.DataFrame:
 
 
 MAIN_NETWORKS = ("ResNet18", "EfficientNetB0", "SENet18")
-_FIRST_TABLE = [id_.split("/") for id_ in statements().index if id_.startswith("architectures/")]
-NETWORKS = tuple(dict.fromkeys(network for _, network, _ in _FIRST_TABLE))
+_FIRST_TABLE = [id_ for id_ in statements().index if id_.startswith("architectures/")]
+NETWORKS = tuple(dict.fromkeys(id_.split("/")[1] for id_ in _FIRST_TABLE))
 
 
-def _number(id_: str) -> float | None:
-    rows = statements()
-    return float(rows.loc[id_, "value"]) if id_ in rows.index else None
+def printed_numbers(prefix: str) -> pd.Series:
+    """Printed numbers of the ids "<prefix>/<number>", such as "grid-size/1d", by that number."""
+    values = statements()["value"]
+    ends = values.index.str.removeprefix(f"{prefix}/")
+    chosen = ends.str.isdigit() & values.index.str.startswith(prefix)
+    return pd.Series(values[chosen].astype(float).to_numpy(), ends[chosen].astype(int)).sort_index()
 
 
-GRID_SIZE = {  # Dimension -> (points per edge, mean count).
-    1: tuple((points, _number(f"grid-size/1d/{points}")) for points in (50, 100, 200, 300, 500)),
-    2: tuple((points, _number(f"grid-size/2d/{points}")) for points in (10, 20, 30, 40, 50)),
-}
-SAMPLE_SIZE = tuple((number, _number(f"sample-size/{number}")) for number in (10, 50, 100, 300, 500))
-_EVOLUTION_COLUMNS = ("count", "gap-v1", "gap-v3", "correlation")
-EVOLUTION = tuple(  # Epoch, mean count, gap in v1, gap in v3 (they part from epoch 80 on), correlation.
-    (epoch, *(_number(f"evolution/{name}/{epoch}") for name in _EVOLUTION_COLUMNS))
-    for epoch in (0, 20, 40, 60, 80, 100, 130, 160, 200)
-)
-
-
-def rule() -> str:
-    """The rule of this module's text, as Markdown."""
-    return str(__doc__).partition("\n\n")[2]
-
-
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Published:
     """One published statement, a row of published.csv.
 
@@ -114,11 +103,6 @@ class Published:
     decimals: int = 2
     page: str = ""
 
-    @property
-    def is_argument(self) -> bool:
-        """Whether a proof or a counterexample settles the statement."""
-        return self.kind in ("proved", "refuted")
-
     def claimed(self) -> tuple[float, float]:
         """The ends of the claimed range, or of what it leaves out where the side is "outside"."""
         if self.kind in ("bound", "proved", "refuted"):
@@ -136,16 +120,72 @@ class Published:
             return f"{self.value:.{self.decimals}f}"
         if self.kind in ("bound", "proved", "refuted"):
             return "at most 1"
-        words = {
-            "above": "positive",
-            "below": "negative",
-            "within": "low",
-            "outside": "other than 0",
-        }
-        return words[self.side]
+        words = {"above": "positive", "below": "negative", "within": "low"}
+        return words.get(self.side, "other than 0")
 
 
-@dataclass(frozen=True)
+def published(id_: str) -> Published:
+    """Statement with this id, such as "main/overall". Raises ValueError naming the nearest id."""
+    check_name("published value", id_, statements().index)
+    row = statements().loc[id_]
+    return Published(
+        id_, row["group"], row["source"], row["statement"], row["quantity"], row["kind"], row["side"],
+        float(row["smallest"]), float(row["value"]) if row["value"] else None,
+        len(row["value"].partition(".")[2]), row["page"],
+    )  # fmt: skip
+
+
+# Verdicts -------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """The outcome of a comparison and one sentence that says why."""
+
+    label: str
+    why: str
+
+
+def verdict(entry: Published, value: float | None, low: float = _NAN, high: float = _NAN) -> Verdict:
+    """Verdict on our `value` with interval [`low`, `high`], by this module's rule.
+
+    None or NaN for `value` means that we have none. A bound is judged by its largest ratio where
+    that has no interval. Raises ValueError for an interval whose ends are the wrong way round.
+    """
+    if value is None or math.isnan(value):
+        return Verdict(NO_RESULT, "no result of ours yet")
+    if entry.kind == "proved":
+        if value <= 1:
+            return Verdict(ARGUMENTS[0], f"no case exceeds it (largest ratio {value:.3g}), and none can")
+        return Verdict(CONTRADICTS, f"a case exceeds it (largest ratio {value:.3g}), which the proof rules out")
+    if entry.kind == "refuted":
+        by = "without bound" if math.isinf(value) else f"by a factor of {value:.3g}"
+        if value > 1:
+            return Verdict(ARGUMENTS[1], f"a counterexample exceeds it {by}")
+        return Verdict(INCONCLUSIVE, f"the counterexample does not exceed it (ratio {value:.3g})")
+    if entry.kind == "bound" and math.isnan(low):
+        low = high = value
+    if math.isnan(low) or math.isnan(high):
+        return Verdict(INCONCLUSIVE, "too little data, or none that varies, for an interval")
+    require(low <= high, f"the interval of {entry.id!r} is [{low}, {high}]; expected its low end first")
+    least, most = entry.claimed()
+    ends = {"above": f"above {least:g}", "below": f"at or below {most:g}"}
+    words = ends.get(entry.side, f"{entry.side} [{least:.3g}, {most:.3g}]")
+    inside = least <= low and high <= most
+    apart = high < least or low > most
+    if entry.side == "outside":
+        inside, apart = apart, inside
+    if inside:
+        return Verdict(SUPPORTS, f"our interval lies {words}")
+    if apart:
+        return Verdict(CONTRADICTS, f"no part of our interval lies {words}")
+    return Verdict(INCONCLUSIVE, f"only a part of our interval lies {words}")
+
+
+# Results of pages: what the scorecard, the first page, README and article read ------------------
+
+
+@dataclasses.dataclass(frozen=True)
 class Result:
     """Result of ours for the published statement `id`; NaN stands for a number that cannot be had.
 
@@ -166,225 +206,6 @@ class Result:
     same_as: str = ""
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """The outcome of a comparison and one sentence that says why."""
-
-    label: str
-    why: str
-
-
-def published(id_: str) -> Published:
-    """Statement with this id, such as "main/overall". Raises ValueError naming the nearest id."""
-    rows = statements()
-    check_name("published value", id_, rows.index)
-    row = rows.loc[id_]
-    value = float(row["value"]) if row["value"] else None
-    decimals = len(row["value"].partition(".")[2])
-    texts = (
-        row["group"],
-        row["source"],
-        row["statement"],
-        row["quantity"],
-        row["kind"],
-        row["side"],
-    )
-    return Published(id_, *texts, float(row["smallest"]), value, decimals, row["page"])
-
-
-def verdict(entry: Published, value: float | None, low: float = _NAN, high: float = _NAN) -> Verdict:
-    """Verdict on our `value` with interval [`low`, `high`], by this module's rule.
-
-    None or NaN for `value` means that we have none. A bound is judged by its largest ratio where
-    that has no interval. Raises ValueError for an interval whose ends are the wrong way round.
-    """
-    if value is None or math.isnan(value):
-        return Verdict(NO_RESULT, "no result of ours yet")
-    if entry.is_argument:
-        return _judge_argument(entry.kind, value)
-    if entry.kind == "bound" and math.isnan(low):
-        low = high = value
-    if math.isnan(low) or math.isnan(high):
-        return Verdict(INCONCLUSIVE, "too little data, or none that varies, for an interval")
-    if low > high:
-        raise ValueError(f"the interval of {entry.id!r} is [{low}, {high}]; expected its low end first")
-    least, most = entry.claimed()
-    words = f"{entry.side} [{least:.3g}, {most:.3g}]"
-    if entry.side == "above":
-        words = f"above {least:g}"
-    elif entry.side == "below":
-        words = f"at or below {most:g}"
-    inside = least <= low and high <= most
-    apart = high < least or low > most
-    if entry.side == "outside":
-        inside, apart = apart, inside
-    if inside:
-        return Verdict(SUPPORTS, f"our interval lies {words}")
-    if apart:
-        return Verdict(CONTRADICTS, f"no part of our interval lies {words}")
-    return Verdict(INCONCLUSIVE, f"only a part of our interval lies {words}")
-
-
-def _judge_argument(kind: str, value: float) -> Verdict:
-    if kind == "proved":
-        if value <= 1:
-            return Verdict(PROVED, f"no case exceeds it (largest ratio {value:.3g}), and none can")
-        return Verdict(CONTRADICTS, f"a case exceeds it (largest ratio {value:.3g}), which the proof rules out")
-    if value > 1:
-        words = "without bound" if math.isinf(value) else f"by a factor of {value:.3g}"
-        return Verdict(REFUTED, f"a counterexample exceeds it {words}")
-    return Verdict(INCONCLUSIVE, f"the counterexample does not exceed it (ratio {value:.3g})")
-
-
-def scorecard(results: Iterable[Result] = ()) -> pd.DataFrame:
-    """Published statements beside our results: one row per result, or one without any.
-
-    Columns: id, where, campaign, claim, published, authors (the number of the authors' records),
-    follows ("yes" where that number rounds to the printed one, "no", or ""), ours (with its
-    interval), n, verdict, why, counted (whether the row is a verdict on a result that repeats no
-    other); in the order of the paper, texts ready to print.
-    Results with ids "study/..." are passed over. Raises ValueError for another unknown id.
-    """
-    by_id: dict[str, list[Result]] = {}
-    for result in (r for r in results if not r.id.startswith("study/")):
-        by_id.setdefault(published(result.id).id, []).append(result)
-    rows = []
-    for id_ in statements().index:
-        for result in by_id.get(id_) or [None]:
-            others = by_id.get(result.same_as, []) if result else []
-            rows.append(_row(published(id_), result, _repeats(result, others)))
-    card, theirs = pd.DataFrame(rows), authors_results()
-    entries = [published(id_) for id_ in card["id"]]
-    card["authors"] = [theirs["text"].get(entry.id, "") for entry in entries]
-    card["follows"] = [_follows(entry, theirs["value"].get(entry.id, _NAN)) for entry in entries]
-    return card
-
-
-def _follows(entry: Published, theirs: float) -> str:
-    if entry.value is None or math.isnan(theirs):
-        return ""
-    return "yes" if abs(abs(round(theirs, entry.decimals)) - abs(entry.value)) < 1e-9 else "no"
-
-
-def beside(results: Iterable[Result]) -> pd.DataFrame:
-    """A page's results as a table: each statement printed, in the authors' records, ours, verdict."""
-    card = scorecard(results)
-    card = card[card["campaign"] != ""].reset_index(drop=True)
-    statement = card["claim"] + " (" + card["where"] + ")"
-    shown = card[["published", "authors", "ours", "n", "verdict"]]
-    shown = shown.set_axis(["printed", "authors' records", "ours", "n", "verdict"], axis=1)
-    shown.insert(0, "statement", statement)
-    return shown.loc[:, (shown != "").any()]
-
-
-def authors_folder() -> pathlib.Path:
-    """Folder of the tables that `rc_utils.authors` wrote."""
-    return project_root() / "campaigns" / "authors"
-
-
-def authors_settings(experiment: str = "") -> pd.DataFrame:
-    """The authors' own runs at full size, averaged: one row per experiment, network and setting.
-
-    Columns: experiment (folder of their repository), network, lr, batch_size, runs, count,
-    train_accuracy, test_accuracy, gap and more; see `rc_utils.authors`, which wrote the table.
-    """
-    table = pd.read_csv(authors_folder() / "settings.csv")
-    table["gap"] = table["train_accuracy"] - table["test_accuracy"]
-    return table[table["experiment"] == experiment].reset_index(drop=True) if experiment else table
-
-
-def authors_results() -> pd.DataFrame:
-    """The number of each statement that the authors' records give, by id: value and text."""
-    if not (authors_folder() / "results.csv").is_file():  # the package alone, without the repository
-        return pd.DataFrame({"value": [], "text": []})
-    table = pd.read_csv(authors_folder() / "results.csv")
-    of_accuracy = table["quantity"].str.startswith("correlation with test accuracy")
-    table = table[of_accuracy == table["id"].str.startswith("test-accuracy/")]
-    table = table.drop_duplicates("id").set_index("id")[["value"]]
-    return table.assign(text=[f"{v:.2f}" if math.isfinite(v) else "" for v in table["value"]])
-
-
-def _repeats(result: Result | None, others: Iterable[Result]) -> bool:
-    """Whether a result is that of another statement, but for rounding and sign."""
-    return result is not None and any(
-        (other.campaign, other.n) == (result.campaign, result.n) and abs(abs(other.value) - abs(result.value)) < 0.01
-        for other in others
-    )
-
-
-def _judged(entry: Published, result: Result | None, repeats: bool) -> Verdict:
-    """The verdict on a result, with what the result says of itself; on none, what it would take."""
-    if result is None:
-        needs = "a level, which only the paper's own setting can test" if entry.kind == "level" else ""
-        return Verdict(NO_RESULT, needs or "no result of ours yet")
-    if math.isnan(result.value) and result.detail:
-        return Verdict(NO_RESULT, result.detail)
-    judged = verdict(entry, result.value, result.low, result.high)
-    if repeats:
-        return Verdict(
-            judged.label,
-            f"the number of {result.same_as} but for rounding and sign, not counted again",
-        )
-    return Verdict(judged.label, f"{judged.why} ({result.detail})" if result.detail else judged.why)
-
-
-def _row(entry: Published, result: Result | None, repeats: bool) -> dict[str, object]:
-    judged = _judged(entry, result, repeats)
-    found = result or Result(entry.id, "", _NAN)
-    return {
-        "id": entry.id,
-        "where": entry.source,
-        "campaign": found.campaign,
-        "claim": entry.claim,
-        "published": entry.shown(),
-        "ours": "" if math.isnan(found.value) else interval_text(found.value, found.low, found.high),
-        "n": found.n,
-        "verdict": judged.label,
-        "why": judged.why,
-        "counted": result is not None and not repeats and judged.label in VERDICTS,
-    }
-
-
-# Results of pages: what the scorecard, the first page, README and article read.
-RESULTS = "RC_BOOK_RESULTS"
-"""Environment variable: the file for the results of the page that a build of the book executes."""
-
-
-def keep_results(results: Iterable[Result]) -> None:
-    """Keep what a page found, in the CSV beside its executed copy, in place of former results.
-
-    Only where a build executes the page: a notebook that is run on its own, with other parameters,
-    changes no other page. Ids that start with "study/" are the book's own; any other has to be of a
-    published statement, or ValueError is raised.
-    """
-    rows = [dataclasses.asdict(result) for result in results]
-    for row in rows:
-        if not row["id"].startswith("study/"):
-            published(row["id"])
-    if path := os.environ.get(RESULTS):
-        columns = [field.name for field in dataclasses.fields(Result)]
-        text = pd.DataFrame(rows, columns=columns).to_csv(index=False, lineterminator="\n")
-        write_atomically(pathlib.Path(path), text.encode())
-
-
-def kept_results(folder: pathlib.Path | None = None) -> list[Result]:
-    """Results that the pages of the built book have kept, by page name.
-
-    folder: default that of the executed copies. Raises ValueError naming a damaged file.
-    """
-    results = []
-    texts = {"id": str, "campaign": str, "detail": str, "same_as": str}
-    for path in sorted((folder or project_root() / "book" / "notebooks").glob("*.csv")):
-        try:
-            table = pd.read_csv(
-                path, dtype=texts, keep_default_na=False, na_values={"value": "", "low": "", "high": ""}
-            )
-            results += [Result(**row) for row in table.to_dict("records")]
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"{path} is damaged ({error}): delete it and run its page again") from error
-    return results
-
-
 def correlation_result(
     id_: str, campaign: str, runs: pd.DataFrame, column: str, *, x: str = "count"
 ) -> Iterator[Result]:
@@ -401,13 +222,128 @@ def correlation_result(
         words.append(f"{int(rows['interpolates'].sum())} of them interpolate")
     if diverged := len(runs) - len(finished(runs)):
         words.append(f"diverged runs: {diverged}")
-    yield Result(id_, campaign, c.value, c.low, c.high, c.n, ", ".join(words), _same_as(id_, rows))
+    same_as, (experiment, _, network) = "", id_.partition("/")
+    # Where all fit alike, test accuracy repeats the gap with its sign turned.
+    if experiment == "test-accuracy" and np.ptp(rows["gap"] + rows["test_accuracy"]) < 0.02 * np.ptp(rows["gap"]):
+        same_as = f"main/{network}" if network in MAIN_NETWORKS else f"architectures/{network}/CIFAR-10"
+    yield Result(id_, campaign, c.value, c.low, c.high, c.n, ", ".join(words), same_as)
 
 
-def _same_as(id_: str, rows: pd.DataFrame) -> str:
-    """Id whose number this one repeats with its sign turned: the gap's, where all fit alike."""
-    experiment, _, network = id_.partition("/")
-    alike = np.ptp(rows["gap"] + rows["test_accuracy"]) < 0.02 * np.ptp(rows["gap"])
-    if experiment != "test-accuracy" or not alike:
-        return ""
-    return f"main/{network}" if network in MAIN_NETWORKS else f"architectures/{network}/CIFAR-10"
+def keep_results(results: Iterable[Result]) -> None:
+    """Keep what a page found, in the CSV beside its executed copy, in place of former results.
+
+    Only where a build executes the page: a notebook that is run on its own, with other parameters,
+    changes no other page. Ids that start with "study/" are the book's own; any other has to be of a
+    published statement, or ValueError is raised.
+    """
+    columns = [field.name for field in dataclasses.fields(Result)]
+    table = pd.DataFrame([dataclasses.asdict(result) for result in results], columns=columns)
+    for id_ in table["id"]:
+        if not id_.startswith("study/"):
+            published(id_)
+    if path := os.environ.get(RESULTS):
+        text = table.to_csv(index=False, lineterminator="\n")
+        write_atomically(pathlib.Path(path), text.encode())
+
+
+def kept_results(folder: pathlib.Path | None = None) -> list[Result]:
+    """Results that the pages of the built book have kept, by page name.
+
+    folder: default that of the executed copies. Raises ValueError naming a damaged file.
+    """
+    results = []
+    texts = dict.fromkeys(("id", "campaign", "detail", "same_as"), str)
+    missing = dict.fromkeys(("value", "low", "high"), "")
+    for path in sorted((folder or project_root() / "book" / "notebooks").glob("*.csv")):
+        try:
+            table = pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=missing)
+            results += [Result(**row) for row in table.to_dict("records")]
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{path} is damaged ({error}): delete it and run its page again") from error
+    return results
+
+
+# Tables of statements and results -------------------------------------------------------------
+
+
+def scorecard(results: Iterable[Result] = ()) -> pd.DataFrame:
+    """Published statements beside our results: one row per result, or one without any.
+
+    Columns: id, where, campaign, claim, published, authors (the number of the authors' records),
+    follows ("yes" where that number rounds to the printed one, "no", or ""), ours (with its
+    interval), n, verdict, why, counted (whether the row is a verdict on a result that repeats no
+    other); in the order of the paper, texts ready to print.
+    Results with ids "study/..." are passed over. Raises ValueError for another unknown id.
+    """
+    by_id: dict[str, list[Result]] = {}
+    for result in (r for r in results if not r.id.startswith("study/")):
+        by_id.setdefault(published(result.id).id, []).append(result)
+    theirs, rows = authors_results(), []
+    for id_ in statements().index:
+        entry, value = published(id_), theirs["value"].get(id_, _NAN)
+        follows = ""
+        if entry.value is not None and not math.isnan(value):
+            difference = abs(round(value, entry.decimals)) - abs(entry.value)
+            follows = "yes" if abs(difference) < 1e-9 else "no"
+        for result in by_id.get(id_) or [Result(id_, "", _NAN)]:
+            repeats = any(_same_number(result, other) for other in by_id.get(result.same_as, []))
+            label, why = _judged(entry, result, repeats)
+            shown = "" if math.isnan(result.value) else interval_text(result.value, result.low, result.high)
+            rows.append({
+                "id": id_, "where": entry.source, "campaign": result.campaign, "claim": entry.claim,
+                "published": entry.shown(), "authors": theirs["text"].get(id_, ""), "follows": follows,
+                "ours": shown, "n": result.n, "verdict": label, "why": why,
+                "counted": label in VERDICTS and not repeats,
+            })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _same_number(result, other):
+    """Whether a result is that of another statement, but for rounding and sign."""
+    alike = (other.campaign, other.n) == (result.campaign, result.n)
+    return alike and abs(abs(other.value) - abs(result.value)) < 0.01
+
+
+def _judged(entry, result, repeats):
+    """(verdict, why) on a result, with what it says of itself; without one, what it would take."""
+    judged = verdict(entry, result.value, result.low, result.high)
+    if judged.label == NO_RESULT:
+        level = "a level, which only the paper's own setting can test"
+        why = level if entry.kind == "level" and not result.campaign else judged.why
+        return NO_RESULT, result.detail or why
+    if repeats:
+        return judged.label, f"the number of {result.same_as} but for rounding and sign, not counted again"
+    return judged.label, f"{judged.why} ({result.detail})" if result.detail else judged.why
+
+
+def beside(results: Iterable[Result]) -> pd.DataFrame:
+    """A page's results as a table: each statement printed, in the authors' records, ours, verdict."""
+    card = scorecard(results)
+    card = card[card["campaign"] != ""].reset_index(drop=True)
+    shown = card[["published", "authors", "ours", "n", "verdict"]]
+    shown = shown.set_axis(["printed", "authors' records", "ours", "n", "verdict"], axis=1)
+    shown.insert(0, "statement", card["claim"] + " (" + card["where"] + ")")
+    return shown.loc[:, (shown != "").any()]
+
+
+def authors_settings(experiment: str = "") -> pd.DataFrame:
+    """The authors' own runs at full size, averaged: one row per experiment, network and setting.
+
+    Columns: experiment (folder of their repository), network, lr, batch_size, runs, count,
+    train_accuracy, test_accuracy, gap and more; see `rc_utils.authors`.
+    """
+    table = pd.read_csv(project_root() / "campaigns" / "authors" / "settings.csv")
+    table["gap"] = table["train_accuracy"] - table["test_accuracy"]
+    return table[table["experiment"] == experiment].reset_index(drop=True) if experiment else table
+
+
+def authors_results() -> pd.DataFrame:
+    """The number of each statement that the authors' records give, by id: value and text."""
+    path = project_root() / "campaigns" / "authors" / "results.csv"
+    if not path.is_file():  # the package alone, without the repository
+        return pd.DataFrame({"value": [], "text": []})
+    table = pd.read_csv(path)
+    of_accuracy = table["quantity"].str.startswith("correlation with test accuracy")
+    table = table[of_accuracy == table["id"].str.startswith("test-accuracy/")]
+    table = table.drop_duplicates("id").set_index("id")[["value"]]
+    return table.assign(text=[f"{v:.2f}" if math.isfinite(v) else "" for v in table["value"]])

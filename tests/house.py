@@ -61,8 +61,8 @@ def hidden_share():
 def sizes():
     """What is counted: how much there is, may be and should be of it, by its name."""
     return {
-        "lines of rc_utils": (lines_of("rc_utils"), 9470, 5000),
-        "files of rc_utils": (len(list((ROOT / "rc_utils").rglob("*.py"))), 65, 40),
+        "lines of rc_utils": (lines_of("rc_utils"), 8870, 5000),
+        "files of rc_utils": (len(list((ROOT / "rc_utils").rglob("*.py"))), 51, 40),
         "lines of rc_theory": (lines_of("rc_theory"), 2720, 2600),
         "lines of rc_studies": (lines_of("rc_studies"), 1340, 1200),
         "lines of rc_exact": (lines_of("rc_exact"), 900, 1300),

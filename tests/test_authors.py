@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
+from campaigns.authors import derive
 from rc_studies.authors_start import count_on_segment, drawn_pairs
 from rc_utils import authors
 from rc_utils.paths import campaigns_dir
@@ -103,14 +104,14 @@ def test_another_commit_is_named(tmp_path):
 
 
 def test_tables_hold_means_per_setting_and_every_statement(clone, tmp_path):
-    authors.write_tables(clone, tmp_path / "tables")
+    derive.write_tables(clone, tmp_path / "tables")
     settings = pd.read_csv(tmp_path / "tables/settings.csv")
     results = pd.read_csv(tmp_path / "tables/results.csv")
     assert set(statements().index) <= set(results["id"])
     assert results["value"].notna().sum() > 500
     value = results.set_index(["id", "quantity"])["value"]
     basic = authors.read_runs(clone).query("experiment == 'basic'")
-    ends = basic.groupby(authors.COMBINATION)["count"].mean().agg(["min", "max"])
+    ends = basic.groupby(derive.COMBINATION)["count"].mean().agg(["min", "max"])
     found = [value[f"count-range/{name}", "mean count, combinations"] for name in ("least", "most")]
     assert found == pytest.approx(ends.tolist(), abs=1e-6)
     on = [

@@ -8,7 +8,7 @@ from rc_utils import forests
 from rc_utils.correlation import correlation_table
 from rc_utils.counting import region_count
 from rc_utils.datasets import load_dataset
-from rc_utils.forests import FOREST, TREE, forest_grid, forest_runs, results_from_forests
+from rc_utils.forests import FOREST, TREE, forest_grid, forest_runs
 
 SMALL = {"dataset": {"name": "digits", "n_train": 200, "n_test": 100}, "num_samples": 10, "num_trees": 5}
 
@@ -32,16 +32,13 @@ def test_a_row_holds_what_a_fresh_fit_gives():
     assert last["train_accuracy"] == (model.predict(x) == y).mean()
     assert last["count"] == region_count(model, x, num_samples=10).mean
     assert correlation_table(table, methods=["pearson"])["n_units"].tolist() == [8, 4, 12]
-    results = results_from_forests(table)
-    assert {r.id: r.n for r in results} == {"trees/decision-tree": 8, "trees/random-forest": 4, "trees/overall": 12}
-    assert all(r.campaign == "trees on digits" for r in results)
 
 
 def test_the_table_is_kept_and_a_broken_one_named(results, monkeypatch):
     first = forest_runs(**SMALL, depths=(3,))
     (path,) = (results / "forests").iterdir()
     with monkeypatch.context() as patch:
-        patch.setattr(forests, "build_forest", lambda *a, **k: pytest.fail("fitted again"))
+        patch.setattr(forests, "_fit_all", lambda *a, **k: pytest.fail("fitted again"))
         assert forest_runs(**SMALL, depths=(3,)).equals(first)
     path.write_text(path.read_text()[:100])
     with pytest.raises(ValueError, match=r"is damaged .* delete it to make it again"):

@@ -53,7 +53,7 @@ def test_sharpness_is_the_largest_eigenvalue_of_the_full_hessian(data):
 
 
 def test_input_gradient_is_the_mean_norm_of_the_margins_gradient(data, monkeypatch):
-    monkeypatch.setattr(measures.inputs, "images_per_batch", lambda images, most: 7)
+    monkeypatch.setattr(measures.outputs, "images_per_batch", lambda images, most: 7)
     network, (x, y) = Net(1).eval(), data
     norms, margins = [], []
     for image, label in zip(x, y, strict=True):
@@ -152,7 +152,7 @@ def test_mixup_scores_of_a_threshold():
     # F(u) = u / 2 up to 0.2; 0.1 + s / 2 + s^2 / 0.8 over 0.2; then 0.25 + (u - 0.4).
     strong = 0.25 * 0.6 + 0.6**2 / 2
     assert measures.pal_score(network, x, y, "intra") == pytest.approx(strong / 0.0025, rel=1e-5)
-    curve = measures.mixup_curve(network, x, y, "intra").tolist()
+    curve = measures.mixup_curve(network, x, y, "intra")
     assert curve == [0.5, 0.5, 1.0, 1.0, 1.0, 1.0]
 
 
@@ -264,7 +264,7 @@ def test_linear_pieces_are_those_of_exact_segments():
 
 
 def test_jacobian_norm_of_a_softmax_regression(monkeypatch):
-    monkeypatch.setattr(measures.inputs, "images_per_batch", lambda images, most: 4)
+    monkeypatch.setattr(measures.outputs, "images_per_batch", lambda images, most: 4)
     torch.manual_seed(0)
     network, x = torch.nn.Linear(5, 4), torch.randn(6, 5)
     p = network(x).softmax(1).detach()

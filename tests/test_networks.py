@@ -12,10 +12,9 @@ from torchvision import models
 
 from rc_utils.networks import NETWORKS, build_network, network_options, register_network
 from rc_utils.networks.layers import DropConnect, SqueezeExcitation, scale_channels
-from rc_utils.networks.mobilenet import InvertedResidual
-from rc_utils.networks.registry import check_network, find_user_network
-from rc_utils.networks.regnet import XBlock, compatible_widths
-from rc_utils.networks.resnet import BasicBlock
+from rc_utils.networks.mobile import InvertedResidual
+from rc_utils.networks.registry import check_network, find_builder
+from rc_utils.networks.residual import BasicBlock, XBlock
 
 # trainable parameters of the published CIFAR form at ten classes, of its linear layer's input, side of its feature maps
 PUBLISHED = {
@@ -86,7 +85,7 @@ def test_residual_blocks_add_their_shortcut():
     images = random_images(channels=8)
     for block, expected in (
         (BasicBlock(8, 8), images.relu()),
-        (XBlock(8, 8, stride=1, group_width=4), images.relu()),
+        (XBlock(8, 8, stride=1), images.relu()),
         (InvertedResidual(8, 8, expansion=6, stride=1), images),
         (InvertedResidual(8, 8, expansion=6, stride=2), torch.zeros(2, 8, 8, 8)),
     ):
@@ -109,7 +108,10 @@ def test_squeeze_excitation_is_the_published_pair_of_1x1_convolutions():
 def test_the_width_scales_channels_and_regnet_keeps_whole_groups():
     assert [scale_channels(64, width) for width in (64, 32, 8, 0.1, 128)] == [64, 32, 8, 1, 128]
     assert [scale_channels(116, width, divisor=2) for width in (8, 0.5)] == [14, 2]
-    assert [compatible_widths(*asked) for asked in ((368, 64), (152, 8), (24, 8))] == [(368, 8), (16, 8), (3, 3)]
+    for width, stages in ((64, {(24, 3), (56, 7), (152, 19), (368, 46)}), (8, {(3, 1), (7, 1), (16, 2), (48, 6)})):
+        network = build_network("RegNetX_200MF", width=width)
+        grouped = [block.residual[1][0] for block in network.modules() if isinstance(block, XBlock)]
+        assert {(layer.out_channels, layer.groups) for layer in grouped} == stages
 
 
 def test_drop_connect_drops_whole_samples_in_training_only():
@@ -252,7 +254,7 @@ def test_user_class_gets_the_arguments_it_names():
     assert build_network("mine:make", in_channels=6).in_features == 6
     assert isinstance(build_network("mine_shell:small"), nn.Module)
     for name in ("torchvision.models:resnet18", "torchvision.models:ResNet"):  # of a library, which return networks
-        assert callable(find_user_network(name))
+        assert callable(find_builder(name))
     assert build_network("mine:Greedy", anything=1).seen == {"anything": 1}
     again = build_network("mine:Net", num_classes=4, image_size=9)
     assert torch.equal(network.layer.weight, again.layer.weight)

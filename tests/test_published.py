@@ -40,6 +40,14 @@ def test_tables_sum_to_what_is_printed():
         assert values.groupby(column, sort=False).sum().round(3).tolist() == sums, pattern
 
 
+def test_printed_numbers_are_those_below_a_beginning_in_their_order():
+    assert tables.printed_numbers("grid-size/1d").index.tolist() == [50, 100, 200, 300, 500]
+    epochs = tables.printed_numbers("evolution/gap-v1")
+    assert epochs.index.tolist() == [20, 40, 60, 80, 100, 130, 160, 200]
+    assert epochs[200] == float(tables.statements().loc["evolution/gap-v1/200", "value"])
+    assert tables.printed_numbers("evolution").empty
+
+
 def test_the_table_of_statements_is_well_formed():
     rows = tables.statements()
     assert rows.index.is_unique

@@ -7,13 +7,10 @@ import numpy as np
 import pytest
 from test_sweep_trust import mutate
 
-from rc_utils.counting import region_count
-from rc_utils.networks import build_network
 from rc_utils.paths import campaigns_dir
 from rc_utils.sweep import execute
 from rc_utils.sweep.campaign import RunSpec, load_campaigns, parse_campaign
 from rc_utils.sweep.execute import check_values
-from rc_utils.sweep.run import count_regions
 from rc_utils.training import TrainConfig
 
 TABLE = {
@@ -130,7 +127,7 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
         (["networks", "small", "widths"], [float("nan")], "networks.small.*not JSON compliant"),
         (["counts", "main", "resolution"], 1, "counts.main.*resolution=1; expected an integer of at least 2"),
         (["counts", "main", "alpha_range"], ["a", "b"], "alpha_range must be of type"),
-        (["counts", "planes"], {"dim": 2, "strategy": "adaptive"}, "counts with adjacency 'linear', got 'face'"),
+        (["counts", "planes", "adjacency"], "face", "counts with adjacency 'linear', got 'face'"),
         (["train", "weight_decay"], float("inf"), "weight_decay must be of type finite float, got inf"),
         (["experiments", 0, "seeds"], [-1], "must be one or more of 0"),
         (["experiments", 0, "seeds"], [True, 1.0], "must be of type"),
@@ -174,16 +171,6 @@ def test_a_campaign_that_cannot_be_read_is_named_and_stops_no_other(tmp_path, mo
     monkeypatch.setenv("RC_CAMPAIGNS", str(tmp_path))
     with pytest.warns(UserWarning, match=r"campaign 'shapes-quick' is left out: .*campaign.toml cannot be read"):
         assert [campaign.name for campaign in load_campaigns()] == ["shapes-tiny"]
-
-
-def test_counts_without_an_adjacency_are_the_papers(tiny_data):
-    """Records name what was counted by their settings alone, so that a campaign's default is not `region_count`'s."""
-    network = build_network("ResNet18", num_classes=10, in_channels=3, image_size=8, width=4, seed=0)
-    settings = {"dim": 2, "num_samples": 4, "points": "train"}
-    entries = [count_regions(network, tiny_data, settings | more) for more in ({}, {"adjacency": "linear"})]
-    assert [entry["settings"] for entry in entries] == [settings, settings | {"adjacency": "linear"}]
-    expected = [region_count(network, tiny_data.x_train, dim=2, num_samples=4, adjacency=a) for a in ("face", None)]
-    assert [entry["counts"] for entry in entries] == [count.counts.tolist() for count in expected]
 
 
 def test_a_seed_draws_values_and_training_images_of_its_own():

@@ -11,7 +11,7 @@ from test_training_plain import assert_trained_as, network_of
 
 from rc_utils.counting.sampling import vertex_indices
 from rc_utils.training import TrainConfig, evaluate, train
-from rc_utils.training.interventions import points_between, random_labels
+from rc_utils.training.augmentation import points_between, random_labels
 
 CONFIG = TrainConfig(lr=0.05, batch_size=32, epochs=2, seed=3)
 

@@ -1,4 +1,4 @@
-"""Datasets as uint8 arrays on a device: made, cached, or downloaded, with balanced subsets and label noise by seed."""
+"""Datasets as uint8 arrays on a device, with balanced subsets and label noise by seed."""
 
 from rc_utils.datasets.cache import CacheError
 from rc_utils.datasets.images import Dataset, ImageTensor

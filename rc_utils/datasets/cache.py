@@ -1,7 +1,9 @@
-"""Datasets on disk: one npz file of plain arrays a dataset, written atomically and checked when read."""
+"""Datasets on disk: npz files of plain arrays, and those that torchvision downloads."""
 
 import io
-from dataclasses import dataclass
+import shutil
+import tempfile
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,13 @@ from rc_utils.checks import require
 
 _REQUIRED = ("x_train", "y_train", "x_test", "y_test")
 _OPTIONAL = ("classes", "source", "note")
+_MNIST_PARTS = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
+# Name -> the class of torchvision, its archives, and where below its root it looks for them.
+DOWNLOADS = {
+    "cifar10": ("CIFAR10", ["cifar-10-python.tar.gz"], "."),
+    "cifar100": ("CIFAR100", ["cifar-100-python.tar.gz"], "."),
+    "mnist": ("MNIST", [f"{part}-ubyte.gz" for part in _MNIST_PARTS], "MNIST/raw"),
+}
 
 
 class CacheError(ValueError):
@@ -19,7 +28,7 @@ class CacheError(ValueError):
 
 @dataclass(frozen=True)
 class Arrays:
-    """A dataset as stored: images (N, H, W, C) uint8, labels (N,) int64, class names, and where it came from."""
+    """Images (N, H, W, C) uint8, labels (N,) int64, class names, and where they came from."""
 
     x_train: np.ndarray
     y_train: np.ndarray
@@ -31,7 +40,7 @@ class Arrays:
 
 
 def data_folder(data_dir=None):
-    """The folder of cached datasets: data_dir, else the environment variable RC_DATA, else the project's data/."""
+    """Folder of cached datasets: data_dir, else RC_DATA of the environment, else data/."""
     return Path(data_dir) if data_dir else paths.data_dir()
 
 
@@ -43,53 +52,86 @@ def write_cache(path, arrays):
 
 
 def read_cache(path, can_be_made_again=False):
-    """Read and check the npz file at path.
+    """Read and check the npz file at path: the arrays of `load_dataset`, `source` and `note`.
 
-    Expected arrays: x_train and x_test uint8 (N, H, W, C) or (N, H, W) with H = W, y_train and y_test integers (N,)
-    in [0, number of classes); optional `classes` (names), `source` and `note` (strings). Nothing is unpickled, and
-    the checksums of the zip archive are verified. can_be_made_again: whether its error may say to delete the file.
-    Raises CacheError where the file is truncated or corrupted, or an
-    array is missing or not as expected, and OSError where it is not there or cannot be opened.
+    Nothing is unpickled, and the checksums of the zip archive are verified. can_be_made_again:
+    whether its error may say to delete the file. Raises CacheError for a damaged file and arrays
+    that are missing or not as expected, OSError where it cannot be opened.
     """
     with open(path, "rb") as file:
         try:
             with np.load(file, allow_pickle=False) as archive:
-                stored = {key: archive[key] for key in archive.files if key in _REQUIRED + _OPTIONAL}
-            return _checked(stored)
+                known = [key for key in archive.files if key in _REQUIRED + _OPTIONAL]
+                return _checked({key: archive[key] for key in known})
         except Exception as error:  # of whatever kind, depending on which bytes are wrong
             # Only what can be made again may be deleted, and never a reader's own file.
-            advice = "Delete it so that it is made again, or put" if can_be_made_again else "Correct it, or put"
+            first = "Delete it so that it is made again" if can_be_made_again else "Correct it"
             raise CacheError(
-                f"{path} is not a dataset as expected, or damaged ({error}). {advice} an intact copy in its place."
+                f"{path} is not a dataset as expected, or damaged ({error}). {first}, or put an "
+                "intact copy in its place."
             ) from error
 
 
 def _checked(stored):
-    """`Arrays` of what a file holds. Raises ValueError for what is missing or not as expected."""
     missing = [key for key in _REQUIRED if key not in stored]
     require(not missing, f"arrays missing: {', '.join(missing)}")
     for split in ("train", "test"):
         y = stored[f"y_{split}"]
         integers = y.dtype.kind in "iu" and y.ndim == 1 and len(y) > 0
-        require(integers, f"y_{split} is {y.dtype} of shape {y.shape}, expected integers (N,), one for each image")
+        require(integers, f"y_{split} is {y.dtype} of shape {y.shape}, expected integers (N,)")
     names = stored.get("classes", np.arange(int(stored["y_train"].max()) + 1))
     for split in ("train", "test"):
         x, y = stored[f"x_{split}"], stored[f"y_{split}"]
         require(x.dtype == np.uint8, f"x_{split} is {x.dtype}, expected uint8")
         square = x.ndim in (3, 4) and x.shape[1] == x.shape[2] and x.size > 0
-        require(square, f"x_{split} has shape {x.shape}, expected square images (N, H, W, C) or (N, H, W)")
+        expected = "expected square images (N, H, W, C) or (N, H, W)"
+        require(square, f"x_{split} has shape {x.shape}, {expected}")
         require(len(x) == len(y), f"x_{split} has {len(x)} images and y_{split} {len(y)} labels")
         valid = y.min() >= 0 and y.max() < len(names)
-        require(valid, f"y_{split} has labels from {y.min()} to {y.max()}, expected 0 to {len(names) - 1}")
+        found = f"y_{split} has labels from {y.min()} to {y.max()}"
+        require(valid, f"{found}, expected 0 to {len(names) - 1}")
         stored[f"x_{split}"] = x if x.ndim == 4 else x[..., None]
         stored[f"y_{split}"] = y.astype(np.int64)
     empty = sorted(set(range(len(names))) - set(stored["y_train"].tolist()))
-    lacking = ", ".join(map(str, empty[:5]))
-    message = f"no training image has label {lacking} of {len(names)} classes: labels are 0, 1, ... without a gap"
-    require(not empty, message)
+    found = f"no training image has label {', '.join(map(str, empty[:5]))} of {len(names)} classes"
+    require(not empty, f"{found}: labels are 0, 1, ... without a gap")
     train, test = stored["x_train"].shape[1:], stored["x_test"].shape[1:]
     require(train == test, f"x_train has images of shape {train}, x_test of {test}")
-    stored["classes"] = tuple(map(str, names.tolist()))
-    for key in ("source", "note"):
-        stored[key] = str(stored.get(key, ""))
-    return Arrays(**stored)
+    texts = {key: str(stored.get(key, "")) for key in ("source", "note")}
+    return Arrays(**stored | texts | {"classes": tuple(map(str, names.tolist()))})
+
+
+def stored(name, folder):
+    """The dataset cached as folder/name.npz, downloaded first if it can be and is not there."""
+    path = folder / f"{name}.npz"
+    if name in DOWNLOADS and not path.exists():
+        write_cache(path, _download(name, folder))
+    arrays = read_cache(path, can_be_made_again=name in DOWNLOADS)
+    return replace(arrays, source=arrays.source or path.name)
+
+
+def _download(name, folder):
+    """Arrays fetched by torchvision, which checks the archives; those already there are used."""
+    dataset, archives, subfolder = DOWNLOADS[name]
+    folder.mkdir(parents=True, exist_ok=True)
+    # Several processes may do this at once: each has a folder of its own.
+    with tempfile.TemporaryDirectory(dir=folder, prefix=f".{name}-") as root:
+        target = Path(root, subfolder)
+        target.mkdir(parents=True, exist_ok=True)
+        for archive in archives:
+            if (folder / archive).exists():
+                shutil.copy(folder / archive, target)
+        try:
+            from torchvision import datasets
+
+            make = getattr(datasets, dataset)
+            train, test = make(root, download=True), make(root, train=False, download=True)
+        except (ImportError, OSError, RuntimeError) as error:
+            raise FileNotFoundError(
+                f"{name} is not cached and could not be downloaded ({error}). Put {name}.npz, made "
+                f"by this call on another machine, or the intact {' and '.join(archives)} into "
+                f"{folder.resolve()}."
+            ) from error
+        names = tuple(label.split(" - ")[0] for label in train.classes)  # MNIST says "0 - zero"
+        arrays = [np.asarray(a) for part in (train, test) for a in (part.data, part.targets)]
+    return Arrays(*arrays, names, source=f"torchvision {dataset}")

@@ -6,13 +6,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 
+from rc_utils.checks import require
+
 
 class ImageTensor:
     """Images held as uint8 on a device and standardised per channel when indexed.
 
-    `x[i]` is (raw[i] - mean) / std as float32, where mean and std (channels,) are in units of raw values, 0 to 255.
-    An index is an integer, a slice, or integers or booleans in a tensor, an array or
-    a list; it selects along the first axis only.
+    `x[i]` is (raw[i] - mean) / std as float32, where mean and std (channels,) are in units of raw
+    values, 0 to 255. An index is an integer, a slice, or integers or booleans in a tensor, an array
+    or a list; it selects along the first axis only.
 
     Attributes:
         raw: the stored images (N, C, H, W) uint8, for pictures.
@@ -23,10 +25,11 @@ class ImageTensor:
 
     def __init__(self, raw, mean, std):
         """Wrap raw (N, C, H, W) uint8, else ValueError, with mean and std of C values each."""
-        if raw.dtype != torch.uint8 or raw.ndim != 4:
-            raise ValueError(f"images are {raw.dtype} of shape {tuple(raw.shape)}; expected uint8 (N, C, H, W)")
+        found = f"images are {raw.dtype} of shape {tuple(raw.shape)}"
+        require(raw.dtype == torch.uint8 and raw.ndim == 4, f"{found}; expected uint8 (N, C, H, W)")
         self.raw = raw
-        self.mean, self.std = (torch.as_tensor(v, dtype=torch.float32, device=raw.device) for v in (mean, std))
+        self.mean = torch.as_tensor(mean, dtype=torch.float32, device=raw.device)
+        self.std = torch.as_tensor(std, dtype=torch.float32, device=raw.device)
         self._shift = self.mean.view(-1, 1, 1)
         self._scale = 1 / self.std.view(-1, 1, 1)
 
@@ -45,13 +48,14 @@ class ImageTensor:
 
     def __getitem__(self, index):
         if isinstance(index, torch.Tensor) and index.dtype == torch.int64 and index.ndim == 1:
-            # The training loop's case: index_select is several times faster than general indexing, and refuses
+            # The training loop's case: several times faster than general indexing, and it refuses
             # negative indices, which the other forms take.
             return self.standardise(self.raw.index_select(0, index.to(self.raw.device)))
         if not isinstance(index, int | slice | torch.Tensor):
             index = np.asarray(index)
-            # To torch bytes are a mask.
-            index = torch.as_tensor(index if index.dtype == bool else index.astype(np.int64, casting="same_kind"))
+            if index.dtype != bool:  # to torch bytes are a mask
+                index = index.astype(np.int64, casting="same_kind")
+            index = torch.as_tensor(index)
         return self.standardise(self.raw[index])
 
     def __array__(self, dtype=None, copy=None):
@@ -61,7 +65,7 @@ class ImageTensor:
         return f"ImageTensor(shape={tuple(self.shape)}, device='{self.device}')"
 
     def standardise(self, raw):
-        """(raw - mean) / std as float32, for raw values (..., C, H, W) such as an augmented batch of `raw`."""
+        """(raw - mean) / std as float32, for raw values (..., C, H, W) such as an augmented batch."""
         return torch.sub(raw, self._shift).mul_(self._scale)
 
     def all(self):
@@ -77,10 +81,10 @@ class ImageTensor:
 class Dataset:
     """A training and a test set of images with integer labels, ready on one device.
 
-    x_train and x_test are `ImageTensor`s that share the training set's mean and standard deviation; y_train and
-    y_test are int64 in [0, num_classes). `provenance` holds strings for the run record: `source`, `note` where there
-    is one, and `sha256` of the arrays as they stand here (subset, size and label noise included). `y_train_true`: with
-    label noise, the labels before it; else None.
+    x_train and x_test are `ImageTensor`s that share the training set's mean and standard deviation;
+    y_train and y_test are int64 in [0, num_classes). `provenance` holds strings for the run record:
+    `source`, `note` where there is one, and `sha256` of the arrays as they stand here (subset, size
+    and label noise included). `y_train_true`: with label noise, the labels before it; else None.
     """
 
     name: str
@@ -96,7 +100,8 @@ class Dataset:
     def __repr__(self):
         sizes = f"{len(self.x_train)} training and {len(self.x_test)} test images"
         shape = " x ".join(map(str, self.x_train.shape[1:]))
-        return f"Dataset({self.name!r}: {sizes} of {shape} in {self.num_classes} classes on {self.device})"
+        classes = f"{self.num_classes} classes on {self.device}"
+        return f"Dataset({self.name!r}: {sizes} of {shape} in {classes})"
 
     @property
     def in_channels(self):
@@ -115,22 +120,20 @@ class Dataset:
 
     def to(self, device):
         """The same data on another device."""
-        arrays = ["x_train", "y_train", "x_test", "y_test"]
-        if self.y_train_true is not None:
-            arrays.append("y_train_true")
-        return replace(self, **{key: getattr(self, key).to(device) for key in arrays})
+        held = {k: v for k, v in vars(self).items() if isinstance(v, ImageTensor | torch.Tensor)}
+        return replace(self, **{key: array.to(device) for key, array in held.items()})
 
 
 def images_per_batch(images, most):
-    """How many of images (N, *shape) make one pass: `most` up to 3 x 32 x 32, fewer of larger ones in proportion."""
+    """Images (N, *shape) in one pass: `most` up to 3 x 32 x 32, fewer of larger ones in proportion."""
     return min(most, max(1, most * 3 * 32 * 32 // math.prod(images.shape[1:])))
 
 
 def channel_stats(images):
-    """Mean and standard deviation (C,) float64 of each channel of images (N, C, H, W) uint8, in raw units.
+    """Mean and standard deviation (C,) float64 of each channel of images (N, C, H, W) uint8.
 
-    Computed from exact counts of the 256 values. A constant channel gets a standard deviation of one, so that it
-    standardises to zeros.
+    In raw units, from exact counts of the 256 values. A constant channel gets a standard deviation
+    of one, so that it standardises to zeros.
     """
     counts = np.zeros((images.shape[1], 256), dtype=np.int64)
     for start in range(0, len(images), 1000):
@@ -143,20 +146,21 @@ def channel_stats(images):
 
 
 def area_average(images, size):
-    """Shrink images (N, C, S, S) uint8 to (N, C, size, size), each output pixel the mean over the area it covers.
+    """Shrink images (N, C, S, S) uint8 to (N, C, size, size), each pixel the mean over its area.
 
-    Output pixel j covers [j S / size, (j + 1) S / size) of the input's rows, and columns likewise; input pixels that
-    are covered in part count in part. Sums are exact integers, rounded half up once at the end.
-    Raises ValueError for a size larger than the images or below one.
+    Output pixel j covers [j S / size, (j + 1) S / size) of the input's rows, and columns likewise;
+    input pixels that are covered in part count in part. Sums are exact integers, rounded half up
+    once at the end. Raises ValueError for a size larger than the images or below one.
     """
     side = images.shape[-1]
-    if not 1 <= size <= side:
-        raise ValueError(f"image_size is {size}; expected 1 to {side}: images can only be made smaller")
+    only_smaller = f"expected 1 to {side}: images can only be made smaller"
+    require(1 <= size <= side, f"image_size is {size}; {only_smaller}")
     if size == side:
         return images
-    # Overlap of output cell j with input pixel i in units of 1 / size pixel, (size, side); rows sum to side.
-    pixels, cells = np.arange(side) * size, np.arange(size)[:, None] * side
-    overlaps = np.clip(np.minimum(pixels + size, cells + side) - np.maximum(pixels, cells), 0, None).astype(np.float64)
+    # Overlap of output pixel j with input pixel i, in units of 1 / size pixel; rows sum to side.
+    inputs, outputs = np.arange(side) * size, np.arange(size)[:, None] * side
+    ends = np.minimum(inputs + size, outputs + side)
+    overlaps = np.clip(ends - np.maximum(inputs, outputs), 0, None).astype(np.float64)
     shrunk = np.empty((*images.shape[:2], size, size), dtype=np.uint8)
     for start in range(0, len(images), 500):
         sums = overlaps @ images[start : start + 500].astype(np.float64) @ overlaps.T

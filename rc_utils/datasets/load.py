@@ -1,8 +1,10 @@
-"""`load_dataset`: one call for every dataset."""
+"""`load_dataset`: one call for every dataset, and which of its samples are used."""
 
+import functools
 import hashlib
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from rc_utils.checks import check_count, unknown_name
-from rc_utils.datasets import folders, sources
-from rc_utils.datasets.cache import data_folder
+from rc_utils.checks import check_count, require, unknown_name
+from rc_utils.datasets.cache import DOWNLOADS, Arrays, data_folder, stored
+from rc_utils.datasets.folders import class_folders
 from rc_utils.datasets.images import Dataset, ImageTensor, area_average, channel_stats
-from rc_utils.datasets.subsets import add_label_noise, choose
+from rc_utils.datasets.shapes import SHAPE_NAMES, make_shapes
+
+# Second entry of the seed of each random choice, so that no two choices share a stream.
+_STREAMS = {"train": 2, "test": 3, "label noise": 4, "split": 5}
 
 
 def load_dataset(
@@ -33,37 +38,79 @@ def load_dataset(
 ) -> Dataset:
     """Load a dataset, or part of one, as arrays on a device.
 
-    name: "shapes" (drawn, no download), "digits", "cifar10", "cifar100", "mnist", "imagenet" (class folders), or the
-        name of a file <name>.npz in data_dir with arrays x_train, x_test uint8 (N, H, W, C) or (N, H, W),
-        y_train, y_test integers (N,) and optionally class names `classes`.
-    n_train, n_test: number of samples, balanced by class and drawn by seed; None for all (shapes: 2,000, 4,000).
-        A smaller draw is the start of a larger one.
-    image_size: side in pixels. Stored images are made smaller by area averaging; shapes are drawn at any size
-        from 8 (default 16), class folders are resized to it (default 224).
+    name: "shapes" (drawn, no download), "digits", "cifar10", "cifar100", "mnist", "imagenet" (class
+        folders), or the name of a file <name>.npz in data_dir with arrays x_train, x_test uint8
+        (N, H, W, C) or (N, H, W), y_train, y_test integers (N,) and optionally names `classes`.
+    n_train, n_test: number of samples, balanced by class and drawn by seed; None for all (shapes:
+        2,000, 4,000). A smaller draw is the start of a larger one.
+    image_size: side in pixels. Stored images are made smaller by area averaging; shapes are drawn
+        at any size from 8 (default 16), class folders are resized to it (default 224).
     label_noise: fraction in [0, 1] of training labels that are replaced by another class.
-    classes: indices or names of the classes to keep, which are relabelled 0, 1, ... in this order.
+    classes: indices or names of the classes to keep, relabelled 0, 1, ... in this order.
     seed: of every draw above, and of the images themselves for shapes.
-    data_dir: folder of cached datasets; by default the environment variable RC_DATA, else the project's data/.
-    root: for "imagenet" only, the folder that holds train/ and val/; by default data_dir/imagenet.
+    data_dir: folder of cached datasets; default the environment variable RC_DATA, else data/.
+    root: for "imagenet" only, the folder of train/ and val/; default data_dir/imagenet.
 
-    Raises ValueError for an unknown name, option or class and a value that does not fit, `CacheError` for a damaged
-    cache, and FileNotFoundError, saying which file to put where, for data that cannot be downloaded.
+    Raises ValueError for an unknown name, option or class and a value that does not fit,
+    `CacheError` for a damaged cache, and FileNotFoundError, saying which file to put where, for
+    data that cannot be downloaded.
     """
     folder = data_folder(data_dir)
-    _check_request(name, folder, unknown, root, classes)
-    check_values(n_train=n_train, n_test=n_test, image_size=image_size, label_noise=label_noise, seed=seed)
+    known = {path.stem for path in folder.glob("*.npz")}
+    known |= {"shapes", "digits", "imagenet", *DOWNLOADS}
+    if name not in known:
+        own = f"put {name}.npz, with x_train, y_train, x_test, y_test, into {folder.resolve()}"
+        raise ValueError(f"{unknown_name('dataset', name, known)}. Or {own}")
+    for option in unknown:
+        raise unknown_name("option of load_dataset", option, load_dataset.__kwdefaults__)
+    only = f"root is {root!r}, but only 'imagenet' is read from class folders, not {name!r}"
+    require(root is None or name == "imagenet", only)
+    no_list = f"classes is {classes!r}; expected a list of class indices or names"
+    require(not isinstance(classes, str), no_list)
+    sizes = {"n_train": n_train, "n_test": n_test, "image_size": image_size}
+    check_values(**sizes, label_noise=label_noise, seed=seed)
+
     chosen = {"n_train": n_train, "n_test": n_test, "classes": classes, "seed": seed}
-    arrays = _arrays(name, folder, root, image_size, chosen)
+    if name == "shapes":
+        arrays = _shapes(image_size, **chosen)
+    elif name == "imagenet":
+        root = Path(root or folder / "imagenet")
+        arrays = class_folders(root, folder, image_size, functools.partial(choose, **chosen))
+    else:
+        arrays = choose(_digits(seed) if name == "digits" else stored(name, folder), **chosen)
     return _dataset(name, arrays, image_size, label_noise, seed).to(device)
 
 
-def _arrays(name, folder, root, image_size, chosen):
-    if name == "shapes":
-        return sources.shapes(image_size, **chosen)
-    if name == "imagenet":
-        return folders.imagenet(Path(root or folder / "imagenet"), folder, image_size, **chosen)
-    arrays = sources.digits(chosen["seed"]) if name == "digits" else sources.stored(name, folder)
-    return choose(arrays, **chosen)
+def check_values(*, n_train=None, n_test=None, image_size=None, label_noise=0.0, seed=0):
+    """Raise ValueError for a value of `load_dataset` that no dataset could have."""
+    fraction = isinstance(label_noise, Real) and 0 <= label_noise <= 1
+    require(fraction, f"label_noise is {label_noise!r}; expected a fraction from 0 to 1")
+    for key, value in {"n_train": n_train, "n_test": n_test, "image_size": image_size}.items():
+        if value is not None:
+            check_count(key, value, 1)
+    check_count("seed", seed, 0)
+
+
+def _shapes(image_size, *, n_train, n_test, classes, seed):
+    indices = resolve_classes(classes, SHAPE_NAMES)
+    settings = {"image_size": image_size or 16, "seed": seed, "classes": indices}
+    train = make_shapes(n_train or 2000, split="train", **settings)
+    test = make_shapes(n_test or 4000, split="test", **settings)
+    names = tuple(SHAPE_NAMES[i] for i in indices)
+    return Arrays(*train, *test, names, source=f"rc_utils shapes, seed {seed}")
+
+
+def _digits(seed):
+    """Scikit-learn's 1,797 digits of 8 x 8: the seed sets 36 of each class apart for testing."""
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    # The stored values are 0 to 16.
+    images = np.rint(images.reshape(-1, 8, 8, 1) * (255 / 16)).astype(np.uint8)
+    order = balanced_order(labels, _stream(seed, "split"))
+    test, train = order[:360], order[360:]
+    parts = (images[train], labels[train], images[test], labels[test])
+    return Arrays(*parts, tuple(map(str, range(10))), source="scikit-learn load_digits")
 
 
 def _dataset(name, arrays, image_size, label_noise, seed):
@@ -72,8 +119,11 @@ def _dataset(name, arrays, image_size, label_noise, seed):
     x_test = area_average(np.ascontiguousarray(arrays.x_test.transpose(0, 3, 1, 2)), size)
     y_train = add_label_noise(arrays.y_train, label_noise, len(arrays.classes), seed)
     mean, std = channel_stats(x_train)
-    sha256 = _fingerprint(x_train, y_train, x_test, arrays.y_test)
-    texts = {"source": arrays.source, "note": arrays.note, "sha256": sha256}
+    digest = hashlib.sha256()
+    for array in (x_train, y_train, x_test, arrays.y_test):
+        digest.update(f"{array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    texts = {"source": arrays.source, "note": arrays.note, "sha256": digest.hexdigest()}
     return Dataset(
         name=name,
         x_train=ImageTensor(torch.from_numpy(x_train), mean, std),
@@ -87,33 +137,66 @@ def _dataset(name, arrays, image_size, label_noise, seed):
     )
 
 
-def _fingerprint(*arrays):
-    """SHA-256, in hexadecimal, of the types, shapes and contents of arrays."""
-    digest = hashlib.sha256()
-    for array in arrays:
-        digest.update(f"{array.dtype.str} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()
+# Which samples are used -----------------------------------------------------------------------
 
 
-def _check_request(name, folder, unknown, root, classes):
-    known = {path.stem for path in folder.glob("*.npz")}.union(("shapes", "digits", "imagenet", *sources.DOWNLOADS))
-    if name not in known:
-        own = f"put {name}.npz, with x_train, y_train, x_test, y_test, into {folder.resolve()}"
-        raise ValueError(f"{unknown_name('dataset', name, known)}. Or {own}")
-    for option in unknown:
-        raise unknown_name("option of load_dataset", option, load_dataset.__kwdefaults__)
-    if root is not None and name != "imagenet":
-        raise ValueError(f"root is {str(root)!r}, but only 'imagenet' is read from class folders, not {name!r}")
-    if isinstance(classes, str):
-        raise ValueError(f"classes is {classes!r}; expected a list of class indices or names")
+def choose(arrays, *, n_train, n_test, classes, seed):
+    """The chosen classes and samples of `Arrays`; labels are positions among the classes.
+
+    classes: names or indices, None for all. n_train, n_test: None for all samples of these classes,
+    in their stored order; fewer are drawn by seed, class counts as equal as the data allow. Raises
+    ValueError where there are not as many, or none.
+    """
+    indices = resolve_classes(classes, arrays.classes)
+    positions = np.full(len(arrays.classes), -1)
+    positions[list(indices)] = np.arange(len(indices))
+    chosen = {"classes": tuple(arrays.classes[i] for i in indices)}
+    for split, n in (("train", n_train), ("test", n_test)):
+        labels = positions[getattr(arrays, f"y_{split}")]
+        kept = np.flatnonzero(labels >= 0)
+        found = f"there are {len(kept)} {split} samples in the {len(indices)} chosen classes"
+        require(len(kept) >= (n or 1), f"n_{split} is {n}, but {found}")
+        if n is not None:
+            kept = kept[balanced_order(labels[kept], _stream(seed, split))[:n]]
+        chosen |= {f"x_{split}": getattr(arrays, f"x_{split}")[kept], f"y_{split}": labels[kept]}
+    return replace(arrays, **chosen)
 
 
-def check_values(*, n_train=None, n_test=None, image_size=None, label_noise=0.0, seed=0):
-    """Raise ValueError for a value of these settings of `load_dataset` that no dataset could have."""
-    if not isinstance(label_noise, Real) or not 0 <= label_noise <= 1:
-        raise ValueError(f"label_noise is {label_noise!r}; expected a fraction from 0 to 1")
-    for key, value in {"n_train": n_train, "n_test": n_test, "image_size": image_size}.items():
-        if value is not None:
-            check_count(key, value, 1)
-    check_count("seed", seed, 0)
+def _stream(seed, purpose):
+    return np.random.default_rng([seed, _STREAMS[purpose]])
+
+
+def balanced_order(labels, rng):
+    """A random permutation that goes round the classes: every start of it is balanced."""
+    shuffled = rng.permutation(len(labels))
+    by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
+    first_of_class = np.searchsorted(labels[by_class], labels[by_class])
+    turn = np.empty(len(labels), dtype=np.int64)
+    turn[by_class] = np.arange(len(labels)) - first_of_class
+    return shuffled[np.argsort(turn[shuffled], kind="stable")]
+
+
+def resolve_classes(classes, names):
+    """Indices of the chosen classes, given by index or by name; all of them for None.
+
+    Raises ValueError for an unknown class, fewer than two, and the same class twice.
+    """
+    if classes is None:
+        return tuple(range(len(names)))
+    indices = []
+    for chosen in classes:
+        if chosen not in (names if isinstance(chosen, str) else range(len(names))):
+            raise unknown_name(f"class (names or indices 0 to {len(names) - 1})", chosen, names)
+        indices.append(names.index(chosen) if isinstance(chosen, str) else int(chosen))
+    different = len(indices) > 1 and len(set(indices)) == len(indices)
+    require(different, f"classes is {classes!r}; expected at least two different classes")
+    return tuple(indices)
+
+
+def add_label_noise(labels, fraction, num_classes, seed):
+    """Replace round(fraction * N) random labels, each by another class drawn uniformly."""
+    rng = _stream(seed, "label noise")
+    wrong = rng.permutation(len(labels))[: round(fraction * len(labels))]
+    noisy = labels.copy()
+    noisy[wrong] = (labels[wrong] + rng.integers(1, num_classes, len(wrong))) % num_classes
+    return noisy

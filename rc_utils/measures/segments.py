@@ -54,11 +54,7 @@ def pal_score(network, x, y, classes="inter", seed=0):
 
     x: images (N, C, H, W); y: labels (N,). Cost: that of `gi_score`.
     """
-    return pal_score_of(mixup_curve(network, x, y, classes, seed))
-
-
-def pal_score_of(curve):
-    """`pal_score` from the six values of A(u) at u = 0, 0.2, ..., 1."""
+    curve = mixup_curve(network, x, y, classes, seed)
     u = np.linspace(0, 1, 1001)
     cumulated = cumulative_trapezoid(np.interp(u, MAGNITUDES, curve), u, initial=0)
     weak, strong = u <= 0.1 + 1e-9, u >= 0.4 - 1e-9
@@ -96,7 +92,7 @@ def boundary_thickness(network, x, alpha=0.0, beta=0.75, seed=0):
 
 
 def mixup_curve(network, x, y, classes, seed=0):
-    """A(u) of `mixup_accuracy` at equally spaced u from 0 to 1; `classes` of the two ends: "all", "inter", "intra"."""
+    """List of A(u) of `mixup_accuracy` at u = 0, 0.2, ..., 1; `classes` of the ends: "all", "inter", "intra"."""
     pairs = intra_pairs(y) if classes == "intra" else counted_pairs(x, COUNTED_SEGMENTS, seed)
     labels = scores_along(network, x, pairs).argmax(2)
     ends = y[torch.as_tensor(pairs).to(y.device)].to(labels.device)
@@ -107,7 +103,7 @@ def mixup_curve(network, x, y, classes, seed=0):
     if classes == "inter":
         right = right[ends[:, 0] != ends[:, 1]]
         require(len(right) > 0, "no segment has different labels at its ends: there is no pair of the kind 'inter'")
-    return right.mean(0).cpu().numpy()
+    return right.mean(0).tolist()
 
 
 def counted_pairs(x, num_segments, seed=0):

@@ -5,6 +5,8 @@ so that `torch.fx.symbolic_trace` sees each network as a graph of known operatio
 place: a forward hook or an FX interpreter may keep every intermediate value.
 """
 
+from collections.abc import Callable, Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -18,6 +20,28 @@ def scale_channels(channels: int, width: float, divisor: int = 1) -> int:
     """
     multiple = int(channels * width / PUBLISHED_WIDTH / divisor + 0.5)
     return divisor * max(1, multiple)
+
+
+def staged(
+    stages: Sequence[tuple[int, ...]],
+    in_channels: int,
+    width: float,
+    block: Callable[..., nn.Module],
+    divisor: int = 1,
+) -> tuple[list[nn.Module], int]:
+    """Blocks of stages (channels, blocks, stride of the first, *settings of the block), and their channels.
+
+    divisor: the scaled channels of a stage are a multiple of it, where it has as many.
+    """
+    layers = []
+    for published, depth, first_stride, *settings in stages:
+        whole = min(divisor, scale_channels(published, width))
+        out_channels = scale_channels(published, width, whole)
+        for index in range(depth):
+            stride = first_stride if index == 0 else 1
+            layers.append(block(in_channels, out_channels, stride, *settings))
+            in_channels = out_channels
+    return layers, in_channels
 
 
 def conv_norm(

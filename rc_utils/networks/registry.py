@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from rc_utils.checks import check_count, check_number, unknown_name
+from rc_utils.checks import check_count, check_number, require, unknown_name
 
 NetworkBuilder = Callable[..., nn.Module]
 _Builder = TypeVar("_Builder", bound=NetworkBuilder)
@@ -29,16 +29,17 @@ SHAPE_ARGUMENTS = ("num_classes", "in_channels", "image_size", "width")
 def register_network(name: str) -> Callable[[_Builder], _Builder]:
     """Decorate a class or function so that `build_network(name)` builds it.
 
-    Raises ValueError where `name` contains a colon or belongs to another builder. Defining the same builder
-    again, as a notebook cell run twice does, replaces it.
+    Raises ValueError where `name` contains a colon or belongs to another builder. Defining the same
+    builder again, as a notebook cell run twice does, replaces it.
     """
-    if ":" in name:
-        raise ValueError(f"network name {name!r} contains ':', which is kept for \"module:Class\"")
+    kept = f"network name {name!r} contains ':', which is kept for \"module:Class\""
+    require(":" not in name, kept)
 
     def register(builder: _Builder) -> _Builder:
-        present = NETWORKS.get(name)
-        if present is not None and _origin(present) != _origin(builder):
-            raise ValueError(f"network name {name!r} is taken by {_origin(present)}: choose another")
+        present = NETWORKS.get(name, builder)
+        origins = [f"{one.__module__}.{one.__qualname__}" for one in (present, builder)]
+        taken = f"network name {name!r} is taken by {origins[0]}: choose another"
+        require(origins[0] == origins[1], taken)
         NETWORKS[name] = builder
         return builder
 
@@ -55,67 +56,75 @@ def build_network(
     seed: int = 0,
     **options: Any,
 ) -> nn.Module:
-    """A freshly initialised network: (N, in_channels, image_size, image_size) -> logits (N, num_classes).
+    """A new network: (N, in_channels, image_size, image_size) -> logits (N, num_classes).
 
-    `name` is a key of `NETWORKS` or "module:Class" for a class of your own, which gets those of num_classes,
-    in_channels, image_size and width that its signature names. The nine image networks take any image of at
-    least 8 x 8. Width 64 is the published network; width w has w / 64 times the channels in every layer, at
-    least one. `options` are the network's own, see `network_options`. Weights are PyTorch's default
-    initialisation drawn from `seed`; the same seed gives the same bits and the global random state stays as
-    it was.
+    `name` is a key of `NETWORKS` or "module:Class" for a class of your own, which gets those of
+    num_classes, in_channels, image_size and width that its signature names. The nine image networks
+    take any image of at least 8 x 8. Width 64 is the published network; width w has w / 64 times
+    the channels in every layer, at least one. `options` are the network's own, see
+    `network_options`. Weights are PyTorch's default initialisation drawn from `seed`; the same seed
+    gives the same bits and the global random state stays as it was.
 
-    Raises ValueError for an unknown network or option (with the nearest valid name), a size that is not
-    positive or a seed that is no integer from 0 to 2^63 - 1, and the errors of a module that cannot be imported:
-    ModuleNotFoundError, AttributeError, TypeError.
+    Raises ValueError for an unknown network or option (with the nearest valid name), a size that is
+    not positive or a seed that is no integer from 0 to 2^63 - 1, and the errors of a module that
+    cannot be imported: ModuleNotFoundError, AttributeError, TypeError.
     """
-    shape = {"num_classes": num_classes, "in_channels": in_channels, "image_size": image_size, "width": width}
-    for key in ("num_classes", "in_channels", "image_size"):
-        check_count(key, shape[key], 1)
+    shape = {"num_classes": num_classes, "in_channels": in_channels, "image_size": image_size}
+    for key, value in shape.items():
+        check_count(key, value, 1)
     check_number("width", width, 0, above=True)
     check_count("seed", seed, 0)
-    builder = _find_builder(name)
-    arguments = _arguments(name, builder, shape, options)
+    builder = find_builder(name)
+    arguments = _arguments(name, builder, shape | {"width": width}, options)
     with torch.random.fork_rng(devices=[]):
         # torch.manual_seed would seed the GPUs as well, whose state is not forked here
         torch.default_generator.manual_seed(int(seed))
         network = builder(**arguments)
     if not isinstance(network, nn.Module):
-        raise TypeError(f"network {name!r} built {type(network).__name__!r}: expected a torch.nn.Module")
+        found = type(network).__name__
+        raise TypeError(f"network {name!r} built {found!r}: expected a torch.nn.Module")
     return network
 
 
 def network_options(name: str) -> dict[str, Any]:
-    """The network's own options and their defaults; `inspect.Parameter.empty` for one that must be given.
+    """The network's own options and their defaults.
+
+    `inspect.Parameter.empty` stands for one that must be given.
 
     >>> network_options("EfficientNetB0")
     {'dropout': 0.2, 'drop_connect': 0.2}
     """
-    parameters, _ = _parameters(_find_builder(name))
-    return {key: p.default for key, p in parameters.items() if key not in SHAPE_ARGUMENTS}
+    named, _ = _parameters(find_builder(name))
+    return {key: p.default for key, p in named.items() if key not in SHAPE_ARGUMENTS}
 
 
 def check_network(name: str, **options: Any) -> None:
-    """Raise what `build_network(name, **options)` would raise for an unknown network or option, building nothing."""
-    own = {key: value for key, value in options.items() if key not in SHAPE_ARGUMENTS}
-    builder = _find_builder(name)
+    """Raise what `build_network(name, **options)` would for an unknown network or option."""
+    builder = find_builder(name)
     if "width" in options:
         check_number("width", options["width"], 0, above=True)
         named, takes_any = _parameters(builder)
-        if "width" not in named and not takes_any:
-            raise ValueError(f"network {name!r} takes no width: leave it out, or name it in the network's signature")
+        advice = "leave it out, or name it in the network's signature"
+        require("width" in named or takes_any, f"network {name!r} takes no width: {advice}")
+    own = {key: value for key, value in options.items() if key not in SHAPE_ARGUMENTS}
     _arguments(name, builder, {}, own)
 
 
-def find_user_network(name: str) -> NetworkBuilder:
-    """The class, or function that returns a module, which "package.module:Class" names.
+def find_builder(name: str) -> NetworkBuilder:
+    """The class or function of a registered name, or that "package.module:Class" names.
 
     The module may lie in the current folder or anywhere Python finds modules; it is imported, once
-    in a process. Raises ModuleNotFoundError, AttributeError, and TypeError for what makes no
-    network; an error inside the module comes through as it is.
+    in a process. Raises ValueError, ModuleNotFoundError, AttributeError, and TypeError for what
+    makes no network; an error inside the module comes through as it is.
     """
+    if ":" not in name:
+        if name not in NETWORKS:
+            raise unknown_name("network", name, [*NETWORKS, "module:Class"])
+        return NETWORKS[name]
     module_name, _, attribute = name.partition(":")
-    if not module_name or module_name.startswith(".") or not attribute.isidentifier():
-        raise ValueError(f'network {name!r} is not of the form "module:Class", such as "my_module:MyNet"')
+    well_formed = module_name and not module_name.startswith(".") and attribute.isidentifier()
+    form = f'network {name!r} is not of the form "module:Class", such as "my_module:MyNet"'
+    require(well_formed, form)
     path = list(sys.path)
     sys.path.insert(0, os.getcwd())
     try:
@@ -124,22 +133,22 @@ def find_user_network(name: str) -> NetworkBuilder:
         if error.name != module_name and not module_name.startswith(f"{error.name}."):
             raise  # of a module that the user's imports
         raise ModuleNotFoundError(
-            f"network {name!r}: no module {error.name!r} in {os.getcwd()} or on Python's path; expected "
-            '"module:Class" without ".py", run from the folder that holds the module'
+            f"network {name!r}: no module {error.name!r} in {os.getcwd()} or on Python's path; "
+            'expected "module:Class" without ".py", run from the folder that holds the module'
         ) from error
     finally:
         sys.path[:] = path
-    classes = sorted(key for key, value in vars(module).items() if _is_network_class(value))
     if not hasattr(module, attribute):
+        classes = sorted(key for key, value in vars(module).items() if _is_network_class(value))
         raise AttributeError(
-            f"network {name!r}: module {module_name} has no {attribute!r}; its torch.nn.Module classes are "
-            f"{', '.join(classes) or 'none'}"
+            f"network {name!r}: module {module_name} has no {attribute!r}; its torch.nn.Module "
+            f"classes are {', '.join(classes) or 'none'}"
         )
     target = getattr(module, attribute)
     if not _makes_networks(target):
         raise TypeError(
-            f"network {name!r} is {target!r}: expected a class derived from torch.nn.Module, or a function that "
-            "returns one, and one of a library says so by its annotation"
+            f"network {name!r} is {target!r}: expected a class derived from torch.nn.Module, or a "
+            "function that returns one, and one of a library says so by its annotation"
         )
     return target
 
@@ -155,7 +164,8 @@ def _makes_networks(target: Any) -> bool:
         return _is_network_class(target)
     libraries = [sysconfig.get_path(kind) for kind in ("purelib", "platlib", "stdlib")]
     libraries.append(str(Path(__file__).parents[1]))
-    if not any(Path(function.__code__.co_filename).is_relative_to(folder) for folder in libraries):
+    file = Path(function.__code__.co_filename)
+    if not any(file.is_relative_to(folder) for folder in libraries):
         return True
     try:
         return _is_network_class(typing.get_type_hints(function).get("return"))
@@ -163,34 +173,23 @@ def _makes_networks(target: Any) -> bool:
         return False
 
 
-def _find_builder(name: str) -> NetworkBuilder:
-    if ":" in name:
-        return find_user_network(name)
-    if name not in NETWORKS:
-        raise unknown_name("network", name, [*NETWORKS, "module:Class"])
-    return NETWORKS[name]
-
-
-def _arguments(name: str, builder: NetworkBuilder, shape: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
-    """The keyword arguments for `builder`: the shape arguments it names, and `options` once checked."""
-    parameters, takes_any = _parameters(builder)
-    valid = [key for key in parameters if key not in SHAPE_ARGUMENTS]
-    unknown = [key for key in options if key not in valid]
+def _arguments(name: str, builder: NetworkBuilder, shape: dict, options: dict) -> dict[str, Any]:
+    """Keyword arguments for `builder`: those of `shape` that it names, and `options` once checked."""
+    named, takes_any = _parameters(builder)
+    own = [key for key in named if key not in SHAPE_ARGUMENTS]
+    unknown = [key for key in options if key not in own]
     if unknown and not takes_any:
-        raise unknown_name(f"option of network {name!r}", unknown[0], [*valid, *(k for k in shape if k in parameters)])
-    arguments = {key: value for key, value in shape.items() if key in parameters} | options
-    missing = [key for key in valid if parameters[key].default is inspect.Parameter.empty and key not in options]
-    if missing:
-        raise ValueError(f"network {name!r} needs the options {', '.join(missing)}: pass them by name")
-    return arguments
+        valid = [*own, *(key for key in shape if key in named)]
+        raise unknown_name(f"option of network {name!r}", unknown[0], valid)
+    given = {key: value for key, value in shape.items() if key in named} | options
+    missing = [k for k in own if named[k].default is inspect.Parameter.empty and k not in options]
+    needed = f"network {name!r} needs the options {', '.join(missing)}: pass them by name"
+    require(not missing, needed)
+    return given
 
 
 def _parameters(builder: NetworkBuilder) -> tuple[dict[str, inspect.Parameter], bool]:
-    """The parameters of a builder that have names, and whether it takes any other name as well."""
+    """The named parameters of a builder, and whether it takes any other name as well."""
     every = inspect.signature(builder).parameters.values()
     named = {p.name: p for p in every if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
     return named, any(p.kind is p.VAR_KEYWORD for p in every)
-
-
-def _origin(builder: NetworkBuilder) -> str:
-    return f"{builder.__module__}.{builder.__qualname__}"

@@ -7,8 +7,8 @@
     epochs = 30
     [networks.ResNet18]             # a label, and arguments of build_network; `architecture` names
     width = 8                       # the network where that is not the label
-    [counts.main]                   # arguments of region_count; points = "train" or "test";
-    num_samples = 300               # default adjacency "face"
+    [counts.main]                   # arguments of region_count; points = "train" or "test"
+    num_samples = 300
     [[experiments]]                 # fields of `Experiment`, in the order in which they are run
     name = "main"
     networks = ["ResNet18"]
@@ -69,8 +69,7 @@ class RunSpec:
 
         Training settings at their default are left out, so that a new one renames no run.
         """
-        train = dataclasses.asdict(self.train)
-        changed = {k: v for k, v in train.items() if v != TRAIN_DEFAULTS[k]}
+        changed = {k: v for k, v in vars(self.train).items() if v != TRAIN_DEFAULTS[k]}
         settings = {"schema": SCHEMA, "dataset": self.dataset, "network": self.network}
         text = canonical_json(settings | {"train": changed})
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -102,12 +101,10 @@ class PlannedRun:
         both = {"evolution_loss": next(iter(losses), None)}
         for name, mine in vars(self).items():
             theirs = getattr(other, name)
-            if isinstance(mine, dict):
+            if isinstance(mine, dict | bool):
                 both[name] = mine | theirs
             elif isinstance(mine, tuple):
                 both[name] = tuple(dict.fromkeys(mine + theirs))
-            elif isinstance(mine, bool):
-                both[name] = mine or theirs
         return dataclasses.replace(self, **both)
 
 
@@ -224,7 +221,7 @@ class Campaign:
 
     def entries(self):
         """(experiment, network label, PlannedRun) of everything asked for, in order."""
-        return iter(self._entries)
+        return list(self._entries)
 
     @functools.cached_property
     def _entries(self):
@@ -244,21 +241,18 @@ class Campaign:
 
     @functools.cached_property
     def _runs(self):
-        if self.whole is not None:
-            everything = self.whole.runs()
-            return {p.spec.run_id: everything[p.spec.run_id] for _, _, p in self.entries()}
         runs = {}
-        for _, _, planned in self.entries():
+        for _, _, planned in self._entries:
             key = planned.spec.run_id
             runs[key] = runs[key].merged(planned) if key in runs else planned
-        return runs
+        return {key: self.whole.runs()[key] for key in runs} if self.whole is not None else runs
 
     def restricted(self, names):
         """The campaign with the experiments of these names alone."""
-        known = {experiment.name: experiment for experiment in self.experiments}
         for name in names:
+            known = [experiment.name for experiment in self.experiments]
             check_name(f"experiment of campaign {self.name}", name, known)
-        chosen = [experiment for name, experiment in known.items() if name in names]
+        chosen = [experiment for experiment in self.experiments if experiment.name in names]
         return dataclasses.replace(self, experiments=chosen, whole=self.whole or self)
 
     def plan_network(self, network, experiment="", seed=0, **setting):
@@ -284,17 +278,16 @@ class Campaign:
         require(stored or not experiment.per_image, "per_image needs a dataset stored as a file")
         outside = [e for e in experiment.evolution_epochs if not 0 <= e <= train.epochs]
         require(not outside, f"evolution_epochs {outside} are not within 0..{train.epochs}")
+        shared = ("evolution_weights", "evolution_loss", "per_image")
         return PlannedRun(
             spec=RunSpec(dataset, self.networks[label] | experiment.options, train),
             counts={name: self.counts[name] for name in experiment.counts},
             measures=tuple(experiment.measures),
             evolution_epochs=tuple(experiment.evolution_epochs),
             evolution_counts={name: self.counts[name] for name in experiment.evolution_counts},
-            evolution_weights=experiment.evolution_weights,
-            evolution_loss=experiment.evolution_loss,
             evolution_measures=tuple(experiment.evolution_measures),
-            per_image=experiment.per_image,
             frozen=self.folder / "runs.jsonl",
+            **{name: getattr(experiment, name) for name in shared},
         )
 
 
@@ -339,7 +332,6 @@ def parse_campaign(table, name, folder=pathlib.Path()):
     keys = {f.name for f in dataclasses.fields(Campaign)} - {"name", "folder", "whole"}
     check_keys(f"campaign {name}", table, keys)
     asked = settings_from_dict(Campaign, table | {"name": name, "folder": folder}, name)
-    require(asked.experiments, f"campaign {name} has no experiments")
     settings_from_dict(TrainConfig, asked.train, f"{name}, [train]")
     experiments = {}
     for values in asked.experiments:
@@ -355,18 +347,17 @@ def parse_campaign(table, name, folder=pathlib.Path()):
     for label, options in asked.networks.items():
         where = f"{name}, [networks.{label}]"
         require("name" not in options, f"{where}: name is no key, the network is its architecture")
-        architecture = options.get("architecture", label)
-        checked_value(architecture, str, f"{where}.architecture")
+        architecture = checked_value(options.get("architecture", label), str, f"{where}.architecture")
         others = {key: value for key, value in options.items() if key != "architecture"}
         networks[label] = {"name": architecture} | others
-    campaign = dataclasses.replace(
-        asked,
-        choice=asked.choice.strip(),
-        networks=networks,
-        counts={label: {"points": "train"} | count for label, count in asked.counts.items()},
-        experiments=list(experiments.values()),
-    )
-    require(list(campaign.entries()), f"campaign {name} asks for no run: some networks or seeds are empty")
+    counts = {}
+    for label, count in asked.counts.items():
+        # What a record says of a count does not depend on the default of `region_count`.
+        plane = {} if count.get("dim", 1) == 1 else {"adjacency": "linear"}
+        counts[label] = {"points": "train"} | plane | count
+    changes = {"networks": networks, "counts": counts, "experiments": list(experiments.values())}
+    campaign = dataclasses.replace(asked, choice=asked.choice.strip(), **changes)
+    require(campaign.entries(), f"campaign {name} asks for no run: no experiments, networks or seeds")
     return campaign
 
 

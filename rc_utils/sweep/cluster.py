@@ -61,24 +61,21 @@ def on_dask(todo, job, workers, scheduler):
     # Tasks of equal keys are one task to a scheduler: another sweep may ask it for the same run.
     own = uuid.uuid4().hex[:8]
     ids = {f"rc-{planned.spec.run_id}-{own}": planned.spec.run_id for planned in todo}
-    cluster = local_cluster(min(workers, len(todo))) if not scheduler else contextlib.nullcontext(scheduler)
+    cluster = contextlib.nullcontext(scheduler) if scheduler else local_cluster(min(workers, len(todo)))
     with cluster as address, Client(address) as client:
         options = {"batch_size": BLOCK, "fifo_timeout": 0, "pure": False}
         futures = client.map(job, todo, key=list(ids), **options)
         try:
             # One message a batch instead of one a run: with 10,000 runs messages take the time.
             for batch in as_completed(futures).batches():
-                if any(future.status in ("cancelled", "lost") for future in batch):
-                    raise CancelledError("tasks are lost")
                 finished = [future for future in batch if future.status == "finished"]
                 outcomes = dict(zip(finished, client.gather(finished), strict=True))
                 for future in batch:
-                    if future in outcomes:
-                        yield outcomes[future]
-                    else:
-                        error = future.exception()
-                        text = f"{type(error).__name__}: {error}"
-                        yield Outcome(ids[future.key], "failed", error=text)
+                    if future.status in ("cancelled", "lost"):
+                        raise CancelledError("tasks are lost")
+                    error = None if future in outcomes else future.exception()
+                    text = f"{type(error).__name__}: {error}"
+                    yield outcomes.get(future) or Outcome(ids[future.key], "failed", error=text)
                     future.release()
                 time.sleep(PAUSE)
         except (OSError, CancelledError, asyncio.CancelledError) as error:

@@ -18,6 +18,7 @@ import traceback
 
 import numpy as np
 import torch
+from tqdm import tqdm
 
 from rc_utils import measures
 from rc_utils.checks import check_arguments, check_count, check_name, check_number, naming, require
@@ -36,6 +37,51 @@ from rc_utils.training import StopTraining
 # repeated on another kind of processor may have: of an accuracy, and of a mean count as a share of
 # it, in one dimension and in more.
 ACCURACY_TOLERANCE, COUNT_TOLERANCE, FURTHER_TOLERANCE = 0.04, 0.12, 0.36
+
+
+def sweep(
+    campaign, *, workers=0, scheduler=None, device="cpu", time_budget=None, shard=(0, 1), threads=1,
+    compile=False,
+):  # fmt: skip
+    """Run what is missing of `campaign` (a Campaign or its name).
+
+    Returns the outcomes (`Outcome`); a run that fails does not end the sweep. Records are on the
+    disk, not in the outcomes.
+
+    workers: local worker processes; 0 runs in this process. scheduler: address of a Dask scheduler.
+    time_budget: seconds after which no run is begun and runs in progress are given up.
+    shard: (i, n), every n-th run from the i-th on. compile: torch.compile the networks.
+    threads: torch threads of each run; with one, results do not depend on the machine's load.
+
+    Raises OSError before any training if the results cannot be written, and ValueError for a wrong
+    setting, device or value of the campaign, and for a network of the reader's that is not the one
+    on record.
+    """
+    campaign = campaign if hasattr(campaign, "entries") else load_campaign(campaign)
+    check_values(campaign)
+    check_count("workers", workers, 0)
+    check_count("threads", threads, 1)
+    check_number("time_budget", time_budget or 0, 0)
+    require(0 <= shard[0] < shard[1], f"shard={shard!r}; expected (i, n) with i < n, such as (0, 4)")
+    if not scheduler:  # whose workers may have what this machine has not
+        check_device(device)
+    deadline = None if time_budget is None else time.time() + time_budget
+    check_networks(campaign.runs())
+    todo = records.missing_runs(campaign, shard)
+    if not todo:
+        return []
+    records.check_writable()
+    options = {"device": device, "threads": threads, "deadline": deadline, "compile": compile}
+    job = functools.partial(attempt, **options)
+    outcomes = on_dask(todo, job, workers, scheduler) if workers or scheduler else map(job, todo)
+    seen = []
+    with tqdm(total=len(todo), desc=campaign.name, unit="run", mininterval=2.0) as bar:
+        for outcome in outcomes:
+            bar.update(outcome.status == "done")
+            if line := _reported(outcome):
+                bar.write(line, file=sys.stderr)
+            seen.append(dataclasses.replace(outcome, record=None))
+    return seen
 
 
 def attempt(planned, device="cpu", threads=1, deadline=None, compile=False):
@@ -65,6 +111,19 @@ def attempt(planned, device="cpu", threads=1, deadline=None, compile=False):
         return Outcome(run_id, "failed", error=f"{traceback.format_exc()}settings: {settings}")
 
 
+def _reported(outcome):
+    """A line on a run that ended; its record is written where its worker shares no file system."""
+    if outcome.status == "failed":
+        return f"run {outcome.run_id} failed:\n{outcome.error}"
+    if outcome.status != "done":
+        return ""
+    record, results = outcome.record, outcome.record["results"]
+    if not records.record_path(outcome.run_id).exists():
+        records.write_record(record)
+    accuracies = f"train {results['train_accuracy']:.3f}, test {results['test_accuracy']:.3f}"
+    return f"{outcome.run_id} {record['spec']['network']['name']} {record['status']}: {accuracies}"
+
+
 @contextlib.contextmanager
 def torch_threads(number):
     """So many torch threads inside the block."""
@@ -74,45 +133,6 @@ def torch_threads(number):
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def sweep(
-    campaign, *, workers=0, scheduler=None, device="cpu", time_budget=None, shard=(0, 1), threads=1,
-    compile=False,
-):  # fmt: skip
-    """Run what is missing of `campaign` (a Campaign or its name).
-
-    Returns the outcomes (`Outcome`); a run that fails does not end the sweep. Records are on the
-    disk, not in the outcomes.
-
-    workers: local worker processes; 0 runs in this process. scheduler: address of a Dask scheduler.
-    time_budget: seconds after which no run is begun and runs in progress are given up.
-    shard: (i, n), every n-th run from the i-th on. compile: torch.compile the networks.
-    threads: torch threads of each run; with one, results do not depend on the machine's load.
-
-    Raises OSError before any training if the results cannot be written, and ValueError for a wrong
-    setting, device or value of the campaign, and for a network of the reader's that is not the one on record.
-    """
-    campaign = campaign if hasattr(campaign, "entries") else load_campaign(campaign)
-    check_values(campaign)
-    check_count("workers", workers, 0)
-    check_count("threads", threads, 1)
-    if time_budget is not None:
-        check_number("time_budget", time_budget, 0)
-    require(0 <= shard[0] < shard[1], f"shard={shard!r}; expected (i, n) with i < n, such as (0, 4)")
-    if not scheduler:  # whose workers may have what this machine has not
-        check_device(device)
-    deadline = None if time_budget is None else time.time() + time_budget
-    check_networks(campaign.runs())
-    todo = records.missing_runs(campaign, shard)
-    if not todo:
-        return []
-    records.check_writable()
-    job = functools.partial(attempt, device=device, threads=threads, deadline=deadline, compile=compile)
-    outcomes = map(job, todo)
-    if workers or scheduler:
-        outcomes = on_dask(todo, job, workers, scheduler)
-    return _reported(outcomes, len(todo), campaign.name)
 
 
 def check_values(campaign):
@@ -135,23 +155,25 @@ def check_values(campaign):
         # Keys that name a place on this machine are no part of a run.
         places = ("device", "data_dir", "root", "unknown")
         check_arguments(load_dataset, settings, f"{campaign.name}, {where}", places)
-        others = {"name", "classes"}
+        values = {key: v for key, v in settings.items() if key not in ("name", "classes")}
         with naming(f"{campaign.name}, {where}"):
-            check_dataset(**{key: v for key, v in settings.items() if key not in others})
+            check_dataset(**values)
     for where, network in networks:
         with naming(f"{campaign.name}, {where}"):
             for key in ("num_classes", "in_channels", "image_size", "seed"):
                 require(key not in network, f"{key} comes from the dataset or the run")
-            canonical_json(network)
+            for key, value in network.items():
+                with naming(key):
+                    canonical_json(value)
             check_network(**network)
     model, points = lambda batch: batch[:, :3], np.random.default_rng(0).random((64, 8))
-    for label, count in campaign.counts.items():
-        settings = {"adjacency": "face"} | count
+    for label, settings in campaign.counts.items():
         with naming(f"{campaign.name}, counts.{label}"):
-            check_name("points", settings.pop("points"), ("train", "test"))
+            check_name("points", settings["points"], ("train", "test"))
+            settings = {key: v for key, v in settings.items() if key != "points"}
             check_arguments(region_count, settings, "counts", ("model", "points", "batch_size"))
-            check_count("num_samples", settings.pop("num_samples", 1), 1)
-            region_count(model, points, num_samples=1, **settings)
+            check_count("num_samples", settings.get("num_samples", 1), 1)
+            region_count(model, points, **settings | {"num_samples": 1})
     with naming(campaign.name):
         campaign.runs()
 
@@ -162,29 +184,6 @@ def check_device(device):
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"device {device!r} cannot be used: {error}") from error
-
-
-def _reported(outcomes, total, name):
-    """The outcomes without their records; a line for each finished run and a bar on stderr."""
-    from tqdm import tqdm
-
-    seen = []
-    with tqdm(total=total, desc=name, unit="run", mininterval=2.0) as bar:
-        for outcome in outcomes:
-            seen.append(dataclasses.replace(outcome, record=None))
-            if outcome.status == "failed":
-                bar.write(f"run {outcome.run_id} failed:\n{outcome.error}", file=sys.stderr)
-            elif outcome.status == "done":
-                record = outcome.record
-                if not records.record_path(outcome.run_id).exists():
-                    # Its worker shares no file system with this machine.
-                    records.write_record(record)
-                network, results = record["spec"]["network"]["name"], record["results"]
-                accuracies = f"train {results['train_accuracy']:.3f}, test {results['test_accuracy']:.3f}"
-                line = f"{outcome.run_id} {network} {record['status']}: {accuracies}"
-                bar.write(line, file=sys.stderr)
-                bar.update()
-    return seen
 
 
 def plan(campaign, shard=(0, 1)):
@@ -228,26 +227,26 @@ def verify(campaign, number, seed=0, device="cpu"):
         if records.data_sha256(old) not in (None, records.data_sha256(new)):
             yield f"{key}: other data than the record has", False
             continue
-        was, now = (records.record_row(r, campaign.counts) for r in (old, new))
+        was, now = (records.record_row(record, campaign.counts) for record in (old, new))
         accuracy = max(abs(was[k] - now[k]) for k in ("train_accuracy", "test_accuracy"))
-        equal, shares = new["status"] == "ok" and accuracy == 0, {}
+        equal = new["status"] == "ok" and accuracy == 0
+        close, largest = new["status"] == "ok" and accuracy <= ACCURACY_TOLERANCE, 0.0
         for label, settings in campaign.counts.items():
-            pair = [records.find_count(r["counts"], settings) for r in (old, new)]
+            pair = [records.find_count(record["counts"], settings) for record in (old, new)]
             if None not in pair:
+                share = abs(was[f"count_{label}"] / now[f"count_{label}"] - 1)
+                further = {"dim", "sampling"} & set(settings)
                 equal = equal and pair[0]["counts"] == pair[1]["counts"]
-                shares[label] = abs(was[f"count_{label}"] / now[f"count_{label}"] - 1)
-        further = [label for label in shares if {"dim", "sampling"} & set(campaign.counts[label])]
-        close = new["status"] == "ok" and accuracy <= ACCURACY_TOLERANCE
-        for label, share in shares.items():
-            close = close and share <= (FURTHER_TOLERANCE if label in further else COUNT_TOLERANCE)
+                close = close and share <= (FURTHER_TOLERANCE if further else COUNT_TOLERANCE)
+                largest = max(largest, share)
         keys = ("device", "hardware", "instructions", "threads")
         alike = device == "cpu" and all(old["provenance"].get(k) == new["provenance"][k] for k in keys)
-        text = f"an accuracy differs by {accuracy:.2g}, a mean count by {max(shares.values(), default=0):.1%}"
-        where = ", on the same kind of machine" if alike else ""
-        yield (
-            f"{key}: {'equal to the last bit' if equal else text + where}",
-            equal or (close and not alike),
-        )
+        text = f"an accuracy differs by {accuracy:.2g}, a mean count by {largest:.1%}"
+        text += ", on the same kind of machine" if alike else ""
+        yield f"{key}: {'equal to the last bit' if equal else text}", equal or (close and not alike)
+
+
+# The command ----------------------------------------------------------------------------------
 
 
 def _shard(text):
@@ -259,28 +258,16 @@ def _shard(text):
 
 def _parser():
     parser = argparse.ArgumentParser(prog="python -m rc_utils.sweep", description=__doc__.split("\n\n")[0])
-    parser.add_argument("campaign", help="name of a folder in campaigns/, or the path of one")
-    add = parser.add_argument
-    add(
-        "--workers",
-        type=int,
-        default=0,
-        help="local worker processes (default: this process alone)",
-    )
+    add, one = parser.add_argument, parser.add_mutually_exclusive_group()
+    add("campaign", help="name of a folder in campaigns/, or the path of one")
+    add("--workers", type=int, default=0, help="local worker processes (default: this process alone)")
     add("--scheduler", help="address of a Dask scheduler, for instance tcp://10.0.0.1:8786")
     add("--device", default="cpu", help="cpu, cuda, cuda:1, ... or auto")
     add("--threads", type=int, default=1, help="torch threads of each run (default 1)")
     add("--time-budget", type=float, metavar="SECONDS", help="stop cleanly after this time")
-    add(
-        "--shard",
-        type=_shard,
-        default=(0, 1),
-        metavar="i/N",
-        help="every N-th run, from the i-th on",
-    )
+    add("--shard", type=_shard, default=(0, 1), metavar="i/N", help="every N-th run, from the i-th on")
     add("--compile", action="store_true", help="torch.compile the networks")
     add("--experiment", action="append", metavar="NAME", help="of this one alone; may be repeated")
-    one = parser.add_mutually_exclusive_group()
     one.add_argument("--plan", action="store_true", help="say what is missing, run nothing")
     one.add_argument("--freeze", action="store_true", help="write the records to runs.jsonl, run nothing")
     one.add_argument("--verify", type=int, metavar="N", help="train N recorded runs again and compare")
@@ -298,7 +285,6 @@ def main(arguments=None):
         options.device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         campaign = load_campaign(options.campaign)
-        check_values(campaign)
         if options.experiment:
             campaign = campaign.restricted(options.experiment)
         return _act(campaign, options)
@@ -312,39 +298,33 @@ def main(arguments=None):
 
 def _act(campaign, options):
     """Do the one thing that the options ask for; returns the exit status."""
+    if not (options.plan or options.freeze or options.verify is not None):
+        names = ("workers", "scheduler", "device", "threads", "time_budget", "shard", "compile")
+        outcomes = sweep(campaign, **{name: getattr(options, name) for name in names})
+        statuses = [outcome.status for outcome in outcomes]
+        done, failed = statuses.count("done"), statuses.count("failed")
+        left = len(records.missing_runs(campaign, options.shard))
+        made = f"{done} runs finished now, {failed} failed, {left} left"
+        print(f"{campaign.name}: {made}; records in {results_dir()}")
+        return 1 if failed else 3 if left else 0
+    check_values(campaign)
     if options.plan:
-        _print_lines(plan(campaign, options.shard))
+        try:
+            for line in plan(campaign, options.shard):
+                print(line, flush=True)
+        except BrokenPipeError:  # nobody reads any more, as `head`
+            # Python writes what is left at its end, and would complain again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     if options.freeze:
         path, number = records.freeze(campaign)
         print(f"{number} records in {path}" if number else f"no record to freeze: run {campaign.name} first")
         return 0 if number else 1
-    if options.verify is not None:
-        check_device(options.device)
-        agree = []
-        with torch_threads(options.threads):
-            for line, agrees in verify(campaign, options.verify, device=options.device):
-                print(line, flush=True)
-                agree.append(agrees)
-        print(f"{sum(agree)} of {len(agree)} reproduced" if agree else "nothing to verify: no finished run")
-        return 0 if agree and all(agree) else 1
-    outcomes = sweep(
-        campaign, workers=options.workers, scheduler=options.scheduler, device=options.device,
-        threads=options.threads, time_budget=options.time_budget, shard=options.shard,
-        compile=options.compile,
-    )  # fmt: skip
-    statuses = [outcome.status for outcome in outcomes]
-    done, failed = statuses.count("done"), statuses.count("failed")
-    left = len(records.missing_runs(campaign, options.shard))
-    print(f"{campaign.name}: {done} runs finished now, {failed} failed, {left} left; records in {results_dir()}")
-    return 1 if failed else 3 if left else 0
-
-
-def _print_lines(lines):
-    """Print lines for as long as somebody reads them, which `head` does not."""
-    try:
-        for line in lines:
+    check_device(options.device)
+    agree = []
+    with torch_threads(options.threads):
+        for line, agrees in verify(campaign, options.verify, device=options.device):
             print(line, flush=True)
-    except BrokenPipeError:
-        # Python writes what is left at its end, and would complain again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            agree.append(agrees)
+    print(f"{sum(agree)} of {len(agree)} reproduced" if agree else "nothing to verify: no finished run")
+    return 0 if agree and all(agree) else 1

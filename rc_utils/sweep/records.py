@@ -32,7 +32,6 @@ from rc_utils.sweep.campaign import (
 from rc_utils.training.config import TrainConfig
 
 INTERPOLATES = 0.99
-ORIGINS = ("live", "reference")
 RECORD_SIZE = 1 << 18  # bytes, more than a record of thousands of simplices has
 ADVICE = "delete this record alone and run the sweep again"
 _EVOLUTION_COLUMNS = [*RUN_COLUMNS[:7], "seed", "lr", "batch_size", "epoch", "gap", "reached_loss"]
@@ -43,6 +42,9 @@ class CorruptRecord(ValueError):
     """A record that cannot be trusted; the message names the file and what to do."""
 
 
+# Files ----------------------------------------------------------------------------------------
+
+
 def record_path(run_id):
     """File of the record of a run made on this machine."""
     return results_dir() / "records" / f"{run_id}.json"
@@ -50,12 +52,9 @@ def record_path(run_id):
 
 def sealed(record):
     """The record with the checksum of its content."""
-    return record | {"checksum": _digest(record)}
-
-
-def _digest(record):
     content = {key: value for key, value in record.items() if key != "checksum"}
-    return hashlib.sha256(canonical_json(content).encode()).hexdigest()
+    checksum = hashlib.sha256(canonical_json(content).encode()).hexdigest()
+    return content | {"checksum": checksum}
 
 
 def write_record(record):
@@ -92,16 +91,14 @@ def live_record(run_id):
 def read_frozen(path, run_ids=None):
     """The records of a runs.jsonl by run id, those of `run_ids` alone if given.
 
-    {} if there is no such file. Corrupt lines are named in a warning. Of two lines of a run, as a
-    union of two files leaves them, the one with more in it is taken.
+    {} if there is no such file. Corrupt lines are named in a warning.
     """
     records = {}
     for where, run_id, line in _lines(path):
         if run_ids is None or run_id is None or run_id in run_ids:
             with _warn_if_corrupt():
                 record = _parse(line, where)
-                twin = records.setdefault(record["run_id"], record)
-                records[record["run_id"]] = max(twin, record, key=_amount)
+                records[record["run_id"]] = record
     return records
 
 
@@ -118,14 +115,17 @@ def _lines(path):
 def _parse(text, where):
     try:
         record = json.loads(text)
-        require(record["checksum"] == _digest(record), "its checksum says it was damaged or edited")
+        require(record == sealed(record), "its checksum says it was damaged or edited")
         schema = record["schema"]
         require(schema == SCHEMA, f"it has schema {schema}, this version reads {SCHEMA}")
         # A record without a part that tables need would fail in every reader.
         record_row(record, {})
-        points = [record, *record["evolution"]]
-        needed = [(point["train_accuracy"], point["epoch"]) for point in points[1:]]
-        needed += [(e["settings"], e["counts"]) for point in points for e in point["counts"]]
+        looks = record["evolution"]
+        needed = [(look, "train_accuracy") for look in looks] + [(look, "epoch") for look in looks]
+        entries = [entry for point in (record, *looks) for entry in point["counts"]]
+        needed += [(entry, key) for entry in entries for key in ("settings", "counts")]
+        for part, key in needed:
+            require(key in part, f"it lacks {key!r}")
         spec = record["spec"] | {"train": TrainConfig(**record["spec"]["train"])}
         run_id = RunSpec(**spec).run_id
         require(record["run_id"] == run_id, f"its settings are those of run {run_id}")
@@ -149,29 +149,51 @@ def find_records(plans, frozen=None, origin=None):
     plans: {run id: PlannedRun}, or run ids alone. frozen: a runs.jsonl. origin: of this one alone.
     A record made on this machine comes before a frozen one, unless that one alone is complete.
     """
-    reference = read_frozen(frozen, set(plans)) if frozen is not None and origin != "live" else {}
-    found = {run_id: (record, "reference") for run_id, record in reference.items()}
+    found = {}
+    if frozen is not None and origin != "live":
+        found = {key: (record, "reference") for key, record in read_frozen(frozen, set(plans)).items()}
     for run_id in plans if origin != "reference" else ():
         record = live_record(run_id)
-        if record is not None:
-            planned = plans[run_id] if isinstance(plans, dict) else None
-            twin = reference.get(run_id, record)
-            if _rank(record, planned) >= _rank(twin, planned):
-                found[run_id] = (record, "live")
+        if record is None:
+            continue
+        planned = plans[run_id] if isinstance(plans, dict) else None
+        poorer = run_id in found and planned is not None and not is_complete(record, planned)
+        if not poorer or not is_complete(found[run_id][0], planned):
+            found[run_id] = (record, "live")
     return found
 
 
-def _rank(record, planned):
-    return planned is not None and is_complete(record, planned), _amount(record)
+def freeze(campaign):
+    """Write every record of `campaign` to its runs.jsonl, beside those that are there.
+
+    Returns (path, number of records); without any nothing is written. Raises CorruptRecord where
+    that would lose a damaged line of a run that has no other record.
+    """
+    path = campaign.folder / "runs.jsonl"
+    records = read_frozen(path)
+    records |= {key: record for key, (record, _) in find_records(campaign.runs(), path).items()}
+    for where, run_id, _ in _lines(path):
+        if run_id not in records:
+            raise CorruptRecord(f"{where} is damaged, its run has no other record: restore it, or {ADVICE}")
+    lines = [canonical_json(sealed(records[run_id])) for run_id in sorted(records)]
+    if lines:
+        write_atomically(path, "".join(f"{line}\n" for line in lines).encode())
+    return path, len(lines)
 
 
-def _amount(record):
-    return len(record["counts"]) + len(record["measures"]) + len(record["evolution"])
+# What a record lacks --------------------------------------------------------------------------
 
 
 def find_count(entries, settings):
     """The entry of a record's list of counts that was made with `settings`, or None."""
-    return next((entry for entry in entries if entry["settings"] == settings), None)
+    for entry in entries:
+        stored = entry["settings"]
+        if stored.get("dim", 1) != 1:
+            # Records of before campaigns named their neighbours mean the paper's.
+            stored = {"adjacency": "face"} | stored
+        if stored == settings:
+            return entry
+    return None
 
 
 def is_complete(record, planned):
@@ -197,36 +219,17 @@ def _has(point, counts, measures):
     return counted and set(measures) <= set(point.get("measures", ()))
 
 
-def united(record, other):
-    """`record` with what `other` holds beyond it, which another campaign asked for.
-
-    As it is where the other is not of the same network: equal results on equal data.
-    """
-    results = other["results"]
-    same = record["status"] == other["status"] == "ok" and data_sha256(record) == data_sha256(other)
-    if not same or any(results.get(k, v) != v for k, v in record["results"].items()):
-        return record
-    looks = {point["epoch"]: point for point in other["evolution"] + record["evolution"]}
-    more = [e for e in other["counts"] if find_count(record["counts"], e["settings"]) is None]
-    return record | {
-        "counts": record["counts"] + more,
-        "measures": other["measures"] | record["measures"],
-        "evolution": [looks[epoch] for epoch in sorted(looks)],
-    }
+def missing_runs(campaign, shard=(0, 1)):
+    """The planned runs without a complete record, in order; shard (i, n): every n-th, from i on."""
+    found = find_records(campaign.runs(), campaign.folder / "runs.jsonl")
+    warn_of_mixed_data(found)
+    mine = list(campaign.runs().items())[shard[0] :: shard[1]]
+    return [p for key, p in mine if key not in found or not is_complete(found[key][0], p)]
 
 
 def data_sha256(record):
     """Hash of the data that a record was made with, None where it does not say."""
     return record["provenance"].get("data", {}).get("sha256")
-
-
-def missing_runs(campaign, shard=(0, 1)):
-    """The planned runs without a complete record, in order; shard (i, n): every n-th, from i on."""
-    plans = campaign.runs()
-    found = find_records(plans, campaign.folder / "runs.jsonl")
-    warn_of_mixed_data(found)
-    mine = list(plans.items())[shard[0] :: shard[1]]
-    return [p for key, p in mine if key not in found or not is_complete(found[key][0], p)]
 
 
 def warn_of_mixed_data(found):
@@ -246,22 +249,7 @@ def warn_of_mixed_data(found):
             )
 
 
-def freeze(campaign):
-    """Write every record of `campaign` to its runs.jsonl, beside those that are there.
-
-    Returns (path, number of records); without any nothing is written. Raises CorruptRecord where
-    that would lose a damaged line of a run that has no other record.
-    """
-    path = campaign.folder / "runs.jsonl"
-    records = read_frozen(path)
-    records |= {key: record for key, (record, _) in find_records(campaign.runs(), path).items()}
-    for where, run_id, _ in _lines(path):
-        if run_id not in records:
-            raise CorruptRecord(f"{where} is damaged, its run has no other record: restore it, or {ADVICE}")
-    lines = [canonical_json(sealed(records[run_id])) for run_id in sorted(records)]
-    if lines:
-        write_atomically(path, "".join(f"{line}\n" for line in lines).encode())
-    return path, len(lines)
+# Tables ---------------------------------------------------------------------------------------
 
 
 def load_runs(
@@ -280,8 +268,8 @@ def load_runs(
     seconds_count. Raises ValueError for an unknown campaign or origin. Warns of corrupt records,
     and of runs on different data under one name.
     """
-    campaign = _campaign_to_read(name, origin, num_samples)
-    rows = [head | record_row(record, campaign.counts, num_samples) for head, record in _entries(campaign, origin)]
+    campaign, entries = _entries(name, origin, num_samples)
+    rows = [head | record_row(record, campaign.counts, num_samples) for head, record in entries]
     return pd.DataFrame(rows) if rows else pd.DataFrame(columns=list(RUN_COLUMNS))
 
 
@@ -293,9 +281,9 @@ def load_evolution(
     The columns of `load_runs` that identify the run, epoch, accuracies, train_loss, gap, counts,
     measures, and reached_loss: the loss that it fell below for the first time, NaN elsewhere.
     """
-    campaign = _campaign_to_read(name, origin, num_samples)
+    campaign, entries = _entries(name, origin, num_samples)
     rows = []
-    for head, record in _entries(campaign, origin):
+    for head, record in entries:
         reached = record.get("reached") or {}
         head["status"] = record["status"]
         head |= {key: record["spec"]["train"][key] for key in ("seed", "lr", "batch_size")}
@@ -311,42 +299,39 @@ def load_evolution(
     return pd.DataFrame(rows) if rows else pd.DataFrame(columns=_EVOLUTION_COLUMNS)
 
 
-def load_counts(name, labels, origin=None):
+def load_counts(name, labels):
     """Counts of single simplices: one row per run with all of the counts `labels`, and count.
 
     Columns: run_id, network, lr, batch_size, count (its label), counts (an array over the first
     simplices, which all labels share), evaluations and seconds of one simplex. Same order of
-    simplices in every run. origin: as in `load_runs`.
+    simplices in every run.
     """
-    campaign = _campaign_to_read(name, origin, None)
+    campaign, entries = _entries(name)
     rows, seen = [], set()
-    for head, record in _entries(campaign, origin):
-        entries = [find_count(record["counts"], campaign.counts.get(label)) for label in labels]
-        if head["run_id"] in seen or None in entries:
+    for head, record in entries:
+        found = [find_count(record["counts"], campaign.counts.get(label)) for label in labels]
+        if head["run_id"] in seen or None in found:
             continue
         seen.add(head["run_id"])
-        shared = min(len(entry["counts"]) for entry in entries)
-        for label, entry in zip(labels, entries, strict=True):
-            row = {key: head[key] for key in ("run_id", "network")}
-            row |= {key: record["spec"]["train"][key] for key in ("lr", "batch_size")}
-            row |= {"count": label, "counts": np.array(entry["counts"][:shared])}
+        shared = min(len(entry["counts"]) for entry in found)
+        run = {key: head[key] for key in ("run_id", "network")}
+        run |= {key: record["spec"]["train"][key] for key in ("lr", "batch_size")}
+        for label, entry in zip(labels, found, strict=True):
             number = len(entry["counts"])
-            row |= {"evaluations": entry["num_evaluations"] / number, "seconds": entry["seconds"] / number}
-            rows.append(row)
+            row = {"count": label, "counts": np.array(entry["counts"][:shared])}
+            row["evaluations"] = entry["num_evaluations"] / number
+            rows.append(run | row | {"seconds": entry["seconds"] / number})
     return pd.DataFrame(rows)
 
 
-def _campaign_to_read(name, origin, num_samples):
-    check_name("origin", origin or "live", ORIGINS)
-    if num_samples is not None:
-        check_count("num_samples", num_samples, 1)
-    return load_campaign(name) if isinstance(name, str | os.PathLike) else name
-
-
-def _entries(campaign, origin):
-    """(columns that identify a run and its experiment, record) of all that there is."""
+def _entries(name, origin=None, num_samples=None):
+    """The campaign, and (columns that identify a run and its experiment, record) of all there is."""
+    check_name("origin", origin or "live", ("live", "reference"))
+    check_count("num_samples", 1 if num_samples is None else num_samples, 1)
+    campaign = load_campaign(name) if isinstance(name, str | os.PathLike) else name
     found = find_records(campaign.runs(), campaign.folder / "runs.jsonl", origin)
     warn_of_mixed_data(found)
+    entries = []
     for experiment, label, planned in campaign.entries():
         run_id = planned.spec.run_id
         if run_id in found:
@@ -354,7 +339,8 @@ def _entries(campaign, origin):
             varied = [*experiment.grid, *experiment.ranges]
             cell = ", ".join(f"{key}={getattr(planned.spec.train, key)}" for key in varied)
             head = {"run_id": run_id, "campaign": campaign.name, "experiment": experiment.name}
-            yield head | {"network": label, "cell": cell, "origin": where}, record
+            entries.append((head | {"network": label, "cell": cell, "origin": where}, record))
+    return campaign, entries
 
 
 def record_row(record, counts, num_samples=None):
@@ -395,40 +381,34 @@ def _count_columns(entries, counts, num_samples):
     return columns
 
 
-def counted(table, campaign):
-    """Rows of `load_runs` without finished runs that lack the count `main`; warns of these.
-
-    A run lacks it between a change of the campaign's count and the sweep that makes it again.
-    """
-    if table.empty:
-        return table
-    asked = table["experiment"].isin([e.name for e in campaign.experiments if "main" in e.counts])
-    without = asked & (table["status"] == "ok") & table["count"].isna()
-    if without.any():
-        warnings.warn(
-            f"{without.sum()} of {len(table)} rows of campaign {campaign.name!r} are left out, not counted as its "
-            f"[counts.main] says: `python -m rc_utils.sweep {campaign.name}` makes them again",
-            stacklevel=2,
-        )
-    return table[~without].reset_index(drop=True)
-
-
 def campaign_runs(name, experiment="", num_samples=0):
     """The runs that a page shows: `load_runs` of a campaign, of one experiment if it is named.
 
-    num_samples: means over the first so many simplices; 0 for all. Raises ValueError that says what
-    to run where there is no record, and where all runs diverged.
+    num_samples: means over the first so many simplices; 0 for all. Finished runs that lack the
+    count `main`, as between a change of the campaign's count and the sweep that makes them again,
+    are left out, and a warning says how many. Raises ValueError that says what to run where there
+    is no record, and where all runs diverged.
     """
     campaign = load_campaign(name)
+    command = f"python -m rc_utils.sweep {name}"
     if experiment:
         campaign.restricted([experiment])
-    runs = counted(load_runs(campaign, num_samples=num_samples or None), campaign)
-    if experiment:
-        runs = runs[runs["experiment"] == experiment].reset_index(drop=True)
-    command = f"python -m rc_utils.sweep {name}" + (f" --experiment {experiment}" if experiment else "")
+        command += f" --experiment {experiment}"
+    runs = load_runs(campaign, num_samples=num_samples or None)
+    counting = [e.name for e in campaign.experiments if "main" in e.counts]
+    asked = runs["experiment"].isin(counting) & (runs["status"] == "ok")
+    lacking = asked & runs["count"].isna()
+    if lacking.any():
+        warnings.warn(
+            f"{lacking.sum()} of {len(runs)} rows of campaign {name!r} are left out, not counted as "
+            f"its [counts.main] says: `{command}` makes them again",
+            stacklevel=2,
+        )
+    kept = ~lacking & (runs["experiment"] == experiment if experiment else True)
+    runs = runs[kept].reset_index(drop=True)
     require(len(runs), f"there is no record of campaign {name!r} yet: `{command}` trains its runs")
-    diverged = (runs["status"] != "ok").all()
-    require(not diverged, f"all {len(runs)} runs of campaign {name!r} diverged; give it smaller learning rates")
+    diverged = f"all {len(runs)} runs of campaign {name!r} diverged; give it smaller learning rates"
+    require((runs["status"] == "ok").any(), diverged)
     return runs
 
 
@@ -451,9 +431,10 @@ def describe_runs(runs):
     found = find_records(distinct["run_id"], campaign.folder / "runs.jsonl")
     machines = sorted({record["provenance"]["hardware"] for record, _ in found.values()})
     data = ", ".join(f"{key} {value}" for key, value in campaign.dataset.items())
+    fitted, failed = distinct["interpolates"].sum(), (distinct["status"] != "ok").sum()
     return (
         f"campaign {campaign.name}: {len(distinct)} of {len(campaign.runs())} runs, "
         f"{distinct['network'].nunique()} networks, {distinct['seed'].nunique()} seeds; {data}\n"
-        f"{int(distinct['interpolates'].sum())} fit their training images (accuracy at least {INTERPOLATES}), "
-        f"{int((distinct['status'] != 'ok').sum())} diverged; made on {', '.join(machines)}\n{campaign.note}"
+        f"{fitted} fit their training images (accuracy at least {INTERPOLATES}), "
+        f"{failed} diverged; made on {', '.join(machines)}\n{campaign.note}"
     ).strip()

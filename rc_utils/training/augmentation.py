@@ -1,15 +1,28 @@
-"""Batched data augmentation on the device: random crop with flip, and mixup."""
+"""What a batch is made of beside its images: crops, flips, mixup, points between images, random labels."""
+
+import dataclasses
 
 import numpy as np
 import torch
 from torch.nn import functional as F
 
+from rc_utils.checks import require
+from rc_utils.counting.sampling import draw_distinct, vertex_indices
+
+# Segments of the default seed that a training on points between images stays away from: those that
+# campaigns count.
+COUNTED_SEGMENTS = 1000
+# Second entry of the seed of each random choice, so that none shares a stream with the order of the
+# batches.
+RANDOM_LABELS, POINTS_BETWEEN = 1, 2
+
 
 def draw_epoch(config, n, rng):
-    """The random numbers of an epoch of `n` images, batch after batch: draws (5, N) int64, and weights, one a batch.
+    """The random numbers of an epoch of `n` images, batch after batch: draws (5, N), and weights.
 
-    Rows of draws: index of the image, first row and column of its crop, whether it is flipped, position of its partner
-    in the batch. N is `n`, or one less: batch normalisation has no variance over a single leftover image.
+    Rows of draws, int64: index of the image, first row and column of its crop, whether it is
+    flipped, position of its partner in the batch. One weight a batch. N is `n`, or one less: batch
+    normalisation has no variance over a single leftover image.
     """
     order, draws, weights = rng.permutation(n), [], []
     for start in range(0, n, config.batch_size):
@@ -30,10 +43,11 @@ def draw_epoch(config, n, rng):
 
 
 def crop_and_flip(images, padding, shifts, flips):
-    """Crop back to the same size after `padding` pixels of black border, then horizontal flip of some (v1 App. F).
+    """Crop back to the same size after `padding` pixels of black border, then flip some (v1 App. F).
 
-    images: (B, C, H, W) uint8, before normalisation, so that the border is black as in the usual CIFAR recipe.
-    shifts: (2, B) int64, first row and first column, 0 to 2 padding; flips: (B,) int64, 1 for a flip.
+    images: (B, C, H, W) uint8, before normalisation, so that the border is black as in the usual
+    CIFAR recipe. shifts: (2, B) int64, first row and first column, 0 to 2 padding; flips: (B,)
+    int64, 1 for a horizontal flip.
     """
     batch, _, height, width = images.shape
     device = images.device
@@ -49,9 +63,74 @@ def crop_and_flip(images, padding, shifts, flips):
 def mixup(x, y, partner, weight):
     """Convex combinations of a batch with a permutation of itself (Zhang et al. 2018).
 
-    x: (B, ...) float; y: (B,) labels; partner: (B,) int64; weight w in [0, 1], at 1 the batch stays as it is.
-    Returns the mixed batch and the labels of the partners: the loss is w CE(logits, y) + (1 - w) CE(logits, partners).
+    x: (B, ...) float; y: (B,) labels; partner: (B,) int64; weight w in [0, 1], at 1 the batch stays
+    as it is. Returns the mixed batch and the labels of the partners: the loss is
+    w CE(logits, y) + (1 - w) CE(logits, partners).
     """
     if weight == 1:
         return x, y
     return weight * x + (1 - weight) * x[partner], y[partner]
+
+
+def random_labels(config, data):
+    """Labels (N,) for the training images, uniform over the classes, drawn by the seed of `config`."""
+    rng = np.random.default_rng([config.seed, RANDOM_LABELS])
+    labels = rng.integers(data.num_classes, size=len(data.y_train))
+    return torch.from_numpy(labels).to(data.y_train.device)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PointsBetween:
+    """Labelled points x = (1 - alpha) x_i + alpha x_j between pairs of training images.
+
+    pairs: (M, 2) int64 indices i, j of training images. alpha: (M, 1, 1, 1) float32. y: (M,) int64
+    labels.
+    """
+
+    pairs: torch.Tensor
+    alpha: torch.Tensor
+    y: torch.Tensor
+
+    def batch(self, images, start, number, layout=torch.contiguous_format):
+        """(x (number, C, H, W), y (number,)) of the next points from position `start`, going round."""
+        index = torch.arange(start, start + number, device=self.y.device) % len(self.y)
+        first, second = images[self.pairs[index, 0]], images[self.pairs[index, 1]]
+        x = torch.lerp(first, second, self.alpha[index])
+        return x.contiguous(memory_format=layout), self.y[index]
+
+
+def points_between(config, data):
+    """`PointsBetween` for the share `between_share` of the training images; None where that is none.
+
+    Pairs are uniform over pairs of different images, without those that a count with seed 0 looks
+    at. between_labels "nearer": alpha is uniform in [0, 1], and a point has the label of the nearer
+    image. "third": alpha is 1/2, and a point has a label drawn uniformly from the classes of
+    neither image.
+    """
+    number, n = round(config.between_share * len(data.y_train)), len(data.y_train)
+    if not number:
+        return None
+    in_batch = round(config.between_share * min(config.batch_size, n))
+    none = f"between_share={config.between_share:g}: no batch holds a point"
+    require(in_batch > 0, f"{none}; raise it or the batch size")
+    rng = np.random.default_rng([config.seed, POINTS_BETWEEN])
+    pairs = draw_distinct(rng, n, number + COUNTED_SEGMENTS, 2)
+    counted = vertex_indices(n, num_samples=COUNTED_SEGMENTS, distinct=2, seed=0)
+    numbers, taken = (p.min(1) * n + p.max(1) for p in (pairs, counted))  # one of each unordered pair
+    pairs = pairs[~np.isin(numbers, taken)][:number]
+    few = f"between_share: too few pairs of {n} images are not counted; give more images"
+    require(len(pairs) == number, few)
+    labels = data.y_train.cpu().numpy()[pairs]
+    if config.between_labels == "nearer":
+        alpha = rng.random(number)
+        y = np.where(alpha < 0.5, labels[:, 0], labels[:, 1])
+    else:
+        two = "between_labels 'third' needs a third class, and there are two"
+        require(data.num_classes > 2, two)
+        alpha = np.full(number, 0.5)
+        chance = rng.random((number, data.num_classes))
+        np.put_along_axis(chance, labels, -1.0, axis=1)
+        y = chance.argmax(1)
+    device, alpha = data.y_train.device, torch.from_numpy(alpha.astype(np.float32))
+    pairs, y = torch.from_numpy(pairs).to(device), torch.from_numpy(y.astype(np.int64)).to(device)
+    return PointsBetween(pairs, alpha.view(-1, 1, 1, 1).to(device), y)

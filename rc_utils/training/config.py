@@ -4,11 +4,12 @@ import dataclasses
 
 from rc_utils.checks import check_count, check_name, checked_value, require
 
-OPTIMIZERS = ("sgd", "adam", "adagrad")
-SCHEDULES = ("cosine", "constant")
-PRECISIONS = ("float32", "tfloat32", "bfloat16")
-
-BETWEEN_LABELS = ("nearer", "third")
+CHOICES = {
+    "optimizer": ("sgd", "adam", "adagrad"),
+    "schedule": ("cosine", "constant"),
+    "precision": ("float32", "tfloat32", "bfloat16"),
+    "between_labels": ("nearer", "third"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,22 +17,24 @@ class TrainConfig:
     """What changes the result of a training run, and nothing else.
 
     The defaults are the paper's setting as far as it is stated (v1 App. C: SGD, cosine schedule, no
-    augmentation); momentum 0.9 is the assumption of the public CIFAR zoo whose networks the paper uses.
+    augmentation); momentum 0.9 is the assumption of the public CIFAR zoo whose networks it uses.
 
-    lr, weight_decay, momentum: as in the optimiser of that name in torch; momentum is used by SGD alone.
+    lr, weight_decay, momentum: as in the optimiser of that name in torch; momentum is SGD's alone.
     mixup_alpha: parameter of the Beta distribution of mixup's weight, 0 switches mixup off.
-    crop_padding: pixels of black border before a random crop back to the image size, 0 switches it off.
+    crop_padding: pixels of black border before a random crop back to the image size, 0 for none.
     flip_probability: of a horizontal flip of each image.
-    precision: "float32"; "tfloat32", with TF32 in a GPU's convolutions, as torch has by default; or "bfloat16",
-        autocast of the forward pass. Networks are evaluated and counted in full float32 all the same.
-    pretrain_epochs: epochs on random labels before the training, at the learning rate `lr`; the optimiser's state of
-        them is forgotten.
-    between_share: labelled points between pairs of training images, as a share of the number of images, that every
-        batch holds as well; their loss counts as much as that of as many images.
+    precision: "float32"; "tfloat32", with TF32 in a GPU's convolutions, as torch has by default; or
+        "bfloat16", autocast of the forward pass. Networks are evaluated and counted in full float32
+        all the same.
+    pretrain_epochs: epochs on random labels before the training, at the learning rate `lr`; the
+        optimiser's state of them is forgotten.
+    between_share: labelled points between pairs of training images, as a share of the number of
+        images, that every batch holds as well; their loss counts as much as that of as many images.
     between_labels: "nearer" or "third", see `points_between`.
-    gradient_penalty: weight of the mean squared norm of the loss's gradient by the image, see `gradient_penalty`.
-    sam_radius: radius of sharpness-aware minimisation, 0 switches it off. Batch normalisation's running statistics
-        follow both of its forward passes.
+    gradient_penalty: weight of the mean squared norm of the loss's gradient by the image, see
+        `gradient_penalty`.
+    sam_radius: radius of sharpness-aware minimisation, 0 switches it off. Batch normalisation's
+        running statistics follow both of its forward passes.
     """
 
     lr: float = 0.1
@@ -53,16 +56,17 @@ class TrainConfig:
     sam_radius: float = 0.0
 
     def __post_init__(self):
-        choices = {"optimizer": OPTIMIZERS, "schedule": SCHEDULES, "precision": PRECISIONS}
-        for name, valid in (choices | {"between_labels": BETWEEN_LABELS}).items():
+        for name, valid in CHOICES.items():
             check_name(name, getattr(self, name), valid)
         for name in ("batch_size", "epochs", "seed", "crop_padding", "pretrain_epochs"):
             check_count(name, getattr(self, name), 1 if name == "batch_size" else 0)
-            object.__setattr__(self, name, int(getattr(self, name)))  # NumPy's integers are taken, torch takes none
-        not_negative = ("weight_decay", "momentum", "mixup_alpha", "between_share", "gradient_penalty", "sam_radius")
-        for name in ("lr", "flip_probability", *not_negative):
-            object.__setattr__(self, name, checked_value(getattr(self, name), float, name))
+            # NumPy's integers are taken, torch takes none.
+            object.__setattr__(self, name, int(getattr(self, name)))
+        numbers = ("weight_decay", "momentum", "mixup_alpha", "between_share", "gradient_penalty", "sam_radius")
+        for name in ("lr", "flip_probability", *numbers):
+            value = checked_value(getattr(self, name), float, name)
+            require(value >= 0 or name == "lr", f"{name} must not be negative, got {value}")
+            object.__setattr__(self, name, value)
         require(self.lr > 0, f"lr must be positive and finite, got {self.lr}")
-        for name in not_negative:
-            require(getattr(self, name) >= 0, f"{name} must not be negative, got {getattr(self, name)}")
-        require(0 <= self.flip_probability <= 1, f"flip_probability {self.flip_probability} is not in [0, 1]")
+        probability = f"flip_probability {self.flip_probability} is not in [0, 1]"
+        require(self.flip_probability <= 1, probability)

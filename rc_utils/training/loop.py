@@ -18,22 +18,21 @@ from rc_utils.counting.classifier import NonFiniteScores
 from rc_utils.counting.evaluation import evaluation_mode, full_precision, keep_freed_memory, own_random_state
 from rc_utils.datasets import Dataset, ImageTensor
 from rc_utils.datasets.images import images_per_batch
-from rc_utils.training.augmentation import crop_and_flip, draw_epoch, mixup
+from rc_utils.training.augmentation import crop_and_flip, draw_epoch, mixup, points_between, random_labels
 from rc_utils.training.config import TrainConfig
-from rc_utils.training.interventions import ascended, gradient_penalty, points_between, random_labels
-from rc_utils.training.optimizer import build_optimizer, learning_rate
-from rc_utils.training.preparation import check_outputs, check_parameters, seed_generators, training_layout
+from rc_utils.training.preparation import check_outputs, check_parameters, training_layout
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainRun:
     """A trained network and how it came about.
 
-    status: "ok", or "diverged" when the loss (training stopped there) or a score left the finite numbers.
-    history: one dict an epoch: epoch (from 1), lr, train_loss and train_accuracy (running means over the
-        augmented batches), seconds.
+    status: "ok", or "diverged" when the loss (training stopped there) or a score left the finite
+        numbers.
+    history: one dict an epoch: epoch (from 1), lr, train_loss and train_accuracy (running means
+        over the augmented batches), seconds.
     measurements: what `measure(network, epoch)` returned, by epoch; epoch 0 is before training.
-    reached_epoch: the first epoch after which the training loss was below `measure_loss`, if there was one.
+    reached_epoch: the first epoch after which the training loss was below `measure_loss`, if any.
     train_accuracy, test_accuracy: in [0, 1], in evaluation mode, without augmentation.
     train_loss, test_loss: in nats, likewise.
     """
@@ -56,10 +55,9 @@ class TrainRun:
         return self.train_accuracy - self.test_accuracy
 
     def __str__(self) -> str:
-        return (
-            f"{self.status}: train accuracy {self.train_accuracy:.3f}, test accuracy {self.test_accuracy:.3f}, "
-            f"gap {self.gap:.3f} after {len(self.history)} epochs in {self.seconds:.1f} s"
-        )
+        train, test = f"{self.train_accuracy:.3f}", f"{self.test_accuracy:.3f}"
+        spent = f"after {len(self.history)} epochs in {self.seconds:.1f} s"
+        return f"{self.status}: train accuracy {train}, test accuracy {test}, gap {self.gap:.3f} {spent}"
 
 
 class StopTraining(Exception):
@@ -85,21 +83,22 @@ def train(
     network: module from image batches (B, C, H, W) to logits (B, num_classes).
     data: Dataset; moved to `device` if it is elsewhere.
     device: where to train; default: where the network's parameters are.
-    measure, measure_epochs: `measure(network, epoch)` is called after each listed epoch (0: before training) in
-        evaluation mode; the modes that it sets and the random numbers that it draws do not influence the training. It
-        has to leave the weights alone.
-    measure_loss: it is also called once after the first epoch that leaves the mean cross-entropy of all training
-        images, in evaluation mode and without augmentation, below this.
+    measure, measure_epochs: `measure(network, epoch)` is called after each listed epoch (0: before
+        training) in evaluation mode; the modes that it sets and the random numbers that it draws do
+        not influence the training. It has to leave the weights alone.
+    measure_loss: it is also called once after the first epoch that leaves the mean cross-entropy of
+        all training images, in evaluation mode and without augmentation, below this.
     should_stop: called between epochs; when it returns True, StopTraining is raised.
-    compile: torch.compile the network, for a GPU. A smaller last batch goes through the network as it is.
-    channels_last: memory layout of images and kernels, where it is faster, see `training_layout`. On a GPU the network
-        is in the other layout afterwards, in which it is counted.
+    compile: torch.compile the network, for a GPU. A smaller last batch goes through it as it is.
+    channels_last: memory layout of images and kernels, where it is faster, see `training_layout`.
+        On a GPU the network is in the other layout afterwards, in which it is counted.
     progress: show a bar over the epochs on stderr.
 
-    The random state of the caller is untouched. The same seed on the same kind of CPU with the same number of
-    threads gives the same bits; on a GPU, sums may differ in the last digits.
-    Raises ValueError for a measurement epoch outside [0, epochs], for a single training image in a batch of more, and
-    for an output without a score for each class; RuntimeError from torch for images of a shape it does not take.
+    The random state of the caller is untouched. The same seed on the same kind of CPU with the same
+    number of threads gives the same bits; on a GPU, sums may differ in the last digits.
+    Raises ValueError for a measurement epoch outside [0, epochs], for a single training image in a
+    batch of more, and for an output without a score for each class; RuntimeError from torch for
+    images of a shape it does not take.
     """
     if measure_loss is not None:
         check_number("measure_loss", measure_loss, 0, above=True)
@@ -107,10 +106,8 @@ def train(
     require(not outside, f"measure_epochs {outside} are not within 0..{config.epochs}")
     enough = len(data.y_train) > 1 or config.batch_size == 1
     require(enough, "a single training image makes no batch of two or more: give more images")
-    require(
-        not (compile and config.gradient_penalty),
-        "gradient_penalty needs second derivatives, which compiled networks do not have: leave compile out",
-    )
+    second = "gradient_penalty needs second derivatives, which compiled networks do not have"
+    require(not (compile and config.gradient_penalty), f"{second}: leave compile out")
     keep_freed_memory()
     check_parameters(network)
     device = torch.device(device) if device is not None else next(network.parameters()).device
@@ -121,13 +118,18 @@ def train(
     network = network.to(memory_format=layout)
     step: Callable[..., Any] = network
     if compile:
-        _forget_compiled((repr(network), config.batch_size, data.x_train.shape[1:], config.precision, device))
+        shape = (config.batch_size, *data.x_train.shape[1:])
+        _forget_compiled((repr(network), shape, config.precision, device))
         step = torch.compile(network, dynamic=False)
     loop = _Loop(network, step, data, config, layout, measure, frozenset(measure_epochs), measure_loss)
     started = time.perf_counter()
     with own_random_state(device):
         check_outputs(network, data)
-        seed_generators(config.seed, device)
+        # torch.manual_seed would seed the generators of all devices.
+        torch.default_generator.manual_seed(config.seed)
+        if device.type == "cuda":
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(config.seed)
         with full_precision():
             try:
                 if config.pretrain_epochs:
@@ -152,7 +154,7 @@ def train(
 def evaluate(
     network: torch.nn.Module, x: torch.Tensor | ImageTensor, y: torch.Tensor, batch_size: int | None = None
 ) -> tuple[float, float]:
-    """Mean cross-entropy in nats and accuracy, in evaluation mode, on images `x` (N, C, H, W) with labels `y` (N,).
+    """Mean cross-entropy in nats and accuracy, in evaluation mode, of images x (N, C, H, W), labels y.
 
     batch_size: images in one forward pass; None chooses (`images_per_batch`).
     """
@@ -169,9 +171,7 @@ def evaluate(
 class _Loop:
     """The state of one training run between epochs."""
 
-    def __init__(
-        self, network, step, data, config, layout, measure=None, measure_epochs=frozenset(), measure_loss=None
-    ):
+    def __init__(self, network, step, data, config, layout, measure=None, measure_epochs=(), measure_loss=None):
         self.network, self.step, self.data, self.config, self.layout = network, step, data, config, layout
         self.measure, self.measure_epochs, self.measure_loss = measure, measure_epochs, measure_loss
         self.optimizer = build_optimizer(network.parameters(), config)
@@ -202,12 +202,13 @@ class _Loop:
     def _epoch(self):
         self.network.train()
         draws, weights = draw_epoch(self.config, len(self.data.y_train), self.rng)
-        draws = torch.from_numpy(draws).to(self.data.y_train.device)  # one copy an epoch: each waits for the device
-        loss_sum, correct, seen = 0.0, 0.0, 0
+        draws = torch.from_numpy(draws).to(self.data.y_train.device)  # each copy waits for the device
+        loss_sum, correct = 0.0, 0.0
         for batch, weight in zip(draws.split(self.config.batch_size, dim=1), weights, strict=True):
             loss, hits = self._batch(batch, weight)
-            loss_sum, correct, seen = loss_sum + loss * batch.shape[1], correct + hits, seen + batch.shape[1]
-        return float(loss_sum) / seen, float(correct) / seen
+            loss_sum = loss_sum + loss * batch.shape[1]
+            correct = correct + hits
+        return float(loss_sum) / draws.shape[1], float(correct) / draws.shape[1]
 
     def _batch(self, draws, weight):
         """One step; returns the mean cross-entropy of the batch's images and how many of them are right."""
@@ -231,8 +232,9 @@ class _Loop:
             x = x.detach().requires_grad_()
         with torch.autocast(x.device.type, torch.bfloat16) if lower else contextlib.nullcontext():
             whole = len(y) == min(config.batch_size, len(self.data.y_train))
-            logits = (self.step if whole else self.network)(x if between is None else torch.cat([x, between[0]]))
-            own = logits if between is None else logits[: len(y)]
+            inputs = x if between is None else torch.cat([x, between[0]])
+            logits = (self.step if whole else self.network)(inputs)
+            own = logits[: len(y)]
             loss = F.cross_entropy(own, y)
             if weight < 1:
                 loss = weight * loss + (1 - weight) * F.cross_entropy(own, y_other)
@@ -249,15 +251,15 @@ class _Loop:
     def _images(self, draws):
         config, images = self.config, self.data.x_train
         if config.crop_padding or config.flip_probability:
-            x = images.standardise(crop_and_flip(images.raw[draws[0]], config.crop_padding, draws[1:3], draws[3]))
+            raw = crop_and_flip(images.raw[draws[0]], config.crop_padding, draws[1:3], draws[3])
+            x = images.standardise(raw)
         else:
             x = images[draws[0]]
         return x.contiguous(memory_format=self.layout)
 
     def _measure(self, epoch):
         due = epoch in self.measure_epochs
-        waits = self.measure_loss is not None and self.reached_epoch is None and epoch > 0
-        if waits:
+        if self.measure_loss is not None and self.reached_epoch is None and epoch > 0:
             loss, _ = evaluate(self.network, self.data.x_train, self.data.y_train)
             if loss < self.measure_loss:
                 self.reached_epoch, due = epoch, True
@@ -269,12 +271,63 @@ class _Loop:
 
 def _pretraining(network, step, data, config, layout):
     """The loop over random labels that comes before the training."""
-    config = dataclasses.replace(config, epochs=config.pretrain_epochs, schedule="constant", between_share=0.0)
+    changes = {"epochs": config.pretrain_epochs, "schedule": "constant", "between_share": 0.0}
+    config = dataclasses.replace(config, **changes)
     data = dataclasses.replace(data, y_train=random_labels(config, data))
     return _Loop(network, step, data, config, layout)
 
 
 @functools.lru_cache(maxsize=1)
 def _forget_compiled(what):
-    """Drop compiled code unless it is of the same: torch stops compiling code that many networks share, as ours do."""
+    """Drop compiled code of anything else: torch stops compiling code that many networks share."""
     torch.compiler.reset()
+
+
+def learning_rate(config, epoch):
+    """Learning rate of epoch 0, 1, ...: constant, or cosine annealing lr/2 (1 + cos(pi epoch / epochs))."""
+    if config.schedule == "constant":
+        return config.lr
+    return 0.5 * config.lr * (1 + math.cos(math.pi * epoch / config.epochs))
+
+
+def build_optimizer(parameters, config):
+    """The torch optimiser that `config` names."""
+    trained = [p for p in parameters if p.requires_grad]
+    common = {"lr": config.lr, "weight_decay": config.weight_decay}
+    if config.optimizer == "sgd":
+        # All parameters in one call: the same bits as one by one, in less time for many small layers.
+        return torch.optim.SGD(trained, **common, momentum=config.momentum, foreach=True)
+    kinds = {"adam": torch.optim.Adam, "adagrad": torch.optim.Adagrad}
+    return kinds[config.optimizer](trained, **common)
+
+
+def gradient_penalty(loss, x):
+    """Mean over a batch of ||d loss_i / d x_i||^2, to be minimised as well (Drucker and LeCun 1992).
+
+    loss: the mean loss of the batch `x` (B, C, H, W), which requires gradients. With batch
+    normalisation the loss of one image depends on the others; their gradients are then part of each
+    d / d x_i.
+    """
+    (gradient,) = torch.autograd.grad(loss * len(x), x, create_graph=True)
+    return gradient.flatten(1).square().sum(1).mean()
+
+
+@contextlib.contextmanager
+def ascended(parameters, radius):
+    """Inside the block the parameters lie `radius` further along their common gradient.
+
+    There the loss is larger, and sharpness-aware minimisation takes its gradient there (Foret et
+    al. 2021, equation 2). Parameters without a gradient stay; a gradient of zero moves none.
+    """
+    moved = [p for p in parameters if p.grad is not None]
+    before = [p.detach().clone() for p in moved]
+    norm = torch.stack([p.grad.norm() for p in moved]).norm()
+    with torch.no_grad():
+        for p in moved:
+            p.add_(p.grad * (radius / norm.clamp(min=1e-12)))
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for p, old in zip(moved, before, strict=True):
+                p.copy_(old)

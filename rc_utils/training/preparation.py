@@ -1,4 +1,4 @@
-"""What has to be known of a network before it is trained: its layout, random numbers, whether it can be trained."""
+"""What has to be known of a network before it is trained: its layout, and whether it can be trained."""
 
 import copy
 
@@ -11,18 +11,22 @@ from rc_utils.datasets import ImageTensor
 
 
 def training_layout(
-    network: torch.nn.Module, images: ImageTensor | torch.Tensor, device: torch.device, precision: str = "float32"
+    network: torch.nn.Module,
+    images: ImageTensor | torch.Tensor,
+    device: torch.device,
+    precision: str = "float32",
 ) -> torch.memory_format:
-    """The memory layout of images and kernels in which `network` is trained: channels last, where that is faster.
+    """The memory layout in which `network` is trained: channels last, where that is faster.
 
-    On a CPU it is (`make bench`), on a GPU with its tensor cores, which do not compute in float32. It cannot be where
-    the network views its activations as if they were contiguous, `x.view(len(x), -1)`; a network that is not of this
-    package is tried on two of the `images`.
+    On a CPU it is (`make bench`), on a GPU with its tensor cores, which do not compute in float32.
+    It cannot be where the network views its activations as if they were contiguous,
+    `x.view(len(x), -1)`; a network that is not of this package is tried on two of the `images`.
 
-    In that layout a kernel of oneDNN writes past its buffer in the backward pass of a strided 1 x 1 convolution: of
-    fewer than 8 channels on a CPU with AVX2 and without AVX-512 (oneDNN issue 6035, open in 2026), and of fewer than 16
-    with several threads and an odd number of images on one with AVX-512 (seen here with torch 2.13). That ends in a
-    crash or in wrong gradients, and does not happen in the contiguous layout.
+    In that layout a kernel of oneDNN writes past its buffer in the backward pass of a strided 1 x 1
+    convolution: of fewer than 8 channels on a CPU with AVX2 and without AVX-512 (oneDNN issue 6035,
+    open in 2026), and of fewer than 16 with several threads and an odd number of images on one with
+    AVX-512 (seen here with torch 2.13). That ends in a crash or in wrong gradients, and does not
+    happen in the contiguous layout.
     """
     on_cpu = device.type == "cpu"
     few = 8 if torch.get_num_threads() == 1 else 16
@@ -49,30 +53,20 @@ def _takes_channels_last(network, images):
     return True
 
 
-def seed_generators(seed, device):
-    """Seed the generators of the CPU and of `device`; torch.manual_seed would seed those of all devices."""
-    torch.default_generator.manual_seed(seed)
-    if device.type == "cuda":
-        with torch.cuda.device(device):
-            torch.cuda.manual_seed(seed)
-
-
 def check_parameters(network):
-    """Raise ValueError for a network that has nothing to train, or layers that get their shape from the first batch."""
-    name = type(network).__name__
+    """Raise ValueError for a network without anything to train, or whose layers have no shape yet."""
     require_weights(network)
-    require(any(p.requires_grad for p in network.parameters()), f"{name} has no parameter to train")
+    none = f"{type(network).__name__} has no parameter to train"
+    require(any(p.requires_grad for p in network.parameters()), none)
 
 
 def check_outputs(network, data):
-    """Raise ValueError unless the network gives an image a score for each class that is a function of it (`probed`)."""
+    """Raise ValueError unless each image has a score for each class that is a function of it alone."""
     images = data.x_train[:NUM_PROBED]
     with evaluation_mode(network), torch.no_grad():
         shape = tuple(getattr(network(images), "shape", ()))
     n, classes = len(images), data.num_classes
-    require(
-        len(shape) == 2 and shape[0] == n and shape[1] >= classes,
-        f"{type(network).__name__} makes an output of shape {shape} of {n} images; expected ({n}, {classes}), a score "
-        "for each class",
-    )
+    found = f"{type(network).__name__} makes an output of shape {shape} of {n} images"
+    fits = len(shape) == 2 and shape[0] == n and shape[1] >= classes
+    require(fits, f"{found}; expected ({n}, {classes}), a score for each class")
     probed(as_classifier(network, images), images)

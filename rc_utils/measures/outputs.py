@@ -1,4 +1,4 @@
-"""Measures of the outputs and their gradients at the training images."""
+"""Measures of the outputs and their gradients at images."""
 
 import math
 
@@ -42,8 +42,9 @@ def margin_over_gradient(network, x, y):
     """Median over (x, y) of the output margin over the norm of its gradient by the image.
 
     To first order the distance of an image from the nearest decision boundary, in units of standardised images
-    (Elsayed et al. 2018, Large margin deep networks for classification, Sec. 3); negative where the label is wrong. The
-    median, since the quotient has no bound where a network is flat. x: (N, C, H, W); y: labels (N,).
+    (Elsayed et al. 2018, Large margin deep networks for classification, Sec. 3); negative where the
+    label is wrong. The median, since the quotient has no bound where a network is flat.
+    x: (N, C, H, W); y: labels (N,).
     """
     margins, norms = margins_and_gradients(network, x, y)
     return float((margins / norms.clamp_min(torch.finfo(norms.dtype).tiny)).median())
@@ -67,9 +68,9 @@ def margins_and_gradients(network, x, y):
 def jacobian_norm(network, x):
     """Mean over x of |J(x)|_F, J = d softmax(f(x)) / d x, of shape (num_classes, C H W).
 
-    Novak et al. 2018, Sensitivity and generalization in neural networks, Sec. 3.1, who take test images. Each row of J
-    is one gradient, without sampling. x: standardised images (N, C, H, W). Cost: one forward and num_classes
-    backward passes an image.
+    Novak et al. 2018, Sensitivity and generalization in neural networks, Sec. 3.1, who take test
+    images. Each row of J is one gradient, without sampling. x: standardised images (N, C, H, W).
+    Cost: one forward and num_classes backward passes an image.
     """
     total, batch_size = 0.0, images_per_batch(x, 500)
     with evaluation_mode(network), torch.enable_grad():

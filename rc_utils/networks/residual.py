@@ -1,0 +1,162 @@
+"""Residual networks for small images: ResNet18 and 34, SENet18, SimpleDLA, RegNetX_200MF.
+
+ResNet: He, Zhang, Ren, Sun: Deep Residual Learning for Image Recognition, CVPR 2016, Table 1, with the
+7x7 stem and its max-pool replaced by a 3x3 stem at stride 1.
+SENet: Hu, Shen, Sun: Squeeze-and-Excitation Networks, CVPR 2018, on the blocks of He, Zhang, Ren,
+Sun: Identity Mappings in Deep Residual Networks, ECCV 2016.
+SimpleDLA: Yu, Wang, Shelhamer, Darrell: Deep Layer Aggregation, CVPR 2018, Sec. 3.2. Simplified: a
+tree's root sees its two subtrees only, not the ancestors' outputs that Fig. 2 f routes into it.
+RegNet: Radosavovic, Kosaraju, Girshick, He, Dollar: Designing Network Design Spaces, CVPR 2020, Fig.
+11 and Appendix D, with a 3x3 stem of 64 channels and strides 1 1 2 2.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from rc_utils.networks.layers import (
+    ImageClassifier,
+    SqueezeExcitation,
+    conv_norm,
+    conv_norm_act,
+    projection_shortcut,
+    scale_channels,
+    staged,
+)
+from rc_utils.networks.registry import register_network
+
+SQUEEZE_REDUCTION = 16  # channels for each squeezed one
+DLA_STEM = (16, 16, 32)
+DLA_TREES = ((64, 1, 1, 1), (128, 1, 2, 2), (256, 1, 2, 2), (512, 1, 2, 1))  # the last is the level
+REGNET_STAGES = ((24, 1, 1), (56, 1, 1), (152, 4, 2), (368, 7, 2))
+GROUP_WIDTH = 8
+
+
+class BasicBlock(nn.Module):
+    """relu(F(x) + shortcut(x)), F two 3x3 convolutions, the first with `stride` (He et al., eq. 1-2)."""
+
+    def __init__(self, in_channels: int, out_channels: int, stride: int = 1):
+        super().__init__()
+        self.residual = nn.Sequential(
+            conv_norm_act(in_channels, out_channels, 3, stride=stride),
+            conv_norm(out_channels, out_channels, 3),
+        )
+        self.shortcut = projection_shortcut(in_channels, out_channels, stride)
+        self.relu = nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.relu(self.residual(x) + self.shortcut(x))
+
+
+class PreActivationSEBlock(nn.Module):
+    """shortcut + s(F(z)) with z = relu(norm(x)), F two 3x3 convolutions, s squeeze-and-excitation.
+
+    The shortcut is x itself, or a bare 1x1 convolution of z where the shape changes.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, stride: int):
+        super().__init__()
+        self.preactivation = nn.Sequential(nn.BatchNorm2d(in_channels), nn.ReLU())
+        self.residual = nn.Sequential(
+            nn.Conv2d(in_channels, out_channels, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(out_channels),
+            nn.ReLU(),
+            nn.Conv2d(out_channels, out_channels, 3, padding=1, bias=False),
+            SqueezeExcitation(out_channels, out_channels // SQUEEZE_REDUCTION),
+        )
+        self.projection = None
+        if stride != 1 or in_channels != out_channels:
+            self.projection = nn.Conv2d(in_channels, out_channels, 1, stride, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        activated = self.preactivation(x)
+        shortcut = x if self.projection is None else self.projection(activated)
+        return self.residual(activated) + shortcut
+
+
+class AggregationTree(nn.Module):
+    """relu(norm(conv([left(x), right(left(x))]))): two subtrees in sequence, aggregated by a 1x1 convolution.
+
+    At level 1 the subtrees are residual blocks. The first of them carries the stride.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, stride: int, level: int):
+        super().__init__()
+        if level == 1:
+            self.left = BasicBlock(in_channels, out_channels, stride)
+            self.right = BasicBlock(out_channels, out_channels)
+        else:
+            self.left = AggregationTree(in_channels, out_channels, stride, level - 1)
+            self.right = AggregationTree(out_channels, out_channels, 1, level - 1)
+        self.root = conv_norm_act(2 * out_channels, out_channels, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        left = self.left(x)
+        return self.root(torch.cat((left, self.right(left)), dim=1))
+
+
+class XBlock(nn.Module):
+    """relu(F(x) + shortcut(x)), F a 1x1, a grouped 3x3 and a 1x1 convolution, bottleneck ratio 1."""
+
+    def __init__(self, in_channels: int, out_channels: int, stride: int):
+        super().__init__()
+        groups = out_channels // min(GROUP_WIDTH, out_channels)
+        self.residual = nn.Sequential(
+            conv_norm_act(in_channels, out_channels, 1),
+            conv_norm_act(out_channels, out_channels, 3, stride=stride, groups=groups),
+            conv_norm(out_channels, out_channels, 1),
+        )
+        self.shortcut = projection_shortcut(in_channels, out_channels, stride)
+        self.relu = nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.relu(self.residual(x) + self.shortcut(x))
+
+
+def _residual_network(block, depths, num_classes, in_channels, width):
+    stem = scale_channels(64, width)
+    layers = [conv_norm_act(in_channels, stem, 3)]
+    stages = tuple(zip((64, 128, 256, 512), depths, (1, 2, 2, 2), strict=True))
+    blocks, channels = staged(stages, stem, width, block)
+    return ImageClassifier(nn.Sequential(*layers, *blocks), channels, num_classes)
+
+
+@register_network("ResNet18")
+def resnet18(*, num_classes: int = 10, in_channels: int = 3, width: float = 64) -> ImageClassifier:
+    """Basic blocks 2-2-2-2; 11,173,962 parameters at ten classes."""
+    return _residual_network(BasicBlock, (2, 2, 2, 2), num_classes, in_channels, width)
+
+
+@register_network("ResNet34")
+def resnet34(*, num_classes: int = 10, in_channels: int = 3, width: float = 64) -> ImageClassifier:
+    """Basic blocks 3-4-6-3; 21,282,122 parameters at ten classes."""
+    return _residual_network(BasicBlock, (3, 4, 6, 3), num_classes, in_channels, width)
+
+
+@register_network("SENet18")
+def senet18(*, num_classes: int = 10, in_channels: int = 3, width: float = 64) -> ImageClassifier:
+    """ResNet18's channels, no final normalisation; 11,260,354 parameters at ten classes."""
+    return _residual_network(PreActivationSEBlock, (2, 2, 2, 2), num_classes, in_channels, width)
+
+
+@register_network("SimpleDLA")
+def simple_dla(*, num_classes: int = 10, in_channels: int = 3, width: float = 64) -> ImageClassifier:
+    """Convolutions 16 16 32, trees 64 128 256 512 of levels 1 2 2 1; 15,142,970 parameters."""
+    layers, channels = [], in_channels
+    for published in DLA_STEM:
+        layers.append(conv_norm_act(channels, scale_channels(published, width), 3))
+        channels = scale_channels(published, width)
+    trees, channels = staged(DLA_TREES, channels, width, AggregationTree)
+    return ImageClassifier(nn.Sequential(*layers, *trees), channels, num_classes)
+
+
+@register_network("RegNetX_200MF")
+def regnetx_200mf(*, num_classes: int = 10, in_channels: int = 3, width: float = 64) -> ImageClassifier:
+    """Stages 24 56 152 368 with 1 1 4 7 blocks; 2,321,946 parameters at ten classes.
+
+    The groups of the 3x3 convolutions have 8 channels each, whatever the width; a stage that is
+    narrower is one group.
+    """
+    stem = scale_channels(64, width)
+    layers = [conv_norm_act(in_channels, stem, 3)]
+    blocks, channels = staged(REGNET_STAGES, stem, width, XBlock, GROUP_WIDTH)
+    return ImageClassifier(nn.Sequential(*layers, *blocks), channels, num_classes)
