@@ -7,12 +7,14 @@ of it is typed.
 """
 
 import io
+import json
 import pathlib
 import re
 import tomllib
 
 import matplotlib
 import matplotlib.pyplot as plt
+import numpy as np
 
 from rc_utils import plotting
 from rc_utils.correlation import interval_text
@@ -34,8 +36,8 @@ ALT = (
     "smaller gap in nearly all pairs that differ in the number of images, in half of those with flips, in few others."
 )
 CAPTION = (
-    "*Above: count and gap, one dot a network and setting. Left: how well a line fitted on SGD predicts other ways to "
-    "train. Right: pairs of networks in which the larger count has the smaller gap, by what differs between them.*"
+    "*Above: one dot a network and setting. Left: how well a line fitted on SGD predicts other ways to train. Right: "
+    "how often the larger count has the smaller gap.*"
 )
 
 
@@ -60,8 +62,8 @@ def bullets(results):
         f"correlates at {text['motivation/margin']}.",
         "**The theorem that is false.** Few regions do not bound the gap (Theorem 5 of version 1): "
         "[a counterexample](notebooks/19_counterexample.ipynb).",
-        f"**At what scale.** Ours: narrow networks on {data['n_train']:,} CIFAR-10 images of {size} x {size} pixels, "
-        "on two processor cores. The paper's: full width and 50,000 images; "
+        f"**At what scale.** Ours: narrow networks on {data['n_train']:,} CIFAR-10 images of {size} x {size} pixels. "
+        "The paper's: full width and 50,000 images; "
         "[its own records](notebooks/17_papers_records.ipynb) say which printed numbers follow.",
     ]
 
@@ -80,37 +82,53 @@ def scatter(ax):
 def rivals(ax, results):
     """R² over other ways to train, of the count and of those rivals that predict anything."""
     found = {id_.removeprefix("study/2/R² of "): r for id_, r in results.items() if id_.startswith("study/2/R² of ")}
-    found = dict(sorted(found.items(), key=lambda item: item[1].value))
-    for row, (name, r) in enumerate((name, r) for name, r in found.items() if r.value > 0):
-        colour = plotting.BLUE if name == "log count" else "0.5"
-        ax.plot([r.low, r.high], [row, row], color=colour)
-        ax.plot(r.value, row, "o", color=colour)
-        ax.annotate(
-            name, (-0.03, row), xycoords=("axes fraction", "data"), ha="right", va="center", fontsize=9, color=colour
-        )
+    found = {name: r for name, r in sorted(found.items(), key=lambda item: item[1].value) if r.value > 0}
+    interval_rows(ax, found, lambda name, _: plotting.BLUE if name == "log count" else "0.5")
     ax.set(yticks=[], xlim=(-0.2, 1), xlabel="R²", title="Rivals do as well")
-
-
-def name_row(ax, row, name, colour):
-    """Write the name of a row beside the axes, in its colour."""
-    place = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "center"}
-    ax.annotate(name, (-0.03, row), fontsize=9, color=colour, **place)
 
 
 def changes(ax, results):
     """The share of wrong pairs by what is changed."""
-    ending = ": share of wrong pairs"
-    found = [(id_.split("/")[2].removesuffix(ending), r) for id_, r in results.items() if id_.endswith(ending)]
-    for row, (axis, r) in enumerate(reversed(found)):
-        colour = plotting.ORANGE if r.low > 0.5 else plotting.BLUE if r.high < 0.5 else "0.5"
-        ax.plot([100 * r.low, 100 * r.high], [row, row], color=colour)
-        ax.plot(100 * r.value, row, "o", color=colour)
-        axis = axis.replace("sharpness-aware minimisation", "sharpness-aware")
-        ax.annotate(
-            axis, (-0.03, row), xycoords=("axes fraction", "data"), ha="right", va="center", fontsize=9, color=colour
-        )
+    found = {id_.split("/")[2]: r for id_, r in results.items() if id_.endswith(": share of wrong pairs")}
+    short = {name.split(":")[0].replace(" minimisation", ""): found[name] for name in reversed(found)}
+    sides = {"refutes": plotting.ORANGE, "supports": plotting.BLUE}
+    interval_rows(ax, short, lambda _, r: sides.get(r.detail, "0.5"), scale=100)
     ax.axvline(50, color="0.3", linestyle="--", linewidth=1)
     ax.set(yticks=[], xlim=(-4, 104), xlabel="wrong pairs, %", title="Where it fails")
+
+
+def interval_rows(ax, found, colour_of, scale=1):
+    """Estimates below each other, with their intervals and, beside the axes, their names."""
+    place = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "center", "fontsize": 9}
+    for row, (name, r) in enumerate(found.items()):
+        colour = colour_of(name, r)
+        ax.plot([scale * r.low, scale * r.high], [row, row], color=colour)
+        ax.plot(scale * r.value, row, "o", color=colour)
+        ax.annotate(name, (-0.03, row), color=colour, **place)
+
+
+def walls():
+    """Two walls of triangles as SVG, and their caption: networks that differ in the learning rate alone."""
+    drawn = json.loads((ROOT / "campaigns" / "study-axes" / "triangles.json").read_text(encoding="utf-8"))
+    runs = campaign_runs("study-axes", "base").query("seed == 0").sort_values("lr")
+    side, height, parts, words = 240, 240 * 0.75**0.5, [], []
+    for wall, run in enumerate(runs.itertuples()):
+        network = drawn["networks"][run.run_id]
+        for place, triangle in enumerate(network["triangles"]):
+            row, column = divmod(place, 5)
+            x, y = wall * 3.3 * side + column * side / 2, (row + (row + column) % 2) * height
+            parts.append(f'<g transform="translate({x:.0f} {y:.0f}) scale(1 {1 - (row + column) % 2 * 2})">')
+            colours = ((plotting.CLASS_COLOURS[int(label)], path) for label, path in triangle["paths"].items())
+            parts += [f'<path fill="{colour}" d="{path}"/>' for colour, path in colours] + ["</g>"]
+        words.append(f"{np.mean(network['counts']):.2f} regions at {run.lr:g}")
+    caption = (
+        f"*The same {place + 1} random triangles in two networks that differ in the learning rate alone: "
+        f"{words[0]} (left), {words[1]} (right), means of {len(network['counts'])}.*"
+    )
+    look = 'stroke="#111" stroke-width="2.5" stroke-linejoin="round" fill-rule="evenodd"'
+    size = f"-4 -4 {6.3 * side + 8:.0f} {4 * height + 8:.0f}"
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" class="rc-walls" viewBox="{size}" role="img"'
+    return f'{head} aria-label="{caption.strip("*")}"><g {look}>{"".join(parts)}</g></svg>\n', caption
 
 
 def figure(results):
@@ -131,7 +149,8 @@ def blocks(results):
     """What stands between the comments: of README.md, and of book/intro.md, whose links start in book/."""
     points = "\n".join(f"- {point}" for point in bullets(results))
     readme = [LEAD, f"![{ALT}](book/_static/headline.svg)", CAPTION, points]
-    intro = [f"```{{image}} _static/headline.svg\n:alt: {ALT}\n```", CAPTION, points.replace(".ipynb)", ")")]
+    shown = ["```{raw} html\n:file: _static/walls.svg\n```", walls()[1]]
+    intro = [*shown, f"```{{image}} _static/headline.svg\n:alt: {ALT}\n```", CAPTION, points.replace(".ipynb)", ")")]
     return "\n\n".join([START, *readme, END]), "\n\n".join([START, *intro, END])
 
 
@@ -148,6 +167,7 @@ def main():
         replaced = re.sub(f"{re.escape(START)}.*{re.escape(END)}", lambda _, block=block: block, text, flags=re.S)
         if replaced != text:
             write_atomically(path, replaced.encode())
+    write_atomically(ROOT / "book" / "_static" / "walls.svg", walls()[0].encode())
     drawn = figure(results)
     path = ROOT / "book" / "_static" / "headline.svg"
     if not path.is_file() or not same_figure(drawn, path.read_text(encoding="utf-8")):

@@ -7,7 +7,6 @@ the adaptive count counts, and writes their numbers into the caption.
 """
 
 import base64
-import collections
 import colorsys
 import html
 import importlib
@@ -22,7 +21,8 @@ from PIL import Image
 
 from rc_studies.imagenet import BATCH_SIZE, RESULTS, SIZES, load_network
 from rc_utils.correlation import interval_text
-from rc_utils.counting import triangle_regions
+from rc_utils.counting import outlines, triangle_regions
+from rc_utils.counting.mesh import area
 from rc_utils.counting.segments import segment_table
 from rc_utils.paths import write_atomically
 
@@ -46,43 +46,6 @@ def photographs(size):
         squares.append(image.crop((left, top, left + side, top + side)).resize((size, size), Image.Resampling.BICUBIC))
     arrays = np.stack([np.asarray(square, np.float32).transpose(2, 0, 1) / 255 for square in squares])
     return torch.from_numpy(arrays), squares
-
-
-def outlines(polygons, labels):
-    """Closed paths {label: [(n, 2), ...]} around the regions of convex polygons (k, 2) with labels.
-
-    Two polygons of one label that share an edge are one region: the edge is left out.
-    """
-    edges = collections.Counter()
-    for polygon, label in zip(polygons, labels, strict=True):
-        x, y = polygon.T
-        if np.dot(x, np.roll(y, -1)) < np.dot(y, np.roll(x, -1)):
-            polygon = polygon[::-1]
-        points = [tuple(point) for point in np.round(polygon, 4).tolist()]
-        for start, stop in zip(points, points[1:] + points[:1], strict=True):
-            if start != stop:
-                edges[int(label), start, stop] += 1
-    following = collections.defaultdict(list)
-    for label, start, stop in edges:
-        if (label, stop, start) not in edges:
-            following[label, start].append(stop)
-    paths = collections.defaultdict(list)
-    while following:
-        label, start = next(iter(following))
-        path = [start]
-        while following[label, path[-1]]:
-            path.append(following[label, path[-1]].pop())
-        for point in path:
-            if not following[label, point]:
-                following.pop((label, point), None)
-        paths[label].append(np.array(path[:-1]))
-    return paths
-
-
-def area(path):
-    """Signed area inside a closed path (n, 2)."""
-    x, y = path.T
-    return (np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1))) / 2
 
 
 def straightened(path):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import html
 import io
 import json
 from collections.abc import Mapping
@@ -22,9 +21,6 @@ from rc_utils.datasets import Dataset
 from rc_utils.plotting import CLASS_COLOURS
 from rc_utils.sweep.campaign import PlannedRun, load_campaign
 from rc_utils.sweep.records import find_records
-
-# A triangle of side 60 with images of side 14 at its corners and their names; explorer.js has the same lengths.
-_VIEW_BOX = "-11 -16 82 89"
 
 
 def lr_pair(name: str, network: str = "") -> tuple[PlannedRun, PlannedRun]:
@@ -84,19 +80,14 @@ def explorer_html(
         "epochs": list(first),
         "classes": [{"name": str(n), "colour": CLASS_COLOURS[k]} for k, n in enumerate(data.class_names)],
         "triangles": [
-            {"images": [_data_address(picture) for picture in corners], "classes": classes.tolist()}
+            {"images": [data_address(picture) for picture in corners], "classes": classes.tolist()}
             for corners, classes in zip(pictures, labels, strict=True)
         ],
         "runs": [_run_data(run, grids[run], counts[run], notes[run]) for run in grids],
     }
-    legend = "<li>predicted class:</li>" + "".join(
-        f'<li><span style="background:{c["colour"]}"></span>{html.escape(c["name"])}</li>' for c in shown["classes"]
-    )
     text = json.dumps(shown, separators=(",", ":")).replace("</", "<\\/")
     return (
         '<div class="rc-explorer" role="group" aria-label="Explorer of decision regions">\n'
-        f"{_controls(shown)}\n{_panels(shown)}\n"
-        f'<ul class="rc-legend" aria-label="Colours of the predicted classes" hidden>{legend}</ul>\n'
         '<p class="rc-explorer-off">The pictures are drawn by a script, which does not run here.</p>\n'
         f'<script type="application/json">{text}</script>\n</div>'
     )
@@ -114,33 +105,9 @@ def _run_data(run, by_epoch, counts, notes):
     }
 
 
-def _data_address(picture):
+def data_address(picture):
     """A picture (H, W, 1 or 3) uint8 as a PNG inside an address."""
     buffer = io.BytesIO()
     picture = np.broadcast_to(picture, (*picture.shape[:2], 3))
     matplotlib.image.imsave(buffer, np.ascontiguousarray(picture), format="png")
     return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
-
-
-def _controls(data):
-    names = [", ".join(data["classes"][k]["name"] for k in t["classes"]) for t in data["triangles"]]
-    radios = "".join(
-        f'<label><input type="radio" name="rc-triangle" value="{i}"{" checked" * (i == 0)}> {i + 1}: {html.escape(n)}'
-        "</label>"
-        for i, n in enumerate(names)
-    )
-    last = len(data["epochs"]) - 1
-    return (
-        f'<form hidden><fieldset><legend>Triangle</legend>{radios}</fieldset><button type="button">Play</button>'
-        f'<label class="rc-epoch"><span>Epoch <output></output></span>'
-        f'<input type="range" min="0" max="{last}" value="{last}"></label></form>'
-    )
-
-
-def _panels(data):
-    panels = "".join(
-        f"<figure><figcaption><span>{html.escape(run['name'])}</span> <strong></strong></figcaption>"
-        f'<svg viewBox="{_VIEW_BOX}" role="img" aria-label=""></svg><p></p></figure>'
-        for run in data["runs"]
-    )
-    return f'<div class="rc-panels" hidden>{panels}</div><p class="rc-status" role="status" hidden></p>'

@@ -5,6 +5,7 @@ The pages are those of `book/_build/html` where the book has been built, else of
 
 import functools
 import http.server
+import json
 import pathlib
 import re
 import shutil
@@ -400,6 +401,61 @@ def test_the_playground_trains_and_follows_the_keyboard(tab, serve, tmp_path):
     seed = tab.locator("[name=seed]")
     seed.fill("1e20")
     assert seed.input_value() == "9999"
+    assert problems(tab, tmp_path, tab.address) == []
+
+
+def level(name, count, gap, *regions):
+    """A level of a change as the page on what is changed has it: one label, and so many regions of each triangle."""
+    triangles = [{"regions": number, "paths": {"0": "M0,208l240,0 -120,-208z"}} for number in regions]
+    return {"name": name, "count": count, "gap": gap, "triangles": triangles}
+
+
+def test_what_is_changed_is_chosen_by_keyboard(tab, serve, tmp_path):
+    shutil.copytree(STATIC, tmp_path / "_static", ignore=shutil.ignore_patterns("mathjax"))
+    small, large = level("rate 0.1", [3, 4], [0.5, 0.6], 7, 1), level("rate 1", [2, 3], [0.4, 0.5], 5, 2)
+    few, many = level("100 images", [3, 4], [0.5, 0.6], 7, 1), level("200 images", [3.5, 4.5], [0.4, 0.5], 8, 3)
+    changes = [
+        {"name": "rate", "bases": [{"levels": [small, large]}], "note": ""},
+        {
+            "name": "images",
+            "bases": [{"levels": [few, large, many]}, {"levels": [many, large, few]}],
+            "note": "A note.",
+        },
+    ]
+    png = "data:image/gif;base64,R0lGODlhAQABAAAAACw="
+    triangles = [{"images": [png] * 3, "classes": [name, "b", "c"]} for name in ("a", "d")]
+    data = {"bases": ["0.1", "1"], "changes": changes, "triangles": triangles}
+    data["labels"] = [{"name": "cat", "colour": "#CC6677"}]
+    body = f'<div class="rc-changes" role="group" aria-label="x"><script type="application/json">{json.dumps(data)}'
+    head = '<link rel="stylesheet" href="_static/changes.css">'
+    show_alone(tab, serve, tmp_path, f'{body}</script></div><script src="_static/changes.js"></script>', head)
+    status, shown = tab.locator("[role=status]"), lambda: tab.locator("figcaption strong").all_inner_texts()
+    assert status.inner_text() == (
+        "Fewer regions (3.50 to 2.50) and a smaller gap (0.550 to 0.450): along the claim, in 2 of 2 seeds."
+    )
+    assert shown() == ["7 regions", "5 regions"]
+    tab.keyboard.press("Tab")
+    tab.keyboard.press("ArrowDown")
+    assert status.inner_text() == (
+        "More regions (3.50 to 4.00) and a smaller gap (0.550 to 0.450): against the claim, in 2 of 2 seeds."
+    )
+    assert shown() == ["7 regions", "8 regions"]
+    assert "200 images: 4.00 regions and a gap of 0.450" in tab.locator(".rc-plane svg").get_attribute("aria-label")
+    assert tab.get_by_text("A note.").is_visible()
+    tab.keyboard.press("Tab")
+    tab.keyboard.press("ArrowDown")  # the other base
+    assert status.inner_text().startswith("Fewer regions (4.00 to 3.50) and a larger gap")
+    tab.keyboard.press("ArrowUp")
+    tab.keyboard.press("Tab")
+    tab.keyboard.press("ArrowDown")  # the other triangle
+    assert shown() == ["1 region", "3 regions"]
+    assert "between images of d, b, c has 3 regions, predicted cat" in (
+        tab.locator("figure svg").nth(1).get_attribute("aria-label")
+    )
+    tab.keyboard.press("Tab")
+    tab.keyboard.press("Home")
+    assert status.inner_text() == "The change begins here: move the slider."
+    assert shown() == ["1 region", "1 region"]
     assert problems(tab, tmp_path, tab.address) == []
 
 

@@ -12,7 +12,8 @@ from PIL import Image
 
 import rc_utils as rc
 from rc_studies import imagenet
-from rc_utils.counting import sample_vertices, triangle_regions
+from rc_utils.counting import outlines, sample_vertices, triangle_regions
+from rc_utils.counting.mesh import area
 from rc_utils.counting.segments import segment_table
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -73,8 +74,8 @@ def drawn():
 
 def test_outlines_are_of_the_regions_that_are_counted(drawn):
     polygons, labels, regions, _ = drawn
-    paths = hero.outlines([polygon @ hero.CORNERS for polygon in polygons], labels)
-    areas = [hero.area(path) for own in paths.values() for path in own]
+    paths = outlines([polygon @ hero.CORNERS for polygon in polygons], labels)
+    areas = [area(path) for own in paths.values() for path in own]
     assert regions > 2
     assert sum(value > 0 for value in areas) == regions
     assert sum(areas) == pytest.approx(630**2 * 0.75**0.5 / 2, rel=1e-4)
@@ -92,10 +93,10 @@ def test_the_picture_names_its_labels_and_says_their_shares(drawn):
 
 def test_two_triangles_of_one_label_are_one_outline():
     square = [np.array([[0, 0], [2, 0], [0, 2]]), np.array([[2, 2], [2, 0], [0, 2]])]  # of two orientations
-    (path,) = hero.outlines(square, [7, 7])[7]
+    (path,) = outlines(square, [7, 7])[7]
     assert len(path) == 4
-    assert hero.area(path) == 4
-    assert {label: len(paths) for label, paths in hero.outlines(square, [7, 8]).items()} == {7: 1, 8: 1}
+    assert area(path) == 4
+    assert {label: len(paths) for label, paths in outlines(square, [7, 8]).items()} == {7: 1, 8: 1}
 
 
 def test_committed_results_are_whole():

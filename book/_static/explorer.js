@@ -7,6 +7,7 @@
   const HEIGHT = SIDE * Math.sqrt(0.75);
   const CORNERS = [[0, HEIGHT], [SIDE, HEIGHT], [SIDE / 2, 0]];
   const IMAGE = 14;
+  const VIEW_BOX = "-11 -16 82 89";
   // Corners of the hexagon around a point; between corners k and k + 1 lies the neighbour STEPS[k].
   const HEXAGON = [0, 1, 2, 3, 4, 5].map((k) => {
     const angle = ((2 * k - 1) * Math.PI) / 6;
@@ -87,8 +88,27 @@
       `${regions(count)}; predicted ${parts.join(", ")} of the area.`;
   }
 
+  const text = (words) => new Option(words).innerHTML;
+
+  /** Controls, panels and legend as HTML. */
+  function parts(data) {
+    const names = data.triangles.map(({ classes }) => text(classes.map((k) => data.classes[k].name).join(", ")));
+    const radios = names.map((name, t) =>
+      `<label><input type="radio" name="rc-triangle" value="${t}"${t ? "" : " checked"}> ${t + 1}: ${name}</label>`);
+    const last = data.epochs.length - 1;
+    const panels = data.runs.map(({ name }) => `<figure><figcaption><span>${text(name)}</span> <strong></strong>` +
+      `</figcaption><svg viewBox="${VIEW_BOX}" role="img" aria-label=""></svg><p></p></figure>`);
+    const legend = data.classes.map(({ name, colour }) => `<li><span style="background:${colour}"></span>${text(name)}</li>`);
+    return `<form><fieldset><legend>Triangle</legend>${radios.join("")}</fieldset><button type="button">Play</button>` +
+      '<label class="rc-epoch"><span>Epoch <output></output></span>' +
+      `<input type="range" min="0" max="${last}" value="${last}"></label></form>` +
+      `<div class="rc-panels">${panels.join("")}</div><p class="rc-status" role="status"></p>` +
+      `<ul class="rc-legend" aria-label="Colours of the predicted classes"><li>predicted class:</li>${legend.join("")}</ul>`;
+  }
+
   function start(root, number) {
     const data = JSON.parse(root.querySelector("script[type='application/json']").textContent);
+    root.querySelector(".rc-explorer-off").outerHTML = parts(data);
     const grid = lattice(data.resolution);
     const runs = data.runs.map((run) => ({ ...run, labels: Uint8Array.from(atob(run.labels), (c) => c.charCodeAt(0)) }));
     const form = root.querySelector("form");
@@ -144,8 +164,6 @@
     });
     form.addEventListener("input", show);
     form.addEventListener("submit", (event) => event.preventDefault());
-    root.querySelector(".rc-explorer-off").remove();
-    root.querySelectorAll("[hidden]").forEach((part) => part.removeAttribute("hidden"));
     show();
   }
 

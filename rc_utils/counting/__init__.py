@@ -3,7 +3,7 @@
 from rc_utils.counting.classifier import predict_labels
 from rc_utils.counting.count import AUTHORS, LabelGrid, RegionCount, label_grid, region_count
 from rc_utils.counting.lattice import Lattice, count_components, make_lattice, plane_coordinates
-from rc_utils.counting.mesh import triangle_regions
+from rc_utils.counting.mesh import outlines, triangle_regions
 from rc_utils.counting.sampling import median_distance, sample_vertices
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "label_grid",
     "make_lattice",
     "median_distance",
+    "outlines",
     "plane_coordinates",
     "predict_labels",
     "region_count",

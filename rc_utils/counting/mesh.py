@@ -1,5 +1,6 @@
 """Pieces of scores interpolated on a mesh of simplices, refined where they are in doubt."""
 
+import collections
 import functools
 import itertools
 from dataclasses import dataclass
@@ -441,3 +442,40 @@ def triangle_regions(model, vertices, resolution=None, strategy="adaptive"):
                 labels.append(label)
     number = int(count_pieces(mesh.scores, mesh.elements, mesh.owner, 1)[0])
     return polygons, np.array(labels), number
+
+
+def outlines(polygons, labels):
+    """Closed paths {label: [(n, 2), ...]} around the regions of convex polygons (k, 2) with labels.
+
+    Two polygons of one label that share an edge are one region: the edge is left out.
+    """
+    edges = collections.Counter()
+    for polygon, label in zip(polygons, labels, strict=True):
+        x, y = polygon.T
+        if np.dot(x, np.roll(y, -1)) < np.dot(y, np.roll(x, -1)):
+            polygon = polygon[::-1]
+        points = [tuple(point) for point in np.round(polygon, 4).tolist()]
+        for start, stop in zip(points, points[1:] + points[:1], strict=True):
+            if start != stop:
+                edges[int(label), start, stop] += 1
+    following = collections.defaultdict(list)
+    for label, start, stop in edges:
+        if (label, stop, start) not in edges:
+            following[label, start].append(stop)
+    paths = collections.defaultdict(list)
+    while following:
+        label, start = next(iter(following))
+        path = [start]
+        while following[label, path[-1]]:
+            path.append(following[label, path[-1]].pop())
+        for point in path:
+            if not following[label, point]:
+                following.pop((label, point), None)
+        paths[label].append(np.array(path[:-1]))
+    return paths
+
+
+def area(path):
+    """Signed area inside a closed path (n, 2)."""
+    x, y = path.T
+    return (np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1))) / 2

@@ -1,0 +1,85 @@
+"""Pictures of what a change of training does to the regions of a triangle.
+
+    python -m rc_studies.changes
+
+trains the networks of study 4 with seed 0 again, an hour on one core, and writes
+campaigns/study-axes/triangles.json: the regions of each on the same triangles. Counts and gaps of
+all seeds are in the records of the campaign.
+"""
+
+import json
+
+import numpy as np
+from matplotlib.path import Path
+
+from rc_studies.explorer import data_address
+from rc_utils.checks import require
+from rc_utils.counting import outlines, predict_labels, region_count, triangle_regions
+from rc_utils.counting.sampling import vertex_indices
+from rc_utils.paths import campaigns_dir, write_atomically
+from rc_utils.sweep.campaign import load_campaign
+from rc_utils.sweep.records import find_records
+from rc_utils.sweep.run import dataset_of, trained_network
+
+CAMPAIGN = load_campaign("study-axes")
+FILE = campaigns_dir() / CAMPAIGN.name / "triangles.json"
+SIDE = 240  # of a triangle, in the units of its paths
+POINTS = 1500  # of the training images, as many as the smallest training set has, which is a part of the others
+SHOWN, OF_BASE = 6, 20  # triangles of every network; of the two that differ in the learning rate alone
+LEFT_OUT = "crop-flip"  # trains four times as long
+COUNTED = 200  # triangles of their means, of which those that are shown are the first
+
+
+def svg_path(loops):
+    """Closed paths (n, 2) as one SVG path of whole numbers, without steps of less than half a unit."""
+    parts = []
+    for loop in loops:
+        path = Path(np.append(loop, loop[:1], axis=0))
+        path.simplify_threshold = 0.5
+        places = np.round(path.cleaned(simplify=True).vertices[:-1]).astype(int)
+        if len(np.unique(places, axis=0)) > 2:
+            steps = " ".join(f"{x},{y}" for x, y in np.diff(places, axis=0))
+            parts.append(f"M{places[0, 0]},{places[0, 1]}l{steps}z")
+    return "".join(parts)
+
+
+def drawn_regions(network, vertices):
+    """The regions of a triangle with vertices (1, 3, *shape): their number, and an SVG path by label."""
+    polygons, labels, number = triangle_regions(network, vertices)
+    height = SIDE * 0.75**0.5
+    corners = np.array([[0, height], [SIDE, height], [SIDE / 2, 0]])
+    paths = outlines([polygon @ corners for polygon in polygons], labels)
+    return {"regions": number, "paths": {label: svg_path(loops) for label, loops in paths.items()}}
+
+
+def main():
+    """Train, draw and write the file; raises ValueError where a network is not the one on record."""
+    plans = [(e.name, p) for e, _, p in CAMPAIGN.entries() if p.spec.train.seed == 0 and e.name != LEFT_OUT]
+    records = find_records([p.spec.run_id for _, p in plans], FILE.with_name("runs.jsonl"))
+    data = dataset_of(plans[0][1].spec)
+    triangles = vertex_indices(POINTS, num_samples=COUNTED, distinct=3, seed=0)
+    images = data.x_train.raw.cpu().numpy()[triangles[:OF_BASE]].transpose(0, 1, 3, 4, 2)
+    found = {
+        "images": [[data_address(image) for image in corners] for corners in images[:SHOWN]],
+        "classes": np.array(data.class_names)[data.y_train[triangles[:SHOWN]]].tolist(),
+        "labels": list(data.class_names),
+        "networks": {},
+    }
+    for experiment, planned in plans:
+        run_id, points = planned.spec.run_id, dataset_of(planned.spec).x_train[:POINTS]
+        network, x_test = trained_network(planned.spec), dataset_of(planned.spec).x_test
+        predictions = records[run_id][0]["predictions"]
+        same = predict_labels(network, x_test[: len(predictions)]).tolist() == list(map(int, predictions))
+        require(same, f"run {run_id}, trained again here, is not the network on record")
+        number = OF_BASE if experiment == "base" else SHOWN
+        shown = [drawn_regions(network, points[corners][None]) for corners in triangles[:number]]
+        found["networks"][run_id] = {"triangles": shown}
+        if experiment == "base":
+            counts = region_count(network, points, dim=2, num_samples=COUNTED, strategy="adaptive").counts
+            found["networks"][run_id]["counts"] = np.asarray(counts).tolist()
+        print(experiment, planned.spec.train.lr, [triangle["regions"] for triangle in shown], flush=True)
+    write_atomically(FILE, json.dumps(found, separators=(",", ":")).encode())
+
+
+if __name__ == "__main__":
+    main()

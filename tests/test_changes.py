@@ -1,0 +1,107 @@
+"""What is changed: the committed triangles belong to the networks on record, and are drawn as they are counted."""
+
+import json
+import re
+
+import headline
+import numpy as np
+import pandas as pd
+import pytest
+import sources
+import torch
+from test_front_page import INTRO, ROOT
+
+from rc_studies import changes
+from rc_utils.counting.mesh import area
+
+FOUND = json.loads((ROOT / "campaigns" / "study-axes" / "triangles.json").read_text(encoding="utf-8"))
+RECORDS = [json.loads(line) for line in (ROOT / "campaigns" / "study-axes" / "runs.jsonl").read_text().splitlines()]
+
+
+def test_the_networks_are_those_on_record_with_seed_0():
+    first = [r for r in RECORDS if r["spec"]["train"]["seed"] == 0 and r["spec"]["train"]["crop_padding"] == 0]
+    assert set(FOUND["networks"]) == {record["run_id"] for record in first}
+    assert len((ROOT / "campaigns" / "study-axes" / "triangles.json").read_bytes()) < 300_000
+    assert len(FOUND["images"]) == len(FOUND["classes"]) == changes.SHOWN
+    for network in FOUND["networks"].values():
+        for triangle in network["triangles"]:
+            assert set(triangle["paths"]) <= set(map(str, range(len(FOUND["labels"]))))
+            assert 1 <= len(triangle["paths"]) <= triangle["regions"]
+            # A region too small to be seen has no outline; one that touches itself has two.
+            assert sum(path.count("M") for path in triangle["paths"].values()) >= 0.6 * triangle["regions"]
+
+
+def test_the_walls_are_the_first_triangles_of_the_means_beside_them():
+    walls, caption = headline.walls()
+    assert (ROOT / "book" / "_static" / "walls.svg").read_text(encoding="utf-8") == walls
+    assert caption in INTRO
+    base = {
+        r["run_id"]: r
+        for r in RECORDS
+        if r["run_id"] in FOUND["networks"] and "counts" in FOUND["networks"][r["run_id"]]
+    }
+    assert sorted(r["spec"]["train"]["lr"] for r in base.values()) == [0.003, 0.03]
+    for run_id, record in base.items():
+        network, lr = FOUND["networks"][run_id], record["spec"]["train"]["lr"]
+        assert [triangle["regions"] for triangle in network["triangles"]] == network["counts"][: changes.OF_BASE]
+        assert len(network["counts"]) == changes.COUNTED
+        assert f"{np.mean(network['counts']):.2f} regions at {lr:g}" in caption
+    assert walls.count("<g transform") == 2 * changes.OF_BASE
+
+
+def test_a_drawn_triangle_of_two_half_planes():
+    """The label is whether the second corner's weight exceeds a half: a small triangle is cut off."""
+
+    def network(x):
+        return torch.stack([torch.full(x.shape[:1], 0.5), x[:, 0]], 1)
+
+    drawn = changes.drawn_regions(network, torch.tensor([[[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]]))
+    assert drawn["regions"] == 2
+    height = round(changes.SIDE * 0.75**0.5)
+    cut_off, rest = (places(drawn["paths"][label]) for label in (1, 0))
+    assert {(120, height), (240, height), (180, height // 2)} <= set(map(tuple, cut_off.tolist()))
+    assert area(cut_off) == pytest.approx(area(rest) / 3, rel=0.02)
+
+
+def places(path):
+    """The points of an SVG path of relative steps."""
+    ((start, steps),) = re.findall(r"M(\S+?)l([^z]*)z", path)
+    return np.array([list(map(int, pair.split(","))) for pair in [start, *steps.split()]]).cumsum(0)
+
+
+def test_a_network_that_is_not_on_record_is_refused(monkeypatch, tiny_data):
+    run_id = next(iter(FOUND["networks"]))
+    monkeypatch.setattr(changes, "dataset_of", lambda spec: tiny_data)
+    monkeypatch.setattr(changes, "POINTS", 10)
+    monkeypatch.setattr(
+        changes, "trained_network", lambda spec: lambda x: torch.eye(10)[torch.zeros(len(x), dtype=int)]
+    )
+    monkeypatch.setattr(changes, "write_atomically", lambda *_: pytest.fail("written"))
+    with pytest.raises(ValueError, match=f"run {run_id}, trained again here, is not the network on record"):
+        changes.main()
+
+
+def test_the_sentence_of_the_page_is_that_of_the_records():
+    """The means behind the page, by pandas alone."""
+    rows = [
+        {
+            "images": r["spec"]["dataset"]["n_train"],
+            "gap": r["results"]["train_accuracy"] - r["results"]["test_accuracy"],
+            "count": np.mean(next(c["counts"] for c in r["counts"] if c["settings"]["points"] == "train")),
+        }
+        for r in RECORDS
+        if r["spec"]["train"]["lr"] == 0.003
+    ]
+    means = pd.DataFrame(rows).groupby("images").mean()
+    assert means.loc[6000, "count"] > means.loc[1500, "count"]
+    assert means.loc[6000, "gap"] < means.loc[1500, "gap"]
+
+
+def test_a_page_leads_to_its_source_in_the_repository_that_the_citation_names():
+    citation = "type: software\nrepository-code: https://example.org/us/book\nreferences:\n"
+    assert sources.source_address("notebooks/your_machine", ".ipynb", citation) == (
+        "https://example.org/us/book/blob/HEAD/notebooks/03_main_correlation.ipynb"
+    )
+    assert sources.source_address("guide/extend", ".md", citation).endswith("book/blob/HEAD/book/guide/extend.md")
+    theirs = "references:\n  - repository-code: https://example.org/theirs\n"
+    assert sources.source_address("intro", ".md", theirs) == ""
