@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from scipy.optimize import linprog
 
-from benchmarks.adaptive import LEARNING_RATES, trained_networks
+from benchmarks import adaptive
+from benchmarks.adaptive import trained_networks
 from benchmarks.registry import Row, at_most, benchmark
 from rc_utils.counting import make_lattice, mesh, region_count, sample_vertices
 from rc_utils.counting.classifier import as_classifier, scores_at
@@ -104,10 +105,8 @@ def triangles(scale):
     """
     data, networks = trained_networks(scale.images // 4)
     draw = {"dim": 2, "num_samples": scale.triangles}
-    kinds = {
-        "smooth": networks[:: len(LEARNING_RATES)],
-        "rough": networks[len(LEARNING_RATES) - 1 :: len(LEARNING_RATES)],
-    }
+    rates = len(networks) // len(adaptive.NETWORKS)
+    kinds = {"smooth": networks[::rates], "rough": networks[rates - 1 :: rates]}
     for kind, chosen in kinds.items():
         yield from _triangles(f"shapes, {kind}", data.x_train, chosen, draw | {"seed": 0}, rough=kind == "rough")
     of_cifar10 = held_out_of_cifar10()
