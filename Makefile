@@ -21,7 +21,13 @@ $(VENV)/.ready: requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 13) else f"Python 3.11 to 3.13 is needed, $(PYTHON) is {v[0]}.{v[1]}: call make with PYTHON=/path/to/python3.12")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+ifdef CPU
+	@# torch's build for the CPU alone has another index, and so no hashes in the lock: its versions are kept.
+	sed -n '/^[a-z]/s/ *\\$$//p' requirements.txt > $(VENV)/versions.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python $(COMPILE) --torch-backend=cpu --requirement requirements.in --constraint $(VENV)/versions.txt
+else
 	$(BIN)/uv pip sync --quiet --python $(BIN)/python $(COMPILE) --require-hashes requirements.txt
+endif
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@# rc_theory and rc_studies stand beside the notebooks and are no part of the wheel.
 	$(BIN)/python -c "import pathlib, site; pathlib.Path(site.getsitepackages()[0], 'repository.pth').write_text('$(CURDIR)\n')"
