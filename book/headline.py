@@ -36,7 +36,7 @@ ALT = (
     "smaller gap in nearly all pairs that differ in the number of images, in half of those with flips, in few others."
 )
 CAPTION = (
-    "*Above: one dot a network and setting. Left: how well a line fitted on SGD predicts other ways to train. Right: "
+    "*Top: one dot a network and setting. Middle: how well a line fitted on SGD predicts other ways to train. Below: "
     "how often the larger count has the smaller gap.*"
 )
 
@@ -76,7 +76,7 @@ def scatter(ax):
     ax.scatter(theirs["count"], theirs["gap"], s=22, color=plotting.ORANGE, label="full size (their records)")
     ax.scatter(ours["count"], ours["gap"], s=22, color=plotting.BLUE, marker="s", label="small (ours)")
     ax.set(xlabel="regions on a segment", ylabel="gap", ylim=(0, None), title="Fewer regions, smaller gap")
-    ax.legend(fontsize=9, loc="lower right")
+    ax.legend(fontsize=10, loc="lower right")
 
 
 def rivals(ax, results):
@@ -99,7 +99,7 @@ def changes(ax, results):
 
 def interval_rows(ax, found, colour_of, scale=1):
     """Estimates below each other, with their intervals and, beside the axes, their names."""
-    place = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "center", "fontsize": 9}
+    place = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "center", "fontsize": 10}
     for row, (name, r) in enumerate(found.items()):
         colour = colour_of(name, r)
         ax.plot([scale * r.low, scale * r.high], [row, row], color=colour)
@@ -135,10 +135,10 @@ def figure(results):
     """The figure of README and first page as SVG, with the same bytes for the same results."""
     matplotlib.use("Agg")
     plotting.use_style()
-    _, axes = plt.subplot_mosaic([["scatter", "scatter"], ["rivals", "changes"]], figsize=(6.6, 6.4))
-    scatter(axes["scatter"])
-    rivals(axes["rivals"], results)
-    changes(axes["changes"], results)
+    _, (first, second, third) = plt.subplots(3, 1, figsize=(4.6, 8.2), height_ratios=(4, 4, 3))
+    scatter(first)
+    rivals(second, results)
+    changes(third, results)
     graphic = io.StringIO()
     plt.savefig(graphic, format="svg", metadata={"Date": None})
     plt.close()

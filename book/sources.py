@@ -7,7 +7,7 @@ import pathlib
 import re
 import tomllib
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+BOOK = pathlib.Path(__file__).resolve().parent
 
 
 def setup(app):
@@ -18,20 +18,17 @@ def setup(app):
 
 def _add_button(app, pagename, templatename, context, doctree):
     if context.get("page_source_suffix"):
-        citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
         copy = f"{context['pathto']('_sources', 1)}/{context['sourcename']}"
-        url = source_address(pagename, context["page_source_suffix"], citation) or copy
-        button = {"type": "link", "url": url, "text": "", "icon": "fas fa-code", "label": "source-file-button"}
-        context["header_buttons"].append(button | {"tooltip": "Source of this page"})
+        url = source_address(BOOK, pagename, context["page_source_suffix"]) or copy
+        look = {"type": "link", "text": "", "icon": "fas fa-code", "label": "source-file-button"}
+        context["header_buttons"].append({"url": url, "tooltip": "Source of this page"} | look)
 
 
-def source_address(page, suffix, citation):
-    """Address of a page's source in the repository that the text of a CITATION.cff names; "" without one."""
-    repository = re.search(r"^repository-code: \"?([^\"\s]+)", citation, re.MULTILINE)
-    if not repository:
-        return ""
+def source_address(book, page, suffix):
+    """Address in the repository of the source of a page of a book's folder; None where the citation names none."""
+    citation = (book.parent / "CITATION.cff").read_text(encoding="utf-8")
+    pages = tomllib.loads((book / "pages.toml").read_text(encoding="utf-8"))["pages"]
     folder, _, name = page.rpartition("/")
-    if folder == "notebooks":
-        pages = tomllib.loads((ROOT / "book" / "pages.toml").read_text(encoding="utf-8"))["pages"]
-        return f"{repository[1]}/blob/HEAD/notebooks/{pages[name].get('notebook', name)}.ipynb"
-    return f"{repository[1]}/blob/HEAD/book/{page}{suffix}"
+    path = f"notebooks/{pages[name].get('notebook', name)}" if folder == "notebooks" else f"book/{page}"
+    repository = re.search(r"^repository-code: (\S+)", citation, re.MULTILINE)
+    return repository and f"{repository[1]}/blob/HEAD/{path}{suffix}"

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import pathlib
 import shutil
 import tomllib
@@ -11,6 +12,7 @@ import build
 import nbformat
 import pages
 import pytest
+import sources
 import yaml
 
 from rc_utils.sweep.campaign import load_campaign
@@ -62,6 +64,7 @@ def write_source(root):
     (book / "pages.toml").write_text(PAGES)
     (book / "_toc.yml").write_text(CONTENTS)
     (root / "lib.py").write_text("x = 1\n")
+    (root / "CITATION.cff").write_text("repository-code: https://example.org/us\n")
     code = nbformat.v4.new_code_cell
     write_notebook(
         root / "notebooks" / "line.ipynb",
@@ -77,6 +80,18 @@ def write_source(root):
 def layout(tmp_path):
     write_source(tmp_path)
     return pages.Layout(tmp_path)
+
+
+def test_a_page_leads_to_its_source_in_the_repository_that_the_citation_names(tmp_path):
+    shutil.copytree(BOOK, tmp_path / "book", ignore=shutil.ignore_patterns("_build", "notebooks", "extra"))
+    citation = tmp_path / "CITATION.cff"
+    citation.write_text("type: software\nrepository-code: https://example.org/us\n")
+    address = functools.partial(sources.source_address, tmp_path / "book")
+    assert address("guide/extend", ".md") == "https://example.org/us/blob/HEAD/book/guide/extend.md"
+    copied = "https://example.org/us/blob/HEAD/notebooks/03_main_correlation.ipynb"
+    assert address("notebooks/your_machine", ".ipynb") == address("notebooks/03_main_correlation", ".ipynb") == copied
+    citation.write_text("references:\n  - repository-code: https://example.org/theirs\n")
+    assert address("intro", ".md") is None
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +118,7 @@ def test_the_book_renders_what_it_needs_offline(built):
     assert 'alt="A rising line"' in page
     assert "0.500" in page  # the value glued by the parameter given, not by the default
     assert "noise" not in page
+    assert 'href="https://example.org/us/blob/HEAD/notebooks/line.ipynb"' in page
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ import headline
 import numpy as np
 import pandas as pd
 import pytest
-import sources
 import torch
 from test_front_page import INTRO, ROOT
 
@@ -95,13 +94,3 @@ def test_the_sentence_of_the_page_is_that_of_the_records():
     means = pd.DataFrame(rows).groupby("images").mean()
     assert means.loc[6000, "count"] > means.loc[1500, "count"]
     assert means.loc[6000, "gap"] < means.loc[1500, "gap"]
-
-
-def test_a_page_leads_to_its_source_in_the_repository_that_the_citation_names():
-    citation = "type: software\nrepository-code: https://example.org/us/book\nreferences:\n"
-    assert sources.source_address("notebooks/your_machine", ".ipynb", citation) == (
-        "https://example.org/us/book/blob/HEAD/notebooks/03_main_correlation.ipynb"
-    )
-    assert sources.source_address("guide/extend", ".md", citation).endswith("book/blob/HEAD/book/guide/extend.md")
-    theirs = "references:\n  - repository-code: https://example.org/theirs\n"
-    assert sources.source_address("intro", ".md", theirs) == ""
