@@ -33,6 +33,7 @@ CLASS_COLOURS = (
     *("#CC6677", "#332288", "#DDCC77", "#117733", "#88CCEE"),
     *("#882255", "#44AA99", "#999933", "#AA4499", "#DDDDDD"),
 )
+PHONE = 44  # characters of a table's row that fit a phone
 TRIANGLE = np.array([[0, 0], [1, 0], [0.5, np.sqrt(0.75)]])  # corners of a triangle in a picture
 
 
@@ -109,9 +110,14 @@ def use_style() -> None:
 
 
 def _table(frame):
-    """A table as HTML whose cells name their column, from which a narrow page makes a list of each row."""
+    """A table as HTML whose cells name their column; a phone makes blocks of the rows of a wide one (class rc)."""
     show_index = not isinstance(frame.index, pd.RangeIndex)
-    text = frame.to_html(index=show_index, border=0, na_rep="", max_rows=60, classes="rc")
+    columns = [[*str(name).split(), *map(str, values)] for name, values in frame.items()]
+    columns += [list(map(str, frame.index))] * show_index
+    is_wide = sum(2 + max(map(len, texts), default=0) for texts in columns) > PHONE
+    if frame.index.nlevels == frame.columns.nlevels == 1 and frame.columns.name is None:
+        frame = frame.rename_axis(index=None, columns=frame.index.name)  # its name above it, not in a row of its own
+    text = frame.to_html(index=show_index, border=0, na_rep="", max_rows=60, classes="rc" if is_wide else None)
     names = [" ".join(map(str, c)) if isinstance(c, tuple) else str(c) for c in frame.columns]
     head, *rows = text.split("<tr>")
     for number, row in enumerate(rows):

@@ -4,6 +4,7 @@ import io
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex, to_rgb
@@ -13,6 +14,7 @@ mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 
+from rc_utils import plotting
 from rc_utils.counting import make_lattice
 from rc_utils.plotting import (
     CLASS_COLOURS,
@@ -144,3 +146,14 @@ def test_style_is_800_pixels_wide_on_white_and_svg_is_reproducible():
     text = rendered(fig, "svg")
     assert text == rendered(scatter_count_gap(two_networks()).figure, "svg")
     assert b"<text" in text
+
+
+def test_a_wide_table_becomes_blocks_on_a_phone_and_a_narrow_one_stays():
+    narrow = pd.DataFrame({"r": [0.9], "n": [9]}, index=pd.Index(["VGG19"], name="network"))
+    wide = pd.DataFrame({"the statement of a paper": ["it holds for every network that was trained"], "n": [9]})
+    shown = plotting._table(narrow)
+    assert 'class="dataframe"' in shown
+    assert shown.count("<tr") == 2
+    assert shown.index("<th>network</th>") < shown.index("<th>r</th>") < shown.index("<th>VGG19</th>")
+    assert '<td data-label="n">9</td>' in shown
+    assert 'class="dataframe rc"' in plotting._table(wide)
