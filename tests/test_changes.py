@@ -80,8 +80,8 @@ def test_a_network_that_is_not_on_record_is_refused(monkeypatch, tiny_data):
         changes.main()
 
 
-def test_the_sentence_of_the_page_is_that_of_the_records():
-    """The means behind the page, by pandas alone."""
+def test_more_images_have_more_regions_and_a_smaller_gap():
+    """The one change that goes against the claim everywhere, by pandas alone."""
     rows = [
         {
             "images": r["spec"]["dataset"]["n_train"],
