@@ -20,7 +20,7 @@ COARSE = 24, 8  # intervals that adaptive segments begin with
 def adaptive(scale):
     """Evaluations and miscounts on segments, over trained networks of three kinds and learning rates and an untrained.
 
-    With 8 coarse intervals a count is to err no more often than the grid; with the usual 24 at half its evaluations.
+    Counts that begin with 24 intervals, the default, and with 8 are to err no more often than the grid.
     """
     data, networks = trained_networks(scale.images // 4)
     networks = [*networks, narrow_network().eval()]

@@ -4,6 +4,7 @@ The loops are written here after what their code does: GitHub lijingwei0502/impl
 segments, somepago/dbViz (Somepalli et al. 2022) for planes.
 """
 
+import copy
 import itertools
 
 import numpy as np
@@ -109,8 +110,7 @@ def bare_forward(network, points, batch_size):
 def ways_to_pass(network, points):
     """Functions that pass the points, in batches of 100, 200 and 400 and in both memory layouts."""
     for memory_format in (torch.contiguous_format, torch.channels_last):
-        laid_out = build_network("ResNet18", width=WIDTH, seed=0).eval().to(memory_format=memory_format)
-        laid_out.load_state_dict(network.state_dict())
+        laid_out = copy.deepcopy(network).to(memory_format=memory_format)
         here = points.contiguous(memory_format=memory_format)
         for size in (50, 100, 400):
             yield lambda net=laid_out, x=here, size=size: bare_forward(net, x, size)

@@ -6,9 +6,9 @@ files that the paper's tables rest on, one line per training run. They are read 
 files nor its lines are kept.
 """
 
-import pathlib
 import re
 import runpy
+import sys
 
 import numpy as np
 import pandas as pd
@@ -124,4 +124,7 @@ def settings_table(runs):
 
 
 if __name__ == "__main__":
-    runpy.run_path(str(pathlib.Path(campaigns_dir(), "authors", "derive.py")), run_name="__main__")
+    script = campaigns_dir() / "authors" / "derive.py"
+    if not script.is_file():
+        sys.exit(f"error: {script} is not there: it comes with the repository, not with the package")
+    runpy.run_path(str(script), run_name="__main__")

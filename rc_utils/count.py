@@ -220,6 +220,7 @@ def _parser():
     parser.add_argument("--num-samples", type=int, default=100, help="segments or triangles (default: 100)")
     parser.add_argument("--resolution", type=int, help="points on each edge")
     parser.add_argument("--strategy", default="grid", help="grid or adaptive (default: grid)")
+    parser.add_argument("--coarse", type=int, help="intervals that adaptive segments begin with: 8 for large networks")
     parser.add_argument("--seed", type=int, default=0, help="draws the segments (default: 0)")
     parser.add_argument("-o", "--output", default="regions.svg", help="the picture (default: regions.svg)")
     return parser
@@ -231,7 +232,8 @@ def main(argv=None):
     try:
         model = load_model(args.model)
         points = standardise(load_points(args.data, args.points, args.image_size), args.mean, args.std)
-        settings = {name: getattr(args, name) for name in ("dim", "num_samples", "resolution", "strategy", "seed")}
+        names = ("dim", "num_samples", "resolution", "strategy", "coarse", "seed")
+        settings = {name: getattr(args, name) for name in names}
         count = region_count(model, points, **settings, progress=True)
         print(f"regions, with a 95 % interval: {correlation.mean(count.counts, 'samples')}")
         print(count)

@@ -52,6 +52,12 @@ def test_the_command_prints_the_count_with_its_interval_and_draws(folder, capsys
     assert all(text in picture for text in ("segment", "predicted", "$x_3$", "class 1"))
 
 
+def test_adaptive_segments_begin_with_as_many_intervals_as_the_command_says(folder, capsys):
+    arguments = ["stripes_module:Stripes", "points.npz", "--num-samples", "5", "--strategy", "adaptive"]
+    assert count.main([*arguments, "--coarse", "8"]) == 0
+    assert "strategy='adaptive', coarse=8" in capsys.readouterr().out
+
+
 def test_two_points_make_a_segment_and_no_triangle_and_a_function_is_counted_on_triangles(folder, capsys):
     np.savez("two.npz", x=np.eye(2))
     assert count.main(["stripes_module:Stripes", "two.npz", "--num-samples", "1"]) == 0
@@ -138,6 +144,7 @@ def test_images_become_channels_between_0_and_1(rng):
         (["stripes_module:Stripes", "images"], "--image-size"),
         (["stripes_module:Stripes", "bytes.npz"], "bytes of shape (4, 7) are no images"),
         (["stripes_module:Stripes", "points.npz", "--strategy", "grd"], "Did you mean 'grid'"),
+        (["stripes_module:Stripes", "points.npz", "--coarse", "8"], "belongs to strategy 'adaptive'"),
         (["stripes_module:Stripes", "points.npz", "--mean", "nan"], "--mean is nan; expected one finite number"),
         (["stripes_module:Stripes", "points.npz", "--std", "1", "-2"], "--std is 1.0 -2.0; expected one finite number"),
         (["stripes_module:Stripes", "dates.npz"], "of type datetime64[D], expected real numbers"),

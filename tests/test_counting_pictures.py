@@ -9,7 +9,8 @@ from scipy import ndimage
 
 from benchmarks.triangles import labels_that_win
 from rc_utils import plotting
-from rc_utils.counting import count_components, label_grid, region_count, triangle_regions
+from rc_utils.counting import count_components, label_grid, outlines, region_count, triangle_regions
+from rc_utils.counting.mesh import area
 
 PLANE = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
 
@@ -68,3 +69,19 @@ def test_the_number_beside_a_picture_is_the_number_of_areas_in_it():
     drawn = areas_drawn(ax, labels)
     finest = region_count(lambda x: field(x + 2.2), PLANE.double(), dim=2, num_samples=1, resolution=301)
     assert [drawn] == [number] == finest.counts.tolist()
+
+
+def test_a_lattice_is_drawn_as_it_is_counted_and_its_outlines_are_its_regions():
+    triangle = PLANE[None].double()
+    drawn = {
+        points: triangle_regions(lambda x: field(x + 2.2), triangle, resolution=points, strategy="grid")
+        for points in (4, 40)
+    }
+    for points, (polygons, labels, number) in drawn.items():
+        count = region_count(lambda x: field(x + 2.2), PLANE.double(), dim=2, num_samples=1, resolution=points)
+        paths = outlines([100 * polygon[:, 1:] for polygon in polygons], labels)
+        outer = [path for found in paths.values() for path in found if area(path) > 0]
+        assert [number] == count.counts.tolist() == [len(outer)]
+    assert drawn[4][2] < drawn[40][2]
+    with pytest.raises(ValueError, match="Did you mean 'adaptive'"):
+        triangle_regions(field, triangle, strategy="adaptiv")

@@ -225,6 +225,7 @@ def probed(classifier, points, batch_size=None):
                 others.append(outputs(some, fewer))
         wide = sum(tensor.numel() for tensor in state.values()) >= WIDE
         if wide and points.ndim == 4 and classifier.device.type == "cpu":
+            # One that flattens them by `view`, for instance, takes no images so.
             with contextlib.suppress(Exception):
                 last = outputs(order, size, torch.channels_last)
                 layout = torch.channels_last if _differ_by(first, last) <= BATCH_TOLERANCE else layout

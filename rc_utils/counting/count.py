@@ -27,11 +27,10 @@ from rc_utils.counting.lattice import (
     make_lattice,
     plane_coordinates,
 )
-from rc_utils.counting.mesh import HALVINGS, count_on_meshes, ranks
+from rc_utils.counting.mesh import HALVINGS, STRATEGIES, count_on_meshes, ranks
 from rc_utils.counting.segments import count_adaptively
 
 BOX_PADDING = 0.1
-STRATEGIES = ("grid", "adaptive")
 
 AUTHORS: Mapping[int | str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -114,6 +113,8 @@ def region_count(
         points: data (N, *shape): NumPy array, torch tensor, image tensor, data frame.
         dim, num_samples: d >= 1, the dimension of the simplices, and their number.
         resolution: points on each edge; None takes 200, 30, 16, 12, 10 for d = 1..5, 50 for a box.
+            Adaptive counts on triangles of rough networks, as small learning rates leave them, need
+            60 (page 11 of the book).
         alpha_range: (low, high) of alpha in (1 - alpha) x_1 + alpha x_2, all of it covered by
             `resolution` points; other than (0, 1) in one dimension only (v1 Table 4).
         sampling, direction_length, seed: "pairs", "random_direction" or "noise"

@@ -10,10 +10,11 @@ import torch
 from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
-from rc_utils.checks import require
+from rc_utils.checks import check_name, require
 from rc_utils.counting.classifier import as_classifier, scores_at
 from rc_utils.counting.lattice import count_along_edges, graph_components, make_lattice
 
+STRATEGIES = ("grid", "adaptive")
 # How often the lattice's interval is halved, at most, by dimension; once in more than three.
 HALVINGS = {2: 9, 3: 3}
 # Times the greatest error that is seen around an element by which the interpolation may be off in
@@ -421,6 +422,7 @@ def triangle_regions(model, vertices, resolution=None, strategy="adaptive"):
     Returns polygons, a list of (k, 3) in barycentric coordinates, one for each label in each
     element of the mesh; their labels (n,); and the number of regions.
     """
+    check_name("strategy", strategy, STRATEGIES)
     lattice, classifier = make_lattice(2, resolution), as_classifier(model, vertices)
     corners = torch.as_tensor(vertices).to(classifier.device, classifier.dtype)
     halvings = HALVINGS[2] if strategy == "adaptive" else 0
@@ -447,17 +449,16 @@ def triangle_regions(model, vertices, resolution=None, strategy="adaptive"):
 def outlines(polygons, labels):
     """Closed paths {label: [(n, 2), ...]} around the regions of convex polygons (k, 2) with labels.
 
-    Two polygons of one label that share an edge are one region: the edge is left out.
+    Two polygons of one label that share an edge are one region: the edge is left out. Places are
+    rounded to four digits. The outer path of a region has a positive `area`, that of a hole not.
     """
-    edges = collections.Counter()
+    edges = {}  # as an ordered set
     for polygon, label in zip(polygons, labels, strict=True):
-        x, y = polygon.T
-        if np.dot(x, np.roll(y, -1)) < np.dot(y, np.roll(x, -1)):
-            polygon = polygon[::-1]
-        points = [tuple(point) for point in np.round(polygon, 4).tolist()]
+        anticlockwise = polygon if area(polygon) >= 0 else polygon[::-1]
+        points = [tuple(point) for point in np.round(anticlockwise, 4).tolist()]
         for start, stop in zip(points, points[1:] + points[:1], strict=True):
             if start != stop:
-                edges[int(label), start, stop] += 1
+                edges[int(label), start, stop] = None
     following = collections.defaultdict(list)
     for label, start, stop in edges:
         if (label, stop, start) not in edges:
