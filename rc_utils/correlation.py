@@ -54,6 +54,11 @@ class Estimate:
         return f"{interval_text(self.value, self.low, self.high)} ({self.n} {self.unit})"
 
 
+def without_units(table: pd.DataFrame) -> pd.DataFrame:
+    """A table whose estimates are `value [low, high]`, without the number of units they rest on."""
+    return table.map(lambda e: interval_text(e.value, e.low, e.high) if isinstance(e, Estimate) else e)
+
+
 def interval_text(value: float | None, low: float = NAN, high: float = NAN) -> str:
     """`value [low, high]` with as many decimals as the interval earns; a dash without a value.
 

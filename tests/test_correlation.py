@@ -11,6 +11,7 @@ from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
 from rc_utils.correlation import (
+    Estimate,
     average_replicates,
     bootstrap,
     change_per_doubling,
@@ -28,6 +29,7 @@ from rc_utils.correlation import (
     slope,
     weighted_pearson,
     with_logs,
+    without_units,
 )
 from rc_utils.published import MAIN_NETWORKS
 
@@ -307,3 +309,10 @@ def test_repeating_settings_at_other_weight_decays_narrows_no_interval():
     assert (thrice.value, thrice.high) == pytest.approx((once.value, once.high))
     once, thrice = (correlation_table(table, methods=["pearson"])["high"][0] for table in (runs, repeated))
     assert thrice == pytest.approx(once, abs=1e-9)
+
+
+def test_a_table_shows_its_estimates_without_their_units():
+    table = pd.DataFrame({"r": [Estimate(0.5, 0.4, 0.6, 9), "-"], "rows": [9, 12]})
+    shown = without_units(table)
+    assert shown["r"].tolist() == ["0.50 [0.40, 0.60]", "-"]
+    assert shown["rows"].tolist() == [9, 12]
