@@ -101,7 +101,7 @@ def counts_of_linear(scores, **options):
 def triangles(scale):
     """Triangles that are counted wrong, their bias, and the evaluations and seconds they take.
 
-    Smooth networks have the largest learning rate, rough ones the smallest: these need the mesh from 60 points.
+    Smooth networks have the largest learning rate, rough ones the smallest.
     """
     data, networks = trained_networks(scale.images // 4)
     draw = {"dim": 2, "num_samples": scale.triangles}

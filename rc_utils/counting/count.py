@@ -113,8 +113,8 @@ def region_count(
         points: data (N, *shape): NumPy array, torch tensor, image tensor, data frame.
         dim, num_samples: d >= 1, the dimension of the simplices, and their number.
         resolution: points on each edge; None takes 200, 30, 16, 12, 10 for d = 1..5, 50 for a box.
-            Adaptive counts on triangles of rough networks, as small learning rates leave them, need
-            60 (page 11 of the book).
+            On triangles of rough networks, as small learning rates leave them, some adaptive counts
+            still move with it: compare with 60.
         alpha_range: (low, high) of alpha in (1 - alpha) x_1 + alpha x_2, all of it covered by
             `resolution` points; other than (0, 1) in one dimension only (v1 Table 4).
         sampling, direction_length, seed: "pairs", "random_direction" or "noise"
