@@ -171,6 +171,8 @@ def check_block(block):
         check_python(block.text)
     elif block.language == "text":
         assert block.text.strip()
+    elif block.language == "mermaid":
+        check_picture(block.text)
     elif block.language == "console":
         for words in commands(block):
             check, rest = resolve(words)
@@ -184,6 +186,17 @@ def check_block(block):
             check(rest)
     else:
         raise AssertionError(f"no check for a block in {block.language}: add one to check_block")
+
+
+def check_picture(text):
+    """At most a dozen boxes, whose files are there and hold what the box names in them."""
+    boxes = dict(re.findall(r'(\w+)\["([^"]+)"\]', text))
+    assert 0 < len(boxes) <= 12
+    for place, _, words in (box.partition("<br>") for box in boxes.values()):
+        if place.endswith(".py"):
+            source = (ROOT / "rc_utils" / place).read_text()
+            for name in re.findall(r"\b(\w+):", words) or re.findall(r"^\w+$", words):
+                assert f"def {name}(" in source, place
 
 
 def run_block(block, namespace):
