@@ -32,6 +32,7 @@ class Mesh:
     elements: (E, d + 1) points, in an order that says where an element is cut: halfway between the
         first and that at place d - depth mod d, which keeps angles wide (Maubach, 1995).
     depth: (E,) how often each was cut. scores: (V, C) float64, None for a model of labels alone.
+    keys: (V,) int64 by point; those of an element's corners add up to one for their face alone.
     """
 
     points: np.ndarray
@@ -42,11 +43,19 @@ class Mesh:
     is_box: bool
     scale: int
 
-    def keys(self):
-        """(V,) int64 by point; those of an element's corners add up to one for their face alone."""
-        dim = self.points.shape[1]
+    def __post_init__(self):
+        self.keys = self._keys_of(self.points, self.owner)
+
+    def _keys_of(self, points, owner):
+        dim = points.shape[1]
         base = (dim + 1) * self.scale + 1
-        return np.column_stack([self.points, self.owner]) @ base ** np.arange(dim + 1)
+        return np.column_stack([points, owner]) @ base ** np.arange(dim + 1)
+
+    def add(self, points, owner):
+        """Append points (n, d) of the domains `owner` (n,)."""
+        self.points = np.concatenate([self.points, points])
+        self.owner = np.append(self.owner, owner)
+        self.keys = np.append(self.keys, self._keys_of(points, owner))
 
     def walls(self):
         """(V, W) bool: which of the sides of its domain a point lies on."""
@@ -164,20 +173,26 @@ def refine(mesh, look, depth):
 def cut(mesh, chosen):
     """Cut the chosen elements (E,), others until the mesh conforms; returns which are new."""
     known, new = len(mesh.points), np.zeros(len(mesh.elements), dtype=bool)
+    is_end = np.zeros(known, dtype=bool)  # of an edge that is cut
     while chosen.any():
         new = np.append(new[~chosen], np.ones(2 * chosen.sum(), dtype=bool))
-        _bisect(mesh, chosen, known)
+        ends = _bisect(mesh, chosen, known)
+        is_end = np.append(is_end, np.zeros(len(mesh.points) - len(is_end), dtype=bool))
+        is_end[ends] = True
+        near = np.flatnonzero(is_end[mesh.elements.T].sum(0, dtype=np.int8) > 1)
+        corners = mesh.keys[mesh.elements[near]].T
+        sums = [one + other for one, other in itertools.combinations(corners, 2)]
+        chosen = np.zeros(len(mesh.elements), dtype=bool)
         # A new point on an edge has half the sum of the keys of its ends.
-        keys = mesh.keys()
-        middles, corners = 2 * keys[known:], keys[mesh.elements]
-        chosen = np.zeros(len(corners), dtype=bool)
-        for i, j in itertools.combinations(range(corners.shape[1]), 2):
-            chosen |= np.isin(corners[:, i] + corners[:, j], middles)
+        chosen[near] = np.isin(sums, 2 * mesh.keys[known:]).any(0)
     return new
 
 
 def _bisect(mesh, chosen, known):
-    """Replace each chosen element by its halves; points from `known` on are this round's."""
+    """Replace each chosen element by its halves; returns the ends (n, 2) of the edges that are cut.
+
+    Points from `known` on are this round's.
+    """
     old, depth = mesh.elements[chosen], mesh.depth[chosen]
     places = np.arange(old.shape[1])
     last = (places[-1] - depth % places[-1])[:, None]
@@ -187,17 +202,16 @@ def _bisect(mesh, chosen, known):
     second = np.where(places < last, np.roll(old, -1, axis=1), first)
     mesh.elements = np.concatenate([mesh.elements[~chosen], first, second])
     mesh.depth = np.concatenate([mesh.depth[~chosen], depth + 1, depth + 1])
+    return ends
 
 
 def _middles(mesh, ends, known):
     """The points in the middle of pairs (n, 2); those are added that are not there yet."""
-    keys = mesh.keys()
-    wanted = keys[ends].sum(1)
-    missing = np.flatnonzero(~np.isin(wanted, 2 * keys[known:]))
+    wanted = mesh.keys[ends].sum(1)
+    missing = np.flatnonzero(~np.isin(wanted, 2 * mesh.keys[known:]))
     missing = missing[np.unique(wanted[missing], return_index=True)[1]]
-    mesh.points = np.concatenate([mesh.points, mesh.points[ends[missing]].sum(1) // 2])
-    mesh.owner = np.append(mesh.owner, mesh.owner[ends[missing, 0]])
-    there = 2 * mesh.keys()[known:]
+    mesh.add(mesh.points[ends[missing]].sum(1) // 2, mesh.owner[ends[missing, 0]])
+    there = 2 * mesh.keys[known:]
     order = np.argsort(there)
     return known + order[np.searchsorted(there, wanted, sorter=order)]
 
@@ -208,20 +222,20 @@ def in_doubt(mesh, judged):
     An element is judged by itself, and by those of its faces that lie in a side of the domain,
     where a boundary between two labels may only just pass or miss the side.
     """
-    dim, keys, walls = mesh.points.shape[1], mesh.keys(), mesh.walls()
-    doubtful = doubtful_faces(mesh, keys, mesh.elements, judged)
+    dim, walls = mesh.points.shape[1], mesh.walls()
+    doubtful = doubtful_faces(mesh, mesh.elements, judged)
     for number in range(1, dim):
         for sides in itertools.combinations(walls.T, number):
             on = np.all(sides, axis=0)[mesh.elements]
             element = np.flatnonzero(on.sum(1) == dim + 1 - number)
             faces = mesh.elements[element][on[element]].reshape(len(element), dim + 1 - number)
-            _, once = np.unique(keys[faces].sum(1), return_index=True)
+            _, once = np.unique(mesh.keys[faces].sum(1), return_index=True)
             faces, element = faces[once], element[once]
-            doubtful[element[doubtful_faces(mesh, keys, faces, judged[element])]] = True
+            doubtful[element[doubtful_faces(mesh, faces, judged[element])]] = True
     return doubtful
 
 
-def doubtful_faces(mesh, keys, faces, judged):
+def doubtful_faces(mesh, faces, judged):
     """Which of the faces `judged` (F,) are in doubt; `faces` (F, n) are a mesh of their own.
 
     With epsilon = BEND_FACTOR / 8 times the jump of a face (`jumps_of`), a label is possible that
@@ -232,7 +246,7 @@ def doubtful_faces(mesh, keys, faces, judged):
     """
     size, judged = faces.shape[1], np.flatnonzero(judged)
     doubtful = np.zeros(len(faces), dtype=bool)
-    margins = BEND_FACTOR / 8 * jumps_of(mesh, keys, faces, judged)
+    margins = BEND_FACTOR / 8 * jumps_of(mesh, faces, judged)
     some = np.array([s for s in itertools.product([0, 1], repeat=size) if any(s)])
     places = some / some.sum(1, keepdims=True)
     step = max(1, BLOCK // (mesh.scores.shape[1] * len(places)))
@@ -252,20 +266,24 @@ def doubtful_faces(mesh, keys, faces, judged):
     return doubtful
 
 
-def jumps_of(mesh, keys, faces, judged):
-    """(F,) the greatest jump of any score beyond the neighbours of each face that is judged.
+def jumps_of(mesh, faces, judged):
+    """(F,) the greatest jump of any score beyond the neighbours of each face of the indices `judged`.
 
     A score is extended linearly from one of two neighbours to the far corner of the other, where it
     is off by r. With l the weight there of the one's own far corner, the same seen from the other
     side is off by r / l: the larger counts.
     """
-    corner_keys = keys[faces]
-    across = (corner_keys.sum(1, keepdims=True) - corner_keys).ravel()
-    near = np.flatnonzero(np.isin(across, across.reshape(faces.shape)[judged]))
+    size, is_corner = faces.shape[1], np.zeros(len(mesh.points), dtype=bool)
+    is_corner[faces[judged]] = True
+    beside = np.flatnonzero(is_corner[faces.T].sum(0, dtype=np.int8) >= size - 1)
+    keys = mesh.keys[faces[beside]]
+    across = keys.sum(1, keepdims=True) - keys
+    near = np.flatnonzero(np.isin(across, across[np.isin(beside, judged)]))
+    across = across.ravel()
     near = near[np.argsort(across[near], kind="stable")]
     twins = np.flatnonzero(across[near[1:]] == across[near[:-1]])
-    one, corner = np.divmod(near[twins], faces.shape[1])
-    two, far = np.divmod(near[twins + 1], faces.shape[1])
+    (one, two), (corner, far) = np.divmod([near[twins], near[twins + 1]], size)
+    one, two = beside[one], beside[two]
     beyond = faces[two, far]
     # Weights of the corners of `one` that give the point beyond, of the plane they span.
     places = mesh.points.astype(np.float64)
