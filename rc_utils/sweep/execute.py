@@ -145,8 +145,9 @@ def check_values(campaign):
     datasets = [("[dataset]", campaign.dataset)]
     for experiment, label, planned in campaign.entries():
         where = f"experiment {experiment.name!r}"
-        for name in planned.measures + planned.evolution_measures:
-            check_name(f"measures of {campaign.name}, {where}", name, measures.MEASURES)
+        for key in ("measures", "evolution_measures"):
+            for name in getattr(planned, key):
+                check_name(f"{key} of {campaign.name}, {where}", name, measures.MEASURES)
         if experiment.options:
             networks.append((f"{where}, [networks.{label}] with its options", planned.spec.network))
         if experiment.dataset:
