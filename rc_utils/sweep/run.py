@@ -51,12 +51,11 @@ def network_of(spec, data):
 # From a plan to a record ----------------------------------------------------------------------
 
 
-def complete_run(planned, device="cpu", should_stop=None, *, weights=False, compile=False, wait=True):
+def complete_run(planned, device="cpu", should_stop=None, *, compile=False, wait=True):
     """Record of a planned run; the run is made, and its record written, unless it is there.
 
     A record that lacks a count, a measure or a look during training is made again as a whole; what
     another campaign asked of the same run stays in it.
-    weights: keep the trained weights beside the record, for `trained_network`.
     should_stop, compile: as in `train`. wait: for another process that is at this run; otherwise
     filelock.Timeout is raised.
 
@@ -72,11 +71,10 @@ def complete_run(planned, device="cpu", should_stop=None, *, weights=False, comp
         old = found[run_id][0] if found else None
         if old is not None:
             check_start(old, planned.spec)
-            lacks_weights = weights and old["status"] == "ok" and not kept_weights(old)
-            if records.is_complete(old, planned) and not lacks_weights:
+            if records.is_complete(old, planned):
                 return old
         record, states = make_record(planned, device, should_stop, compile=compile)
-        if (weights or planned.evolution_weights) and record["status"] == "ok":
+        if planned.evolution_weights and record["status"] == "ok":
             content = _pack_weights(states)
             record["provenance"]["weights_sha256"] = hashlib.sha256(content).hexdigest()
             write_atomically(weights_path(run_id), content)
@@ -317,13 +315,14 @@ def trained_network(spec, device="cpu"):
 def networks_during_training(spec, epochs, device="cpu"):
     """{epoch: network} of a run, from kept weights, else trained again; the epoch None is the end.
 
-    Raises ValueError where the run diverges. Warns where the network that is trained again is not
-    the one of the record on this machine.
+    Raises ValueError where the run diverges, and where the code of the network has changed since its
+    record was made. Warns where what is trained again is not the network on record.
     """
     record, data, networks = records.live_record(spec.run_id), dataset_of(spec, device), {}
-    states = kept_weights(record) if record else {}
-    if states:
+    states = {}
+    if record is not None:
         check_start(record, spec)
+        states = kept_weights(record)
     if not set(epochs) <= set(states):
         looks = {"measure": lambda network, epoch: _state_of(network)}
         looks["measure_epochs"] = set(epochs) - {None}
