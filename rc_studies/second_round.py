@@ -7,34 +7,59 @@ import pandas as pd
 
 from rc_studies.studies import COUNT
 from rc_utils.correlation import Estimate, fisher_interval
+from rc_utils.sweep.campaign import load_campaign
+from rc_utils.sweep.records import find_count
 
 BAR_TWINS = 0.2
 BAR_GAP = 0.7
 # Margins of equivalence, in a correlation: between twins 0.1 is out of reach of 120 runs.
 MARGIN_TWINS, MARGIN_GAP = 0.2, 0.1
 LEVEL = 0.95
-
+TEST_IMAGES, UNUSED_IMAGES = 10_000, 47_000  # on which the accuracy of twins is measured
 
 CAMPAIGNS = {"twins": ("twins-resnet18", "twins-vgg19"), "gap": ("gap-resnet18", "gap-vgg19")}
 RIVAL = "mixup_accuracy_own"
 
 
-def outcome(group, runs_of_networks):
+def outcome(group, networks):
     """What decides study 6 ("twins") or 7 ("gap"): a row for each network, and the decision.
 
-    runs_of_networks: for each network its finished runs, with log count. Runs that do not interpolate are left out.
-    Columns: network, runs, r (an `Estimate`) and against_mixup, the decision on equivalence with mixup accuracy.
+    networks: the complete `Study` of each. Runs that do not interpolate are left out. Columns: network, runs, r (an
+    `Estimate`) and against_mixup, the decision on equivalence with mixup accuracy; for twins, whose accuracy is that on
+    57,000 images, the `reliabilities` of log count and accuracy, and r without noise, over the root of both.
     """
     rows = []
-    for runs in runs_of_networks:
-        runs = runs[runs["interpolates"].astype(bool)]
+    for study in networks:
+        runs = study.runs[study.runs["interpolates"].astype(bool)]
+        row = {"network": runs["network"].iloc[0], "runs": len(runs)}
+        if group == "twins":
+            runs = runs.assign(gap=runs["train_accuracy"] - accuracy_of_twins(runs))
+            row["reliability of log count"], row["of accuracy"] = reliabilities(study, runs)
         count, rival, gap = (runs[column].to_numpy(float) for column in (COUNT, RIVAL, "gap"))
-        r = Estimate(*fisher(np.corrcoef(count, gap)[0, 1], len(runs)), len(runs), "runs")
+        row["r"] = Estimate(*fisher(np.corrcoef(count, gap)[0, 1], len(runs)), len(runs), "runs")
+        if group == "twins":
+            row["r without noise"] = row["r"].value / (row["reliability of log count"] * row["of accuracy"]) ** 0.5
         margin = MARGIN_TWINS if group == "twins" else MARGIN_GAP
-        against = decide_equivalence(difference_of_correlations(count, rival, gap), margin)
-        rows.append({"network": runs["network"].iloc[0], "runs": len(runs), "r": r, "against_mixup": against})
+        row["against mixup"] = decide_equivalence(difference_of_correlations(count, rival, gap), margin)
+        rows.append(row)
     decide = decide_twins if group == "twins" else decide_gap
     return pd.DataFrame(rows), decide([(row["r"].value, row["r"].low, row["r"].high) for row in rows])
+
+
+def accuracy_of_twins(runs):
+    """Accuracy (runs,) on the test images of CIFAR-10 and on its training images that a run did not use."""
+    return (TEST_IMAGES * runs["test_accuracy"] + UNUSED_IMAGES * runs["unused_accuracy"]) / (
+        TEST_IMAGES + UNUSED_IMAGES
+    )
+
+
+def reliabilities(study, runs):
+    """Shares of the variances of log count and of accuracy between twins that are not noise of segments and images."""
+    records = [study.records[run_id] for run_id in runs["run_id"]]
+    settings = load_campaign(study.name).counts["main"]
+    counts = [find_count(record["counts"], settings)["counts"] for record in records]
+    right = [unpacked(record["per_image"]["test"], TEST_IMAGES) for record in records]
+    return reliability_of_log_count(counts), reliability_of_accuracy(right, TEST_IMAGES + UNUSED_IMAGES)
 
 
 def fisher(r, runs):

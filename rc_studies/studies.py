@@ -41,7 +41,7 @@ ARMS = {
 class Study:
     """The runs of a study that there are; `complete` where all are made, which it takes to be looked at.
 
-    left_out: those that diverged, which are not among `runs`, or do not interpolate.
+    left_out: those that diverged, which are not among `runs`, or do not interpolate. records: by run id.
     """
 
     name: str
@@ -49,6 +49,7 @@ class Study:
     left_out: pd.DataFrame
     made: int
     asked: int
+    records: dict
 
     @property
     def complete(self) -> bool:
@@ -59,13 +60,14 @@ class Study:
 def study_runs(campaign: str) -> Study:
     """The finished runs of a campaign of the protocol, committed ones alone, with log(count)."""
     asked = load_campaign(campaign).runs()
-    records = find_records(asked, load_campaign(campaign).folder / "runs.jsonl", "reference")
-    made = sum(is_complete(record, asked[run_id]) for run_id, (record, _) in records.items())
+    found = find_records(asked, load_campaign(campaign).folder / "runs.jsonl", "reference")
+    records = {run_id: record for run_id, (record, _) in found.items()}
+    made = sum(is_complete(record, asked[run_id]) for run_id, record in records.items())
     runs = load_runs(campaign, origin="reference")
     finished = runs[runs["status"] == "ok"]
     finished = finished.assign(**{COUNT: np.log(finished["count"].astype(float))}).reset_index(drop=True)
     left_out = runs[(runs["status"] != "ok") | ~runs["interpolates"].astype(bool)]
-    return Study(campaign, finished, left_out, made, len(asked))
+    return Study(campaign, finished, left_out, made, len(asked), records)
 
 
 def first_round() -> dict[str, Study]:

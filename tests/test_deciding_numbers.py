@@ -8,7 +8,7 @@ from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
-from rc_studies import decisions, studies
+from rc_studies import decisions, second_round, studies
 from rc_utils.sweep.records import load_evolution, load_runs
 
 
@@ -84,3 +84,25 @@ def test_the_deciding_numbers_by_other_code():
     options = {"num_resamples": 0, "splits": 20}
     found = decisions.partial_correlations(at_equal_loss, **options).set_index("measure")["r"]["log count"]
     assert found.value == pytest.approx(beyond_settings(20), abs=1e-9)
+
+
+def second_round_r(group, name):
+    runs = load_runs(name, origin="reference")
+    runs = runs[(runs["status"] == "ok") & (runs["train_accuracy"] >= 0.99)]
+    accuracy = runs["test_accuracy"]
+    if group == "twins":
+        accuracy = (10 * runs["test_accuracy"] + 47 * runs["unused_accuracy"]) / 57
+    r = stats.pearsonr(np.log(runs["count"].astype(float)), runs["train_accuracy"] - accuracy)
+    return r.statistic, *r.confidence_interval()
+
+
+@pytest.mark.parametrize(("group", "bar"), [("twins", 0.2), ("gap", 0.7)])
+def test_the_second_round_by_other_code(group, bar):
+    made = [studies.study_runs(name) for name in second_round.CAMPAIGNS[group]]
+    if not all(study.complete for study in made):
+        pytest.skip("its runs are not all made, and nothing is computed before")
+    table, decision = second_round.outcome(group, made)
+    expected = [second_round_r(group, study.name) for study in made]
+    assert [(r.value, r.low, r.high) for r in table["r"]] == [pytest.approx(r, abs=1e-9) for r in expected]
+    above, below = all(low > bar for _, low, _ in expected), all(high < bar for *_, high in expected)
+    assert decision == ("supports" if above else "refutes" if below else "inconclusive")

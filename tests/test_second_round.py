@@ -3,11 +3,14 @@
 import base64
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
 from rc_studies import power
 from rc_studies import second_round as rules
+from rc_studies.studies import Study
+from rc_utils.sweep.campaign import load_campaign
 
 
 def test_fishers_interval_is_that_of_scipy():
@@ -71,6 +74,50 @@ def test_reliabilities_are_those_that_the_data_were_drawn_with():
     for images in (4000, 40_000):
         expected = 0.02**2 / (0.02**2 + noise / images)
         assert rules.reliability_of_accuracy(right, images) == pytest.approx(expected, abs=0.03)
+
+
+def twins(rng, name, noise):
+    """A `Study` of 60 twins whose log count and accuracy share a cause, on few images and segments."""
+    cause = rng.normal(size=60)
+    means = 4 * np.exp(0.1 * cause + noise * rng.normal(size=60))
+    counts = 1 + rng.poisson(means[:, None] - 1, (60, 500))
+    chance = 0.5 - 0.05 * cause
+    right = rng.random((60, 400)) < chance[:, None]
+    settings = load_campaign(name).counts["main"]
+    ids = [f"run {i}" for i in range(60)]
+    bits = [base64.b64encode(np.packbits(row)).decode() for row in right]
+    records = {
+        run_id: {"counts": [{"settings": settings, "counts": row.tolist()}], "per_image": {"test": text}}
+        for run_id, row, text in zip(ids, counts, bits, strict=True)
+    }
+    runs = pd.DataFrame({"run_id": ids, "network": name, "interpolates": [True] * 59 + [False]})
+    runs["train_accuracy"], runs["test_accuracy"] = 1.0, right.mean(1)
+    runs["unused_accuracy"] = rng.binomial(1600, chance) / 1600
+    runs["gap"], runs["log count"] = runs["train_accuracy"] - runs["test_accuracy"], np.log(counts.mean(1))
+    runs[rules.RIVAL] = 2 * runs["log count"]
+    return Study(name, runs, runs[59:], 60, 60, records)
+
+
+def test_the_outcome_of_twins_rests_on_all_images_and_the_runs_that_fit(monkeypatch):
+    monkeypatch.setattr(rules, "TEST_IMAGES", 400)
+    monkeypatch.setattr(rules, "UNUSED_IMAGES", 1600)
+    rng = np.random.default_rng(5)
+    made = [twins(rng, name, noise) for name, noise in (("twins-resnet18", 0.01), ("twins-vgg19", 0.03))]
+    table, decision = rules.outcome("twins", made)
+    assert decision == "supports"
+    assert table["runs"].tolist() == [59, 59]
+    assert table["against mixup"].tolist() == ["equivalent", "equivalent"]  # a rival of equal correlation
+    for row, study in zip(table.itertuples(), made, strict=True):
+        runs = study.runs[:59]
+        gap = 1 - 0.2 * runs["test_accuracy"] - 0.8 * runs["unused_accuracy"]
+        known = stats.pearsonr(runs["log count"], gap)
+        assert (row.r.value, row.r.low) == pytest.approx((known.statistic, known.confidence_interval().low))
+    noise_free = table["r without noise"].tolist()
+    assert noise_free == pytest.approx([1 / np.hypot(1, 0.1), 1 / np.hypot(1, 0.3)], abs=0.06)
+    across, _ = rules.outcome("gap", made)
+    assert across["r"][0].value == pytest.approx(
+        np.corrcoef(made[0].runs["log count"][:59], made[0].runs["gap"][:59])[0, 1]
+    )
 
 
 def test_bits():
