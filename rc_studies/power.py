@@ -9,15 +9,7 @@ import argparse
 import numpy as np
 import pandas as pd
 
-from rc_studies.second_round import (
-    MARGIN_GAP,
-    MARGIN_TWINS,
-    decide_equivalence,
-    decide_gap,
-    decide_twins,
-    difference_of_correlations,
-    fisher,
-)
+from rc_studies.second_round import BARS, MARGINS, decide, decide_equivalence, difference_of_correlations, fisher
 
 DRAWS, RESAMPLES = 2000, 400
 # Correlation of the count with mixup accuracy between twins of the first round, without its sign.
@@ -36,15 +28,15 @@ def share(decisions):
     return pd.Series(decisions).value_counts(normalize=True).to_dict()
 
 
-def power_of_correlations(rule, number, truths, draws=DRAWS, seed=0):
-    """Share of each decision of a rule on the correlations of two networks, by the true correlation of both."""
+def power_of_correlations(bar, number, truths, draws=DRAWS, seed=0):
+    """Share of each decision by a bar on the correlations of two networks, by the true correlation of both."""
     rng = np.random.default_rng(seed)
     rows = []
     for r in truths:
         decisions = []
         for _ in range(draws):
             pair = [correlated(rng, number, r, 0.0, 0.0) for _ in range(2)]
-            decisions.append(rule([fisher(np.corrcoef(gap, count)[0, 1], number) for gap, count, _ in pair]))
+            decisions.append(decide([fisher(np.corrcoef(gap, count)[0, 1], number) for gap, count, _ in pair], bar))
         rows.append({"true r": r, "runs of a network": number} | share(decisions))
     return pd.DataFrame(rows).fillna(0.0)
 
@@ -70,19 +62,17 @@ def main(argv=None):
     draws = parser.parse_args(argv).draws
     options = {"index": False, "float_format": "%.2f"}
     print("Twins: r of log count and gap in both networks")
-    print(
-        power_of_correlations(decide_twins, 120, (-0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6), draws).to_string(**options)
-    )
+    truths = (-0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
+    print(power_of_correlations(BARS["twins"], 120, truths, draws).to_string(**options))
     print("\nAt the paper's gap: r in both networks")
-    print(power_of_correlations(decide_gap, 30, (0.3, 0.5, 0.7, 0.8, 0.9, 0.95), draws).to_string(**options))
-    print(
-        f"\nEquivalence with mixup accuracy, in one network: twins within {MARGIN_TWINS}, settings within {MARGIN_GAP}"
-    )
+    print(power_of_correlations(BARS["gap"], 30, (0.3, 0.5, 0.7, 0.8, 0.9, 0.95), draws).to_string(**options))
+    within = "twins within {twins}, settings within {gap}".format(**MARGINS)
+    print(f"\nEquivalence with mixup accuracy, in one network: {within}")
     few = max(20, draws // 10)
     twins = [(0.5, 0.5, WITH_MIXUP), (0.5, 0.5, 0.8), (0.5, 0.3, WITH_MIXUP), (0.3, 0.5, WITH_MIXUP)]
     settings = [(0.9, 0.9, 0.9), (0.95, 0.95, 0.95), (0.9, 0.7, 0.7), (0.7, 0.9, 0.7)]
-    print(power_of_equivalence(120, twins, MARGIN_TWINS, few).to_string(**options))
-    print(power_of_equivalence(30, settings, MARGIN_GAP, few).to_string(**options))
+    print(power_of_equivalence(120, twins, MARGINS["twins"], few).to_string(**options))
+    print(power_of_equivalence(30, settings, MARGINS["gap"], few).to_string(**options))
 
 
 if __name__ == "__main__":

@@ -10,10 +10,9 @@ from rc_utils.correlation import Estimate, fisher_interval
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import find_count
 
-BAR_TWINS = 0.2
-BAR_GAP = 0.7
-# Margins of equivalence, in a correlation: between twins 0.1 is out of reach of 120 runs.
-MARGIN_TWINS, MARGIN_GAP = 0.2, 0.1
+# By study: the bar of r, and the margin of equivalence of two, of which 0.1 is out of reach of 120 twins.
+BARS = {"twins": 0.2, "gap": 0.7}
+MARGINS = {"twins": 0.2, "gap": 0.1}
 LEVEL = 0.95
 TEST_IMAGES, UNUSED_IMAGES = 10_000, 47_000  # on which the accuracy of twins is measured
 
@@ -39,11 +38,9 @@ def outcome(group, networks):
         row["r"] = Estimate(*fisher(np.corrcoef(count, gap)[0, 1], len(runs)), len(runs), "runs")
         if group == "twins":
             row["r without noise"] = row["r"].value / (row["reliability of log count"] * row["of accuracy"]) ** 0.5
-        margin = MARGIN_TWINS if group == "twins" else MARGIN_GAP
-        row["against mixup"] = decide_equivalence(difference_of_correlations(count, rival, gap), margin)
+        row["against mixup"] = decide_equivalence(difference_of_correlations(count, rival, gap), MARGINS[group])
         rows.append(row)
-    decide = decide_twins if group == "twins" else decide_gap
-    return pd.DataFrame(rows), decide([(row["r"].value, row["r"].low, row["r"].high) for row in rows])
+    return pd.DataFrame(rows), decide([(row["r"].value, row["r"].low, row["r"].high) for row in rows], BARS[group])
 
 
 def accuracy_of_twins(runs):
@@ -67,7 +64,7 @@ def fisher(r, runs):
     return (r, *fisher_interval(r, runs))
 
 
-def decide_by_bar(estimates, bar):
+def decide(estimates, bar):
     """Supports: every interval lies above the bar; refutes: every one below it; else inconclusive.
 
     estimates: (value, low, high) of each network.
@@ -75,16 +72,6 @@ def decide_by_bar(estimates, bar):
     if all(low > bar for _, low, _ in estimates):
         return "supports"
     return "refutes" if all(high < bar for _, _, high in estimates) else "inconclusive"
-
-
-def decide_twins(estimates):
-    """The decision on twins: between runs that differ by chance alone, r of log count and gap is above 0.2 or below."""
-    return decide_by_bar(estimates, BAR_TWINS)
-
-
-def decide_gap(estimates):
-    """The decision at the paper's gap: across settings r of log count and gap is above 0.7, or below."""
-    return decide_by_bar(estimates, BAR_GAP)
 
 
 def difference_of_correlations(count, rival, gap, resamples=10_000, rng=None):

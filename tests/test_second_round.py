@@ -32,7 +32,7 @@ def test_fishers_interval_is_that_of_scipy():
     ],
 )
 def test_rules_of_correlations(estimates, twins, gap):
-    assert (rules.decide_twins(estimates), rules.decide_gap(estimates)) == (twins, gap)
+    assert [rules.decide(estimates, rules.BARS[group]) for group in ("twins", "gap")] == [twins, gap]
 
 
 @pytest.mark.parametrize(
@@ -141,12 +141,12 @@ def test_networks_disagree_on_the_images_that_both_were_shown_whatever_their_ord
 
 
 def test_power_grows_with_the_truth_and_matches_fishers_formula():
-    table = power.power_of_correlations(rules.decide_twins, 120, (0.0, 0.5), draws=300, seed=1).set_index("true r")
+    table = power.power_of_correlations(rules.BARS["twins"], 120, (0.0, 0.5), draws=300, seed=1).set_index("true r")
     needed = np.tanh(np.arctanh(0.2) + 1.96 / np.sqrt(117))
     alone = 1 - stats.norm.cdf((np.arctanh(needed) - np.arctanh(0.5)) * np.sqrt(117))
     assert table.loc[0.5, "supports"] == pytest.approx(alone**2, abs=0.05)
     assert table.loc[0.0, "supports"] < 0.01
-    settings = power.power_of_equivalence(30, [(0.95, 0.95, 0.97)], rules.MARGIN_GAP, draws=20, resamples=100)
+    settings = power.power_of_equivalence(30, [(0.95, 0.95, 0.97)], rules.MARGINS["gap"], draws=20, resamples=100)
     assert settings.loc[0, "equivalent"] > 0.8
 
 
