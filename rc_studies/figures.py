@@ -110,7 +110,7 @@ def axes_panels(runs: pd.DataFrame) -> Figure:
     fig, axes = plt.subplots(3, 3, figsize=(plotting.width(), 6.4), sharex=True, sharey=True)
     for ax, (axis, levels) in zip(axes.flat, AXES.items(), strict=False):
         own = runs[runs["experiment"].isin(levels)]
-        own = own.assign(level=own["experiment"].map(levels.index)).sort_values("level")
+        own = own.assign(level=own["experiment"].map(list(levels).index)).sort_values("level")
         for (lr, _), unit in own.groupby(["lr", "seed"]):
             colour = plotting.BLUE if lr == runs["lr"].min() else plotting.ORANGE
             ax.plot(unit[COUNT], unit["gap"], color=colour, linewidth=0.8, alpha=0.6)
