@@ -196,17 +196,22 @@ def intervals(
     ax: Axes,
     found: Mapping[str, Estimate],
     *,
-    color: str = BLUE,
+    color: str | Sequence[str] = BLUE,
     marker: str = "o",
     shift: float = 0.0,
     label: str | None = None,
 ) -> None:
-    """Estimates with their 95 % intervals, one row for each name, the first at 0; without a value a row stays empty."""
-    for row, estimate in enumerate(found.values()):
-        ax.plot([estimate.low, estimate.high], [row + shift] * 2, color=color, linewidth=2)
-    values = [estimate.value for estimate in found.values()]
-    ax.plot(values, np.arange(len(values)) + shift, marker, color=color, label=label)
-    ax.set_yticks(range(len(found)), found)
+    """Estimates with their 95 % intervals, one row for each name, the first at 0; without a value a row stays empty.
+
+    color: one, or one a row, which the names get as well.
+    """
+    colors = [color] * len(found) if isinstance(color, str) else color
+    names = ax.set_yticks(range(len(found)), found)
+    for row, (estimate, own) in enumerate(zip(found.values(), colors, strict=True)):
+        ax.plot([estimate.low, estimate.high], [row + shift] * 2, color=own, linewidth=2)
+        ax.plot(estimate.value, row + shift, marker, color=own, label=label if row == 0 else None)
+        if not isinstance(color, str):
+            names[row].label1.set_color(own)
 
 
 def lr_batch_panels(runs: pd.DataFrame, column: str = "count") -> Figure:

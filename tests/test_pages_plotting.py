@@ -92,15 +92,19 @@ def test_scatter_leaves_out_diverged_runs_and_what_a_constant_count_has_not():
         scatter_count_gap(runs, y="gaps")
 
 
-def test_a_row_has_the_value_and_interval_of_its_name_and_stays_empty_without():
+def test_a_row_has_the_value_interval_and_colour_of_its_name_and_stays_empty_without():
     ax = plt.subplots()[1]
     found = {"count": Estimate(0.5, 0.2, 0.8, 9), "none": Estimate(np.nan), "gap": Estimate(-0.1, -0.3, 0.1, 9)}
-    plotting.intervals(ax, found, shift=0.25)
+    plotting.intervals(ax, found, color=["red", "green", "blue"], shift=0.25, label="r")
     ax.figure.canvas.draw()
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["count", "none", "gap"]
-    bars = [line.get_xydata().tolist() for line in ax.lines[:3] if np.isfinite(line.get_xdata()).all()]
-    assert bars == [[[0.2, 0.25], [0.8, 0.25]], [[-0.3, 2.25], [0.1, 2.25]]]
-    np.testing.assert_allclose(ax.lines[3].get_xydata(), [[0.5, 0.25], [np.nan, 1.25], [-0.1, 2.25]])
+    assert [(name.get_text(), name.get_color()) for name in ax.get_yticklabels()] == [
+        ("count", "red"), ("none", "green"), ("gap", "blue"),
+    ]  # fmt: skip
+    bars, dots = ([line.get_xydata() for line in ax.lines[k::2]] for k in (0, 1))
+    np.testing.assert_allclose(bars[0], [[0.2, 0.25], [0.8, 0.25]])
+    np.testing.assert_allclose(bars[2], [[-0.3, 2.25], [0.1, 2.25]])
+    np.testing.assert_allclose(np.concatenate(dots), [[0.5, 0.25], [np.nan, 1.25], [-0.1, 2.25]])
+    assert ax.get_legend_handles_labels()[1] == ["r"]
 
 
 def test_panels_have_a_line_a_batch_size_and_means_of_cells():
