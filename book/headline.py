@@ -83,8 +83,8 @@ def rivals(ax, results):
     """R² over other ways to train, of the count and of those rivals that predict anything."""
     found = {id_.removeprefix("study/2/R² of "): r for id_, r in results.items() if id_.startswith("study/2/R² of ")}
     found = {name: r for name, r in sorted(found.items(), key=lambda item: item[1].value) if r.value > 0}
-    interval_rows(ax, found, lambda name, _: plotting.BLUE if name == "log count" else "0.5")
-    ax.set(yticks=[], xlim=(-0.2, 1), xlabel="R²", title="Rivals do as well")
+    plotting.intervals(ax, found, color=[plotting.BLUE if name == "log count" else "0.4" for name in found])
+    ax.set(xlim=(-0.2, 1), xlabel="R²", title="Rivals do as well")
 
 
 def changes(ax, results):
@@ -92,19 +92,9 @@ def changes(ax, results):
     found = {id_.split("/")[2]: r for id_, r in results.items() if id_.endswith(": share of wrong pairs")}
     short = {name.split(":")[0].replace(" minimisation", ""): found[name] for name in reversed(found)}
     sides = {"refutes": plotting.ORANGE, "supports": plotting.BLUE}
-    interval_rows(ax, short, lambda _, r: sides.get(r.detail, "0.5"), scale=100)
-    ax.axvline(50, color="0.3", linestyle="--", linewidth=1)
-    ax.set(yticks=[], xlim=(-4, 104), xlabel="wrong pairs, %", title="Where it fails")
-
-
-def interval_rows(ax, found, colour_of, scale=1):
-    """Estimates below each other, with their intervals and, beside the axes, their names."""
-    place = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "center", "fontsize": 10}
-    for row, (name, r) in enumerate(found.items()):
-        colour = colour_of(name, r)
-        ax.plot([scale * r.low, scale * r.high], [row, row], color=colour)
-        ax.plot(scale * r.value, row, "o", color=colour)
-        ax.annotate(name, (-0.03, row), color=colour, **place)
+    plotting.intervals(ax, short, color=[sides.get(r.detail, "0.4") for r in short.values()])
+    ax.axvline(0.5, color="0.3", linestyle="--", linewidth=1)
+    ax.set(xlim=(-0.04, 1.04), xlabel="share of wrong pairs", title="Where it fails")
 
 
 def walls():

@@ -17,6 +17,7 @@ import re
 import numpy as np
 import pandas as pd
 import torch
+from matplotlib.path import Path
 from PIL import Image
 
 from rc_studies.imagenet import BATCH_SIZE, RESULTS, SIZES, load_network
@@ -59,10 +60,7 @@ def inside(paths, places):
     """(P,) bool: whether places (P, 2) lie inside closed paths."""
     found = np.zeros(len(places), dtype=bool)
     for path in paths:
-        for (x0, y0), (x1, y1) in zip(path, np.roll(path, -1, 0), strict=True):
-            if y0 != y1:
-                crosses = (places[:, 1] < y0) != (places[:, 1] < y1)
-                found ^= crosses & (places[:, 0] < x0 + (places[:, 1] - y0) * (x1 - x0) / (y1 - y0))
+        found ^= Path(path).contains_points(places)
     return found
 
 

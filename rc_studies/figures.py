@@ -46,25 +46,25 @@ def splits_figure(splits: pd.DataFrame, averaged: dict[str, pd.DataFrame]) -> Fi
 
     splits: of `split_by_split`. averaged: {name: table of `partial_correlations`}.
     """
-    fig, (left, right) = plt.subplots(1, 2, figsize=(plotting.width(), 3.4), width_ratios=(3, 2))
+    fig, (above, below) = plt.subplots(2, 1, figsize=(plotting.width(), 6.4))
     colours = {"supports": plotting.BLUE, "inconclusive": "0.6", "refutes": plotting.ORANGE}
     parts = [splits.loc[splits["decision"] == decision, "r"] for decision in colours]
     words = [f"{decision}: {len(part)}" for decision, part in zip(colours, parts, strict=True)]
-    left.hist(parts, bins=np.arange(0.2, 0.56, 0.02), stacked=True, color=list(colours.values()), label=words)
-    left.set(xlabel="r by one partition into folds", ylabel="seeds of the partition", title="as registered")
-    left.legend(fontsize=9)
+    above.hist(parts, bins=np.arange(0.2, 0.56, 0.02), stacked=True, color=list(colours.values()), label=words)
+    above.set(xlabel="r by one partition into folds", ylabel="seeds of the partition", title="as registered")
+    above.legend(fontsize=10)
     for row, table in enumerate(averaged.values()):
         found, rival = table.set_index("measure")["r"], best_rival(table)
         for name, colour, shift in ((COUNT, plotting.BLUE, -0.12), (rival, plotting.ORANGE, 0.12)):
             r, sign = found[name], np.sign(found[name].value)
             ends = sorted((sign * r.low, sign * r.high))
-            right.plot(ends, [row + shift] * 2, color=colour, linewidth=2)
+            below.plot(ends, [row + shift] * 2, color=colour, linewidth=2)
             label = ("log count" if name == COUNT else "best rival, without its sign") if row == 0 else None
-            right.plot(sign * r.value, row + shift, "o", color=colour, label=label)
-    right.axvline(0.2, color="0.3", linestyle="--", linewidth=1)
-    right.set_yticks(range(len(averaged)), averaged)
-    right.set(ylim=(len(averaged) - 0.5, -0.9), xlabel="r, 95 % interval", title="200 partitions averaged")
-    right.legend(fontsize=9, loc="upper left", frameon=False)
+            below.plot(sign * r.value, row + shift, "o", color=colour, label=label)
+    below.axvline(0.2, color="0.3", linestyle="--", linewidth=1)
+    below.set_yticks(range(len(averaged)), averaged)
+    below.set(ylim=(len(averaged) - 0.5, -0.9), xlabel="r, 95 % interval", title="200 partitions averaged")
+    below.legend(fontsize=10, loc="upper right")
     return fig
 
 
@@ -82,7 +82,7 @@ def transfer_panels(runs: pd.DataFrame, rival: str) -> Figure:
         ax.plot(ends, ends, color="0.5", linewidth=1)
         ax.set(title=measure, xlabel="predicted gap")
     axes[0].set_ylabel("gap")
-    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=9)
+    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=10)
     return fig
 
 
@@ -101,26 +101,28 @@ def intervention_panel(runs: pd.DataFrame, across: float) -> Figure:
     ax.plot(ends, across * ends, color="0.3", label="slope across settings")
     ax.plot(ends, across / 2 * ends, color="0.3", linestyle="--", label="half of it")
     ax.set(xlabel="change of log(count) from the control", ylabel="change of the gap")
-    ax.legend(fontsize=9)
+    ax.legend(fontsize=10)
     return fig
 
 
 def axes_panels(runs: pd.DataFrame) -> Figure:
     """Study 4: a panel an axis, a line a base setting and seed through its levels; a larger dot is a later level."""
-    fig, axes = plt.subplots(2, 4, figsize=(plotting.width(), 4.8), sharex=True, sharey=True)
+    fig, axes = plt.subplots(3, 3, figsize=(plotting.width(), 6.4), sharex=True, sharey=True)
     for ax, (axis, levels) in zip(axes.flat, AXES.items(), strict=False):
         own = runs[runs["experiment"].isin(levels)]
-        own = own.assign(level=own["experiment"].map(levels.index)).sort_values("level")
+        own = own.assign(level=own["experiment"].map(list(levels).index)).sort_values("level")
         for (lr, _), unit in own.groupby(["lr", "seed"]):
             colour = plotting.BLUE if lr == runs["lr"].min() else plotting.ORANGE
             ax.plot(unit[COUNT], unit["gap"], color=colour, linewidth=0.8, alpha=0.6)
             ax.scatter(unit[COUNT], unit["gap"], s=8 + 14 * unit["level"], color=colour)
         ax.set_title(axis.replace("sharpness-aware minimisation", "sharpness-aware"), fontsize=11)
-    axes.flat[-1].set_visible(False)
-    axes[0, -1].tick_params(labelbottom=True)
+    for ax in axes[-1, 1:]:
+        ax.set_visible(False)
+    for ax in axes[1, 1:]:
+        ax.tick_params(labelbottom=True)
     fig.supxlabel("log(count)", fontsize=12)
     fig.supylabel("gap", fontsize=12)
     handles = [Line2D([], [], color=c, marker="o") for c in (plotting.BLUE, plotting.ORANGE)]
     words = [f"learning rate {lr:g}" for lr in sorted(runs["lr"].unique())]
-    fig.legend(handles, words, loc="lower right", bbox_to_anchor=(0.99, 0.2), fontsize=9)
+    fig.legend(handles, words, loc="lower right", bbox_to_anchor=(0.95, 0.15))
     return fig

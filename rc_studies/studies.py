@@ -18,15 +18,15 @@ STUDIES = {
     "axes": "Axes",
     "independent": "Independent settings",
 }
-# The experiments of study 4 by axis, each axis in its order.
+# The experiments of study 4 by axis, each axis in its order, and the level that each has.
 AXES = {
-    "number of images": ["images-1500", "base", "images-6000"],
-    "width": ["width-4", "base", "width-16"],
-    "label noise": ["base", "noise-10", "noise-30"],
-    "flip": ["base", "flip"],
-    "crop and flip": ["base", "crop-flip"],
-    "weight decay": ["base", "decay-1e-3", "decay-1e-2"],
-    "sharpness-aware minimisation": ["base", "sam"],
+    "number of images": {"images-1500": "1,500 images", "base": "3,000 images", "images-6000": "6,000 images"},
+    "width": {"width-4": "width 4", "base": "width 8", "width-16": "width 16"},
+    "label noise": {"base": "no wrong labels", "noise-10": "10 % wrong labels", "noise-30": "30 % wrong labels"},
+    "flip": {"base": "no flips", "flip": "flips"},
+    "crop and flip": {"base": "neither", "crop-flip": "crops and flips"},
+    "weight decay": {"base": "weight decay 1e-6", "decay-1e-3": "weight decay 1e-3", "decay-1e-2": "weight decay 1e-2"},
+    "sharpness-aware minimisation": {"base": "plain SGD", "sam": "sharpness-aware"},
 }
 # What the names of the experiments of study 3 begin with, by treatment.
 ARMS = {

@@ -9,7 +9,7 @@ import colorsys
 import html
 import sys
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import matplotlib as mpl
@@ -23,7 +23,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Polygon
 
 from rc_utils.checks import require
-from rc_utils.correlation import average_replicates, correlate, finished, require_columns
+from rc_utils.correlation import Estimate, average_replicates, correlate, finished, require_columns
 
 # Okabe and Ito's colours without yellow, which is too faint for markers on white.
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
@@ -67,11 +67,13 @@ LABELS = {
     "gap": "generalisation gap (train − test accuracy)",
     "train_accuracy": "training accuracy",
     "test_accuracy": "test accuracy",
+    "distance_from_init": "distance from initialisation",
+    "margin": "output margin",
     "lr": "learning rate",
     "batch_size": "batch size (images)",
 }
 _STYLE = {
-    "figure.figsize": (8.0, 4.8),
+    "figure.figsize": (6.0, 4.2),
     "figure.dpi": 100,
     "figure.constrained_layout.use": True,
     "figure.facecolor": "white",
@@ -88,6 +90,9 @@ _STYLE = {
     "axes.labelsize": 12,
     "legend.fontsize": 11,
     "legend.frameon": False,
+    "legend.handlelength": 1.4,
+    "legend.handletextpad": 0.4,
+    "figure.labelsize": 12,
     "lines.markersize": 7,
     # Text stays text, and the same figure gives the same file.
     "svg.fonttype": "none",
@@ -97,9 +102,10 @@ _STYLE = {
 
 
 def use_style() -> None:
-    """Set the style of all figures that follow: 8 inches wide, 800 pixels; SVG in a notebook.
+    """Set the style of all figures that follow: SVG in a notebook, 6 inches wide.
 
-    Tables in a notebook show whole sentences, and no index that only counts their rows.
+    On a phone such a figure is little more than half as wide, and its letters can still be read. Tables in
+    a notebook show whole sentences, and no index that only counts their rows.
     """
     mpl.rcParams.update(_STYLE)
     pd.set_option("display.max_colwidth", None)
@@ -184,6 +190,28 @@ def scatter_count_gap(runs: pd.DataFrame, *, x: str = "count", y: str = "gap", a
     ax.set(xlabel=label_of(x), ylabel=label_of(y))
     ax.legend(handles=handles, loc="best")
     return ax
+
+
+def intervals(
+    ax: Axes,
+    found: Mapping[str, Estimate],
+    *,
+    color: str | Sequence[str] = BLUE,
+    marker: str = "o",
+    shift: float = 0.0,
+    label: str | None = None,
+) -> None:
+    """Estimates with their 95 % intervals, one row for each name, the first at 0; without a value a row stays empty.
+
+    color: one, or one a row, which the names get as well.
+    """
+    colors = [color] * len(found) if isinstance(color, str) else color
+    names = ax.set_yticks(range(len(found)), found)
+    for row, (estimate, own) in enumerate(zip(found.values(), colors, strict=True)):
+        ax.plot([estimate.low, estimate.high], [row + shift] * 2, color=own, linewidth=2)
+        ax.plot(estimate.value, row + shift, marker, color=own, label=label if row == 0 else None)
+        if not isinstance(color, str):
+            names[row].label1.set_color(own)
 
 
 def lr_batch_panels(runs: pd.DataFrame, column: str = "count") -> Figure:

@@ -50,15 +50,10 @@ SMALL = {
         "hidden": 12,
     },
     "09_linear_regions": {
-        "sign_changes": [2], "widths": [8, 16], "sample_sizes": [8, 16], "fixed_r": 1, "num_students": 2,
-        "num_steps": 100, "width_ratios": [1, 1.2], "narrow_r": 5, "num_stated": 1, "other_r": [2],
-        "wide_widths": [100], "num_wide": 16, "num_initializations": 500,
+        "sign_changes": [2], "widths": [8, 16], "sample_sizes": [8, 16], "num_students": 2, "num_steps": 100,
+        "num_stated": 1, "num_wide": 16, "num_initializations": 500,
     },
-    "10_training_complexity": {
-        "repetitions": 1, "epochs": 3, "num_points": 16, "width": 6, "num_images": 16, "num_test": 30, "image_size": 10,
-        "image_epochs": 1, "batch_iterations": 120, "layer_epochs": 1, "region_epochs": 3, "num_segments": 10,
-        "interval_points": 40,
-    },
+    "10_training_complexity": {"repetitions": 1, "epochs": 3, "num_points": 16, "image_epochs": 1},
     "11_beyond_the_grid": {
         "shown": PERCEPTRON, "num_samples": 41, "dimensions": "", "exact_samples": 1, "triangles": 1,
     },

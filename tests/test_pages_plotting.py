@@ -15,6 +15,7 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 from rc_utils import plotting
+from rc_utils.correlation import Estimate
 from rc_utils.counting import make_lattice
 from rc_utils.plotting import (
     CLASS_COLOURS,
@@ -91,6 +92,21 @@ def test_scatter_leaves_out_diverged_runs_and_what_a_constant_count_has_not():
         scatter_count_gap(runs, y="gaps")
 
 
+def test_a_row_has_the_value_interval_and_colour_of_its_name_and_stays_empty_without():
+    ax = plt.subplots()[1]
+    found = {"count": Estimate(0.5, 0.2, 0.8, 9), "none": Estimate(np.nan), "gap": Estimate(-0.1, -0.3, 0.1, 9)}
+    plotting.intervals(ax, found, color=["red", "green", "blue"], shift=0.25, label="r")
+    ax.figure.canvas.draw()
+    assert [(name.get_text(), name.get_color()) for name in ax.get_yticklabels()] == [
+        ("count", "red"), ("none", "green"), ("gap", "blue"),
+    ]  # fmt: skip
+    bars, dots = ([line.get_xydata() for line in ax.lines[k::2]] for k in (0, 1))
+    np.testing.assert_allclose(bars[0], [[0.2, 0.25], [0.8, 0.25]])
+    np.testing.assert_allclose(bars[2], [[-0.3, 2.25], [0.1, 2.25]])
+    np.testing.assert_allclose(np.concatenate(dots), [[0.5, 0.25], [np.nan, 1.25], [-0.1, 2.25]])
+    assert ax.get_legend_handles_labels()[1] == ["r"]
+
+
 def test_panels_have_a_line_a_batch_size_and_means_of_cells():
     networks = ["ResNet18", "SENet18", "VGG19", "MLP"]
     runs = make_runs(networks)
@@ -139,9 +155,9 @@ def test_segment_strip_shows_runs_of_labels_and_their_number():
     assert shows(ax.figure, *(CLASS_COLOURS[k] for k in range(3)))
 
 
-def test_style_is_800_pixels_wide_on_white_and_svg_is_reproducible():
+def test_style_is_600_pixels_wide_on_white_and_svg_is_reproducible():
     fig = scatter_count_gap(two_networks()).figure
-    assert fig.get_size_inches()[0] * fig.dpi == 800
+    assert fig.get_size_inches()[0] * fig.dpi == 600
     assert to_hex(fig.get_facecolor()) == "#ffffff"
     text = rendered(fig, "svg")
     assert text == rendered(scatter_count_gap(two_networks()).figure, "svg")
