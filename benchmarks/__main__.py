@@ -4,6 +4,7 @@ import argparse
 import sys
 
 import torch
+from tqdm import tqdm
 
 import benchmarks
 from benchmarks.registry import FULL, QUICK
@@ -24,8 +25,9 @@ def main(arguments=None):
     scale = QUICK if options.quick else FULL
     names, path, rows = list(options.only or known), results_dir() / "benchmarks.csv", []
     try:
-        for number, name in enumerate(names, start=1):
-            print(f"running {name}, {number} of {len(names)} ...", file=sys.stderr, flush=True)
+        bar = tqdm(names, unit="benchmark")
+        for name in bar:
+            bar.set_description(f"running {name}")
             for row in known[name](scale):
                 rows.append(row)
                 write_csv(rows, path)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from scipy import stats
+from tqdm import tqdm
 
 from benchmarks.registry import benchmark
 from rc_utils.correlation import (
@@ -90,7 +91,7 @@ def coverage_of(setting, trials, seed=0):
     """A `Coverage` for each statistic; the truth is what very many campaigns have together."""
     rng = np.random.default_rng(seed)
     truth, held = true_values(setting, rng), {}
-    for trial in range(trials):
+    for trial in tqdm(range(trials), desc=setting.name, unit="trial", disable=None):
         rows = simulate(setting, rng)
         for name, found in estimates(rows, trial).items():
             held.setdefault(name, []).append(found.low <= truth[name.removesuffix(" (bootstrap)")] <= found.high)

@@ -13,6 +13,7 @@ import shutil
 import tomllib
 
 import nbformat
+from tqdm import tqdm
 
 from rc_utils.checks import check_keys, check_name, require, settings_from_dict, unknown_name
 from rc_utils.notebooks import NotebookError, check_parameters, execute_notebook, notebook_parameters
@@ -166,9 +167,9 @@ def execute_pages(pages, layout, device=None):
                 stamp = fingerprint(page, layout)
                 if _stamp_of(layout.executed(page)) != stamp or _lost_results(page, layout):
                     running[page.name] = pool.submit(_execute_page, page, layout, {STAMP: stamp})
-            for name, future in running.items():
+            for name, future in tqdm(running.items(), unit="page", disable=not running):
                 error = future.exception()
-                print(f"  {name} {'FAILED' if error else 'executed'}", flush=True)
+                tqdm.write(f"  {name} {'FAILED' if error else 'executed'}")
                 errors += [f"page {name}: {error}"] if error else []
             executed += running
     if errors:

@@ -18,6 +18,7 @@ import pathlib
 import numpy as np
 import pandas as pd
 import torch
+from tqdm import tqdm
 
 import rc_utils as rc
 from rc_utils.paths import campaigns_dir, project_root
@@ -80,16 +81,15 @@ def main() -> None:
     path = campaigns_dir() / "authors" / "start.csv"
     columns = ["network", "seed", "pairs", "count", "std_error", "original_order"]
     rows = pd.read_csv(path) if path.is_file() else pd.DataFrame(columns=columns)
-    for name in options.networks:
-        for seed in options.seeds:
-            for pairs in ("train", "test"):
-                counts = start_counts(data[f"x_{pairs}"], name, seed, options.step)
-                error = counts.std(ddof=1) / np.sqrt(len(counts))
-                made = [name, seed, pairs, counts.mean(), round(float(error), 4), original]
-                print(*made[:4], flush=True)
-                rows = pd.concat([rows, pd.DataFrame([made], columns=columns)], ignore_index=True)
-                rows = rows.drop_duplicates(columns[:3], keep="last")
-                rows.sort_values(columns[:3]).to_csv(path, index=False)
+    starts = list(itertools.product(options.networks, options.seeds, ("train", "test")))
+    for name, seed, pairs in tqdm(starts, unit="start"):
+        counts = start_counts(data[f"x_{pairs}"], name, seed, options.step)
+        error = counts.std(ddof=1) / np.sqrt(len(counts))
+        made = [name, seed, pairs, counts.mean(), round(float(error), 4), original]
+        tqdm.write(" ".join(map(str, made[:4])))
+        rows = pd.concat([rows, pd.DataFrame([made], columns=columns)], ignore_index=True)
+        rows = rows.drop_duplicates(columns[:3], keep="last")
+        rows.sort_values(columns[:3]).to_csv(path, index=False)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import json
 
 import numpy as np
 from matplotlib.path import Path
+from tqdm import tqdm
 
 from rc_studies.explorer import data_address
 from rc_utils.checks import require
@@ -65,7 +66,7 @@ def main():
         "labels": list(data.class_names),
         "networks": {},
     }
-    for experiment, planned in plans:
+    for experiment, planned in tqdm(plans, unit="network"):
         run_id, points = planned.spec.run_id, dataset_of(planned.spec).x_train[:POINTS]
         network, x_test = trained_network(planned.spec), dataset_of(planned.spec).x_test
         predictions = records[run_id][0]["predictions"]
@@ -77,7 +78,7 @@ def main():
         if experiment == "base":
             counts = region_count(network, points, dim=2, num_samples=COUNTED, strategy="adaptive").counts
             found["networks"][run_id]["counts"] = np.asarray(counts).tolist()
-        print(experiment, planned.spec.train.lr, [triangle["regions"] for triangle in shown], flush=True)
+        tqdm.write(f"{experiment} {planned.spec.train.lr} {[triangle['regions'] for triangle in shown]}")
     write_atomically(FILE, json.dumps(found, separators=(",", ":")).encode())
 
 

@@ -8,6 +8,7 @@ import argparse
 
 import numpy as np
 import pandas as pd
+from tqdm import tqdm
 
 from rc_studies.second_round import BARS, MARGINS, decide, decide_equivalence, difference_of_correlations, fisher
 
@@ -32,7 +33,7 @@ def power_of_correlations(bar, number, truths, draws=DRAWS, seed=0):
     """Share of each decision by a bar on the correlations of two networks, by the true correlation of both."""
     rng = np.random.default_rng(seed)
     rows = []
-    for r in truths:
+    for r in tqdm(truths, desc=rule.__name__, unit="truth", disable=None):
         decisions = []
         for _ in range(draws):
             pair = [correlated(rng, number, r, 0.0, 0.0) for _ in range(2)]
@@ -45,7 +46,7 @@ def power_of_equivalence(number, truths, margin, draws=200, resamples=RESAMPLES,
     """Share of each decision on |r of the count| - |r of mixup accuracy|, by the two true correlations."""
     rng = np.random.default_rng(seed)
     rows = []
-    for r_count, r_mixup, between in truths:
+    for r_count, r_mixup, between in tqdm(truths, desc="equivalence", unit="truth", disable=None):
         decisions = []
         for _ in range(draws):
             gap, count, mixup = correlated(rng, number, r_count, r_mixup, between)

@@ -106,12 +106,13 @@ def parse_value(text, default=None):
         return text
 
 
-def execute_notebook(path, output, parameters=None, *, cwd=None):
+def execute_notebook(path, output, parameters=None, *, cwd=None, progress=False):
     """Execute the notebook at `path` with `parameters` and write it, with outputs, to `output`.
 
-    The kernel works in `cwd`, by default the current folder. Returns `output`, which appears only
-    when every cell has run. Raises ValueError as `check_parameters`, and NotebookError where a cell
-    fails; the notebook up to there is then beside `output`, as `<name>.failed.ipynb`.
+    The kernel works in `cwd`, by default the current folder. progress: show a bar over the cells on
+    stderr. Returns `output`, which appears only when every cell has run. Raises ValueError as
+    `check_parameters`, and NotebookError where a cell fails; the notebook up to there is then
+    beside `output`, as `<name>.failed.ipynb`.
     """
     import papermill
     from nbclient.exceptions import DeadKernelError
@@ -136,7 +137,7 @@ def execute_notebook(path, output, parameters=None, *, cwd=None):
             json.loads(json.dumps(parameters or {})),
             kernel_name="python3",
             language="python",
-            progress_bar=False,
+            progress_bar={"desc": path.stem, "disable": None} if progress else False,
             cwd=str(cwd or pathlib.Path.cwd()),
             # The kernel's notices, of an unencrypted connection or of being stopped, tell nothing.
             extra_arguments=["--log-level=CRITICAL"],
@@ -193,7 +194,7 @@ def main(argv=None):
             if not re.search(rf"\b{name}\b", others):
                 print(f"note: no cell of {path.name} uses the parameter {name}", file=sys.stderr)
         output = args.output or results_dir() / "notebooks" / path.name
-        print(execute_notebook(path, output, parameters))
+        print(execute_notebook(path, output, parameters, progress=True))
     except (ValueError, OSError, NotebookError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

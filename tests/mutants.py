@@ -20,6 +20,7 @@ import time
 
 import pytest
 import torch  # noqa: F401  (imported once for all forks)
+from tqdm import tqdm
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # Modules of rc_utils, and the test files that are to notice their faults.
@@ -135,12 +136,12 @@ def main():
             if fails(folder, tests, 3600):
                 sys.exit(f"these tests fail without a fault: {tests}")
             limits[tests] = 60 + 5 * (time.monotonic() - started)
-        for path, tests, number in chosen:
+        for path, tests, number in tqdm(chosen, unit="fault"):
             source, fault = (package / path).read_text(), Fault(number)
             (package / path).write_text(ast.unparse(ast.fix_missing_locations(fault.visit(ast.parse(source)))))
             caught.append(fails(folder, tests, limits[tests]))
             (package / path).write_text(source)
-            print(f"{len(caught)}: {'caught' if caught[-1] else 'SURVIVED'}  {path} {fault.text}", flush=True)
+            tqdm.write(f"{len(caught)}: {'caught' if caught[-1] else 'SURVIVED'}  {path} {fault.text}")
     print(f"{sum(caught)} of {len(caught)} faults are caught, of {len(every)} places for one")
     return int(sum(caught) < 0.95 * len(caught))
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -114,3 +115,37 @@ def test_the_pdf_joins_pages_and_their_links(tmp_path):
     assert link["/Dest"][0].get_object() == book.pages[1].get_object()
     (link,) = (annotation.get_object() for annotation in book.pages[1]["/Annots"])
     assert link["/A"]["/URI"] == "https://example.org/"
+
+
+PRETENDED_PYTHON = """#!/bin/sh
+echo "$*" >> calls.txt
+case "$*" in *venv*) rm -rf .venv && mkdir -p .venv/bin && cp python .venv/bin/python && cp uv .venv/bin/uv; esac
+"""
+PRETENDED_UV = """#!/bin/sh
+test -e well || exit 1
+"""
+
+
+def test_an_environment_that_was_not_finished_is_begun_anew(tmp_path):
+    """As one that was killed: uv takes a package for installed whose files were being written."""
+    for name, program in {"python": PRETENDED_PYTHON, "uv": PRETENDED_UV}.items():
+        (tmp_path / name).write_text(program)
+        (tmp_path / name).chmod(0o755)
+    for name in ("Makefile", "requirements.txt", "pyproject.toml"):
+        (tmp_path / name).write_text((ROOT / name).read_text())
+
+    def environments_made():
+        """After `make env`: how often an environment was made from nothing, by now."""
+        subprocess.run(["make", "env", "PYTHON=./python"], cwd=tmp_path, capture_output=True, check=False)
+        return (tmp_path / "calls.txt").read_text().count("-m venv --clear .venv")
+
+    ready = tmp_path / ".venv" / ".ready"
+    assert [environments_made(), environments_made()] == [1, 2]  # both fail while they install
+    (tmp_path / "well").touch()
+    assert environments_made() == 3
+    assert ready.exists()
+    (tmp_path / "well").unlink()
+    os.utime(tmp_path / "requirements.txt", (ready.stat().st_mtime + 5,) * 2)
+    assert environments_made() == 3  # an update begins from what there is, and fails
+    (tmp_path / "well").touch()
+    assert [environments_made(), environments_made()] == [4, 4]

@@ -71,7 +71,7 @@ def train_both(dataset: str, **settings) -> dict[str, Trajectory]:
     return found
 
 
-def main(dataset: str) -> None:
+def main(dataset: str = "mnist") -> None:
     """Train both networks and write the table with its settings and where it was made."""
     torch.set_num_threads(1)
     started, begin = datetime.datetime.now(datetime.UTC), time.monotonic()
@@ -89,4 +89,4 @@ def _path(dataset):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor, nn
+from tqdm import tqdm
 
 from rc_theory.complexity.stacked import LOSSES, StackedLinear, Step, sgd_steps
 from rc_utils.checks import require
@@ -100,7 +101,8 @@ def follow_training(
     initial = first.bias.detach().clone()
     biases = [name for name, _ in networks.named_parameters() if name.endswith("bias")]
     biases = biases if all_layers else biases[:1]
-    for part in samples[: total // every * every].split(every):
+    blocks = samples[: total // every * every].split(every)
+    for part in tqdm(blocks, desc=f"{every} steps each", disable=None):
         block, bias_sum = [], 0.0
         for step in sgd_steps(networks, *train, part, loss=loss, lr=lr):
             finite = math.isfinite(step.z.sum().item())

@@ -324,8 +324,9 @@ def _act(campaign, options):
     check_device(options.device)
     agree = []
     with torch_threads(options.threads):
-        for line, agrees in verify(campaign, options.verify, device=options.device):
-            print(line, flush=True)
+        checked = verify(campaign, options.verify, device=options.device)
+        for line, agrees in tqdm(checked, total=options.verify, desc=campaign.name, unit="run"):
+            tqdm.write(line)
             agree.append(agrees)
     print(f"{sum(agree)} of {len(agree)} reproduced" if agree else "nothing to verify: no finished run")
     return 0 if agree and all(agree) else 1
