@@ -18,7 +18,7 @@ import numpy as np
 from rc_utils.checks import check_count, check_name, require
 from rc_utils.counting.sampling import draw_distinct
 from rc_utils.datasets import Dataset
-from rc_utils.plotting import CLASS_COLOURS
+from rc_utils.plotting import class_colours
 from rc_utils.sweep.campaign import PlannedRun, load_campaign
 from rc_utils.sweep.records import find_records
 
@@ -74,11 +74,11 @@ def explorer_html(
     """
     pictures = data.x_train.raw.cpu().numpy()[triangles].transpose(0, 1, 3, 4, 2)
     labels = data.y_train.cpu().numpy()[triangles]
-    first = next(iter(grids.values()))
+    first, colours = next(iter(grids.values())), class_colours(np.arange(data.num_classes))
     shown = {
         "resolution": next(iter(first.values())).lattice.resolution,
         "epochs": list(first),
-        "classes": [{"name": str(n), "colour": CLASS_COLOURS[k]} for k, n in enumerate(data.class_names)],
+        "classes": [{"name": str(n), "colour": colours[k]} for k, n in enumerate(data.class_names)],
         "triangles": [
             {"images": [data_address(picture) for picture in corners], "classes": classes.tolist()}
             for corners, classes in zip(pictures, labels, strict=True)
