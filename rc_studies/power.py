@@ -33,7 +33,7 @@ def power_of_correlations(bar, number, truths, draws=DRAWS, seed=0):
     """Share of each decision by a bar on the correlations of two networks, by the true correlation of both."""
     rng = np.random.default_rng(seed)
     rows = []
-    for r in tqdm(truths, desc=rule.__name__, unit="truth", disable=None):
+    for r in tqdm(truths, desc=f"bar {bar}", unit="truth", disable=None):
         decisions = []
         for _ in range(draws):
             pair = [correlated(rng, number, r, 0.0, 0.0) for _ in range(2)]

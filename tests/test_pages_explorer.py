@@ -73,7 +73,7 @@ def test_pictures_classes_labels_and_counts_are_those_of_the_grids_in_a_small_an
             picture = np.round(255 * plt.imread(png)[..., :3])
             assert np.array_equal(picture.transpose(2, 0, 1), tiny_data.x_train.raw[index])
     many = dataclasses.replace(tiny_data, num_classes=12, class_names=tuple("abcdefghijkl"))
-    text = explorer.explorer_html(grids, counts_of(grids), many, triangles, dict.fromkeys(grids, {}))
+    text = explorer.explorer_html(grids, counts_of(grids), many, triangles, {run: {} for run in grids})
     assert len(set(re.findall(r'"colour":"(#\w+)"', text))) == 12
     assert data["epochs"] == list(EPOCHS)
     assert [run["notes"] for run in data["runs"]] == [["", "", ""], ["", "a note", ""]]
