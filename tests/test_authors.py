@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from campaigns.authors import derive
-from rc_studies.authors_start import count_on_segment, drawn_pairs
+from campaigns.authors.start import count_on_segment, drawn_pairs
 from rc_utils import authors
 from rc_utils.paths import campaigns_dir
 from rc_utils.published import NETWORKS, statements

@@ -3,7 +3,6 @@
 import pathlib
 import re
 
-import hero
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,7 +10,8 @@ import torch
 from PIL import Image
 
 import rc_utils as rc
-from rc_studies import imagenet
+from campaigns.imagenet import count as imagenet
+from campaigns.imagenet import hero
 from rc_utils.counting import outlines, sample_vertices, triangle_regions
 from rc_utils.counting.mesh import area
 from rc_utils.counting.segments import segment_table

