@@ -15,22 +15,26 @@ from rc_utils import plotting
 DRAWS = {"seeds": "the seed draws weights and order", "draws": "and the training images"}
 
 
-def seeds_panels(runs: pd.DataFrame) -> Figure:
-    """Study 1: one dot a run, log(count) and gap less the means of its group; a panel a network."""
+def seeds_panels(runs: pd.DataFrame, draws: dict[str, str] = DRAWS) -> Figure:
+    """Studies 1 and 6: one dot a run, log(count) and gap less the means of its group; a panel a network.
+
+    draws: what the seed draws in each experiment, in words; "" for no legend.
+    """
     networks = list(runs["network"].unique())
     fig, axes = plt.subplots(1, len(networks), figsize=(plotting.width(), 3.6), sharey=True, squeeze=False)
     for ax, network in zip(axes[0], networks, strict=True):
         color = plotting.network_style(network).color
-        for name, words in DRAWS.items():
+        for name, words in draws.items():
             group = runs[(runs["network"] == network) & (runs["experiment"] == name)]
             x, y = group[COUNT] - group[COUNT].mean(), group["gap"] - group["gap"].mean()
-            face = color if name == "seeds" else "white"
+            face = "white" if name == "draws" else color
             ax.scatter(x, y, s=30, edgecolors=color, facecolors=face, label=words)
         ax.set_title(network)
         ax.set_xlabel("log(count) less its mean")
         ax.locator_params(axis="x", nbins=5)
     axes[0, 0].set_ylabel("gap less its mean")
-    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    if all(draws.values()):
+        fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return fig
 
 

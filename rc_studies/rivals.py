@@ -20,4 +20,7 @@ RIVALS = {
     "pal_score_intra": "Pal-score, within a class",
     "linear_pieces": "linear pieces",
     "local_complexity": "local complexity",
+    # Of the second round alone.
+    "margin_over_gradient": "margin over gradient",
+    "boundary_thickness_own": "boundary thickness",
 }

@@ -5,6 +5,7 @@ import base64
 import numpy as np
 import pandas as pd
 
+from rc_studies.rivals import RIVALS
 from rc_studies.studies import COUNT
 from rc_utils.correlation import Estimate, fisher_interval
 from rc_utils.sweep.campaign import load_campaign
@@ -17,37 +18,41 @@ LEVEL = 0.95
 TEST_IMAGES, UNUSED_IMAGES = 10_000, 47_000  # on which the accuracy of twins is measured
 
 CAMPAIGNS = {"twins": ("twins-resnet18", "twins-vgg19"), "gap": ("gap-resnet18", "gap-vgg19")}
-RIVAL = "mixup_accuracy_own"
+RIVAL = "mixup_accuracy"
 
 
 def outcome(group, networks):
     """What decides study 6 ("twins") or 7 ("gap"): a row for each network, and the decision.
 
-    networks: the complete `Study` of each. Runs that do not interpolate are left out. Columns: network, runs, r (an
-    `Estimate`) and against_mixup, the decision on equivalence with mixup accuracy; for twins, whose accuracy is that on
-    57,000 images, the `reliabilities` of log count and accuracy, and r without noise, over the root of both.
+    networks: the complete `Study` of each. Columns: network, runs, r (an `Estimate`) and against mixup, the decision on
+    equivalence with mixup accuracy; for twins also the `reliabilities` of log count and accuracy, and r without noise,
+    over the root of both.
     """
     rows = []
     for study in networks:
-        runs = study.runs[study.runs["interpolates"].astype(bool)]
+        runs = deciding_runs(group, study)
         row = {"network": runs["network"].iloc[0], "runs": len(runs)}
-        if group == "twins":
-            runs = runs.assign(gap=runs["train_accuracy"] - accuracy_of_twins(runs))
-            row["reliability of log count"], row["of accuracy"] = reliabilities(study, runs)
         count, rival, gap = (runs[column].to_numpy(float) for column in (COUNT, RIVAL, "gap"))
         row["r"] = Estimate(*fisher(np.corrcoef(count, gap)[0, 1], len(runs)), len(runs), "runs")
         if group == "twins":
-            row["r without noise"] = row["r"].value / (row["reliability of log count"] * row["of accuracy"]) ** 0.5
+            shares = row["reliability of log count"], row["of accuracy"] = reliabilities(study, runs)
+            row["r without noise"] = row["r"].value / np.prod(shares) ** 0.5
         row["against mixup"] = decide_equivalence(difference_of_correlations(count, rival, gap), MARGINS[group])
         rows.append(row)
     return pd.DataFrame(rows), decide([(row["r"].value, row["r"].low, row["r"].high) for row in rows], BARS[group])
 
 
-def accuracy_of_twins(runs):
-    """Accuracy (runs,) on the test images of CIFAR-10 and on its training images that a run did not use."""
-    return (TEST_IMAGES * runs["test_accuracy"] + UNUSED_IMAGES * runs["unused_accuracy"]) / (
-        TEST_IMAGES + UNUSED_IMAGES
-    )
+def deciding_runs(group, study):
+    """The runs of a study that interpolate, with the names that rivals have in the first round.
+
+    The gap of twins is that to the accuracy on 57,000 images: the test images of CIFAR-10, and those of its training
+    images that a run did not use.
+    """
+    runs = study.runs[study.runs["interpolates"].astype(bool)]
+    if group == "twins":
+        right = TEST_IMAGES * runs["test_accuracy"] + UNUSED_IMAGES * runs["unused_accuracy"]
+        runs = runs.assign(gap=runs["train_accuracy"] - right / (TEST_IMAGES + UNUSED_IMAGES))
+    return runs.rename(columns={f"{name}{end}": name for name in RIVALS for end in ("_own", "_test")})
 
 
 def reliabilities(study, runs):

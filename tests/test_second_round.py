@@ -94,7 +94,7 @@ def twins(rng, name, noise):
     runs["train_accuracy"], runs["test_accuracy"] = 1.0, right.mean(1)
     runs["unused_accuracy"] = rng.binomial(1600, chance) / 1600
     runs["gap"], runs["log count"] = runs["train_accuracy"] - runs["test_accuracy"], np.log(counts.mean(1))
-    runs[rules.RIVAL] = 2 * runs["log count"]
+    runs["mixup_accuracy_own"] = 2 * runs["log count"]
     return Study(name, runs, runs[59:], 60, 60, records)
 
 
