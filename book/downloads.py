@@ -29,7 +29,7 @@ def write(layout, html):
 
 
 def record_tables(folder):
-    """{campaign: CSV}, one row a run, of the campaigns in `folder` that have records."""
+    """{campaign: CSV}, one row per run, of the campaigns in `folder` that have records."""
     found = {campaign.name: load_runs(campaign) for campaign in load_campaigns() if campaign.folder.parent == folder}
     return {name: table.to_csv(index=False, lineterminator="\n") for name, table in found.items() if len(table)}
 

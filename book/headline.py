@@ -36,13 +36,13 @@ ALT = (
     "smaller gap in nearly all pairs that differ in the number of images, in half of those with flips, in few others."
 )
 CAPTION = (
-    "*Top: one dot a network and setting. Middle: how well a line fitted on SGD predicts other ways to train. Below: "
+    "*Top: one dot per network and setting. Middle: how well a line fitted on SGD predicts other ways to train. Below: "
     "how often the larger count has the smaller gap.*"
 )
 
 
 def bullets(results):
-    """What holds, holds with a caveat and fails, as Markdown points whose numbers come from kept results."""
+    """Findings that hold, hold with a caveat and fail, as Markdown points with numbers from kept results."""
     text = {id_: interval_text(r.value, r.low, r.high) for id_, r in results.items()}
     theirs = authors_results()["text"]
     data = tomllib.loads((ROOT / "campaigns" / CAMPAIGN / "campaign.toml").read_text(encoding="utf-8"))["dataset"]
@@ -136,7 +136,7 @@ def figure(results):
 
 
 def blocks(results):
-    """What stands between the comments: of README.md, and of book/intro.md, whose links start in book/."""
+    """Text between the comments: of README.md, and of book/intro.md, whose links start in book/."""
     points = "\n".join(f"- {point}" for point in bullets(results))
     readme = [LEAD, f"![{ALT}](book/_static/headline.svg)", CAPTION, points]
     shown = ["```{raw} html\n:file: _static/walls.svg\n```", walls()[1]]

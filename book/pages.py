@@ -125,7 +125,7 @@ def hash_of(files, folder):
 
 
 def campaign_files(pattern):
-    """What a page may read of the campaigns whose name matches `pattern`: specification, frozen and live records."""
+    """Files of the campaigns whose name matches `pattern`: specifications, frozen and live records."""
     names = campaign.list_campaigns()
     if not fnmatch.filter(names, pattern):
         raise unknown_name("campaign", pattern, names)

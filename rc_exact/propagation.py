@@ -276,7 +276,7 @@ def _tensors(values):
 
 
 def _leaves(values):
-    """What tuples, lists, slices and dictionaries hold, however deep."""
+    """Yield the leaves of nested tuples, lists, slices and dictionaries."""
     found = []
     map_aggregate(values, found.append)
     return found

@@ -1,1 +1,1 @@
-"""What goes beyond the papers: the studies of the protocol, their rivals, and what decides them."""
+"""Beyond the papers: the studies of the protocol, their rivals, and what decides them."""

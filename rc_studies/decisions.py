@@ -1,4 +1,4 @@
-"""What decides in each of the five studies of the count, as `book/protocol.md` says."""
+"""Decision rules of the five studies of the count, as `book/protocol.md` says."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def decide_arm(slope: Estimate, moved: float, across: float) -> str:
 
 
 def slopes_by_measure(runs: pd.DataFrame, sgd: pd.DataFrame, arm: str) -> pd.DataFrame:
-    """What a treatment of study 3 does by every measure: the slope of the gap's change on the
+    """Effect of a treatment of study 3 by every measure: the slope of the gap's change on the
     measure's change, over the slope of gap on measure across ResNet18's SGD settings of study 2.
 
     Each measure is in the form that fits the gap of those settings better. Columns: measure, ratio
@@ -322,7 +322,7 @@ def _scaled(values, rows):
 
 
 def split_by_split(runs: pd.DataFrame, seeds: int = 60) -> pd.DataFrame:
-    """What one partition into folds did to study 5 as it was registered: by seed, r of the count and the decision."""
+    """Study 5 as registered, with a single partition into folds: by seed, r of the count and the decision."""
     rows = []
     for seed in range(seeds):
         table = partial_correlations(runs, seed=seed, splits=1, runs_a_term=0, num_resamples=0)

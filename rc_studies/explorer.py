@@ -96,7 +96,7 @@ def explorer_html(
 def _run_data(run, by_epoch, counts, notes):
     flat = [grid.labels[(slice(None), *grid.lattice.indices.T)] for grid in by_epoch.values()]
     labels = np.stack(flat, axis=1)
-    require(labels.max() < 256, f"labels reach {labels.max()}; the explorer holds one byte a label")
+    require(labels.max() < 256, f"labels reach {labels.max()}; the explorer holds one byte per label")
     return {
         "name": run,
         "counts": np.asarray(counts).tolist(),  # by triangle and epoch, as the labels

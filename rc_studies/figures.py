@@ -16,7 +16,7 @@ DRAWS = {"seeds": "the seed draws weights and order", "draws": "and the training
 
 
 def seeds_panels(runs: pd.DataFrame, draws: dict[str, str] = DRAWS) -> Figure:
-    """Studies 1 and 6: one dot a run, log(count) and gap less the means of its group; a panel a network.
+    """Studies 1 and 6: one dot per run, log(count) and gap less the means of its group; a panel per network.
 
     draws: what the seed draws in each experiment, in words; "" for no legend.
     """
@@ -39,7 +39,7 @@ def seeds_panels(runs: pd.DataFrame, draws: dict[str, str] = DRAWS) -> Figure:
 
 
 def _scatter_networks(ax, runs, x):
-    """One dot a run, the column `x` and the gap, in the style of its network."""
+    """One dot per run, the column `x` and the gap, in the style of its network."""
     for network, group in runs.groupby("network", sort=False):
         style = plotting.network_style(network)
         ax.scatter(group[x], group["gap"], s=30, color=style.color, marker=style.marker, label=network)
@@ -91,7 +91,7 @@ def transfer_panels(runs: pd.DataFrame, rival: str) -> Figure:
 
 
 def intervention_panel(runs: pd.DataFrame, across: float) -> Figure:
-    """Study 3: one dot a run, what a treatment changes of log(count) and of the gap; a larger dot is a larger dose.
+    """Study 3: one dot per run, what a treatment changes of log(count) and of the gap; a larger dot is a larger dose.
 
     across: the slope across settings, whose line is drawn; half of it decides and is dashed.
     """

@@ -1,4 +1,4 @@
-"""What decides in the second round of studies, as `book/protocol.md` says: twins, and settings at the paper's gap."""
+"""Decision rules of the second round of studies (`book/protocol.md`): twins, and settings at the paper's gap."""
 
 import base64
 
@@ -22,7 +22,7 @@ RIVAL = "mixup_accuracy"
 
 
 def outcome(group, networks):
-    """What decides study 6 ("twins") or 7 ("gap"): a row for each network, and the decision.
+    """Deciding numbers of study 6 ("twins") or 7 ("gap"), one row per network, and the decision.
 
     networks: the complete `Study` of each. Columns: network, runs, r (an `Estimate`) and against mixup, the decision on
     equivalence with mixup accuracy; for twins also the `reliabilities` of log count and accuracy, and r without noise,

@@ -174,7 +174,7 @@ def _as_images(images):
 
 
 def standardise(points, mean, std):
-    """(points - mean) / std, with one value or one a channel, the second axis."""
+    """(points - mean) / std, with one value or one per channel, the second axis."""
     for name, values in (("mean", mean), ("std", std)):
         fits = len(values) in (1, points.shape[1]) and np.isfinite(values).all()
         fits = fits and (name == "mean" or min(values) > 0)
@@ -214,8 +214,8 @@ def _parser():
     parser.add_argument("data", help="an .npz file or a folder of images")
     parser.add_argument("--points", metavar="KEY", help="the array of the .npz file")
     parser.add_argument("--image-size", type=int, help="to which the images of a folder are resized")
-    parser.add_argument("--mean", type=float, nargs="+", default=[0.0], help="subtracted, one value or one a channel")
-    parser.add_argument("--std", type=float, nargs="+", default=[1.0], help="divided by, one value or one a channel")
+    parser.add_argument("--mean", type=float, nargs="+", default=[0.0], help="subtracted, one value or one per channel")
+    parser.add_argument("--std", type=float, nargs="+", default=[1.0], help="divided by, one value or one per channel")
     parser.add_argument("--dim", type=int, default=1, help="1 counts on segments, 2 on triangles (default: 1)")
     parser.add_argument("--num-samples", type=int, default=100, help="segments or triangles (default: 100)")
     parser.add_argument("--resolution", type=int, help="points on each edge")

@@ -155,7 +155,7 @@ def execute_notebook(path, output, parameters=None, *, cwd=None, progress=False)
 
 
 def _cause(cell):
-    """What a failed cell says of its error; that of a magic is only in what it prints."""
+    """Error message of a failed cell; that of a magic is only in what it prints."""
     for output in cell.outputs:
         if output.output_type == "error":
             return f"{output.ename}: {output.evalue}"

@@ -203,7 +203,7 @@ def intervals(
 ) -> None:
     """Estimates with their 95 % intervals, one row for each name, the first at 0; without a value a row stays empty.
 
-    color: one, or one a row, which the names get as well.
+    color: one, or one per row, which the names get as well.
     """
     colors = [color] * len(found) if isinstance(color, str) else color
     names = ax.set_yticks(range(len(found)), found)

@@ -12,7 +12,7 @@ from rc_utils.paths import project_root
 
 
 def provenance(data, device, started, seconds, execution):
-    """What a record says of where and how it was made, beside its settings: plain JSON values."""
+    """Provenance of a record, where and how it was made: plain JSON values."""
     versions = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
     if torch.device(device).type == "cuda":
         versions |= {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
@@ -54,7 +54,7 @@ def instructions():
 
 @functools.cache
 def git_revision():
-    """What RC_REVISION says, else git's name with a plus when tracked files differ; "unknown" outside a repository."""
+    """Revision of the code: RC_REVISION, else that of git, with a plus when tracked files differ, else "unknown"."""
     if os.environ.get("RC_REVISION"):
         return os.environ["RC_REVISION"]
     command = ["git", "-C", str(project_root()), "describe", "--always", "--abbrev=12", "--dirty=+"]

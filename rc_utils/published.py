@@ -1,4 +1,4 @@
-"""What the papers state, what this book found, and a verdict by one rule.
+"""Statements of the papers, results of this book, and a verdict by one rule.
 
 1. A statement claims a range: above its smallest effect, below the negative of it, within it or
    outside it; a level within a tenth of the printed number, a bound at most 1.

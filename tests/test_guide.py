@@ -181,7 +181,8 @@ def check_block(block):
         sweep.check_values(campaign.parse_campaign(tomllib.loads(block.text), "mine"))
     elif block.language == "bash":
         subprocess.run(["bash", "-n"], input=block.text, text=True, check=True)
-        calls = re.findall(r"^\.venv/bin/.*$", block.text.replace('"$SLURM_ARRAY_TASK_ID/16"', "3/16"), re.MULTILINE)
+        text = block.text.replace('"$SLURM_ARRAY_TASK_ID/16"', "3/16").replace("\\\n", "")
+        calls = re.findall(r"^\.venv/bin/.*$", text, re.MULTILINE)
         for check, rest in map(resolve, map(shlex.split, calls)):
             check(rest)
     else:

@@ -132,7 +132,7 @@ def steady_learners(
 
 
 def _quantities(interval: SteadyInterval, m: int) -> dict[str, float]:
-    """What Theorem 3 defines on the interval, of model m, with 1 + o(1) taken as 1."""
+    """Quantities of Theorem 3 on the interval, of model m, with 1 + o(1) taken as 1."""
     active = interval.active[0][m]
     active = active[active > 0]  # p_min is over the units that are ever active
     beta, gamma, p_min = float(interval.beta[m]), float(interval.gamma[m]), float(active.min())

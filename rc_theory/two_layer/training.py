@@ -17,7 +17,7 @@ DIVERGED = 1e4
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """What `train` kept at T steps of M networks, and what they were trained on.
+    """Trajectory of M networks at T steps, as `train` kept it, and their training sets.
 
     loss, sharpness: (T, M); weights: (T, M, p, d); lr, diverged: (M,). A network whose loss passes
     DIVERGED times its initial one has diverged, and stays where it was then.

@@ -35,7 +35,7 @@ _FIRST_CEILING = 10.0
 
 @dataclass
 class Flow:
-    """What came of a flow."""
+    """Result of a gradient flow."""
 
     theta: torch.Tensor  # (S, 3, k)
     least_loss: np.ndarray  # (S,), the least training loss on the way

@@ -179,7 +179,7 @@ def _from_module(module, points_device):
 def _predict_of(model):
     classes = getattr(model, "classes_", None)
     several = isinstance(classes, list)
-    require(not several, "the classifier predicts several outputs; expected one label a point")
+    require(not several, "the classifier predicts several outputs; expected one label per point")
     if classes is None:
         return model.predict
     codes = {name: code for code, name in enumerate(np.asarray(classes).tolist())}
@@ -309,7 +309,7 @@ def check_column(classifier, strict=False):
     probabilities = low >= 0 and high <= 1
     require(
         low < 0 < high or not (strict or probabilities),
-        f"the model returns one number a point, from {low:g} to {high:g}, and its label is whether "
+        f"the model returns one number per point, from {low:g} to {high:g}, and its label is whether "
         "that is positive. Are they probabilities? Give logits, a column for each of the two "
         "classes, or labels",
     )

@@ -159,7 +159,7 @@ def as_tensor(name, values):
 
 
 def _fault_of(array):
-    """What keeps an array or tensor from being dense and of real numbers, in words, or ""."""
+    """Reason, in words, why an array or tensor is not dense or not of real numbers; "" where it is."""
     kind, dtype = type(array), getattr(array, "dtype", None)
     if isinstance(array, torch.Tensor):
         if array.layout != torch.strided or array.is_nested:

@@ -87,7 +87,7 @@ def sample_adaptively(classifier, corners, lattice, batch_size, coarse=None):
 
 
 def segment_table(model, vertices, *, resolution=None, batch_size=None, progress=False):
-    """What lies on each segment of vertices (N, 2, *shape): a data frame with one row for each.
+    """Regions and labels on each segment of vertices (N, 2, *shape): a data frame, one row per segment.
 
     Columns: regions, as `region_count(strategy="adaptive")` counts them; labels, the number of distinct ones;
     foreign_share, the share of regions with neither end's label; evaluations, of the model.

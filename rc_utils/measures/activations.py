@@ -110,7 +110,7 @@ def local_complexity(network, x, radius=FRAME_RADIUS, num_vectors=FRAME_VECTORS)
     most as many as an image has numbers. Humayun et al. 2024, Deep networks always grok and here is why, Sec. 3, with
     the radius and number of vertices of their code; theirs is the number of units by layer, here all have one weight.
 
-    x: standardised images (N, C, H, W), whose unit is that of `radius`. Cost: 40 forward passes an image.
+    x: standardised images (N, C, H, W), whose unit is that of `radius`. Cost: 40 forward passes per image.
     """
     classifier = as_classifier(network, x)
     device, dtype = classifier.device, classifier.dtype

@@ -70,7 +70,7 @@ def jacobian_norm(network, x):
 
     Novak et al. 2018, Sensitivity and generalization in neural networks, Sec. 3.1, who take test
     images. Each row of J is one gradient, without sampling. x: standardised images (N, C, H, W).
-    Cost: one forward and num_classes backward passes an image.
+    Cost: one forward and num_classes backward passes per image.
     """
     total, batch_size = 0.0, images_per_batch(x, 500)
     with evaluation_mode(network), torch.enable_grad():

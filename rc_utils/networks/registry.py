@@ -23,7 +23,7 @@ NETWORKS: dict[str, NetworkBuilder] = {}
 """Registered name -> class or function that builds the network."""
 
 SHAPE_ARGUMENTS = ("num_classes", "in_channels", "image_size", "width")
-"""What `build_network` offers to every builder; each gets those that its signature names."""
+"""Arguments that `build_network` offers to every builder; each gets those that its signature names."""
 
 
 def register_network(name: str) -> Callable[[_Builder], _Builder]:

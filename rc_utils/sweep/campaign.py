@@ -1,4 +1,4 @@
-"""What a campaign asks for: campaigns/<name>/campaign.toml -> `Campaign` -> its runs.
+"""Campaign files: campaigns/<name>/campaign.toml -> `Campaign` -> its runs.
 
     title = "..."
     [dataset]                       # arguments of load_dataset

@@ -66,7 +66,7 @@ def on_dask(todo, job, workers, scheduler):
         options = {"batch_size": BLOCK, "fifo_timeout": 0, "pure": False}
         futures = client.map(job, todo, key=list(ids), **options)
         try:
-            # One message a batch instead of one a run: with 10,000 runs messages take the time.
+            # One message per batch instead of one per run: with 10,000 runs messages take the time.
             for batch in as_completed(futures).batches():
                 finished = [future for future in batch if future.status == "finished"]
                 outcomes = dict(zip(finished, client.gather(finished), strict=True))

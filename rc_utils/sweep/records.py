@@ -1,7 +1,7 @@
 """Run records on disk, and one table of them.
 
 A record is the JSON of one run in `results/records/<run id>.json`, shared by all campaigns that ask
-for the run. Those of a reference campaign are frozen in `campaigns/<name>/runs.jsonl`, one a line,
+for the run. Those of a reference campaign are frozen in `campaigns/<name>/runs.jsonl`, one per line,
 sorted by run id. Files are written to a temporary name, flushed and renamed, so that a killed writer
 leaves the old or the new one. Each record has a checksum, so that damage and edits are noticed.
 """
@@ -425,7 +425,7 @@ def plain_runs(name, num_samples=0):
 
 
 def describe_runs(runs):
-    """What a page rests on, in a few lines: the runs of `campaign_runs`, and the campaign's note."""
+    """Summary of the runs of `campaign_runs` in a few lines, and the campaign's note."""
     campaign = load_campaign(runs["campaign"].iloc[0])
     distinct = runs.drop_duplicates("run_id")
     found = find_records(distinct["run_id"], campaign.folder / "runs.jsonl")

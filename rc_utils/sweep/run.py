@@ -147,7 +147,7 @@ def _take_at_the_end(record, network, planned, data):
         stored = {k: v for k, v in planned.spec.dataset.items() if k in ("name", "image_size", "classes")}
         whole = dataset_of(dataclasses.replace(planned.spec, dataset=stored))
         record["per_image"], results["unused_accuracy"] = _right_images(network, data, whole)
-    # How networks disagree can be told from records. A character a label: 0 to 9, and after 9 those
+    # How networks disagree can be told from records. A character per label: 0 to 9, and after 9 those
     # that follow it in Unicode.
     labels = predict_labels(network, data.x_test[:NUM_PREDICTIONS]).tolist()
     record["predictions"] = "".join(chr(ord("0") + label) for label in labels)

@@ -1,4 +1,4 @@
-"""What a batch is made of beside its images: crops, flips, mixup, points between images, random labels."""
+"""Random parts of a batch: crops, flips, mixup, points between images, random labels."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What changes the result of a training run."""
+"""Hyper-parameters of a training run."""
 
 import dataclasses
 
@@ -14,7 +14,7 @@ CHOICES = {
 
 @dataclasses.dataclass(frozen=True)
 class TrainConfig:
-    """What changes the result of a training run, and nothing else.
+    """Hyper-parameters of a training run: all that changes its result, and nothing else.
 
     The defaults are the paper's setting as far as it is stated (v1 App. C: SGD, cosine schedule, no
     augmentation); momentum 0.9 is the assumption of the public CIFAR zoo whose networks it uses.

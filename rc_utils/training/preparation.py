@@ -1,4 +1,4 @@
-"""What has to be known of a network before it is trained: its layout, and whether it can be trained."""
+"""Checks of a network before it is trained, and its memory layout."""
 
 import copy
 
