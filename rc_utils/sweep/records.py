@@ -354,7 +354,9 @@ def record_row(record, counts, num_samples=None):
     row["count"] = row.get("count_main", float("nan"))
     row["count_std_error"] = row.get("count_main_std_error", float("nan"))
     row["seconds_train"] = record["provenance"]["seconds_train"]
-    row["seconds_count"] = sum(entry["seconds"] for entry in record["counts"])
+    row["seconds_count"] = 0.0
+    for entry in record["counts"]:  # from Python 3.12 on, sum() rounds otherwise
+        row["seconds_count"] += entry["seconds"]
     return row
 
 
