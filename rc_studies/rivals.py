@@ -23,4 +23,5 @@ RIVALS = {
     # Of the second round alone.
     "margin_over_gradient": "margin over gradient",
     "boundary_thickness_own": "boundary thickness",
+    "disagreement": "disagreement of seeds",
 }

@@ -1,13 +1,18 @@
-"""Decision rules of the second round of studies (`book/protocol.md`): twins, and settings at the paper's gap."""
+"""Decision rules of the second round of studies (`book/protocol.md`): twins, and settings at the paper's gap.
+
+`python -m rc_studies.second_round` writes campaigns/twins-*/disagreement.csv, for those who have CIFAR-10.
+"""
 
 import base64
+import dataclasses
 
 import numpy as np
 import pandas as pd
 
 from rc_studies.rivals import RIVALS
-from rc_studies.studies import COUNT
+from rc_studies.studies import COUNT, study_runs
 from rc_utils.correlation import Estimate, fisher_interval
+from rc_utils.paths import campaigns_dir, data_dir, write_atomically
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import find_count
 
@@ -46,12 +51,14 @@ def deciding_runs(group, study):
     """The runs of a study that interpolate, with the names that rivals have in the first round.
 
     The gap of twins is that to the accuracy on 57,000 images: the test images of CIFAR-10, and those of its training
-    images that a run did not use.
+    images that a run did not use. Beside it the `disagreement` of twins, from its committed table.
     """
     runs = study.runs[study.runs["interpolates"].astype(bool)]
     if group == "twins":
         right = TEST_IMAGES * runs["test_accuracy"] + UNUSED_IMAGES * runs["unused_accuracy"]
         runs = runs.assign(gap=runs["train_accuracy"] - right / (TEST_IMAGES + UNUSED_IMAGES))
+        if disagreement_table(study.name).is_file():
+            runs = runs.merge(pd.read_csv(disagreement_table(study.name)), on="run_id")
     return runs.rename(columns={f"{name}{end}": name for name in RIVALS for end in ("_own", "_test")})
 
 
@@ -156,3 +163,35 @@ def disagreement(predictions, images, number):
             raise ValueError(f"run {run} and another one predict no image in common: nothing can be compared")
         shares.append(np.mean((both & (others != own)).sum(axis=1) / both.sum(axis=1)))
     return np.array(shares)
+
+
+def disagreement_table(name):
+    """File of the `disagreement` of the runs of a campaign of twins: columns run_id, disagreement."""
+    return campaigns_dir() / name / "disagreement.csv"
+
+
+def shown_images(arrays, spec):
+    """Order in which a run sees the stored test images (`Arrays`); its record has predictions of the first."""
+    from rc_utils.datasets.load import choose  # with torch, which a page of records does not need
+
+    places = dataclasses.replace(arrays, x_train=np.arange(len(arrays.y_train)), x_test=np.arange(len(arrays.y_test)))
+    sizes = {key: spec["dataset"][key] for key in ("n_train", "n_test", "seed")}
+    return choose(places, **sizes, classes=None).x_test
+
+
+def main():
+    """Write the `disagreement_table` of both campaigns of twins; needs CIFAR-10."""
+    from rc_utils.datasets.cache import stored
+
+    arrays = stored("cifar10", data_dir())
+    for name in CAMPAIGNS["twins"]:
+        records = study_runs(name).records
+        labels = [[ord(label) - ord("0") for label in record["predictions"]] for record in records.values()]
+        images = [shown_images(arrays, record["spec"])[: len(labels[0])] for record in records.values()]
+        found = disagreement(labels, images, len(arrays.y_test))
+        table = pd.DataFrame({"run_id": list(records), "disagreement": found.round(6)})
+        write_atomically(disagreement_table(name), table.to_csv(index=False).encode())
+
+
+if __name__ == "__main__":
+    main()

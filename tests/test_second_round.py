@@ -10,6 +10,8 @@ from scipy import stats
 from rc_studies import power
 from rc_studies import second_round as rules
 from rc_studies.studies import Study
+from rc_utils import load_dataset
+from rc_utils.datasets.cache import Arrays, stored, write_cache
 from rc_utils.sweep.campaign import load_campaign
 
 
@@ -138,6 +140,18 @@ def test_networks_disagree_on_the_images_that_both_were_shown_whatever_their_ord
     assert rules.disagreement([[5, 7], [7, 6]], [[0, 1], [1, 2]], 3).tolist() == [0, 0]
     with pytest.raises(ValueError, match="no image in common"):
         rules.disagreement([[5], [5]], [[0], [1]], 2)
+
+
+def test_predictions_of_a_record_are_of_the_test_images_that_its_seed_shows_first(tmp_path, monkeypatch, rng):
+    monkeypatch.setenv("RC_DATA", str(tmp_path))
+    labels = np.tile(np.arange(4), 15)
+    images = rng.integers(0, 256, (60, 8, 8, 3), dtype=np.uint8)
+    write_cache(tmp_path / "cifar10.npz", Arrays(images, labels, images[::-1], labels, tuple("abcd")))
+    settings = {"name": "cifar10", "n_train": 12, "n_test": 60, "seed": 3}
+    shown = rules.shown_images(stored("cifar10", tmp_path), {"dataset": settings})
+    assert sorted(shown) == list(range(60))
+    raw = load_dataset(**settings).x_test.raw.numpy()
+    assert np.array_equal(raw.transpose(0, 2, 3, 1), images[::-1][shown])
 
 
 def test_power_grows_with_the_truth_and_matches_fishers_formula():
