@@ -1,4 +1,4 @@
-# Every target does its own set-up. PYTHON names the interpreter (3.11 to 3.13) that makes the environment.
+# Every target does its own set-up. PYTHON names the interpreter (3.11 to 3.14) that makes the environment.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -18,7 +18,7 @@ COMPILE := $(if $(PYTHONDONTWRITEBYTECODE),--compile-bytecode)
 env: $(VENV)/.ready
 
 $(VENV)/.ready: requirements.txt pyproject.toml
-	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 13) else f"Python 3.11 to 3.13 is needed, $(PYTHON) is {v[0]}.{v[1]}: call make with PYTHON=/path/to/python3.12")'
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 14) else f"Python 3.11 to 3.14 is needed, $(PYTHON) is {v[0]}.{v[1]}: call make with PYTHON=/path/to/python3.12")'
 	@# A package that was being installed when its installer was killed counts as installed: one begins anew.
 	test -e $@ || $(PYTHON) -m venv --clear $(VENV)
 	rm -f $@

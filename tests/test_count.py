@@ -68,7 +68,7 @@ def test_two_points_make_a_segment_and_no_triangle_and_a_function_is_counted_on_
     assert "$x_3$" in (folder / "regions.svg").read_text()
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.* is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit.* is:DeprecationWarning")
 def test_exported_files_count_as_their_module(folder, capsys):
     points = count.load_points("points.npz")
     model = count.load_model("stripes_module:Stripes")
