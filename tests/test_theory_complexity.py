@@ -10,10 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from rc_theory.complexity import architectures, inequalities, tasks
-from rc_theory.complexity import counterexamples as complexity_counterexamples
-from rc_theory.complexity import dropout as complexity_dropout
-from rc_theory.complexity import regions as complexity_regions
+from rc_theory.complexity import architectures, counterexamples, dropout, inequalities, tasks
+from rc_theory.complexity import regions as linear
 from rc_theory.complexity import trajectory as complexity
 from rc_theory.complexity.stacked import draw_samples, sgd_steps, stack, unstack
 from rc_utils.published import published
@@ -64,7 +62,7 @@ def test_the_bounds_near_the_data_hold_on_random_networks(loss, first):
 
 
 def test_counterexamples_by_hand():
-    path = complexity_counterexamples.wide_first_layer()
+    path = counterexamples.wide_first_layer()
     # g = (1, -0.9), W_1 = (1, 1)^T: sigma = sqrt(2), lambda = 0.1.
     assert path.length[0, 0, 0] == pytest.approx(math.sqrt(1.81))
     assert path.upper[0, 0] == pytest.approx(0.1 / math.sqrt(2))
@@ -75,22 +73,22 @@ def test_counterexamples_by_hand():
         assert checks[f"{name}/lower"].ratio <= 1
     assert inequalities.check_corollary_3(path).ratio == pytest.approx(ratio)
     # One bias has no variance; two steps that cancel need the sum divided by |T|, not |T| + 1.
-    single = complexity_counterexamples.one_unit(3.0)
+    single = counterexamples.one_unit(3.0)
     assert inequalities.check_corollary_2(single, 1, ends=False).ratio == math.inf
     assert inequalities.check_corollary_2(single, 1, ends=True).ratio == pytest.approx(0.5)
-    path = complexity_counterexamples.one_unit(1 + 1e-3, 1 - 0.6e-3)
+    path = counterexamples.one_unit(1 + 1e-3, 1 - 0.6e-3)
     ratio_over_steps = inequalities.check_corollary_2(path, 2, ends=True).ratio
     assert [ratio_over_steps, 1.5 * ratio_over_steps] == pytest.approx([0.75, 1.125], rel=1e-6)
     # W_1 = diag(1, 0.01), g = (1, 100): u = |g|, lambda = |(1, 1)|.
-    assert complexity_counterexamples.subspace_ratio() == pytest.approx(math.sqrt(10_001 / 2))
-    assert complexity_counterexamples.smooth_ratio() == pytest.approx(ratio)
+    assert counterexamples.subspace_ratio() == pytest.approx(math.sqrt(10_001 / 2))
+    assert counterexamples.smooth_ratio() == pytest.approx(ratio)
     # Lemma 6 loses the weights of the second layer.
-    assert complexity_counterexamples.first_layer_ratio() == pytest.approx(100)
+    assert counterexamples.first_layer_ratio() == pytest.approx(100)
 
 
 def test_section_5_2_fails_with_two_hidden_layers_and_n_1_equal_to_n():
     """By automatic differentiation: f is constant, and one dropped unit moves the first bias."""
-    assert complexity_counterexamples.steady_ratio() == math.inf
+    assert counterexamples.steady_ratio() == math.inf
     second, last = torch.ones(2, 2), torch.tensor([1.0, -1.0])
     updates = []
     for kept in ((1, 1), (1, 0)):
@@ -102,38 +100,28 @@ def test_section_5_2_fails_with_two_hidden_layers_and_n_1_equal_to_n():
     assert updates[1][1] == pytest.approx(math.sqrt(2))
 
 
-def test_with_one_hidden_layer_and_n_1_equal_to_n_section_5_2_holds(rng):
-    """lambda_f, over all patterns, is at least sigma_n times every update that dropout can show."""
-    for _ in range(20):
-        first, last = rng.normal(size=(3, 3)), rng.normal(size=3)
-        patterns = np.array(list(itertools.product((0, 1), repeat=3)))
-        lipschitz = np.linalg.norm((patterns * last) @ first, axis=1).max()
-        updates = np.linalg.norm(patterns * last, axis=1).max()
-        assert lipschitz >= np.linalg.svd(first, compute_uv=False)[-1] * updates - 1e-12
-
-
 def test_both_sides_are_those_of_a_step_of_sgd(rng):
     first, x, output = rng.normal(size=(1, 5, 3)), rng.normal(size=(1, 3, 1)), rng.normal(size=(1, 5))
-    network = complexity_counterexamples._network(torch.from_numpy(first[0]), torch.from_numpy(output), nn.ReLU())
+    network = counterexamples._network(torch.from_numpy(first[0]), torch.from_numpy(output), nn.ReLU())
     data = torch.from_numpy(x[:, None, :, 0]), torch.full((1, 1), 9.0).double()
     samples = torch.zeros(1, 1, 1, dtype=torch.int64)
     path = complexity.follow_training(stack([network]), data, data, samples, loss="mse", lr=0.1, every=1)
-    lower, upper = complexity_counterexamples.both_sides(1, units=5, inputs=3)
+    lower, upper = counterexamples.both_sides(1, units=5, inputs=3)
     assert [path.lemma_lower[0, 0], path.lemma_upper[0, 0]] == pytest.approx([lower[0], upper[0]])
 
 
 def test_no_dropout_tiles_the_cover_of_claim_1():
-    network, points = complexity_counterexamples.claim_1_network()
-    layers = [pattern[0].int().tolist() for pattern in complexity_regions.activations(stack([network]), points[None])]
-    expected = [*complexity_counterexamples.COVER, ((1, 1, 1), (1, 1, 1))]
+    network, points = counterexamples.claim_1_network()
+    layers = [pattern[0].int().tolist() for pattern in linear.activations(stack([network]), points[None])]
+    expected = [*counterexamples.COVER, ((1, 1, 1), (1, 1, 1))]
     assert [(tuple(a), tuple(b)) for a, b in zip(*layers, strict=True)] == expected
-    assert (sum(np.outer(a, b) for a, b in complexity_counterexamples.COVER) >= 1).all()
+    assert (sum(np.outer(a, b) for a, b in counterexamples.COVER) >= 1).all()
     # Eight of the nine pathways can be covered once each: drop the first unit's second pathway of the first box.
-    assert complexity_counterexamples.claim_1_ratio() == pytest.approx(9 / 8)
+    assert counterexamples.claim_1_ratio() == pytest.approx(9 / 8)
 
 
 def test_lemma_3_fails_by_more_the_wider_the_second_layer():
-    ratios = [complexity_counterexamples.lemma_3_ratio(m) for m in (1000, 2000, 4000, 100_000)]
+    ratios = [counterexamples.lemma_3_ratio(m) for m in (1000, 2000, 4000, 100_000)]
     assert ratios == pytest.approx([0.967, 1.197, 1.498, 4.757], abs=1e-3)
     # The law of the updates, by simulation of the dropout itself.
     m, rng = 200, np.random.default_rng(0)
@@ -142,7 +130,7 @@ def test_lemma_3_fails_by_more_the_wider_the_second_layer():
     for _ in range(60):
         plus, minus = rng.binomial(m // 2 + 1, 0.5, steps), rng.binomial(m // 2 - 1, 0.5, steps)
         largest.append((np.abs(plus - minus) * rng.integers(0, 2, steps)).max())
-    bound = (m // 2 + 1) / (math.log(m + 1) * complexity_counterexamples.lemma_3_ratio(m))
+    bound = (m // 2 + 1) / (math.log(m + 1) * counterexamples.lemma_3_ratio(m))
     assert 0.85 <= np.mean(np.array(largest) <= bound + 1e-9) <= 1
 
 
@@ -158,7 +146,7 @@ def test_lemma_3_holds_with_one_hidden_layer():
         kept = active[rng.integers(0, 30, steps)] * rng.integers(0, 2, (steps, 12))
         phi = 0.2 * np.linalg.norm(kept * weights, axis=1).max()  # mu (1 - mu) = 0.2
         mu = (1 - math.sqrt(0.2)) / 2
-        held.append(np.linalg.norm(weights) / 4 <= complexity_dropout.direct_lipschitz_bound(phi, 0, 1, mu, p_min))
+        held.append(np.linalg.norm(weights) / 4 <= dropout.direct_lipschitz_bound(phi, 0, 1, mu, p_min))
     assert np.mean(held) >= 0.95
 
 
@@ -211,7 +199,7 @@ def test_what_cannot_be_followed_is_named(every, lr, message):
 def test_linear_regions_tile_the_square_and_know_their_patterns_and_gradients():
     network = tasks.multilayer_perceptron(5, (6, 6), seed=0, bias_range=0.3).double()
     basis = tasks.isometry(0, 5)
-    regions = complexity_regions.linear_regions(network, basis)
+    regions = linear.linear_regions(network, basis)
     x, y = zip(*(region.polygon.T for region in regions), strict=True)
     areas = [abs(a @ np.roll(b, -1) - b @ np.roll(a, -1)) / 2 for a, b in zip(x, y, strict=True)]
     assert sum(areas) == pytest.approx(4, rel=1e-12)
@@ -221,7 +209,7 @@ def test_linear_regions_tile_the_square_and_know_their_patterns_and_gradients():
         centre = region.polygon.mean(0)
         # A pattern holds on a convex set: if it does at all corners, moved inwards a little, it does in the polygon.
         corners = torch.from_numpy((centre + 0.999 * (region.polygon - centre)) @ basis.T)[None]
-        found = np.concatenate([layer[0].numpy() for layer in complexity_regions.activations(stacked, corners)], axis=1)
+        found = np.concatenate([layer[0].numpy() for layer in linear.activations(stacked, corners)], axis=1)
         assert (found == np.concatenate(region.pattern)).all()
         point = torch.from_numpy(basis @ centre).requires_grad_()
         (gradient,) = torch.autograd.grad(network(point).sum(), point)
@@ -231,22 +219,22 @@ def test_linear_regions_tile_the_square_and_know_their_patterns_and_gradients():
 def test_basis_pursuit_takes_the_cheapest_combination_of_pathways():
     # The Kronecker product, the last layer first.
     first, second = np.array([True, False, True]), np.array([False, True])
-    np.testing.assert_array_equal(complexity_regions.pathways((first, second)), [0, 0, 0, 1, 0, 1])
+    np.testing.assert_array_equal(linear.pathways((first, second)), [0, 0, 0, 1, 0, 1])
     columns = np.array([[1.0, 0, 1], [0, 1, 1], [0, 0, 0]])
     # (1, 0) alone costs 1, and (1, 1) - (0, 1) costs 2.5.
     costs = [([1, 1, 1.5], [1, 1, 0], 1.5), ([1, 1, 1.5], [1, 0, 0], 1), ([1, 1, 1.5], [0, 0, 1], math.inf)]
     for prices, wanted, cost in [*costs, ([1, 4, 1.5], [0, 1, 0], 2.5)]:
-        assert complexity_regions.basis_pursuit(columns, np.array(prices))(np.array(wanted)) == pytest.approx(cost)
+        assert linear.basis_pursuit(columns, np.array(prices))(np.array(wanted)) == pytest.approx(cost)
 
 
 def test_theorem_2_bounds_every_empty_region_it_speaks_of():
     task = tasks.sinusoid_task(frequencies=(0.5,), repetitions=2, num_points=60, widths=(6,), dtype=torch.float64)
     networks, samples = stack(task.networks), draw_samples([1, 2], 300, 60)
-    interval = complexity_regions.watch_interval(networks, *task.train, samples, loss="mse", lr=1e-7)
+    interval = linear.watch_interval(networks, *task.train, samples, loss="mse", lr=1e-7)
     assert (interval.gamma < 1e-3).all()
     for m in range(2):
         network = unstack(networks, task.networks[m], m)
-        bound = complexity_regions.bound_empty_regions(network, tasks.isometry(m), interval, m)
+        bound = linear.bound_empty_regions(network, tasks.isometry(m), interval, m)
         told = np.isfinite(bound["bound"]) & (bound["steepness"] > 0)
         assert told.sum() >= 3
         # The linear programme is solved to 1e-7.
@@ -258,36 +246,32 @@ def test_an_interval_prices_points_at_their_smallest_update():
     task = tasks.sinusoid_task(frequencies=(0.5,), repetitions=1, num_points=5, widths=(4,), dtype=torch.float64)
     networks, (x, y), options = stack(task.networks), task.train, {"loss": "mse", "lr": 1e-6}
     samples = torch.tensor([[[0]], [[3]], [[0]]])
-    prices = complexity_regions.watch_interval(networks, x, y, samples, **options).smallest_updates(0)
+    prices = linear.watch_interval(networks, x, y, samples, **options).smallest_updates(0)
     assert np.isfinite(prices).tolist() == [True, False, False, True, False]
     # With an identity first layer an update is the Lipschitz constant, which has hardly changed.
     constants = complexity.lipschitz_constants(networks, x, "mse")[0].numpy()
     np.testing.assert_allclose(prices[[0, 3]], constants[[0, 3]], rtol=1e-4)
     # The update of a point that is fitted exactly is 0/0, which must not make a combination of training points free.
     exact = networks(x).detach().squeeze(-1)
-    interval = complexity_regions.watch_interval(networks, x, exact, samples[:1], **options)
+    interval = linear.watch_interval(networks, x, exact, samples[:1], **options)
     assert np.isnan(interval.updates).all()
     assert np.isinf(interval.smallest_updates(0)).all()
 
 
 def test_covering_and_its_bound():
     points = np.array([[0.0], [1], [2], [10]])
-    assert [complexity_dropout.covering_lower_bound(points, radius) for radius in (0.4, 0.6, 6)] == [4, 3, 1]
+    assert [dropout.covering_lower_bound(points, radius) for radius in (0.4, 0.6, 6)] == [4, 3, 1]
     expected = math.sqrt((4 * math.log(2) * 3 + 2 * math.log(20)) / 50)
-    assert complexity_dropout.covering_bound(3, 50, 0.05) == pytest.approx(expected)
+    assert dropout.covering_bound(3, 50, 0.05) == pytest.approx(expected)
 
 
-def test_the_repaired_theorem_3_takes_the_largest_radius_below_that_of_the_sample():
-    for radius in (0.9, 0.5, 0.3, 0.01):
-        index = next(j for j in itertools.count() if 2.0**-j < radius)
-        assert index <= 1 + math.log2(1 / radius)
-        assert 2.0**-index >= radius / 2
-        expected = (4 * math.log(2) * 7 + 2 * math.log(20) + 4 * math.log(index + 2)) / 50
-        found = complexity_dropout.repaired_bound(7, 50, 0.05, radius, 1.0)
-        assert found == pytest.approx(math.sqrt(expected))
-    # A radius beyond the diameter needs no halving, and the shares of delta add up to 1.
-    assert complexity_dropout.repaired_bound(1, 1, 1, 9.0, 1.0) == pytest.approx(math.sqrt(4 * math.log(4)))
-    assert sum(1 / ((j + 1) * (j + 2)) for j in range(10_000)) == pytest.approx(1, abs=1e-3)
+@pytest.mark.parametrize("radius", [0.9, 0.5, 0.3, 0.01])
+def test_the_repaired_theorem_3_takes_the_largest_radius_below_that_of_the_sample(radius):
+    index = next(j for j in itertools.count() if 2.0**-j < radius)
+    expected = (4 * math.log(2) * 7 + 2 * math.log(20) + 4 * math.log(index + 2)) / 50
+    assert dropout.repaired_bound(7, 50, 0.05, radius, 1.0) == pytest.approx(math.sqrt(expected))
+    # A radius beyond the diameter needs no halving.
+    assert dropout.repaired_bound(1, 1, 1, 9.0, 1.0) == pytest.approx(math.sqrt(4 * math.log(4)))
 
 
 def test_the_repaired_bound_covers_a_learner_that_picks_its_radius_after_the_sample(rng):
@@ -300,7 +284,7 @@ def test_the_repaired_bound_covers_a_learner_that_picks_its_radius_after_the_sam
             counts = np.bincount((x * cells).astype(int), minlength=cells)
             gap = np.abs(counts / n - 1 / cells).sum() / 2
             # 2^j cells without labels, as 2^(j - 1) balls of radius 2^-(j + 1) with both labels.
-            bound = complexity_dropout.repaired_bound(cells / 2, n, delta, 2.0**-j * 1.01, 1.0)
+            bound = dropout.repaired_bound(cells / 2, n, delta, 2.0**-j * 1.01, 1.0)
             broken |= gap > bound
             broken_at_one |= gap > 0.45 * bound
         exceeded += broken
@@ -311,24 +295,20 @@ def test_the_repaired_bound_covers_a_learner_that_picks_its_radius_after_the_sam
 
 
 def test_steady_learners_have_the_quantities_of_theorem_3():
-    task = complexity_dropout.dropout_task(repetitions=2, num_images=24, num_test=20, image_size=8, hidden=8)
+    task = dropout.dropout_task(repetitions=2, num_images=24, num_test=20, image_size=8, hidden=8)
     options = {"epochs": 4, "steady_epochs": 2, "lr": 0.01, "steady_lr": 1e-5}
-    learners = complexity_dropout.steady_learners(task, **options)
-    assert learners.equals(complexity_dropout.steady_learners(task, **options))
+    learners = dropout.steady_learners(task, **options)
     assert ((learners["mu"] > 0) & (learners["mu"] <= 0.5)).all()
     assert (learners["lipschitz"] <= learners["slope_bound"]).all()
     assert (learners["slope_bound"] <= learners["direct_bound"]).all()
-    for learner in learners.itertuples():
-        slope = learner.mu * (1 - learner.mu) * learner.p_min
-        assert learner.c == pytest.approx((1 + learner.gamma) * learner.beta / slope)
-        assert learner.bound == complexity_dropout.covering_bound(learner.covering, 24, 0.05)
+    slope = learners["mu"] * (1 - learners["mu"]) * learners["p_min"]
+    np.testing.assert_allclose(learners["c"], (1 + learners["gamma"]) * learners["beta"] / slope)
 
 
-def test_the_target_and_its_embedding(monkeypatch):
+def test_the_target_and_its_embedding():
     assert tasks.sinusoid(np.array([[0.0, 0], [0.5, 0], [0.5, 0.25]]), 1.0) == pytest.approx([1, -1, 0], abs=1e-15)
     basis = tasks.isometry(3)
     np.testing.assert_allclose(basis.T @ basis, np.eye(2), atol=1e-14)
-    monkeypatch.setattr(torch, "manual_seed", lambda seed: pytest.fail("seeds every device"))
     task = tasks.sinusoid_task(repetitions=2, num_points=30, widths=(4,), dtype=torch.float64)
     assert task.train[0].shape == (8, 30, 10)
     assert torch.equal(task.train[0][0], task.train[0][2])
@@ -348,8 +328,6 @@ def test_a_larger_corruption_holds_a_smaller_one_and_leaves_the_test_alone():
     assert wrong[0] == 0
     assert (wrong.diff() > 0).all()
     assert torch.equal(task.test[1][0], task.test[1][-1])
-    with pytest.raises(ValueError, match="unknown dataset of two classes 'cifar100'"):
-        tasks.corruption_task(dataset="cifar100")
 
 
 def test_the_digits_are_the_same_for_both_networks():
@@ -372,8 +350,7 @@ def test_architectures_are_compared_at_equal_fit():
     row = table[(table["network"] == "CNN") & (table["loss"] == 0.02) & (table["repetition"] == 2)].iloc[0]
     expected = [path.steps[2], path.length[:3, 2, 0].mean() / 2, (3 + 0.015) / 3]
     assert row[["steps", "length", "test_loss"]].tolist() == pytest.approx(expected)
-    empty = architectures.equal_fit_table(paths, (1e-9,))
-    assert empty.empty
+    assert architectures.equal_fit_table(paths, (1e-9,)).empty
     # The slower one counts: nothing is compared at a loss that it does not reach.
     slow = dataclasses.replace(paths["CNN"], train_loss=paths["CNN"].train_loss * 4)
     assert architectures.equal_fit_table(paths | {"CNN": slow})["loss"].unique().tolist() == [0.05, 0.02]
@@ -396,14 +373,12 @@ def test_corollary_2_is_checked_over_few_steps_too():
     task = tasks.sinusoid_task(frequencies=(0.5,), repetitions=2, num_points=20, widths=(8,), dtype=torch.float64)
     _, path = task.run(epochs=2, lr=0.01, every=1)
     check = inequalities.all_checks(path, "mse")["corollary-2"]
-    ratios = [inequalities.check_corollary_2(path, w).ratio for w in (1, 2, 5, 10)]
-    assert 0.4 < check.ratio == max(ratios) <= 1
+    assert 0.4 < check.ratio == max(inequalities.check_corollary_2(path, w).ratio for w in (1, 2, 5, 10)) <= 1
     assert check.n == 2 * (40 + 39 + 36 + 31)
-    assert ratios[3] < check.ratio
 
 
 def test_every_counterexample_exceeds_what_a_published_statement_allows():
-    for id_, check in complexity_counterexamples.counterexamples().items():
+    for id_, check in counterexamples.counterexamples().items():
         assert published(f"loukas/{id_}").kind == "refuted"
         assert check.ratio > 1
 

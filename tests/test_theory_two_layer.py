@@ -139,19 +139,6 @@ def test_training_sets_have_norm_one_or_lie_on_a_line():
     assert y.tolist() == [[1, -1, 1, -1]]
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: training_sets("spheres", 1, 4), "Did you mean"),
-        (lambda: training_sets("digits", 1, 10**4), "3 and 8"),
-        (lambda: nets.random_networks(1, 0, 2), "hidden=0"),
-    ],
-)
-def test_wrong_input_is_named(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
 def test_the_inequalities_hold_on_random_and_trained_networks():
     networks, (x, y) = nets.random_networks(4, 16, 2, seed=3), training_sets("line", 4, 6)
     training = train(*over_rates(networks, x, y, [0.2, 1.0, 3.0]), steps=200, keep=8)

@@ -167,12 +167,3 @@ def test_the_certified_share_is_that_of_a_binomial():
         expected = binom.cdf(6, width, active)  # 6 active neurons leave one of eight sign changes out
         assert row.low <= expected <= row.high
         assert row.low < row.share < row.high
-
-
-def test_wide_students_of_one_label_change_have_three_regions_at_every_tolerance():
-    table, trained = theory.train_students(1, 100, 8, 12, seed=5, num_steps=600)
-    settled = torch.tensor(np.flatnonzero(table["converged"] & (table["label_changes"] == 1)))
-    assert len(settled) >= 10
-    for tolerance in (1e-2, 1e-5, 1e-12):
-        both = {"position_tolerance": tolerance, "slope_tolerance": tolerance}
-        assert {uni.linear_regions(one, **both) for one in trained.theta[settled]} == {3}
