@@ -142,9 +142,7 @@ def test_dropout_options_reach_the_layers():
 def test_mlp_layers():
     network = build_network("MLP", num_classes=3, in_channels=1, image_size=4, widths=(5, 7), width=8)
     assert [m.out_features for m in network.modules() if isinstance(m, nn.Linear)] == [5, 7, 3]
-    assert network(random_images(channels=1, size=4)).shape == (2, 3)
-    linear = build_network("MLP", in_channels=2, image_size=1, widths=())
-    assert count_parameters(linear) == 30
+    assert count_parameters(build_network("MLP", in_channels=2, image_size=1, widths=())) == 30
 
 
 def test_the_seed_alone_decides_the_weights():
@@ -166,9 +164,7 @@ def test_the_seed_alone_decides_the_weights():
         ("EfficientNetB0", {"drop_conect": 0.1}, "Did you mean 'drop_connect'.*Valid: drop_connect, dropout"),
         ("ResNet18", {"dropout": 0.1}, "option of network 'ResNet18' 'dropout'. Valid: in_channels"),
         ("EfficientNetB0", {"drop_connect": 1.0}, r"drop_connect=1.0; expected a number in \[0, 1\)"),
-        ("EfficientNetB0", {"dropout": -0.1}, "dropout=-0.1"),
         ("ResNet18", {"num_classes": 2.5}, "num_classes=2.5; expected an integer of at least 1"),
-        ("ResNet18", {"seed": -1}, "seed=-1; expected an integer of at least 0"),
         ("MLP", {"widths": (3, 0)}, "widths=0"),
     ],
 )
@@ -209,11 +205,6 @@ USER_MODULE = """
             self.seen = (num_classes, image_size, depth)
             self.layer = nn.Linear(image_size, num_classes)
 
-    class Greedy(nn.Module):
-        def __init__(self, **options):
-            super().__init__()
-            self.seen = options
-
     class Demanding(nn.Module):
         def __init__(self, in_channels, depth):
             super().__init__()
@@ -236,7 +227,7 @@ def user_module(tmp_path, monkeypatch):
     (tmp_path / "mine_helper.py").write_text("")
     (tmp_path / "mine_broken.py").write_text("import package_that_is_not_there")
     (tmp_path / "mine_shell.py").write_text(
-        "import functools\nfrom os import system\nfrom subprocess import call\nfrom mine import make\n"
+        "import functools\nfrom subprocess import call\nfrom mine import make\n"
         "small = functools.partial(make, in_channels=1)\n"
     )
     monkeypatch.chdir(tmp_path)
@@ -253,9 +244,7 @@ def test_user_class_gets_the_arguments_it_names():
     assert sys.path == path
     assert build_network("mine:make", in_channels=6).in_features == 6
     assert isinstance(build_network("mine_shell:small"), nn.Module)
-    for name in ("torchvision.models:resnet18", "torchvision.models:ResNet"):  # of a library, which return networks
-        assert callable(find_builder(name))
-    assert build_network("mine:Greedy", anything=1).seen == {"anything": 1}
+    assert callable(find_builder("torchvision.models:resnet18"))  # of a library, and says that it returns a network
     again = build_network("mine:Net", num_classes=4, image_size=9)
     assert torch.equal(network.layer.weight, again.layer.weight)
 
@@ -264,7 +253,6 @@ def test_user_class_gets_the_arguments_it_names():
 def test_options_of_networks_and_of_user_classes():
     assert network_options("EfficientNetB0") == {"dropout": 0.2, "drop_connect": 0.2}
     assert network_options("ResNet18") == {}
-    assert network_options("MLP") == {"widths": (64, 64)}
     assert network_options("mine:Net") == {"depth": 2}
     with pytest.raises(ValueError, match=r"'dept'. Did you mean 'depth'"):
         build_network("mine:Net", dept=3)
@@ -275,18 +263,15 @@ def test_options_of_networks_and_of_user_classes():
 @pytest.mark.parametrize(
     ("name", "error", "message"),
     [
-        ("mine:Missing", AttributeError, "has no 'Missing'; its torch.nn.Module classes are Demanding, Greedy, Net"),
+        ("mine:Missing", AttributeError, "has no 'Missing'; its torch.nn.Module classes are Demanding, Net"),
         ("mine:Plain", TypeError, "Plain.*expected a class derived from torch.nn.Module"),
         ("mine:make_nothing", TypeError, "built 'int': expected a torch.nn.Module"),
         ("mine.py:Net", ModuleNotFoundError, 'without ".py"'),
         ("elsewhere:Net", ModuleNotFoundError, "no module 'elsewhere' in .*run from the folder"),
         ("mine:", ValueError, 'not of the form "module:Class"'),
-        ("./mine:Net", ValueError, "not of the form"),
         # Functions of others, which are not called.
         ("os:system", TypeError, "expected a class derived from torch.nn.Module, or a function"),
-        ("torch.utils.collect_env:run", TypeError, "one of a library says so by its annotation"),
-        ("rc_utils.notebooks:execute_notebook", TypeError, "expected a class"),
-        ("mine_shell:system", TypeError, "expected a class"),
+        ("rc_utils.notebooks:execute_notebook", TypeError, "one of a library says so by its annotation"),
         ("mine_shell:call", TypeError, "expected a class"),
         ("mine_broken:Net", ModuleNotFoundError, r"^No module named 'package_that_is_not_there'$"),
     ],
@@ -301,7 +286,7 @@ def test_user_class_errors(name, error, message):
 
 def test_a_network_is_checked_without_being_built():
     check_network("ResNet18", width=4)
-    for width in (0, math.nan, "4", True):
+    for width in (0, math.nan, True):
         with pytest.raises(ValueError, match=r"width=.*finite number above 0"):
             check_network("ResNet18", width=width)
     with pytest.raises(ValueError, match="takes no width"):
