@@ -205,6 +205,11 @@ USER_MODULE = """
             self.seen = (num_classes, image_size, depth)
             self.layer = nn.Linear(image_size, num_classes)
 
+    class Greedy(nn.Module):
+        def __init__(self, **options):
+            super().__init__()
+            self.seen = options
+
     class Demanding(nn.Module):
         def __init__(self, in_channels, depth):
             super().__init__()
@@ -245,6 +250,7 @@ def test_user_class_gets_the_arguments_it_names():
     assert build_network("mine:make", in_channels=6).in_features == 6
     assert isinstance(build_network("mine_shell:small"), nn.Module)
     assert callable(find_builder("torchvision.models:resnet18"))  # of a library, and says that it returns a network
+    assert build_network("mine:Greedy", anything=1).seen == {"anything": 1}
     again = build_network("mine:Net", num_classes=4, image_size=9)
     assert torch.equal(network.layer.weight, again.layer.weight)
 
@@ -263,7 +269,7 @@ def test_options_of_networks_and_of_user_classes():
 @pytest.mark.parametrize(
     ("name", "error", "message"),
     [
-        ("mine:Missing", AttributeError, "has no 'Missing'; its torch.nn.Module classes are Demanding, Net"),
+        ("mine:Missing", AttributeError, "has no 'Missing'; its torch.nn.Module classes are Demanding, Greedy, Net"),
         ("mine:Plain", TypeError, "Plain.*expected a class derived from torch.nn.Module"),
         ("mine:make_nothing", TypeError, "built 'int': expected a torch.nn.Module"),
         ("mine.py:Net", ModuleNotFoundError, 'without ".py"'),
@@ -271,7 +277,8 @@ def test_options_of_networks_and_of_user_classes():
         ("mine:", ValueError, 'not of the form "module:Class"'),
         # Functions of others, which are not called.
         ("os:system", TypeError, "expected a class derived from torch.nn.Module, or a function"),
-        ("rc_utils.notebooks:execute_notebook", TypeError, "one of a library says so by its annotation"),
+        ("torch.utils.collect_env:run", TypeError, "one of a library says so by its annotation"),
+        ("rc_utils.notebooks:execute_notebook", TypeError, "expected a class"),
         ("mine_shell:call", TypeError, "expected a class"),
         ("mine_broken:Net", ModuleNotFoundError, r"^No module named 'package_that_is_not_there'$"),
     ],
