@@ -58,7 +58,7 @@ def deciding_runs(group, study):
         right = TEST_IMAGES * runs["test_accuracy"] + UNUSED_IMAGES * runs["unused_accuracy"]
         runs = runs.assign(gap=runs["train_accuracy"] - right / (TEST_IMAGES + UNUSED_IMAGES))
         if disagreement_table(study.name).is_file():
-            runs = runs.merge(pd.read_csv(disagreement_table(study.name)), on="run_id")
+            runs = runs.merge(pd.read_csv(disagreement_table(study.name)), on="run_id", how="left")
     return runs.rename(columns={f"{name}{end}": name for name in RIVALS for end in ("_own", "_test")})
 
 
