@@ -27,8 +27,9 @@ CAMPAIGN = "cifar10-small"
 START, END = "<!-- results: written by `python book/headline.py`, not by hand -->", "<!-- end of results -->"
 LEAD = (
     "**Across training settings, networks with fewer regions do have the smaller gap between training and test "
-    "accuracy. Scores of mixed images tell it as well; between twins that differ by chance alone the count says "
-    "little; with more training images, or with flips at a large learning rate, it points the wrong way.**"
+    "accuracy. Scores of mixed images tell it as well; between twins that differ by chance alone the count tells a "
+    "part of it, and more than those scores; with more training images, or with flips at a large learning rate, it "
+    "points the wrong way.**"
 )
 ALT = (
     "Three panels. Count and gap of the authors' full-size networks and of ours rise together. A line fitted on SGD "
@@ -46,7 +47,7 @@ def bullets(results):
     text = {id_: interval_text(r.value, r.low, r.high) for id_, r in results.items()}
     theirs = authors_results()["text"]
     data = tomllib.loads((ROOT / "campaigns" / CAMPAIGN / "campaign.toml").read_text(encoding="utf-8"))["dataset"]
-    twins = [text[f"study/1/only chance differs, {network}: r"] for network in ("ResNet18", "VGG19")]
+    twins = [text[f"study/6/only chance differs, measured well, {network}: r"] for network in ("ResNet18", "VGG19")]
     images, flips = (results[f"study/4/{axis}: share of wrong pairs"].value for axis in ("number of images", "flip"))
     size = data["image_size"]
     return [
