@@ -26,10 +26,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 CAMPAIGN = "cifar10-small"
 START, END = "<!-- results: written by `python book/headline.py`, not by hand -->", "<!-- end of results -->"
 LEAD = (
-    "**Across training settings, networks with fewer regions do have the smaller gap between training and test "
-    "accuracy. Scores of mixed images tell it as well; between twins that differ by chance alone the count tells a "
-    "part of it, and more than those scores; with more training images, or with flips at a large learning rate, it "
-    "points the wrong way.**"
+    "**Across training settings, networks with fewer regions have the smaller gap between training and test "
+    "accuracy. Scores of mixed images tell it too; where chance alone differs, the count tells a part of it, "
+    "more than those scores; with more training images, or flips at a large learning rate, it points the wrong way.**"
 )
 ALT = (
     "Three panels. Count and gap of the authors' full-size networks and of ours rise together. A line fitted on SGD "
