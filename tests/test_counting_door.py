@@ -239,14 +239,21 @@ def test_int8_by_the_range_of_the_batch_is_refused(quantised):
 
 @pytest.mark.parametrize("seed", [2, 15])
 def test_the_last_bits_of_a_network_whose_scores_are_the_same_everywhere_are_no_dependence(seed):
-    """As of deep networks at their start: a score near zero is a sum of numbers as large as the others."""
+    """As of deep networks at their start: a score near zero is told from the winning one no finer."""
     images = load_dataset("shapes", n_train=40, n_test=10, image_size=16, seed=0)
     network = build_network("VGG19", width=8, image_size=16, seed=seed)
     assert np.ptp(network.eval()(images.x_train[:12]).detach().numpy(), axis=0).max() < 1e-7
     check_outputs(network.train().to(memory_format=torch.channels_last), images)
-    between = Net(0, after=lambda m, z: 1e-3 * (z - z.mean(0)) + torch.tensor([1e3, 1.0, 1.0]))
-    with pytest.raises(ValueError, match="depends on the other points"):
-        region_count(between, np.random.default_rng(0).normal(size=(9, 2)))
+
+
+@pytest.mark.parametrize("others", [1, 7])
+def test_classes_that_a_large_number_switches_off_hide_no_dropout(others):
+    def masked(m, z):
+        return torch.cat([z, torch.full((len(z), others), -1e9)], 1)
+
+    noisy = Net(0, lambda m, h: F.dropout(h, 0.3), masked)
+    with pytest.raises(ValueError, match="at every call"):
+        region_count(noisy, np.random.default_rng(0).normal(size=(9, 2)))
 
 
 def test_training_and_exact_segments_use_the_same_probe(tiny_data):

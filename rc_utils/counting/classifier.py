@@ -268,8 +268,8 @@ def _same(tensor, before):
 def _differ_by(one, other):
     """The largest difference of a score (n, C), as a share of what scores differ by between points.
 
-    Last bits do not count: what 64 roundings in float32 make of a column's largest number or, where
-    that happens to be small, of the middle one of all columns, as it is a sum of numbers like theirs.
+    Last bits do not count: what 64 roundings in float32 make of a column's largest number, or of the
+    largest of the scores that win, from which the label's lead is told no finer.
     """
     if one.dtype != float:
         return float((one != other).any())
@@ -279,7 +279,7 @@ def _differ_by(one, other):
     difference = np.abs(np.subtract(one, other, out=np.zeros_like(one), where=~same)).max(0)
     finite = np.where(np.isfinite(one), one, 0)
     largest = np.abs(finite).max(0)
-    largest = np.maximum(largest, np.quantile(largest, 0.5, method="lower"))
+    largest = np.maximum(largest, np.abs(finite.max(1)).max())
     excess = (difference - 64 * np.finfo(np.float32).eps * largest).max()
     spread = np.ptp(finite, axis=0).max()
     if excess <= 0:
