@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from rc_studies.second_round import BARS, MARGINS, decide, decide_equivalence, difference_of_correlations, fisher
+from rc_studies.second_round import BARS, MARGINS, decide, decide_equivalence, difference_of_correlations
+from rc_utils.correlation import fisher_interval
 
 DRAWS, RESAMPLES = 2000, 400
 # Correlation of the count with mixup accuracy between twins of the first round, without its sign.
@@ -37,7 +38,8 @@ def power_of_correlations(bar, number, truths, draws=DRAWS, seed=0):
         decisions = []
         for _ in range(draws):
             pair = [correlated(rng, number, r, 0.0, 0.0) for _ in range(2)]
-            decisions.append(decide([fisher(np.corrcoef(gap, count)[0, 1], number) for gap, count, _ in pair], bar))
+            found = [np.corrcoef(gap, count)[0, 1] for gap, count, _ in pair]
+            decisions.append(decide([(value, *fisher_interval(value, number)) for value in found], bar))
         rows.append({"true r": r, "runs of a network": number} | share(decisions))
     return pd.DataFrame(rows).fillna(0.0)
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from rc_studies.rivals import RIVALS
 from rc_studies.studies import COUNT, study_runs
-from rc_utils.correlation import Estimate, fisher_interval
+from rc_utils.correlation import correlate
 from rc_utils.paths import campaigns_dir, data_dir, write_atomically
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import find_count
@@ -38,7 +38,7 @@ def outcome(group, networks):
         runs = deciding_runs(group, study)
         row = {"network": runs["network"].iloc[0], "runs": len(runs)}
         count, rival, gap = (runs[column].to_numpy(float) for column in (COUNT, RIVAL, "gap"))
-        row["r"] = Estimate(*fisher(np.corrcoef(count, gap)[0, 1], len(runs)), len(runs), "runs")
+        row["r"] = correlate(count, gap, unit="runs")
         if group == "twins":
             shares = row["reliability of log count"], row["of accuracy"] = reliabilities(study, runs)
             row["r without noise"] = row["r"].value / np.prod(shares) ** 0.5
@@ -57,8 +57,7 @@ def deciding_runs(group, study):
     if group == "twins":
         right = TEST_IMAGES * runs["test_accuracy"] + UNUSED_IMAGES * runs["unused_accuracy"]
         runs = runs.assign(gap=runs["train_accuracy"] - right / (TEST_IMAGES + UNUSED_IMAGES))
-        if disagreement_table(study.name).is_file():
-            runs = runs.merge(pd.read_csv(disagreement_table(study.name)), on="run_id", how="left")
+        runs = runs.merge(pd.read_csv(disagreement_table(study.name)), on="run_id", how="left")
     return runs.rename(columns={f"{name}{end}": name for name in RIVALS for end in ("_own", "_test")})
 
 
@@ -69,11 +68,6 @@ def reliabilities(study, runs):
     counts = [find_count(record["counts"], settings)["counts"] for record in records]
     right = [unpacked(record["per_image"]["test"], TEST_IMAGES) for record in records]
     return reliability_of_log_count(counts), reliability_of_accuracy(right, TEST_IMAGES + UNUSED_IMAGES)
-
-
-def fisher(r, runs):
-    """(r, low, high): a correlation over independent runs with Fisher's 95 % interval."""
-    return (r, *fisher_interval(r, runs))
 
 
 def decide(estimates, bar):
@@ -170,7 +164,7 @@ def disagreement_table(name):
     return campaigns_dir() / name / "disagreement.csv"
 
 
-def shown_images(arrays, spec):
+def order_of_test_images(arrays, spec):
     """Order in which a run sees the stored test images (`Arrays`); its record has predictions of the first."""
     from rc_utils.datasets.load import choose  # with torch, which a page of records does not need
 
@@ -187,7 +181,7 @@ def main():
     for name in CAMPAIGNS["twins"]:
         records = study_runs(name).records
         labels = [[ord(label) - ord("0") for label in record["predictions"]] for record in records.values()]
-        images = [shown_images(arrays, record["spec"])[: len(labels[0])] for record in records.values()]
+        images = [order_of_test_images(arrays, record["spec"])[: len(labels[0])] for record in records.values()]
         found = disagreement(labels, images, len(arrays.y_test))
         table = pd.DataFrame({"run_id": list(records), "disagreement": found.round(6)})
         write_atomically(disagreement_table(name), table.to_csv(index=False).encode())

@@ -15,14 +15,6 @@ from rc_utils.datasets.cache import Arrays, stored, write_cache
 from rc_utils.sweep.campaign import load_campaign
 
 
-def test_fishers_interval_is_that_of_scipy():
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(2, 50))
-    known = stats.pearsonr(*x)
-    interval = known.confidence_interval(0.95)
-    assert rules.fisher(known.statistic, 50) == pytest.approx((known.statistic, interval.low, interval.high))
-
-
 @pytest.mark.parametrize(
     ("estimates", "twins", "gap"),
     [
@@ -148,7 +140,7 @@ def test_predictions_of_a_record_are_of_the_test_images_that_its_seed_shows_firs
     images = rng.integers(0, 256, (60, 8, 8, 3), dtype=np.uint8)
     write_cache(tmp_path / "cifar10.npz", Arrays(images, labels, images[::-1], labels, tuple("abcd")))
     settings = {"name": "cifar10", "n_train": 12, "n_test": 60, "seed": 3}
-    shown = rules.shown_images(stored("cifar10", tmp_path), {"dataset": settings})
+    shown = rules.order_of_test_images(stored("cifar10", tmp_path), {"dataset": settings})
     assert sorted(shown) == list(range(60))
     raw = load_dataset(**settings).x_test.raw.numpy()
     assert np.array_equal(raw.transpose(0, 2, 3, 1), images[::-1][shown])
