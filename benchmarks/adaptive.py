@@ -9,7 +9,7 @@ from benchmarks.registry import Row, at_least, at_most, benchmark
 from rc_utils.counting import region_count
 from rc_utils.training import TrainConfig, train
 
-NETWORKS = {"ResNet18": {"width": 8}, "SENet18": {"width": 8}}
+NETWORKS = {"ResNet18": {"width": 8}, "SENet18": {"width": 8}, "ResNet34": {"width": 8}}
 NETWORKS["EfficientNetB0"] = {"width": 16, "dropout": 0.0, "drop_connect": 0.0}
 LEARNING_RATES = (0.02, 0.01, 0.005)
 FINE = 6401  # points of the grid that stands for the truth
@@ -18,7 +18,7 @@ COARSE = 24, 8  # intervals that adaptive segments begin with
 
 @benchmark("adaptive")
 def adaptive(scale):
-    """Evaluations and miscounts on segments, over trained networks of three kinds and learning rates and an untrained.
+    """Evaluations and miscounts on segments, over trained networks of four kinds and learning rates and an untrained.
 
     Counts that begin with 24 intervals, the default, and with 8 are to err no more often than the grid.
     """

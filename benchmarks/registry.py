@@ -43,7 +43,7 @@ class Scale:
 
 
 FULL = Scale(
-    repeats=7, grids=1000, images=1280, segments=100, truth=(24, 3), triangles=30,
+    repeats=7, grids=1000, images=1280, segments=100, truth=(24, 3), triangles=60,
     many_segments=(100, 1000, 10000), trials=600, runs=10000,
 )  # fmt: skip
 QUICK = Scale(
