@@ -1,14 +1,12 @@
 """How long `rc_utils` takes, side by side with the usual way in the same run: `python -m benchmarks`.
 
 A benchmark is a function of a `Scale` that yields `Row`s, registered under a name (`registry.benchmark`) in a module
-that `load` imports. `coverage` checks intervals instead of times.
+that `load` imports.
 """
 
 import importlib
 
-TOPICS = (
-    "counting", "forward", "epoch", "adaptive", "triangles", "memory", "scheduling", "gpu", "coverage",
-)  # fmt: skip
+TOPICS = ("counting", "forward", "epoch", "adaptive", "triangles", "memory", "scheduling", "gpu")
 
 
 def load():

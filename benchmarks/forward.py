@@ -108,7 +108,7 @@ def bare_forward(network, points, batch_size):
 
 
 def ways_to_pass(network, points):
-    """Functions that pass the points, in batches of 100, 200 and 400 and in both memory layouts."""
+    """Functions that pass the points, in batches of 50, 100 and 400 and in both memory layouts."""
     for memory_format in (torch.contiguous_format, torch.channels_last):
         laid_out = copy.deepcopy(network).to(memory_format=memory_format)
         here = points.contiguous(memory_format=memory_format)

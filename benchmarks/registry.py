@@ -27,7 +27,6 @@ class Scale:
     truth: segments and exact segments of a network that are compared with a count that stands for the truth.
     triangles: of a network, likewise.
     many_segments: of region counts whose memory is compared.
-    trials: simulated campaigns whose intervals are checked.
     runs: of a campaign that does nothing.
     """
 
@@ -38,21 +37,20 @@ class Scale:
     truth: tuple
     triangles: int
     many_segments: tuple
-    trials: int
     runs: int
 
 
 FULL = Scale(
     repeats=7, grids=1000, images=1280, segments=100, truth=(24, 3), triangles=60,
-    many_segments=(100, 1000, 10000), trials=600, runs=10000,
+    many_segments=(100, 1000, 10000), runs=10000,
 )  # fmt: skip
 QUICK = Scale(
     repeats=3, grids=1000, images=640, segments=20, truth=(6, 1), triangles=5,
-    many_segments=(100,), trials=150, runs=1000,
+    many_segments=(100,), runs=1000,
 )  # fmt: skip
 TINY = Scale(
     repeats=1, grids=12, images=48, segments=2, truth=(2, 1), triangles=1,
-    many_segments=(20,), trials=2, runs=20,
+    many_segments=(20,), runs=20,
 )  # fmt: skip
 
 

@@ -28,9 +28,7 @@ def header(scale):
 
 
 def cells(row):
-    """The columns of one row, as text; a row that is no timing brings its own."""
-    if hasattr(row, "texts"):
-        return row.texts
+    """The columns of one row, as text."""
     low, high = min(row.ratios), max(row.ratios)
     ours, other = (amount_text(amounts, row.unit) for amounts in (row.ours, row.other))
     return (
