@@ -11,7 +11,7 @@ import pandas as pd
 
 from rc_studies.rivals import RIVALS
 from rc_studies.studies import COUNT, study_runs
-from rc_utils.correlation import correlate
+from rc_utils.correlation import correlate, partial_correlation, with_logs
 from rc_utils.paths import campaigns_dir, data_dir, write_atomically
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import find_count
@@ -31,7 +31,7 @@ def outcome(group, networks):
 
     networks: the complete `Study` of each. Columns: network, runs, r (an `Estimate`) and against mixup, the decision on
     equivalence with mixup accuracy; for twins also the `reliabilities` of log count and accuracy, and r without noise,
-    over the root of both.
+    over the root of both; at the paper's gap r given log lr and log batch size, both linear.
     """
     rows = []
     for study in networks:
@@ -42,6 +42,8 @@ def outcome(group, networks):
         if group == "twins":
             shares = row["reliability of log count"], row["of accuracy"] = reliabilities(study, runs)
             row["r without noise"] = row["r"].value / np.prod(shares) ** 0.5
+        else:
+            row["r given the settings"] = partial_correlation(with_logs(runs), COUNT, "gap", "log2_lr + log2_batch")
         row["against mixup"] = decide_equivalence(difference_of_correlations(count, rival, gap), MARGINS[group])
         rows.append(row)
     return pd.DataFrame(rows), decide([(row["r"].value, row["r"].low, row["r"].high) for row in rows], BARS[group])

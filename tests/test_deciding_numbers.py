@@ -96,6 +96,12 @@ def second_round_r(group, name):
     return r.statistic, *r.confidence_interval()
 
 
+def given_the_settings(runs):
+    """The partial correlation from the inverse of the correlations of all four."""
+    precision = np.linalg.inv(np.corrcoef(np.log(runs[["count", "lr", "batch_size"]].astype(float)).T, runs["gap"]))
+    return -precision[0, 3] / np.sqrt(precision[0, 0] * precision[3, 3])
+
+
 @pytest.mark.parametrize(("group", "bar"), [("twins", 0.2), ("gap", 0.7)])
 def test_the_second_round_by_other_code(group, bar):
     made = [studies.study_runs(name) for name in second_round.CAMPAIGNS[group]]
@@ -103,6 +109,8 @@ def test_the_second_round_by_other_code(group, bar):
         pytest.skip("its runs are not all made, and nothing is computed before")
     table, decision = second_round.outcome(group, made)
     expected = [second_round_r(group, study.name) for study in made]
+    for study, given in zip(made, table.get("r given the settings", []), strict=False):
+        assert given.value == pytest.approx(given_the_settings(study.runs[study.runs["interpolates"].astype(bool)]))
     assert [(r.value, r.low, r.high) for r in table["r"]] == [pytest.approx(r, abs=1e-9) for r in expected]
     above, below = all(low > bar for _, low, _ in expected), all(high < bar for *_, high in expected)
     assert decision == ("supports" if above else "refutes" if below else "inconclusive")

@@ -89,6 +89,7 @@ def twins(rng, name, noise):
     runs["unused_accuracy"] = rng.binomial(1600, chance) / 1600
     runs["gap"], runs["log count"] = runs["train_accuracy"] - runs["test_accuracy"], np.log(counts.mean(1))
     runs["mixup_accuracy_own"] = 2 * runs["log count"]
+    runs["lr"], runs["batch_size"] = 0.01 * means, rng.choice([32, 64], 60)
     return Study(name, runs, runs[59:], 60, 60, records)
 
 
@@ -109,6 +110,11 @@ def test_the_outcome_of_twins_rests_on_all_images_and_the_runs_that_fit(monkeypa
     noise_free = table["r without noise"].tolist()
     assert noise_free == pytest.approx([1 / np.hypot(1, 0.1), 1 / np.hypot(1, 0.3)], abs=0.06)
     across, _ = rules.outcome("gap", made)
+    # The learning rate says all but the segments' noise.
+    assert all(
+        abs(given.value) < 0.3 < abs(r.value)
+        for given, r in zip(across["r given the settings"], across["r"], strict=True)
+    )
     assert across["r"][0].value == pytest.approx(
         np.corrcoef(made[0].runs["log count"][:59], made[0].runs["gap"][:59])[0, 1]
     )
