@@ -12,6 +12,7 @@ import sys
 
 import numpy as np
 import pandas as pd
+from tqdm import tqdm
 
 from rc_utils.checks import require
 from rc_utils.paths import campaigns_dir
@@ -45,8 +46,9 @@ def numbers(path, lengths):
     """Lines of a text file as numbers; blank lines are passed over.
 
     Raises ValueError naming file and line where something is no finite number, or where the line
-    has not one of the `lengths`.
+    has not one of the `lengths`; and where the file is missing.
     """
+    require(path.is_file(), f"{path} is not there; check out commit 6148365")
     rows = []
     for place, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         where = f"{path}, line {place}"
@@ -73,7 +75,7 @@ def read_runs(root):
     Raises ValueError as `numbers`, for impossible values, and where a file is missing.
     """
     tables = []
-    for folder in CURVES:
+    for folder in tqdm(CURVES, desc="the authors' records", unit="folder"):
         files = sorted((root / "tasks" / folder).glob("*.txt"))
         require(files, f"no text file in {root}/tasks/{folder}; check out commit 6148365")
         tables += [table for path in files for table in _read_curve(path, folder)]

@@ -10,6 +10,7 @@ import sys
 
 import numpy as np
 import pandas as pd
+from tqdm import tqdm
 
 from rc_utils.authors import COMMIT, FITS, OTHERS, read_runs, settings_table
 from rc_utils.correlation import (
@@ -89,7 +90,7 @@ def published_rows(runs):
     derived = {}
     for one in [*_single_rows(runs), *_bias_rows(runs), *_augmentation_rows(runs)]:
         derived.setdefault(one["id"], []).append(one)
-    for id_ in statements().index:
+    for id_ in tqdm(statements().index, desc="statements"):
         group, network, column = (*id_.split("/"), "", "")[:3]
         experiment = EXPERIMENTS.get(column, "")
         if group in ("main", "test-accuracy"):
@@ -256,4 +257,7 @@ def write_tables(root, folder):
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit("usage: python -m rc_utils.authors PATH-OF-A-CLONE (see `make authors`)")
-    write_tables(pathlib.Path(sys.argv[1]), pathlib.Path(__file__).parent)
+    try:
+        write_tables(pathlib.Path(sys.argv[1]), pathlib.Path(__file__).parent)
+    except ValueError as error:
+        sys.exit(f"error: {error}")
