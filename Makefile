@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BUILD      := $(BIN)/python book/build.py
 VERSION     = $(shell sed -nE 's/^version = "(.*)"/\1/p' pyproject.toml)
 
-.PHONY: env book authors imagenet lab pdf article test coverage fuzz mutants lint serve bench lock clean
+.PHONY: env book authors imagenet lab pdf article test coverage fuzz lint serve bench lock clean
 .PHONY: dist dist-test links release github-release
 
 # Where Python writes no bytecode, as in many containers, each process would compile torch for itself.
@@ -68,10 +68,6 @@ coverage: env
 # The property-based tests with forty times the examples, and others each time.
 fuzz: env
 	RC_EXAMPLES=10000 $(BIN)/python -m pytest -n 2 tests/test_counting_door.py tests/test_exact.py tests/test_doors.py tests/test_sweep_trust.py
-
-# A hundred random faults in the core modules; prints those that no test notices. ONLY=counting/mesh and NUMBER=20 narrow it.
-mutants: env
-	nice $(BIN)/python -m tests.mutants --number $(or $(NUMBER),100) --seed $(or $(SEED),0) --only "$(ONLY)"
 
 lint: env
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
