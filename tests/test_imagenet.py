@@ -123,3 +123,19 @@ def test_the_first_page_shows_the_picture_with_its_text():
     assert classes == svg.count("<title>") > 10
     assert hero.caption(classes, regions) in intro
     assert intro.index("**Across") < intro.index(hero.START) < intro.index("A classifier cuts")
+
+
+def test_no_name_leaves_the_triangle():
+    right, top = hero.CORNERS[1:]
+    ends = right + 0.3 * (top - right), right + 0.4 * (top - right)
+    strip = np.array([*ends, *(end - [40, 0] for end in ends[::-1])])  # along the right edge
+    half = np.array([15, 9])
+    place, covered = hero.place_of_name([strip], half)
+    assert hero.inside([hero.CORNERS], place + 0.99 * half * [[1, 1], [1, -1], [-1, 1], [-1, -1]]).all()
+    assert 0.5 < covered < 1
+    assert hero.place_of_name([strip], np.array([200, 9]))[1] == 0
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "campaigns").glob("*/*.py")), ids=lambda path: path.name)
+def test_a_program_does_something_when_it_is_run(path):
+    assert '\nif __name__ == "__main__":\n    ' in path.read_text(encoding="utf-8")

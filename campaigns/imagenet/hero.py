@@ -65,11 +65,16 @@ def inside(paths, places):
 
 
 def place_of_name(paths, half):
-    """Where most of a box of half the size `half` (2,) lies inside the paths, and the share of it that does."""
+    """Where most of a box of half the size `half` (2,) lies inside the paths, and the share of it that does.
+
+    None of it may lie outside the triangle.
+    """
     box = np.stack(np.meshgrid(*[np.linspace(-1, 1, 7)] * 2), -1).reshape(-1, 2) * half
     low, high = np.min([path.min(0) for path in paths], 0), np.max([path.max(0) for path in paths], 0)
     places = np.stack(np.meshgrid(*[np.linspace(*ends, 50) for ends in zip(low, high, strict=True)]), -1).reshape(-1, 2)
-    covered = inside(paths, (places[:, None] + box).reshape(-1, 2)).reshape(len(places), -1).mean(1)
+    boxes = (places[:, None] + box).reshape(-1, 2)
+    covered, whole = (inside(one, boxes).reshape(len(places), -1) for one in (paths, [CORNERS]))
+    covered = covered.mean(1) * whole.all(1)
     best = places[covered > covered.max() - 1e-9]
     return best[np.hypot(*(best - best.mean(0)).T).argmin()], covered.max()
 
@@ -185,3 +190,7 @@ def caption(number, regions):
         f"{regions} regions. [Photographs](guide/your_model).*"
     )
     return "\n\n".join([START, shown, told, END])
+
+
+if __name__ == "__main__":
+    main()
