@@ -19,7 +19,7 @@ import torch
 from rc_utils import correlation
 from rc_utils.checks import require
 from rc_utils.counting import label_grid, region_count, sample_vertices
-from rc_utils.datasets.folders import decode
+from rc_utils.datasets.cache import decode
 
 _KEYS = ("x_train", "x", "points", "images")
 

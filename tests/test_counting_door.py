@@ -22,7 +22,7 @@ from rc_exact import exact_segment
 from rc_utils import build_network, load_dataset
 from rc_utils.counting import label_grid, predict_labels, region_count, sample_vertices
 from rc_utils.counting.classifier import as_classifier, probed
-from rc_utils.training.preparation import check_outputs
+from rc_utils.training.loop import check_outputs
 
 SEGMENT = np.array([[0.0, 0.0], [1.0, 0.0]])
 REAL = "bool int8 uint8 int16 >i2 uint16 int32 uint32 int64 >i8 uint64"

@@ -16,8 +16,7 @@ import torch
 from PIL import Image
 
 from rc_utils.datasets import CacheError, ImageTensor, load_dataset
-from rc_utils.datasets.cache import Arrays, read_cache, write_cache
-from rc_utils.datasets.folders import decode
+from rc_utils.datasets.cache import Arrays, decode, read_cache, write_cache
 from rc_utils.datasets.images import area_average
 
 
@@ -292,7 +291,7 @@ def test_class_folders_are_resized_on_the_short_side_and_cropped_at_the_centre(f
     assert load(n_train=4).y_train.bincount().tolist() == [2, 2]
     # They are decoded once, and anew when they change, a picture of the same size too.
     with monkeypatch.context() as patch:
-        patch.setattr("rc_utils.datasets.folders.decode", None)
+        patch.setattr("rc_utils.datasets.cache.decode", None)
         assert same(load(), data)
     Image.new("RGB", (9, 9), "white").save(picture)
     assert load().provenance["sha256"] != data.provenance["sha256"]

@@ -220,9 +220,7 @@ def reader(tmp_path, monkeypatch):
     shutil.copytree(ROOT / "campaigns" / "shapes-tiny", tmp_path / "campaigns" / "shapes-tiny")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RC_DATA", str(tmp_path / "data"))
-    own_measures = measures.MEASURES | {}
-    for module in (measures, measures.registry):
-        monkeypatch.setattr(module, "MEASURES", own_measures)
+    monkeypatch.setattr(measures, "MEASURES", measures.MEASURES | {})
     modules = set(sys.modules)
     yield tmp_path
     sys.modules.pop("my_module", None)

@@ -1,7 +1,6 @@
 """Each measure of a small network against its definition, written out."""
 
 import math
-import types
 
 import numpy as np
 import pytest
@@ -51,7 +50,7 @@ def test_sharpness_is_the_largest_eigenvalue_of_the_full_hessian(data):
 
 
 def test_input_gradient_is_the_mean_norm_of_the_margins_gradient(data, monkeypatch):
-    monkeypatch.setattr(measures.outputs, "images_per_batch", lambda images, most: 7)
+    monkeypatch.setattr(measures, "images_per_batch", lambda images, most: 7)
     network, (x, y) = Net(1).eval(), data
     norms, margins = [], []
     for image, label in zip(x, y, strict=True):
@@ -97,12 +96,10 @@ def test_sharpness_where_there_is_no_curvature_or_nothing_to_train():
 
 def test_sharpness_sees_every_class_of_data_that_are_sorted_by_class():
     labels = torch.arange(3).repeat_interleave(200)
-    data = types.SimpleNamespace(x_train=torch.arange(600.0), y_train=labels)
-    x, y = measures.some_images(data, 250)
+    x, y = measures.some_images(torch.arange(600.0), labels, 250)
     assert (len(x), y.unique().tolist()) == (250, [0, 1, 2])
     assert torch.equal(labels[x.long()], y)
-    mixed = types.SimpleNamespace(x_train=torch.arange(600.0), y_train=torch.arange(600) % 3)
-    assert torch.equal(measures.some_images(mixed, 250)[0], torch.arange(250.0))
+    assert torch.equal(measures.some_images(torch.arange(600.0), torch.arange(600) % 3, 250)[0], torch.arange(250.0))
 
 
 class Units(torch.nn.Module):
@@ -212,7 +209,7 @@ def test_measures_of_weights_refuse_weights_that_are_computed(compute):
 
 
 def test_rivals_of_the_second_round_draw_segments_of_their_own():
-    first, own = (measures.segments.counted_pairs(range(500), 100, seed) for seed in (0, measures.segments.OWN))
+    first, own = (measures.counted_pairs(range(500), 100, seed) for seed in (0, measures.OWN))
     assert not {*map(tuple, first)} & {*map(tuple, own)}
 
 
@@ -239,13 +236,13 @@ def test_linear_pieces_and_local_complexity_of_three_units(activation):
 def test_linear_pieces_are_those_of_exact_segments():
     network = rc.build_network("MLP", num_classes=3, in_channels=6, image_size=1, widths=(8, 8), seed=1)
     x = torch.randn(30, 6, generator=torch.Generator().manual_seed(0))
-    pairs = measures.segments.counted_pairs(x, 10)
+    pairs = measures.counted_pairs(x, 10)
     exact = [exact_segment(network, x[i], x[j]).num_linear_regions for i, j in pairs.tolist()]
     assert measures.linear_pieces(network, x, num_segments=10, num_points=2001) == pytest.approx(sum(exact) / 10)
 
 
 def test_jacobian_norm_of_a_softmax_regression(monkeypatch):
-    monkeypatch.setattr(measures.outputs, "images_per_batch", lambda images, most: 4)
+    monkeypatch.setattr(measures, "images_per_batch", lambda images, most: 4)
     torch.manual_seed(0)
     network, x = torch.nn.Linear(5, 4), torch.randn(6, 5)
     p = network(x).softmax(1).detach()
@@ -275,8 +272,8 @@ def test_path_norm_sums_the_squares_of_all_paths_of_the_folded_network():
 
 @pytest.mark.parametrize("name", sorted(NETWORKS))
 def test_every_measure_of_every_network_is_finite_and_leaves_it_alone(name, monkeypatch):
-    monkeypatch.setattr(measures.segments, "COUNTED_SEGMENTS", 30)
-    monkeypatch.setattr(measures.segments, "INTRA_SEGMENTS", 20)
+    monkeypatch.setattr(measures, "COUNTED_SEGMENTS", 30)
+    monkeypatch.setattr(measures, "INTRA_SEGMENTS", 20)
     of_three_segments = lambda network, initial, data: measures.linear_pieces(network, data.x_train, 3)  # noqa: E731
     for key in ("linear_pieces", "linear_pieces_own"):
         monkeypatch.setitem(MEASURES, key, of_three_segments)

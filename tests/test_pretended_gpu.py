@@ -9,7 +9,8 @@ from pretended_gpu import Pretended, pretended_gpu
 
 import rc_utils as rc
 from rc_exact import exact_segment
-from rc_utils.measures import MEASURES, linear_pieces, measure, segments
+from rc_utils import measures
+from rc_utils.measures import MEASURES, linear_pieces, measure
 from rc_utils.provenance import git_revision, provenance
 
 
@@ -121,8 +122,8 @@ def test_components_of_labels_on_a_card_are_counted_and_come_back_there(card):
 
 
 def test_exact_segments_and_measures_are_those_of_the_cpu(data, monkeypatch):
-    monkeypatch.setattr(segments, "COUNTED_SEGMENTS", 20)
-    monkeypatch.setattr(segments, "INTRA_SEGMENTS", 20)
+    monkeypatch.setattr(measures, "COUNTED_SEGMENTS", 20)
+    monkeypatch.setattr(measures, "INTRA_SEGMENTS", 20)
     of_two_segments = lambda network, initial, data: linear_pieces(network, data.x_train, 2)  # noqa: E731
     monkeypatch.setitem(MEASURES, "linear_pieces", of_two_segments)
 

@@ -87,7 +87,7 @@ def test_a_sweep_finishes_a_campaign_alone_or_with_workers_and_then_has_nothing_
 
 def test_a_measure_of_the_readers_may_return_any_kind_of_number_alone(monkeypatch):
     numbers = {"a": torch.tensor(1.5), "b": np.float32(2.5), "c": np.int64(3), "d": math.inf}
-    others = {"e": "1.5", "f": ["x"], "g": torch.ones(2), "h": None}
+    others = {"e": "many", "f": ["x"], "g": torch.ones(2), "h": None}
     for name, returned in (numbers | others).items():
         monkeypatch.setitem(MEASURES, name, lambda network, initial, data, returned=returned: returned)
     campaign = with_changes(measures=list(numbers), grid=ONE)

@@ -13,8 +13,7 @@ import numpy as np
 import torch
 
 from rc_utils.checks import check_count, require, unknown_name
-from rc_utils.datasets.cache import DOWNLOADS, Arrays, data_folder, stored
-from rc_utils.datasets.folders import class_folders
+from rc_utils.datasets.cache import DOWNLOADS, Arrays, class_folders, data_folder, stored
 from rc_utils.datasets.images import Dataset, ImageTensor, area_average, channel_stats
 from rc_utils.datasets.shapes import SHAPE_NAMES, make_shapes
 

@@ -13,17 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from rc_utils.checks import is_finite_number, require
-from rc_utils.networks.layers import (
-    DropConnect,
-    ImageClassifier,
-    SqueezeExcitation,
-    conv_norm,
-    conv_norm_act,
-    projection_shortcut,
-    scale_channels,
-    staged,
-)
+from rc_utils.networks.plain import ImageClassifier, conv_norm, scale_channels, staged
 from rc_utils.networks.registry import register_network
+from rc_utils.networks.residual import SqueezeExcitation, projection_shortcut
 
 # (channels, blocks, stride of the first, expansion)
 MOBILENET_STAGES = (
@@ -59,26 +51,41 @@ class InvertedResidual(nn.Module):
         super().__init__()
         expanded = expansion * in_channels
         self.residual = nn.Sequential(
-            conv_norm_act(in_channels, expanded, 1),
-            conv_norm_act(expanded, expanded, 3, stride=stride, groups=expanded),
+            conv_norm(in_channels, expanded, 1, nn.ReLU),
+            conv_norm(expanded, expanded, 3, nn.ReLU, stride=stride, groups=expanded),
             conv_norm(expanded, out_channels, 1),
         )
         self.shortcut = projection_shortcut(in_channels, out_channels, 1) if stride == 1 else None
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.shortcut is None:
-            return self.residual(x)
-        return self.residual(x) + self.shortcut(x)
+        return self.residual(x) if self.shortcut is None else self.residual(x) + self.shortcut(x)
 
 
 @register_network("MobileNetV2")
 def mobilenet_v2(*, num_classes: int = 10, in_channels: int = 3, width: float = 64) -> ImageClassifier:
     """17 inverted residuals, stem of 32 and head of 1280 channels; 2,296,922 parameters at ten classes."""
     stem, head = scale_channels(32, width), scale_channels(1280, width)
-    layers = [conv_norm_act(in_channels, stem, 3)]
+    first = conv_norm(in_channels, stem, 3, nn.ReLU)
     blocks, channels = staged(MOBILENET_STAGES, stem, width, InvertedResidual)
-    layers += [*blocks, conv_norm_act(channels, head, 1)]
-    return ImageClassifier(nn.Sequential(*layers), head, num_classes)
+    return ImageClassifier([first, *blocks, conv_norm(channels, head, 1, nn.ReLU)], head, num_classes)
+
+
+class DropConnect(nn.Module):
+    """Drop a residual branch for whole samples with probability `rate` in training (Huang et al. 2016).
+
+    Kept samples are divided by 1 - rate, so that the expectation is the input.
+    """
+
+    def __init__(self, rate: float):
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.rate == 0:
+            return x
+        keep = 1 - self.rate
+        mask = torch.empty_like(x[:, :1, :1, :1]).bernoulli_(keep)
+        return x * (mask / keep)
 
 
 class MBConv(nn.Module):
@@ -92,14 +99,13 @@ class MBConv(nn.Module):
     def __init__(self, in_channels: int, out_channels: int, stride: int, expansion: int, kernel_size: int, rate: float):
         super().__init__()
         expanded = expansion * in_channels
-        options = {"stride": stride, "groups": expanded, "activation": nn.SiLU}
         layers = [
-            conv_norm_act(expanded, expanded, kernel_size, **options),
+            conv_norm(expanded, expanded, kernel_size, nn.SiLU, stride=stride, groups=expanded),
             SqueezeExcitation(expanded, in_channels // SQUEEZE_REDUCTION, nn.SiLU),
             conv_norm(expanded, out_channels, 1),
         ]
         if expansion != 1:
-            layers.insert(0, conv_norm_act(in_channels, expanded, 1, activation=nn.SiLU))
+            layers.insert(0, conv_norm(in_channels, expanded, 1, nn.SiLU))
         self.has_shortcut = stride == 1 and in_channels == out_channels
         if self.has_shortcut:
             layers.append(DropConnect(rate))
@@ -131,14 +137,10 @@ def efficientnet_b0(
         require(fits, f"{name}={rate!r}; expected a number in [0, 1), 0 to switch it off")
     num_blocks = sum(depth for _, depth, *_ in EFFICIENTNET_STAGES)
     rates = (drop_connect * index / num_blocks for index in range(num_blocks))
-
-    def block(*settings):
-        return MBConv(*settings, next(rates))
-
     stem = scale_channels(32, width)
-    layers = [conv_norm_act(in_channels, stem, 3, activation=nn.SiLU)]
-    blocks, channels = staged(EFFICIENTNET_STAGES, stem, width, block)
-    return ImageClassifier(nn.Sequential(*layers, *blocks), channels, num_classes, dropout)
+    first = conv_norm(in_channels, stem, 3, nn.SiLU)
+    blocks, channels = staged(EFFICIENTNET_STAGES, stem, width, lambda *settings: MBConv(*settings, next(rates)))
+    return ImageClassifier([first, *blocks], channels, num_classes, dropout)
 
 
 def shuffle_halves(x: Tensor) -> Tensor:
@@ -153,9 +155,9 @@ class ShuffleBlock(nn.Module):
         super().__init__()
         half = channels // 2
         self.branch = nn.Sequential(
-            conv_norm_act(half, half, 1),
+            conv_norm(half, half, 1, nn.ReLU),
             conv_norm(half, half, 3, groups=half),
-            conv_norm_act(half, half, 1),
+            conv_norm(half, half, 1, nn.ReLU),
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -171,12 +173,12 @@ class DownsamplingShuffleBlock(nn.Module):
         half = out_channels // 2
         self.left = nn.Sequential(
             conv_norm(in_channels, in_channels, 3, stride=2, groups=in_channels),
-            conv_norm_act(in_channels, half, 1),
+            conv_norm(in_channels, half, 1, nn.ReLU),
         )
         self.right = nn.Sequential(
-            conv_norm_act(in_channels, half, 1),
+            conv_norm(in_channels, half, 1, nn.ReLU),
             conv_norm(half, half, 3, stride=2, groups=half),
-            conv_norm_act(half, half, 1),
+            conv_norm(half, half, 1, nn.ReLU),
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -187,11 +189,10 @@ class DownsamplingShuffleBlock(nn.Module):
 def shufflenet_v2(*, num_classes: int = 10, in_channels: int = 3, width: float = 64) -> ImageClassifier:
     """Stem 24, stages 116, 232, 464 with 4, 8, 4 blocks, head 1024; 1,263,854 parameters at ten classes."""
     channels, head = scale_channels(24, width), scale_channels(1024, width)
-    layers = [conv_norm_act(in_channels, channels, 3)]
+    layers = [conv_norm(in_channels, channels, 3, nn.ReLU)]
     for published, depth in SHUFFLENET_STAGES:
         out_channels = scale_channels(published, width, divisor=2)
         layers.append(DownsamplingShuffleBlock(channels, out_channels))
         layers += [ShuffleBlock(out_channels) for _ in range(depth - 1)]
         channels = out_channels
-    layers.append(conv_norm_act(channels, head, 1))
-    return ImageClassifier(nn.Sequential(*layers), head, num_classes)
+    return ImageClassifier([*layers, conv_norm(channels, head, 1, nn.ReLU)], head, num_classes)

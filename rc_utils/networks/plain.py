@@ -1,20 +1,83 @@
-"""Networks without shortcuts: VGG19 with batch normalisation for small images, and a multilayer perceptron.
+"""Layers that the image networks share, and networks without shortcuts: VGG19 and a multilayer perceptron.
 
-VGG19: Simonyan, Zisserman: Very Deep Convolutional Networks for Large-Scale Image Recognition, ICLR
-2015, Table 1, column E, with batch normalisation after each convolution and one linear layer instead
-of three.
+Every network is made of `torch.nn` modules, `+`, `*` and `torch.cat`, with no control flow that depends on data,
+so that `torch.fx.symbolic_trace` sees it as a graph of known operations. Activations are not in place: a forward
+hook or an FX interpreter may keep every intermediate value.
+
+VGG19: Simonyan, Zisserman: Very Deep Convolutional Networks for Large-Scale Image Recognition, ICLR 2015, Table 1,
+column E, with batch normalisation after each convolution and one linear layer instead of three.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
 from rc_utils.checks import check_count
-from rc_utils.networks.layers import ImageClassifier, scale_channels
 from rc_utils.networks.registry import register_network
 
+PUBLISHED_WIDTH = 64
 # (convolutions, channels) between one max-pool and the next
 VGG_STAGES = ((2, 64), (2, 128), (4, 256), (4, 512), (4, 512))
+
+
+def scale_channels(channels: int, width: float, divisor: int = 1) -> int:
+    """The published number of channels times `width` / 64, to the nearest non-zero multiple of `divisor`."""
+    multiple = int(channels * width / PUBLISHED_WIDTH / divisor + 0.5)
+    return divisor * max(1, multiple)
+
+
+def staged(
+    stages: Sequence[tuple[int, ...]], in_channels: int, width: float, block: Callable[..., nn.Module], divisor: int = 1
+) -> tuple[list[nn.Module], int]:
+    """Blocks of stages (channels, blocks, stride of the first, *settings of the block), and their channels.
+
+    divisor: the scaled channels of a stage are a multiple of it, where it has as many.
+    """
+    layers = []
+    for published, depth, first_stride, *settings in stages:
+        whole = min(divisor, scale_channels(published, width))
+        out_channels = scale_channels(published, width, whole)
+        for index in range(depth):
+            layers.append(block(in_channels, out_channels, first_stride if index == 0 else 1, *settings))
+            in_channels = out_channels
+    return layers, in_channels
+
+
+def conv_norm(
+    in_channels: int,
+    out_channels: int,
+    kernel_size: int,
+    activation: type[nn.Module] | None = None,
+    *,
+    stride: int = 1,
+    groups: int = 1,
+) -> nn.Sequential:
+    """A convolution without bias that keeps the image size at stride 1, batch normalisation, and an activation.
+
+    The sides of the image are divided by the stride and rounded up: one pixel stays one pixel.
+    """
+    options = {"stride": stride, "padding": kernel_size // 2, "groups": groups, "bias": False}
+    convolution = nn.Conv2d(in_channels, out_channels, kernel_size, **options)
+    layers = nn.Sequential(convolution, nn.BatchNorm2d(out_channels))
+    return layers if activation is None else layers.append(activation())
+
+
+class ImageClassifier(nn.Module):
+    """Feature maps, mean over their pixels, dropout, linear layer: (N, C, H, W) -> logits (N, num_classes).
+
+    At 32 x 32 input the mean is the fixed average pool of the published networks.
+    """
+
+    def __init__(self, features: Sequence[nn.Module], feature_channels: int, num_classes: int, dropout: float = 0.0):
+        super().__init__()
+        self.features = nn.Sequential(*features)
+        self.classifier = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        if dropout:
+            self.classifier.append(nn.Dropout(dropout))
+        self.classifier.append(nn.Linear(feature_channels, num_classes))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.classifier(self.features(x))
 
 
 @register_network("VGG19")
@@ -34,7 +97,7 @@ def vgg19(*, num_classes: int = 10, in_channels: int = 3, width: float = 64) -> 
             layers += [nn.BatchNorm2d(out_channels), nn.ReLU()]
             channels = out_channels
         layers.append(nn.MaxPool2d(2, ceil_mode=True))
-    return ImageClassifier(nn.Sequential(*layers), channels, num_classes)
+    return ImageClassifier(layers, channels, num_classes)
 
 
 @register_network("MLP")
@@ -46,12 +109,7 @@ class MLP(nn.Module):
     """
 
     def __init__(
-        self,
-        *,
-        num_classes: int = 10,
-        in_channels: int = 3,
-        image_size: int = 32,
-        widths: Sequence[int] = (64, 64),
+        self, *, num_classes: int = 10, in_channels: int = 3, image_size: int = 32, widths: Sequence[int] = (64, 64)
     ):
         super().__init__()
         fan_in = in_channels * image_size**2

@@ -1,13 +1,12 @@
 """Networks by name: the registry, its options, and `build_network`."""
 
-import functools
-import importlib
 import inspect
 import os
+import pkgutil
 import sys
 import sysconfig
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,14 +31,11 @@ def register_network(name: str) -> Callable[[_Builder], _Builder]:
     Raises ValueError where `name` contains a colon or belongs to another builder. Defining the same
     builder again, as a notebook cell run twice does, replaces it.
     """
-    kept = f"network name {name!r} contains ':', which is kept for \"module:Class\""
-    require(":" not in name, kept)
+    require(":" not in name, f"network name {name!r} contains ':', which is kept for \"module:Class\"")
 
     def register(builder: _Builder) -> _Builder:
-        present = NETWORKS.get(name, builder)
-        origins = [f"{one.__module__}.{one.__qualname__}" for one in (present, builder)]
-        taken = f"network name {name!r} is taken by {origins[0]}: choose another"
-        require(origins[0] == origins[1], taken)
+        present, new = (f"{one.__module__}.{one.__qualname__}" for one in (NETWORKS.get(name, builder), builder))
+        require(present == new, f"network name {name!r} is taken by {present}: choose another")
         NETWORKS[name] = builder
         return builder
 
@@ -74,77 +70,68 @@ def build_network(
         check_count(key, value, 1)
     check_number("width", width, 0, above=True)
     check_count("seed", seed, 0)
-    builder = find_builder(name)
-    arguments = _arguments(name, builder, shape | {"width": width}, options)
+    builder, parameters = _checked(name, options)
+    given = {key: value for key, value in (shape | {"width": width}).items() if key in parameters}
     with torch.random.fork_rng(devices=[]):
         # torch.manual_seed would seed the GPUs as well, whose state is not forked here
         torch.default_generator.manual_seed(int(seed))
-        network = builder(**arguments)
+        network = builder(**given, **options)
     if not isinstance(network, nn.Module):
-        found = type(network).__name__
-        raise TypeError(f"network {name!r} built {found!r}: expected a torch.nn.Module")
+        raise TypeError(f"network {name!r} built {type(network).__name__!r}: expected a torch.nn.Module")
     return network
 
 
 def network_options(name: str) -> dict[str, Any]:
-    """The network's own options and their defaults.
-
-    `inspect.Parameter.empty` stands for one that must be given.
+    """The network's own options and their defaults, `inspect.Parameter.empty` for one that must be given.
 
     >>> network_options("EfficientNetB0")
     {'dropout': 0.2, 'drop_connect': 0.2}
     """
-    named, _ = _parameters(find_builder(name))
-    return {key: p.default for key, p in named.items() if key not in SHAPE_ARGUMENTS}
+    parameters = inspect.signature(find_builder(name)).parameters.values()
+    own = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    return {p.name: p.default for p in own if p.name not in SHAPE_ARGUMENTS}
 
 
 def check_network(name: str, **options: Any) -> None:
-    """Raise what `build_network(name, **options)` would for an unknown network or option."""
-    builder = find_builder(name)
+    """Raise what `build_network(name, **options)` would for an unknown network or option, or a width it ignores."""
+    own = {key: value for key, value in options.items() if key not in SHAPE_ARGUMENTS}
+    _, parameters = _checked(name, own)
     if "width" in options:
         check_number("width", options["width"], 0, above=True)
-        named, takes_any = _parameters(builder)
         advice = "leave it out, or name it in the network's signature"
-        require("width" in named or takes_any, f"network {name!r} takes no width: {advice}")
-    own = {key: value for key, value in options.items() if key not in SHAPE_ARGUMENTS}
-    _arguments(name, builder, {}, own)
+        require("width" in parameters, f"network {name!r} takes no width: {advice}")
+
+
+def _checked(name: str, options: dict[str, Any]) -> tuple[NetworkBuilder, Mapping[str, inspect.Parameter]]:
+    """The builder of a network and its parameters, among which are all `options`, and these are all that it needs."""
+    builder, own = find_builder(name), network_options(name)
+    parameters = inspect.signature(builder).parameters
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    for key in options:
+        if key not in own and not takes_any:
+            raise unknown_name(f"option of network {name!r}", key, parameters)
+    missing = [key for key, default in own.items() if default is inspect.Parameter.empty and key not in options]
+    require(not missing, f"network {name!r} needs the options {', '.join(missing)}: pass them by name")
+    return builder, parameters
 
 
 def find_builder(name: str) -> NetworkBuilder:
     """The class or function of a registered name, or that "package.module:Class" names.
 
     The module may lie in the current folder or anywhere Python finds modules; it is imported, once
-    in a process. Raises ValueError, ModuleNotFoundError, AttributeError, and TypeError for what
-    makes no network; an error inside the module comes through as it is.
+    in a process. Raises ValueError for an unknown name, Python's own errors for a module that is
+    not found or has no such class, TypeError for what makes no network.
     """
     if ":" not in name:
         if name not in NETWORKS:
             raise unknown_name("network", name, [*NETWORKS, "module:Class"])
         return NETWORKS[name]
-    module_name, _, attribute = name.partition(":")
-    well_formed = module_name and not module_name.startswith(".") and attribute.isidentifier()
-    form = f'network {name!r} is not of the form "module:Class", such as "my_module:MyNet"'
-    require(well_formed, form)
     path = list(sys.path)
     sys.path.insert(0, os.getcwd())
     try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name != module_name and not module_name.startswith(f"{error.name}."):
-            raise  # of a module that the user's imports
-        raise ModuleNotFoundError(
-            f"network {name!r}: no module {error.name!r} in {os.getcwd()} or on Python's path; "
-            'expected "module:Class" without ".py", run from the folder that holds the module'
-        ) from error
+        target = pkgutil.resolve_name(name)
     finally:
         sys.path[:] = path
-    if not hasattr(module, attribute):
-        classes = sorted(key for key, value in vars(module).items() if _is_network_class(value))
-        raise AttributeError(
-            f"network {name!r}: module {module_name} has no {attribute!r}; its torch.nn.Module "
-            f"classes are {', '.join(classes) or 'none'}"
-        )
-    target = getattr(module, attribute)
     if not _makes_networks(target):
         raise TypeError(
             f"network {name!r} is {target!r}: expected a class derived from torch.nn.Module, or a "
@@ -153,43 +140,15 @@ def find_builder(name: str) -> NetworkBuilder:
     return target
 
 
-def _is_network_class(value: object) -> bool:
-    return isinstance(value, type) and issubclass(value, nn.Module)
-
-
 def _makes_networks(target: Any) -> bool:
     """Whether a class or function may be called: a name in somebody's campaign must not run a shell."""
-    function = inspect.unwrap(target.func if isinstance(target, functools.partial) else target)
-    if not inspect.isfunction(function):
-        return _is_network_class(target)
-    libraries = [sysconfig.get_path(kind) for kind in ("purelib", "platlib", "stdlib")]
-    libraries.append(str(Path(__file__).parents[1]))
-    file = Path(function.__code__.co_filename)
-    if not any(file.is_relative_to(folder) for folder in libraries):
-        return True
-    try:
-        return _is_network_class(typing.get_type_hints(function).get("return"))
-    except (NameError, TypeError):  # annotations that cannot be read
-        return False
-
-
-def _arguments(name: str, builder: NetworkBuilder, shape: dict, options: dict) -> dict[str, Any]:
-    """Keyword arguments for `builder`: those of `shape` that it names, and `options` once checked."""
-    named, takes_any = _parameters(builder)
-    own = [key for key in named if key not in SHAPE_ARGUMENTS]
-    unknown = [key for key in options if key not in own]
-    if unknown and not takes_any:
-        valid = [*own, *(key for key in shape if key in named)]
-        raise unknown_name(f"option of network {name!r}", unknown[0], valid)
-    given = {key: value for key, value in shape.items() if key in named} | options
-    missing = [k for k in own if named[k].default is inspect.Parameter.empty and k not in options]
-    needed = f"network {name!r} needs the options {', '.join(missing)}: pass them by name"
-    require(not missing, needed)
-    return given
-
-
-def _parameters(builder: NetworkBuilder) -> tuple[dict[str, inspect.Parameter], bool]:
-    """The named parameters of a builder, and whether it takes any other name as well."""
-    every = inspect.signature(builder).parameters.values()
-    named = {p.name: p for p in every if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
-    return named, any(p.kind is p.VAR_KEYWORD for p in every)
+    if inspect.isfunction(target):
+        libraries = [Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib", "stdlib")]
+        file = Path(inspect.unwrap(target).__code__.co_filename)
+        if not any(file.is_relative_to(folder) for folder in (*libraries, Path(__file__).parents[1])):
+            return True
+        try:
+            target = typing.get_type_hints(target).get("return")
+        except (NameError, TypeError):  # annotations that cannot be read
+            return False
+    return isinstance(target, type) and issubclass(target, nn.Module)

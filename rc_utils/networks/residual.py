@@ -13,38 +13,85 @@ RegNet: Radosavovic, Kosaraju, Girshick, He, Dollar: Designing Network Design Sp
 import torch
 from torch import Tensor, nn
 
-from rc_utils.networks.layers import (
-    ImageClassifier,
-    SqueezeExcitation,
-    conv_norm,
-    conv_norm_act,
-    projection_shortcut,
-    scale_channels,
-    staged,
-)
+from rc_utils.networks.plain import ImageClassifier, conv_norm, scale_channels, staged
 from rc_utils.networks.registry import register_network
 
-SQUEEZE_REDUCTION = 16  # channels for each squeezed one
-DLA_STEM = (16, 16, 32)
-DLA_TREES = ((64, 1, 1, 1), (128, 1, 2, 2), (256, 1, 2, 2), (512, 1, 2, 1))  # the last is the level
+# (channels, blocks, stride of the first)
+STAGES_18 = ((64, 2, 1), (128, 2, 2), (256, 2, 2), (512, 2, 2))
+STAGES_34 = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
 REGNET_STAGES = ((24, 1, 1), (56, 1, 1), (152, 4, 2), (368, 7, 2))
 GROUP_WIDTH = 8
+DLA_STEM = (16, 16, 32)
+DLA_TREES = ((64, 1, 1, 1), (128, 1, 2, 2), (256, 1, 2, 2), (512, 1, 2, 1))  # the last is the level
 
 
-class BasicBlock(nn.Module):
-    """relu(F(x) + shortcut(x)), F two 3x3 convolutions, the first with `stride` (He et al., eq. 1-2)."""
+SQUEEZE_REDUCTION = 16  # channels for each squeezed one
 
-    def __init__(self, in_channels: int, out_channels: int, stride: int = 1):
+
+def projection_shortcut(in_channels: int, out_channels: int, stride: int) -> nn.Module:
+    """The identity where the shape stays, else a normalised 1x1 convolution (He et al. 2016, option B)."""
+    if stride == 1 and in_channels == out_channels:
+        return nn.Identity()
+    return conv_norm(in_channels, out_channels, 1, stride=stride)
+
+
+class ResidualBlock(nn.Module):
+    """relu(F(x) + shortcut(x)), F the `residual`."""
+
+    def __init__(self, residual: nn.Module, shortcut: nn.Module):
         super().__init__()
-        self.residual = nn.Sequential(
-            conv_norm_act(in_channels, out_channels, 3, stride=stride),
-            conv_norm(out_channels, out_channels, 3),
-        )
-        self.shortcut = projection_shortcut(in_channels, out_channels, stride)
-        self.relu = nn.ReLU()
+        self.residual, self.shortcut, self.relu = residual, shortcut, nn.ReLU()
 
     def forward(self, x: Tensor) -> Tensor:
         return self.relu(self.residual(x) + self.shortcut(x))
+
+
+class BasicBlock(ResidualBlock):
+    """F: two 3x3 convolutions, the first with `stride` (He et al., eq. 1-2)."""
+
+    def __init__(self, in_channels: int, out_channels: int, stride: int = 1):
+        residual = nn.Sequential(
+            conv_norm(in_channels, out_channels, 3, nn.ReLU, stride=stride),
+            conv_norm(out_channels, out_channels, 3),
+        )
+        super().__init__(residual, projection_shortcut(in_channels, out_channels, stride))
+
+
+class XBlock(ResidualBlock):
+    """F: a 1x1, a grouped 3x3 and a 1x1 convolution, bottleneck ratio 1."""
+
+    def __init__(self, in_channels: int, out_channels: int, stride: int):
+        groups = out_channels // min(GROUP_WIDTH, out_channels)
+        residual = nn.Sequential(
+            conv_norm(in_channels, out_channels, 1, nn.ReLU),
+            conv_norm(out_channels, out_channels, 3, nn.ReLU, stride=stride, groups=groups),
+            conv_norm(out_channels, out_channels, 1),
+        )
+        super().__init__(residual, projection_shortcut(in_channels, out_channels, stride))
+
+
+class SqueezeExcitation(nn.Module):
+    """x * sigmoid(W2 act(W1 mean(x) + b1) + b2), the mean over the pixels (Hu et al. 2018, eq. 2-4).
+
+    W1 maps the channels to `squeezed` ones, at least two. The two maps are linear layers: on one pixel a 1x1
+    convolution is the same function of the same parameters.
+    """
+
+    def __init__(self, channels: int, squeezed: int, activation: type[nn.Module] = nn.ReLU):
+        super().__init__()
+        squeezed = max(2, squeezed)
+        self.gate = nn.Sequential(
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(channels, squeezed),
+            activation(),
+            nn.Linear(squeezed, channels),
+            nn.Sigmoid(),
+            nn.Unflatten(1, (channels, 1, 1)),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.gate(x)
 
 
 class PreActivationSEBlock(nn.Module):
@@ -57,9 +104,7 @@ class PreActivationSEBlock(nn.Module):
         super().__init__()
         self.preactivation = nn.Sequential(nn.BatchNorm2d(in_channels), nn.ReLU())
         self.residual = nn.Sequential(
-            nn.Conv2d(in_channels, out_channels, 3, stride, 1, bias=False),
-            nn.BatchNorm2d(out_channels),
-            nn.ReLU(),
+            *conv_norm(in_channels, out_channels, 3, nn.ReLU, stride=stride),
             nn.Conv2d(out_channels, out_channels, 3, padding=1, bias=False),
             SqueezeExcitation(out_channels, out_channels // SQUEEZE_REDUCTION),
         )
@@ -87,66 +132,36 @@ class AggregationTree(nn.Module):
         else:
             self.left = AggregationTree(in_channels, out_channels, stride, level - 1)
             self.right = AggregationTree(out_channels, out_channels, 1, level - 1)
-        self.root = conv_norm_act(2 * out_channels, out_channels, 1)
+        self.root = conv_norm(2 * out_channels, out_channels, 1, nn.ReLU)
 
     def forward(self, x: Tensor) -> Tensor:
         left = self.left(x)
         return self.root(torch.cat((left, self.right(left)), dim=1))
 
 
-class XBlock(nn.Module):
-    """relu(F(x) + shortcut(x)), F a 1x1, a grouped 3x3 and a 1x1 convolution, bottleneck ratio 1."""
-
-    def __init__(self, in_channels: int, out_channels: int, stride: int):
-        super().__init__()
-        groups = out_channels // min(GROUP_WIDTH, out_channels)
-        self.residual = nn.Sequential(
-            conv_norm_act(in_channels, out_channels, 1),
-            conv_norm_act(out_channels, out_channels, 3, stride=stride, groups=groups),
-            conv_norm(out_channels, out_channels, 1),
-        )
-        self.shortcut = projection_shortcut(in_channels, out_channels, stride)
-        self.relu = nn.ReLU()
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.relu(self.residual(x) + self.shortcut(x))
-
-
-def _residual_network(block, depths, num_classes, in_channels, width):
-    stem = scale_channels(64, width)
-    layers = [conv_norm_act(in_channels, stem, 3)]
-    stages = tuple(zip((64, 128, 256, 512), depths, (1, 2, 2, 2), strict=True))
-    blocks, channels = staged(stages, stem, width, block)
-    return ImageClassifier(nn.Sequential(*layers, *blocks), channels, num_classes)
+def _network(stages, num_classes, in_channels, width, block, divisor=1):
+    """A stem of 64 channels, and the stages of blocks."""
+    stem = conv_norm(in_channels, scale_channels(64, width), 3, nn.ReLU)
+    blocks, channels = staged(stages, scale_channels(64, width), width, block, divisor)
+    return ImageClassifier([stem, *blocks], channels, num_classes)
 
 
 @register_network("ResNet18")
 def resnet18(*, num_classes: int = 10, in_channels: int = 3, width: float = 64) -> ImageClassifier:
     """Basic blocks 2-2-2-2; 11,173,962 parameters at ten classes."""
-    return _residual_network(BasicBlock, (2, 2, 2, 2), num_classes, in_channels, width)
+    return _network(STAGES_18, num_classes, in_channels, width, BasicBlock)
 
 
 @register_network("ResNet34")
 def resnet34(*, num_classes: int = 10, in_channels: int = 3, width: float = 64) -> ImageClassifier:
     """Basic blocks 3-4-6-3; 21,282,122 parameters at ten classes."""
-    return _residual_network(BasicBlock, (3, 4, 6, 3), num_classes, in_channels, width)
+    return _network(STAGES_34, num_classes, in_channels, width, BasicBlock)
 
 
 @register_network("SENet18")
 def senet18(*, num_classes: int = 10, in_channels: int = 3, width: float = 64) -> ImageClassifier:
     """ResNet18's channels, no final normalisation; 11,260,354 parameters at ten classes."""
-    return _residual_network(PreActivationSEBlock, (2, 2, 2, 2), num_classes, in_channels, width)
-
-
-@register_network("SimpleDLA")
-def simple_dla(*, num_classes: int = 10, in_channels: int = 3, width: float = 64) -> ImageClassifier:
-    """Convolutions 16 16 32, trees 64 128 256 512 of levels 1 2 2 1; 15,142,970 parameters."""
-    layers, channels = [], in_channels
-    for published in DLA_STEM:
-        layers.append(conv_norm_act(channels, scale_channels(published, width), 3))
-        channels = scale_channels(published, width)
-    trees, channels = staged(DLA_TREES, channels, width, AggregationTree)
-    return ImageClassifier(nn.Sequential(*layers, *trees), channels, num_classes)
+    return _network(STAGES_18, num_classes, in_channels, width, PreActivationSEBlock)
 
 
 @register_network("RegNetX_200MF")
@@ -156,7 +171,15 @@ def regnetx_200mf(*, num_classes: int = 10, in_channels: int = 3, width: float =
     The groups of the 3x3 convolutions have 8 channels each, whatever the width; a stage that is
     narrower is one group.
     """
-    stem = scale_channels(64, width)
-    layers = [conv_norm_act(in_channels, stem, 3)]
-    blocks, channels = staged(REGNET_STAGES, stem, width, XBlock, GROUP_WIDTH)
-    return ImageClassifier(nn.Sequential(*layers, *blocks), channels, num_classes)
+    return _network(REGNET_STAGES, num_classes, in_channels, width, XBlock, GROUP_WIDTH)
+
+
+@register_network("SimpleDLA")
+def simple_dla(*, num_classes: int = 10, in_channels: int = 3, width: float = 64) -> ImageClassifier:
+    """Convolutions 16 16 32, trees 64 128 256 512 of levels 1 2 2 1; 15,142,970 parameters."""
+    layers, channels = [], in_channels
+    for published in DLA_STEM:
+        layers.append(conv_norm(channels, scale_channels(published, width), 3, nn.ReLU))
+        channels = scale_channels(published, width)
+    trees, channels = staged(DLA_TREES, channels, width, AggregationTree)
+    return ImageClassifier([*layers, *trees], channels, num_classes)

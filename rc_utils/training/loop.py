@@ -1,6 +1,7 @@
 """One training loop for every experiment: data on the device, batches as index tensors, no DataLoader."""
 
 import contextlib
+import copy
 import dataclasses
 import functools
 import math
@@ -14,13 +15,12 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from rc_utils.checks import check_number, require
-from rc_utils.counting.classifier import NonFiniteScores
+from rc_utils.counting.classifier import NUM_PROBED, NonFiniteScores, as_classifier, probed, require_weights
 from rc_utils.counting.evaluation import evaluation_mode, full_precision, keep_freed_memory, own_random_state
 from rc_utils.datasets import Dataset, ImageTensor
 from rc_utils.datasets.images import images_per_batch
 from rc_utils.training.augmentation import crop_and_flip, draw_epoch, mixup, points_between, random_labels
 from rc_utils.training.config import TrainConfig
-from rc_utils.training.preparation import check_outputs, check_parameters, training_layout
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +109,9 @@ def train(
     second = "gradient_penalty needs second derivatives, which compiled networks do not have"
     require(not (compile and config.gradient_penalty), f"{second}: leave compile out")
     keep_freed_memory()
-    check_parameters(network)
+    require_weights(network)
+    trainable = any(p.requires_grad for p in network.parameters())
+    require(trainable, f"{type(network).__name__} has no parameter to train")
     device = torch.device(device) if device is not None else next(network.parameters()).device
     network, data = network.to(device), data.to(device)
     layout = torch.contiguous_format
@@ -133,7 +135,11 @@ def train(
         with full_precision():
             try:
                 if config.pretrain_epochs:
-                    _pretraining(network, step, data, config, layout).run(should_stop, progress)
+                    of_noise = dataclasses.replace(data, y_train=random_labels(config, data))
+                    before = dataclasses.replace(
+                        config, epochs=config.pretrain_epochs, schedule="constant", between_share=0.0
+                    )
+                    _Loop(network, step, of_noise, before, layout).run(should_stop, progress)
                 status = loop.run(should_stop, progress)
             except NonFiniteScores:
                 status = "diverged"
@@ -166,6 +172,52 @@ def evaluate(
             loss += F.cross_entropy(logits, target, reduction="sum")
             correct += (logits.argmax(1) == target).sum()
     return loss.item() / len(y), correct.item() / len(y)
+
+
+def training_layout(
+    network: torch.nn.Module, images: ImageTensor | torch.Tensor, device: torch.device, precision: str = "float32"
+) -> torch.memory_format:
+    """The memory layout in which `network` is trained: channels last, where that is faster.
+
+    On a CPU it is (`make bench`), on a GPU with its tensor cores, which do not compute in float32.
+    It cannot be where the network views its activations as if they were contiguous,
+    `x.view(len(x), -1)`; a network that is not of this package is tried on two of the `images`.
+
+    In that layout a kernel of oneDNN writes past its buffer in the backward pass of a strided 1 x 1
+    convolution: of fewer than 8 channels on a CPU with AVX2 and without AVX-512 (oneDNN issue 6035,
+    open in 2026), and of fewer than 16 with several threads and an odd number of images on one with
+    AVX-512 (seen here with torch 2.13). That ends in a crash or in wrong gradients, and does not
+    happen in the contiguous layout.
+    """
+    on_cpu = device.type == "cpu"
+    few = 8 if torch.get_num_threads() == 1 else 16
+    overruns = on_cpu and any(
+        isinstance(m, torch.nn.Conv2d) and set(m.kernel_size) == {1} and max(m.stride) > 1 and m.in_channels < few
+        for m in network.modules()
+    )
+    if (precision == "float32" and not on_cpu) or overruns:
+        return torch.contiguous_format
+    if not type(network).__module__.startswith("rc_utils."):
+        try:
+            where = next(network.parameters()).device
+            with own_random_state(where), torch.enable_grad():
+                trial = copy.deepcopy(network).train().to(memory_format=torch.channels_last)
+                trial(images[:2].to(where).contiguous(memory_format=torch.channels_last)).sum().backward()
+        except Exception:  # what is wrong in any layout is named where the network is trained
+            return torch.contiguous_format
+    return torch.channels_last
+
+
+def check_outputs(network, data):
+    """Raise ValueError unless each image has a score for each class that is a function of it alone."""
+    images = data.x_train[:NUM_PROBED]
+    with evaluation_mode(network), torch.no_grad():
+        shape = tuple(getattr(network(images), "shape", ()))
+    n, classes = len(images), data.num_classes
+    found = f"{type(network).__name__} makes an output of shape {shape} of {n} images"
+    fits = len(shape) == 2 and shape[0] == n and shape[1] >= classes
+    require(fits, f"{found}; expected ({n}, {classes}), a score for each class")
+    probed(as_classifier(network, images), images)
 
 
 class _Loop:
@@ -267,14 +319,6 @@ class _Loop:
             network, device = self.network, self.data.y_train.device
             with own_random_state(device), full_precision(), evaluation_mode(network), torch.no_grad():
                 self.measurements[epoch] = self.measure(network, epoch)
-
-
-def _pretraining(network, step, data, config, layout):
-    """The loop over random labels that comes before the training."""
-    changes = {"epochs": config.pretrain_epochs, "schedule": "constant", "between_share": 0.0}
-    config = dataclasses.replace(config, **changes)
-    data = dataclasses.replace(data, y_train=random_labels(config, data))
-    return _Loop(network, step, data, config, layout)
 
 
 @functools.lru_cache(maxsize=1)

@@ -1,0 +1,516 @@
+"""Scalar measures of a trained network that compete with the region count.
+
+Measures along segments take a `seed`: 0 draws the first segments that `region_count` draws with its seed 0, so that
+measure and count see the same; OWN draws others, so that their agreement is not shared sampling noise.
+
+Measures of activations look at the sign of what goes into each ReLU or other activation with its bend at 0, module or
+function: a unit. For smooth activations (swish, GELU, ...) the sign is taken as well, although nothing is linear
+there. Corners of max-pooling are not counted, nor are sigmoid gates.
+"""
+
+import copy
+import math
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from scipy.integrate import cumulative_trapezoid, trapezoid
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.utils import parametrize
+from torch.overrides import TorchFunctionMode
+
+from rc_utils.checks import check_name, require
+from rc_utils.counting.classifier import as_classifier
+from rc_utils.counting.evaluation import evaluation_mode, full_precision, read_outputs
+from rc_utils.counting.sampling import gather, vertex_indices
+from rc_utils.datasets.images import images_per_batch
+
+COUNTED_SEGMENTS, INTRA_SEGMENTS, OWN = 1000, 500, 1
+# Points at equal distances from one end of a segment to the other; odd, so that the midpoint is one of them.
+SEGMENT_POINTS = 11
+# u of the mixtures on either half of a segment.
+MAGNITUDES = np.linspace(0, 1, SEGMENT_POINTS // 2 + 1)
+
+ACTIVATIONS = {
+    F.relu, F.relu_, torch.relu, torch.relu_, torch.Tensor.relu, torch.Tensor.relu_, F.relu6, F.leaky_relu,
+    F.leaky_relu_, F.prelu, torch.prelu, torch.Tensor.prelu, F.rrelu, F.elu, F.elu_, F.selu, F.celu, F.silu, F.gelu,
+    F.mish, F.hardswish,
+}  # fmt: skip
+# They bend, but not where their input changes its sign alone: refused, so that no bend goes uncounted.
+OTHER_BENDS = {
+    torch.clamp, torch.Tensor.clamp, torch.Tensor.clamp_, torch.clip, torch.Tensor.clip, torch.clamp_min,
+    torch.Tensor.clamp_min, torch.Tensor.clamp_min_, torch.clamp_max, torch.Tensor.clamp_max, torch.maximum,
+    torch.Tensor.maximum, torch.minimum, torch.Tensor.minimum, torch.abs, torch.Tensor.abs, F.hardtanh, F.hardtanh_,
+    F.threshold, F.threshold_, F.hardsigmoid, F.softshrink, F.hardshrink,
+}  # fmt: skip
+
+
+def distance_from_init(network, initial):
+    """d(W) = sqrt(sum_i ||W_i - W_i^0||_F^2) over all weight matrices and kernels (v1 App. B, Example 1).
+
+    initial: the same network at its initialisation. Biases and the scale and shift of batch normalisation (parameters
+    of fewer than two dimensions) are left out, as in the definition.
+    """
+    _check_weights(network)
+    pairs = zip(network.parameters(), initial.parameters(), strict=True)
+    squares = [(w - w0.to(w.device)).detach().double().square().sum() for w, w0 in pairs if w.dim() >= 2]
+    return math.sqrt(float(torch.stack(squares).sum())) if squares else 0.0
+
+
+@torch.no_grad()
+def log_spectral_product(network):
+    """Natural logarithm of the product of the spectral norms of all weight matrices and kernels.
+
+    A kernel (out, in, k, k) counts as the matrix (out, in k k). The product bounds the Lipschitz constant of a network
+    of matrices and 1-Lipschitz activations; with normalisation layers, which rescale every layer, it bounds nothing.
+    """
+    _check_weights(network)
+    matrices = [w.detach().double().flatten(1) for w in network.parameters() if w.dim() >= 2]
+    return float(sum(torch.linalg.matrix_norm(matrix, 2).log() for matrix in matrices))
+
+
+@torch.no_grad()
+def log_path_norm(network, x):
+    """log sqrt(sum_k f_(w^2)(1)_k): f with every weight and bias squared, at an image of ones; natural logarithm.
+
+    For a ReLU network the root of the sum, over all paths from an input or a bias to an output, of the products of
+    their squared weights (Neyshabur et al. 2015, Norm-based capacity control in neural networks, Sec. 5; computed as in
+    Jiang et al. 2020, Fantastic generalization measures, Eq. 44). A batch norm is the affine map that it is in
+    evaluation mode. An activation has the slope that it has for large inputs, 1. Sigmoid gates and max-pools are
+    applied as they are.
+
+    x: images (N, C, H, W), of which only the shape is used. Cost: one forward pass in float64.
+    """
+    _check_weights(network)
+    squared = copy.deepcopy(network).eval().double()
+    for norm in squared.modules():
+        if isinstance(norm, _BatchNorm):
+            scale = (norm.running_var + norm.eps).rsqrt() * (1 if norm.weight is None else norm.weight)
+            shift = -norm.running_mean * scale + (0 if norm.bias is None else norm.bias)
+            norm.weight, norm.bias = torch.nn.Parameter(scale), torch.nn.Parameter(shift)
+            norm.running_mean, norm.running_var, norm.eps = torch.zeros_like(shift), torch.ones_like(scale), 0.0
+    for tensor in (*squared.parameters(), *squared.buffers()):
+        if tensor.is_floating_point():
+            tensor.square_()
+    ones = torch.ones(1, *x.shape[1:], dtype=torch.float64, device=as_classifier(network, x).device)
+    with UnitInputs(lambda z: z):
+        total = squared(ones).sum()
+    return float(total.log()) / 2
+
+
+@full_precision()
+def sharpness(network, x, y, tolerance=0.05):
+    """Largest eigenvalue of the Hessian of the mean cross-entropy over (x, y) with respect to all parameters.
+
+    The network is in evaluation mode, so that the loss is a function of the parameters alone. Lanczos iterations with
+    Hessian-vector products from a fixed start; `tolerance` bounds the relative error of the eigenvalue.
+    x: images (N, C, H, W); y: labels (N,). All images are in one graph: a few hundred are meant. 0 where nothing can be
+    trained or the start meets no curvature, as on images that a network has separated for good.
+    """
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
+    parameters = [p for p in network.parameters() if p.requires_grad]
+    if not parameters:
+        return 0.0
+    with evaluation_mode(network), torch.enable_grad():
+        loss = F.cross_entropy(network(x), y)
+        gradients = torch.autograd.grad(loss, parameters, create_graph=True, materialize_grads=True)
+        gradient = torch.cat([g.reshape(-1) for g in gradients])
+
+        def hessian_vector_product(vector):
+            vector = torch.as_tensor(vector.reshape(-1), dtype=gradient.dtype, device=gradient.device)
+            product = torch.autograd.grad(gradient, parameters, vector, retain_graph=True, materialize_grads=True)
+            return torch.cat([part.reshape(-1) for part in product]).double().cpu().numpy()
+
+        start = np.random.default_rng(0).standard_normal(len(gradient))
+        if not hessian_vector_product(start).any():
+            return 0.0
+        hessian = LinearOperator((len(start), len(start)), matvec=hessian_vector_product, dtype=np.float64)
+        return float(eigsh(hessian, k=1, which="LA", ncv=5, v0=start, tol=tolerance, return_eigenvectors=False)[0])
+
+
+def _check_weights(network):
+    """Raise ValueError where a layer's weight is computed from parameters: they are not the matrix that acts."""
+    for name, module in network.named_modules():
+        hooks = [type(hook).__name__ for hook in module._forward_pre_hooks.values()]
+        computed = parametrize.is_parametrized(module) or any("orm" in hook or "run" in hook for hook in hooks)
+        require(
+            not computed and not any(key.endswith("_orig") for key in module._parameters),
+            f"the weight of layer {name!r} is computed from parameters (a parametrisation, weight norm or pruning): "
+            "make it plain first, by remove_parametrizations, remove_weight_norm or prune.remove of torch.nn.utils",
+        )
+
+
+@full_precision()
+@torch.no_grad()
+def output_margin(network, x, y):
+    """gamma(W) = mean over (x, y) of f(x)_y - max_{i != y} f(x)_i (v1 App. B), in logits.
+
+    x: images (N, C, H, W); y: labels (N,).
+    """
+    total = 0.0
+    with evaluation_mode(network):
+        for part in _batches(x, 1000):
+            total += float(_margins(network(x[part]).double(), y[part]).sum())
+    return total / len(y)
+
+
+@full_precision()
+def input_gradient(network, x, y):
+    """Mean over (x, y) of the Euclidean norm of the gradient of the output margin with respect to the image.
+
+    A local Lipschitz constant at the data. x: standardised images (N, C, H, W); y: labels (N,).
+    """
+    _, norms = _margins_and_gradients(network, x, y)
+    return float(norms.sum()) / len(y)
+
+
+@full_precision()
+def margin_over_gradient(network, x, y):
+    """Median over (x, y) of the output margin over the norm of its gradient by the image.
+
+    To first order the distance of an image from the nearest decision boundary, in units of standardised images
+    (Elsayed et al. 2018, Large margin deep networks for classification, Sec. 3); negative where the label is wrong.
+    The median, since the quotient has no bound where a network is flat. x: (N, C, H, W); y: labels (N,).
+    """
+    margins, norms = _margins_and_gradients(network, x, y)
+    return float((margins / norms.clamp_min(torch.finfo(norms.dtype).tiny)).median())
+
+
+@full_precision()
+def jacobian_norm(network, x):
+    """Mean over x of |J(x)|_F, J = d softmax(f(x)) / d x, of shape (num_classes, C H W).
+
+    Novak et al. 2018, Sensitivity and generalization in neural networks, Sec. 3.1, who take test images. Each row of J
+    is one gradient, without sampling. x: standardised images (N, C, H, W). Cost: one forward and num_classes backward
+    passes per image.
+    """
+    total = 0.0
+    with evaluation_mode(network), torch.enable_grad():
+        for part in _batches(x, 500):
+            images = x[part].detach().clone().requires_grad_()
+            squares = 0.0
+            for row in network(images).softmax(1).sum(0):
+                (gradient,) = torch.autograd.grad(row, images, retain_graph=True)
+                squares = squares + gradient.flatten(1).double().square().sum(1)
+            total += float(squares.sqrt().sum())
+    return total / len(x)
+
+
+def _batches(x, most):
+    """Slices of at most `images_per_batch(x, most)` images, one after the other."""
+    size = images_per_batch(x, most)
+    return [slice(start, start + size) for start in range(0, len(x), size)]
+
+
+def _margins(logits, y):
+    """f(x)_y - max_{i != y} f(x)_i of every image, (N,)."""
+    target = y[:, None]
+    return logits.gather(1, target).squeeze(1) - logits.scatter(1, target, -math.inf).amax(1)
+
+
+def _margins_and_gradients(network, x, y):
+    """Output margins (N,) of images and the norms (N,) of their gradients by the image, float64."""
+    margins, norms = [], []
+    with evaluation_mode(network), torch.enable_grad():
+        for part in _batches(x, 500):
+            images = x[part].detach().clone().requires_grad_()
+            margins.append(_margins(network(images), y[part]))
+            (gradient,) = torch.autograd.grad(margins[-1].sum(), images)
+            norms.append(gradient.flatten(1).double().norm(dim=1))
+    return torch.cat(margins).detach().double(), torch.cat(norms)
+
+
+def mixup_curve(network, x, y, classes, seed=0):
+    """List of A(u) of `mixup_accuracy` at u = 0, 0.2, ..., 1; `classes` of the ends: "all", "inter", "intra"."""
+    pairs = _intra_pairs(y) if classes == "intra" else counted_pairs(x, COUNTED_SEGMENTS, seed)
+    labels = _scores_along(network, x, pairs).argmax(2)
+    ends = y[torch.as_tensor(pairs).to(y.device)].to(labels.device)
+    half = len(MAGNITUDES)
+    from_first = labels[:, :half] == ends[:, :1]
+    from_second = labels.flip(1)[:, :half] == ends[:, 1:]
+    right = (from_first.double() + from_second.double()) / 2
+    if classes == "inter":
+        right = right[ends[:, 0] != ends[:, 1]]
+        require(len(right) > 0, "no segment has different labels at its ends: there is no pair of the kind 'inter'")
+    return right.mean(0).tolist()
+
+
+def mixup_accuracy(network, x, y, seed=0):
+    """Area under the mixup curve, int_0^1 A(u) du, in [0, 1], over all segments, of equal and of different labels.
+
+    A(u) is the share of mixtures (1 - u/2) x_i + u/2 x_j that get the label y_i of the nearer end, over both ends of
+    every segment: the perturbation response curve of Schiff et al. 2021 (Sec. 3) with mixup as the perturbation.
+
+    x: images (N, C, H, W); y: labels (N,). Cost: 1,000 segments of 11 points, 11,000 forward passes.
+    """
+    return float(trapezoid(mixup_curve(network, x, y, "all", seed), MAGNITUDES))
+
+
+def gi_score(network, x, y, classes="inter", seed=0):
+    """Gi-score of mixup: int_0^1 (u - int_0^u A(v) dv) du, 0 for a perfect curve, 1/2 where no mixture is right.
+
+    The area between the cumulated curve A of `mixup_accuracy` and that of a network which is always right, as the Gini
+    coefficient has it (Schiff et al. 2021, Predicting deep neural network generalization with perturbation response
+    curves, Sec. 3). `classes`: "inter" for pairs of different labels, "intra" for pairs of one label.
+
+    x: images (N, C, H, W); y: labels (N,). Cost: that of `mixup_accuracy`; half of it for "intra".
+    """
+    curve = mixup_curve(network, x, y, classes, seed)
+    return float(trapezoid(MAGNITUDES - cumulative_trapezoid(curve, MAGNITUDES, initial=0), MAGNITUDES))
+
+
+def pal_score(network, x, y, classes="inter", seed=0):
+    """Pal-score of mixup: int_0.4^1 F(u) du / int_0^0.1 F(u) du with F(u) = int_0^u A(v) dv; 84 for a perfect curve.
+
+    Areas below the cumulated curve of the strongest 60 % and the weakest 10 % of the perturbations, as the Palma ratio
+    has it (Schiff et al. 2021, Sec. 3 and Fig. 1). A and `classes` as in `gi_score`, A linear between its six points;
+    0 where no mixture near an image gets its label. Shapes and cost as there.
+    """
+    curve = mixup_curve(network, x, y, classes, seed)
+    u = np.linspace(0, 1, 1001)
+    cumulated = cumulative_trapezoid(np.interp(u, MAGNITUDES, curve), u, initial=0)
+    weak, strong = u <= 0.1 + 1e-9, u >= 0.4 - 1e-9
+    near = trapezoid(cumulated[weak], u[weak])
+    return float(trapezoid(cumulated[strong], u[strong]) / near) if near > 0 else 0.0
+
+
+def boundary_thickness(network, x, seed=0):
+    """E |x_1 - x_0| int_0^1 1{0 < g_ij(x(t)) < 0.75} dt with g_ij = p_i - p_j, p the softmax scores.
+
+    Yang et al. 2020, Boundary thickness and robustness in learning models, Definition 1, with their bounds of g.
+    Theirs are segments from images to adversarial examples; here they are between training images, those of different
+    predicted classes i and j at their ends. Their boundary is that between i and j: a point where a third class wins is
+    outside, however near p_i and p_j are there. Neither end comes first: the mean over both directions is taken.
+    0 where every segment has one class at both ends. Unit: Euclidean distance of standardised images.
+
+    x: images (N, C, H, W). Cost: that of `mixup_accuracy`.
+    """
+    pairs = counted_pairs(x, COUNTED_SEGMENTS, seed)
+    scores = _scores_along(network, x, pairs)
+    winner = scores.argmax(2)
+    first, second = winner[:, :1], winner[:, -1:]
+    crosses = (first != second).squeeze(1).cpu()
+    if not crosses.any():
+        return 0.0
+    of_first, of_second = (torch.take_along_dim(scores, end[:, None], 2).squeeze(2) for end in (first, second))
+    difference = (of_first - of_second).abs()
+    # g is positive in one of the two directions: each such point counts half.
+    inside = ((winner == first) | (winner == second)) & (difference > 0) & (difference < 0.75)
+    share = torch.trapezoid(inside.double().cpu() / 2, dx=1 / (SEGMENT_POINTS - 1))
+    lengths = []
+    for part in np.array_split(pairs, -(-len(pairs) // 100)):
+        ends = gather(x, part, "cpu", torch.float64)
+        lengths.append((ends[:, 1] - ends[:, 0]).flatten(1).norm(dim=1))
+    return float((torch.cat(lengths) * share)[crosses].mean())
+
+
+def counted_pairs(x, num_segments, seed=0):
+    """Indices (num_segments, 2) of the ends of the first segments that `region_count` draws with `seed`."""
+    return vertex_indices(len(x), num_samples=num_segments, distinct=2, seed=seed)
+
+
+def _intra_pairs(y):
+    """Indices (n, 2), n <= INTRA_SEGMENTS, of pairs of images with one label: few of the counted segments are such."""
+    labels = y.cpu().numpy()
+    rng = np.random.default_rng(0)
+    order = rng.permutation(len(labels))
+    order = order[np.argsort(labels[order], kind="stable")]
+    neighbours = np.column_stack([order[:-1], order[1:]])
+    neighbours = neighbours[labels[order[:-1]] == labels[order[1:]]]
+    require(len(neighbours) > 0, "no two training images have the same label: there is no pair of the kind 'intra'")
+    return rng.permutation(neighbours)[:INTRA_SEGMENTS]
+
+
+def _scores_along(network, x, pairs):
+    """Softmax scores (n, SEGMENT_POINTS, num_classes) at equal distances from x_i to x_j, (i, j) in pairs (n, 2)."""
+    classifier = as_classifier(network, x)
+    weights = torch.linspace(0, 1, SEGMENT_POINTS, dtype=classifier.dtype)
+
+    def batch_of(start, stop):
+        pair, step = np.divmod(np.arange(start, stop), SEGMENT_POINTS)
+        ends = gather(x, pairs[pair], classifier.device, classifier.dtype)
+        t = weights[step].to(classifier.device)
+        return torch.lerp(ends[:, 0], ends[:, 1], t.view(-1, *[1] * (ends.ndim - 2)))
+
+    total = len(pairs) * SEGMENT_POINTS
+    (scores,) = read_outputs(classifier, batch_of, total, lambda output, n: [output.softmax(1)])
+    return scores.view(len(pairs), SEGMENT_POINTS, -1)
+
+
+class UnitInputs(TorchFunctionMode):
+    """Inside the block `visit` gets the input of every activation; what it returns, if not None, is what comes out."""
+
+    def __init__(self, visit):
+        super().__init__()
+        self.visit = visit
+        self.found = False
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        require(
+            func not in OTHER_BENDS,
+            f"the network calls {getattr(func, '__name__', func)}, whose bends this measure does not count: "
+            "write it as an activation such as torch.relu, or leave the measure out",
+        )
+        if func not in ACTIVATIONS:
+            return func(*args, **kwargs)
+        self.found = True
+        instead = self.visit(args[0] if args else kwargs["input"])
+        return func(*args, **kwargs) if instead is None else instead
+
+
+def _visit_units(network, batches, visit):
+    """Call `visit` with the signs (points, units) at every activation, True for positive, of every batch of points."""
+    with evaluation_mode(network), UnitInputs(lambda z: visit((z > 0).reshape(len(z), -1))) as units:
+        for batch in batches:
+            network(batch)
+    require(
+        units.found,
+        "no activation was found in the network: this measure sees ReLU and its kin, as modules or functions of "
+        "torch, and would be 1 or 0 without a meaning",
+    )
+
+
+@full_precision()
+@torch.no_grad()
+def linear_pieces(network, x, num_segments=80, num_points=51, seed=0):
+    """1 + sum_k |c(z_k) - c(z_(k+1))|_1, mean over segments; c(z) are the signs, 0 or 1, of all units at z.
+
+    z_1, z_2, ... are equally spaced on a segment. The sum is the number of transitions of Novak et al. 2018,
+    Sensitivity and generalization in neural networks, Sec. 3.2; their trajectories are closed and within a class, these
+    are the first segments that `region_count` draws with `seed`. For ReLU networks it is the number of linear pieces, a
+    lower bound where a unit changes twice between neighbouring points: on a trained ResNet18 of width 8, 51 points
+    found 8,759 of the 8,809 pieces that `exact_segment` finds.
+
+    x: images (N, C, H, W). Cost: 4,080 forward passes. Raises ValueError for a network without an activation that is
+    known here, and for one that bends otherwise.
+    """
+    classifier = as_classifier(network, x)
+    device, dtype = classifier.device, classifier.dtype
+    step = images_per_batch(x, 500)
+    changes = []
+
+    def batches():
+        for pair in counted_pairs(x, num_segments, seed):
+            first, second = gather(x, pair, device, dtype)
+            t = torch.linspace(0, 1, num_points, dtype=dtype, device=device).view(-1, *[1] * first.ndim)
+            for start in range(0, num_points - 1, step):
+                # Neighbouring parts share a point, so that no change between them is lost.
+                yield torch.lerp(first, second, t[start : start + step + 1])
+
+    _visit_units(network, batches(), lambda signs: changes.append((signs[1:] != signs[:-1]).sum()))
+    return 1 + sum(int(count) for count in changes) / num_segments
+
+
+@full_precision()
+@torch.no_grad()
+def local_complexity(network, x, radius=0.005):
+    """Share of units whose sign is not the same at all x +- radius v_p, p = 1 ... 20; mean over x, in [0, 1].
+
+    The vertices of a cross-polytope around x; v_p are orthonormal, drawn with a fixed seed, the same for every x, at
+    most as many as an image has numbers. Humayun et al. 2024, Deep networks always grok and here is why, Sec. 3, with
+    the radius and number of vertices of their code; theirs is the number of units by layer, here all have one weight.
+
+    x: standardised images (N, C, H, W), whose unit is that of `radius`. Cost: 40 forward passes per image. Raises
+    ValueError as `linear_pieces`.
+    """
+    classifier = as_classifier(network, x)
+    device, dtype = classifier.device, classifier.dtype
+    size = x[0].numel()
+    orthonormal, _ = np.linalg.qr(np.random.default_rng(0).standard_normal((size, min(20, size))))
+    frame = torch.from_numpy(orthonormal.T.copy()).view(-1, *x.shape[1:]).to(device=device, dtype=dtype)
+    offsets = radius * torch.cat([frame, -frame])
+    changed, sizes = [], []
+
+    def visit(signs):
+        signs = signs.view(-1, len(offsets), signs.shape[1])
+        changed.append((signs.any(1) & ~signs.all(1)).sum())
+        sizes.append(signs[:, 0].numel())
+
+    step = max(1, images_per_batch(x, 500) // len(offsets))
+    centres = (x[start : start + step].to(device=device, dtype=dtype) for start in range(0, len(x), step))
+    _visit_units(network, ((images[:, None] + offsets).flatten(0, 1) for images in centres), visit)
+    return sum(int(count) for count in changed) / sum(sizes)
+
+
+def some_images(images, labels, number):
+    """(images, labels): the first `number` or, where those lack a class, as many at equal distances.
+
+    Subsets are balanced by class throughout; data that are taken as they are stored may be sorted by class.
+    """
+    if len(labels[:number].unique()) == len(labels.unique()):
+        return images[:number], labels[:number]
+    index = torch.linspace(0, len(labels) - 1, number, device=labels.device).round().long()
+    return images[index], labels[index]
+
+
+def _at_images(function, *options, number=None):
+    """A measure that takes training images and their labels: all, or `number` where it costs more than one pass."""
+
+    def value(network, initial, data):
+        images, labels = data.x_train, data.y_train
+        if number is not None:
+            images, labels = some_images(images, labels, number)
+        return function(network, images, labels, *options)
+
+    return value
+
+
+# Name -> a number, or a list of numbers, of (network, the same network at its start, data).
+#
+# The first round of the book's studies took measures along segments on the segments of the count.
+# Those that end in `_own` draw their own, for the second round. Three measures of the first round
+# are withdrawn, whose values stay in its records: `boundary_thickness` counted places where a third
+# class wins, `pal_score_*` took means of the curve for areas below the cumulated one,
+# `jacobian_norm` was taken at training images.
+MEASURES = {
+    "distance_from_init": lambda network, initial, data: distance_from_init(network, initial),
+    "margin": _at_images(output_margin),
+    "margin_over_gradient": _at_images(margin_over_gradient, number=3000),
+    "num_parameters": lambda network, initial, data: sum(p.numel() for p in network.parameters()),
+    "sharpness": _at_images(sharpness, number=250),
+    "log_spectral_product": lambda network, initial, data: log_spectral_product(network),
+    "log_path_norm": lambda network, initial, data: log_path_norm(network, data.x_train),
+    "input_gradient": _at_images(input_gradient),
+    "jacobian_norm_test": lambda network, initial, data: jacobian_norm(
+        network, some_images(data.x_test, data.y_test, 250)[0]
+    ),
+    "mixup_accuracy": _at_images(mixup_accuracy),
+    "mixup_accuracy_own": _at_images(mixup_accuracy, OWN),
+    "gi_score_inter": _at_images(gi_score, "inter"),
+    "gi_score_inter_own": _at_images(gi_score, "inter", OWN),
+    "gi_score_intra": _at_images(gi_score, "intra"),
+    "pal_score_inter_own": _at_images(pal_score, "inter", OWN),
+    "pal_score_intra_own": _at_images(pal_score, "intra"),
+    "mixup_curve_inter": _at_images(mixup_curve, "inter", OWN),
+    "mixup_curve_intra": _at_images(mixup_curve, "intra"),
+    "boundary_thickness_own": lambda network, initial, data: boundary_thickness(network, data.x_train, OWN),
+    "linear_pieces": lambda network, initial, data: linear_pieces(network, data.x_train),
+    "linear_pieces_own": lambda network, initial, data: linear_pieces(network, data.x_train, seed=OWN),
+    "local_complexity": lambda network, initial, data: local_complexity(
+        network, some_images(data.x_train, data.y_train, 100)[0]
+    ),
+}
+
+
+def measure_all(names, network, initial, data):
+    """{name: value} of several measures; arguments and errors as for `measure`."""
+    return {name: measure(name, network, initial, data) for name in names}
+
+
+def measure(name, network, initial, data):
+    """Value of a measure of `network` that started as `initial` and was trained on `data`.
+
+    name: a key of MEASURES. The value is a number, or a list of numbers. Raises ValueError for an
+    unknown measure and for one that returns anything else.
+    """
+    check_name("measure", name, MEASURES)
+    with full_precision():
+        value = MEASURES[name](network, initial, data)
+    try:
+        if isinstance(value, list):
+            return [float(number) for number in value]
+        return value if isinstance(value, int) else float(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"measure {name!r} returned {value!r}; expected one number ({error})") from error
