@@ -65,7 +65,7 @@ def worker(address):
 def whole_records():
     """The record files that can be read, by run id."""
     paths = records.results_dir().glob("records/*")
-    return {path.stem: records.read_record(path) for path in paths if not path.name.startswith(".")}
+    return {path.stem: records.live_record(path.stem) for path in paths if not path.name.startswith(".")}
 
 
 def num_records():

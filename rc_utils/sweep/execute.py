@@ -15,6 +15,7 @@ import statistics
 import sys
 import time
 import traceback
+import uuid
 
 import numpy as np
 import torch
@@ -26,7 +27,7 @@ from rc_utils.counting import region_count
 from rc_utils.datasets.load import check_values as check_dataset
 from rc_utils.datasets.load import load_dataset
 from rc_utils.networks import check_network
-from rc_utils.paths import results_dir
+from rc_utils.paths import results_dir, write_atomically
 from rc_utils.sweep import records
 from rc_utils.sweep.campaign import canonical_json, load_campaign
 from rc_utils.sweep.cluster import Outcome, on_dask
@@ -37,6 +38,8 @@ from rc_utils.training import StopTraining
 # repeated on another kind of processor may have: of an accuracy, and of a mean count as a share of
 # it, in one dimension and in more.
 ACCURACY_TOLERANCE, COUNT_TOLERANCE, FURTHER_TOLERANCE = 0.04, 0.12, 0.36
+
+RECORD_SIZE = 1 << 18  # bytes, more than a record of thousands of simplices has
 
 
 def sweep(
@@ -70,7 +73,10 @@ def sweep(
     todo = records.missing_runs(campaign, shard)
     if not todo:
         return []
-    records.check_writable()
+    # A record that cannot be written is noticed before any training.
+    probe = results_dir() / "records" / f".writable.{uuid.uuid4().hex[:8]}"
+    write_atomically(probe, bytes(RECORD_SIZE))
+    probe.unlink()
     options = {"device": device, "threads": threads, "deadline": deadline, "compile": compile}
     job = functools.partial(attempt, **options)
     outcomes = on_dask(todo, job, workers, scheduler) if workers or scheduler else map(job, todo)
