@@ -11,10 +11,9 @@ import pytest
 
 from rc_utils.paths import campaigns_dir
 from rc_utils.sweep import records
-from rc_utils.sweep.campaign import RunSpec, list_campaigns, load_campaign, parse_campaign
+from rc_utils.sweep.campaign import list_campaigns, load_campaign, parse_campaign
 from rc_utils.sweep.execute import check_values
 from rc_utils.sweep.records import find_count, is_complete
-from rc_utils.training import TrainConfig
 
 
 @pytest.fixture
@@ -180,8 +179,7 @@ def test_committed_records_have_the_ids_of_their_settings_and_are_still_planned(
     planned = campaign.runs()
     assert len(recorded) == path.read_bytes().count(b"\n")
     for record in recorded:
-        spec = record["spec"] | {"train": TrainConfig(**record["spec"]["train"])}
-        assert RunSpec(**spec).run_id == record["run_id"]
+        assert records.spec_of(record).run_id == record["run_id"]
         assert record["run_id"] in planned
     counted = [entry["settings"] for record in recorded for entry in record["counts"]]
     asked = {label: campaign.counts[label] for run in planned.values() for label in run.counts}

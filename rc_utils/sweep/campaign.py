@@ -327,8 +327,9 @@ def parse_campaign(table, name, folder=pathlib.Path()):
             require(experiment.name not in experiments, "experiments: the name is there twice")
             for label in experiment.networks:
                 check_name("network in networks", label, asked.networks)
-            for label in experiment.counts + experiment.evolution_counts:
-                check_name("count in counts", label, asked.counts)
+            for key in ("counts", "evolution_counts"):
+                for label in getattr(experiment, key):
+                    check_name(f"count in {key}", label, asked.counts)
         experiments[experiment.name] = experiment
     networks = {}
     for label, options in asked.networks.items():

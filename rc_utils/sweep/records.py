@@ -48,6 +48,11 @@ def sealed(record):
     return content | {"checksum": hashlib.sha256(canonical_json(content).encode()).hexdigest()}
 
 
+def spec_of(record):
+    """The `RunSpec` of a record."""
+    return RunSpec(**record["spec"] | {"train": TrainConfig(**record["spec"]["train"])})
+
+
 def write_record(record):
     """Write `record` (a dict of JSON values with `run_id`) to its place; returns the path."""
     path = record_path(record["run_id"])
@@ -62,8 +67,7 @@ def _trusted(text, where, run_id):
         require(record == sealed(record), "its checksum says it was damaged or edited")
         schema = record["schema"]
         require(schema == SCHEMA, f"it has schema {schema}, this version reads {SCHEMA}")
-        spec = record["spec"] | {"train": TrainConfig(**record["spec"]["train"])}
-        expected = RunSpec(**spec).run_id
+        expected = spec_of(record).run_id
         require(run_id == record["run_id"] == expected, f"its settings are those of run {expected}")
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         warnings.warn(f"{where} is not a whole record, {error!r}: {ADVICE}", stacklevel=3)
