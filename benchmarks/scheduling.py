@@ -5,8 +5,7 @@ import time
 from benchmarks.registry import Row, at_most, benchmark
 from benchmarks.timing import in_turns
 from rc_utils.sweep.campaign import parse_campaign
-from rc_utils.sweep.cluster import local_cluster, on_dask
-from rc_utils.sweep.execute import Outcome
+from rc_utils.sweep.execute import Outcome, local_cluster, on_dask
 
 # Seconds that scheduling a run may take.
 TOLERATED = 0.005

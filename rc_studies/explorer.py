@@ -42,7 +42,7 @@ def lr_pair(name: str, network: str = "") -> tuple[PlannedRun, PlannedRun]:
     runs = sorted(runs, key=lambda p: p.spec.train.lr)
     least = runs[0].spec.train
     alike = [p for p in runs if dataclasses.replace(p.spec.train, lr=least.lr) == least]
-    found = find_records([p.spec.run_id for p in alike], campaign.folder / "runs.jsonl")
+    found = find_records({p.spec.run_id: p for p in alike}, campaign.folder / "runs.jsonl")
     diverged = {run_id for run_id, (record, _) in found.items() if record["status"] != "ok"}
     alike = [p for p in alike if p.spec.run_id not in diverged]
     require(

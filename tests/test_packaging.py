@@ -27,8 +27,7 @@ IMPORT_NAMES = {"scikit-learn": "sklearn"}
 CARRIED = {
     "dask": "distributed",
     "PIL": "torchvision",
-    "nbformat": "papermill",
-    "nbclient": "papermill",
+    "nbformat": "nbclient",
     "IPython": "ipykernel",
 }
 BUILD = "import setuptools.build_meta as backend, sys; print(backend.build_wheel(sys.argv[1]))"

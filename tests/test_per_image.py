@@ -7,7 +7,7 @@ import pytest
 
 import rc_utils as rc
 from rc_utils.sweep import parse_campaign, sweep, trained_network
-from rc_utils.sweep.records import load_runs, read_record, record_path
+from rc_utils.sweep.records import live_record, load_runs
 from rc_utils.sweep.run import dataset_of
 
 CAMPAIGN = {
@@ -48,7 +48,7 @@ def test_a_record_says_which_images_of_the_stored_dataset_are_right(striped):
     (outcome,) = sweep(campaign)
     assert outcome.status == "done", outcome.error
     (planned,) = campaign.runs().values()
-    record = read_record(record_path(planned.spec.run_id))
+    record = live_record(planned.spec.run_id)
     network, data = trained_network(planned.spec), dataset_of(planned.spec)
     for name, split in (("test", "test"), ("pool", "train")):
         images = striped[f"x_{split}"][:, None].astype(np.float32)

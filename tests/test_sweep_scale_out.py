@@ -15,7 +15,7 @@ import pytest
 from distributed import Client, LocalCluster
 from test_sweep_trust import TABLE
 
-from rc_utils.sweep import cluster, records
+from rc_utils.sweep import execute, records
 from rc_utils.sweep.campaign import parse_campaign
 from rc_utils.sweep.execute import Outcome, sweep
 from rc_utils.sweep.records import missing_runs
@@ -65,7 +65,7 @@ def worker(address):
 def whole_records():
     """The record files that can be read, by run id."""
     paths = records.results_dir().glob("records/*")
-    return {path.stem: records.read_record(path) for path in paths if not path.name.startswith(".")}
+    return {path.stem: records.live_record(path.stem) for path in paths if not path.name.startswith(".")}
 
 
 def num_records():
@@ -168,10 +168,10 @@ def test_two_sweeps_of_one_campaign_at_once_leave_one_whole_record_a_run(start_s
 
 def test_many_runs_on_few_workers_come_back_once_each_in_order_and_an_error_is_one_outcome(monkeypatch):
     """More runs than one message to the scheduler holds."""
-    monkeypatch.setattr(cluster, "BLOCK", 100)
+    monkeypatch.setattr(execute, "BLOCK", 100)
     todo = list(parse_campaign(table(300), "many").runs().values())
     with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as here:
-        outcomes = list(cluster.on_dask(todo, no_op_but_for_seed_3, workers=0, scheduler=here.scheduler_address))
+        outcomes = list(execute.on_dask(todo, no_op_but_for_seed_3, workers=0, scheduler=here.scheduler_address))
     ids = [planned.spec.run_id for planned in todo]
     assert sorted(outcome.run_id for outcome in outcomes) == sorted(ids)
     places = [ids.index(outcome.run_id) for outcome in outcomes]

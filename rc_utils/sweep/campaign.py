@@ -23,6 +23,7 @@ import functools
 import hashlib
 import itertools
 import json
+import os
 import pathlib
 import tomllib
 import warnings
@@ -30,6 +31,7 @@ import warnings
 import numpy as np
 
 from rc_utils.checks import (
+    check_count,
     check_distinct,
     check_keys,
     check_name,
@@ -77,22 +79,21 @@ class RunSpec:
 
 @dataclasses.dataclass(frozen=True)
 class PlannedRun:
-    """A run with what its record has to hold.
+    """A run with what its record has to hold, as in `Experiment`.
 
-    counts: settings of counts by name, taken after training. measures, per_image, evolution_*: as
-    in `Experiment`. frozen: file of the campaign's committed records.
+    counts, evolution_counts: settings by name. frozen: file of the campaign's committed records.
     """
 
     spec: RunSpec
     counts: dict
-    measures: tuple = ()
-    evolution_epochs: tuple = ()
-    evolution_counts: dict = dataclasses.field(default_factory=dict)
-    evolution_weights: bool = False
-    evolution_loss: float | None = None
-    evolution_measures: tuple = ()
-    per_image: bool = False
-    frozen: pathlib.Path | None = None
+    measures: tuple
+    evolution_epochs: tuple
+    evolution_counts: dict
+    evolution_measures: tuple
+    evolution_weights: bool
+    evolution_loss: float | None
+    per_image: bool
+    frozen: pathlib.Path
 
     def merged(self, other):
         """The run with what two experiments of one campaign ask of it."""
@@ -146,22 +147,14 @@ class Experiment:
     per_image: bool = False
 
     def __post_init__(self):
-        if isinstance(self.seeds, dict):
-            different = sorted(set(self.networks) ^ set(self.seeds))
-            require(not different, f"seeds must list each of its networks once, see {different}")
-        check_distinct("networks", self.networks)
-        for label in self.networks:
-            seeds = self.seeds_of(label)
-            fit = seeds and all(0 <= seed < 2**63 for seed in seeds)
-            require(fit, f"seeds of {label} must be one or more of 0..2^63 - 1, got {seeds}")
-            check_distinct(f"seeds of {label}", seeds)
-        check_keys("grid", self.grid, TRAIN_DEFAULTS)
-        for key, values in self.grid.items():
-            require(values, f"grid.{key} must be a non-empty list")
-            check_distinct(f"grid.{key}", values)
+        lists = {"networks": self.networks} | {f"grid.{key}": v for key, v in self.grid.items()}
+        lists |= {f"seeds of {label}": seeds for label, seeds in self.seeds_by_network.items()}
+        for where, values in lists.items():
+            require(values, f"{where} must be a non-empty list")
+            check_distinct(where, values)
+        different = sorted(set(self.networks) ^ set(self.seeds_by_network))
+        require(not different, f"seeds must list each of its networks once, see {different}")
         for key, ends in self.ranges.items():
-            numbers = {k for k, v in TRAIN_DEFAULTS.items() if not isinstance(v, str)}
-            check_name("key in ranges", key, numbers)
             require(key not in self.grid, f"{key} is in grid and in ranges")
             rising = len(ends) == 2 and 0 < ends[0] < ends[1]
             require(rising, f"ranges.{key} must be [low, high] with 0 < low < high, got {ends!r}")
@@ -176,26 +169,24 @@ class Experiment:
             used = self.evolution_epochs or self.evolution_loss is not None
             require(used or not getattr(self, key), f"{key} needs evolution_epochs or evolution_loss")
 
-    def seeds_of(self, label):
-        """Seeds of one network."""
-        return self.seeds[label] if isinstance(self.seeds, dict) else self.seeds
+    @property
+    def seeds_by_network(self):
+        """{network label: its seeds}."""
+        return self.seeds if isinstance(self.seeds, dict) else dict.fromkeys(self.networks, self.seeds)
 
     def settings(self):
-        """(network label, seed, settings of the grid) of every run, all networks of a seed first."""
-        seeds = dict.fromkeys(seed for label in self.networks for seed in self.seeds_of(label))
-        for seed, label in itertools.product(seeds, self.networks):
-            if seed in self.seeds_of(label):
-                for values in itertools.product(*self.grid.values()):
-                    yield label, seed, dict(zip(self.grid, values, strict=True))
-
-    def drawn(self, seed):
-        """Values that a seed draws from the ranges, with three digits."""
-        rng, values = np.random.default_rng([seed, _RANGES_STREAM]), {}
-        for key, (low, high) in self.ranges.items():
-            value = low * (high / low) ** rng.random()
-            is_whole = isinstance(TRAIN_DEFAULTS[key], int)
-            values[key] = round(value) if is_whole else float(f"{value:.3g}")
-        return values
+        """(network label, training settings) of every run, all networks of a seed first."""
+        for seed in dict.fromkeys(itertools.chain(*self.seeds_by_network.values())):
+            check_count("seed", seed, 0)
+            rng, drawn = np.random.default_rng([seed, _RANGES_STREAM]), {"seed": seed}
+            for key, (low, high) in self.ranges.items():
+                value = low * (high / low) ** rng.random()
+                is_whole = isinstance(TRAIN_DEFAULTS.get(key), int)
+                drawn[key] = round(value) if is_whole else float(f"{value:.3g}")
+            for label in self.networks:
+                if seed in self.seeds_by_network[label]:
+                    for values in itertools.product(*self.grid.values()):
+                        yield label, dict(zip(self.grid, values, strict=True)) | drawn
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,15 +212,16 @@ class Campaign:
 
     def entries(self):
         """(experiment, network label, PlannedRun) of everything asked for, in order."""
-        return list(self._entries)
+        return self._entries
 
     @functools.cached_property
     def _entries(self):
         entries = []
         for experiment in self.experiments:
             with naming(f"{self.name}, experiment {experiment.name!r}"):
-                for label, seed, setting in experiment.settings():
-                    entries.append((experiment, label, self._plan(experiment, label, seed, setting)))
+                for label, setting in experiment.settings():
+                    planned = self._plan(experiment, self.networks[label], setting)
+                    entries.append((experiment, label, planned))
         return entries
 
     def runs(self):
@@ -237,7 +229,7 @@ class Campaign:
 
         Each with all that the whole campaign asks of it, so that it need not be made twice.
         """
-        return dict(self._runs)
+        return self._runs
 
     @functools.cached_property
     def _runs(self):
@@ -265,29 +257,29 @@ class Campaign:
         never = {"evolution_epochs": [], "evolution_counts": [], "evolution_measures": []}
         never |= {"evolution_loss": None, "evolution_weights": False}
         with naming(f"{self.name}, network {network['name']!r}"):
-            campaign = dataclasses.replace(self, networks={"": network})
-            return campaign._plan(dataclasses.replace(asked, **never), "", seed, setting)
+            return self._plan(dataclasses.replace(asked, **never), network, setting | {"seed": seed})
 
-    def _plan(self, experiment, label, seed, setting):
-        setting = setting | experiment.drawn(seed) | {"seed": seed}
-        train = settings_from_dict(TrainConfig, self.train | experiment.train | setting, "train")
+    def _plan(self, experiment, network, setting):
+        train = self.train | experiment.train | setting
+        train = settings_from_dict(TrainConfig, train, "the training settings")
         dataset = self.dataset | experiment.dataset
         if experiment.own_draw:
-            dataset = dataset | {"seed": seed}
+            dataset = dataset | {"seed": train.seed}
         stored = dataset.get("name") not in ("shapes", "digits", "imagenet")
         require(stored or not experiment.per_image, "per_image needs a dataset stored as a file")
         outside = [e for e in experiment.evolution_epochs if not 0 <= e <= train.epochs]
         require(not outside, f"evolution_epochs {outside} are not within 0..{train.epochs}")
-        shared = ("evolution_weights", "evolution_loss", "per_image")
         return PlannedRun(
-            spec=RunSpec(dataset, self.networks[label] | experiment.options, train),
+            spec=RunSpec(dataset, network | experiment.options, train),
             counts={name: self.counts[name] for name in experiment.counts},
             measures=tuple(experiment.measures),
             evolution_epochs=tuple(experiment.evolution_epochs),
             evolution_counts={name: self.counts[name] for name in experiment.evolution_counts},
             evolution_measures=tuple(experiment.evolution_measures),
+            evolution_weights=experiment.evolution_weights,
+            evolution_loss=experiment.evolution_loss,
+            per_image=experiment.per_image,
             frozen=self.folder / "runs.jsonl",
-            **{name: getattr(experiment, name) for name in shared},
         )
 
 
@@ -314,16 +306,12 @@ def load_campaign(name):
     valid. What a dataset, a network or a count takes is tried by `rc_utils.sweep.check_values`.
     """
     name = str(pathlib.Path(name))
-    paths = (pathlib.Path(name, "campaign.toml"), campaigns_dir() / name / "campaign.toml")
-    for path in paths:
-        try:
-            with open(path, "rb") as file:
-                table = tomllib.load(file)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except (OSError, ValueError) as error:
-            raise ValueError(f"{path} cannot be read as TOML: {error}") from error
-        return parse_campaign(table, name, path.parent)
+    for folder in (pathlib.Path(name), campaigns_dir() / name):
+        path = folder / "campaign.toml"
+        if os.path.isfile(path):  # pathlib's raises for a name that is too long
+            with naming(f"{path} cannot be read as TOML"):
+                table = tomllib.loads(path.read_text(encoding="utf-8"))
+            return parse_campaign(table, name, folder)
     raise unknown_name("campaign", name, list_campaigns())
 
 
@@ -332,7 +320,6 @@ def parse_campaign(table, name, folder=pathlib.Path()):
     keys = {f.name for f in dataclasses.fields(Campaign)} - {"name", "folder", "whole"}
     check_keys(f"campaign {name}", table, keys)
     asked = settings_from_dict(Campaign, table | {"name": name, "folder": folder}, name)
-    settings_from_dict(TrainConfig, asked.train, f"{name}, [train]")
     experiments = {}
     for values in asked.experiments:
         with naming(f"{name}, experiment {values.get('name', len(experiments))!r}"):

@@ -6,15 +6,17 @@ in, and the next call does the rest.
 """
 
 import argparse
+import asyncio
 import contextlib
 import dataclasses
 import functools
-import os
+import logging
 import random
 import statistics
 import sys
 import time
 import traceback
+import uuid
 
 import numpy as np
 import torch
@@ -26,23 +28,49 @@ from rc_utils.counting import region_count
 from rc_utils.datasets.load import check_values as check_dataset
 from rc_utils.datasets.load import load_dataset
 from rc_utils.networks import check_network
-from rc_utils.paths import results_dir
+from rc_utils.paths import results_dir, write_atomically
 from rc_utils.sweep import records
-from rc_utils.sweep.campaign import canonical_json, load_campaign
-from rc_utils.sweep.cluster import Outcome, on_dask
-from rc_utils.sweep.run import check_networks, complete_run, make_record
+from rc_utils.sweep.campaign import Campaign, canonical_json, load_campaign
+from rc_utils.sweep.run import check_start, complete_run, make_record
 from rc_utils.training import StopTraining
 
 # Differences of seeds of one setting in the committed records of cifar10-small, which a run that is
 # repeated on another kind of processor may have: of an accuracy, and of a mean count as a share of
 # it, in one dimension and in more.
 ACCURACY_TOLERANCE, COUNT_TOLERANCE, FURTHER_TOLERANCE = 0.04, 0.12, 0.36
+RECORD_SIZE = 1 << 18  # bytes, more than a record of thousands of simplices has
+BLOCK = 1000  # runs submitted to Dask in one message
+PAUSE = 0.1  # seconds between two batches of outcomes
+DASK_SETTINGS = {
+    "distributed.worker.daemon": False,
+    "distributed.logging.distributed": "error",
+    # A worker that is suspended, as laptops and shared machines do, is not a dead worker.
+    "distributed.scheduler.worker-ttl": None,
+    # Dask lets the allocator return memory at once, and a network's buffers are then mapped anew in
+    # every layer, which more than doubles the time of a count (`make bench`). Both thresholds:
+    # setting one switches off the other's rule.
+    "distributed.nanny.pre-spawn-environ": {
+        "MALLOC_TRIM_THRESHOLD_": str(2**30),
+        "MALLOC_MMAP_THRESHOLD_": str(2**25),
+        "OMP_NUM_THREADS": "1",
+    },
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How a planned run ended: "done" with its record, "late" (the time was up), "elsewhere"
+    (another sweep is at it), or "failed" with the error's text."""
+
+    run_id: str
+    status: str
+    record: dict | None = None
+    error: str = ""
 
 
 def sweep(
-    campaign, *, workers=0, scheduler=None, device="cpu", time_budget=None, shard=(0, 1), threads=1,
-    compile=False,
-):  # fmt: skip
+    campaign, *, workers=0, scheduler=None, device="cpu", time_budget=None, shard=(0, 1), threads=1, compile=False
+):
     """Run what is missing of `campaign` (a Campaign or its name).
 
     Returns the outcomes (`Outcome`); a run that fails does not end the sweep. Records are on the
@@ -57,7 +85,7 @@ def sweep(
     setting, device or value of the campaign, and for a network of the reader's that is not the one
     on record.
     """
-    campaign = campaign if hasattr(campaign, "entries") else load_campaign(campaign)
+    campaign = campaign if isinstance(campaign, Campaign) else load_campaign(campaign)
     check_values(campaign)
     check_count("workers", workers, 0)
     check_count("threads", threads, 1)
@@ -66,11 +94,17 @@ def sweep(
     if not scheduler:  # whose workers may have what this machine has not
         check_device(device)
     deadline = None if time_budget is None else time.time() + time_budget
-    check_networks(campaign.runs())
+    by_network = {}
+    for record, _ in records.find_records(campaign.runs()).values():
+        by_network.setdefault(canonical_json(record["spec"]["network"]), record)
+    for record in by_network.values():
+        check_start(record)
     todo = records.missing_runs(campaign, shard)
     if not todo:
         return []
-    records.check_writable()
+    probe = results_dir() / "records" / f".writable.{uuid.uuid4().hex[:8]}"
+    write_atomically(probe, bytes(RECORD_SIZE))
+    probe.unlink()
     options = {"device": device, "threads": threads, "deadline": deadline, "compile": compile}
     job = functools.partial(attempt, **options)
     outcomes = on_dask(todo, job, workers, scheduler) if workers or scheduler else map(job, todo)
@@ -78,7 +112,15 @@ def sweep(
     with tqdm(total=len(todo), desc=campaign.name, unit="run", mininterval=2.0) as bar:
         for outcome in outcomes:
             bar.update(outcome.status == "done")
-            if line := _reported(outcome):
+            line = f"run {outcome.run_id} failed:\n{outcome.error}"
+            if outcome.status == "done":
+                record, results = outcome.record, outcome.record["results"]
+                # Its worker may share no file system with this process.
+                if not records.record_path(outcome.run_id).exists():
+                    records.write_record(record)
+                line = f"{outcome.run_id} {record['spec']['network']['name']} {record['status']}: "
+                line += f"train {results['train_accuracy']:.3f}, test {results['test_accuracy']:.3f}"
+            if outcome.status in ("done", "failed"):
                 bar.write(line, file=sys.stderr)
             seen.append(dataclasses.replace(outcome, record=None))
     return seen
@@ -111,19 +153,6 @@ def attempt(planned, device="cpu", threads=1, deadline=None, compile=False):
         return Outcome(run_id, "failed", error=f"{traceback.format_exc()}settings: {settings}")
 
 
-def _reported(outcome):
-    """A line on a run that ended; its record is written where its worker shares no file system."""
-    if outcome.status == "failed":
-        return f"run {outcome.run_id} failed:\n{outcome.error}"
-    if outcome.status != "done":
-        return ""
-    record, results = outcome.record, outcome.record["results"]
-    if not records.record_path(outcome.run_id).exists():
-        records.write_record(record)
-    accuracies = f"train {results['train_accuracy']:.3f}, test {results['test_accuracy']:.3f}"
-    return f"{outcome.run_id} {record['spec']['network']['name']} {record['status']}: {accuracies}"
-
-
 @contextlib.contextmanager
 def torch_threads(number):
     """So many torch threads inside the block."""
@@ -135,37 +164,84 @@ def torch_threads(number):
         torch.set_num_threads(before)
 
 
+def local_cluster(workers):
+    """Dask cluster of so many processes on this machine, with one thread each."""
+    import dask
+    from distributed import LocalCluster
+
+    dask.config.set(DASK_SETTINGS)
+    # It warns of workers that take seconds to end.
+    logging.getLogger("distributed.nanny").setLevel(logging.ERROR)
+    options = {"threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "memory_limit": 0}
+    return LocalCluster(n_workers=workers, **options)
+
+
+def on_dask(todo, job, workers, scheduler):
+    """Outcomes of `job` for planned runs on worker processes, as they are finished.
+
+    A killed worker's run goes to another worker; an error in a job is an outcome. Raises OSError if
+    the scheduler goes away.
+    """
+    import dask
+    from distributed import CancelledError, Client, as_completed
+
+    dask.config.set(DASK_SETTINGS)
+    # Tasks of equal keys are one task to a scheduler: another sweep may ask it for the same run.
+    own = uuid.uuid4().hex[:8]
+    ids = {f"rc-{planned.spec.run_id}-{own}": planned.spec.run_id for planned in todo}
+    cluster = contextlib.nullcontext(scheduler) if scheduler else local_cluster(min(workers, len(todo)))
+    with cluster as address, Client(address) as client:
+        options = {"batch_size": BLOCK, "fifo_timeout": 0, "pure": False}
+        futures = client.map(job, todo, key=list(ids), **options)
+        try:
+            # One message per batch instead of one per run: with 10,000 runs messages take the time.
+            for batch in as_completed(futures).batches():
+                finished = [future for future in batch if future.status == "finished"]
+                outcomes = dict(zip(finished, client.gather(finished), strict=True))
+                for future in batch:
+                    if future.status in ("cancelled", "lost"):
+                        raise CancelledError("tasks are lost")
+                    error = None if future in outcomes else future.exception()
+                    text = f"{type(error).__name__}: {error}"
+                    yield outcomes.get(future) or Outcome(ids[future.key], "failed", error=text)
+                    future.release()
+                time.sleep(PAUSE)
+        except (OSError, CancelledError, asyncio.CancelledError) as error:
+            raise OSError(
+                f"the scheduler {address} is gone ({type(error).__name__}). Records that were "
+                "written are kept: start one and its workers, and the same command with its "
+                "address does the rest"
+            ) from error
+
+
+# Before any training --------------------------------------------------------------------------
+
+
 def check_values(campaign):
     """Try what the campaign asks of datasets, networks, counts and measures before any training.
 
     Raises ValueError for a wrong name or value; the message says where it stands in the file.
     """
     require("name" in campaign.dataset, f"{campaign.name}, [dataset] has no 'name'")
-    networks = [(f"[networks.{label}]", n) for label, n in campaign.networks.items()]
-    datasets = [("[dataset]", campaign.dataset)]
+    datasets = {"[dataset]": campaign.dataset}
+    networks = {f"[networks.{label}]": network for label, network in campaign.networks.items()}
     for experiment, label, planned in campaign.entries():
         where = f"experiment {experiment.name!r}"
         for key in ("measures", "evolution_measures"):
             for name in getattr(planned, key):
                 check_name(f"{key} of {campaign.name}, {where}", name, measures.MEASURES)
-        if experiment.options:
-            networks.append((f"{where}, [networks.{label}] with its options", planned.spec.network))
-        if experiment.dataset:
-            datasets.append((f"{where}, dataset", planned.spec.dataset))
-    for where, settings in datasets:
-        # Keys that name a place on this machine are no part of a run.
-        places = ("device", "data_dir", "root", "unknown")
-        check_arguments(load_dataset, settings, f"{campaign.name}, {where}", places)
-        values = {key: v for key, v in settings.items() if key not in ("name", "classes")}
+        datasets[f"{where}, dataset"] = planned.spec.dataset
+        networks[f"{where}, [networks.{label}] with its options"] = planned.spec.network
+    for where, settings in datasets.items():
         with naming(f"{campaign.name}, {where}"):
-            check_dataset(**values)
-    for where, network in networks:
+            # Keys that name a place on this machine are no part of a run.
+            check_arguments(load_dataset, settings, "dataset", ("device", "data_dir", "root", "unknown"))
+            check_dataset(**{k: v for k, v in settings.items() if k not in ("name", "classes")})
+    for where, network in networks.items():
         with naming(f"{campaign.name}, {where}"):
             for key in ("num_classes", "in_channels", "image_size", "seed"):
                 require(key not in network, f"{key} comes from the dataset or the run")
-            for key, value in network.items():
-                with naming(key):
-                    canonical_json(value)
+            canonical_json(network)
             check_network(**network)
     model, points = lambda batch: batch[:, :3], np.random.default_rng(0).random((64, 8))
     for label, settings in campaign.counts.items():
@@ -194,13 +270,13 @@ def plan(campaign, shard=(0, 1)):
     """
     plans, todo = campaign.runs(), records.missing_runs(campaign, shard)
     found = records.find_records(plans, campaign.folder / "runs.jsonl")
+    complete = {key for key, (record, _) in found.items() if records.is_complete(record, plans[key])}
     yield f"{campaign.name}: {campaign.title}"
     for experiment in campaign.experiments:
         asked = {p.spec.run_id for e, _, p in campaign.entries() if e is experiment}
-        there = [run_id for run_id in asked if run_id in found]
-        complete = sum(records.is_complete(found[key][0], plans[key]) for key in there)
-        lack = f", {len(there) - complete} lack a count or a measure" if complete < len(there) else ""
-        yield f"  {experiment.name}: {complete} of {len(asked)} runs are complete{lack}"
+        lacking = len((asked & found.keys()) - complete)
+        lack = f", {lacking} lack a count or a measure" if lacking else ""
+        yield f"  {experiment.name}: {len(asked & complete)} of {len(asked)} runs are complete{lack}"
     part = "" if shard[1] == 1 else f" in shard {shard[0]}/{shard[1]}"
     yield f"  {len(todo)} of {len(plans)} distinct runs to do{part}"
     seconds = {}
@@ -299,34 +375,30 @@ def main(arguments=None):
 
 def _act(campaign, options):
     """Do the one thing that the options ask for; returns the exit status."""
-    if not (options.plan or options.freeze or options.verify is not None):
-        names = ("workers", "scheduler", "device", "threads", "time_budget", "shard", "compile")
-        outcomes = sweep(campaign, **{name: getattr(options, name) for name in names})
-        statuses = [outcome.status for outcome in outcomes]
-        done, failed = statuses.count("done"), statuses.count("failed")
-        left = len(records.missing_runs(campaign, options.shard))
-        made = f"{done} runs finished now, {failed} failed, {left} left"
-        print(f"{campaign.name}: {made}; records in {results_dir()}")
-        return 1 if failed else 3 if left else 0
-    check_values(campaign)
+    if options.plan or options.freeze or options.verify is not None:
+        check_values(campaign)
     if options.plan:
-        try:
-            for line in plan(campaign, options.shard):
-                print(line, flush=True)
-        except BrokenPipeError:  # nobody reads any more, as `head`
-            # Python writes what is left at its end, and would complain again.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        for line in plan(campaign, options.shard):
+            print(line, flush=True)
         return 0
     if options.freeze:
         path, number = records.freeze(campaign)
         print(f"{number} records in {path}" if number else f"no record to freeze: run {campaign.name} first")
         return 0 if number else 1
-    check_device(options.device)
-    agree = []
-    with torch_threads(options.threads):
-        checked = verify(campaign, options.verify, device=options.device)
-        for line, agrees in tqdm(checked, total=options.verify, desc=campaign.name, unit="run"):
-            tqdm.write(line)
-            agree.append(agrees)
-    print(f"{sum(agree)} of {len(agree)} reproduced" if agree else "nothing to verify: no finished run")
-    return 0 if agree and all(agree) else 1
+    if options.verify is not None:
+        check_device(options.device)
+        agree = []
+        with torch_threads(options.threads):
+            checked = verify(campaign, options.verify, device=options.device)
+            for line, agrees in tqdm(checked, total=options.verify, desc=campaign.name, unit="run"):
+                tqdm.write(line)
+                agree.append(agrees)
+        print(f"{sum(agree)} of {len(agree)} reproduced" if agree else "nothing to verify: no finished run")
+        return 0 if agree and all(agree) else 1
+    names = ("workers", "scheduler", "device", "threads", "time_budget", "shard", "compile")
+    outcomes = sweep(campaign, **{name: getattr(options, name) for name in names})
+    statuses = [outcome.status for outcome in outcomes]
+    done, failed = statuses.count("done"), statuses.count("failed")
+    left = len(records.missing_runs(campaign, options.shard))
+    print(f"{campaign.name}: {done} runs finished now, {failed} failed, {left} left; records in {results_dir()}")
+    return 1 if failed else 3 if left else 0

@@ -6,13 +6,10 @@ sorted by run id. Files are written to a temporary name, flushed and renamed, so
 leaves the old or the new one. Each record has a checksum, so that damage and edits are noticed.
 """
 
-import contextlib
 import hashlib
 import json
 import os
-import pathlib
 import re
-import uuid
 import warnings
 
 import numpy as np
@@ -32,14 +29,9 @@ from rc_utils.sweep.campaign import (
 from rc_utils.training.config import TrainConfig
 
 INTERPOLATES = 0.99
-RECORD_SIZE = 1 << 18  # bytes, more than a record of thousands of simplices has
 ADVICE = "delete this record alone and run the sweep again"
 _EVOLUTION_COLUMNS = [*RUN_COLUMNS[:7], "seed", "lr", "batch_size", "epoch", "gap", "reached_loss"]
 _EVOLUTION_COLUMNS += ["train_accuracy", "test_accuracy", "train_loss"]
-
-
-class CorruptRecord(ValueError):
-    """A record that cannot be trusted; the message names the file and what to do."""
 
 
 # Files ----------------------------------------------------------------------------------------
@@ -53,39 +45,40 @@ def record_path(run_id):
 def sealed(record):
     """The record with the checksum of its content."""
     content = {key: value for key, value in record.items() if key != "checksum"}
-    checksum = hashlib.sha256(canonical_json(content).encode()).hexdigest()
-    return content | {"checksum": checksum}
+    return content | {"checksum": hashlib.sha256(canonical_json(content).encode()).hexdigest()}
+
+
+def spec_of(record):
+    """The `RunSpec` of a record."""
+    return RunSpec(**record["spec"] | {"train": TrainConfig(**record["spec"]["train"])})
 
 
 def write_record(record):
     """Write `record` (a dict of JSON values with `run_id`) to its place; returns the path."""
     path = record_path(record["run_id"])
-    text = json.dumps(sealed(record), indent=1, allow_nan=False)
-    write_atomically(path, text.encode() + b"\n")
+    write_atomically(path, json.dumps(sealed(record), indent=1, allow_nan=False).encode() + b"\n")
     return path
 
 
-def check_writable():
-    """Raise OSError, naming the folder and what to do, if a record could not be written."""
-    probe = results_dir() / "records" / f".writable.{uuid.uuid4().hex[:8]}"
-    write_atomically(probe, bytes(RECORD_SIZE))
-    probe.unlink()
-
-
-def read_record(path):
-    """The record in the file `path`; CorruptRecord if it is damaged, edited or of another run."""
-    path = pathlib.Path(path)
-    record = _parse(path.read_bytes(), str(path))
-    if record["run_id"] != path.stem:
-        raise CorruptRecord(f"{path} holds the record of run {record['run_id']}: {ADVICE}")
+def _trusted(text, where, run_id):
+    """The record of the run in a JSON text, or None with a warning where it cannot be trusted."""
+    try:
+        record = json.loads(text)
+        require(record == sealed(record), "its checksum says it was damaged or edited")
+        schema = record["schema"]
+        require(schema == SCHEMA, f"it has schema {schema}, this version reads {SCHEMA}")
+        expected = spec_of(record).run_id
+        require(run_id == record["run_id"] == expected, f"its settings are those of run {expected}")
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        warnings.warn(f"{where} is not a whole record, {error!r}: {ADVICE}", stacklevel=3)
+        return None
     return record
 
 
 def live_record(run_id):
     """The record of a run made on this machine, or None; a corrupt one is named in a warning."""
     path = record_path(run_id)
-    with _warn_if_corrupt():
-        return read_record(path) if path.exists() else None
+    return _trusted(path.read_bytes(), path, run_id) if path.exists() else None
 
 
 def read_frozen(path, run_ids=None):
@@ -96,88 +89,80 @@ def read_frozen(path, run_ids=None):
     records = {}
     for where, run_id, line in _lines(path):
         if run_ids is None or run_id is None or run_id in run_ids:
-            with _warn_if_corrupt():
-                record = _parse(line, where)
-                records[record["run_id"]] = record
+            record = _trusted(line, where, run_id)
+            if record is not None:
+                records[run_id] = record
     return records
 
 
 def _lines(path):
     """(where, run id or None, line) of every line of a runs.jsonl; none if there is no file."""
-    path = pathlib.Path(path)
     lines = path.read_bytes().splitlines() if path.exists() else []
     for number, line in enumerate(lines, start=1):
         if line.strip():
+            # The whole line is parsed only where its run is asked for.
             run_id = re.search(rb'"run_id":"([0-9a-f]{16})"', line)
             yield f"{path}, line {number}", run_id and run_id[1].decode(), line
-
-
-def _parse(text, where):
-    try:
-        record = json.loads(text)
-        require(record == sealed(record), "its checksum says it was damaged or edited")
-        schema = record["schema"]
-        require(schema == SCHEMA, f"it has schema {schema}, this version reads {SCHEMA}")
-        # A record without a part that tables need would fail in every reader.
-        record_row(record, {})
-        looks = record["evolution"]
-        needed = [(look, "train_accuracy") for look in looks] + [(look, "epoch") for look in looks]
-        entries = [entry for point in (record, *looks) for entry in point["counts"]]
-        needed += [(entry, key) for entry in entries for key in ("settings", "counts")]
-        for part, key in needed:
-            require(key in part, f"it lacks {key!r}")
-        spec = record["spec"] | {"train": TrainConfig(**record["spec"]["train"])}
-        run_id = RunSpec(**spec).run_id
-        require(record["run_id"] == run_id, f"its settings are those of run {run_id}")
-    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
-        what = f"it lacks {error}" if isinstance(error, KeyError) else error
-        raise CorruptRecord(f"{where} is not a whole record, {what}: {ADVICE}") from error
-    return record
-
-
-@contextlib.contextmanager
-def _warn_if_corrupt():
-    try:
-        yield
-    except CorruptRecord as error:
-        warnings.warn(str(error), stacklevel=3)
 
 
 def find_records(plans, frozen=None, origin=None):
     """Records that are there: {run id: (record, origin)}, origin "live" or "reference".
 
-    plans: {run id: PlannedRun}, or run ids alone. frozen: a runs.jsonl. origin: of this one alone.
+    plans: {run id: PlannedRun}. frozen: path of a runs.jsonl. origin: of this one alone.
     A record made on this machine comes before a frozen one, unless that one alone is complete.
+    Warns of corrupt records, and of records that name one dataset and were made with different data.
     """
     found = {}
     if frozen is not None and origin != "live":
-        found = {key: (record, "reference") for key, record in read_frozen(frozen, set(plans)).items()}
-    for run_id in plans if origin != "reference" else ():
-        record = live_record(run_id)
-        if record is None:
+        for run_id, record in read_frozen(frozen, plans).items():
+            found[run_id] = (record, "reference")
+    for run_id, planned in plans.items() if origin != "reference" else ():
+        live = live_record(run_id)
+        if live is None:
             continue
-        planned = plans[run_id] if isinstance(plans, dict) else None
-        poorer = run_id in found and planned is not None and not is_complete(record, planned)
-        if not poorer or not is_complete(found[run_id][0], planned):
-            found[run_id] = (record, "live")
+        frozen_alone = run_id in found and is_complete(found[run_id][0], planned) > is_complete(live, planned)
+        if not frozen_alone:
+            found[run_id] = (live, "live")
+    _warn_of_mixed_data(found)
     return found
+
+
+def data_sha256(record):
+    """Hash of the data that a record was made with, None where it does not say."""
+    return record["provenance"].get("data", {}).get("sha256")
+
+
+def _warn_of_mixed_data(found):
+    runs_on = {}  # {dataset: {hash of its data: a run}}
+    for run_id, (record, _) in found.items():
+        if data_sha256(record) is not None:
+            runs = runs_on.setdefault(canonical_json(record["spec"]["dataset"]), {})
+            runs.setdefault(data_sha256(record), run_id)
+    for dataset, runs in runs_on.items():
+        if len(runs) > 1:
+            hashes = ", ".join(f"{sha256[:12]}: {run_id}" for sha256, run_id in runs.items())
+            warnings.warn(
+                f"runs on different data are mixed: the contents of dataset {dataset} have changed "
+                f"(data hash: a run; {hashes}). Rename the dataset, or delete the old records",
+                stacklevel=3,
+            )
 
 
 def freeze(campaign):
     """Write every record of `campaign` to its runs.jsonl, beside those that are there.
 
-    Returns (path, number of records); without any nothing is written. Raises CorruptRecord where
-    that would lose a damaged line of a run that has no other record.
+    Returns (path, number of records); without any nothing is written. Raises ValueError where that
+    would lose a damaged line of a run that has no other record.
     """
     path = campaign.folder / "runs.jsonl"
     records = read_frozen(path)
     records |= {key: record for key, (record, _) in find_records(campaign.runs(), path).items()}
     for where, run_id, _ in _lines(path):
-        if run_id not in records:
-            raise CorruptRecord(f"{where} is damaged, its run has no other record: restore it, or {ADVICE}")
-    lines = [canonical_json(sealed(records[run_id])) for run_id in sorted(records)]
+        lost = f"{where} is damaged, its run has no other record: restore it, or {ADVICE}"
+        require(run_id in records, lost)
+    lines = [canonical_json(sealed(records[run_id])) + "\n" for run_id in sorted(records)]
     if lines:
-        write_atomically(path, "".join(f"{line}\n" for line in lines).encode())
+        write_atomically(path, "".join(lines).encode())
     return path, len(lines)
 
 
@@ -200,53 +185,29 @@ def is_complete(record, planned):
     """Whether a record has every count, measure and look asked for, or is of a diverged run."""
     if record["status"] != "ok":
         return True
-    looks = {point["epoch"]: point for point in record["evolution"]}
+    wanted = [(record, planned.counts, planned.measures)]
     epochs = list(planned.evolution_epochs)
     if planned.evolution_loss is not None:
-        reached = record.get("reached") or {}
-        if reached.get("loss") != planned.evolution_loss:
+        reached = record.get("reached", {"loss": None})
+        if reached["loss"] != planned.evolution_loss:
             return False
         epochs += [] if reached["epoch"] is None else [reached["epoch"]]
-    if planned.per_image and "per_image" not in record:
-        return False
-    during = (planned.evolution_counts, planned.evolution_measures)
-    at_end = _has(record, planned.counts, planned.measures)
-    return at_end and all(epoch in looks and _has(looks[epoch], *during) for epoch in epochs)
-
-
-def _has(point, counts, measures):
-    counted = all(find_count(point["counts"], settings) for settings in counts.values())
-    return counted and set(measures) <= set(point.get("measures", ()))
+    looks = {look["epoch"]: look for look in record["evolution"]}
+    for epoch in epochs:
+        wanted.append((looks.get(epoch), planned.evolution_counts, planned.evolution_measures))
+    for point, counts, measures in wanted:
+        if point is None or not set(measures) <= set(point.get("measures", ())):
+            return False
+        if not all(find_count(point["counts"], settings) for settings in counts.values()):
+            return False
+    return "per_image" in record or not planned.per_image
 
 
 def missing_runs(campaign, shard=(0, 1)):
     """The planned runs without a complete record, in order; shard (i, n): every n-th, from i on."""
     found = find_records(campaign.runs(), campaign.folder / "runs.jsonl")
-    warn_of_mixed_data(found)
     mine = list(campaign.runs().items())[shard[0] :: shard[1]]
     return [p for key, p in mine if key not in found or not is_complete(found[key][0], p)]
-
-
-def data_sha256(record):
-    """Hash of the data that a record was made with, None where it does not say."""
-    return record["provenance"].get("data", {}).get("sha256")
-
-
-def warn_of_mixed_data(found):
-    """Warn where records that name one dataset were made with different data."""
-    hashes = {}
-    for record, _ in found.values():
-        if data_sha256(record) is not None:
-            by_hash = hashes.setdefault(canonical_json(record["spec"]["dataset"]), {})
-            by_hash.setdefault(data_sha256(record), []).append(record["run_id"])
-    for dataset, by_hash in hashes.items():
-        if len(by_hash) > 1:
-            runs = "; ".join(f"{key[:12]}: {', '.join(ids[:3])}" for key, ids in by_hash.items())
-            warnings.warn(
-                f"runs on different data are mixed: the contents of dataset {dataset} have changed "
-                f"(data hash: first runs; {runs}). Rename the dataset, or delete the old records",
-                stacklevel=3,
-            )
 
 
 # Tables ---------------------------------------------------------------------------------------
@@ -265,12 +226,11 @@ def load_runs(
     test_accuracy, train_loss, test_loss, interpolates (training accuracy >= 0.99), the measures by
     name (a list as name_0, name_1, ...), for every count c `count_<c>` and `count_<c>_std_error`
     (of the mean over simplices), with `count` short for `count_main`, and seconds_train,
-    seconds_count. Raises ValueError for an unknown campaign or origin. Warns of corrupt records,
-    and of runs on different data under one name.
+    seconds_count. Raises ValueError for an unknown campaign or origin. Warns as `find_records`.
     """
     campaign, entries = _entries(name, origin, num_samples)
     rows = [head | record_row(record, campaign.counts, num_samples) for head, record in entries]
-    return pd.DataFrame(rows) if rows else pd.DataFrame(columns=list(RUN_COLUMNS))
+    return pd.DataFrame(rows, columns=None if rows else list(RUN_COLUMNS))
 
 
 def load_evolution(
@@ -284,19 +244,18 @@ def load_evolution(
     campaign, entries = _entries(name, origin, num_samples)
     rows = []
     for head, record in entries:
-        reached = record.get("reached") or {}
-        head["status"] = record["status"]
-        head |= {key: record["spec"]["train"][key] for key in ("seed", "lr", "batch_size")}
-        for point in record["evolution"]:
-            row = head | {key: point[key] for key in ("epoch", "train_accuracy", "test_accuracy")}
-            row["train_loss"] = float(point.get("train_loss", "nan"))
-            row["gap"] = point["train_accuracy"] - point["test_accuracy"]
-            is_reached = reached.get("epoch") == point["epoch"]
-            row["reached_loss"] = reached["loss"] if is_reached else float("nan")
-            measures = _measure_columns(point.get("measures", {}))
+        reached, train = record.get("reached", {}), record["spec"]["train"]
+        head |= {"status": record["status"]} | {k: train[k] for k in ("seed", "lr", "batch_size")}
+        for look in record["evolution"]:
+            row = head | {key: look[key] for key in ("epoch", "train_accuracy", "test_accuracy")}
+            row["train_loss"] = float(look.get("train_loss", "nan"))
+            row["gap"] = look["train_accuracy"] - look["test_accuracy"]
+            at_loss = reached.get("epoch") == look["epoch"]
+            row["reached_loss"] = reached["loss"] if at_loss else float("nan")
+            measures = _measure_columns(look.get("measures", {}))
             row |= {name: float(value) for name, value in measures.items()}
-            rows.append(row | _count_columns(point["counts"], campaign.counts, num_samples))
-    return pd.DataFrame(rows) if rows else pd.DataFrame(columns=_EVOLUTION_COLUMNS)
+            rows.append(row | _count_columns(look["counts"], campaign.counts, num_samples))
+    return pd.DataFrame(rows, columns=None if rows else _EVOLUTION_COLUMNS)
 
 
 def load_counts(name, labels):
@@ -307,20 +266,28 @@ def load_counts(name, labels):
     simplices in every run.
     """
     campaign, entries = _entries(name)
-    rows, seen = [], set()
+    rows, runs = [], {}
     for head, record in entries:
-        found = [find_count(record["counts"], campaign.counts.get(label)) for label in labels]
-        if head["run_id"] in seen or None in found:
+        runs.setdefault(head["run_id"], (head, record))  # once, also where experiments share it
+    for head, record in runs.values():
+        found = {label: find_count(record["counts"], campaign.counts.get(label)) for label in labels}
+        if None in found.values():
             continue
-        seen.add(head["run_id"])
-        shared = min(len(entry["counts"]) for entry in found)
-        run = {key: head[key] for key in ("run_id", "network")}
-        run |= {key: record["spec"]["train"][key] for key in ("lr", "batch_size")}
-        for label, entry in zip(labels, found, strict=True):
+        train, shared = record["spec"]["train"], min(len(entry["counts"]) for entry in found.values())
+        for label, entry in found.items():
             number = len(entry["counts"])
-            row = {"count": label, "counts": np.array(entry["counts"][:shared])}
-            row["evaluations"] = entry["num_evaluations"] / number
-            rows.append(run | row | {"seconds": entry["seconds"] / number})
+            rows.append(
+                {
+                    "run_id": head["run_id"],
+                    "network": head["network"],
+                    "lr": train["lr"],
+                    "batch_size": train["batch_size"],
+                    "count": label,
+                    "counts": np.array(entry["counts"][:shared]),
+                    "evaluations": entry["num_evaluations"] / number,
+                    "seconds": entry["seconds"] / number,
+                }
+            )
     return pd.DataFrame(rows)
 
 
@@ -328,9 +295,8 @@ def _entries(name, origin=None, num_samples=None):
     """The campaign, and (columns that identify a run and its experiment, record) of all there is."""
     check_name("origin", origin or "live", ("live", "reference"))
     check_count("num_samples", 1 if num_samples is None else num_samples, 1)
-    campaign = load_campaign(name) if isinstance(name, str | os.PathLike) else name
+    campaign = name if isinstance(name, Campaign) else load_campaign(name)
     found = find_records(campaign.runs(), campaign.folder / "runs.jsonl", origin)
-    warn_of_mixed_data(found)
     entries = []
     for experiment, label, planned in campaign.entries():
         run_id = planned.spec.run_id
@@ -361,13 +327,13 @@ def record_row(record, counts, num_samples=None):
 
 
 def _measure_columns(measures):
+    """Columns of measures; one that is not finite is kept in a record by its name."""
     columns = {}
     for name, value in measures.items():
         if isinstance(value, list):
-            columns |= _measure_columns({f"{name}_{i}": number for i, number in enumerate(value)})
+            columns |= {f"{name}_{i}": float(number) for i, number in enumerate(value)}
         else:
-            # A measure that is not finite is kept by its name.
-            columns[name] = float(value) if isinstance(value, str) else value
+            columns[name] = value if isinstance(value, int) else float(value)
     return columns
 
 
@@ -381,6 +347,9 @@ def _count_columns(entries, counts, num_samples):
             columns[f"count_{name}"] = values.mean()
             columns[f"count_{name}_std_error"] = spread / len(values) ** 0.5
     return columns
+
+
+# The runs that a page shows -------------------------------------------------------------------
 
 
 def campaign_runs(name, experiment="", num_samples=0):
@@ -398,20 +367,20 @@ def campaign_runs(name, experiment="", num_samples=0):
         command += f" --experiment {experiment}"
     runs = load_runs(campaign, num_samples=num_samples or None)
     counting = [e.name for e in campaign.experiments if "main" in e.counts]
-    asked = runs["experiment"].isin(counting) & (runs["status"] == "ok")
-    lacking = asked & runs["count"].isna()
+    lacking = runs["experiment"].isin(counting) & (runs["status"] == "ok") & runs["count"].isna()
     if lacking.any():
         warnings.warn(
             f"{lacking.sum()} of {len(runs)} rows of campaign {name!r} are left out, not counted as "
             f"its [counts.main] says: `{command}` makes them again",
             stacklevel=2,
         )
-    kept = ~lacking & (runs["experiment"] == experiment if experiment else True)
-    runs = runs[kept].reset_index(drop=True)
+    runs = runs[~lacking]
+    if experiment:
+        runs = runs[runs["experiment"] == experiment]
     require(len(runs), f"there is no record of campaign {name!r} yet: `{command}` trains its runs")
     diverged = f"all {len(runs)} runs of campaign {name!r} diverged; give it smaller learning rates"
     require((runs["status"] == "ok").any(), diverged)
-    return runs
+    return runs.reset_index(drop=True)
 
 
 def plain_runs(name, num_samples=0):
@@ -430,13 +399,13 @@ def describe_runs(runs):
     """Summary of the runs of `campaign_runs` in a few lines, and the campaign's note."""
     campaign = load_campaign(runs["campaign"].iloc[0])
     distinct = runs.drop_duplicates("run_id")
-    found = find_records(distinct["run_id"], campaign.folder / "runs.jsonl")
-    machines = sorted({record["provenance"]["hardware"] for record, _ in found.values()})
+    found = find_records(campaign.runs(), campaign.folder / "runs.jsonl")
+    machines = {found[run_id][0]["provenance"]["hardware"] for run_id in distinct["run_id"]}
     data = ", ".join(f"{key} {value}" for key, value in campaign.dataset.items())
     fitted, failed = distinct["interpolates"].sum(), (distinct["status"] != "ok").sum()
     return (
         f"campaign {campaign.name}: {len(distinct)} of {len(campaign.runs())} runs, "
         f"{distinct['network'].nunique()} networks, {distinct['seed'].nunique()} seeds; {data}\n"
         f"{fitted} fit their training images (accuracy at least {INTERPOLATES}), "
-        f"{failed} diverged; made on {', '.join(machines)}\n{campaign.note}"
+        f"{failed} diverged; made on {', '.join(sorted(machines))}\n{campaign.note}"
     ).strip()
