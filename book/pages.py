@@ -158,7 +158,7 @@ def execute_pages(pages, layout, device=None):
     for page in pages:
         check_parameters(layout.source(page), page.parameters)
     executed, errors = [], []
-    # Its process tells a page in the environment where its results go, so that each needs one of its own.
+    # papermill changes the current folder of its process, so that pages need processes of their own.
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(_WORKERS, context, _one_thread) as pool:
         for shows_results in (False, True):

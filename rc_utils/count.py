@@ -3,6 +3,7 @@
 import argparse
 import collections
 import importlib
+import inspect
 import os
 import pathlib
 import pickle
@@ -31,24 +32,26 @@ def load_model(name):
     - a file ".pt2" of torch.export, ".pt", ".pth" or ".ts" of TorchScript, ".onnx" (needs onnxruntime;
       "model.onnx:scores" names one of several outputs).
 
-    Raises ValueError for another name, FileNotFoundError, and what the import of a module or the reader
-    of a file raises.
+    Raises ValueError for another name and for what the reader of a file says, FileNotFoundError, and what
+    the import of a module raises.
     """
-    file, _, output = name.partition(".onnx:")
-    path = pathlib.Path(f"{file}.onnx" if output else name)
-    if path.suffix in (".pt2", ".pt", ".pth", ".ts", ".onnx"):
+    path, output = pathlib.Path(name), None
+    if path.suffix not in _READERS and ".onnx:" in name:
+        path, _, output = name.rpartition(":")
+        path = pathlib.Path(path)
+    if path.suffix in _READERS:
         if not path.is_file():
             raise FileNotFoundError(f"there is no file {path}")
-        if path.suffix == ".onnx":
-            return _onnx(path, output)
-        return _exported(path) if path.suffix == ".pt2" else _torchscript(path)
+        return _naming(path, _READERS[path.suffix])(path, *([output] if output else []))
     module, _, attribute = name.partition(":")
-    require(module and attribute.isidentifier(), f"model {name!r} is neither module:name nor a .pt2, .pt or .onnx file")
+    require(module and attribute.isidentifier(), f"model {name!r} is neither module:name nor a {', '.join(_READERS)}")
     if "" not in sys.path:
         sys.path.insert(0, "")
     found = importlib.import_module(module)
     require(hasattr(found, attribute), f"module {module} has no {attribute!r}")
     model = getattr(found, attribute)
+    if inspect.isfunction(model) and not inspect.signature(model).parameters:
+        raise ValueError(f"{name} is a function without arguments, which makes a model and is none: name what it makes")
     return model() if isinstance(model, type) else model
 
 
@@ -71,19 +74,40 @@ def _exported(path):
             module = torch.export.load(path).module()  # it has no modes: it is what it was exported as
     except pickle.UnpicklingError as error:
         raise ValueError(f"{path} holds pickled objects that are not tensors: these are not unpickled") from error
-    return lambda batch: module(torch.from_numpy(batch))
+    return _naming(path, lambda batch: module(torch.from_numpy(batch)), "was it exported for one size of batch alone?")
 
 
-def _onnx(path, output):
+def _onnx(path, output=None):
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    outputs = [found.name for found in session.get_outputs()]
-    output = output or (outputs[0] if len(outputs) == 1 else "")
+    name, outputs = session.get_inputs()[0].name, [found.name for found in session.get_outputs()]
     known = ", ".join(f"{path}:{found}" for found in outputs)
-    require(output in outputs, f"name one of the outputs of {path}: {known}")
-    name = session.get_inputs()[0].name
-    return lambda batch: session.run([output], {name: np.asarray(batch, dtype=np.float32)})[0]
+    require(output in outputs or (output is None and len(outputs) == 1), f"name one of the outputs of {path}: {known}")
+    chosen = [output or outputs[0]]
+
+    def scores(batch):
+        return session.run(chosen, {name: np.asarray(batch, dtype=np.float32)})[0]
+
+    return _naming(path, scores, "was it exported for one size of batch alone?")
+
+
+def _naming(path, function, hint=""):
+    """`function` with whatever it raises as one line that names the file: readers raise what they like."""
+
+    def named(*arguments):
+        try:
+            return function(*arguments)
+        except (ValueError, ImportError):
+            raise
+        except Exception as error:
+            said = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise ValueError(f"{path}: {said}" + (f" ({hint})" if hint else "")) from error
+
+    return named
+
+
+_READERS = {".pt2": _exported, **dict.fromkeys((".pt", ".pth", ".ts"), _torchscript), ".onnx": _onnx}
 
 
 def load_points(path, key=None, image_size=None):
@@ -97,46 +121,56 @@ def load_points(path, key=None, image_size=None):
     path = pathlib.Path(path)
     if path.is_dir():
         require(image_size, "the images of a folder are resized: give the model's size with --image-size")
-        points = np.stack([decode(file, image_size) for file in _images_below(path)])
-    elif path.suffix == ".npy":
+        files, others = _images_below(path)
+        passed_over = f"; not read: {', '.join(others)}" if others else ""
+        require(files, f"no images in {path}{passed_over}")
+        print(f"{len(files)} images in {path}{passed_over}")
+        return _as_images(np.stack([decode(file, image_size) for file in files]))
+    require(
+        path.suffix in (".npz", ".npy"), f"{path} is no .npz or .npy file and no folder: use np.savez(..., x=points)"
+    )
+    if path.suffix == ".npy":
         require(key is None, f"{path} holds one array: leave --points out")
-        points = np.load(path, allow_pickle=False)
-    else:
-        require(path.suffix == ".npz", f"{path} is no .npz or .npy file and no folder: use np.savez(..., x=points)")
-        with np.load(path, allow_pickle=False) as arrays:
-            names = arrays.files
-            key = key or next((k for k in _KEYS if k in names), names[0] if len(names) == 1 else None)
-            require(key in names, f"{path} has the arrays {', '.join(names)}: name one with --points")
-            points = arrays[key]
-    require(points.dtype.kind in "buif", f"{path} holds points of type {points.dtype}, expected real numbers")
-    if points.dtype != np.uint8:
-        return points.astype(np.float32)
-    images = points[..., None] if points.ndim == 3 else points
-    fits = images.ndim == 4 and images.shape[-1] in (1, 3, 4)
-    require(fits, f"bytes of shape {points.shape} are no images; expected (N, H, W) or (N, H, W, C), C = 1, 3 or 4")
-    return np.ascontiguousarray(images.transpose(0, 3, 1, 2), dtype=np.float32) / 255
+        return _as_points(np.load(path, allow_pickle=False), path)
+    with np.load(path, allow_pickle=False) as arrays:
+        names = arrays.files
+        key = key or next((k for k in _KEYS if k in names), names[0] if len(names) == 1 else None)
+        require(key in names, f"{path} has the arrays {', '.join(names)}: name one with --points")
+        points = arrays[key]
+    return _as_points(points, f"array {key} of {path}")
+
+
+def _as_points(points, where):
+    require(points.dtype.kind in "buif", f"{where} is of type {points.dtype}, expected real numbers")
+    return _as_images(points) if points.dtype == np.uint8 else points.astype(np.float32)
 
 
 def _images_below(folder):
-    """The files of images below a folder; prints how many they are, and how many others of each kind."""
+    """The files of images below a folder, and how many others of each kind there are. A folder is entered once."""
     from PIL import Image
 
-    known, files, others, entered = Image.registered_extensions(), [], collections.Counter(), set()
+    known, files, others, entered = set(Image.registered_extensions()), [], collections.Counter(), set()
     for here, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        if os.path.realpath(here) in entered:  # links may lead round in circles
-            folders[:] = names[:] = []
+        seen = os.path.realpath(here) in entered
         entered.add(os.path.realpath(here))
-        for file in (pathlib.Path(here, name) for name in names if not name.startswith(".")):
-            if file.suffix.lower() in known:
-                files.append(file)
+        folders[:] = [] if seen else sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names) if not seen else ():
+            suffix = pathlib.Path(name).suffix.lower()
+            if name.startswith("."):
+                continue
+            if suffix in known:
+                files.append(pathlib.Path(here, name))
             else:
-                others[file.suffix.lower() or "without a suffix"] += 1
-    passed_over = [f"{number} {suffix}" for suffix, number in sorted(others.items())]
-    found = f"{len(files)} images in {folder}" + (f"; not read: {', '.join(passed_over)}" if others else "")
-    require(files, found)
-    print(found)
-    return sorted(files)
+                others[suffix or "without a suffix"] += 1
+    return sorted(files), [f"{number} {suffix}" for suffix, number in sorted(others.items())]
+
+
+def _as_images(images):
+    shape = images.shape
+    images = images[..., None] if images.ndim == 3 else images
+    fits = images.ndim == 4 and images.shape[-1] in (1, 3, 4)
+    require(fits, f"bytes of shape {shape} are no images; expected (N, H, W) or (N, H, W, C), C = 1, 3 or 4")
+    return np.ascontiguousarray(images.transpose(0, 3, 1, 2), dtype=np.float32) / 255
 
 
 def standardise(points, mean, std):
@@ -176,20 +210,19 @@ def draw(model, points, path, seed=0):
 
 def _parser():
     parser = argparse.ArgumentParser(prog="python -m rc_utils.count", description=__doc__.split(":")[0])
-    add = parser.add_argument
-    add("model", help="module:name, or a file of TorchScript, torch.export (.pt2) or ONNX")
-    add("data", help="an .npz file or a folder of images")
-    add("--points", metavar="KEY", help="the array of the .npz file")
-    add("--image-size", type=int, help="to which the images of a folder are resized")
-    add("--mean", type=float, nargs="+", default=[0.0], help="subtracted, one value or one per channel")
-    add("--std", type=float, nargs="+", default=[1.0], help="divided by, one value or one per channel")
-    add("--dim", type=int, default=1, help="1 counts on segments, 2 on triangles (default: 1)")
-    add("--num-samples", type=int, default=100, help="segments or triangles (default: 100)")
-    add("--resolution", type=int, help="points on each edge")
-    add("--strategy", default="grid", help="grid or adaptive (default: grid)")
-    add("--coarse", type=int, help="intervals that adaptive segments begin with: 8 for large networks")
-    add("--seed", type=int, default=0, help="draws the segments (default: 0)")
-    add("-o", "--output", default="regions.svg", help="the picture (default: regions.svg)")
+    parser.add_argument("model", help="module:name, or a file of TorchScript, torch.export (.pt2) or ONNX")
+    parser.add_argument("data", help="an .npz file or a folder of images")
+    parser.add_argument("--points", metavar="KEY", help="the array of the .npz file")
+    parser.add_argument("--image-size", type=int, help="to which the images of a folder are resized")
+    parser.add_argument("--mean", type=float, nargs="+", default=[0.0], help="subtracted, one value or one per channel")
+    parser.add_argument("--std", type=float, nargs="+", default=[1.0], help="divided by, one value or one per channel")
+    parser.add_argument("--dim", type=int, default=1, help="1 counts on segments, 2 on triangles (default: 1)")
+    parser.add_argument("--num-samples", type=int, default=100, help="segments or triangles (default: 100)")
+    parser.add_argument("--resolution", type=int, help="points on each edge")
+    parser.add_argument("--strategy", default="grid", help="grid or adaptive (default: grid)")
+    parser.add_argument("--coarse", type=int, help="intervals that adaptive segments begin with: 8 for large networks")
+    parser.add_argument("--seed", type=int, default=0, help="draws the segments (default: 0)")
+    parser.add_argument("-o", "--output", default="regions.svg", help="the picture (default: regions.svg)")
     return parser
 
 
@@ -205,8 +238,8 @@ def main(argv=None):
         print(f"regions, with a 95 % interval: {correlation.mean(count.counts, 'samples')}")
         print(count)
         draw(model, points, args.output, args.seed)
-    except Exception as error:  # models and readers of their files raise what they like
-        print(f"error: {str(error) or repr(error)}", file=sys.stderr)
+    except (ValueError, TypeError, OSError, ImportError, zipfile.BadZipFile) as error:
+        print(f"error: {error}", file=sys.stderr)
         return 1
     print(f"picture: {args.output}")
     return 0

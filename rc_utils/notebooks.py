@@ -2,17 +2,20 @@
 
     python -m rc_utils.notebooks 03_main_correlation -p campaign shapes-tiny -o out.ipynb
 
-A parameter that a notebook does not have is an error, and so is a value of another type than its
-default.
+papermill only warns about a parameter that a notebook does not have; here it is an error, and so is
+a value of another type than its default.
 """
 
 import argparse
 import ast
+import json
+import logging
 import pathlib
+import re
 import sys
 
 from rc_utils.checks import check_keys, checked_value, require, unknown_name
-from rc_utils.paths import fix_folders, project_root, results_dir, write_atomically
+from rc_utils.paths import fix_folders, project_root, results_dir
 
 
 class NotebookError(RuntimeError):
@@ -35,16 +38,16 @@ def find_notebook(name):
     return known[name]
 
 
-def _read(path):
-    """The notebook at `path`, and its first cell tagged `parameters`, or None."""
+def _code_cells(path):
+    """Code cells of a notebook, and which of them holds the parameters, or None."""
     import nbformat
 
     try:
-        notebook = nbformat.read(path, as_version=4)
-        tagged = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]
+        cells = [c for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
     except (nbformat.ValidationError, AttributeError) as error:
         raise ValueError(f"{path} is not a notebook: {str(error).splitlines()[0]}") from error
-    return notebook, tagged[0] if tagged else None
+    tagged = [c for c in cells if "parameters" in c.metadata.get("tags", [])]
+    return cells, tagged[0] if tagged else None
 
 
 def notebook_parameters(path):
@@ -52,7 +55,7 @@ def notebook_parameters(path):
 
     Raises ValueError if that cell holds anything but assignments of literals to names.
     """
-    _, cell = _read(path)
+    _, cell = _code_cells(path)
     parameters = {}
     try:
         for node in ast.parse(cell.source if cell else "").body:
@@ -69,13 +72,30 @@ def notebook_parameters(path):
 def check_parameters(path, parameters):
     """Raise ValueError for a parameter that the notebook does not have or cannot be given.
 
-    A default of None takes any value, a float an int, lists and tuples each other.
+    A default of None takes any value that JSON can hold, a float an int, lists and tuples each
+    other.
     """
     defaults, name = notebook_parameters(path), pathlib.Path(path).name
     check_keys(f"the parameters of {name}", parameters, defaults)
     for key, value in parameters.items():
+        where = f"parameter {key} of {name}"
+        try:
+            same = json.loads(json.dumps(value)) == _with_lists(value)
+        except (TypeError, ValueError) as error:
+            expected = f"{error}; expected numbers, texts, lists"
+            raise ValueError(f"{where} cannot be {value!r}: {expected}") from error
+        require(same, f"{where} cannot be {value!r}: the keys of a dictionary have to be texts")
         if defaults[key] is not None:
-            checked_value(value, type(defaults[key]), f"parameter {key} of {name}")
+            checked_value(value, type(defaults[key]), where)
+        if key == "device" and isinstance(defaults[key], str):
+            known = re.fullmatch(r"cpu|mps|xpu|cuda(:\d+)?", value)
+            require(known, f"{where} cannot be {value!r}: expected cpu, cuda, cuda:1, ...")
+
+
+def _with_lists(value):
+    if isinstance(value, list | tuple):
+        return [_with_lists(item) for item in value]
+    return {k: _with_lists(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
 def parse_value(text, default=None):
@@ -90,52 +110,57 @@ def execute_notebook(path, output, parameters=None, *, cwd=None, progress=False)
     """Execute the notebook at `path` with `parameters` and write it, with outputs, to `output`.
 
     The kernel works in `cwd`, by default the current folder. progress: show a bar over the cells on
-    stderr. Returns `output`, which is written when every cell has run. Raises ValueError as
+    stderr. Returns `output`, which appears only when every cell has run. Raises ValueError as
     `check_parameters`, and NotebookError where a cell fails; the notebook up to there is then
     beside `output`, as `<name>.failed.ipynb`.
     """
-    import nbformat
-    from nbclient import NotebookClient
-    from nbclient.exceptions import CellExecutionError, DeadKernelError
-    from tqdm import tqdm
+    import papermill
+    from nbclient.exceptions import DeadKernelError
 
     check_parameters(path, parameters or {})
     path, written = pathlib.Path(path), pathlib.Path(output).resolve()
-    failed = written.with_name(f"{written.name.removesuffix('.ipynb')}.failed.ipynb")
-    for file in (written, failed):
+    partial = written.with_name(f"{written.name.removesuffix('.ipynb')}.failed.ipynb")
+    for file in (written, partial):
         regular = file.is_file() or not file.exists()
         require(regular, f"the output {file} is a folder, a pipe or a device: give another")
         require(file != path.resolve(), f"the output {file} is the notebook itself: give another")
+    written.parent.mkdir(parents=True, exist_ok=True)
     fix_folders()  # the kernel may work in another folder
-    notebook, tagged = _read(path)
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
-    if parameters:
-        lines = [f"{name} = {value!r}" for name, value in parameters.items()]
-        given = nbformat.v4.new_code_cell("\n".join(lines), id="injected-parameters")
-        given.metadata["tags"] = ["injected-parameters"]
-        notebook.cells.insert(notebook.cells.index(tagged) + 1, given)
-    with tqdm(total=len(notebook.cells), desc=path.stem, unit="cell", disable=not progress or None) as bar:
-        client = NotebookClient(
-            notebook,
+    # It warns where a comment holds an equals sign; the parameters are checked already.
+    logging.getLogger("papermill").setLevel(logging.ERROR)
+    # It fills in what stands between single braces.
+    files = [str(file).replace("{", "{{").replace("}", "}}") for file in (path, partial)]
+    try:
+        papermill.execute_notebook(
+            *files,
+            # papermill writes a tuple as a text, and as a list what JSON makes of it.
+            json.loads(json.dumps(parameters or {})),
             kernel_name="python3",
-            resources={"metadata": {"path": str(cwd or pathlib.Path.cwd())}},
-            on_cell_complete=lambda **_: bar.update(),
+            language="python",
+            progress_bar={"desc": path.stem, "disable": None} if progress else False,
+            cwd=str(cwd or pathlib.Path.cwd()),
             # The kernel's notices, of an unencrypted connection or of being stopped, tell nothing.
             extra_arguments=["--log-level=CRITICAL"],
         )
-        try:
-            client.execute()
-        except (CellExecutionError, DeadKernelError) as error:
-            write_atomically(failed, nbformat.writes(notebook).encode())
-            cause = f"its kernel died ({error}); is memory short?"
-            if isinstance(error, CellExecutionError):
-                cause = f"{error.ename}: {error.evalue}"
-            where = f"{path.name} failed in its cell [{client.code_cells_executed}]"
-            raise NotebookError(f"{where}: {cause} (the notebook up to there: {failed})") from None
-    write_atomically(written, nbformat.writes(notebook).encode())
+    except papermill.PapermillExecutionError:
+        pass  # what failed is said below, with a cause where papermill has none
+    except DeadKernelError as error:
+        raise NotebookError(f"{path.name}: its kernel died ({error}); is memory short?") from None
+    for cell in _code_cells(partial)[0]:
+        if cell.metadata.get("papermill", {}).get("status") != "completed":
+            where = f"{path.name} failed in its cell [{cell.execution_count}]"
+            raise NotebookError(f"{where}: {_cause(cell)} (the notebook up to there: {partial})")
+    partial.replace(written)
     return output
+
+
+def _cause(cell):
+    """Error message of a failed cell; that of a magic is only in what it prints."""
+    for output in cell.outputs:
+        if output.output_type == "error":
+            return f"{output.ename}: {output.evalue}"
+    printed = "".join(o.text for o in cell.outputs if o.get("name") == "stderr").strip()
+    return printed.splitlines()[-1] if printed else "it did not run"
 
 
 def main(argv=None):
@@ -156,12 +181,18 @@ def main(argv=None):
             return 0
         require(args.notebook is not None, "name a notebook; --list says which there are")
         path = find_notebook(args.notebook)
-        if args.list:
-            _, tagged = _read(path)
-            print(tagged.source if tagged else "")
-            return 0
         defaults = notebook_parameters(path)
+        cells, own = _code_cells(path)
+        if args.list:
+            lines = own.source.splitlines() if own else []
+            print("\n".join(line for line in lines if line.strip()))
+            return 0
         parameters = {name: parse_value(text, defaults.get(name)) for name, text in args.parameter}
+        check_parameters(path, parameters)
+        others = "\n".join(cell.source for cell in cells if cell is not own)
+        for name in parameters:
+            if not re.search(rf"\b{name}\b", others):
+                print(f"note: no cell of {path.name} uses the parameter {name}", file=sys.stderr)
         output = args.output or results_dir() / "notebooks" / path.name
         print(execute_notebook(path, output, parameters, progress=True))
     except (ValueError, OSError, NotebookError) as error:

@@ -149,7 +149,7 @@ def test_images_become_channels_between_0_and_1(rng):
         (["stripes_module:Stripes", "points.npz", "--std", "1", "-2"], "--std is 1.0 -2.0; expected one finite number"),
         (["stripes_module:Stripes", "dates.npz"], "of type datetime64[D], expected real numbers"),
         (["stripes_module:Stripes", "points.csv"], "is no .npz or .npy file and no folder"),
-        (["maker_module:make", "points.npz"], "make() takes 0 positional arguments"),
+        (["maker_module:make", "points.npz"], "a function without arguments"),
     ],
 )
 def test_wrong_words_are_named(folder, capsys, arguments, message):
@@ -193,6 +193,8 @@ def test_of_several_outputs_of_an_onnx_file_one_has_to_be_named(folder, monkeypa
             self.get_inputs, self.get_outputs = lambda: named[:1], lambda: named
 
         def run(self, names, inputs):
+            if len(inputs["boxes"]) != 1:
+                raise RuntimeError("Got invalid dimensions for input: boxes\n index: 0 Got: 5 Expected: 1")
             return [inputs["boxes"] * (1 if name == "scores" else 0) for name in names]
 
     monkeypatch.setitem(sys.modules, "onnxruntime", types.SimpleNamespace(InferenceSession=Session))
@@ -203,3 +205,5 @@ def test_of_several_outputs_of_an_onnx_file_one_has_to_be_named(folder, monkeypa
         count.load_model("detector.onnx:masks")
     model = count.load_model("detector.onnx:scores")
     assert model(np.ones((1, 2))).tolist() == [[1, 1]]
+    with pytest.raises(ValueError, match=r"^detector.onnx: Got invalid dimensions for input: boxes \(was it exported"):
+        model(np.ones((5, 2)))

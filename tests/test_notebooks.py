@@ -9,6 +9,7 @@ import nbformat
 import pytest
 
 from rc_utils import notebooks as execute
+from rc_utils.sweep.execute import main as sweep_main
 
 PARAMETERS = """campaign = "shapes-tiny"  # which runs; campaign=... names a folder
 num_samples: int = 10  # type: int
@@ -80,6 +81,8 @@ def test_the_command_line_lists_and_refuses(notebook, tmp_path, capsys):
     assert "num_samples: int = 10  # type: int" in capsys.readouterr().out
     assert execute.main([str(notebook), "-p", "campagin", "x"]) == 1
     assert "Did you mean 'campaign'?" in capsys.readouterr().err
+    assert execute.main([str(notebook), "-p", "device", "{'a': (1, {2})}", "-o", "never.ipynb"]) == 1
+    assert "parameter device of page.ipynb cannot be" in capsys.readouterr().err
     for content in ("{}", "[]", "no JSON"):
         (tmp_path / "x.ipynb").write_text(content)
         assert execute.main([str(tmp_path / "x.ipynb")]) == 1
@@ -87,7 +90,7 @@ def test_the_command_line_lists_and_refuses(notebook, tmp_path, capsys):
 
 
 def test_the_command_line_executes_with_other_parameters(notebook, tmp_path, monkeypatch, capfd):
-    """Braces in paths are kept, links written through; values arrive as they are."""
+    """Braces in paths, which papermill fills in, are kept, links written through; tuples arrive as sequences."""
     (tmp_path / "d{a}").mkdir()
     notebook = notebook.rename(tmp_path / "d{a}" / "page.ipynb")
     (tmp_path / "made").mkdir()
@@ -126,7 +129,16 @@ def test_the_cause_of_a_failing_cell_is_one_line_also_in_the_last_cell(tmp_path,
     assert not (tmp_path / "out.ipynb").exists()
 
 
-def test_the_command_line_lists_notebooks(capsys):
+def test_values_that_change_on_their_way_are_refused_and_a_parameter_that_nothing_uses_is_said(tmp_path, capsys):
+    path = written(tmp_path / "page.ipynb", "d = {}\ndevice = 'cpu'", "print(d)", tags=["parameters"])
+    for value in ({"a": {True: 1}}, [{1.5: 2}], {"a": (1, {None: 2})}):
+        with pytest.raises(ValueError, match="keys of a dictionary have to be texts"):
+            execute.check_parameters(path, {"d": value})
+    execute.check_parameters(path, {"d": {"a": [(1, 2)]}, "device": "cuda:1"})
+    assert execute.main([str(path), "-p", "device", "gpu"]) == 1
+    assert "device of page.ipynb cannot be 'gpu': expected cpu, cuda" in capsys.readouterr().err
+    assert execute.main([str(path), "-p", "device", "cpu", "-o", str(tmp_path / "out.ipynb")]) == 0
+    assert "no cell of page.ipynb uses the parameter device" in capsys.readouterr().err
     assert execute.main(["--list"]) == 0
     assert "03_main_correlation" in capsys.readouterr().out
 
@@ -158,3 +170,11 @@ def test_an_output_that_is_the_notebook_or_no_file_is_left_as_it_is(notebook, tm
         execute.execute_notebook(notebook, tmp_path / "made" / "out.ipynb")
     assert (path.lstat().st_mode, path.lstat().st_mtime_ns) == (before.st_mode, before.st_mtime_ns)
     assert [p.name for p in path.parent.iterdir()] == [name]
+
+
+def test_a_plan_that_nobody_reads_to_its_end_is_no_error(monkeypatch):
+    unread, written = os.pipe()
+    os.close(unread)
+    with os.fdopen(written, "w") as nobody:
+        monkeypatch.setattr(sys, "stdout", nobody)
+        assert sweep_main(["shapes-tiny", "--plan"]) == 0

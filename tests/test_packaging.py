@@ -27,7 +27,8 @@ IMPORT_NAMES = {"scikit-learn": "sklearn"}
 CARRIED = {
     "dask": "distributed",
     "PIL": "torchvision",
-    "nbformat": "nbclient",
+    "nbformat": "papermill",
+    "nbclient": "papermill",
     "IPython": "ipykernel",
 }
 BUILD = "import setuptools.build_meta as backend, sys; print(backend.build_wheel(sys.argv[1]))"

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import functools
 import logging
+import os
 import random
 import statistics
 import sys
@@ -378,8 +379,12 @@ def _act(campaign, options):
     if options.plan or options.freeze or options.verify is not None:
         check_values(campaign)
     if options.plan:
-        for line in plan(campaign, options.shard):
-            print(line, flush=True)
+        try:
+            for line in plan(campaign, options.shard):
+                print(line, flush=True)
+        except BrokenPipeError:  # nobody reads any more, as `head`
+            # Python writes what is left at its end, and would complain again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     if options.freeze:
         path, number = records.freeze(campaign)
