@@ -122,7 +122,7 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
         (["networks", "small", "num_classes"], 3, "num_classes comes from the dataset"),
         (["networks", "small", "seed"], 3, "seed comes from the dataset or the run"),
         (["networks", "small", "name"], "ResNet18", "name is no key, the network is its architecture"),
-        (["networks", "small", "architecture"], "no_such_module:Net", "networks.small.*No module named 'no_such_module'"),
+        (["networks", "small", "architecture"], "no_such_module:Net", "networks.small.*No module named"),
         (["networks", "small", "architecture"], "os:system", "'os:system' is <built-in function system>: expected"),
         (["networks", "small", "widths"], [float("nan")], "networks.small.*not JSON compliant"),
         (["counts", "main", "resolution"], 1, "counts.main.*resolution=1; expected an integer of at least 2"),
