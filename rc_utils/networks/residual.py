@@ -23,8 +23,6 @@ REGNET_STAGES = ((24, 1, 1), (56, 1, 1), (152, 4, 2), (368, 7, 2))
 GROUP_WIDTH = 8
 DLA_STEM = (16, 16, 32)
 DLA_TREES = ((64, 1, 1, 1), (128, 1, 2, 2), (256, 1, 2, 2), (512, 1, 2, 1))  # the last is the level
-
-
 SQUEEZE_REDUCTION = 16  # channels for each squeezed one
 
 
