@@ -1,4 +1,4 @@
-"""An epoch of `train`: how much of it is not the network."""
+"""An epoch of `train`: how much of it is not the network, and what its memory layout gains."""
 
 import contextlib
 import functools
@@ -9,7 +9,8 @@ import torch
 from torch.nn import functional as F
 
 from benchmarks.networks import narrow_network, one_epoch, shapes
-from benchmarks.registry import Row, at_most, benchmark
+from benchmarks.registry import Row, at_least, at_most, benchmark
+from benchmarks.timing import in_turns
 from rc_utils.training import train
 
 
@@ -30,9 +31,24 @@ def overhead(scale):
         yield Row(name, "whole epoch", outside, tuple(total), at_most(0.05))
 
 
-def epoch_seconds(network, data, config):
+@benchmark("layout")
+def layout(scale):
+    """An epoch with channels-last images and kernels, the default of `train`, against one with contiguous ones."""
+    data, config = shapes(scale.images // 2), one_epoch()
+    for name, width in (("ResNet18", 8), ("EfficientNetB0", 16)):
+        # Two networks: `train` changes the layout of the one it is given.
+        last, contiguous = narrow_network(name, width), narrow_network(name, width)
+        sides = [
+            functools.partial(epoch_seconds, last, data, config, channels_last=True),
+            functools.partial(epoch_seconds, contiguous, data, config, channels_last=False),
+        ]
+        ours, other = in_turns(sides, scale.repeats)
+        yield Row(f"channels-last epoch, {name}/{width}", "contiguous", ours, other, at_least(1))
+
+
+def epoch_seconds(network, data, config, **settings):
     """Seconds of the one epoch of `config`, without the evaluation that follows it."""
-    return train(network, data, config).history[0]["seconds"]
+    return train(network, data, config, **settings).history[0]["seconds"]
 
 
 @contextlib.contextmanager
