@@ -186,6 +186,8 @@ def test_a_seed_draws_values_and_training_images_of_its_own():
     assert [spec.dataset["seed"] for spec in specs] == [spec.train.seed for spec in specs]
     assert parse_campaign(table, "t").runs().keys() == {spec.run_id for spec in specs}
     assert len(campaign.runs()) == 200
+    # A reader's network in their place draws the same.
+    assert campaign.plan_network(specs[7].network, seed=7).spec == specs[7]
 
 
 def test_an_experiment_overrides_dataset_and_network():

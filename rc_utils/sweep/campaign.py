@@ -178,15 +178,19 @@ class Experiment:
         """(network label, training settings) of every run, all networks of a seed first."""
         for seed in dict.fromkeys(itertools.chain(*self.seeds_by_network.values())):
             check_count("seed", seed, 0)
-            rng, drawn = np.random.default_rng([seed, _RANGES_STREAM]), {"seed": seed}
-            for key, (low, high) in self.ranges.items():
-                value = low * (high / low) ** rng.random()
-                is_whole = isinstance(TRAIN_DEFAULTS.get(key), int)
-                drawn[key] = round(value) if is_whole else float(f"{value:.3g}")
             for label in self.networks:
                 if seed in self.seeds_by_network[label]:
                     for values in itertools.product(*self.grid.values()):
-                        yield label, dict(zip(self.grid, values, strict=True)) | drawn
+                        yield label, dict(zip(self.grid, values, strict=True)) | self.drawn(seed)
+
+    def drawn(self, seed):
+        """The seed, and what it draws from the ranges, with three digits."""
+        rng, values = np.random.default_rng([seed, _RANGES_STREAM]), {"seed": seed}
+        for key, (low, high) in self.ranges.items():
+            value = low * (high / low) ** rng.random()
+            is_whole = isinstance(TRAIN_DEFAULTS.get(key), int)
+            values[key] = round(value) if is_whole else float(f"{value:.3g}")
+        return values
 
 
 @dataclasses.dataclass(frozen=True)
@@ -257,7 +261,7 @@ class Campaign:
         never = {"evolution_epochs": [], "evolution_counts": [], "evolution_measures": []}
         never |= {"evolution_loss": None, "evolution_weights": False}
         with naming(f"{self.name}, network {network['name']!r}"):
-            return self._plan(dataclasses.replace(asked, **never), network, setting | {"seed": seed})
+            return self._plan(dataclasses.replace(asked, **never), network, setting | asked.drawn(seed))
 
     def _plan(self, experiment, network, setting):
         train = self.train | experiment.train | setting

@@ -48,8 +48,8 @@ DASK_SETTINGS = {
     # A worker that is suspended, as laptops and shared machines do, is not a dead worker.
     "distributed.scheduler.worker-ttl": None,
     # Dask lets the allocator return memory at once, and a network's buffers are then mapped anew in
-    # every layer, which more than doubles the time of a count (`make bench`). Both thresholds:
-    # setting one switches off the other's rule.
+    # every layer, which more than doubles the time of a count. Both thresholds: setting one switches off the
+    # other's rule.
     "distributed.nanny.pre-spawn-environ": {
         "MALLOC_TRIM_THRESHOLD_": str(2**30),
         "MALLOC_MMAP_THRESHOLD_": str(2**25),
@@ -103,6 +103,7 @@ def sweep(
     todo = records.missing_runs(campaign, shard)
     if not todo:
         return []
+    # A record that cannot be written is noticed before any training.
     probe = results_dir() / "records" / f".writable.{uuid.uuid4().hex[:8]}"
     write_atomically(probe, bytes(RECORD_SIZE))
     probe.unlink()

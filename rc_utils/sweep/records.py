@@ -69,7 +69,7 @@ def _trusted(text, where, run_id):
         require(schema == SCHEMA, f"it has schema {schema}, this version reads {SCHEMA}")
         expected = spec_of(record).run_id
         require(run_id == record["run_id"] == expected, f"its settings are those of run {expected}")
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         warnings.warn(f"{where} is not a whole record, {error!r}: {ADVICE}", stacklevel=3)
         return None
     return record
