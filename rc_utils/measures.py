@@ -20,8 +20,8 @@ from torch.nn.utils import parametrize
 from torch.overrides import TorchFunctionMode
 
 from rc_utils.checks import check_name, require
-from rc_utils.counting.classifier import as_classifier
-from rc_utils.counting.evaluation import evaluation_mode, full_precision, read_outputs
+from rc_utils.counting.classifier import as_classifier, read_outputs
+from rc_utils.counting.evaluation import evaluation_mode, full_precision
 from rc_utils.counting.sampling import gather, vertex_indices
 from rc_utils.datasets.images import images_per_batch
 
@@ -334,7 +334,7 @@ def _scores_along(network, x, pairs):
         return torch.lerp(ends[:, 0], ends[:, 1], t.view(-1, *[1] * (ends.ndim - 2)))
 
     total = len(pairs) * SEGMENT_POINTS
-    (scores,) = read_outputs(classifier, batch_of, total, lambda output, n: [output.softmax(1)])
+    scores = read_outputs(classifier, batch_of, total, lambda scores: scores.softmax(1))
     return scores.view(len(pairs), SEGMENT_POINTS, -1)
 
 

@@ -379,7 +379,7 @@ class Ragged:
 @pytest.mark.parametrize(
     ("points", "message"),
     [
-        (scipy.sparse.csr_matrix(SEGMENT), "points are a sparse csr_matrix; expected a dense"),
+        (scipy.sparse.csr_matrix(SEGMENT), "points are a csr_matrix; expected a dense"),
         (torch.tensor(SEGMENT).to_sparse(), "points are a sparse or nested Tensor"),
         (torch.tensor(SEGMENT, device="meta"), "points are on the meta device"),
         ("ab", "points are a str; expected"),

@@ -11,12 +11,7 @@ import torch
 from torch import nn
 
 from rc_utils.checks import check_count, require
-from rc_utils.counting.evaluation import (
-    is_out_of_memory,
-    read_batches,
-    read_outputs,
-    undisturbed,
-)
+from rc_utils.counting.evaluation import keep_freed_memory, undisturbed
 from rc_utils.counting.sampling import as_points, as_tensor, gather, precision_of
 
 
@@ -46,6 +41,12 @@ NUM_PROBED, CALL_TOLERANCE, BATCH_TOLERANCE = 12, 1e-5, 1e-4
 # Numbers of parameters from which on a network on a CPU is given images channels last, a sixth
 # faster at full width. Narrow networks, as those of the runs on record, keep their bits.
 WIDE = 2_000_000
+# What torch, cuDNN and cuBLAS say where memory runs out.
+OUT_OF_MEMORY_WORDS = (
+    "out of memory", "not enough memory", "can't allocate memory", "alloc_failed",
+    "allocation_failed", "unable to find an engine", "valid cudnn algorithm",
+    "cublas_status_not_initialized",
+)  # fmt: skip
 
 
 class NonFiniteScores(ValueError):
@@ -54,7 +55,7 @@ class NonFiniteScores(ValueError):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Classifier:
-    """A model made uniform: called with a batch (n, *shape), it returns a tensor of its outputs.
+    """A model made uniform: from a batch (n, *shape) to labels (n,) int64 or scores (n, C).
 
     Attributes:
         call: from a batch of `dtype` on `device` to what the model returns.
@@ -63,8 +64,8 @@ class Classifier:
         tick: called with the number of points that were evaluated.
         layout: memory layout of the batches.
         floor: stands for a score of -inf, far below the others.
-        columns: where the model returns one score, least and greatest of a batch, least absolute
-            value, and whether all are whole numbers.
+        columns: where C is 1, of each batch the least and the greatest score, the least absolute
+            one, and whether all are whole numbers.
     """
 
     call: Callable
@@ -78,7 +79,7 @@ class Classifier:
     columns: list = dataclasses.field(default_factory=list)
 
     def __call__(self, batch):
-        """Outputs of a batch; ValueError for those that are no array of real numbers."""
+        """Labels or scores of a batch, read as `as_classifier` says; ValueError for another output."""
         try:
             output = self.call(batch.contiguous(memory_format=self.layout))
         except (RuntimeError, ValueError) as error:
@@ -93,18 +94,25 @@ class Classifier:
             f"the model returned a {type(output).__name__}; expected one array or tensor of scores "
             "or labels (wrap the model in a function that picks it)",
         )
-        tensor = as_tensor("the model's outputs", output)
-        if not tensor.is_floating_point():
-            return tensor.to(torch.uint8) if tensor.dtype == torch.bool else tensor
+        output, n = as_tensor("the model's outputs", output).detach(), len(batch)
         require(
-            tensor.itemsize > 2,
-            f"the model's outputs are {tensor.dtype}; near a boundary a rounded score is another "
+            not output.is_floating_point() or output.itemsize > 2,
+            f"the model's outputs are {output.dtype}; near a boundary a rounded score is another "
             "label: compute them in float32",
         )
-        if tensor.ndim in (1, 2) and tensor.numel() == len(tensor) > 0:
-            whole = (tensor == tensor.round()).all().to(tensor.dtype)
-            self.columns.append(torch.stack([*tensor.aminmax(), tensor.abs().min(), whole]))
-        return tensor
+        output = output if output.is_floating_point() else output.to(torch.int64)
+        column = output.ndim <= 2 and output.numel() == n
+        require(
+            column or (output.ndim == 2 and len(output) == n and output.shape[1] >= 2),
+            f"the model returned {output.dtype} of shape {tuple(output.shape)} for {n} points; expected "
+            f"scores ({n}, num_classes) or one score or integer label for each point, ({n},)",
+        )
+        if column and not output.is_floating_point():
+            return output.reshape(n)
+        if column:
+            whole = (output == output.round()).all().to(output.dtype)
+            self.columns.append(torch.stack([*output.aminmax(), output.abs().min(), whole]))
+        return output.reshape(n, -1)
 
 
 def as_classifier(model, points, names=None):
@@ -128,26 +136,36 @@ def as_classifier(model, points, names=None):
     device = getattr(points, "device", None)
     device = device if isinstance(device, torch.device) else torch.device("cpu")
     if isinstance(model, nn.Module):
-        return _from_module(model, device)
+        require_weights(model)
+        state = [*model.parameters(), *model.buffers()]
+        dtypes = [tensor.dtype for tensor in state if tensor.is_floating_point()]
+        for dtype in dtypes:
+            require(
+                dtype in (torch.float32, torch.float64),
+                f"the module has parameters in {dtype}; near a boundary a rounded score is another "
+                "label: count on a copy in float32 (model.float())",
+            )
+        device = state[0].device if state else device
+        return Classifier(model, device, dtypes[0] if dtypes else torch.float32, model)
     if isinstance(model, torch.export.ExportedProgram):
         raise TypeError("model is an exported program, which cannot be called; give the module it was made of")
-    dtype, predicts = precision_of(points), callable(getattr(model, "predict", None))
-    call = _predict_of(model) if predicts else model
-    if names is not None and hasattr(getattr(model, "__self__", model), "feature_names_in_"):
-        unnamed = call
-
-        def call(array):
-            return unnamed(pandas.DataFrame(array, columns=names))
-
+    predicts, call = callable(getattr(model, "predict", None)), model
     if predicts:
-        cpu = torch.device("cpu")
-        return Classifier(lambda b: call(b.flatten(1).numpy()), cpu, dtype, per_call_cost=True)
-    if callable(model):
-        wants_numpy = isinstance(points, np.ndarray)
-        return Classifier((lambda b: call(b.numpy())) if wants_numpy else call, device, dtype)
-    raise TypeError(
-        f"model is a {type(model).__name__}; expected a torch module, a scikit-learn classifier or a callable"
-    )
+        device, call = torch.device("cpu"), _predict_of(model)
+    elif not callable(model):
+        raise TypeError(
+            f"model is a {type(model).__name__}; expected a torch module, a scikit-learn classifier or a callable"
+        )
+
+    def adapted(batch):
+        batch = batch.flatten(1) if predicts else batch
+        if not predicts and not isinstance(points, np.ndarray):
+            return call(batch)
+        if names is not None and hasattr(getattr(model, "__self__", model), "feature_names_in_"):
+            return call(pandas.DataFrame(batch.numpy(), columns=names))
+        return call(batch.numpy())
+
+    return Classifier(adapted, device, precision_of(points), per_call_cost=predicts)
 
 
 def require_weights(module):
@@ -158,28 +176,13 @@ def require_weights(module):
             f"{type(module).__name__} has a lazy layer, whose weights are drawn by its first "
             "batch: give it its sizes, or run it once and train it, before",
         )
-        meta = "the module is on the meta device and has no weights: load them first"
-        require(tensor.device.type != "meta", meta)
-
-
-def _from_module(module, points_device):
-    require_weights(module)
-    state = [*module.parameters(), *module.buffers()]
-    device = state[0].device if state else points_device
-    dtypes = [t.dtype for t in state if t.is_floating_point()]
-    rounded = [dtype for dtype in dtypes if dtype not in (torch.float32, torch.float64)]
-    require(
-        not rounded,
-        f"the module has parameters in {rounded and rounded[0]}; near a boundary a rounded score "
-        "is another label: count on a copy in float32 (model.float())",
-    )
-    return Classifier(module, device, dtypes[0] if dtypes else torch.float32, module)
+        require(not tensor.is_meta, "the module is on the meta device and has no weights: load them first")
 
 
 def _predict_of(model):
+    """The method `predict` of an estimator; names of classes as their positions in `classes_`."""
     classes = getattr(model, "classes_", None)
-    several = isinstance(classes, list)
-    require(not several, "the classifier predicts several outputs; expected one label per point")
+    require(not isinstance(classes, list), "the classifier predicts several outputs; expected one label per point")
     if classes is None:
         return model.predict
     codes = {name: code for code, name in enumerate(np.asarray(classes).tolist())}
@@ -191,6 +194,71 @@ def _predict_of(model):
         return np.array([codes[name] for name in predicted])
 
     return predict
+
+
+def read_outputs(classifier, batch_of, total, read, batch_size=None):
+    """A tensor (total, ...) of what `read(output)` (n, ...) makes of the output for each batch.
+
+    `batch_of(start, stop)` makes a batch of consecutive points. The module's modes, the switches of
+    torch and the random state are afterwards as they were. Running out of memory halves the batch.
+
+    Raises ValueError if the model does not take a batch, MemoryError if one point is too many.
+    """
+    keep_freed_memory()
+    with undisturbed(classifier.module, classifier.device):
+        return _read_batches(classifier, batch_of, total, read, batch_size)
+
+
+def _read_batches(classifier, batch_of, total, read, batch_size=None):
+    """As `read_outputs`, in the modes that hold where it is called."""
+    values, done, chunk = None, 0, batch_size
+    while done < total:
+        chunk = chunk or default_chunk(batch_of(done, done + 1)[0].numel(), classifier)
+        # As equal in size as can be: the last bits of a matrix product can differ for small batches.
+        left = total - done
+        size = -(-left // -(-left // chunk))
+        try:
+            part = read(classifier(batch_of(done, done + size)))
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            if size == 1:
+                message = "out of memory for a single point: free memory or use another device than"
+                raise MemoryError(f"{message} {classifier.device} ({error})") from error
+            part = None
+        if part is None:
+            # Freed here, after the exception and the frames it holds are gone.
+            torch.cuda.empty_cache()
+            chunk = size // 2
+            continue
+        if values is None:
+            # A small tensor kept from every batch would keep the allocator from reusing its memory.
+            values = part.new_empty((total, *part.shape[1:]))
+        values[done : done + size] = part
+        done += size
+        classifier.tick(size)
+    return values
+
+
+def is_out_of_memory(error):
+    """Whether an exception says that memory ran out."""
+    said = any(words in str(error).lower() for words in OUT_OF_MEMORY_WORDS)
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and said)
+
+
+def default_chunk(num_features, classifier):
+    """Points in one forward pass, by the size of a point alone: one machine gives the same bits.
+
+    On a CPU small convolutional networks are fastest where a layer's output stays in the cache; an
+    accelerator wants large batches; scikit-learn has a high cost per call.
+    """
+    num_bytes = 4 * num_features
+    if classifier.per_call_cost:
+        return min(65536, max(1, (32 << 20) // num_bytes))
+    if classifier.device.type != "cpu":
+        return min(16384, max(1, (64 << 20) // num_bytes))
+    in_cache = min(4096, max(32, (5 << 18) // num_bytes))
+    return min(in_cache, max(1, (8 << 20) // num_bytes))
 
 
 def probed(classifier, points, batch_size=None):
@@ -208,15 +276,14 @@ def probed(classifier, points, batch_size=None):
     points = points.to(classifier.device, classifier.dtype)
 
     def outputs(order, size, layout=torch.contiguous_format):
-        batch_of = lambda start, stop: points[order[start:stop]]  # noqa: E731
         quiet = dataclasses.replace(classifier, tick=int, layout=layout)
-        (found,) = read_batches(quiet, batch_of, len(order), _for_comparison, size)
-        return found.numpy()
+        batch_of = lambda start, stop: points[order[start:stop]]  # noqa: E731
+        return _read_batches(quiet, batch_of, len(order), _in_double, size).numpy()
 
     module, layout = classifier.module, torch.contiguous_format
     state = {} if module is None else dict([*module.named_parameters(), *module.named_buffers()])
     before = {name: tensor.detach().clone() for name, tensor in state.items()}
-    with undisturbed(classifier):
+    with undisturbed(module, classifier.device):
         first, again = outputs(order, size), outputs(order, size)
         others = [outputs(order.flip(0), size)[::-1]]
         for fewer, some in ((max(1, size // 2), order), (1, order[:2])):
@@ -227,9 +294,9 @@ def probed(classifier, points, batch_size=None):
         if wide and points.ndim == 4 and classifier.device.type == "cpu":
             # One that flattens them by `view`, for instance, takes no images so.
             with contextlib.suppress(Exception):
-                last = outputs(order, size, torch.channels_last)
-                layout = torch.channels_last if _differ_by(first, last) <= BATCH_TOLERANCE else layout
-        changed = [name for name, tensor in state.items() if not _same(tensor, before[name])]
+                if _differ_by(first, outputs(order, size, torch.channels_last)) <= BATCH_TOLERANCE:
+                    layout = torch.channels_last
+        changed = [name for name in state if not torch.equal(state[name].nan_to_num(), before[name].nan_to_num())]
         for name in changed:
             state[name].copy_(before[name])
     name = type(module).__name__ if module is not None else "the model"
@@ -249,20 +316,8 @@ def probed(classifier, points, batch_size=None):
         "without running statistics, dynamic quantisation, or operations along the first axis? No "
         "region can be counted",
     )
-    finite = np.abs(first[np.isfinite(first)]).max(initial=0) if first.dtype == float else 0
-    return dataclasses.replace(classifier, floor=-1e4 * float(finite or 1), layout=layout)
-
-
-def _for_comparison(output, num_points):
-    """Labels as integers, scores (n, C) in float64, on the CPU; checked as `labels_of` does."""
-    labels = labels_of(output, num_points)
-    if labels.dtype == torch.int64:
-        return [labels.cpu()]
-    return [output.detach().reshape(num_points, -1).cpu().double()]
-
-
-def _same(tensor, before):
-    return torch.equal(torch.nan_to_num(tensor), torch.nan_to_num(before))
+    largest = np.abs(first[np.isfinite(first)]).max(initial=0) if first.ndim == 2 else 0
+    return dataclasses.replace(classifier, floor=-1e4 * float(largest or 1), layout=layout)
 
 
 def _differ_by(one, other):
@@ -271,16 +326,15 @@ def _differ_by(one, other):
     Last bits do not count: what 64 roundings in float32 make of a column's largest number, or of the
     largest of the scores that win, from which the label's lead is told no finer.
     """
-    if one.dtype != float:
+    if one.ndim == 1:
         return float((one != other).any())
-    same = (one == other) | (np.isnan(one) & np.isnan(other))
-    if not np.isfinite(one[~same]).all() or not np.isfinite(other[~same]).all():
+    with np.errstate(invalid="ignore"):  # infinity less infinity
+        difference = np.where((one == other) | (np.isnan(one) & np.isnan(other)), 0, np.abs(one - other))
+    if not np.isfinite(difference).all():
         return np.inf
-    difference = np.abs(np.subtract(one, other, out=np.zeros_like(one), where=~same)).max(0)
     finite = np.where(np.isfinite(one), one, 0)
-    largest = np.abs(finite).max(0)
-    largest = np.maximum(largest, np.abs(finite.max(1)).max())
-    excess = (difference - 64 * np.finfo(np.float32).eps * largest).max()
+    largest = np.maximum(np.abs(finite).max(0), np.abs(finite.max(1)).max())
+    excess = (difference.max(0) - 64 * np.finfo(np.float32).eps * largest).max()
     spread = np.ptp(finite, axis=0).max()
     if excess <= 0:
         return 0.0
@@ -318,24 +372,14 @@ def check_column(classifier, strict=False):
     )
 
 
-def labels_of(output, num_points):
-    """Labels (n,) from a model's output for n points, read as `as_classifier` says.
+def labels_of(output):
+    """Labels (n,) of a classifier's output: int64 as they are; of scores int32, NON_FINITE where there is none.
 
-    int32 for scores, with NON_FINITE where one is NaN or +inf, or all are -inf; int64 where it
-    returns labels. Nothing here waits for the device. Raises ValueError for any other output.
+    That is where a score is NaN or +inf, or all are -inf. Nothing here waits for the device.
     """
-    column = output.ndim <= 2 and output.numel() == num_points
-    scores = output.ndim == 2 and len(output) == num_points and output.shape[1] >= 2
-    require(
-        column or scores,
-        f"the model returned {output.dtype} of shape {tuple(output.shape)} for {num_points} "
-        f"points; expected scores ({num_points}, num_classes) or one score or integer label for "
-        f"each point, ({num_points},)",
-    )
-    if column and not output.is_floating_point():
-        return output.reshape(-1).to(torch.int64)
-    output = output.reshape(num_points, -1)
-    labels = (output[:, 0] > 0) if column else output.argmax(1)
+    if output.ndim == 1:
+        return output
+    labels = output[:, 0] > 0 if output.shape[1] == 1 else output.argmax(1)
     return torch.where(torch.isfinite(output.amax(1)), labels.to(torch.int32), NON_FINITE)
 
 
@@ -378,7 +422,7 @@ def predict_labels(model: Model, points: Points, *, batch_size: int | None = Non
         return gather(points, np.arange(start, stop), classifier.device, classifier.dtype)
 
     classifier = probed(classifier, batch_of(0, min(NUM_PROBED, len(points))), batch_size)
-    (labels,) = read_outputs(classifier, batch_of, len(points), _labels_alone, batch_size)
+    labels = read_outputs(classifier, batch_of, len(points), labels_of, batch_size)
     refuse_non_finite(labels, lambda index: f"points[{index}]")
     check_column(classifier)
     return labels.cpu().numpy()
@@ -393,8 +437,7 @@ def label_lattice(classifier, corners, lattice, batch_size=None):
         flat = torch.arange(start, stop, device=corners.device)
         return _combine(corners, flat // size, weights[flat % size])
 
-    total = len(corners) * size
-    (labels,) = read_outputs(classifier, batch_of, total, _labels_alone, batch_size)
+    labels = read_outputs(classifier, batch_of, len(corners) * size, labels_of, batch_size)
     refuse_non_finite(labels, lambda index: f"simplex {index // size}")
     return labels.view(len(corners), size)
 
@@ -411,20 +454,18 @@ def scores_at(classifier, corners, simplex, weights, batch_size=None):
     def batch_of(start, stop):
         return _combine(corners, simplex[start:stop], weights[start:stop])
 
-    def read(output, num_points):
-        labels = labels_of(output, num_points).cpu()
-        if labels.dtype == torch.int64:
-            return [labels]
-        scores = output.detach().reshape(num_points, -1).cpu().double()
-        return [labels, two_scores(torch.where(scores == -torch.inf, classifier.floor, scores))]
-
-    labels, *scores = read_outputs(classifier, batch_of, len(simplex), read, batch_size)
+    output = read_outputs(classifier, batch_of, len(simplex), _in_double, batch_size)
+    labels = labels_of(output)
     refuse_non_finite(labels, lambda index: f"simplex {int(simplex[index])}")
-    return labels.numpy().astype(np.int64), scores[0].numpy() if scores else None
+    if output.ndim == 1:
+        return labels.numpy(), None
+    output[output == -torch.inf] = classifier.floor
+    return labels.numpy().astype(np.int64), two_scores(output).numpy()
 
 
-def _labels_alone(output, num_points):
-    return [labels_of(output, num_points)]
+def _in_double(output):
+    """Labels as they are, scores in float64, on the CPU."""
+    return output.cpu() if output.ndim == 1 else output.cpu().double()
 
 
 def _combine(corners, simplex, weights):

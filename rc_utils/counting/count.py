@@ -154,8 +154,7 @@ def region_count(
     check_number("padding", padding, 0)
     lattice = make_lattice(dim, resolution, alpha_range=alpha_range, domain=domain, adjacency=adjacency)
     check_strategy(strategy, lattice, coarse)
-    draws.check_sampling(sampling, dim, num_samples, seed, direction_length)
-    length = draws.length_of(points, sampling, direction_length, seed)
+    length = draws.checked_length(points, dim, num_samples, sampling, seed, direction_length)
     classifier = as_classifier(model, points, names)
     draw = (dim, num_samples, sampling, seed, length, classifier.device, classifier.dtype)
     found, num_evaluations = [], 0

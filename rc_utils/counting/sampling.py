@@ -1,8 +1,7 @@
 """Data points as they come, and the vertices of simplices that are drawn from them."""
 
-import math
-
 import numpy as np
+import scipy.sparse
 import torch
 
 from rc_utils.checks import check_count, check_name, check_number, require
@@ -31,44 +30,38 @@ def sample_vertices(points, *, dim=1, num_samples=100, sampling="pairs", seed=0,
     float32. Raises ValueError for too few or not finite points and for bad settings.
     """
     points = as_points(points)
-    draw = (dim, num_samples, sampling, seed, direction_length)
-    return torch.cat(list(vertex_blocks(points, *draw, device, precision_of(points))))
+    length = checked_length(points, dim, num_samples, sampling, seed, direction_length)
+    blocks = vertex_blocks(points, dim, num_samples, sampling, seed, length, device, precision_of(points))
+    return torch.cat(list(blocks))
 
 
-def vertex_blocks(points, dim, num_samples, sampling, seed, direction_length, device, dtype, labels=0):
+def vertex_blocks(points, dim, num_samples, sampling, seed, length, device, dtype, labels=0):
     """The vertices of `sample_vertices` in blocks of at most BLOCK_BYTES, one simplex at least.
 
-    labels: numbers of four bytes that are kept for each simplex beside its vertices.
+    length: of `checked_length`. labels: numbers of four bytes that are kept beside each simplex.
     """
-    check_sampling(sampling, dim, num_samples, seed, direction_length)
     distinct = dim + 1 if sampling == "pairs" else 1
     index = vertex_indices(len(points), num_samples=num_samples, distinct=distinct, seed=seed)
-    length = length_of(points, sampling, direction_length, seed)
     directions = np.random.default_rng([int(seed), 1])
-    numbers = (dim + 1) * gather(points, index[:1, :1]).numel()
-    simplex_bytes = dtype.itemsize * numbers + 4 * labels
+    numbers = gather(points, index[:1, :1]).numel()
+    simplex_bytes = dtype.itemsize * (dim + 1) * numbers + 4 * labels
     blocks = min(num_samples, -(-num_samples * simplex_bytes // BLOCK_BYTES))
     for part in np.array_split(index, blocks):
         vertices = gather(points, part, device, dtype)
         if sampling != "pairs":
-            shape = vertices.shape[2:]
-            step = directions.standard_normal((len(part), dim, math.prod(shape)))
+            step = directions.standard_normal((len(part), dim, numbers))
             if sampling == "random_direction":
                 step /= np.linalg.norm(step, axis=2, keepdims=True)
-            step = torch.from_numpy(length * step).to(dtype).view(len(part), dim, *shape)
-            vertices = torch.cat([vertices, vertices + step.to(vertices.device)], dim=1)
+            step = torch.from_numpy(length * step).view(len(part), dim, *vertices.shape[2:])
+            vertices = torch.cat([vertices, vertices + step.to(vertices)], dim=1)
         yield vertices
 
 
-def length_of(points, sampling, direction_length, seed):
-    """The length L of `sample_vertices`, its default filled in; None for pairs."""
-    if sampling == "pairs" or direction_length is not None:
-        return direction_length
-    return NOISE if sampling == "noise" else median_distance(points, seed)
+def checked_length(points, dim, num_samples, sampling, seed, direction_length):
+    """The length L of `sample_vertices`, its default filled in; None for pairs.
 
-
-def check_sampling(sampling, dim, num_samples, seed, direction_length):
-    """Raise ValueError, naming the setting, unless all of them are valid."""
+    Raises ValueError, naming the setting, unless all of them are valid.
+    """
     check_name("sampling", sampling, ("pairs", "random_direction", "noise"))
     check_count("dim", dim, 1)
     check_count("num_samples", num_samples, 1)
@@ -77,13 +70,15 @@ def check_sampling(sampling, dim, num_samples, seed, direction_length):
         belongs = "belongs to sampling 'random_direction' or 'noise'"
         require(sampling != "pairs", f"direction_length={direction_length!r} {belongs}")
         check_number("direction_length", direction_length, 0, above=True)
+    if sampling == "pairs" or direction_length is not None:
+        return direction_length
+    return NOISE if sampling == "noise" else median_distance(points, seed)
 
 
 def median_distance(points, seed=0):
     """Median Euclidean distance of 200 random pairs of distinct points."""
     points = as_points(points)
-    rng = np.random.default_rng([int(seed), 2])
-    index = draw_distinct(rng, len(points), NUM_LENGTH_PAIRS, 2)
+    index = draw_distinct(np.random.default_rng([int(seed), 2]), len(points), NUM_LENGTH_PAIRS, 2)
     pairs = gather(points, index, dtype=torch.float64).flatten(2)
     length = float((pairs[:, 1] - pairs[:, 0]).norm(dim=1).median())
     require(length > 0, "the median distance of the points is 0: give direction_length")
@@ -92,8 +87,7 @@ def median_distance(points, seed=0):
 
 def vertex_indices(num_points, *, num_samples, distinct, seed):
     """Indices (num_samples, distinct) of the data points that span the simplices of `seed`."""
-    rng = np.random.default_rng([int(seed), 0])
-    return draw_distinct(rng, num_points, num_samples, distinct)
+    return draw_distinct(np.random.default_rng([int(seed), 0]), num_points, num_samples, distinct)
 
 
 def draw_distinct(rng, num_points, num_samples, distinct):
@@ -117,21 +111,25 @@ def as_points(points):
     if hasattr(points, "to_numpy"):
         points = points.to_numpy()
     elif isinstance(points, list | tuple):
-        of_tensors = bool(points) and isinstance(points[0], torch.Tensor)
-        points = as_tensor("points", points) if of_tensors else as_tensor("points", points).numpy()
-    no_array = isinstance(points, str | bytes | dict | torch.utils.data.Dataset)
-    no_array |= not (hasattr(points, "__getitem__") and hasattr(points, "__len__"))
-    fault = f"a {type(points).__name__}" if no_array else _fault_of(points)
+        tensor = as_tensor("points", points)
+        points = tensor if points and isinstance(points[0], torch.Tensor) else tensor.numpy()
+    indexed = hasattr(points, "__getitem__") and hasattr(points, "__len__") and not scipy.sparse.issparse(points)
+    if isinstance(points, np.ndarray | torch.Tensor):
+        fault = _fault_of(points) if points.ndim else "one number"
+    elif not indexed or isinstance(points, str | bytes | dict | torch.utils.data.Dataset):
+        fault = f"a {type(points).__name__}"
+    else:
+        fault = ""
     require(
-        not fault and getattr(points, "ndim", 1) > 0,
-        f"points are {fault or 'one number'}; expected a dense array or tensor (N, *shape) of real "
-        "numbers, such as torch.stack([x for x, *_ in dataset])",
+        not fault,
+        f"points are {fault}; expected a dense array or tensor (N, *shape) of real numbers, such as "
+        "torch.stack([x for x, *_ in dataset])",
     )
     return points
 
 
 def as_tensor(name, values):
-    """A dense tensor of an array, tensor or list; its memory where torch can, unsigned as signed.
+    """A dense tensor of an array, tensor or list; unsigned integers of 16 bits or more as int64.
 
     Raises ValueError, naming what they are, for values that are no dense array of real numbers.
     """
@@ -143,34 +141,30 @@ def as_tensor(name, values):
             raise ValueError(f"{name} make no array: {error}") from error
     fault = _fault_of(values)
     require(not fault, f"{name} are {fault}; expected a dense array of real numbers")
+    if not isinstance(values, torch.Tensor):
+        kind = np.float64 if values.dtype.itemsize > 8 else values.dtype.newbyteorder("=")
+        # A copy: torch takes neither read-only memory nor negative strides.
+        values = torch.from_numpy(np.array(values, dtype=kind, order="C"))
+    if values.dtype in (torch.uint16, torch.uint32, torch.uint64):
+        values = values.to(torch.int64)
+        require((values >= 0).all(), f"{name} hold integers of 2^63 or more; expected such as 64 bits hold signed")
+    return values
+
+
+def _fault_of(values):
+    """Reason, in words, why values are no dense array or tensor of real numbers; "" where they are."""
+    kind = type(values).__name__
     if isinstance(values, torch.Tensor):
-        unsigned = values.dtype in (torch.uint16, torch.uint32, torch.uint64)
-        tensor = values.to(torch.int64) if unsigned else values
-    else:
-        kind = values.dtype.newbyteorder("=")
-        unsigned = kind.kind == "u"
-        kind = np.int64 if unsigned else np.float64 if kind.itemsize > 8 else kind
-        # torch takes neither read-only memory nor negative strides.
-        array = np.require(values.astype(kind, copy=False), requirements=["C", "W"])
-        tensor = torch.from_numpy(array.copy() if min(array.strides, default=0) < 0 else array)
-    fits = not unsigned or bool((tensor >= 0).all())
-    require(fits, f"{name} hold integers of 2^63 or more; expected such as 64 bits hold signed")
-    return tensor
-
-
-def _fault_of(array):
-    """Reason, in words, why an array or tensor is not dense or not of real numbers; "" where it is."""
-    kind, dtype = type(array), getattr(array, "dtype", None)
-    if isinstance(array, torch.Tensor):
-        if array.layout != torch.strided or array.is_nested:
-            return f"a sparse or nested {kind.__name__}"
-        no_numbers = array.is_complex() or array.is_quantized
-        return "on the meta device" if array.is_meta else f"of type {dtype}" if no_numbers else ""
-    if kind.__module__.startswith("scipy.sparse"):
-        return f"a sparse {kind.__name__}"
-    if np.ma.is_masked(array):
+        if values.layout != torch.strided or values.is_nested:
+            return f"a sparse or nested {kind}"
+        if values.is_meta:
+            return "on the meta device"
+        return f"of type {values.dtype}" if values.is_complex() or values.is_quantized else ""
+    if not isinstance(values, np.ndarray):
+        return f"a {kind}"
+    if np.ma.is_masked(values):
         return "an array with masked entries"
-    return f"of type {dtype}" if isinstance(array, np.ndarray) and dtype.kind not in "fiub" else ""
+    return "" if values.dtype.kind in "fiub" else f"of type {values.dtype}"
 
 
 def precision_of(points):
@@ -184,10 +178,9 @@ def gather(points, index, device=None, dtype=torch.float32):
     """points[index] as a tensor (*index.shape, *shape); ValueError if a value is not finite."""
     flat = np.ascontiguousarray(index.reshape(-1))
     taken = points[torch.from_numpy(flat).to(points.device) if isinstance(points, torch.Tensor) else flat]
-    kind = type(taken).__name__
     require(
         isinstance(taken, np.ndarray | torch.Tensor),
-        f"points are a {type(points).__name__}, of which integers take a {kind}; expected an array",
+        f"points are a {type(points).__name__}, of which integers take a {type(taken).__name__}; expected an array",
     )
     taken = as_tensor("points", taken).to(device=device, dtype=dtype)
     shape = tuple(taken.shape[1:])
@@ -195,6 +188,5 @@ def gather(points, index, device=None, dtype=torch.float32):
     require(0 not in shape, f"points of shape {shape} hold no number; expected at least one")
     bad = (~torch.isfinite(taken).flatten(1).all(1)).nonzero()
     if len(bad):
-        first = int(index.reshape(-1)[int(bad[0, 0])])
-        raise ValueError(f"points[{first}] holds NaN or infinity (or passes {dtype}); remove it")
+        raise ValueError(f"points[{flat[int(bad[0])]}] holds NaN or infinity (or passes {dtype}); remove it")
     return taken.view(*index.shape, *shape)
