@@ -28,7 +28,7 @@ from rc_utils.counting.lattice import (
     plane_coordinates,
 )
 from rc_utils.counting.mesh import HALVINGS, STRATEGIES, count_on_meshes, ranks
-from rc_utils.counting.segments import count_adaptively
+from rc_utils.counting.segments import begins, sample_adaptively
 
 BOX_PADDING = 0.1
 
@@ -153,7 +153,16 @@ def region_count(
     names, points = getattr(points, "columns", None), draws.as_points(points)
     check_number("padding", padding, 0)
     lattice = make_lattice(dim, resolution, alpha_range=alpha_range, domain=domain, adjacency=adjacency)
-    check_strategy(strategy, lattice, coarse)
+    check_name("strategy", strategy, STRATEGIES)
+    if coarse is not None:
+        belongs = f"coarse={coarse!r} belongs to strategy 'adaptive' on segments, dim=1"
+        require(strategy == "adaptive" and dim == 1, belongs)
+        check_count("coarse", coarse, 2)
+    require(
+        strategy == "grid" or dim == 1 or lattice.adjacency == "linear",
+        f"strategy 'adaptive' in {dim} dimensions counts with adjacency 'linear', got "
+        f"{lattice.adjacency!r}; give one of them up",
+    )
     length = draws.checked_length(points, dim, num_samples, sampling, seed, direction_length)
     classifier = as_classifier(model, points, names)
     draw = (dim, num_samples, sampling, seed, length, classifier.device, classifier.dtype)
@@ -167,9 +176,9 @@ def region_count(
             corners = box_corners(vertices, padding) if domain == "box" else vertices
             if not found:
                 classifier = probed(classifier, probed_points(corners), batch_size)
-            part = count_simplices(classifier, corners, lattice, strategy, batch_size, coarse)
-            found.append(part[0])
-            num_evaluations += part[1]
+            counts, evaluations = _count_simplices(classifier, corners, lattice, strategy, batch_size, coarse)
+            found.append(counts)
+            num_evaluations += evaluations
     check_column(classifier, strict=True)
     counts = np.concatenate(found)
     counts.setflags(write=False)
@@ -190,28 +199,14 @@ def region_count(
     return RegionCount(counts, num_evaluations, settings)
 
 
-def check_strategy(strategy, lattice, coarse=None):
-    """Raise ValueError for an unknown strategy, or one that the lattice's adjacency excludes."""
-    if coarse is not None:
-        belongs = f"coarse={coarse!r} belongs to strategy 'adaptive' on segments, dim=1"
-        require(strategy == "adaptive" and lattice.dim == 1, belongs)
-        check_count("coarse", coarse, 2)
-    check_name("strategy", strategy, STRATEGIES)
-    require(
-        strategy == "grid" or lattice.dim == 1 or lattice.adjacency == "linear",
-        f"strategy 'adaptive' in {lattice.dim} dimensions counts with adjacency 'linear', got "
-        f"{lattice.adjacency!r}; give one of them up",
-    )
-
-
-def count_simplices(classifier, corners, lattice, strategy, batch_size, coarse=None):
+def _count_simplices(classifier, corners, lattice, strategy, batch_size, coarse):
     """Regions (B,) int64 on each of corners (B, d + 1, *shape), and the number of evaluations."""
-    adaptive = strategy == "adaptive"
-    if lattice.dim == 1 and adaptive:
-        return count_adaptively(classifier, corners, lattice, batch_size, coarse)
     if lattice.dim > 1 and lattice.adjacency == "linear":
-        halvings = HALVINGS.get(lattice.dim, 1) if adaptive else 0
+        halvings = HALVINGS.get(lattice.dim, 1) if strategy == "adaptive" else 0
         return count_on_meshes(classifier, corners, lattice, batch_size, halvings)
+    if strategy == "adaptive":
+        samples, evaluations = sample_adaptively(classifier, corners, lattice, batch_size, coarse)
+        return np.bincount(samples.segment[begins(samples)], minlength=len(corners)), evaluations
     labels = label_lattice(classifier, corners, lattice, batch_size)
     if lattice.dim > 1:
         counts = count_along_edges(ranks(labels.cpu().numpy()), lattice.edges)
@@ -258,23 +253,17 @@ def label_grid(
     vertices = draws.as_points(vertices)
     given = draws.as_tensor("vertices", vertices).detach()
     shape = tuple(given.shape)
-    require(
-        given.ndim >= 3 and shape[1] >= 2 and shape[0] > 0,
-        f"vertices have shape {shape}; expected (B, d + 1, *shape) with d >= 1",
-    )
-    finite = bool(torch.isfinite(given).all())
-    require(finite, "vertices hold NaN or infinity; remove these points")
+    fits = len(shape) >= 3 and shape[1] >= 2 and shape[0] > 0
+    require(fits, f"vertices have shape {shape}; expected (B, d + 1, *shape) with d >= 1")
+    require(torch.isfinite(given).all(), "vertices hold NaN or infinity; remove these points")
     check_number("padding", padding, 0)
     lattice = make_lattice(shape[1] - 1, resolution, alpha_range=alpha_range, domain=domain, adjacency=adjacency)
-
-    def corners_of(at):
-        return box_corners(at, padding) if domain == "box" else at
-
-    classifier = as_classifier(model, vertices)
-    corners = corners_of(given.to(classifier.device, classifier.dtype))
+    classifier, frame = as_classifier(model, vertices), plane_coordinates(given)
+    corners, places = given.to(classifier.device, classifier.dtype), frame
+    if domain == "box":
+        corners, places = box_corners(corners, padding), box_corners(frame, padding)
     classifier = probed(classifier, probed_points(corners), batch_size)
     labels = ranks(label_lattice(classifier, corners, lattice, batch_size).cpu().numpy())
     check_column(classifier)
-    frame = plane_coordinates(given)
-    positions = torch.tensor(lattice.coordinates) @ corners_of(frame)
+    positions = torch.tensor(lattice.coordinates) @ places
     return LabelGrid(lattice.to_grid(labels), positions.numpy(), frame.numpy(), lattice)

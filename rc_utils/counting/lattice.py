@@ -56,11 +56,6 @@ class Lattice:
         return grid
 
 
-def default_resolution(dim, domain="simplex"):
-    """Points per edge: v1 Table 2 for d = 1 and 2, Somepalli et al. (2022) for the box."""
-    return 50 if domain == "box" else DEFAULT_RESOLUTION.get(dim, 8)
-
-
 def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), domain="simplex", adjacency=None):
     """The lattice of a domain; the same arguments give the same (read-only) object.
 
@@ -77,54 +72,51 @@ def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), domain="simple
     Raises ValueError for an argument outside these ranges and for a lattice that is too large.
     """
     check_count("dim", dim, 1)
-    resolution = default_resolution(dim, domain) if resolution is None else resolution
+    if resolution is None:
+        # v1 Table 2 for d = 1 and 2, Somepalli et al. (2022) for the box.
+        resolution = 50 if domain == "box" else DEFAULT_RESOLUTION.get(dim, 8)
     check_count("resolution", resolution, 2)
-    alpha_range = tuple(alpha_range) if isinstance(alpha_range, list) else alpha_range
     if adjacency is None:
         adjacency = "face" if dim == 1 else "linear" if dim <= 5 else "simplex"
     check_name("adjacency", adjacency, (*ADJACENCIES, "linear"))
     check_name("domain", domain, ("simplex", "box"))
     require(domain != "box" or dim == 2, f"domain 'box' is a plane and needs dim=2, got dim={dim}")
-    pair = isinstance(alpha_range, tuple) and len(alpha_range) == 2
-    numbers = pair and all(map(is_finite_number, alpha_range)) and alpha_range[0] < alpha_range[1]
-    expected = "expected two finite numbers (low, high) with low < high"
-    require(numbers, f"alpha_range={alpha_range!r}; {expected}")
+    alpha_range = tuple(alpha_range) if isinstance(alpha_range, list) else alpha_range
+    pair = isinstance(alpha_range, tuple) and len(alpha_range) == 2 and all(map(is_finite_number, alpha_range))
+    ascending = pair and alpha_range[0] < alpha_range[1]
+    require(ascending, f"alpha_range={alpha_range!r}; expected two finite numbers (low, high) with low < high")
     extended = dim > 1 and alpha_range != (0.0, 1.0)
     require(not extended, f"alpha_range={alpha_range!r} extends a segment and needs dim=1")
-    positions = dim * math.log2(resolution) < 63
-    require(positions, f"dim={dim}: {resolution}^{dim} grid positions are more than 64 bits can number")
+    fits = dim * math.log2(resolution) < 63
+    require(fits, f"dim={dim}: {resolution}^{dim} grid positions are more than 64 bits can number")
     number = resolution**2 if domain == "box" else math.comb(resolution - 1 + dim, dim)
-    require_few(number, dim, adjacency, (resolution - 1) ** dim)
+    require_few(number, dim, adjacency, (resolution - 1) ** dim if adjacency == "linear" else 0)
     return _build_lattice(int(dim), int(resolution), alpha_range, domain, adjacency)
 
 
 def require_few(points, dim, adjacency, elements=0):
     """Raise ValueError for more points, neighbours or elements than memory and time allow."""
-    steps = {"face": dim, "full": (3**dim - 1) // 2}.get(adjacency, dim * (dim + 1) // 2)
     advice = "lower the resolution or the dimension, or use adjacency 'face'"
     require(points <= MAX_POINTS, f"a lattice of {points:,} points is too large: {advice}")
-    pairs = max(points, 100) * steps  # a step is a pass over all points
-    many = f"{points:,} points with {2 * steps:,} neighbours each are too many: {advice}"
-    require(pairs <= MAX_PAIRS, many)
-    fits = adjacency != "linear" or dim * elements <= MAX_PAIRS
-    require(fits, f"a lattice of {elements:,} elements is too large: {advice}")
+    steps = {"face": dim, "full": (3**dim - 1) // 2}.get(adjacency, dim * (dim + 1) // 2)
+    few = max(points, 100) * steps <= MAX_PAIRS  # a step is a pass over all points
+    require(few, f"{points:,} points with {2 * steps:,} neighbours each are too many: {advice}")
+    require(dim * elements <= MAX_PAIRS, f"a lattice of {elements:,} elements is too large: {advice}")
 
 
 @functools.lru_cache(maxsize=32)
 def _build_lattice(dim, resolution, alpha_range, domain, adjacency):
     steps = resolution - 1
-    indices = np.arange(resolution)[:, None]
-    for _ in range(dim - 1):
-        # Each row is followed by every further step, or by those that stay inside the simplex.
-        left = np.full(len(indices), steps) if domain == "box" else steps - indices.sum(1)
-        starts = np.cumsum(left + 1) - left - 1
-        step = np.arange(len(indices) + left.sum()) - np.repeat(starts, left + 1)
-        indices = np.column_stack([np.repeat(indices, left + 1, axis=0), step])
+    if domain == "box":
+        indices = np.indices((resolution, resolution)).reshape(2, -1).T
+    else:
+        # Of all ways to put `dim` bars among `steps` stars, the stars between one bar and the next.
+        bars = itertools.chain.from_iterable(itertools.combinations(range(steps + dim), dim))
+        indices = np.diff(np.fromiter(bars, np.int64).reshape(-1, dim), axis=1, prepend=-1) - 1
+    coordinates = np.hstack([steps - indices.sum(1, keepdims=True), indices]) / steps
     if dim == 1:
         alpha = alpha_range[0] + (alpha_range[1] - alpha_range[0]) * indices / steps
         coordinates = np.hstack([1 - alpha, alpha])
-    else:
-        coordinates = np.hstack([steps - indices.sum(1, keepdims=True), indices]) / steps
     grid_shape = (resolution,) * dim
     edges = neighbour_pairs(indices, grid_shape, adjacency)
     for array in (coordinates, indices, edges):

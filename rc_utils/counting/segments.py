@@ -1,6 +1,5 @@
 """Adaptive counts on segments: few points where one label is safe, many where one could hide."""
 
-import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -41,12 +40,6 @@ class Samples(NamedTuple):
     scores: np.ndarray | None
 
 
-def count_adaptively(classifier, corners, lattice, batch_size, coarse=None):
-    """Regions (B,) int64 of segments with corners (B, 2, *shape), and the number of evaluations."""
-    samples, num_evaluations = sample_adaptively(classifier, corners, lattice, batch_size, coarse)
-    return np.bincount(samples.segment[begins(samples)], minlength=len(corners)), num_evaluations
-
-
 def begins(samples):
     """(M,) bool: whether a region begins at each point, seen along its segment."""
     return np.append(True, (np.diff(samples.labels) != 0) | (np.diff(samples.segment) != 0))
@@ -62,6 +55,7 @@ def sample_adaptively(classifier, corners, lattice, batch_size, coarse=None):
     """
     finest = FINEST_PER_GRID_INTERVAL * (lattice.resolution - 1)
     low, high = lattice.coordinates[[0, -1], 1]
+    units = max(1.0, high - low)
 
     def look(segment, position):
         alpha = low + (high - low) * position / finest
@@ -73,17 +67,14 @@ def sample_adaptively(classifier, corners, lattice, batch_size, coarse=None):
         position = np.round(np.linspace(0, finest, count)).astype(np.int64)
         return look(np.repeat(np.arange(len(corners)), count), np.tile(position, len(corners)))
 
-    units, looked_at = max(1.0, high - low), 0
     samples = look_coarsely((coarse or COARSE_INTERVALS) * units)
     if samples.scores is not None:
         samples = refine(look, samples, 1, hiding_places)
-    else:
-        looked_at = len(samples.labels)
-        intervals = (coarse or COARSE_INTERVALS_LABELS) * units
-        samples = look_coarsely(intervals)
-        narrowest = FINEST_LABEL_SHARE * finest / intervals
-        samples = refine(look, samples, max(1, narrowest), beside_changes)
-    return samples, looked_at + len(samples.labels)
+        return samples, len(samples.labels)
+    first, intervals = len(samples.labels), (coarse or COARSE_INTERVALS_LABELS) * units
+    samples = look_coarsely(intervals)
+    samples = refine(look, samples, max(1, FINEST_LABEL_SHARE * finest / intervals), beside_changes)
+    return samples, first + len(samples.labels)
 
 
 def segment_table(model, vertices, *, resolution=None, batch_size=None, progress=False):
@@ -114,13 +105,12 @@ def refine(look, samples, narrowest, suspects):
         left = left[samples.position[left + 1] - samples.position[left] > narrowest]
         if not len(left):
             return samples
-        middle = (samples.position[left] + samples.position[left + 1]) // 2
-        new = look(samples.segment[left], middle)
-        order = np.lexsort((np.append(samples.position, middle), np.append(samples.segment, new.segment)))
-        both = [
-            None if old is None else np.concatenate([old, more])[order] for old, more in zip(samples, new, strict=True)
-        ]
-        samples = Samples(*both)
+        new = look(samples.segment[left], (samples.position[left] + samples.position[left + 1]) // 2)
+        order = np.lexsort((np.append(samples.position, new.position), np.append(samples.segment, new.segment)))
+        joined = []
+        for old, more in zip(samples, new, strict=True):
+            joined.append(None if old is None else np.concatenate([old, more])[order])
+        samples = Samples(*joined)
 
 
 def beside_changes(samples):
@@ -144,39 +134,28 @@ def hiding_places(samples):
     their own difference must change by more than MONOTONE_FACTOR max(|k_0|, |k_1|) h^2 / 2, or the
     label could change more than once.
     """
-    # Parts with whole segments, of some BLOCK scores each.
-    starts = np.flatnonzero(np.diff(samples.segment, prepend=-1))
-    points = max(1, BLOCK // samples.scores.shape[1])
-    wanted = np.arange(points, len(samples.segment), points)
-    cuts = starts[np.searchsorted(starts, wanted, side="right") - 1]
-    cuts = np.unique([0, *cuts, len(samples.segment)])
-    found = []
-    for start, stop in itertools.pairwise(cuts):
-        part = Samples(*[values[start:stop] for values in samples])
-        found.append(start + _hiding_places(part))
-    return np.concatenate(found)
+    left, bends = np.flatnonzero(np.diff(samples.segment) == 0), second_derivatives(samples)
+    parts = np.array_split(left, 1 + left.size * samples.scores.shape[1] // BLOCK)
+    return np.concatenate([part[_could_hide(samples, bends, part)] for part in parts])
 
 
-def _hiding_places(samples):
-    left = np.flatnonzero(np.diff(samples.segment) == 0)
-    scores, bends = samples.scores, second_derivatives(samples)
-    width = (samples.position[left + 1] - samples.position[left])[:, None].astype(np.float64)
-    ends = samples.labels[left], samples.labels[left + 1]
-    rows = np.arange(len(left))
-    other = np.ones((len(left), scores.shape[1]), dtype=bool)
-    other[rows, ends[0]] = other[rows, ends[1]] = False
-    reaches = np.repeat(other[None], len(PLACES), axis=0)
-    for label in ends:
+def _could_hide(samples, bends, left):
+    """(I,) bool: whether a label could hide in each of the intervals from `left` on."""
+    scores, labels, rows = samples.scores, samples.labels, np.arange(len(left))
+    half_square = ((samples.position[left + 1] - samples.position[left])[:, None] ** 2) / 2
+    reaches = np.ones((len(PLACES), len(left), scores.shape[1]), dtype=bool)
+    reaches[:, rows, labels[left]] = reaches[:, rows, labels[left + 1]] = False
+    for label in (labels[left], labels[left + 1]):
         d0, d1 = _relative(scores[left], label), _relative(scores[left + 1], label)
         k0, k1 = _relative(bends[left], label), _relative(bends[left + 1], label)
         sharpest = np.maximum(np.abs(k0), np.abs(k1))
         for reached, t in zip(reaches, PLACES, strict=True):
             bend = (1 - t) * k0 + t * k1 - BEND_FACTOR * sharpest
-            reached &= (1 - t) * d0 + t * d1 - t * (1 - t) / 2 * width**2 * bend > 0
+            reached &= (1 - t) * d0 + t * d1 - t * (1 - t) * half_square * bend > 0
     # `label` is that of the right end now.
-    change, bend = np.abs(d1 - d0)[rows, ends[0]], (sharpest * width**2 / 2)[rows, ends[0]]
-    twice = (ends[0] != ends[1]) & (change < MONOTONE_FACTOR * bend)
-    return left[twice | reaches.any((0, 2))]
+    change, most = np.abs(d1 - d0), MONOTONE_FACTOR * sharpest * half_square
+    twice = (labels[left] != label) & (change < most)[rows, labels[left]]
+    return twice | reaches.any((0, 2))
 
 
 def _relative(values, label):
