@@ -66,7 +66,7 @@ def test_a_committed_table_needs_no_data_and_no_fitting_and_a_damaged_one_is_nam
 
 
 def test_bad_settings_are_named(capsys):
-    with pytest.raises(ValueError, match="n_trian"):
+    with pytest.raises(TypeError, match="n_trian"):
         forest_runs({"name": "digits", "n_trian": 3})
     with pytest.raises(ValueError, match="max_depth"):
         forest_runs(depths=(0, 3))
