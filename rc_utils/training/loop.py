@@ -14,7 +14,7 @@ import torch
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from rc_utils.checks import check_number, require
+from rc_utils.checks import require
 from rc_utils.counting.classifier import NUM_PROBED, NonFiniteScores, as_classifier, probed, require_weights
 from rc_utils.counting.evaluation import evaluation_mode, full_precision, keep_freed_memory, own_random_state
 from rc_utils.datasets import Dataset, ImageTensor
@@ -100,14 +100,10 @@ def train(
     batch of more, and for an output without a score for each class; RuntimeError from torch for
     images of a shape it does not take.
     """
-    if measure_loss is not None:
-        check_number("measure_loss", measure_loss, 0, above=True)
     outside = [e for e in measure_epochs if not 0 <= e <= config.epochs]
     require(not outside, f"measure_epochs {outside} are not within 0..{config.epochs}")
     enough = len(data.y_train) > 1 or config.batch_size == 1
     require(enough, "a single training image makes no batch of two or more: give more images")
-    second = "gradient_penalty needs second derivatives, which compiled networks do not have"
-    require(not (compile and config.gradient_penalty), f"{second}: leave compile out")
     keep_freed_memory()
     require_weights(network)
     trainable = any(p.requires_grad for p in network.parameters())
