@@ -4,7 +4,6 @@
 """
 
 import base64
-import dataclasses
 
 import numpy as np
 import pandas as pd
@@ -167,12 +166,12 @@ def disagreement_table(name):
 
 
 def order_of_test_images(arrays, spec):
-    """Order in which a run sees the stored test images (`Arrays`); its record has predictions of the first."""
+    """Order in which a run sees the test images of a stored dataset; its record has predictions of the first."""
     from rc_utils.datasets.load import choose  # with torch, which a page of records does not need
 
-    places = dataclasses.replace(arrays, x_train=np.arange(len(arrays.y_train)), x_test=np.arange(len(arrays.y_test)))
+    places = arrays | {f"x_{split}": np.arange(len(arrays[f"y_{split}"])) for split in ("train", "test")}
     sizes = {key: spec["dataset"][key] for key in ("n_train", "n_test", "seed")}
-    return choose(places, **sizes, classes=None).x_test
+    return choose(places, **sizes, classes=None)["x_test"]
 
 
 def main():
@@ -184,7 +183,7 @@ def main():
         records = study_runs(name).records
         labels = [[ord(label) - ord("0") for label in record["predictions"]] for record in records.values()]
         images = [order_of_test_images(arrays, record["spec"])[: len(labels[0])] for record in records.values()]
-        found = disagreement(labels, images, len(arrays.y_test))
+        found = disagreement(labels, images, len(arrays["y_test"]))
         table = pd.DataFrame({"run_id": list(records), "disagreement": found.round(6)})
         write_atomically(disagreement_table(name), table.to_csv(index=False).encode())
 

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 import rc_utils as rc
+from rc_utils.checks import naming
 from rc_utils.paths import campaigns_dir, results_dir, write_atomically
 from rc_utils.sweep.campaign import canonical_json
 from rc_utils.sweep.records import INTERPOLATES
@@ -29,12 +30,9 @@ def forest_grid(depths=DEPTHS):
     Trees: depths x criteria x splitters, 60 at the published depths 3..17; forests: depths x
     criteria, 30, since their trees always look for the best split.
     """
-    keys, grid = ("max_depth", "criterion", "splitter"), []
-    for values in itertools.product(depths, ("gini", "entropy"), ("best", "random")):
-        grid.append((TREE, dict(zip(keys, values, strict=True))))
-    for values in itertools.product(depths, ("gini", "entropy")):
-        grid.append((FOREST, dict(zip(keys[:2], values, strict=True))))
-    return grid
+    pairs = [{"max_depth": d, "criterion": c} for d, c in itertools.product(depths, ("gini", "entropy"))]
+    trees = [(TREE, pair | {"splitter": splitter}) for pair in pairs for splitter in ("best", "random")]
+    return trees + [(FOREST, pair) for pair in pairs]
 
 
 def forest_runs(
@@ -51,8 +49,7 @@ def forest_runs(
     depth, criterion, splitter ("" for a forest). A table that is committed with the same settings
     (campaigns/forests/), whatever the version of scikit-learn, is read; any other is kept under
     results/forests/ and read from there the next time. Its `attrs` are its settings and, where
-    committed, a note on the data.
-    Raises ValueError for an unknown setting, numbers out of range and a damaged table.
+    committed, a note on the data. Raises ValueError for numbers out of range and a damaged table.
     """
     settings = {
         "dataset": {"name": "digits"} if dataset is None else dict(dataset),
@@ -79,11 +76,10 @@ def forest_runs(
 
 def freeze_forests(dataset, **options):
     """Commit `forest_runs(dataset, **options)` with the provenance of its data; returns the path."""
-    table = forest_runs(dataset, **options)
+    table, path = forest_runs(dataset, **options), _committed(dataset)
     data = rc.load_dataset(**dataset).provenance
-    content = {"settings": table.attrs["settings"], "data": data, "rows": table.to_dict("records")}
-    _write(_committed(dataset), content)
-    return _committed(dataset)
+    _write(path, {"settings": table.attrs["settings"], "data": data, "rows": table.to_dict("records")})
+    return path
 
 
 def _committed(dataset):
@@ -91,11 +87,8 @@ def _committed(dataset):
 
 
 def _read(path):
-    """A kept table, None where there is none. Raises ValueError naming a damaged file."""
-    try:
+    with naming(f"{path} is damaged: restore it, or delete it to make it again"):
         return json.loads(path.read_bytes()) if path.exists() else None
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}): restore it, or delete it to make it again") from error
 
 
 def _write(path, content):
@@ -107,19 +100,17 @@ def _fit_all(settings, progress):
     from sklearn.tree import DecisionTreeClassifier
     from tqdm import tqdm
 
-    data = rc.load_dataset(**settings["dataset"])
-    x_train = np.asarray(data.x_train).reshape(len(data.x_train), -1)
-    x_test = np.asarray(data.x_test).reshape(len(data.x_test), -1)
+    data, seed = rc.load_dataset(**settings["dataset"]), settings["seed"]
+    x_train, x_test = (np.asarray(x).reshape(len(x), -1) for x in (data.x_train, data.x_test))
+    draw = {key: settings[key] for key in ("num_samples", "resolution", "seed")}
     grid = forest_grid(settings["depths"])
     for kind, chosen in tqdm(grid, desc="trees and forests", mininterval=2.0, disable=not progress):
-        model = DecisionTreeClassifier(**chosen, random_state=settings["seed"])
-        if kind == FOREST:
-            seed, number = settings["seed"], settings["num_trees"]
-            model = RandomForestClassifier(**chosen, random_state=seed, n_estimators=number)
+        if kind == TREE:
+            model = DecisionTreeClassifier(**chosen, random_state=seed)
+        else:
+            model = RandomForestClassifier(**chosen, random_state=seed, n_estimators=settings["num_trees"])
         model.fit(x_train, data.y_train.numpy())
-        train = float((model.predict(x_train) == data.y_train.numpy()).mean())
-        test = float((model.predict(x_test) == data.y_test.numpy()).mean())
-        draw = {key: settings[key] for key in ("num_samples", "resolution", "seed")}
+        train, test = model.score(x_train, data.y_train.numpy()), model.score(x_test, data.y_test.numpy())
         count = rc.region_count(model, x_train, **draw)
         yield {
             "campaign": settings["dataset"]["name"],

@@ -41,7 +41,7 @@ def test_the_table_is_kept_and_a_broken_one_named(results, monkeypatch):
         patch.setattr(forests, "_fit_all", lambda *a, **k: pytest.fail("fitted again"))
         assert forest_runs(**SMALL, depths=(3,)).equals(first)
     path.write_text(path.read_text()[:100])
-    with pytest.raises(ValueError, match=r"is damaged .* delete it to make it again"):
+    with pytest.raises(ValueError, match=r"is damaged: .* delete it to make it again"):
         forest_runs(**SMALL, depths=(3,))
     path.unlink()
     assert forest_runs(**SMALL, depths=(3,)).equals(first)  # also the random splits
@@ -61,12 +61,12 @@ def test_a_committed_table_needs_no_data_and_no_fitting_and_a_damaged_one_is_nam
     with pytest.raises(pytest.fail.Exception):
         forest_runs({"name": "digits"}, **options)
     committed.write_bytes(committed.read_bytes()[:50])
-    with pytest.raises(ValueError, match=r"digits\.json is damaged .* delete it"):
+    with pytest.raises(ValueError, match=r"digits\.json is damaged: .* delete it"):
         forest_runs(digits, **options)
 
 
 def test_bad_settings_are_named(capsys):
-    with pytest.raises(ValueError, match="n_trian"):
+    with pytest.raises(TypeError, match="n_trian"):
         forest_runs({"name": "digits", "n_trian": 3})
     with pytest.raises(ValueError, match="max_depth"):
         forest_runs(depths=(0, 3))

@@ -11,7 +11,7 @@ from rc_studies import power
 from rc_studies import second_round as rules
 from rc_studies.studies import Study
 from rc_utils import load_dataset
-from rc_utils.datasets.cache import Arrays, stored, write_cache
+from rc_utils.datasets.cache import stored
 from rc_utils.sweep.campaign import load_campaign
 
 
@@ -144,7 +144,7 @@ def test_predictions_of_a_record_are_of_the_test_images_that_its_seed_shows_firs
     monkeypatch.setenv("RC_DATA", str(tmp_path))
     labels = np.tile(np.arange(4), 15)
     images = rng.integers(0, 256, (60, 8, 8, 3), dtype=np.uint8)
-    write_cache(tmp_path / "cifar10.npz", Arrays(images, labels, images[::-1], labels, tuple("abcd")))
+    np.savez(tmp_path / "cifar10.npz", x_train=images, y_train=labels, x_test=images[::-1], y_test=labels)
     settings = {"name": "cifar10", "n_train": 12, "n_test": 60, "seed": 3}
     shown = rules.order_of_test_images(stored("cifar10", tmp_path), {"dataset": settings})
     assert sorted(shown) == list(range(60))

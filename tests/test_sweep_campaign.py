@@ -107,7 +107,7 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
         (["experiments", 0, "grid", "lrs"], [1.0], r"'main': unknown key in the training settings 'lrs'"),
         (["experiments", 0, "grid", "lr"], 0.1, r"experiments.grid must be of type dict"),
         (["experiments", 0, "grid", "lr"], [], r"grid.lr must be a non-empty list"),
-        (["experiments", 0, "grid", "lr"], [-0.1], r"lr must be positive"),
+        (["experiments", 0, "grid", "lr"], [-0.1], "lr=-0.1"),
         (["experiments", 1, "name"], "main", r"is there twice"),
         (["experiments", 0, "seeds"], [], r"seeds of ResNet18 must be a non-empty list"),
         (["experiments", 0, "grid", "lr"], [0.1, 0.2, 0.1], r"grid.lr has 0.1 twice"),

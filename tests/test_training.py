@@ -163,12 +163,10 @@ def test_evaluate_matches_the_definition(tiny_data):
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"optimizer": "sgdd"}, "Did you mean 'sgd'"), ({"lr": 0}, "lr must be positive"), ({"lr": math.nan}, "finite"),
-     ({"batch_size": 1.5}, "batch_size=1.5"), ({"seed": -1}, "seed=-1"), ({"lr": "0.1"}, "lr must be of type"),
-     ({"flip_probability": 1.5}, "not in"), ({"precision": "float16"}, "bfloat16"),
-     ({"between_labels": "nearest"}, "between_labels"), ({"between_share": -0.1}, "between_share"),
-     ({"gradient_penalty": math.nan}, "gradient_penalty"), ({"sam_radius": -1.0}, "sam_radius"),
-     ({"pretrain_epochs": 1.5}, "pretrain_epochs")],
+    [({"optimizer": "sgdd"}, "Did you mean 'sgd'"), ({"lr": 0}, "lr=0; expected a finite number above 0"),
+     ({"lr": math.nan}, "finite"), ({"lr": "0.1"}, "lr='0.1'"), ({"batch_size": 0}, "batch_size=0"),
+     ({"seed": -1}, "seed=-1"), ({"pretrain_epochs": 1.5}, "pretrain_epochs"), ({"sam_radius": -1.0}, "sam_radius"),
+     ({"flip_probability": 1.5}, "not in")],
 )  # fmt: skip
 def test_bad_settings_are_named(settings, message):
     with pytest.raises(ValueError, match=message):
@@ -218,10 +216,10 @@ def test_narrow_networks_keep_the_contiguous_layout_where_several_threads_would_
         assert training_layout(network, tiny_data.x_train, device) == layout, (threads, width)
 
 
-def test_settings_may_be_numpys_integers_and_a_single_leftover_image_is_skipped(tiny_data):
-    numpys = TrainConfig(seed=np.int64(3), batch_size=np.int32(199), epochs=np.int64(1))
-    assert numpys == TrainConfig(seed=3, batch_size=199, epochs=1)
-    assert repr(TrainConfig(lr=1).lr) == "1.0"
+def test_settings_may_be_numpys_numbers_and_a_single_leftover_image_is_skipped(tiny_data):
+    numpys = TrainConfig(seed=np.int64(3), batch_size=np.int32(199), epochs=np.int64(1), lr=np.float64(1))
+    assert numpys == TrainConfig(seed=3, batch_size=199, epochs=1, lr=1)
+    assert repr(numpys.lr) == repr(TrainConfig(lr=1).lr) == "1.0"
     assert train(small_network(), tiny_data, numpys).status == "ok"
 
 

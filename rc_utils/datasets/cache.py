@@ -4,7 +4,6 @@ import hashlib
 import io
 import shutil
 import tempfile
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,31 +11,14 @@ import numpy as np
 from rc_utils import paths
 from rc_utils.checks import require
 
-_REQUIRED = ("x_train", "y_train", "x_test", "y_test")
-_MNIST_PARTS = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
+NEEDED = ("x_train", "y_train", "x_test", "y_test")
+MNIST_PARTS = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
 # Name -> the class of torchvision, its archives, and where below its root it looks for them.
 DOWNLOADS = {
     "cifar10": ("CIFAR10", ["cifar-10-python.tar.gz"], "."),
     "cifar100": ("CIFAR100", ["cifar-100-python.tar.gz"], "."),
-    "mnist": ("MNIST", [f"{part}-ubyte.gz" for part in _MNIST_PARTS], "MNIST/raw"),
+    "mnist": ("MNIST", [f"{part}-ubyte.gz" for part in MNIST_PARTS], "MNIST/raw"),
 }
-
-
-class CacheError(ValueError):
-    """A cached dataset cannot be trusted: truncated, corrupted, or not of the expected format."""
-
-
-@dataclass(frozen=True)
-class Arrays:
-    """Images (N, H, W, C) uint8, labels (N,) int64, class names, and where they came from."""
-
-    x_train: np.ndarray
-    y_train: np.ndarray
-    x_test: np.ndarray
-    y_test: np.ndarray
-    classes: tuple
-    source: str = ""
-    note: str = ""
 
 
 def data_folder(data_dir=None):
@@ -45,60 +27,50 @@ def data_folder(data_dir=None):
 
 
 def write_cache(path, arrays):
-    """Write arrays to path (npz, not compressed), whole or not at all."""
+    """Write the arrays of a dataset to path (npz, not compressed), whole or not at all."""
     archive = io.BytesIO()
-    np.savez(archive, **vars(arrays))
+    np.savez(archive, **arrays)
     paths.write_atomically(path, archive.getbuffer())
 
 
-def read_cache(path, can_be_made_again=False):
-    """Read and check the npz file at path: the arrays of `load_dataset`, `source` and `note`.
+def read_cache(path):
+    """The dataset of the npz file at path, checked.
 
-    Nothing is unpickled, and the checksums of the zip archive are verified. can_be_made_again:
-    whether its error may say to delete the file. Raises CacheError for a damaged file and arrays
-    that are missing or not as expected, OSError where it cannot be opened.
+    A dict of x_train and x_test (N, H, W, C) uint8, y_train and y_test (N,) int64, class names as
+    `classes`, and the texts `source` and `note`. Nothing is unpickled, and the checksums of the zip
+    archive are verified. Raises ValueError for a damaged file and for arrays that are missing or
+    not as expected, OSError where it cannot be opened.
     """
     with open(path, "rb") as file:
         try:
             with np.load(file, allow_pickle=False) as archive:
-                known = [key for key in archive.files if key in (*_REQUIRED, "classes", "source", "note")]
+                known = [key for key in (*NEEDED, "classes", "source", "note") if key in archive]
                 return _checked({key: archive[key] for key in known})
         except Exception as error:  # of whatever kind, depending on which bytes are wrong
-            # Only what can be made again may be deleted, and never a reader's own file.
-            first = "Delete it so that it is made again" if can_be_made_again else "Correct it"
-            raise CacheError(
-                f"{path} is not a dataset as expected, or damaged ({error}). {first}, or put an "
-                "intact copy in its place."
-            ) from error
+            advice = "Correct it, or put an intact copy in its place"
+            raise ValueError(f"{path} is not a dataset as expected, or damaged ({error}). {advice}.") from error
 
 
-def _checked(stored):
-    missing = [key for key in _REQUIRED if key not in stored]
+def _checked(arrays):
+    missing = [key for key in NEEDED if key not in arrays]
     require(not missing, f"arrays missing: {', '.join(missing)}")
     for split in ("train", "test"):
-        y = stored[f"y_{split}"]
-        integers = y.dtype.kind in "iu" and y.ndim == 1 and len(y) > 0
-        require(integers, f"y_{split} is {y.dtype} of shape {y.shape}, expected integers (N,)")
-    names = stored.get("classes", np.arange(int(stored["y_train"].max()) + 1))
-    for split in ("train", "test"):
-        x, y = stored[f"x_{split}"], stored[f"y_{split}"]
-        require(x.dtype == np.uint8, f"x_{split} is {x.dtype}, expected uint8")
-        square = x.ndim in (3, 4) and x.shape[1] == x.shape[2] and x.size > 0
-        expected = "expected square images (N, H, W, C) or (N, H, W)"
-        require(square, f"x_{split} has shape {x.shape}, {expected}")
-        require(len(x) == len(y), f"x_{split} has {len(x)} images and y_{split} {len(y)} labels")
-        valid = y.min() >= 0 and y.max() < len(names)
-        found = f"y_{split} has labels from {y.min()} to {y.max()}"
-        require(valid, f"{found}, expected 0 to {len(names) - 1}")
-        stored[f"x_{split}"] = x if x.ndim == 4 else x[..., None]
-        stored[f"y_{split}"] = y.astype(np.int64)
-    empty = sorted(set(range(len(names))) - set(stored["y_train"].tolist()))
-    found = f"no training image has label {', '.join(map(str, empty[:5]))} of {len(names)} classes"
-    require(not empty, f"{found}: labels are 0, 1, ... without a gap")
-    train, test = stored["x_train"].shape[1:], stored["x_test"].shape[1:]
+        x, y = arrays[f"x_{split}"], arrays[f"y_{split}"]
+        square = x.dtype == np.uint8 and x.ndim in (3, 4) and x.shape[1] == x.shape[2] and x.size > 0
+        expected = "expected uint8, square images (N, H, W, C) or (N, H, W)"
+        require(square, f"x_{split} is {x.dtype} of shape {x.shape}, {expected}")
+        found = f"y_{split} is {y.dtype} of shape {y.shape}"
+        require(y.dtype.kind in "iu" and y.shape == x.shape[:1], f"{found}, expected {len(x)} integers")
+        arrays |= {f"x_{split}": x if x.ndim == 4 else x[..., None], f"y_{split}": y.astype(np.int64)}
+    train, test = arrays["x_train"].shape[1:], arrays["x_test"].shape[1:]
     require(train == test, f"x_train has images of shape {train}, x_test of {test}")
-    texts = {key: str(stored.get(key, "")) for key in ("source", "note")}
-    return Arrays(**stored | texts | {"classes": tuple(map(str, names.tolist()))})
+    present = np.unique(arrays["y_train"])
+    names = arrays.get("classes", present)
+    found = f"y_train has the labels {present[:9]} for {len(names)} classes"
+    require(np.array_equal(present, np.arange(len(names))), f"{found}, expected 0, 1, ... without a gap")
+    require(np.isin(arrays["y_test"], present).all(), "y_test has labels that are not in y_train")
+    texts = {key: str(arrays.get(key, "")) for key in ("source", "note")}
+    return arrays | texts | {"classes": tuple(map(str, names.tolist()))}
 
 
 def stored(name, folder):
@@ -106,12 +78,12 @@ def stored(name, folder):
     path = folder / f"{name}.npz"
     if name in DOWNLOADS and not path.exists():
         write_cache(path, _download(name, folder))
-    arrays = read_cache(path, can_be_made_again=name in DOWNLOADS)
-    return replace(arrays, source=arrays.source or path.name)
+    arrays = read_cache(path)
+    return arrays | {"source": arrays["source"] or path.name}
 
 
 def _download(name, folder):
-    """Arrays fetched by torchvision, which checks the archives; those already there are used."""
+    """Arrays fetched by torchvision, which checks the archives; those already in `folder` are used."""
     dataset, archives, subfolder = DOWNLOADS[name]
     folder.mkdir(parents=True, exist_ok=True)
     # Several processes may do this at once: each has a folder of its own.
@@ -132,41 +104,44 @@ def _download(name, folder):
                 f"by this call on another machine, or the intact {' and '.join(archives)} into "
                 f"{folder.resolve()}."
             ) from error
-        names = tuple(label.split(" - ")[0] for label in train.classes)  # MNIST says "0 - zero"
-        arrays = [np.asarray(a) for part in (train, test) for a in (part.data, part.targets)]
-    return Arrays(*arrays, names, source=f"torchvision {dataset}")
+    names = tuple(label.split(" - ")[0] for label in train.classes)  # MNIST says "0 - zero"
+    arrays = [np.asarray(a) for part in (train, test) for a in (part.data, part.targets)]
+    return dict(zip(NEEDED, arrays, strict=True)) | {"classes": names, "source": f"torchvision {dataset}"}
 
 
-def class_folders(root, folder, image_size, choose):
-    """Images of root/{train,val}/<class>/, decoded once and cached as an npz file in folder.
-
-    choose: from all that is listed, as `Arrays` of file names, to what is decoded. Images are RGB,
-    their short side image_size (None for 224), cropped at the centre. The cache's name depends on
-    the files, their sizes and dates, so that a changed folder is decoded anew.
+def class_folders(root, size):
+    """The dataset of root/{train,val}/<class>/ with the names of files in the place of images.
 
     Raises FileNotFoundError for no such folder or a class without images, ValueError where train/
-    and val/ have different classes or a file cannot be decoded.
+    and val/ have different classes.
     """
     from torchvision.datasets import ImageFolder
-    from tqdm import tqdm
-    from tqdm.contrib.concurrent import thread_map
 
     train, test = ImageFolder(root / "train"), ImageFolder(root / "val")
     different = sorted(set(train.classes) ^ set(test.classes))
     require(not different, f"train/ and val/ in {root} differ in the classes {', '.join(different[:5])}")
-    size = image_size or 224
-    listed = [np.array(part) for found in (train, test) for part in zip(*found.samples, strict=True)]
+    listed = [np.array(part) for split in (train, test) for part in zip(*split.samples, strict=True)]
     source = f"class folders {root.name}, short side {size}, centre crop"
-    arrays = choose(Arrays(*listed, train.classes, source))
-    files = [*map(Path, arrays.x_train), *map(Path, arrays.x_test)]
+    return dict(zip(NEEDED, listed, strict=True)) | {"classes": train.classes, "source": source}
+
+
+def decoded(arrays, root, size, folder):
+    """The dataset of `class_folders` with its images, decoded once and cached in folder.
+
+    The cache's name depends on the files, their sizes and dates: a changed folder is decoded anew.
+    """
+    from tqdm import tqdm
+    from tqdm.contrib.concurrent import thread_map
+
+    files = [*map(Path, arrays["x_train"]), *map(Path, arrays["x_test"])]
     listing = [(file.relative_to(root).as_posix(), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    digest = hashlib.sha256(repr((arrays.classes, listing)).encode()).hexdigest()
+    digest = hashlib.sha256(repr((arrays["classes"], listing)).encode()).hexdigest()
     path = folder / f"imagenet-{size}-{digest[:12]}.npz"
     if not path.exists():
-        decoded = thread_map(lambda file: decode(file, size), files, desc="decoding", mininterval=5, tqdm_class=tqdm)
-        images, n_train = np.stack(decoded), len(arrays.x_train)
-        write_cache(path, replace(arrays, x_train=images[:n_train], x_test=images[n_train:]))
-    return read_cache(path, can_be_made_again=True)
+        images = thread_map(lambda file: decode(file, size), files, desc="decoding", mininterval=5, tqdm_class=tqdm)
+        n_train = len(arrays["x_train"])
+        write_cache(path, arrays | {"x_train": np.stack(images[:n_train]), "x_test": np.stack(images[n_train:])})
+    return read_cache(path)
 
 
 def decode(file, size):

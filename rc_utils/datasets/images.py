@@ -17,7 +17,7 @@ class ImageTensor:
     or a list; it selects along the first axis only.
 
     Attributes:
-        raw: the stored images (N, C, H, W) uint8, for pictures.
+        raw: the stored images (N, C, H, W) uint8, for pictures; shape and device are its own.
         mean, std: per-channel constants, float32 (C,).
     """
 
@@ -27,21 +27,10 @@ class ImageTensor:
         """Wrap raw (N, C, H, W) uint8, else ValueError, with mean and std of C values each."""
         found = f"images are {raw.dtype} of shape {tuple(raw.shape)}"
         require(raw.dtype == torch.uint8 and raw.ndim == 4, f"{found}; expected uint8 (N, C, H, W)")
-        self.raw = raw
+        self.raw, self.shape, self.device = raw, raw.shape, raw.device
         self.mean = torch.as_tensor(mean, dtype=torch.float32, device=raw.device)
         self.std = torch.as_tensor(std, dtype=torch.float32, device=raw.device)
-        self._shift = self.mean.view(-1, 1, 1)
-        self._scale = 1 / self.std.view(-1, 1, 1)
-
-    @property
-    def shape(self):
-        """(N, C, H, W)."""
-        return self.raw.shape
-
-    @property
-    def device(self):
-        """Where the images are."""
-        return self.raw.device
+        self._shift, self._scale = self.mean.view(-1, 1, 1), 1 / self.std.view(-1, 1, 1)
 
     def __len__(self):
         return len(self.raw)

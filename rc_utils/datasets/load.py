@@ -1,19 +1,17 @@
 """`load_dataset`: one call for every dataset, and which of its samples are used."""
 
-import functools
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from numbers import Real
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from rc_utils.checks import check_count, require, unknown_name
-from rc_utils.datasets.cache import DOWNLOADS, Arrays, class_folders, data_folder, stored
+from rc_utils.datasets.cache import DOWNLOADS, class_folders, data_folder, decoded, stored
 from rc_utils.datasets.images import Dataset, ImageTensor, area_average, channel_stats
 from rc_utils.datasets.shapes import SHAPE_NAMES, make_shapes
 
@@ -33,7 +31,6 @@ def load_dataset(
     device: torch.device | str = "cpu",
     data_dir: str | os.PathLike | None = None,
     root: str | os.PathLike | None = None,
-    **unknown: Any,
 ) -> Dataset:
     """Load a dataset, or part of one, as arrays on a device.
 
@@ -50,31 +47,24 @@ def load_dataset(
     data_dir: folder of cached datasets; default the environment variable RC_DATA, else data/.
     root: for "imagenet" only, the folder of train/ and val/; default data_dir/imagenet.
 
-    Raises ValueError for an unknown name, option or class and a value that does not fit,
-    `CacheError` for a damaged cache, and FileNotFoundError, saying which file to put where, for
-    data that cannot be downloaded.
+    Raises ValueError for an unknown name or class, a value that does not fit and a damaged file,
+    and FileNotFoundError, saying which file to put where, for data that cannot be downloaded.
     """
     folder = data_folder(data_dir)
-    known = {path.stem for path in folder.glob("*.npz")}
-    known |= {"shapes", "digits", "imagenet", *DOWNLOADS}
+    known = {path.stem for path in folder.glob("*.npz")} | {"shapes", "digits", "imagenet", *DOWNLOADS}
     if name not in known:
         own = f"put {name}.npz, with x_train, y_train, x_test, y_test, into {folder.resolve()}"
         raise ValueError(f"{unknown_name('dataset', name, known)}. Or {own}")
-    for option in unknown:
-        raise unknown_name("option of load_dataset", option, load_dataset.__kwdefaults__)
     only = f"root is {root!r}, but only 'imagenet' is read from class folders, not {name!r}"
     require(root is None or name == "imagenet", only)
-    no_list = f"classes is {classes!r}; expected a list of class indices or names"
-    require(not isinstance(classes, str), no_list)
-    sizes = {"n_train": n_train, "n_test": n_test, "image_size": image_size}
-    check_values(**sizes, label_noise=label_noise, seed=seed)
+    check_values(n_train=n_train, n_test=n_test, image_size=image_size, label_noise=label_noise, seed=seed)
 
     chosen = {"n_train": n_train, "n_test": n_test, "classes": classes, "seed": seed}
     if name == "shapes":
-        arrays = _shapes(image_size, **chosen)
+        arrays = _shapes(image_size or 16, **chosen)
     elif name == "imagenet":
-        root = Path(root or folder / "imagenet")
-        arrays = class_folders(root, folder, image_size, functools.partial(choose, **chosen))
+        root, size = Path(root or folder / "imagenet"), image_size or 224
+        arrays = decoded(choose(class_folders(root, size), **chosen), root, size, folder)
     else:
         arrays = choose(_digits(seed) if name == "digits" else stored(name, folder), **chosen)
     return _dataset(name, arrays, image_size, label_noise, seed).to(device)
@@ -92,11 +82,11 @@ def check_values(*, n_train=None, n_test=None, image_size=None, label_noise=0.0,
 
 def _shapes(image_size, *, n_train, n_test, classes, seed):
     indices = resolve_classes(classes, SHAPE_NAMES)
-    settings = {"image_size": image_size or 16, "seed": seed, "classes": indices}
-    train = make_shapes(n_train or 2000, split="train", **settings)
-    test = make_shapes(n_test or 4000, split="test", **settings)
-    names = tuple(SHAPE_NAMES[i] for i in indices)
-    return Arrays(*train, *test, names, source=f"rc_utils shapes, seed {seed}")
+    arrays = {"classes": tuple(SHAPE_NAMES[i] for i in indices), "source": f"rc_utils shapes, seed {seed}"}
+    for split, n in (("train", n_train or 2000), ("test", n_test or 4000)):
+        drawn = make_shapes(n, image_size=image_size, split=split, seed=seed, classes=indices)
+        arrays[f"x_{split}"], arrays[f"y_{split}"] = drawn
+    return arrays
 
 
 def _digits(seed):
@@ -107,58 +97,59 @@ def _digits(seed):
     # The stored values are 0 to 16.
     images = np.rint(images.reshape(-1, 8, 8, 1) * (255 / 16)).astype(np.uint8)
     order = balanced_order(labels, _stream(seed, "split"))
-    test, train = order[:360], order[360:]
-    parts = (images[train], labels[train], images[test], labels[test])
-    return Arrays(*parts, tuple(map(str, range(10))), source="scikit-learn load_digits")
+    arrays = {"classes": tuple("0123456789"), "source": "scikit-learn load_digits"}
+    for split, part in (("train", order[360:]), ("test", order[:360])):
+        arrays |= {f"x_{split}": images[part], f"y_{split}": labels[part]}
+    return arrays
 
 
 def _dataset(name, arrays, image_size, label_noise, seed):
-    size = image_size or arrays.x_train.shape[1]
-    x_train = area_average(np.ascontiguousarray(arrays.x_train.transpose(0, 3, 1, 2)), size)
-    x_test = area_average(np.ascontiguousarray(arrays.x_test.transpose(0, 3, 1, 2)), size)
-    y_train = add_label_noise(arrays.y_train, label_noise, len(arrays.classes), seed)
-    mean, std = channel_stats(x_train)
+    """The `Dataset` of arrays: images smaller and standardised, labels noisy, a hash of it all."""
+    classes, images = arrays["classes"], {}
+    for split in ("train", "test"):
+        x = np.ascontiguousarray(arrays[f"x_{split}"].transpose(0, 3, 1, 2))
+        images[split] = area_average(x, image_size or x.shape[-1])
+    labels = add_label_noise(arrays["y_train"], label_noise, len(classes), seed)
     digest = hashlib.sha256()
-    for array in (x_train, y_train, x_test, arrays.y_test):
+    for array in (images["train"], labels, images["test"], arrays["y_test"]):
         digest.update(f"{array.dtype.str} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).data)
-    texts = {"source": arrays.source, "note": arrays.note, "sha256": digest.hexdigest()}
+    texts = {"source": arrays["source"], "note": arrays.get("note"), "sha256": digest.hexdigest()}
+    mean, std = channel_stats(images["train"])
     return Dataset(
         name=name,
-        x_train=ImageTensor(torch.from_numpy(x_train), mean, std),
-        y_train=torch.from_numpy(y_train),
-        x_test=ImageTensor(torch.from_numpy(x_test), mean, std),
-        y_test=torch.from_numpy(arrays.y_test),
-        num_classes=len(arrays.classes),
-        class_names=arrays.classes,
+        x_train=ImageTensor(torch.from_numpy(images["train"]), mean, std),
+        y_train=torch.from_numpy(labels),
+        x_test=ImageTensor(torch.from_numpy(images["test"]), mean, std),
+        y_test=torch.from_numpy(arrays["y_test"]),
+        num_classes=len(classes),
+        class_names=classes,
         provenance={key: text for key, text in texts.items() if text},
-        y_train_true=torch.from_numpy(arrays.y_train) if label_noise else None,
+        y_train_true=torch.from_numpy(arrays["y_train"]) if label_noise else None,
     )
 
 
-# Which samples are used -----------------------------------------------------------------------
-
-
 def choose(arrays, *, n_train, n_test, classes, seed):
-    """The chosen classes and samples of `Arrays`; labels are positions among the classes.
+    """The chosen classes and samples of a dataset; labels are positions among the classes.
 
-    classes: names or indices, None for all. n_train, n_test: None for all samples of these classes,
-    in their stored order; fewer are drawn by seed, class counts as equal as the data allow. Raises
-    ValueError where there are not as many, or none.
+    arrays: as of `read_cache`. classes: names or indices, None for all. n_train, n_test: None for
+    all samples of these classes, in their stored order; fewer are drawn by seed, class counts as
+    equal as the data allow. Raises ValueError where there are not as many, or none.
     """
-    indices = resolve_classes(classes, arrays.classes)
-    positions = np.full(len(arrays.classes), -1)
+    names = arrays["classes"]
+    indices = resolve_classes(classes, names)
+    positions = np.full(len(names), -1)
     positions[list(indices)] = np.arange(len(indices))
-    chosen = {"classes": tuple(arrays.classes[i] for i in indices)}
+    chosen = arrays | {"classes": tuple(names[i] for i in indices)}
     for split, n in (("train", n_train), ("test", n_test)):
-        labels = positions[getattr(arrays, f"y_{split}")]
+        labels = positions[arrays[f"y_{split}"]]
         kept = np.flatnonzero(labels >= 0)
         found = f"there are {len(kept)} {split} samples in the {len(indices)} chosen classes"
         require(len(kept) >= (n or 1), f"n_{split} is {n}, but {found}")
         if n is not None:
             kept = kept[balanced_order(labels[kept], _stream(seed, split))[:n]]
-        chosen |= {f"x_{split}": getattr(arrays, f"x_{split}")[kept], f"y_{split}": labels[kept]}
-    return replace(arrays, **chosen)
+        chosen |= {f"x_{split}": arrays[f"x_{split}"][kept], f"y_{split}": labels[kept]}
+    return chosen
 
 
 def _stream(seed, purpose):
@@ -168,11 +159,8 @@ def _stream(seed, purpose):
 def balanced_order(labels, rng):
     """A random permutation that goes round the classes: every start of it is balanced."""
     shuffled = rng.permutation(len(labels))
-    by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
-    first_of_class = np.searchsorted(labels[by_class], labels[by_class])
-    turn = np.empty(len(labels), dtype=np.int64)
-    turn[by_class] = np.arange(len(labels)) - first_of_class
-    return shuffled[np.argsort(turn[shuffled], kind="stable")]
+    turn = pd.Series(shuffled).groupby(labels[shuffled]).cumcount()
+    return shuffled[np.argsort(turn, kind="stable")]
 
 
 def resolve_classes(classes, names):

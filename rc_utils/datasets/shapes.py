@@ -7,13 +7,10 @@ of half the image, so that the same scene is drawn at every size; only the pixel
 
 import numpy as np
 
-MIN_IMAGE_SIZE = 8
+from rc_utils.checks import require
 
 _BLOCK = 500
 _STREAMS = {"train": 0, "test": 1}
-_NUM_GRATINGS = 3
-_NUM_BLOBS = 2
-_MAX_TILT = np.pi / 6  # of a shape, either way: a few hundred images then suffice to learn something
 
 
 def make_shapes(n, *, image_size, split, seed, classes):
@@ -23,49 +20,55 @@ def make_shapes(n, *, image_size, split, seed, classes):
     the k-th of them. Every run of len(classes) labels that starts at a multiple of len(classes) within a block of
     500 // len(classes) such runs holds each class once. Raises ValueError for an image_size below 8.
     """
-    if image_size < MIN_IMAGE_SIZE:
-        raise ValueError(f"image_size is {image_size}; shapes need at least {MIN_IMAGE_SIZE} pixels a side")
-    images = np.empty((n, image_size, image_size, 3), dtype=np.uint8)
-    labels = np.empty(n, dtype=np.int64)
-    length = _BLOCK // len(classes) * len(classes)
-    for block, start in enumerate(range(0, n, length)):
+    require(image_size >= 8, f"image_size is {image_size}; shapes need at least 8 pixels a side")
+    runs = _BLOCK // len(classes)
+    images, labels = [], []
+    for block in range(-(-n // (runs * len(classes)))):
         rng = np.random.default_rng([seed, _STREAMS[split], block])
-        block_labels = rng.permuted(np.tile(np.arange(len(classes)), (length // len(classes), 1)), axis=1).ravel()
-        block_images = _draw(np.asarray(classes)[block_labels], image_size, rng)
-        kept = min(length, n - start)
-        images[start : start + kept], labels[start : start + kept] = block_images[:kept], block_labels[:kept]
-    return images, labels
+        drawn = rng.permuted(np.tile(np.arange(len(classes)), (runs, 1)), axis=1).ravel()
+        images.append(_draw(np.asarray(classes)[drawn], image_size, rng))
+        labels.append(drawn)
+    return np.concatenate(images)[:n], np.concatenate(labels)[:n]
 
 
 def _draw(shapes, image_size, rng):
     """Scenes of the given shape indices (B,): background, shape, blobs over both, then noise; (B, S, S, 3) uint8."""
+    num = len(shapes)
     centres = (np.arange(image_size) + 0.5) * 2 / image_size - 1
     x, y = np.meshgrid(centres, centres)
-    base = rng.uniform(0.1, 0.6, (len(shapes), 3))
-    canvas = base[:, None, None, :] + _texture(len(shapes), x, y, rng)
-    canvas = _paint_shapes(canvas, base, shapes, x, y, rng)
-    canvas = _paint_blobs(canvas, x, y, rng)
-    noise = rng.uniform(0.02, 0.08, (len(shapes), 1, 1, 1))
+    base = rng.uniform(0.1, 0.6, (num, 3))
+    canvas = base[:, None, None, :] + _texture(num, x, y, rng)
+
+    distance, colour = _shapes(shapes, base, x, y, rng)
+    canvas = _cover(canvas, distance, colour)
+    for _ in range(2):  # small discs of random colour, each of them with probability 1/2
+        centre_x, centre_y = rng.uniform(-1, 1, (2, num, 1, 1))
+        radius = rng.uniform(0.08, 0.24, (num, 1, 1))
+        shown = rng.random((num, 1, 1)) < 0.5
+        colour = rng.uniform(0, 1, (num, 3))
+        canvas = _cover(canvas, np.hypot(x - centre_x, y - centre_y) - np.where(shown, radius, -1), colour)
+    noise = rng.uniform(0.02, 0.08, (num, 1, 1, 1))
     canvas += noise * rng.standard_normal(canvas.shape)
     return np.floor(np.clip(canvas, 0, 1) * 255 + 0.5).astype(np.uint8)
 
 
 def _texture(num, x, y, rng):
-    """Sum of plane waves of random direction, wavelength, phase and colour, (num, S, S, 3)."""
-    angle, phase = rng.uniform(0, 2 * np.pi, (2, num, _NUM_GRATINGS, 1, 1))
-    frequency = rng.uniform(1.5, 9, (num, _NUM_GRATINGS, 1, 1))
-    colour = rng.uniform(-0.09, 0.09, (num, _NUM_GRATINGS, 3))
+    """Sum of three plane waves of random direction, wavelength, phase and colour, (num, S, S, 3)."""
+    angle, phase = rng.uniform(0, 2 * np.pi, (2, num, 3, 1, 1))
+    frequency = rng.uniform(1.5, 9, (num, 3, 1, 1))
+    colour = rng.uniform(-0.09, 0.09, (num, 3, 3))
     waves = np.sin(frequency * (np.cos(angle) * x + np.sin(angle) * y) + phase)
     return np.einsum("bkij,bkc->bijc", waves, colour)
 
 
-def _paint_shapes(canvas, base, shapes, x, y, rng):
-    """Cover each canvas with its shape, lighter than the base colour, at a random place, scale, stretch and angle."""
+def _shapes(shapes, base, x, y, rng):
+    """Distance (B, S, S) from outlines of random place, size and tilt, and their colours (B, 3), lighter than base."""
     num = len(shapes)
     centre_x, centre_y = rng.uniform(-0.35, 0.35, (2, num, 1, 1))
     scale = rng.uniform(0.5, 0.85, (num, 1, 1))
     stretch = rng.uniform(0.8, 1.25, (num, 1, 1))
-    angle = rng.uniform(-_MAX_TILT, _MAX_TILT, (num, 1, 1))
+    # Tilted little, so that a few hundred images suffice to learn something.
+    angle = rng.uniform(-np.pi / 6, np.pi / 6, (num, 1, 1))
     contrast = rng.uniform(0.4, 0.8, (num, 1))
     direction = np.abs(rng.standard_normal((num, 3)))
     colour = base + contrast * direction / np.linalg.norm(direction, axis=1, keepdims=True)
@@ -76,19 +79,7 @@ def _paint_shapes(canvas, base, shapes, x, y, rng):
     for index, level in enumerate(SHAPES.values()):
         chosen = shapes == index
         distance[chosen] = level(u[chosen], v[chosen])
-    return _cover(canvas, distance * scale, np.clip(colour, 0, 1))
-
-
-def _paint_blobs(canvas, x, y, rng):
-    """Small discs of random colour over everything, as many as chance shows (each with probability 1/2)."""
-    for _ in range(_NUM_BLOBS):
-        centre_x, centre_y = rng.uniform(-1, 1, (2, len(canvas), 1, 1))
-        radius = rng.uniform(0.08, 0.24, (len(canvas), 1, 1))
-        shown = rng.random((len(canvas), 1, 1)) < 0.5
-        colour = rng.uniform(0, 1, (len(canvas), 3))
-        distance = np.hypot(x - centre_x, y - centre_y) - np.where(shown, radius, -1)
-        canvas = _cover(canvas, distance, colour)
-    return canvas
+    return distance * scale, np.clip(colour, 0, 1)
 
 
 def _cover(canvas, distance, colour):

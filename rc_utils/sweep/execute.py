@@ -237,7 +237,7 @@ def check_values(campaign):
     for where, settings in datasets.items():
         with naming(f"{campaign.name}, {where}"):
             # Keys that name a place on this machine are no part of a run.
-            check_arguments(load_dataset, settings, "dataset", ("device", "data_dir", "root", "unknown"))
+            check_arguments(load_dataset, settings, "dataset", ("device", "data_dir", "root"))
             check_dataset(**{k: v for k, v in settings.items() if k not in ("name", "classes")})
     for where, network in networks.items():
         with naming(f"{campaign.name}, {where}"):

@@ -60,16 +60,22 @@ def crop_and_flip(images, padding, shifts, flips):
     return picked.permute(0, 3, 1, 2).contiguous()
 
 
-def mixup(x, y, partner, weight):
-    """Convex combinations of a batch with a permutation of itself (Zhang et al. 2018).
+def augmented(config, data, draws, weight, layout):
+    """The batch that `draws` (5, B) and `weight` of `draw_epoch` ask for: images, labels, partners' labels.
 
-    x: (B, ...) float; y: (B,) labels; partner: (B,) int64; weight w in [0, 1], at 1 the batch stays
-    as it is. Returns the mixed batch and the labels of the partners: the loss is
-    w CE(logits, y) + (1 - w) CE(logits, partners).
+    The images are cropped, flipped and standardised, and for a mixup weight w < 1 the combinations
+    w x + (1 - w) x[partner] (Zhang et al. 2018): then the loss is w CE(logits, labels) +
+    (1 - w) CE(logits, partners' labels).
     """
+    images, y, partner = data.x_train, data.y_train[draws[0]], draws[4]
+    if config.crop_padding or config.flip_probability:
+        x = images.standardise(crop_and_flip(images.raw[draws[0]], config.crop_padding, draws[1:3], draws[3]))
+    else:
+        x = images[draws[0]]
+    x = x.contiguous(memory_format=layout)
     if weight == 1:
-        return x, y
-    return weight * x + (1 - weight) * x[partner], y[partner]
+        return x, y, y
+    return weight * x + (1 - weight) * x[partner], y, y[partner]
 
 
 def random_labels(config, data):
@@ -81,11 +87,7 @@ def random_labels(config, data):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PointsBetween:
-    """Labelled points x = (1 - alpha) x_i + alpha x_j between pairs of training images.
-
-    pairs: (M, 2) int64 indices i, j of training images. alpha: (M, 1, 1, 1) float32. y: (M,) int64
-    labels.
-    """
+    """Points (1 - alpha) x_i + alpha x_j: pairs (M, 2) of indices i, j, alpha (M, 1, 1, 1), labels y (M,)."""
 
     pairs: torch.Tensor
     alpha: torch.Tensor
@@ -110,9 +112,8 @@ def points_between(config, data):
     number, n = round(config.between_share * len(data.y_train)), len(data.y_train)
     if not number:
         return None
-    in_batch = round(config.between_share * min(config.batch_size, n))
-    none = f"between_share={config.between_share:g}: no batch holds a point"
-    require(in_batch > 0, f"{none}; raise it or the batch size")
+    none = f"between_share={config.between_share:g}: no batch holds a point; raise it or the batch size"
+    require(round(config.between_share * min(config.batch_size, n)) > 0, none)
     rng = np.random.default_rng([config.seed, POINTS_BETWEEN])
     pairs = draw_distinct(rng, n, number + COUNTED_SEGMENTS, 2)
     counted = vertex_indices(n, num_samples=COUNTED_SEGMENTS, distinct=2, seed=0)
@@ -125,12 +126,10 @@ def points_between(config, data):
         alpha = rng.random(number)
         y = np.where(alpha < 0.5, labels[:, 0], labels[:, 1])
     else:
-        two = "between_labels 'third' needs a third class, and there are two"
-        require(data.num_classes > 2, two)
+        require(data.num_classes > 2, "between_labels 'third' needs a third class, and there are two")
         alpha = np.full(number, 0.5)
         chance = rng.random((number, data.num_classes))
         np.put_along_axis(chance, labels, -1.0, axis=1)
         y = chance.argmax(1)
-    device, alpha = data.y_train.device, torch.from_numpy(alpha.astype(np.float32))
-    pairs, y = torch.from_numpy(pairs).to(device), torch.from_numpy(y.astype(np.int64)).to(device)
-    return PointsBetween(pairs, alpha.view(-1, 1, 1, 1).to(device), y)
+    arrays = (pairs, alpha.astype(np.float32).reshape(-1, 1, 1, 1), y)
+    return PointsBetween(*(torch.from_numpy(array).to(data.y_train.device) for array in arrays))

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from rc_utils.checks import check_count, check_name, checked_value, require
+from rc_utils.checks import check_count, check_name, check_number, require
 
 CHOICES = {
     "optimizer": ("sgd", "adam", "adagrad"),
@@ -31,10 +31,10 @@ class TrainConfig:
     between_share: labelled points between pairs of training images, as a share of the number of
         images, that every batch holds as well; their loss counts as much as that of as many images.
     between_labels: "nearer" or "third", see `points_between`.
-    gradient_penalty: weight of the mean squared norm of the loss's gradient by the image, see
-        `gradient_penalty`.
-    sam_radius: radius of sharpness-aware minimisation, 0 switches it off. Batch normalisation's
-        running statistics follow both of its forward passes.
+    gradient_penalty: weight of the mean squared norm of the loss's gradient by the image (Drucker
+        and LeCun 1992).
+    sam_radius: radius of sharpness-aware minimisation (Foret et al. 2021), 0 switches it off. Batch
+        normalisation's running statistics follow both of its forward passes.
     """
 
     lr: float = 0.1
@@ -56,17 +56,15 @@ class TrainConfig:
     sam_radius: float = 0.0
 
     def __post_init__(self):
-        for name, valid in CHOICES.items():
-            check_name(name, getattr(self, name), valid)
-        for name in ("batch_size", "epochs", "seed", "crop_padding", "pretrain_epochs"):
-            check_count(name, getattr(self, name), 1 if name == "batch_size" else 0)
-            # NumPy's integers are taken, torch takes none.
-            object.__setattr__(self, name, int(getattr(self, name)))
-        numbers = ("weight_decay", "momentum", "mixup_alpha", "between_share", "gradient_penalty", "sam_radius")
-        for name in ("lr", "flip_probability", *numbers):
-            value = checked_value(getattr(self, name), float, name)
-            require(value >= 0 or name == "lr", f"{name} must not be negative, got {value}")
-            object.__setattr__(self, name, value)
-        require(self.lr > 0, f"lr must be positive and finite, got {self.lr}")
-        probability = f"flip_probability {self.flip_probability} is not in [0, 1]"
-        require(self.flip_probability <= 1, probability)
+        for field in dataclasses.fields(self):
+            name, value = field.name, getattr(self, field.name)
+            if name in CHOICES:
+                check_name(name, value, CHOICES[name])
+                continue
+            if isinstance(field.default, int):
+                check_count(name, value, 1 if name == "batch_size" else 0)
+            else:
+                check_number(name, value, 0, above=name == "lr")
+            # NumPy's numbers are taken, torch takes none.
+            object.__setattr__(self, name, type(field.default)(value))
+        require(self.flip_probability <= 1, f"flip_probability={self.flip_probability} is not in [0, 1]")

@@ -14,12 +14,12 @@ import torch
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from rc_utils.checks import check_number, require
+from rc_utils.checks import require
 from rc_utils.counting.classifier import NUM_PROBED, NonFiniteScores, as_classifier, probed, require_weights
 from rc_utils.counting.evaluation import evaluation_mode, full_precision, keep_freed_memory, own_random_state
 from rc_utils.datasets import Dataset, ImageTensor
 from rc_utils.datasets.images import images_per_batch
-from rc_utils.training.augmentation import crop_and_flip, draw_epoch, mixup, points_between, random_labels
+from rc_utils.training.augmentation import augmented, draw_epoch, points_between, random_labels
 from rc_utils.training.config import TrainConfig
 
 
@@ -100,14 +100,10 @@ def train(
     batch of more, and for an output without a score for each class; RuntimeError from torch for
     images of a shape it does not take.
     """
-    if measure_loss is not None:
-        check_number("measure_loss", measure_loss, 0, above=True)
     outside = [e for e in measure_epochs if not 0 <= e <= config.epochs]
     require(not outside, f"measure_epochs {outside} are not within 0..{config.epochs}")
     enough = len(data.y_train) > 1 or config.batch_size == 1
     require(enough, "a single training image makes no batch of two or more: give more images")
-    second = "gradient_penalty needs second derivatives, which compiled networks do not have"
-    require(not (compile and config.gradient_penalty), f"{second}: leave compile out")
     keep_freed_memory()
     require_weights(network)
     trainable = any(p.requires_grad for p in network.parameters())
@@ -123,36 +119,51 @@ def train(
         shape = (config.batch_size, *data.x_train.shape[1:])
         _forget_compiled((repr(network), shape, config.precision, device))
         step = torch.compile(network, dynamic=False)
-    loop = _Loop(network, step, data, config, layout, measure, frozenset(measure_epochs), measure_loss)
-    started = time.perf_counter()
-    with own_random_state(device):
+    epochs = functools.partial(_epochs, network, step, layout=layout, should_stop=should_stop, progress=progress)
+    between = points_between(config, data)
+    history, measurements, reached_epoch = [], {}, None
+
+    def look(epoch):
+        nonlocal reached_epoch
+        due = epoch in measure_epochs
+        if measure_loss is not None and reached_epoch is None and epoch > 0:
+            loss, _ = evaluate(network, data.x_train, data.y_train)
+            if loss < measure_loss:
+                reached_epoch, due = epoch, True
+        if measure is not None and due:
+            with own_random_state(device), full_precision(), evaluation_mode(network), torch.no_grad():
+                measurements[epoch] = measure(network, epoch)
+
+    started, finite = time.perf_counter(), False
+    with own_random_state(device), full_precision():
         check_outputs(network, data)
         # torch.manual_seed would seed the generators of all devices.
         torch.default_generator.manual_seed(config.seed)
         if device.type == "cuda":
             with torch.cuda.device(device):
                 torch.cuda.manual_seed(config.seed)
-        with full_precision():
-            try:
-                if config.pretrain_epochs:
-                    of_noise = dataclasses.replace(data, y_train=random_labels(config, data))
-                    before = dataclasses.replace(
-                        config, epochs=config.pretrain_epochs, schedule="constant", between_share=0.0
-                    )
-                    _Loop(network, step, of_noise, before, layout).run(should_stop, progress)
-                status = loop.run(should_stop, progress)
-            except NonFiniteScores:
-                status = "diverged"
+        with contextlib.suppress(NonFiniteScores):
+            if config.pretrain_epochs:
+                noise = dataclasses.replace(data, y_train=random_labels(config, data))
+                before = dataclasses.replace(config, epochs=config.pretrain_epochs, schedule="constant")
+                for _ in epochs(noise, before, None):
+                    pass
+            look(0)
+            for row in epochs(data, config, between):
+                history.append(row)
+                finite = math.isfinite(row["train_loss"])
+                if finite:
+                    look(row["epoch"])
+            finite = (finite or not history) and all(p.isfinite().all() for p in network.parameters())
     if device.type == "cuda":
         network.to(memory_format=torch.contiguous_format)
         torch.cuda.empty_cache()  # for other processes on the same card
     train_loss, train_accuracy = evaluate(network, data.x_train, data.y_train)
     test_loss, test_accuracy = evaluate(network, data.x_test, data.y_test)
-    if not math.isfinite(train_loss + test_loss):
-        status = "diverged"
+    status = "ok" if finite and math.isfinite(train_loss + test_loss) else "diverged"
     return TrainRun(
-        network, config, status, loop.history, loop.measurements,
-        train_accuracy, test_accuracy, train_loss, test_loss, time.perf_counter() - started, loop.reached_epoch,
+        network, config, status, history, measurements,
+        train_accuracy, test_accuracy, train_loss, test_loss, time.perf_counter() - started, reached_epoch,
     )  # fmt: skip
 
 
@@ -220,105 +231,76 @@ def check_outputs(network, data):
     probed(as_classifier(network, images), images)
 
 
-class _Loop:
-    """The state of one training run between epochs."""
+def _epochs(network, step, data, config, between, *, layout, should_stop, progress):
+    """Train; yields the row of `TrainRun.history` of each epoch, up to one whose loss is not finite.
 
-    def __init__(self, network, step, data, config, layout, measure=None, measure_epochs=(), measure_loss=None):
-        self.network, self.step, self.data, self.config, self.layout = network, step, data, config, layout
-        self.measure, self.measure_epochs, self.measure_loss = measure, measure_epochs, measure_loss
-        self.optimizer = build_optimizer(network.parameters(), config)
-        self.rng = np.random.default_rng(config.seed)
-        self.between, self.between_start = points_between(config, data), 0
-        self.history, self.measurements, self.reached_epoch = [], {}, None
-
-    def run(self, should_stop, progress):
-        self._measure(0)
-        epochs = range(self.config.epochs)
-        for epoch in tqdm(epochs, desc="training", unit="epoch", mininterval=2.0, disable=not progress):
-            started = time.perf_counter()
-            lr = learning_rate(self.config, epoch)
-            for group in self.optimizer.param_groups:
-                group["lr"] = lr
-            if self.config.precision == "tfloat32":
-                torch.backends.cudnn.allow_tf32 = True
-            loss, accuracy = self._epoch()
-            row = {"epoch": epoch + 1, "lr": lr, "train_loss": loss, "train_accuracy": accuracy}
-            self.history.append(row | {"seconds": round(time.perf_counter() - started, 4)})
-            if not math.isfinite(loss):
-                return "diverged"
-            self._measure(epoch + 1)
-            if epoch + 1 < self.config.epochs and should_stop is not None and should_stop():
-                raise StopTraining(f"stopped after epoch {epoch + 1} of {self.config.epochs}")
-        return "ok" if all(p.isfinite().all() for p in self.network.parameters()) else "diverged"
-
-    def _epoch(self):
-        self.network.train()
-        draws, weights = draw_epoch(self.config, len(self.data.y_train), self.rng)
-        draws = torch.from_numpy(draws).to(self.data.y_train.device)  # each copy waits for the device
+    step: the network, or what it was compiled to. between: `PointsBetween` that are trained on as well.
+    """
+    trained = [p for p in network.parameters() if p.requires_grad]
+    optimizer = build_optimizer(trained, config)
+    rng, between_start = np.random.default_rng(config.seed), 0
+    for epoch in tqdm(range(config.epochs), desc="training", unit="epoch", mininterval=2.0, disable=not progress):
+        if epoch and should_stop is not None and should_stop():
+            raise StopTraining(f"stopped after epoch {epoch} of {config.epochs}")
+        started, lr = time.perf_counter(), config.lr
+        if config.schedule == "cosine":
+            lr = 0.5 * config.lr * (1 + math.cos(math.pi * epoch / config.epochs))
+        for group in optimizer.param_groups:
+            group["lr"] = lr
+        if config.precision == "tfloat32":
+            torch.backends.cudnn.allow_tf32 = True
+        network.train()
+        draws, weights = draw_epoch(config, len(data.y_train), rng)
+        draws = torch.from_numpy(draws).to(data.y_train.device)  # each copy waits for the device
         loss_sum, correct = 0.0, 0.0
-        for batch, weight in zip(draws.split(self.config.batch_size, dim=1), weights, strict=True):
-            loss, hits = self._batch(batch, weight)
-            loss_sum = loss_sum + loss * batch.shape[1]
+        for drawn, weight in zip(draws.split(config.batch_size, dim=1), weights, strict=True):
+            batch, size = augmented(config, data, drawn, weight, layout), drawn.shape[1]
+            points, number = None, round(config.between_share * size)
+            if between is not None and number:
+                points = between.batch(data.x_train, between_start, number, layout)
+                between_start += number
+            whole = size == min(config.batch_size, len(data.y_train))
+            backward = functools.partial(
+                _backward, step if whole else network, optimizer, config, *batch, weight, points
+            )
+            loss, hits = backward()
+            if config.sam_radius:
+                with ascended(trained, config.sam_radius):
+                    backward()
+            optimizer.step()
+            loss_sum = loss_sum + loss * size
             correct = correct + hits
-        return float(loss_sum) / draws.shape[1], float(correct) / draws.shape[1]
+        number = draws.shape[1]
+        row = {"epoch": epoch + 1, "lr": lr, "train_loss": float(loss_sum) / number}
+        row |= {"train_accuracy": float(correct) / number, "seconds": round(time.perf_counter() - started, 4)}
+        yield row
+        if not math.isfinite(row["train_loss"]):
+            return
 
-    def _batch(self, draws, weight):
-        """One step; returns the mean cross-entropy of the batch's images and how many of them are right."""
-        x, y = self._images(draws), self.data.y_train[draws[0]]
-        x, y_other = mixup(x, y, draws[4], weight)
-        between, number = None, round(self.config.between_share * len(y))
-        if self.between is not None and number:
-            between = self.between.batch(self.data.x_train, self.between_start, number, self.layout)
-            self.between_start += number
-        loss, hits = self._backward(x, y, y_other, weight, between)
-        if self.config.sam_radius:
-            with ascended(self.network.parameters(), self.config.sam_radius):
-                self._backward(x, y, y_other, weight, between)
-        self.optimizer.step()
-        return loss, hits
 
-    def _backward(self, x, y, y_other, weight, between):
-        """Gradients of the loss; returns the cross-entropy of the images `x` and the number that are right."""
-        config, lower = self.config, self.config.precision == "bfloat16"
-        if config.gradient_penalty:
-            x = x.detach().requires_grad_()
-        with torch.autocast(x.device.type, torch.bfloat16) if lower else contextlib.nullcontext():
-            whole = len(y) == min(config.batch_size, len(self.data.y_train))
-            inputs = x if between is None else torch.cat([x, between[0]])
-            logits = (self.step if whole else self.network)(inputs)
-            own = logits[: len(y)]
-            loss = F.cross_entropy(own, y)
-            if weight < 1:
-                loss = weight * loss + (1 - weight) * F.cross_entropy(own, y_other)
-            total = loss
-            if between is not None:
-                share = len(between[1]) / len(y)
-                total = total + share * F.cross_entropy(logits[len(y) :], between[1])
-        if config.gradient_penalty:
-            total = total + config.gradient_penalty * gradient_penalty(loss, x)
-        self.optimizer.zero_grad(set_to_none=True)
-        total.backward()
-        return loss.detach(), (own.detach().argmax(1) == y).sum()
-
-    def _images(self, draws):
-        config, images = self.config, self.data.x_train
-        if config.crop_padding or config.flip_probability:
-            raw = crop_and_flip(images.raw[draws[0]], config.crop_padding, draws[1:3], draws[3])
-            x = images.standardise(raw)
-        else:
-            x = images[draws[0]]
-        return x.contiguous(memory_format=self.layout)
-
-    def _measure(self, epoch):
-        due = epoch in self.measure_epochs
-        if self.measure_loss is not None and self.reached_epoch is None and epoch > 0:
-            loss, _ = evaluate(self.network, self.data.x_train, self.data.y_train)
-            if loss < self.measure_loss:
-                self.reached_epoch, due = epoch, True
-        if self.measure is not None and due:
-            network, device = self.network, self.data.y_train.device
-            with own_random_state(device), full_precision(), evaluation_mode(network), torch.no_grad():
-                self.measurements[epoch] = self.measure(network, epoch)
+def _backward(network, optimizer, config, x, y, y_other, weight, points):
+    """Gradients of the loss; returns the cross-entropy of the images `x` and the number that are right."""
+    if config.gradient_penalty:
+        x = x.detach().requires_grad_()
+    lower = config.precision == "bfloat16"
+    with torch.autocast(x.device.type, torch.bfloat16) if lower else contextlib.nullcontext():
+        logits = network(x if points is None else torch.cat([x, points[0]]))
+        own = logits[: len(y)]
+        loss = F.cross_entropy(own, y)
+        if weight < 1:
+            loss = weight * loss + (1 - weight) * F.cross_entropy(own, y_other)
+        total = loss
+        if points is not None:
+            share = len(points[1]) / len(y)
+            total = total + share * F.cross_entropy(logits[len(y) :], points[1])
+    if config.gradient_penalty:
+        # With batch normalisation the loss of one image depends on the others: their gradients are
+        # then part of each d / d x_i.
+        (gradient,) = torch.autograd.grad(loss * len(x), x, create_graph=True)
+        total = total + config.gradient_penalty * gradient.flatten(1).square().sum(1).mean()
+    optimizer.zero_grad(set_to_none=True)
+    total.backward()
+    return loss.detach(), (own.detach().argmax(1) == y).sum()
 
 
 @functools.lru_cache(maxsize=1)
@@ -327,33 +309,14 @@ def _forget_compiled(what):
     torch.compiler.reset()
 
 
-def learning_rate(config, epoch):
-    """Learning rate of epoch 0, 1, ...: constant, or cosine annealing lr/2 (1 + cos(pi epoch / epochs))."""
-    if config.schedule == "constant":
-        return config.lr
-    return 0.5 * config.lr * (1 + math.cos(math.pi * epoch / config.epochs))
-
-
 def build_optimizer(parameters, config):
     """The torch optimiser that `config` names."""
-    trained = [p for p in parameters if p.requires_grad]
     common = {"lr": config.lr, "weight_decay": config.weight_decay}
     if config.optimizer == "sgd":
         # All parameters in one call: the same bits as one by one, in less time for many small layers.
-        return torch.optim.SGD(trained, **common, momentum=config.momentum, foreach=True)
+        return torch.optim.SGD(parameters, **common, momentum=config.momentum, foreach=True)
     kinds = {"adam": torch.optim.Adam, "adagrad": torch.optim.Adagrad}
-    return kinds[config.optimizer](trained, **common)
-
-
-def gradient_penalty(loss, x):
-    """Mean over a batch of ||d loss_i / d x_i||^2, to be minimised as well (Drucker and LeCun 1992).
-
-    loss: the mean loss of the batch `x` (B, C, H, W), which requires gradients. With batch
-    normalisation the loss of one image depends on the others; their gradients are then part of each
-    d / d x_i.
-    """
-    (gradient,) = torch.autograd.grad(loss * len(x), x, create_graph=True)
-    return gradient.flatten(1).square().sum(1).mean()
+    return kinds[config.optimizer](parameters, **common)
 
 
 @contextlib.contextmanager
@@ -369,9 +332,7 @@ def ascended(parameters, radius):
     with torch.no_grad():
         for p in moved:
             p.add_(p.grad * (radius / norm.clamp(min=1e-12)))
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for p, old in zip(moved, before, strict=True):
-                p.copy_(old)
+    yield
+    with torch.no_grad():
+        for p, old in zip(moved, before, strict=True):
+            p.copy_(old)
