@@ -5,14 +5,10 @@ grid varies; networks share it. Seeds are replicates of a setting, and so are we
 most `NEGLIGIBLE_DECAY`, which leave a network nearly as it is. Replicates are averaged and count as
 one. Rows of one setting (of other networks) are not independent, so intervals count settings, the
 *units* of an estimate.
-
-Correlations have Fisher's interval, differences of two Zou's, means Student's, slopes that of least
-squares with cluster-robust errors, shares Wilson's, and everything else a bootstrap.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -21,7 +17,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from rc_utils.checks import check_count, check_name, require
+from rc_utils.checks import check_name, require
 
 NAN = float("nan")
 # With fewer units most resamples are alike, and a bootstrap misses the truth far too often.
@@ -31,13 +27,10 @@ HYPERPARAMETERS = (
     *("lr", "batch_size", "weight_decay", "optimizer", "epochs"),
     *("momentum", "mixup_alpha", "crop_padding", "flip_probability"),
 )
-LOGS = {"log2_lr": "lr", "log2_batch": "batch_size"}  # columns of `with_logs`
+LOGS = {"lr": "log2_lr", "batch_size": "log2_batch"}  # columns of `with_logs`
+CORRELATIONS = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}
 # Variance of atanh(r), times n - 3, for ranks (Bonett and Wright 2000; Fieller et al. 1957).
-RANK_VARIANCE = {
-    "pearson": lambda r: 1.0,
-    "spearman": lambda r: 1 + r**2 / 2,
-    "kendall": lambda r: 0.437,
-}
+VARIANCES = {"pearson": lambda r: 1.0, "spearman": lambda r: 1 + r**2 / 2, "kendall": lambda r: 0.437}
 
 
 @dataclass(frozen=True)
@@ -81,9 +74,6 @@ def interval_text(value: float | None, low: float = NAN, high: float = NAN) -> s
     return f"{numbers[0]} [{numbers[1]}, {numbers[2]}]"
 
 
-# Estimates ------------------------------------------------------------------------------------
-
-
 def fisher_interval(
     r: float, n: float, controls: float = 0, freedom: float = math.inf, variance: float = 1.0
 ) -> tuple[float, float]:
@@ -114,18 +104,16 @@ def correlate(
     three rows, gives NaN. Raises ValueError for an unknown method, vectors of unequal length and
     rows that are not finite.
     """
-    check_name("method", method, RANK_VARIANCE)
-    x, y, codes = _checked_rows(x, y, units)
-    number = _number_of(codes)
-    if len(x) < 3 or _is_constant(x) or _is_constant(y):
-        return Estimate(NAN, n=number, unit=unit)
+    check_name("method", method, CORRELATIONS)
+    x, y, codes, number = _rows(x, y, units)
     x, y = _scaled(x), _scaled(y)
-    function = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}
-    value = float(np.clip(function[method](x, y).statistic, -1, 1))
+    if len(x) < 3 or not (x.any() and y.any()):
+        return Estimate(NAN, n=number, unit=unit)
+    value = float(np.clip(CORRELATIONS[method](x, y).statistic, -1, 1))
     # Controls of dependent rows are worth as little as the rows.
     worth = effective_number(x, y, codes)
     freedom = number - 1 if number < len(x) else math.inf
-    interval = fisher_interval(value, worth, controls * worth / len(x), freedom, RANK_VARIANCE[method](value))
+    interval = fisher_interval(value, worth, controls * worth / len(x), freedom, VARIANCES[method](value))
     return Estimate(value, *interval, number, unit)
 
 
@@ -133,14 +121,14 @@ def effective_number(x: np.ndarray, y: np.ndarray, units: np.ndarray) -> float:
     """How many independent rows n dependent rows are worth for their correlation.
 
     n times the variance of r if all rows were independent, over its cluster-robust variance; both
-    from the influence of each row on r, summed over rows and over units. Between m units and n.
+    from the influence of each row on r, summed over rows and over the units, numbered from 0.
+    Between m units and n.
     """
     influence = _influence(x, y)
     by_unit = np.bincount(units, influence)
     together = float(by_unit @ by_unit)
-    number = _number_of(units)
-    worth = len(x) * float(influence @ influence) / together if together > 0 else number
-    return float(np.clip(worth, number, len(x)))
+    worth = len(x) * float(influence @ influence) / together if together > 0 else 0.0
+    return float(np.clip(worth, len(by_unit), len(x)))
 
 
 def correlation_lead(
@@ -152,10 +140,12 @@ def correlation_lead(
     on each. Source: Zou, Toward using confidence intervals to compare correlations, Psychological
     Methods 12, 2007. Raises ValueError as `correlate`.
     """
-    one, other = (correlate(v, y, units=units, controls=controls) for v in (x, rival))
-    _, gap, codes = _checked_rows(x, y, units)
-    first = np.bincount(codes, _influence(np.asarray(x, float), gap))
-    second = np.bincount(codes, _influence(np.asarray(rival, float), gap))
+    found, by_unit = [], []
+    for values in (x, rival):
+        found.append(correlate(values, y, units=units, controls=controls))
+        values, gap, codes, _ = _rows(values, y, units)
+        by_unit.append(np.bincount(codes, _influence(values, gap)))
+    (one, other), (first, second) = found, by_unit
     shared = 2 * float(first @ second) / math.sqrt((first @ first) * (second @ second))
 
     def reach(a: float, b: float) -> float:
@@ -176,10 +166,9 @@ def partial_correlation(
     """
     import statsmodels.formula.api as smf
 
-    first, second, _ = _checked_rows(rows[x], rows[y], units)
     design = smf.ols(f"_one ~ {formula}", rows.assign(_one=1.0)).exog
     left = []
-    for values in (_scaled(first), _scaled(second)):
+    for values in map(_scaled, _rows(rows[x], rows[y], units)[:2]):
         residuals = values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
         left.append(np.where(np.abs(residuals) > 1e-11, residuals, 0.0))
     return correlate(*left, units=units, controls=int(np.linalg.matrix_rank(design)) - 1)
@@ -195,23 +184,20 @@ def slope(rows: pd.DataFrame, formula: str, term: str, units: Sequence[Hashable]
     """
     import statsmodels.formula.api as smf
 
-    codes = _unit_codes(units)
-    number = _number_of(codes)
+    codes, number = _unit_codes(units)
     model = smf.ols(formula, rows)
-    rank = int(np.linalg.matrix_rank(model.exog))
+    rank = np.linalg.matrix_rank(model.exog)
     others = np.delete(model.exog, model.exog_names.index(term), axis=1)
     if np.linalg.matrix_rank(others) == rank:
         return Estimate(NAN, n=number, unit=unit)
     plain = model.fit()
-    value = float(plain.params[term])
+    value, error = float(plain.params[term]), float(plain.bse[term])
     freedom = number - int(np.linalg.matrix_rank(pd.DataFrame(model.exog).groupby(codes).mean()))
     exact = plain.ssr <= 1e-20 * max(1.0, np.abs(model.endog).max() ** 2)
     if freedom < 1 or len(rows) <= rank or exact:
         return Estimate(value, n=number, unit=unit)
-    error = float(plain.bse[term])
     if number < len(rows):
-        clusters = {"groups": codes, "use_correction": False}
-        robust = model.fit(cov_type="cluster", cov_kwds=clusters)
+        robust = model.fit(cov_type="cluster", cov_kwds={"groups": codes, "use_correction": False})
         error = float(robust.bse[term]) * math.sqrt(number / freedom)
     half = stats.t.ppf(0.975, freedom) * error
     return Estimate(value, value - half, value + half, number, unit)
@@ -220,26 +206,12 @@ def slope(rows: pd.DataFrame, formula: str, term: str, units: Sequence[Hashable]
 def mean(values: Sequence[float], unit: str = "settings") -> Estimate:
     """Mean of independent values (n,) with Student's interval; none for one value or equal ones."""
     values = np.asarray(values, dtype=float)
-    if not len(values):
-        return Estimate(NAN, unit=unit)
-    value, n = float(values.mean()), len(values)
-    if n < 2 or np.ptp(values) <= 1e-12 * np.abs(values).max():
+    n = len(values)
+    value = float(values.mean()) if n else NAN
+    if n < 2 or not _scaled(values).any():
         return Estimate(value, n=n, unit=unit)
     half = stats.t.ppf(0.975, n - 1) * stats.sem(values)
     return Estimate(value, value - half, value + half, n, unit)
-
-
-def proportion(successes: float, n: int, unit: str = "settings") -> Estimate:
-    """Share of n independent trials with Wilson's interval; NaN of none.
-
-    `successes` need not be whole where each trial is itself a share.
-    """
-    from statsmodels.stats.proportion import proportion_confint
-
-    if n < 1:
-        return Estimate(NAN, unit=unit)
-    low, high = proportion_confint(successes, n, method="wilson")
-    return Estimate(successes / n, max(0.0, low), min(1.0, high), n, unit)
 
 
 def bootstrap(
@@ -255,15 +227,14 @@ def bootstrap(
     units: (n,) name of the unit of each row. statistic: from weights (B, n), how often each row is
     counted, to (B,) values; with weights of one it is the value, which the interval holds. The
     interval is widened by sqrt(m / (m - 1)). None with fewer than `MIN_UNITS` units or where the
-    resamples do not vary. Raises ValueError for num_resamples below 1.
+    resamples do not vary.
     """
-    check_count("num_resamples", num_resamples, 1)
-    codes = _unit_codes(units)
-    number = _number_of(codes)
+    codes, number = _unit_codes(units)
     value = float(statistic(np.ones((1, len(codes))))[0]) if number else NAN
     if number < MIN_UNITS or not np.isfinite(value):
         return Estimate(value, n=number, unit=unit)
-    resampled = statistic(_resamples(number, num_resamples, seed)[:, codes])
+    draws = np.random.default_rng(seed).multinomial(number, np.full(number, 1 / number), num_resamples)
+    resampled = statistic(draws.astype(float)[:, codes])
     usable = resampled[np.isfinite(resampled)]
     if not len(usable) or np.ptp(usable) <= 1e-12 * max(1.0, np.abs(usable).max()):
         return Estimate(value, n=number, unit=unit)
@@ -288,9 +259,6 @@ def weighted_pearson(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.nd
     return np.divide(sxy, np.sqrt(sxx * syy), out=np.full(len(weights), np.nan), where=usable)
 
 
-# From runs to settings ------------------------------------------------------------------------
-
-
 def require_columns(runs: pd.DataFrame, columns: Sequence[str]) -> None:
     """Raise ValueError naming the first of `columns` that `runs` lacks, and the nearest it has."""
     for column in columns:
@@ -303,15 +271,12 @@ def finished(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def setting_names(runs: pd.DataFrame) -> pd.Series:
-    """Setting of each run, (n,): the text of its `cell` without a negligible weight decay.
-
-    The column `setting` of rows that are averaged already. Raises ValueError without either.
-    """
+    """Setting of each run, (n,): its column `setting`, or its `cell` without a negligible weight decay."""
     if "setting" in runs.columns:
         return runs["setting"]
-    require_columns(runs, ["cell"])
     text = runs["cell"].astype(str)
-    if not _decay_is_negligible(runs):
+    decays = text.str.extract(r"weight_decay=([^,]+)")[0].astype(float)
+    if (decays > NEGLIGIBLE_DECAY).any():
         return text
     return text.str.replace(r"(^|, )weight_decay=[^,]*", "", regex=True).str.removeprefix(", ")
 
@@ -330,32 +295,31 @@ def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
     """
     require_columns(runs, ["network", "cell"])
     dropped = ["run_id", "seed", "status", "cell"]
-    dropped += ["weight_decay"] if _decay_is_negligible(runs) else []
+    if "weight_decay" in runs.columns and not (runs["weight_decay"] > NEGLIGIBLE_DECAY).any():
+        dropped.append("weight_decay")
     runs = runs.assign(setting=setting_names(runs)).reset_index(drop=True)
     keys = [key for key in ("campaign", "experiment", "network", "setting") if key in runs.columns]
     values = [column for column in runs.columns if column not in (*keys, *dropped)]
     code = runs.groupby(keys, sort=False, dropna=False).ngroup()
     rows = runs[[*keys, *values]][~code.duplicated()].reset_index(drop=True)
     agree = runs[values].groupby(code).nunique(dropna=False) == 1
-    done = finished(runs)
-    num_runs = code[done.index].value_counts().reindex(rows.index, fill_value=0)
+    groups = finished(runs).groupby(code)
+    num_runs = groups.size().reindex(rows.index, fill_value=0)
     for name in values:
         numeric = pd.api.types.is_numeric_dtype(runs[name])
-        measured = numeric and name not in HYPERPARAMETERS
-        kept = agree[name] & (num_runs > 0) if measured else agree[name]
-        if not kept.all():
-            groups = done[name].groupby(code[done.index])
-            mean_of = pd.Series(None, dtype=object, index=rows.index)
-            if pd.api.types.is_bool_dtype(runs[name]):
-                mean_of = groups.all().reindex(rows.index, fill_value=False)
-            elif numeric:
-                # Averaging the others would hide a missing number.
-                mean_of = groups.mean().where(groups.count() == groups.size()).reindex(rows.index)
-            rows[name] = rows[name].astype(mean_of.dtype).where(kept, mean_of)
-    rows["num_seeds"] = num_runs
-    if "seed" in runs.columns:
-        seeds = done["seed"].groupby(code[done.index]).nunique()
-        rows["num_seeds"] = seeds.reindex(rows.index, fill_value=0)
+        # A diverged run has hyper-parameters, but measured nothing.
+        kept = agree[name] & (num_runs > 0) if numeric and name not in HYPERPARAMETERS else agree[name]
+        if kept.all():
+            continue
+        averages = pd.Series(None, dtype=object, index=rows.index)
+        if pd.api.types.is_bool_dtype(runs[name]):
+            averages = groups[name].all().reindex(rows.index, fill_value=False)
+        elif numeric:
+            # Averaging the others would hide a missing number.
+            averages = groups[name].mean().where(groups[name].count() == groups.size()).reindex(rows.index)
+        rows[name] = rows[name].astype(averages.dtype).where(kept, averages)
+    seeds = groups["seed"].nunique() if "seed" in runs.columns else num_runs
+    rows["num_seeds"] = seeds.reindex(rows.index, fill_value=0)
     rows["status"] = np.where(num_runs > 0, "ok", "diverged")
     rows["num_runs"] = num_runs
     return rows
@@ -363,8 +327,7 @@ def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
 
 def with_logs(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows with log2_lr, log2_batch and log2_ratio: of lr, batch size and batch size / lr."""
-    lr = np.log2(rows["lr"].astype(float))
-    batch = np.log2(rows["batch_size"].astype(float))
+    lr, batch = (np.log2(rows[column].astype(float)) for column in LOGS)
     return rows.assign(log2_lr=lr, log2_batch=batch, log2_ratio=batch - lr)
 
 
@@ -374,9 +337,9 @@ def regression_formula(rows: pd.DataFrame) -> str:
     "count ~ C(network) + log2_lr + log2_batch", as far as the rows vary these; a level for each
     value of whatever else differs.
     """
-    terms = [f"C({k})" for k in ("network", *HYPERPARAMETERS) if k in rows and rows[k].nunique() > 1]
-    terms = [term for term in terms if term not in ("C(lr)", "C(batch_size)", "C(weight_decay)")]
-    terms += [log for log, key in LOGS.items() if rows[key].nunique() > 1]
+    varied = [k for k in ("network", *HYPERPARAMETERS) if k in rows and rows[k].nunique() > 1]
+    terms = [f"C({k})" for k in varied if k not in ("lr", "batch_size", "weight_decay")]
+    terms += [log for key, log in LOGS.items() if key in varied]
     return f"count ~ {' + '.join(terms) or '1'}"
 
 
@@ -386,23 +349,22 @@ def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count") 
     Replicates are averaged, and errors are clustered by setting, which networks share. NaN where
     the factor does not vary. Raises ValueError for a missing column or values that are not finite.
     """
-    require_columns(runs, ["network", "cell", *LOGS.values(), column])
+    require_columns(runs, [*LOGS, column])
     rows = finished(average_replicates(runs))
     missing = int((~np.isfinite(rows[column].to_numpy(float))).sum())
     found = f"{column} is missing or infinite in {missing} of {len(rows)} settings"
     require(not missing, f"{found}; leave them out")
     if rows[factor].nunique() < 2:
         return Estimate(NAN)
-    term = next(log for log, key in LOGS.items() if key == factor)
     # A formula would take a hyphen in a column's name for a minus.
     rows = with_logs(rows).assign(count=rows[column])
-    return slope(rows, regression_formula(rows), term, rows["setting"])
+    return slope(rows, regression_formula(rows), LOGS[factor], rows["setting"])
 
 
-def correlate_settings(rows: pd.DataFrame, x: str, y: str, method: str = "pearson", **options) -> Estimate:
+def correlate_settings(rows: pd.DataFrame, x: str, y: str, method: str = "pearson") -> Estimate:
     """`correlate` of two columns of runs, or of rows of `average_replicates`, over settings."""
     require_columns(rows, [x, y])
-    return correlate(rows[x], rows[y], method, setting_names(rows).to_numpy(), **options)
+    return correlate(rows[x], rows[y], method, setting_names(rows).to_numpy())
 
 
 def correlation_table(
@@ -417,56 +379,43 @@ def correlation_table(
     "overall"), method, value, low, high, n (rows), n_units (settings). Raises ValueError for a
     missing column and as `correlate`.
     """
-    require_columns(runs, ["network", "cell", x, y])
     rows = finished(average_replicates(runs))
-    groups = {name: rows[rows["network"] == name] for name in pd.unique(runs["network"])}
+    groups = {name: rows[rows["network"] == name] for name in runs["network"].unique()}
     records = []
     for name, group in (groups | {"overall": rows}).items():
         for method in methods:
-            found = vars(correlate_settings(group, x, y, method))
-            found |= {"network": name, "method": method, "n": len(group), "n_units": found["n"]}
-            records.append(found)
-    return pd.DataFrame(records)[["network", "method", "value", "low", "high", "n", "n_units"]]
+            found = correlate_settings(group, x, y, method)
+            records.append((name, method, found.value, found.low, found.high, len(group), found.n))
+    return pd.DataFrame(records, columns=["network", "method", "value", "low", "high", "n", "n_units"])
 
 
-# Helpers --------------------------------------------------------------------------------------
-
-
-def _checked_rows(x, y, units):
+def _rows(x, y, units):
+    """x and y as vectors of finite numbers, the number of each row's unit, and how many units there are."""
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-    number = len(x) if units is None else len(units)
-    shapes = f"x has shape {x.shape}, y {y.shape} and units ({number},)"
-    vectors = x.ndim == 1 and x.shape == y.shape and number == len(x)
-    require(vectors, f"{shapes}; expected three vectors of equal length")
+    codes, number = _unit_codes(range(len(x)) if units is None else units)
+    shapes = f"x has shape {x.shape}, y {y.shape} and units {codes.shape}"
+    require(x.ndim == 1 and x.shape == y.shape == codes.shape, f"{shapes}; expected three vectors of equal length")
     bad = np.flatnonzero(~(np.isfinite(x) & np.isfinite(y)))
     if len(bad):
-        first = f"row {bad[0]}, x = {x[bad[0]]}, y = {y[bad[0]]}"
-        raise ValueError(
-            f"{len(bad)} of {len(x)} rows are not finite (first: {first}); leave out runs that "
-            "diverged or were not counted"
-        )
-    return x, y, np.arange(len(x)) if units is None else _unit_codes(units)
+        advice = "leave out runs that diverged or were not counted"
+        raise ValueError(f"{len(bad)} of {len(x)} rows are not finite (first: row {bad[0]}); {advice}")
+    return x, y, codes, number
 
 
 def _unit_codes(units):
-    """Codes (n,) from 0 of the names of units; a tuple is one name."""
-    return pd.factorize(pd.Index(units, tupleize_cols=False), use_na_sentinel=False)[0]
-
-
-def _number_of(codes):
-    return int(codes.max(initial=-1)) + 1
-
-
-def _is_constant(values):
-    """Whether values differ by no more than rounding."""
-    return bool(np.ptp(0.5 * values) <= 0.5e-12 * np.abs(values).max())
+    """Codes (n,) from 0 of the names of units, and how many there are; a tuple is one name."""
+    codes, names = pd.factorize(pd.Index(units, tupleize_cols=False), use_na_sentinel=False)
+    return codes, len(names)
 
 
 def _scaled(values):
-    """Values moved and scaled to [0, 1], so that an offset or a size costs no digits."""
-    if _is_constant(values):
-        return np.zeros_like(values)
+    """Values moved and scaled to [0, 1], so that an offset or a size costs no digits.
+
+    Zeros where they differ by no more than rounding.
+    """
     half = 0.5 * values  # whose range is finite for all finite values
+    if not len(values) or np.ptp(half) <= 1e-12 * np.abs(half).max():
+        return np.zeros_like(values)
     return (half - half.min()) / np.ptp(half)
 
 
@@ -474,19 +423,3 @@ def _influence(x, y):
     """z_x z_y - r (z_x² + z_y²) / 2 of each row, (n,)."""
     zx, zy = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
     return zx * zy - np.mean(zx * zy) * (zx**2 + zy**2) / 2
-
-
-@functools.lru_cache(maxsize=4)
-def _resamples(number, num_resamples, seed):
-    """How often each unit is drawn, (num_resamples, number); the same for all statistics."""
-    rng = np.random.default_rng(seed)
-    share = np.full(number, 1 / number)
-    return rng.multinomial(number, share, size=num_resamples).astype(float)
-
-
-def _decay_is_negligible(runs):
-    if "weight_decay" in runs.columns:
-        decays = runs["weight_decay"]
-    else:
-        decays = runs["cell"].astype(str).str.extract(r"weight_decay=([^,]+)")[0].astype(float)
-    return bool((decays.dropna() <= NEGLIGIBLE_DECAY).all())

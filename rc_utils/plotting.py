@@ -7,6 +7,8 @@ its own.
 
 import colorsys
 import html
+import itertools
+import re
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
@@ -35,13 +37,6 @@ CLASS_COLOURS = (
 )
 PHONE = 44  # characters of a table's row that fit a phone
 TRIANGLE = np.array([[0, 0], [1, 0], [0.5, np.sqrt(0.75)]])  # corners of a triangle in a picture
-
-
-class NetworkStyle(NamedTuple):
-    """Colour and marker of a network, the same on every page."""
-
-    color: str
-    marker: str | tuple[int, int, int]
 
 
 _NETWORKS = {
@@ -74,11 +69,7 @@ LABELS = {
 }
 _STYLE = {
     "figure.figsize": (6.0, 4.2),
-    "figure.dpi": 100,
     "figure.constrained_layout.use": True,
-    "figure.facecolor": "white",
-    "savefig.facecolor": "white",
-    "axes.facecolor": "white",
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
@@ -87,7 +78,6 @@ _STYLE = {
     "axes.axisbelow": True,
     "font.size": 12,
     "axes.titlesize": 12,
-    "axes.labelsize": 12,
     "legend.fontsize": 11,
     "legend.frameon": False,
     "legend.handlelength": 1.4,
@@ -125,12 +115,8 @@ def _table(frame):
         frame = frame.rename_axis(index=None, columns=frame.index.name)  # its name above it, not in a row of its own
     text = frame.to_html(index=show_index, border=0, na_rep="", max_rows=60, classes="rc" if is_wide else None)
     names = [" ".join(map(str, c)) if isinstance(c, tuple) else str(c) for c in frame.columns]
-    head, *rows = text.split("<tr>")
-    for number, row in enumerate(rows):
-        for name in names:
-            row = row.replace("<td>", f'<td data-label="{html.escape(name)}">', 1)
-        rows[number] = row
-    return "<tr>".join([head, *rows])
+    labels = itertools.cycle(f'<td data-label="{html.escape(name)}">' for name in names)
+    return re.sub("<td>", lambda _: next(labels), text)
 
 
 def width() -> float:
@@ -138,21 +124,23 @@ def width() -> float:
     return mpl.rcParams["figure.figsize"][0]
 
 
+class NetworkStyle(NamedTuple):
+    """Colour and marker of a network, the same on every page."""
+
+    color: str
+    marker: str | tuple[int, int, int]
+
+
 def network_style(name: str) -> NetworkStyle:
     """Style of a known network; any other name gets one that depends on the name alone."""
-    if name in _NETWORKS:
-        return NetworkStyle(*_NETWORKS[name])
-    code = zlib.crc32(name.encode())
-    shape = code // len(_OTHER_COLOURS) % len(_OTHER_MARKERS)
-    return NetworkStyle(_OTHER_COLOURS[code % len(_OTHER_COLOURS)], _OTHER_MARKERS[shape])
+    shape, color = divmod(zlib.crc32(name.encode()), len(_OTHER_COLOURS))
+    other = _OTHER_COLOURS[color], _OTHER_MARKERS[shape % len(_OTHER_MARKERS)]
+    return NetworkStyle(*_NETWORKS.get(name, other))
 
 
 def label_of(column: str) -> str:
     """Axis label of a column of the runs, with its unit."""
     return LABELS.get(column, column.replace("_", " "))
-
-
-# Runs and estimates ---------------------------------------------------------------------------
 
 
 def _settings(runs, columns):
@@ -172,14 +160,15 @@ def scatter_count_gap(runs: pd.DataFrame, *, x: str = "count", y: str = "gap", a
     ax = plt.subplots()[1] if ax is None else ax
     handles = []
     for network, group in points.groupby("network", sort=False):
-        (color, marker), text = network_style(str(network)), str(network)
+        color, marker = network_style(network)
+        text = network
         fits = group["interpolates"].astype(bool)
         for rows, face in ((group[fits], color), (group[~fits], "none")):
             look = {"marker": marker, "edgecolor": color, "facecolor": face}
             ax.scatter(rows[x], rows[y], s=50, alpha=0.85, linewidth=1.2, **look)
         r = correlate(group[x], group[y]).value
         if np.isfinite(r):
-            text = f"{network}, r = {r:.2f}"
+            text += f", r = {r:.2f}"
             ends = group[x].agg(["min", "max"])
             line = np.polyval(np.polyfit(group[x], group[y], 1), ends)
             ax.plot(ends, line, color=color, alpha=0.4, linewidth=1.5, zorder=1)
@@ -220,31 +209,26 @@ def lr_batch_panels(runs: pd.DataFrame, column: str = "count") -> Figure:
     Points are means over the other hyper-parameters after averaging replicates.
     """
     points = _settings(runs, ["network", "lr", "batch_size", column])
-    networks, batches = points["network"].unique(), sorted(points["batch_size"].unique())
+    networks = points["network"].unique()
+    means = points.pivot_table(column, ["network", "lr"], "batch_size")
     # A ramp, since batch sizes are ordered, and none of the colours that stand for networks.
-    ramp = mpl.colormaps["Blues"](np.linspace(0.45, 1, len(batches)))
+    ramp = mpl.colormaps["Blues"](np.linspace(0.45, 1, len(means.columns)))
     rows = -(-len(networks) // 3)
-    size = (width(), 0.4 + 3.2 * rows)
-    fig, axes = plt.subplots(rows, min(3, len(networks)), squeeze=False, figsize=size)
+    fig, axes = plt.subplots(rows, min(3, len(networks)), squeeze=False, figsize=(width(), 0.4 + 3.2 * rows))
     for index, (ax, network) in enumerate(zip(axes.flat, networks, strict=False)):
-        own = points[points["network"] == network]
-        for place, batch in enumerate(batches):
-            mean = own[own["batch_size"] == batch].groupby("lr")[column].mean()
-            look = {"color": ramp[place], "marker": "os^Dv<>"[place % 7], "linewidth": 1.5}
-            ax.plot(mean.index.to_numpy(), mean.to_numpy(), label=f"batch size {batch:g}", **look)
+        own = means.loc[network]
+        for color, marker, batch in zip(ramp, itertools.cycle("os^Dv<>"), means.columns, strict=False):
+            line = own[batch].dropna()
+            ax.plot(line.index, line, label=f"batch size {batch:g}", color=color, marker=marker, linewidth=1.5)
         ax.set(title=network, xscale="log", xlabel=label_of("lr"))
         ax.set_ylabel(label_of(column) if index % 3 == 0 else "")
-        lrs = sorted(own["lr"].unique())
-        ax.set_xticks(lrs, [f"{lr:g}" for lr in lrs])
+        ax.set_xticks(own.index, [f"{lr:g}" for lr in own.index])
         ax.minorticks_off()
     for ax in axes.flat[len(networks) :]:
         ax.set_visible(False)
     handles, labels = axes.flat[0].get_legend_handles_labels()
     fig.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)))
     return fig
-
-
-# Regions --------------------------------------------------------------------------------------
 
 
 def class_colours(labels: np.ndarray) -> dict[int, str]:
@@ -266,15 +250,13 @@ def decision_regions(labels: np.ndarray, coordinates: np.ndarray, ax: Axes, *, v
     labels: (P,) classes, -1 outside. coordinates: (P, 3) barycentric, as a lattice has them.
     vertices: (3, 2) places of the corners. Raises ValueError for other shapes.
     """
-    labels, coordinates = np.asarray(labels), np.asarray(coordinates, dtype=float)
-    shapes = f"labels have shape {labels.shape} and coordinates {coordinates.shape}"
-    fits = labels.ndim == 1 and coordinates.shape == (*labels.shape, 3)
-    require(fits, f"{shapes}; expected (P,) and (P, 3)")
+    shapes = f"labels have shape {np.shape(labels)} and coordinates {np.shape(coordinates)}"
+    require(np.shape(coordinates) == (len(labels), 3), f"{shapes}; expected (P,) and (P, 3)")
     steps = np.diff(np.unique(np.round(coordinates[:, 1], 9)))
     corners = [[2, -1, -1], [1, 1, -2], [-1, 2, -1], [-2, 1, 1], [-1, -1, 2], [1, -2, 1]]
     hexagon = np.array(corners) / 3 * (steps.min() if len(steps) else 1.0)
     cells = coordinates[:, None, :] + hexagon
-    return _draw_labels(ax, cells, labels, np.asarray(vertices, dtype=float), None, linewidths=0.6)
+    return _draw_labels(ax, cells, labels, vertices, None, linewidths=0.6)
 
 
 def interpolated_regions(
@@ -298,19 +280,18 @@ def _draw_labels(ax, polygons, labels, vertices, class_names, **look):
     ax.autoscale_view()
     ax.axis("off")
     for index, vertex in enumerate(vertices):
-        away = vertex - vertices.mean(0)
-        away = away / (np.linalg.norm(away) or 1.0)
-        place = {"textcoords": "offset points", "xytext": 13 * away, "ha": "center", "va": "center"}
-        ax.annotate(f"$x_{index + 1}$", vertex, **place)
-    _class_legend(ax, labels, class_names, 1.02)
+        away = vertex - np.mean(vertices, axis=0)
+        place = {"textcoords": "offset points", "xytext": 13 * away / np.linalg.norm(away)}
+        ax.annotate(f"$x_{index + 1}$", vertex, ha="center", va="center", **place)
+    _class_legend(ax, colour_of, class_names, 1.02)
     return ax
 
 
-def _class_legend(ax, labels, class_names, left):
+def _class_legend(ax, colours, class_names, left):
     patches = []
-    for label, colour in class_colours(labels).items():
+    for label, colour in colours.items():
         if label >= 0:
-            name = f"class {label}" if class_names is None else str(class_names[label])
+            name = f"class {label}" if class_names is None else class_names[label]
             patches.append(Patch(color=colour, label=name))
     ax.legend(handles=patches, loc="center left", bbox_to_anchor=(left, 0.5), title="predicted")
 
@@ -332,10 +313,9 @@ def segment_strip(labels: np.ndarray, ax: Axes | None = None, *, class_names: Se
         colours = [colour_of[int(label)] for label in line[starts]]
         ax.barh(row, right - left, 0.7, left, color=colours, edgecolor="white", linewidth=0.8)
         ax.text(1, row, f"  {len(starts)}", va="center")
-    ax.set(xlabel=r"position $\alpha$ on the segment", ylabel="segment", xlim=(0, 1))
-    ax.set_yticks(range(len(labels)), [str(row + 1) for row in range(len(labels))])
-    ax.set_ylim(len(labels) - 0.5, -0.5)
+    ax.set(xlabel=r"position $\alpha$ on the segment", ylabel="segment", xlim=(0, 1), ylim=(len(labels) - 0.5, -0.5))
+    ax.set_yticks(range(len(labels)), range(1, len(labels) + 1))
     ax.set_title("regions", loc="right")
     ax.grid(False)
-    _class_legend(ax, labels, class_names, 1.06)
+    _class_legend(ax, colour_of, class_names, 1.06)
     return ax

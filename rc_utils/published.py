@@ -40,9 +40,7 @@ from rc_utils.correlation import average_replicates, correlate_settings, finishe
 from rc_utils.paths import project_root, write_atomically
 
 VERDICTS = ("supports", "inconclusive", "contradicts")
-SUPPORTS, INCONCLUSIVE, CONTRADICTS = VERDICTS
 ARGUMENTS = ("proved", "refuted by argument")
-NO_RESULT = "no result"
 RESULTS = "RC_BOOK_RESULTS"
 """Environment variable: the file for the results of the page that a build of the book executes."""
 _NAN = float("nan")
@@ -53,33 +51,26 @@ def rule() -> str:
     return str(__doc__).partition("\n\n")[2]
 
 
-# Statements -----------------------------------------------------------------------------------
-
-
 @functools.cache
 def statements() -> pd.DataFrame:
-    """Statements and numbers of the papers, one row each, as texts, indexed by id.
+    """Statements and numbers of the papers, one row each, indexed by id: the fields of `Published`.
 
     Rows are in the order of the paper; v1 is the first version of the region-count paper and v3 its
     third. Where both print a table the numbers are the same unless the table says otherwise.
-    Columns: group, statement, quantity, source, kind, side and smallest (the claim, see
-    `Published`), value (as printed, or empty), page (the notebook that tests it).
     """
     path = pathlib.Path(__file__).with_name("published.csv")
-    return pd.read_csv(path, dtype=str, keep_default_na=False).set_index("id")
+    return pd.read_csv(path, dtype=str, keep_default_na=False).set_index("id").astype({"smallest": float})
 
 
 MAIN_NETWORKS = ("ResNet18", "EfficientNetB0", "SENet18")
-_FIRST_TABLE = [id_ for id_ in statements().index if id_.startswith("architectures/")]
-NETWORKS = tuple(dict.fromkeys(id_.split("/")[1] for id_ in _FIRST_TABLE))
+NETWORKS = tuple(dict.fromkeys(id_.split("/")[1] for id_ in statements().index if id_.startswith("architectures/")))
 
 
 def printed_numbers(prefix: str) -> pd.Series:
     """Printed numbers of the ids "<prefix>/<number>", such as "grid-size/1d", by that number."""
-    values = statements()["value"]
-    ends = values.index.str.removeprefix(f"{prefix}/")
-    chosen = ends.str.isdigit() & values.index.str.startswith(prefix)
-    return pd.Series(values[chosen].astype(float).to_numpy(), ends[chosen].astype(int)).sort_index()
+    found = statements()["value"].rename(index=lambda id_: id_.removeprefix(f"{prefix}/"))
+    found = found[found.index.str.isdigit()].astype(float)
+    return found.set_axis(found.index.astype(int)).sort_index()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,21 +78,20 @@ class Published:
     """One published statement, a row of published.csv.
 
     `kind` says what is measured and `side` ("above", "below", "within", "outside") with `smallest`
-    what is claimed of it. `value` is the printed number, None where only words were printed, and
-    `decimals` how many it has.
+    what is claimed of it. `value` is the number as it is printed, empty where only words were, and
+    `page` the notebook that tests it.
     """
 
     id: str
-    experiment: str
-    source: str
-    claim: str
+    group: str
+    statement: str
     quantity: str
+    source: str
     kind: str
     side: str
+    value: str
     smallest: float
-    value: float | None = None
-    decimals: int = 2
-    page: str = ""
+    page: str
 
     def claimed(self) -> tuple[float, float]:
         """The ends of the claimed range, or of what it leaves out where the side is "outside"."""
@@ -111,62 +101,45 @@ class Published:
             return self.smallest, math.inf
         if self.side == "below":
             return -math.inf, -self.smallest
-        centre = self.value or 0.0 if self.kind == "level" else 0.0
+        centre = float(self.value) if self.kind == "level" else 0.0
         return centre - self.smallest, centre + self.smallest
 
     def shown(self) -> str:
         """The printed number, or the words for what was claimed without one."""
-        if self.value is not None:
-            return f"{self.value:.{self.decimals}f}"
+        if self.value:
+            return self.value
         if self.kind in ("bound", "proved", "refuted"):
             return "at most 1"
-        words = {"above": "positive", "below": "negative", "within": "low"}
-        return words.get(self.side, "other than 0")
+        return {"above": "positive", "below": "negative", "within": "low", "outside": "other than 0"}[self.side]
 
 
 def published(id_: str) -> Published:
     """Statement with this id, such as "main/overall". Raises ValueError naming the nearest id."""
     check_name("published value", id_, statements().index)
-    row = statements().loc[id_]
-    return Published(
-        id_, row["group"], row["source"], row["statement"], row["quantity"], row["kind"], row["side"],
-        float(row["smallest"]), float(row["value"]) if row["value"] else None,
-        len(row["value"].partition(".")[2]), row["page"],
-    )  # fmt: skip
+    return Published(id_, *statements().loc[id_])
 
 
-# Verdicts -------------------------------------------------------------------------------------
+def verdict(entry: Published, value: float, low: float = _NAN, high: float = _NAN) -> tuple[str, str]:
+    """Verdict on our `value` with interval [`low`, `high`], by this module's rule, and a sentence that says why.
 
-
-@dataclasses.dataclass(frozen=True)
-class Verdict:
-    """The outcome of a comparison and one sentence that says why."""
-
-    label: str
-    why: str
-
-
-def verdict(entry: Published, value: float | None, low: float = _NAN, high: float = _NAN) -> Verdict:
-    """Verdict on our `value` with interval [`low`, `high`], by this module's rule.
-
-    None or NaN for `value` means that we have none. A bound is judged by its largest ratio where
-    that has no interval. Raises ValueError for an interval whose ends are the wrong way round.
+    NaN for `value` means that we have none. A bound is judged by its largest ratio where that has
+    no interval. Raises ValueError for an interval whose ends are the wrong way round.
     """
-    if value is None or math.isnan(value):
-        return Verdict(NO_RESULT, "no result of ours yet")
+    if math.isnan(value):
+        return "no result", "no result of ours yet"
     if entry.kind == "proved":
         if value <= 1:
-            return Verdict(ARGUMENTS[0], f"no case exceeds it (largest ratio {value:.3g}), and none can")
-        return Verdict(CONTRADICTS, f"a case exceeds it (largest ratio {value:.3g}), which the proof rules out")
+            return "proved", f"no case exceeds it (largest ratio {value:.3g}), and none can"
+        return "contradicts", f"a case exceeds it (largest ratio {value:.3g}), which the proof rules out"
     if entry.kind == "refuted":
+        if value <= 1:
+            return "inconclusive", f"the counterexample does not exceed it (ratio {value:.3g})"
         by = "without bound" if math.isinf(value) else f"by a factor of {value:.3g}"
-        if value > 1:
-            return Verdict(ARGUMENTS[1], f"a counterexample exceeds it {by}")
-        return Verdict(INCONCLUSIVE, f"the counterexample does not exceed it (ratio {value:.3g})")
+        return "refuted by argument", f"a counterexample exceeds it {by}"
     if entry.kind == "bound" and math.isnan(low):
         low = high = value
     if math.isnan(low) or math.isnan(high):
-        return Verdict(INCONCLUSIVE, "too little data, or none that varies, for an interval")
+        return "inconclusive", "too little data, or none that varies, for an interval"
     require(low <= high, f"the interval of {entry.id!r} is [{low}, {high}]; expected its low end first")
     least, most = entry.claimed()
     ends = {"above": f"above {least:g}", "below": f"at or below {most:g}"}
@@ -176,13 +149,10 @@ def verdict(entry: Published, value: float | None, low: float = _NAN, high: floa
     if entry.side == "outside":
         inside, apart = apart, inside
     if inside:
-        return Verdict(SUPPORTS, f"our interval lies {words}")
+        return "supports", f"our interval lies {words}"
     if apart:
-        return Verdict(CONTRADICTS, f"no part of our interval lies {words}")
-    return Verdict(INCONCLUSIVE, f"only a part of our interval lies {words}")
-
-
-# Results of pages: what the scorecard, the first page, README and article read ------------------
+        return "contradicts", f"no part of our interval lies {words}"
+    return "inconclusive", f"only a part of our interval lies {words}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,19 +184,19 @@ def correlation_result(
     Yields nothing where it is undefined, nor for two settings, where it is 1 or -1 in any case.
     """
     rows = finished(average_replicates(runs))
-    c = correlate_settings(rows, x, column)
-    if not np.isfinite(c.value):
+    found = correlate_settings(rows, x, column)
+    if not np.isfinite(found.value):
         return
     words = [f"Pearson over {len(rows)} networks and settings"]
     if "interpolates" in rows.columns:
         words.append(f"{int(rows['interpolates'].sum())} of them interpolate")
     if diverged := len(runs) - len(finished(runs)):
         words.append(f"diverged runs: {diverged}")
-    same_as, (experiment, _, network) = "", id_.partition("/")
+    same_as, (group, _, network) = "", id_.partition("/")
     # Where all fit alike, test accuracy repeats the gap with its sign turned.
-    if experiment == "test-accuracy" and np.ptp(rows["gap"] + rows["test_accuracy"]) < 0.02 * np.ptp(rows["gap"]):
+    if group == "test-accuracy" and np.ptp(rows["gap"] + rows["test_accuracy"]) < 0.02 * np.ptp(rows["gap"]):
         same_as = f"main/{network}" if network in MAIN_NETWORKS else f"architectures/{network}/CIFAR-10"
-    yield Result(id_, campaign, c.value, c.low, c.high, c.n, ", ".join(words), same_as)
+    yield Result(id_, campaign, found.value, found.low, found.high, found.n, ", ".join(words), same_as)
 
 
 def keep_results(results: Iterable[Result]) -> None:
@@ -236,14 +206,12 @@ def keep_results(results: Iterable[Result]) -> None:
     changes no other page. Ids that start with "study/" are the book's own; any other has to be of a
     published statement, or ValueError is raised.
     """
-    columns = [field.name for field in dataclasses.fields(Result)]
-    table = pd.DataFrame([dataclasses.asdict(result) for result in results], columns=columns)
+    table = pd.DataFrame(results, columns=[field.name for field in dataclasses.fields(Result)])
     for id_ in table["id"]:
         if not id_.startswith("study/"):
             published(id_)
     if path := os.environ.get(RESULTS):
-        text = table.to_csv(index=False, lineterminator="\n")
-        write_atomically(pathlib.Path(path), text.encode())
+        write_atomically(pathlib.Path(path), table.to_csv(index=False, lineterminator="\n").encode())
 
 
 def kept_results(folder: pathlib.Path | None = None) -> list[Result]:
@@ -263,9 +231,6 @@ def kept_results(folder: pathlib.Path | None = None) -> list[Result]:
     return results
 
 
-# Tables of statements and results -------------------------------------------------------------
-
-
 def scorecard(results: Iterable[Result] = ()) -> pd.DataFrame:
     """Published statements beside our results: one row per result, or one without any.
 
@@ -276,23 +241,31 @@ def scorecard(results: Iterable[Result] = ()) -> pd.DataFrame:
     Results with ids "study/..." are passed over. Raises ValueError for another unknown id.
     """
     by_id: dict[str, list[Result]] = {}
-    for result in (r for r in results if not r.id.startswith("study/")):
-        by_id.setdefault(published(result.id).id, []).append(result)
+    for result in results:
+        if not result.id.startswith("study/"):
+            by_id.setdefault(published(result.id).id, []).append(result)
     theirs, rows = authors_results(), []
-    for id_ in statements().index:
-        entry, value = published(id_), theirs["value"].get(id_, _NAN)
+    for entry in map(published, statements().index):
         follows = ""
-        if entry.value is not None and not math.isnan(value):
-            difference = abs(round(value, entry.decimals)) - abs(entry.value)
+        if entry.value and not math.isnan(number := theirs["value"].get(entry.id, _NAN)):
+            decimals = len(entry.value.partition(".")[2])
+            difference = abs(round(number, decimals)) - abs(float(entry.value))
             follows = "yes" if abs(difference) < 1e-9 else "no"
-        for result in by_id.get(id_) or [Result(id_, "", _NAN)]:
+        for result in by_id.get(entry.id) or [Result(entry.id, "", _NAN)]:
+            label, why = verdict(entry, result.value, result.low, result.high)
             repeats = any(_same_number(result, other) for other in by_id.get(result.same_as, []))
-            label, why = _judged(entry, result, repeats)
-            shown = "" if math.isnan(result.value) else interval_text(result.value, result.low, result.high)
+            if label == "no result":
+                level = "a level, which only the paper's own setting can test"
+                why = result.detail or (level if entry.kind == "level" and not result.campaign else why)
+            elif repeats:
+                why = f"the number of {result.same_as} but for rounding and sign, not counted again"
+            elif result.detail:
+                why = f"{why} ({result.detail})"
+            ours = "" if math.isnan(result.value) else interval_text(result.value, result.low, result.high)
             rows.append({
-                "id": id_, "where": entry.source, "campaign": result.campaign, "claim": entry.claim,
-                "published": entry.shown(), "authors": theirs["text"].get(id_, ""), "follows": follows,
-                "ours": shown, "n": result.n, "verdict": label, "why": why,
+                "id": entry.id, "where": entry.source, "campaign": result.campaign, "claim": entry.statement,
+                "published": entry.shown(), "authors": theirs["text"].get(entry.id, ""), "follows": follows,
+                "ours": ours, "n": result.n, "verdict": label, "why": why,
                 "counted": label in VERDICTS and not repeats,
             })  # fmt: skip
     return pd.DataFrame(rows)
@@ -302,18 +275,6 @@ def _same_number(result, other):
     """Whether a result is that of another statement, but for rounding and sign."""
     alike = (other.campaign, other.n) == (result.campaign, result.n)
     return alike and abs(abs(other.value) - abs(result.value)) < 0.01
-
-
-def _judged(entry, result, repeats):
-    """(verdict, why) on a result, with what it says of itself; without one, what it would take."""
-    judged = verdict(entry, result.value, result.low, result.high)
-    if judged.label == NO_RESULT:
-        level = "a level, which only the paper's own setting can test"
-        why = level if entry.kind == "level" and not result.campaign else judged.why
-        return NO_RESULT, result.detail or why
-    if repeats:
-        return judged.label, f"the number of {result.same_as} but for rounding and sign, not counted again"
-    return judged.label, f"{judged.why} ({result.detail})" if result.detail else judged.why
 
 
 def beside(results: Iterable[Result]) -> pd.DataFrame:

@@ -8,7 +8,6 @@ import pytest
 import statsmodels.api as sm
 import statsmodels.formula.api as smf
 from scipy import stats
-from statsmodels.stats.proportion import proportion_confint
 
 from rc_utils.correlation import (
     Estimate,
@@ -23,7 +22,6 @@ from rc_utils.correlation import (
     interval_text,
     mean,
     partial_correlation,
-    proportion,
     regression_formula,
     setting_names,
     slope,
@@ -145,16 +143,12 @@ def test_slope_is_clustered_least_squares():
     assert np.isnan(exact.low)
 
 
-def test_mean_and_share_are_the_textbooks():
+def test_mean_is_the_textbooks():
     values = np.random.default_rng(9).normal(size=9)
     low, high = stats.t.interval(0.95, 8, values.mean(), stats.sem(values))
     assert (mean(values).low, mean(values).high) == pytest.approx((low, high))
     assert np.isnan(mean([1.0, 1.0]).low)
     assert np.isnan(mean([]).value)
-    for k, n in ((0, 9), (3, 9), (9, 9)):
-        found = proportion(k, n)
-        assert (found.low, found.high) == pytest.approx(proportion_confint(k, n, method="wilson"), abs=1e-12)
-    assert np.isnan(proportion(0, 0).value)
 
 
 def test_bootstrap_draws_whole_units():
@@ -200,11 +194,6 @@ def test_neither_offset_nor_scale_moves_a_correlation(scale):
     assert shifted.value == pytest.approx(plain.value, abs=1e-3)
     scaled = correlate(scale * x, -scale * x / 2 - scale * (y - x) / 2)
     assert (scaled.value, scaled.low) == pytest.approx((-plain.value, -plain.high), abs=1e-9)
-
-
-def test_a_bootstrap_needs_a_resample():
-    with pytest.raises(ValueError, match="num_resamples=0; expected an integer of at least 1"):
-        bootstrap(lambda weights: weights.sum(1), range(9), num_resamples=0)
 
 
 def test_constants_and_too_few_rows_have_no_correlation():
