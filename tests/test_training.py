@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from rc_utils.counting import region_count
+from rc_utils.counting.classifier import NonFiniteScores
 from rc_utils.datasets import ImageTensor
 from rc_utils.measures import output_margin
 from rc_utils.networks import build_network
@@ -113,6 +114,13 @@ def test_a_loss_or_scores_that_are_not_finite_are_divergence(tiny_data):
         for parameter in network.parameters():
             parameter.fill_(1e30)
     assert train(network, tiny_data, TrainConfig(epochs=0)).status == "diverged"
+
+    def nothing_to_count(network, epoch):
+        raise NonFiniteScores("between the images")
+
+    run = train(small_network(), tiny_data, TrainConfig(epochs=3), measure=nothing_to_count, measure_epochs=(1,))
+    assert run.status == "diverged"
+    assert len(run.history) == 1
 
 
 def test_what_cannot_be_trained_or_measured_is_named(tiny_data):

@@ -134,14 +134,18 @@ def hiding_places(samples):
     their own difference must change by more than MONOTONE_FACTOR max(|k_0|, |k_1|) h^2 / 2, or the
     label could change more than once.
     """
-    left, bends = np.flatnonzero(np.diff(samples.segment) == 0), second_derivatives(samples)
-    parts = np.array_split(left, 1 + left.size * samples.scores.shape[1] // BLOCK)
-    return np.concatenate([part[_could_hide(samples, bends, part)] for part in parts])
+    left, found = np.flatnonzero(np.diff(samples.segment) == 0), []
+    for part in np.array_split(left, 1 + left.size * samples.scores.shape[1] // BLOCK):
+        # With a point before and after it, which the second derivatives need.
+        start = max(0, part[0] - 1)
+        window = Samples(*[values[start : part[-1] + 3] for values in samples])
+        found.append(part[_could_hide(window, part - start)])
+    return np.concatenate(found)
 
 
-def _could_hide(samples, bends, left):
+def _could_hide(samples, left):
     """(I,) bool: whether a label could hide in each of the intervals from `left` on."""
-    scores, labels, rows = samples.scores, samples.labels, np.arange(len(left))
+    scores, labels, rows, bends = samples.scores, samples.labels, np.arange(len(left)), second_derivatives(samples)
     half_square = ((samples.position[left + 1] - samples.position[left])[:, None] ** 2) / 2
     reaches = np.ones((len(PLACES), len(left), scores.shape[1]), dtype=bool)
     reaches[:, rows, labels[left]] = reaches[:, rows, labels[left + 1]] = False

@@ -151,10 +151,10 @@ def train(
             look(0)
             for row in epochs(data, config, between):
                 history.append(row)
-                finite = math.isfinite(row["train_loss"])
-                if finite:
+                if math.isfinite(row["train_loss"]):
                     look(row["epoch"])
-            finite = (finite or not history) and all(p.isfinite().all() for p in network.parameters())
+            losses = [row["train_loss"] for row in history]
+            finite = all(map(math.isfinite, losses)) and all(p.isfinite().all() for p in network.parameters())
     if device.type == "cuda":
         network.to(memory_format=torch.contiguous_format)
         torch.cuda.empty_cache()  # for other processes on the same card
