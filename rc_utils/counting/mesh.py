@@ -293,46 +293,33 @@ def count_pieces(scores, elements, owner, number):
     mesh. owner: (V,) which of `number` separate domains a vertex belongs to.
 
     In an element, and on each of its faces, every label wins on a convex set. So the pieces are the
-    components of a graph with a node for every face (vertex, edge, triangle) and label that wins
-    inside it and on no smaller face of it, where all nodes of one label in one element are joined.
+    components of a graph with a node for every vertex, and for every edge or triangle and label that
+    wins inside it and at none of its corners, where all nodes of one label in one element are joined.
     This is exact for d <= 2; in three dimensions what lies inside one tetrahedron is missed, and
     beyond only vertices and edges are looked at, which is twenty times as fast.
     """
-    labels = scores.argmax(1)
+    labels, size = scores.argmax(1), elements.shape[1]
     mixed = (labels[elements] != labels[elements[:, :1]]).any(1)
-    links = [elements[~mixed][:, [k, k + 1]] for k in range(elements.shape[1] - 1)]
+    links = [elements[~mixed][:, [k, k + 1]] for k in range(size - 1)]
     elements, owners, total = elements[mixed], [owner], len(owner)
-    wins, entries = [], []
-    for size in range(1, min(elements.shape[1], 3 if elements.shape[1] <= 4 else 2) + 1):
-        faces, faces_of_each = faces_of(elements, size)
-        if size == 1:
-            face, label, node = np.arange(len(faces)), labels[faces[:, 0]], faces[:, 0]
-        else:
-            won = np.zeros((len(faces), scores.shape[1]), dtype=bool)
-            for smaller, known in enumerate(wins, start=1):
-                row, column, _ = _entries(known, faces_of(faces, smaller)[1])
-                won[row, column] = True
-            face, label = labels_inside(scores, labels, faces, won)
-            node = total + np.arange(len(face))
-            owners.append(owner[faces[face, 0]])
-            total += len(face)
+    # (element, label, node) of every node in an element.
+    entries = [np.stack([np.repeat(np.arange(len(elements)), size), labels[elements.ravel()], elements.ravel()])]
+    for corners in (2, 3)[: size - 1] if size <= 4 else (2,):
+        faces, faces_of_each = faces_of(elements, corners)
+        face, label = labels_inside(scores, labels, faces)
+        owners.append(owner[faces[face, 0]])
         # The numbers of nodes, from 1 on, in a table of faces and labels.
-        shape = (len(faces), scores.shape[1])
-        wins.append(csr_array((node + 1, (face, label)), shape=shape))
-        entries.append(_entries(wins[-1], faces_of_each))
+        nodes = total + 1 + np.arange(len(face))
+        table = csr_array((nodes, (face, label)), shape=(len(faces), scores.shape[1]))
+        found = table[faces_of_each.ravel()].tocoo()
+        entries.append(np.stack([found.coords[0] // faces_of_each.shape[1], found.coords[1], found.data - 1]))
+        total += len(face)
     element, label, node = np.concatenate(entries, axis=1)
     order = np.lexsort((label, element))
     element, label, node = element[order], label[order], node[order]
     alike = (element[1:] == element[:-1]) & (label[1:] == label[:-1])
     links.append(np.stack([node[:-1][alike], node[1:][alike]], axis=1))
     return graph_components(np.concatenate(links), np.concatenate(owners), number)
-
-
-def _entries(table, faces_of_each):
-    """(element, label, node) for every node, by a table of faces and labels, on each element."""
-    found = table[faces_of_each.ravel()].tocoo()
-    element, label = found.coords
-    return np.stack([element // faces_of_each.shape[1], label, found.data - 1])
 
 
 def faces_of(elements, size):
@@ -348,19 +335,15 @@ def faces_of(elements, size):
     return rows[is_new], index.reshape(len(elements), len(choices))
 
 
-def labels_inside(scores, labels, faces, won):
-    """(face (N,), label (N,)) of labels that win inside faces (F, n), not on their boundary.
-
-    Where such a label leads most, as many others as the face has corners meet: fewer on its
-    boundary, by `won` (F, C), leave no room. It also beats each corner's label at another corner.
-    """
-    some = np.flatnonzero(won.sum(1) >= faces.shape[1])
+def labels_inside(scores, labels, faces):
+    """(face (N,), label (N,)) of the labels that win inside faces (F, 2) or (F, 3), and at none of their corners."""
     found = [np.zeros((0, 2), dtype=np.int64)]
+    some = np.flatnonzero((labels[faces] != labels[faces[:, :1]]).any(1))
     step = max(1, BLOCK // (faces.shape[1] * scores.shape[1]))
-    for start in range(0, len(some), step):
-        part = some[start : start + step]
+    for part in np.split(some, range(step, len(some), step)):
         corners = scores[faces[part]]
-        possible = ~won[part]
+        # Such a label beats that of each corner at another one.
+        possible = np.ones((len(part), scores.shape[1]), dtype=bool)
         for own in labels[faces[part]].T:
             beaten = np.take_along_axis(corners, own[:, None, None], axis=2)
             possible &= (corners > beaten).any(1)
@@ -368,8 +351,13 @@ def labels_inside(scores, labels, faces, won):
         for begin in range(0, len(face), step):
             row, at = face[begin : begin + step], label[begin : begin + step]
             lead = np.take_along_axis(corners[row], at[:, None, None], axis=2) - corners[row]
-            wins = _wins_on_edge(lead) if faces.shape[1] == 2 else np.array([_wins_in_triangle(own) for own in lead])
-            wins &= (lead == 0).all(1).argmax(1) == at  # of labels with the same scores, the first
+            equal = (lead == 0).all(1)
+            wins = ((lead > 0).any(1) | equal).all(1)
+            wins &= equal.argmax(1) == at  # of labels with the same scores, the first
+            if faces.shape[1] == 2:
+                wins &= _wins_on_edge(lead)
+            else:
+                wins[wins] = [_wins_in_triangle(own) for own in lead[wins]]
             found.append(np.stack([part[row], at], axis=1)[wins])
     return np.concatenate(found).T
 
