@@ -140,6 +140,3 @@ def test_fewer_coarse_intervals_take_fewer_evaluations(trained):
         assert usual.counts.tolist() == region_count(network, points, **options, coarse=24).counts.tolist()
         assert fewer.num_evaluations < 0.75 * usual.num_evaluations
         assert abs(fewer.counts - usual.counts).sum() <= 1
-    for wrong in ({"strategy": "grid"}, {"dim": 2}, {"coarse": 1}):
-        with pytest.raises(ValueError, match="coarse"):
-            region_count(networks[0], points, **options | {"coarse": 8} | wrong)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
 from rc_utils.checks import check_name, require
@@ -32,7 +31,6 @@ class Mesh:
     elements: (E, d + 1) points, in an order that says where an element is cut: halfway between the
         first and that at place d - depth mod d, which keeps angles wide (Maubach, 1995).
     depth: (E,) how often each was cut. scores: (V, C) float64, None for a model of labels alone.
-    keys: (V,) int64 by point; those of an element's corners add up to one for their face alone.
     """
 
     points: np.ndarray
@@ -43,24 +41,12 @@ class Mesh:
     is_box: bool
     scale: int
 
-    def __post_init__(self):
-        self.keys = self._keys_of(self.points, self.owner)
-
-    def _keys_of(self, points, owner):
-        dim = points.shape[1]
+    @property
+    def keys(self):
+        """(V,) int64, one for each point; those of the corners of a face add up to one for that face alone."""
+        dim = self.points.shape[1]
         base = (dim + 1) * self.scale + 1
-        return np.column_stack([points, owner]) @ base ** np.arange(dim + 1)
-
-    def add(self, points, owner):
-        """Append points (n, d) of the domains `owner` (n,)."""
-        self.points = np.concatenate([self.points, points])
-        self.owner = np.append(self.owner, owner)
-        self.keys = np.append(self.keys, self._keys_of(points, owner))
-
-    def walls(self):
-        """(V, W) bool: which of the sides of its domain a point lies on."""
-        far = self.points if self.is_box else self.points.sum(1, keepdims=True)
-        return np.hstack([self.points == 0, far == self.scale])
+        return np.column_stack([self.points, self.owner]) @ base ** np.arange(dim + 1)
 
 
 def count_on_meshes(classifier, corners, lattice, batch_size, halvings=0):
@@ -173,47 +159,44 @@ def refine(mesh, look, depth):
 def cut(mesh, chosen):
     """Cut the chosen elements (E,), others until the mesh conforms; returns which are new."""
     known, new = len(mesh.points), np.zeros(len(mesh.elements), dtype=bool)
-    is_end = np.zeros(known, dtype=bool)  # of an edge that is cut
+    cut_edges = []
     while chosen.any():
         new = np.append(new[~chosen], np.ones(2 * chosen.sum(), dtype=bool))
-        ends = _bisect(mesh, chosen, known)
-        is_end = np.append(is_end, np.zeros(len(mesh.points) - len(is_end), dtype=bool))
-        is_end[ends] = True
+        cut_edges.append(_bisect(mesh, chosen, known))
+        is_end = np.zeros(len(mesh.points), dtype=bool)
+        is_end[np.concatenate(cut_edges)] = True
         near = np.flatnonzero(is_end[mesh.elements.T].sum(0, dtype=np.int8) > 1)
-        corners = mesh.keys[mesh.elements[near]].T
-        sums = [one + other for one, other in itertools.combinations(corners, 2)]
+        keys = mesh.keys
+        sums = [one + other for one, other in itertools.combinations(keys[mesh.elements[near]].T, 2)]
         chosen = np.zeros(len(mesh.elements), dtype=bool)
         # A new point on an edge has half the sum of the keys of its ends.
-        chosen[near] = np.isin(sums, 2 * mesh.keys[known:]).any(0)
+        chosen[near] = np.isin(sums, 2 * keys[known:]).any(0)
     return new
 
 
 def _bisect(mesh, chosen, known):
     """Replace each chosen element by its halves; returns the ends (n, 2) of the edges that are cut.
 
-    Points from `known` on are this round's.
+    The points in their middle are added that are not there yet; those from `known` on are this round's.
     """
     old, depth = mesh.elements[chosen], mesh.depth[chosen]
     places = np.arange(old.shape[1])
     last = (places[-1] - depth % places[-1])[:, None]
     ends = np.hstack([old[:, :1], np.take_along_axis(old, last, axis=1)])
-    middle = _middles(mesh, ends, known)[:, None]
+    keys = mesh.keys
+    wanted = keys[ends].sum(1)
+    missing = np.flatnonzero(~np.isin(wanted, 2 * keys[known:]))
+    missing = missing[np.unique(wanted[missing], return_index=True)[1]]
+    mesh.points = np.concatenate([mesh.points, mesh.points[ends[missing]].sum(1) // 2])
+    mesh.owner = np.append(mesh.owner, mesh.owner[ends[missing, 0]])
+    there = 2 * mesh.keys[known:]
+    order = np.argsort(there)
+    middle = known + order[np.searchsorted(there, wanted, sorter=order)][:, None]
     first = np.where(places == last, middle, old)
     second = np.where(places < last, np.roll(old, -1, axis=1), first)
     mesh.elements = np.concatenate([mesh.elements[~chosen], first, second])
     mesh.depth = np.concatenate([mesh.depth[~chosen], depth + 1, depth + 1])
     return ends
-
-
-def _middles(mesh, ends, known):
-    """The points in the middle of pairs (n, 2); those are added that are not there yet."""
-    wanted = mesh.keys[ends].sum(1)
-    missing = np.flatnonzero(~np.isin(wanted, 2 * mesh.keys[known:]))
-    missing = missing[np.unique(wanted[missing], return_index=True)[1]]
-    mesh.add(mesh.points[ends[missing]].sum(1) // 2, mesh.owner[ends[missing, 0]])
-    there = 2 * mesh.keys[known:]
-    order = np.argsort(there)
-    return known + order[np.searchsorted(there, wanted, sorter=order)]
 
 
 def in_doubt(mesh, judged):
@@ -222,14 +205,16 @@ def in_doubt(mesh, judged):
     An element is judged by itself, and by those of its faces that lie in a side of the domain,
     where a boundary between two labels may only just pass or miss the side.
     """
-    dim, walls = mesh.points.shape[1], mesh.walls()
+    dim, keys = mesh.points.shape[1], mesh.keys
+    far = mesh.points if mesh.is_box else mesh.points.sum(1, keepdims=True)
+    walls = np.hstack([mesh.points == 0, far == mesh.scale])
     doubtful = doubtful_faces(mesh, mesh.elements, judged)
     for number in range(1, dim):
         for sides in itertools.combinations(walls.T, number):
             on = np.all(sides, axis=0)[mesh.elements]
             element = np.flatnonzero(on.sum(1) == dim + 1 - number)
             faces = mesh.elements[element][on[element]].reshape(len(element), dim + 1 - number)
-            _, once = np.unique(mesh.keys[faces].sum(1), return_index=True)
+            _, once = np.unique(keys[faces].sum(1), return_index=True)
             faces, element = faces[once], element[once]
             doubtful[element[doubtful_faces(mesh, faces, judged[element])]] = True
     return doubtful
@@ -308,46 +293,33 @@ def count_pieces(scores, elements, owner, number):
     mesh. owner: (V,) which of `number` separate domains a vertex belongs to.
 
     In an element, and on each of its faces, every label wins on a convex set. So the pieces are the
-    components of a graph with a node for every face (vertex, edge, triangle) and label that wins
-    inside it and on no smaller face of it, where all nodes of one label in one element are joined.
+    components of a graph with a node for every vertex, and for every edge or triangle and label that
+    wins inside it and at none of its corners, where all nodes of one label in one element are joined.
     This is exact for d <= 2; in three dimensions what lies inside one tetrahedron is missed, and
     beyond only vertices and edges are looked at, which is twenty times as fast.
     """
-    labels = scores.argmax(1)
+    labels, size = scores.argmax(1), elements.shape[1]
     mixed = (labels[elements] != labels[elements[:, :1]]).any(1)
-    links = [elements[~mixed][:, [k, k + 1]] for k in range(elements.shape[1] - 1)]
+    links = [elements[~mixed][:, [k, k + 1]] for k in range(size - 1)]
     elements, owners, total = elements[mixed], [owner], len(owner)
-    wins, entries = [], []
-    for size in range(1, min(elements.shape[1], 3 if elements.shape[1] <= 4 else 2) + 1):
-        faces, faces_of_each = faces_of(elements, size)
-        if size == 1:
-            face, label, node = np.arange(len(faces)), labels[faces[:, 0]], faces[:, 0]
-        else:
-            won = np.zeros((len(faces), scores.shape[1]), dtype=bool)
-            for smaller, known in enumerate(wins, start=1):
-                row, column, _ = _entries(known, faces_of(faces, smaller)[1])
-                won[row, column] = True
-            face, label = labels_inside(scores, labels, faces, won)
-            node = total + np.arange(len(face))
-            owners.append(owner[faces[face, 0]])
-            total += len(face)
+    # (element, label, node) of every node in an element.
+    entries = [np.stack([np.repeat(np.arange(len(elements)), size), labels[elements.ravel()], elements.ravel()])]
+    for corners in (2, 3)[: size - 1] if size <= 4 else (2,):
+        faces, faces_of_each = faces_of(elements, corners)
+        face, label = labels_inside(scores, labels, faces)
+        owners.append(owner[faces[face, 0]])
         # The numbers of nodes, from 1 on, in a table of faces and labels.
-        shape = (len(faces), scores.shape[1])
-        wins.append(csr_array((node + 1, (face, label)), shape=shape))
-        entries.append(_entries(wins[-1], faces_of_each))
+        nodes = total + 1 + np.arange(len(face))
+        table = csr_array((nodes, (face, label)), shape=(len(faces), scores.shape[1]))
+        found = table[faces_of_each.ravel()].tocoo()
+        entries.append(np.stack([found.coords[0] // faces_of_each.shape[1], found.coords[1], found.data - 1]))
+        total += len(face)
     element, label, node = np.concatenate(entries, axis=1)
     order = np.lexsort((label, element))
     element, label, node = element[order], label[order], node[order]
     alike = (element[1:] == element[:-1]) & (label[1:] == label[:-1])
     links.append(np.stack([node[:-1][alike], node[1:][alike]], axis=1))
     return graph_components(np.concatenate(links), np.concatenate(owners), number)
-
-
-def _entries(table, faces_of_each):
-    """(element, label, node) for every node, by a table of faces and labels, on each element."""
-    found = table[faces_of_each.ravel()].tocoo()
-    element, label = found.coords
-    return np.stack([element // faces_of_each.shape[1], label, found.data - 1])
 
 
 def faces_of(elements, size):
@@ -363,19 +335,15 @@ def faces_of(elements, size):
     return rows[is_new], index.reshape(len(elements), len(choices))
 
 
-def labels_inside(scores, labels, faces, won):
-    """(face (N,), label (N,)) of labels that win inside faces (F, n), not on their boundary.
-
-    Where such a label leads most, as many others as the face has corners meet: fewer on its
-    boundary, by `won` (F, C), leave no room. It also beats each corner's label at another corner.
-    """
-    some = np.flatnonzero(won.sum(1) >= faces.shape[1])
+def labels_inside(scores, labels, faces):
+    """(face (N,), label (N,)) of the labels that win inside faces (F, 2) or (F, 3), and at none of their corners."""
     found = [np.zeros((0, 2), dtype=np.int64)]
+    some = np.flatnonzero((labels[faces] != labels[faces[:, :1]]).any(1))
     step = max(1, BLOCK // (faces.shape[1] * scores.shape[1]))
-    for start in range(0, len(some), step):
-        part = some[start : start + step]
+    for part in np.split(some, range(step, len(some), step)):
         corners = scores[faces[part]]
-        possible = ~won[part]
+        # Such a label beats that of each corner at another one.
+        possible = np.ones((len(part), scores.shape[1]), dtype=bool)
         for own in labels[faces[part]].T:
             beaten = np.take_along_axis(corners, own[:, None, None], axis=2)
             possible &= (corners > beaten).any(1)
@@ -383,8 +351,13 @@ def labels_inside(scores, labels, faces, won):
         for begin in range(0, len(face), step):
             row, at = face[begin : begin + step], label[begin : begin + step]
             lead = np.take_along_axis(corners[row], at[:, None, None], axis=2) - corners[row]
-            wins = _wins_on_edge(lead) if faces.shape[1] == 2 else _wins_somewhere(lead)
-            wins &= (lead == 0).all(1).argmax(1) == at  # of labels with the same scores, the first
+            equal = (lead == 0).all(1)
+            wins = ((lead > 0).any(1) | equal).all(1)
+            wins &= equal.argmax(1) == at  # of labels with the same scores, the first
+            if faces.shape[1] == 2:
+                wins &= _wins_on_edge(lead)
+            else:
+                wins[wins] = [_wins_in_triangle(own) for own in lead[wins]]
             found.append(np.stack([part[row], at], axis=1)[wins])
     return np.concatenate(found).T
 
@@ -399,22 +372,13 @@ def _wins_on_edge(lead):
     return rising.max(1) < falling.min(1)
 
 
-def _wins_somewhere(lead):
-    """Whether labels win in a simplex, from leads (N, n, C) at its corners: a linear program each.
-
-    The weights w >= 0 of the corners, of sum 1, are sought whose least lead w @ lead is greatest.
-    """
-    size = lead.shape[1]
-    wins = np.zeros(len(lead), dtype=bool)
-    # The solver's tolerances are absolute.
-    largest = np.abs(lead).max(axis=(1, 2), keepdims=True)
-    for i, leads in enumerate(lead / np.where(largest > 0, largest, 1)):
-        others = leads[:, (leads != 0).any(0)].T
-        least = np.column_stack([-others, np.ones(len(others))])
-        options = {"A_eq": [[1] * size + [0]], "b_eq": [1]}
-        options["bounds"] = [(0, None)] * size + [(None, None)]
-        wins[i] = -linprog([0] * size + [-1], least, np.zeros(len(others)), **options).fun > 0
-    return wins
+def _wins_in_triangle(lead):
+    """Whether a label wins in a triangle, from its leads (3, C) over each label: by what they leave of it."""
+    others = lead[:, (lead != 0).any(0)]
+    polygon = np.eye(3)
+    for heights in others.T:
+        polygon = part_above(polygon, polygon @ heights)
+    return len(polygon) > 2 and bool((polygon.mean(0) @ others > 0).all())
 
 
 def part_above(polygon: np.ndarray, heights: np.ndarray) -> np.ndarray:
