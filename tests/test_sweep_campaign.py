@@ -36,16 +36,13 @@ def changed(path, value):
 
 def test_expansion_in_order():
     campaign = parse_campaign(changed(["experiments", 1, "seeds"], {"ResNet18": [0, 1], "small": [0]}), "t")
-    entries = list(campaign.entries())
-    settings = [(e.name, label, p.spec.train.seed, p.spec.train.lr, p.spec.train.batch_size) for e, label, p in entries]
-    assert settings == [
-        ("main", "ResNet18", 0, 0.1, 16), ("main", "ResNet18", 0, 0.1, 32),
-        ("main", "ResNet18", 0, 0.01, 16), ("main", "ResNet18", 0, 0.01, 32),
-        ("main", "ResNet18", 1, 0.1, 16), ("main", "ResNet18", 1, 0.1, 32),
-        ("main", "ResNet18", 1, 0.01, 16), ("main", "ResNet18", 1, 0.01, 32),
+    entries = campaign.entries()
+    specs = [(e.name, label, planned.spec.train) for e, label, planned in entries]
+    assert [(name, label, train.seed, train.lr, train.batch_size) for name, label, train in specs] == [
+        *(("main", "ResNet18", seed, lr, batch) for seed in (0, 1) for lr in (0.1, 0.01) for batch in (16, 32)),
         ("adam", "ResNet18", 0, 0.01, 128), ("adam", "small", 0, 0.01, 128), ("adam", "ResNet18", 1, 0.01, 128),
     ]  # fmt: skip
-    assert all(p.spec.train.epochs == 2 for _, _, p in entries)
+    assert all(train.epochs == 2 for _, _, train in specs)
     assert entries[-2][2].spec.network == {"name": "ResNet18", "width": 2}
     assert entries[-2][2].spec.train.optimizer == "adam"
 
@@ -58,91 +55,81 @@ def test_a_run_that_two_experiments_want_is_done_once_with_the_wishes_of_both():
     assert len(runs) == 12
     wishes = sorted(tuple(planned.counts) for planned in runs.values())
     assert wishes == [("main",)] * 4 + [("main", "test")] * 4 + [("test",)] * 4
-    planned = next(iter(runs.values()))
-    without, early, late = (dataclasses.replace(planned, evolution_loss=loss) for loss in (None, 0.02, 0.01))
-    assert without.merged(late).evolution_loss == late.merged(without).evolution_loss == 0.01
-    with pytest.raises(ValueError, match="experiments ask for evolution_loss"):
-        early.merged(late)
-    experiments = [
-        TABLE["experiments"][0] | {"name": name, "evolution_loss": loss} for name, loss in (("a", 1), ("b", 2))
-    ]
-    with pytest.raises(ValueError, match="experiments ask for evolution_loss"):
-        parse_campaign(TABLE | {"experiments": experiments}, "t").runs()
+    late = {"evolution_loss": 0.01}
+    for losses, expected in ((({}, late), 0.01), ((late, {}), 0.01), ((late, {"evolution_loss": 0.02}), None)):
+        experiments = [TABLE["experiments"][0] | {"name": f"{i}"} | loss for i, loss in enumerate(losses)]
+        campaign = parse_campaign(TABLE | {"experiments": experiments}, "t")
+        if expected is None:
+            with pytest.raises(ValueError, match="experiments ask for evolution_loss"):
+                campaign.runs()
+        else:
+            assert {planned.evolution_loss for planned in campaign.runs().values()} == {expected}
 
 
 def test_run_id_follows_what_changes_the_result_and_nothing_else():
     spec = RunSpec({"name": "shapes"}, {"name": "ResNet18"}, TrainConfig())
     assert spec.run_id == RunSpec({"name": "shapes"}, {"name": "ResNet18"}, TrainConfig()).run_id
-    changes = {"lr": 0.2, "batch_size": 64, "weight_decay": 0.0, "epochs": 31, "seed": 1, "optimizer": "adam",
-               "momentum": 0.0, "schedule": "constant", "mixup_alpha": 0.5, "crop_padding": 4, "flip_probability": 0.5,
-               "precision": "bfloat16", "pretrain_epochs": 1, "between_share": 0.1, "between_labels": "third",
-               "gradient_penalty": 0.1, "sam_radius": 0.1}  # fmt: skip
-    assert changes.keys() == {field.name for field in dataclasses.fields(TrainConfig)}
-    trains = [dataclasses.replace(spec.train, **{name: value}) for name, value in changes.items()]
-    others = [dataclasses.replace(spec, train=train) for train in trains]
-    others += [
+    words = {"optimizer": "adam", "schedule": "constant", "precision": "bfloat16", "between_labels": "third"}
+    others = [
         dataclasses.replace(spec, dataset={"name": "digits"}),
         dataclasses.replace(spec, network={"name": "MLP"}),
     ]
+    for name, default in dataclasses.asdict(spec.train).items():
+        changed = words[name] if isinstance(default, str) else default + 1
+        value = 0.5 if name == "flip_probability" else changed
+        others.append(dataclasses.replace(spec, train=dataclasses.replace(spec.train, **{name: value})))
     assert len({s.run_id for s in [spec, *others]}) == 1 + len(others)
 
 
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
+        # Keys and names that are not there.
         (["datset"], {}, r"'datset'.*Did you mean 'dataset'"),
         (["dataset", "imagesize"], 8, r"\[dataset\].*Did you mean 'image_size'"),
         (["dataset", "root"], "/data/imagenet", r"'root'"),
         (["train", "epoch"], 3, r"'epoch'.*Did you mean 'epochs'"),
-        (["train", "epochs"], "many", r"epochs must be of type int, got 'many'"),
         (["networks", "ResNet81"], {}, r"networks.ResNet81.*Did you mean 'ResNet18'"),
         (["networks", "ResNet18", "widht"], 4, r"networks.ResNet18.*'widht'"),
+        (["networks", "small", "name"], "ResNet18", "name is no key, the network is its architecture"),
+        (["networks", "small", "architecture"], "os:system", "'os:system' is <built-in function system>: expected"),
         (["counts", "main", "num_sample"], 4, r"counts.main.*Did you mean 'num_samples'"),
         (["counts", "main", "points"], "tests", r"counts.main.*points 'tests'.*Did you mean 'test'"),
         (["experiments", 0, "network"], [], r"experiments 'network'.*Did you mean 'networks'"),
-        (["experiments", 0, "networks"], ["SENet18"], r"'main'.*network in networks 'SENet18'"),
+        (["experiments", 0, "networks"], ["SENet18"], r"'main'.*'SENet18'"),
         (["experiments", 0, "counts"], ["mian"], r"Did you mean 'main'"),
         (["experiments", 0, "measures"], ["margins"], r"Did you mean 'margin'"),
-        (["experiments", 0, "measures"], ["status"], "measure 'status' has the name of another column"),
         (["experiments", 0, "grid", "lrs"], [1.0], r"'main': unknown key in the training settings 'lrs'"),
-        (["experiments", 0, "grid", "lr"], 0.1, r"experiments.grid must be of type dict"),
-        (["experiments", 0, "grid", "lr"], [], r"grid.lr must be a non-empty list"),
-        (["experiments", 0, "grid", "lr"], [-0.1], "lr=-0.1"),
-        (["experiments", 1, "name"], "main", r"is there twice"),
-        (["experiments", 0, "seeds"], [], r"seeds of ResNet18 must be a non-empty list"),
-        (["experiments", 0, "grid", "lr"], [0.1, 0.2, 0.1], r"grid.lr has 0.1 twice"),
-        (["experiments", 0, "grid", "batch_size"], [16, 16.0], r"grid.batch_size has 16.0 twice"),
-        (["networks", "small", "width"], 10**400, r"networks.small.*width="),
-        (["train", "momentum"], 10**400, r"momentum must be of type finite float"),
-        (["experiments", 1, "networks"], ["small", "small"], r"networks has 'small' twice"),
-        (["experiments", 0, "seeds"], [0, 1, 0], r"seeds of ResNet18 has 0 twice"),
-        (["dataset", "label_noise"], 1.5, r"\[dataset\]: label_noise is 1.5"),
-        (["networks", "MLP"], {"width": 3}, r"'MLP' takes no width"),
-        (["dataset"], {}, r"\[dataset\] has no 'name'"),
-        (["networks", "small", "num_classes"], 3, "num_classes comes from the dataset"),
-        (["networks", "small", "seed"], 3, "seed comes from the dataset or the run"),
-        (["networks", "small", "name"], "ResNet18", "name is no key, the network is its architecture"),
-        (["networks", "small", "architecture"], "no_such_module:Net", "networks.small.*No module named"),
-        (["networks", "small", "architecture"], "os:system", "'os:system' is <built-in function system>: expected"),
-        (["networks", "small", "widths"], [float("nan")], "networks.small.*not JSON compliant"),
-        (["counts", "main", "resolution"], 1, "counts.main.*resolution=1; expected an integer of at least 2"),
-        (["counts", "main", "alpha_range"], ["a", "b"], "alpha_range must be of type"),
-        (["counts", "planes", "adjacency"], "face", "counts with adjacency 'linear', got 'face'"),
-        (["train", "weight_decay"], float("inf"), "weight_decay must be of type finite float, got inf"),
-        (["experiments", 0, "seeds"], [-1], "seed=-1; expected an integer of at least 0"),
-        (["experiments", 0, "seeds"], [True, 1.0], "must be of type"),
-        (["experiments", 1, "seeds"], {"ResNet18": [0]}, r"list each of its networks once, see \['small'\]"),
-        (["experiments", 0, "grid", "seed"], [1], "'seed' is set by seeds"),
-        (["experiments", 0, "evolution_epochs"], [3], r"evolution_epochs \[3\] are not within 0..2"),
-        (["experiments", 0, "evolution_counts"], ["main"], "evolution_counts needs evolution_epochs or"),
-        (["experiments", 0, "evolution_weights"], True, "evolution_weights needs evolution_epochs"),
-        (["experiments", 0, "evolution_loss"], -0.1, "evolution_loss"),
         (["experiments", 0, "dataset"], {"n_trian": 10}, "Did you mean 'n_train'"),
         (["experiments", 0, "options"], {"depth": 3}, "experiment 'main'.*depth"),
+        # What is there twice, or would be ignored.
+        (["networks", "small", "num_classes"], 3, "networks.small.*num_classes"),
+        (["networks", "small", "seed"], 3, "networks.small.*'seed'"),
+        (["networks", "MLP"], {"width": 3}, r"'MLP' takes no width"),
+        (["experiments", 1, "name"], "main", r"is there twice"),
+        (["experiments", 0, "measures"], ["status"], "measure 'status' has the name of another column"),
+        (["experiments", 0, "grid", "lr"], [0.1, 0.2, 0.1], r"grid.lr has 0.1 twice"),
+        (["experiments", 0, "grid", "batch_size"], [16, 16.0], r"grid.batch_size has 16.0 twice"),
+        (["experiments", 1, "networks"], ["small", "small"], r"networks has 'small' twice"),
+        (["experiments", 0, "seeds"], [0, 1, 0], r"seeds of ResNet18 has 0 twice"),
+        (["experiments", 1, "seeds"], {"ResNet18": [0]}, r"list each of its networks once, see \['small'\]"),
+        (["experiments", 0, "grid", "seed"], [1], "'seed' is set by seeds"),
         (["experiments", 0, "options"], {"name": "ResNet18"}, "options cannot exchange the network"),
-        (["experiments", 0, "ranges"], {"momentum": [0.1, 0.01]}, r"ranges.momentum must be \[low, high\]"),
-        (["experiments", 0, "ranges"], {"momentom": [0.1, 0.2]}, "Did you mean 'momentum'"),
         (["experiments", 0, "ranges"], {"lr": [0.01, 0.1]}, "lr is in grid and in ranges"),
+        # Values of the wrong type, or out of range.
+        (["dataset"], {}, r"\[dataset\] has no 'name'"),
+        (["dataset", "label_noise"], 1.5, r"\[dataset\]: label_noise is 1.5"),
+        (["train", "epochs"], "many", r"epochs must be of type int, got 'many'"),
+        (["train", "momentum"], 10**400, r"momentum must be of type finite float"),
+        (["networks", "small", "width"], 10**400, r"networks.small.*width="),
+        (["networks", "small", "widths"], [float("nan")], "networks.small.*not JSON compliant"),
+        (["counts", "main", "resolution"], 1, "counts.main.*resolution=1; expected an integer of at least 2"),
+        (["counts", "planes", "adjacency"], "face", "counts with adjacency 'linear', got 'face'"),
+        (["experiments", 0, "grid", "lr"], [], r"grid.lr must be a non-empty list"),
+        (["experiments", 0, "grid", "lr"], [-0.1], "lr=-0.1"),
+        (["experiments", 0, "seeds"], [-1], "seed=-1; expected an integer of at least 0"),
+        (["experiments", 0, "evolution_epochs"], [3], r"evolution_epochs \[3\] are not within 0..2"),
+        (["experiments", 0, "ranges"], {"momentum": [0.1, 0.01]}, r"ranges.momentum must be \[low, high\]"),
     ],
 )
 def test_mistakes_are_named(path, value, message):

@@ -170,7 +170,7 @@ def test_many_runs_on_few_workers_come_back_once_each_in_order_and_an_error_is_o
     """More runs than one message to the scheduler holds."""
     monkeypatch.setattr(execute, "BLOCK", 100)
     todo = list(parse_campaign(table(300), "many").runs().values())
-    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as here:
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as here:
         outcomes = list(execute.on_dask(todo, no_op_but_for_seed_3, workers=0, scheduler=here.scheduler_address))
     ids = [planned.spec.run_id for planned in todo]
     assert sorted(outcome.run_id for outcome in outcomes) == sorted(ids)

@@ -35,7 +35,6 @@ from rc_utils.checks import (
     check_distinct,
     check_keys,
     check_name,
-    check_number,
     checked_value,
     naming,
     require,
@@ -47,7 +46,6 @@ from rc_utils.training.config import TrainConfig
 
 SCHEMA = 1
 TRAIN_DEFAULTS = dataclasses.asdict(TrainConfig())
-_RANGES_STREAM = 1  # second entry of the seed of what a run draws from ranges
 # Columns that every table of runs has beside the counts and the measures.
 RUN_COLUMNS = (
     *("run_id", "campaign", "experiment", "network", "cell", "origin", "status"),
@@ -55,6 +53,11 @@ RUN_COLUMNS = (
     *("train_accuracy", "test_accuracy", "train_loss", "test_loss", "gap", "interpolates"),
     *("count", "count_std_error", "seconds_train", "seconds_count"),
 )
+
+
+def canonical_json(value):
+    """JSON text that is the same for equal values."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,28 +75,27 @@ class RunSpec:
         Training settings at their default are left out, so that a new one renames no run.
         """
         changed = {k: v for k, v in vars(self.train).items() if v != TRAIN_DEFAULTS[k]}
-        settings = {"schema": SCHEMA, "dataset": self.dataset, "network": self.network}
-        text = canonical_json(settings | {"train": changed})
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        settings = {"schema": SCHEMA, "dataset": self.dataset, "network": self.network, "train": changed}
+        return hashlib.sha256(canonical_json(settings).encode()).hexdigest()[:16]
 
 
 @dataclasses.dataclass(frozen=True)
 class PlannedRun:
-    """A run with what its record has to hold, as in `Experiment`.
+    """A run with what its record has to hold, as in `Experiment`, but counts with their settings.
 
-    counts, evolution_counts: settings by name. frozen: file of the campaign's committed records.
+    frozen: file of the campaign's committed records.
     """
 
     spec: RunSpec
+    frozen: pathlib.Path
     counts: dict
-    measures: tuple
-    evolution_epochs: tuple
+    measures: list
+    evolution_epochs: list
     evolution_counts: dict
-    evolution_measures: tuple
+    evolution_measures: list
     evolution_weights: bool
     evolution_loss: float | None
     per_image: bool
-    frozen: pathlib.Path
 
     def merged(self, other):
         """The run with what two experiments of one campaign ask of it."""
@@ -104,8 +106,8 @@ class PlannedRun:
             theirs = getattr(other, name)
             if isinstance(mine, dict | bool):
                 both[name] = mine | theirs
-            elif isinstance(mine, tuple):
-                both[name] = tuple(dict.fromkeys(mine + theirs))
+            elif isinstance(mine, list):
+                both[name] = list(dict.fromkeys(mine + theirs))
         return dataclasses.replace(self, **both)
 
 
@@ -147,13 +149,13 @@ class Experiment:
     per_image: bool = False
 
     def __post_init__(self):
+        different = sorted(set(self.networks) ^ set(self.seeds_by_network))
+        require(not different, f"seeds must list each of its networks once, see {different}")
         lists = {"networks": self.networks} | {f"grid.{key}": v for key, v in self.grid.items()}
         lists |= {f"seeds of {label}": seeds for label, seeds in self.seeds_by_network.items()}
         for where, values in lists.items():
             require(values, f"{where} must be a non-empty list")
             check_distinct(where, values)
-        different = sorted(set(self.networks) ^ set(self.seeds_by_network))
-        require(not different, f"seeds must list each of its networks once, see {different}")
         for key, ends in self.ranges.items():
             require(key not in self.grid, f"{key} is in grid and in ranges")
             rising = len(ends) == 2 and 0 < ends[0] < ends[1]
@@ -163,11 +165,6 @@ class Experiment:
         for name in self.measures + self.evolution_measures:
             taken = name in RUN_COLUMNS or name.startswith("count_")
             require(not taken, f"measure {name!r} has the name of another column: rename it")
-        if self.evolution_loss is not None:
-            check_number("evolution_loss", self.evolution_loss, 0, above=True)
-        for key in ("evolution_counts", "evolution_measures", "evolution_weights"):
-            used = self.evolution_epochs or self.evolution_loss is not None
-            require(used or not getattr(self, key), f"{key} needs evolution_epochs or evolution_loss")
 
     @property
     def seeds_by_network(self):
@@ -185,7 +182,7 @@ class Experiment:
 
     def drawn(self, seed):
         """The seed, and what it draws from the ranges, with three digits."""
-        rng, values = np.random.default_rng([seed, _RANGES_STREAM]), {"seed": seed}
+        rng, values = np.random.default_rng([seed, 1]), {"seed": seed}
         for key, (low, high) in self.ranges.items():
             value = low * (high / low) ** rng.random()
             is_whole = isinstance(TRAIN_DEFAULTS.get(key), int)
@@ -224,8 +221,7 @@ class Campaign:
         for experiment in self.experiments:
             with naming(f"{self.name}, experiment {experiment.name!r}"):
                 for label, setting in experiment.settings():
-                    planned = self._plan(experiment, self.networks[label], setting)
-                    entries.append((experiment, label, planned))
+                    entries.append((experiment, label, self._plan(experiment, self.networks[label], setting)))
         return entries
 
     def runs(self):
@@ -246,8 +242,7 @@ class Campaign:
     def restricted(self, names):
         """The campaign with the experiments of these names alone."""
         for name in names:
-            known = [experiment.name for experiment in self.experiments]
-            check_name(f"experiment of campaign {self.name}", name, known)
+            check_name(f"experiment of campaign {self.name}", name, [e.name for e in self.experiments])
         chosen = [experiment for experiment in self.experiments if experiment.name in names]
         return dataclasses.replace(self, experiments=chosen, whole=self.whole or self)
 
@@ -258,33 +253,24 @@ class Campaign:
         in the experiment: its dataset, options, training, counts and measures, taken at the end.
         """
         (asked,) = self.restricted([experiment or self.experiments[0].name]).experiments
-        never = {"evolution_epochs": [], "evolution_counts": [], "evolution_measures": []}
-        never |= {"evolution_loss": None, "evolution_weights": False}
+        never = {key: [] for key in ("evolution_epochs", "evolution_counts", "evolution_measures")}
+        asked = dataclasses.replace(asked, **never, evolution_loss=None, evolution_weights=False)
         with naming(f"{self.name}, network {network['name']!r}"):
-            return self._plan(dataclasses.replace(asked, **never), network, setting | asked.drawn(seed))
+            return self._plan(asked, network, setting | asked.drawn(seed))
 
     def _plan(self, experiment, network, setting):
-        train = self.train | experiment.train | setting
-        train = settings_from_dict(TrainConfig, train, "the training settings")
-        dataset = self.dataset | experiment.dataset
-        if experiment.own_draw:
-            dataset = dataset | {"seed": train.seed}
+        train = settings_from_dict(TrainConfig, self.train | experiment.train | setting, "the training settings")
+        dataset = self.dataset | experiment.dataset | ({"seed": train.seed} if experiment.own_draw else {})
         stored = dataset.get("name") not in ("shapes", "digits", "imagenet")
         require(stored or not experiment.per_image, "per_image needs a dataset stored as a file")
         outside = [e for e in experiment.evolution_epochs if not 0 <= e <= train.epochs]
         require(not outside, f"evolution_epochs {outside} are not within 0..{train.epochs}")
-        return PlannedRun(
-            spec=RunSpec(dataset, network | experiment.options, train),
-            counts={name: self.counts[name] for name in experiment.counts},
-            measures=tuple(experiment.measures),
-            evolution_epochs=tuple(experiment.evolution_epochs),
-            evolution_counts={name: self.counts[name] for name in experiment.evolution_counts},
-            evolution_measures=tuple(experiment.evolution_measures),
-            evolution_weights=experiment.evolution_weights,
-            evolution_loss=experiment.evolution_loss,
-            per_image=experiment.per_image,
-            frozen=self.folder / "runs.jsonl",
-        )
+        fields = [field.name for field in dataclasses.fields(PlannedRun)[2:]]
+        asked = {name: getattr(experiment, name) for name in fields}
+        for key in ("counts", "evolution_counts"):
+            asked[key] = {name: self.counts[name] for name in asked[key]}
+        spec = RunSpec(dataset, network | experiment.options, train)
+        return PlannedRun(spec, self.folder / "runs.jsonl", **asked)
 
 
 def list_campaigns():
@@ -321,7 +307,7 @@ def load_campaign(name):
 
 def parse_campaign(table, name, folder=pathlib.Path()):
     """Campaign from the parsed TOML `table`; raises ValueError as `load_campaign`."""
-    keys = {f.name for f in dataclasses.fields(Campaign)} - {"name", "folder", "whole"}
+    keys = {field.name for field in dataclasses.fields(Campaign)[:-3]}
     check_keys(f"campaign {name}", table, keys)
     asked = settings_from_dict(Campaign, table | {"name": name, "folder": folder}, name)
     experiments = {}
@@ -329,19 +315,16 @@ def parse_campaign(table, name, folder=pathlib.Path()):
         with naming(f"{name}, experiment {values.get('name', len(experiments))!r}"):
             experiment = settings_from_dict(Experiment, values, "experiments")
             require(experiment.name not in experiments, "experiments: the name is there twice")
-            for label in experiment.networks:
-                check_name("network in networks", label, asked.networks)
-            for key in ("counts", "evolution_counts"):
+            for key, known in (("networks", "networks"), ("counts", "counts"), ("evolution_counts", "counts")):
                 for label in getattr(experiment, key):
-                    check_name(f"count in {key}", label, asked.counts)
+                    check_name(f"{known[:-1]} in {key}", label, getattr(asked, known))
         experiments[experiment.name] = experiment
     networks = {}
     for label, options in asked.networks.items():
         where = f"{name}, [networks.{label}]"
         require("name" not in options, f"{where}: name is no key, the network is its architecture")
         architecture = checked_value(options.get("architecture", label), str, f"{where}.architecture")
-        others = {key: value for key, value in options.items() if key != "architecture"}
-        networks[label] = {"name": architecture} | others
+        networks[label] = {"name": architecture} | {k: v for k, v in options.items() if k != "architecture"}
     counts = {}
     for label, count in asked.counts.items():
         # What a record says of a count does not depend on the default of `region_count`.
@@ -351,8 +334,3 @@ def parse_campaign(table, name, folder=pathlib.Path()):
     campaign = dataclasses.replace(asked, choice=asked.choice.strip(), **changes)
     require(campaign.entries(), f"campaign {name} asks for no run: no experiments, networks or seeds")
     return campaign
-
-
-def canonical_json(value):
-    """JSON text that is the same for equal values."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -39,9 +39,7 @@ from rc_utils.training import StopTraining
 # repeated on another kind of processor may have: of an accuracy, and of a mean count as a share of
 # it, in one dimension and in more.
 ACCURACY_TOLERANCE, COUNT_TOLERANCE, FURTHER_TOLERANCE = 0.04, 0.12, 0.36
-RECORD_SIZE = 1 << 18  # bytes, more than a record of thousands of simplices has
 BLOCK = 1000  # runs submitted to Dask in one message
-PAUSE = 0.1  # seconds between two batches of outcomes
 DASK_SETTINGS = {
     "distributed.worker.daemon": False,
     "distributed.logging.distributed": "error",
@@ -95,26 +93,21 @@ def sweep(
     if not scheduler:  # whose workers may have what this machine has not
         check_device(device)
     deadline = None if time_budget is None else time.time() + time_budget
-    by_network = {}
-    for record, _ in records.find_records(campaign.runs()).values():
-        by_network.setdefault(canonical_json(record["spec"]["network"]), record)
-    for record in by_network.values():
+    found = records.find_records(campaign.runs()).values()
+    for record in {canonical_json(record["spec"]["network"]): record for record, _ in found}.values():
         check_start(record)
     todo = records.missing_runs(campaign, shard)
     if not todo:
         return []
-    # A record that cannot be written is noticed before any training.
+    # A folder that cannot be written is noticed before any training.
     probe = results_dir() / "records" / f".writable.{uuid.uuid4().hex[:8]}"
-    write_atomically(probe, bytes(RECORD_SIZE))
+    write_atomically(probe, b"")
     probe.unlink()
-    options = {"device": device, "threads": threads, "deadline": deadline, "compile": compile}
-    job = functools.partial(attempt, **options)
+    job = functools.partial(attempt, device=device, threads=threads, deadline=deadline, compile=compile)
     outcomes = on_dask(todo, job, workers, scheduler) if workers or scheduler else map(job, todo)
     seen = []
     with tqdm(total=len(todo), desc=campaign.name, unit="run", mininterval=2.0) as bar:
         for outcome in outcomes:
-            bar.update(outcome.status == "done")
-            line = f"run {outcome.run_id} failed:\n{outcome.error}"
             if outcome.status == "done":
                 record, results = outcome.record, outcome.record["results"]
                 # Its worker may share no file system with this process.
@@ -122,8 +115,10 @@ def sweep(
                     records.write_record(record)
                 line = f"{outcome.run_id} {record['spec']['network']['name']} {record['status']}: "
                 line += f"train {results['train_accuracy']:.3f}, test {results['test_accuracy']:.3f}"
-            if outcome.status in ("done", "failed"):
+                bar.update()
                 bar.write(line, file=sys.stderr)
+            elif outcome.status == "failed":
+                bar.write(f"run {outcome.run_id} failed:\n{outcome.error}", file=sys.stderr)
             seen.append(dataclasses.replace(outcome, record=None))
     return seen
 
@@ -144,8 +139,7 @@ def attempt(planned, device="cpu", threads=1, deadline=None, compile=False):
         if late():
             return Outcome(run_id, "late")
         with torch_threads(threads):
-            record = complete_run(planned, device, late, compile=compile, wait=False)
-        return Outcome(run_id, "done", record)
+            return Outcome(run_id, "done", complete_run(planned, device, late, compile=compile, wait=False))
     except StopTraining:
         return Outcome(run_id, "late")
     except Timeout:
@@ -193,8 +187,7 @@ def on_dask(todo, job, workers, scheduler):
     ids = {f"rc-{planned.spec.run_id}-{own}": planned.spec.run_id for planned in todo}
     cluster = contextlib.nullcontext(scheduler) if scheduler else local_cluster(min(workers, len(todo)))
     with cluster as address, Client(address) as client:
-        options = {"batch_size": BLOCK, "fifo_timeout": 0, "pure": False}
-        futures = client.map(job, todo, key=list(ids), **options)
+        futures = client.map(job, todo, key=list(ids), batch_size=BLOCK, fifo_timeout=0, pure=False)
         try:
             # One message per batch instead of one per run: with 10,000 runs messages take the time.
             for batch in as_completed(futures).batches():
@@ -207,7 +200,7 @@ def on_dask(todo, job, workers, scheduler):
                     text = f"{type(error).__name__}: {error}"
                     yield outcomes.get(future) or Outcome(ids[future.key], "failed", error=text)
                     future.release()
-                time.sleep(PAUSE)
+                time.sleep(0.1)  # for the next batch to be one
         except (OSError, CancelledError, asyncio.CancelledError) as error:
             raise OSError(
                 f"the scheduler {address} is gone ({type(error).__name__}). Records that were "
@@ -229,9 +222,8 @@ def check_values(campaign):
     networks = {f"[networks.{label}]": network for label, network in campaign.networks.items()}
     for experiment, label, planned in campaign.entries():
         where = f"experiment {experiment.name!r}"
-        for key in ("measures", "evolution_measures"):
-            for name in getattr(planned, key):
-                check_name(f"{key} of {campaign.name}, {where}", name, measures.MEASURES)
+        for name in planned.measures + planned.evolution_measures:
+            check_name(f"measure of {campaign.name}, {where}", name, measures.MEASURES)
         datasets[f"{where}, dataset"] = planned.spec.dataset
         networks[f"{where}, [networks.{label}] with its options"] = planned.spec.network
     for where, settings in datasets.items():
@@ -241,10 +233,9 @@ def check_values(campaign):
             check_dataset(**{k: v for k, v in settings.items() if k not in ("name", "classes")})
     for where, network in networks.items():
         with naming(f"{campaign.name}, {where}"):
-            for key in ("num_classes", "in_channels", "image_size", "seed"):
-                require(key not in network, f"{key} comes from the dataset or the run")
             canonical_json(network)
-            check_network(**network)
+            # The shape comes from the dataset: a second one is an error.
+            check_network(num_classes=1, in_channels=1, image_size=1, **network)
     model, points = lambda batch: batch[:, :3], np.random.default_rng(0).random((64, 8))
     for label, settings in campaign.counts.items():
         with naming(f"{campaign.name}, counts.{label}"):
@@ -306,16 +297,16 @@ def verify(campaign, number, seed=0, device="cpu"):
         if records.data_sha256(old) not in (None, records.data_sha256(new)):
             yield f"{key}: other data than the record has", False
             continue
-        was, now = (records.record_row(record, campaign.counts) for record in (old, new))
+        was, now = old["results"], new["results"]
         accuracy = max(abs(was[k] - now[k]) for k in ("train_accuracy", "test_accuracy"))
         equal = new["status"] == "ok" and accuracy == 0
         close, largest = new["status"] == "ok" and accuracy <= ACCURACY_TOLERANCE, 0.0
-        for label, settings in campaign.counts.items():
-            pair = [records.find_count(record["counts"], settings) for record in (old, new)]
-            if None not in pair:
-                share = abs(was[f"count_{label}"] / now[f"count_{label}"] - 1)
+        for settings in campaign.counts.values():
+            before, after = (records.find_count(record["counts"], settings) for record in (old, new))
+            if before and after:
+                share = abs(np.mean(before["counts"]) / np.mean(after["counts"]) - 1)
                 further = {"dim", "sampling"} & set(settings)
-                equal = equal and pair[0]["counts"] == pair[1]["counts"]
+                equal = equal and before["counts"] == after["counts"]
                 close = close and share <= (FURTHER_TOLERANCE if further else COUNT_TOLERANCE)
                 largest = max(largest, share)
         keys = ("device", "hardware", "instructions", "threads")
@@ -328,11 +319,11 @@ def verify(campaign, number, seed=0, device="cpu"):
 # The command ----------------------------------------------------------------------------------
 
 
-def _shard(text):
-    index, _, number = text.partition("/")
-    if not (index.isdigit() and number.isdigit() and 0 <= int(index) < int(number)):
-        raise argparse.ArgumentTypeError(f"{text!r} is not i/N with i < N, such as 0/4")
-    return int(index), int(number)
+def shard(text):
+    """(i, N) of the text "i/N"; ValueError unless i < N."""
+    index, number = map(int, text.split("/"))
+    require(0 <= index < number, "i/N with i < N")
+    return index, number
 
 
 def _parser():
@@ -344,7 +335,7 @@ def _parser():
     add("--device", default="cpu", help="cpu, cuda, cuda:1, ... or auto")
     add("--threads", type=int, default=1, help="torch threads of each run (default 1)")
     add("--time-budget", type=float, metavar="SECONDS", help="stop cleanly after this time")
-    add("--shard", type=_shard, default=(0, 1), metavar="i/N", help="every N-th run, from the i-th on")
+    add("--shard", type=shard, default=(0, 1), metavar="i/N", help="every N-th run, from the i-th on (i < N)")
     add("--compile", action="store_true", help="torch.compile the networks")
     add("--experiment", action="append", metavar="NAME", help="of this one alone; may be repeated")
     one.add_argument("--plan", action="store_true", help="say what is missing, run nothing")
@@ -377,8 +368,7 @@ def main(arguments=None):
 
 def _act(campaign, options):
     """Do the one thing that the options ask for; returns the exit status."""
-    if options.plan or options.freeze or options.verify is not None:
-        check_values(campaign)
+    check_values(campaign)
     if options.plan:
         try:
             for line in plan(campaign, options.shard):

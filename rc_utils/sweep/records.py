@@ -30,8 +30,6 @@ from rc_utils.training.config import TrainConfig
 
 INTERPOLATES = 0.99
 ADVICE = "delete this record alone and run the sweep again"
-_EVOLUTION_COLUMNS = [*RUN_COLUMNS[:7], "seed", "lr", "batch_size", "epoch", "gap", "reached_loss"]
-_EVOLUTION_COLUMNS += ["train_accuracy", "test_accuracy", "train_loss"]
 
 
 # Files ----------------------------------------------------------------------------------------
@@ -114,38 +112,32 @@ def find_records(plans, frozen=None, origin=None):
     """
     found = {}
     if frozen is not None and origin != "live":
-        for run_id, record in read_frozen(frozen, plans).items():
-            found[run_id] = (record, "reference")
+        found = {run_id: (record, "reference") for run_id, record in read_frozen(frozen, plans).items()}
     for run_id, planned in plans.items() if origin != "reference" else ():
         live = live_record(run_id)
-        if live is None:
-            continue
-        frozen_alone = run_id in found and is_complete(found[run_id][0], planned) > is_complete(live, planned)
-        if not frozen_alone:
+        if live is not None and (
+            run_id not in found or is_complete(live, planned) or not is_complete(found[run_id][0], planned)
+        ):
             found[run_id] = (live, "live")
-    _warn_of_mixed_data(found)
-    return found
-
-
-def data_sha256(record):
-    """Hash of the data that a record was made with, None where it does not say."""
-    return record["provenance"].get("data", {}).get("sha256")
-
-
-def _warn_of_mixed_data(found):
     runs_on = {}  # {dataset: {hash of its data: a run}}
     for run_id, (record, _) in found.items():
         if data_sha256(record) is not None:
-            runs = runs_on.setdefault(canonical_json(record["spec"]["dataset"]), {})
-            runs.setdefault(data_sha256(record), run_id)
+            dataset = canonical_json(record["spec"]["dataset"])
+            runs_on.setdefault(dataset, {}).setdefault(data_sha256(record), run_id)
     for dataset, runs in runs_on.items():
         if len(runs) > 1:
             hashes = ", ".join(f"{sha256[:12]}: {run_id}" for sha256, run_id in runs.items())
             warnings.warn(
                 f"runs on different data are mixed: the contents of dataset {dataset} have changed "
                 f"(data hash: a run; {hashes}). Rename the dataset, or delete the old records",
-                stacklevel=3,
+                stacklevel=2,
             )
+    return found
+
+
+def data_sha256(record):
+    """Hash of the data that a record was made with, None where it does not say."""
+    return record["provenance"].get("data", {}).get("sha256")
 
 
 def freeze(campaign):
@@ -172,11 +164,9 @@ def freeze(campaign):
 def find_count(entries, settings):
     """The entry of a record's list of counts that was made with `settings`, or None."""
     for entry in entries:
-        stored = entry["settings"]
-        if stored.get("dim", 1) != 1:
-            # Records of before campaigns named their neighbours mean the paper's.
-            stored = {"adjacency": "face"} | stored
-        if stored == settings:
+        # Records of before campaigns named their neighbours mean the paper's.
+        plane = {} if entry["settings"].get("dim", 1) == 1 else {"adjacency": "face"}
+        if plane | entry["settings"] == settings:
             return entry
     return None
 
@@ -185,16 +175,15 @@ def is_complete(record, planned):
     """Whether a record has every count, measure and look asked for, or is of a diverged run."""
     if record["status"] != "ok":
         return True
-    wanted = [(record, planned.counts, planned.measures)]
+    looks = {look["epoch"]: look for look in record["evolution"]}
     epochs = list(planned.evolution_epochs)
     if planned.evolution_loss is not None:
         reached = record.get("reached", {"loss": None})
         if reached["loss"] != planned.evolution_loss:
             return False
         epochs += [] if reached["epoch"] is None else [reached["epoch"]]
-    looks = {look["epoch"]: look for look in record["evolution"]}
-    for epoch in epochs:
-        wanted.append((looks.get(epoch), planned.evolution_counts, planned.evolution_measures))
+    wanted = [(record, planned.counts, planned.measures)]
+    wanted += [(looks.get(epoch), planned.evolution_counts, planned.evolution_measures) for epoch in epochs]
     for point, counts, measures in wanted:
         if point is None or not set(measures) <= set(point.get("measures", ())):
             return False
@@ -250,12 +239,11 @@ def load_evolution(
             row = head | {key: look[key] for key in ("epoch", "train_accuracy", "test_accuracy")}
             row["train_loss"] = float(look.get("train_loss", "nan"))
             row["gap"] = look["train_accuracy"] - look["test_accuracy"]
-            at_loss = reached.get("epoch") == look["epoch"]
-            row["reached_loss"] = reached["loss"] if at_loss else float("nan")
+            row["reached_loss"] = reached["loss"] if reached.get("epoch") == look["epoch"] else float("nan")
             measures = _measure_columns(look.get("measures", {}))
             row |= {name: float(value) for name, value in measures.items()}
             rows.append(row | _count_columns(look["counts"], campaign.counts, num_samples))
-    return pd.DataFrame(rows, columns=None if rows else _EVOLUTION_COLUMNS)
+    return pd.DataFrame(rows, columns=None if rows else [*RUN_COLUMNS, "epoch", "reached_loss"])
 
 
 def load_counts(name, labels):
@@ -266,7 +254,7 @@ def load_counts(name, labels):
     simplices in every run.
     """
     campaign, entries = _entries(name)
-    rows, runs = [], {}
+    runs, rows = {}, []
     for head, record in entries:
         runs.setdefault(head["run_id"], (head, record))  # once, also where experiments share it
     for head, record in runs.values():
@@ -276,18 +264,10 @@ def load_counts(name, labels):
         train, shared = record["spec"]["train"], min(len(entry["counts"]) for entry in found.values())
         for label, entry in found.items():
             number = len(entry["counts"])
-            rows.append(
-                {
-                    "run_id": head["run_id"],
-                    "network": head["network"],
-                    "lr": train["lr"],
-                    "batch_size": train["batch_size"],
-                    "count": label,
-                    "counts": np.array(entry["counts"][:shared]),
-                    "evaluations": entry["num_evaluations"] / number,
-                    "seconds": entry["seconds"] / number,
-                }
-            )
+            row = {key: head[key] for key in ("run_id", "network")} | {k: train[k] for k in ("lr", "batch_size")}
+            row |= {"count": label, "counts": np.array(entry["counts"][:shared])}
+            row |= {"evaluations": entry["num_evaluations"] / number, "seconds": entry["seconds"] / number}
+            rows.append(row)
     return pd.DataFrame(rows)
 
 
@@ -344,8 +324,7 @@ def _count_columns(entries, counts, num_samples):
         if entry is not None:
             values = np.asarray(entry["counts"][:num_samples], dtype=float)
             spread = values.std(ddof=1) if len(values) > 1 else np.nan
-            columns[f"count_{name}"] = values.mean()
-            columns[f"count_{name}_std_error"] = spread / len(values) ** 0.5
+            columns |= {f"count_{name}": values.mean(), f"count_{name}_std_error": spread / len(values) ** 0.5}
     return columns
 
 
@@ -374,9 +353,7 @@ def campaign_runs(name, experiment="", num_samples=0):
             f"its [counts.main] says: `{command}` makes them again",
             stacklevel=2,
         )
-    runs = runs[~lacking]
-    if experiment:
-        runs = runs[runs["experiment"] == experiment]
+    runs = runs[~lacking & ((runs["experiment"] == experiment) | (experiment == ""))]
     require(len(runs), f"there is no record of campaign {name!r} yet: `{command}` trains its runs")
     diverged = f"all {len(runs)} runs of campaign {name!r} diverged; give it smaller learning rates"
     require((runs["status"] == "ok").any(), diverged)

@@ -28,7 +28,6 @@ from rc_utils.training import evaluate, train
 from rc_utils.training.loop import training_layout
 
 NUM_PREDICTIONS = 2000  # test images of which a record keeps the predicted label
-START_IMAGES, START_SCORES = 4, 10  # on which a reader's network is known again, of how many classes
 
 
 @functools.lru_cache(maxsize=3)
@@ -74,9 +73,7 @@ def complete_run(planned, device="cpu", should_stop=None, *, compile=False, wait
                 return old
         record, states = make_record(planned, device, should_stop, compile=compile)
         if planned.evolution_weights and record["status"] == "ok":
-            content = _pack_weights(states)
-            record["provenance"]["weights_sha256"] = hashlib.sha256(content).hexdigest()
-            write_atomically(weights_path(run_id), content)
+            record["provenance"]["weights_sha256"] = _keep_weights(run_id, states)
         if old is not None and _same_network(old, record):
             # Campaigns that share a run would otherwise take turns in making it.
             record["measures"] = old["measures"] | record["measures"]
@@ -130,12 +127,11 @@ def make_record(planned, device="cpu", should_stop=None, *, compile=False):
     looks = {"measure_epochs": planned.evolution_epochs, "measure_loss": planned.evolution_loss}
     options = {"device": device, "should_stop": should_stop, "compile": compile}
     run = train(network, data, spec.train, measure=look, **looks, **options)
-    results = {name: getattr(run, name) for name in ("train_accuracy", "test_accuracy")}
-    results |= {name: _as_json(getattr(run, name)) for name in ("train_loss", "test_loss")}
+    names = ("train_accuracy", "test_accuracy", "train_loss", "test_loss")
+    results = {name: _as_json(getattr(run, name)) for name in names}
     record |= {"status": run.status, "results": results, "measures": {}, "counts": []}
     record["evolution"] = list(run.measurements.values())
-    execution = {"compile": True} if compile else {}
-    record["provenance"] = provenance(data, device, started, run.seconds, execution)
+    record["provenance"] = provenance(data, device, started, run.seconds, {"compile": True} if compile else {})
     if planned.evolution_loss is not None:
         record["reached"] = {"loss": planned.evolution_loss, "epoch": run.reached_epoch}
     if run.status != "ok":
@@ -143,8 +139,7 @@ def make_record(planned, device="cpu", should_stop=None, *, compile=False):
     states[spec.train.epochs] = _state_of(run.network)
     try:
         if data.y_train_true is not None:
-            _, accuracy = evaluate(run.network, data.x_train, data.y_train_true)
-            results["train_accuracy_true_labels"] = accuracy
+            _, results["train_accuracy_true_labels"] = evaluate(run.network, data.x_train, data.y_train_true)
         if planned.per_image:
             record["per_image"], results["unused_accuracy"] = _right_images(run.network, spec, data)
         # How networks disagree can be told from records. A character per label: 0 to 9, and after 9
@@ -167,13 +162,11 @@ def _right_images(network, spec, data):
     """
     settings = {k: v for k, v in spec.dataset.items() if k in ("name", "image_size", "classes")}
     stored = dataset_of(dataclasses.replace(spec, dataset=settings))
+    mean, std = data.x_train.mean.cpu(), data.x_train.std.cpu()
     right, bits = {}, {}
-    for name, images, labels in (
-        ("test", stored.x_test, stored.y_test),
-        ("pool", stored.x_train, stored.y_train),
-    ):
-        standardised = ImageTensor(images.raw, data.x_train.mean.cpu(), data.x_train.std.cpu())
-        right[name] = np.asarray(predict_labels(network, standardised)) == labels.numpy()
+    pool = {"test": (stored.x_test, stored.y_test), "pool": (stored.x_train, stored.y_train)}
+    for name, (images, labels) in pool.items():
+        right[name] = np.asarray(predict_labels(network, ImageTensor(images.raw, mean, std))) == labels.numpy()
         bits[name] = base64.b64encode(np.packbits(right[name])).decode()
     used = {image.tobytes() for image in data.x_train.raw.cpu().numpy()}
     unused = [image.tobytes() not in used for image in stored.x_train.raw.numpy()]
@@ -187,8 +180,7 @@ def count_regions(network, data, settings):
     """
     started = time.perf_counter()
     points = data.x_test if settings["points"] == "test" else data.x_train
-    arguments = {key: value for key, value in settings.items() if key != "points"}
-    count = region_count(network, points, **arguments)
+    count = region_count(network, points, **{key: value for key, value in settings.items() if key != "points"})
     return {
         "settings": settings,
         "counts": np.asarray(count.counts).tolist(),
@@ -210,17 +202,17 @@ def _as_json(value):
 def _start(network, data):
     """What an untrained network is known by again: shapes of parameters, scores of fixed images.
 
-    Scores are in evaluation mode, then in training mode with a fixed seed, so that an edit of
-    either shows.
+    Scores are of ten classes at most, of four images in evaluation mode, then in training mode with
+    a fixed seed, so that an edit of either shows.
     """
     network = copy.deepcopy(network).cpu()
-    images = np.random.default_rng(0).normal(size=(START_IMAGES, *data.x_train.shape[1:]))
+    images = np.random.default_rng(0).normal(size=(4, *data.x_train.shape[1:]))
     batch = torch.from_numpy(images).float()
     with own_random_state(torch.device("cpu")), full_precision(), torch.no_grad():
         torch.default_generator.manual_seed(0)
         with evaluation_mode(network):
             scores = network(batch)
-        both = torch.cat([scores, network.train()(batch)])[:, :START_SCORES]
+        both = torch.cat([scores, network.train()(batch)])[:, :10]
     parameters = {name: list(value.shape) for name, value in network.named_parameters()}
     return {"parameters": parameters, "scores": both.double().nan_to_num().tolist()}
 
@@ -256,11 +248,13 @@ def _state_of(network):
     return {name: value.detach().cpu().clone().contiguous() for name, value in state.items()}
 
 
-def _pack_weights(states):
-    """Bytes of state dicts by epoch; names begin with "<epoch>/"."""
+def _keep_weights(run_id, states):
+    """Write state dicts by epoch to the run's file, under "<epoch>/<name>"; returns its SHA-256."""
     from safetensors.torch import save
 
-    return save({f"{epoch}/{name}": v for epoch, state in states.items() for name, v in state.items()})
+    content = save({f"{epoch}/{name}": v for epoch, state in states.items() for name, v in state.items()})
+    write_atomically(weights_path(run_id), content)
+    return hashlib.sha256(content).hexdigest()
 
 
 def kept_weights(record):
@@ -308,8 +302,7 @@ def networks_during_training(spec, epochs, device="cpu"):
                 f"accuracy is {run.test_accuracy}, not {record['results']['test_accuracy']}",
                 stacklevel=3,
             )
-    networks = {}
-    for epoch in epochs:
-        networks[epoch] = network_of(spec, data).to(device).eval()
-        networks[epoch].load_state_dict(states[epoch])
+    networks = {epoch: network_of(spec, data).to(device).eval() for epoch in epochs}
+    for epoch, network in networks.items():
+        network.load_state_dict(states[epoch])
     return networks
