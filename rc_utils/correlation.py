@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from rc_utils.checks import check_name, require
+from rc_utils.checks import check_keys, check_name, require
 
 NAN = float("nan")
 # With fewer units most resamples are alike, and a bootstrap misses the truth far too often.
@@ -259,12 +259,6 @@ def weighted_pearson(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.nd
     return np.divide(sxy, np.sqrt(sxx * syy), out=np.full(len(weights), np.nan), where=usable)
 
 
-def require_columns(runs: pd.DataFrame, columns: Sequence[str]) -> None:
-    """Raise ValueError naming the first of `columns` that `runs` lacks, and the nearest it has."""
-    for column in columns:
-        check_name("column of the runs", column, runs.columns)
-
-
 def finished(runs: pd.DataFrame) -> pd.DataFrame:
     """The runs that did not diverge."""
     return runs[runs["status"] == "ok"] if "status" in runs.columns else runs
@@ -293,7 +287,7 @@ def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
     becomes the mean over the runs, an upper bound, since runs share their simplices.
     Raises ValueError without `network` and `cell`.
     """
-    require_columns(runs, ["network", "cell"])
+    check_keys("the runs", ["network", "cell"], runs.columns)
     dropped = ["run_id", "seed", "status", "cell"]
     if "weight_decay" in runs.columns and not (runs["weight_decay"] > NEGLIGIBLE_DECAY).any():
         dropped.append("weight_decay")
@@ -349,7 +343,7 @@ def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count") 
     Replicates are averaged, and errors are clustered by setting, which networks share. NaN where
     the factor does not vary. Raises ValueError for a missing column or values that are not finite.
     """
-    require_columns(runs, [*LOGS, column])
+    check_keys("the runs", [*LOGS, column], runs.columns)
     rows = finished(average_replicates(runs))
     missing = int((~np.isfinite(rows[column].to_numpy(float))).sum())
     found = f"{column} is missing or infinite in {missing} of {len(rows)} settings"
@@ -363,7 +357,7 @@ def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count") 
 
 def correlate_settings(rows: pd.DataFrame, x: str, y: str, method: str = "pearson") -> Estimate:
     """`correlate` of two columns of runs, or of rows of `average_replicates`, over settings."""
-    require_columns(rows, [x, y])
+    check_keys("the runs", [x, y], rows.columns)
     return correlate(rows[x], rows[y], method, setting_names(rows).to_numpy())
 
 
