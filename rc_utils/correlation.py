@@ -9,6 +9,7 @@ one. Rows of one setting (of other networks) are not independent, so intervals c
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -233,8 +234,7 @@ def bootstrap(
     value = float(statistic(np.ones((1, len(codes))))[0]) if number else NAN
     if number < MIN_UNITS or not np.isfinite(value):
         return Estimate(value, n=number, unit=unit)
-    draws = np.random.default_rng(seed).multinomial(number, np.full(number, 1 / number), num_resamples)
-    resampled = statistic(draws.astype(float)[:, codes])
+    resampled = statistic(_draws(number, num_resamples, seed)[:, codes])
     usable = resampled[np.isfinite(resampled)]
     if not len(usable) or np.ptp(usable) <= 1e-12 * max(1.0, np.abs(usable).max()):
         return Estimate(value, n=number, unit=unit)
@@ -242,6 +242,13 @@ def bootstrap(
     tail = stats.norm.cdf(stats.norm.ppf(0.025) * math.sqrt(number / (number - 1)))
     low, high = np.quantile(usable, [tail, 1 - tail])
     return Estimate(value, min(float(low), value), max(float(high), value), number, unit)
+
+
+@functools.lru_cache(maxsize=4)  # drawing takes longer than most statistics, of which a page compares many
+def _draws(number, num_resamples, seed):
+    """How often each unit is drawn, (num_resamples, number)."""
+    rng = np.random.default_rng(seed)
+    return rng.multinomial(number, np.full(number, 1 / number), num_resamples).astype(float)
 
 
 def weighted_pearson(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
