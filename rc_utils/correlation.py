@@ -53,12 +53,12 @@ def without_units(table: pd.DataFrame) -> pd.DataFrame:
     return table.map(lambda e: interval_text(e.value, e.low, e.high) if isinstance(e, Estimate) else e)
 
 
-def interval_text(value: float | None, low: float = NAN, high: float = NAN) -> str:
-    """`value [low, high]` with as many decimals as the interval earns; a dash without a value.
+def interval_text(value: float, low: float = NAN, high: float = NAN) -> str:
+    """`value [low, high]` with as many decimals as the interval earns, two for a width of 0.12 to 1.2.
 
-    Two decimals for a width of 0.12 to 1.2, three at most (more for values below 0.01).
+    Three at most, but for values below 0.01; a dash without a value.
     """
-    if value is None or math.isnan(value):
+    if math.isnan(value):
         return "–"
     if math.isinf(value):
         return "unbounded"
@@ -283,16 +283,14 @@ def setting_names(runs: pd.DataFrame) -> pd.Series:
 
 
 def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
-    """One row per network and setting: numeric columns averaged over the runs that finished.
+    """One row per network and setting: numeric columns averaged over the runs that finished (v1 App. C.1).
 
-    The paper averages over seeds (v1 App. C.1); weight decays that do nothing are averaged as well.
     Rows are kept apart by campaign, experiment, network and `setting`, as far as `runs` has them.
     `interpolates` holds where every run interpolates; other columns are kept where the runs agree;
     `run_id`, `seed`, `cell` and a negligible weight decay give way to `num_seeds` and `num_runs`.
-    A setting whose runs all diverged stays, with status "diverged" and no numbers but its
-    hyper-parameters. A number that is missing in one run is missing in the mean. `count_std_error`
-    becomes the mean over the runs, an upper bound, since runs share their simplices.
-    Raises ValueError without `network` and `cell`.
+    A number that is missing in one run is missing in the mean. A setting whose runs all diverged
+    stays, with status "diverged" and its hyper-parameters. The mean of `count_std_error` is an upper
+    bound, since runs share their simplices. Raises ValueError without `network` and `cell`.
     """
     check_keys("the runs", ["network", "cell"], runs.columns)
     dropped = ["run_id", "seed", "status", "cell"]

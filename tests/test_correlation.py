@@ -177,7 +177,6 @@ def test_bootstrap_draws_whole_units():
     ("1.2e-05", (1.23e-5, NAN, NAN)),
     ("1,234", (1234.5,)),
     ("–", (NAN, NAN, NAN)),
-    ("–", (None,)),
     ("unbounded", (np.inf,)),
 ])  # fmt: skip
 def test_numbers_have_the_digits_that_their_interval_earns(text, numbers):
