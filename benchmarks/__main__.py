@@ -8,7 +8,7 @@ from tqdm import tqdm
 
 import benchmarks
 from benchmarks.registry import FULL, QUICK
-from benchmarks.report import header, table, write_csv
+from benchmarks.report import header, table
 from rc_utils.checks import unknown_name
 from rc_utils.paths import results_dir
 
@@ -23,17 +23,18 @@ def main(arguments=None):
         return 2
     torch.set_num_threads(options.threads)
     scale = QUICK if options.quick else FULL
-    names, path, rows = list(options.only or known), results_dir() / "benchmarks.csv", []
+    path, rows = results_dir() / "benchmarks.csv", []
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        bar = tqdm(names, unit="benchmark")
+        bar = tqdm(list(options.only or known), unit="benchmark")
         for name in bar:
             bar.set_description(f"running {name}")
             for row in known[name](scale):
                 rows.append(row)
-                write_csv(rows, path)
+                table(rows).to_csv(path, index=False)
     finally:
         if rows:  # what an interrupt or an error leaves as well
-            print(f"{header(scale)}\n\n{table(rows)}\n\nwritten to {path}")
+            print(f"{header(scale)}\n\n{table(rows).to_string(index=False)}\n\nwritten to {path}")
     return 0
 
 

@@ -24,9 +24,9 @@ def adaptive(scale):
     """
     data, networks = trained_networks(scale.images // 4)
     networks = [*networks, narrow_network().eval()]
-    found = [compare(network, data, scale.truth[0]) for network in networks]
+    found = [compare(network, data, scale.truth) for network in networks]
     evaluations, wrong = (np.sum([pair[k] for pair in found], axis=0) for k in (0, 1))
-    n = len(networks) * scale.truth[0]
+    n = len(networks) * scale.truth
     for number, coarse in enumerate(COARSE):
         name = f"segments of {len(networks)} networks from {coarse} intervals"
         ours = (evaluations[number] / n,)

@@ -8,8 +8,7 @@ from rc_utils.counting import count_components, make_lattice
 
 NUM_CLASSES = 10
 NUM_WAVES = 8
-# Share of Scale.grids in dimension d: all of them take about as long.
-SHARE = {3: 1 / 10, 4: 1 / 50, 5: 1 / 250}
+SHARE = {3: 1 / 10, 4: 1 / 50, 5: 1 / 250}  # of Scale.grids in dimension d: all of them take about as long
 
 
 @benchmark("counting-2d")
@@ -42,8 +41,7 @@ def counting_nd(scale):
 
 def _compare(name, grids, against, count, target, repeats):
     """The row of another function (grids) -> counts, after the counts agreed."""
-    if not np.array_equal(count(grids), count_components(grids)):
-        raise AssertionError(f"{name}: rc_utils and {against} do not count the same; expected equal counts")
+    np.testing.assert_array_equal(count(grids), count_components(grids), f"{against} does not count the same: {name}")
     sides = [timed(lambda: count_components(grids)), timed(lambda: count(grids))]
     return Row(name, against, *in_turns(sides, repeats), target)
 

@@ -7,9 +7,6 @@ import sys
 
 from benchmarks.registry import Row, at_most, benchmark
 
-# Largest share by which the peaks may differ.
-TOLERATED = 1.2
-
 SCRIPT = """
 import torch
 torch.set_num_threads(1)
@@ -17,7 +14,7 @@ from benchmarks.memory import own_peak
 from benchmarks.networks import narrow_network, shapes
 from rc_utils.counting import region_count
 data = shapes(100)
-region_count(narrow_network(), data.x_train, num_samples={segments}, resolution={resolution})
+region_count(narrow_network(), data.x_train, num_samples={segments}, resolution=200)
 print(own_peak())
 """
 
@@ -28,12 +25,12 @@ def memory(scale):
     few = peak_megabytes(10)
     for segments in scale.many_segments:
         name = f"peak memory, {segments:,} segments of 200 points"
-        yield Row(name, "10 segments", (peak_megabytes(segments),), (few,), at_most(TOLERATED), "MB")
+        yield Row(name, "10 segments", (peak_megabytes(segments),), (few,), at_most(1.2), "MB")
 
 
-def peak_megabytes(segments, resolution=200):
+def peak_megabytes(segments):
     """Largest resident size of a new process that counts regions on so many segments, in megabytes."""
-    script = SCRIPT.format(segments=segments, resolution=resolution)
+    script = SCRIPT.format(segments=segments)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     return int(done.stdout.split()[-1]) / 1024
 

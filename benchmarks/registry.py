@@ -24,7 +24,7 @@ class Scale:
     grids: label grids of 30 x 30; fewer in higher dimensions.
     images: training images of an epoch.
     segments: segments of a region count, 200 points each.
-    truth: segments and exact segments of a network that are compared with a count that stands for the truth.
+    truth: segments of a network that are compared with a count that stands for the truth.
     triangles: of a network, likewise.
     many_segments: of region counts whose memory is compared.
     runs: of a campaign that does nothing.
@@ -34,49 +34,39 @@ class Scale:
     grids: int
     images: int
     segments: int
-    truth: tuple
+    truth: int
     triangles: int
     many_segments: tuple
     runs: int
 
 
 FULL = Scale(
-    repeats=7, grids=1000, images=1280, segments=100, truth=(24, 3), triangles=60,
+    repeats=7, grids=1000, images=1280, segments=100, truth=24, triangles=60,
     many_segments=(100, 1000, 10000), runs=10000,
 )  # fmt: skip
-QUICK = Scale(
-    repeats=3, grids=1000, images=640, segments=20, truth=(6, 1), triangles=5,
-    many_segments=(100,), runs=1000,
-)  # fmt: skip
-TINY = Scale(
-    repeats=1, grids=12, images=48, segments=2, truth=(2, 1), triangles=1,
-    many_segments=(20,), runs=20,
-)  # fmt: skip
+QUICK = Scale(repeats=3, grids=1000, images=640, segments=20, truth=6, triangles=5, many_segments=(100,), runs=1000)
+TINY = Scale(repeats=1, grids=12, images=48, segments=2, truth=2, triangles=1, many_segments=(20,), runs=20)
 
 
 @dataclass(frozen=True)
 class Target:
-    """What the ratio is to be: "faster" means other / ours >= limit, "costs" means ours / other <= limit."""
+    """Bound on the ratio: ">=" a limit on other / ours, or "<=" one on ours / other."""
 
-    kind: str
+    sign: str
     limit: float
 
     def __str__(self):
-        return f"{'>=' if self.kind == 'faster' else '<='} {self.limit:g}"
-
-    def is_met(self, ratio):
-        """Whether a ratio is on the right side of the limit."""
-        return ratio >= self.limit if self.kind == "faster" else ratio <= self.limit
+        return f"{self.sign} {self.limit:g}"
 
 
 def at_least(limit):
     """Ours is to be `limit` times as fast as the other."""
-    return Target("faster", limit)
+    return Target(">=", limit)
 
 
 def at_most(limit):
     """Ours is to take at most `limit` times the time of the other."""
-    return Target("costs", limit)
+    return Target("<=", limit)
 
 
 @dataclass(frozen=True)
@@ -97,10 +87,10 @@ class Row:
     @property
     def ratios(self):
         """The ratio of each turn."""
-        pairs = list(zip(self.ours, self.other, strict=True))
-        if self.target is not None and self.target.kind == "costs":
-            return [_quotient(ours, other) for ours, other in pairs]
-        return [_quotient(other, ours) for ours, other in pairs]
+        above, below = self.other, self.ours
+        if self.target is not None and self.target.sign == "<=":
+            above, below = below, above
+        return [_quotient(a, b) for a, b in zip(above, below, strict=True)]
 
     @property
     def ratio(self):
@@ -112,7 +102,8 @@ class Row:
         """ "yes" or "NO": whether the median ratio meets the target; "-" without one."""
         if self.target is None:
             return "-"
-        return "yes" if self.target.is_met(self.ratio) else "NO"
+        ratio, limit = self.ratio, self.target.limit
+        return "yes" if (ratio >= limit if self.target.sign == ">=" else ratio <= limit) else "NO"
 
 
 def _quotient(a, b):

@@ -1,11 +1,11 @@
-"""Rows as a table for people, and as a CSV file."""
+"""Rows as a table."""
 
-import csv
 import importlib.metadata
 import os
 import platform
 import statistics
 
+import pandas as pd
 import torch
 
 from rc_utils.provenance import hardware
@@ -17,24 +17,23 @@ COLUMNS = ("benchmark", "against", "ours", "other", "ratio", "min-max", "target"
 def header(scale):
     """Hardware, threads and versions, a line each."""
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
-    return "\n".join(
-        (
-            f"{hardware()}, {os.cpu_count()} cores, torch threads: {torch.get_num_threads()}",
-            f"Python {platform.python_version()}, {versions}",
-            f"medians of {scale.repeats} turns; the ratio is how many times as fast ours is where the target is a "
-            "lower bound, and how much of the other's time it takes where it is an upper bound",
-        )
+    return (
+        f"{hardware()}, {os.cpu_count()} cores, torch threads: {torch.get_num_threads()}\n"
+        f"Python {platform.python_version()}, {versions}\n"
+        f"medians of {scale.repeats} turns; the ratio is how many times as fast ours is where the target is a "
+        "lower bound, and how much of the other's time it takes where it is an upper bound"
     )
 
 
-def cells(row):
-    """The columns of one row, as text."""
-    low, high = min(row.ratios), max(row.ratios)
-    ours, other = (amount_text(amounts, row.unit) for amounts in (row.ours, row.other))
-    return (
-        row.benchmark, row.against, ours, other, f"{row.ratio:.3g}", f"{low:.3g}-{high:.3g}", str(row.target or "-"),
-        row.verdict,
-    )  # fmt: skip
+def table(rows):
+    """One line per row, all of it text."""
+    lines = []
+    for row in rows:
+        ours, other = (amount_text(amounts, row.unit) for amounts in (row.ours, row.other))
+        spread = f"{min(row.ratios):.3g}-{max(row.ratios):.3g}"
+        target = str(row.target or "-")
+        lines.append((row.benchmark, row.against, ours, other, f"{row.ratio:.3g}", spread, target, row.verdict))
+    return pd.DataFrame(lines, columns=COLUMNS)
 
 
 def amount_text(amounts, unit="s"):
@@ -43,21 +42,3 @@ def amount_text(amounts, unit="s"):
         return f"{statistics.median(amounts):,.4g} {unit}"
     milliseconds = 1000 * statistics.median(amounts)
     return f"{milliseconds:,.0f} ms" if milliseconds >= 100 else f"{milliseconds:.3g} ms"
-
-
-def table(rows):
-    """An aligned table with one line a row."""
-    lines = [COLUMNS, *map(cells, rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(COLUMNS))]
-    rule = tuple("-" * width for width in widths)
-    return "\n".join(
-        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
-        for line in (lines[0], rule, *lines[1:])
-    )
-
-
-def write_csv(rows, path):
-    """The table as CSV; the folder is made where it is missing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([COLUMNS, *map(cells, rows)])

@@ -7,8 +7,7 @@ from benchmarks.timing import in_turns
 from rc_utils.sweep.campaign import parse_campaign
 from rc_utils.sweep.execute import Outcome, local_cluster, on_dask
 
-# Seconds that scheduling a run may take.
-TOLERATED = 0.005
+TOLERATED = 0.005  # seconds that scheduling a run may take
 
 
 @benchmark("scheduling")

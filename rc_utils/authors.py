@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from rc_utils.checks import require
+from rc_utils.checks import naming, require
 from rc_utils.paths import campaigns_dir
 from rc_utils.published import NETWORKS
 
@@ -43,24 +43,16 @@ FILE_NAME = re.compile("(batch|lr|)(.+?)(?:_new|_svhn|)")
 
 
 def numbers(path, lengths):
-    """Lines of a text file as numbers; blank lines are passed over.
+    """Lines of a text file of numbers, (n, length); blank lines are passed over.
 
-    Raises ValueError naming file and line where something is no finite number, or where the line
-    has not one of the `lengths`; and where the file is missing.
+    Raises ValueError naming the file where something is no finite number, where a line has not one
+    of the `lengths`, and where the file is missing.
     """
     require(path.is_file(), f"{path} is not there; check out commit 6148365")
-    rows = []
-    for place, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        where = f"{path}, line {place}"
-        try:
-            row = [float(word) for word in line.split()]
-        except ValueError as error:
-            raise ValueError(f"{where}: {error}; expected numbers between blanks") from None
-        if row:
-            expected = f"expected {' or '.join(map(str, lengths))}, all finite"
-            fits = len(row) in lengths and np.isfinite(row).all()
-            require(fits, f"{where}: {len(row)} numbers, {expected}")
-            rows.append(row)
+    with naming(path):
+        rows = np.loadtxt(path, ndmin=2)
+        expected = f"expected {' or '.join(map(str, lengths))}, all finite"
+        require(rows.shape[1] in lengths and np.isfinite(rows).all(), f"{rows.shape[1]} numbers a line, {expected}")
     return rows
 
 
@@ -97,7 +89,7 @@ def _read_curve(path, folder):
     if network.lower() not in OUR_NAMES:
         return
     rows = numbers(path, (len(CURVE), len(CURVE) + 1))
-    table = pd.DataFrame([row[-len(CURVE) :] for row in rows], columns=CURVE)
+    table = pd.DataFrame(rows[:, -len(CURVE) :], columns=CURVE)
     percent = table[["train_accuracy", "test_accuracy"]]
     possible = ((percent >= 0) & (percent <= 100)).all(axis=1) & (table[COUNTS] >= 1).all(axis=1)
     first = f"{path}, run {int(np.argmin(possible)) + 1}"
@@ -106,7 +98,7 @@ def _read_curve(path, folder):
     table["count"] = table["R200"]
     table["experiment"] = f"{folder} {prefix}".strip()
     if folder == "dimension":
-        table["experiment"] = [f"dimension d={row[0] - 1:.0f}" for row in rows]
+        table["experiment"] = [f"dimension d={kind - 1:.0f}" for kind in rows[:, 0]]
     table["network"] = OUR_NAMES[network.lower()]
     yield table.assign(source=f"{COMMIT}:tasks/{folder}/{path.name}")
 

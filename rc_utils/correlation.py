@@ -9,6 +9,7 @@ one. Rows of one setting (of other networks) are not independent, so intervals c
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from rc_utils.checks import check_name, require
+from rc_utils.checks import check_keys, check_name, require
 
 NAN = float("nan")
 # With fewer units most resamples are alike, and a bootstrap misses the truth far too often.
@@ -52,12 +53,12 @@ def without_units(table: pd.DataFrame) -> pd.DataFrame:
     return table.map(lambda e: interval_text(e.value, e.low, e.high) if isinstance(e, Estimate) else e)
 
 
-def interval_text(value: float | None, low: float = NAN, high: float = NAN) -> str:
-    """`value [low, high]` with as many decimals as the interval earns; a dash without a value.
+def interval_text(value: float, low: float = NAN, high: float = NAN) -> str:
+    """`value [low, high]` with as many decimals as the interval earns, two for a width of 0.12 to 1.2.
 
-    Two decimals for a width of 0.12 to 1.2, three at most (more for values below 0.01).
+    Three at most, but for values below 0.01; a dash without a value.
     """
-    if value is None or math.isnan(value):
+    if math.isnan(value):
         return "–"
     if math.isinf(value):
         return "unbounded"
@@ -233,8 +234,7 @@ def bootstrap(
     value = float(statistic(np.ones((1, len(codes))))[0]) if number else NAN
     if number < MIN_UNITS or not np.isfinite(value):
         return Estimate(value, n=number, unit=unit)
-    draws = np.random.default_rng(seed).multinomial(number, np.full(number, 1 / number), num_resamples)
-    resampled = statistic(draws.astype(float)[:, codes])
+    resampled = statistic(_draws(number, num_resamples, seed)[:, codes])
     usable = resampled[np.isfinite(resampled)]
     if not len(usable) or np.ptp(usable) <= 1e-12 * max(1.0, np.abs(usable).max()):
         return Estimate(value, n=number, unit=unit)
@@ -242,6 +242,13 @@ def bootstrap(
     tail = stats.norm.cdf(stats.norm.ppf(0.025) * math.sqrt(number / (number - 1)))
     low, high = np.quantile(usable, [tail, 1 - tail])
     return Estimate(value, min(float(low), value), max(float(high), value), number, unit)
+
+
+@functools.lru_cache(maxsize=4)  # drawing takes longer than most statistics, of which a page compares many
+def _draws(number, num_resamples, seed):
+    """How often each unit is drawn, (num_resamples, number)."""
+    rng = np.random.default_rng(seed)
+    return rng.multinomial(number, np.full(number, 1 / number), num_resamples).astype(float)
 
 
 def weighted_pearson(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -257,12 +264,6 @@ def weighted_pearson(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.nd
     floor = 1e-24 * total[:, 0]
     usable = (sxx > floor) & (syy > floor)
     return np.divide(sxy, np.sqrt(sxx * syy), out=np.full(len(weights), np.nan), where=usable)
-
-
-def require_columns(runs: pd.DataFrame, columns: Sequence[str]) -> None:
-    """Raise ValueError naming the first of `columns` that `runs` lacks, and the nearest it has."""
-    for column in columns:
-        check_name("column of the runs", column, runs.columns)
 
 
 def finished(runs: pd.DataFrame) -> pd.DataFrame:
@@ -282,18 +283,16 @@ def setting_names(runs: pd.DataFrame) -> pd.Series:
 
 
 def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
-    """One row per network and setting: numeric columns averaged over the runs that finished.
+    """One row per network and setting: numeric columns averaged over the runs that finished (v1 App. C.1).
 
-    The paper averages over seeds (v1 App. C.1); weight decays that do nothing are averaged as well.
     Rows are kept apart by campaign, experiment, network and `setting`, as far as `runs` has them.
     `interpolates` holds where every run interpolates; other columns are kept where the runs agree;
     `run_id`, `seed`, `cell` and a negligible weight decay give way to `num_seeds` and `num_runs`.
-    A setting whose runs all diverged stays, with status "diverged" and no numbers but its
-    hyper-parameters. A number that is missing in one run is missing in the mean. `count_std_error`
-    becomes the mean over the runs, an upper bound, since runs share their simplices.
-    Raises ValueError without `network` and `cell`.
+    A number that is missing in one run is missing in the mean. A setting whose runs all diverged
+    stays, with status "diverged" and its hyper-parameters. The mean of `count_std_error` is an upper
+    bound, since runs share their simplices. Raises ValueError without `network` and `cell`.
     """
-    require_columns(runs, ["network", "cell"])
+    check_keys("the runs", ["network", "cell"], runs.columns)
     dropped = ["run_id", "seed", "status", "cell"]
     if "weight_decay" in runs.columns and not (runs["weight_decay"] > NEGLIGIBLE_DECAY).any():
         dropped.append("weight_decay")
@@ -349,7 +348,7 @@ def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count") 
     Replicates are averaged, and errors are clustered by setting, which networks share. NaN where
     the factor does not vary. Raises ValueError for a missing column or values that are not finite.
     """
-    require_columns(runs, [*LOGS, column])
+    check_keys("the runs", [*LOGS, column], runs.columns)
     rows = finished(average_replicates(runs))
     missing = int((~np.isfinite(rows[column].to_numpy(float))).sum())
     found = f"{column} is missing or infinite in {missing} of {len(rows)} settings"
@@ -363,7 +362,7 @@ def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count") 
 
 def correlate_settings(rows: pd.DataFrame, x: str, y: str, method: str = "pearson") -> Estimate:
     """`correlate` of two columns of runs, or of rows of `average_replicates`, over settings."""
-    require_columns(rows, [x, y])
+    check_keys("the runs", [x, y], rows.columns)
     return correlate(rows[x], rows[y], method, setting_names(rows).to_numpy())
 
 

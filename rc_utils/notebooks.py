@@ -14,7 +14,7 @@ import pathlib
 import re
 import sys
 
-from rc_utils.checks import check_keys, checked_value, require, unknown_name
+from rc_utils.checks import check_keys, checked_value, naming, require, unknown_name
 from rc_utils.paths import fix_folders, project_root, results_dir
 
 
@@ -79,17 +79,11 @@ def check_parameters(path, parameters):
     check_keys(f"the parameters of {name}", parameters, defaults)
     for key, value in parameters.items():
         where = f"parameter {key} of {name}"
-        try:
+        with naming(f"{where} cannot be {value!r}"):
             same = json.loads(json.dumps(value)) == _with_lists(value)
-        except (TypeError, ValueError) as error:
-            expected = f"{error}; expected numbers, texts, lists"
-            raise ValueError(f"{where} cannot be {value!r}: {expected}") from error
-        require(same, f"{where} cannot be {value!r}: the keys of a dictionary have to be texts")
+            require(same, "the keys of a dictionary have to be texts")
         if defaults[key] is not None:
             checked_value(value, type(defaults[key]), where)
-        if key == "device" and isinstance(defaults[key], str):
-            known = re.fullmatch(r"cpu|mps|xpu|cuda(:\d+)?", value)
-            require(known, f"{where} cannot be {value!r}: expected cpu, cuda, cuda:1, ...")
 
 
 def _with_lists(value):
@@ -165,15 +159,12 @@ def _cause(cell):
 
 def main(argv=None):
     """The command line; returns the exit status."""
-    description = __doc__.split("\n")[0]
-    parser = argparse.ArgumentParser(prog="python -m rc_utils.notebooks", description=description)
+    parser = argparse.ArgumentParser(prog="python -m rc_utils.notebooks", description=__doc__.split("\n")[0])
     parser.add_argument("notebook", nargs="?", help="name in notebooks/, or a path")
-    what = {"nargs": 2, "action": "append", "default": [], "metavar": ("NAME", "VALUE")}
-    parser.add_argument("-p", "--parameter", help="may be repeated", **what)
-    where = "default: results/notebooks/<name>.ipynb"
-    parser.add_argument("-o", "--output", type=pathlib.Path, help=where)
-    listed = "print parameters, or the notebooks without one"
-    parser.add_argument("--list", action="store_true", help=listed)
+    several = {"nargs": 2, "action": "append", "default": [], "metavar": ("NAME", "VALUE")}
+    parser.add_argument("-p", "--parameter", help="may be repeated", **several)
+    parser.add_argument("-o", "--output", type=pathlib.Path, help="default: results/notebooks/<name>.ipynb")
+    parser.add_argument("--list", action="store_true", help="print parameters, or the notebooks without one")
     args = parser.parse_args(argv)
     try:
         if args.list and args.notebook is None:
@@ -184,8 +175,7 @@ def main(argv=None):
         defaults = notebook_parameters(path)
         cells, own = _code_cells(path)
         if args.list:
-            lines = own.source.splitlines() if own else []
-            print("\n".join(line for line in lines if line.strip()))
+            print(own.source if own else "")
             return 0
         parameters = {name: parse_value(text, defaults.get(name)) for name, text in args.parameter}
         check_parameters(path, parameters)

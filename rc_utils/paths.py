@@ -15,29 +15,29 @@ def project_root():
 
 def campaigns_dir():
     """Folder of the campaigns; the environment variable RC_CAMPAIGNS names another."""
-    return _folder("RC_CAMPAIGNS", "campaigns")
+    return _folder("campaigns")
 
 
 def results_dir():
     """Folder of the records and weights made on this machine; RC_RESULTS names another."""
-    return _folder("RC_RESULTS", "results")
+    return _folder("results")
 
 
 def data_dir():
     """Folder of stored datasets; RC_DATA names another."""
-    return _folder("RC_DATA", "data")
+    return _folder("data")
 
 
-def _folder(variable, name):
-    given = os.environ.get(variable)
+def _folder(name):
+    given = os.environ.get(f"RC_{name.upper()}")
     return pathlib.Path(given).expanduser().absolute() if given else project_root() / name
 
 
 def fix_folders():
     """Make RC_CAMPAIGNS, RC_RESULTS and RC_DATA absolute, for child processes that work elsewhere."""
-    for variable in ("RC_CAMPAIGNS", "RC_RESULTS", "RC_DATA"):
-        if os.environ.get(variable):
-            os.environ[variable] = str(_folder(variable, ""))
+    for name in ("campaigns", "results", "data"):
+        if os.environ.get(f"RC_{name.upper()}"):
+            os.environ[f"RC_{name.upper()}"] = str(_folder(name))
 
 
 def write_atomically(path, content):

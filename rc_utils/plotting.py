@@ -24,8 +24,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Polygon
 
-from rc_utils.checks import require
-from rc_utils.correlation import Estimate, average_replicates, correlate, finished, require_columns
+from rc_utils.checks import check_keys, require
+from rc_utils.correlation import Estimate, average_replicates, correlate, finished
 
 # Okabe and Ito's colours without yellow, which is too faint for markers on white.
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
@@ -145,7 +145,7 @@ def label_of(column: str) -> str:
 
 def _settings(runs, columns):
     """Finished runs averaged over replicates, unless they are rows of settings already."""
-    require_columns(runs, columns)
+    check_keys("the runs", columns, runs.columns)
     return finished(average_replicates(runs)) if "cell" in runs.columns else runs
 
 

@@ -46,11 +46,6 @@ RESULTS = "RC_BOOK_RESULTS"
 _NAN = float("nan")
 
 
-def rule() -> str:
-    """The rule of this module's text, as Markdown."""
-    return str(__doc__).partition("\n\n")[2]
-
-
 @functools.cache
 def statements() -> pd.DataFrame:
     """Statements and numbers of the papers, one row each, indexed by id: the fields of `Published`.

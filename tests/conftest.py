@@ -1,14 +1,12 @@
 """Fixtures that several test files use; every test keeps its results in a folder of its own."""
 
 import os
-import sys
 
 import numpy as np
 import pdf
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
-from tqdm import tqdm
 
 from rc_utils.datasets import load_dataset
 from rc_utils.networks import build_network
@@ -18,25 +16,6 @@ EXAMPLES = int(os.environ.get("RC_EXAMPLES", 250))  # `make fuzz` draws more, an
 FUZZ = settings(
     max_examples=EXAMPLES, deadline=None, derandomize=EXAMPLES <= 250, suppress_health_check=list(HealthCheck)
 )
-
-
-class TimeLeft:
-    """A bar over the tests instead of dots, for `make fuzz` in a terminal."""
-
-    bar = None
-
-    def pytest_xdist_node_collection_finished(self, node, ids):
-        self.bar = self.bar or tqdm(total=len(ids), unit="test")
-
-    def pytest_report_teststatus(self, report):
-        if self.bar and report.when == "call":
-            self.bar.update()
-            return ("passed", "", "PASSED") if report.passed else None
-
-
-def pytest_configure(config):
-    if "RC_EXAMPLES" in os.environ and sys.stderr.isatty() and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(TimeLeft())
 
 
 @pytest.fixture(autouse=True)

@@ -71,7 +71,7 @@ def test_ratio_and_verdict_follow_the_target():
     assert Row("b", "a", (2.0,), (1.0,)).verdict == "-"
     # Of other units, and of nothing.
     row = Row("miscounted", "grid", (0.0,), (3.0,), at_most(1), "wrong")
-    assert report.cells(row)[2:4] == ("0 wrong", "3 wrong")
+    assert report.table([row]).iloc[0, 2:4].tolist() == ["0 wrong", "3 wrong"]
     assert (row.ratio, row.verdict) == (0.0, "yes")
     assert Row("b", "a", (0.0,), (0.0,), at_most(1)).verdict == "yes"
 
@@ -89,7 +89,7 @@ def test_sides_are_measured_in_turns_after_one_unmeasured_turn():
 
 def test_a_wrong_count_is_an_error():
     grids = counting.label_grids((6, 6), 3)
-    with pytest.raises(AssertionError, match="do not count the same"):
+    with pytest.raises(AssertionError, match="does not count the same"):
         counting._compare("six", grids, "wrong", lambda grids: [0, 0, 0], at_least(1), 1)
 
 

@@ -13,7 +13,6 @@ A block of `text` is what the block that was run before it prints.
 
 import ast
 import contextlib
-import dataclasses
 import importlib
 import inspect
 import io
@@ -24,6 +23,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import typing
 
 import docstrings
 import pytest
@@ -43,25 +43,24 @@ _MARK = r"^(?:% |<!-- )test: (\w+)(?: ([\w./]+))?[^\n]*\n"
 _BLOCK = re.compile(rf"(?:{_MARK})?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-@dataclasses.dataclass(frozen=True)
-class Block:
-    """A fenced block of a page and how it is tested; `line` is where its fence begins."""
+class Block(typing.NamedTuple):
+    """A fenced block of a page and how it is tested; `place` is its page and the line where its fence begins."""
 
     language: str
     text: str
-    line: int
-    mode: str
-    name: str
+    place: str = ""
+    mode: str = "parse"
+    name: str = ""
 
 
 def blocks(path):
     """The fenced blocks of a Markdown file that name a language."""
-    text = path.read_text()
-    return [
-        Block(language, code, text.count("\n", 0, match.start(3)) + 1, mode or "parse", name or "")
-        for match in _BLOCK.finditer(text)
-        for mode, name, language, code in [match.groups()]
-    ]
+    text, found = path.read_text(), []
+    for match in _BLOCK.finditer(text):
+        mode, name, language, code = match.groups(default="")
+        line = text.count("\n", 0, match.start(3)) + 1
+        found.append(Block(language, code, f"{path.name}, line {line}", mode or "parse", name))
+    return found
 
 
 def commands(block):
@@ -205,7 +204,7 @@ def run_block(block, namespace):
     printed = io.StringIO()
     if block.language == "python":
         with contextlib.redirect_stdout(printed):
-            exec(compile(block.text, f"line {block.line}", "exec"), namespace)
+            exec(compile(block.text, block.place, "exec"), namespace)
         return printed.getvalue()
     for words in commands(block):
         check, rest = resolve(words)
@@ -231,8 +230,8 @@ def test_every_block_has_a_mode_that_exists_and_every_mark_a_block():
     for page in PAGES:
         assert blocks(page) or page.name in ("CONTRIBUTING.md", "functions.md", "downloads.md")
         for block in blocks(page):
-            assert block.mode in MODES, f"{page.name}, line {block.line}: {block.mode}"
-            assert bool(block.name) == (block.mode == "file"), f"{page.name}, line {block.line}"
+            assert block.mode in MODES, block.place
+            assert bool(block.name) == (block.mode == "file"), block.place
         marked = [match for match in _BLOCK.finditer(page.read_text()) if match[1]]
         assert len(re.findall(_MARK, page.read_text(), re.MULTILINE)) == len(marked), page.name
 
@@ -242,12 +241,12 @@ def test_what_is_not_run_is_taken(page):
     for block in blocks(page):
         # A campaign in a file needs the files before it: it is read where the page is run.
         if block.mode == "compile":
-            compile(block.text, f"{page.name}, line {block.line}", "exec")
+            compile(block.text, block.place, "exec")
         if block.mode == "parse" or (block.mode == "file" and block.language != "toml"):
             try:
                 check_block(block)
             except (Exception, SystemExit) as error:
-                pytest.fail(f"{page.name}, line {block.line}: {error!r}")
+                pytest.fail(f"{block.place}: {error!r}")
 
 
 @pytest.mark.slow
@@ -266,7 +265,7 @@ def test_what_is_run_runs(page, reader, monkeypatch):
                 elif block.language == "text":
                     assert block.text == printed
             except (Exception, SystemExit) as error:
-                raise AssertionError(f"{page.name}, line {block.line}") from error
+                raise AssertionError(block.place) from error
     finally:
         if "cluster" in namespace:
             namespace["cluster"].close()
@@ -294,7 +293,7 @@ def test_what_is_run_runs(page, reader, monkeypatch):
 )
 def test_a_wrong_block_is_found(language, text):
     with pytest.raises((Exception, SystemExit)):
-        check_block(Block(language, text, 1, "parse", ""))
+        check_block(Block(language, text))
 
 
 DOCSTRING = r"""Sum of |x_i| for points (N, *shape).

@@ -146,18 +146,10 @@ def test_citation_licence_and_package_agree():
     assert {reference["authors"][0]["family-names"] for reference in citation["references"]} == {"Li"}
 
 
-def public_functions():
-    """Every function of the public surface, and the methods and properties of what it returns, by name."""
-    for name in rc_utils.__all__:
-        if inspect.isfunction(getattr(rc_utils, name)):
-            yield name, getattr(rc_utils, name)
-    for kind in (RegionCount, ExactSegment, TrainRun):
-        for name, value in vars(kind).items():
-            if isinstance(value, property) and not name.startswith("_"):
-                yield f"{kind.__name__}.{name}", value.fget
-
-
-def test_public_functions_are_typed():
-    for name, function in public_functions():
+def test_public_functions_and_properties_of_what_they_return_are_typed():
+    public = [getattr(rc_utils, name) for name in rc_utils.__all__]
+    returned = [value for kind in (RegionCount, ExactSegment, TrainRun) for value in vars(kind).values()]
+    public += [value.fget for value in returned if isinstance(value, property)]
+    for function in filter(inspect.isfunction, public):
         parameters = set(inspect.signature(function).parameters) - {"self"}
-        assert set(typing.get_type_hints(function)) == parameters | {"return"}, name
+        assert set(typing.get_type_hints(function)) == parameters | {"return"}, function

@@ -38,13 +38,11 @@ def test_tables_sum_to_what_is_printed():
     }.items():
         column = values.index.str.extract(pattern, expand=False)
         assert values.groupby(column, sort=False).sum().round(3).tolist() == sums, pattern
-
-
-def test_printed_numbers_are_those_below_a_beginning_in_their_order():
+    # Numbers below a beginning, in their order.
     assert tables.printed_numbers("grid-size/1d").index.tolist() == [50, 100, 200, 300, 500]
     epochs = tables.printed_numbers("evolution/gap-v1")
     assert epochs.index.tolist() == [20, 40, 60, 80, 100, 130, 160, 200]
-    assert epochs[200] == float(tables.statements().loc["evolution/gap-v1/200", "value"])
+    assert epochs[200] == values["evolution/gap-v1/200"]
     assert tables.printed_numbers("evolution").empty
 
 
@@ -65,13 +63,6 @@ def test_the_table_of_statements_is_well_formed():
     assert (np.sign(beyond["value"]) == np.where(beyond["side"] == "above", 1, -1)).all()
     notebooks = {path.stem for path in (pathlib.Path(__file__).parent.parent / "notebooks").glob("*.ipynb")}
     assert set(rows["page"]) <= notebooks or not notebooks
-
-
-def test_unknown_names_get_the_nearest_and_reversed_intervals_are_refused():
-    with pytest.raises(ValueError, match="low end first"):
-        verdict(statement(), 0.5, 0.8, 0.2)
-    with pytest.raises(ValueError, match=r"unknown published value 'main/overal'. Did you mean 'main/overall'"):
-        scorecard([Result("main/overal", "a", 0.9)])
 
 
 @pytest.mark.parametrize(
@@ -170,9 +161,12 @@ def test_kept_results_come_back_and_a_page_of_a_build_alone_replaces_its_own(tmp
     assert others[1].value == math.inf
 
 
-def test_unknown_statement_and_damaged_file_are_named(tmp_path):
-    with pytest.raises(ValueError, match="theory/lemma-7"):
-        tables.keep_results([tables.Result("theory/lemma-77", "x", 0.5)])
+def test_an_unknown_statement_a_reversed_interval_and_a_damaged_file_are_named(tmp_path):
+    with pytest.raises(ValueError, match="low end first"):
+        verdict(statement(), 0.5, 0.8, 0.2)
+    for use in (tables.keep_results, scorecard):
+        with pytest.raises(ValueError, match="Did you mean 'theory/lemma-7'"):
+            use([Result("theory/lemma-77", "x", 0.5)])
     (tmp_path / "08_theory.csv").write_text("id,value\n1,2,3\n")
     with pytest.raises(ValueError, match=r"08_theory\.csv is damaged"):
         tables.kept_results(tmp_path)
