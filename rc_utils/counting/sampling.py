@@ -143,8 +143,9 @@ def as_tensor(name, values):
     require(not fault, f"{name} are {fault}; expected a dense array of real numbers")
     if not isinstance(values, torch.Tensor):
         kind = np.float64 if values.dtype.itemsize > 8 else values.dtype.newbyteorder("=")
-        # A copy: torch takes neither read-only memory nor negative strides.
-        values = torch.from_numpy(np.array(values, dtype=kind, order="C"))
+        # torch takes neither read-only memory nor negative strides, which an axis of length 1 may keep.
+        array = np.require(values, kind, ["C", "W", "E"])
+        values = torch.from_numpy(array.copy() if min(array.strides, default=0) < 0 else array)
     if values.dtype in (torch.uint16, torch.uint32, torch.uint64):
         values = values.to(torch.int64)
         require((values >= 0).all(), f"{name} hold integers of 2^63 or more; expected such as 64 bits hold signed")
