@@ -35,14 +35,14 @@ def load_model(name):
     Raises ValueError for another name and for what the reader of a file says, FileNotFoundError, and what
     the import of a module raises.
     """
-    path, output = pathlib.Path(name), None
-    if path.suffix not in _READERS and ".onnx:" in name:
-        path, _, output = name.rpartition(":")
-        path = pathlib.Path(path)
-    if path.suffix in _READERS:
-        if not path.is_file():
+    path, output = name, []
+    if ".onnx:" in name:
+        path, _, *output = name.rpartition(":")
+    reader = _READERS.get(pathlib.Path(path).suffix)
+    if reader:
+        if not pathlib.Path(path).is_file():
             raise FileNotFoundError(f"there is no file {path}")
-        return _naming(path, _READERS[path.suffix])(path, *([output] if output else []))
+        return _naming(path, reader)(path, *output)
     module, _, attribute = name.partition(":")
     require(module and attribute.isidentifier(), f"model {name!r} is neither module:name nor a {', '.join(_READERS)}")
     if "" not in sys.path:
@@ -83,8 +83,8 @@ def _onnx(path, output=None):
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     name, outputs = session.get_inputs()[0].name, [found.name for found in session.get_outputs()]
     known = ", ".join(f"{path}:{found}" for found in outputs)
-    require(output in outputs or (output is None and len(outputs) == 1), f"name one of the outputs of {path}: {known}")
-    chosen = [output or outputs[0]]
+    chosen = [output] if output else outputs
+    require(len(chosen) == 1 and chosen[0] in outputs, f"name one of the outputs of {path}: {known}")
 
     def scores(batch):
         return session.run(chosen, {name: np.asarray(batch, dtype=np.float32)})[0]
@@ -129,18 +129,15 @@ def load_points(path, key=None, image_size=None):
     require(
         path.suffix in (".npz", ".npy"), f"{path} is no .npz or .npy file and no folder: use np.savez(..., x=points)"
     )
+    points, where = np.load(path, allow_pickle=False), path
     if path.suffix == ".npy":
         require(key is None, f"{path} holds one array: leave --points out")
-        return _as_points(np.load(path, allow_pickle=False), path)
-    with np.load(path, allow_pickle=False) as arrays:
-        names = arrays.files
-        key = key or next((k for k in _KEYS if k in names), names[0] if len(names) == 1 else None)
-        require(key in names, f"{path} has the arrays {', '.join(names)}: name one with --points")
-        points = arrays[key]
-    return _as_points(points, f"array {key} of {path}")
-
-
-def _as_points(points, where):
+    else:
+        with points as arrays:
+            names = arrays.files
+            key = key or next((k for k in _KEYS if k in names), names[0] if len(names) == 1 else None)
+            require(key in names, f"{path} has the arrays {', '.join(names)}: name one with --points")
+            points, where = arrays[key], f"array {key} of {path}"
     require(points.dtype.kind in "buif", f"{where} is of type {points.dtype}, expected real numbers")
     return _as_images(points) if points.dtype == np.uint8 else points.astype(np.float32)
 
@@ -149,19 +146,18 @@ def _images_below(folder):
     """The files of images below a folder, and how many others of each kind there are. A folder is entered once."""
     from PIL import Image
 
-    known, files, others, entered = set(Image.registered_extensions()), [], collections.Counter(), set()
+    known, files, others, entered = Image.registered_extensions(), [], collections.Counter(), set()
     for here, folders, names in os.walk(folder, followlinks=True):
-        seen = os.path.realpath(here) in entered
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        if os.path.realpath(here) in entered:
+            folders.clear()
+            continue
         entered.add(os.path.realpath(here))
-        folders[:] = [] if seen else sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(names) if not seen else ():
-            suffix = pathlib.Path(name).suffix.lower()
-            if name.startswith("."):
-                continue
-            if suffix in known:
-                files.append(pathlib.Path(here, name))
+        for path in [pathlib.Path(here, name) for name in names if not name.startswith(".")]:
+            if path.suffix.lower() in known:
+                files.append(path)
             else:
-                others[suffix or "without a suffix"] += 1
+                others[path.suffix.lower() or "without a suffix"] += 1
     return sorted(files), [f"{number} {suffix}" for suffix, number in sorted(others.items())]
 
 
