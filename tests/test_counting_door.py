@@ -19,7 +19,8 @@ from torch.utils.data import ConcatDataset, DataLoader, TensorDataset
 
 from rc_exact import exact_segment
 from rc_utils import build_network, load_dataset
-from rc_utils.counting import label_grid, predict_labels, region_count, sample_vertices
+from rc_utils.counting import label_grid, predict_labels, region_count, sample_vertices, triangle_regions
+from rc_utils.counting.segments import segment_table
 from rc_utils.training.loop import check_outputs
 
 SEGMENT = np.array([[0.0, 0.0], [1.0, 0.0]])
@@ -175,6 +176,14 @@ def test_a_model_is_counted_as_by_hand_or_refused_by_name_and_left_as_it_was(nam
         assert (found != regions_by_hand(Net(seed), points, 8, seed)).sum() <= 1
     if known:
         assert all(map(torch.equal, model.state_dict().values(), before))
+
+
+@pytest.mark.parametrize("name", ["noise", "batch statistics", "one probability", "not a number"])
+@pytest.mark.parametrize("function", [label_grid, triangle_regions, segment_table])
+def test_what_is_not_counted_is_not_drawn_or_listed(function, name):
+    points = np.random.default_rng(0).normal(size=(30, 2)).astype(np.float32)
+    with pytest.raises(ValueError, match=BAD[name][1]):
+        function(BAD[name][0](0), sample_vertices(points, dim=1 if function is segment_table else 2, num_samples=1))
 
 
 def test_one_logit_is_a_score_where_it_has_both_signs():

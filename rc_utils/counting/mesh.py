@@ -10,7 +10,7 @@ import torch
 from scipy.sparse import csr_array
 
 from rc_utils.checks import check_name, require
-from rc_utils.counting.classifier import as_classifier, scores_at
+from rc_utils.counting.classifier import as_classifier, check_column, probed, probed_points, scores_at
 from rc_utils.counting.lattice import count_along_edges, graph_components, make_lattice
 
 STRATEGIES = ("grid", "adaptive")
@@ -405,10 +405,11 @@ def triangle_regions(model, vertices, resolution=None, strategy="adaptive"):
     element of the mesh; their labels (n,); and the number of regions.
     """
     check_name("strategy", strategy, STRATEGIES)
-    lattice, classifier = make_lattice(2, resolution), as_classifier(model, vertices)
+    classifier, halvings = as_classifier(model, vertices), HALVINGS[2] if strategy == "adaptive" else 0
     corners = torch.as_tensor(vertices).to(classifier.device, classifier.dtype)
-    halvings = HALVINGS[2] if strategy == "adaptive" else 0
-    mesh, _ = interpolated_mesh(classifier, corners, lattice, None, halvings)
+    classifier = probed(classifier, probed_points(corners))
+    mesh, _ = interpolated_mesh(classifier, corners, make_lattice(2, resolution), None, halvings)
+    check_column(classifier)
     places = np.column_stack([mesh.scale - mesh.points.sum(1), mesh.points]) / mesh.scale
     polygons, labels = [], []
     for element in mesh.elements:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from rc_utils.counting.classifier import as_classifier, scores_at
+from rc_utils.counting.classifier import as_classifier, check_column, probed, probed_points, scores_at
 from rc_utils.counting.lattice import make_lattice
 from rc_utils.counting.sampling import as_tensor
 
@@ -84,7 +84,8 @@ def segment_table(model, vertices, *, resolution=None, batch_size=None, progress
     foreign_share, the share of regions with neither end's label; evaluations, of the model.
     """
     vertices = as_tensor("vertices", vertices)
-    classifier, lattice = as_classifier(model, vertices), make_lattice(1, resolution)
+    lattice = make_lattice(1, resolution)
+    classifier = probed(as_classifier(model, vertices), probed_points(vertices), batch_size)
     tables = []
     for part in tqdm(vertices.split(BLOCK_SEGMENTS), desc=f"{BLOCK_SEGMENTS} segments each", disable=not progress):
         samples, _ = sample_adaptively(classifier, part, lattice, batch_size)
@@ -95,6 +96,7 @@ def segment_table(model, vertices, *, resolution=None, batch_size=None, progress
         table = pd.DataFrame({"regions": along.size(), "labels": along.nunique()})
         table["foreign_share"] = foreign.groupby(segment).mean()
         tables.append(table.assign(evaluations=np.bincount(samples.segment)))
+    check_column(classifier)
     return pd.concat(tables, ignore_index=True)
 
 
