@@ -157,12 +157,12 @@ def test_pieces_agree_with_polygons_cut_out(classes, domain, rng):
         assert counted.tolist() == [count_by_polygons(scores, elements)]
 
 
-def test_a_label_that_wins_inside_one_element_alone():
+@pytest.mark.parametrize(("height", "expected"), [(1.1, 4), (0.9, 3)])
+def test_a_label_that_wins_inside_one_element_alone(height, expected):
     """A fourth label leads in the middle of three, or does not; also twice."""
-    for height, expected in ((1.1, 4), (0.9, 3)):
-        corners = np.column_stack([3 * np.eye(3), [height] * 3, [height] * 3])
-        for scores in (corners[:, :4], corners):
-            assert count_pieces(scores, np.array([[0, 1, 2]]), np.zeros(3, dtype=np.int64), 1).tolist() == [expected]
+    corners = np.column_stack([3 * np.eye(3), [height] * 3, [height] * 3])
+    for scores in (corners[:, :4], corners):
+        assert count_pieces(scores, np.array([[0, 1, 2]]), np.zeros(3, dtype=np.int64), 1).tolist() == [expected]
 
 
 def test_labels_alone_are_counted_along_the_edges_below_zero_too_and_not_refined(rng):
