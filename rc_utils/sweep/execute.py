@@ -189,18 +189,14 @@ def on_dask(todo, job, workers, scheduler):
     with cluster as address, Client(address) as client:
         futures = client.map(job, todo, key=list(ids), batch_size=BLOCK, fifo_timeout=0, pure=False)
         try:
-            # One message per batch instead of one per run: with 10,000 runs messages take the time.
-            for batch in as_completed(futures).batches():
-                finished = [future for future in batch if future.status == "finished"]
-                outcomes = dict(zip(finished, client.gather(finished), strict=True))
-                for future in batch:
-                    if future.status in ("cancelled", "lost"):
-                        raise CancelledError("tasks are lost")
-                    error = None if future in outcomes else future.exception()
-                    text = f"{type(error).__name__}: {error}"
-                    yield outcomes.get(future) or Outcome(ids[future.key], "failed", error=text)
-                    future.release()
-                time.sleep(0.1)  # for the next batch to be one
+            for future, outcome in as_completed(futures, with_results=True, raise_errors=False):
+                if future.status == "error":
+                    error = future.exception()
+                    outcome = Outcome(ids[future.key], "failed", error=f"{type(error).__name__}: {error}")
+                elif future.status != "finished":
+                    raise CancelledError("tasks are lost")
+                yield outcome
+                future.release()
         except (OSError, CancelledError, asyncio.CancelledError) as error:
             raise OSError(
                 f"the scheduler {address} is gone ({type(error).__name__}). Records that were "
