@@ -373,12 +373,18 @@ def _wins_on_edge(lead):
 
 
 def _wins_in_triangle(lead):
-    """Whether a label wins in a triangle, from its leads (3, C) over each label: by what they leave of it."""
+    """Whether a label wins in a triangle, from its leads (3, C) over each label at the corners."""
     others = lead[:, (lead != 0).any(0)]
-    polygon = np.eye(3)
-    for heights in others.T:
-        polygon = part_above(polygon, polygon @ heights)
+    polygon = part_won(others)
     return len(polygon) > 2 and bool((polygon.mean(0) @ others > 0).all())
+
+
+def part_won(lead):
+    """Part (k, 3) of a triangle, in barycentric coordinates, where leads (3, C) of a label are not negative."""
+    polygon = np.eye(3)
+    for heights in lead.T:
+        polygon = part_above(polygon, polygon @ heights)
+    return polygon
 
 
 def part_above(polygon: np.ndarray, heights: np.ndarray) -> np.ndarray:
@@ -419,9 +425,7 @@ def triangle_regions(model, vertices, resolution=None, strategy="adaptive"):
         exceeded = (scores[:, highest, None] > scores[:, None]).all(0).any(0)
         possible = highest if len(highest) == 1 else np.flatnonzero(~exceeded)
         for label in possible:
-            polygon = np.eye(3)
-            for other in possible:
-                polygon = part_above(polygon, polygon @ (scores[:, label] - scores[:, other]))
+            polygon = part_won(scores[:, [label]] - scores[:, possible])
             if len(polygon) > 2:
                 polygons.append(polygon @ places[element])
                 labels.append(label)
