@@ -64,6 +64,7 @@ class Classifier:
         tick: called with the number of points that were evaluated.
         layout: memory layout of the batches.
         floor: stands for a score of -inf, far below the others.
+        gives_labels: whether labels came out when it was probed.
         columns: where C is 1, of each batch the least and the greatest score, the least absolute
             one, and whether all are whole numbers.
     """
@@ -76,6 +77,7 @@ class Classifier:
     tick: Callable = int
     layout: torch.memory_format = torch.contiguous_format
     floor: float = -1e4
+    gives_labels: bool = False
     columns: list = dataclasses.field(default_factory=list)
 
     def __call__(self, batch):
@@ -316,7 +318,9 @@ def probed(classifier, points, batch_size=None):
         "without running statistics, dynamic quantisation, or operations along the first axis? No "
         "region can be counted",
     )
-    largest = np.abs(first[np.isfinite(first)]).max(initial=0) if first.ndim == 2 else 0
+    if first.ndim == 1:
+        return dataclasses.replace(classifier, gives_labels=True)
+    largest = np.abs(first[np.isfinite(first)]).max(initial=0)
     return dataclasses.replace(classifier, floor=-1e4 * float(largest or 1), layout=layout)
 
 

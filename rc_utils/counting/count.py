@@ -27,7 +27,7 @@ from rc_utils.counting.lattice import (
     make_lattice,
     plane_coordinates,
 )
-from rc_utils.counting.mesh import HALVINGS, STRATEGIES, count_on_meshes, ranks
+from rc_utils.counting.mesh import HALVINGS, STRATEGIES, count_on_meshes
 from rc_utils.counting.segments import begins, sample_adaptively
 
 BOX_PADDING = 0.1
@@ -201,18 +201,26 @@ def region_count(
 
 def _count_simplices(classifier, corners, lattice, strategy, batch_size, coarse):
     """Regions (B,) int64 on each of corners (B, d + 1, *shape), and the number of evaluations."""
-    if lattice.dim > 1 and lattice.adjacency == "linear":
-        halvings = HALVINGS.get(lattice.dim, 1) if strategy == "adaptive" else 0
-        return count_on_meshes(classifier, corners, lattice, batch_size, halvings)
-    if strategy == "adaptive":
+    adaptive = strategy == "adaptive"
+    if adaptive and lattice.dim == 1:
         samples, evaluations = sample_adaptively(classifier, corners, lattice, batch_size, coarse)
         return np.bincount(samples.segment[begins(samples)], minlength=len(corners)), evaluations
+    if adaptive or (lattice.adjacency == "linear" and lattice.dim > 1 and not classifier.gives_labels):
+        halvings = HALVINGS.get(lattice.dim, 1) if adaptive else 0
+        return count_on_meshes(classifier, corners, lattice, batch_size, halvings)
     labels = label_lattice(classifier, corners, lattice, batch_size)
     if lattice.dim > 1:
-        counts = count_along_edges(ranks(labels.cpu().numpy()), lattice.edges)
+        counts = count_along_edges(_ranks(labels.cpu().numpy()), lattice.edges)
     else:
         counts = 1 + (labels[:, 1:] != labels[:, :-1]).sum(1).cpu().numpy()
     return counts, labels.numel()
+
+
+def _ranks(labels):
+    """Labels from 0 on: where some are below it, their ranks."""
+    if labels.min(initial=0) >= 0:
+        return labels
+    return np.unique(labels, return_inverse=True)[1].reshape(labels.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,7 +271,7 @@ def label_grid(
     if domain == "box":
         corners, places = box_corners(corners, padding), box_corners(frame, padding)
     classifier = probed(classifier, probed_points(corners), batch_size)
-    labels = ranks(label_lattice(classifier, corners, lattice, batch_size).cpu().numpy())
+    labels = _ranks(label_lattice(classifier, corners, lattice, batch_size).cpu().numpy())
     check_column(classifier)
     positions = torch.tensor(lattice.coordinates) @ places
     return LabelGrid(lattice.to_grid(labels), positions.numpy(), frame.numpy(), lattice)

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 from rc_utils.checks import check_name, require
 from rc_utils.counting.classifier import as_classifier, check_column, probed, probed_points, scores_at
-from rc_utils.counting.lattice import count_along_edges, graph_components, make_lattice
+from rc_utils.counting.lattice import graph_components, make_lattice
 
 STRATEGIES = ("grid", "adaptive")
 # How often the lattice's interval is halved, at most, by dimension; once in more than three.
@@ -30,7 +30,7 @@ class Mesh:
     points: (V, d) int64, in units of which an edge of a domain has `scale`. owner: (V,) the domain.
     elements: (E, d + 1) points, in an order that says where an element is cut: halfway between the
         first and that at place d - depth mod d, which keeps angles wide (Maubach, 1995).
-    depth: (E,) how often each was cut. scores: (V, C) float64, None for a model of labels alone.
+    depth: (E,) how often each was cut. scores: (V, C) float64, once they are looked at.
     """
 
     points: np.ndarray
@@ -50,55 +50,40 @@ class Mesh:
 
 
 def count_on_meshes(classifier, corners, lattice, batch_size, halvings=0):
-    """Regions (B,) int64 of the interpolated scores on simplices or planes, and the evaluations.
-
-    corners: (B, d + 1, *shape). Without halvings labels alone are counted along lattice edges.
-    """
+    """Regions (B,) int64 of the interpolated scores on simplices or planes (B, d + 1, *shape), and the evaluations."""
     counts, evaluations, block, done = [], 0, 1, 0
     while done < len(corners):
         part = corners[done : done + block]
-        mesh, labels = interpolated_mesh(classifier, part, lattice, batch_size, halvings)
-        if mesh.scores is None:
-            numbers = lattice.num_points
-            counts.append(count_along_edges(ranks(labels).reshape(-1, numbers), lattice.edges))
-        else:
-            numbers = lattice.num_points * mesh.scores.shape[1]
-            counts.append(count_pieces(mesh.scores, mesh.elements, mesh.owner, len(part)))
+        mesh = interpolated_mesh(classifier, part, lattice, batch_size, halvings)
+        counts.append(count_pieces(mesh.scores, mesh.elements, mesh.owner, len(part)))
         evaluations += len(mesh.points)
         done += len(part)
-        block = max(1, BLOCK // max(numbers, lattice_elements(lattice).size))
+        block = max(1, BLOCK // max(lattice.num_points * mesh.scores.shape[1], lattice_elements(lattice).size))
     return np.concatenate(counts), evaluations
 
 
-def ranks(labels):
-    """Labels from 0 on: where some are below it, their ranks."""
-    if labels.min(initial=0) >= 0:
-        return labels
-    return np.unique(labels, return_inverse=True)[1].reshape(labels.shape)
-
-
 def interpolated_mesh(classifier, corners, lattice, batch_size, halvings):
-    """The mesh of simplices or planes (B, d + 1, *shape), its scores, and the lattice's labels.
+    """The mesh of simplices or planes (B, d + 1, *shape) and its scores.
 
     Its elements are halved, up to d times `halvings`, where that could change the count
-    (`in_doubt`). Raises ValueError for labels with halvings, and where scores are not finite.
+    (`in_doubt`). Raises ValueError for labels, and where scores are not finite.
     """
     mesh = lattice_mesh(lattice, len(corners), halvings)
 
     def look(owner, points):
         weights = np.hstack([mesh.scale - points.sum(1, keepdims=True), points]) / mesh.scale
-        return scores_at(classifier, corners, owner, weights, batch_size)
+        return scores_at(classifier, corners, owner, weights, batch_size)[1]
 
-    labels, mesh.scores = look(mesh.owner, mesh.points)
+    mesh.scores = look(mesh.owner, mesh.points)
+    require(
+        mesh.scores is not None,
+        "the model returns labels; strategy 'adaptive' in more than one dimension needs "
+        "scores: give the model's logits or log-probabilities; probabilities that are flat at "
+        "0 and 1, as a forest's, need strategy='grid'",
+    )
     if halvings:
-        require(
-            mesh.scores is not None,
-            "the model returns labels; strategy 'adaptive' in more than one dimension needs "
-            "scores: give the model's logits or log-probabilities; probabilities that are flat at "
-            "0 and 1, as a forest's, need strategy='grid'",
-        )
-        refine(mesh, lambda owner, points: look(owner, points)[1], halvings * lattice.dim)
-    return mesh, labels
+        refine(mesh, look, halvings * lattice.dim)
+    return mesh
 
 
 @functools.lru_cache(maxsize=8)
@@ -373,12 +358,18 @@ def _wins_on_edge(lead):
 
 
 def _wins_in_triangle(lead):
-    """Whether a label wins in a triangle, from its leads (3, C) over each label: by what they leave of it."""
+    """Whether a label wins in a triangle, from its leads (3, C) over each label at the corners."""
     others = lead[:, (lead != 0).any(0)]
-    polygon = np.eye(3)
-    for heights in others.T:
-        polygon = part_above(polygon, polygon @ heights)
+    polygon = part_won(others)
     return len(polygon) > 2 and bool((polygon.mean(0) @ others > 0).all())
+
+
+def part_won(lead):
+    """Part (k, 3) of a triangle, in barycentric coordinates, where leads (3, C) of a label are not negative."""
+    polygon = np.eye(3)
+    for heights in lead.T:
+        polygon = part_above(polygon, polygon @ heights)
+    return polygon
 
 
 def part_above(polygon: np.ndarray, heights: np.ndarray) -> np.ndarray:
@@ -408,7 +399,7 @@ def triangle_regions(model, vertices, resolution=None, strategy="adaptive"):
     classifier, halvings = as_classifier(model, vertices), HALVINGS[2] if strategy == "adaptive" else 0
     corners = torch.as_tensor(vertices).to(classifier.device, classifier.dtype)
     classifier = probed(classifier, probed_points(corners))
-    mesh, _ = interpolated_mesh(classifier, corners, make_lattice(2, resolution), None, halvings)
+    mesh = interpolated_mesh(classifier, corners, make_lattice(2, resolution), None, halvings)
     check_column(classifier)
     places = np.column_stack([mesh.scale - mesh.points.sum(1), mesh.points]) / mesh.scale
     polygons, labels = [], []
@@ -419,9 +410,7 @@ def triangle_regions(model, vertices, resolution=None, strategy="adaptive"):
         exceeded = (scores[:, highest, None] > scores[:, None]).all(0).any(0)
         possible = highest if len(highest) == 1 else np.flatnonzero(~exceeded)
         for label in possible:
-            polygon = np.eye(3)
-            for other in possible:
-                polygon = part_above(polygon, polygon @ (scores[:, label] - scores[:, other]))
+            polygon = part_won(scores[:, [label]] - scores[:, possible])
             if len(polygon) > 2:
                 polygons.append(polygon @ places[element])
                 labels.append(label)
