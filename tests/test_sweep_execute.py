@@ -1,6 +1,5 @@
 """The sweep: finishes a campaign, survives kills, shares runs, says what is wrong."""
 
-import dataclasses
 import math
 import re
 
@@ -12,7 +11,7 @@ from rc_utils.counting import region_count
 from rc_utils.counting.classifier import NonFiniteScores
 from rc_utils.measures import MEASURES
 from rc_utils.sweep import records, run
-from rc_utils.sweep.campaign import load_campaign, parse_campaign
+from rc_utils.sweep.campaign import parse_campaign
 from rc_utils.sweep.execute import (
     ACCURACY_TOLERANCE,
     COUNT_TOLERANCE,
@@ -367,22 +366,6 @@ def test_a_run_that_another_sweep_is_at_is_left_to_it(results):
     with FileLock(results / "locks" / f"{next(iter(campaign.runs()))}.lock"):
         assert statuses(sweep(campaign)) == ["elsewhere", "done", "done", "done"]
     assert statuses(sweep(campaign)) == ["done"]
-
-
-def test_training_once_more_ends_at_the_same_network_and_kept_ones_spare_it():
-    planned = next(iter(load_campaign("shapes-tiny").runs().values()))
-    planned = dataclasses.replace(planned, counts={}, measures=[], evolution_counts={}, evolution_weights=True)
-    run.complete_run(planned)
-
-    def weights(epochs):
-        networks = run.networks_during_training(planned.spec, epochs)
-        return {epoch: torch.nn.utils.parameters_to_vector(net.parameters()) for epoch, net in networks.items()}
-
-    trained, kept = weights([1, 2, 3]), weights([0, 1, 3])  # at epoch 2 none was kept
-    assert list(kept) == [0, 1, 3]
-    assert torch.equal(kept[1], trained[1])
-    assert torch.equal(kept[3], trained[3])
-    assert not torch.equal(kept[0], trained[3])
 
 
 def test_a_record_counts_the_points_and_evaluates_the_images_that_the_campaign_says():

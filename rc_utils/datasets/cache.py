@@ -38,8 +38,7 @@ def read_cache(path):
 
     A dict of x_train and x_test (N, H, W, C) uint8, y_train and y_test (N,) int64, class names as
     `classes`, and the texts `source` and `note`. Nothing is unpickled, and the checksums of the zip
-    archive are verified. Raises ValueError for a damaged file and for arrays that are missing or
-    not as expected, OSError where it cannot be opened.
+    archive are verified. Raises ValueError for a damaged file and arrays that are not as expected.
     """
     with open(path, "rb") as file:
         try:
@@ -110,11 +109,7 @@ def _download(name, folder):
 
 
 def class_folders(root, size):
-    """The dataset of root/{train,val}/<class>/ with the names of files in the place of images.
-
-    Raises FileNotFoundError for no such folder or a class without images, ValueError where train/
-    and val/ have different classes.
-    """
+    """The dataset of root/{train,val}/<class>/ with the names of files in the place of images."""
     from torchvision.datasets import ImageFolder
 
     train, test = ImageFolder(root / "train"), ImageFolder(root / "val")

@@ -132,9 +132,8 @@ def _dataset(name, arrays, image_size, label_noise, seed):
 def choose(arrays, *, n_train, n_test, classes, seed):
     """The chosen classes and samples of a dataset; labels are positions among the classes.
 
-    arrays: as of `read_cache`. classes: names or indices, None for all. n_train, n_test: None for
-    all samples of these classes, in their stored order; fewer are drawn by seed, class counts as
-    equal as the data allow. Raises ValueError where there are not as many, or none.
+    arrays: as of `read_cache`. n_train, n_test: None for all samples of these classes, in their
+    stored order; fewer are drawn by seed, class counts as equal as the data allow.
     """
     names = arrays["classes"]
     indices = resolve_classes(classes, names)
@@ -164,10 +163,7 @@ def balanced_order(labels, rng):
 
 
 def resolve_classes(classes, names):
-    """Indices of the chosen classes, given by index or by name; all of them for None.
-
-    Raises ValueError for an unknown class, fewer than two, and the same class twice.
-    """
+    """Indices of the chosen classes, given by index or by name; all of them for None."""
     if classes is None:
         return tuple(range(len(names)))
     indices = []

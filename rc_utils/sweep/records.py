@@ -80,10 +80,7 @@ def live_record(run_id):
 
 
 def read_frozen(path, run_ids=None):
-    """The records of a runs.jsonl by run id, those of `run_ids` alone if given.
-
-    {} if there is no such file. Corrupt lines are named in a warning.
-    """
+    """The records of a runs.jsonl by run id, those of `run_ids` alone if given; corrupt ones are warned of."""
     records = {}
     for where, run_id, line in _lines(path):
         if run_ids is None or run_id is None or run_id in run_ids:

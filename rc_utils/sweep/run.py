@@ -174,10 +174,7 @@ def _right_images(network, spec, data):
 
 
 def count_regions(network, data, settings):
-    """Region count with the settings of a campaign, as an entry of a record.
-
-    Returns settings, the count of every simplex, evaluations, seconds.
-    """
+    """Region count with the settings of a campaign, as an entry of a record."""
     started = time.perf_counter()
     points = data.x_test if settings["points"] == "test" else data.x_train
     count = region_count(network, points, **{key: value for key, value in settings.items() if key != "points"})
@@ -258,10 +255,7 @@ def _keep_weights(run_id, states):
 
 
 def kept_weights(record):
-    """State dicts of a record's network by epoch.
-
-    {} where they are not on this machine, or not of this record by their SHA-256.
-    """
+    """State dicts of a record's network by epoch, {} where none on this machine has its SHA-256."""
     from safetensors.torch import load
 
     path = weights_path(record["run_id"])
