@@ -70,12 +70,12 @@ def build_network(
         check_count(key, value, 1)
     check_number("width", width, 0, above=True)
     check_count("seed", seed, 0)
-    builder, parameters = _checked(name, options)
+    parameters = check_network(name, **options)
     given = {key: value for key, value in (shape | {"width": width}).items() if key in parameters}
     with torch.random.fork_rng(devices=[]):
         # torch.manual_seed would seed the GPUs as well, whose state is not forked here
         torch.default_generator.manual_seed(int(seed))
-        network = builder(**given, **options)
+        network = find_builder(name)(**given, **options)
     if not isinstance(network, nn.Module):
         raise TypeError(f"network {name!r} built {type(network).__name__!r}: expected a torch.nn.Module")
     return network
@@ -92,27 +92,23 @@ def network_options(name: str) -> dict[str, Any]:
     return {p.name: p.default for p in own if p.name not in SHAPE_ARGUMENTS}
 
 
-def check_network(name: str, **options: Any) -> None:
-    """Raise what `build_network(name, **options)` would for an unknown network or option, or a width it ignores."""
-    own = {key: value for key, value in options.items() if key not in SHAPE_ARGUMENTS}
-    _, parameters = _checked(name, own)
+def check_network(name: str, **options: Any) -> Mapping[str, inspect.Parameter]:
+    """Raise what `build_network(name, **options)` would for an unknown network or option, or a width it ignores.
+
+    Returns the parameters of the class or function that builds the network.
+    """
+    parameters, own = inspect.signature(find_builder(name)).parameters, network_options(name)
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    for key in options:
+        if key not in own and key not in SHAPE_ARGUMENTS and not takes_any:
+            raise unknown_name(f"option of network {name!r}", key, parameters)
+    missing = [key for key, default in own.items() if default is inspect.Parameter.empty and key not in options]
+    require(not missing, f"network {name!r} needs the options {', '.join(missing)}: pass them by name")
     if "width" in options:
         check_number("width", options["width"], 0, above=True)
         advice = "leave it out, or name it in the network's signature"
         require("width" in parameters, f"network {name!r} takes no width: {advice}")
-
-
-def _checked(name: str, options: dict[str, Any]) -> tuple[NetworkBuilder, Mapping[str, inspect.Parameter]]:
-    """The builder of a network and its parameters, among which are all `options`, and these are all that it needs."""
-    builder, own = find_builder(name), network_options(name)
-    parameters = inspect.signature(builder).parameters
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    for key in options:
-        if key not in own and not takes_any:
-            raise unknown_name(f"option of network {name!r}", key, parameters)
-    missing = [key for key, default in own.items() if default is inspect.Parameter.empty and key not in options]
-    require(not missing, f"network {name!r} needs the options {', '.join(missing)}: pass them by name")
-    return builder, parameters
+    return parameters
 
 
 def find_builder(name: str) -> NetworkBuilder:

@@ -311,12 +311,10 @@ def _forget_compiled(what):
 
 def build_optimizer(parameters, config):
     """The torch optimiser that `config` names."""
-    common = {"lr": config.lr, "weight_decay": config.weight_decay}
-    if config.optimizer == "sgd":
-        # All parameters in one call: the same bits as one by one, in less time for many small layers.
-        return torch.optim.SGD(parameters, **common, momentum=config.momentum, foreach=True)
-    kinds = {"adam": torch.optim.Adam, "adagrad": torch.optim.Adagrad}
-    return kinds[config.optimizer](parameters, **common)
+    # All parameters in one call: the same bits as one by one, in less time for many small layers.
+    sgd = functools.partial(torch.optim.SGD, momentum=config.momentum, foreach=True)
+    kinds = {"sgd": sgd, "adam": torch.optim.Adam, "adagrad": torch.optim.Adagrad}
+    return kinds[config.optimizer](parameters, lr=config.lr, weight_decay=config.weight_decay)
 
 
 @contextlib.contextmanager
