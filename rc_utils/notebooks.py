@@ -33,8 +33,7 @@ def find_notebook(name):
     if path.suffix == ".ipynb" and path.is_file():
         return path
     if name not in known:
-        where = project_root() / "notebooks"
-        raise FileNotFoundError(f"{unknown_name('notebook', name, known)} (in {where})")
+        raise FileNotFoundError(f"{unknown_name('notebook', name, known)} (in {project_root() / 'notebooks'})")
     return known[name]
 
 
@@ -64,8 +63,7 @@ def notebook_parameters(path):
             require(single, f"found `{ast.unparse(node)}`")
             parameters[targets[0].id] = ast.literal_eval(node.value)
     except (SyntaxError, ValueError, AttributeError, TypeError) as error:
-        advice = "its parameters cell may hold assignments of literals only, one name each"
-        raise ValueError(f"{path}: {advice}: {error}") from error
+        raise ValueError(f"{path}: its parameters cell may hold assignments of literals only: {error}") from error
     return parameters
 
 

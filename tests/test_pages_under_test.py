@@ -41,18 +41,31 @@ def test_seeds_correlates_within_the_groups_of_a_network():
     assert found.loc["sharpness", "difference"].low > 0
 
 
-@pytest.mark.parametrize(
-    ("intervals", "decision"),
-    [
+def test_the_decisions_are_those_of_the_protocol():
+    for intervals, decision in (
         ([(0.6, 0.4, 0.7), (0.5, 0.1, 0.7)], "supports"),
         ([(0.6, 0.4, 0.7), (0.4, 0.1, 0.7)], "inconclusive"),
         ([(0.1, -0.1, 0.29), (0.0, -0.2, 0.2)], "refutes"),
         ([(0.1, -0.1, 0.29), (0.2, -0.2, 0.31)], "inconclusive"),
-    ],
-)
-def test_the_decision_on_seeds_is_that_of_the_protocol(intervals, decision):
-    rows = pd.DataFrame({"measure": COUNT, "r": [Estimate(*values) for values in intervals]})
-    assert decisions.decide_seeds(rows) == decision
+    ):
+        rows = pd.DataFrame({"measure": COUNT, "r": [Estimate(*values) for values in intervals]})
+        assert decisions.decide_seeds(rows) == decision
+    for count, rival, low, decision in (
+        (0.6, 0.4, 0.1, "supports"),
+        (0.6, 0.4, -0.1, "inconclusive"),
+        (0.6, 0.6, 0.1, "refutes"),
+        (0.49, 0.1, 0.1, "refutes"),
+    ):
+        scores = pd.DataFrame({"measure": [COUNT, "sharpness"], "R2": [Estimate(count, 0, 1), Estimate(rival, 0, 1)]})
+        scores["difference"] = [Estimate(0, 0, 0), Estimate(count - rival, low, 1)]
+        assert decisions.decide_transfer(scores) == decision
+    for interval, moved, decision in (
+        ((0.2, 0.11, 0.3), 0.5, "supports"),
+        ((0.0, -0.1, 0.09), -0.5, "refutes"),
+        ((0.1, 0.0, 0.2), 0.5, "inconclusive"),
+        ((0.2, 0.11, 0.3), 0.3, "not moved"),
+    ):
+        assert decisions.decide_arm(Estimate(*interval), moved, across=0.2) == decision
 
 
 def transfer_runs():
@@ -84,17 +97,6 @@ def test_transfer_by_hand_and_refuted_by_a_rival_as_good():
     assert decisions.decide_transfer(decisions.transfer_scores(runs.assign(margin=runs[COUNT]))) == "refutes"
 
 
-@pytest.mark.parametrize(
-    ("count", "rival", "low", "decision"),
-    [(0.6, 0.4, 0.1, "supports"), (0.6, 0.4, -0.1, "inconclusive"), (0.6, 0.6, 0.1, "refutes"),
-     (0.49, 0.1, 0.1, "refutes")],
-)  # fmt: skip
-def test_the_decision_on_transfer_is_that_of_the_protocol(count, rival, low, decision):
-    scores = pd.DataFrame({"measure": [COUNT, "sharpness"], "R2": [Estimate(count, 0, 1), Estimate(rival, 0, 1)]})
-    scores["difference"] = [Estimate(0, 0, 0), Estimate(count - rival, low, 1)]
-    assert decisions.decide_transfer(scores) == decision
-
-
 def test_a_rival_takes_the_form_that_fits_the_sgd_runs():
     """By its logarithm it fits them; what is predicted would be nearer without."""
     runs = transfer_runs()
@@ -122,15 +124,6 @@ def test_the_slope_of_an_arm_is_the_mean_over_seeds():
     assert list(arms.index) == ["random labels first"]
     found = arms.loc["random labels first"]
     assert (found["slope"].value, found["slope"].n, found["moved"]) == (pytest.approx(0.2), 6, pytest.approx(2.0))
-
-
-@pytest.mark.parametrize(
-    ("interval", "moved", "decision"),
-    [((0.2, 0.11, 0.3), 0.5, "supports"), ((0.0, -0.1, 0.09), -0.5, "refutes"), ((0.1, 0.0, 0.2), 0.5, "inconclusive"),
-     ((0.2, 0.11, 0.3), 0.3, "not moved")],
-)  # fmt: skip
-def test_the_decision_on_an_arm_is_that_of_the_protocol(interval, moved, decision):
-    assert decisions.decide_arm(Estimate(*interval), moved, across=0.2) == decision
 
 
 def test_sign_errors_count_the_pairs_in_the_wrong_order():
