@@ -5,8 +5,8 @@ import contextlib
 import dataclasses
 import difflib
 import functools
+import math
 import numbers
-import sys
 import types
 import typing
 
@@ -46,7 +46,10 @@ def check_distinct(where, values):
 def is_finite_number(value):
     """Whether `value` is a real number that a float can hold, neither infinite nor NaN."""
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    return bool(number and abs(value) <= sys.float_info.max)
+    try:
+        return number and math.isfinite(value)
+    except OverflowError:  # an integer of more than 308 digits
+        return False
 
 
 def check_number(name, value, minimum, above=False):

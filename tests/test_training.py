@@ -172,7 +172,8 @@ def test_evaluate_matches_the_definition(tiny_data):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [({"optimizer": "sgdd"}, "Did you mean 'sgd'"), ({"lr": 0}, "lr=0; expected a finite number above 0"),
-     ({"lr": math.nan}, "finite"), ({"lr": "0.1"}, "lr='0.1'"), ({"batch_size": 0}, "batch_size=0"),
+     ({"lr": math.nan}, "finite"), ({"lr": np.float32("inf")}, "finite"), ({"lr": 10**400}, "finite"),
+     ({"lr": "0.1"}, "lr='0.1'"), ({"batch_size": 0}, "batch_size=0"),
      ({"seed": -1}, "seed=-1"), ({"pretrain_epochs": 1.5}, "pretrain_epochs"), ({"sam_radius": -1.0}, "sam_radius"),
      ({"flip_probability": 1.5}, "not in")],
 )  # fmt: skip
@@ -225,7 +226,7 @@ def test_narrow_networks_keep_the_contiguous_layout_where_several_threads_would_
 
 
 def test_settings_may_be_numpys_numbers_and_a_single_leftover_image_is_skipped(tiny_data):
-    numpys = TrainConfig(seed=np.int64(3), batch_size=np.int32(199), epochs=np.int64(1), lr=np.float64(1))
+    numpys = TrainConfig(seed=np.int64(3), batch_size=np.int32(199), epochs=np.int64(1), lr=np.float32(1))
     assert numpys == TrainConfig(seed=3, batch_size=199, epochs=1, lr=1)
     assert repr(numpys.lr) == repr(TrainConfig(lr=1).lr) == "1.0"
     assert train(small_network(), tiny_data, numpys).status == "ok"
