@@ -31,6 +31,7 @@ class Mesh:
     elements: (E, d + 1) points, in an order that says where an element is cut: halfway between the
         first and that at place d - depth mod d, which keeps angles wide (Maubach, 1995).
     depth: (E,) how often each was cut. scores: (V, C) float64, once they are looked at.
+    keys: (V,) int64 by point; those of the corners of a face add up to one for that face alone.
     """
 
     points: np.ndarray
@@ -41,12 +42,19 @@ class Mesh:
     is_box: bool
     scale: int
 
-    @property
-    def keys(self):
-        """(V,) int64, one for each point; those of the corners of a face add up to one for that face alone."""
-        dim = self.points.shape[1]
+    def __post_init__(self):
+        self.keys = self._keys_of(self.points, self.owner)
+
+    def _keys_of(self, points, owner):
+        dim = points.shape[1]
         base = (dim + 1) * self.scale + 1
-        return np.column_stack([self.points, self.owner]) @ base ** np.arange(dim + 1)
+        return np.column_stack([points, owner]) @ base ** np.arange(dim + 1)
+
+    def add(self, points, owner):
+        """Append points (n, d) of the domains `owner` (n,)."""
+        self.points = np.concatenate([self.points, points])
+        self.owner = np.append(self.owner, owner)
+        self.keys = np.append(self.keys, self._keys_of(points, owner))
 
 
 def count_on_meshes(classifier, corners, lattice, batch_size, halvings=0):
@@ -144,18 +152,17 @@ def refine(mesh, look, depth):
 def cut(mesh, chosen):
     """Cut the chosen elements (E,), others until the mesh conforms; returns which are new."""
     known, new = len(mesh.points), np.zeros(len(mesh.elements), dtype=bool)
-    cut_edges = []
+    is_end = np.zeros(known, dtype=bool)  # of an edge that is cut
     while chosen.any():
         new = np.append(new[~chosen], np.ones(2 * chosen.sum(), dtype=bool))
-        cut_edges.append(_bisect(mesh, chosen, known))
-        is_end = np.zeros(len(mesh.points), dtype=bool)
-        is_end[np.concatenate(cut_edges)] = True
+        ends = _bisect(mesh, chosen, known)
+        is_end = np.append(is_end, np.zeros(len(mesh.points) - len(is_end), dtype=bool))
+        is_end[ends] = True
         near = np.flatnonzero(is_end[mesh.elements.T].sum(0, dtype=np.int8) > 1)
-        keys = mesh.keys
-        sums = [one + other for one, other in itertools.combinations(keys[mesh.elements[near]].T, 2)]
+        sums = [one + other for one, other in itertools.combinations(mesh.keys[mesh.elements[near]].T, 2)]
         chosen = np.zeros(len(mesh.elements), dtype=bool)
         # A new point on an edge has half the sum of the keys of its ends.
-        chosen[near] = np.isin(sums, 2 * keys[known:]).any(0)
+        chosen[near] = np.isin(sums, 2 * mesh.keys[known:]).any(0)
     return new
 
 
@@ -168,12 +175,10 @@ def _bisect(mesh, chosen, known):
     places = np.arange(old.shape[1])
     last = (places[-1] - depth % places[-1])[:, None]
     ends = np.hstack([old[:, :1], np.take_along_axis(old, last, axis=1)])
-    keys = mesh.keys
-    wanted = keys[ends].sum(1)
-    missing = np.flatnonzero(~np.isin(wanted, 2 * keys[known:]))
+    wanted = mesh.keys[ends].sum(1)
+    missing = np.flatnonzero(~np.isin(wanted, 2 * mesh.keys[known:]))
     missing = missing[np.unique(wanted[missing], return_index=True)[1]]
-    mesh.points = np.concatenate([mesh.points, mesh.points[ends[missing]].sum(1) // 2])
-    mesh.owner = np.append(mesh.owner, mesh.owner[ends[missing, 0]])
+    mesh.add(mesh.points[ends[missing]].sum(1) // 2, mesh.owner[ends[missing, 0]])
     there = 2 * mesh.keys[known:]
     order = np.argsort(there)
     middle = known + order[np.searchsorted(there, wanted, sorter=order)][:, None]
@@ -190,7 +195,7 @@ def in_doubt(mesh, judged):
     An element is judged by itself, and by those of its faces that lie in a side of the domain,
     where a boundary between two labels may only just pass or miss the side.
     """
-    dim, keys = mesh.points.shape[1], mesh.keys
+    dim = mesh.points.shape[1]
     far = mesh.points if mesh.is_box else mesh.points.sum(1, keepdims=True)
     walls = np.hstack([mesh.points == 0, far == mesh.scale])
     doubtful = doubtful_faces(mesh, mesh.elements, judged)
@@ -199,7 +204,7 @@ def in_doubt(mesh, judged):
             on = np.all(sides, axis=0)[mesh.elements]
             element = np.flatnonzero(on.sum(1) == dim + 1 - number)
             faces = mesh.elements[element][on[element]].reshape(len(element), dim + 1 - number)
-            _, once = np.unique(keys[faces].sum(1), return_index=True)
+            _, once = np.unique(mesh.keys[faces].sum(1), return_index=True)
             faces, element = faces[once], element[once]
             doubtful[element[doubtful_faces(mesh, faces, judged[element])]] = True
     return doubtful
