@@ -192,11 +192,12 @@ def slope(rows: pd.DataFrame, formula: str, term: str, units: Sequence[Hashable]
     if np.linalg.matrix_rank(others) == rank:
         return Estimate(NAN, n=number, unit=unit)
     plain = model.fit()
-    value, error = float(plain.params[term]), float(plain.bse[term])
+    value = float(plain.params[term])
     freedom = number - int(np.linalg.matrix_rank(pd.DataFrame(model.exog).groupby(codes).mean()))
     exact = plain.ssr <= 1e-20 * max(1.0, np.abs(model.endog).max() ** 2)
     if freedom < 1 or len(rows) <= rank or exact:
         return Estimate(value, n=number, unit=unit)
+    error = float(plain.bse[term])
     if number < len(rows):
         robust = model.fit(cov_type="cluster", cov_kwds={"groups": codes, "use_correction": False})
         error = float(robust.bse[term]) * math.sqrt(number / freedom)

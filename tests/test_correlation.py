@@ -141,6 +141,7 @@ def test_slope_is_clustered_least_squares():
     exact = slope(rows.assign(y=3 * rows["x"]), "y ~ x", "x", rows["unit"])
     assert exact.value == pytest.approx(3)
     assert np.isnan(exact.low)
+    assert np.isnan(slope(rows[:2].assign(x=[0.0, 1.0]), "y ~ x", "x", range(2)).low)
 
 
 def test_mean_is_the_textbooks():
