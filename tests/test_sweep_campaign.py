@@ -129,6 +129,8 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
         (["experiments", 0, "grid", "lr"], [-0.1], "lr=-0.1"),
         (["experiments", 0, "seeds"], [-1], "seed=-1; expected an integer of at least 0"),
         (["experiments", 0, "evolution_epochs"], [3], r"evolution_epochs \[3\] are not within 0..2"),
+        (["experiments", 0, "evolution_counts"], ["main"], "needs evolution_epochs or"),
+        (["experiments", 0, "evolution_loss"], -0.1, "evolution_loss must be above 0"),
         (["experiments", 0, "ranges"], {"momentum": [0.1, 0.01]}, r"ranges.momentum must be \[low, high\]"),
     ],
 )

@@ -165,6 +165,11 @@ class Experiment:
         for name in self.measures + self.evolution_measures:
             taken = name in RUN_COLUMNS or name.startswith("count_")
             require(not taken, f"measure {name!r} has the name of another column: rename it")
+        require(self.evolution_loss is None or self.evolution_loss > 0, "evolution_loss must be above 0")
+        # Days of training later it would be too late to see that nothing was looked at.
+        asked = self.evolution_counts or self.evolution_measures or self.evolution_weights
+        looks = self.evolution_epochs or self.evolution_loss
+        require(looks or not asked, "what evolution_* ask for needs evolution_epochs or evolution_loss")
 
     @property
     def seeds_by_network(self):
