@@ -34,7 +34,9 @@ def main(arguments=None):
                 table(rows).to_csv(path, index=False)
     finally:
         if rows:  # what an interrupt or an error leaves as well
-            print(f"{header(scale)}\n\n{table(rows).to_string(index=False)}\n\nwritten to {path}")
+            found = table(rows)
+            left = {name: f"{{:<{found[name].str.len().max()}}}".format for name in found.columns[:2]}
+            print(f"{header(scale)}\n\n{found.to_string(index=False, formatters=left)}\n\nwritten to {path}")
     return 0
 
 
