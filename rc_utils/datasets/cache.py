@@ -46,7 +46,7 @@ def read_cache(path):
                 known = [key for key in (*NEEDED, "classes", "source", "note") if key in archive]
                 return _checked({key: archive[key] for key in known})
         except Exception as error:  # of whatever kind, depending on which bytes are wrong
-            advice = "Correct it, or put an intact copy in its place"
+            advice = "Correct it, or put an intact copy in its place; what was downloaded or decoded may be deleted"
             raise ValueError(f"{path} is not a dataset as expected, or damaged ({error}). {advice}.") from error
 
 

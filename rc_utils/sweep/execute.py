@@ -229,9 +229,10 @@ def check_values(campaign):
             check_dataset(**{k: v for k, v in settings.items() if k not in ("name", "classes")})
     for where, network in networks.items():
         with naming(f"{campaign.name}, {where}"):
+            for key in ("num_classes", "in_channels", "image_size", "seed"):
+                require(key not in network, f"{key} comes from the dataset or the run")
             canonical_json(network)
-            # The shape comes from the dataset: a second one is an error.
-            check_network(num_classes=1, in_channels=1, image_size=1, **network)
+            check_network(**network)
     model, points = lambda batch: batch[:, :3], np.random.default_rng(0).random((64, 8))
     for label, settings in campaign.counts.items():
         with naming(f"{campaign.name}, counts.{label}"):
@@ -364,7 +365,8 @@ def main(arguments=None):
 
 def _act(campaign, options):
     """Do the one thing that the options ask for; returns the exit status."""
-    check_values(campaign)
+    if options.plan or options.freeze or options.verify is not None:  # a sweep does so itself
+        check_values(campaign)
     if options.plan:
         try:
             for line in plan(campaign, options.shard):
