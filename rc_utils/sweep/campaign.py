@@ -270,8 +270,8 @@ class Campaign:
         require(stored or not experiment.per_image, "per_image needs a dataset stored as a file")
         outside = [e for e in experiment.evolution_epochs if not 0 <= e <= train.epochs]
         require(not outside, f"evolution_epochs {outside} are not within 0..{train.epochs}")
-        fields = [field.name for field in dataclasses.fields(PlannedRun)[2:]]
-        asked = {name: getattr(experiment, name) for name in fields}
+        shared = {field.name for field in dataclasses.fields(PlannedRun)} - {"spec", "frozen"}
+        asked = {name: getattr(experiment, name) for name in shared}
         for key in ("counts", "evolution_counts"):
             asked[key] = {name: self.counts[name] for name in asked[key]}
         spec = RunSpec(dataset, network | experiment.options, train)
@@ -312,7 +312,7 @@ def load_campaign(name):
 
 def parse_campaign(table, name, folder=pathlib.Path()):
     """Campaign from the parsed TOML `table`; raises ValueError as `load_campaign`."""
-    keys = {field.name for field in dataclasses.fields(Campaign)[:-3]}
+    keys = {field.name for field in dataclasses.fields(Campaign)} - {"name", "folder", "whole"}
     check_keys(f"campaign {name}", table, keys)
     asked = settings_from_dict(Campaign, table | {"name": name, "folder": folder}, name)
     experiments = {}
@@ -322,7 +322,7 @@ def parse_campaign(table, name, folder=pathlib.Path()):
             require(experiment.name not in experiments, "experiments: the name is there twice")
             for key, known in (("networks", "networks"), ("counts", "counts"), ("evolution_counts", "counts")):
                 for label in getattr(experiment, key):
-                    check_name(f"{known[:-1]} in {key}", label, getattr(asked, known))
+                    check_name(f"name in {key}", label, getattr(asked, known))
         experiments[experiment.name] = experiment
     networks = {}
     for label, options in asked.networks.items():
