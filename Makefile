@@ -42,7 +42,7 @@ book: env
 authors: env
 	test -d results/authors || { rm -rf results/part && git clone --quiet --no-checkout --filter=blob:none https://github.com/lijingwei0502/implicit_bias results/part && mv results/part results/authors; }
 	git -C results/authors checkout --quiet 6148365 -- tasks ViT-CIFAR-main/region_count.txt
-	$(BIN)/python -m rc_utils.authors results/authors
+	$(BIN)/python campaigns/authors/derive.py results/authors
 
 # JupyterLab on the notebooks.
 lab: $(VENV)/.lab

@@ -286,7 +286,7 @@ def authors_settings(experiment: str = "") -> pd.DataFrame:
     """The authors' own runs at full size, averaged: one row per experiment, network and setting.
 
     Columns: experiment (folder of their repository), network, lr, batch_size, runs, count,
-    train_accuracy, test_accuracy, gap and more; see `rc_utils.authors`.
+    train_accuracy, test_accuracy, gap and more; `campaigns/authors` says how they were read.
     """
     table = pd.read_csv(project_root() / "campaigns" / "authors" / "settings.csv")
     table["gap"] = table["train_accuracy"] - table["test_accuracy"]

@@ -61,13 +61,14 @@ def hidden_share():
 def sizes():
     """What is counted: how much there is, may be and should be of it, by its name."""
     return {
-        "lines of rc_utils": (lines_of("rc_utils"), 8190, 5000),
-        "files of rc_utils": (len(list((ROOT / "rc_utils").rglob("*.py"))), 42, 40),
+        "lines of rc_utils": (lines_of("rc_utils"), 8070, 5000),
+        "files of rc_utils": (len(list((ROOT / "rc_utils").rglob("*.py"))), 41, 40),
         "lines of rc_theory": (lines_of("rc_theory"), 2720, 2600),
         "lines of rc_studies": (lines_of("rc_studies"), 1200, 1200),
         "lines of rc_exact": (lines_of("rc_exact"), 900, 1300),
         "lines of book": (lines_of("book"), 805, 900),
-        "lines of programs in campaigns": (lines_of("campaigns"), 670, 640),
+        # With the reader of the authors' files, which was a part of rc_utils until November 2026.
+        "lines of programs in campaigns": (lines_of("campaigns"), 800, 800),
         "lines of benchmarks": (lines_of("benchmarks"), 1040, 1000),
         "lines of tests": (lines_of("tests"), 11400, 8000),
         "files reached from page 03": (files_reached("03_main_correlation"), 12, 12),

@@ -7,9 +7,8 @@ import pandas as pd
 import pytest
 import torch
 
-from campaigns.authors import derive
+from campaigns.authors import derive, records
 from campaigns.authors.start import count_on_segment, drawn_pairs
-from rc_utils import authors
 from rc_utils.paths import campaigns_dir
 from rc_utils.published import NETWORKS, statements
 
@@ -38,7 +37,7 @@ def clone(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join(lines) + "\n")
 
-    for folder in authors.CURVES[:8]:
+    for folder in records.CURVES[:8]:
         for stem in STEMS:
             end = "_new" if folder == "1drandom" else ""
             write(f"tasks/{folder}/{stem}{end}.txt", curve_lines(rng, GRID, "7 " if end else "") * 2)
@@ -65,7 +64,7 @@ def clone(tmp_path):
 
 
 def test_a_line_is_read_from_its_end_and_files_have_our_names(clone):
-    runs = authors.read_runs(clone)
+    runs = records.read_runs(clone)
     assert set(runs.loc[runs["experiment"] == "basic", "network"]) == set(NETWORKS)
     dimensions = runs[runs["network"] == "SENet18"]["experiment"]
     assert {"dimension d=2", "dimension d=5", "batch_lr lr", "batch_lr batch"} <= set(dimensions)
@@ -92,9 +91,9 @@ def test_a_line_that_cannot_be_read_is_named(clone, damage, words):
     lines[2] = damage(lines[2])
     path.write_text("\n".join(lines))
     with pytest.raises(ValueError, match=words):
-        authors.read_runs(clone)
+        records.read_runs(clone)
     with pytest.raises(ValueError, match="check out commit 6148365"):
-        authors.read_runs(clone / "tasks")
+        records.read_runs(clone / "tasks")
 
 
 def test_tables_hold_means_per_setting_and_every_statement(clone, tmp_path):
@@ -104,7 +103,7 @@ def test_tables_hold_means_per_setting_and_every_statement(clone, tmp_path):
     assert set(statements().index) <= set(results["id"])
     assert results["value"].notna().sum() > 500
     value = results.set_index(["id", "quantity"])["value"]
-    basic = authors.read_runs(clone).query("experiment == 'basic'")
+    basic = records.read_runs(clone).query("experiment == 'basic'")
     ends = basic.groupby(derive.COMBINATION)["count"].mean().agg(["min", "max"])
     found = [value[f"count-range/{name}", "mean count, combinations"] for name in ("least", "most")]
     assert found == pytest.approx(ends.tolist(), abs=1e-6)

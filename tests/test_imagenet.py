@@ -136,6 +136,9 @@ def test_no_name_leaves_the_triangle():
     assert hero.place_of_name([strip], np.array([200, 9]))[1] == 0
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "campaigns").glob("*/*.py")), ids=lambda path: path.name)
+PROGRAMS = sorted(set((ROOT / "campaigns").glob("*/*.py")) - {ROOT / "campaigns" / "authors" / "records.py"})
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
 def test_a_program_does_something_when_it_is_run(path):
     assert '\nif __name__ == "__main__":\n    ' in path.read_text(encoding="utf-8")

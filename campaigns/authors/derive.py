@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from rc_utils.authors import COMMIT, FITS, OTHERS, read_runs, settings_table
+from campaigns.authors.records import COMMIT, FITS, OTHERS, read_runs, settings_table
 from rc_utils.correlation import (
     Estimate,
     change_per_doubling,
@@ -256,7 +256,7 @@ def write_tables(root, folder):
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
-        sys.exit("usage: python -m rc_utils.authors PATH-OF-A-CLONE (see `make authors`)")
+        sys.exit("usage: python campaigns/authors/derive.py PATH-OF-A-CLONE (see `make authors`)")
     try:
         write_tables(pathlib.Path(sys.argv[1]), pathlib.Path(__file__).parent)
     except ValueError as error:

@@ -1,21 +1,17 @@
-"""The authors' own records at full size: `python -m rc_utils.authors PATH-OF-A-CLONE`.
+"""The authors' own records at full size, as one table; `derive.py` makes those of this folder from it.
 
 The first author's repository (GitHub lijingwei0502/implicit_bias) holds at commit 6148365 the text
-files that the paper's tables rest on, one line per training run. They are read here; the tables in
-`campaigns/authors` are made by `derive.py` beside them. The repository has no licence: neither its
-files nor its lines are kept.
+files that the paper's tables rest on, one line per training run. The repository has no licence:
+neither its files nor its lines are kept.
 """
 
 import re
-import runpy
-import sys
 
 import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
 from rc_utils.checks import naming, require
-from rc_utils.paths import campaigns_dir
 from rc_utils.published import NETWORKS
 
 COMMIT = "lijingwei0502/implicit_bias@6148365"
@@ -115,10 +111,3 @@ def settings_table(runs):
     table = groups[columns].mean().assign(source=groups["source"].first())
     table.insert(0, "runs", groups.size())
     return table.reset_index().astype({"batch_size": int}).round(6)
-
-
-if __name__ == "__main__":
-    script = campaigns_dir() / "authors" / "derive.py"
-    if not script.is_file():
-        sys.exit(f"error: {script} is not there: it comes with the repository, not with the package")
-    runpy.run_path(str(script), run_name="__main__")
