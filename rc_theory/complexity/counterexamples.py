@@ -111,9 +111,7 @@ COVER = (
 
 
 def claim_1_network() -> tuple[nn.Sequential, Tensor]:
-    """A 3-3 ReLU network and five points: four with the activations COVER, and one at which all
-    units are active.
-    """
+    """A 3-3 ReLU network and five points: four active as in COVER, one all active."""
     second = torch.tensor([[-2.0, -0.2, 0.0], [0.0, 20.0, 0.0], [2.0, 1.0, -1.0]])
     layers = nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 1)
     network = nn.Sequential(*layers).double()
