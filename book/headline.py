@@ -26,17 +26,20 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 CAMPAIGN = "cifar10-small"
 START, END = "<!-- results: written by `python book/headline.py`, not by hand -->", "<!-- end of results -->"
 LEAD = (
-    "**Across training settings, networks with fewer regions mostly have the smaller gap between training and test "
-    "accuracy, near the paper's gap in one network of two. Scores of mixed images tell it too; where chance alone "
-    "differs, the count tells a part of it, they less; with more training images, or flips at a large learning "
-    "rate, it is wrong.**"
+    "**Across training settings, fewer regions mostly go with a smaller gap between training and test accuracy; "
+    "near the paper's gap, in one network of two. Scores of mixed images do as well. Where chance alone differs, "
+    "the count tells more than they do. With more training images, or flips at a large learning rate, it points the"
+    " wrong way.**"
 )
 ALT = (
     "Three panels. Count and gap of the authors' full-size networks and of ours rise together. A line fitted on SGD "
     "predicts other ways to train by the region count and by scores of mixed images alike. The larger count has the "
     "smaller gap in nearly all pairs that differ in the number of images, in half of those with flips, in few others."
 )
-CAPTION = "*A dot is a network and setting; R² is for other ways to train than SGD.*"
+CAPTION = (
+    "*Middle: other ways to train, predicted by a line fitted on SGD. Below: how often the larger count has the "
+    "smaller gap.*"
+)
 
 
 def bullets(results):
@@ -52,22 +55,22 @@ def bullets(results):
     images, flips = (results[f"study/4/{axis}: share of wrong pairs"].value for axis in ("number of images", "flip"))
     size = data["image_size"]
     return [
-        f"**Holds.** Over settings of learning rate and batch size, count and gap of three networks correlate at "
+        f"**Holds.** Over learning rates and batch sizes, count and gap of three networks correlate at "
         f"{text['main/overall']}; the paper prints {published('main/overall').shown()}, its records give "
         f"{theirs['main/overall']}. A doubled learning rate changes the count by {text['bias/lr/overall']} regions, "
         f"mixup by {text['mixup/count']}.",
         f"**Holds with a caveat.** A line fitted on SGD predicts other ways to train with "
-        f"R² = {text['study/2/other ways to train: R²']}, and from mixup accuracy with "
+        f"R² = {text['study/2/other ways to train: R²']}, mixup accuracy with "
         f"{text['study/2/R² of mixup accuracy']}. Where only chance differs, r is {twins[0]} and {twins[1]}.",
-        f"**Fails.** With more training images there are more regions and the gap is smaller, in {100 * images:.0f} % "
-        f"of pairs; with flips the count is wrong in {100 * flips:.0f} %. The output margin, said to say little, "
+        f"**Fails.** With more training images the count rises and the gap falls, in {100 * images:.0f} % "
+        f"of pairs; with flips it is wrong in {100 * flips:.0f} %. The output margin, said to say little, "
         f"correlates at {text['motivation/margin']}.",
         "**The theorem that is false.** Few regions do not bound the gap (Theorem 5 of version 1): "
         "[a counterexample](notebooks/19_counterexample.ipynb).",
-        f"**At what scale.** Narrow networks, {data['n_train']:,} CIFAR-10 images of {size} x {size} pixels. "
-        f"With {larger['n_train']:,} of {larger['image_size']} x {larger['image_size']}, near the paper's gap, "
-        f"r is {near[0]} in ResNet18, {near[1]} in VGG19. The paper has full width and 50,000: "
-        "[its records](notebooks/17_papers_records.ipynb).",
+        f"**At what scale.** Narrow networks on {data['n_train']:,} CIFAR-10 images of {size} x {size} pixels. "
+        f"On {larger['n_train']:,} of {larger['image_size']} x {larger['image_size']}, near the paper's gap, "
+        f"r is {near[0]} in ResNet18 and {near[1]} in VGG19. The paper: full width, 50,000 images "
+        "([its records](notebooks/17_papers_records.ipynb)).",
     ]
 
 
@@ -115,7 +118,7 @@ def walls():
             parts += [f'<path fill="{colour}" d="{path}"/>' for colour, path in colours] + ["</g>"]
         words.append(f"{np.mean(network['counts']):.2f} regions at {run.lr:g}")
     caption = (
-        f"*The same {place + 1} random triangles in two networks that differ in the learning rate alone: "
+        f"*The same {place + 1} random triangles in networks of two learning rates: "
         f"{words[0]} (left), {words[1]} (right), means of {len(network['counts'])}.*"
     )
     look = 'stroke="#111" stroke-width="2.5" stroke-linejoin="round" fill-rule="evenodd"'
