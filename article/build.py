@@ -2,8 +2,9 @@
 
     python article/build.py [OUTPUT]
 
-The text holds no number of its own. Results come from the block of README.md that `book/headline.py` writes, settings
-from the files of the campaigns, everything else from the committed records.
+The text holds no number of its own. Results come from the block of README.md that
+`book/headline.py` writes, settings from the files of the campaigns, everything else from the
+committed records.
 """
 
 import argparse
@@ -41,7 +42,9 @@ def blocks(markdown):
         if lines[0].startswith("<"):  # what folds a table in the README
             continue
         if lines[0].startswith("|"):
-            header, _, *rows = [[pieces(cell) for cell in line.strip()[1:-1].split("|")] for line in lines]
+            header, _, *rows = [
+                [pieces(cell) for cell in line.strip()[1:-1].split("|")] for line in lines
+            ]
             found.append({"kind": "table", "header": header, "rows": rows})
         elif image := re.fullmatch(r"!\[(.*?)\]\((.*?)\)", part.strip()):
             found.append({"kind": "figure", "caption": image[1], "path": f"/{image[2]}"})
@@ -56,7 +59,12 @@ def pieces(text):
     text = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text.strip())
     found = []
     for code, strong, plain in re.findall(r"`([^`]+)`|\*\*(.+?)\*\*|((?:(?!`|\*\*).)+)", text):
-        found.append({"text": code or strong or plain, "style": "code" if code else "strong" if strong else ""})
+        found.append(
+            {
+                "text": code or strong or plain,
+                "style": "code" if code else "strong" if strong else "",
+            }
+        )
     return found
 
 
@@ -67,7 +75,9 @@ def results_block(path):
 
 def settings(name):
     """The settings of a campaign's main experiment, as texts."""
-    campaign = tomllib.loads((ROOT / "campaigns" / name / "campaign.toml").read_text(encoding="utf-8"))
+    campaign = tomllib.loads(
+        (ROOT / "campaigns" / name / "campaign.toml").read_text(encoding="utf-8")
+    )
     main = next(e for e in campaign["experiments"] if e["name"] == "main")
     dataset = campaign["dataset"]
     # What a file does not say is what the functions take: the whole dataset, the published width.
@@ -100,7 +110,9 @@ def ledger(name):
 def provenance(records):
     """Where and when the records were made, and what that took."""
     made = [record["provenance"] for record in records]
-    seconds = sum(p["seconds_train"] for p in made) + sum(c["seconds"] for r in records for c in r["counts"])
+    seconds = sum(p["seconds_train"] for p in made) + sum(
+        c["seconds"] for r in records for c in r["counts"]
+    )
     return {
         "runs": f"{len(records):,}",
         "hours": f"{seconds / 3600:.0f}",
@@ -118,7 +130,9 @@ def studies():
     names = [name for name in re.findall(r"`(study-\w+)`", text) if name in list_campaigns()]
     rows = []
     for name, (title, body) in zip(names, _STUDY.findall(text), strict=True):
-        items = dict(re.findall(r"^- \*\*(.+?)\.\*\* (.+?)(?=^- \*\*|\Z)", body, re.MULTILINE | re.DOTALL))
+        items = dict(
+            re.findall(r"^- \*\*(.+?)\.\*\* (.+?)(?=^- \*\*|\Z)", body, re.MULTILINE | re.DOTALL)
+        )
         asked = load_campaign(name).runs()
         recorded = {record["run_id"] for record in ledger(name)} & set(asked)
         row = {"title": title, "question": " ".join(items["Question"].split()), "asked": len(asked)}
@@ -132,32 +146,58 @@ def statements():
     card = card[card["counted"] & card["id"].str.match(STATEMENTS)]
     heads = ["statement", "printed", "their records", "ours", "settings", "verdict"]
     rows = [
-        [f"{row.claim} ({row.where})", row.published, row.authors, row.ours, str(row.n), row.verdict]
+        [
+            f"{row.claim} ({row.where})",
+            row.published,
+            row.authors,
+            row.ours,
+            str(row.n),
+            row.verdict,
+        ]
         for row in card.itertuples()
     ]
-    return {"kind": "table", "header": [pieces(h) for h in heads], "rows": [[pieces(c) for c in row] for row in rows]}
+    return {
+        "kind": "table",
+        "header": [pieces(h) for h in heads],
+        "rows": [[pieces(c) for c in row] for row in rows],
+    }
 
 
 def decisions():
     """The table of what decides in each study of the first round, as its page has kept it."""
     rows = [
-        [r.id.removeprefix("study/").replace("/", ". ", 1), interval_text(r.value, r.low, r.high), str(r.n), r.detail]
+        [
+            r.id.removeprefix("study/").replace("/", ". ", 1),
+            interval_text(r.value, r.low, r.high),
+            str(r.n),
+            r.detail,
+        ]
         for r in kept_results()
         if r.id.startswith("study/") and r.detail
     ]
     heads = ["study: what decides", "found", "units", "the claim"]
-    return {"kind": "table", "header": [pieces(h) for h in heads], "rows": [[pieces(c) for c in row] for row in rows]}
+    return {
+        "kind": "table",
+        "header": [pieces(h) for h in heads],
+        "rows": [[pieces(c) for c in row] for row in rows],
+    }
 
 
 def groups(runs):
     """Rows of the appendix: for each network and setting of learning rate and batch size, means over the runs."""
     keys = ["network", "lr", "batch_size"]
-    means = runs.groupby(keys, sort=False)[["train_accuracy", "test_accuracy", "gap", "count"]].mean()
+    means = runs.groupby(keys, sort=False)[
+        ["train_accuracy", "test_accuracy", "gap", "count"]
+    ].mean()
     sizes = runs.groupby(keys, sort=False).size()
     rows = []
     for (network, lr, batch_size), mean in means.iterrows():
-        values = [f"{mean[c]:.3f}" for c in ("train_accuracy", "test_accuracy", "gap")] + [f"{mean['count']:.2f}"]
-        rows.append([network, f"{lr:g}", f"{batch_size:g}", str(sizes[network, lr, batch_size]), *values])
+        values = [f"{mean[c]:.3f}" for c in ("train_accuracy", "test_accuracy", "gap")] + [
+            f"{mean['count']:.2f}"
+        ]
+        rows.append(
+            [network, f"{lr:g}", f"{batch_size:g}", str(sizes[network, lr, batch_size]), *values]
+        )
     return rows
 
 
@@ -167,7 +207,11 @@ def draw(runs, evolution):
     plotting.use_style()
     plotting.lr_batch_panels(runs)
     _save("settings.svg")
-    epochs = evolution[evolution["experiment"] == "main"].groupby(["lr", "epoch"])[["count_evolution", "gap"]].mean()
+    epochs = (
+        evolution[evolution["experiment"] == "main"]
+        .groupby(["lr", "epoch"])[["count_evolution", "gap"]]
+        .mean()
+    )
     axes = plt.subplots(1, 2, figsize=(8, 3.2), sharex=True)[1]
     looks = [(plotting.BLUE, "o"), (plotting.ORANGE, "s"), (plotting.GREEN, "^")]
     for (lr, rows), (colour, marker) in zip(epochs.groupby(level="lr"), looks, strict=True):
@@ -208,11 +252,17 @@ def data():
 def write(path):
     """Fill in the text and write the PDF at `path`. Raises ValueError before the pages have kept their results."""
     if not kept_results():
-        raise ValueError("no page has kept its results: `make book` executes them, and then the article can be made")
+        raise ValueError(
+            "no page has kept its results: `make book` executes them, and then the article can be made"
+        )
     contents = data()
-    (PARTS / "data.json").write_text(json.dumps(contents, ensure_ascii=False, indent=1), encoding="utf-8")
+    (PARTS / "data.json").write_text(
+        json.dumps(contents, ensure_ascii=False, indent=1), encoding="utf-8"
+    )
     fonts = pathlib.Path(matplotlib.get_data_path()) / "fonts" / "ttf"  # those of the figures
-    typst.compile(str(HERE / "article.typ"), output=str(path), root=str(ROOT), font_paths=[str(fonts)])
+    typst.compile(
+        str(HERE / "article.typ"), output=str(path), root=str(ROOT), font_paths=[str(fonts)]
+    )
 
 
 def main(argv=None):

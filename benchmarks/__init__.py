@@ -1,7 +1,7 @@
 """How long `rc_utils` takes, side by side with the usual way in the same run: `python -m benchmarks`.
 
-A benchmark is a function of a `Scale` that yields `Row`s, registered under a name (`registry.benchmark`) in a module
-that `load` imports.
+A benchmark is a function of a `Scale` that yields `Row`s, registered under a name
+(`registry.benchmark`) in a module that `load` imports.
 """
 
 import importlib

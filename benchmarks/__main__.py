@@ -35,16 +35,26 @@ def main(arguments=None):
     finally:
         if rows:  # what an interrupt or an error leaves as well
             found = table(rows)
-            left = {name: f"{{:<{found[name].str.len().max()}}}".format for name in found.columns[:2]}
-            print(f"{header(scale)}\n\n{found.to_string(index=False, formatters=left)}\n\nwritten to {path}")
+            left = {
+                name: f"{{:<{found[name].str.len().max()}}}".format for name in found.columns[:2]
+            }
+            print(
+                f"{header(scale)}\n\n{found.to_string(index=False, formatters=left)}\n\nwritten to {path}"
+            )
     return 0
 
 
 def _parser():
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=benchmarks.__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=benchmarks.__doc__.split("\n\n")[0]
+    )
     parser.add_argument("--quick", action="store_true", help="fewer repeats and images")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="benchmarks to run (default: all)")
-    parser.add_argument("--threads", type=int, default=1, help="torch threads (default 1, as in a campaign)")
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", help="benchmarks to run (default: all)"
+    )
+    parser.add_argument(
+        "--threads", type=int, default=1, help="torch threads (default 1, as in a campaign)"
+    )
     return parser
 
 

@@ -20,7 +20,8 @@ COARSE = 24, 8  # intervals that adaptive segments begin with
 def adaptive(scale):
     """Evaluations and miscounts on segments, over trained networks of four kinds and learning rates and an untrained.
 
-    Counts that begin with 24 intervals, the default, and with 8 are to err no more often than the grid.
+    Counts that begin with 24 intervals, the default, and with 8 are to err no more often than the
+    grid.
     """
     data, networks = trained_networks(scale.images // 4)
     networks = [*networks, narrow_network().eval()]
@@ -30,7 +31,14 @@ def adaptive(scale):
     for number, coarse in enumerate(COARSE):
         name = f"segments of {len(networks)} networks from {coarse} intervals"
         ours = (evaluations[number] / n,)
-        yield Row(f"evaluations on {name}", "grid of 200 points", ours, (evaluations[-1] / n,), at_least(5), "each")
+        yield Row(
+            f"evaluations on {name}",
+            "grid of 200 points",
+            ours,
+            (evaluations[-1] / n,),
+            at_least(5),
+            "each",
+        )
         both = (wrong[number],), (wrong[-1],)
         yield Row(f"miscounted of {n} {name}", "grid of 200 points", *both, at_most(1), "wrong")
 
@@ -41,7 +49,9 @@ def compare(network, data, num_samples):
     truth = region_count(network, data.x_train, resolution=FINE, **draw).counts
     ways = [{"strategy": "adaptive", "coarse": coarse} for coarse in COARSE] + [{}]
     found = [region_count(network, data.x_train, **draw, **way) for way in ways]
-    return [count.num_evaluations for count in found], [(count.counts != truth).sum() for count in found]
+    return [count.num_evaluations for count in found], [
+        (count.counts != truth).sum() for count in found
+    ]
 
 
 @functools.cache

@@ -70,7 +70,12 @@ def work_timer(network):
 
         return wrapped
 
-    places = ((network, "forward"), (F, "cross_entropy"), (torch.Tensor, "backward"), (torch.optim.SGD, "step"))
+    places = (
+        (network, "forward"),
+        (F, "cross_entropy"),
+        (torch.Tensor, "backward"),
+        (torch.optim.SGD, "step"),
+    )
     with contextlib.ExitStack() as stack:
         for owner, name in places:
             stack.enter_context(mock.patch.object(owner, name, timing(getattr(owner, name))))

@@ -1,7 +1,7 @@
 """A whole region count against the forward pass that it cannot do without, and against the authors' and dbViz's loops.
 
-The loops are written here after what their code does: GitHub lijingwei0502/implicit_bias at commit 6148365 for
-segments, somepago/dbViz (Somepalli et al. 2022) for planes.
+The loops are written here after what their code does: GitHub lijingwei0502/implicit_bias at commit
+6148365 for segments, somepago/dbViz (Somepalli et al. 2022) for planes.
 """
 
 import copy
@@ -20,7 +20,10 @@ from rc_utils.networks import build_network
 from rc_utils.training import train
 
 BATCH_SIZE = 400
-PLANE_POINTS, PADDING = 50, 0.1  # an edge of dbViz's planes; beyond the triangle, a share of its extents
+PLANE_POINTS, PADDING = (
+    50,
+    0.1,
+)  # an edge of dbViz's planes; beyond the triangle, a share of its extents
 WIDTH, IMAGE_SIZE = 64, 32
 FEW = {"strategy": "adaptive", "coarse": 8}
 MOST_EVALUATIONS = 15  # a segment, where the grid has 200
@@ -45,19 +48,29 @@ def forward(scale):
     sides = [count, bare, lambda: authors_loop(network, ends)]
     for side in sides[1:]:
         np.testing.assert_array_equal(side(), count(), "a loop does not count the same")
-    ours, other, loop = in_turns([timed(side) for side in sides], scale.repeats)  # with the probe of the model
+    ours, other, loop = in_turns(
+        [timed(side) for side in sides], scale.repeats
+    )  # with the probe of the model
     name = f"count on {scale.segments} segments, ResNet18/8"
     yield Row(name, "bare forward pass", ours, other, at_most(1.15))
     yield Row(name, "the authors' loop", ours, loop, at_least(1))
 
     number = max(1, scale.segments // 20)
     triples = sample_vertices(data.x_train, dim=2, num_samples=number)
-    plane = {"dim": 2, "num_samples": number, "resolution": PLANE_POINTS, "domain": "box", "padding": PADDING}
+    plane = {
+        "dim": 2,
+        "num_samples": number,
+        "resolution": PLANE_POINTS,
+        "domain": "box",
+        "padding": PADDING,
+    }
     sides = [
         lambda: region_count(network, data.x_train, adjacency="full", **plane).counts,
         lambda: dbviz_loop(network, triples),
     ]
-    np.testing.assert_array_equal(*(side() for side in sides), "dbViz's loop does not count the same")
+    np.testing.assert_array_equal(
+        *(side() for side in sides), "dbViz's loop does not count the same"
+    )
     ours, other = in_turns([timed(side) for side in sides], scale.repeats)
     name = f"count on {number} planes of {PLANE_POINTS} x {PLANE_POINTS} points"
     yield Row(name, "dbViz's loop", ours, other, at_least(1))
@@ -77,16 +90,26 @@ def full_width(scale):
         return region_count(network, data.x_train, num_samples=number, **options)
 
     few = count(**FEW)
-    points = points_on_segments(sample_vertices(data.x_train, num_samples=number))[: few.num_evaluations]
+    points = points_on_segments(sample_vertices(data.x_train, num_samples=number))[
+        : few.num_evaluations
+    ]
     best = min(ways_to_pass(network, points), key=lambda way: timed(way)())
     ours, other = in_turns([timed(lambda: count(**FEW)), timed(best)], scale.repeats)
     name = f"adaptive count on {number} segments, ResNet18/{WIDTH} at {IMAGE_SIZE} x {IMAGE_SIZE}"
     yield Row(name, "bare forward pass of as many points", ours, other, at_most(1.15))
     each = few.num_evaluations / number
-    yield Row(f"evaluations, {name}", "the most allowed", (each,), (MOST_EVALUATIONS,), at_most(1), "each")
+    yield Row(
+        f"evaluations, {name}", "the most allowed", (each,), (MOST_EVALUATIONS,), at_most(1), "each"
+    )
     ends = sample_vertices(data.x_train, num_samples=max(1, number // 20))
     seconds = timed(lambda: authors_loop(network, ends))() * number / len(ends)
-    yield Row(name, f"the authors' loop, by {len(ends)} of them", ours, (seconds,) * len(ours), at_least(1))
+    yield Row(
+        name,
+        f"the authors' loop, by {len(ends)} of them",
+        ours,
+        (seconds,) * len(ours),
+        at_least(1),
+    )
 
 
 def points_on_segments(ends):

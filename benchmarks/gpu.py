@@ -35,8 +35,14 @@ def _checks(scale, device):
     data = shapes(scale.images // 4)
     config = TrainConfig(lr=0.01, batch_size=len(data.y_train) // 4, epochs=5)
     initial = narrow_network()
-    here, there = (train(copy.deepcopy(initial), data, config, device=where) for where in ("cpu", device))
-    yield _row("loss after twenty steps, relative difference", abs(here.train_loss / there.train_loss - 1), 1e-2)
+    here, there = (
+        train(copy.deepcopy(initial), data, config, device=where) for where in ("cpu", device)
+    )
+    yield _row(
+        "loss after twenty steps, relative difference",
+        abs(here.train_loss / there.train_loss - 1),
+        1e-2,
+    )
 
     x, weight = torch.randn(16, 64, 32, 32, device=device), torch.randn(64, 64, 3, 3, device=device)
     with full_precision():
@@ -47,19 +53,33 @@ def _checks(scale, device):
     network = here.network.eval()
     pair = network, copy.deepcopy(network).to(device)
     for how in COUNTS:
-        one, other = (region_count(net, data.x_train, num_samples=scale.segments, **how).counts for net in pair)
+        one, other = (
+            region_count(net, data.x_train, num_samples=scale.segments, **how).counts
+            for net in pair
+        )
         name = f"simplices counted otherwise, {how or 'grid'}"
         yield _row(name, float(np.mean(one != other)), 0.01 if how.get("dim", 1) == 1 else 0.05)
-    one, other = (exact_segment(net, *data.x_train[:2].to(next(net.parameters()).device)) for net in pair)
-    yield _row("exact boundaries, difference", float(np.abs(one.boundaries - other.boundaries).max(initial=0)), 1e-9)
+    one, other = (
+        exact_segment(net, *data.x_train[:2].to(next(net.parameters()).device)) for net in pair
+    )
+    yield _row(
+        "exact boundaries, difference",
+        float(np.abs(one.boundaries - other.boundaries).max(initial=0)),
+        1e-9,
+    )
     names = [name for name in MEASURES if name != "linear_pieces"]  # which is slow
     one, other = (
         measure_all(names, net, copy.deepcopy(initial).to(where), data.to(where))
         for net, where in zip(pair, ("cpu", device), strict=True)
     )
-    differences = {n: np.max(np.abs(np.subtract(one[n], other[n])) / np.maximum(np.abs(one[n]), 1e-3)) for n in names}
+    differences = {
+        n: np.max(np.abs(np.subtract(one[n], other[n])) / np.maximum(np.abs(one[n]), 1e-3))
+        for n in names
+    }
     worst = max(differences, key=differences.get)
-    yield _row(f"measures, relative difference of the worst, {worst}", float(differences[worst]), 1e-3)
+    yield _row(
+        f"measures, relative difference of the worst, {worst}", float(differences[worst]), 1e-3
+    )
 
 
 def _row(name, found, most):
@@ -72,13 +92,17 @@ def _rates(scale, device):
     network = build_network("ResNet18", width=WIDTH, image_size=IMAGE_SIZE)
     seconds = {}
     for precision in WAYS if device == "cuda" else WAYS[:1]:
-        config = TrainConfig(lr=0.01, batch_size=BATCH_SIZE, epochs=1 + scale.repeats, precision=precision)
+        config = TrainConfig(
+            lr=0.01, batch_size=BATCH_SIZE, epochs=1 + scale.repeats, precision=precision
+        )
         history = train(copy.deepcopy(network), data, config, device=device).history
         seconds[precision] = tuple(row["seconds"] for row in history[1:])  # the first warms up
     for precision, found in seconds.items():
         rate = tuple(number / each for each in found)
         base = tuple(number / each for each in seconds["float32"])
-        yield Row(f"card: training ResNet18/{WIDTH}, {precision}", "float32", rate, base, None, "images/s")
+        yield Row(
+            f"card: training ResNet18/{WIDTH}, {precision}", "float32", rate, base, None, "images/s"
+        )
     for strategy in ("grid", "adaptive"):
         found = []
         for where in (device, "cpu"):
@@ -86,4 +110,9 @@ def _rates(scale, device):
             here = copy.deepcopy(network).to(where).eval()
             region_count(here, data.x_train, num_samples=scale.segments, strategy=strategy)
             found.append((time.perf_counter() - started,))
-        yield Row(f"card: {scale.segments} segments, {strategy}, ResNet18/{WIDTH}", "the CPU", *found, at_least(1))
+        yield Row(
+            f"card: {scale.segments} segments, {strategy}, ResNet18/{WIDTH}",
+            "the CPU",
+            *found,
+            at_least(1),
+        )

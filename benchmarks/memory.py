@@ -31,7 +31,9 @@ def memory(scale):
 def peak_megabytes(segments):
     """Largest resident size of a new process that counts regions on so many segments, in megabytes."""
     script = SCRIPT.format(segments=segments)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     return int(done.stdout.split()[-1]) / 1024
 
 

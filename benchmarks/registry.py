@@ -44,8 +44,19 @@ FULL = Scale(
     repeats=7, grids=1000, images=1280, segments=100, truth=24, triangles=60,
     many_segments=(100, 1000, 10000), runs=10000,
 )  # fmt: skip
-QUICK = Scale(repeats=3, grids=1000, images=640, segments=20, truth=6, triangles=5, many_segments=(100,), runs=1000)
-TINY = Scale(repeats=1, grids=12, images=48, segments=2, truth=2, triangles=1, many_segments=(20,), runs=20)
+QUICK = Scale(
+    repeats=3,
+    grids=1000,
+    images=640,
+    segments=20,
+    truth=6,
+    triangles=5,
+    many_segments=(100,),
+    runs=1000,
+)
+TINY = Scale(
+    repeats=1, grids=12, images=48, segments=2, truth=2, triangles=1, many_segments=(20,), runs=20
+)
 
 
 @dataclass(frozen=True)
@@ -73,8 +84,8 @@ def at_most(limit):
 class Row:
     """One comparison: seconds of both sides, measured in turns, or what else `unit` says.
 
-    The ratio of a turn is other / ours, or ours / other where the target is `at_most`; without a target it is
-    other / ours.
+    The ratio of a turn is other / ours, or ours / other where the target is `at_most`; without a
+    target it is other / ours.
     """
 
     benchmark: str

@@ -32,7 +32,18 @@ def table(rows):
         ours, other = (amount_text(amounts, row.unit) for amounts in (row.ours, row.other))
         spread = f"{min(row.ratios):.3g}-{max(row.ratios):.3g}"
         target = str(row.target or "-")
-        lines.append((row.benchmark, row.against, ours, other, f"{row.ratio:.3g}", spread, target, row.verdict))
+        lines.append(
+            (
+                row.benchmark,
+                row.against,
+                ours,
+                other,
+                f"{row.ratio:.3g}",
+                spread,
+                target,
+                row.verdict,
+            )
+        )
     return pd.DataFrame(lines, columns=COLUMNS)
 
 

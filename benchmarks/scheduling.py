@@ -18,7 +18,9 @@ def scheduling(scale):
         "dataset": {"name": "shapes", "n_train": 500, "n_test": 100, "image_size": 16},
         "networks": {"ResNet18": {"width": 8}},
         "counts": {"main": {"num_samples": 10}},
-        "experiments": [{"name": "main", "networks": ["ResNet18"], "seeds": list(range(scale.runs))}],
+        "experiments": [
+            {"name": "main", "networks": ["ResNet18"], "seeds": list(range(scale.runs))}
+        ],
     }
     todo = list(parse_campaign(table, "scale-out").runs().values())
     with local_cluster(2) as cluster:

@@ -8,7 +8,8 @@ MIN_SECONDS = 0.05
 def in_turns(sides, repeats):
     """Seconds of each side in each turn, a tuple a side; one unmeasured turn comes first.
 
-    sides: functions without arguments that return the seconds of what they measured. Every other turn goes through
+    sides: functions without arguments that return the seconds of what they measured. Every other
+        turn goes through
     them backwards.
     """
     for side in sides:

@@ -1,6 +1,7 @@
 """Counts on triangles: the mesh against the paper's grid and finer ones, where the truth is a far finer mesh.
 
-The one constant of the mesh, `rc_utils.counting.mesh.BEND_FACTOR`, was chosen on other networks and other triangles.
+The one constant of the mesh, `rc_utils.counting.mesh.BEND_FACTOR`, was chosen on other networks and
+other triangles.
 """
 
 import itertools
@@ -26,13 +27,18 @@ METHODS = {
     "a grid of 30 points, interpolated": {},
     "a grid of 100 points, interpolated": {"resolution": 100},
 }
-LARGEST_SHARE, LARGEST_BIAS = 0.05, 0.01  # of triangles that are counted wrong, and of the mean count
-# The reference begins as a lattice of 101 points an edge. Elements near a change of label have the spacing of 801
-# points, those in doubt that of 6,401. All of it is then made twice as fine, and where the two counts differ, in
-# float64, twice as fine again: the truth is what two in a row agree on.
+LARGEST_SHARE, LARGEST_BIAS = (
+    0.05,
+    0.01,
+)  # of triangles that are counted wrong, and of the mean count
+# The reference begins as a lattice of 101 points an edge. Elements near a change of label have the
+# spacing of 801 points, those in doubt that of 6,401. All of it is then made twice as fine, and
+# where the two counts differ, in float64, twice as fine again: the truth is what two in a row agree
+# on.
 REFERENCE_POINTS, NEAR, FINEST = (101, 201, 401), 3, 6
 
-# Linear classifiers by their number of classes, and the memory that one of the larger kind may take.
+# Linear classifiers by their number of classes, and the memory that one of the larger kind may
+# take.
 LINEAR_CLASSIFIERS, MOST_MEGABYTES = {10: 200, 1000: 5}, 512
 
 
@@ -67,9 +73,16 @@ def linear(scale):
         by_face = 100 * np.mean(counts_of_linear(scores, adjacency="face") != truth)
         what = f"the mesh, wrong of {len(scores)} linear classifiers of {classes:,} classes"
         yield Row(what, "none", (wrong,), (0,), at_most(1), "%")
-        yield Row(what, "the paper's grid, 30 points and face", (wrong,), (by_face,), at_most(1), "%")
+        yield Row(
+            what, "the paper's grid, 30 points and face", (wrong,), (by_face,), at_most(1), "%"
+        )
     few, many = LINEAR_CLASSIFIERS
-    yield Row(f"the mesh on a triangle, {many:,} classes", f"{few} classes", *reversed(seconds), at_most(many / few))
+    yield Row(
+        f"the mesh on a triangle, {many:,} classes",
+        f"{few} classes",
+        *reversed(seconds),
+        at_most(many / few),
+    )
     tracemalloc.start()
     counts_of_linear(scores[:1], strategy="adaptive")
     peak = tracemalloc.get_traced_memory()[1] / 2**20
@@ -82,7 +95,8 @@ def counts_of_linear(scores, **options):
     """Regions (B,) of classifiers with scores (B, 3, C) at the corners of a triangle, on which they are linear."""
     corners = torch.eye(3, dtype=torch.float64)
     counts = [
-        region_count(lambda x, s=s: x @ s, corners, dim=2, num_samples=1, **options) for s in torch.tensor(scores)
+        region_count(lambda x, s=s: x @ s, corners, dim=2, num_samples=1, **options)
+        for s in torch.tensor(scores)
     ]
     return np.array([count.counts[0] for count in counts])
 
@@ -95,8 +109,13 @@ def triangles(scale):
     """
     data, networks = trained_networks(scale.images // 4)
     rates = len(networks) // len(adaptive.NETWORKS)
-    for kind, chosen in {"smooth": networks[::rates], "rough": networks[rates - 1 :: rates]}.items():
-        yield from _triangles(kind, data.x_train, chosen, {"dim": 2, "num_samples": scale.triangles})
+    for kind, chosen in {
+        "smooth": networks[::rates],
+        "rough": networks[rates - 1 :: rates],
+    }.items():
+        yield from _triangles(
+            kind, data.x_train, chosen, {"dim": 2, "num_samples": scale.triangles}
+        )
 
 
 def _triangles(kind, images, networks, draw):
@@ -107,7 +126,9 @@ def _triangles(kind, images, networks, draw):
         found = [region_count(network, images, **options, **draw) for network in networks]
         seconds[name] = (time.process_time() - started) / len(networks) / draw["num_samples"]
         counts[name] = np.array([count.counts for count in found])
-        evaluations[name] = np.mean([count.num_evaluations for count in found]) / draw["num_samples"]
+        evaluations[name] = (
+            np.mean([count.num_evaluations for count in found]) / draw["num_samples"]
+        )
     ours, finer, *others = METHODS
     truth, unsettled, change = reference(networks, images, draw)
     for name, found in counts.items():
@@ -115,16 +136,27 @@ def _triangles(kind, images, networks, draw):
         shares[name] = np.abs((found - truth).mean(1) / truth.mean(1)).max()
     what, most = f"{truth.size} triangles of {len(networks)} {kind} networks", "the most allowed"
     for name in (ours, finer):
-        yield Row(f"{name}, wrong of {what}", most, (wrong[name],), (100 * LARGEST_SHARE,), at_most(1), "%")
+        yield Row(
+            f"{name}, wrong of {what}",
+            most,
+            (wrong[name],),
+            (100 * LARGEST_SHARE,),
+            at_most(1),
+            "%",
+        )
         off = f"{name}, the largest share by which a network's mean is off, {kind}"
         yield Row(off, most, (shares[name],), (LARGEST_BIAS,), at_most(1), "")
-    yield Row(f"the truth, not settled, {kind}", "all", (unsettled,), (truth.size,), None, "triangles")
+    yield Row(
+        f"the truth, not settled, {kind}", "all", (unsettled,), (truth.size,), None, "triangles"
+    )
     what = f"the truth, the largest change of a network's mean twice as fine, {kind}"
     yield Row(what, most, (change,), (LARGEST_BIAS,), at_most(1), "")
     means = (counts[ours].mean(),), (truth.mean(),)
     yield Row(f"the mean count by the mesh, {kind}", "the truth", *means, None, "regions")
     for other in others:
-        yield Row(f"wrong, the mesh, {kind}", other, (wrong[ours],), (wrong[other],), at_most(1), "%")
+        yield Row(
+            f"wrong, the mesh, {kind}", other, (wrong[ours],), (wrong[other],), at_most(1), "%"
+        )
         yield Row(f"bias, the mesh, {kind}", other, (bias[ours],), (bias[other],), None, "regions")
         each = (evaluations[ours],), (evaluations[other],)
         yield Row(f"evaluations, the mesh, {kind}", other, *each, None, "a triangle")
@@ -138,14 +170,21 @@ def reference(networks, points, draw):
     """
     vertices, coarse, fine, finer = sample_vertices(points, **draw), *REFERENCE_POINTS
     found = []
-    for network, corners in tqdm(list(itertools.product(networks, vertices)), unit="triangle", disable=None):
+    for network, corners in tqdm(
+        list(itertools.product(networks, vertices)), unit="triangle", disable=None
+    ):
         counts = [reference_count(network, corners, number) for number in (coarse, fine)]
         if counts[0] != counts[1]:
-            counts += [reference_count(network.double(), corners.double(), number) for number in (fine, finer)]
+            counts += [
+                reference_count(network.double(), corners.double(), number)
+                for number in (fine, finer)
+            ]
             network.float()
         found.append(counts)
     by_network = (len(networks), len(vertices))
-    before, after, truth = (np.reshape([counts[k] for counts in found], by_network) for k in (0, 1, -1))
+    before, after, truth = (
+        np.reshape([counts[k] for counts in found], by_network) for k in (0, 1, -1)
+    )
     change = np.abs(after.mean(1) / before.mean(1) - 1).max()
     return truth, sum(counts[-1] != counts[-2] for counts in found), change
 
@@ -153,8 +192,8 @@ def reference(networks, points, draw):
 def reference_count(network, corners, number):
     """The pieces on one triangle (3, *shape) on a mesh of `number` points an edge, fine where a label could change.
 
-    An element is cut while a corner's lead over the second label is no more than what a score changes by across it,
-    then where it is in doubt.
+    An element is cut while a corner's lead over the second label is no more than what a score
+    changes by across it, then where it is in doubt.
     """
     made = mesh.lattice_mesh(make_lattice(2, number), 1, FINEST)
     classifier, corners = as_classifier(network, corners), corners[None]

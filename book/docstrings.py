@@ -1,7 +1,7 @@
 """Sphinx extension of the reference pages: the package's docstrings, which are plain text, as reStructuredText.
 
-A name in `backticks` and a "value" are code, every other sign stands for itself, and a list of parameters without a
-heading gets one, so that sphinx.ext.napoleon reads it.
+A name in `backticks` and a "value" are code, every other sign stands for itself, and a list of
+parameters without a heading gets one, so that sphinx.ext.napoleon reads it.
 """
 
 import re
@@ -33,7 +33,9 @@ def _escape(line):
     parts[0::2] = [_MARKUP.sub(r"\\\g<0>", text) for text in parts[0::2]]
     # Code must not touch the word after it; a backslash with a space parts them and is not shown.
     gaps = ["\\ " if text[:1].isalnum() else "" for text in parts[2::2]]
-    parts[1::2] = [f"``{code.strip('`')}``{gap}" for code, gap in zip(parts[1::2], gaps, strict=True)]
+    parts[1::2] = [
+        f"``{code.strip('`')}``{gap}" for code, gap in zip(parts[1::2], gaps, strict=True)
+    ]
     return "".join(parts)
 
 
@@ -45,7 +47,9 @@ def _with_heading(lines):
     if start is None:
         return lines
     stop = next((i for i in range(start, len(lines)) if _ends(lines[i])), len(lines))
-    block = [line if _PARAMETER.match(line) else f"    {line.strip()}" for line in lines[start:stop]]
+    block = [
+        line if _PARAMETER.match(line) else f"    {line.strip()}" for line in lines[start:stop]
+    ]
     return [*lines[:start], "Args:", *(f"    {line}" for line in block), "", *lines[stop:]]
 
 

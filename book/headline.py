@@ -2,8 +2,8 @@
 
     python book/headline.py
 
-`make book` calls it after the pages. Everything between the two `results` comments is replaced; no number
-of it is typed.
+`make book` calls it after the pages. Everything between the two `results` comments is replaced; no
+number of it is typed.
 """
 
 import io
@@ -19,12 +19,21 @@ import numpy as np
 from rc_utils import plotting
 from rc_utils.correlation import interval_text
 from rc_utils.paths import write_atomically
-from rc_utils.published import MAIN_NETWORKS, authors_results, authors_settings, kept_results, published
+from rc_utils.published import (
+    MAIN_NETWORKS,
+    authors_results,
+    authors_settings,
+    kept_results,
+    published,
+)
 from rc_utils.sweep.records import campaign_runs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CAMPAIGN = "cifar10-small"
-START, END = "<!-- results: written by `python book/headline.py`, not by hand -->", "<!-- end of results -->"
+START, END = (
+    "<!-- results: written by `python book/headline.py`, not by hand -->",
+    "<!-- end of results -->",
+)
 LEAD = (
     "**Across training settings, fewer regions mostly go with a smaller gap between training and test accuracy; "
     "near the paper's gap, in one network of two. Scores of mixed images do as well. Where chance alone differs, "
@@ -47,12 +56,20 @@ def bullets(results):
     text = {id_: interval_text(r.value, r.low, r.high) for id_, r in results.items()}
     theirs = authors_results()["text"]
     data, larger = (
-        tomllib.loads((ROOT / "campaigns" / name / "campaign.toml").read_text(encoding="utf-8"))["dataset"]
+        tomllib.loads((ROOT / "campaigns" / name / "campaign.toml").read_text(encoding="utf-8"))[
+            "dataset"
+        ]
         for name in (CAMPAIGN, "gap-resnet18")
     )
-    twins = [text[f"study/6/only chance differs, measured well, {network}: r"] for network in ("ResNet18", "VGG19")]
+    twins = [
+        text[f"study/6/only chance differs, measured well, {network}: r"]
+        for network in ("ResNet18", "VGG19")
+    ]
     near = [text[f"study/7/at the paper's gap, {network}: r"] for network in ("ResNet18", "VGG19")]
-    images, flips = (results[f"study/4/{axis}: share of wrong pairs"].value for axis in ("number of images", "flip"))
+    images, flips = (
+        results[f"study/4/{axis}: share of wrong pairs"].value
+        for axis in ("number of images", "flip")
+    )
     size = data["image_size"]
     return [
         f"**Holds.** Over learning rates and batch sizes, count and gap of three networks correlate at "
@@ -77,26 +94,55 @@ def bullets(results):
 def scatter(ax):
     """Count and gap: the authors' runs at full size, and ours."""
     theirs = authors_settings("basic")
-    ours = campaign_runs(CAMPAIGN, "main").groupby(["network", "lr", "batch_size"])[["count", "gap"]].mean()
+    ours = (
+        campaign_runs(CAMPAIGN, "main")
+        .groupby(["network", "lr", "batch_size"])[["count", "gap"]]
+        .mean()
+    )
     theirs = theirs[theirs["network"].isin(MAIN_NETWORKS)]
-    ax.scatter(theirs["count"], theirs["gap"], s=22, color=plotting.ORANGE, label="full size (their records)")
-    ax.scatter(ours["count"], ours["gap"], s=22, color=plotting.BLUE, marker="s", label="small (ours)")
-    ax.set(xlabel="regions on a segment", ylabel="gap", ylim=(0, None), title="Fewer regions, smaller gap")
+    ax.scatter(
+        theirs["count"],
+        theirs["gap"],
+        s=22,
+        color=plotting.ORANGE,
+        label="full size (their records)",
+    )
+    ax.scatter(
+        ours["count"], ours["gap"], s=22, color=plotting.BLUE, marker="s", label="small (ours)"
+    )
+    ax.set(
+        xlabel="regions on a segment",
+        ylabel="gap",
+        ylim=(0, None),
+        title="Fewer regions, smaller gap",
+    )
     ax.legend(fontsize=10, loc="lower right")
 
 
 def rivals(ax, results):
     """R² over other ways to train, of the count and of those rivals that predict anything."""
-    found = {id_.removeprefix("study/2/R² of "): r for id_, r in results.items() if id_.startswith("study/2/R² of ")}
-    found = {name: r for name, r in sorted(found.items(), key=lambda item: item[1].value) if r.value > 0}
-    plotting.intervals(ax, found, color=[plotting.BLUE if name == "log count" else "0.4" for name in found])
+    found = {
+        id_.removeprefix("study/2/R² of "): r
+        for id_, r in results.items()
+        if id_.startswith("study/2/R² of ")
+    }
+    found = {
+        name: r for name, r in sorted(found.items(), key=lambda item: item[1].value) if r.value > 0
+    }
+    plotting.intervals(
+        ax, found, color=[plotting.BLUE if name == "log count" else "0.4" for name in found]
+    )
     ax.set(xlim=(-0.2, 1), xlabel="R²", title="Rivals do as well")
 
 
 def changes(ax, results):
     """The share of wrong pairs by what is changed."""
-    found = {id_.split("/")[2]: r for id_, r in results.items() if id_.endswith(": share of wrong pairs")}
-    short = {name.split(":")[0].replace(" minimisation", ""): found[name] for name in reversed(found)}
+    found = {
+        id_.split("/")[2]: r for id_, r in results.items() if id_.endswith(": share of wrong pairs")
+    }
+    short = {
+        name.split(":")[0].replace(" minimisation", ""): found[name] for name in reversed(found)
+    }
     sides = {"refutes": plotting.ORANGE, "supports": plotting.BLUE}
     plotting.intervals(ax, short, color=[sides.get(r.detail, "0.4") for r in short.values()])
     ax.axvline(0.5, color="0.3", linestyle="--", linewidth=1)
@@ -105,7 +151,9 @@ def changes(ax, results):
 
 def walls():
     """Two walls of triangles as SVG, and their caption: networks that differ in the learning rate alone."""
-    drawn = json.loads((ROOT / "campaigns" / "study-axes" / "triangles.json").read_text(encoding="utf-8"))
+    drawn = json.loads(
+        (ROOT / "campaigns" / "study-axes" / "triangles.json").read_text(encoding="utf-8")
+    )
     runs = campaign_runs("study-axes", "base").query("seed == 0").sort_values("lr")
     side, height, parts, words = 240, 240 * 0.75**0.5, [], []
     for wall, run in enumerate(runs.itertuples()):
@@ -113,8 +161,13 @@ def walls():
         for place, triangle in enumerate(network["triangles"]):
             row, column = divmod(place, 5)
             x, y = wall * 3.3 * side + column * side / 2, (row + (row + column) % 2) * height
-            parts.append(f'<g transform="translate({x:.0f} {y:.0f}) scale(1 {1 - (row + column) % 2 * 2})">')
-            colours = ((plotting.CLASS_COLOURS[int(label)], path) for label, path in triangle["paths"].items())
+            parts.append(
+                f'<g transform="translate({x:.0f} {y:.0f}) scale(1 {1 - (row + column) % 2 * 2})">'
+            )
+            colours = (
+                (plotting.CLASS_COLOURS[int(label)], path)
+                for label, path in triangle["paths"].items()
+            )
             parts += [f'<path fill="{colour}" d="{path}"/>' for colour, path in colours] + ["</g>"]
         words.append(f"{np.mean(network['counts']):.2f} regions at {run.lr:g}")
     caption = (
@@ -124,7 +177,10 @@ def walls():
     look = 'stroke="#111" stroke-width="2.5" stroke-linejoin="round" fill-rule="evenodd"'
     size = f"-4 -4 {6.3 * side + 8:.0f} {4 * height + 8:.0f}"
     head = f'<svg xmlns="http://www.w3.org/2000/svg" class="rc-walls" viewBox="{size}" role="img"'
-    return f'{head} aria-label="{caption.strip("*")}"><g {look}>{"".join(parts)}</g></svg>\n', caption
+    return (
+        f'{head} aria-label="{caption.strip("*")}"><g {look}>{"".join(parts)}</g></svg>\n',
+        caption,
+    )
 
 
 def figure(results):
@@ -146,7 +202,12 @@ def blocks(results):
     points = "\n".join(f"- {point}" for point in bullets(results))
     readme = [LEAD, f"![{ALT}](book/_static/headline.svg)", CAPTION, points]
     shown = ["```{raw} html\n:file: _static/walls.svg\n```", walls()[1]]
-    intro = [*shown, f"```{{image}} _static/headline.svg\n:alt: {ALT}\n```", CAPTION, points.replace(".ipynb)", ")")]
+    intro = [
+        *shown,
+        f"```{{image}} _static/headline.svg\n:alt: {ALT}\n```",
+        CAPTION,
+        points.replace(".ipynb)", ")"),
+    ]
     return "\n\n".join([START, *readme, END]), "\n\n".join([START, *intro, END])
 
 
@@ -160,7 +221,9 @@ def main():
         return
     for path, block in zip((ROOT / "README.md", ROOT / "book" / "intro.md"), found, strict=True):
         text = path.read_text(encoding="utf-8")
-        replaced = re.sub(f"{re.escape(START)}.*{re.escape(END)}", lambda _, block=block: block, text, flags=re.S)
+        replaced = re.sub(
+            f"{re.escape(START)}.*{re.escape(END)}", lambda _, block=block: block, text, flags=re.S
+        )
         if replaced != text:
             write_atomically(path, replaced.encode())
     write_atomically(ROOT / "book" / "_static" / "walls.svg", walls()[0].encode())
@@ -173,7 +236,10 @@ def main():
 def same_figure(one, other):
     """Whether two SVGs have the same texts and, to half a point, places: machines differ in the last digits."""
     texts = [re.findall(r">([^<>]+)</text>", svg) for svg in (one, other)]
-    paths = [re.findall(r"-?\d+\.\d+", " ".join(re.findall(r' (?:d|x|y)="([^"]*)"', svg))) for svg in (one, other)]
+    paths = [
+        re.findall(r"-?\d+\.\d+", " ".join(re.findall(r' (?:d|x|y)="([^"]*)"', svg)))
+        for svg in (one, other)
+    ]
     if texts[0] != texts[1] or len(paths[0]) != len(paths[1]):
         return False
     return all(abs(float(a) - float(b)) < 0.5 for a, b in zip(*paths, strict=True))

@@ -16,7 +16,12 @@ import nbformat
 from tqdm import tqdm
 
 from rc_utils.checks import check_keys, check_name, require, settings_from_dict, unknown_name
-from rc_utils.notebooks import NotebookError, check_parameters, execute_notebook, notebook_parameters
+from rc_utils.notebooks import (
+    NotebookError,
+    check_parameters,
+    execute_notebook,
+    notebook_parameters,
+)
 from rc_utils.paths import write_atomically
 from rc_utils.published import RESULTS
 from rc_utils.sweep import campaign, records
@@ -90,8 +95,12 @@ def check_contents(pages, toc_path):
     """Raise ValueError unless the table of contents lists exactly the notebook pages of pages.toml."""
     listed = set(re.findall(r"file: notebooks/(\S+)", toc_path.read_text(encoding="utf8")))
     for name in sorted(listed ^ {page.name for page in pages}):
-        have, lack = (toc_path.name, "pages.toml") if name in listed else ("pages.toml", toc_path.name)
-        raise ValueError(f"page {name} is in {have} but not in {lack}; add it there, or remove it here")
+        have, lack = (
+            (toc_path.name, "pages.toml") if name in listed else ("pages.toml", toc_path.name)
+        )
+        raise ValueError(
+            f"page {name} is in {have} but not in {lack}; add it there, or remove it here"
+        )
 
 
 def fingerprint(page, layout):
@@ -111,7 +120,11 @@ def fingerprint(page, layout):
 
 def results_read(page, layout):
     """Files of kept results that a page shows."""
-    found = [path for pattern in page.results_of for path in (layout.book / "notebooks").glob(f"{pattern}.csv")]
+    found = [
+        path
+        for pattern in page.results_of
+        for path in (layout.book / "notebooks").glob(f"{pattern}.csv")
+    ]
     return [path for path in found if path != layout.results(page)]
 
 
@@ -150,15 +163,16 @@ def write_unexecuted(pages, layout):
 def execute_pages(pages, layout, device=None):
     """Execute the stale ones of `pages`, two at a time, and return their names.
 
-    Those that show the results of others come later. `device` is given to the notebooks that have such
-    a parameter. Raises NotebookError after all of them have been tried, with the error of every page
-    that failed.
+    Those that show the results of others come later. `device` is given to the notebooks that have
+    such a parameter. Raises NotebookError after all of them have been tried, with the error of
+    every page that failed.
     """
     pages = [with_device(page, layout, device) for page in pages]
     for page in pages:
         check_parameters(layout.source(page), page.parameters)
     executed, errors = [], []
-    # papermill changes the current folder of its process, so that pages need processes of their own.
+    # papermill changes the current folder of its process, so that pages need processes of their
+    # own.
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(_WORKERS, context, _one_thread) as pool:
         for shows_results in (False, True):
@@ -181,7 +195,9 @@ def with_device(page, layout, device):
     """The page with the parameter `device` added, where its notebook has one and a device is asked for."""
     source = layout.source(page)
     if not source.is_file():
-        raise FileNotFoundError(f"page {page.name}: there is no {source}; write it or remove the page from pages.toml")
+        raise FileNotFoundError(
+            f"page {page.name}: there is no {source}; write it or remove the page from pages.toml"
+        )
     if device is None or "device" not in notebook_parameters(source):
         return page
     return dataclasses.replace(page, parameters={**page.parameters, "device": device})

@@ -33,7 +33,9 @@ def write(html, names, path):
             tab.emulate_media(media="print")
             printed = tab.pdf(format="A4", margin=_MARGIN)
             starts[(html / f"{name}.html").as_uri()] = len(writer.pages)
-            writer.append(PdfReader(io.BytesIO(printed)), outline_item=re.sub(r" — .*", "", tab.title()))
+            writer.append(
+                PdfReader(io.BytesIO(printed)), outline_item=re.sub(r" — .*", "", tab.title())
+            )
     _join_links(writer, starts, html.as_uri())
     writer.compress_identical_objects()
     writer.add_metadata({"/Title": "Region counts in input space"})

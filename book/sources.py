@@ -1,6 +1,7 @@
 """Sphinx extension: a button on each page that leads to its source.
 
-In the repository, whose address is `repository-code` of CITATION.cff; the book's own copy where none is named.
+In the repository, whose address is `repository-code` of CITATION.cff; the book's own copy where
+none is named.
 """
 
 import pathlib
@@ -29,6 +30,10 @@ def source_address(book, page, suffix):
     citation = (book.parent / "CITATION.cff").read_text(encoding="utf-8")
     pages = tomllib.loads((book / "pages.toml").read_text(encoding="utf-8"))["pages"]
     folder, _, name = page.rpartition("/")
-    path = f"notebooks/{pages[name].get('notebook', name)}" if folder == "notebooks" else f"book/{page}"
+    path = (
+        f"notebooks/{pages[name].get('notebook', name)}"
+        if folder == "notebooks"
+        else f"book/{page}"
+    )
     repository = re.search(r"^repository-code: (\S+)", citation, re.MULTILINE)
     return repository and f"{repository[1]}/blob/HEAD/{path}{suffix}"

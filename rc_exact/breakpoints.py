@@ -2,7 +2,8 @@
 
 import torch
 
-# Breakpoints nearer than this, in units of the segment, are one: float64 rounds their positions to some 1e-15.
+# Breakpoints nearer than this, in units of the segment, are one: float64 rounds their positions to
+# some 1e-15.
 BREAKPOINT_TOLERANCE = 1e-13
 
 

@@ -24,7 +24,8 @@ AFFINE_METHODS = {
     "add", "sub", "neg", "chunk", "split", "flatten", "unflatten", "reshape", "view", "transpose", "permute",
     "contiguous", "squeeze", "unsqueeze", "mean", "sum",
 }  # fmt: skip
-# Affine as long as one factor (the divisor) is no activation; a bilinear layer as long as its weights are none.
+# Affine as long as one factor (the divisor) is no activation; a bilinear layer as long as its
+# weights are none.
 PRODUCT_FUNCTIONS = {
     operator.mul, operator.imul, operator.truediv, operator.itruediv, operator.matmul, torch.mul, torch.div,
     torch.matmul, F.linear, F.conv2d,
@@ -63,9 +64,11 @@ IN_PLACE_OPERATORS = (operator.iadd, operator.isub, operator.imul, operator.itru
 class Step:
     """One node of the graph.
 
-    kind: "affine" (`call` is affine between breakpoints), "reshape" (that, and may be given the number of points),
-    "kink" (piecewise linear with corners at `thresholds` of its first argument), "max_pool" or "size" (of an
-    activation, read by the network). `dead`: names of the values that no later step reads.
+    kind: "affine" (`call` is affine between breakpoints), "reshape" (that, and may be given the
+        number of points),
+    "kink" (piecewise linear with corners at `thresholds` of its first argument), "max_pool" or
+    "size" (of an activation, read by the network). `dead`: names of the values that no later step
+    reads.
     """
 
     name: str
@@ -91,7 +94,8 @@ class Plan:
 def make_plan(network, device=None):
     """Plan of a copy of `network` in evaluation mode and float64.
 
-    Raises ValueError, naming the layer, for a network that torch.fx cannot trace or that is not piecewise linear.
+    Raises ValueError, naming the layer, for a network that torch.fx cannot trace or that is not
+    piecewise linear.
     """
     try:
         network = copy.deepcopy(network).eval().double().to(device)
@@ -109,13 +113,17 @@ def make_plan(network, device=None):
             node.kwargs = {key: value for key, value in node.kwargs.items() if key != "input"}
     nodes = list(graph_module.graph.nodes)
     inputs = [node for node in nodes if node.op == "placeholder"]
-    refuse_unless(len(inputs) == 1, type(network).__name__, f"takes {len(inputs)} inputs; expected one")
+    refuse_unless(
+        len(inputs) == 1, type(network).__name__, f"takes {len(inputs)} inputs; expected one"
+    )
     depends = {inputs[0]}
     for node in nodes:
         if any(argument in depends for argument in node.all_input_nodes) and not _is_size(node):
             depends.add(node)
     last_use = {source: node for node in nodes for source in node.all_input_nodes}
-    constants = {n.name: operator.attrgetter(n.target)(graph_module) for n in nodes if n.op == "get_attr"}
+    constants = {
+        n.name: operator.attrgetter(n.target)(graph_module) for n in nodes if n.op == "get_attr"
+    }
     steps = []
     for node in nodes:
         if node.op in ("placeholder", "get_attr", "output"):
@@ -123,8 +131,14 @@ def make_plan(network, device=None):
         dead = tuple(source.name for source in node.all_input_nodes if last_use[source] is node)
         steps.append(_step_of(node, graph_module, depends, dead))
     result = nodes[-1].args[0]
-    refuse_unless(isinstance(result, fx.Node), type(network).__name__, "returns several values; expected one tensor")
-    refuse_unless(result in depends, type(network).__name__, "returns what does not depend on its input")
+    refuse_unless(
+        isinstance(result, fx.Node),
+        type(network).__name__,
+        "returns several values; expected one tensor",
+    )
+    refuse_unless(
+        result in depends, type(network).__name__, "returns what does not depend on its input"
+    )
     return Plan(steps, inputs[0].name, result.name, constants, network)
 
 
@@ -168,7 +182,11 @@ def _is_read_again(node, graph_module):
     while isinstance(node, fx.Node):
         if len(node.users) > 1:
             return True
-        made_by = type(graph_module.get_submodule(node.target)) if node.op == "call_module" else node.target
+        made_by = (
+            type(graph_module.get_submodule(node.target))
+            if node.op == "call_module"
+            else node.target
+        )
         if made_by not in VIEWS and made_by not in IN_PLACE_OPERATORS:
             return False
         node = node.args[0]
@@ -180,10 +198,20 @@ def _module_step(module, where):
     if kind in KINK_MODULES:
         return "kink", module, KINK_MODULES[kind](module)
     if kind is nn.MaxPool2d:
-        return "max_pool", _pool_settings(where, **{key: getattr(module, key) for key in POOL_OPTIONS}), ()
+        return (
+            "max_pool",
+            _pool_settings(where, **{key: getattr(module, key) for key in POOL_OPTIONS}),
+            (),
+        )
     refuse_unless(kind in AFFINE_MODULES, where, NOT_PIECEWISE_LINEAR)
-    batch_statistics = isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) and module.running_mean is None
-    refuse_unless(not batch_statistics, where, "normalises by the statistics of the batch: not a function of a point")
+    batch_statistics = (
+        isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) and module.running_mean is None
+    )
+    refuse_unless(
+        not batch_statistics,
+        where,
+        "normalises by the statistics of the batch: not a function of a point",
+    )
     return "affine", module, ()
 
 
@@ -197,27 +225,45 @@ def _function_step(node, where, depends):
         return "max_pool", _pool_settings(where, **options), ()
     if node.target is F.dropout:
         training = node.kwargs.get("training", node.args[2] if len(node.args) > 2 else True)
-        refuse_unless(training is False, where, "drops units in evaluation mode too; pass training=self.training")
+        refuse_unless(
+            training is False,
+            where,
+            "drops units in evaluation mode too; pass training=self.training",
+        )
         return "affine", call, ()
     if _is_size(node):
         refuse_unless(method or node.args[1] == "shape", where, NOT_PIECEWISE_LINEAR)
         return "size", call, ()
     if node.target in (PRODUCT_METHODS if method else PRODUCT_FUNCTIONS):
-        factors = [argument for argument in (*node.args, *node.kwargs.values()) if argument in depends]
+        factors = [
+            argument for argument in (*node.args, *node.kwargs.values()) if argument in depends
+        ]
         reason = "multiplies or divides by an activation, which is not piecewise linear"
         divides = "div" in getattr(node.target, "__name__", str(node.target))
-        refuse_unless(len(factors) < 2 and not (divides and node.args[0] not in depends), where, reason)
-        refuse_unless(node.kwargs.get("rounding_mode") is None, where, "rounds, which is not piecewise linear")
+        refuse_unless(
+            len(factors) < 2 and not (divides and node.args[0] not in depends), where, reason
+        )
+        refuse_unless(
+            node.kwargs.get("rounding_mode") is None, where, "rounds, which is not piecewise linear"
+        )
         return "affine", call, ()
-    refuse_unless(node.target in (AFFINE_METHODS if method else AFFINE_FUNCTIONS), where, NOT_PIECEWISE_LINEAR)
+    refuse_unless(
+        node.target in (AFFINE_METHODS if method else AFFINE_FUNCTIONS), where, NOT_PIECEWISE_LINEAR
+    )
     return "reshape" if node.target in RESHAPING else "affine", call, ()
 
 
-def _pool_settings(where, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+def _pool_settings(
+    where, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False
+):
     """The arguments of `pool_windows` after the first."""
     refuse_unless(
-        dilation in (1, (1, 1)) and not return_indices, where, "has a dilation or returns indices; expected neither"
+        dilation in (1, (1, 1)) and not return_indices,
+        where,
+        "has a dilation or returns indices; expected neither",
     )
     stride = kernel_size if stride is None else stride
-    pairs = (tuple(v) if isinstance(v, tuple | list) else (v, v) for v in (kernel_size, stride, padding))
+    pairs = (
+        tuple(v) if isinstance(v, tuple | list) else (v, v) for v in (kernel_size, stride, padding)
+    )
     return *pairs, ceil_mode

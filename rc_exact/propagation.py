@@ -14,11 +14,14 @@ from rc_exact.plan import Refused, refuse_unless
 FEWEST_ROWS = 8
 # Numbers of rows with which a plan is tried: what follows both is the first dimension.
 TRIALS = (3, 5)
-# Share of the largest score by which the plan may differ from the network: rounding that large numbers left behind.
+# Share of the largest score by which the plan may differ from the network: rounding that large
+# numbers left behind.
 SCORE_TOLERANCE = 1e-6
 # Stands for the size of the first dimension, which grows with every breakpoint.
 ROWS = object()
-WITH_ROWS = "computes with the number of points; expected -1 in its place in a shape, and nowhere else"
+WITH_ROWS = (
+    "computes with the number of points; expected -1 in its place in a shape, and nowhere else"
+)
 
 
 @dataclass(eq=False)
@@ -67,8 +70,8 @@ def run_rows(plan, points, most_rows):
 def rehearse(plan, x0, x1, max_bytes):
     """The most rows at each step whose values, those of other steps included, take `max_bytes`.
 
-    Raises ValueError where a step refuses points of the shape of x0, mixes rows or computes with their number, and
-    where the plan gives other scores than the network.
+    Raises ValueError where a step refuses points of the shape of x0, mixes rows or computes with
+    their number, and where the plan gives other scores than the network.
     """
     few, many = (_try(plan, x0, x1, rows) for rows in TRIALS)
     for step, (_, kept), (_, other) in zip(plan.steps, few, many, strict=True):
@@ -96,9 +99,14 @@ def _try(plan, x0, x1, rows):
         value = part.values[step.name]
         mixed = [tuple(t.shape) for t in _tensors(value) if t.ndim == 0 or len(t) != rows]
         expected = "expected the first dimension to stay that of the points"
-        refuse_unless(not mixed, step.name, f"makes {mixed and mixed[0]} of {rows} points; {expected}")
+        refuse_unless(
+            not mixed, step.name, f"makes {mixed and mixed[0]} of {rows} points; {expected}"
+        )
         size = sum(t.numel() * t.element_size() for t in _tensors(part.values)) // rows
-        kept = [tuple(leaf.shape[1:]) if isinstance(leaf, torch.Tensor) else leaf for leaf in _leaves(value)]
+        kept = [
+            tuple(leaf.shape[1:]) if isinstance(leaf, torch.Tensor) else leaf
+            for leaf in _leaves(value)
+        ]
         found.append((size, kept))
         _forget(step, part)
     _require_same_scores(part.values[plan.output], plan.network(points))
@@ -106,8 +114,14 @@ def _try(plan, x0, x1, rows):
 
 
 def _require_same_scores(found, expected):
-    refuse_unless(isinstance(found, torch.Tensor), "it", "returns several values; expected one tensor")
-    refuse_unless(found.is_floating_point(), "it", f"returns numbers of type {found.dtype}; expected real scores")
+    refuse_unless(
+        isinstance(found, torch.Tensor), "it", "returns several values; expected one tensor"
+    )
+    refuse_unless(
+        found.is_floating_point(),
+        "it",
+        f"returns numbers of type {found.dtype}; expected real scores",
+    )
     if not bool(torch.isfinite(expected).all()):
         return  # said where the scores are used
     tolerance = SCORE_TOLERANCE * float(expected.abs().max())
@@ -144,11 +158,14 @@ def _apply(plan, step, part):
     elif step.kind == "size":
         result = _size_of(*args, **kwargs)
     else:
-        # The number of points may keep its place in a shape, or be left out of one; nothing may be computed with it.
+        # The number of points may keep its place in a shape, or be left out of one; nothing may be
+        # computed with it.
         given = args[1:] if step.call is operator.getitem else (args, kwargs)
         if step.kind == "reshape":
             rows = len(_tensors(part.values)[0])
-            args, kwargs = map_aggregate((args, kwargs), lambda value: rows if value is ROWS else value)
+            args, kwargs = map_aggregate(
+                (args, kwargs), lambda value: rows if value is ROWS else value
+            )
         else:
             refuse_unless(all(leaf is not ROWS for leaf in _leaves(given)), step.name, WITH_ROWS)
         result = step.call(*args, **kwargs)
@@ -212,7 +229,8 @@ def _max_pool(plan, step, part, most_rows):
 def pool_windows(z, kernel_size, stride, padding, ceil_mode):
     """The windows of a max-pool of z (P, C, H, W), as (P, C, H_out, W_out, numbers in a window).
 
-    Padding is filled with a number below all of z: a constant never wins and, unlike -inf, can be interpolated.
+    Padding is filled with a number below all of z: a constant never wins and, unlike -inf, can be
+    interpolated.
     """
     pads = []
     for n, k, s, pad in zip(z.shape[2:], kernel_size, stride, padding, strict=True):
@@ -221,14 +239,17 @@ def pool_windows(z, kernel_size, stride, padding, ceil_mode):
         reaches = ceil_mode and left_over and n + 2 * pad - k - left_over + s < n + pad
         pads.append((pad, pad + (s - left_over if reaches else 0)))
     padded = F.pad(z, (*pads[1], *pads[0]), value=float(z.min()) - 1)
-    return padded.unfold(2, kernel_size[0], stride[0]).unfold(3, kernel_size[1], stride[1]).flatten(4)
+    return (
+        padded.unfold(2, kernel_size[0], stride[0]).unfold(3, kernel_size[1], stride[1]).flatten(4)
+    )
 
 
 def _insert_crossings(part, z, most_rows):
     """Insert the alphas where an entry of z (P, ...) changes its sign: (None, indices into z of all changes).
 
-    What is interpolated there is 0 but for rounding, on which a label may hang where scores are equal: callers set it.
-    Returns (the middle alpha, None), with nothing inserted, where there are too many.
+    What is interpolated there is 0 but for rounding, on which a label may hang where scores are
+    equal: callers set it. Returns (the middle alpha, None), with nothing inserted, where there are
+        too many.
     """
     at, entries = sign_changes(part.alphas, z)
     new = distinct(at, part.alphas)
@@ -265,7 +286,9 @@ def _cut(part, alpha):
     row = int(torch.searchsorted(part.alphas, alpha))
 
     def half(rows):
-        values = map_aggregate(part.values, lambda v: v[rows].clone() if isinstance(v, torch.Tensor) else v)
+        values = map_aggregate(
+            part.values, lambda v: v[rows].clone() if isinstance(v, torch.Tensor) else v
+        )
         return Part(part.step, part.alphas[rows], dict(values))
 
     return half(slice(0, row + 1)), half(slice(row, None))

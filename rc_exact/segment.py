@@ -24,9 +24,11 @@ from rc_utils.counting.segments import Samples, hiding_places, refine
 
 # A region narrower than this share of the segment is rounding: scores that touch.
 REGION_TOLERANCE = 1e-12
-# A score bends where it leaves the straight line between its neighbours by more than this share of the largest score.
+# A score bends where it leaves the straight line between its neighbours by more than this share of
+# the largest score.
 BEND_TOLERANCE = 1e-13
-# The first look, the finest that a suspicion can ask for, and the width down to which a change of label is narrowed.
+# The first look, the finest that a suspicion can ask for, and the width down to which a change of
+# label is narrowed.
 COARSE = 64
 FINEST = 64 * 128
 NARROW = FINEST // 2048
@@ -38,7 +40,8 @@ class ExactSegment:
 
     Attributes:
         boundaries: (count - 1,) float64 in (0, 1), ascending: where the label changes.
-        labels: (count,) int64, the label of each region; region k lies between boundaries k - 1 and k.
+        labels: (count,) int64, the label of each region; region k lies between boundaries k - 1 and
+            k.
         witnesses: (count,) float64, an alpha inside each region, its middle.
         num_linear_regions: pieces on which every score is affine; for trees, constant. None with
             `prune`: the rest of the segment was not solved.
@@ -66,37 +69,45 @@ def exact_segment(
 ) -> ExactSegment:
     """Solve for the regions of equal label of a piecewise-linear network, a tree or a forest between x0 and x1.
 
-    On a segment every unit is a piecewise-linear function of alpha. Layer by layer, in float64, the breakpoints of all
-    units are inserted where a ReLU's input crosses 0 or the winner of a max-pool changes; affine layers act on the
-    values at the breakpoints. Between two of them the scores are lines, whose upper envelope gives the labels. A tree
-    or forest is constant between the thresholds that the segment passes; labels are indices in its `classes_`.
+    On a segment every unit is a piecewise-linear function of alpha. Layer by layer, in float64, the
+    breakpoints of all units are inserted where a ReLU's input crosses 0 or the winner of a max-pool
+    changes; affine layers act on the values at the breakpoints. Between two of them the scores are
+    lines, whose upper envelope gives the labels. A tree or forest is constant between the
+    thresholds that the segment passes; labels are indices in its `classes_`.
 
-    The label is the argmax of the scores, the lowest index where scores are equal, or, for a network with one output,
-    whether it is positive. Regions narrower than 1e-12 of the segment are left out.
+    The label is the argmax of the scores, the lowest index where scores are equal, or, for a
+    network with one output, whether it is positive. Regions narrower than 1e-12 of the segment are
+    left out.
 
     Args:
-        model: torch module of the layers that `make_plan` knows, traceable by torch.fx (used in evaluation mode and
-            float64, itself left as it is), or a fitted DecisionTreeClassifier, RandomForestClassifier or
-            ExtraTreesClassifier.
+        model: torch module of the layers that `make_plan` knows, traceable by torch.fx (used in
+            evaluation mode and float64, itself left as it is), or a fitted DecisionTreeClassifier,
+            RandomForestClassifier or ExtraTreesClassifier.
         x0, x1: the ends, arrays or tensors (*shape), without batch dimension.
-        prune: solve only the parts of the segment that could hold another label than that of their ends, told from
-            some hundred float64 evaluations (`suspicious_parts`): faster, and an estimate where the rest is a solution.
-            Trees and forests do not need it.
-        max_breakpoints_memory: bytes of the activations kept at once, roughly; the segment is split to stay below.
+        prune: solve only the parts of the segment that could hold another label than that of their
+            ends, told from some hundred float64 evaluations (`suspicious_parts`): faster, and an
+            estimate where the rest is a solution. Trees and forests do not need it.
+        max_breakpoints_memory: bytes of the activations kept at once, roughly; the segment is split
+            to stay below.
         device: where to compute; None takes that of the network.
 
     Returns:
         ExactSegment.
 
-    Raises ValueError for a layer that is not piecewise linear (named), ends of different shapes, and scores or ends
-    that are not finite; TypeError for a model of another kind.
+    Raises ValueError for a layer that is not piecewise linear (named), ends of different shapes,
+    and scores or ends that are not finite; TypeError for a model of another kind.
     """
     check_count("max_breakpoints_memory", max_breakpoints_memory, 1)
     if isinstance(model, nn.Module):
         require_weights(model)
-    device = device or next((p.device for p in getattr(model, "parameters", list)()), torch.device("cpu"))
+    device = device or next(
+        (p.device for p in getattr(model, "parameters", list)()), torch.device("cpu")
+    )
     x0, x1 = (_end(x, name, device) for x, name in ((x0, "x0"), (x1, "x1")))
-    require(x0.shape == x1.shape, f"x0 has shape {tuple(x0.shape)}, x1 {tuple(x1.shape)}; expected the same")
+    require(
+        x0.shape == x1.shape,
+        f"x0 has shape {tuple(x0.shape)}, x1 {tuple(x1.shape)}; expected the same",
+    )
     if isinstance(model, nn.Module):
         return _network_segment(model, x0, x1, prune, max_breakpoints_memory)
     if not is_tree_model(model):
@@ -109,14 +120,20 @@ def exact_segment(
 
 
 def _network_segment(network, x0, x1, prune, max_bytes):
-    with torch.no_grad():  # a network may keep tensors outside itself, which inference_mode would spoil
+    with (
+        torch.no_grad()
+    ):  # a network may keep tensors outside itself, which inference_mode would spoil
         plan = make_plan(network, x0.device)
         most_rows = rehearse(plan, x0, x1, max_bytes)
         probed(as_classifier(plan.network, x0), probed_points(torch.stack([x0, x1])[None]))
         if prune:
-            return _segment(*_solve_suspicious_parts(plan, x0, x1, most_rows), num_linear_regions=None)
+            return _segment(
+                *_solve_suspicious_parts(plan, x0, x1, most_rows), num_linear_regions=None
+            )
         alphas, scores = _solve(plan, x0, x1, most_rows)
-    return _segment(*label_changes(alphas, scores), num_linear_regions=count_linear_pieces(alphas, scores))
+    return _segment(
+        *label_changes(alphas, scores), num_linear_regions=count_linear_pieces(alphas, scores)
+    )
 
 
 def _solve(plan, x0, x1, most_rows, between=(0.0, 1.0)):
@@ -134,7 +151,9 @@ def _solve_suspicious_parts(plan, x0, x1, most_rows):
     alphas = samples.position / FINEST
     starts, labels = [np.delete(alphas[:-1], left)], [np.delete(samples.labels[:-1], left)]
     for part in np.split(left, np.flatnonzero(np.diff(left) > 1) + 1) if len(left) else []:
-        solved = _solve(plan, x0, x1, most_rows, (float(alphas[part[0]]), float(alphas[part[-1] + 1])))
+        solved = _solve(
+            plan, x0, x1, most_rows, (float(alphas[part[0]]), float(alphas[part[-1] + 1]))
+        )
         within, found = label_changes(*solved)
         starts.append(within)
         labels.append(found)
@@ -146,8 +165,9 @@ def _solve_suspicious_parts(plan, x0, x1, most_rows):
 def suspicious_parts(plan, x0, x1, most_rows):
     """Samples of the segment, positions in units of 1 / FINEST, and the left ends of intervals that are to be solved.
 
-    An interval is to be solved where its ends have different labels or where `hiding_places` finds that another score
-    could reach theirs, judged by the second derivatives around and five times their size. That is an estimate, not a
+    An interval is to be solved where its ends have different labels or where `hiding_places` finds
+    that another score could reach theirs, judged by the second derivatives around and five times
+    their size. That is an estimate, not a
     bound: interval bounds through a deep network are too wide to exclude anything.
     """
 
@@ -159,7 +179,9 @@ def suspicious_parts(plan, x0, x1, most_rows):
 
     def suspects(samples):
         wide = np.diff(samples.position) > NARROW
-        return np.union1d(hiding_places(samples), np.flatnonzero(wide & (np.diff(samples.labels) != 0)))
+        return np.union1d(
+            hiding_places(samples), np.flatnonzero(wide & (np.diff(samples.labels) != 0))
+        )
 
     position = np.arange(0, FINEST + 1, FINEST // COARSE)
     samples = refine(look, look(np.zeros_like(position), position), 1, suspects)
@@ -186,7 +208,8 @@ def _segment(starts, labels, num_linear_regions):
 def label_changes(alphas, scores):
     """Where each region starts and its label, of scores (P, C) that are affine between alphas (P,).
 
-    A piece whose ends have the same argmax has it all along; in the others the upper envelope is followed.
+    A piece whose ends have the same argmax has it all along; in the others the upper envelope is
+    followed.
     """
     at = scores.argmax(1)
     same = at[1:] == at[:-1]

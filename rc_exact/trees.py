@@ -16,18 +16,28 @@ def is_tree_model(model):
 def tree_pieces(model, x0, x1, tolerance):
     """Pieces of the segment from x0 to x1, (F,) float64, on which a tree or forest is constant.
 
-    A tree compares x_f(alpha) = (1 - alpha) x0_f + alpha x1_f with a threshold; only nodes that the segment reaches
-    count. scikit-learn rounds x to float32 before it compares: the thresholds are those of x before rounding.
+    A tree compares x_f(alpha) = (1 - alpha) x0_f + alpha x1_f with a threshold; only nodes that the
+    segment reaches count. scikit-learn rounds x to float32 before it compares: the thresholds are
+    those of x before rounding.
 
-    Returns (alphas (P + 1,), labels (P,)): the ends of the pieces, pieces narrower than `tolerance` left out, and the
-    index in `model.classes_` that the model predicts at the middle of each.
+    Returns (alphas (P + 1,), labels (P,)): the ends of the pieces, pieces narrower than `tolerance`
+    left out, and the index in `model.classes_` that the model predicts at the middle of each.
 
-    Raises ValueError for a model that is not fitted, with several outputs or for other than F features.
+    Raises ValueError for a model that is not fitted, with several outputs or for other than F
+    features.
     """
-    require(hasattr(model, "n_features_in_"), f"the {type(model).__name__} is not fitted; call fit first")
-    require(model.n_outputs_ == 1, f"the model predicts {model.n_outputs_} outputs; expected one label")
+    require(
+        hasattr(model, "n_features_in_"),
+        f"the {type(model).__name__} is not fitted; call fit first",
+    )
+    require(
+        model.n_outputs_ == 1, f"the model predicts {model.n_outputs_} outputs; expected one label"
+    )
     x0, x1 = x0.reshape(-1), x1.reshape(-1)
-    require(len(x0) == model.n_features_in_, f"x0 has {len(x0)} features; the model takes {model.n_features_in_}")
+    require(
+        len(x0) == model.n_features_in_,
+        f"x0 has {len(x0)} features; the model takes {model.n_features_in_}",
+    )
     trees = [estimator.tree_ for estimator in getattr(model, "estimators_", [model])]
     crossings = np.unique(np.concatenate([_crossings(tree, x0, x1) for tree in trees]))
     alphas = np.concatenate([[0.0], crossings, [1.0]])
@@ -65,8 +75,11 @@ def _crossings(tree, x0, x1):
 def rounding_thresholds(thresholds):
     """The greatest number that float32 rounds to at most each threshold: x <= it if and only if float32(x) <= that.
 
-    It lies halfway between the greatest float32 up to the threshold and the next, up to a tie in rounding.
+    It lies halfway between the greatest float32 up to the threshold and the next, up to a tie in
+    rounding.
     """
     nearest = thresholds.astype(np.float32)
     below = np.where(nearest > thresholds, np.nextafter(nearest, np.float32(-np.inf)), nearest)
-    return (below.astype(np.float64) + np.nextafter(below, np.float32(np.inf)).astype(np.float64)) / 2
+    return (
+        below.astype(np.float64) + np.nextafter(below, np.float32(np.inf)).astype(np.float64)
+    ) / 2

@@ -26,7 +26,10 @@ CAMPAIGN = load_campaign("study-axes")
 FILE = campaigns_dir() / CAMPAIGN.name / "triangles.json"
 SIDE = 240  # of a triangle, in the units of its paths
 POINTS = 1500  # of the training images, as many as the smallest training set has, which is a part of the others
-SHOWN, OF_BASE = 6, 20  # triangles of every network; of the two that differ in the learning rate alone
+SHOWN, OF_BASE = (
+    6,
+    20,
+)  # triangles of every network; of the two that differ in the learning rate alone
 LEFT_OUT = "crop-flip"  # trains four times as long
 COUNTED = 200  # triangles of their means, of which those that are shown are the first
 
@@ -55,7 +58,11 @@ def drawn_regions(network, vertices):
 
 def main():
     """Train, draw and write the file; raises ValueError where a network is not the one on record."""
-    plans = [(e.name, p) for e, _, p in CAMPAIGN.entries() if p.spec.train.seed == 0 and e.name != LEFT_OUT]
+    plans = [
+        (e.name, p)
+        for e, _, p in CAMPAIGN.entries()
+        if p.spec.train.seed == 0 and e.name != LEFT_OUT
+    ]
     records = find_records({p.spec.run_id: p for _, p in plans}, FILE.with_name("runs.jsonl"))
     data = dataset_of(plans[0][1].spec)
     triangles = vertex_indices(POINTS, num_samples=COUNTED, distinct=3, seed=0)
@@ -70,15 +77,21 @@ def main():
         run_id, points = planned.spec.run_id, dataset_of(planned.spec).x_train[:POINTS]
         network, x_test = trained_network(planned.spec), dataset_of(planned.spec).x_test
         predictions = records[run_id][0]["predictions"]
-        same = predict_labels(network, x_test[: len(predictions)]).tolist() == list(map(int, predictions))
+        same = predict_labels(network, x_test[: len(predictions)]).tolist() == list(
+            map(int, predictions)
+        )
         require(same, f"run {run_id}, trained again here, is not the network on record")
         number = OF_BASE if experiment == "base" else SHOWN
         shown = [drawn_regions(network, points[corners][None]) for corners in triangles[:number]]
         found["networks"][run_id] = {"triangles": shown}
         if experiment == "base":
-            counts = region_count(network, points, dim=2, num_samples=COUNTED, strategy="adaptive").counts
+            counts = region_count(
+                network, points, dim=2, num_samples=COUNTED, strategy="adaptive"
+            ).counts
             found["networks"][run_id]["counts"] = np.asarray(counts).tolist()
-        tqdm.write(f"{experiment} {planned.spec.train.lr} {[triangle['regions'] for triangle in shown]}")
+        tqdm.write(
+            f"{experiment} {planned.spec.train.lr} {[triangle['regions'] for triangle in shown]}"
+        )
     write_atomically(FILE, json.dumps(found, separators=(",", ":")).encode())
 
 

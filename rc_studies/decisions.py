@@ -42,7 +42,8 @@ def forms(runs: pd.DataFrame) -> dict[str, list[np.ndarray]]:
 def seed_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     """By network and measure: r with the gap within the groups, and |r of log count| - |r| of a rival, with intervals.
 
-    A rival's form is the one with the larger |r|. Fisher's interval decides; the bootstrap's stands beside it.
+    A rival's form is the one with the larger |r|. Fisher's interval decides; the bootstrap's stands
+    beside it.
     """
     rows = []
     for network, group in runs[runs["interpolates"]].groupby("network", sort=False):
@@ -59,7 +60,11 @@ def seed_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
             def difference(weights, own=own, of_count=of_count):
                 return np.abs(of_count(weights)) - np.abs(own(weights))
 
-            row = {"network": network, "measure": name, "r": _with_fisher(_correlation(values, gap), len(gap), means)}
+            row = {
+                "network": network,
+                "measure": name,
+                "r": _with_fisher(_correlation(values, gap), len(gap), means),
+            }
             row["bootstrap"] = bootstrap(own, range(len(gap)), seed=seed, unit="runs")
             row["difference"] = bootstrap(difference, range(len(gap)), seed=seed, unit="runs")
             rows.append(row)
@@ -77,8 +82,8 @@ def decide_seeds(table: pd.DataFrame) -> str:
 def predictions(runs: pd.DataFrame) -> pd.DataFrame:
     """The runs that interpolate with `by <measure>`, the gap that a line in that measure predicts.
 
-    The lines are fitted on the experiment "sgd" of each network, in the form that fits all of them better; a network
-    without such a run is left out.
+    The lines are fitted on the experiment "sgd" of each network, in the form that fits all of them
+    better; a network without such a run is left out.
     """
     runs = runs[runs["interpolates"]]
     with_sgd = runs.loc[runs["experiment"] == "sgd", "network"]
@@ -87,8 +92,12 @@ def predictions(runs: pd.DataFrame) -> pd.DataFrame:
     gap = runs["gap"].to_numpy(float)
     columns = {}
     for name, choices in forms(runs).items():
-        residuals = [_residuals_of_lines(values, gap, runs["network"], fitted) for values in choices]
-        columns[f"by {name}"] = gap - min(residuals, key=lambda values: np.square(values[fitted]).sum())
+        residuals = [
+            _residuals_of_lines(values, gap, runs["network"], fitted) for values in choices
+        ]
+        columns[f"by {name}"] = gap - min(
+            residuals, key=lambda values: np.square(values[fitted]).sum()
+        )
     return runs.assign(**columns)
 
 
@@ -107,21 +116,29 @@ def _residuals_of_lines(values, gap, networks, fitted):
 def transfer_scores(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     """By measure: R² over the predicted settings, and R² of log(count) less it, bootstrapped over networks.
 
-    An R² compares the squared errors of the `predictions` with those of each network's mean SGD gap.
+    An R² compares the squared errors of the `predictions` with those of each network's mean SGD
+    gap.
     """
     table = predictions(runs)
     sgd = table["experiment"] == "sgd"
     others = table[~sgd]
     errors = others.filter(like="by ").rename(columns=lambda name: name.removeprefix("by "))
     errors = errors.rsub(others["gap"], axis=0) ** 2
-    total = (others["gap"] - others["network"].map(table[sgd].groupby("network")["gap"].mean())) ** 2
-    errors, total = (squares.groupby(others["network"], sort=False).sum() for squares in (errors, total))
+    total = (
+        others["gap"] - others["network"].map(table[sgd].groupby("network")["gap"].mean())
+    ) ** 2
+    errors, total = (
+        squares.groupby(others["network"], sort=False).sum() for squares in (errors, total)
+    )
     options = {"units": total.index, "seed": seed, "unit": "networks"}
     total, rows = total.to_numpy(), []
     for name in errors:
         own, more = errors[name].to_numpy(), (errors[name] - errors[COUNT]).to_numpy()
         gain = np.round(total - own, 12)  # 0 for what is constant within networks, not 1e-16
-        row = {"measure": name, "R2": bootstrap(lambda w, gain=gain: (w @ gain) / (w @ total), **options)}
+        row = {
+            "measure": name,
+            "R2": bootstrap(lambda w, gain=gain: (w @ gain) / (w @ total), **options),
+        }
         row["difference"] = bootstrap(lambda w, more=more: (w @ more) / (w @ total), **options)
         rows.append(row)
     return pd.DataFrame(rows)
@@ -151,7 +168,11 @@ def changes_from_control(runs: pd.DataFrame) -> pd.DataFrame:
     for arm, prefix in ARMS.items():
         treated = runs[runs["experiment"].str.startswith(prefix) & runs["seed"].isin(control.index)]
         before = control.loc[treated["seed"], [COUNT, "gap"]].to_numpy()
-        tables.append(treated.assign(arm=arm, x=treated[COUNT] - before[:, 0], y=treated["gap"] - before[:, 1]))
+        tables.append(
+            treated.assign(
+                arm=arm, x=treated[COUNT] - before[:, 0], y=treated["gap"] - before[:, 1]
+            )
+        )
     return pd.concat(tables, ignore_index=True)
 
 
@@ -159,9 +180,17 @@ def intervention_slopes(runs: pd.DataFrame) -> pd.DataFrame:
     """By arm: the mean over seeds of the slope of the gap's change on that of log(count), and the largest mean move."""
     rows = []
     for arm, changes in changes_from_control(runs).groupby("arm", sort=False):
-        slopes = changes.groupby("seed").apply(lambda g: (g["x"] * g["y"]).sum() / (g["x"] ** 2).sum())
+        slopes = changes.groupby("seed").apply(
+            lambda g: (g["x"] * g["y"]).sum() / (g["x"] ** 2).sum()
+        )
         moves = changes.groupby("experiment")["x"].mean()
-        rows.append({"arm": arm, "slope": mean(slopes.to_numpy(), unit="seeds"), "moved": moves[moves.abs().idxmax()]})
+        rows.append(
+            {
+                "arm": arm,
+                "slope": mean(slopes.to_numpy(), unit="seeds"),
+                "moved": moves[moves.abs().idxmax()],
+            }
+        )
     return pd.DataFrame(rows)
 
 
@@ -191,7 +220,9 @@ def slopes_by_measure(runs: pd.DataFrame, sgd: pd.DataFrame, arm: str) -> pd.Dat
         pairs = list(zip(of_settings.get(name, []), choices, strict=False))
         if not pairs or name == PLAIN:
             continue
-        settings, values = max(pairs, key=lambda pair: abs(np.corrcoef(pair[0], gap_of_settings)[0, 1]))
+        settings, values = max(
+            pairs, key=lambda pair: abs(np.corrcoef(pair[0], gap_of_settings)[0, 1])
+        )
         slope, ratios = np.polyfit(settings, gap_of_settings, 1)[0], []
         for seed in np.unique(seeds[treated]):
             own, start = treated & (seeds == seed), control & (seeds == seed)
@@ -205,26 +236,36 @@ def slopes_by_measure(runs: pd.DataFrame, sgd: pd.DataFrame, arm: str) -> pd.Dat
 def sign_errors(runs: pd.DataFrame, outcome: str = "gap", *, seed: int = 0) -> pd.DataFrame:
     """By axis: the share of pairs of levels in which the larger count goes with the smaller gap, worst first.
 
-    With outcome "test_accuracy": the larger count with the larger accuracy. Units: base setting and seed.
+    With outcome "test_accuracy": the larger count with the larger accuracy. Units: base setting and
+    seed.
     """
     sign = {"gap": 1, "test_accuracy": -1}[outcome]
     rows = []
     for axis, levels in AXES.items():
         wrong, pairs = [], []
         for _, unit in runs[runs["experiment"].isin(levels)].groupby(["lr", "seed"]):
-            changes = [b - a for a, b in itertools.combinations(unit[[COUNT, outcome]].to_numpy(), 2)]
+            changes = [
+                b - a for a, b in itertools.combinations(unit[[COUNT, outcome]].to_numpy(), 2)
+            ]
             wrong.append(sum(sign * change.prod() < 0 for change in changes))
             pairs.append(len(changes))
         wrong, pairs = np.array(wrong, float), np.array(pairs, float)
         if not pairs.any():
             continue
         share = bootstrap(
-            lambda w, wrong=wrong, pairs=pairs: (w @ wrong) / (w @ pairs), range(len(pairs)), seed=seed, unit="bases"
+            lambda w, wrong=wrong, pairs=pairs: (w @ wrong) / (w @ pairs),
+            range(len(pairs)),
+            seed=seed,
+            unit="bases",
         )
-        if len(pairs) >= MIN_UNITS and np.isnan(share.low):  # the same share in every unit, and so in every resample
+        if len(pairs) >= MIN_UNITS and np.isnan(
+            share.low
+        ):  # the same share in every unit, and so in every resample
             share = replace(share, low=share.value, high=share.value)
         rows.append({"axis": axis, "sign-error": share, "decision": decide_axis(share)})
-    return pd.DataFrame(rows).sort_values("sign-error", key=lambda c: c.map(lambda e: -e.value), ignore_index=True)
+    return pd.DataFrame(rows).sort_values(
+        "sign-error", key=lambda c: c.map(lambda e: -e.value), ignore_index=True
+    )
 
 
 def decide_axis(share: Estimate) -> str:
@@ -250,20 +291,29 @@ def looks(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return {"equal loss": reached.assign(**{COUNT: np.log(reached["count_main"])}), "end": end}
 
 
-def partial_correlations(runs: pd.DataFrame, *, seed: int = 0, num_resamples: int = 10_000, **options) -> pd.DataFrame:
+def partial_correlations(
+    runs: pd.DataFrame, *, seed: int = 0, num_resamples: int = 10_000, **options
+) -> pd.DataFrame:
     """By measure: the correlation with the gap of what is left of both beyond the settings, as the protocol says.
 
-    num_resamples: of the bootstrap that stands beside Fisher's interval; 0 for none. options: of `beyond_settings`.
+    num_resamples: of the bootstrap that stands beside Fisher's interval; 0 for none. options: of
+        `beyond_settings`.
     """
     runs = runs[runs["interpolates"]].reset_index(drop=True)
     found, rows = forms(runs), []
-    columns = [runs["gap"].to_numpy(float), *(choice for choices in found.values() for choice in choices)]
+    columns = [
+        runs["gap"].to_numpy(float),
+        *(choice for choices in found.values() for choice in choices),
+    ]
     gap, *left = beyond_settings(runs, np.column_stack(columns), seed, **options).T
     for name, choices in found.items():
         residuals, left = left[: len(choices)], left[len(choices) :]
         best = max(residuals, key=lambda values: abs(_correlation(values, gap)))
         r = _correlation(best, gap)
-        if not np.isfinite(r) and name not in (COUNT, PLAIN):  # the number of parameters: constant within a network
+        if not np.isfinite(r) and name not in (
+            COUNT,
+            PLAIN,
+        ):  # the number of parameters: constant within a network
             continue
         row = {"measure": name, "r": _with_fisher(r, len(runs), 2)}
         if num_resamples:
@@ -279,14 +329,19 @@ def partial_correlations(runs: pd.DataFrame, *, seed: int = 0, num_resamples: in
 
 
 def beyond_settings(
-    runs: pd.DataFrame, values: np.ndarray, seed: int, splits: int = SPLITS, runs_a_term: int = RUNS_A_TERM
+    runs: pd.DataFrame,
+    values: np.ndarray,
+    seed: int,
+    splits: int = SPLITS,
+    runs_a_term: int = RUNS_A_TERM,
 ) -> np.ndarray:
     """Residuals (n, m) of the columns of `values`, of unit variance within each network, from the settings.
 
-    Ridge regression on a cubic in log lr, log batch size and log updates, or on these alone where a network has fewer
-    than `runs_a_term` runs for each term of the cubic. A run is predicted by a fit without its fold, a tenth of the
-    network's runs; predictions are means over `splits` random partitions into folds, so that no one partition decides.
-    Nothing is fitted to fewer than three runs.
+    Ridge regression on a cubic in log lr, log batch size and log updates, or on these alone where a
+    network has fewer than `runs_a_term` runs for each term of the cubic. A run is predicted by a
+    fit without its fold, a tenth of the network's runs; predictions are means over `splits` random
+    partitions into folds, so that no one partition decides. Nothing is fitted to fewer than three
+    runs.
     """
     settings = np.log(runs[["lr", "batch_size", "updates"]].to_numpy(float))
     residuals = np.empty(values.shape)
@@ -335,7 +390,8 @@ def ridge_predictions(terms: np.ndarray, values: np.ndarray, new_terms: np.ndarr
     """Ridge regressions of each column of `values` (n, m) on `terms` (n, k), at `new_terms` (p, k): (p, m).
 
     Each column has its own penalty, of `PENALTIES` the one with the least squared leave-one-out
-    error: scikit-learn's RidgeCV with alpha_per_target, whose thousands of fits a page cannot wait for.
+    error: scikit-learn's RidgeCV with alpha_per_target, whose thousands of fits a page cannot wait
+        for.
     """
     centre, level = terms.mean(axis=0), values.mean(axis=0)
     u, s, vt = np.linalg.svd(terms - centre, full_matrices=False)
@@ -362,8 +418,13 @@ def decide_independent(table: pd.DataFrame) -> str:
 def best_rival(table: pd.DataFrame, score: str = "r") -> str:
     """The rival with the largest |r| in a table of the decisions, or with the largest "R2"; "" where it has none."""
     rivals = table[~table["measure"].isin([COUNT, PLAIN])]
-    values = {rival: estimate.value for rival, estimate in zip(rivals["measure"], rivals[score], strict=True)}
-    return max(values, key=lambda rival: abs(values[rival]) if score == "r" else values[rival], default="")
+    values = {
+        rival: estimate.value
+        for rival, estimate in zip(rivals["measure"], rivals[score], strict=True)
+    }
+    return max(
+        values, key=lambda rival: abs(values[rival]) if score == "r" else values[rival], default=""
+    )
 
 
 def _centred(values, groups):

@@ -1,7 +1,7 @@
 """The explorer: decision regions of a few triangles over the epochs of two trainings, to look at in a browser.
 
-`explorer_html` writes what it shows; `book/_static/explorer.js` draws it. Everything is inside the page, so that it
-works offline and from a file.
+`explorer_html` writes what it shows; `book/_static/explorer.js` draws it. Everything is inside the
+page, so that it works offline and from a file.
 """
 
 from __future__ import annotations
@@ -96,7 +96,9 @@ def explorer_html(
 def _run_data(run, by_epoch, counts, notes):
     flat = [grid.labels[(slice(None), *grid.lattice.indices.T)] for grid in by_epoch.values()]
     labels = np.stack(flat, axis=1)
-    require(labels.max() < 256, f"labels reach {labels.max()}; the explorer holds one byte per label")
+    require(
+        labels.max() < 256, f"labels reach {labels.max()}; the explorer holds one byte per label"
+    )
     return {
         "name": run,
         "counts": np.asarray(counts).tolist(),  # by triangle and epoch, as the labels

@@ -21,7 +21,9 @@ def seeds_panels(runs: pd.DataFrame, draws: dict[str, str] = DRAWS) -> Figure:
     draws: what the seed draws in each experiment, in words; "" for no legend.
     """
     networks = list(runs["network"].unique())
-    fig, axes = plt.subplots(1, len(networks), figsize=(plotting.width(), 3.6), sharey=True, squeeze=False)
+    fig, axes = plt.subplots(
+        1, len(networks), figsize=(plotting.width(), 3.6), sharey=True, squeeze=False
+    )
     for ax, network in zip(axes[0], networks, strict=True):
         color = plotting.network_style(network).color
         for name, words in draws.items():
@@ -42,7 +44,9 @@ def _scatter_networks(ax, runs, x):
     """One dot per run, the column `x` and the gap, in the style of its network."""
     for network, group in runs.groupby("network", sort=False):
         style = plotting.network_style(network)
-        ax.scatter(group[x], group["gap"], s=30, color=style.color, marker=style.marker, label=network)
+        ax.scatter(
+            group[x], group["gap"], s=30, color=style.color, marker=style.marker, label=network
+        )
 
 
 def splits_figure(splits: pd.DataFrame, averaged: dict[str, pd.DataFrame]) -> Figure:
@@ -54,8 +58,18 @@ def splits_figure(splits: pd.DataFrame, averaged: dict[str, pd.DataFrame]) -> Fi
     colours = {"supports": plotting.BLUE, "inconclusive": "0.6", "refutes": plotting.ORANGE}
     parts = [splits.loc[splits["decision"] == decision, "r"] for decision in colours]
     words = [f"{decision}: {len(part)}" for decision, part in zip(colours, parts, strict=True)]
-    above.hist(parts, bins=np.arange(0.2, 0.56, 0.02), stacked=True, color=list(colours.values()), label=words)
-    above.set(xlabel="r by one partition into folds", ylabel="seeds of the partition", title="as registered")
+    above.hist(
+        parts,
+        bins=np.arange(0.2, 0.56, 0.02),
+        stacked=True,
+        color=list(colours.values()),
+        label=words,
+    )
+    above.set(
+        xlabel="r by one partition into folds",
+        ylabel="seeds of the partition",
+        title="as registered",
+    )
     above.legend(fontsize=10)
     for row, table in enumerate(averaged.values()):
         found, rival = table.set_index("measure")["r"], best_rival(table)
@@ -63,11 +77,17 @@ def splits_figure(splits: pd.DataFrame, averaged: dict[str, pd.DataFrame]) -> Fi
             r, sign = found[name], np.sign(found[name].value)
             ends = sorted((sign * r.low, sign * r.high))
             below.plot(ends, [row + shift] * 2, color=colour, linewidth=2)
-            label = ("log count" if name == COUNT else "best rival, without its sign") if row == 0 else None
+            label = (
+                ("log count" if name == COUNT else "best rival, without its sign")
+                if row == 0
+                else None
+            )
             below.plot(sign * r.value, row + shift, "o", color=colour, label=label)
     below.axvline(0.2, color="0.3", linestyle="--", linewidth=1)
     below.set_yticks(range(len(averaged)), averaged)
-    below.set(ylim=(len(averaged) - 0.5, -0.9), xlabel="r, 95 % interval", title="200 partitions averaged")
+    below.set(
+        ylim=(len(averaged) - 0.5, -0.9), xlabel="r, 95 % interval", title="200 partitions averaged"
+    )
     below.legend(fontsize=10, loc="upper right")
     return fig
 
@@ -86,7 +106,9 @@ def transfer_panels(runs: pd.DataFrame, rival: str) -> Figure:
         ax.plot(ends, ends, color="0.5", linewidth=1)
         ax.set(title=measure, xlabel="predicted gap")
     axes[0].set_ylabel("gap")
-    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=10)
+    fig.legend(
+        *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=10
+    )
     return fig
 
 
@@ -98,9 +120,13 @@ def intervention_panel(runs: pd.DataFrame, across: float) -> Figure:
     changes = changes_from_control(runs)
     fig, ax = plt.subplots(figsize=(plotting.width(), 4.6))
     colours = (plotting.BLUE, plotting.ORANGE, plotting.GREEN, plotting.PINK)
-    for (arm, group), colour, marker in zip(changes.groupby("arm", sort=False), colours, "os^D", strict=False):
+    for (arm, group), colour, marker in zip(
+        changes.groupby("arm", sort=False), colours, "os^D", strict=False
+    ):
         sizes = 20 + 30 * pd.factorize(group["experiment"])[0]
-        ax.scatter(group["x"], group["y"], s=sizes, color=colour, marker=marker, alpha=0.8, label=arm)
+        ax.scatter(
+            group["x"], group["y"], s=sizes, color=colour, marker=marker, alpha=0.8, label=arm
+        )
     ends = np.array([min(changes["x"].min(), 0), max(changes["x"].max(), 0)])
     ax.plot(ends, across * ends, color="0.3", label="slope across settings")
     ax.plot(ends, across / 2 * ends, color="0.3", linestyle="--", label="half of it")

@@ -1,7 +1,7 @@
 """Power of the rules of the second round, by simulation: `python -m rc_studies.power` prints the table of the protocol.
 
-Each rule is applied to data drawn from a normal distribution with known correlations. Runs are independent, as they are
-in these studies: each has a seed and training images of its own.
+Each rule is applied to data drawn from a normal distribution with known correlations. Runs are
+independent, as they are in these studies: each has a seed and training images of its own.
 """
 
 import argparse
@@ -10,7 +10,13 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from rc_studies.second_round import BARS, MARGINS, decide, decide_equivalence, difference_of_correlations
+from rc_studies.second_round import (
+    BARS,
+    MARGINS,
+    decide,
+    decide_equivalence,
+    difference_of_correlations,
+)
 from rc_utils.correlation import fisher_interval
 
 DRAWS, RESAMPLES = 2000, 400
@@ -39,7 +45,9 @@ def power_of_correlations(bar, number, truths, draws=DRAWS, seed=0):
         for _ in range(draws):
             pair = [correlated(rng, number, r, 0.0, 0.0) for _ in range(2)]
             found = [np.corrcoef(gap, count)[0, 1] for gap, count, _ in pair]
-            decisions.append(decide([(value, *fisher_interval(value, number)) for value in found], bar))
+            decisions.append(
+                decide([(value, *fisher_interval(value, number)) for value in found], bar)
+            )
         rows.append({"true r": r, "runs of a network": number} | share(decisions))
     return pd.DataFrame(rows).fillna(0.0)
 
@@ -52,8 +60,17 @@ def power_of_equivalence(number, truths, margin, draws=200, resamples=RESAMPLES,
         decisions = []
         for _ in range(draws):
             gap, count, mixup = correlated(rng, number, r_count, r_mixup, between)
-            decisions.append(decide_equivalence(difference_of_correlations(count, mixup, gap, resamples, rng), margin))
-        row = {"true r": r_count, "of mixup": r_mixup, "between them": between, "runs of a network": number}
+            decisions.append(
+                decide_equivalence(
+                    difference_of_correlations(count, mixup, gap, resamples, rng), margin
+                )
+            )
+        row = {
+            "true r": r_count,
+            "of mixup": r_mixup,
+            "between them": between,
+            "runs of a network": number,
+        }
         rows.append(row | share(decisions))
     return pd.DataFrame(rows).fillna(0.0)
 
@@ -68,11 +85,20 @@ def main(argv=None):
     truths = (-0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
     print(power_of_correlations(BARS["twins"], 120, truths, draws).to_string(**options))
     print("\nAt the paper's gap: r in both networks")
-    print(power_of_correlations(BARS["gap"], 30, (0.3, 0.5, 0.7, 0.8, 0.9, 0.95), draws).to_string(**options))
+    print(
+        power_of_correlations(BARS["gap"], 30, (0.3, 0.5, 0.7, 0.8, 0.9, 0.95), draws).to_string(
+            **options
+        )
+    )
     within = "twins within {twins}, settings within {gap}".format(**MARGINS)
     print(f"\nEquivalence with mixup accuracy, in one network: {within}")
     few = max(20, draws // 10)
-    twins = [(0.5, 0.5, WITH_MIXUP), (0.5, 0.5, 0.8), (0.5, 0.3, WITH_MIXUP), (0.3, 0.5, WITH_MIXUP)]
+    twins = [
+        (0.5, 0.5, WITH_MIXUP),
+        (0.5, 0.5, 0.8),
+        (0.5, 0.3, WITH_MIXUP),
+        (0.3, 0.5, WITH_MIXUP),
+    ]
     settings = [(0.9, 0.9, 0.9), (0.95, 0.95, 0.95), (0.9, 0.7, 0.7), (0.7, 0.9, 0.7)]
     print(power_of_equivalence(120, twins, MARGINS["twins"], few).to_string(**options))
     print(power_of_equivalence(30, settings, MARGINS["gap"], few).to_string(**options))

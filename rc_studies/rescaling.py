@@ -1,13 +1,14 @@
 """Other weights of the same function: layers of a trained network are rescaled, and no score changes but by one factor.
 
 Two rescalings, with a factor c > 0:
-- a convolution or linear layer followed by batch normalisation (with a scale and a running mean): weight, bias and
-  running mean times c, scale divided by c. In evaluation mode
+- a convolution or linear layer followed by batch normalisation (with a scale and a running mean):
+  weight, bias and running mean times c, scale divided by c. In evaluation mode
   (g / c) (c z - c m) / sqrt(v + eps) + b = g (z - m) / sqrt(v + eps) + b.
-- a linear layer followed by a ReLU and a linear layer: weight and bias of the first times c, weight of the second
-  divided by c, since relu(c z) = c relu(z) (Neyshabur et al. 2015).
-The output layer times c multiplies every score and changes no label. With c a power of two every step is exact in
-floating point, short of overflow: labels and region counts are equal, not merely close.
+- a linear layer followed by a ReLU and a linear layer: weight and bias of the first times c, weight
+  of the second divided by c, since relu(c z) = c relu(z) (Neyshabur et al. 2015).
+The output layer times c multiplies every score and changes no label. With c a power of two every
+step is exact in floating point, short of overflow: labels and region counts are equal, not merely
+close.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
 def rescalable_layers(network: nn.Module) -> list[tuple[str, str]]:
     """(layer, compensating layer) names of a network: layers that can be scaled without changing the function.
 
-    Found inside the network's `nn.Sequential`s, where what follows a layer is known. There are none where a parameter
-    has two places.
+    Found inside the network's `nn.Sequential`s, where what follows a layer is known. There are none
+    where a parameter has two places.
     """
     pairs, places = [], list(network.named_parameters(remove_duplicate=False))
     if len(places) > len(list(network.parameters())):
@@ -38,9 +39,16 @@ def rescalable_layers(network: nn.Module) -> list[tuple[str, str]]:
     for prefix, module in network.named_modules():
         if isinstance(module, nn.Sequential):
             # A module that is there twice is a child twice, which `named_children` tells once.
-            children = [(f"{prefix}.{name}".lstrip("."), child) for name, child in module._modules.items()]
+            children = [
+                (f"{prefix}.{name}".lstrip("."), child) for name, child in module._modules.items()
+            ]
             for (a, x), (b, y) in pairwise(children):
-                if isinstance(x, _LAYERS) and isinstance(y, _NORMS) and y.affine and y.track_running_stats:
+                if (
+                    isinstance(x, _LAYERS)
+                    and isinstance(y, _NORMS)
+                    and y.affine
+                    and y.track_running_stats
+                ):
                     pairs.append((a, b))
             for (a, x), (_, y), (b, z) in zip(children, children[1:], children[2:], strict=False):
                 if isinstance(x, nn.Linear) and isinstance(y, nn.ReLU) and isinstance(z, nn.Linear):
@@ -51,7 +59,10 @@ def rescalable_layers(network: nn.Module) -> list[tuple[str, str]]:
 def output_layer(network: nn.Module) -> str:
     """Name of the last linear layer in order of registration. Raises ValueError where there is none."""
     names = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]
-    require(bool(names), f"{type(network).__name__} has no linear layer; expected one that gives the scores")
+    require(
+        bool(names),
+        f"{type(network).__name__} has no linear layer; expected one that gives the scores",
+    )
     return names[-1]
 
 
@@ -66,10 +77,14 @@ def random_rescaling(network: nn.Module, seed: int) -> tuple[list[int], int]:
 def rescale(network: nn.Module, exponents: Sequence[int], output_exponent: int) -> nn.Module:
     """A copy of `network` with rescaled weights: in evaluation mode its scores are 2^output_exponent times the same.
 
-    exponents: k of the factors 2^k, one for each of its `rescalable_layers`. Raises ValueError for another number.
+    exponents: k of the factors 2^k, one for each of its `rescalable_layers`. Raises ValueError for
+        another number.
     """
     pairs, given = rescalable_layers(network), len(exponents)
-    require(given == len(pairs), f"{given} exponents for {len(pairs)} layers to rescale; expected one for each")
+    require(
+        given == len(pairs),
+        f"{given} exponents for {len(pairs)} layers to rescale; expected one for each",
+    )
     rescaled = copy.deepcopy(network)
     modules = dict(rescaled.named_modules())
     for (name, after), exponent in zip(pairs, exponents, strict=True):

@@ -1,6 +1,7 @@
 """Decision rules of the second round of studies (`book/protocol.md`): twins, and settings at the paper's gap.
 
-`python -m rc_studies.second_round` writes campaigns/twins-*/disagreement.csv, for those who have CIFAR-10.
+`python -m rc_studies.second_round` writes campaigns/twins-*/disagreement.csv, for those who have
+CIFAR-10.
 """
 
 import base64
@@ -15,7 +16,8 @@ from rc_utils.paths import campaigns_dir, data_dir, write_atomically
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import find_count
 
-# By study: the bar of r, and the margin of equivalence of two, of which 0.1 is out of reach of 120 twins.
+# By study: the bar of r, and the margin of equivalence of two, of which 0.1 is out of reach of 120
+# twins.
 BARS = {"twins": 0.2, "gap": 0.7}
 MARGINS = {"twins": 0.2, "gap": 0.1}
 LEVEL = 0.95
@@ -28,9 +30,11 @@ RIVAL = "mixup_accuracy"
 def outcome(group, networks):
     """Deciding numbers of study 6 ("twins") or 7 ("gap"), one row per network, and the decision.
 
-    networks: the complete `Study` of each. Columns: network, runs, r (an `Estimate`) and against mixup, the decision on
-    equivalence with mixup accuracy; for twins also the `reliabilities` of log count and accuracy, and r without noise,
-    over the root of both; at the paper's gap r given log lr and log batch size, both linear.
+    networks: the complete `Study` of each. Columns: network, runs, r (an `Estimate`) and against
+        mixup, the decision on
+    equivalence with mixup accuracy; for twins also the `reliabilities` of log count and accuracy,
+    and r without noise, over the root of both; at the paper's gap r given log lr and log batch
+    size, both linear.
     """
     rows = []
     for study in networks:
@@ -39,27 +43,38 @@ def outcome(group, networks):
         count, rival, gap = (runs[column].to_numpy(float) for column in (COUNT, RIVAL, "gap"))
         row["r"] = correlate(count, gap, unit="runs")
         if group == "twins":
-            shares = row["reliability of log count"], row["of accuracy"] = reliabilities(study, runs)
+            shares = row["reliability of log count"], row["of accuracy"] = reliabilities(
+                study, runs
+            )
             row["r without noise"] = row["r"].value / np.prod(shares) ** 0.5
         else:
-            row["r given the settings"] = partial_correlation(with_logs(runs), COUNT, "gap", "log2_lr + log2_batch")
-        row["against mixup"] = decide_equivalence(difference_of_correlations(count, rival, gap), MARGINS[group])
+            row["r given the settings"] = partial_correlation(
+                with_logs(runs), COUNT, "gap", "log2_lr + log2_batch"
+            )
+        row["against mixup"] = decide_equivalence(
+            difference_of_correlations(count, rival, gap), MARGINS[group]
+        )
         rows.append(row)
-    return pd.DataFrame(rows), decide([(row["r"].value, row["r"].low, row["r"].high) for row in rows], BARS[group])
+    return pd.DataFrame(rows), decide(
+        [(row["r"].value, row["r"].low, row["r"].high) for row in rows], BARS[group]
+    )
 
 
 def deciding_runs(group, study):
     """The runs of a study that interpolate, with the names that rivals have in the first round.
 
-    The gap of twins is that to the accuracy on 57,000 images: the test images of CIFAR-10, and those of its training
-    images that a run did not use. Beside it the `disagreement` of twins, from its committed table.
+    The gap of twins is that to the accuracy on 57,000 images: the test images of CIFAR-10, and
+    those of its training images that a run did not use. Beside it the `disagreement` of twins, from
+    its committed table.
     """
     runs = study.runs[study.runs["interpolates"].astype(bool)]
     if group == "twins":
         right = TEST_IMAGES * runs["test_accuracy"] + UNUSED_IMAGES * runs["unused_accuracy"]
         runs = runs.assign(gap=runs["train_accuracy"] - right / (TEST_IMAGES + UNUSED_IMAGES))
         runs = runs.merge(pd.read_csv(disagreement_table(study.name)), on="run_id", how="left")
-    return runs.rename(columns={f"{name}{end}": name for name in RIVALS for end in ("_own", "_test")})
+    return runs.rename(
+        columns={f"{name}{end}": name for name in RIVALS for end in ("_own", "_test")}
+    )
 
 
 def reliabilities(study, runs):
@@ -68,7 +83,9 @@ def reliabilities(study, runs):
     settings = load_campaign(study.name).counts["main"]
     counts = [find_count(record["counts"], settings)["counts"] for record in records]
     right = [unpacked(record["per_image"]["test"], TEST_IMAGES) for record in records]
-    return reliability_of_log_count(counts), reliability_of_accuracy(right, TEST_IMAGES + UNUSED_IMAGES)
+    return reliability_of_log_count(counts), reliability_of_accuracy(
+        right, TEST_IMAGES + UNUSED_IMAGES
+    )
 
 
 def decide(estimates, bar):
@@ -84,7 +101,8 @@ def decide(estimates, bar):
 def difference_of_correlations(count, rival, gap, resamples=10_000, rng=None):
     """(value, low, high) of |r of the count| - |r of a rival|, both with the gap; a paired bootstrap over runs.
 
-    Each array (runs,) is of one network. The interval is the percentile interval of the resampled differences.
+    Each array (runs,) is of one network. The interval is the percentile interval of the resampled
+    differences.
     """
     rng = np.random.default_rng(0) if rng is None else rng
     values = np.stack([gap, count, rival])
@@ -111,7 +129,8 @@ def decide_equivalence(difference, margin):
 def reliability_of_log_count(counts):
     """Share of the variance of log(mean count) between runs that is not sampling noise of its segments.
 
-    counts: (runs, segments). The noise of a run's logarithm is the squared standard error over the squared mean.
+    counts: (runs, segments). The noise of a run's logarithm is the squared standard error over the
+        squared mean.
     """
     counts = np.asarray(counts, float)
     means = counts.mean(axis=1)
@@ -122,13 +141,16 @@ def reliability_of_log_count(counts):
 def reliability_of_accuracy(right, images):
     """Share of the variance of accuracy between runs that is not noise of the images it is measured on.
 
-    right: (runs, test images) of 0 and 1, the same images for every run. The noise is the residual variance of the
-    two-way layout of runs and images (how hard an image is for all runs is no noise), over the `images` that the
-    accuracy is a mean of.
+    right: (runs, test images) of 0 and 1, the same images for every run. The noise is the residual
+        variance of the
+    two-way layout of runs and images (how hard an image is for all runs is no noise), over the
+    `images` that the accuracy is a mean of.
     """
     right = np.asarray(right, float)
     runs, number = right.shape
-    residual = right - right.mean(axis=1, keepdims=True) - right.mean(axis=0, keepdims=True) + right.mean()
+    residual = (
+        right - right.mean(axis=1, keepdims=True) - right.mean(axis=0, keepdims=True) + right.mean()
+    )
     variance = (residual**2).sum() / ((runs - 1) * (number - 1))
     between = right.mean(axis=1).var(ddof=1) - variance / number
     return float(between / (between + variance / images))
@@ -142,10 +164,11 @@ def unpacked(text, number):
 def disagreement(predictions, images, number):
     """Mean share of images on which each network and another one of its group predict different classes.
 
-    Two networks are compared on the images that both have a prediction of: where each seed draws its data, the first
-    2,000 test images of two runs are not the same.
+    Two networks are compared on the images that both have a prediction of: where each seed draws
+    its data, the first 2,000 test images of two runs are not the same.
 
-    predictions: (runs, k) labels. images: (runs, k) which image of the stored dataset each is of, from 0 to number - 1.
+    predictions: (runs, k) labels. images: (runs, k) which image of the stored dataset each is of,
+        from 0 to number - 1.
     Returns (runs,). Raises ValueError where two networks have no image in common.
     """
     label_of = np.full((len(predictions), number), -1)
@@ -155,7 +178,9 @@ def disagreement(predictions, images, number):
         others = np.delete(label_of, run, axis=0)
         both = (own >= 0) & (others >= 0)
         if not both.any(axis=1).all():
-            raise ValueError(f"run {run} and another one predict no image in common: nothing can be compared")
+            raise ValueError(
+                f"run {run} and another one predict no image in common: nothing can be compared"
+            )
         shares.append(np.mean((both & (others != own)).sum(axis=1) / both.sum(axis=1)))
     return np.array(shares)
 
@@ -169,7 +194,9 @@ def order_of_test_images(arrays, spec):
     """Order in which a run sees the test images of a stored dataset; its record has predictions of the first."""
     from rc_utils.datasets.load import choose  # with torch, which a page of records does not need
 
-    places = arrays | {f"x_{split}": np.arange(len(arrays[f"y_{split}"])) for split in ("train", "test")}
+    places = arrays | {
+        f"x_{split}": np.arange(len(arrays[f"y_{split}"])) for split in ("train", "test")
+    }
     sizes = {key: spec["dataset"][key] for key in ("n_train", "n_test", "seed")}
     return choose(places, **sizes, classes=None)["x_test"]
 
@@ -181,8 +208,14 @@ def main():
     arrays = stored("cifar10", data_dir())
     for name in CAMPAIGNS["twins"]:
         records = study_runs(name).records
-        labels = [[ord(label) - ord("0") for label in record["predictions"]] for record in records.values()]
-        images = [order_of_test_images(arrays, record["spec"])[: len(labels[0])] for record in records.values()]
+        labels = [
+            [ord(label) - ord("0") for label in record["predictions"]]
+            for record in records.values()
+        ]
+        images = [
+            order_of_test_images(arrays, record["spec"])[: len(labels[0])]
+            for record in records.values()
+        ]
         found = disagreement(labels, images, len(arrays["y_test"]))
         table = pd.DataFrame({"run_id": list(records), "disagreement": found.round(6)})
         write_atomically(disagreement_table(name), table.to_csv(index=False).encode())

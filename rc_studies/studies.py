@@ -20,12 +20,24 @@ STUDIES = {
 }
 # The experiments of study 4 by axis, each axis in its order, and the level that each has.
 AXES = {
-    "number of images": {"images-1500": "1,500 images", "base": "3,000 images", "images-6000": "6,000 images"},
+    "number of images": {
+        "images-1500": "1,500 images",
+        "base": "3,000 images",
+        "images-6000": "6,000 images",
+    },
     "width": {"width-4": "width 4", "base": "width 8", "width-16": "width 16"},
-    "label noise": {"base": "no wrong labels", "noise-10": "10 % wrong labels", "noise-30": "30 % wrong labels"},
+    "label noise": {
+        "base": "no wrong labels",
+        "noise-10": "10 % wrong labels",
+        "noise-30": "30 % wrong labels",
+    },
     "flip": {"base": "no flips", "flip": "flips"},
     "crop and flip": {"base": "neither", "crop-flip": "crops and flips"},
-    "weight decay": {"base": "weight decay 1e-6", "decay-1e-3": "weight decay 1e-3", "decay-1e-2": "weight decay 1e-2"},
+    "weight decay": {
+        "base": "weight decay 1e-6",
+        "decay-1e-3": "weight decay 1e-3",
+        "decay-1e-2": "weight decay 1e-2",
+    },
     "sharpness-aware minimisation": {"base": "plain SGD", "sam": "sharpness-aware"},
 }
 # What the names of the experiments of study 3 begin with, by treatment.
@@ -41,7 +53,8 @@ ARMS = {
 class Study:
     """The runs of a study that there are; `complete` where all are made, which it takes to be looked at.
 
-    left_out: those that diverged, which are not among `runs`, or do not interpolate. records: by run id.
+    left_out: those that diverged, which are not among `runs`, or do not interpolate. records: by
+        run id.
     """
 
     name: str
@@ -65,7 +78,9 @@ def study_runs(campaign: str) -> Study:
     made = sum(is_complete(record, asked[run_id]) for run_id, record in records.items())
     runs = load_runs(campaign, origin="reference")
     finished = runs[runs["status"] == "ok"]
-    finished = finished.assign(**{COUNT: np.log(finished["count"].astype(float))}).reset_index(drop=True)
+    finished = finished.assign(**{COUNT: np.log(finished["count"].astype(float))}).reset_index(
+        drop=True
+    )
     left_out = runs[(runs["status"] != "ok") | ~runs["interpolates"].astype(bool)]
     return Study(campaign, finished, left_out, made, len(asked), records)
 
@@ -86,4 +101,7 @@ def on_true_labels(runs: pd.DataFrame) -> pd.DataFrame:
     """The runs with the gap from the training accuracy on the true labels, where labels are noisy."""
     if "train_accuracy_true_labels" not in runs.columns:
         return runs
-    return runs.assign(gap=runs["train_accuracy_true_labels"].fillna(runs["train_accuracy"]) - runs["test_accuracy"])
+    return runs.assign(
+        gap=runs["train_accuracy_true_labels"].fillna(runs["train_accuracy"])
+        - runs["test_accuracy"]
+    )

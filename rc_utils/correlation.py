@@ -31,7 +31,11 @@ HYPERPARAMETERS = (
 LOGS = {"lr": "log2_lr", "batch_size": "log2_batch"}  # columns of `with_logs`
 CORRELATIONS = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}
 # Variance of atanh(r), times n - 3, for ranks (Bonett and Wright 2000; Fieller et al. 1957).
-VARIANCES = {"pearson": lambda r: 1.0, "spearman": lambda r: 1 + r**2 / 2, "kendall": lambda r: 0.437}
+VARIANCES = {
+    "pearson": lambda r: 1.0,
+    "spearman": lambda r: 1 + r**2 / 2,
+    "kendall": lambda r: 0.437,
+}
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,9 @@ class Estimate:
 
 def without_units(table: pd.DataFrame) -> pd.DataFrame:
     """A table whose estimates are `value [low, high]`, without the number of units they rest on."""
-    return table.map(lambda e: interval_text(e.value, e.low, e.high) if isinstance(e, Estimate) else e)
+    return table.map(
+        lambda e: interval_text(e.value, e.low, e.high) if isinstance(e, Estimate) else e
+    )
 
 
 def interval_text(value: float, low: float = NAN, high: float = NAN) -> str:
@@ -114,7 +120,9 @@ def correlate(
     # Controls of dependent rows are worth as little as the rows.
     worth = effective_number(x, y, codes)
     freedom = number - 1 if number < len(x) else math.inf
-    interval = fisher_interval(value, worth, controls * worth / len(x), freedom, VARIANCES[method](value))
+    interval = fisher_interval(
+        value, worth, controls * worth / len(x), freedom, VARIANCES[method](value)
+    )
     return Estimate(value, *interval, number, unit)
 
 
@@ -175,7 +183,9 @@ def partial_correlation(
     return correlate(*left, units=units, controls=int(np.linalg.matrix_rank(design)) - 1)
 
 
-def slope(rows: pd.DataFrame, formula: str, term: str, units: Sequence[Hashable], unit: str = "settings") -> Estimate:
+def slope(
+    rows: pd.DataFrame, formula: str, term: str, units: Sequence[Hashable], unit: str = "settings"
+) -> Estimate:
     """Coefficient `term` of a least-squares `formula`, with a cluster-robust interval over units.
 
     formula: of statsmodels, such as "count ~ C(network) + log2_lr". For m units and k coefficients
@@ -245,7 +255,9 @@ def bootstrap(
     return Estimate(value, min(float(low), value), max(float(high), value), number, unit)
 
 
-@functools.lru_cache(maxsize=4)  # drawing takes longer than most statistics, of which a page compares many
+@functools.lru_cache(
+    maxsize=4
+)  # drawing takes longer than most statistics, of which a page compares many
 def _draws(number, num_resamples, seed):
     """How often each unit is drawn, (num_resamples, number)."""
     rng = np.random.default_rng(seed)
@@ -260,7 +272,11 @@ def weighted_pearson(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.nd
     total = weights.sum(1, keepdims=True)
     dx = x - (weights * x).sum(1, keepdims=True) / total
     dy = y - (weights * y).sum(1, keepdims=True) / total
-    sxx, syy, sxy = (weights * dx * dx).sum(1), (weights * dy * dy).sum(1), (weights * dx * dy).sum(1)
+    sxx, syy, sxy = (
+        (weights * dx * dx).sum(1),
+        (weights * dy * dy).sum(1),
+        (weights * dx * dy).sum(1),
+    )
     # A variance this small against the range of the values is rounding.
     floor = 1e-24 * total[:, 0]
     usable = (sxx > floor) & (syy > floor)
@@ -290,8 +306,8 @@ def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
     `interpolates` holds where every run interpolates; other columns are kept where the runs agree;
     `run_id`, `seed`, `cell` and a negligible weight decay give way to `num_seeds` and `num_runs`.
     A number that is missing in one run is missing in the mean. A setting whose runs all diverged
-    stays, with status "diverged" and its hyper-parameters. The mean of `count_std_error` is an upper
-    bound, since runs share their simplices. Raises ValueError without `network` and `cell`.
+    stays, with status "diverged" and its hyper-parameters. The mean of `count_std_error` is an
+    upper bound, since runs share their simplices. Raises ValueError without `network` and `cell`.
     """
     check_keys("the runs", ["network", "cell"], runs.columns)
     dropped = ["run_id", "seed", "status", "cell"]
@@ -308,7 +324,9 @@ def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
     for name in values:
         numeric = pd.api.types.is_numeric_dtype(runs[name])
         # A diverged run has hyper-parameters, but measured nothing.
-        kept = agree[name] & (num_runs > 0) if numeric and name not in HYPERPARAMETERS else agree[name]
+        kept = (
+            agree[name] & (num_runs > 0) if numeric and name not in HYPERPARAMETERS else agree[name]
+        )
         if kept.all():
             continue
         averages = pd.Series(None, dtype=object, index=rows.index)
@@ -316,7 +334,9 @@ def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
             averages = groups[name].all().reindex(rows.index, fill_value=False)
         elif numeric:
             # Averaging the others would hide a missing number.
-            averages = groups[name].mean().where(groups[name].count() == groups.size()).reindex(rows.index)
+            averages = (
+                groups[name].mean().where(groups[name].count() == groups.size()).reindex(rows.index)
+            )
         rows[name] = rows[name].astype(averages.dtype).where(kept, averages)
     seeds = groups["seed"].nunique() if "seed" in runs.columns else num_runs
     rows["num_seeds"] = seeds.reindex(rows.index, fill_value=0)
@@ -386,7 +406,9 @@ def correlation_table(
         for method in methods:
             found = correlate_settings(group, x, y, method)
             records.append((name, method, found.value, found.low, found.high, len(group), found.n))
-    return pd.DataFrame(records, columns=["network", "method", "value", "low", "high", "n", "n_units"])
+    return pd.DataFrame(
+        records, columns=["network", "method", "value", "low", "high", "n", "n_units"]
+    )
 
 
 def _rows(x, y, units):
@@ -394,11 +416,16 @@ def _rows(x, y, units):
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     codes, number = _unit_codes(range(len(x)) if units is None else units)
     shapes = f"x has shape {x.shape}, y {y.shape} and units {codes.shape}"
-    require(x.ndim == 1 and x.shape == y.shape == codes.shape, f"{shapes}; expected three vectors of equal length")
+    require(
+        x.ndim == 1 and x.shape == y.shape == codes.shape,
+        f"{shapes}; expected three vectors of equal length",
+    )
     bad = np.flatnonzero(~(np.isfinite(x) & np.isfinite(y)))
     if len(bad):
         advice = "leave out runs that diverged or were not counted"
-        raise ValueError(f"{len(bad)} of {len(x)} rows are not finite (first: row {bad[0]}); {advice}")
+        raise ValueError(
+            f"{len(bad)} of {len(x)} rows are not finite (first: row {bad[0]}); {advice}"
+        )
     return x, y, codes, number
 
 

@@ -30,8 +30,12 @@ def forest_grid(depths=DEPTHS):
     Trees: depths x criteria x splitters, 60 at the published depths 3..17; forests: depths x
     criteria, 30, since their trees always look for the best split.
     """
-    pairs = [{"max_depth": d, "criterion": c} for d, c in itertools.product(depths, ("gini", "entropy"))]
-    trees = [(TREE, pair | {"splitter": splitter}) for pair in pairs for splitter in ("best", "random")]
+    pairs = [
+        {"max_depth": d, "criterion": c} for d, c in itertools.product(depths, ("gini", "entropy"))
+    ]
+    trees = [
+        (TREE, pair | {"splitter": splitter}) for pair in pairs for splitter in ("best", "random")
+    ]
     return trees + [(FOREST, pair) for pair in pairs]
 
 
@@ -78,7 +82,9 @@ def freeze_forests(dataset, **options):
     """Commit `forest_runs(dataset, **options)` with the provenance of its data; returns the path."""
     table, path = forest_runs(dataset, **options), _committed(dataset)
     data = rc.load_dataset(**dataset).provenance
-    _write(path, {"settings": table.attrs["settings"], "data": data, "rows": table.to_dict("records")})
+    _write(
+        path, {"settings": table.attrs["settings"], "data": data, "rows": table.to_dict("records")}
+    )
     return path
 
 
@@ -108,9 +114,14 @@ def _fit_all(settings, progress):
         if kind == TREE:
             model = DecisionTreeClassifier(**chosen, random_state=seed)
         else:
-            model = RandomForestClassifier(**chosen, random_state=seed, n_estimators=settings["num_trees"])
+            model = RandomForestClassifier(
+                **chosen, random_state=seed, n_estimators=settings["num_trees"]
+            )
         model.fit(x_train, data.y_train.numpy())
-        train, test = model.score(x_train, data.y_train.numpy()), model.score(x_test, data.y_test.numpy())
+        train, test = (
+            model.score(x_train, data.y_train.numpy()),
+            model.score(x_test, data.y_test.numpy()),
+        )
         count = rc.region_count(model, x_train, **draw)
         yield {
             "campaign": settings["dataset"]["name"],

@@ -33,7 +33,9 @@ def find_notebook(name):
     if path.suffix == ".ipynb" and path.is_file():
         return path
     if name not in known:
-        raise FileNotFoundError(f"{unknown_name('notebook', name, known)} (in {project_root() / 'notebooks'})")
+        raise FileNotFoundError(
+            f"{unknown_name('notebook', name, known)} (in {project_root() / 'notebooks'})"
+        )
     return known[name]
 
 
@@ -63,7 +65,9 @@ def notebook_parameters(path):
             require(single, f"found `{ast.unparse(node)}`")
             parameters[targets[0].id] = ast.literal_eval(node.value)
     except (SyntaxError, ValueError, AttributeError, TypeError) as error:
-        raise ValueError(f"{path}: its parameters cell may hold assignments of literals only: {error}") from error
+        raise ValueError(
+            f"{path}: its parameters cell may hold assignments of literals only: {error}"
+        ) from error
     return parameters
 
 
@@ -157,12 +161,18 @@ def _cause(cell):
 
 def main(argv=None):
     """The command line; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m rc_utils.notebooks", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m rc_utils.notebooks", description=__doc__.split("\n")[0]
+    )
     parser.add_argument("notebook", nargs="?", help="name in notebooks/, or a path")
     several = {"nargs": 2, "action": "append", "default": [], "metavar": ("NAME", "VALUE")}
     parser.add_argument("-p", "--parameter", help="may be repeated", **several)
-    parser.add_argument("-o", "--output", type=pathlib.Path, help="default: results/notebooks/<name>.ipynb")
-    parser.add_argument("--list", action="store_true", help="print parameters, or the notebooks without one")
+    parser.add_argument(
+        "-o", "--output", type=pathlib.Path, help="default: results/notebooks/<name>.ipynb"
+    )
+    parser.add_argument(
+        "--list", action="store_true", help="print parameters, or the notebooks without one"
+    )
     args = parser.parse_args(argv)
     try:
         if args.list and args.notebook is None:

@@ -94,8 +94,8 @@ _STYLE = {
 def use_style() -> None:
     """Set the style of all figures that follow: SVG in a notebook, 6 inches wide.
 
-    On a phone such a figure is little more than half as wide, and its letters can still be read. Tables in
-    a notebook show whole sentences, and no index that only counts their rows.
+    On a phone such a figure is little more than half as wide, and its letters can still be read.
+    Tables in a notebook show whole sentences, and no index that only counts their rows.
     """
     mpl.rcParams.update(_STYLE)
     pd.set_option("display.max_colwidth", None)
@@ -112,8 +112,12 @@ def _table(frame):
     columns += [list(map(str, frame.index))] * show_index
     is_wide = sum(2 + max(map(len, texts), default=0) for texts in columns) > PHONE
     if frame.index.nlevels == frame.columns.nlevels == 1 and frame.columns.name is None:
-        frame = frame.rename_axis(index=None, columns=frame.index.name)  # its name above it, not in a row of its own
-    text = frame.to_html(index=show_index, border=0, na_rep="", max_rows=60, classes="rc" if is_wide else None)
+        frame = frame.rename_axis(
+            index=None, columns=frame.index.name
+        )  # its name above it, not in a row of its own
+    text = frame.to_html(
+        index=show_index, border=0, na_rep="", max_rows=60, classes="rc" if is_wide else None
+    )
     names = [" ".join(map(str, c)) if isinstance(c, tuple) else str(c) for c in frame.columns]
     labels = itertools.cycle(f'<td data-label="{html.escape(name)}">' for name in names)
     return re.sub("<td>", lambda _: next(labels), text)
@@ -149,7 +153,9 @@ def _settings(runs, columns):
     return finished(average_replicates(runs)) if "cell" in runs.columns else runs
 
 
-def scatter_count_gap(runs: pd.DataFrame, *, x: str = "count", y: str = "gap", ax: Axes | None = None) -> Axes:
+def scatter_count_gap(
+    runs: pd.DataFrame, *, x: str = "count", y: str = "gap", ax: Axes | None = None
+) -> Axes:
     """Scatter of two columns with a marker and a least-squares line for each network (v1 Fig 2, 5).
 
     One point per setting, replicates averaged; hollow points do not interpolate; the legend gives
@@ -214,12 +220,23 @@ def lr_batch_panels(runs: pd.DataFrame, column: str = "count") -> Figure:
     # A ramp, since batch sizes are ordered, and none of the colours that stand for networks.
     ramp = mpl.colormaps["Blues"](np.linspace(0.45, 1, len(means.columns)))
     rows = -(-len(networks) // 3)
-    fig, axes = plt.subplots(rows, min(3, len(networks)), squeeze=False, figsize=(width(), 0.4 + 3.2 * rows))
+    fig, axes = plt.subplots(
+        rows, min(3, len(networks)), squeeze=False, figsize=(width(), 0.4 + 3.2 * rows)
+    )
     for index, (ax, network) in enumerate(zip(axes.flat, networks, strict=False)):
         own = means.loc[network]
-        for color, marker, batch in zip(ramp, itertools.cycle("os^Dv<>"), means.columns, strict=False):
+        for color, marker, batch in zip(
+            ramp, itertools.cycle("os^Dv<>"), means.columns, strict=False
+        ):
             line = own[batch].dropna()
-            ax.plot(line.index, line, label=f"batch size {batch:g}", color=color, marker=marker, linewidth=1.5)
+            ax.plot(
+                line.index,
+                line,
+                label=f"batch size {batch:g}",
+                color=color,
+                marker=marker,
+                linewidth=1.5,
+            )
         ax.set(title=network, xscale="log", xlabel=label_of("lr"))
         ax.set_ylabel(label_of(column) if index % 3 == 0 else "")
         ax.set_xticks(own.index, [f"{lr:g}" for lr in own.index])
@@ -244,7 +261,9 @@ def class_colours(labels: np.ndarray) -> dict[int, str]:
     return colours
 
 
-def decision_regions(labels: np.ndarray, coordinates: np.ndarray, ax: Axes, *, vertices: np.ndarray = TRIANGLE) -> Axes:
+def decision_regions(
+    labels: np.ndarray, coordinates: np.ndarray, ax: Axes, *, vertices: np.ndarray = TRIANGLE
+) -> Axes:
     """Picture of the labels on the lattice of a triangle, one hexagon per lattice point (v1 Fig 6).
 
     labels: (P,) classes, -1 outside. coordinates: (P, 3) barycentric, as a lattice has them.
@@ -260,10 +279,15 @@ def decision_regions(labels: np.ndarray, coordinates: np.ndarray, ax: Axes, *, v
 
 
 def interpolated_regions(
-    polygons: Sequence[np.ndarray], labels: np.ndarray, ax: Axes, class_names: Sequence[str] | None = None
+    polygons: Sequence[np.ndarray],
+    labels: np.ndarray,
+    ax: Axes,
+    class_names: Sequence[str] | None = None,
 ) -> Axes:
     """Picture of the regions of a triangle as polygons (k, 3) in barycentric coordinates."""
-    return _draw_labels(ax, polygons, labels, TRIANGLE, class_names, linewidths=0, antialiased=False)
+    return _draw_labels(
+        ax, polygons, labels, TRIANGLE, class_names, linewidths=0, antialiased=False
+    )
 
 
 def _draw_labels(ax, polygons, labels, vertices, class_names, **look):
@@ -296,7 +320,9 @@ def _class_legend(ax, colours, class_names, left):
     ax.legend(handles=patches, loc="center left", bbox_to_anchor=(left, 0.5), title="predicted")
 
 
-def segment_strip(labels: np.ndarray, ax: Axes | None = None, *, class_names: Sequence[str] | None = None) -> Axes:
+def segment_strip(
+    labels: np.ndarray, ax: Axes | None = None, *, class_names: Sequence[str] | None = None
+) -> Axes:
     """Strips of the labels along segments, with the number of regions beside each (v1 Fig 6).
 
     labels: (P,) or (B, P), one row per segment, at equal distances; each reaches half way to the
@@ -313,7 +339,12 @@ def segment_strip(labels: np.ndarray, ax: Axes | None = None, *, class_names: Se
         colours = [colour_of[int(label)] for label in line[starts]]
         ax.barh(row, right - left, 0.7, left, color=colours, edgecolor="white", linewidth=0.8)
         ax.text(1, row, f"  {len(starts)}", va="center")
-    ax.set(xlabel=r"position $\alpha$ on the segment", ylabel="segment", xlim=(0, 1), ylim=(len(labels) - 0.5, -0.5))
+    ax.set(
+        xlabel=r"position $\alpha$ on the segment",
+        ylabel="segment",
+        xlim=(0, 1),
+        ylim=(len(labels) - 0.5, -0.5),
+    )
     ax.set_yticks(range(len(labels)), range(1, len(labels) + 1))
     ax.set_title("regions", loc="right")
     ax.grid(False)

@@ -13,7 +13,11 @@ from rc_utils.paths import project_root
 
 def provenance(data, device, started, seconds, execution):
     """Provenance of a record, where and how it was made: plain JSON values."""
-    versions = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
+    versions = {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+    }
     if torch.device(device).type == "cuda":
         versions |= {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
     return {
@@ -36,7 +40,9 @@ def hardware(device="cpu"):
         return torch.cuda.get_device_name(device)
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
-            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+            return next(
+                line.split(":", 1)[1].strip() for line in file if line.startswith("model name")
+            )
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
 
@@ -44,7 +50,8 @@ def hardware(device="cpu"):
 def instructions():
     """The vector instructions that torch takes on this processor, such as "AVX2": others round differently.
 
-    Torch and oneDNN are held to older ones by a variable each; where one is held alone, both are named.
+    Torch and oneDNN are held to older ones by a variable each; where one is held alone, both are
+    named.
     """
     taken = torch.backends.cpu.get_cpu_capability()
     onednn_limit = os.environ.get("ONEDNN_MAX_CPU_ISA", "")

@@ -54,11 +54,19 @@ def statements() -> pd.DataFrame:
     third. Where both print a table the numbers are the same unless the table says otherwise.
     """
     path = pathlib.Path(__file__).with_name("published.csv")
-    return pd.read_csv(path, dtype=str, keep_default_na=False).set_index("id").astype({"smallest": float})
+    return (
+        pd.read_csv(path, dtype=str, keep_default_na=False)
+        .set_index("id")
+        .astype({"smallest": float})
+    )
 
 
 MAIN_NETWORKS = ("ResNet18", "EfficientNetB0", "SENet18")
-NETWORKS = tuple(dict.fromkeys(id_.split("/")[1] for id_ in statements().index if id_.startswith("architectures/")))
+NETWORKS = tuple(
+    dict.fromkeys(
+        id_.split("/")[1] for id_ in statements().index if id_.startswith("architectures/")
+    )
+)
 
 
 def printed_numbers(prefix: str) -> pd.Series:
@@ -105,7 +113,12 @@ class Published:
             return self.value
         if self.kind in ("bound", "proved", "refuted"):
             return "at most 1"
-        return {"above": "positive", "below": "negative", "within": "low", "outside": "other than 0"}[self.side]
+        return {
+            "above": "positive",
+            "below": "negative",
+            "within": "low",
+            "outside": "other than 0",
+        }[self.side]
 
 
 def published(id_: str) -> Published:
@@ -114,7 +127,9 @@ def published(id_: str) -> Published:
     return Published(id_, *statements().loc[id_])
 
 
-def verdict(entry: Published, value: float, low: float = _NAN, high: float = _NAN) -> tuple[str, str]:
+def verdict(
+    entry: Published, value: float, low: float = _NAN, high: float = _NAN
+) -> tuple[str, str]:
     """Verdict on our `value` with interval [`low`, `high`], by this module's rule, and a sentence that says why.
 
     NaN for `value` means that we have none. A bound is judged by its largest ratio where that has
@@ -125,7 +140,10 @@ def verdict(entry: Published, value: float, low: float = _NAN, high: float = _NA
     if entry.kind == "proved":
         if value <= 1:
             return "proved", f"no case exceeds it (largest ratio {value:.3g}), and none can"
-        return "contradicts", f"a case exceeds it (largest ratio {value:.3g}), which the proof rules out"
+        return (
+            "contradicts",
+            f"a case exceeds it (largest ratio {value:.3g}), which the proof rules out",
+        )
     if entry.kind == "refuted":
         if value <= 1:
             return "inconclusive", f"the counterexample does not exceed it (ratio {value:.3g})"
@@ -135,7 +153,9 @@ def verdict(entry: Published, value: float, low: float = _NAN, high: float = _NA
         low = high = value
     if math.isnan(low) or math.isnan(high):
         return "inconclusive", "too little data, or none that varies, for an interval"
-    require(low <= high, f"the interval of {entry.id!r} is [{low}, {high}]; expected its low end first")
+    require(
+        low <= high, f"the interval of {entry.id!r} is [{low}, {high}]; expected its low end first"
+    )
     least, most = entry.claimed()
     ends = {"above": f"above {least:g}", "below": f"at or below {most:g}"}
     words = ends.get(entry.side, f"{entry.side} [{least:.3g}, {most:.3g}]")
@@ -189,9 +209,15 @@ def correlation_result(
         words.append(f"diverged runs: {diverged}")
     same_as, (group, _, network) = "", id_.partition("/")
     # Where all fit alike, test accuracy repeats the gap with its sign turned.
-    if group == "test-accuracy" and np.ptp(rows["gap"] + rows["test_accuracy"]) < 0.02 * np.ptp(rows["gap"]):
-        same_as = f"main/{network}" if network in MAIN_NETWORKS else f"architectures/{network}/CIFAR-10"
-    yield Result(id_, campaign, found.value, found.low, found.high, found.n, ", ".join(words), same_as)
+    if group == "test-accuracy" and np.ptp(rows["gap"] + rows["test_accuracy"]) < 0.02 * np.ptp(
+        rows["gap"]
+    ):
+        same_as = (
+            f"main/{network}" if network in MAIN_NETWORKS else f"architectures/{network}/CIFAR-10"
+        )
+    yield Result(
+        id_, campaign, found.value, found.low, found.high, found.n, ", ".join(words), same_as
+    )
 
 
 def keep_results(results: Iterable[Result]) -> None:
@@ -206,7 +232,9 @@ def keep_results(results: Iterable[Result]) -> None:
         if not id_.startswith("study/"):
             published(id_)
     if path := os.environ.get(RESULTS):
-        write_atomically(pathlib.Path(path), table.to_csv(index=False, lineterminator="\n").encode())
+        write_atomically(
+            pathlib.Path(path), table.to_csv(index=False, lineterminator="\n").encode()
+        )
 
 
 def kept_results(folder: pathlib.Path | None = None) -> list[Result]:
@@ -222,7 +250,9 @@ def kept_results(folder: pathlib.Path | None = None) -> list[Result]:
             table = pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=missing)
             results += [Result(**row) for row in table.to_dict("records")]
         except (ValueError, TypeError) as error:
-            raise ValueError(f"{path} is damaged ({error}): delete it and run its page again") from error
+            raise ValueError(
+                f"{path} is damaged ({error}): delete it and run its page again"
+            ) from error
     return results
 
 
@@ -251,12 +281,18 @@ def scorecard(results: Iterable[Result] = ()) -> pd.DataFrame:
             repeats = any(_same_number(result, other) for other in by_id.get(result.same_as, []))
             if label == "no result":
                 level = "a level, which only the paper's own setting can test"
-                why = result.detail or (level if entry.kind == "level" and not result.campaign else why)
+                why = result.detail or (
+                    level if entry.kind == "level" and not result.campaign else why
+                )
             elif repeats:
                 why = f"the number of {result.same_as} but for rounding and sign, not counted again"
             elif result.detail:
                 why = f"{why} ({result.detail})"
-            ours = "" if math.isnan(result.value) else interval_text(result.value, result.low, result.high)
+            ours = (
+                ""
+                if math.isnan(result.value)
+                else interval_text(result.value, result.low, result.high)
+            )
             rows.append({
                 "id": entry.id, "where": entry.source, "campaign": result.campaign, "claim": entry.statement,
                 "published": entry.shown(), "authors": theirs["text"].get(entry.id, ""), "follows": follows,

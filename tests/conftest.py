@@ -14,7 +14,10 @@ from rc_utils.training import TrainConfig, train
 
 EXAMPLES = int(os.environ.get("RC_EXAMPLES", 250))  # `make fuzz` draws more, and others each time
 FUZZ = settings(
-    max_examples=EXAMPLES, deadline=None, derandomize=EXAMPLES <= 250, suppress_health_check=list(HealthCheck)
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize=EXAMPLES <= 250,
+    suppress_health_check=list(HealthCheck),
 )
 
 
@@ -45,7 +48,9 @@ def trained(tiny_data):
     networks = []
     for name, lr in (("ResNet18", 0.1), ("SENet18", 0.03)):
         config = TrainConfig(lr=lr, epochs=6, batch_size=32)
-        networks.append(train(build_network(name, width=4, image_size=8), tiny_data, config).network)
+        networks.append(
+            train(build_network(name, width=4, image_size=8), tiny_data, config).network
+        )
     return networks, tiny_data.x_train
 
 

@@ -1,7 +1,8 @@
 """A graphics card that is not there: tensors that say cuda:0, compute on the CPU, and refuse to meet those of the CPU.
 
-Inside `pretended_gpu()` the code under test takes its GPU paths. An operation on tensors of both devices, or a NumPy
-view of one that is "on the card", fails as it would there. Speed, memory and rounding of a card are not shown.
+Inside `pretended_gpu()` the code under test takes its GPU paths. An operation on tensors of both
+devices, or a NumPy view of one that is "on the card", fails as it would there. Speed, memory and
+rounding of a card are not shown.
 """
 
 import contextlib
@@ -14,7 +15,13 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 CUDA = torch.device("cuda", 0)
 CPU = torch.device("cpu")
-INDEXING = ("aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_", "aten::_unsafe_index")
+INDEXING = (
+    "aten::index",
+    "aten::index_put",
+    "aten::index_put_",
+    "aten::_index_put_impl_",
+    "aten::_unsafe_index",
+)
 
 
 def _refuse_numpy(self, *_):
@@ -26,7 +33,11 @@ class Pretended(torch.Tensor):
 
     @staticmethod
     def __new__(cls, inner):
-        layout = {"strides": inner.stride(), "storage_offset": inner.storage_offset(), "dtype": inner.dtype}
+        layout = {
+            "strides": inner.stride(),
+            "storage_offset": inner.storage_offset(),
+            "dtype": inner.dtype,
+        }
         tensor = torch.Tensor._make_wrapper_subclass(cls, inner.size(), device=CPU, **layout)
         tensor.inner = inner
         return tensor
@@ -50,7 +61,9 @@ def _moved(tensor, device):
     if isinstance(tensor, Pretended) == (device.type == "cuda"):
         return tensor
     with _Dispatch.moving():
-        return torch.ops.aten._to_copy.default(tensor, device=CUDA if device.type == "cuda" else CPU)
+        return torch.ops.aten._to_copy.default(
+            tensor, device=CUDA if device.type == "cuda" else CPU
+        )
 
 
 class _Dispatch(TorchDispatchMode):
@@ -74,14 +87,18 @@ class _Dispatch(TorchDispatchMode):
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         if name not in ("aten::_to_copy", "aten::copy_"):
             _check_devices(name, args, tensors)
-        on_card = any(isinstance(t, Pretended) for t in tensors[: 1 if name == "aten::copy_" else None])
+        on_card = any(
+            isinstance(t, Pretended) for t in tensors[: 1 if name == "aten::copy_" else None]
+        )
         if kwargs.get("device") is not None:
             # A change of dtype names the device that the wrapper has in C++, the CPU.
             if name != "aten::_to_copy" or cls.is_moving:
                 on_card = torch.device(kwargs["device"]).type == "cuda"
             kwargs = {**kwargs, "device": CPU}
         cards = {id(t.inner): t for t in tensors if isinstance(t, Pretended)}
-        inner_args, inner_kwargs = tree_map(lambda a: a.inner if isinstance(a, Pretended) else a, (args, kwargs))
+        inner_args, inner_kwargs = tree_map(
+            lambda a: a.inner if isinstance(a, Pretended) else a, (args, kwargs)
+        )
         result = func(*inner_args, **inner_kwargs)
 
         def wrapped(value):
@@ -102,7 +119,9 @@ def _check_devices(name, args, tensors):
     if name in INDEXING and isinstance(args[0], Pretended):
         elsewhere = [t for t in elsewhere if not any(t is index for index in args[1])]
     if on_card and elsewhere:
-        raise RuntimeError(f"Expected all tensors to be on the same device, but found cuda:0 and cpu ({name})")
+        raise RuntimeError(
+            f"Expected all tensors to be on the same device, but found cuda:0 and cpu ({name})"
+        )
 
 
 class _Functions(TorchFunctionMode):
@@ -137,10 +156,20 @@ def pretended_gpu():
     state = {"now": torch.zeros(16, dtype=torch.uint8)}
     of_cuda = {
         **{"_lazy_init": lambda: None, "is_available": lambda: True, "device_count": lambda: 1},
-        **{"current_device": lambda: 0, "empty_cache": lambda: None, "get_device_name": lambda *_: "pretended"},
+        **{
+            "current_device": lambda: 0,
+            "empty_cache": lambda: None,
+            "get_device_name": lambda *_: "pretended",
+        },
         **{"is_bf16_supported": lambda *_: True, "get_device_capability": lambda *_: (9, 0)},
-        **{"device": contextlib.nullcontext, "manual_seed": lambda seed: state.update(now=state["now"] + seed % 251)},
-        **{"get_rng_state": lambda *_: state["now"], "set_rng_state": lambda new, *_: state.update(now=new)},
+        **{
+            "device": contextlib.nullcontext,
+            "manual_seed": lambda seed: state.update(now=state["now"] + seed % 251),
+        },
+        **{
+            "get_rng_state": lambda *_: state["now"],
+            "set_rng_state": lambda new, *_: state.update(now=new),
+        },
     }
     overwrite = torch.__future__.get_overwrite_module_params_on_conversion()
     parse_to = torch._C._nn._parse_to
@@ -160,7 +189,10 @@ def pretended_gpu():
     with pytest.MonkeyPatch.context() as patch:
         for name, value in of_cuda.items():
             patch.setattr(torch.cuda, name, value)
-        for check in ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_health_check"):
+        for check in (
+            "_accelerator_graph_capture_health_check",
+            "_cuda_graph_capture_health_check",
+        ):
             patch.setattr(torch.optim.Optimizer, check, lambda self: None, raising=False)
         patch.setattr(torch._C._nn, "_parse_to", parse)
         patch.setattr(torch, "tensor", from_data(torch.tensor))

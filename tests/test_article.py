@@ -18,7 +18,10 @@ def article():
     spec = importlib.util.spec_from_file_location("article_build", ROOT / "article" / "build.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    kept = [Result("main/overall", "here", 0.5), Result("study/1/only chance differs: r", "", 0.25, detail="supports")]
+    kept = [
+        Result("main/overall", "here", 0.5),
+        Result("study/1/only chance differs: r", "", 0.25, detail="supports"),
+    ]
     module.kept_results = lambda: kept
     return module
 
@@ -29,7 +32,14 @@ def test_the_article_is_whole_and_has_the_headline_numbers_of_the_readme(article
     pages = [page.extract_text() for page in pypdf.PdfReader(tmp_path / "article.pdf").pages]
     assert 6 <= len(pages) <= 10
     text = " ".join(" ".join(pages).split())
-    parts = ("Abstract", "What was claimed", "How it was tested", "Differences", "How to run it again", "References")
+    parts = (
+        "Abstract",
+        "What was claimed",
+        "How it was tested",
+        "Differences",
+        "How to run it again",
+        "References",
+    )
     assert [part for part in parts if part not in text] == []
     rows = json.loads((article.PARTS / "data.json").read_text(encoding="utf-8"))["studies"]
     assert len(rows) == 5
@@ -44,7 +54,9 @@ def test_the_article_is_whole_and_has_the_headline_numbers_of_the_readme(article
 def test_a_study_is_complete_only_with_all_its_runs(article, monkeypatch):
     runs = list(article.load_campaign("study-seeds").runs())
     for recorded in (120, 119):
-        monkeypatch.setattr(article, "ledger", lambda name, n=recorded: [{"run_id": run_id} for run_id in runs[:n]])
+        monkeypatch.setattr(
+            article, "ledger", lambda name, n=recorded: [{"run_id": run_id} for run_id in runs[:n]]
+        )
         rows = article.studies()
         assert [row["asked"] for row in rows] == [120, 150, 78, 144, 120]
         assert rows[0]["recorded"] == recorded
@@ -58,7 +70,10 @@ def typed_numbers(source):
 
 
 def test_no_number_is_typed_into_the_text():
-    assert typed_numbers("The correlation is 0.93 over 27 cells of #data.n runs of CIFAR-10.") == ["0.93", "27"]
+    assert typed_numbers("The correlation is 0.93 over 27 cells of #data.n runs of CIFAR-10.") == [
+        "0.93",
+        "27",
+    ]
     assert typed_numbers('#text(size: 10.5pt)[A count] of "12" @li2025region, $x_10$.') == []
     assert typed_numbers((ROOT / "article" / "article.typ").read_text(encoding="utf-8")) == []
 
@@ -67,9 +82,20 @@ def test_markdown_becomes_blocks(article):
     def span(text, style=""):
         return {"text": text, "style": style}
 
-    found = article.blocks("![A line](a/b.svg)\n\nOf `x` **two** [pages](y.md).\n\n| | a |\n|---|---|\n| b | |\n")
+    found = article.blocks(
+        "![A line](a/b.svg)\n\nOf `x` **two** [pages](y.md).\n\n| | a |\n|---|---|\n| b | |\n"
+    )
     assert found == [
         {"kind": "figure", "caption": "A line", "path": "/a/b.svg"},
-        {"kind": "text", "pieces": [span("Of "), span("x", "code"), span(" "), span("two", "strong"), span(" pages.")]},
+        {
+            "kind": "text",
+            "pieces": [
+                span("Of "),
+                span("x", "code"),
+                span(" "),
+                span("two", "strong"),
+                span(" pages."),
+            ],
+        },
         {"kind": "table", "header": [[], [span("a")]], "rows": [[[span("b")], []]]},
     ]

@@ -40,13 +40,22 @@ region
 """
 PAGES = 'depends = ["lib.py"]\n\n[pages.line]\nparameters = { n = 4 }\n'
 CONTENTS = "format: jb-book\nroot: intro\nchapters:\n- file: notebooks/line\n- file: bibliography\n"
-FIGURE = {"mystnb": {"figure": {"caption": "A line.", "name": "fig-line"}, "image": {"alt": "A rising line"}}}
+FIGURE = {
+    "mystnb": {
+        "figure": {"caption": "A line.", "name": "fig-line"},
+        "image": {"alt": "A rising line"},
+    }
+}
 
 
 def write_notebook(path, *cells, parameters="n = 3  # points"):
     first = nbformat.v4.new_code_cell(parameters, metadata={"tags": ["parameters"]})
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# A page"), first, *cells])
-    notebook.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_markdown_cell("# A page"), first, *cells]
+    )
+    notebook.metadata = {
+        "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}
+    }
     path.parent.mkdir(exist_ok=True)
     nbformat.write(notebook, path)
 
@@ -71,7 +80,10 @@ def write_source(root):
         code("from myst_nb import glue\nglue('half', n / 8, display=False)"),
         code("import sys\nprint('no' + 'ise', file=sys.stderr)"),
         code("import pandas as pd\npd.DataFrame({'a&b': [n / 8]})"),
-        code("import matplotlib.pyplot as plt\nplt.plot(range(n));", metadata=FIGURE | {"tags": ["hide-input"]}),
+        code(
+            "import matplotlib.pyplot as plt\nplt.plot(range(n));",
+            metadata=FIGURE | {"tags": ["hide-input"]},
+        ),
         nbformat.v4.new_markdown_cell("It is {glue:text}`half:.3f`."),
     )
 
@@ -83,13 +95,19 @@ def layout(tmp_path):
 
 
 def test_a_page_leads_to_its_source_in_the_repository_that_the_citation_names(tmp_path):
-    shutil.copytree(BOOK, tmp_path / "book", ignore=shutil.ignore_patterns("_build", "notebooks", "extra"))
+    shutil.copytree(
+        BOOK, tmp_path / "book", ignore=shutil.ignore_patterns("_build", "notebooks", "extra")
+    )
     citation = tmp_path / "CITATION.cff"
     citation.write_text("type: software\nrepository-code: https://example.org/us\n")
     address = functools.partial(sources.source_address, tmp_path / "book")
     assert address("guide/extend", ".md") == "https://example.org/us/blob/HEAD/book/guide/extend.md"
     copied = "https://example.org/us/blob/HEAD/notebooks/03_main_correlation.ipynb"
-    assert address("notebooks/your_machine", ".ipynb") == address("notebooks/03_main_correlation", ".ipynb") == copied
+    assert (
+        address("notebooks/your_machine", ".ipynb")
+        == address("notebooks/03_main_correlation", ".ipynb")
+        == copied
+    )
     citation.write_text("references:\n  - repository-code: https://example.org/theirs\n")
     assert address("intro", ".md") is None
 
@@ -141,7 +159,9 @@ def test_pages_are_rendered_again_where_they_were_deleted(built):
 
 
 @pytest.mark.slow
-def test_a_warning_fails_the_build_until_it_is_repaired_and_a_new_style_sheet_starts_afresh(built, monkeypatch):
+def test_a_warning_fails_the_build_until_it_is_repaired_and_a_new_style_sheet_starts_afresh(
+    built, monkeypatch
+):
     """Sphinx repeats no warning of a page that it has read, and leaves a style sheet as it is where no page changed."""
     layout, index = built
     intro, kept = layout.book / "intro.md", []
@@ -291,7 +311,10 @@ def test_a_page_that_was_not_asked_for_is_shown_without_results(layout, order, c
     assert layout.executed(pages.Page("extra")).is_file()
     build.build(layout)
     assert order == ["line", "extra"]
-    assert rendered == [False, True]  # of a page without results, others may miss what they refer to
+    assert rendered == [
+        False,
+        True,
+    ]  # of a page without results, others may miss what they refer to
 
 
 def test_the_real_book_is_consistent():

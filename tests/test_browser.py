@@ -1,6 +1,7 @@
 """The book in a real browser, cut off from the network: what a reader would trip over.
 
-The pages are those of `book/_build/html` where the book has been built, else of the tiny book of test_book.py.
+The pages are those of `book/_build/html` where the book has been built, else of the tiny book of
+test_book.py.
 """
 
 import functools
@@ -30,13 +31,25 @@ from rc_utils.plotting import CLASS_COLOURS
 pytestmark = pytest.mark.slow
 
 HTML = BOOK / "_build" / "html"
-TINY_PAGES = ["bibliography.html", "genindex.html", "intro.html", "notebooks/line.html", "search.html"]
+TINY_PAGES = [
+    "bibliography.html",
+    "genindex.html",
+    "intro.html",
+    "notebooks/line.html",
+    "search.html",
+]
 DESKTOP = {"width": 1280, "height": 900}
 WIDTHS = (1400, 1024, 390)
 # Violations in what the tools write: (rule, part of the element's selector) and the reason.
 NOT_OURS = {
-    ("definition-list", "#rc_"): "Sphinx writes the parameters of a long signature as <dd> without a <dt>",
-    ("aria-required-children", ".citation-list"): "docutils gives references the role doc-biblioentry, not listitem",
+    (
+        "definition-list",
+        "#rc_",
+    ): "Sphinx writes the parameters of a long signature as <dd> without a <dt>",
+    (
+        "aria-required-children",
+        ".citation-list",
+    ): "docutils gives references the role doc-biblioentry, not listitem",
 }
 
 
@@ -95,7 +108,10 @@ def tab(browser):
     tab.set_default_timeout(60_000)
     tab.requests, tab.errors = [], []
     tab.on("request", lambda request: tab.requests.append(request.url))
-    tab.on("console", lambda message: tab.errors.append(message.text) if message.type == "error" else None)
+    tab.on(
+        "console",
+        lambda message: tab.errors.append(message.text) if message.type == "error" else None,
+    )
     tab.on("pageerror", lambda error: tab.errors.append(str(error)))
     yield tab
     context.close()
@@ -108,7 +124,9 @@ def open_page(tab, address):
 
 def problems(tab, root, address):
     """What is wrong with the page that `tab` shows, as sentences; root is the folder behind `address`."""
-    found = [f"asks for {url}" for url in tab.requests if not url.startswith((address, "data:", "blob:"))]
+    found = [
+        f"asks for {url}" for url in tab.requests if not url.startswith((address, "data:", "blob:"))
+    ]
     found += [f"console: {text}" for text in tab.errors]
     found += [f"formula not rendered: {text}" for text in tab.evaluate(RAW_FORMULAS)]
     found += [f"broken image: {source}" for source in tab.evaluate(BROKEN_IMAGES)]
@@ -139,7 +157,8 @@ NO_ALT = """() => [...document.querySelectorAll("main figure img, main .cell_out
     .map(e => [e, (e.getAttribute("alt") || e.getAttribute("aria-label") || "").trim()])
     .filter(([e, text]) => !text || e.src?.endsWith(text.split("/").at(-1)))
     .map(([e]) => (e.src || e.outerHTML).slice(0, 100))"""
-# Tables, figures and formulas that are wider than the box around them, which scrolls or hides the rest.
+# Tables, figures and formulas that are wider than the box around them, which scrolls or hides the
+# rest.
 CUT_OFF = """() => {
     const isShown = e => e.getClientRects().length > 0;
     const clips = e => getComputedStyle(e).overflowX !== "visible" && e.scrollWidth > e.clientWidth + 1;
@@ -164,14 +183,20 @@ TOO_WIDE = """() => {
 
 def broken_links(tab, root, address):
     found = []
-    for link in sorted(set(tab.evaluate("() => [...document.querySelectorAll('a[href]')].map(e => e.href)"))):
+    for link in sorted(
+        set(tab.evaluate("() => [...document.querySelectorAll('a[href]')].map(e => e.href)"))
+    ):
         url, fragment = urllib.parse.urldefrag(link)
         if url.startswith(address):
             path = pathlib.Path(root, urllib.parse.unquote(url[len(address) :].split("?")[0]))
             path = path / "index.html" if path.is_dir() else path
             if not path.is_file():
                 found.append(f"broken link: {link}")
-            elif fragment and path.suffix == ".html" and urllib.parse.unquote(fragment) not in anchors(path):
+            elif (
+                fragment
+                and path.suffix == ".html"
+                and urllib.parse.unquote(fragment) not in anchors(path)
+            ):
                 found.append(f"link to nothing on its page: {link}")
     return found
 
@@ -181,7 +206,8 @@ def anchors(path):
     return set(re.findall(r'\sid="([^"]+)"', path.read_text(encoding="utf8")))
 
 
-# Contrast takes long: it is looked at where a page has a colour on its backgrounds, in its size and weight, first.
+# Contrast takes long: it is looked at where a page has a colour on its backgrounds, in its size and
+# weight, first.
 MARK_FIRST = """() => {
     const seen = new Set();
     for (const e of document.body.querySelectorAll("*")) {
@@ -206,7 +232,11 @@ def violations(tab, options):
     """axe-core's serious and critical violations without those of the theme."""
     tab.evaluate(MARK_FIRST)
     found = []
-    response = Axe(AXE_SCRIPT + ONLY_FIRST).run(tab, options=options | {"resultTypes": ["violations"]}).response
+    response = (
+        Axe(AXE_SCRIPT + ONLY_FIRST)
+        .run(tab, options=options | {"resultTypes": ["violations"]})
+        .response
+    )
     for rule in response["violations"]:
         for node in rule["nodes"]:
             selector = " ".join(map(str, node["target"]))
@@ -260,7 +290,9 @@ BROKEN = {
 def test_each_problem_is_found(tab, serve, tmp_path):
     """All of them on one page."""
     shell = '<!doctype html><html lang="en"><title>A page</title><meta name="viewport" content="width=device-width">'
-    (tmp_path / "x.html").write_text(f"{shell}<main><h1>A page</h1>{''.join(BROKEN.values())}</main></html>")
+    (tmp_path / "x.html").write_text(
+        f"{shell}<main><h1>A page</h1>{''.join(BROKEN.values())}</main></html>"
+    )
     (tmp_path / "favicon.ico").touch()
     address = serve(tmp_path)
     open_page(tab, address + "x.html")
@@ -272,8 +304,12 @@ def test_each_problem_is_found(tab, serve, tmp_path):
 def made_explorer(tiny_data):
     """An explorer of two random networks: its grids and its page."""
     triangles = explorer.draw_triangles(tiny_data, 2, seed=0)
-    grids = random_grids(tiny_data, triangles, ("learning rate 0.01", "learning rate 0.02"), resolution=30)
-    return grids, explorer.explorer_html(grids, counts_by_run(grids), tiny_data, triangles, {run: {} for run in grids})
+    grids = random_grids(
+        tiny_data, triangles, ("learning rate 0.01", "learning rate 0.02"), resolution=30
+    )
+    return grids, explorer.explorer_html(
+        grids, counts_by_run(grids), tiny_data, triangles, {run: {} for run in grids}
+    )
 
 
 def show_alone(tab, serve, folder, body, head=""):
@@ -296,14 +332,19 @@ def explorer_tab(tab, serve, tmp_path, made_explorer):
 
 
 def counts_shown(tab):
-    return [int(text.split()[0]) for text in tab.locator(".rc-explorer figcaption strong").all_inner_texts()]
+    return [
+        int(text.split()[0])
+        for text in tab.locator(".rc-explorer figcaption strong").all_inner_texts()
+    ]
 
 
 def counts_of(grids, triangle, epoch):
     return [int(count_components(run[epoch].labels, "simplex")[triangle]) for run in grids.values()]
 
 
-def test_the_explorer_shows_our_counts_and_follows_the_keyboard(explorer_tab, made_explorer, tmp_path):
+def test_the_explorer_shows_our_counts_and_follows_the_keyboard(
+    explorer_tab, made_explorer, tmp_path
+):
     tab, grids = explorer_tab, made_explorer[0]
     assert counts_shown(tab) == counts_of(grids, 0, 9)
     tab.keyboard.press("Tab")
@@ -326,12 +367,19 @@ def test_the_explorer_shows_our_counts_and_follows_the_keyboard(explorer_tab, ma
 
 
 def test_the_explorer_plays_from_the_first_epoch(explorer_tab):
-    slider, button = explorer_tab.locator(".rc-explorer input[type=range]"), explorer_tab.locator(".rc-explorer button")
+    slider, button = (
+        explorer_tab.locator(".rc-explorer input[type=range]"),
+        explorer_tab.locator(".rc-explorer button"),
+    )
     last = int(slider.input_value())
     button.click()
     assert (int(slider.input_value()), button.inner_text()) == (0, "Pause")
-    explorer_tab.wait_for_function(f"document.querySelector('.rc-explorer input[type=range]').value == {last}")
-    explorer_tab.wait_for_function("document.querySelector('.rc-explorer button').textContent == 'Play'")
+    explorer_tab.wait_for_function(
+        f"document.querySelector('.rc-explorer input[type=range]').value == {last}"
+    )
+    explorer_tab.wait_for_function(
+        "document.querySelector('.rc-explorer button').textContent == 'Play'"
+    )
 
 
 def test_the_explorer_paints_the_labels_where_they_belong(explorer_tab, made_explorer, tmp_path):
@@ -373,22 +421,33 @@ STATIC = BOOK / "extra" / "_static"
 
 def test_the_playground_trains_and_follows_the_keyboard(tab, serve, tmp_path):
     shutil.copytree(STATIC, tmp_path / "_static", ignore=shutil.ignore_patterns("mathjax"))
-    body = re.search(r"```\{raw\} html\n(.*?)```", (BOOK / "playground.md").read_text(), re.DOTALL)[1]
+    body = re.search(r"```\{raw\} html\n(.*?)```", (BOOK / "playground.md").read_text(), re.DOTALL)[
+        1
+    ]
     show_alone(tab, serve, tmp_path, body)
-    start, steps = tab.get_by_role("button", name="Start", exact=True), "document.querySelector('[data-rc=step]')"
+    start, steps = (
+        tab.get_by_role("button", name="Start", exact=True),
+        "document.querySelector('[data-rc=step]')",
+    )
     start.click()
     tab.wait_for_function(f"Number({steps}.textContent) >= 30")
     tab.get_by_role("button", name="Pause").click()
     handle = tab.get_by_role("button", name="End of the segment").first
-    before, count = handle.get_attribute("aria-label"), "t => rcPlayground.segment(t.network, ...p.ends).count"
+    before, count = (
+        handle.get_attribute("aria-label"),
+        "t => rcPlayground.segment(t.network, ...p.ends).count",
+    )
     handle.press("Shift+ArrowLeft")
     assert "(0.75, 0.60)" in handle.get_attribute("aria-label") != before
     shown = [int(text.split()[0]) for text in tab.locator("[data-rc=regions]").all_inner_texts()]
-    assert shown == tab.evaluate(f"() => {{ const [p] = rcPlayground.playgrounds; return p.trainings.map({count}); }}")
+    assert shown == tab.evaluate(
+        f"() => {{ const [p] = rcPlayground.playgrounds; return p.trainings.map({count}); }}"
+    )
     assert "claim" in tab.locator("[data-rc=verdict]").inner_text()
     tab.get_by_role("button", name="Reset").click()
     assert tab.evaluate(f"{steps}.textContent") == "0"
-    # Pausing and starting within a frame leaves one loop, and a seed beyond the field's limits is the largest.
+    # Pausing and starting within a frame leaves one loop, and a seed beyond the field's limits is
+    # the largest.
     loops = tab.evaluate("""async () => {
         const ask = window.requestAnimationFrame, asked = [];
         window.requestAnimationFrame = (f) => { asked.push(f); return asked.length; };
@@ -406,14 +465,22 @@ def test_the_playground_trains_and_follows_the_keyboard(tab, serve, tmp_path):
 
 def level(name, count, gap, *regions):
     """A level of a change as the page on what is changed has it: one label, and so many regions of each triangle."""
-    triangles = [{"regions": number, "paths": {"0": "M0,208l240,0 -120,-208z"}} for number in regions]
+    triangles = [
+        {"regions": number, "paths": {"0": "M0,208l240,0 -120,-208z"}} for number in regions
+    ]
     return {"name": name, "count": count, "gap": gap, "triangles": triangles}
 
 
 def test_what_is_changed_is_chosen_by_keyboard(tab, serve, tmp_path):
     shutil.copytree(STATIC, tmp_path / "_static", ignore=shutil.ignore_patterns("mathjax"))
-    small, large = level("rate 0.1", [3, 4], [0.5, 0.6], 7, 1), level("rate 1", [2, 3], [0.4, 0.5], 5, 2)
-    few, many = level("100 images", [3, 4], [0.5, 0.6], 7, 1), level("200 images", [3.5, 4.5], [0.4, 0.5], 8, 3)
+    small, large = (
+        level("rate 0.1", [3, 4], [0.5, 0.6], 7, 1),
+        level("rate 1", [2, 3], [0.4, 0.5], 5, 2),
+    )
+    few, many = (
+        level("100 images", [3, 4], [0.5, 0.6], 7, 1),
+        level("200 images", [3.5, 4.5], [0.4, 0.5], 8, 3),
+    )
     changes = [
         {"name": "rate", "bases": [{"levels": [small, large]}], "note": ""},
         {
@@ -428,8 +495,17 @@ def test_what_is_changed_is_chosen_by_keyboard(tab, serve, tmp_path):
     data["labels"] = [{"name": "cat", "colour": "#CC6677"}]
     body = f'<div class="rc-changes" role="group" aria-label="x"><script type="application/json">{json.dumps(data)}'
     head = '<link rel="stylesheet" href="_static/changes.css">'
-    show_alone(tab, serve, tmp_path, f'{body}</script></div><script src="_static/changes.js"></script>', head)
-    status, shown = tab.locator("[role=status]"), lambda: tab.locator("figcaption strong").all_inner_texts()
+    show_alone(
+        tab,
+        serve,
+        tmp_path,
+        f'{body}</script></div><script src="_static/changes.js"></script>',
+        head,
+    )
+    status, shown = (
+        tab.locator("[role=status]"),
+        lambda: tab.locator("figcaption strong").all_inner_texts(),
+    )
     assert status.inner_text() == (
         "Fewer regions (3.50 to 2.50) and a smaller gap (0.550 to 0.450): along the claim, in 2 of 2 seeds."
     )
@@ -440,7 +516,9 @@ def test_what_is_changed_is_chosen_by_keyboard(tab, serve, tmp_path):
         "More regions (3.50 to 4.00) and a smaller gap (0.550 to 0.450): against the claim, in 2 of 2 seeds."
     )
     assert shown() == ["7 regions", "8 regions"]
-    assert "200 images: 4.00 regions and a gap of 0.450" in tab.locator(".rc-plane svg").get_attribute("aria-label")
+    assert "200 images: 4.00 regions and a gap of 0.450" in tab.locator(
+        ".rc-plane svg"
+    ).get_attribute("aria-label")
     assert tab.get_by_text("A note.").is_visible()
     tab.keyboard.press("Tab")
     tab.keyboard.press("ArrowDown")  # the other base

@@ -13,12 +13,21 @@ from test_front_page import INTRO, ROOT
 from rc_studies import changes
 from rc_utils.counting.mesh import area
 
-FOUND = json.loads((ROOT / "campaigns" / "study-axes" / "triangles.json").read_text(encoding="utf-8"))
-RECORDS = [json.loads(line) for line in (ROOT / "campaigns" / "study-axes" / "runs.jsonl").read_text().splitlines()]
+FOUND = json.loads(
+    (ROOT / "campaigns" / "study-axes" / "triangles.json").read_text(encoding="utf-8")
+)
+RECORDS = [
+    json.loads(line)
+    for line in (ROOT / "campaigns" / "study-axes" / "runs.jsonl").read_text().splitlines()
+]
 
 
 def test_the_networks_are_those_on_record_with_seed_0():
-    first = [r for r in RECORDS if r["spec"]["train"]["seed"] == 0 and r["spec"]["train"]["crop_padding"] == 0]
+    first = [
+        r
+        for r in RECORDS
+        if r["spec"]["train"]["seed"] == 0 and r["spec"]["train"]["crop_padding"] == 0
+    ]
     assert set(FOUND["networks"]) == {record["run_id"] for record in first}
     assert len((ROOT / "campaigns" / "study-axes" / "triangles.json").read_bytes()) < 300_000
     assert len(FOUND["images"]) == len(FOUND["classes"]) == changes.SHOWN
@@ -27,7 +36,10 @@ def test_the_networks_are_those_on_record_with_seed_0():
             assert set(triangle["paths"]) <= set(map(str, range(len(FOUND["labels"]))))
             assert 1 <= len(triangle["paths"]) <= triangle["regions"]
             # A region too small to be seen has no outline; one that touches itself has two.
-            assert sum(path.count("M") for path in triangle["paths"].values()) >= 0.6 * triangle["regions"]
+            assert (
+                sum(path.count("M") for path in triangle["paths"].values())
+                >= 0.6 * triangle["regions"]
+            )
 
 
 def test_the_walls_are_the_first_triangles_of_the_means_beside_them():
@@ -42,7 +54,9 @@ def test_the_walls_are_the_first_triangles_of_the_means_beside_them():
     assert sorted(r["spec"]["train"]["lr"] for r in base.values()) == [0.003, 0.03]
     for run_id, record in base.items():
         network, lr = FOUND["networks"][run_id], record["spec"]["train"]["lr"]
-        assert [triangle["regions"] for triangle in network["triangles"]] == network["counts"][: changes.OF_BASE]
+        assert [triangle["regions"] for triangle in network["triangles"]] == network["counts"][
+            : changes.OF_BASE
+        ]
         assert len(network["counts"]) == changes.COUNTED
         assert f"{np.mean(network['counts']):.2f} regions at {lr:g}" in caption
     assert walls.count("<g transform") == 2 * changes.OF_BASE
@@ -73,10 +87,14 @@ def test_a_network_that_is_not_on_record_is_refused(monkeypatch, tiny_data):
     monkeypatch.setattr(changes, "dataset_of", lambda spec: tiny_data)
     monkeypatch.setattr(changes, "POINTS", 10)
     monkeypatch.setattr(
-        changes, "trained_network", lambda spec: lambda x: torch.eye(10)[torch.zeros(len(x), dtype=int)]
+        changes,
+        "trained_network",
+        lambda spec: lambda x: torch.eye(10)[torch.zeros(len(x), dtype=int)],
     )
     monkeypatch.setattr(changes, "write_atomically", lambda *_: pytest.fail("written"))
-    with pytest.raises(ValueError, match=f"run {run_id}, trained again here, is not the network on record"):
+    with pytest.raises(
+        ValueError, match=f"run {run_id}, trained again here, is not the network on record"
+    ):
         changes.main()
 
 
@@ -86,7 +104,9 @@ def test_more_images_have_more_regions_and_a_smaller_gap():
         {
             "images": r["spec"]["dataset"]["n_train"],
             "gap": r["results"]["train_accuracy"] - r["results"]["test_accuracy"],
-            "count": np.mean(next(c["counts"] for c in r["counts"] if c["settings"]["points"] == "train")),
+            "count": np.mean(
+                next(c["counts"] for c in r["counts"] if c["settings"]["points"] == "train")
+            ),
         }
         for r in RECORDS
         if r["spec"]["train"]["lr"] == 0.003

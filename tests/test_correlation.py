@@ -42,11 +42,27 @@ def make_runs(networks=MAIN_NETWORKS, noise=0.02, decays=(1e-5, 1e-6, 1e-7)):
     factors = (networks, (0.1, 0.01, 0.001), (256, 512, 1024), decays, range(2))
     for network, lr, batch, decay, seed in itertools.product(*factors):
         count = 4 - 0.2 * np.log2(lr / 0.01) + 0.3 * np.log2(batch / 512) + noise * rng.normal()
-        row = {"run_id": str(len(rows)), "cell": f"lr={lr}, batch_size={batch}, weight_decay={decay}"}
-        row |= {"network": network, "lr": lr, "batch_size": batch, "weight_decay": decay, "seed": seed, "count": count}
+        row = {
+            "run_id": str(len(rows)),
+            "cell": f"lr={lr}, batch_size={batch}, weight_decay={decay}",
+        }
+        row |= {
+            "network": network,
+            "lr": lr,
+            "batch_size": batch,
+            "weight_decay": decay,
+            "seed": seed,
+            "count": count,
+        }
         gap = 0.1 * count + noise * rng.normal()
         rows.append(row | {"gap": gap, "test_accuracy": 1 - gap})
-    same = {"campaign": "made", "experiment": "main", "status": "ok", "optimizer": "sgd", "epochs": 200}
+    same = {
+        "campaign": "made",
+        "experiment": "main",
+        "status": "ok",
+        "optimizer": "sgd",
+        "epochs": 200,
+    }
     return pd.DataFrame(rows).assign(**same, interpolates=True, count_std_error=0.1)
 
 
@@ -61,7 +77,9 @@ def test_values_are_scipys_ties_are_mid_ranks_and_weights_count_rows_several_tim
     assert weighted_pearson(x, y, weights.astype(float)) == pytest.approx(repeated)
 
 
-@pytest.mark.parametrize(("method", "true"), [("pearson", 0.7), ("spearman", 0.683), ("kendall", 0.494)])
+@pytest.mark.parametrize(
+    ("method", "true"), [("pearson", 0.7), ("spearman", 0.683), ("kendall", 0.494)]
+)
 def test_intervals_hold_the_truth_in_95_of_100(method, true):
     """Of a normal distribution with r = 0.7: rho = 6 / pi asin(r / 2), tau = 2 / pi asin(r)."""
     rng = np.random.default_rng(4)
@@ -87,7 +105,9 @@ def test_fishers_interval_is_scipys_and_rows_that_repeat_each_other_narrow_nothi
     wider = np.ptp(np.arctanh(student)) / np.ptp(np.arctanh([once.low, once.high]))
     assert wider == pytest.approx(stats.t.ppf(0.975, 11) / stats.norm.ppf(0.975))
     assert effective_number(np.repeat(x, 3), np.repeat(y, 3), units) == pytest.approx(12)
-    independent = [effective_number(*rng.normal(size=(2, 300)), np.arange(300) // 3) for _ in range(20)]
+    independent = [
+        effective_number(*rng.normal(size=(2, 300)), np.arange(300) // 3) for _ in range(20)
+    ]
     assert 230 < np.mean(independent) <= 300
     naive = correlate(np.repeat(x, 3), np.repeat(y, 3))
     assert naive.high - naive.low < 0.8 * (once.high - once.low)
@@ -111,7 +131,9 @@ def test_the_lead_of_a_correlation_agrees_with_a_bootstrap_and_knows_what_the_tw
 
 def test_partial_correlation_is_that_of_residuals():
     rng = np.random.default_rng(6)
-    rows = pd.DataFrame(rng.normal(size=(30, 3)), columns=["a", "b", "c"]).assign(kind=np.tile(["x", "y"], 15))
+    rows = pd.DataFrame(rng.normal(size=(30, 3)), columns=["a", "b", "c"]).assign(
+        kind=np.tile(["x", "y"], 15)
+    )
     rows["a"] += rows["c"] + (rows["kind"] == "x")
     found = partial_correlation(rows, "a", "b", "C(kind) + c")
     design = np.column_stack([np.ones(30), rows["kind"] == "x", rows["c"]]).astype(float)
@@ -128,9 +150,16 @@ def test_slope_is_clustered_least_squares():
     rows["x"] = rng.normal(size=10)[rows["unit"]]
     rows["y"] = 2 * rows["x"] + rng.normal(size=10)[rows["unit"]] + 0.1 * rng.normal(size=30)
     found = slope(rows, "y ~ C(kind) + x", "x", rows["unit"])
-    design = np.column_stack([np.ones(30), rows["kind"] == "b", rows["kind"] == "c", rows["x"]]).astype(float)
+    design = np.column_stack(
+        [np.ones(30), rows["kind"] == "b", rows["kind"] == "c", rows["x"]]
+    ).astype(float)
     fitted = sm.OLS(rows["y"].to_numpy(), design).fit()
-    scores = np.array([(design[rows["unit"] == u] * fitted.resid[rows["unit"] == u, None]).sum(0) for u in range(10)])
+    scores = np.array(
+        [
+            (design[rows["unit"] == u] * fitted.resid[rows["unit"] == u, None]).sum(0)
+            for u in range(10)
+        ]
+    )
     bread = np.linalg.inv(design.T @ design)
     variance = (bread @ scores.T @ scores @ bread)[3, 3] * 10 / 8
     assert found.value == pytest.approx(fitted.params[3])
@@ -155,14 +184,20 @@ def test_mean_is_the_textbooks():
 def test_bootstrap_draws_whole_units():
     values = np.random.default_rng(10).normal(size=10)
     units = [("a", i // 2) for i in range(20)]
-    pairs = bootstrap(lambda weights: weights @ np.repeat(values, 2) / weights.sum(1), units, num_resamples=2000)
-    single = bootstrap(lambda weights: weights @ values / weights.sum(1), range(10), num_resamples=2000)
+    pairs = bootstrap(
+        lambda weights: weights @ np.repeat(values, 2) / weights.sum(1), units, num_resamples=2000
+    )
+    single = bootstrap(
+        lambda weights: weights @ values / weights.sum(1), range(10), num_resamples=2000
+    )
     assert (pairs.low, pairs.high, pairs.n) == pytest.approx((single.low, single.high, 10))
     rng = np.random.default_rng(11)
     tail = stats.norm.cdf(stats.norm.ppf(0.025) * np.sqrt(10 / 9))
     by_hand = np.quantile([rng.choice(values, 10).mean() for _ in range(4000)], [tail, 1 - tail])
     assert (single.low, single.high) == pytest.approx(tuple(by_hand), abs=0.1)
-    assert (single.low, single.high) == pytest.approx((mean(values).low, mean(values).high), abs=0.15)
+    assert (single.low, single.high) == pytest.approx(
+        (mean(values).low, mean(values).high), abs=0.15
+    )
     few = bootstrap(lambda weights: weights @ values[:6] / weights.sum(1), range(6))
     assert np.isfinite(few.value)
     assert np.isnan(few.low)
@@ -232,7 +267,9 @@ def test_replicates_are_averaged_and_a_weight_decay_that_matters_is_none():
     assert rows["interpolates"].dtype == bool
     assert rows["interpolates"].sum() == 24
     assert not {"seed", "cell", "run_id", "weight_decay"} & set(rows)
-    assert average_replicates(rows.assign(cell=""))[rows.columns].equals(rows.assign(num_seeds=1, num_runs=1))
+    assert average_replicates(rows.assign(cell=""))[rows.columns].equals(
+        rows.assign(num_seeds=1, num_runs=1)
+    )
     assert len(average_replicates(make_runs(decays=(1e-4, 1e-5)))) == 54  # above what is negligible
     decayed = make_runs(decays=(1e-2, 1e-5))
     assert len(average_replicates(decayed)) == 54
@@ -259,7 +296,9 @@ def test_table_has_each_network_and_overall_and_missing_columns_are_named():
     runs = make_runs(noise=0.1)
     runs.loc[0, "status"] = "diverged"
     table = correlation_table(runs, methods=("pearson", "kendall"))
-    assert list(table["network"]) == [name for name in (*MAIN_NETWORKS, "overall") for _ in range(2)]
+    assert list(table["network"]) == [
+        name for name in (*MAIN_NETWORKS, "overall") for _ in range(2)
+    ]
     assert list(table["n_units"]) == [9] * 8
     assert list(table["n"]) == [9] * 6 + [27] * 2
     assert ((table["low"] < table["value"]) & (table["value"] < table["high"])).all()
@@ -277,7 +316,9 @@ def test_change_is_the_coefficient_of_the_formula_that_is_shown_and_an_error_of_
     for factor, term in (("lr", "log2_lr"), ("batch_size", "log2_batch")):
         change = change_per_doubling(runs, factor)
         half = stats.t.ppf(0.975, 9 - 3) * fitted.bse[term] * np.sqrt(9 / 6)
-        assert (change.value, change.high) == pytest.approx((fitted.params[term], fitted.params[term] + half))
+        assert (change.value, change.high) == pytest.approx(
+            (fitted.params[term], fitted.params[term] + half)
+        )
         other = runs.rename(columns={"count": "count_dim2-linear"}).assign(count_dim2=0.0)
         assert change_per_doubling(other, factor, "count_dim2-linear") == change
     exact = [change_per_doubling(make_runs(noise=0), factor) for factor in ("lr", "batch_size")]
@@ -292,8 +333,12 @@ def test_change_is_the_coefficient_of_the_formula_that_is_shown_and_an_error_of_
 def test_repeating_settings_at_other_weight_decays_narrows_no_interval():
     runs = make_runs(["ResNet18"], decays=[1e-5], noise=0.1)
     cells = runs["cell"].str.replace("1e-05", "")
-    repeated = pd.concat([runs.assign(weight_decay=decay, cell=cells + str(decay)) for decay in (1e-5, 1e-6, 1e-7)])
+    repeated = pd.concat(
+        [runs.assign(weight_decay=decay, cell=cells + str(decay)) for decay in (1e-5, 1e-6, 1e-7)]
+    )
     once, thrice = change_per_doubling(runs, "lr"), change_per_doubling(repeated, "lr")
     assert (thrice.value, thrice.high) == pytest.approx((once.value, once.high))
-    once, thrice = (correlation_table(table, methods=["pearson"])["high"][0] for table in (runs, repeated))
+    once, thrice = (
+        correlation_table(table, methods=["pearson"])["high"][0] for table in (runs, repeated)
+    )
     assert thrice == pytest.approx(once, abs=1e-9)

@@ -19,7 +19,13 @@ from torch.utils.data import ConcatDataset, DataLoader, TensorDataset
 
 from rc_exact import exact_segment
 from rc_utils import build_network, load_dataset
-from rc_utils.counting import label_grid, predict_labels, region_count, sample_vertices, triangle_regions
+from rc_utils.counting import (
+    label_grid,
+    predict_labels,
+    region_count,
+    sample_vertices,
+    triangle_regions,
+)
 from rc_utils.counting.segments import segment_table
 from rc_utils.training.loop import check_outputs
 
@@ -69,7 +75,9 @@ GOOD = {
     "dropout and batch norm": lambda seed: nn.Sequential(Net(seed), nn.Dropout(0.5)).train(),
     "a function of arrays": lambda seed: numpy_scores(Net(seed)),
     "labels": lambda seed: Estimator(numpy_scores(Net(seed))),
-    "labels of 64 bits": lambda seed: lambda x: numpy_scores(Net(seed))(x).argmax(1) * 2**61 - 2**62,
+    "labels of 64 bits": lambda seed: (
+        lambda x: numpy_scores(Net(seed))(x).argmax(1) * 2**61 - 2**62
+    ),
     "log-probabilities": through(after=lambda m, z: z.log_softmax(1)),
     "scripted": lambda seed: torch.jit.script(plain(seed)),
     "frozen": lambda seed: torch.jit.freeze(torch.jit.script(plain(seed)).eval()),
@@ -87,23 +95,40 @@ BAD = {
     "noise": (through(after=lambda m, z: z + 0.01 * torch.randn_like(z)), "at every call"),
     "traced in training mode": (lambda seed: traced_in_training(seed), "at every call"),
     "dropout beside classes that a large number switches off": (
-        through(lambda m, h: F.dropout(h, 0.3), lambda m, z: torch.cat([z, torch.full((len(z), 7), -1e9)], 1)),
+        through(
+            lambda m, h: F.dropout(h, 0.3),
+            lambda m, z: torch.cat([z, torch.full((len(z), 7), -1e9)], 1),
+        ),
         "at every call",
     ),
     "a mean over the batch": (through(lambda m, h: h - h.mean(0)), "depends on the other points"),
-    "attention along the batch": (through(lambda m, h: (h @ h.T).softmax(1) @ h), "depends on the other points"),
+    "attention along the batch": (
+        through(lambda m, h: (h @ h.T).softmax(1) @ h),
+        "depends on the other points",
+    ),
     "a sort along the batch": (through(lambda m, h: h.sort(0)[0]), "depends on the other points"),
-    "batch statistics": (through(lambda m, h: F.batch_norm(h, None, None, training=True)), "depends on the other"),
+    "batch statistics": (
+        through(lambda m, h: F.batch_norm(h, None, None, training=True)),
+        "depends on the other",
+    ),
     "int8 by the range of the batch": (
         through(lambda m, h: (h / h.abs().max() * 127).round() * h.abs().max() / 127),
         "dynamic quantisation",
     ),
-    "its place in the batch": (through(after=lambda m, z: z + torch.arange(len(z))[:, None]), "depends on the other"),
+    "its place in the batch": (
+        through(after=lambda m, z: z + torch.arange(len(z))[:, None]),
+        "depends on the other",
+    ),
     "running statistics": (
-        through(lambda m, h: F.batch_norm(h, m.norm.running_mean, m.norm.running_var, training=True)),
+        through(
+            lambda m, h: F.batch_norm(h, m.norm.running_mean, m.norm.running_var, training=True)
+        ),
         "changes itself",
     ),
-    "a counter": (through(after=lambda m, z: (m.norm.num_batches_tracked.add_(1), z)[1]), "changes"),
+    "a counter": (
+        through(after=lambda m, z: (m.norm.num_batches_tracked.add_(1), z)[1]),
+        "changes",
+    ),
     "a lazy layer": (lambda seed: nn.Sequential(nn.LazyLinear(3), nn.ReLU()), "lazy layer"),
     "bfloat16 inside": (through(after=lambda m, z: z.bfloat16()), "outputs are torch.bfloat16"),
     "half an array": (lambda seed: lambda x: numpy_scores(Net(seed))(x).astype("f2"), "float16"),
@@ -127,9 +152,15 @@ BAD = {
     "transposed": (through(after=lambda m, z: z.T), r"shape \(3, 12\)"),
     "one for all": (lambda seed: lambda x: x.mean(), "returned a float"),
     "names": (lambda seed: lambda x: np.array(["cat"] * len(x)), "of type <U3"),
-    "integers beyond 64 bits": (lambda seed: lambda x: np.full(len(x), 2**63, dtype=np.uint64), r"2\^63 or more"),
+    "integers beyond 64 bits": (
+        lambda seed: lambda x: np.full(len(x), 2**63, dtype=np.uint64),
+        r"2\^63 or more",
+    ),
     "meta": (lambda seed: Net(seed).to("meta"), "meta device"),
-    "another shape of points": (lambda seed: nn.Linear(3, 2), r"batch of shape \(12, 2\).*Have the points the shape"),
+    "another shape of points": (
+        lambda seed: nn.Linear(3, 2),
+        r"batch of shape \(12, 2\).*Have the points the shape",
+    ),
     "two outputs for a point": (
         lambda seed: RandomForestClassifier(2).fit(np.eye(2), np.eye(2, dtype=int)),
         "several outputs",
@@ -183,7 +214,10 @@ def test_a_model_is_counted_as_by_hand_or_refused_by_name_and_left_as_it_was(nam
 def test_what_is_not_counted_is_not_drawn_or_listed(function, name):
     points = np.random.default_rng(0).normal(size=(30, 2)).astype(np.float32)
     with pytest.raises(ValueError, match=BAD[name][1]):
-        function(BAD[name][0](0), sample_vertices(points, dim=1 if function is segment_table else 2, num_samples=1))
+        function(
+            BAD[name][0](0),
+            sample_vertices(points, dim=1 if function is segment_table else 2, num_samples=1),
+        )
 
 
 def test_one_logit_is_a_score_where_it_has_both_signs():
@@ -208,7 +242,9 @@ def test_a_class_that_is_switched_off_on_a_part_of_the_points_changes_nothing_el
         return z
 
     options = {"dim": dim, "num_samples": 6, "strategy": strategy, "resolution": 20}
-    found, expected = (region_count(lambda x, o=o: scores(x, o), points, **options) for o in (-np.inf, -5))
+    found, expected = (
+        region_count(lambda x, o=o: scores(x, o), points, **options) for o in (-np.inf, -5)
+    )
     assert found.counts.tolist() == expected.counts.tolist()
     assert found.mean > 1
 
@@ -276,7 +312,9 @@ def arrays(draw, shape):
     if floats and draw(st.booleans()):
         array.flat[draw(st.integers(0, array.size - 1))] = draw(st.sampled_from([np.nan, np.inf]))
         numbers = None
-    wrap = draw(st.sampled_from(["plain", "fortran", "read-only", "masked", "sparse", "list", "torch"]))
+    wrap = draw(
+        st.sampled_from(["plain", "fortran", "read-only", "masked", "sparse", "list", "torch"])
+    )
     if wrap == "fortran":
         return np.asfortranarray(array), numbers
     if wrap == "read-only":
@@ -362,8 +400,14 @@ class Ragged:
         (torch.tensor(1.0), "points are"),
         ([[0.0, 1.0], [1.0]], "points make no array"),
         ([torch.zeros(2), torch.zeros(3)], "points make no array"),
-        (ConcatDataset([TensorDataset(torch.zeros(4, 2))]), "points are a ConcatDataset.*torch.stack"),
-        (DataLoader(TensorDataset(torch.zeros(4, 2))), "points are a DataLoader; expected a dense array"),
+        (
+            ConcatDataset([TensorDataset(torch.zeros(4, 2))]),
+            "points are a ConcatDataset.*torch.stack",
+        ),
+        (
+            DataLoader(TensorDataset(torch.zeros(4, 2))),
+            "points are a DataLoader; expected a dense array",
+        ),
         (Ragged(), "points are a Ragged, of which integers take a dict"),
         ((x for x in SEGMENT), "points are a generator"),
         (np.full((5, 2), np.nan), r"points\[\d\] holds NaN"),
@@ -439,7 +483,9 @@ def test_classes_in_any_order_are_told_apart():
             return self.classes_[(np.floor(x[:, 0] * 3) % 3).astype(int)]
 
     assert predict_labels(Unsorted(), np.array([[0.0], [0.4], [0.8]])).tolist() == [0, 1, 2]
-    assert region_count(Unsorted(), np.array([[0.0], [0.999]]), num_samples=1).counts.tolist() == [3]
+    assert region_count(Unsorted(), np.array([[0.0], [0.999]]), num_samples=1).counts.tolist() == [
+        3
+    ]
     Unsorted.predict = lambda self, x: np.repeat("cow", len(x))
     with pytest.raises(ValueError, match=r"'cow'.*not among its classes_"):
         predict_labels(Unsorted(), np.zeros((2, 1)))
@@ -477,17 +523,25 @@ def test_wrong_vertices_of_a_grid_are_named(vertices, message):
 
 
 @pytest.mark.parametrize(("flatten", "takes"), [("mean", True), ("view", False)])
-def test_wide_networks_get_images_channels_last_where_they_take_them(flatten, takes, monkeypatch, rng):
+def test_wide_networks_get_images_channels_last_where_they_take_them(
+    flatten, takes, monkeypatch, rng
+):
     images = rng.standard_normal((20, 3, 6, 6)).astype(np.float32)
 
     class Network(nn.Module):
         def __init__(self):
             super().__init__()
-            self.conv, self.linear, self.last = nn.Conv2d(3, 4, 1, bias=False), nn.Linear(108, 4), None
+            self.conv, self.linear, self.last = (
+                nn.Conv2d(3, 4, 1, bias=False),
+                nn.Linear(108, 4),
+                None,
+            )
 
         def forward(self, x):
             self.last = x.is_contiguous(memory_format=torch.channels_last)
-            return self.conv(x).mean((2, 3)) if flatten == "mean" else self.linear(x.view(len(x), -1))
+            return (
+                self.conv(x).mean((2, 3)) if flatten == "mean" else self.linear(x.view(len(x), -1))
+            )
 
     torch.manual_seed(0)
     network = Network()

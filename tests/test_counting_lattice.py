@@ -37,7 +37,9 @@ def are_neighbours(step, adjacency):
 
 def count_by_search(grid, adjacency):
     """Breadth-first search over one grid, -1 outside."""
-    steps = [s for s in itertools.product((-1, 0, 1), repeat=grid.ndim) if are_neighbours(s, adjacency)]
+    steps = [
+        s for s in itertools.product((-1, 0, 1), repeat=grid.ndim) if are_neighbours(s, adjacency)
+    ]
     unseen = {tuple(int(i) for i in cell) for cell in np.argwhere(grid >= 0)}
     count = 0
     while unseen:
@@ -84,7 +86,9 @@ def test_grids_agree_with_breadth_first_search(labels, adjacency):
 def test_lattices_agree_with_breadth_first_search(dim, domain, adjacency, classes, seed):
     if domain == "box":
         dim, adjacency = 2, "full" if adjacency == "simplex" else adjacency
-    lattice = make_lattice(dim, {1: 25, 2: 8, 3: 5, 4: 4, 5: 3}[dim], domain=domain, adjacency=adjacency)
+    lattice = make_lattice(
+        dim, {1: 25, 2: 8, 3: 5, 4: 4, 5: 3}[dim], domain=domain, adjacency=adjacency
+    )
     labels = np.random.default_rng(seed).integers(-1, classes, size=(3, lattice.num_points))
     expected = [count_by_search(grid, adjacency) for grid in lattice.to_grid(labels)]
     assert count_along_edges(labels, lattice.edges).tolist() == expected
@@ -103,7 +107,9 @@ def test_labels_of_any_size_and_memory_layout():
     for label in (2**31 - 1, 2**31, 2**32 - 1, 2**32):
         assert count_components(np.array([[[label, 0], [label, label]]])).tolist() == [2]
     for kind in (">i8", "uint64"):
-        assert count_components(np.array([[[2**62, 0], [2**62, 2**62]]], dtype=kind)).tolist() == [2]
+        assert count_components(np.array([[[2**62, 0], [2**62, 2**62]]], dtype=kind)).tolist() == [
+            2
+        ]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +119,11 @@ def test_labels_of_any_size_and_memory_layout():
         (np.zeros(3, dtype=int), "face", r"expected \(B, \*grid\)"),
         (np.full((1, 3), -2), "face", "labels hold -2"),
         (np.zeros((1, 3), dtype=int), "faces", "Did you mean 'face'"),
-        (np.zeros((1,) + (2,) * 16, dtype=np.int8), "full", "65,536 points with 43,046,720 neighbours each"),
+        (
+            np.zeros((1,) + (2,) * 16, dtype=np.int8),
+            "full",
+            "65,536 points with 43,046,720 neighbours each",
+        ),
     ],
 )
 def test_bad_labels_are_named(labels, adjacency, message):
@@ -121,7 +131,9 @@ def test_bad_labels_are_named(labels, adjacency, message):
         count_components(labels, adjacency)
 
 
-@pytest.mark.parametrize(("dim", "resolution"), [(1, 200), (2, 30), (3, 16), (4, 12), (5, 10), (6, 8)])
+@pytest.mark.parametrize(
+    ("dim", "resolution"), [(1, 200), (2, 30), (3, 16), (4, 12), (5, 10), (6, 8)]
+)
 def test_default_simplex_lattice(dim, resolution):
     lattice = make_lattice(dim)
     assert lattice.num_points == math.comb(resolution - 1 + dim, dim)
@@ -205,7 +217,9 @@ def test_the_seed_draws_the_same_vertices_and_more_samples_only_add():
         few = sample_vertices(points, dim=2, num_samples=5, sampling=sampling, seed=3)
         many = sample_vertices(points.numpy(), dim=2, num_samples=9, sampling=sampling, seed=3)
         assert torch.equal(few, many[:5])
-        assert not torch.equal(few, sample_vertices(points, dim=2, num_samples=5, sampling=sampling, seed=4))
+        assert not torch.equal(
+            few, sample_vertices(points, dim=2, num_samples=5, sampling=sampling, seed=4)
+        )
 
 
 def test_only_the_points_drawn_are_read(tiny_data, rng):
@@ -229,9 +243,17 @@ def test_only_the_points_drawn_are_read(tiny_data, rng):
 @pytest.mark.parametrize(
     ("points", "arguments", "message"),
     [
-        (np.zeros((2, 3)), {"dim": 2}, "3 distinct points are needed for each simplex, but there are 2"),
+        (
+            np.zeros((2, 3)),
+            {"dim": 2},
+            "3 distinct points are needed for each simplex, but there are 2",
+        ),
         (np.zeros(5), {}, "one-dimensional"),
-        (np.ones((5, 3)), {"sampling": "random_direction"}, "median distance of the points is 0.*give"),
+        (
+            np.ones((5, 3)),
+            {"sampling": "random_direction"},
+            "median distance of the points is 0.*give",
+        ),
         (7, {}, "points are a int"),
         (np.zeros((5, 2, 0)), {}, r"points of shape \(2, 0\) hold no number"),
     ],
@@ -251,7 +273,9 @@ def test_random_directions_are_those_of_the_seed_and_of_the_length_asked_for():
     assert all(vertex in points.tolist() for vertex in vertices[:, 0].tolist())
     typical = sample_vertices(points, direction_length=median_distance(points), **options)
     assert torch.equal(sample_vertices(points, **options), typical)
-    assert region_count(lambda x: x, points, **options).settings["direction_length"] == median_distance(points)
+    assert region_count(lambda x: x, points, **options).settings[
+        "direction_length"
+    ] == median_distance(points)
     assert median_distance(points / 1000) == pytest.approx(median_distance(points) / 1000)
 
 
@@ -263,7 +287,9 @@ def test_blocks_of_simplices_change_nothing(sampling, dim, strategy, monkeypatch
     draw = {"dim": dim, "num_samples": 11, "sampling": sampling, "seed": 3}
 
     def count():
-        return region_count(lambda x: np.sin(2 * x @ weights), points, strategy=strategy, resolution=30, **draw)
+        return region_count(
+            lambda x: np.sin(2 * x @ weights), points, strategy=strategy, resolution=30, **draw
+        )
 
     whole, vertices = count(), sample_vertices(points, **draw)
     monkeypatch.setattr(sampling_module, "BLOCK_BYTES", 100)

@@ -29,11 +29,17 @@ TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
 TETRAHEDRON = np.concatenate([np.zeros((1, 3)), np.eye(3)])
 
 
-@pytest.mark.parametrize(("dim", "points"), [(1, SEGMENT - [0.5, 0]), (2, TRIANGLE - 1 / 3), (3, TETRAHEDRON - 1 / 4)])
+@pytest.mark.parametrize(
+    ("dim", "points"), [(1, SEGMENT - [0.5, 0]), (2, TRIANGLE - 1 / 3), (3, TETRAHEDRON - 1 / 4)]
+)
 @pytest.mark.parametrize("adjacency", ["face", "full", "simplex", "linear", "adaptive"])
 def test_a_ball_a_shell_around_it_and_the_outside(dim, points, adjacency):
     """Around the centre of the simplex, within 0.04 and 0.12: the last two are not convex."""
-    strategy = {"adjacency": "linear", "strategy": "adaptive"} if adjacency == "adaptive" else {"adjacency": adjacency}
+    strategy = (
+        {"adjacency": "linear", "strategy": "adaptive"}
+        if adjacency == "adaptive"
+        else {"adjacency": adjacency}
+    )
     radii = np.array([0.0, 0.08, 0.16])
 
     def scores(x):
@@ -47,7 +53,9 @@ def test_a_ball_a_shell_around_it_and_the_outside(dim, points, adjacency):
 @pytest.mark.parametrize(("dim", "points"), [(1, SEGMENT), (2, TRIANGLE)])
 def test_stripes(k, dim, points):
     """Of one score, a wave along x_0 that changes its sign k times in (0, 1)."""
-    count = region_count(lambda x: np.cos(np.pi * k * x[:, 0]), points, dim=dim, resolution=181, num_samples=3)
+    count = region_count(
+        lambda x: np.cos(np.pi * k * x[:, 0]), points, dim=dim, resolution=181, num_samples=3
+    )
     assert count.counts.tolist() == [k + 1] * 3
 
 
@@ -81,9 +89,13 @@ def test_result_fields(rng):
     count = region_count(label, points, num_samples=40)
     assert count.std_error == pytest.approx(count.counts.std(ddof=1) / math.sqrt(40))
     assert math.isnan(region_count(label, points, num_samples=1).std_error)
-    assert str(count).startswith(f"{count.counts.mean():.3f} ± {count.std_error:.3f} regions (dim=1, num_samples=40, ")
+    assert str(count).startswith(
+        f"{count.counts.mean():.3f} ± {count.std_error:.3f} regions (dim=1, num_samples=40, "
+    )
     assert "\n" not in str(count)
-    longer = region_count(label, points, num_samples=4, alpha_range=(-1.0, 2.0), strategy="adaptive")
+    longer = region_count(
+        label, points, num_samples=4, alpha_range=(-1.0, 2.0), strategy="adaptive"
+    )
     assert "resolution=200, alpha_range=(-1.0, 2.0)" in str(longer)
     assert "strategy='adaptive'" in str(longer)
     assert pickle.loads(pickle.dumps(count)).settings == count.settings
@@ -97,13 +109,18 @@ def test_the_points_are_the_same_in_every_chunk():
     seen = {}
     for batch_size in (3, 17, None):
         network, batches = nn.Sequential(nn.Flatten(), nn.Linear(192, 1)), []
-        network.register_forward_pre_hook(lambda module, inputs, keep=batches: keep.append(inputs[0].clone()))
+        network.register_forward_pre_hook(
+            lambda module, inputs, keep=batches: keep.append(inputs[0].clone())
+        )
         region_count(network, images, dim=2, resolution=9, num_samples=5, batch_size=batch_size)
         seen[batch_size] = torch.cat(batches)[-225:]  # after the probe
     assert torch.equal(seen[3], seen[None])
     assert torch.equal(seen[17], seen[None])
     points = {x.numpy().tobytes() for x in seen[None]}
-    assert all(v.numpy().tobytes() in points for v in sample_vertices(images, dim=2, num_samples=5).flatten(0, 1))
+    assert all(
+        v.numpy().tobytes() in points
+        for v in sample_vertices(images, dim=2, num_samples=5).flatten(0, 1)
+    )
 
 
 class Restless(nn.Module):
@@ -111,7 +128,9 @@ class Restless(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.body = nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 3))
+        self.body = nn.Sequential(
+            nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 3)
+        )
 
     def forward(self, x):
         torch.rand(3)
@@ -121,7 +140,11 @@ class Restless(nn.Module):
 
 def precision_settings():
     backends = torch.backends
-    return torch.get_float32_matmul_precision(), backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32
+    return (
+        torch.get_float32_matmul_precision(),
+        backends.cuda.matmul.allow_tf32,
+        backends.cudnn.allow_tf32,
+    )
 
 
 @pytest.mark.parametrize("points", [np.zeros((5, 7)), TRIANGLE], ids=["fails", "counts"])
@@ -135,7 +158,11 @@ def test_the_module_and_the_random_state_are_left_alone(points):
         return torch.get_rng_state().tolist(), np.random.get_state()[1].tolist(), random.getstate()  # noqa: NPY002
 
     before, precision = state(), precision_settings()
-    fails = pytest.raises(ValueError, match="batch of shape") if points.shape[1] == 7 else contextlib.nullcontext()
+    fails = (
+        pytest.raises(ValueError, match="batch of shape")
+        if points.shape[1] == 7
+        else contextlib.nullcontext()
+    )
     with torch.autocast("cpu", dtype=torch.bfloat16), fails:
         region_count(net, points)
     assert net.seen == (False, False, False)
@@ -210,8 +237,12 @@ class Cramped(nn.Module):
 
 ERRORS = [
     None,
-    getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)("CUDA out of memory. Tried to allocate"),
-    RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes"),
+    getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)(
+        "CUDA out of memory. Tried to allocate"
+    ),
+    RuntimeError(
+        "[enforce fail] DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes"
+    ),
     MemoryError(),
     RuntimeError("GET was unable to find an engine to execute this computation"),
     RuntimeError("FIND was unable to find a valid cuDNN algorithm to run convolution"),
@@ -222,7 +253,10 @@ ERRORS = [
 
 @pytest.mark.parametrize("error", ERRORS)
 def test_running_out_of_memory_halves_the_chunk(error):
-    points, options = np.random.default_rng(0).standard_normal((20, 1)), {"num_samples": 10, "resolution": 50}
+    points, options = (
+        np.random.default_rng(0).standard_normal((20, 1)),
+        {"num_samples": 10, "resolution": 50},
+    )
     cramped = Cramped(30, error)
     counts = region_count(cramped, points, batch_size=200, **options).counts
     assert counts.tolist() == region_count(Cramped(10**9), points, **options).counts.tolist()
@@ -279,7 +313,9 @@ def test_points_in_double_precision_stay_so(strategy, rng):
 
     far = region_count(model, points + offset, num_samples=50, strategy=strategy)
     assert kinds == {np.dtype(np.float64)}
-    near = region_count(lambda x: model(x.astype(float) + offset), points, num_samples=50, strategy=strategy)
+    near = region_count(
+        lambda x: model(x.astype(float) + offset), points, num_samples=50, strategy=strategy
+    )
     assert far.counts.tolist() == near.counts.tolist()
     assert max(near.counts) > 1
 
@@ -318,7 +354,9 @@ def labels_as_the_authors(predict, vertices, points):
     for place in np.ndindex(grid.shape):
         weights = np.linspace(0, 1, points)[list(place)]
         if sum(place) < points:
-            grid[place] = predict(((1 - weights.sum()) * vertices[0] + weights @ vertices[1:])[None])[0]
+            grid[place] = predict(
+                ((1 - weights.sum()) * vertices[0] + weights @ vertices[1:])[None]
+            )[0]
     return grid
 
 

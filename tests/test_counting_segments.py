@@ -41,7 +41,9 @@ def test_a_third_label_at_a_crossing_is_found_and_a_constant_is_looked_at_once()
         return np.hstack([0.5 - x, x - 0.5, 1e-3 - 0.25 * (x - 0.5) ** 2 + 0 * x])
 
     assert region_count(scores, SEGMENT, num_samples=1, strategy="adaptive").counts.tolist() == [3]
-    constant = region_count(lambda x: np.zeros((len(x), 3)), SEGMENT, num_samples=2, strategy="adaptive")
+    constant = region_count(
+        lambda x: np.zeros((len(x), 3)), SEGMENT, num_samples=2, strategy="adaptive"
+    )
     assert constant.counts.tolist() == [1, 1]
     assert constant.num_evaluations == 2 * (COARSE_INTERVALS + 1)
 
@@ -103,14 +105,18 @@ def test_two_labels_that_may_change_places_more_than_once_are_looked_at():
     position, segment = np.array([0, 100, 200, 300]), np.zeros(4, dtype=int)
     for lead, more_than_once in (([-1, -0.1, 0.1, 1], True), ([-1, -0.33, 0.33, 1], False)):
         scores = np.stack([np.zeros(4), lead], axis=1)
-        assert (1 in hiding_places(Samples(segment, position, scores.argmax(1), scores))) == more_than_once
+        assert (
+            1 in hiding_places(Samples(segment, position, scores.argmax(1), scores))
+        ) == more_than_once
 
 
 @pytest.mark.parametrize("resolution", [2, 31])
 def test_labels_alone_are_counted_adaptively_at_any_resolution(resolution):
     """Wide stripes: the refinement ends, and finds every one."""
     points = np.array([[0.1, 0.0], [0.9, 0.0]])
-    count = region_count(lambda x: (x[:, 0] * 4).astype(int), points, resolution=resolution, strategy="adaptive")
+    count = region_count(
+        lambda x: (x[:, 0] * 4).astype(int), points, resolution=resolution, strategy="adaptive"
+    )
     assert count.mean == 4
     assert count.num_evaluations < 100 * 400
 
@@ -131,7 +137,12 @@ def test_fewer_coarse_intervals_take_fewer_evaluations(trained):
     networks, points = trained
     options = {"num_samples": 10, "strategy": "adaptive"}
     for network in networks:
-        usual, fewer = (region_count(network, points, **options, coarse=coarse) for coarse in (None, 8))
-        assert usual.counts.tolist() == region_count(network, points, **options, coarse=24).counts.tolist()
+        usual, fewer = (
+            region_count(network, points, **options, coarse=coarse) for coarse in (None, 8)
+        )
+        assert (
+            usual.counts.tolist()
+            == region_count(network, points, **options, coarse=24).counts.tolist()
+        )
         assert fewer.num_evaluations < 0.75 * usual.num_evaluations
         assert abs(fewer.counts - usual.counts).sum() <= 1

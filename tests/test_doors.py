@@ -24,7 +24,9 @@ def test_names_of_campaigns(name):
     assert is_one or "campaign" in message
 
 
-NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, 1e12, 1e308, -1e308, 5e-324, 1.0])
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(
+    [0.0, 1e12, 1e308, -1e308, 5e-324, 1.0]
+)
 
 
 @given(

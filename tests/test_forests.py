@@ -10,7 +10,11 @@ from rc_utils.counting import region_count
 from rc_utils.datasets import load_dataset
 from rc_utils.forests import FOREST, TREE, forest_grid, forest_runs
 
-SMALL = {"dataset": {"name": "digits", "n_train": 200, "n_test": 100}, "num_samples": 10, "num_trees": 5}
+SMALL = {
+    "dataset": {"name": "digits", "n_train": 200, "n_test": 100},
+    "num_samples": 10,
+    "num_trees": 5,
+}
 
 
 def test_the_grid_is_that_of_table_1():
@@ -28,7 +32,9 @@ def test_a_row_holds_what_a_fresh_fit_gives():
     data = load_dataset(**SMALL["dataset"])
     x, y = np.asarray(data.x_train).reshape(200, -1), data.y_train.numpy()
     last = table.iloc[-1]
-    model = RandomForestClassifier(max_depth=6, criterion="entropy", n_estimators=5, random_state=0).fit(x, y)
+    model = RandomForestClassifier(
+        max_depth=6, criterion="entropy", n_estimators=5, random_state=0
+    ).fit(x, y)
     assert last["train_accuracy"] == (model.predict(x) == y).mean()
     assert last["count"] == region_count(model, x, num_samples=10).mean
     assert correlation_table(table, methods=["pearson"])["n_units"].tolist() == [8, 4, 12]
@@ -49,9 +55,14 @@ def test_the_table_is_kept_and_a_broken_one_named(results, monkeypatch):
     assert len(list((results / "forests").iterdir())) == 2
 
 
-def test_a_committed_table_needs_no_data_and_no_fitting_and_a_damaged_one_is_named(tmp_path, monkeypatch):
+def test_a_committed_table_needs_no_data_and_no_fitting_and_a_damaged_one_is_named(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("RC_CAMPAIGNS", str(tmp_path / "campaigns"))
-    digits, options = {"name": "digits", "n_train": 100}, {"depths": (3,), "num_samples": 10, "num_trees": 3}
+    digits, options = (
+        {"name": "digits", "n_train": 100},
+        {"depths": (3,), "num_samples": 10, "num_trees": 3},
+    )
     committed = forests.freeze_forests(digits, **options)
     assert committed == tmp_path / "campaigns" / "forests" / "digits.json"
     monkeypatch.setenv("RC_RESULTS", str(tmp_path / "elsewhere"))

@@ -1,12 +1,13 @@
 """Every code block of the README and of the guide: run in a folder of its own, or checked against the code.
 
-A comment before a block says which (`% test: run` in the book, `<!-- test: run -->` in the README; words in brackets
-say why); without one it is checked:
+A comment before a block says which (`% test: run` in the book, `<!-- test: run -->` in the README;
+words in brackets say why); without one it is checked:
 
-    run         Python is executed, the blocks of a page in one namespace, one after the other; commands in this process
-    parse       Python compiles, its imports exist, its calls of the package fit; commands have arguments that are taken
-    file NAME   the block is checked, and written to NAME for the blocks after it
-    compile     Python compiles; it needs a package that the book does not have
+    run         Python is executed, the blocks of a page in one namespace, one after the other;
+    commands in this process parse       Python compiles, its imports exist, its calls of the
+    package fit; commands have arguments that are taken file NAME   the block is checked, and
+    written to NAME for the blocks after it compile     Python compiles; it needs a package that the
+    book does not have
 
 A block of `text` is what the block that was run before it prints.
 """
@@ -31,7 +32,13 @@ import pytest
 import benchmarks.__main__
 import rc_utils
 from rc_utils import count, measures
-from rc_utils.notebooks import check_parameters, find_notebook, main, notebook_parameters, parse_value
+from rc_utils.notebooks import (
+    check_parameters,
+    find_notebook,
+    main,
+    notebook_parameters,
+    parse_value,
+)
 from rc_utils.sweep import campaign
 from rc_utils.sweep import execute as sweep
 
@@ -86,7 +93,9 @@ def check_notebook(words):
     path = find_notebook(name)
     defaults = notebook_parameters(path)
     given = {rest[i + 1]: rest[i + 2] for i, word in enumerate(rest) if word == "-p"}
-    assert [word for word in rest if word.startswith("-")] == [w for w in rest if w in ("-p", "-o", "--list")]
+    assert [word for word in rest if word.startswith("-")] == [
+        w for w in rest if w in ("-p", "-o", "--list")
+    ]
     check_parameters(path, {key: parse_value(v, defaults.get(key)) for key, v in given.items()})
 
 
@@ -99,7 +108,9 @@ def check_build(words):
 
 def check_pip(words):
     what = words[-1]
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
     assert words[0] == "install"
     assert what == "." or set(re.fullmatch(r"\.\[(.+)\]", what)[1].split(",")) <= set(extras)
 
@@ -250,7 +261,9 @@ def test_what_is_not_run_is_taken(page):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [p for p in PAGES if any(b.mode == "run" for b in blocks(p))], ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if any(b.mode == "run" for b in blocks(p))], ids=lambda p: p.stem
+)
 def test_what_is_run_runs(page, reader, monkeypatch):
     monkeypatch.setenv("RC_CAMPAIGNS", str(reader / "campaigns"))
     namespace, printed = {"__name__": page.stem}, ""
@@ -279,7 +292,10 @@ def test_what_is_run_runs(page, reader, monkeypatch):
         ("python", "import rc_utils as rc\nrc.count_regions(model)\n"),
         ("python", "from rc_utils.sweep import sweeep\n"),
         ("console", "$ .venv/bin/python -m rc_utils.sweep cifar10-paper --experiment man\n"),
-        ("console", "$ .venv/bin/python -m rc_utils.notebooks 03_main_correlation -p campain shapes-tiny\n"),
+        (
+            "console",
+            "$ .venv/bin/python -m rc_utils.notebooks 03_main_correlation -p campain shapes-tiny\n",
+        ),
         ("console", "$ .venv/bin/python book/build.py --only 99_nothing\n"),
         ("console", "$ python -m pip install '.[everything]'\n"),
         ("console", "$ .venv/bin/dask worker --no-such-option 3\n"),

@@ -39,7 +39,9 @@ def test_defaults_are_read_even_where_comments_hold_equals_signs(notebook):
     assert execute.notebook_parameters(notebook) == defaults | {"device": None, "exact": False}
 
 
-@pytest.mark.parametrize("source", ["a = b = 1", "a = 1 + x", "import os", "a, b = 1, 2", "a: int", "a ="])
+@pytest.mark.parametrize(
+    "source", ["a = b = 1", "a = 1 + x", "import os", "a, b = 1, 2", "a: int", "a ="]
+)
 def test_a_parameters_cell_holds_assignments_of_literals_only(tmp_path, source):
     path = written(tmp_path / "bad.ipynb", source, tags=["parameters"])
     with pytest.raises(ValueError, match="literals only"):
@@ -47,10 +49,25 @@ def test_a_parameters_cell_holds_assignments_of_literals_only(tmp_path, source):
 
 
 def test_values_of_the_type_of_their_default_are_accepted_and_others_refused(notebook, tmp_path):
-    for given in ({"scale": 1}, {"alpha_range": [-1, 2]}, {"device": "cuda"}, {"device": 0}, {"exact": True}, {}):
+    for given in (
+        {"scale": 1},
+        {"alpha_range": [-1, 2]},
+        {"device": "cuda"},
+        {"device": 0},
+        {"exact": True},
+        {},
+    ):
         execute.check_parameters(notebook, given)
-    for given in ({"num_samples": "many"}, {"num_samples": 1.5}, {"num_samples": True}, {"exact": 1}, {"campaign": 7}):
-        with pytest.raises(ValueError, match=f"parameter {next(iter(given))} of page.ipynb must be of type"):
+    for given in (
+        {"num_samples": "many"},
+        {"num_samples": 1.5},
+        {"num_samples": True},
+        {"exact": 1},
+        {"campaign": 7},
+    ):
+        with pytest.raises(
+            ValueError, match=f"parameter {next(iter(given))} of page.ipynb must be of type"
+        ):
             execute.check_parameters(notebook, given)
     nbformat.write(nbformat.v4.new_notebook(), tmp_path / "plain.ipynb")
     execute.check_parameters(tmp_path / "plain.ipynb", {})
@@ -81,7 +98,9 @@ def test_the_command_line_lists_and_refuses(notebook, tmp_path, capsys):
     assert "num_samples: int = 10  # type: int" in capsys.readouterr().out
     assert execute.main([str(notebook), "-p", "campagin", "x"]) == 1
     assert "Did you mean 'campaign'?" in capsys.readouterr().err
-    assert execute.main([str(notebook), "-p", "device", "{'a': (1, {2})}", "-o", "never.ipynb"]) == 1
+    assert (
+        execute.main([str(notebook), "-p", "device", "{'a': (1, {2})}", "-o", "never.ipynb"]) == 1
+    )
     assert "parameter device of page.ipynb cannot be" in capsys.readouterr().err
     for content in ("{}", "[]", "no JSON"):
         (tmp_path / "x.ipynb").write_text(content)
@@ -97,7 +116,11 @@ def test_the_command_line_executes_with_other_parameters(notebook, tmp_path, mon
     output = tmp_path / "made" / "out-{scale}{}.ipynb"
     output.symlink_to("real.ipynb")
     command = ["notebooks", str(notebook), "-o", str(output)]
-    for name, value in {"num_samples": "21", "alpha_range": "(1, 2)", "device": "{'x': [(3, 4)]}"}.items():
+    for name, value in {
+        "num_samples": "21",
+        "alpha_range": "(1, 2)",
+        "device": "{'x': [(3, 4)]}",
+    }.items():
         command += ["-p", name, value]
     monkeypatch.setattr(sys, "argv", command)
     with pytest.raises(SystemExit) as ended:
@@ -129,8 +152,12 @@ def test_the_cause_of_a_failing_cell_is_one_line_also_in_the_last_cell(tmp_path,
     assert not (tmp_path / "out.ipynb").exists()
 
 
-def test_values_that_change_on_their_way_are_refused_and_a_parameter_that_nothing_uses_is_said(tmp_path, capsys):
-    path = written(tmp_path / "page.ipynb", "d = {}\ndevice = 'cpu'", "print(d)", tags=["parameters"])
+def test_values_that_change_on_their_way_are_refused_and_a_parameter_that_nothing_uses_is_said(
+    tmp_path, capsys
+):
+    path = written(
+        tmp_path / "page.ipynb", "d = {}\ndevice = 'cpu'", "print(d)", tags=["parameters"]
+    )
     for value in ({"a": {True: 1}}, [{1.5: 2}], {"a": (1, {None: 2})}):
         with pytest.raises(ValueError, match="keys of a dictionary have to be texts"):
             execute.check_parameters(path, {"d": value})

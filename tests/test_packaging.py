@@ -42,7 +42,13 @@ def wheel(tmp_path_factory):
         (folder / name).write_bytes((ROOT / name).read_bytes())
     for name in ("rc_utils", "rc_exact", "rc_theory", "rc_studies", "tests", "book", "benchmarks"):
         (folder / name).symlink_to(ROOT / name)
-    subprocess.run([sys.executable, "-c", BUILD, folder], cwd=folder, check=True, capture_output=True, text=True)
+    subprocess.run(
+        [sys.executable, "-c", BUILD, folder],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     (path,) = folder.glob("*.whl")
     return path
 
@@ -76,7 +82,12 @@ print(rc_utils.region_count(lambda batch: batch[:, 0] - 0.5, x, dim=2, num_sampl
         archive.extractall(tmp_path / "site")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "regions (dim=2, num_samples=3" in done.stdout
@@ -93,7 +104,9 @@ def import_name(distribution):
 
 def extras_alone():
     """Import names of what the extras need and the package does not."""
-    extras = {name for lines in PROJECT["optional-dependencies"].values() for name in names_of(lines)}
+    extras = {
+        name for lines in PROJECT["optional-dependencies"].values() for name in names_of(lines)
+    }
     return {import_name(name) for name in extras - names_of(PROJECT["dependencies"])}
 
 
@@ -115,7 +128,9 @@ def test_everything_imported_is_a_dependency_or_in_an_extra():
 def test_the_books_requirements_hold_the_packages():
     files = [(ROOT / name).read_text() for name in ("requirements.in", "requirements.txt")]
     listed, locked = (names_of(re.findall(r"^\w.*", text, re.MULTILINE)) for text in files)
-    extras = {name for lines in PROJECT["optional-dependencies"].values() for name in names_of(lines)}
+    extras = {
+        name for lines in PROJECT["optional-dependencies"].values() for name in names_of(lines)
+    }
     assert names_of(PROJECT["dependencies"]) | extras <= listed <= locked
 
 
@@ -123,7 +138,12 @@ def test_the_extra_all_holds_every_other():
     extras = PROJECT["optional-dependencies"]
 
     def reached(name):
-        own = {extra for line in extras[name] for part in re.findall(r"\[(.+)\]", line) for extra in part.split(",")}
+        own = {
+            extra
+            for line in extras[name]
+            for part in re.findall(r"\[(.+)\]", line)
+            for extra in part.split(",")
+        }
         return own.union(*(reached(extra) for extra in own))
 
     assert reached("all") == set(extras) - {"all"}
@@ -132,23 +152,42 @@ def test_the_extra_all_holds_every_other():
 def test_citation_licence_and_package_agree():
     citation, version = yaml.safe_load((ROOT / "CITATION.cff").read_text()), PROJECT["version"]
     assert re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0] == version
-    assert {json.loads((ROOT / name).read_text())["version"] for name in (".zenodo.json", "codemeta.json")} == {version}
+    assert {
+        json.loads((ROOT / name).read_text())["version"]
+        for name in (".zenodo.json", "codemeta.json")
+    } == {version}
     assert {"cff-version", "message", "title", "authors"} <= set(citation)
     assert str(citation["version"]) == version
     assert citation["license"] == PROJECT["license"] == "MIT"
-    assert (ROOT / "LICENSE").read_text().startswith("MIT License\n\nCopyright (c) 2026 the rc_utils authors\n")
+    assert (
+        (ROOT / "LICENSE")
+        .read_text()
+        .startswith("MIT License\n\nCopyright (c) 2026 the rc_utils authors\n")
+    )
     paper = citation["preferred-citation"]
     references = (ROOT / "book" / "references.bib").read_text()
     entry = re.search(r"@inproceedings\{li2025region,.*?\n\}", references, re.DOTALL)[0]
-    authors = " and ".join(f"{author['family-names']}, {author['given-names']}" for author in paper["authors"])
-    for value in (authors, paper["title"], paper["year"], f"{paper['start']}--{paper['end']}", paper["volume"]):
+    authors = " and ".join(
+        f"{author['family-names']}, {author['given-names']}" for author in paper["authors"]
+    )
+    for value in (
+        authors,
+        paper["title"],
+        paper["year"],
+        f"{paper['start']}--{paper['end']}",
+        paper["volume"],
+    ):
         assert f"{{{value}}}" in entry
-    assert {reference["authors"][0]["family-names"] for reference in citation["references"]} == {"Li"}
+    assert {reference["authors"][0]["family-names"] for reference in citation["references"]} == {
+        "Li"
+    }
 
 
 def test_public_functions_and_properties_of_what_they_return_are_typed():
     public = [getattr(rc_utils, name) for name in rc_utils.__all__]
-    returned = [value for kind in (RegionCount, ExactSegment, TrainRun) for value in vars(kind).values()]
+    returned = [
+        value for kind in (RegionCount, ExactSegment, TrainRun) for value in vars(kind).values()
+    ]
     public += [value.fget for value in returned if isinstance(value, property)]
     for function in filter(inspect.isfunction, public):
         parameters = set(inspect.signature(function).parameters) - {"self"}

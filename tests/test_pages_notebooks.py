@@ -61,7 +61,8 @@ SMALL = {
     "19_counterexample": {"num_points": 5, "trials": 2},
 }  # fmt: skip
 
-# Beside another seed. Pages that train or count little do so on a pretended card: what they draw comes from there.
+# Beside another seed. Pages that train or count little do so on a pretended card: what they draw
+# comes from there.
 CARD = {"device": "cuda"}
 OTHER = {
     "02_counting": CARD, "07_training_evolution": CARD,
@@ -90,9 +91,10 @@ LEFT_OVER = re.compile(r"\{\w+(:[^}]*)?\}| object at 0x|\bNone\b|\bNaN\b")
 def run(path, parameters, monkeypatch, without=None):
     """Execute a notebook's code in this process, `parameters` replacing its own, and look at what its cells show.
 
-    Every cell of a figure draws one with numbers in it, or says in words why there is none; no table and no sentence is
-    empty or holds what only Python understands. A kernel for each page would take longer than the page itself; the book
-    executes them in kernels. A cell that holds `without` is left out.
+    Every cell of a figure draws one with numbers in it, or says in words why there is none; no
+    table and no sentence is empty or holds what only Python understands. A kernel for each page
+    would take longer than the page itself; the book executes them in kernels. A cell that holds
+    `without` is left out.
     """
     shown = []
     assert set(parameters) <= set(notebook_parameters(path))
@@ -107,7 +109,11 @@ def run(path, parameters, monkeypatch, without=None):
         exec(compile(ast.Module(body, []), str(path), "exec"), namespace)
         if "parameters" in cell.metadata.get("tags", []):
             namespace.update(parameters)
-        value = eval(compile(ast.Expression(last.value), str(path), "eval"), namespace) if last else None
+        value = (
+            eval(compile(ast.Expression(last.value), str(path), "eval"), namespace)
+            if last
+            else None
+        )
         texts = [getattr(value, f"_repr_{kind}_", lambda: None)() for kind in ("html", "markdown")]
         texts = [text[0] if isinstance(text, tuple) else text for text in texts if text is not None]
         if "figure" in cell.metadata.get("mystnb", {}):
@@ -115,7 +121,9 @@ def run(path, parameters, monkeypatch, without=None):
             assert all(shown), f"an empty figure is drawn by\n{cell.source}"
         for text in texts:
             assert text.strip(), f"an empty text is shown by\n{cell.source}"
-            assert not LEFT_OVER.search(text), f"{LEFT_OVER.search(text)[0]} is shown by\n{cell.source}"
+            assert not LEFT_OVER.search(text), (
+                f"{LEFT_OVER.search(text)[0]} is shown by\n{cell.source}"
+            )
 
 
 def drawn():
@@ -123,13 +131,17 @@ def drawn():
     for figure in map(plt.figure, plt.get_fignums()):
         full = [ax for ax in figure.axes if ax.get_visible() and ax.has_data()]
         words = figure.texts or any(ax.texts for ax in figure.axes)
-        yield bool(full or words) and all(np.isfinite([*ax.get_xlim(), *ax.get_ylim()]).all() for ax in full)
+        yield bool(full or words) and all(
+            np.isfinite([*ax.get_xlim(), *ax.get_ylim()]).all() for ax in full
+        )
 
 
 def parameters_of(notebook, name, others):
     """The small parameters of a notebook, of this campaign in each place for one, and others where it has them."""
     known = notebook_parameters(notebook)
-    given = {"campaign": name, "reference": name, "shown": name} | SMALL.get(notebook.stem, {}) | others
+    given = (
+        {"campaign": name, "reference": name, "shown": name} | SMALL.get(notebook.stem, {}) | others
+    )
     return {
         key: value
         for key, value in given.items()
@@ -146,14 +158,19 @@ WITH_CAMPAIGN = [path for path in NOTEBOOKS if path.stem not in {*WITHOUT_CAMPAI
 def test_a_notebook_runs_on_the_tiny_campaign(notebook, swept, monkeypatch):
     monkeypatch.setenv("RC_RESULTS", str(swept))
     parameters = parameters_of(notebook, "shapes-tiny", {})
-    run(notebook, parameters, monkeypatch, without="labels_that_win(at_corners)")  # takes long, of no network
+    run(
+        notebook, parameters, monkeypatch, without="labels_that_win(at_corners)"
+    )  # takes long, of no network
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_with_other_parameters(notebook, swept, monkeypatch):
     monkeypatch.setenv("RC_RESULTS", str(swept))
-    if notebook.stem not in ("18_under_test", "20_what_is_changed"):  # whose campaigns are the book's own
+    if notebook.stem not in (
+        "18_under_test",
+        "20_what_is_changed",
+    ):  # whose campaigns are the book's own
         monkeypatch.setenv("RC_CAMPAIGNS", str(CAMPAIGNS))
     few_trees = functools.partial(forests.forest_runs, depths=(3, 4), num_trees=3)
     monkeypatch.setattr(forests, "forest_runs", few_trees)

@@ -35,7 +35,11 @@ def test_a_card_refuses_tensors_of_the_cpu_and_numpy(card):
     assert there.device == torch.device("cuda:0")
     assert isinstance(2 * there + torch.tensor(1.0), Pretended)
     assert there[torch.tensor([0, 1])].tolist() == [1, 1]
-    for operation in (lambda: here + there, lambda: here[there.long()], lambda: there.index_fill(0, here.long(), 1)):
+    for operation in (
+        lambda: here + there,
+        lambda: here[there.long()],
+        lambda: there.index_fill(0, here.long(), 1),
+    ):
         with pytest.raises(RuntimeError, match="same device"):
             operation()
     with pytest.raises(TypeError, match="numpy"):
@@ -69,12 +73,22 @@ def test_training_is_that_of_the_cpu_and_leaves_the_random_state_alone(data, opt
     assert on_card.train_loss == pytest.approx(on_cpu.train_loss, rel=0.1)
 
 
-@pytest.mark.parametrize(("precision", "layout"), [("float32", "contiguous_format"), ("bfloat16", "channels_last")])
-def test_tensor_cores_get_channels_last_and_an_epoch_one_copy(card, data, monkeypatch, precision, layout):
+@pytest.mark.parametrize(
+    ("precision", "layout"), [("float32", "contiguous_format"), ("bfloat16", "channels_last")]
+)
+def test_tensor_cores_get_channels_last_and_an_epoch_one_copy(
+    card, data, monkeypatch, precision, layout
+):
     seen, copies, there = [], [], data.to(card)
     forward, from_numpy = torch.nn.Conv2d.forward, torch.from_numpy
-    monkeypatch.setattr(torch.nn.Conv2d, "forward", lambda conv, x: seen.append((conv.training, x)) or forward(conv, x))
-    monkeypatch.setattr(torch, "from_numpy", lambda array: copies.append(array) or from_numpy(array))
+    monkeypatch.setattr(
+        torch.nn.Conv2d,
+        "forward",
+        lambda conv, x: seen.append((conv.training, x)) or forward(conv, x),
+    )
+    monkeypatch.setattr(
+        torch, "from_numpy", lambda array: copies.append(array) or from_numpy(array)
+    )
     trained_on(card, there, precision=precision, crop_padding=1, mixup_alpha=1.0, epochs=2)
     images = [x for training, x in seen if training and x.shape[1] == 3]
     assert [x.is_contiguous(memory_format=getattr(torch, layout)) for x in images] == [True] * 2 * 3
@@ -131,7 +145,12 @@ def test_exact_segments_and_measures_are_those_of_the_cpu(data, monkeypatch):
         network, there = network_of().to(device).eval(), data.to(device)
         first, second = there.x_train[:2]
         torch.manual_seed(0)
-        small = [torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten()]
+        small = [
+            torch.nn.Conv2d(3, 4, 3),
+            torch.nn.BatchNorm2d(4),
+            torch.nn.ReLU(),
+            torch.nn.Flatten(),
+        ]
         measured = torch.nn.Sequential(*small, torch.nn.Linear(144, 10)).to(device).eval()
         values = {name: measure(name, measured, measured, there) for name in MEASURES}
         return exact_segment(network, first, second).boundaries, values

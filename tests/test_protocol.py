@@ -17,7 +17,9 @@ RUNS = {"seeds": 120, "transfer": 150, "intervene": 78, "axes": 144, "independen
 def git(*arguments):
     if not shutil.which("git"):
         pytest.skip("needs git")
-    return subprocess.run(["git", "-C", project_root(), *arguments], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        ["git", "-C", project_root(), *arguments], capture_output=True, text=True, check=False
+    )
 
 
 def is_ancestor(revision, other):
@@ -47,7 +49,9 @@ def test_every_record_was_made_by_a_revision_that_has_the_protocol(campaigns, se
         records = map(json.loads, path.read_text(encoding="utf-8").splitlines())
         for revision in {record["provenance"]["git_revision"] for record in records}:
             commit = re.fullmatch(r"(?:.*-g)?([0-9a-f]{7,40})", revision)
-            assert commit, f"{path}, {revision}: made with uncommitted changes, or outside the repository"
+            assert commit, (
+                f"{path}, {revision}: made with uncommitted changes, or outside the repository"
+            )
             assert is_ancestor(protocol, commit[1]), f"{path}, {revision}"
 
 

@@ -28,7 +28,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 @pytest.mark.slow
 def test_the_source_archive_is_the_repository(tmp_path):
     listed = ["git", "ls-files"] if shutil.which("git") else ["true"]
-    tracked = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
+    tracked = subprocess.run(
+        listed, cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.split()
     if not tracked:
         pytest.skip("needs the repository: what git tracks is compared with the archive")
     for name in tracked:
@@ -42,8 +44,14 @@ def test_the_source_archive_is_the_repository(tmp_path):
 
 
 def test_the_jobs_of_the_workflows_only_call_make():
-    targets = set(" ".join(re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)).split())
-    workflows = [yaml.safe_load(path.read_text()) for path in (ROOT / ".github" / "workflows").glob("*.yml")]
+    targets = set(
+        " ".join(
+            re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        ).split()
+    )
+    workflows = [
+        yaml.safe_load(path.read_text()) for path in (ROOT / ".github" / "workflows").glob("*.yml")
+    ]
     jobs = [job for workflow in workflows for job in workflow["jobs"].values()]
     assert all(job["timeout-minutes"] <= 120 for job in jobs)
     for step in (step for job in jobs for step in job["steps"]):
@@ -79,7 +87,10 @@ def test_the_dictionary_has_every_column():
     assert len(known) == len(rows)
     columns = set(MEASURES) | set(TrainConfig.__dataclass_fields__)
     columns |= {*load_runs("cifar10-small"), *load_runs("tiny-imagenet-small")}
-    generic = {re.sub(r"^count_[\w-]+?(_std_error)?$", r"count_NAME\1", column) for column in columns - known}
+    generic = {
+        re.sub(r"^count_[\w-]+?(_std_error)?$", r"count_NAME\1", column)
+        for column in columns - known
+    }
     assert generic - known == set()
 
 
@@ -93,7 +104,9 @@ def test_downloads_are_the_notebooks_and_the_records(tmp_path, monkeypatch):
         monkeypatch.setattr(zipfile.time, "localtime", lambda *_: (2001, 2, 3, 4, 5, 6))
     assert held[0] == held[1]
     with zipfile.ZipFile(tmp_path / "downloads" / "notebooks.zip") as archive:
-        assert set(archive.namelist()) == {path.name for path in (ROOT / "notebooks").glob("*.ipynb")}
+        assert set(archive.namelist()) == {
+            path.name for path in (ROOT / "notebooks").glob("*.ipynb")
+        }
     with zipfile.ZipFile(tmp_path / "downloads" / "records.zip") as archive:
         assert archive.namelist() == ["columns.csv", "tiny-imagenet-small.csv"]
         lines = archive.read("tiny-imagenet-small.csv").decode().splitlines()
@@ -112,7 +125,10 @@ def test_the_pdf_joins_pages_and_their_links(tmp_path):
     pdf.write(tmp_path, ["one", "two"], tmp_path / "downloads" / "book.pdf")
     book = pypdf.PdfReader(tmp_path / "downloads" / "book.pdf")
     assert [item.title for item in book.outline] == ["First", "Second"]
-    assert ["First" in book.pages[0].extract_text(), "Second" in book.pages[1].extract_text()] == [True, True]
+    assert ["First" in book.pages[0].extract_text(), "Second" in book.pages[1].extract_text()] == [
+        True,
+        True,
+    ]
     (link,) = (annotation.get_object() for annotation in book.pages[0]["/Annots"])
     assert link["/Dest"][0].get_object() == book.pages[1].get_object()
     (link,) = (annotation.get_object() for annotation in book.pages[1]["/Annots"])
@@ -138,7 +154,9 @@ def test_an_environment_that_was_not_finished_is_begun_anew(tmp_path):
 
     def environments_made():
         """After `make env`: how often an environment was made from nothing, by now."""
-        subprocess.run(["make", "env", "PYTHON=./python"], cwd=tmp_path, capture_output=True, check=False)
+        subprocess.run(
+            ["make", "env", "PYTHON=./python"], cwd=tmp_path, capture_output=True, check=False
+        )
         return (tmp_path / "calls.txt").read_text().count("-m venv --clear .venv")
 
     ready = tmp_path / ".venv" / ".ready"

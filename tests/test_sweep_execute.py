@@ -34,13 +34,21 @@ TABLE = {
         "area": {"dim": 2, "num_samples": 2},
     },
     "experiments": [
-        {"name": "main", "networks": ["MLP"], "seeds": [0], "grid": {"lr": [0.1, 0.01], "batch_size": [16, 32]}}
+        {
+            "name": "main",
+            "networks": ["MLP"],
+            "seeds": [0],
+            "grid": {"lr": [0.1, 0.01], "batch_size": [16, 32]},
+        }
     ],
 }
 
 
 ONE = {"lr": [0.1], "batch_size": [16]}  # the grid of one run
-FAR = {"grid": {"lr": [1e30], "batch_size": [16]}, "train": {"momentum": 0.0, "epochs": 2}}  # a run that diverges
+FAR = {
+    "grid": {"lr": [1e30], "batch_size": [16]},
+    "train": {"momentum": 0.0, "epochs": 2},
+}  # a run that diverges
 
 
 def with_changes(**experiment):
@@ -61,7 +69,9 @@ def statuses(outcomes):
     return [outcome.status for outcome in outcomes]
 
 
-def test_a_sweep_finishes_a_campaign_alone_or_with_workers_and_then_has_nothing_to_do(tmp_path, monkeypatch):
+def test_a_sweep_finishes_a_campaign_alone_or_with_workers_and_then_has_nothing_to_do(
+    tmp_path, monkeypatch
+):
     """The outcomes hold no records, the threads are as before, and what is late is left."""
     campaign, threads = with_changes(), torch.get_num_threads()
     assert statuses(sweep(campaign, time_budget=0.0)) == ["late"] * 4
@@ -81,17 +91,23 @@ def test_a_sweep_finishes_a_campaign_alone_or_with_workers_and_then_has_nothing_
     for key, (record, _) in records.find_records(campaign.runs()).items():
         for part in ("results", "spec", "measures"):
             assert record[part] == alone[key][0][part]
-        assert [c["counts"] for c in record["counts"]] == [c["counts"] for c in alone[key][0]["counts"]]
+        assert [c["counts"] for c in record["counts"]] == [
+            c["counts"] for c in alone[key][0]["counts"]
+        ]
 
 
 def test_a_measure_of_the_readers_may_return_any_kind_of_number_alone(monkeypatch):
     numbers = {"a": torch.tensor(1.5), "b": np.float32(2.5), "c": np.int64(3), "d": math.inf}
     others = {"e": "many", "f": ["x"], "g": torch.ones(2), "h": None}
     for name, returned in (numbers | others).items():
-        monkeypatch.setitem(MEASURES, name, lambda network, initial, data, returned=returned: returned)
+        monkeypatch.setitem(
+            MEASURES, name, lambda network, initial, data, returned=returned: returned
+        )
     campaign = with_changes(measures=list(numbers), grid=ONE)
     sweep(campaign)
-    assert records.load_runs(campaign)[list(numbers)].to_numpy().tolist() == [[1.5, 2.5, 3, math.inf]]
+    assert records.load_runs(campaign)[list(numbers)].to_numpy().tolist() == [
+        [1.5, 2.5, 3, math.inf]
+    ]
     for name in others:
         (outcome,) = sweep(with_changes(measures=[name], grid=ONE))
         assert f"ValueError: measure {name!r} returned" in outcome.error
@@ -116,7 +132,13 @@ def test_a_diverged_run_is_a_record_with_that_status(monkeypatch):
     def overflow(*arguments, **options):
         raise NonFiniteScores("the model's scores are NaN")
 
-    between = {"grid": ONE, "counts": [], "evolution_epochs": [1], "evolution_counts": ["main"], "seeds": [1]}
+    between = {
+        "grid": ONE,
+        "counts": [],
+        "evolution_epochs": [1],
+        "evolution_counts": ["main"],
+        "seeds": [1],
+    }
     for wishes in (FAR, {"grid": ONE}, between):
         campaign = with_changes(**wishes)
         assert statuses(sweep(campaign)) == ["done"]
@@ -128,12 +150,16 @@ def test_a_diverged_run_is_a_record_with_that_status(monkeypatch):
 def test_the_tolerances_are_what_networks_of_the_committed_records_differ_by():
     """Seeds of a setting on segments; in more dimensions there is one seed, and settings of another weight decay."""
     table, setting = records.load_runs("cifar10-small"), ["network", "lr", "batch_size"]
-    seeds = table.query("experiment == 'main'").groupby([*setting, "weight_decay"])[["test_accuracy", "count"]]
+    seeds = table.query("experiment == 'main'").groupby([*setting, "weight_decay"])[
+        ["test_accuracy", "count"]
+    ]
     least, most = seeds.min(), seeds.max()
     assert 0.02 < (most - least)["test_accuracy"].max() <= ACCURACY_TOLERANCE
     assert 0.05 < (most / least - 1)["count"].max() <= COUNT_TOLERANCE
     columns = ["count_dim2", "count_dim3", "count_dim4", "count_dim5", "count_random"]
-    decays = table.query("experiment == 'dimensions'").dropna(subset=columns).groupby(setting)[columns]
+    decays = (
+        table.query("experiment == 'dimensions'").dropna(subset=columns).groupby(setting)[columns]
+    )
     assert COUNT_TOLERANCE < (decays.max() / decays.min() - 1).max().max() <= FURTHER_TOLERANCE
 
 
@@ -161,7 +187,11 @@ def test_shards_are_a_partition_and_a_plan_counts_what_is_missing():
         ("shapes-tiny --experiment mian --plan", "Did you mean 'main'", 2),
         ("shapes-tiny --workers -1", "workers=-1; expected an integer of at least 0", 2),
         ("shapes-tiny --threads 0", "threads=0; expected an integer of at least 1", 2),
-        ("shapes-tiny --time-budget nan", "time_budget=nan; expected a finite number of at least 0", 2),
+        (
+            "shapes-tiny --time-budget nan",
+            "time_budget=nan; expected a finite number of at least 0",
+            2,
+        ),
         ("shapes-tiny --verify 0", "number=0; expected an integer of at least 1", 2),
         ("shapes-tiny --verify 1 --device cuda:99", "device 'cuda:99' cannot be used", 2),
         ("shapes-tiny --shard 8/8", "argument --shard: invalid shard value: '8/8'", 2),
@@ -170,7 +200,9 @@ def test_shards_are_a_partition_and_a_plan_counts_what_is_missing():
         ("shapes-tiny --freeze", "no record to freeze", 1),
     ],
 )
-def test_the_command_line_names_mistakes_and_what_there_is_nothing_of(arguments, message, status, capsys):
+def test_the_command_line_names_mistakes_and_what_there_is_nothing_of(
+    arguments, message, status, capsys
+):
     try:
         returned = main(arguments.split())
     except SystemExit as refused:  # by the parser
@@ -181,7 +213,11 @@ def test_the_command_line_names_mistakes_and_what_there_is_nothing_of(arguments,
 
 def test_one_experiment_alone_makes_its_runs_for_the_whole_campaign():
     main_ = TABLE["experiments"][0] | {"grid": ONE}
-    evolution = main_ | {"name": "evolution", "evolution_epochs": [0, 1], "evolution_counts": ["main"]}
+    evolution = main_ | {
+        "name": "evolution",
+        "evolution_epochs": [0, 1],
+        "evolution_counts": ["main"],
+    }
     campaign = parse_campaign(TABLE | {"experiments": [main_, evolution]}, "four")
     sweep(campaign.restricted(["main"]))
     assert sweep(campaign) == []
@@ -192,7 +228,10 @@ def test_campaigns_that_share_a_run_keep_each_others_counts_and_do_not_take_turn
     """But not those of another network, as other results tell."""
     looks = {"evolution_epochs": [1], "evolution_counts": ["main"]}
     one = with_changes(grid=ONE, **looks)
-    other, third = with_changes(grid=ONE, counts=["test"], measures=["margin"]), with_changes(grid=ONE, counts=["area"])
+    other, third = (
+        with_changes(grid=ONE, counts=["test"], measures=["margin"]),
+        with_changes(grid=ONE, counts=["area"]),
+    )
     for campaign in (one, other):
         assert statuses(sweep(campaign)) == ["done"]
     assert missing_runs(one) == missing_runs(other) == []
@@ -211,7 +250,9 @@ def test_weights_are_kept_where_asked_and_a_network_is_else_trained_again(monkey
         record, (planned,) = record_of(campaign), campaign.runs().values()
         assert set(run.kept_weights(record)) == kept
         networks = run.networks_during_training(planned.spec, [0, 1])
-        counted = run.count_regions(networks[1], run.dataset_of(planned.spec), campaign.counts["main"])
+        counted = run.count_regions(
+            networks[1], run.dataset_of(planned.spec), campaign.counts["main"]
+        )
         assert counted["counts"] == record["counts"][0]["counts"]
         before, after = (next(networks[epoch].parameters()) for epoch in (0, 1))
         assert not torch.equal(before, after)
@@ -227,7 +268,9 @@ def test_weights_are_kept_where_asked_and_a_network_is_else_trained_again(monkey
         run.trained_network(planned.spec)
 
 
-def test_verify_trains_random_runs_again_writes_nothing_and_names_what_differs(results, monkeypatch):
+def test_verify_trains_random_runs_again_writes_nothing_and_names_what_differs(
+    results, monkeypatch
+):
     campaign = with_changes()
     sweep(campaign)
     before = {path: path.stat().st_mtime_ns for path in results.rglob("*") if path.is_file()}
@@ -248,18 +291,27 @@ def test_verify_trains_random_runs_again_writes_nothing_and_names_what_differs(r
     made, (entry,) = record["provenance"], record["counts"]
     elsewhere = {"provenance": made | {"instructions": "of another"}}
     turned = {"counts": [entry | {"counts": entry["counts"][::-1]}]}
-    near = {"results": record["results"] | {"test_accuracy": record["results"]["test_accuracy"] + 0.03}}
-    far = {"results": record["results"] | {"test_accuracy": record["results"]["test_accuracy"] + 0.05}}
+    near = {
+        "results": record["results"] | {"test_accuracy": record["results"]["test_accuracy"] + 0.03}
+    }
+    far = {
+        "results": record["results"] | {"test_accuracy": record["results"]["test_accuracy"] + 0.05}
+    }
     doubled = {"counts": [entry | {"counts": [2 * n for n in entry["counts"]]}]}
     other_data = {"provenance": made | {"data": {"sha256": "of an older file"}}}
     assert entry["counts"][::-1] != entry["counts"]
     assert "on the same kind of machine" in answer(**turned)[0]
-    agreements = [answer(**c)[1] for c in (turned, near, elsewhere | near, elsewhere | far, elsewhere | doubled)]
+    agreements = [
+        answer(**c)[1]
+        for c in (turned, near, elsewhere | near, elsewhere | far, elsewhere | doubled)
+    ]
     assert agreements == [False, False, True, False, False]
     assert answer(**other_data) == (f"{record['run_id']}: other data than the record has", False)
 
 
-def test_a_corrupt_record_and_one_that_lacks_a_measure_are_made_again_and_an_error_leaves_no_record(monkeypatch):
+def test_a_corrupt_record_and_one_that_lacks_a_measure_are_made_again_and_an_error_leaves_no_record(
+    monkeypatch,
+):
     campaign = with_changes(grid=ONE)
     sweep(campaign)
     whole = record_of(campaign)
@@ -289,12 +341,17 @@ def test_a_record_keeps_predictions_true_accuracy_and_the_look_at_a_loss():
     (planned,) = campaign.runs().values()
     record = record_of(campaign)
     assert "history" not in record
-    assert all(entry.keys() == {"settings", "counts", "num_evaluations", "seconds"} for entry in record["counts"])
+    assert all(
+        entry.keys() == {"settings", "counts", "num_evaluations", "seconds"}
+        for entry in record["counts"]
+    )
     network, data = run.trained_network(planned.spec), run.dataset_of(planned.spec)
     predicted = network(data.x_test.all()).argmax(1)
     assert record["predictions"] == "".join(map(str, predicted.tolist()))
     of_true = (network(data.x_train.all()).argmax(1) == data.y_train_true).float().mean().item()
-    assert records.load_runs(campaign)["train_accuracy_true_labels"].item() == pytest.approx(of_true)
+    assert records.load_runs(campaign)["train_accuracy_true_labels"].item() == pytest.approx(
+        of_true
+    )
     (look,) = record["evolution"]
     assert look["train_loss"] < 2.2
     assert record["reached"] == {"loss": 2.2, "epoch": look["epoch"]}
@@ -313,7 +370,12 @@ class Own(torch.nn.Module):
     def __init__(self, num_classes, in_channels, image_size):
         super().__init__()
         inputs = in_channels * image_size**2
-        layers = [torch.nn.Flatten(), torch.nn.Linear(inputs, 8), self.activation(), torch.nn.Linear(8, num_classes)]
+        layers = [
+            torch.nn.Flatten(),
+            torch.nn.Linear(inputs, 8),
+            self.activation(),
+            torch.nn.Linear(8, num_classes),
+        ]
         self.layers = torch.nn.Sequential(*layers)
 
     def forward(self, x):
@@ -338,7 +400,9 @@ def test_another_network_under_the_name_of_a_record_is_an_error(monkeypatch, edi
 
 
 def test_a_network_that_is_random_in_evaluation_mode_is_not_recorded(monkeypatch):
-    noise = type("Noise", (torch.nn.Module,), {"forward": lambda self, x: x + 0.1 * torch.randn_like(x)})
+    noise = type(
+        "Noise", (torch.nn.Module,), {"forward": lambda self, x: x + 0.1 * torch.randn_like(x)}
+    )
     monkeypatch.setitem(TABLE, "networks", {"MLP": {"architecture": f"{__name__}:Own"}})
     monkeypatch.setattr(Own, "activation", noise)
     (outcome,) = sweep(with_changes(grid=ONE))
@@ -347,13 +411,20 @@ def test_a_network_that_is_random_in_evaluation_mode_is_not_recorded(monkeypatch
 
 def test_a_network_of_ones_own_is_run_as_an_experiment_runs_its_own():
     """With its dataset, training, options, count's points and neighbours."""
-    wishes = {"dataset": {"n_train": 40}, "train": {"lr": 0.03}, "options": {"widths": [5]}, "counts": ["test", "area"]}
+    wishes = {
+        "dataset": {"n_train": 40},
+        "train": {"lr": 0.03},
+        "options": {"widths": [5]},
+        "counts": ["test", "area"],
+    }
     campaign = with_changes(grid={"batch_size": [16]}, **wishes)
     (planned,) = campaign.runs().values()
     mine = campaign.plan_network({"name": "MLP"}, batch_size=16)
     assert mine.spec.run_id == planned.spec.run_id
     record, _ = run.make_record(mine)
-    assert [entry["counts"] for entry in record["counts"]] == [e["counts"] for e in run.complete_run(planned)["counts"]]
+    assert [entry["counts"] for entry in record["counts"]] == [
+        e["counts"] for e in run.complete_run(planned)["counts"]
+    ]
     with pytest.raises(ValueError, match="Did you mean 'main'"):
         campaign.plan_network({"name": "MLP"}, "mian")
 
@@ -373,16 +444,25 @@ def test_a_record_counts_the_points_and_evaluates_the_images_that_the_campaign_s
     settings["face"] = settings["area"] | {"adjacency": "face"}
     counts = {label: {"num_samples": 20} | given for label, given in settings.items()}
     table = TABLE | {"counts": counts, "networks": {"MLP": {"widths": [64]}}}
-    wishes = {"grid": {"lr": [0.3], "batch_size": [8]}, "train": {"epochs": 10}, "evolution_epochs": [10]}
+    wishes = {
+        "grid": {"lr": [0.3], "batch_size": [8]},
+        "train": {"epochs": 10},
+        "evolution_epochs": [10],
+    }
     wishes |= {"dataset": {"label_noise": 0.5}, "counts": list(counts)}
     campaign = parse_campaign(table | {"experiments": [TABLE["experiments"][0] | wishes]}, "one")
     sweep(campaign)
     (planned,), record = campaign.runs().values(), record_of(campaign)
     network, data = run.trained_network(planned.spec), run.dataset_of(planned.spec)
-    recorded = [records.find_count(record["counts"], campaign.counts[label])["counts"] for label in counts]
-    training, test = (region_count(network, x, num_samples=20).counts for x in (data.x_train, data.x_test))
+    recorded = [
+        records.find_count(record["counts"], campaign.counts[label])["counts"] for label in counts
+    ]
+    training, test = (
+        region_count(network, x, num_samples=20).counts for x in (data.x_train, data.x_test)
+    )
     area, face = (
-        region_count(network, data.x_train, dim=2, num_samples=20, adjacency=name).counts for name in (None, "face")
+        region_count(network, data.x_train, dim=2, num_samples=20, adjacency=name).counts
+        for name in (None, "face")
     )
     assert recorded == [counts.tolist() for counts in (training, test, area, face)]
     assert (training != test).any()

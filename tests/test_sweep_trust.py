@@ -22,13 +22,18 @@ from rc_utils.sweep import run
 from rc_utils.sweep.campaign import parse_campaign
 from rc_utils.sweep.execute import check_values, main, sweep
 
-TINY = tomllib.loads((campaigns_dir() / "shapes-tiny" / "campaign.toml").read_text(encoding="utf-8"))
+TINY = tomllib.loads(
+    (campaigns_dir() / "shapes-tiny" / "campaign.toml").read_text(encoding="utf-8")
+)
 TABLE = {
     "title": "two runs",
     "dataset": {"name": "shapes", "n_train": 32, "n_test": 16, "image_size": 8},
     "train": {"epochs": 1},
     "networks": {"MLP": {"widths": [8]}},
-    "counts": {"main": {"num_samples": 4, "resolution": 10}, "few": {"num_samples": 2, "resolution": 10}},
+    "counts": {
+        "main": {"num_samples": 4, "resolution": 10},
+        "few": {"num_samples": 2, "resolution": 10},
+    },
     "experiments": [{"name": "main", "networks": ["MLP"], "seeds": [0, 1], "grid": {"lr": [0.1]}}],
 }
 
@@ -50,7 +55,13 @@ def frozen(campaign):
 
 def paths_in(value, path=()):
     """Every place in a nested table."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, inner in items:
         yield (*path, key)
         yield from paths_in(inner, (*path, key))
@@ -78,7 +89,11 @@ def mutate(table, path, how, junk):
     return table
 
 
-@given(path=st.sampled_from(list(paths_in(TINY))), how=st.sampled_from(["replace", "delete", "rename"]), junk=JUNK)
+@given(
+    path=st.sampled_from(list(paths_in(TINY))),
+    how=st.sampled_from(["replace", "delete", "rename"]),
+    junk=JUNK,
+)
 @FUZZ
 def test_a_changed_campaign_is_valid_or_the_key_is_named(path, how, junk):
     planned, message = {}, ""
@@ -114,7 +129,9 @@ def damaged(content, how, where, byte):
     byte=st.integers(1, 255),
 )
 @FUZZ
-def test_a_damaged_frozen_line_is_named_and_missing_or_says_the_same(campaign, frozen, how, where, byte):
+def test_a_damaged_frozen_line_is_named_and_missing_or_says_the_same(
+    campaign, frozen, how, where, byte
+):
     whole = frozen.read_bytes()
     frozen.write_bytes(damaged(whole, how, where, byte))
     with warnings.catch_warnings(record=True) as caught:
@@ -139,7 +156,9 @@ def test_a_sweep_and_a_freeze_repair_a_damaged_frozen_line(campaign):
     with pytest.warns(UserWarning, match="runs.jsonl, line 1"):
         ledger.freeze(campaign)
     again = ledger.read_frozen(frozen)
-    assert {k: r["results"] for k, r in again.items()} == {k: r["results"] for k, r in whole.items()}
+    assert {k: r["results"] for k, r in again.items()} == {
+        k: r["results"] for k, r in whole.items()
+    }
 
 
 def files(folder):
@@ -147,27 +166,39 @@ def files(folder):
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_a_full_disk_leaves_everything_as_it_was_and_names_the_file(campaign, frozen, monkeypatch, call):
+def test_a_full_disk_leaves_everything_as_it_was_and_names_the_file(
+    campaign, frozen, monkeypatch, call
+):
     planned = next(iter(campaign.runs().values()))
     ledger.write_record(made_up(planned))
     record_path = ledger.record_path(planned.spec.run_id)
     before = files(frozen.parent)
-    monkeypatch.setattr(os, call, Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+    monkeypatch.setattr(
+        os, call, Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
+    )
     for write, path in (
         (lambda: ledger.write_record(made_up(planned)), record_path),
         (lambda: ledger.freeze(campaign), frozen),
     ):
-        with pytest.raises(OSError, match="No space left on device; free disk space or make the folder") as caught:
+        with pytest.raises(
+            OSError, match="No space left on device; free disk space or make the folder"
+        ) as caught:
             write()
         assert caught.value.filename == str(path)
     assert files(frozen.parent) == before
 
 
 @pytest.mark.parametrize(("owner", "call"), [(pathlib.Path, "mkdir"), (os, "replace")])
-def test_a_read_only_folder_ends_a_sweep_before_any_training(campaign, monkeypatch, capsys, owner, call):
+def test_a_read_only_folder_ends_a_sweep_before_any_training(
+    campaign, monkeypatch, capsys, owner, call
+):
     monkeypatch.setattr(run, "train", lambda *a, **k: pytest.fail("trained in vain"))
-    monkeypatch.setattr(owner, call, Mock(side_effect=OSError(errno.EROFS, "Read-only file system")))
-    with pytest.raises(OSError, match="Read-only file system; free disk space or make the folder writable"):
+    monkeypatch.setattr(
+        owner, call, Mock(side_effect=OSError(errno.EROFS, "Read-only file system"))
+    )
+    with pytest.raises(
+        OSError, match="Read-only file system; free disk space or make the folder writable"
+    ):
         sweep(campaign)
     assert main(["shapes-tiny"]) == 2
     assert "Read-only file system" in capsys.readouterr().err

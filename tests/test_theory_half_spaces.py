@@ -16,7 +16,9 @@ def test_half_spaces_shatter_one_more_than_the_dimension():
         assert (case.regions, case.points) == (2, dim + 1)
 
 
-@pytest.mark.parametrize(("number", "mean_count"), [(1, 3), (2, 1), (2, 1.5), (2, 2.75), (3, 1.34), (3, 0.9)])
+@pytest.mark.parametrize(
+    ("number", "mean_count"), [(1, 3), (2, 1), (2, 1.5), (2, 2.75), (3, 1.34), (3, 0.9)]
+)
 def test_a_mean_count_bounds_the_vc_dimension_on_segments(number, mean_count):
     """Brute force over where the points lie and over all their labellings."""
     most, limit = 0, int(number * mean_count)
@@ -48,7 +50,9 @@ def deviations_by_brute_force(x, total, number):
 def test_the_largest_deviation_is_that_of_brute_force(rng, number, total):
     points = number * rng.random((3, 5))
     expected = [deviations_by_brute_force(x, total, number) for x in points]
-    np.testing.assert_allclose(segments.largest_deviation(points, total, number), expected, atol=1e-12)
+    np.testing.assert_allclose(
+        segments.largest_deviation(points, total, number), expected, atol=1e-12
+    )
 
 
 def test_the_rate_of_the_corrected_theorem_holds(rng):

@@ -22,7 +22,9 @@ TOLERANCE = {"rtol": 1e-11, "atol": 1e-12}
 
 def networks_of(kind):
     if kind == "mlp":
-        return [multilayer_perceptron(5, (6, 4), seed=s, bias_range=0.2).double() for s in range(MODELS)]
+        return [
+            multilayer_perceptron(5, (6, 4), seed=s, bias_range=0.2).double() for s in range(MODELS)
+        ]
     return [convolutional_network((2, 5, 6), seed=s).double() for s in range(MODELS)]
 
 
@@ -68,7 +70,9 @@ def test_shared_images_are_those_given_to_every_model():
 
 def test_a_step_holds_the_gradients_of_each_model():
     networks, (x, y) = networks_of("mlp"), data_of("mlp")
-    step = next(iter(sgd_steps(stack(networks), x, y, torch.tensor([[[4], [0], [2]]]), loss="mse", lr=0.1)))
+    step = next(
+        iter(sgd_steps(stack(networks), x, y, torch.tensor([[[4], [0], [2]]]), loss="mse", lr=0.1))
+    )
     inputs = x[1, 0].clone().requires_grad_()
     error = 0.5 * (networks[1](inputs) - y[1, 0]).square().sum()
     biases = {name: p for name, p in networks[1].named_parameters() if name.endswith("bias")}
@@ -92,7 +96,10 @@ def test_slopes_are_derivatives(name):
     loss, z = LOSSES[name], torch.linspace(-6, 6, 13, dtype=torch.float64).requires_grad_()
     y = (torch.arange(13) % 2).double()
     output = {"mse": z, "bce": torch.sigmoid(z)}[name]
-    for total, found in ((loss.value(z, y), loss.slope(z.detach(), y)), (output, loss.output_slope(z.detach()))):
+    for total, found in (
+        (loss.value(z, y), loss.slope(z.detach(), y)),
+        (output, loss.output_slope(z.detach())),
+    ):
         (slope,) = torch.autograd.grad(total.sum(), z)
         np.testing.assert_allclose(found, slope, atol=1e-12)
 

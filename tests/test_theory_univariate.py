@@ -37,7 +37,8 @@ def test_the_count_of_regions_agrees_with_a_scan(seed):
     theta = uni.draw_students(1, 12, seed)[0]
     positions, changes = uni.kinks(theta, position_tolerance=0, slope_tolerance=0)
     assert len(positions) == 12
-    # Between neighbouring kinks, and beyond the outer ones, the slope is constant, and it changes by as much as said.
+    # Between neighbouring kinks, and beyond the outer ones, the slope is constant, and it changes
+    # by as much as said.
     ends = np.concatenate([[positions[0] - 1], positions, [positions[-1] + 1]])
     inner = torch.as_tensor(np.stack([ends[:-1] + np.diff(ends) * f for f in (0.25, 0.5, 0.75)]))
     values = uni.outputs(theta[None], inner.flatten()[None])[0].reshape(inner.shape).numpy()
@@ -62,7 +63,9 @@ def test_kinks_merge_cancel_and_vanish():
 def test_a_kkt_point_has_no_residual_and_another_point_has():
     x, y = torch.tensor([4.0, -4.0]).double(), torch.ones(2).double()
     assert uni.kkt_residual(network([0, 0], [1, 0], [1, 0]), x, y) < 1e-12
-    assert uni.kkt_residual(network([0.5, -0.5], [0, 0], [0.5, 0.5]), x, y) > 0.1  # feasible, smaller, but no KKT point
+    assert (
+        uni.kkt_residual(network([0.5, -0.5], [0, 0], [0.5, 0.5]), x, y) > 0.1
+    )  # feasible, smaller, but no KKT point
     assert uni.kkt_residual(network([0.2, 0], [1, 0], [1, 0]), x, y) > 0.05
     assert uni.kkt_residual(network([0, 0], [1, 0], [-1, 0]), x, y) == math.inf
 
@@ -71,7 +74,8 @@ def test_the_derivative_at_a_kink_on_a_sample_is_free():
     x, y = uni.draw_samples(uni.draw_crossings(8, 1, 0), 20, 1)
     theta = gradient_flow(uni.draw_students(8, 16, 2), x, y, num_steps=400).theta
     free, fixed = (
-        np.array([uni.kkt_residual(*one, band=band) for one in zip(theta, x, y, strict=True)]) for band in (1e-3, 0)
+        np.array([uni.kkt_residual(*one, band=band) for one in zip(theta, x, y, strict=True)])
+        for band in (1e-3, 0)
     )
     assert (free <= fixed + 1e-6).all()
     assert ((free < 1e-3) & (fixed > 1e-2)).any()
@@ -82,7 +86,9 @@ def test_the_residual_does_not_change_with_scale_or_order_nor_students_with_thei
     start = uni.draw_students(3, 12, 2)
     theta = gradient_flow(start[:1], x[:1], y[:1], num_steps=100).theta[0]
     # Batched products round differently, and the flow carries that on.
-    assert torch.allclose(theta, gradient_flow(start, x, y, num_steps=100).theta[0], rtol=1e-6, atol=1e-6)
+    assert torch.allclose(
+        theta, gradient_flow(start, x, y, num_steps=100).theta[0], rtol=1e-6, atol=1e-6
+    )
     residual = uni.kkt_residual(theta, x[0], y[0])
     assert 0 < residual < 1
     # Least squares of a near-singular system: half the digits.
@@ -160,10 +166,12 @@ def test_no_training_gets_below_the_certified_loss():
 def test_the_certified_share_is_that_of_a_binomial():
     found = theory.certified_share(8, (1, 1.25, 3), 4000, seed=0)
     assert found["width_ratio"].tolist() == [1, 1.25]
-    # w / 9 + b and w + b are both not positive on a wedge of (w, b), whose angle is pi less that between the normals
-    # (1 / 9, 1) and (1, 1) of its two half-planes.
+    # w / 9 + b and w + b are both not positive on a wedge of (w, b), whose angle is pi less that
+    # between the normals (1 / 9, 1) and (1, 1) of its two half-planes.
     active = 1 - (math.pi - (math.pi / 4 - math.atan(1 / 9))) / (2 * math.pi)
     for row, width in zip(found.itertuples(), (8, 10), strict=True):
-        expected = binom.cdf(6, width, active)  # 6 active neurons leave one of eight sign changes out
+        expected = binom.cdf(
+            6, width, active
+        )  # 6 active neurons leave one of eight sign changes out
         assert row.low <= expected <= row.high
         assert row.low < row.share < row.high

@@ -26,7 +26,9 @@ def state(network):
     return torch.cat([p.detach().flatten() for p in network.parameters()])
 
 
-@pytest.mark.parametrize("change", [{"mixup_alpha": 1.0, "crop_padding": 2}, {"precision": "bfloat16"}])
+@pytest.mark.parametrize(
+    "change", [{"mixup_alpha": 1.0, "crop_padding": 2}, {"precision": "bfloat16"}]
+)
 def test_same_seed_same_bits_other_seed_other_weights(tiny_data, change):
     config = TrainConfig(epochs=2, batch_size=64, **change)
     first, again = (train(small_network(), tiny_data, config) for _ in range(2))
@@ -37,7 +39,9 @@ def test_same_seed_same_bits_other_seed_other_weights(tiny_data, change):
 
 
 def test_random_state_of_the_caller_is_untouched_and_no_other_device_seeded(tiny_data, monkeypatch):
-    network = build_network("EfficientNetB0", width=4)  # draws dropout and drop-connect from torch's global state
+    network = build_network(
+        "EfficientNetB0", width=4
+    )  # draws dropout and drop-connect from torch's global state
     before = torch.get_rng_state()
     monkeypatch.setattr(torch, "manual_seed", lambda seed: pytest.fail("seeds every device"))
     train(network, tiny_data, TrainConfig(epochs=1), measure=print, measure_epochs=(0,))
@@ -60,7 +64,13 @@ def test_convolutions_take_tf32_while_they_train_and_only_then(tiny_data, monkey
     before = cudnn.allow_tf32, cudnn.conv.fp32_precision
     for precision in ("tfloat32", "float32"):
         config = TrainConfig(epochs=2, batch_size=64, precision=precision)
-        run = train(small_network(), tiny_data, config, measure=lambda *_: cudnn.allow_tf32, measure_epochs=(1,))
+        run = train(
+            small_network(),
+            tiny_data,
+            config,
+            measure=lambda *_: cudnn.allow_tf32,
+            measure_epochs=(1,),
+        )
         assert seen == {precision == "tfloat32"}
         assert run.measurements == {1: False}
         seen.clear()
@@ -98,10 +108,16 @@ def test_strided_projections_have_their_gradient(tiny_data, channels):
     n = len(tiny_data.y_train)
     for _ in range(3):  # a heap that is damaged shows it at the next allocations
         trained = copy.deepcopy(network)
-        train(trained, tiny_data, TrainConfig(lr=1.0, batch_size=n, epochs=1, momentum=0.0, weight_decay=0.0))
+        train(
+            trained,
+            tiny_data,
+            TrainConfig(lr=1.0, batch_size=n, epochs=1, momentum=0.0, weight_decay=0.0),
+        )
     nn.functional.cross_entropy(exact(tiny_data.x_train[:n].double()), tiny_data.y_train).backward()
     for ours, other in zip(trained.parameters(), exact.parameters(), strict=True):
-        assert torch.allclose(ours.double(), other - other.grad, rtol=0, atol=1e-5 * max(1, other.grad.abs().max()))
+        assert torch.allclose(
+            ours.double(), other - other.grad, rtol=0, atol=1e-5 * max(1, other.grad.abs().max())
+        )
 
 
 def test_a_loss_or_scores_that_are_not_finite_are_divergence(tiny_data):
@@ -118,7 +134,13 @@ def test_a_loss_or_scores_that_are_not_finite_are_divergence(tiny_data):
     def nothing_to_count(network, epoch):
         raise NonFiniteScores("between the images")
 
-    run = train(small_network(), tiny_data, TrainConfig(epochs=3), measure=nothing_to_count, measure_epochs=(1,))
+    run = train(
+        small_network(),
+        tiny_data,
+        TrainConfig(epochs=3),
+        measure=nothing_to_count,
+        measure_epochs=(1,),
+    )
     assert run.status == "diverged"
     assert len(run.history) == 1
 
@@ -127,7 +149,11 @@ def test_what_cannot_be_trained_or_measured_is_named(tiny_data):
     image = ImageTensor(tiny_data.x_train.raw[:1], [0] * 3, [1] * 3)
     one = dataclasses.replace(tiny_data, x_train=image, y_train=tiny_data.y_train[:1])
     for network, data, message in (
-        (build_network("MLP", num_classes=1, image_size=8), tiny_data, r"MLP .* shape \(12, 1\).*expected \(12, 10\)"),
+        (
+            build_network("MLP", num_classes=1, image_size=8),
+            tiny_data,
+            r"MLP .* shape \(12, 1\).*expected \(12, 10\)",
+        ),
         (small_network(), one, "a single training image"),
         (nn.Flatten(), tiny_data, "no parameter to train"),
         (nn.LazyConv2d(10, 3), tiny_data, "has a lazy layer"),
@@ -147,7 +173,10 @@ def test_batches_of_large_images_are_small(shape, expected):
             sizes.append(len(x))
             return torch.zeros(len(x), 2)
 
-    x, y = torch.zeros(1, *shape).expand(expected + 1, *shape), torch.zeros(expected + 1, dtype=torch.int64)
+    x, y = (
+        torch.zeros(1, *shape).expand(expected + 1, *shape),
+        torch.zeros(expected + 1, dtype=torch.int64),
+    )
     evaluate(Network(), x, y)
     output_margin(Network(), x, y)
     assert sizes == [expected, 1] * 2
@@ -156,7 +185,14 @@ def test_batches_of_large_images_are_small(shape, expected):
 def test_should_stop_between_epochs_alone(tiny_data):
     with pytest.raises(StopTraining, match="after epoch 1 of 2"):
         train(small_network(), tiny_data, TrainConfig(epochs=2), should_stop=lambda: True)
-    assert len(train(small_network(), tiny_data, TrainConfig(epochs=1), should_stop=lambda: True).history) == 1
+    assert (
+        len(
+            train(
+                small_network(), tiny_data, TrainConfig(epochs=1), should_stop=lambda: True
+            ).history
+        )
+        == 1
+    )
 
 
 def test_evaluate_matches_the_definition(tiny_data):
@@ -164,7 +200,9 @@ def test_evaluate_matches_the_definition(tiny_data):
     with torch.no_grad():
         logits = network(tiny_data.x_test.all())
     loss, accuracy = evaluate(network.train(), tiny_data.x_test, tiny_data.y_test, batch_size=17)
-    assert loss == pytest.approx(float(nn.functional.cross_entropy(logits, tiny_data.y_test)), rel=1e-4)
+    assert loss == pytest.approx(
+        float(nn.functional.cross_entropy(logits, tiny_data.y_test)), rel=1e-4
+    )
     assert accuracy == float((logits.argmax(1) == tiny_data.y_test).double().mean())
     assert network.training
 
@@ -187,7 +225,11 @@ class Viewing(nn.Module):
 
     def __init__(self, num_classes, in_channels):
         super().__init__()
-        self.conv, self.pool, self.last = nn.Conv2d(in_channels, 6, 3), nn.MaxPool2d(2), nn.Linear(54, num_classes)
+        self.conv, self.pool, self.last = (
+            nn.Conv2d(in_channels, 6, 3),
+            nn.MaxPool2d(2),
+            nn.Linear(54, num_classes),
+        )
 
     def forward(self, x):
         if not self.training:
@@ -196,10 +238,17 @@ class Viewing(nn.Module):
 
 
 def test_a_network_that_views_its_activations_is_trained_in_the_layout_it_takes(tiny_data):
-    count = lambda network, epoch: region_count(network, tiny_data.x_train, num_samples=2, resolution=5)  # noqa: E731
-    run = train(Viewing(10, 3), tiny_data, TrainConfig(epochs=1), measure=count, measure_epochs=(0,))
+    count = lambda network, epoch: region_count(
+        network, tiny_data.x_train, num_samples=2, resolution=5
+    )  # noqa: E731
+    run = train(
+        Viewing(10, 3), tiny_data, TrainConfig(epochs=1), measure=count, measure_epochs=(0,)
+    )
     assert run.status == "ok"
-    assert training_layout(Viewing(10, 3), tiny_data.x_train, torch.device("cpu")) == torch.contiguous_format
+    assert (
+        training_layout(Viewing(10, 3), tiny_data.x_train, torch.device("cpu"))
+        == torch.contiguous_format
+    )
     own = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(8 * 36, 10))
     before = copy.deepcopy(own.state_dict())
     state = torch.random.get_rng_state()
@@ -226,7 +275,9 @@ def test_narrow_networks_keep_the_contiguous_layout_where_several_threads_would_
 
 
 def test_settings_may_be_numpys_numbers_and_a_single_leftover_image_is_skipped(tiny_data):
-    numpys = TrainConfig(seed=np.int64(3), batch_size=np.int32(199), epochs=np.int64(1), lr=np.float32(1))
+    numpys = TrainConfig(
+        seed=np.int64(3), batch_size=np.int32(199), epochs=np.int64(1), lr=np.float32(1)
+    )
     assert numpys == TrainConfig(seed=3, batch_size=199, epochs=1, lr=1)
     assert repr(numpys.lr) == repr(TrainConfig(lr=1).lr) == "1.0"
     assert train(small_network(), tiny_data, numpys).status == "ok"
@@ -235,7 +286,8 @@ def test_settings_may_be_numpys_numbers_and_a_single_leftover_image_is_skipped(t
 def test_every_network_of_many_is_compiled(tiny_data, monkeypatch):
     """Torch gives up on code that it has compiled some times, and the layers of networks share their code.
 
-    Each is compiled once, for whole batches alone, and another network like it uses what was compiled.
+    Each is compiled once, for whole batches alone, and another network like it uses what was
+    compiled.
     """
     graphs, compile_it = [], torch.compile
 
@@ -243,7 +295,9 @@ def test_every_network_of_many_is_compiled(tiny_data, monkeypatch):
         graphs.append([len(x) for x in inputs if x.dim() == 4])
         return graph.forward
 
-    monkeypatch.setattr(torch, "compile", lambda network, **how: compile_it(network, backend=count, **how))
+    monkeypatch.setattr(
+        torch, "compile", lambda network, **how: compile_it(network, backend=count, **how)
+    )
     monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 2)
     for width in (4, 5, 6):
         for _ in range(2):

@@ -65,9 +65,14 @@ def test_random_labels_know_nothing_of_the_true_ones_and_come_first(tiny_data):
 
 @pytest.mark.parametrize("kind", ["nearer", "third"])
 def test_points_between_lie_on_pairs_that_are_not_counted(tiny_data, kind):
-    between = points_between(dataclasses.replace(CONFIG, between_share=2.0, between_labels=kind), tiny_data)
+    between = points_between(
+        dataclasses.replace(CONFIG, between_share=2.0, between_labels=kind), tiny_data
+    )
     pairs, labels = between.pairs, tiny_data.y_train[between.pairs]
-    counted = {frozenset(pair) for pair in vertex_indices(200, num_samples=1000, distinct=2, seed=0).tolist()}
+    counted = {
+        frozenset(pair)
+        for pair in vertex_indices(200, num_samples=1000, distinct=2, seed=0).tolist()
+    }
     assert len(pairs) == 400
     assert not counted & {frozenset(pair) for pair in pairs.tolist()}
     x, y = between.batch(tiny_data.x_train, 390, 20)  # goes round
@@ -86,7 +91,10 @@ def test_points_between_lie_on_pairs_that_are_not_counted(tiny_data, kind):
 
 
 def test_points_between_are_trained_on_with_the_images(tiny_data):
-    config, plain = dataclasses.replace(CONFIG, between_share=0.25, between_labels="third"), network_of()
+    config, plain = (
+        dataclasses.replace(CONFIG, between_share=0.25, between_labels="third"),
+        network_of(),
+    )
     between, place = points_between(config, tiny_data), 0
 
     def step(x, y):
@@ -120,6 +128,8 @@ def test_a_loss_is_looked_at_when_it_is_first_reached(tiny_data):
     target = (losses[5] + losses[6]) / 2
     first = min(epoch for epoch, loss in losses.items() if loss < target)
     for loss, epoch, measured in ((target, first, {first: first}), (1e-9, None, {})):
-        run = train(network_of(), tiny_data, config, measure=lambda net, epoch: epoch, measure_loss=loss)
+        run = train(
+            network_of(), tiny_data, config, measure=lambda net, epoch: epoch, measure_loss=loss
+        )
         assert (run.reached_epoch, run.measurements) == (epoch, measured)
         assert run.test_loss == full.test_loss

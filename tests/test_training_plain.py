@@ -16,7 +16,8 @@ ALL = {"crop_padding": 1, "flip_probability": 0.3, "mixup_alpha": 2.0}
 CASES = [ALL | {"optimizer": "sgd", "schedule": schedule} for schedule in ("cosine", "constant")]
 CASES += [ALL | {"optimizer": name} for name in ("adam", "adagrad")]
 CASES += [{}, {"mixup_alpha": 0.3}, {"crop_padding": 2}, {"flip_probability": 0.5}]
-# The last batch of 200 images is smaller than the others, so that means over batches are no means over images.
+# The last batch of 200 images is smaller than the others, so that means over batches are no means
+# over images.
 CONFIG = TrainConfig(lr=0.02, batch_size=48, weight_decay=1e-2, epochs=2, seed=5, momentum=0.8)
 
 
@@ -44,17 +45,22 @@ def plain_batch(data, batch, config, rng):
     mean, std = data.x_train.mean.view(3, 1, 1), data.x_train.std.view(3, 1, 1)
     x, y = (raw.float() - mean) / std, data.y_train[batch]
     weight = float(rng.beta(config.mixup_alpha, config.mixup_alpha)) if config.mixup_alpha else 1.0
-    partner = torch.from_numpy(rng.permutation(len(y))) if config.mixup_alpha else torch.arange(len(y))
+    partner = (
+        torch.from_numpy(rng.permutation(len(y))) if config.mixup_alpha else torch.arange(len(y))
+    )
     return weight * x + (1 - weight) * x[partner], y, y[partner], weight
 
 
 def plain_training(network, data, config, backward=None):
     """Trains the network; returns epoch, learning rate, loss and accuracy of every epoch.
 
-    backward: called with the images and labels of a batch, in the place of the gradient of their loss.
+    backward: called with the images and labels of a batch, in the place of the gradient of their
+        loss.
     """
     optimizer = {
-        "sgd": lambda p: torch.optim.SGD(p, lr=1.0, momentum=config.momentum, weight_decay=config.weight_decay),
+        "sgd": lambda p: torch.optim.SGD(
+            p, lr=1.0, momentum=config.momentum, weight_decay=config.weight_decay
+        ),
         "adam": lambda p: torch.optim.Adam(p, lr=1.0, weight_decay=config.weight_decay),
         "adagrad": lambda p: torch.optim.Adagrad(p, lr=1.0, weight_decay=config.weight_decay),
     }[config.optimizer](network.parameters())
@@ -92,7 +98,9 @@ def assert_trained_as(plain, data, config, backward=None, atol=1e-6):
     assert run.network is ours
     for one, other in zip(ours.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=atol)
-    history = [(row["epoch"], row["lr"], row["train_loss"], row["train_accuracy"]) for row in run.history]
+    history = [
+        (row["epoch"], row["lr"], row["train_loss"], row["train_accuracy"]) for row in run.history
+    ]
     np.testing.assert_allclose(history, expected, rtol=10 * atol)
     return run
 
@@ -105,7 +113,9 @@ def test_training_equals_a_plain_loop(tiny_data, settings):
     assert run.gap == run.train_accuracy - run.test_accuracy
 
 
-@pytest.mark.parametrize(("spare", "status"), [(1.0, "ok"), (math.nan, "diverged"), (math.inf, "diverged")])
+@pytest.mark.parametrize(
+    ("spare", "status"), [(1.0, "ok"), (math.nan, "diverged"), (math.inf, "diverged")]
+)
 def test_one_weight_that_is_not_a_number_is_divergence(tiny_data, spare, status):
     """Even where no score shows it."""
     network = network_of()

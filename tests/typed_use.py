@@ -19,7 +19,13 @@ def train_and_count() -> None:
     assert_type(data, Dataset)
     network = rc.build_network("ResNet18", num_classes=data.num_classes, width=8)
     assert_type(network, torch.nn.Module)
-    run = rc.train(network, data, rc.TrainConfig(lr=0.1), measure=lambda network, epoch: epoch, measure_epochs=[0])
+    run = rc.train(
+        network,
+        data,
+        rc.TrainConfig(lr=0.1),
+        measure=lambda network, epoch: epoch,
+        measure_epochs=[0],
+    )
     assert_type(run, TrainRun)
     assert_type(run.gap, float)
     count = rc.region_count(run.network, data.x_train, num_samples=10)

@@ -48,7 +48,10 @@ def numbers(path, lengths):
     with naming(path):
         rows = np.loadtxt(path, ndmin=2)
         expected = f"expected {' or '.join(map(str, lengths))}, all finite"
-        require(rows.shape[1] in lengths and np.isfinite(rows).all(), f"{rows.shape[1]} numbers a line, {expected}")
+        require(
+            rows.shape[1] in lengths and np.isfinite(rows).all(),
+            f"{rows.shape[1]} numbers a line, {expected}",
+        )
     return rows
 
 

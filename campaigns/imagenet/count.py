@@ -2,9 +2,9 @@
 
     python campaigns/imagenet/count.py IMAGES [--num-samples N]
 
-which writes campaigns/imagenet/results.csv. EfficientNet-Lite0, 1 and 2 and their weights come from the
-package index; the book needs none of them. `hero.py` beside it shows what was counted, and draws the picture
-of the first page.
+which writes campaigns/imagenet/results.csv. EfficientNet-Lite0, 1 and 2 and their weights come from
+the package index; the book needs none of them. `hero.py` beside it shows what was counted, and
+draws the picture of the first page.
 """
 
 import argparse
@@ -48,7 +48,9 @@ def load_network(name):
     network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
     network = Standardised(network).eval()
     with torch.no_grad():
-        return torch.jit.optimize_for_inference(torch.jit.trace(network, torch.rand(2, 3, SIZES[name], SIZES[name])))
+        return torch.jit.optimize_for_inference(
+            torch.jit.trace(network, torch.rand(2, 3, SIZES[name], SIZES[name]))
+        )
 
 
 def summary(table, reference):
@@ -71,7 +73,11 @@ def count_all(folder, num_samples, seed=0):
         images = load_points(folder, image_size=size)
         vertices = sample_vertices(images, num_samples=num_samples, seed=seed)
         tables.append(segment_table(network, vertices, batch_size=BATCH_SIZE, progress=True))
-        row = {"network": f"EfficientNet-{name.capitalize()}", "size": size, "accuracy": PUBLISHED[name]}
+        row = {
+            "network": f"EfficientNet-{name.capitalize()}",
+            "size": size,
+            "accuracy": PUBLISHED[name],
+        }
         row |= {"accuracy_source": SOURCE, "images": pathlib.Path(folder).name, "seed": seed}
         row |= summary(tables[-1], tables[0]) | {"seconds": round(time.perf_counter() - started)}
         rows.append(row)
@@ -84,7 +90,9 @@ def main(argv=None):
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.split(":")[0])
     parser.add_argument("images", help="a folder of images")
-    parser.add_argument("--num-samples", type=int, default=1000, help="segments for each network (default: 1000)")
+    parser.add_argument(
+        "--num-samples", type=int, default=1000, help="segments for each network (default: 1000)"
+    )
     args = parser.parse_args(argv)
     count_all(args.images, args.num_samples)
 

@@ -1,6 +1,7 @@
 """What pretrained ImageNet networks show in the book: the guide's table, and the picture of the first page.
 
-    python campaigns/imagenet/hero.py            # a part of `make imagenet`, which installs what it needs
+    python campaigns/imagenet/hero.py            # a part of `make imagenet`, which installs what it
+    needs
 
 It draws the regions of EfficientNet-Lite0 between three photographs, those that
 the adaptive count counts, and writes their numbers into the caption.
@@ -29,12 +30,16 @@ from rc_utils.paths import write_atomically
 
 BOOK = pathlib.Path(__file__).resolve().parents[2] / "book"
 PICTURE = BOOK / "_static" / "hero.svg"
-# CC0 by Stefan van der Walt, CC0 by Rachel Michetti, public domain by SpaceX (notes of `skimage.data`).
+# CC0 by Stefan van der Walt, CC0 by Rachel Michetti, public domain by SpaceX (notes of
+# `skimage.data`).
 PHOTOGRAPHS = {"cat": "chelsea.png", "cup of coffee": "coffee.png", "rocket": "rocket.jpg"}
 START, END = "<!-- hero: written by `python campaigns/imagenet/hero.py` -->", "<!-- end of hero -->"
 CORNERS = np.array([[45, 680], [675, 680], [360, 680 - 630 * 0.75**0.5]])
 SQUARES = ((2, 425), (598, 425), (300, 2))  # where the photographs lie, 120 wide
-FONTS = {22: 0.9, 18: 0.7}  # sizes of names, and the share of a name that has to lie inside its region
+FONTS = {
+    22: 0.9,
+    18: 0.7,
+}  # sizes of names, and the share of a name that has to lie inside its region
 
 
 def photographs(size):
@@ -44,8 +49,14 @@ def photographs(size):
         image = Image.open(folder / name).convert("RGB")
         side = min(image.size)
         left, top = (image.width - side) // 2, (image.height - side) // 2
-        squares.append(image.crop((left, top, left + side, top + side)).resize((size, size), Image.Resampling.BICUBIC))
-    arrays = np.stack([np.asarray(square, np.float32).transpose(2, 0, 1) / 255 for square in squares])
+        squares.append(
+            image.crop((left, top, left + side, top + side)).resize(
+                (size, size), Image.Resampling.BICUBIC
+            )
+        )
+    arrays = np.stack(
+        [np.asarray(square, np.float32).transpose(2, 0, 1) / 255 for square in squares]
+    )
     return torch.from_numpy(arrays), squares
 
 
@@ -70,8 +81,13 @@ def place_of_name(paths, half):
     None of it may lie outside the triangle.
     """
     box = np.stack(np.meshgrid(*[np.linspace(-1, 1, 7)] * 2), -1).reshape(-1, 2) * half
-    low, high = np.min([path.min(0) for path in paths], 0), np.max([path.max(0) for path in paths], 0)
-    places = np.stack(np.meshgrid(*[np.linspace(*ends, 50) for ends in zip(low, high, strict=True)]), -1).reshape(-1, 2)
+    low, high = (
+        np.min([path.min(0) for path in paths], 0),
+        np.max([path.max(0) for path in paths], 0),
+    )
+    places = np.stack(
+        np.meshgrid(*[np.linspace(*ends, 50) for ends in zip(low, high, strict=True)]), -1
+    ).reshape(-1, 2)
     boxes = (places[:, None] + box).reshape(-1, 2)
     covered, whole = (inside(one, boxes).reshape(len(places), -1) for one in (paths, [CORNERS]))
     covered = covered.mean(1) * whole.all(1)
@@ -84,7 +100,9 @@ def name_of(paths, rows, taken):
     for font, least in FONTS.items():
         half = np.array([0.28 * font * max(map(len, rows)), 0.5 * font * len(rows)])
         place, covered = place_of_name(paths, half)
-        if covered >= least and not any((np.abs(place - other) < half + size).all() for other, size in taken):
+        if covered >= least and not any(
+            (np.abs(place - other) < half + size).all() for other, size in taken
+        ):
             taken.append((place, half))
             heights = place[1] + font * (np.arange(len(rows)) - len(rows) / 2 + 0.8)
             return [
@@ -98,13 +116,19 @@ def picture(polygons, labels, regions, names, squares, words):
     """The regions of a triangle as an SVG that names them, with squares (images) at the corners."""
     paths = outlines([polygon @ CORNERS for polygon in polygons], labels)
     shares = {label: sum(area(path) for path in own) for label, own in paths.items()}
-    shares = {label: shares[label] / sum(shares.values()) for label in sorted(shares, key=shares.get, reverse=True)}
+    shares = {
+        label: shares[label] / sum(shares.values())
+        for label in sorted(shares, key=shares.get, reverse=True)
+    }
     parts, texts, taken = [], [], []
     for rank, (label, share) in enumerate(shares.items()):
-        red, green, blue = colorsys.hls_to_rgb(rank * 0.618034 % 1, (0.78, 0.68, 0.86)[rank % 3], 0.6)
+        red, green, blue = colorsys.hls_to_rgb(
+            rank * 0.618034 % 1, (0.78, 0.68, 0.86)[rank % 3], 0.6
+        )
         colour = f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}"
         lines = "".join(
-            "M" + " ".join(f"{x:.1f},{y:.1f}" for x, y in straightened(path)) + "Z" for path in paths[label]
+            "M" + " ".join(f"{x:.1f},{y:.1f}" for x, y in straightened(path)) + "Z"
+            for path in paths[label]
         )
         name = html.escape(names[label])
         parts.append(
@@ -113,10 +137,14 @@ def picture(polygons, labels, regions, names, squares, words):
         texts += name_of(paths[label], names[label].split(), taken)
     frames = []
     for (x, y), corner, square in zip(SQUARES, CORNERS, squares, strict=True):
-        frames.append(f'<path stroke="currentColor" d="M{x + 60},{y + 120}L{corner[0]:.0f},{corner[1]:.0f}"/>')
+        frames.append(
+            f'<path stroke="currentColor" d="M{x + 60},{y + 120}L{corner[0]:.0f},{corner[1]:.0f}"/>'
+        )
         square.resize((200, 200)).save(buffer := io.BytesIO(), "JPEG", quality=80)
         data = base64.b64encode(buffer.getvalue()).decode()
-        frames.append(f'<image x="{x}" y="{y}" width="120" height="120" href="data:image/jpeg;base64,{data}"/>')
+        frames.append(
+            f'<image x="{x}" y="{y}" width="120" height="120" href="data:image/jpeg;base64,{data}"/>'
+        )
     told = told_of(shares, regions, names, words)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="rc-hero" viewBox="0 0 720 700" role="img" aria-label="{told}" '
@@ -147,7 +175,11 @@ def main():
 def shown_table(results):
     """The results for the guide, a column for each network, with intervals as text."""
     shown = {"accuracy on ImageNet, %": results["accuracy"].astype(str)}
-    heads = {"regions": "regions", "labels": "different labels", "foreign_share": "share with neither end's label"}
+    heads = {
+        "regions": "regions",
+        "labels": "different labels",
+        "foreign_share": "share with neither end's label",
+    }
     for column, head in (heads | {"more": "regions more than Lite0"}).items():
         bounds = results[[column, f"{column}_low", f"{column}_high"]].to_numpy()
         shown[head] = [interval_text(*row) if np.ptp(row) else "–" for row in bounds]

@@ -150,7 +150,9 @@ def as_classifier(model, points, names=None):
         device = state[0].device if state else device
         return Classifier(model, device, dtypes[0] if dtypes else torch.float32, model)
     if isinstance(model, torch.export.ExportedProgram):
-        raise TypeError("model is an exported program, which cannot be called; give the module it was made of")
+        raise TypeError(
+            "model is an exported program, which cannot be called; give the module it was made of"
+        )
     predicts, call = callable(getattr(model, "predict", None)), model
     if predicts:
         device, call = torch.device("cpu"), _predict_of(model)
@@ -178,13 +180,19 @@ def require_weights(module):
             f"{type(module).__name__} has a lazy layer, whose weights are drawn by its first "
             "batch: give it its sizes, or run it once and train it, before",
         )
-        require(not tensor.is_meta, "the module is on the meta device and has no weights: load them first")
+        require(
+            not tensor.is_meta,
+            "the module is on the meta device and has no weights: load them first",
+        )
 
 
 def _predict_of(model):
     """The method `predict` of an estimator; names of classes as their positions in `classes_`."""
     classes = getattr(model, "classes_", None)
-    require(not isinstance(classes, list), "the classifier predicts several outputs; expected one label per point")
+    require(
+        not isinstance(classes, list),
+        "the classifier predicts several outputs; expected one label per point",
+    )
     if classes is None:
         return model.predict
     codes = {name: code for code, name in enumerate(np.asarray(classes).tolist())}
@@ -216,7 +224,8 @@ def _read_batches(classifier, batch_of, total, read, batch_size=None):
     values, done, chunk = None, 0, batch_size
     while done < total:
         chunk = chunk or default_chunk(batch_of(done, done + 1)[0].numel(), classifier)
-        # As equal in size as can be: the last bits of a matrix product can differ for small batches.
+        # As equal in size as can be: the last bits of a matrix product can differ for small
+        # batches.
         left = total - done
         size = -(-left // -(-left // chunk))
         try:
@@ -298,7 +307,11 @@ def probed(classifier, points, batch_size=None):
             with contextlib.suppress(Exception):
                 if _differ_by(first, outputs(order, size, torch.channels_last)) <= BATCH_TOLERANCE:
                     layout = torch.channels_last
-        changed = [name for name in state if not torch.equal(state[name].nan_to_num(), before[name].nan_to_num())]
+        changed = [
+            name
+            for name in state
+            if not torch.equal(state[name].nan_to_num(), before[name].nan_to_num())
+        ]
         for name in changed:
             state[name].copy_(before[name])
     name = type(module).__name__ if module is not None else "the model"
@@ -327,13 +340,15 @@ def probed(classifier, points, batch_size=None):
 def _differ_by(one, other):
     """The largest difference of a score (n, C), as a share of what scores differ by between points.
 
-    Last bits do not count: what 64 roundings in float32 make of a column's largest number, or of the
-    largest of the scores that win, from which the label's lead is told no finer.
+    Last bits do not count: what 64 roundings in float32 make of a column's largest number, or of
+    the largest of the scores that win, from which the label's lead is told no finer.
     """
     if one.ndim == 1:
         return float((one != other).any())
     with np.errstate(invalid="ignore"):  # infinity less infinity
-        difference = np.where((one == other) | (np.isnan(one) & np.isnan(other)), 0, np.abs(one - other))
+        difference = np.where(
+            (one == other) | (np.isnan(one) & np.isnan(other)), 0, np.abs(one - other)
+        )
     if not np.isfinite(difference).all():
         return np.inf
     finite = np.where(np.isfinite(one), one, 0)
@@ -391,7 +406,9 @@ def two_scores(scores):
     """Scores (P, C) with C >= 2; one output s becomes (0, s): the argmax is whether s > 0."""
     scores = scores.unsqueeze(1) if scores.ndim == 1 else scores
     shape = tuple(scores.shape[1:])
-    require(scores.ndim == 2, f"the network returns {shape} numbers for a point; expected (classes,)")
+    require(
+        scores.ndim == 2, f"the network returns {shape} numbers for a point; expected (classes,)"
+    )
     return torch.cat([torch.zeros_like(scores), scores], 1) if scores.shape[1] == 1 else scores
 
 

@@ -152,7 +152,9 @@ def region_count(
     """
     names, points = getattr(points, "columns", None), draws.as_points(points)
     check_number("padding", padding, 0)
-    lattice = make_lattice(dim, resolution, alpha_range=alpha_range, domain=domain, adjacency=adjacency)
+    lattice = make_lattice(
+        dim, resolution, alpha_range=alpha_range, domain=domain, adjacency=adjacency
+    )
     check_name("strategy", strategy, STRATEGIES)
     if coarse is not None:
         belongs = f"coarse={coarse!r} belongs to strategy 'adaptive' on segments, dim=1"
@@ -176,7 +178,9 @@ def region_count(
             corners = box_corners(vertices, padding) if domain == "box" else vertices
             if not found:
                 classifier = probed(classifier, probed_points(corners), batch_size)
-            counts, evaluations = _count_simplices(classifier, corners, lattice, strategy, batch_size, coarse)
+            counts, evaluations = _count_simplices(
+                classifier, corners, lattice, strategy, batch_size, coarse
+            )
             found.append(counts)
             num_evaluations += evaluations
     check_column(classifier, strict=True)
@@ -205,7 +209,9 @@ def _count_simplices(classifier, corners, lattice, strategy, batch_size, coarse)
     if adaptive and lattice.dim == 1:
         samples, evaluations = sample_adaptively(classifier, corners, lattice, batch_size, coarse)
         return np.bincount(samples.segment[begins(samples)], minlength=len(corners)), evaluations
-    if adaptive or (lattice.adjacency == "linear" and lattice.dim > 1 and not classifier.gives_labels):
+    if adaptive or (
+        lattice.adjacency == "linear" and lattice.dim > 1 and not classifier.gives_labels
+    ):
         halvings = HALVINGS.get(lattice.dim, 1) if adaptive else 0
         return count_on_meshes(classifier, corners, lattice, batch_size, halvings)
     labels = label_lattice(classifier, corners, lattice, batch_size)
@@ -265,7 +271,9 @@ def label_grid(
     require(fits, f"vertices have shape {shape}; expected (B, d + 1, *shape) with d >= 1")
     require(torch.isfinite(given).all(), "vertices hold NaN or infinity; remove these points")
     check_number("padding", padding, 0)
-    lattice = make_lattice(shape[1] - 1, resolution, alpha_range=alpha_range, domain=domain, adjacency=adjacency)
+    lattice = make_lattice(
+        shape[1] - 1, resolution, alpha_range=alpha_range, domain=domain, adjacency=adjacency
+    )
     classifier, frame = as_classifier(model, vertices), plane_coordinates(given)
     corners, places = given.to(classifier.device, classifier.dtype), frame
     if domain == "box":

@@ -10,7 +10,13 @@ import torch
 from scipy.sparse import csr_array
 
 from rc_utils.checks import check_name, require
-from rc_utils.counting.classifier import as_classifier, check_column, probed, probed_points, scores_at
+from rc_utils.counting.classifier import (
+    as_classifier,
+    check_column,
+    probed,
+    probed_points,
+    scores_at,
+)
 from rc_utils.counting.lattice import graph_components, make_lattice
 
 STRATEGIES = ("grid", "adaptive")
@@ -66,7 +72,10 @@ def count_on_meshes(classifier, corners, lattice, batch_size, halvings=0):
         counts.append(count_pieces(mesh.scores, mesh.elements, mesh.owner, len(part)))
         evaluations += len(mesh.points)
         done += len(part)
-        block = max(1, BLOCK // max(lattice.num_points * mesh.scores.shape[1], lattice_elements(lattice).size))
+        block = max(
+            1,
+            BLOCK // max(lattice.num_points * mesh.scores.shape[1], lattice_elements(lattice).size),
+        )
     return np.concatenate(counts), evaluations
 
 
@@ -159,7 +168,10 @@ def cut(mesh, chosen):
         is_end = np.append(is_end, np.zeros(len(mesh.points) - len(is_end), dtype=bool))
         is_end[ends] = True
         near = np.flatnonzero(is_end[mesh.elements.T].sum(0, dtype=np.int8) > 1)
-        sums = [one + other for one, other in itertools.combinations(mesh.keys[mesh.elements[near]].T, 2)]
+        sums = [
+            one + other
+            for one, other in itertools.combinations(mesh.keys[mesh.elements[near]].T, 2)
+        ]
         chosen = np.zeros(len(mesh.elements), dtype=bool)
         # A new point on an edge has half the sum of the keys of its ends.
         chosen[near] = np.isin(sums, 2 * mesh.keys[known:]).any(0)
@@ -169,7 +181,8 @@ def cut(mesh, chosen):
 def _bisect(mesh, chosen, known):
     """Replace each chosen element by its halves; returns the ends (n, 2) of the edges that are cut.
 
-    The points in their middle are added that are not there yet; those from `known` on are this round's.
+    The points in their middle are added that are not there yet; those from `known` on are this
+    round's.
     """
     old, depth = mesh.elements[chosen], mesh.depth[chosen]
     places = np.arange(old.shape[1])
@@ -283,17 +296,21 @@ def count_pieces(scores, elements, owner, number):
     mesh. owner: (V,) which of `number` separate domains a vertex belongs to.
 
     In an element, and on each of its faces, every label wins on a convex set. So the pieces are the
-    components of a graph with a node for every vertex, and for every edge or triangle and label that
-    wins inside it and at none of its corners, where all nodes of one label in one element are joined.
-    This is exact for d <= 2; in three dimensions what lies inside one tetrahedron is missed, and
-    beyond only vertices and edges are looked at, which is twenty times as fast.
+    components of a graph with a node for every vertex, and for every edge or triangle and label
+    that wins inside it and at none of its corners, where all nodes of one label in one element are
+    joined. This is exact for d <= 2; in three dimensions what lies inside one tetrahedron is
+    missed, and beyond only vertices and edges are looked at, which is twenty times as fast.
     """
     labels, size = scores.argmax(1), elements.shape[1]
     mixed = (labels[elements] != labels[elements[:, :1]]).any(1)
     links = [elements[~mixed][:, [k, k + 1]] for k in range(size - 1)]
     elements, owners, total = elements[mixed], [owner], len(owner)
     # (element, label, node) of every node in an element.
-    entries = [np.stack([np.repeat(np.arange(len(elements)), size), labels[elements.ravel()], elements.ravel()])]
+    entries = [
+        np.stack(
+            [np.repeat(np.arange(len(elements)), size), labels[elements.ravel()], elements.ravel()]
+        )
+    ]
     for corners in (2, 3)[: size - 1] if size <= 4 else (2,):
         faces, faces_of_each = faces_of(elements, corners)
         face, label = labels_inside(scores, labels, faces)
@@ -302,7 +319,9 @@ def count_pieces(scores, elements, owner, number):
         nodes = total + 1 + np.arange(len(face))
         table = csr_array((nodes, (face, label)), shape=(len(faces), scores.shape[1]))
         found = table[faces_of_each.ravel()].tocoo()
-        entries.append(np.stack([found.coords[0] // faces_of_each.shape[1], found.coords[1], found.data - 1]))
+        entries.append(
+            np.stack([found.coords[0] // faces_of_each.shape[1], found.coords[1], found.data - 1])
+        )
         total += len(face)
     element, label, node = np.concatenate(entries, axis=1)
     order = np.lexsort((label, element))
@@ -401,7 +420,10 @@ def triangle_regions(model, vertices, resolution=None, strategy="adaptive"):
     element of the mesh; their labels (n,); and the number of regions.
     """
     check_name("strategy", strategy, STRATEGIES)
-    classifier, halvings = as_classifier(model, vertices), HALVINGS[2] if strategy == "adaptive" else 0
+    classifier, halvings = (
+        as_classifier(model, vertices),
+        HALVINGS[2] if strategy == "adaptive" else 0,
+    )
     corners = torch.as_tensor(vertices).to(classifier.device, classifier.dtype)
     classifier = probed(classifier, probed_points(corners))
     mesh = interpolated_mesh(classifier, corners, make_lattice(2, resolution), None, halvings)

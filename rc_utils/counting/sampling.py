@@ -11,7 +11,9 @@ NUM_LENGTH_PAIRS = 200  # of which the median distance is the default length of 
 BLOCK_BYTES = 1 << 24  # vertices and labels that a region count holds at once
 
 
-def sample_vertices(points, *, dim=1, num_samples=100, sampling="pairs", seed=0, direction_length=None, device=None):
+def sample_vertices(
+    points, *, dim=1, num_samples=100, sampling="pairs", seed=0, direction_length=None, device=None
+):
     """Draw the dim + 1 vertices of each of `num_samples` simplices.
 
     "pairs": distinct data points, uniformly (v1 Definition 4).
@@ -31,7 +33,9 @@ def sample_vertices(points, *, dim=1, num_samples=100, sampling="pairs", seed=0,
     """
     points = as_points(points)
     length = checked_length(points, dim, num_samples, sampling, seed, direction_length)
-    blocks = vertex_blocks(points, dim, num_samples, sampling, seed, length, device, precision_of(points))
+    blocks = vertex_blocks(
+        points, dim, num_samples, sampling, seed, length, device, precision_of(points)
+    )
     return torch.cat(list(blocks))
 
 
@@ -113,7 +117,11 @@ def as_points(points):
     elif isinstance(points, list | tuple):
         tensor = as_tensor("points", points)
         points = tensor if points and isinstance(points[0], torch.Tensor) else tensor.numpy()
-    indexed = hasattr(points, "__getitem__") and hasattr(points, "__len__") and not scipy.sparse.issparse(points)
+    indexed = (
+        hasattr(points, "__getitem__")
+        and hasattr(points, "__len__")
+        and not scipy.sparse.issparse(points)
+    )
     if isinstance(points, np.ndarray | torch.Tensor):
         fault = _fault_of(points) if points.ndim else "one number"
     elif not indexed or isinstance(points, str | bytes | dict | torch.utils.data.Dataset):
@@ -143,12 +151,16 @@ def as_tensor(name, values):
     require(not fault, f"{name} are {fault}; expected a dense array of real numbers")
     if not isinstance(values, torch.Tensor):
         kind = np.float64 if values.dtype.itemsize > 8 else values.dtype.newbyteorder("=")
-        # torch takes neither read-only memory nor negative strides, which an axis of length 1 may keep.
+        # torch takes neither read-only memory nor negative strides, which an axis of length 1 may
+        # keep.
         array = np.require(values, kind, ["C", "W", "E"])
         values = torch.from_numpy(array.copy() if min(array.strides, default=0) < 0 else array)
     if values.dtype in (torch.uint16, torch.uint32, torch.uint64):
         values = values.to(torch.int64)
-        require((values >= 0).all(), f"{name} hold integers of 2^63 or more; expected such as 64 bits hold signed")
+        require(
+            (values >= 0).all(),
+            f"{name} hold integers of 2^63 or more; expected such as 64 bits hold signed",
+        )
     return values
 
 
@@ -178,7 +190,9 @@ def precision_of(points):
 def gather(points, index, device=None, dtype=torch.float32):
     """points[index] as a tensor (*index.shape, *shape); ValueError if a value is not finite."""
     flat = np.ascontiguousarray(index.reshape(-1))
-    taken = points[torch.from_numpy(flat).to(points.device) if isinstance(points, torch.Tensor) else flat]
+    taken = points[
+        torch.from_numpy(flat).to(points.device) if isinstance(points, torch.Tensor) else flat
+    ]
     require(
         isinstance(taken, np.ndarray | torch.Tensor),
         f"points are a {type(points).__name__}, of which integers take a {type(taken).__name__}; expected an array",
@@ -189,5 +203,7 @@ def gather(points, index, device=None, dtype=torch.float32):
     require(0 not in shape, f"points of shape {shape} hold no number; expected at least one")
     bad = (~torch.isfinite(taken).flatten(1).all(1)).nonzero()
     if len(bad):
-        raise ValueError(f"points[{flat[int(bad[0])]}] holds NaN or infinity (or passes {dtype}); remove it")
+        raise ValueError(
+            f"points[{flat[int(bad[0])]}] holds NaN or infinity (or passes {dtype}); remove it"
+        )
     return taken.view(*index.shape, *shape)

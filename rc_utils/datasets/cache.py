@@ -47,7 +47,9 @@ def read_cache(path):
                 return _checked({key: archive[key] for key in known})
         except Exception as error:  # of whatever kind, depending on which bytes are wrong
             advice = "Correct it, or put an intact copy in its place; what was downloaded or decoded may be deleted"
-            raise ValueError(f"{path} is not a dataset as expected, or damaged ({error}). {advice}.") from error
+            raise ValueError(
+                f"{path} is not a dataset as expected, or damaged ({error}). {advice}."
+            ) from error
 
 
 def _checked(arrays):
@@ -55,18 +57,27 @@ def _checked(arrays):
     require(not missing, f"arrays missing: {', '.join(missing)}")
     for split in ("train", "test"):
         x, y = arrays[f"x_{split}"], arrays[f"y_{split}"]
-        square = x.dtype == np.uint8 and x.ndim in (3, 4) and x.shape[1] == x.shape[2] and x.size > 0
+        square = (
+            x.dtype == np.uint8 and x.ndim in (3, 4) and x.shape[1] == x.shape[2] and x.size > 0
+        )
         expected = "expected uint8, square images (N, H, W, C) or (N, H, W)"
         require(square, f"x_{split} is {x.dtype} of shape {x.shape}, {expected}")
         found = f"y_{split} is {y.dtype} of shape {y.shape}"
-        require(y.dtype.kind in "iu" and y.shape == x.shape[:1], f"{found}, expected {len(x)} integers")
-        arrays |= {f"x_{split}": x if x.ndim == 4 else x[..., None], f"y_{split}": y.astype(np.int64)}
+        require(
+            y.dtype.kind in "iu" and y.shape == x.shape[:1], f"{found}, expected {len(x)} integers"
+        )
+        arrays |= {
+            f"x_{split}": x if x.ndim == 4 else x[..., None],
+            f"y_{split}": y.astype(np.int64),
+        }
     train, test = arrays["x_train"].shape[1:], arrays["x_test"].shape[1:]
     require(train == test, f"x_train has images of shape {train}, x_test of {test}")
     present = np.unique(arrays["y_train"])
     names = arrays.get("classes", present)
     found = f"y_train has the labels {present[:9]} for {len(names)} classes"
-    require(np.array_equal(present, np.arange(len(names))), f"{found}, expected 0, 1, ... without a gap")
+    require(
+        np.array_equal(present, np.arange(len(names))), f"{found}, expected 0, 1, ... without a gap"
+    )
     require(np.isin(arrays["y_test"], present).all(), "y_test has labels that are not in y_train")
     texts = {key: str(arrays.get(key, "")) for key in ("source", "note")}
     return arrays | texts | {"classes": tuple(map(str, names.tolist()))}
@@ -105,7 +116,10 @@ def _download(name, folder):
             ) from error
     names = tuple(label.split(" - ")[0] for label in train.classes)  # MNIST says "0 - zero"
     arrays = [np.asarray(a) for part in (train, test) for a in (part.data, part.targets)]
-    return dict(zip(NEEDED, arrays, strict=True)) | {"classes": names, "source": f"torchvision {dataset}"}
+    return dict(zip(NEEDED, arrays, strict=True)) | {
+        "classes": names,
+        "source": f"torchvision {dataset}",
+    }
 
 
 def class_folders(root, size):
@@ -114,8 +128,12 @@ def class_folders(root, size):
 
     train, test = ImageFolder(root / "train"), ImageFolder(root / "val")
     different = sorted(set(train.classes) ^ set(test.classes))
-    require(not different, f"train/ and val/ in {root} differ in the classes {', '.join(different[:5])}")
-    listed = [np.array(part) for split in (train, test) for part in zip(*split.samples, strict=True)]
+    require(
+        not different, f"train/ and val/ in {root} differ in the classes {', '.join(different[:5])}"
+    )
+    listed = [
+        np.array(part) for split in (train, test) for part in zip(*split.samples, strict=True)
+    ]
     source = f"class folders {root.name}, short side {size}, centre crop"
     return dict(zip(NEEDED, listed, strict=True)) | {"classes": train.classes, "source": source}
 
@@ -129,13 +147,21 @@ def decoded(arrays, root, size, folder):
     from tqdm.contrib.concurrent import thread_map
 
     files = [*map(Path, arrays["x_train"]), *map(Path, arrays["x_test"])]
-    listing = [(file.relative_to(root).as_posix(), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    listing = [
+        (file.relative_to(root).as_posix(), file.stat().st_size, file.stat().st_mtime_ns)
+        for file in files
+    ]
     digest = hashlib.sha256(repr((arrays["classes"], listing)).encode()).hexdigest()
     path = folder / f"imagenet-{size}-{digest[:12]}.npz"
     if not path.exists():
-        images = thread_map(lambda file: decode(file, size), files, desc="decoding", mininterval=5, tqdm_class=tqdm)
+        images = thread_map(
+            lambda file: decode(file, size), files, desc="decoding", mininterval=5, tqdm_class=tqdm
+        )
         n_train = len(arrays["x_train"])
-        write_cache(path, arrays | {"x_train": np.stack(images[:n_train]), "x_test": np.stack(images[n_train:])})
+        write_cache(
+            path,
+            arrays | {"x_train": np.stack(images[:n_train]), "x_test": np.stack(images[n_train:])},
+        )
     return read_cache(path)
 
 

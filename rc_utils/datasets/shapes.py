@@ -1,8 +1,9 @@
 """`shapes`: ten shapes in colour on textured backgrounds, drawn by formula, in any number and size.
 
-Images are drawn in blocks of fixed length, each from a random stream of its own, so that the first n images do not
-depend on how many are asked for, and training and test images never share a stream. All coordinates are in units
-of half the image, so that the same scene is drawn at every size; only the pixel noise differs.
+Images are drawn in blocks of fixed length, each from a random stream of its own, so that the first
+n images do not depend on how many are asked for, and training and test images never share a stream.
+All coordinates are in units of half the image, so that the same scene is drawn at every size; only
+the pixel noise differs.
 """
 
 import numpy as np
@@ -16,9 +17,11 @@ _STREAMS = {"train": 0, "test": 1}
 def make_shapes(n, *, image_size, split, seed, classes):
     """Images (n, image_size, image_size, 3) uint8 and their labels (n,) int64.
 
-    split: "train" or "test", which draw from separate random streams. classes: indices into `SHAPE_NAMES`; label k is
-    the k-th of them. Every run of len(classes) labels that starts at a multiple of len(classes) within a block of
-    500 // len(classes) such runs holds each class once. Raises ValueError for an image_size below 8.
+    split: "train" or "test", which draw from separate random streams. classes: indices into
+        `SHAPE_NAMES`; label k is
+    the k-th of them. Every run of len(classes) labels that starts at a multiple of len(classes)
+    within a block of 500 // len(classes) such runs holds each class once. Raises ValueError for an
+    image_size below 8.
     """
     require(image_size >= 8, f"image_size is {image_size}; shapes need at least 8 pixels a side")
     runs = _BLOCK // len(classes)
@@ -46,7 +49,9 @@ def _draw(shapes, image_size, rng):
         radius = rng.uniform(0.08, 0.24, (num, 1, 1))
         shown = rng.random((num, 1, 1)) < 0.5
         colour = rng.uniform(0, 1, (num, 3))
-        canvas = _cover(canvas, np.hypot(x - centre_x, y - centre_y) - np.where(shown, radius, -1), colour)
+        canvas = _cover(
+            canvas, np.hypot(x - centre_x, y - centre_y) - np.where(shown, radius, -1), colour
+        )
     noise = rng.uniform(0.02, 0.08, (num, 1, 1, 1))
     canvas += noise * rng.standard_normal(canvas.shape)
     return np.floor(np.clip(canvas, 0, 1) * 255 + 0.5).astype(np.uint8)
@@ -90,27 +95,37 @@ def _cover(canvas, distance, colour):
 
 
 def _star(u, v):
-    # All ten edges are mirror images of the one from the tip at angle 0 to the notch at angle pi / 5.
+    # All ten edges are mirror images of the one from the tip at angle 0 to the notch at angle pi /
+    # 5.
     sector = 2 * np.pi / 5
     angle = np.abs(np.mod(np.arctan2(v, u) + sector / 2, sector) - sector / 2)
     radius = np.hypot(u, v)
     tip, notch = np.array([1.05, 0.0]), 0.45 * np.array([np.cos(sector / 2), np.sin(sector / 2)])
     normal = np.array([notch[1] - tip[1], tip[0] - notch[0]])
     normal /= np.linalg.norm(normal)
-    return normal[0] * (radius * np.cos(angle) - tip[0]) + normal[1] * (radius * np.sin(angle) - tip[1])
+    return normal[0] * (radius * np.cos(angle) - tip[0]) + normal[1] * (
+        radius * np.sin(angle) - tip[1]
+    )
 
 
-# Negative inside the shape, positive outside, close to the distance from the outline near it; radii are about one.
+# Negative inside the shape, positive outside, close to the distance from the outline near it; radii
+# are about one.
 SHAPES = {
     "disc": lambda u, v: np.hypot(u, v) - 0.85,
     "square": lambda u, v: np.maximum(np.abs(u), np.abs(v)) - 0.75,
     "triangle": lambda u, v: np.maximum(-v, np.sqrt(3) / 2 * np.abs(u) + v / 2) - 0.55,
     "ring": lambda u, v: np.abs(np.hypot(u, v) - 0.7) - 0.22,
-    "cross": lambda u, v: np.maximum(np.maximum(np.abs(u), np.abs(v)) - 0.95, np.minimum(np.abs(u), np.abs(v)) - 0.28),
+    "cross": lambda u, v: np.maximum(
+        np.maximum(np.abs(u), np.abs(v)) - 0.95, np.minimum(np.abs(u), np.abs(v)) - 0.28
+    ),
     "star": _star,
     "crescent": lambda u, v: np.maximum(np.hypot(u, v) - 0.9, 0.7 - np.hypot(u - 0.45, v)),
-    "bars": lambda u, v: np.maximum(np.minimum(np.abs(v), np.abs(np.abs(v) - 0.62)) - 0.18, np.abs(u) - 0.85),
+    "bars": lambda u, v: np.maximum(
+        np.minimum(np.abs(v), np.abs(np.abs(v) - 0.62)) - 0.18, np.abs(u) - 0.85
+    ),
     "half-disc": lambda u, v: np.maximum(np.hypot(u, v + 0.4) - 1, -(v + 0.4)),
-    "hourglass": lambda u, v: np.maximum((np.abs(u) - np.abs(v)) / np.sqrt(2) - 0.08, np.abs(v) - 0.85),
+    "hourglass": lambda u, v: np.maximum(
+        (np.abs(u) - np.abs(v)) / np.sqrt(2) - 0.08, np.abs(v) - 0.85
+    ),
 }
 SHAPE_NAMES = tuple(SHAPES)

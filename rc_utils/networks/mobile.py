@@ -3,9 +3,12 @@
 MobileNetV2: Sandler, Howard, Zhu, Zhmoginov, Chen: Inverted Residuals and Linear Bottlenecks, CVPR
 2018, Table 2. The CIFAR form: stride 1 in the stem and in the 24-channel stage, ReLU instead of
 ReLU6, and a projection on the shortcut where a stride-1 block changes the number of channels.
-EfficientNetB0: Tan, Le: Rethinking Model Scaling for Convolutional Neural Networks, ICML 2019, Table
-1. The CIFAR form: stride 1 in the stem, strides 2 in stages 2, 3, 4 and 6, no head of 1280 channels.
-ShuffleNetV2: Ma, Zhang, Zheng, Sun: Practical Guidelines for Efficient CNN Architecture Design, ECCV
+EfficientNetB0: Tan, Le: Rethinking Model Scaling for Convolutional Neural Networks, ICML 2019,
+    Table
+1. The CIFAR form: stride 1 in the stem, strides 2 in stages 2, 3, 4 and 6, no head of 1280
+    channels.
+ShuffleNetV2: Ma, Zhang, Zheng, Sun: Practical Guidelines for Efficient CNN Architecture Design,
+    ECCV
 2018, Table 5, with a 3x3 stem at stride 1 and no max-pool.
 """
 
@@ -62,12 +65,16 @@ class InvertedResidual(nn.Module):
 
 
 @register_network("MobileNetV2")
-def mobilenet_v2(*, num_classes: int = 10, in_channels: int = 3, width: float = 64) -> ImageClassifier:
+def mobilenet_v2(
+    *, num_classes: int = 10, in_channels: int = 3, width: float = 64
+) -> ImageClassifier:
     """17 inverted residuals, stem of 32 and head of 1280 channels; 2,296,922 parameters at ten classes."""
     stem, head = scale_channels(32, width), scale_channels(1280, width)
     first = conv_norm(in_channels, stem, 3, nn.ReLU)
     blocks, channels = staged(MOBILENET_STAGES, stem, width, InvertedResidual)
-    return ImageClassifier([first, *blocks, conv_norm(channels, head, 1, nn.ReLU)], head, num_classes)
+    return ImageClassifier(
+        [first, *blocks, conv_norm(channels, head, 1, nn.ReLU)], head, num_classes
+    )
 
 
 class DropConnect(nn.Module):
@@ -96,7 +103,15 @@ class MBConv(nn.Module):
     stays.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, stride: int, expansion: int, kernel_size: int, rate: float):
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        stride: int,
+        expansion: int,
+        kernel_size: int,
+        rate: float,
+    ):
         super().__init__()
         expanded = expansion * in_channels
         layers = [
@@ -139,7 +154,9 @@ def efficientnet_b0(
     rates = (drop_connect * index / num_blocks for index in range(num_blocks))
     stem = scale_channels(32, width)
     first = conv_norm(in_channels, stem, 3, nn.SiLU)
-    blocks, channels = staged(EFFICIENTNET_STAGES, stem, width, lambda *settings: MBConv(*settings, next(rates)))
+    blocks, channels = staged(
+        EFFICIENTNET_STAGES, stem, width, lambda *settings: MBConv(*settings, next(rates))
+    )
     return ImageClassifier([first, *blocks], channels, num_classes, dropout)
 
 
@@ -186,7 +203,9 @@ class DownsamplingShuffleBlock(nn.Module):
 
 
 @register_network("ShuffleNetV2")
-def shufflenet_v2(*, num_classes: int = 10, in_channels: int = 3, width: float = 64) -> ImageClassifier:
+def shufflenet_v2(
+    *, num_classes: int = 10, in_channels: int = 3, width: float = 64
+) -> ImageClassifier:
     """Stem 24, stages 116, 232, 464 with 4, 8, 4 blocks, head 1024; 1,263,854 parameters at ten classes."""
     channels, head = scale_channels(24, width), scale_channels(1024, width)
     layers = [conv_norm(in_channels, channels, 3, nn.ReLU)]

@@ -1,10 +1,11 @@
 """Layers that the image networks share, and networks without shortcuts: VGG19 and a multilayer perceptron.
 
-Every network is made of `torch.nn` modules, `+`, `*` and `torch.cat`, with no control flow that depends on data,
-so that `torch.fx.symbolic_trace` sees it as a graph of known operations. Activations are not in place: a forward
-hook or an FX interpreter may keep every intermediate value.
+Every network is made of `torch.nn` modules, `+`, `*` and `torch.cat`, with no control flow that
+depends on data, so that `torch.fx.symbolic_trace` sees it as a graph of known operations.
+Activations are not in place: a forward hook or an FX interpreter may keep every intermediate value.
 
-VGG19: Simonyan, Zisserman: Very Deep Convolutional Networks for Large-Scale Image Recognition, ICLR 2015, Table 1,
+VGG19: Simonyan, Zisserman: Very Deep Convolutional Networks for Large-Scale Image Recognition, ICLR
+    2015, Table 1,
 column E, with batch normalisation after each convolution and one linear layer instead of three.
 """
 
@@ -27,7 +28,11 @@ def scale_channels(channels: int, width: float, divisor: int = 1) -> int:
 
 
 def staged(
-    stages: Sequence[tuple[int, ...]], in_channels: int, width: float, block: Callable[..., nn.Module], divisor: int = 1
+    stages: Sequence[tuple[int, ...]],
+    in_channels: int,
+    width: float,
+    block: Callable[..., nn.Module],
+    divisor: int = 1,
 ) -> tuple[list[nn.Module], int]:
     """Blocks of stages (channels, blocks, stride of the first, *settings of the block), and their channels.
 
@@ -38,7 +43,9 @@ def staged(
         whole = min(divisor, scale_channels(published, width))
         out_channels = scale_channels(published, width, whole)
         for index in range(depth):
-            layers.append(block(in_channels, out_channels, first_stride if index == 0 else 1, *settings))
+            layers.append(
+                block(in_channels, out_channels, first_stride if index == 0 else 1, *settings)
+            )
             in_channels = out_channels
     return layers, in_channels
 
@@ -68,7 +75,13 @@ class ImageClassifier(nn.Module):
     At 32 x 32 input the mean is the fixed average pool of the published networks.
     """
 
-    def __init__(self, features: Sequence[nn.Module], feature_channels: int, num_classes: int, dropout: float = 0.0):
+    def __init__(
+        self,
+        features: Sequence[nn.Module],
+        feature_channels: int,
+        num_classes: int,
+        dropout: float = 0.0,
+    ):
         super().__init__()
         self.features = nn.Sequential(*features)
         self.classifier = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
@@ -109,7 +122,12 @@ class MLP(nn.Module):
     """
 
     def __init__(
-        self, *, num_classes: int = 10, in_channels: int = 3, image_size: int = 32, widths: Sequence[int] = (64, 64)
+        self,
+        *,
+        num_classes: int = 10,
+        in_channels: int = 3,
+        image_size: int = 32,
+        widths: Sequence[int] = (64, 64),
     ):
         super().__init__()
         fan_in = in_channels * image_size**2

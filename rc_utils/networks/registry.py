@@ -31,10 +31,14 @@ def register_network(name: str) -> Callable[[_Builder], _Builder]:
     Raises ValueError where `name` contains a colon or belongs to another builder. Defining the same
     builder again, as a notebook cell run twice does, replaces it.
     """
-    require(":" not in name, f"network name {name!r} contains ':', which is kept for \"module:Class\"")
+    require(
+        ":" not in name, f"network name {name!r} contains ':', which is kept for \"module:Class\""
+    )
 
     def register(builder: _Builder) -> _Builder:
-        present, new = (f"{one.__module__}.{one.__qualname__}" for one in (NETWORKS.get(name, builder), builder))
+        present, new = (
+            f"{one.__module__}.{one.__qualname__}" for one in (NETWORKS.get(name, builder), builder)
+        )
         require(present == new, f"network name {name!r} is taken by {present}: choose another")
         NETWORKS[name] = builder
         return builder
@@ -77,7 +81,9 @@ def build_network(
         torch.default_generator.manual_seed(int(seed))
         network = find_builder(name)(**given, **options)
     if not isinstance(network, nn.Module):
-        raise TypeError(f"network {name!r} built {type(network).__name__!r}: expected a torch.nn.Module")
+        raise TypeError(
+            f"network {name!r} built {type(network).__name__!r}: expected a torch.nn.Module"
+        )
     return network
 
 
@@ -102,8 +108,14 @@ def check_network(name: str, **options: Any) -> Mapping[str, inspect.Parameter]:
     for key in options:
         if key not in own and key not in SHAPE_ARGUMENTS and not takes_any:
             raise unknown_name(f"option of network {name!r}", key, parameters)
-    missing = [key for key, default in own.items() if default is inspect.Parameter.empty and key not in options]
-    require(not missing, f"network {name!r} needs the options {', '.join(missing)}: pass them by name")
+    missing = [
+        key
+        for key, default in own.items()
+        if default is inspect.Parameter.empty and key not in options
+    ]
+    require(
+        not missing, f"network {name!r} needs the options {', '.join(missing)}: pass them by name"
+    )
     if "width" in options:
         check_number("width", options["width"], 0, above=True)
         advice = "leave it out, or name it in the network's signature"
@@ -141,7 +153,9 @@ def _makes_networks(target: Any) -> bool:
     if inspect.isfunction(target):
         libraries = [Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib", "stdlib")]
         file = Path(inspect.unwrap(target).__code__.co_filename)
-        if not any(file.is_relative_to(folder) for folder in (*libraries, Path(__file__).parents[1])):
+        if not any(
+            file.is_relative_to(folder) for folder in (*libraries, Path(__file__).parents[1])
+        ):
             return True
         try:
             target = typing.get_type_hints(target).get("return")

@@ -1,12 +1,14 @@
 """Residual networks for small images: ResNet18 and 34, SENet18, SimpleDLA, RegNetX_200MF.
 
-ResNet: He, Zhang, Ren, Sun: Deep Residual Learning for Image Recognition, CVPR 2016, Table 1, with the
+ResNet: He, Zhang, Ren, Sun: Deep Residual Learning for Image Recognition, CVPR 2016, Table 1, with
+    the
 7x7 stem and its max-pool replaced by a 3x3 stem at stride 1.
 SENet: Hu, Shen, Sun: Squeeze-and-Excitation Networks, CVPR 2018, on the blocks of He, Zhang, Ren,
 Sun: Identity Mappings in Deep Residual Networks, ECCV 2016.
 SimpleDLA: Yu, Wang, Shelhamer, Darrell: Deep Layer Aggregation, CVPR 2018, Sec. 3.2. Simplified: a
 tree's root sees its two subtrees only, not the ancestors' outputs that Fig. 2 f routes into it.
-RegNet: Radosavovic, Kosaraju, Girshick, He, Dollar: Designing Network Design Spaces, CVPR 2020, Fig.
+RegNet: Radosavovic, Kosaraju, Girshick, He, Dollar: Designing Network Design Spaces, CVPR 2020,
+    Fig.
 11 and Appendix D, with a 3x3 stem of 64 channels and strides 1 1 2 2.
 """
 
@@ -71,8 +73,8 @@ class XBlock(ResidualBlock):
 class SqueezeExcitation(nn.Module):
     """x * sigmoid(W2 act(W1 mean(x) + b1) + b2), the mean over the pixels (Hu et al. 2018, eq. 2-4).
 
-    W1 maps the channels to `squeezed` ones, at least two. The two maps are linear layers: on one pixel a 1x1
-    convolution is the same function of the same parameters.
+    W1 maps the channels to `squeezed` ones, at least two. The two maps are linear layers: on one
+    pixel a 1x1 convolution is the same function of the same parameters.
     """
 
     def __init__(self, channels: int, squeezed: int, activation: type[nn.Module] = nn.ReLU):
@@ -163,7 +165,9 @@ def senet18(*, num_classes: int = 10, in_channels: int = 3, width: float = 64) -
 
 
 @register_network("RegNetX_200MF")
-def regnetx_200mf(*, num_classes: int = 10, in_channels: int = 3, width: float = 64) -> ImageClassifier:
+def regnetx_200mf(
+    *, num_classes: int = 10, in_channels: int = 3, width: float = 64
+) -> ImageClassifier:
     """Stages 24 56 152 368 with 1 1 4 7 blocks; 2,321,946 parameters at ten classes.
 
     The groups of the 3x3 convolutions have 8 channels each, whatever the width; a stage that is
@@ -173,7 +177,9 @@ def regnetx_200mf(*, num_classes: int = 10, in_channels: int = 3, width: float =
 
 
 @register_network("SimpleDLA")
-def simple_dla(*, num_classes: int = 10, in_channels: int = 3, width: float = 64) -> ImageClassifier:
+def simple_dla(
+    *, num_classes: int = 10, in_channels: int = 3, width: float = 64
+) -> ImageClassifier:
     """Convolutions 16 16 32, trees 64 128 256 512 of levels 1 2 2 1; 15,142,970 parameters."""
     layers, channels = [], in_channels
     for published in DLA_STEM:

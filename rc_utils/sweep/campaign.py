@@ -75,7 +75,12 @@ class RunSpec:
         Training settings at their default are left out, so that a new one renames no run.
         """
         changed = {k: v for k, v in vars(self.train).items() if v != TRAIN_DEFAULTS[k]}
-        settings = {"schema": SCHEMA, "dataset": self.dataset, "network": self.network, "train": changed}
+        settings = {
+            "schema": SCHEMA,
+            "dataset": self.dataset,
+            "network": self.network,
+            "train": changed,
+        }
         return hashlib.sha256(canonical_json(settings).encode()).hexdigest()[:16]
 
 
@@ -165,16 +170,22 @@ class Experiment:
         for name in self.measures + self.evolution_measures:
             taken = name in RUN_COLUMNS or name.startswith("count_")
             require(not taken, f"measure {name!r} has the name of another column: rename it")
-        require(self.evolution_loss is None or self.evolution_loss > 0, "evolution_loss must be above 0")
+        require(
+            self.evolution_loss is None or self.evolution_loss > 0, "evolution_loss must be above 0"
+        )
         # Days of training later it would be too late to see that nothing was looked at.
         asked = self.evolution_counts or self.evolution_measures or self.evolution_weights
         looks = self.evolution_epochs or self.evolution_loss
-        require(looks or not asked, "what evolution_* ask for needs evolution_epochs or evolution_loss")
+        require(
+            looks or not asked, "what evolution_* ask for needs evolution_epochs or evolution_loss"
+        )
 
     @property
     def seeds_by_network(self):
         """{network label: its seeds}."""
-        return self.seeds if isinstance(self.seeds, dict) else dict.fromkeys(self.networks, self.seeds)
+        return (
+            self.seeds if isinstance(self.seeds, dict) else dict.fromkeys(self.networks, self.seeds)
+        )
 
     def settings(self):
         """(network label, training settings) of every run, all networks of a seed first."""
@@ -226,7 +237,9 @@ class Campaign:
         for experiment in self.experiments:
             with naming(f"{self.name}, experiment {experiment.name!r}"):
                 for label, setting in experiment.settings():
-                    entries.append((experiment, label, self._plan(experiment, self.networks[label], setting)))
+                    entries.append(
+                        (experiment, label, self._plan(experiment, self.networks[label], setting))
+                    )
         return entries
 
     def runs(self):
@@ -247,7 +260,9 @@ class Campaign:
     def restricted(self, names):
         """The campaign with the experiments of these names alone."""
         for name in names:
-            check_name(f"experiment of campaign {self.name}", name, [e.name for e in self.experiments])
+            check_name(
+                f"experiment of campaign {self.name}", name, [e.name for e in self.experiments]
+            )
         chosen = [experiment for experiment in self.experiments if experiment.name in names]
         return dataclasses.replace(self, experiments=chosen, whole=self.whole or self)
 
@@ -264,8 +279,14 @@ class Campaign:
             return self._plan(asked, network, setting | asked.drawn(seed))
 
     def _plan(self, experiment, network, setting):
-        train = settings_from_dict(TrainConfig, self.train | experiment.train | setting, "the training settings")
-        dataset = self.dataset | experiment.dataset | ({"seed": train.seed} if experiment.own_draw else {})
+        train = settings_from_dict(
+            TrainConfig, self.train | experiment.train | setting, "the training settings"
+        )
+        dataset = (
+            self.dataset
+            | experiment.dataset
+            | ({"seed": train.seed} if experiment.own_draw else {})
+        )
         stored = dataset.get("name") not in ("shapes", "digits", "imagenet")
         require(stored or not experiment.per_image, "per_image needs a dataset stored as a file")
         outside = [e for e in experiment.evolution_epochs if not 0 <= e <= train.epochs]
@@ -320,7 +341,11 @@ def parse_campaign(table, name, folder=pathlib.Path()):
         with naming(f"{name}, experiment {values.get('name', len(experiments))!r}"):
             experiment = settings_from_dict(Experiment, values, "experiments")
             require(experiment.name not in experiments, "experiments: the name is there twice")
-            for key, known in (("networks", "networks"), ("counts", "counts"), ("evolution_counts", "counts")):
+            for key, known in (
+                ("networks", "networks"),
+                ("counts", "counts"),
+                ("evolution_counts", "counts"),
+            ):
                 for label in getattr(experiment, key):
                     check_name(f"name in {key}", label, getattr(asked, known))
         experiments[experiment.name] = experiment
@@ -328,8 +353,12 @@ def parse_campaign(table, name, folder=pathlib.Path()):
     for label, options in asked.networks.items():
         where = f"{name}, [networks.{label}]"
         require("name" not in options, f"{where}: name is no key, the network is its architecture")
-        architecture = checked_value(options.get("architecture", label), str, f"{where}.architecture")
-        networks[label] = {"name": architecture} | {k: v for k, v in options.items() if k != "architecture"}
+        architecture = checked_value(
+            options.get("architecture", label), str, f"{where}.architecture"
+        )
+        networks[label] = {"name": architecture} | {
+            k: v for k, v in options.items() if k != "architecture"
+        }
     counts = {}
     for label, count in asked.counts.items():
         # What a record says of a count does not depend on the default of `region_count`.
@@ -337,5 +366,7 @@ def parse_campaign(table, name, folder=pathlib.Path()):
         counts[label] = {"points": "train"} | plane | count
     changes = {"networks": networks, "counts": counts, "experiments": list(experiments.values())}
     campaign = dataclasses.replace(asked, choice=asked.choice.strip(), **changes)
-    require(campaign.entries(), f"campaign {name} asks for no run: no experiments, networks or seeds")
+    require(
+        campaign.entries(), f"campaign {name} asks for no run: no experiments, networks or seeds"
+    )
     return campaign

@@ -1,9 +1,10 @@
 """Run records on disk, and one table of them.
 
 A record is the JSON of one run in `results/records/<run id>.json`, shared by all campaigns that ask
-for the run. Those of a reference campaign are frozen in `campaigns/<name>/runs.jsonl`, one per line,
-sorted by run id. Files are written to a temporary name, flushed and renamed, so that a killed writer
-leaves the old or the new one. Each record has a checksum, so that damage and edits are noticed.
+for the run. Those of a reference campaign are frozen in `campaigns/<name>/runs.jsonl`, one per
+line, sorted by run id. Files are written to a temporary name, flushed and renamed, so that a killed
+writer leaves the old or the new one. Each record has a checksum, so that damage and edits are
+noticed.
 """
 
 import hashlib
@@ -105,15 +106,20 @@ def find_records(plans, frozen=None, origin=None):
 
     plans: {run id: PlannedRun}. frozen: path of a runs.jsonl. origin: of this one alone.
     A record made on this machine comes before a frozen one, unless that one alone is complete.
-    Warns of corrupt records, and of records that name one dataset and were made with different data.
+    Warns of corrupt records, and of records that name one dataset and were made with different
+    data.
     """
     found = {}
     if frozen is not None and origin != "live":
-        found = {run_id: (record, "reference") for run_id, record in read_frozen(frozen, plans).items()}
+        found = {
+            run_id: (record, "reference") for run_id, record in read_frozen(frozen, plans).items()
+        }
     for run_id, planned in plans.items() if origin != "reference" else ():
         live = live_record(run_id)
         if live is not None and (
-            run_id not in found or is_complete(live, planned) or not is_complete(found[run_id][0], planned)
+            run_id not in found
+            or is_complete(live, planned)
+            or not is_complete(found[run_id][0], planned)
         ):
             found[run_id] = (live, "live")
     runs_on = {}  # {dataset: {hash of its data: a run}}
@@ -180,7 +186,9 @@ def is_complete(record, planned):
             return False
         epochs += [] if reached["epoch"] is None else [reached["epoch"]]
     wanted = [(record, planned.counts, planned.measures)]
-    wanted += [(looks.get(epoch), planned.evolution_counts, planned.evolution_measures) for epoch in epochs]
+    wanted += [
+        (looks.get(epoch), planned.evolution_counts, planned.evolution_measures) for epoch in epochs
+    ]
     for point, counts, measures in wanted:
         if point is None or not set(measures) <= set(point.get("measures", ())):
             return False
@@ -236,7 +244,9 @@ def load_evolution(
             row = head | {key: look[key] for key in ("epoch", "train_accuracy", "test_accuracy")}
             row["train_loss"] = float(look.get("train_loss", "nan"))
             row["gap"] = look["train_accuracy"] - look["test_accuracy"]
-            row["reached_loss"] = reached["loss"] if reached.get("epoch") == look["epoch"] else float("nan")
+            row["reached_loss"] = (
+                reached["loss"] if reached.get("epoch") == look["epoch"] else float("nan")
+            )
             measures = _measure_columns(look.get("measures", {}))
             row |= {name: float(value) for name, value in measures.items()}
             rows.append(row | _count_columns(look["counts"], campaign.counts, num_samples))
@@ -255,15 +265,25 @@ def load_counts(name, labels):
     for head, record in entries:
         runs.setdefault(head["run_id"], (head, record))  # once, also where experiments share it
     for head, record in runs.values():
-        found = {label: find_count(record["counts"], campaign.counts.get(label)) for label in labels}
+        found = {
+            label: find_count(record["counts"], campaign.counts.get(label)) for label in labels
+        }
         if None in found.values():
             continue
-        train, shared = record["spec"]["train"], min(len(entry["counts"]) for entry in found.values())
+        train, shared = (
+            record["spec"]["train"],
+            min(len(entry["counts"]) for entry in found.values()),
+        )
         for label, entry in found.items():
             number = len(entry["counts"])
-            row = {key: head[key] for key in ("run_id", "network")} | {k: train[k] for k in ("lr", "batch_size")}
+            row = {key: head[key] for key in ("run_id", "network")} | {
+                k: train[k] for k in ("lr", "batch_size")
+            }
             row |= {"count": label, "counts": np.array(entry["counts"][:shared])}
-            row |= {"evaluations": entry["num_evaluations"] / number, "seconds": entry["seconds"] / number}
+            row |= {
+                "evaluations": entry["num_evaluations"] / number,
+                "seconds": entry["seconds"] / number,
+            }
             rows.append(row)
     return pd.DataFrame(rows)
 
@@ -321,7 +341,10 @@ def _count_columns(entries, counts, num_samples):
         if entry is not None:
             values = np.asarray(entry["counts"][:num_samples], dtype=float)
             spread = values.std(ddof=1) if len(values) > 1 else np.nan
-            columns |= {f"count_{name}": values.mean(), f"count_{name}_std_error": spread / len(values) ** 0.5}
+            columns |= {
+                f"count_{name}": values.mean(),
+                f"count_{name}_std_error": spread / len(values) ** 0.5,
+            }
     return columns
 
 

@@ -131,7 +131,9 @@ def make_record(planned, device="cpu", should_stop=None, *, compile=False):
     results = {name: _as_json(getattr(run, name)) for name in names}
     record |= {"status": run.status, "results": results, "measures": {}, "counts": []}
     record["evolution"] = list(run.measurements.values())
-    record["provenance"] = provenance(data, device, started, run.seconds, {"compile": True} if compile else {})
+    record["provenance"] = provenance(
+        data, device, started, run.seconds, {"compile": True} if compile else {}
+    )
     if planned.evolution_loss is not None:
         record["reached"] = {"loss": planned.evolution_loss, "epoch": run.reached_epoch}
     if run.status != "ok":
@@ -139,7 +141,9 @@ def make_record(planned, device="cpu", should_stop=None, *, compile=False):
     states[spec.train.epochs] = _state_of(run.network)
     try:
         if data.y_train_true is not None:
-            _, results["train_accuracy_true_labels"] = evaluate(run.network, data.x_train, data.y_train_true)
+            _, results["train_accuracy_true_labels"] = evaluate(
+                run.network, data.x_train, data.y_train_true
+            )
         if planned.per_image:
             record["per_image"], results["unused_accuracy"] = _right_images(run.network, spec, data)
         # How networks disagree can be told from records. A character per label: 0 to 9, and after 9
@@ -166,7 +170,10 @@ def _right_images(network, spec, data):
     right, bits = {}, {}
     pool = {"test": (stored.x_test, stored.y_test), "pool": (stored.x_train, stored.y_train)}
     for name, (images, labels) in pool.items():
-        right[name] = np.asarray(predict_labels(network, ImageTensor(images.raw, mean, std))) == labels.numpy()
+        right[name] = (
+            np.asarray(predict_labels(network, ImageTensor(images.raw, mean, std)))
+            == labels.numpy()
+        )
         bits[name] = base64.b64encode(np.packbits(right[name])).decode()
     used = {image.tobytes() for image in data.x_train.raw.cpu().numpy()}
     unused = [image.tobytes() not in used for image in stored.x_train.raw.numpy()]
@@ -177,7 +184,9 @@ def count_regions(network, data, settings):
     """Region count with the settings of a campaign, as an entry of a record."""
     started = time.perf_counter()
     points = data.x_test if settings["points"] == "test" else data.x_train
-    count = region_count(network, points, **{key: value for key, value in settings.items() if key != "points"})
+    count = region_count(
+        network, points, **{key: value for key, value in settings.items() if key != "points"}
+    )
     return {
         "settings": settings,
         "counts": np.asarray(count.counts).tolist(),
@@ -221,7 +230,9 @@ def check_start(record):
     spec, was = records.spec_of(record), record["start"]
     data = dataset_of(spec)
     now = _start(network_of(spec, data), data)
-    same = was["parameters"] == now["parameters"] and np.shape(was["scores"]) == np.shape(now["scores"])
+    same = was["parameters"] == now["parameters"] and np.shape(was["scores"]) == np.shape(
+        now["scores"]
+    )
     require(
         # Scores may differ by rounding.
         same and np.allclose(was["scores"], now["scores"], rtol=1e-3, atol=1e-4),
@@ -249,7 +260,9 @@ def _keep_weights(run_id, states):
     """Write state dicts by epoch to the run's file, under "<epoch>/<name>"; returns its SHA-256."""
     from safetensors.torch import save
 
-    content = save({f"{epoch}/{name}": v for epoch, state in states.items() for name, v in state.items()})
+    content = save(
+        {f"{epoch}/{name}": v for epoch, state in states.items() for name, v in state.items()}
+    )
     write_atomically(weights_path(run_id), content)
     return hashlib.sha256(content).hexdigest()
 
@@ -278,8 +291,8 @@ def trained_network(spec, device="cpu"):
 def networks_during_training(spec, epochs, device="cpu"):
     """{epoch: network} of a run, from kept weights, else trained again.
 
-    Raises ValueError where the run diverges, and where the code of the network has changed since its
-    record was made. Warns where what is trained again is not the network on record.
+    Raises ValueError where the run diverges, and where the code of the network has changed since
+    its record was made. Warns where what is trained again is not the network on record.
     """
     record, data, states = records.live_record(spec.run_id), dataset_of(spec, device), {}
     if record is not None:

@@ -69,7 +69,9 @@ def augmented(config, data, draws, weight, layout):
     """
     images, y, partner = data.x_train, data.y_train[draws[0]], draws[4]
     if config.crop_padding or config.flip_probability:
-        x = images.standardise(crop_and_flip(images.raw[draws[0]], config.crop_padding, draws[1:3], draws[3]))
+        x = images.standardise(
+            crop_and_flip(images.raw[draws[0]], config.crop_padding, draws[1:3], draws[3])
+        )
     else:
         x = images[draws[0]]
     x = x.contiguous(memory_format=layout)
@@ -117,7 +119,9 @@ def points_between(config, data):
     rng = np.random.default_rng([config.seed, POINTS_BETWEEN])
     pairs = draw_distinct(rng, n, number + COUNTED_SEGMENTS, 2)
     counted = vertex_indices(n, num_samples=COUNTED_SEGMENTS, distinct=2, seed=0)
-    numbers, taken = (p.min(1) * n + p.max(1) for p in (pairs, counted))  # one of each unordered pair
+    numbers, taken = (
+        p.min(1) * n + p.max(1) for p in (pairs, counted)
+    )  # one of each unordered pair
     pairs = pairs[~np.isin(numbers, taken)][:number]
     few = f"between_share: too few pairs of {n} images are not counted; give more images"
     require(len(pairs) == number, few)
@@ -126,7 +130,9 @@ def points_between(config, data):
         alpha = rng.random(number)
         y = np.where(alpha < 0.5, labels[:, 0], labels[:, 1])
     else:
-        require(data.num_classes > 2, "between_labels 'third' needs a third class, and there are two")
+        require(
+            data.num_classes > 2, "between_labels 'third' needs a third class, and there are two"
+        )
         alpha = np.full(number, 0.5)
         chance = rng.random((number, data.num_classes))
         np.put_along_axis(chance, labels, -1.0, axis=1)

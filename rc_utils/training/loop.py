@@ -15,8 +15,19 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from rc_utils.checks import require
-from rc_utils.counting.classifier import NUM_PROBED, NonFiniteScores, as_classifier, probed, require_weights
-from rc_utils.counting.evaluation import evaluation_mode, full_precision, keep_freed_memory, own_random_state
+from rc_utils.counting.classifier import (
+    NUM_PROBED,
+    NonFiniteScores,
+    as_classifier,
+    probed,
+    require_weights,
+)
+from rc_utils.counting.evaluation import (
+    evaluation_mode,
+    full_precision,
+    keep_freed_memory,
+    own_random_state,
+)
 from rc_utils.datasets import Dataset, ImageTensor
 from rc_utils.datasets.images import images_per_batch
 from rc_utils.training.augmentation import augmented, draw_epoch, points_between, random_labels
@@ -119,7 +130,9 @@ def train(
         shape = (config.batch_size, *data.x_train.shape[1:])
         _forget_compiled((repr(network), shape, config.precision, device))
         step = torch.compile(network, dynamic=False)
-    epochs = functools.partial(_epochs, network, step, layout=layout, should_stop=should_stop, progress=progress)
+    epochs = functools.partial(
+        _epochs, network, step, layout=layout, should_stop=should_stop, progress=progress
+    )
     between = points_between(config, data)
     history, measurements, reached_epoch = [], {}, None
 
@@ -131,7 +144,12 @@ def train(
             if loss < measure_loss:
                 reached_epoch, due = epoch, True
         if measure is not None and due:
-            with own_random_state(device), full_precision(), evaluation_mode(network), torch.no_grad():
+            with (
+                own_random_state(device),
+                full_precision(),
+                evaluation_mode(network),
+                torch.no_grad(),
+            ):
                 measurements[epoch] = measure(network, epoch)
 
     started, finite = time.perf_counter(), False
@@ -145,7 +163,9 @@ def train(
         with contextlib.suppress(NonFiniteScores):
             if config.pretrain_epochs:
                 noise = dataclasses.replace(data, y_train=random_labels(config, data))
-                before = dataclasses.replace(config, epochs=config.pretrain_epochs, schedule="constant")
+                before = dataclasses.replace(
+                    config, epochs=config.pretrain_epochs, schedule="constant"
+                )
                 for _ in epochs(noise, before, None):
                     pass
             look(0)
@@ -154,7 +174,9 @@ def train(
                 if math.isfinite(row["train_loss"]):
                     look(row["epoch"])
             losses = [row["train_loss"] for row in history]
-            finite = all(map(math.isfinite, losses)) and all(p.isfinite().all() for p in network.parameters())
+            finite = all(map(math.isfinite, losses)) and all(
+                p.isfinite().all() for p in network.parameters()
+            )
     if device.type == "cuda":
         network.to(memory_format=torch.contiguous_format)
         torch.cuda.empty_cache()  # for other processes on the same card
@@ -169,7 +191,10 @@ def train(
 
 @torch.no_grad()
 def evaluate(
-    network: torch.nn.Module, x: torch.Tensor | ImageTensor, y: torch.Tensor, batch_size: int | None = None
+    network: torch.nn.Module,
+    x: torch.Tensor | ImageTensor,
+    y: torch.Tensor,
+    batch_size: int | None = None,
 ) -> tuple[float, float]:
     """Mean cross-entropy in nats and accuracy, in evaluation mode, of images x (N, C, H, W), labels y.
 
@@ -186,7 +211,10 @@ def evaluate(
 
 
 def training_layout(
-    network: torch.nn.Module, images: ImageTensor | torch.Tensor, device: torch.device, precision: str = "float32"
+    network: torch.nn.Module,
+    images: ImageTensor | torch.Tensor,
+    device: torch.device,
+    precision: str = "float32",
 ) -> torch.memory_format:
     """The memory layout in which `network` is trained: channels last, where that is faster.
 
@@ -203,7 +231,10 @@ def training_layout(
     on_cpu = device.type == "cpu"
     few = 8 if torch.get_num_threads() == 1 else 16
     overruns = on_cpu and any(
-        isinstance(m, torch.nn.Conv2d) and set(m.kernel_size) == {1} and max(m.stride) > 1 and m.in_channels < few
+        isinstance(m, torch.nn.Conv2d)
+        and set(m.kernel_size) == {1}
+        and max(m.stride) > 1
+        and m.in_channels < few
         for m in network.modules()
     )
     if (precision == "float32" and not on_cpu) or overruns:
@@ -213,7 +244,9 @@ def training_layout(
             where = next(network.parameters()).device
             with own_random_state(where), torch.enable_grad():
                 trial = copy.deepcopy(network).train().to(memory_format=torch.channels_last)
-                trial(images[:2].to(where).contiguous(memory_format=torch.channels_last)).sum().backward()
+                trial(
+                    images[:2].to(where).contiguous(memory_format=torch.channels_last)
+                ).sum().backward()
         except Exception:  # what is wrong in any layout is named where the network is trained
             return torch.contiguous_format
     return torch.channels_last
@@ -234,12 +267,15 @@ def check_outputs(network, data):
 def _epochs(network, step, data, config, between, *, layout, should_stop, progress):
     """Train; yields the row of `TrainRun.history` of each epoch, up to one whose loss is not finite.
 
-    step: the network, or what it was compiled to. between: `PointsBetween` that are trained on as well.
+    step: the network, or what it was compiled to. between: `PointsBetween` that are trained on as
+        well.
     """
     trained = [p for p in network.parameters() if p.requires_grad]
     optimizer = build_optimizer(trained, config)
     rng, between_start = np.random.default_rng(config.seed), 0
-    for epoch in tqdm(range(config.epochs), desc="training", unit="epoch", mininterval=2.0, disable=not progress):
+    for epoch in tqdm(
+        range(config.epochs), desc="training", unit="epoch", mininterval=2.0, disable=not progress
+    ):
         if epoch and should_stop is not None and should_stop():
             raise StopTraining(f"stopped after epoch {epoch} of {config.epochs}")
         started, lr = time.perf_counter(), config.lr
@@ -272,7 +308,10 @@ def _epochs(network, step, data, config, between, *, layout, should_stop, progre
             correct = correct + hits
         number = draws.shape[1]
         row = {"epoch": epoch + 1, "lr": lr, "train_loss": float(loss_sum) / number}
-        row |= {"train_accuracy": float(correct) / number, "seconds": round(time.perf_counter() - started, 4)}
+        row |= {
+            "train_accuracy": float(correct) / number,
+            "seconds": round(time.perf_counter() - started, 4),
+        }
         yield row
         if not math.isfinite(row["train_loss"]):
             return
