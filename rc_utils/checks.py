@@ -1,4 +1,4 @@
-"""Errors that name what is wrong, what is valid and what to do: names, types and numbers from a reader or a file."""
+"""Errors that name what is wrong, what is valid and what to do: for names, types and numbers."""
 
 import collections.abc
 import contextlib
@@ -32,7 +32,7 @@ def check_name(kind, name, valid):
 
 
 def check_keys(where, given, valid):
-    """Raise ValueError if the mapping `given` has a key outside `valid`; `where` names the table."""
+    """Raise ValueError if `given`, the table that `where` names, has a key outside `valid`."""
     for key in given:
         check_name(f"key in {where}", key, valid)
 
@@ -84,7 +84,7 @@ def settings_from_dict(cls, values, where):
 
 
 def check_arguments(function, settings, where, without=()):
-    """Check keys and types of `settings` that are arguments of `function`, but for those `without`."""
+    """Check keys and types of `settings`, arguments of `function` but for those in `without`."""
     hints = _type_hints(function)
     check_keys(where, settings, hints.keys() - {"return", *without})
     for key, value in settings.items():
@@ -109,7 +109,7 @@ def checked_value(value, hint, where):
 
 
 def _fits(value, hint):
-    """Whether `value` is of type `hint`; a list may stand for a tuple, a whole number for a float."""
+    """Whether `value` is of type `hint`; a list does for a tuple, a whole number for a float."""
     kind, inner = typing.get_origin(hint) or hint, typing.get_args(hint)
     if kind in (types.UnionType, typing.Union):
         return any(_fits(value, option) for option in inner)

@@ -60,9 +60,9 @@ def without_units(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def interval_text(value: float, low: float = NAN, high: float = NAN) -> str:
-    """`value [low, high]` with as many decimals as the interval earns, two for a width of 0.12 to 1.2.
+    """`value [low, high]` with as many decimals as the interval earns.
 
-    Three at most, but for values below 0.01; a dash without a value.
+    Two for a width of 0.12 to 1.2, three at most, but for values below 0.01; a dash for no value.
     """
     if math.isnan(value):
         return "–"
@@ -120,10 +120,9 @@ def correlate(
     # Controls of dependent rows are worth as little as the rows.
     worth = effective_number(x, y, codes)
     freedom = number - 1 if number < len(x) else math.inf
-    interval = fisher_interval(
-        value, worth, controls * worth / len(x), freedom, VARIANCES[method](value)
-    )
-    return Estimate(value, *interval, number, unit)
+    lost, variance = controls * worth / len(x), VARIANCES[method](value)
+    low, high = fisher_interval(value, worth, lost, freedom, variance)
+    return Estimate(value, low, high, number, unit)
 
 
 def effective_number(x: np.ndarray, y: np.ndarray, units: np.ndarray) -> float:
@@ -255,9 +254,8 @@ def bootstrap(
     return Estimate(value, min(float(low), value), max(float(high), value), number, unit)
 
 
-@functools.lru_cache(
-    maxsize=4
-)  # drawing takes longer than most statistics, of which a page compares many
+# Drawing takes longer than most statistics, of which a page compares many.
+@functools.lru_cache(maxsize=4)
 def _draws(number, num_resamples, seed):
     """How often each unit is drawn, (num_resamples, number)."""
     rng = np.random.default_rng(seed)
@@ -265,18 +263,15 @@ def _draws(number, num_resamples, seed):
 
 
 def weighted_pearson(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Pearson's r (B,) of x, y (n,) or (B, n), rows counted `weights` (B, n) times; for `bootstrap`.
+    """Pearson's r (B,) of x, y (n,) or (B, n) with rows counted `weights` (B, n) times.
 
-    NaN where a resample is constant.
+    For `bootstrap`. NaN where a resample is constant.
     """
     total = weights.sum(1, keepdims=True)
     dx = x - (weights * x).sum(1, keepdims=True) / total
     dy = y - (weights * y).sum(1, keepdims=True) / total
-    sxx, syy, sxy = (
-        (weights * dx * dx).sum(1),
-        (weights * dy * dy).sum(1),
-        (weights * dx * dy).sum(1),
-    )
+    pairs = ((dx, dx), (dy, dy), (dx, dy))
+    sxx, syy, sxy = ((weights * one * other).sum(1) for one, other in pairs)
     # A variance this small against the range of the values is rounding.
     floor = 1e-24 * total[:, 0]
     usable = (sxx > floor) & (syy > floor)
@@ -289,7 +284,7 @@ def finished(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def setting_names(runs: pd.DataFrame) -> pd.Series:
-    """Setting of each run, (n,): its column `setting`, or its `cell` without a negligible weight decay."""
+    """Setting of each run, (n,): `setting`, or `cell` without a weight decay that is negligible."""
     if "setting" in runs.columns:
         return runs["setting"]
     text = runs["cell"].astype(str)
@@ -300,14 +295,15 @@ def setting_names(runs: pd.DataFrame) -> pd.Series:
 
 
 def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
-    """One row per network and setting: numeric columns averaged over the runs that finished (v1 App. C.1).
+    """One row per network and setting: numeric columns averaged over the runs that finished.
 
-    Rows are kept apart by campaign, experiment, network and `setting`, as far as `runs` has them.
-    `interpolates` holds where every run interpolates; other columns are kept where the runs agree;
-    `run_id`, `seed`, `cell` and a negligible weight decay give way to `num_seeds` and `num_runs`.
-    A number that is missing in one run is missing in the mean. A setting whose runs all diverged
-    stays, with status "diverged" and its hyper-parameters. The mean of `count_std_error` is an
-    upper bound, since runs share their simplices. Raises ValueError without `network` and `cell`.
+    As in v1 App. C.1. Rows are kept apart by campaign, experiment, network and `setting`, as far as
+    `runs` has them. `interpolates` holds where every run interpolates; other columns are kept where
+    the runs agree; `run_id`, `seed`, `cell` and a negligible weight decay give way to `num_seeds`
+    and `num_runs`. A number that is missing in one run is missing in the mean. A setting whose runs
+    all diverged stays, with status "diverged" and its hyper-parameters. The mean of
+    `count_std_error` is an upper bound, since runs share their simplices. Raises ValueError without
+    `network` and `cell`.
     """
     check_keys("the runs", ["network", "cell"], runs.columns)
     dropped = ["run_id", "seed", "status", "cell"]
@@ -324,9 +320,9 @@ def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
     for name in values:
         numeric = pd.api.types.is_numeric_dtype(runs[name])
         # A diverged run has hyper-parameters, but measured nothing.
-        kept = (
-            agree[name] & (num_runs > 0) if numeric and name not in HYPERPARAMETERS else agree[name]
-        )
+        kept = agree[name]
+        if numeric and name not in HYPERPARAMETERS:
+            kept = kept & (num_runs > 0)
         if kept.all():
             continue
         averages = pd.Series(None, dtype=object, index=rows.index)
@@ -334,9 +330,8 @@ def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
             averages = groups[name].all().reindex(rows.index, fill_value=False)
         elif numeric:
             # Averaging the others would hide a missing number.
-            averages = (
-                groups[name].mean().where(groups[name].count() == groups.size()).reindex(rows.index)
-            )
+            complete = groups[name].count() == groups.size()
+            averages = groups[name].mean().where(complete).reindex(rows.index)
         rows[name] = rows[name].astype(averages.dtype).where(kept, averages)
     seeds = groups["seed"].nunique() if "seed" in runs.columns else num_runs
     rows["num_seeds"] = seeds.reindex(rows.index, fill_value=0)
@@ -406,26 +401,21 @@ def correlation_table(
         for method in methods:
             found = correlate_settings(group, x, y, method)
             records.append((name, method, found.value, found.low, found.high, len(group), found.n))
-    return pd.DataFrame(
-        records, columns=["network", "method", "value", "low", "high", "n", "n_units"]
-    )
+    columns = ["network", "method", "value", "low", "high", "n", "n_units"]
+    return pd.DataFrame(records, columns=columns)
 
 
 def _rows(x, y, units):
-    """x and y as vectors of finite numbers, the number of each row's unit, and how many units there are."""
+    """x and y as vectors of finite numbers, the number of each row's unit, the number of units."""
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     codes, number = _unit_codes(range(len(x)) if units is None else units)
     shapes = f"x has shape {x.shape}, y {y.shape} and units {codes.shape}"
-    require(
-        x.ndim == 1 and x.shape == y.shape == codes.shape,
-        f"{shapes}; expected three vectors of equal length",
-    )
+    equal = x.ndim == 1 and x.shape == y.shape == codes.shape
+    require(equal, f"{shapes}; expected three vectors of equal length")
     bad = np.flatnonzero(~(np.isfinite(x) & np.isfinite(y)))
     if len(bad):
-        advice = "leave out runs that diverged or were not counted"
-        raise ValueError(
-            f"{len(bad)} of {len(x)} rows are not finite (first: row {bad[0]}); {advice}"
-        )
+        found = f"{len(bad)} of {len(x)} rows are not finite (first: row {bad[0]})"
+        raise ValueError(f"{found}; leave out runs that diverged or were not counted")
     return x, y, codes, number
 
 

@@ -22,6 +22,7 @@ from rc_utils.counting import label_grid, region_count, sample_vertices
 from rc_utils.datasets.cache import decode
 
 _KEYS = ("x_train", "x", "points", "images")
+_ONE_SIZE = "was it exported for one size of batch alone?"
 
 
 def load_model(name):
@@ -44,59 +45,44 @@ def load_model(name):
             raise FileNotFoundError(f"there is no file {path}")
         return _naming(path, reader)(path, *output)
     module, _, attribute = name.partition(":")
-    require(
-        module and attribute.isidentifier(),
-        f"model {name!r} is neither module:name nor a {', '.join(_READERS)}",
-    )
+    known = f"neither module:name nor a {', '.join(_READERS)}"
+    require(module and attribute.isidentifier(), f"model {name!r} is {known}")
     if "" not in sys.path:
         sys.path.insert(0, "")
     found = importlib.import_module(module)
     require(hasattr(found, attribute), f"module {module} has no {attribute!r}")
     model = getattr(found, attribute)
     if inspect.isfunction(model) and not inspect.signature(model).parameters:
-        raise ValueError(
-            f"{name} is a function without arguments, which makes a model and is none: name what it makes"
-        )
+        fault = "is a function without arguments, which makes a model and is none"
+        raise ValueError(f"{name} {fault}: name what it makes")
     return model() if isinstance(model, type) else model
 
 
 def _torchscript(path):
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # whoever has such a file cannot change how it was written
+            # Whoever has such a file cannot change how it was written.
+            warnings.simplefilter("ignore")
             return torch.jit.load(path, map_location="cpu")
     except RuntimeError as error:
+        fault = f"{path} is no TorchScript file, and weights alone are no model"
         advice = "write a model by torch.jit.script(model).save(...), or name it as module:name"
-        raise ValueError(
-            f"{path} is no TorchScript file, and weights alone are no model: {advice}"
-        ) from error
+        raise ValueError(f"{fault}: {advice}") from error
 
 
 def _exported(path):
+    refused = "objects that are not tensors{}: these are not unpickled"
     with zipfile.ZipFile(path) as archive:
-        objects = [
-            name for name in archive.namelist() if re.search(r"/(custom|opaque)_obj_\d*$", name)
-        ]
-    require(
-        not objects,
-        f"{path} holds objects that are not tensors ({', '.join(objects)}): these are not unpickled",
-    )
+        names = archive.namelist()
+    objects = [name for name in names if re.search(r"/(custom|opaque)_obj_\d*$", name)]
+    require(not objects, f"{path} holds " + refused.format(f" ({', '.join(objects)})"))
     try:
         with mock.patch.dict(os.environ, TORCH_FORCE_WEIGHTS_ONLY_LOAD="1"):
-            module = torch.export.load(
-                path
-            ).module()  # it has no modes: it is what it was exported as
+            program = torch.export.load(path)
     except pickle.UnpicklingError as error:
-        raise ValueError(
-            f"{path} holds pickled objects that are not tensors: these are not unpickled"
-        ) from error
-    return _naming(
-        path,
-        lambda batch: module(torch.from_numpy(batch)),
-        "was it exported for one size of batch alone?",
-    )
+        raise ValueError(f"{path} holds pickled " + refused.format("")) from error
+    module = program.module()  # it has no modes: it is what it was exported as
+    return _naming(path, lambda batch: module(torch.from_numpy(batch)), _ONE_SIZE)
 
 
 def _onnx(path, output=None):
@@ -106,18 +92,17 @@ def _onnx(path, output=None):
     name, outputs = session.get_inputs()[0].name, [found.name for found in session.get_outputs()]
     known = ", ".join(f"{path}:{found}" for found in outputs)
     chosen = [output] if output else outputs
-    require(
-        len(chosen) == 1 and chosen[0] in outputs, f"name one of the outputs of {path}: {known}"
-    )
+    single = len(chosen) == 1 and chosen[0] in outputs
+    require(single, f"name one of the outputs of {path}: {known}")
 
     def scores(batch):
         return session.run(chosen, {name: np.asarray(batch, dtype=np.float32)})[0]
 
-    return _naming(path, scores, "was it exported for one size of batch alone?")
+    return _naming(path, scores, _ONE_SIZE)
 
 
 def _naming(path, function, hint=""):
-    """`function` with whatever it raises as one line that names the file: readers raise what they like."""
+    """`function` with whatever it raises as one line that names the file."""
 
     def named(*arguments):
         try:
@@ -131,59 +116,48 @@ def _naming(path, function, hint=""):
     return named
 
 
-_READERS = {
-    ".pt2": _exported,
-    **dict.fromkeys((".pt", ".pth", ".ts"), _torchscript),
-    ".onnx": _onnx,
-}
+_READERS = {".pt2": _exported, **dict.fromkeys((".pt", ".pth", ".ts"), _torchscript)}
+_READERS[".onnx"] = _onnx
 
 
 def load_points(path, key=None, image_size=None):
     """Points (N, *shape) float32 as the model sees them.
 
     An .npz file: the array `key`, else the first of x_train, x, points, images that it has, else
-    its only one. An .npy
-    file: its array. Numbers are taken as they are, bytes as images (N, H, W, C) or (N, H, W). A
-        folder: its images in
-    RGB, links followed and hidden files passed over, cropped at the centre and resized to
-    `image_size`. Images become (N, C, H, W) between 0 and 1.
+    its only one. An .npy file: its array. Numbers are taken as they are, bytes as images
+    (N, H, W, C) or (N, H, W). A folder: its images in RGB, links followed and hidden files passed
+    over, cropped at the centre and resized to `image_size`. Images become (N, C, H, W) between 0
+    and 1.
     """
     path = pathlib.Path(path)
     if path.is_dir():
-        require(
-            image_size,
-            "the images of a folder are resized: give the model's size with --image-size",
-        )
+        advice = "give the model's size with --image-size"
+        require(image_size, f"the images of a folder are resized: {advice}")
         files, others = _images_below(path)
         passed_over = f"; not read: {', '.join(others)}" if others else ""
         require(files, f"no images in {path}{passed_over}")
         print(f"{len(files)} images in {path}{passed_over}")
         return _as_images(np.stack([decode(file, image_size) for file in files]))
-    require(
-        path.suffix in (".npz", ".npy"),
-        f"{path} is no .npz or .npy file and no folder: use np.savez(..., x=points)",
-    )
+    fault = f"{path} is no .npz or .npy file and no folder"
+    require(path.suffix in (".npz", ".npy"), f"{fault}: use np.savez(..., x=points)")
     points, where = np.load(path, allow_pickle=False), path
     if path.suffix == ".npy":
         require(key is None, f"{path} holds one array: leave --points out")
     else:
         with points as arrays:
             names = arrays.files
-            key = key or next(
-                (k for k in _KEYS if k in names), names[0] if len(names) == 1 else None
-            )
-            require(
-                key in names, f"{path} has the arrays {', '.join(names)}: name one with --points"
-            )
+            only = names[0] if len(names) == 1 else None
+            key = key or next((k for k in _KEYS if k in names), only)
+            found = f"{path} has the arrays {', '.join(names)}"
+            require(key in names, f"{found}: name one with --points")
             points, where = arrays[key], f"array {key} of {path}"
-    require(
-        points.dtype.kind in "buif", f"{where} is of type {points.dtype}, expected real numbers"
-    )
+    found = f"{where} is of type {points.dtype}"
+    require(points.dtype.kind in "buif", f"{found}, expected real numbers")
     return _as_images(points) if points.dtype == np.uint8 else points.astype(np.float32)
 
 
 def _images_below(folder):
-    """The files of images below a folder, and how many others of each kind there are. A folder is entered once."""
+    """The files of images below a folder, each entered once, and how many others of each kind."""
     from PIL import Image
 
     known, files, others, entered = Image.registered_extensions(), [], collections.Counter(), set()
@@ -205,10 +179,8 @@ def _as_images(images):
     shape = images.shape
     images = images[..., None] if images.ndim == 3 else images
     fits = images.ndim == 4 and images.shape[-1] in (1, 3, 4)
-    require(
-        fits,
-        f"bytes of shape {shape} are no images; expected (N, H, W) or (N, H, W, C), C = 1, 3 or 4",
-    )
+    expected = "expected (N, H, W) or (N, H, W, C), C = 1, 3 or 4"
+    require(fits, f"bytes of shape {shape} are no images; {expected}")
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2), dtype=np.float32) / 255
 
 
@@ -217,11 +189,9 @@ def standardise(points, mean, std):
     for name, values in (("mean", mean), ("std", std)):
         fits = len(values) in (1, points.shape[1]) and np.isfinite(values).all()
         fits = fits and (name == "mean" or min(values) > 0)
-        require(
-            fits,
-            f"--{name} is {' '.join(map(str, values))}; expected one finite number or one for each of the "
-            f"{points.shape[1]} channels{', above 0' if name == 'std' else ''}",
-        )
+        channels = f"{points.shape[1]} channels{', above 0' if name == 'std' else ''}"
+        expected = f"expected one finite number or one for each of the {channels}"
+        require(fits, f"--{name} is {' '.join(map(str, values))}; {expected}")
     shape = (-1, *[1] * (points.ndim - 2))
     return (points - np.float32(mean).reshape(shape)) / np.float32(std).reshape(shape)
 
@@ -240,60 +210,32 @@ def draw(model, points, path, seed=0):
     if len(points) > 2:
         triangles = sample_vertices(points, dim=2, num_samples=2, seed=seed).numpy()
         grid = label_grid(model, triangles)
-        inside = tuple(grid.lattice.indices.T)
-        for labels, corners, ax in zip(
-            grid.labels, grid.vertices, below.subplots(1, 2), strict=True
-        ):
-            plotting.decision_regions(
-                labels[inside], grid.lattice.coordinates, ax, vertices=corners
-            )
+        inside, places = tuple(grid.lattice.indices.T), grid.lattice.coordinates
+        axes = below.subplots(1, 2)
+        for labels, corners, ax in zip(grid.labels, grid.vertices, axes, strict=True):
+            plotting.decision_regions(labels[inside], places, ax, vertices=corners)
     fig.savefig(path)
     plt.close(fig)
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        prog="python -m rc_utils.count", description=__doc__.split(":")[0]
-    )
-    parser.add_argument(
-        "model", help="module:name, or a file of TorchScript, torch.export (.pt2) or ONNX"
-    )
-    parser.add_argument("data", help="an .npz file or a folder of images")
-    parser.add_argument("--points", metavar="KEY", help="the array of the .npz file")
-    parser.add_argument(
-        "--image-size", type=int, help="to which the images of a folder are resized"
-    )
-    parser.add_argument(
-        "--mean",
-        type=float,
-        nargs="+",
-        default=[0.0],
-        help="subtracted, one value or one per channel",
-    )
-    parser.add_argument(
-        "--std",
-        type=float,
-        nargs="+",
-        default=[1.0],
-        help="divided by, one value or one per channel",
-    )
-    parser.add_argument(
-        "--dim", type=int, default=1, help="1 counts on segments, 2 on triangles (default: 1)"
-    )
-    parser.add_argument(
-        "--num-samples", type=int, default=100, help="segments or triangles (default: 100)"
-    )
-    parser.add_argument("--resolution", type=int, help="points on each edge")
-    parser.add_argument("--strategy", default="grid", help="grid or adaptive (default: grid)")
-    parser.add_argument(
-        "--coarse",
-        type=int,
-        help="intervals that adaptive segments begin with: 8 for large networks",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="draws the segments (default: 0)")
-    parser.add_argument(
-        "-o", "--output", default="regions.svg", help="the picture (default: regions.svg)"
-    )
+    description = __doc__.split(":")[0]
+    parser = argparse.ArgumentParser(prog="python -m rc_utils.count", description=description)
+    add, floats = parser.add_argument, {"type": float, "nargs": "+"}
+    add("model", help="module:name, or a file of TorchScript, torch.export (.pt2) or ONNX")
+    add("data", help="an .npz file or a folder of images")
+    add("--points", metavar="KEY", help="the array of the .npz file")
+    add("--image-size", type=int, help="to which the images of a folder are resized")
+    add("--mean", **floats, default=[0.0], help="subtracted, one value or one per channel")
+    add("--std", **floats, default=[1.0], help="divided by, one value or one per channel")
+    add("--dim", type=int, default=1, help="1 counts on segments, 2 on triangles (default: 1)")
+    add("--num-samples", type=int, default=100, help="segments or triangles (default: 100)")
+    add("--resolution", type=int, help="points on each edge")
+    add("--strategy", default="grid", help="grid or adaptive (default: grid)")
+    coarse = "intervals that adaptive segments begin with: 8 for large networks"
+    add("--coarse", type=int, help=coarse)
+    add("--seed", type=int, default=0, help="draws the segments (default: 0)")
+    add("-o", "--output", default="regions.svg", help="the picture (default: regions.svg)")
     return parser
 
 
@@ -302,9 +244,8 @@ def main(argv=None):
     args = _parser().parse_args(argv)
     try:
         model = load_model(args.model)
-        points = standardise(
-            load_points(args.data, args.points, args.image_size), args.mean, args.std
-        )
+        points = load_points(args.data, args.points, args.image_size)
+        points = standardise(points, args.mean, args.std)
         names = ("dim", "num_samples", "resolution", "strategy", "coarse", "seed")
         settings = {name: getattr(args, name) for name in names}
         count = region_count(model, points, **settings, progress=True)

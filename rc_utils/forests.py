@@ -30,17 +30,15 @@ def forest_grid(depths=DEPTHS):
     Trees: depths x criteria x splitters, 60 at the published depths 3..17; forests: depths x
     criteria, 30, since their trees always look for the best split.
     """
-    pairs = [
-        {"max_depth": d, "criterion": c} for d, c in itertools.product(depths, ("gini", "entropy"))
-    ]
-    trees = [
-        (TREE, pair | {"splitter": splitter}) for pair in pairs for splitter in ("best", "random")
-    ]
+    both = itertools.product(depths, ("gini", "entropy"))
+    pairs = [{"max_depth": depth, "criterion": criterion} for depth, criterion in both]
+    trees = [(TREE, pair | {"splitter": s}) for pair in pairs for s in ("best", "random")]
     return trees + [(FOREST, pair) for pair in pairs]
 
 
 def forest_runs(
-    dataset=None, *, depths=DEPTHS, num_samples=200, resolution=200, num_trees=100, seed=0, progress=False
+    dataset=None, *, depths=DEPTHS, num_samples=200, resolution=200, num_trees=100, seed=0,
+    progress=False,
 ):  # fmt: skip
     """One row per tree or forest: fitted on flattened pixels, with accuracies, gap, region count.
 
@@ -57,14 +55,10 @@ def forest_runs(
     """
     settings = {
         "dataset": {"name": "digits"} if dataset is None else dict(dataset),
-        "depths": list(depths),
-        "num_samples": num_samples,
-        "resolution": resolution,
-        "num_trees": num_trees,
-        "seed": seed,
-        "format": 1,
+        "depths": list(depths), "num_samples": num_samples, "resolution": resolution,
+        "num_trees": num_trees, "seed": seed, "format": 1,
         "scikit-learn": importlib.metadata.version("scikit-learn"),
-    }
+    }  # fmt: skip
     found = _read(_committed(settings["dataset"]))
     if found is None or found["settings"] | {"scikit-learn": settings["scikit-learn"]} != settings:
         digest = hashlib.sha256(canonical_json(settings).encode()).hexdigest()
@@ -79,12 +73,10 @@ def forest_runs(
 
 
 def freeze_forests(dataset, **options):
-    """Commit `forest_runs(dataset, **options)` with the provenance of its data; returns the path."""
+    """Commit `forest_runs(dataset, **options)` and the provenance of its data; returns the path."""
     table, path = forest_runs(dataset, **options), _committed(dataset)
-    data = rc.load_dataset(**dataset).provenance
-    _write(
-        path, {"settings": table.attrs["settings"], "data": data, "rows": table.to_dict("records")}
-    )
+    found = {"settings": table.attrs["settings"], "data": rc.load_dataset(**dataset).provenance}
+    _write(path, found | {"rows": table.to_dict("records")})
     return path
 
 
@@ -114,31 +106,20 @@ def _fit_all(settings, progress):
         if kind == TREE:
             model = DecisionTreeClassifier(**chosen, random_state=seed)
         else:
-            model = RandomForestClassifier(
-                **chosen, random_state=seed, n_estimators=settings["num_trees"]
-            )
+            size = settings["num_trees"]
+            model = RandomForestClassifier(**chosen, random_state=seed, n_estimators=size)
         model.fit(x_train, data.y_train.numpy())
-        train, test = (
-            model.score(x_train, data.y_train.numpy()),
-            model.score(x_test, data.y_test.numpy()),
-        )
+        train = model.score(x_train, data.y_train.numpy())
+        test = model.score(x_test, data.y_test.numpy())
         count = rc.region_count(model, x_train, **draw)
         yield {
-            "campaign": settings["dataset"]["name"],
-            "experiment": "trees",
-            "network": kind,
-            "cell": ", ".join(f"{key}={value}" for key, value in chosen.items()),
-            "status": "ok",
-            "depth": chosen["max_depth"],
-            "criterion": chosen["criterion"],
-            "splitter": chosen.get("splitter", ""),
-            "train_accuracy": train,
-            "test_accuracy": test,
-            "gap": train - test,
-            "interpolates": train >= INTERPOLATES,
-            "count": count.mean,
-            "count_std_error": count.std_error,
-        }
+            "campaign": settings["dataset"]["name"], "experiment": "trees", "network": kind,
+            "cell": ", ".join(f"{key}={value}" for key, value in chosen.items()), "status": "ok",
+            "depth": chosen["max_depth"], "criterion": chosen["criterion"],
+            "splitter": chosen.get("splitter", ""), "train_accuracy": train, "test_accuracy": test,
+            "gap": train - test, "interpolates": train >= INTERPOLATES,
+            "count": count.mean, "count_std_error": count.std_error,
+        }  # fmt: skip
 
 
 def main(arguments=None):

@@ -9,7 +9,7 @@ _REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 
 
 def project_root():
-    """The folder that holds `campaigns/`: the repository of this package, else the current folder."""
+    """Folder that holds `campaigns/`: the repository of this package, else the current folder."""
     return _REPOSITORY if (_REPOSITORY / "campaigns").is_dir() else pathlib.Path.cwd()
 
 
@@ -34,7 +34,7 @@ def _folder(name):
 
 
 def fix_folders():
-    """Make RC_CAMPAIGNS, RC_RESULTS and RC_DATA absolute, for child processes that work elsewhere."""
+    """Make RC_CAMPAIGNS, RC_RESULTS, RC_DATA absolute, for child processes that work elsewhere."""
     for name in ("campaigns", "results", "data"):
         if os.environ.get(f"RC_{name.upper()}"):
             os.environ[f"RC_{name.upper()}"] = str(_folder(name))

@@ -106,18 +106,16 @@ def use_style() -> None:
 
 
 def _table(frame):
-    """A table as HTML whose cells name their column; a phone makes blocks of the rows of a wide one (class rc)."""
+    """A table as HTML whose cells name their column; of a wide one a phone makes blocks (rc)."""
     show_index = not isinstance(frame.index, pd.RangeIndex)
     columns = [[*str(name).split(), *map(str, values)] for name, values in frame.items()]
     columns += [list(map(str, frame.index))] * show_index
     is_wide = sum(2 + max(map(len, texts), default=0) for texts in columns) > PHONE
     if frame.index.nlevels == frame.columns.nlevels == 1 and frame.columns.name is None:
-        frame = frame.rename_axis(
-            index=None, columns=frame.index.name
-        )  # its name above it, not in a row of its own
-    text = frame.to_html(
-        index=show_index, border=0, na_rep="", max_rows=60, classes="rc" if is_wide else None
-    )
+        # Its name above it, not in a row of its own.
+        frame = frame.rename_axis(index=None, columns=frame.index.name)
+    look = {"border": 0, "na_rep": "", "max_rows": 60, "classes": "rc" if is_wide else None}
+    text = frame.to_html(index=show_index, **look)
     names = [" ".join(map(str, c)) if isinstance(c, tuple) else str(c) for c in frame.columns]
     labels = itertools.cycle(f'<td data-label="{html.escape(name)}">' for name in names)
     return re.sub("<td>", lambda _: next(labels), text)
@@ -196,9 +194,9 @@ def intervals(
     shift: float = 0.0,
     label: str | None = None,
 ) -> None:
-    """Estimates with their 95 % intervals, one row for each name, the first at 0; without a value a row stays empty.
+    """Estimates with their 95 % intervals, one row for each name, the first at 0.
 
-    color: one, or one per row, which the names get as well.
+    Without a value a row stays empty. color: one, or one per row, which the names get as well.
     """
     colors = [color] * len(found) if isinstance(color, str) else color
     names = ax.set_yticks(range(len(found)), found)
@@ -220,23 +218,14 @@ def lr_batch_panels(runs: pd.DataFrame, column: str = "count") -> Figure:
     # A ramp, since batch sizes are ordered, and none of the colours that stand for networks.
     ramp = mpl.colormaps["Blues"](np.linspace(0.45, 1, len(means.columns)))
     rows = -(-len(networks) // 3)
-    fig, axes = plt.subplots(
-        rows, min(3, len(networks)), squeeze=False, figsize=(width(), 0.4 + 3.2 * rows)
-    )
+    size = (width(), 0.4 + 3.2 * rows)
+    fig, axes = plt.subplots(rows, min(3, len(networks)), squeeze=False, figsize=size)
     for index, (ax, network) in enumerate(zip(axes.flat, networks, strict=False)):
         own = means.loc[network]
-        for color, marker, batch in zip(
-            ramp, itertools.cycle("os^Dv<>"), means.columns, strict=False
-        ):
-            line = own[batch].dropna()
-            ax.plot(
-                line.index,
-                line,
-                label=f"batch size {batch:g}",
-                color=color,
-                marker=marker,
-                linewidth=1.5,
-            )
+        markers = itertools.cycle("os^Dv<>")
+        for color, marker, batch in zip(ramp, markers, means.columns, strict=False):
+            line, look = own[batch].dropna(), {"color": color, "marker": marker, "linewidth": 1.5}
+            ax.plot(line.index, line, label=f"batch size {batch:g}", **look)
         ax.set(title=network, xscale="log", xlabel=label_of("lr"))
         ax.set_ylabel(label_of(column) if index % 3 == 0 else "")
         ax.set_xticks(own.index, [f"{lr:g}" for lr in own.index])
@@ -285,9 +274,8 @@ def interpolated_regions(
     class_names: Sequence[str] | None = None,
 ) -> Axes:
     """Picture of the regions of a triangle as polygons (k, 3) in barycentric coordinates."""
-    return _draw_labels(
-        ax, polygons, labels, TRIANGLE, class_names, linewidths=0, antialiased=False
-    )
+    look = {"linewidths": 0, "antialiased": False}
+    return _draw_labels(ax, polygons, labels, TRIANGLE, class_names, **look)
 
 
 def _draw_labels(ax, polygons, labels, vertices, class_names, **look):
@@ -339,12 +327,8 @@ def segment_strip(
         colours = [colour_of[int(label)] for label in line[starts]]
         ax.barh(row, right - left, 0.7, left, color=colours, edgecolor="white", linewidth=0.8)
         ax.text(1, row, f"  {len(starts)}", va="center")
-    ax.set(
-        xlabel=r"position $\alpha$ on the segment",
-        ylabel="segment",
-        xlim=(0, 1),
-        ylim=(len(labels) - 0.5, -0.5),
-    )
+    ax.set(xlabel=r"position $\alpha$ on the segment", ylabel="segment")
+    ax.set(xlim=(0, 1), ylim=(len(labels) - 0.5, -0.5))
     ax.set_yticks(range(len(labels)), range(1, len(labels) + 1))
     ax.set_title("regions", loc="right")
     ax.grid(False)

@@ -13,11 +13,8 @@ from rc_utils.paths import project_root
 
 def provenance(data, device, started, seconds, execution):
     """Provenance of a record, where and how it was made: plain JSON values."""
-    versions = {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-    }
+    versions = {"python": platform.python_version()}
+    versions |= {"torch": torch.__version__, "numpy": np.__version__}
     if torch.device(device).type == "cuda":
         versions |= {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
     return {
@@ -40,15 +37,14 @@ def hardware(device="cpu"):
         return torch.cuda.get_device_name(device)
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
-            return next(
-                line.split(":", 1)[1].strip() for line in file if line.startswith("model name")
-            )
+            named = (line for line in file if line.startswith("model name"))
+            return next(named).split(":", 1)[1].strip()
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
 
 
 def instructions():
-    """The vector instructions that torch takes on this processor, such as "AVX2": others round differently.
+    """The vector instructions, such as "AVX2", that torch takes here: others round differently.
 
     Torch and oneDNN are held to older ones by a variable each; where one is held alone, both are
     named.
@@ -61,7 +57,7 @@ def instructions():
 
 @functools.cache
 def git_revision():
-    """Revision of the code: RC_REVISION, else that of git, with a plus when tracked files differ, else "unknown"."""
+    """Revision of the code: RC_REVISION, else git's, + where tracked files differ, or "unknown"."""
     if os.environ.get("RC_REVISION"):
         return os.environ["RC_REVISION"]
     command = ["git", "-C", str(project_root()), "describe", "--always", "--abbrev=12", "--dirty=+"]

@@ -54,19 +54,13 @@ def statements() -> pd.DataFrame:
     third. Where both print a table the numbers are the same unless the table says otherwise.
     """
     path = pathlib.Path(__file__).with_name("published.csv")
-    return (
-        pd.read_csv(path, dtype=str, keep_default_na=False)
-        .set_index("id")
-        .astype({"smallest": float})
-    )
+    table = pd.read_csv(path, dtype=str, keep_default_na=False, index_col="id")
+    return table.astype({"smallest": float})
 
 
 MAIN_NETWORKS = ("ResNet18", "EfficientNetB0", "SENet18")
-NETWORKS = tuple(
-    dict.fromkeys(
-        id_.split("/")[1] for id_ in statements().index if id_.startswith("architectures/")
-    )
-)
+_ids = [id_.split("/") for id_ in statements().index if id_.startswith("architectures/")]
+NETWORKS = tuple(dict.fromkeys(network for _, network, *_ in _ids))
 
 
 def printed_numbers(prefix: str) -> pd.Series:
@@ -113,12 +107,8 @@ class Published:
             return self.value
         if self.kind in ("bound", "proved", "refuted"):
             return "at most 1"
-        return {
-            "above": "positive",
-            "below": "negative",
-            "within": "low",
-            "outside": "other than 0",
-        }[self.side]
+        words = {"above": "positive", "below": "negative", "within": "low"}
+        return words.get(self.side, "other than 0")
 
 
 def published(id_: str) -> Published:
@@ -130,20 +120,19 @@ def published(id_: str) -> Published:
 def verdict(
     entry: Published, value: float, low: float = _NAN, high: float = _NAN
 ) -> tuple[str, str]:
-    """Verdict on our `value` with interval [`low`, `high`], by this module's rule, and a sentence that says why.
+    """Verdict on our `value` with interval [`low`, `high`], and a sentence that says why.
 
-    NaN for `value` means that we have none. A bound is judged by its largest ratio where that has
-    no interval. Raises ValueError for an interval whose ends are the wrong way round.
+    By this module's rule. NaN for `value` means that we have none. A bound is judged by its largest
+    ratio where that has no interval. Raises ValueError for an interval whose ends are the wrong way
+    round.
     """
     if math.isnan(value):
         return "no result", "no result of ours yet"
     if entry.kind == "proved":
         if value <= 1:
             return "proved", f"no case exceeds it (largest ratio {value:.3g}), and none can"
-        return (
-            "contradicts",
-            f"a case exceeds it (largest ratio {value:.3g}), which the proof rules out",
-        )
+        found = f"a case exceeds it (largest ratio {value:.3g})"
+        return "contradicts", f"{found}, which the proof rules out"
     if entry.kind == "refuted":
         if value <= 1:
             return "inconclusive", f"the counterexample does not exceed it (ratio {value:.3g})"
@@ -153,9 +142,8 @@ def verdict(
         low = high = value
     if math.isnan(low) or math.isnan(high):
         return "inconclusive", "too little data, or none that varies, for an interval"
-    require(
-        low <= high, f"the interval of {entry.id!r} is [{low}, {high}]; expected its low end first"
-    )
+    found = f"the interval of {entry.id!r} is [{low}, {high}]"
+    require(low <= high, f"{found}; expected its low end first")
     least, most = entry.claimed()
     ends = {"above": f"above {least:g}", "below": f"at or below {most:g}"}
     words = ends.get(entry.side, f"{entry.side} [{least:.3g}, {most:.3g}]")
@@ -207,17 +195,15 @@ def correlation_result(
         words.append(f"{int(rows['interpolates'].sum())} of them interpolate")
     if diverged := len(runs) - len(finished(runs)):
         words.append(f"diverged runs: {diverged}")
-    same_as, (group, _, network) = "", id_.partition("/")
+    group, _, network = id_.partition("/")
     # Where all fit alike, test accuracy repeats the gap with its sign turned.
-    if group == "test-accuracy" and np.ptp(rows["gap"] + rows["test_accuracy"]) < 0.02 * np.ptp(
-        rows["gap"]
-    ):
-        same_as = (
-            f"main/{network}" if network in MAIN_NETWORKS else f"architectures/{network}/CIFAR-10"
-        )
-    yield Result(
-        id_, campaign, found.value, found.low, found.high, found.n, ", ".join(words), same_as
+    repeats = group == "test-accuracy" and (
+        np.ptp(rows["gap"] + rows["test_accuracy"]) < 0.02 * np.ptp(rows["gap"])
     )
+    is_main = network in MAIN_NETWORKS
+    other = f"main/{network}" if is_main else f"architectures/{network}/CIFAR-10"
+    numbers = (found.value, found.low, found.high, found.n)
+    yield Result(id_, campaign, *numbers, ", ".join(words), other if repeats else "")
 
 
 def keep_results(results: Iterable[Result]) -> None:
@@ -232,9 +218,8 @@ def keep_results(results: Iterable[Result]) -> None:
         if not id_.startswith("study/"):
             published(id_)
     if path := os.environ.get(RESULTS):
-        write_atomically(
-            pathlib.Path(path), table.to_csv(index=False, lineterminator="\n").encode()
-        )
+        content = table.to_csv(index=False, lineterminator="\n").encode()
+        write_atomically(pathlib.Path(path), content)
 
 
 def kept_results(folder: pathlib.Path | None = None) -> list[Result]:
@@ -250,9 +235,8 @@ def kept_results(folder: pathlib.Path | None = None) -> list[Result]:
             table = pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=missing)
             results += [Result(**row) for row in table.to_dict("records")]
         except (ValueError, TypeError) as error:
-            raise ValueError(
-                f"{path} is damaged ({error}): delete it and run its page again"
-            ) from error
+            fault = f"{path} is damaged ({error})"
+            raise ValueError(f"{fault}: delete it and run its page again") from error
     return results
 
 
@@ -262,8 +246,8 @@ def scorecard(results: Iterable[Result] = ()) -> pd.DataFrame:
     Columns: id, where, campaign, claim, published, authors (the number of the authors' records),
     follows ("yes" where that number rounds to the printed one, "no", or ""), ours (with its
     interval), n, verdict, why, counted (whether the row is a verdict on a result that repeats no
-    other); in the order of the paper, texts ready to print.
-    Results with ids "study/..." are passed over. Raises ValueError for another unknown id.
+    other); in the order of the paper, texts ready to print. Results with ids "study/..." are passed
+    over. Raises ValueError for another unknown id.
     """
     by_id: dict[str, list[Result]] = {}
     for result in results:
@@ -280,24 +264,20 @@ def scorecard(results: Iterable[Result] = ()) -> pd.DataFrame:
             label, why = verdict(entry, result.value, result.low, result.high)
             repeats = any(_same_number(result, other) for other in by_id.get(result.same_as, []))
             if label == "no result":
-                level = "a level, which only the paper's own setting can test"
-                why = result.detail or (
-                    level if entry.kind == "level" and not result.campaign else why
-                )
+                if entry.kind == "level" and not result.campaign:
+                    why = "a level, which only the paper's own setting can test"
+                why = result.detail or why
             elif repeats:
                 why = f"the number of {result.same_as} but for rounding and sign, not counted again"
             elif result.detail:
                 why = f"{why} ({result.detail})"
-            ours = (
-                ""
-                if math.isnan(result.value)
-                else interval_text(result.value, result.low, result.high)
-            )
+            ours = interval_text(result.value, result.low, result.high)
             rows.append({
-                "id": entry.id, "where": entry.source, "campaign": result.campaign, "claim": entry.statement,
-                "published": entry.shown(), "authors": theirs["text"].get(entry.id, ""), "follows": follows,
-                "ours": ours, "n": result.n, "verdict": label, "why": why,
-                "counted": label in VERDICTS and not repeats,
+                "id": entry.id, "where": entry.source, "campaign": result.campaign,
+                "claim": entry.statement, "published": entry.shown(),
+                "authors": theirs["text"].get(entry.id, ""), "follows": follows,
+                "ours": "" if math.isnan(result.value) else ours, "n": result.n, "verdict": label,
+                "why": why, "counted": label in VERDICTS and not repeats,
             })  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -309,7 +289,7 @@ def _same_number(result, other):
 
 
 def beside(results: Iterable[Result]) -> pd.DataFrame:
-    """A page's results as a table: each statement printed, in the authors' records, ours, verdict."""
+    """A page's results as a table: statement, printed, in the authors' records, ours, verdict."""
     card = scorecard(results)
     card = card[card["campaign"] != ""].reset_index(drop=True)
     shown = card[["published", "authors", "ours", "n", "verdict"]]

@@ -1,4 +1,4 @@
-"""Datasets on disk: npz files of plain arrays, those that torchvision downloads, and class folders."""
+"""Datasets on disk: npz files of plain arrays, what torchvision downloads, and class folders."""
 
 import hashlib
 import io
@@ -46,10 +46,10 @@ def read_cache(path):
                 known = [key for key in (*NEEDED, "classes", "source", "note") if key in archive]
                 return _checked({key: archive[key] for key in known})
         except Exception as error:  # of whatever kind, depending on which bytes are wrong
-            advice = "Correct it, or put an intact copy in its place; what was downloaded or decoded may be deleted"
-            raise ValueError(
-                f"{path} is not a dataset as expected, or damaged ({error}). {advice}."
-            ) from error
+            fault = f"{path} is not a dataset as expected, or damaged ({error})"
+            advice = "Correct it, or put an intact copy in its place"
+            may_go = "what was downloaded or decoded may be deleted"
+            raise ValueError(f"{fault}. {advice}; {may_go}.") from error
 
 
 def _checked(arrays):
@@ -57,27 +57,22 @@ def _checked(arrays):
     require(not missing, f"arrays missing: {', '.join(missing)}")
     for split in ("train", "test"):
         x, y = arrays[f"x_{split}"], arrays[f"y_{split}"]
-        square = (
-            x.dtype == np.uint8 and x.ndim in (3, 4) and x.shape[1] == x.shape[2] and x.size > 0
-        )
+        square = x.ndim in (3, 4) and x.shape[1] == x.shape[2] and x.size > 0
         expected = "expected uint8, square images (N, H, W, C) or (N, H, W)"
-        require(square, f"x_{split} is {x.dtype} of shape {x.shape}, {expected}")
+        fits = square and x.dtype == np.uint8
+        require(fits, f"x_{split} is {x.dtype} of shape {x.shape}, {expected}")
+        fits = y.dtype.kind in "iu" and y.shape == x.shape[:1]
         found = f"y_{split} is {y.dtype} of shape {y.shape}"
-        require(
-            y.dtype.kind in "iu" and y.shape == x.shape[:1], f"{found}, expected {len(x)} integers"
-        )
-        arrays |= {
-            f"x_{split}": x if x.ndim == 4 else x[..., None],
-            f"y_{split}": y.astype(np.int64),
-        }
+        require(fits, f"{found}, expected {len(x)} integers")
+        arrays[f"x_{split}"] = x if x.ndim == 4 else x[..., None]
+        arrays[f"y_{split}"] = y.astype(np.int64)
     train, test = arrays["x_train"].shape[1:], arrays["x_test"].shape[1:]
     require(train == test, f"x_train has images of shape {train}, x_test of {test}")
     present = np.unique(arrays["y_train"])
     names = arrays.get("classes", present)
     found = f"y_train has the labels {present[:9]} for {len(names)} classes"
-    require(
-        np.array_equal(present, np.arange(len(names))), f"{found}, expected 0, 1, ... without a gap"
-    )
+    in_order = np.array_equal(present, np.arange(len(names)))
+    require(in_order, f"{found}, expected 0, 1, ... without a gap")
     require(np.isin(arrays["y_test"], present).all(), "y_test has labels that are not in y_train")
     texts = {key: str(arrays.get(key, "")) for key in ("source", "note")}
     return arrays | texts | {"classes": tuple(map(str, names.tolist()))}
@@ -93,7 +88,7 @@ def stored(name, folder):
 
 
 def _download(name, folder):
-    """Arrays fetched by torchvision, which checks the archives; those already in `folder` are used."""
+    """Arrays fetched by torchvision, which checks the archives; those in `folder` are used."""
     dataset, archives, subfolder = DOWNLOADS[name]
     folder.mkdir(parents=True, exist_ok=True)
     # Several processes may do this at once: each has a folder of its own.
@@ -116,10 +111,8 @@ def _download(name, folder):
             ) from error
     names = tuple(label.split(" - ")[0] for label in train.classes)  # MNIST says "0 - zero"
     arrays = [np.asarray(a) for part in (train, test) for a in (part.data, part.targets)]
-    return dict(zip(NEEDED, arrays, strict=True)) | {
-        "classes": names,
-        "source": f"torchvision {dataset}",
-    }
+    texts = {"classes": names, "source": f"torchvision {dataset}"}
+    return dict(zip(NEEDED, arrays, strict=True)) | texts
 
 
 def class_folders(root, size):
@@ -128,12 +121,10 @@ def class_folders(root, size):
 
     train, test = ImageFolder(root / "train"), ImageFolder(root / "val")
     different = sorted(set(train.classes) ^ set(test.classes))
-    require(
-        not different, f"train/ and val/ in {root} differ in the classes {', '.join(different[:5])}"
-    )
-    listed = [
-        np.array(part) for split in (train, test) for part in zip(*split.samples, strict=True)
-    ]
+    found = f"train/ and val/ in {root} differ in the classes {', '.join(different[:5])}"
+    require(not different, found)
+    splits = (zip(*split.samples, strict=True) for split in (train, test))
+    listed = [np.array(part) for split in splits for part in split]
     source = f"class folders {root.name}, short side {size}, centre crop"
     return dict(zip(NEEDED, listed, strict=True)) | {"classes": train.classes, "source": source}
 
@@ -147,21 +138,16 @@ def decoded(arrays, root, size, folder):
     from tqdm.contrib.concurrent import thread_map
 
     files = [*map(Path, arrays["x_train"]), *map(Path, arrays["x_test"])]
-    listing = [
-        (file.relative_to(root).as_posix(), file.stat().st_size, file.stat().st_mtime_ns)
-        for file in files
-    ]
+    stats = [(file.relative_to(root).as_posix(), file.stat()) for file in files]
+    listing = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
     digest = hashlib.sha256(repr((arrays["classes"], listing)).encode()).hexdigest()
     path = folder / f"imagenet-{size}-{digest[:12]}.npz"
     if not path.exists():
-        images = thread_map(
-            lambda file: decode(file, size), files, desc="decoding", mininterval=5, tqdm_class=tqdm
-        )
+        bar = {"desc": "decoding", "mininterval": 5, "tqdm_class": tqdm}
+        images = thread_map(lambda file: decode(file, size), files, **bar)
         n_train = len(arrays["x_train"])
-        write_cache(
-            path,
-            arrays | {"x_train": np.stack(images[:n_train]), "x_test": np.stack(images[n_train:])},
-        )
+        train, test = np.stack(images[:n_train]), np.stack(images[n_train:])
+        write_cache(path, arrays | {"x_train": train, "x_test": test})
     return read_cache(path)
 
 

@@ -54,7 +54,7 @@ class ImageTensor:
         return f"ImageTensor(shape={tuple(self.shape)}, device='{self.device}')"
 
     def standardise(self, raw):
-        """(raw - mean) / std as float32, for raw values (..., C, H, W) such as an augmented batch."""
+        """(raw - mean) / std as float32, raw values (..., C, H, W) such as an augmented batch."""
         return torch.sub(raw, self._shift).mul_(self._scale)
 
     def all(self):
@@ -114,7 +114,7 @@ class Dataset:
 
 
 def images_per_batch(images, most):
-    """Images (N, *shape) in one pass: `most` up to 3 x 32 x 32, fewer of larger ones in proportion."""
+    """Images (N, *shape) in one pass: `most` up to 3 x 32 x 32, fewer in proportion if larger."""
     return min(most, max(1, most * 3 * 32 * 32 // math.prod(images.shape[1:])))
 
 

@@ -51,22 +51,17 @@ def load_dataset(
     and FileNotFoundError, saying which file to put where, for data that cannot be downloaded.
     """
     folder = data_folder(data_dir)
-    known = {path.stem for path in folder.glob("*.npz")} | {
-        "shapes",
-        "digits",
-        "imagenet",
-        *DOWNLOADS,
-    }
+    known = {"shapes", "digits", "imagenet", *DOWNLOADS}
+    known |= {path.stem for path in folder.glob("*.npz")}
     if name not in known:
         own = f"put {name}.npz, with x_train, y_train, x_test, y_test, into {folder.resolve()}"
         raise ValueError(f"{unknown_name('dataset', name, known)}. Or {own}")
     only = f"root is {root!r}, but only 'imagenet' is read from class folders, not {name!r}"
     require(root is None or name == "imagenet", only)
-    check_values(
-        n_train=n_train, n_test=n_test, image_size=image_size, label_noise=label_noise, seed=seed
-    )
+    numbers = {"n_train": n_train, "n_test": n_test, "seed": seed}
+    check_values(**numbers, image_size=image_size, label_noise=label_noise)
 
-    chosen = {"n_train": n_train, "n_test": n_test, "classes": classes, "seed": seed}
+    chosen = numbers | {"classes": classes}
     if name == "shapes":
         arrays = _shapes(image_size or 16, **chosen)
     elif name == "imagenet":
@@ -89,10 +84,8 @@ def check_values(*, n_train=None, n_test=None, image_size=None, label_noise=0.0,
 
 def _shapes(image_size, *, n_train, n_test, classes, seed):
     indices = resolve_classes(classes, SHAPE_NAMES)
-    arrays = {
-        "classes": tuple(SHAPE_NAMES[i] for i in indices),
-        "source": f"rc_utils shapes, seed {seed}",
-    }
+    names = tuple(SHAPE_NAMES[i] for i in indices)
+    arrays = {"classes": names, "source": f"rc_utils shapes, seed {seed}"}
     for split, n in (("train", n_train or 2000), ("test", n_test or 4000)):
         drawn = make_shapes(n, image_size=image_size, split=split, seed=seed, classes=indices)
         arrays[f"x_{split}"], arrays[f"y_{split}"] = drawn

@@ -18,10 +18,9 @@ def make_shapes(n, *, image_size, split, seed, classes):
     """Images (n, image_size, image_size, 3) uint8 and their labels (n,) int64.
 
     split: "train" or "test", which draw from separate random streams. classes: indices into
-        `SHAPE_NAMES`; label k is
-    the k-th of them. Every run of len(classes) labels that starts at a multiple of len(classes)
-    within a block of 500 // len(classes) such runs holds each class once. Raises ValueError for an
-    image_size below 8.
+    `SHAPE_NAMES`; label k is the k-th of them. Every run of len(classes) labels that starts at a
+    multiple of len(classes) within a block of 500 // len(classes) such runs holds each class once.
+    Raises ValueError for an image_size below 8.
     """
     require(image_size >= 8, f"image_size is {image_size}; shapes need at least 8 pixels a side")
     runs = _BLOCK // len(classes)
@@ -35,7 +34,7 @@ def make_shapes(n, *, image_size, split, seed, classes):
 
 
 def _draw(shapes, image_size, rng):
-    """Scenes of the given shape indices (B,): background, shape, blobs over both, then noise; (B, S, S, 3) uint8."""
+    """Scenes (B, S, S, 3) uint8 of shapes (B,): background, shape, blobs over both, then noise."""
     num = len(shapes)
     centres = (np.arange(image_size) + 0.5) * 2 / image_size - 1
     x, y = np.meshgrid(centres, centres)
@@ -49,16 +48,15 @@ def _draw(shapes, image_size, rng):
         radius = rng.uniform(0.08, 0.24, (num, 1, 1))
         shown = rng.random((num, 1, 1)) < 0.5
         colour = rng.uniform(0, 1, (num, 3))
-        canvas = _cover(
-            canvas, np.hypot(x - centre_x, y - centre_y) - np.where(shown, radius, -1), colour
-        )
+        distance = np.hypot(x - centre_x, y - centre_y) - np.where(shown, radius, -1)
+        canvas = _cover(canvas, distance, colour)
     noise = rng.uniform(0.02, 0.08, (num, 1, 1, 1))
     canvas += noise * rng.standard_normal(canvas.shape)
     return np.floor(np.clip(canvas, 0, 1) * 255 + 0.5).astype(np.uint8)
 
 
 def _texture(num, x, y, rng):
-    """Sum of three plane waves of random direction, wavelength, phase and colour, (num, S, S, 3)."""
+    """Sum of three plane waves of random direction, wavelength, phase, colour: (num, S, S, 3)."""
     angle, phase = rng.uniform(0, 2 * np.pi, (2, num, 3, 1, 1))
     frequency = rng.uniform(1.5, 9, (num, 3, 1, 1))
     colour = rng.uniform(-0.09, 0.09, (num, 3, 3))
@@ -67,7 +65,7 @@ def _texture(num, x, y, rng):
 
 
 def _shapes(shapes, base, x, y, rng):
-    """Distance (B, S, S) from outlines of random place, size and tilt, and their colours (B, 3), lighter than base."""
+    """Distance (B, S, S) from outlines of random place, size, tilt; colours (B, 3) above base."""
     num = len(shapes)
     centre_x, centre_y = rng.uniform(-0.35, 0.35, (2, num, 1, 1))
     scale = rng.uniform(0.5, 0.85, (num, 1, 1))
@@ -88,24 +86,22 @@ def _shapes(shapes, base, x, y, rng):
 
 
 def _cover(canvas, distance, colour):
-    """Blend colour (B, 3) into canvas (B, S, S, 3) where distance (B, S, S) is negative, over one pixel's width."""
+    """Blend colour (B, 3) into canvas (B, S, S, 3) where distance (B, S, S) < 0, over one pixel."""
     pixel = 2 / canvas.shape[1]
     opacity = np.clip(0.5 - distance / pixel, 0, 1)[..., None]
     return canvas + opacity * (colour[:, None, None, :] - canvas)
 
 
 def _star(u, v):
-    # All ten edges are mirror images of the one from the tip at angle 0 to the notch at angle pi /
-    # 5.
+    # All ten edges are mirror images of that from the tip at angle 0 to the notch at angle pi / 5.
     sector = 2 * np.pi / 5
     angle = np.abs(np.mod(np.arctan2(v, u) + sector / 2, sector) - sector / 2)
     radius = np.hypot(u, v)
     tip, notch = np.array([1.05, 0.0]), 0.45 * np.array([np.cos(sector / 2), np.sin(sector / 2)])
     normal = np.array([notch[1] - tip[1], tip[0] - notch[0]])
     normal /= np.linalg.norm(normal)
-    return normal[0] * (radius * np.cos(angle) - tip[0]) + normal[1] * (
-        radius * np.sin(angle) - tip[1]
-    )
+    along, across = radius * np.cos(angle) - tip[0], radius * np.sin(angle) - tip[1]
+    return normal[0] * along + normal[1] * across
 
 
 # Negative inside the shape, positive outside, close to the distance from the outline near it; radii

@@ -4,12 +4,10 @@ MobileNetV2: Sandler, Howard, Zhu, Zhmoginov, Chen: Inverted Residuals and Linea
 2018, Table 2. The CIFAR form: stride 1 in the stem and in the 24-channel stage, ReLU instead of
 ReLU6, and a projection on the shortcut where a stride-1 block changes the number of channels.
 EfficientNetB0: Tan, Le: Rethinking Model Scaling for Convolutional Neural Networks, ICML 2019,
-    Table
-1. The CIFAR form: stride 1 in the stem, strides 2 in stages 2, 3, 4 and 6, no head of 1280
-    channels.
+Table 1. The CIFAR form: stride 1 in the stem, strides 2 in stages 2, 3, 4 and 6, no head of 1280
+channels.
 ShuffleNetV2: Ma, Zhang, Zheng, Sun: Practical Guidelines for Efficient CNN Architecture Design,
-    ECCV
-2018, Table 5, with a 3x3 stem at stride 1 and no max-pool.
+ECCV 2018, Table 5, with a 3x3 stem at stride 1 and no max-pool.
 """
 
 import torch
@@ -22,32 +20,22 @@ from rc_utils.networks.residual import SqueezeExcitation, projection_shortcut
 
 # (channels, blocks, stride of the first, expansion)
 MOBILENET_STAGES = (
-    (16, 1, 1, 1),
-    (24, 2, 1, 6),
-    (32, 3, 2, 6),
-    (64, 4, 2, 6),
-    (96, 3, 1, 6),
-    (160, 3, 2, 6),
-    (320, 1, 1, 6),
-)
+    (16, 1, 1, 1), (24, 2, 1, 6), (32, 3, 2, 6), (64, 4, 2, 6),
+    (96, 3, 1, 6), (160, 3, 2, 6), (320, 1, 1, 6),
+)  # fmt: skip
 # (channels, blocks, stride of the first, expansion, kernel size)
 EFFICIENTNET_STAGES = (
-    (16, 1, 1, 1, 3),
-    (24, 2, 2, 6, 3),
-    (40, 2, 2, 6, 5),
-    (80, 3, 2, 6, 3),
-    (112, 3, 1, 6, 5),
-    (192, 4, 2, 6, 5),
-    (320, 1, 1, 6, 3),
-)
+    (16, 1, 1, 1, 3), (24, 2, 2, 6, 3), (40, 2, 2, 6, 5), (80, 3, 2, 6, 3),
+    (112, 3, 1, 6, 5), (192, 4, 2, 6, 5), (320, 1, 1, 6, 3),
+)  # fmt: skip
 SQUEEZE_REDUCTION = 4  # input channels for each squeezed one
 SHUFFLENET_STAGES = ((116, 4), (232, 8), (464, 4))  # channels, blocks with the halving one
 
 
 class InvertedResidual(nn.Module):
-    """Expand by 1x1, filter each channel by 3x3, project by 1x1 without activation (Sandler et al., Table 1).
+    """Expand by 1x1, filter each channel by 3x3, project by 1x1 without activation.
 
-    The shortcut exists at stride 1 only.
+    Sandler et al., Table 1. The shortcut exists at stride 1 only.
     """
 
     def __init__(self, in_channels: int, out_channels: int, stride: int, expansion: int):
@@ -68,19 +56,18 @@ class InvertedResidual(nn.Module):
 def mobilenet_v2(
     *, num_classes: int = 10, in_channels: int = 3, width: float = 64
 ) -> ImageClassifier:
-    """17 inverted residuals, stem of 32 and head of 1280 channels; 2,296,922 parameters at ten classes."""
+    """17 inverted residuals, stem of 32, head of 1280; 2,296,922 parameters at ten classes."""
     stem, head = scale_channels(32, width), scale_channels(1280, width)
     first = conv_norm(in_channels, stem, 3, nn.ReLU)
     blocks, channels = staged(MOBILENET_STAGES, stem, width, InvertedResidual)
-    return ImageClassifier(
-        [first, *blocks, conv_norm(channels, head, 1, nn.ReLU)], head, num_classes
-    )
+    last = conv_norm(channels, head, 1, nn.ReLU)
+    return ImageClassifier([first, *blocks, last], head, num_classes)
 
 
 class DropConnect(nn.Module):
-    """Drop a residual branch for whole samples with probability `rate` in training (Huang et al. 2016).
+    """Drop a residual branch for whole samples with probability `rate` in training.
 
-    Kept samples are divided by 1 - rate, so that the expectation is the input.
+    Huang et al. 2016. Kept samples are divided by 1 - rate, so that the expectation is the input.
     """
 
     def __init__(self, rate: float):
@@ -154,14 +141,16 @@ def efficientnet_b0(
     rates = (drop_connect * index / num_blocks for index in range(num_blocks))
     stem = scale_channels(32, width)
     first = conv_norm(in_channels, stem, 3, nn.SiLU)
-    blocks, channels = staged(
-        EFFICIENTNET_STAGES, stem, width, lambda *settings: MBConv(*settings, next(rates))
-    )
+
+    def block(*settings):
+        return MBConv(*settings, next(rates))
+
+    blocks, channels = staged(EFFICIENTNET_STAGES, stem, width, block)
     return ImageClassifier([first, *blocks], channels, num_classes, dropout)
 
 
 def shuffle_halves(x: Tensor) -> Tensor:
-    """Interleave the halves of the channels, h and c to place 2 c + h. Shape (N, C, H, W), C even."""
+    """Interleave the halves of the channels, h and c to place 2 c + h: (N, C, H, W), C even."""
     return x.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2)
 
 
@@ -183,7 +172,7 @@ class ShuffleBlock(nn.Module):
 
 
 class DownsamplingShuffleBlock(nn.Module):
-    """Two convolved branches at stride 2, half of `out_channels` each, then shuffled (Ma et al., Fig. 3 d)."""
+    """Two branches at stride 2, half of `out_channels` each, then shuffled (Ma et al., Fig. 3d)."""
 
     def __init__(self, in_channels: int, out_channels: int):
         super().__init__()
@@ -206,7 +195,7 @@ class DownsamplingShuffleBlock(nn.Module):
 def shufflenet_v2(
     *, num_classes: int = 10, in_channels: int = 3, width: float = 64
 ) -> ImageClassifier:
-    """Stem 24, stages 116, 232, 464 with 4, 8, 4 blocks, head 1024; 1,263,854 parameters at ten classes."""
+    """Stem 24, stages 116 232 464 of 4 8 4 blocks, head 1024; 1,263,854 parameters, ten classes."""
     channels, head = scale_channels(24, width), scale_channels(1024, width)
     layers = [conv_norm(in_channels, channels, 3, nn.ReLU)]
     for published, depth in SHUFFLENET_STAGES:

@@ -1,12 +1,12 @@
-"""Layers that the image networks share, and networks without shortcuts: VGG19 and a multilayer perceptron.
+"""Layers that the image networks share, and networks without shortcuts: VGG19 and MLP.
 
 Every network is made of `torch.nn` modules, `+`, `*` and `torch.cat`, with no control flow that
 depends on data, so that `torch.fx.symbolic_trace` sees it as a graph of known operations.
 Activations are not in place: a forward hook or an FX interpreter may keep every intermediate value.
 
 VGG19: Simonyan, Zisserman: Very Deep Convolutional Networks for Large-Scale Image Recognition, ICLR
-    2015, Table 1,
-column E, with batch normalisation after each convolution and one linear layer instead of three.
+2015, Table 1, column E, with batch normalisation after each convolution and one linear layer
+instead of three.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ VGG_STAGES = ((2, 64), (2, 128), (4, 256), (4, 512), (4, 512))
 
 
 def scale_channels(channels: int, width: float, divisor: int = 1) -> int:
-    """The published number of channels times `width` / 64, to the nearest non-zero multiple of `divisor`."""
+    """Published channels times `width` / 64, to the nearest non-zero multiple of `divisor`."""
     multiple = int(channels * width / PUBLISHED_WIDTH / divisor + 0.5)
     return divisor * max(1, multiple)
 
@@ -34,7 +34,7 @@ def staged(
     block: Callable[..., nn.Module],
     divisor: int = 1,
 ) -> tuple[list[nn.Module], int]:
-    """Blocks of stages (channels, blocks, stride of the first, *settings of the block), and their channels.
+    """Blocks of stages (channels, blocks, stride of the first, *settings), and their channels.
 
     divisor: the scaled channels of a stage are a multiple of it, where it has as many.
     """
@@ -42,10 +42,8 @@ def staged(
     for published, depth, first_stride, *settings in stages:
         whole = min(divisor, scale_channels(published, width))
         out_channels = scale_channels(published, width, whole)
-        for index in range(depth):
-            layers.append(
-                block(in_channels, out_channels, first_stride if index == 0 else 1, *settings)
-            )
+        for stride in [first_stride] + [1] * (depth - 1):
+            layers.append(block(in_channels, out_channels, stride, *settings))
             in_channels = out_channels
     return layers, in_channels
 
@@ -59,7 +57,7 @@ def conv_norm(
     stride: int = 1,
     groups: int = 1,
 ) -> nn.Sequential:
-    """A convolution without bias that keeps the image size at stride 1, batch normalisation, and an activation.
+    """A convolution without bias, batch normalisation, and an activation.
 
     The sides of the image are divided by the stride and rounded up: one pixel stays one pixel.
     """
@@ -70,24 +68,20 @@ def conv_norm(
 
 
 class ImageClassifier(nn.Module):
-    """Feature maps, mean over their pixels, dropout, linear layer: (N, C, H, W) -> logits (N, num_classes).
+    """Feature maps, mean over pixels, dropout, linear: (N, C, H, W) -> logits (N, num_classes).
 
     At 32 x 32 input the mean is the fixed average pool of the published networks.
     """
 
     def __init__(
-        self,
-        features: Sequence[nn.Module],
-        feature_channels: int,
-        num_classes: int,
-        dropout: float = 0.0,
+        self, features: Sequence[nn.Module], channels: int, num_classes: int, dropout: float = 0.0
     ):
         super().__init__()
         self.features = nn.Sequential(*features)
         self.classifier = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
         if dropout:
             self.classifier.append(nn.Dropout(dropout))
-        self.classifier.append(nn.Linear(feature_channels, num_classes))
+        self.classifier.append(nn.Linear(channels, num_classes))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.classifier(self.features(x))
@@ -95,11 +89,11 @@ class ImageClassifier(nn.Module):
 
 @register_network("VGG19")
 def vgg19(*, num_classes: int = 10, in_channels: int = 3, width: float = 64) -> ImageClassifier:
-    """16 biased 3x3 convolutions, a max-pool after each of five stages; 20,040,522 parameters at ten classes.
+    """16 biased 3x3 convolutions in five stages, each with a max-pool; 20,040,522 parameters.
 
-    The pools round the image size up: odd sizes keep their last row and column, and below 32 x 32
-    the late pools work on single pixels and change nothing. At 32 x 32 every size is even and this
-    is the published network.
+    At ten classes. The pools round the image size up: odd sizes keep their last row and column, and
+    below 32 x 32 the late pools work on single pixels and change nothing. At 32 x 32 every size is
+    even and this is the published network.
     """
     layers: list[nn.Module] = []
     channels = in_channels

@@ -22,7 +22,7 @@ NETWORKS: dict[str, NetworkBuilder] = {}
 """Registered name -> class or function that builds the network."""
 
 SHAPE_ARGUMENTS = ("num_classes", "in_channels", "image_size", "width")
-"""Arguments that `build_network` offers to every builder; each gets those that its signature names."""
+"""Arguments that `build_network` offers to builders; each gets those that its signature names."""
 
 
 def register_network(name: str) -> Callable[[_Builder], _Builder]:
@@ -31,14 +31,12 @@ def register_network(name: str) -> Callable[[_Builder], _Builder]:
     Raises ValueError where `name` contains a colon or belongs to another builder. Defining the same
     builder again, as a notebook cell run twice does, replaces it.
     """
-    require(
-        ":" not in name, f"network name {name!r} contains ':', which is kept for \"module:Class\""
-    )
+    fault = f"network name {name!r} contains ':'"
+    require(":" not in name, f'{fault}, which is kept for "module:Class"')
 
     def register(builder: _Builder) -> _Builder:
-        present, new = (
-            f"{one.__module__}.{one.__qualname__}" for one in (NETWORKS.get(name, builder), builder)
-        )
+        both = (NETWORKS.get(name, builder), builder)
+        present, new = (f"{one.__module__}.{one.__qualname__}" for one in both)
         require(present == new, f"network name {name!r} is taken by {present}: choose another")
         NETWORKS[name] = builder
         return builder
@@ -81,14 +79,13 @@ def build_network(
         torch.default_generator.manual_seed(int(seed))
         network = find_builder(name)(**given, **options)
     if not isinstance(network, nn.Module):
-        raise TypeError(
-            f"network {name!r} built {type(network).__name__!r}: expected a torch.nn.Module"
-        )
+        found = f"network {name!r} built {type(network).__name__!r}"
+        raise TypeError(f"{found}: expected a torch.nn.Module")
     return network
 
 
 def network_options(name: str) -> dict[str, Any]:
-    """The network's own options and their defaults, `inspect.Parameter.empty` for one that must be given.
+    """The network's own options and defaults, `inspect.Parameter.empty` for one without.
 
     >>> network_options("EfficientNetB0")
     {'dropout': 0.2, 'drop_connect': 0.2}
@@ -99,23 +96,19 @@ def network_options(name: str) -> dict[str, Any]:
 
 
 def check_network(name: str, **options: Any) -> Mapping[str, inspect.Parameter]:
-    """Raise what `build_network(name, **options)` would for an unknown network or option, or a width it ignores.
+    """Parameters of the class or function that builds the network.
 
-    Returns the parameters of the class or function that builds the network.
+    Raises what `build_network(name, **options)` would for an unknown network or option, or a width
+    it ignores.
     """
     parameters, own = inspect.signature(find_builder(name)).parameters, network_options(name)
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     for key in options:
         if key not in own and key not in SHAPE_ARGUMENTS and not takes_any:
             raise unknown_name(f"option of network {name!r}", key, parameters)
-    missing = [
-        key
-        for key, default in own.items()
-        if default is inspect.Parameter.empty and key not in options
-    ]
-    require(
-        not missing, f"network {name!r} needs the options {', '.join(missing)}: pass them by name"
-    )
+    needed = [key for key, default in own.items() if default is inspect.Parameter.empty]
+    missing = ", ".join(key for key in needed if key not in options)
+    require(not missing, f"network {name!r} needs the options {missing}: pass them by name")
     if "width" in options:
         check_number("width", options["width"], 0, above=True)
         advice = "leave it out, or name it in the network's signature"
@@ -149,13 +142,12 @@ def find_builder(name: str) -> NetworkBuilder:
 
 
 def _makes_networks(target: Any) -> bool:
-    """Whether a class or function may be called: a name in somebody's campaign must not run a shell."""
+    """Whether `target` may be called: a name in somebody's campaign must not run a shell."""
     if inspect.isfunction(target):
         libraries = [Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib", "stdlib")]
+        libraries.append(Path(__file__).parents[1])
         file = Path(inspect.unwrap(target).__code__.co_filename)
-        if not any(
-            file.is_relative_to(folder) for folder in (*libraries, Path(__file__).parents[1])
-        ):
+        if not any(file.is_relative_to(folder) for folder in libraries):
             return True
         try:
             target = typing.get_type_hints(target).get("return")

@@ -1,15 +1,13 @@
 """Residual networks for small images: ResNet18 and 34, SENet18, SimpleDLA, RegNetX_200MF.
 
 ResNet: He, Zhang, Ren, Sun: Deep Residual Learning for Image Recognition, CVPR 2016, Table 1, with
-    the
-7x7 stem and its max-pool replaced by a 3x3 stem at stride 1.
+the 7x7 stem and its max-pool replaced by a 3x3 stem at stride 1.
 SENet: Hu, Shen, Sun: Squeeze-and-Excitation Networks, CVPR 2018, on the blocks of He, Zhang, Ren,
 Sun: Identity Mappings in Deep Residual Networks, ECCV 2016.
 SimpleDLA: Yu, Wang, Shelhamer, Darrell: Deep Layer Aggregation, CVPR 2018, Sec. 3.2. Simplified: a
 tree's root sees its two subtrees only, not the ancestors' outputs that Fig. 2 f routes into it.
 RegNet: Radosavovic, Kosaraju, Girshick, He, Dollar: Designing Network Design Spaces, CVPR 2020,
-    Fig.
-11 and Appendix D, with a 3x3 stem of 64 channels and strides 1 1 2 2.
+Fig. 11 and Appendix D, with a 3x3 stem of 64 channels and strides 1 1 2 2.
 """
 
 import torch
@@ -29,7 +27,7 @@ SQUEEZE_REDUCTION = 16  # channels for each squeezed one
 
 
 def projection_shortcut(in_channels: int, out_channels: int, stride: int) -> nn.Module:
-    """The identity where the shape stays, else a normalised 1x1 convolution (He et al. 2016, option B)."""
+    """The identity where the shape stays, else a 1x1 `conv_norm` (He et al. 2016, option B)."""
     if stride == 1 and in_channels == out_channels:
         return nn.Identity()
     return conv_norm(in_channels, out_channels, 1, stride=stride)
@@ -71,7 +69,7 @@ class XBlock(ResidualBlock):
 
 
 class SqueezeExcitation(nn.Module):
-    """x * sigmoid(W2 act(W1 mean(x) + b1) + b2), the mean over the pixels (Hu et al. 2018, eq. 2-4).
+    """x * sigmoid(W2 act(W1 mean(x) + b1) + b2), the mean over pixels (Hu et al. 2018, eq. 2-4).
 
     W1 maps the channels to `squeezed` ones, at least two. The two maps are linear layers: on one
     pixel a 1x1 convolution is the same function of the same parameters.
@@ -119,7 +117,7 @@ class PreActivationSEBlock(nn.Module):
 
 
 class AggregationTree(nn.Module):
-    """relu(norm(conv([left(x), right(left(x))]))): two subtrees in sequence, aggregated by a 1x1 convolution.
+    """relu(norm(conv([left(x), right(left(x))]))): two subtrees in sequence, and a 1x1 convolution.
 
     At level 1 the subtrees are residual blocks. The first of them carries the stride.
     """

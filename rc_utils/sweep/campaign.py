@@ -75,12 +75,8 @@ class RunSpec:
         Training settings at their default are left out, so that a new one renames no run.
         """
         changed = {k: v for k, v in vars(self.train).items() if v != TRAIN_DEFAULTS[k]}
-        settings = {
-            "schema": SCHEMA,
-            "dataset": self.dataset,
-            "network": self.network,
-            "train": changed,
-        }
+        settings = {"schema": SCHEMA, "dataset": self.dataset, "network": self.network}
+        settings["train"] = changed
         return hashlib.sha256(canonical_json(settings).encode()).hexdigest()[:16]
 
 
@@ -170,22 +166,19 @@ class Experiment:
         for name in self.measures + self.evolution_measures:
             taken = name in RUN_COLUMNS or name.startswith("count_")
             require(not taken, f"measure {name!r} has the name of another column: rename it")
-        require(
-            self.evolution_loss is None or self.evolution_loss > 0, "evolution_loss must be above 0"
-        )
+        above = self.evolution_loss is None or self.evolution_loss > 0
+        require(above, "evolution_loss must be above 0")
         # Days of training later it would be too late to see that nothing was looked at.
         asked = self.evolution_counts or self.evolution_measures or self.evolution_weights
         looks = self.evolution_epochs or self.evolution_loss
-        require(
-            looks or not asked, "what evolution_* ask for needs evolution_epochs or evolution_loss"
-        )
+        fault = "what evolution_* ask for needs evolution_epochs or evolution_loss"
+        require(looks or not asked, fault)
 
     @property
     def seeds_by_network(self):
         """{network label: its seeds}."""
-        return (
-            self.seeds if isinstance(self.seeds, dict) else dict.fromkeys(self.networks, self.seeds)
-        )
+        one_for_each = isinstance(self.seeds, dict)
+        return self.seeds if one_for_each else dict.fromkeys(self.networks, self.seeds)
 
     def settings(self):
         """(network label, training settings) of every run, all networks of a seed first."""
@@ -237,9 +230,8 @@ class Campaign:
         for experiment in self.experiments:
             with naming(f"{self.name}, experiment {experiment.name!r}"):
                 for label, setting in experiment.settings():
-                    entries.append(
-                        (experiment, label, self._plan(experiment, self.networks[label], setting))
-                    )
+                    planned = self._plan(experiment, self.networks[label], setting)
+                    entries.append((experiment, label, planned))
         return entries
 
     def runs(self):
@@ -259,10 +251,9 @@ class Campaign:
 
     def restricted(self, names):
         """The campaign with the experiments of these names alone."""
+        known = [experiment.name for experiment in self.experiments]
         for name in names:
-            check_name(
-                f"experiment of campaign {self.name}", name, [e.name for e in self.experiments]
-            )
+            check_name(f"experiment of campaign {self.name}", name, known)
         chosen = [experiment for experiment in self.experiments if experiment.name in names]
         return dataclasses.replace(self, experiments=chosen, whole=self.whole or self)
 
@@ -279,14 +270,10 @@ class Campaign:
             return self._plan(asked, network, setting | asked.drawn(seed))
 
     def _plan(self, experiment, network, setting):
-        train = settings_from_dict(
-            TrainConfig, self.train | experiment.train | setting, "the training settings"
-        )
-        dataset = (
-            self.dataset
-            | experiment.dataset
-            | ({"seed": train.seed} if experiment.own_draw else {})
-        )
+        given = self.train | experiment.train | setting
+        train = settings_from_dict(TrainConfig, given, "the training settings")
+        own = {"seed": train.seed} if experiment.own_draw else {}
+        dataset = self.dataset | experiment.dataset | own
         stored = dataset.get("name") not in ("shapes", "digits", "imagenet")
         require(stored or not experiment.per_image, "per_image needs a dataset stored as a file")
         outside = [e for e in experiment.evolution_epochs if not 0 <= e <= train.epochs]
@@ -341,24 +328,18 @@ def parse_campaign(table, name, folder=pathlib.Path()):
         with naming(f"{name}, experiment {values.get('name', len(experiments))!r}"):
             experiment = settings_from_dict(Experiment, values, "experiments")
             require(experiment.name not in experiments, "experiments: the name is there twice")
-            for key, known in (
-                ("networks", "networks"),
-                ("counts", "counts"),
-                ("evolution_counts", "counts"),
-            ):
+            for key in ("networks", "counts", "evolution_counts"):
+                known = getattr(asked, key.removeprefix("evolution_"))
                 for label in getattr(experiment, key):
-                    check_name(f"name in {key}", label, getattr(asked, known))
+                    check_name(f"name in {key}", label, known)
         experiments[experiment.name] = experiment
     networks = {}
     for label, options in asked.networks.items():
         where = f"{name}, [networks.{label}]"
         require("name" not in options, f"{where}: name is no key, the network is its architecture")
-        architecture = checked_value(
-            options.get("architecture", label), str, f"{where}.architecture"
-        )
-        networks[label] = {"name": architecture} | {
-            k: v for k, v in options.items() if k != "architecture"
-        }
+        name_of_it = checked_value(options.get("architecture", label), str, f"{where}.architecture")
+        others = {key: value for key, value in options.items() if key != "architecture"}
+        networks[label] = {"name": name_of_it} | others
     counts = {}
     for label, count in asked.counts.items():
         # What a record says of a count does not depend on the default of `region_count`.
@@ -366,7 +347,6 @@ def parse_campaign(table, name, folder=pathlib.Path()):
         counts[label] = {"points": "train"} | plane | count
     changes = {"networks": networks, "counts": counts, "experiments": list(experiments.values())}
     campaign = dataclasses.replace(asked, choice=asked.choice.strip(), **changes)
-    require(
-        campaign.entries(), f"campaign {name} asks for no run: no experiments, networks or seeds"
-    )
+    fault = f"campaign {name} asks for no run"
+    require(campaign.entries(), f"{fault}: no experiments, networks or seeds")
     return campaign

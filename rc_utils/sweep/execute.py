@@ -28,7 +28,7 @@ from rc_utils.checks import check_arguments, check_count, check_name, check_numb
 from rc_utils.counting import region_count
 from rc_utils.datasets.load import check_values as check_dataset
 from rc_utils.datasets.load import load_dataset
-from rc_utils.networks import check_network
+from rc_utils.networks.registry import check_network
 from rc_utils.paths import results_dir, write_atomically
 from rc_utils.sweep import records
 from rc_utils.sweep.campaign import Campaign, canonical_json, load_campaign
@@ -68,16 +68,9 @@ class Outcome:
 
 
 def sweep(
-    campaign,
-    *,
-    workers=0,
-    scheduler=None,
-    device="cpu",
-    time_budget=None,
-    shard=(0, 1),
-    threads=1,
-    compile=False,
-):
+    campaign, *, workers=0, scheduler=None, device="cpu", time_budget=None, shard=(0, 1),
+    threads=1, compile=False,
+):  # fmt: skip
     """Run what is missing of `campaign` (a Campaign or its name).
 
     Returns the outcomes (`Outcome`); a run that fails does not end the sweep. Records are on the
@@ -97,16 +90,14 @@ def sweep(
     check_count("workers", workers, 0)
     check_count("threads", threads, 1)
     check_number("time_budget", time_budget or 0, 0)
-    require(
-        0 <= shard[0] < shard[1], f"shard={shard!r}; expected (i, n) with i < n, such as (0, 4)"
-    )
+    expected = "expected (i, n) with i < n, such as (0, 4)"
+    require(0 <= shard[0] < shard[1], f"shard={shard!r}; {expected}")
     if not scheduler:  # whose workers may have what this machine has not
         check_device(device)
     deadline = None if time_budget is None else time.time() + time_budget
-    found = records.find_records(campaign.runs()).values()
-    for record in {
-        canonical_json(record["spec"]["network"]): record for record, _ in found
-    }.values():
+    found = [record for record, _ in records.find_records(campaign.runs()).values()]
+    by_network = {canonical_json(record["spec"]["network"]): record for record in found}
+    for record in by_network.values():
         check_start(record)
     todo = records.missing_runs(campaign, shard)
     if not todo:
@@ -115,9 +106,8 @@ def sweep(
     probe = results_dir() / "records" / f".writable.{uuid.uuid4().hex[:8]}"
     write_atomically(probe, b"")
     probe.unlink()
-    job = functools.partial(
-        attempt, device=device, threads=threads, deadline=deadline, compile=compile
-    )
+    options = {"device": device, "threads": threads, "deadline": deadline, "compile": compile}
+    job = functools.partial(attempt, **options)
     outcomes = on_dask(todo, job, workers, scheduler) if workers or scheduler else map(job, todo)
     seen = []
     with tqdm(total=len(todo), desc=campaign.name, unit="run", mininterval=2.0) as bar:
@@ -127,12 +117,10 @@ def sweep(
                 # Its worker may share no file system with this process.
                 if not records.record_path(outcome.run_id).exists():
                     records.write_record(record)
-                line = f"{outcome.run_id} {record['spec']['network']['name']} {record['status']}: "
-                line += (
-                    f"train {results['train_accuracy']:.3f}, test {results['test_accuracy']:.3f}"
-                )
+                run = f"{outcome.run_id} {record['spec']['network']['name']} {record['status']}"
+                train, test = f"{results['train_accuracy']:.3f}", f"{results['test_accuracy']:.3f}"
                 bar.update()
-                bar.write(line, file=sys.stderr)
+                bar.write(f"{run}: train {train}, test {test}", file=sys.stderr)
             elif outcome.status == "failed":
                 bar.write(f"run {outcome.run_id} failed:\n{outcome.error}", file=sys.stderr)
             seen.append(dataclasses.replace(outcome, record=None))
@@ -155,9 +143,8 @@ def attempt(planned, device="cpu", threads=1, deadline=None, compile=False):
         if late():
             return Outcome(run_id, "late")
         with torch_threads(threads):
-            return Outcome(
-                run_id, "done", complete_run(planned, device, late, compile=compile, wait=False)
-            )
+            record = complete_run(planned, device, late, compile=compile, wait=False)
+        return Outcome(run_id, "done", record)
     except StopTraining:
         return Outcome(run_id, "late")
     except Timeout:
@@ -203,18 +190,16 @@ def on_dask(todo, job, workers, scheduler):
     # Tasks of equal keys are one task to a scheduler: another sweep may ask it for the same run.
     own = uuid.uuid4().hex[:8]
     ids = {f"rc-{planned.spec.run_id}-{own}": planned.spec.run_id for planned in todo}
-    cluster = (
-        contextlib.nullcontext(scheduler) if scheduler else local_cluster(min(workers, len(todo)))
-    )
+    there = contextlib.nullcontext(scheduler)
+    cluster = there if scheduler else local_cluster(min(workers, len(todo)))
     with cluster as address, Client(address) as client:
         futures = client.map(job, todo, key=list(ids), batch_size=BLOCK, fifo_timeout=0, pure=False)
         try:
             for future, outcome in as_completed(futures, with_results=True, raise_errors=False):
                 if future.status == "error":
                     error = future.exception()
-                    outcome = Outcome(
-                        ids[future.key], "failed", error=f"{type(error).__name__}: {error}"
-                    )
+                    text = f"{type(error).__name__}: {error}"
+                    outcome = Outcome(ids[future.key], "failed", error=text)
                 elif future.status != "finished":
                     raise CancelledError("tasks are lost")
                 yield outcome
@@ -282,15 +267,14 @@ def plan(campaign, shard=(0, 1)):
     """
     plans, todo = campaign.runs(), records.missing_runs(campaign, shard)
     found = records.find_records(plans, campaign.folder / "runs.jsonl")
-    complete = {
-        key for key, (record, _) in found.items() if records.is_complete(record, plans[key])
-    }
+    complete = {key for key, (old, _) in found.items() if records.is_complete(old, plans[key])}
     yield f"{campaign.name}: {campaign.title}"
     for experiment in campaign.experiments:
         asked = {p.spec.run_id for e, _, p in campaign.entries() if e is experiment}
         lacking = len((asked & found.keys()) - complete)
         lack = f", {lacking} lack a count or a measure" if lacking else ""
-        yield f"  {experiment.name}: {len(asked & complete)} of {len(asked)} runs are complete{lack}"
+        there = f"{len(asked & complete)} of {len(asked)} runs are complete"
+        yield f"  {experiment.name}: {there}{lack}"
     part = "" if shard[1] == 1 else f" in shard {shard[0]}/{shard[1]}"
     yield f"  {len(todo)} of {len(plans)} distinct runs to do{part}"
     seconds = {}
@@ -300,7 +284,8 @@ def plan(campaign, shard=(0, 1)):
     known = [p.spec.network["name"] for p in todo if p.spec.network["name"] in seconds]
     if known:
         hours = sum(statistics.median(seconds[name]) for name in known) / 3600
-        yield f"  about {hours:.2f} process hours for {len(known)} of them, by the records there are"
+        known = f"{len(known)} of them, by the records there are"
+        yield f"  about {hours:.2f} process hours for {known}"
 
 
 def verify(campaign, number, seed=0, device="cpu"):
@@ -323,9 +308,8 @@ def verify(campaign, number, seed=0, device="cpu"):
         equal = new["status"] == "ok" and accuracy == 0
         close, largest = new["status"] == "ok" and accuracy <= ACCURACY_TOLERANCE, 0.0
         for settings in campaign.counts.values():
-            before, after = (
-                records.find_count(record["counts"], settings) for record in (old, new)
-            )
+            before = records.find_count(old["counts"], settings)
+            after = records.find_count(new["counts"], settings)
             if before and after:
                 share = abs(np.mean(before["counts"]) / np.mean(after["counts"]) - 1)
                 further = {"dim", "sampling"} & set(settings)
@@ -333,9 +317,8 @@ def verify(campaign, number, seed=0, device="cpu"):
                 close = close and share <= (FURTHER_TOLERANCE if further else COUNT_TOLERANCE)
                 largest = max(largest, share)
         keys = ("device", "hardware", "instructions", "threads")
-        alike = device == "cpu" and all(
-            old["provenance"].get(k) == new["provenance"][k] for k in keys
-        )
+        there, here = old["provenance"], new["provenance"]
+        alike = device == "cpu" and all(there.get(key) == here[key] for key in keys)
         text = f"an accuracy differs by {accuracy:.2g}, a mean count by {largest:.1%}"
         text += ", on the same kind of machine" if alike else ""
         yield f"{key}: {'equal to the last bit' if equal else text}", equal or (close and not alike)
@@ -352,37 +335,23 @@ def shard(text):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        prog="python -m rc_utils.sweep", description=__doc__.split("\n\n")[0]
-    )
-    add, one = parser.add_argument, parser.add_mutually_exclusive_group()
+    description = __doc__.split("\n\n")[0]
+    parser = argparse.ArgumentParser(prog="python -m rc_utils.sweep", description=description)
+    add, add_one = parser.add_argument, parser.add_mutually_exclusive_group().add_argument
     add("campaign", help="name of a folder in campaigns/, or the path of one")
-    add(
-        "--workers",
-        type=int,
-        default=0,
-        help="local worker processes (default: this process alone)",
-    )
+    workers = "local worker processes (default: this process alone)"
+    add("--workers", type=int, default=0, help=workers)
     add("--scheduler", help="address of a Dask scheduler, for instance tcp://10.0.0.1:8786")
     add("--device", default="cpu", help="cpu, cuda, cuda:1, ... or auto")
     add("--threads", type=int, default=1, help="torch threads of each run (default 1)")
     add("--time-budget", type=float, metavar="SECONDS", help="stop cleanly after this time")
-    add(
-        "--shard",
-        type=shard,
-        default=(0, 1),
-        metavar="i/N",
-        help="every N-th run, from the i-th on (i < N)",
-    )
+    nth = "every N-th run, from the i-th on (i < N)"
+    add("--shard", type=shard, default=(0, 1), metavar="i/N", help=nth)
     add("--compile", action="store_true", help="torch.compile the networks")
     add("--experiment", action="append", metavar="NAME", help="of this one alone; may be repeated")
-    one.add_argument("--plan", action="store_true", help="say what is missing, run nothing")
-    one.add_argument(
-        "--freeze", action="store_true", help="write the records to runs.jsonl, run nothing"
-    )
-    one.add_argument(
-        "--verify", type=int, metavar="N", help="train N recorded runs again and compare"
-    )
+    add_one("--plan", action="store_true", help="say what is missing, run nothing")
+    add_one("--freeze", action="store_true", help="write the records to runs.jsonl, run nothing")
+    add_one("--verify", type=int, metavar="N", help="train N recorded runs again and compare")
     return parser
 
 
@@ -422,11 +391,8 @@ def _act(campaign, options):
         return 0
     if options.freeze:
         path, number = records.freeze(campaign)
-        print(
-            f"{number} records in {path}"
-            if number
-            else f"no record to freeze: run {campaign.name} first"
-        )
+        nothing = f"no record to freeze: run {campaign.name} first"
+        print(f"{number} records in {path}" if number else nothing)
         return 0 if number else 1
     if options.verify is not None:
         check_device(options.device)
@@ -436,18 +402,14 @@ def _act(campaign, options):
             for line, agrees in tqdm(checked, total=options.verify, desc=campaign.name, unit="run"):
                 tqdm.write(line)
                 agree.append(agrees)
-        print(
-            f"{sum(agree)} of {len(agree)} reproduced"
-            if agree
-            else "nothing to verify: no finished run"
-        )
+        found = f"{sum(agree)} of {len(agree)} reproduced"
+        print(found if agree else "nothing to verify: no finished run")
         return 0 if agree and all(agree) else 1
     names = ("workers", "scheduler", "device", "threads", "time_budget", "shard", "compile")
     outcomes = sweep(campaign, **{name: getattr(options, name) for name in names})
     statuses = [outcome.status for outcome in outcomes]
     done, failed = statuses.count("done"), statuses.count("failed")
     left = len(records.missing_runs(campaign, options.shard))
-    print(
-        f"{campaign.name}: {done} runs finished now, {failed} failed, {left} left; records in {results_dir()}"
-    )
+    counts = f"{done} runs finished now, {failed} failed, {left} left"
+    print(f"{campaign.name}: {counts}; records in {results_dir()}")
     return 1 if failed else 3 if left else 0

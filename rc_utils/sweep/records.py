@@ -81,7 +81,7 @@ def live_record(run_id):
 
 
 def read_frozen(path, run_ids=None):
-    """The records of a runs.jsonl by run id, those of `run_ids` alone if given; corrupt ones are warned of."""
+    """The records of a runs.jsonl by run id, of `run_ids` alone if given; warns of corrupt ones."""
     records = {}
     for where, run_id, line in _lines(path):
         if run_ids is None or run_id is None or run_id in run_ids:
@@ -111,16 +111,13 @@ def find_records(plans, frozen=None, origin=None):
     """
     found = {}
     if frozen is not None and origin != "live":
-        found = {
-            run_id: (record, "reference") for run_id, record in read_frozen(frozen, plans).items()
-        }
+        committed = read_frozen(frozen, plans)
+        found = {run_id: (record, "reference") for run_id, record in committed.items()}
     for run_id, planned in plans.items() if origin != "reference" else ():
-        live = live_record(run_id)
-        if live is not None and (
-            run_id not in found
-            or is_complete(live, planned)
-            or not is_complete(found[run_id][0], planned)
-        ):
+        live, (other, _) = live_record(run_id), found.get(run_id, (None, ""))
+        if live is None:
+            continue
+        if other is None or is_complete(live, planned) or not is_complete(other, planned):
             found[run_id] = (live, "live")
     runs_on = {}  # {dataset: {hash of its data: a run}}
     for run_id, (record, _) in found.items():
@@ -185,10 +182,9 @@ def is_complete(record, planned):
         if reached["loss"] != planned.evolution_loss:
             return False
         epochs += [] if reached["epoch"] is None else [reached["epoch"]]
+    during = (planned.evolution_counts, planned.evolution_measures)
     wanted = [(record, planned.counts, planned.measures)]
-    wanted += [
-        (looks.get(epoch), planned.evolution_counts, planned.evolution_measures) for epoch in epochs
-    ]
+    wanted += [(looks.get(epoch), *during) for epoch in epochs]
     for point, counts, measures in wanted:
         if point is None or not set(measures) <= set(point.get("measures", ())):
             return False
@@ -244,9 +240,8 @@ def load_evolution(
             row = head | {key: look[key] for key in ("epoch", "train_accuracy", "test_accuracy")}
             row["train_loss"] = float(look.get("train_loss", "nan"))
             row["gap"] = look["train_accuracy"] - look["test_accuracy"]
-            row["reached_loss"] = (
-                reached["loss"] if reached.get("epoch") == look["epoch"] else float("nan")
-            )
+            is_reached = reached.get("epoch") == look["epoch"]
+            row["reached_loss"] = reached["loss"] if is_reached else float("nan")
             measures = _measure_columns(look.get("measures", {}))
             row |= {name: float(value) for name, value in measures.items()}
             rows.append(row | _count_columns(look["counts"], campaign.counts, num_samples))
@@ -265,31 +260,22 @@ def load_counts(name, labels):
     for head, record in entries:
         runs.setdefault(head["run_id"], (head, record))  # once, also where experiments share it
     for head, record in runs.values():
-        found = {
-            label: find_count(record["counts"], campaign.counts.get(label)) for label in labels
-        }
-        if None in found.values():
+        found = [find_count(record["counts"], campaign.counts.get(label)) for label in labels]
+        if None in found:
             continue
-        train, shared = (
-            record["spec"]["train"],
-            min(len(entry["counts"]) for entry in found.values()),
-        )
-        for label, entry in found.items():
-            number = len(entry["counts"])
-            row = {key: head[key] for key in ("run_id", "network")} | {
-                k: train[k] for k in ("lr", "batch_size")
-            }
+        settings = head | record["spec"]["train"]
+        shared = min(len(entry["counts"]) for entry in found)
+        for label, entry in zip(labels, found, strict=True):
+            row = {key: settings[key] for key in ("run_id", "network", "lr", "batch_size")}
             row |= {"count": label, "counts": np.array(entry["counts"][:shared])}
-            row |= {
-                "evaluations": entry["num_evaluations"] / number,
-                "seconds": entry["seconds"] / number,
-            }
+            row["evaluations"] = entry["num_evaluations"] / len(entry["counts"])
+            row["seconds"] = entry["seconds"] / len(entry["counts"])
             rows.append(row)
     return pd.DataFrame(rows)
 
 
 def _entries(name, origin=None, num_samples=None):
-    """The campaign, and (columns that identify a run and its experiment, record) of all there is."""
+    """The campaign, and (columns that identify run and experiment, record) of all there is."""
     check_name("origin", origin or "live", ("live", "reference"))
     check_count("num_samples", 1 if num_samples is None else num_samples, 1)
     campaign = name if isinstance(name, Campaign) else load_campaign(name)
@@ -341,10 +327,8 @@ def _count_columns(entries, counts, num_samples):
         if entry is not None:
             values = np.asarray(entry["counts"][:num_samples], dtype=float)
             spread = values.std(ddof=1) if len(values) > 1 else np.nan
-            columns |= {
-                f"count_{name}": values.mean(),
-                f"count_{name}_std_error": spread / len(values) ** 0.5,
-            }
+            columns[f"count_{name}"] = values.mean()
+            columns[f"count_{name}_std_error"] = spread / len(values) ** 0.5
     return columns
 
 
@@ -368,11 +352,9 @@ def campaign_runs(name, experiment="", num_samples=0):
     counting = [e.name for e in campaign.experiments if "main" in e.counts]
     lacking = runs["experiment"].isin(counting) & (runs["status"] == "ok") & runs["count"].isna()
     if lacking.any():
-        warnings.warn(
-            f"{lacking.sum()} of {len(runs)} rows of campaign {name!r} are left out, not counted as "
-            f"its [counts.main] says: `{command}` makes them again",
-            stacklevel=2,
-        )
+        found = f"{lacking.sum()} of {len(runs)} rows of campaign {name!r} are left out"
+        fault = f"{found}, not counted as its [counts.main] says"
+        warnings.warn(f"{fault}: `{command}` makes them again", stacklevel=2)
     runs = runs[~lacking & ((runs["experiment"] == experiment) | (experiment == ""))]
     require(len(runs), f"there is no record of campaign {name!r} yet: `{command}` trains its runs")
     diverged = f"all {len(runs)} runs of campaign {name!r} diverged; give it smaller learning rates"

@@ -131,9 +131,8 @@ def make_record(planned, device="cpu", should_stop=None, *, compile=False):
     results = {name: _as_json(getattr(run, name)) for name in names}
     record |= {"status": run.status, "results": results, "measures": {}, "counts": []}
     record["evolution"] = list(run.measurements.values())
-    record["provenance"] = provenance(
-        data, device, started, run.seconds, {"compile": True} if compile else {}
-    )
+    execution = {"compile": True} if compile else {}
+    record["provenance"] = provenance(data, device, started, run.seconds, execution)
     if planned.evolution_loss is not None:
         record["reached"] = {"loss": planned.evolution_loss, "epoch": run.reached_epoch}
     if run.status != "ok":
@@ -141,9 +140,8 @@ def make_record(planned, device="cpu", should_stop=None, *, compile=False):
     states[spec.train.epochs] = _state_of(run.network)
     try:
         if data.y_train_true is not None:
-            _, results["train_accuracy_true_labels"] = evaluate(
-                run.network, data.x_train, data.y_train_true
-            )
+            _, accuracy = evaluate(run.network, data.x_train, data.y_train_true)
+            results["train_accuracy_true_labels"] = accuracy
         if planned.per_image:
             record["per_image"], results["unused_accuracy"] = _right_images(run.network, spec, data)
         # How networks disagree can be told from records. A character per label: 0 to 9, and after 9
@@ -170,10 +168,8 @@ def _right_images(network, spec, data):
     right, bits = {}, {}
     pool = {"test": (stored.x_test, stored.y_test), "pool": (stored.x_train, stored.y_train)}
     for name, (images, labels) in pool.items():
-        right[name] = (
-            np.asarray(predict_labels(network, ImageTensor(images.raw, mean, std)))
-            == labels.numpy()
-        )
+        predicted = predict_labels(network, ImageTensor(images.raw, mean, std))
+        right[name] = predicted == labels.numpy()
         bits[name] = base64.b64encode(np.packbits(right[name])).decode()
     used = {image.tobytes() for image in data.x_train.raw.cpu().numpy()}
     unused = [image.tobytes() not in used for image in stored.x_train.raw.numpy()]
@@ -182,15 +178,13 @@ def _right_images(network, spec, data):
 
 def count_regions(network, data, settings):
     """Region count with the settings of a campaign, as an entry of a record."""
-    started = time.perf_counter()
-    points = data.x_test if settings["points"] == "test" else data.x_train
-    count = region_count(
-        network, points, **{key: value for key, value in settings.items() if key != "points"}
-    )
+    started, options = time.perf_counter(), dict(settings)
+    points = data.x_test if options.pop("points") == "test" else data.x_train
+    count = region_count(network, points, **options)
     return {
         "settings": settings,
-        "counts": np.asarray(count.counts).tolist(),
-        "num_evaluations": int(count.num_evaluations),
+        "counts": count.counts.tolist(),
+        "num_evaluations": count.num_evaluations,
         "seconds": round(time.perf_counter() - started, 3),
     }
 
@@ -230,14 +224,13 @@ def check_start(record):
     spec, was = records.spec_of(record), record["start"]
     data = dataset_of(spec)
     now = _start(network_of(spec, data), data)
-    same = was["parameters"] == now["parameters"] and np.shape(was["scores"]) == np.shape(
-        now["scores"]
-    )
+    same = was["parameters"] == now["parameters"]
+    same = same and np.shape(was["scores"]) == np.shape(now["scores"])
     require(
         # Scores may differ by rounding.
         same and np.allclose(was["scores"], now["scores"], rtol=1e-3, atol=1e-4),
-        f"network {spec.network['name']!r} is not the one that run {spec.run_id} was made with, its "
-        "code has changed: give the edited one another name, or delete "
+        f"network {spec.network['name']!r} is not the one that run {spec.run_id} was made with, "
+        "its code has changed: give the edited one another name, or delete "
         f"{records.record_path(spec.run_id)} and the other records of its runs",
     )
 
@@ -260,9 +253,8 @@ def _keep_weights(run_id, states):
     """Write state dicts by epoch to the run's file, under "<epoch>/<name>"; returns its SHA-256."""
     from safetensors.torch import save
 
-    content = save(
-        {f"{epoch}/{name}": v for epoch, state in states.items() for name, v in state.items()}
-    )
+    pairs = ((epoch, *item) for epoch, state in states.items() for item in state.items())
+    content = save({f"{epoch}/{name}": value for epoch, name, value in pairs})
     write_atomically(weights_path(run_id), content)
     return hashlib.sha256(content).hexdigest()
 

@@ -1,4 +1,4 @@
-"""One training loop, with what changes its results in `TrainConfig`, which is read without torch."""
+"""One training loop; what changes its results is in `TrainConfig`, which is read without torch."""
 
 import lazy_loader
 

@@ -9,11 +9,9 @@ from torch.nn import functional as F
 from rc_utils.checks import require
 from rc_utils.counting.sampling import draw_distinct, vertex_indices
 
-# Segments of the default seed that a training on points between images stays away from: those that
-# campaigns count.
+# Segments of the default seed, which campaigns count: no training uses points between their ends.
 COUNTED_SEGMENTS = 1000
-# Second entry of the seed of each random choice, so that none shares a stream with the order of the
-# batches.
+# Second entry of the seed of each random choice: none shares a stream with the batches' order.
 RANDOM_LABELS, POINTS_BETWEEN = 1, 2
 
 
@@ -43,7 +41,7 @@ def draw_epoch(config, n, rng):
 
 
 def crop_and_flip(images, padding, shifts, flips):
-    """Crop back to the same size after `padding` pixels of black border, then flip some (v1 App. F).
+    """Crop to the same size after `padding` pixels of black border, then flip some (v1 App. F).
 
     images: (B, C, H, W) uint8, before normalisation, so that the border is black as in the usual
     CIFAR recipe. shifts: (2, B) int64, first row and first column, 0 to 2 padding; flips: (B,)
@@ -61,17 +59,16 @@ def crop_and_flip(images, padding, shifts, flips):
 
 
 def augmented(config, data, draws, weight, layout):
-    """The batch that `draws` (5, B) and `weight` of `draw_epoch` ask for: images, labels, partners' labels.
+    """The batch that `draws` (5, B) and `weight` ask for: images, labels, partners' labels.
 
-    The images are cropped, flipped and standardised, and for a mixup weight w < 1 the combinations
-    w x + (1 - w) x[partner] (Zhang et al. 2018): then the loss is w CE(logits, labels) +
-    (1 - w) CE(logits, partners' labels).
+    As `draw_epoch` makes them. The images are cropped, flipped and standardised, and for a mixup
+    weight w < 1 the combinations w x + (1 - w) x[partner] (Zhang et al. 2018): then the loss is w
+    CE(logits, labels) + (1 - w) CE(logits, partners' labels).
     """
     images, y, partner = data.x_train, data.y_train[draws[0]], draws[4]
     if config.crop_padding or config.flip_probability:
-        x = images.standardise(
-            crop_and_flip(images.raw[draws[0]], config.crop_padding, draws[1:3], draws[3])
-        )
+        raw = crop_and_flip(images.raw[draws[0]], config.crop_padding, draws[1:3], draws[3])
+        x = images.standardise(raw)
     else:
         x = images[draws[0]]
     x = x.contiguous(memory_format=layout)
@@ -81,7 +78,7 @@ def augmented(config, data, draws, weight, layout):
 
 
 def random_labels(config, data):
-    """Labels (N,) for the training images, uniform over the classes, drawn by the seed of `config`."""
+    """Labels (N,) for the training images, uniform over the classes, by the seed of `config`."""
     rng = np.random.default_rng([config.seed, RANDOM_LABELS])
     labels = rng.integers(data.num_classes, size=len(data.y_train))
     return torch.from_numpy(labels).to(data.y_train.device)
@@ -89,14 +86,14 @@ def random_labels(config, data):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PointsBetween:
-    """Points (1 - alpha) x_i + alpha x_j: pairs (M, 2) of indices i, j, alpha (M, 1, 1, 1), labels y (M,)."""
+    """Points (1 - alpha) x_i + alpha x_j: pairs (M, 2) of i, j; alpha (M, 1, 1, 1); labels (M,)."""
 
     pairs: torch.Tensor
     alpha: torch.Tensor
     y: torch.Tensor
 
     def batch(self, images, start, number, layout=torch.contiguous_format):
-        """(x (number, C, H, W), y (number,)) of the next points from position `start`, going round."""
+        """(x (number, C, H, W), y (number,)) of the points from `start` on, going round."""
         index = torch.arange(start, start + number, device=self.y.device) % len(self.y)
         first, second = images[self.pairs[index, 0]], images[self.pairs[index, 1]]
         x = torch.lerp(first, second, self.alpha[index])
@@ -104,7 +101,7 @@ class PointsBetween:
 
 
 def points_between(config, data):
-    """`PointsBetween` for the share `between_share` of the training images; None where that is none.
+    """`PointsBetween` for the share `between_share` of the training images; None for none.
 
     Pairs are uniform over pairs of different images, without those that a count with seed 0 looks
     at. between_labels "nearer": alpha is uniform in [0, 1], and a point has the label of the nearer
@@ -114,14 +111,14 @@ def points_between(config, data):
     number, n = round(config.between_share * len(data.y_train)), len(data.y_train)
     if not number:
         return None
-    none = f"between_share={config.between_share:g}: no batch holds a point; raise it or the batch size"
-    require(round(config.between_share * min(config.batch_size, n)) > 0, none)
+    none = f"between_share={config.between_share:g}: no batch holds a point"
+    in_batch = round(config.between_share * min(config.batch_size, n))
+    require(in_batch > 0, f"{none}; raise it or the batch size")
     rng = np.random.default_rng([config.seed, POINTS_BETWEEN])
     pairs = draw_distinct(rng, n, number + COUNTED_SEGMENTS, 2)
     counted = vertex_indices(n, num_samples=COUNTED_SEGMENTS, distinct=2, seed=0)
-    numbers, taken = (
-        p.min(1) * n + p.max(1) for p in (pairs, counted)
-    )  # one of each unordered pair
+    # One number for each unordered pair.
+    numbers, taken = (p.min(1) * n + p.max(1) for p in (pairs, counted))
     pairs = pairs[~np.isin(numbers, taken)][:number]
     few = f"between_share: too few pairs of {n} images are not counted; give more images"
     require(len(pairs) == number, few)
@@ -130,9 +127,8 @@ def points_between(config, data):
         alpha = rng.random(number)
         y = np.where(alpha < 0.5, labels[:, 0], labels[:, 1])
     else:
-        require(
-            data.num_classes > 2, "between_labels 'third' needs a third class, and there are two"
-        )
+        fault = "between_labels 'third' needs a third class, and there are two"
+        require(data.num_classes > 2, fault)
         alpha = np.full(number, 0.5)
         chance = rng.random((number, data.num_classes))
         np.put_along_axis(chance, labels, -1.0, axis=1)

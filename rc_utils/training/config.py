@@ -67,6 +67,5 @@ class TrainConfig:
                 check_number(name, value, 0, above=name == "lr")
             # NumPy's numbers are taken, torch takes none.
             object.__setattr__(self, name, type(field.default)(value))
-        require(
-            self.flip_probability <= 1, f"flip_probability={self.flip_probability} is not in [0, 1]"
-        )
+        fault = f"flip_probability={self.flip_probability} is not in [0, 1]"
+        require(self.flip_probability <= 1, fault)
