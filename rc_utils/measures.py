@@ -5,19 +5,20 @@ seed 0, so that measure and count see the same; OWN draws others, so that their 
 shared sampling noise.
 
 Measures of activations look at the sign of what goes into each ReLU or other activation with its
-bend at 0, module or
-function: a unit. For smooth activations (swish, GELU, ...) the sign is taken as well, although
-    nothing is linear
-there. Corners of max-pooling are not counted, nor are sigmoid gates.
+bend at 0, module or function: a unit. For smooth activations (swish, GELU, ...) the sign is taken
+as well, although nothing is linear there. Corners of max-pooling are not counted, nor are sigmoid
+gates.
 """
 
 import copy
+import inspect
 import math
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from scipy.integrate import cumulative_trapezoid, trapezoid
+from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils import parametrize
 from torch.overrides import TorchFunctionMode
@@ -29,39 +30,36 @@ from rc_utils.counting.sampling import gather, vertex_indices
 from rc_utils.datasets.images import images_per_batch
 
 COUNTED_SEGMENTS, INTRA_SEGMENTS, OWN = 1000, 500, 1
-# Points at equal distances from one end of a segment to the other; odd, so that the midpoint is one
-# of them.
+# Points at equal distances on a segment, with its ends; odd, so that the midpoint is one of them.
 SEGMENT_POINTS = 11
 # u of the mixtures on either half of a segment.
 MAGNITUDES = np.linspace(0, 1, SEGMENT_POINTS // 2 + 1)
 
 ACTIVATIONS = {
-    F.relu, F.relu_, torch.relu, torch.relu_, torch.Tensor.relu, torch.Tensor.relu_, F.relu6, F.leaky_relu,
-    F.leaky_relu_, F.prelu, torch.prelu, torch.Tensor.prelu, F.rrelu, F.elu, F.elu_, F.selu, F.celu, F.silu, F.gelu,
-    F.mish, F.hardswish,
+    F.relu, F.relu_, torch.relu, torch.relu_, Tensor.relu, Tensor.relu_, F.relu6, F.leaky_relu,
+    F.leaky_relu_, F.prelu, torch.prelu, Tensor.prelu, F.rrelu, F.elu, F.elu_, F.selu, F.celu,
+    F.silu, F.gelu, F.mish, F.hardswish,
 }  # fmt: skip
-# They bend, but not where their input changes its sign alone: refused, so that no bend goes
-# uncounted.
+# They bend, but not only where their input changes its sign: refused, so that no bend is missed.
 OTHER_BENDS = {
-    torch.clamp, torch.Tensor.clamp, torch.Tensor.clamp_, torch.clip, torch.Tensor.clip, torch.clamp_min,
-    torch.Tensor.clamp_min, torch.Tensor.clamp_min_, torch.clamp_max, torch.Tensor.clamp_max, torch.maximum,
-    torch.Tensor.maximum, torch.minimum, torch.Tensor.minimum, torch.abs, torch.Tensor.abs, F.hardtanh, F.hardtanh_,
+    torch.clamp, Tensor.clamp, Tensor.clamp_, torch.clip, Tensor.clip, torch.clamp_min,
+    Tensor.clamp_min, Tensor.clamp_min_, torch.clamp_max, Tensor.clamp_max, torch.maximum,
+    Tensor.maximum, torch.minimum, Tensor.minimum, torch.abs, Tensor.abs, F.hardtanh, F.hardtanh_,
     F.threshold, F.threshold_, F.hardsigmoid, F.softshrink, F.hardshrink,
 }  # fmt: skip
 
 
 def distance_from_init(network, initial):
-    """d(W) = sqrt(sum_i ||W_i - W_i^0||_F^2) over all weight matrices and kernels (v1 App. B, Example 1).
+    """d(W) = sqrt(sum_i ||W_i - W_i^0||_F^2) over all weight matrices and kernels.
 
-    initial: the same network at its initialisation. Biases and the scale and shift of batch
-        normalisation (parameters
-    of fewer than two dimensions) are left out, as in the definition.
+    v1 App. B, Example 1. initial: the same network at its initialisation. Biases and the scale and
+    shift of batch normalisation (parameters of fewer than two dimensions) are left out, as in the
+    definition.
     """
     _check_weights(network)
     pairs = zip(network.parameters(), initial.parameters(), strict=True)
-    squares = [
-        (w - w0.to(w.device)).detach().double().square().sum() for w, w0 in pairs if w.dim() >= 2
-    ]
+    moved = [(w - w0.to(w.device)).detach() for w, w0 in pairs if w.dim() >= 2]
+    squares = [step.double().square().sum() for step in moved]
     return math.sqrt(float(torch.stack(squares).sum())) if squares else 0.0
 
 
@@ -80,13 +78,14 @@ def log_spectral_product(network):
 
 @torch.no_grad()
 def log_path_norm(network, x):
-    """log sqrt(sum_k f_(w^2)(1)_k): f with every weight and bias squared, at an image of ones; natural logarithm.
+    """log sqrt(sum_k f_(w^2)(1)_k): f with every weight and bias squared, at an image of ones.
 
-    For a ReLU network the root of the sum, over all paths from an input or a bias to an output, of
-    the products of their squared weights (Neyshabur et al. 2015, Norm-based capacity control in
-    neural networks, Sec. 5; computed as in Jiang et al. 2020, Fantastic generalization measures,
-    Eq. 44). A batch norm is the affine map that it is in evaluation mode. An activation has the
-    slope that it has for large inputs, 1. Sigmoid gates and max-pools are applied as they are.
+    The natural logarithm. For a ReLU network the root of the sum, over all paths from an input or a
+    bias to an output, of the products of their squared weights (Neyshabur et al. 2015, Norm-based
+    capacity control in neural networks, Sec. 5; computed as in Jiang et al. 2020, Fantastic
+    generalization measures, Eq. 44). A batch norm is the affine map that it is in evaluation mode.
+    An activation has the slope that it has for large inputs, 1. Sigmoid gates and max-pools are
+    applied as they are.
 
     x: images (N, C, H, W), of which only the shape is used. Cost: one forward pass in float64.
     """
@@ -94,16 +93,12 @@ def log_path_norm(network, x):
     squared = copy.deepcopy(network).eval().double()
     for norm in squared.modules():
         if isinstance(norm, _BatchNorm):
-            scale = (norm.running_var + norm.eps).rsqrt() * (
-                1 if norm.weight is None else norm.weight
-            )
+            scale = (norm.running_var + norm.eps).rsqrt()
+            scale = scale if norm.weight is None else scale * norm.weight
             shift = -norm.running_mean * scale + (0 if norm.bias is None else norm.bias)
             norm.weight, norm.bias = torch.nn.Parameter(scale), torch.nn.Parameter(shift)
-            norm.running_mean, norm.running_var, norm.eps = (
-                torch.zeros_like(shift),
-                torch.ones_like(scale),
-                0.0,
-            )
+            norm.running_mean, norm.running_var = torch.zeros_like(shift), torch.ones_like(scale)
+            norm.eps = 0.0
     for tensor in (*squared.parameters(), *squared.buffers()):
         if tensor.is_floating_point():
             tensor.square_()
@@ -115,14 +110,13 @@ def log_path_norm(network, x):
 
 @full_precision()
 def sharpness(network, x, y, tolerance=0.05):
-    """Largest eigenvalue of the Hessian of the mean cross-entropy over (x, y) with respect to all parameters.
+    """Largest eigenvalue of the Hessian of the mean cross-entropy over (x, y) by all parameters.
 
     The network is in evaluation mode, so that the loss is a function of the parameters alone.
     Lanczos iterations with Hessian-vector products from a fixed start; `tolerance` bounds the
-    relative error of the eigenvalue.
-    x: images (N, C, H, W); y: labels (N,). All images are in one graph: a few hundred are meant. 0
-        where nothing can be
-    trained or the start meets no curvature, as on images that a network has separated for good.
+    relative error of the eigenvalue. x: images (N, C, H, W); y: labels (N,). All images are in one
+    graph: a few hundred are meant. 0 where nothing can be trained or the start meets no curvature,
+    as on images that a network has separated for good.
     """
     from scipy.sparse.linalg import LinearOperator, eigsh
 
@@ -134,39 +128,31 @@ def sharpness(network, x, y, tolerance=0.05):
         gradients = torch.autograd.grad(loss, parameters, create_graph=True, materialize_grads=True)
         gradient = torch.cat([g.reshape(-1) for g in gradients])
 
-        def hessian_vector_product(vector):
-            vector = torch.as_tensor(
-                vector.reshape(-1), dtype=gradient.dtype, device=gradient.device
-            )
-            product = torch.autograd.grad(
-                gradient, parameters, vector, retain_graph=True, materialize_grads=True
-            )
+        def hessian_times(vector):
+            vector = torch.as_tensor(vector.reshape(-1)).to(gradient)
+            keep = {"retain_graph": True, "materialize_grads": True}
+            product = torch.autograd.grad(gradient, parameters, vector, **keep)
             return torch.cat([part.reshape(-1) for part in product]).double().cpu().numpy()
 
         start = np.random.default_rng(0).standard_normal(len(gradient))
-        if not hessian_vector_product(start).any():
+        if not hessian_times(start).any():
             return 0.0
-        hessian = LinearOperator(
-            (len(start), len(start)), matvec=hessian_vector_product, dtype=np.float64
-        )
-        return float(
-            eigsh(
-                hessian, k=1, which="LA", ncv=5, v0=start, tol=tolerance, return_eigenvectors=False
-            )[0]
-        )
+        hessian = LinearOperator((len(start),) * 2, matvec=hessian_times, dtype=np.float64)
+        lanczos = {"which": "LA", "ncv": 5, "v0": start, "tol": tolerance}
+        return float(eigsh(hessian, k=1, return_eigenvectors=False, **lanczos)[0])
 
 
 def _check_weights(network):
-    """Raise ValueError where a layer's weight is computed from parameters: they are not the matrix that acts."""
+    """Raise ValueError where a layer's weight is computed from parameters, which act no more."""
     for name, module in network.named_modules():
         hooks = [type(hook).__name__ for hook in module._forward_pre_hooks.values()]
-        computed = parametrize.is_parametrized(module) or any(
-            "orm" in hook or "run" in hook for hook in hooks
-        )
+        computed = any("orm" in hook or "run" in hook for hook in hooks)
+        computed = computed or any(key.endswith("_orig") for key in module._parameters)
         require(
-            not computed and not any(key.endswith("_orig") for key in module._parameters),
-            f"the weight of layer {name!r} is computed from parameters (a parametrisation, weight norm or pruning): "
-            "make it plain first, by remove_parametrizations, remove_weight_norm or prune.remove of torch.nn.utils",
+            not computed and not parametrize.is_parametrized(module),
+            f"the weight of layer {name!r} is computed from parameters (a parametrisation, weight "
+            "norm or pruning): make it plain first, by remove_parametrizations, remove_weight_norm "
+            "or prune.remove of torch.nn.utils",
         )
 
 
@@ -186,7 +172,7 @@ def output_margin(network, x, y):
 
 @full_precision()
 def input_gradient(network, x, y):
-    """Mean over (x, y) of the Euclidean norm of the gradient of the output margin with respect to the image.
+    """Mean over (x, y) of the Euclidean norm of the gradient of the output margin by the image.
 
     A local Lipschitz constant at the data. x: standardised images (N, C, H, W); y: labels (N,).
     """
@@ -252,7 +238,10 @@ def _margins_and_gradients(network, x, y):
 
 
 def mixup_curve(network, x, y, classes, seed=0):
-    """List of A(u) of `mixup_accuracy` at u = 0, 0.2, ..., 1; `classes` of the ends: "all", "inter", "intra"."""
+    """List of A(u) of `mixup_accuracy` at u = 0, 0.2, ..., 1.
+
+    classes: of the ends, "all", "inter", "intra".
+    """
     pairs = _intra_pairs(y) if classes == "intra" else counted_pairs(x, COUNTED_SEGMENTS, seed)
     labels = _scores_along(network, x, pairs).argmax(2)
     ends = y[torch.as_tensor(pairs).to(y.device)].to(labels.device)
@@ -262,49 +251,47 @@ def mixup_curve(network, x, y, classes, seed=0):
     right = (from_first.double() + from_second.double()) / 2
     if classes == "inter":
         right = right[ends[:, 0] != ends[:, 1]]
-        require(
-            len(right) > 0,
-            "no segment has different labels at its ends: there is no pair of the kind 'inter'",
-        )
+        fault = "no segment has different labels at its ends"
+        require(len(right) > 0, f"{fault}: there is no pair of the kind 'inter'")
     return right.mean(0).tolist()
 
 
 def mixup_accuracy(network, x, y, seed=0):
-    """Area under the mixup curve, int_0^1 A(u) du, in [0, 1], over all segments, of equal and of different labels.
+    """Area under the mixup curve, int_0^1 A(u) du, in [0, 1], over all segments.
 
-    A(u) is the share of mixtures (1 - u/2) x_i + u/2 x_j that get the label y_i of the nearer end,
-    over both ends of every segment: the perturbation response curve of Schiff et al. 2021 (Sec. 3)
-    with mixup as the perturbation.
+    Their ends are of equal and of different labels. A(u) is the share of mixtures (1 - u/2) x_i +
+    u/2 x_j that get the label y_i of the nearer end, over both ends of every segment: the
+    perturbation response curve of Schiff et al. 2021 (Sec. 3) with mixup as the perturbation.
 
     x: images (N, C, H, W); y: labels (N,). Cost: 1,000 segments of 11 points, 11,000 forward
-        passes.
+    passes.
     """
     return float(trapezoid(mixup_curve(network, x, y, "all", seed), MAGNITUDES))
 
 
 def gi_score(network, x, y, classes="inter", seed=0):
-    """Gi-score of mixup: int_0^1 (u - int_0^u A(v) dv) du, 0 for a perfect curve, 1/2 where no mixture is right.
+    """Gi-score of mixup: int_0^1 (u - int_0^u A(v) dv) du.
 
-    The area between the cumulated curve A of `mixup_accuracy` and that of a network which is always
-    right, as the Gini coefficient has it (Schiff et al. 2021, Predicting deep neural network
-    generalization with perturbation response curves, Sec. 3). `classes`: "inter" for pairs of
-    different labels, "intra" for pairs of one label.
+    0 for a perfect curve, 1/2 where no mixture is right. The area between the cumulated curve A of
+    `mixup_accuracy` and that of a network which is always right, as the Gini coefficient has it
+    (Schiff et al. 2021, Predicting deep neural network generalization with perturbation response
+    curves, Sec. 3). `classes`: "inter" for pairs of different labels, "intra" for pairs of one
+    label.
 
     x: images (N, C, H, W); y: labels (N,). Cost: that of `mixup_accuracy`; half of it for "intra".
     """
     curve = mixup_curve(network, x, y, classes, seed)
-    return float(
-        trapezoid(MAGNITUDES - cumulative_trapezoid(curve, MAGNITUDES, initial=0), MAGNITUDES)
-    )
+    cumulated = cumulative_trapezoid(curve, MAGNITUDES, initial=0)
+    return float(trapezoid(MAGNITUDES - cumulated, MAGNITUDES))
 
 
 def pal_score(network, x, y, classes="inter", seed=0):
-    """Pal-score of mixup: int_0.4^1 F(u) du / int_0^0.1 F(u) du with F(u) = int_0^u A(v) dv; 84 for a perfect curve.
+    """Pal-score of mixup: int_0.4^1 F(u) du / int_0^0.1 F(u) du with F(u) = int_0^u A(v) dv.
 
-    Areas below the cumulated curve of the strongest 60 % and the weakest 10 % of the perturbations,
-    as the Palma ratio has it (Schiff et al. 2021, Sec. 3 and Fig. 1). A and `classes` as in
-    `gi_score`, A linear between its six points; 0 where no mixture near an image gets its label.
-    Shapes and cost as there.
+    84 for a perfect curve. Areas below the cumulated curve of the strongest 60 % and the weakest 10
+    % of the perturbations, as the Palma ratio has it (Schiff et al. 2021, Sec. 3 and Fig. 1). A and
+    `classes` as in `gi_score`, A linear between its six points; 0 where no mixture near an image
+    gets its label. Shapes and cost as there.
     """
     curve = mixup_curve(network, x, y, classes, seed)
     u = np.linspace(0, 1, 1001)
@@ -315,7 +302,7 @@ def pal_score(network, x, y, classes="inter", seed=0):
 
 
 def boundary_thickness(network, x, seed=0):
-    """E |x_1 - x_0| int_0^1 1{0 < g_ij(x(t)) < 0.75} dt with g_ij = p_i - p_j, p the softmax scores.
+    """E |x_1 - x_0| int_0^1 1{0 < g_ij(x(t)) < 0.75} dt with g_ij = p_i - p_j, p softmax scores.
 
     Yang et al. 2020, Boundary thickness and robustness in learning models, Definition 1, with their
     bounds of g. Theirs are segments from images to adversarial examples; here they are between
@@ -333,10 +320,8 @@ def boundary_thickness(network, x, seed=0):
     crosses = (first != second).squeeze(1).cpu()
     if not crosses.any():
         return 0.0
-    of_first, of_second = (
-        torch.take_along_dim(scores, end[:, None], 2).squeeze(2) for end in (first, second)
-    )
-    difference = (of_first - of_second).abs()
+    own = [scores.take_along_dim(end[:, None], 2).squeeze(2) for end in (first, second)]
+    difference = (own[0] - own[1]).abs()
     # g is positive in one of the two directions: each such point counts half.
     inside = ((winner == first) | (winner == second)) & (difference > 0) & (difference < 0.75)
     share = torch.trapezoid(inside.double().cpu() / 2, dx=1 / (SEGMENT_POINTS - 1))
@@ -348,27 +333,25 @@ def boundary_thickness(network, x, seed=0):
 
 
 def counted_pairs(x, num_segments, seed=0):
-    """Indices (num_segments, 2) of the ends of the first segments that `region_count` draws with `seed`."""
+    """Indices (num_segments, 2) of the ends of `region_count`'s first segments with this `seed`."""
     return vertex_indices(len(x), num_samples=num_segments, distinct=2, seed=seed)
 
 
 def _intra_pairs(y):
-    """Indices (n, 2), n <= INTRA_SEGMENTS, of pairs of images with one label: few of the counted segments are such."""
+    """Indices (n, 2), n <= INTRA_SEGMENTS, of pairs of one label: few counted segments are such."""
     labels = y.cpu().numpy()
     rng = np.random.default_rng(0)
     order = rng.permutation(len(labels))
     order = order[np.argsort(labels[order], kind="stable")]
     neighbours = np.column_stack([order[:-1], order[1:]])
     neighbours = neighbours[labels[order[:-1]] == labels[order[1:]]]
-    require(
-        len(neighbours) > 0,
-        "no two training images have the same label: there is no pair of the kind 'intra'",
-    )
+    fault = "no two training images have the same label"
+    require(len(neighbours) > 0, f"{fault}: there is no pair of the kind 'intra'")
     return rng.permutation(neighbours)[:INTRA_SEGMENTS]
 
 
 def _scores_along(network, x, pairs):
-    """Softmax scores (n, SEGMENT_POINTS, num_classes) at equal distances from x_i to x_j, (i, j) in pairs (n, 2)."""
+    """Softmax scores (n, SEGMENT_POINTS, num_classes) from x_i to x_j, (i, j) in pairs (n, 2)."""
     classifier = as_classifier(network, x)
     weights = torch.linspace(0, 1, SEGMENT_POINTS, dtype=classifier.dtype)
 
@@ -384,7 +367,10 @@ def _scores_along(network, x, pairs):
 
 
 class UnitInputs(TorchFunctionMode):
-    """Inside the block `visit` gets the input of every activation; what it returns, if not None, is what comes out."""
+    """Inside the block `visit` gets the input of every activation.
+
+    What it returns, if not None, is what comes out.
+    """
 
     def __init__(self, visit):
         super().__init__()
@@ -395,8 +381,8 @@ class UnitInputs(TorchFunctionMode):
         kwargs = kwargs or {}
         require(
             func not in OTHER_BENDS,
-            f"the network calls {getattr(func, '__name__', func)}, whose bends this measure does not count: "
-            "write it as an activation such as torch.relu, or leave the measure out",
+            f"the network calls {getattr(func, '__name__', func)}, whose bends this measure does "
+            "not count: write it as an activation such as torch.relu, or leave the measure out",
         )
         if func not in ACTIVATIONS:
             return func(*args, **kwargs)
@@ -406,35 +392,32 @@ class UnitInputs(TorchFunctionMode):
 
 
 def _visit_units(network, batches, visit):
-    """Call `visit` with the signs (points, units) at every activation, True for positive, of every batch of points."""
-    with (
-        evaluation_mode(network),
-        UnitInputs(lambda z: visit((z > 0).reshape(len(z), -1))) as units,
-    ):
+    """Call `visit` with the signs (points, units), True for > 0, at every activation of batches."""
+    units = UnitInputs(lambda z: visit((z > 0).reshape(len(z), -1)))
+    with evaluation_mode(network), units:
         for batch in batches:
             network(batch)
     require(
         units.found,
-        "no activation was found in the network: this measure sees ReLU and its kin, as modules or functions of "
-        "torch, and would be 1 or 0 without a meaning",
+        "no activation was found in the network: this measure sees ReLU and its kin, as modules or "
+        "functions of torch, and would be 1 or 0 without a meaning",
     )
 
 
 @full_precision()
 @torch.no_grad()
 def linear_pieces(network, x, num_segments=80, num_points=51, seed=0):
-    """1 + sum_k |c(z_k) - c(z_(k+1))|_1, mean over segments; c(z) are the signs, 0 or 1, of all units at z.
+    """1 + sum_k |c(z_k) - c(z_(k+1))|_1, mean over segments; c(z) are the signs of all units at z.
 
-    z_1, z_2, ... are equally spaced on a segment. The sum is the number of transitions of Novak et
-    al. 2018, Sensitivity and generalization in neural networks, Sec. 3.2; their trajectories are
-    closed and within a class, these are the first segments that `region_count` draws with `seed`.
-    For ReLU networks it is the number of linear pieces, a lower bound where a unit changes twice
-    between neighbouring points: on a trained ResNet18 of width 8, 51 points found 8,759 of the
-    8,809 pieces that `exact_segment` finds.
+    Signs are 0 or 1. z_1, z_2, ... are equally spaced on a segment. The sum is the number of
+    transitions of Novak et al. 2018, Sensitivity and generalization in neural networks, Sec. 3.2;
+    their trajectories are closed and within a class, these are the first segments that
+    `region_count` draws with `seed`. For ReLU networks it is the number of linear pieces, a lower
+    bound where a unit changes twice between neighbouring points: on a trained ResNet18 of width 8,
+    51 points found 8,759 of the 8,809 pieces that `exact_segment` finds.
 
     x: images (N, C, H, W). Cost: 4,080 forward passes. Raises ValueError for a network without an
-        activation that is
-    known here, and for one that bends otherwise.
+    activation that is known here, and for one that bends otherwise.
     """
     classifier = as_classifier(network, x)
     device, dtype = classifier.device, classifier.dtype
@@ -442,11 +425,10 @@ def linear_pieces(network, x, num_segments=80, num_points=51, seed=0):
     changes = []
 
     def batches():
+        t = torch.linspace(0, 1, num_points, dtype=dtype, device=device)
+        t = t.view(-1, *[1] * (len(x.shape) - 1))
         for pair in counted_pairs(x, num_segments, seed):
             first, second = gather(x, pair, device, dtype)
-            t = torch.linspace(0, 1, num_points, dtype=dtype, device=device).view(
-                -1, *[1] * first.ndim
-            )
             for start in range(0, num_points - 1, step):
                 # Neighbouring parts share a point, so that no change between them is lost.
                 yield torch.lerp(first, second, t[start : start + step + 1])
@@ -458,24 +440,21 @@ def linear_pieces(network, x, num_segments=80, num_points=51, seed=0):
 @full_precision()
 @torch.no_grad()
 def local_complexity(network, x, radius=0.005):
-    """Share of units whose sign is not the same at all x +- radius v_p, p = 1 ... 20; mean over x, in [0, 1].
+    """Share of units whose sign is not the same at all x +- radius v_p, p = 1 ... 20, in [0, 1].
 
-    The vertices of a cross-polytope around x; v_p are orthonormal, drawn with a fixed seed, the
-    same for every x, at most as many as an image has numbers. Humayun et al. 2024, Deep networks
-    always grok and here is why, Sec. 3, with the radius and number of vertices of their code;
-    theirs is the number of units by layer, here all have one weight.
+    The mean over x. The vertices of a cross-polytope around x; v_p are orthonormal, drawn with a
+    fixed seed, the same for every x, at most as many as an image has numbers. Humayun et al. 2024,
+    Deep networks always grok and here is why, Sec. 3, with the radius and number of vertices of
+    their code; theirs is the number of units by layer, here all have one weight.
 
     x: standardised images (N, C, H, W), whose unit is that of `radius`. Cost: 40 forward passes per
-        image. Raises
-    ValueError as `linear_pieces`.
+    image. Raises ValueError as `linear_pieces`.
     """
     classifier = as_classifier(network, x)
     device, dtype = classifier.device, classifier.dtype
     size = x[0].numel()
     orthonormal, _ = np.linalg.qr(np.random.default_rng(0).standard_normal((size, min(20, size))))
-    frame = (
-        torch.from_numpy(orthonormal.T.copy()).view(-1, *x.shape[1:]).to(device=device, dtype=dtype)
-    )
+    frame = torch.from_numpy(orthonormal.T.copy()).view(-1, *x.shape[1:]).to(device, dtype)
     offsets = radius * torch.cat([frame, -frame])
     changed, sizes = [], []
 
@@ -485,15 +464,13 @@ def local_complexity(network, x, radius=0.005):
         sizes.append(signs[:, 0].numel())
 
     step = max(1, images_per_batch(x, 500) // len(offsets))
-    centres = (
-        x[start : start + step].to(device=device, dtype=dtype) for start in range(0, len(x), step)
-    )
+    centres = (x[start : start + step].to(device, dtype) for start in range(0, len(x), step))
     _visit_units(network, ((images[:, None] + offsets).flatten(0, 1) for images in centres), visit)
     return sum(int(count) for count in changed) / sum(sizes)
 
 
 def some_images(images, labels, number):
-    """(images, labels): the first `number` or, where those lack a class, as many at equal distances.
+    """(images, labels): the first `number`, or, where those lack a class, as many spread evenly.
 
     Subsets are balanced by class throughout; data that are taken as they are stored may be sorted
     by class.
@@ -504,14 +481,16 @@ def some_images(images, labels, number):
     return images[index], labels[index]
 
 
-def _at_images(function, *options, number=None):
-    """A measure that takes training images and their labels: all, or `number` where it costs more than one pass."""
+def _at_images(function, number=None, *, split="train", **options):
+    """A measure of images: all, or `number` where it costs more than one pass."""
+    takes_labels = "y" in inspect.signature(function).parameters
 
     def value(network, initial, data):
-        images, labels = data.x_train, data.y_train
+        images, labels = getattr(data, f"x_{split}"), getattr(data, f"y_{split}")
         if number is not None:
             images, labels = some_images(images, labels, number)
-        return function(network, images, labels, *options)
+        given = (images, labels) if takes_labels else (images,)
+        return function(network, *given, **options)
 
     return value
 
@@ -526,34 +505,26 @@ def _at_images(function, *options, number=None):
 MEASURES = {
     "distance_from_init": lambda network, initial, data: distance_from_init(network, initial),
     "margin": _at_images(output_margin),
-    "margin_over_gradient": _at_images(margin_over_gradient, number=3000),
+    "margin_over_gradient": _at_images(margin_over_gradient, 3000),
     "num_parameters": lambda network, initial, data: sum(p.numel() for p in network.parameters()),
-    "sharpness": _at_images(sharpness, number=250),
+    "sharpness": _at_images(sharpness, 250),
     "log_spectral_product": lambda network, initial, data: log_spectral_product(network),
-    "log_path_norm": lambda network, initial, data: log_path_norm(network, data.x_train),
+    "log_path_norm": _at_images(log_path_norm),
     "input_gradient": _at_images(input_gradient),
-    "jacobian_norm_test": lambda network, initial, data: jacobian_norm(
-        network, some_images(data.x_test, data.y_test, 250)[0]
-    ),
+    "jacobian_norm_test": _at_images(jacobian_norm, 250, split="test"),
     "mixup_accuracy": _at_images(mixup_accuracy),
-    "mixup_accuracy_own": _at_images(mixup_accuracy, OWN),
-    "gi_score_inter": _at_images(gi_score, "inter"),
-    "gi_score_inter_own": _at_images(gi_score, "inter", OWN),
-    "gi_score_intra": _at_images(gi_score, "intra"),
-    "pal_score_inter_own": _at_images(pal_score, "inter", OWN),
-    "pal_score_intra_own": _at_images(pal_score, "intra"),
-    "mixup_curve_inter": _at_images(mixup_curve, "inter", OWN),
-    "mixup_curve_intra": _at_images(mixup_curve, "intra"),
-    "boundary_thickness_own": lambda network, initial, data: boundary_thickness(
-        network, data.x_train, OWN
-    ),
-    "linear_pieces": lambda network, initial, data: linear_pieces(network, data.x_train),
-    "linear_pieces_own": lambda network, initial, data: linear_pieces(
-        network, data.x_train, seed=OWN
-    ),
-    "local_complexity": lambda network, initial, data: local_complexity(
-        network, some_images(data.x_train, data.y_train, 100)[0]
-    ),
+    "mixup_accuracy_own": _at_images(mixup_accuracy, seed=OWN),
+    "gi_score_inter": _at_images(gi_score, classes="inter"),
+    "gi_score_inter_own": _at_images(gi_score, classes="inter", seed=OWN),
+    "gi_score_intra": _at_images(gi_score, classes="intra"),
+    "pal_score_inter_own": _at_images(pal_score, classes="inter", seed=OWN),
+    "pal_score_intra_own": _at_images(pal_score, classes="intra"),
+    "mixup_curve_inter": _at_images(mixup_curve, classes="inter", seed=OWN),
+    "mixup_curve_intra": _at_images(mixup_curve, classes="intra"),
+    "boundary_thickness_own": _at_images(boundary_thickness, seed=OWN),
+    "linear_pieces": _at_images(linear_pieces),
+    "linear_pieces_own": _at_images(linear_pieces, seed=OWN),
+    "local_complexity": _at_images(local_complexity, 100),
 }
 
 
@@ -576,6 +547,5 @@ def measure(name, network, initial, data):
             return [float(number) for number in value]
         return value if isinstance(value, int) else float(value)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(
-            f"measure {name!r} returned {value!r}; expected one number ({error})"
-        ) from error
+        fault = f"measure {name!r} returned {value!r}"
+        raise ValueError(f"{fault}; expected one number ({error})") from error
