@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from rc_utils.checks import check_count, require
-from rc_utils.counting.evaluation import keep_freed_memory, undisturbed
+from rc_utils.counting.evaluation import undisturbed
 from rc_utils.counting.sampling import as_points, as_tensor, gather, precision_of
 
 
@@ -81,7 +81,7 @@ class Classifier:
     columns: list = dataclasses.field(default_factory=list)
 
     def __call__(self, batch):
-        """Labels or scores of a batch, read as `as_classifier` says; ValueError for another output."""
+        """Labels or scores of a batch, as `as_classifier` says; ValueError for another output."""
         try:
             output = self.call(batch.contiguous(memory_format=self.layout))
         except (RuntimeError, ValueError) as error:
@@ -106,8 +106,9 @@ class Classifier:
         column = output.ndim <= 2 and output.numel() == n
         require(
             column or (output.ndim == 2 and len(output) == n and output.shape[1] >= 2),
-            f"the model returned {output.dtype} of shape {tuple(output.shape)} for {n} points; expected "
-            f"scores ({n}, num_classes) or one score or integer label for each point, ({n},)",
+            f"the model returned {output.dtype} of shape {tuple(output.shape)} for {n} points; "
+            f"expected scores ({n}, num_classes) or one score or integer label for each point, "
+            f"({n},)",
         )
         if column and not output.is_floating_point():
             return output.reshape(n)
@@ -150,16 +151,14 @@ def as_classifier(model, points, names=None):
         device = state[0].device if state else device
         return Classifier(model, device, dtypes[0] if dtypes else torch.float32, model)
     if isinstance(model, torch.export.ExportedProgram):
-        raise TypeError(
-            "model is an exported program, which cannot be called; give the module it was made of"
-        )
+        fault = "an exported program, which cannot be called"
+        raise TypeError(f"model is {fault}; give the module it was made of")
     predicts, call = callable(getattr(model, "predict", None)), model
     if predicts:
         device, call = torch.device("cpu"), _predict_of(model)
     elif not callable(model):
-        raise TypeError(
-            f"model is a {type(model).__name__}; expected a torch module, a scikit-learn classifier or a callable"
-        )
+        expected = "expected a torch module, a scikit-learn classifier or a callable"
+        raise TypeError(f"model is a {type(model).__name__}; {expected}")
 
     def adapted(batch):
         batch = batch.flatten(1) if predicts else batch
@@ -180,19 +179,15 @@ def require_weights(module):
             f"{type(module).__name__} has a lazy layer, whose weights are drawn by its first "
             "batch: give it its sizes, or run it once and train it, before",
         )
-        require(
-            not tensor.is_meta,
-            "the module is on the meta device and has no weights: load them first",
-        )
+        fault = "the module is on the meta device and has no weights"
+        require(not tensor.is_meta, f"{fault}: load them first")
 
 
 def _predict_of(model):
     """The method `predict` of an estimator; names of classes as their positions in `classes_`."""
     classes = getattr(model, "classes_", None)
-    require(
-        not isinstance(classes, list),
-        "the classifier predicts several outputs; expected one label per point",
-    )
+    fault = "the classifier predicts several outputs; expected one label per point"
+    require(not isinstance(classes, list), fault)
     if classes is None:
         return model.predict
     codes = {name: code for code, name in enumerate(np.asarray(classes).tolist())}
@@ -214,7 +209,6 @@ def read_outputs(classifier, batch_of, total, read, batch_size=None):
 
     Raises ValueError if the model does not take a batch, MemoryError if one point is too many.
     """
-    keep_freed_memory()
     with undisturbed(classifier.module, classifier.device):
         return _read_batches(classifier, batch_of, total, read, batch_size)
 
@@ -224,8 +218,7 @@ def _read_batches(classifier, batch_of, total, read, batch_size=None):
     values, done, chunk = None, 0, batch_size
     while done < total:
         chunk = chunk or default_chunk(batch_of(done, done + 1)[0].numel(), classifier)
-        # As equal in size as can be: the last bits of a matrix product can differ for small
-        # batches.
+        # As equal in size as can be: the last bits of a matrix product differ for small batches.
         left = total - done
         size = -(-left // -(-left // chunk))
         try:
@@ -288,7 +281,10 @@ def probed(classifier, points, batch_size=None):
 
     def outputs(order, size, layout=torch.contiguous_format):
         quiet = dataclasses.replace(classifier, tick=int, layout=layout)
-        batch_of = lambda start, stop: points[order[start:stop]]  # noqa: E731
+
+        def batch_of(start, stop):
+            return points[order[start:stop]]
+
         return _read_batches(quiet, batch_of, len(order), _in_double, size).numpy()
 
     module, layout = classifier.module, torch.contiguous_format
@@ -307,13 +303,11 @@ def probed(classifier, points, batch_size=None):
             with contextlib.suppress(Exception):
                 if _differ_by(first, outputs(order, size, torch.channels_last)) <= BATCH_TOLERANCE:
                     layout = torch.channels_last
-        changed = [
-            name
-            for name in state
-            if not torch.equal(state[name].nan_to_num(), before[name].nan_to_num())
-        ]
-        for name in changed:
-            state[name].copy_(before[name])
+        changed = []
+        for name, old in before.items():
+            if not torch.equal(state[name].nan_to_num(), old.nan_to_num()):
+                changed.append(name)
+                state[name].copy_(old)
     name = type(module).__name__ if module is not None else "the model"
     require(
         not changed,
@@ -345,10 +339,9 @@ def _differ_by(one, other):
     """
     if one.ndim == 1:
         return float((one != other).any())
+    same = (one == other) | (np.isnan(one) & np.isnan(other))
     with np.errstate(invalid="ignore"):  # infinity less infinity
-        difference = np.where(
-            (one == other) | (np.isnan(one) & np.isnan(other)), 0, np.abs(one - other)
-        )
+        difference = np.where(same, 0, np.abs(one - other))
     if not np.isfinite(difference).all():
         return np.inf
     finite = np.where(np.isfinite(one), one, 0)
@@ -362,9 +355,14 @@ def _differ_by(one, other):
 
 def probed_points(corners):
     """A dozen points (n, *shape) inside simplices with corners (B, d + 1, *shape)."""
-    simplex = np.arange(NUM_PROBED) % len(corners)
+    simplex = torch.arange(NUM_PROBED) % len(corners)
     weights = np.random.default_rng(0).dirichlet(np.ones(corners.shape[1]), NUM_PROBED)
-    return _combine(corners, torch.from_numpy(simplex), torch.from_numpy(weights).to(corners))
+    return _combine(corners, simplex, torch.from_numpy(weights).to(corners))
+
+
+def probed_inside(classifier, corners, batch_size=None):
+    """`probed` at `probed_points`."""
+    return probed(classifier, probed_points(corners), batch_size)
 
 
 def check_column(classifier, strict=False):
@@ -385,16 +383,16 @@ def check_column(classifier, strict=False):
     probabilities = low >= 0 and high <= 1
     require(
         low < 0 < high or not (strict or probabilities),
-        f"the model returns one number per point, from {low:g} to {high:g}, and its label is whether "
-        "that is positive. Are they probabilities? Give logits, a column for each of the two "
-        "classes, or labels",
+        f"the model returns one number per point, from {low:g} to {high:g}, and its label is "
+        "whether that is positive. Are they probabilities? Give logits, a column for each of the "
+        "two classes, or labels",
     )
 
 
 def labels_of(output):
-    """Labels (n,) of a classifier's output: int64 as they are; of scores int32, NON_FINITE where there is none.
+    """Labels (n,) of a classifier's output: int64 as they are; of scores int32.
 
-    That is where a score is NaN or +inf, or all are -inf. Nothing here waits for the device.
+    NON_FINITE where a score is NaN or +inf, or all are -inf. Nothing here waits for the device.
     """
     if output.ndim == 1:
         return output
@@ -405,10 +403,8 @@ def labels_of(output):
 def two_scores(scores):
     """Scores (P, C) with C >= 2; one output s becomes (0, s): the argmax is whether s > 0."""
     scores = scores.unsqueeze(1) if scores.ndim == 1 else scores
-    shape = tuple(scores.shape[1:])
-    require(
-        scores.ndim == 2, f"the network returns {shape} numbers for a point; expected (classes,)"
-    )
+    found = f"the network returns {tuple(scores.shape[1:])} numbers for a point"
+    require(scores.ndim == 2, f"{found}; expected (classes,)")
     return torch.cat([torch.zeros_like(scores), scores], 1) if scores.shape[1] == 1 else scores
 
 

@@ -10,16 +10,8 @@ import torch
 from tqdm import tqdm
 
 from rc_utils.checks import check_count, check_name, check_number, require
+from rc_utils.counting import classifier as door
 from rc_utils.counting import sampling as draws
-from rc_utils.counting.classifier import (
-    Model,
-    Points,
-    as_classifier,
-    check_column,
-    label_lattice,
-    probed,
-    probed_points,
-)
 from rc_utils.counting.lattice import (
     Lattice,
     box_corners,
@@ -32,16 +24,12 @@ from rc_utils.counting.segments import begins, sample_adaptively
 
 BOX_PADDING = 0.1
 
-AUTHORS: Mapping[int | str, Mapping[str, Any]] = MappingProxyType(
-    {
-        1: {"dim": 1, "resolution": 200},
-        2: {"dim": 2, "resolution": 10, "adjacency": "full"},
-        3: {"dim": 3, "resolution": 5, "adjacency": "face"},
-        4: {"dim": 4, "resolution": 5, "adjacency": "face"},
-        5: {"dim": 5, "resolution": 5, "adjacency": "face"},
-        "random": {"dim": 1, "resolution": 200, "sampling": "noise", "direction_length": 0.1},
-    }
-)
+AUTHORS: Mapping[int | str, Mapping[str, Any]] = MappingProxyType({
+    1: {"dim": 1, "resolution": 200},
+    2: {"dim": 2, "resolution": 10, "adjacency": "full"},
+    **{dim: {"dim": dim, "resolution": 5, "adjacency": "face"} for dim in (3, 4, 5)},
+    "random": {"dim": 1, "resolution": 200, "sampling": "noise", "direction_length": 0.1},
+})  # fmt: skip
 """Settings of the authors' own counting: `region_count(model, points, **AUTHORS[2])`.
 
 By dimension, and "random" for segments in random directions: 100 simplices of standardised training
@@ -83,8 +71,8 @@ class RegionCount:
 
 
 def region_count(
-    model: Model,
-    points: Points,
+    model: door.Model,
+    points: door.Points,
     *,
     dim: int = 1,
     resolution: int | None = None,
@@ -152,9 +140,8 @@ def region_count(
     """
     names, points = getattr(points, "columns", None), draws.as_points(points)
     check_number("padding", padding, 0)
-    lattice = make_lattice(
-        dim, resolution, alpha_range=alpha_range, domain=domain, adjacency=adjacency
-    )
+    kind = {"alpha_range": alpha_range, "domain": domain, "adjacency": adjacency}
+    lattice = make_lattice(dim, resolution, **kind)
     check_name("strategy", strategy, STRATEGIES)
     if coarse is not None:
         belongs = f"coarse={coarse!r} belongs to strategy 'adaptive' on segments, dim=1"
@@ -166,7 +153,7 @@ def region_count(
         f"{lattice.adjacency!r}; give one of them up",
     )
     length = draws.checked_length(points, dim, num_samples, sampling, seed, direction_length)
-    classifier = as_classifier(model, points, names)
+    classifier = door.as_classifier(model, points, names)
     draw = (dim, num_samples, sampling, seed, length, classifier.device, classifier.dtype)
     found, num_evaluations = [], 0
     # Adaptive counts take some seventh of a grid on segments, two or three of them beyond.
@@ -177,29 +164,21 @@ def region_count(
         for vertices in draws.vertex_blocks(points, *draw, labels=lattice.num_points):
             corners = box_corners(vertices, padding) if domain == "box" else vertices
             if not found:
-                classifier = probed(classifier, probed_points(corners), batch_size)
-            counts, evaluations = _count_simplices(
-                classifier, corners, lattice, strategy, batch_size, coarse
-            )
+                classifier = door.probed_inside(classifier, corners, batch_size)
+            how = (lattice, strategy, batch_size, coarse)
+            counts, evaluations = _count_simplices(classifier, corners, *how)
             found.append(counts)
             num_evaluations += evaluations
-    check_column(classifier, strict=True)
+    door.check_column(classifier, strict=True)
     counts = np.concatenate(found)
     counts.setflags(write=False)
     settings = {
-        "dim": dim,
-        "num_samples": num_samples,
-        "sampling": sampling,
-        "seed": seed,
-        "resolution": lattice.resolution,
-        "alpha_range": tuple(alpha_range),
-        "direction_length": length,
-        "domain": domain,
+        "dim": dim, "num_samples": num_samples, "sampling": sampling, "seed": seed,
+        "resolution": lattice.resolution, "alpha_range": tuple(alpha_range),
+        "direction_length": length, "domain": domain,
         "padding": padding if domain == "box" else None,
-        "adjacency": lattice.adjacency,
-        "strategy": strategy,
-        "coarse": coarse,
-    }
+        "adjacency": lattice.adjacency, "strategy": strategy, "coarse": coarse,
+    }  # fmt: skip
     return RegionCount(counts, num_evaluations, settings)
 
 
@@ -209,12 +188,11 @@ def _count_simplices(classifier, corners, lattice, strategy, batch_size, coarse)
     if adaptive and lattice.dim == 1:
         samples, evaluations = sample_adaptively(classifier, corners, lattice, batch_size, coarse)
         return np.bincount(samples.segment[begins(samples)], minlength=len(corners)), evaluations
-    if adaptive or (
-        lattice.adjacency == "linear" and lattice.dim > 1 and not classifier.gives_labels
-    ):
+    linear = lattice.adjacency == "linear" and lattice.dim > 1
+    if adaptive or (linear and not classifier.gives_labels):
         halvings = HALVINGS.get(lattice.dim, 1) if adaptive else 0
         return count_on_meshes(classifier, corners, lattice, batch_size, halvings)
-    labels = label_lattice(classifier, corners, lattice, batch_size)
+    labels = door.label_lattice(classifier, corners, lattice, batch_size)
     if lattice.dim > 1:
         counts = count_along_edges(_ranks(labels.cpu().numpy()), lattice.edges)
     else:
@@ -247,16 +225,9 @@ class LabelGrid:
 
 
 def label_grid(
-    model,
-    vertices,
-    *,
-    resolution=None,
-    alpha_range=(0.0, 1.0),
-    domain="simplex",
-    padding=BOX_PADDING,
-    adjacency=None,
-    batch_size=None,
-):
+    model, vertices, *, resolution=None, alpha_range=(0.0, 1.0), domain="simplex",
+    padding=BOX_PADDING, adjacency=None, batch_size=None,
+):  # fmt: skip
     """Predicted labels on the lattices of given simplices: what `region_count` counts on a grid.
 
     vertices: (B, d + 1, *shape) array or tensor, as `sample_vertices` returns them. The others are
@@ -271,15 +242,14 @@ def label_grid(
     require(fits, f"vertices have shape {shape}; expected (B, d + 1, *shape) with d >= 1")
     require(torch.isfinite(given).all(), "vertices hold NaN or infinity; remove these points")
     check_number("padding", padding, 0)
-    lattice = make_lattice(
-        shape[1] - 1, resolution, alpha_range=alpha_range, domain=domain, adjacency=adjacency
-    )
-    classifier, frame = as_classifier(model, vertices), plane_coordinates(given)
+    kind = {"alpha_range": alpha_range, "domain": domain, "adjacency": adjacency}
+    lattice = make_lattice(shape[1] - 1, resolution, **kind)
+    classifier, frame = door.as_classifier(model, vertices), plane_coordinates(given)
     corners, places = given.to(classifier.device, classifier.dtype), frame
     if domain == "box":
         corners, places = box_corners(corners, padding), box_corners(frame, padding)
-    classifier = probed(classifier, probed_points(corners), batch_size)
-    labels = _ranks(label_lattice(classifier, corners, lattice, batch_size).cpu().numpy())
-    check_column(classifier)
+    classifier = door.probed_inside(classifier, corners, batch_size)
+    labels = _ranks(door.label_lattice(classifier, corners, lattice, batch_size).cpu().numpy())
+    door.check_column(classifier)
     positions = torch.tensor(lattice.coordinates) @ places
     return LabelGrid(lattice.to_grid(labels), positions.numpy(), frame.numpy(), lattice)

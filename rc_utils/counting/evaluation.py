@@ -1,4 +1,4 @@
-"""Evaluation of a module as it was found: its modes, random states and torch's precision are set back."""
+"""Evaluation that leaves a module's modes, random states and torch's precision as they were."""
 
 import contextlib
 import functools
@@ -19,7 +19,11 @@ def keep_freed_memory():
 
 @contextlib.contextmanager
 def undisturbed(module, device):
-    """Evaluation mode, no gradients, autocast or TF32; modes and random states are kept. `module` may be None."""
+    """Evaluation mode, no gradients, autocast or TF32; modes and random states are kept.
+
+    `module` may be None.
+    """
+    keep_freed_memory()
     mode = contextlib.nullcontext() if module is None else evaluation_mode(module)
     no_autocast = torch.autocast(device.type, enabled=False)
     # Not inference_mode: what a module makes and keeps under it could not be trained afterwards.

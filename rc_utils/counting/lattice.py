@@ -82,16 +82,10 @@ def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), domain="simple
     check_name("domain", domain, ("simplex", "box"))
     require(domain != "box" or dim == 2, f"domain 'box' is a plane and needs dim=2, got dim={dim}")
     alpha_range = tuple(alpha_range) if isinstance(alpha_range, list) else alpha_range
-    pair = (
-        isinstance(alpha_range, tuple)
-        and len(alpha_range) == 2
-        and all(map(is_finite_number, alpha_range))
-    )
-    ascending = pair and alpha_range[0] < alpha_range[1]
-    require(
-        ascending,
-        f"alpha_range={alpha_range!r}; expected two finite numbers (low, high) with low < high",
-    )
+    pair = isinstance(alpha_range, tuple) and len(alpha_range) == 2
+    rising = pair and all(map(is_finite_number, alpha_range)) and alpha_range[0] < alpha_range[1]
+    expected = "expected two finite numbers (low, high) with low < high"
+    require(rising, f"alpha_range={alpha_range!r}; {expected}")
     extended = dim > 1 and alpha_range != (0.0, 1.0)
     require(not extended, f"alpha_range={alpha_range!r} extends a segment and needs dim=1")
     fits = dim * math.log2(resolution) < 63
@@ -108,9 +102,8 @@ def require_few(points, dim, adjacency, elements=0):
     steps = {"face": dim, "full": (3**dim - 1) // 2}.get(adjacency, dim * (dim + 1) // 2)
     few = max(points, 100) * steps <= MAX_PAIRS  # a step is a pass over all points
     require(few, f"{points:,} points with {2 * steps:,} neighbours each are too many: {advice}")
-    require(
-        dim * elements <= MAX_PAIRS, f"a lattice of {elements:,} elements is too large: {advice}"
-    )
+    few = dim * elements <= MAX_PAIRS
+    require(few, f"a lattice of {elements:,} elements is too large: {advice}")
 
 
 @functools.lru_cache(maxsize=32)

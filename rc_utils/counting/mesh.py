@@ -10,13 +10,7 @@ import torch
 from scipy.sparse import csr_array
 
 from rc_utils.checks import check_name, require
-from rc_utils.counting.classifier import (
-    as_classifier,
-    check_column,
-    probed,
-    probed_points,
-    scores_at,
-)
+from rc_utils.counting.classifier import as_classifier, check_column, probed_inside, scores_at
 from rc_utils.counting.lattice import graph_components, make_lattice
 
 STRATEGIES = ("grid", "adaptive")
@@ -64,7 +58,7 @@ class Mesh:
 
 
 def count_on_meshes(classifier, corners, lattice, batch_size, halvings=0):
-    """Regions (B,) int64 of the interpolated scores on simplices or planes (B, d + 1, *shape), and the evaluations."""
+    """Regions (B,) int64 of the scores, interpolated on (B, d + 1, *shape), and the evaluations."""
     counts, evaluations, block, done = [], 0, 1, 0
     while done < len(corners):
         part = corners[done : done + block]
@@ -72,10 +66,8 @@ def count_on_meshes(classifier, corners, lattice, batch_size, halvings=0):
         counts.append(count_pieces(mesh.scores, mesh.elements, mesh.owner, len(part)))
         evaluations += len(mesh.points)
         done += len(part)
-        block = max(
-            1,
-            BLOCK // max(lattice.num_points * mesh.scores.shape[1], lattice_elements(lattice).size),
-        )
+        scores = lattice.num_points * mesh.scores.shape[1]
+        block = max(1, BLOCK // max(scores, lattice_elements(lattice).size))
     return np.concatenate(counts), evaluations
 
 
@@ -168,10 +160,8 @@ def cut(mesh, chosen):
         is_end = np.append(is_end, np.zeros(len(mesh.points) - len(is_end), dtype=bool))
         is_end[ends] = True
         near = np.flatnonzero(is_end[mesh.elements.T].sum(0, dtype=np.int8) > 1)
-        sums = [
-            one + other
-            for one, other in itertools.combinations(mesh.keys[mesh.elements[near]].T, 2)
-        ]
+        pairs = itertools.combinations(mesh.keys[mesh.elements[near]].T, 2)
+        sums = [one + other for one, other in pairs]
         chosen = np.zeros(len(mesh.elements), dtype=bool)
         # A new point on an edge has half the sum of the keys of its ends.
         chosen[near] = np.isin(sums, 2 * mesh.keys[known:]).any(0)
@@ -181,8 +171,7 @@ def cut(mesh, chosen):
 def _bisect(mesh, chosen, known):
     """Replace each chosen element by its halves; returns the ends (n, 2) of the edges that are cut.
 
-    The points in their middle are added that are not there yet; those from `known` on are this
-    round's.
+    The points in their middle are added that are not there yet; from `known` on, they are new.
     """
     old, depth = mesh.elements[chosen], mesh.depth[chosen]
     places = np.arange(old.shape[1])
@@ -255,7 +244,7 @@ def doubtful_faces(mesh, faces, judged):
 
 
 def jumps_of(mesh, faces, judged):
-    """(F,) the greatest jump of any score beyond the neighbours of each face of the indices `judged`.
+    """(F,) the greatest jump of any score beyond the neighbours of each of the faces `judged`.
 
     A score is extended linearly from one of two neighbours to the far corner of the other, where it
     is off by r. With l the weight there of the one's own far corner, the same seen from the other
@@ -306,11 +295,8 @@ def count_pieces(scores, elements, owner, number):
     links = [elements[~mixed][:, [k, k + 1]] for k in range(size - 1)]
     elements, owners, total = elements[mixed], [owner], len(owner)
     # (element, label, node) of every node in an element.
-    entries = [
-        np.stack(
-            [np.repeat(np.arange(len(elements)), size), labels[elements.ravel()], elements.ravel()]
-        )
-    ]
+    element, node = np.repeat(np.arange(len(elements)), size), elements.ravel()
+    entries = [np.stack([element, labels[node], node])]
     for corners in (2, 3)[: size - 1] if size <= 4 else (2,):
         faces, faces_of_each = faces_of(elements, corners)
         face, label = labels_inside(scores, labels, faces)
@@ -319,9 +305,8 @@ def count_pieces(scores, elements, owner, number):
         nodes = total + 1 + np.arange(len(face))
         table = csr_array((nodes, (face, label)), shape=(len(faces), scores.shape[1]))
         found = table[faces_of_each.ravel()].tocoo()
-        entries.append(
-            np.stack([found.coords[0] // faces_of_each.shape[1], found.coords[1], found.data - 1])
-        )
+        element, label = found.coords[0] // faces_of_each.shape[1], found.coords[1]
+        entries.append(np.stack([element, label, found.data - 1]))
         total += len(face)
     element, label, node = np.concatenate(entries, axis=1)
     order = np.lexsort((label, element))
@@ -345,7 +330,7 @@ def faces_of(elements, size):
 
 
 def labels_inside(scores, labels, faces):
-    """(face (N,), label (N,)) of the labels that win inside faces (F, 2) or (F, 3), and at none of their corners."""
+    """(face (N,), label (N,)) of labels that win inside faces (F, 2 or 3) and at no corner."""
     found = [np.zeros((0, 2), dtype=np.int64)]
     some = np.flatnonzero((labels[faces] != labels[faces[:, :1]]).any(1))
     step = max(1, BLOCK // (faces.shape[1] * scores.shape[1]))
@@ -389,7 +374,7 @@ def _wins_in_triangle(lead):
 
 
 def part_won(lead):
-    """Part (k, 3) of a triangle, in barycentric coordinates, where leads (3, C) of a label are not negative."""
+    """Part (k, 3) of a triangle, barycentric, where leads (3, C) of a label are not negative."""
     polygon = np.eye(3)
     for heights in lead.T:
         polygon = part_above(polygon, polygon @ heights)
@@ -420,12 +405,10 @@ def triangle_regions(model, vertices, resolution=None, strategy="adaptive"):
     element of the mesh; their labels (n,); and the number of regions.
     """
     check_name("strategy", strategy, STRATEGIES)
-    classifier, halvings = (
-        as_classifier(model, vertices),
-        HALVINGS[2] if strategy == "adaptive" else 0,
-    )
+    halvings = HALVINGS[2] if strategy == "adaptive" else 0
+    classifier = as_classifier(model, vertices)
     corners = torch.as_tensor(vertices).to(classifier.device, classifier.dtype)
-    classifier = probed(classifier, probed_points(corners))
+    classifier = probed_inside(classifier, corners)
     mesh = interpolated_mesh(classifier, corners, make_lattice(2, resolution), None, halvings)
     check_column(classifier)
     places = np.column_stack([mesh.scale - mesh.points.sum(1), mesh.points]) / mesh.scale

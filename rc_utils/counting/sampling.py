@@ -33,10 +33,8 @@ def sample_vertices(
     """
     points = as_points(points)
     length = checked_length(points, dim, num_samples, sampling, seed, direction_length)
-    blocks = vertex_blocks(
-        points, dim, num_samples, sampling, seed, length, device, precision_of(points)
-    )
-    return torch.cat(list(blocks))
+    draw = (dim, num_samples, sampling, seed, length, device, precision_of(points))
+    return torch.cat(list(vertex_blocks(points, *draw)))
 
 
 def vertex_blocks(points, dim, num_samples, sampling, seed, length, device, dtype, labels=0):
@@ -117,11 +115,8 @@ def as_points(points):
     elif isinstance(points, list | tuple):
         tensor = as_tensor("points", points)
         points = tensor if points and isinstance(points[0], torch.Tensor) else tensor.numpy()
-    indexed = (
-        hasattr(points, "__getitem__")
-        and hasattr(points, "__len__")
-        and not scipy.sparse.issparse(points)
-    )
+    indexed = hasattr(points, "__getitem__") and hasattr(points, "__len__")
+    indexed = indexed and not scipy.sparse.issparse(points)
     if isinstance(points, np.ndarray | torch.Tensor):
         fault = _fault_of(points) if points.ndim else "one number"
     elif not indexed or isinstance(points, str | bytes | dict | torch.utils.data.Dataset):
@@ -130,8 +125,8 @@ def as_points(points):
         fault = ""
     require(
         not fault,
-        f"points are {fault}; expected a dense array or tensor (N, *shape) of real numbers, such as "
-        "torch.stack([x for x, *_ in dataset])",
+        f"points are {fault}; expected a dense array or tensor (N, *shape) of real numbers, such "
+        "as torch.stack([x for x, *_ in dataset])",
     )
     return points
 
@@ -151,21 +146,18 @@ def as_tensor(name, values):
     require(not fault, f"{name} are {fault}; expected a dense array of real numbers")
     if not isinstance(values, torch.Tensor):
         kind = np.float64 if values.dtype.itemsize > 8 else values.dtype.newbyteorder("=")
-        # torch takes neither read-only memory nor negative strides, which an axis of length 1 may
-        # keep.
+        # torch takes no read-only memory, and no negative stride, as an axis of length 1 may keep.
         array = np.require(values, kind, ["C", "W", "E"])
         values = torch.from_numpy(array.copy() if min(array.strides, default=0) < 0 else array)
     if values.dtype in (torch.uint16, torch.uint32, torch.uint64):
         values = values.to(torch.int64)
-        require(
-            (values >= 0).all(),
-            f"{name} hold integers of 2^63 or more; expected such as 64 bits hold signed",
-        )
+        fault = f"{name} hold integers of 2^63 or more"
+        require((values >= 0).all(), f"{fault}; expected such as 64 bits hold signed")
     return values
 
 
 def _fault_of(values):
-    """Reason, in words, why values are no dense array or tensor of real numbers; "" where they are."""
+    """Why values are no dense array or tensor of real numbers, in words; "" where they are."""
     kind = type(values).__name__
     if isinstance(values, torch.Tensor):
         if values.layout != torch.strided or values.is_nested:
@@ -190,20 +182,17 @@ def precision_of(points):
 def gather(points, index, device=None, dtype=torch.float32):
     """points[index] as a tensor (*index.shape, *shape); ValueError if a value is not finite."""
     flat = np.ascontiguousarray(index.reshape(-1))
-    taken = points[
-        torch.from_numpy(flat).to(points.device) if isinstance(points, torch.Tensor) else flat
-    ]
-    require(
-        isinstance(taken, np.ndarray | torch.Tensor),
-        f"points are a {type(points).__name__}, of which integers take a {type(taken).__name__}; expected an array",
-    )
+    is_tensor = isinstance(points, torch.Tensor)
+    taken = points[torch.from_numpy(flat).to(points.device) if is_tensor else flat]
+    found = f"a {type(points).__name__}, of which integers take a {type(taken).__name__}"
+    is_array = isinstance(taken, np.ndarray | torch.Tensor)
+    require(is_array, f"points are {found}; expected an array")
     taken = as_tensor("points", taken).to(device=device, dtype=dtype)
     shape = tuple(taken.shape[1:])
     require(shape, "points are one-dimensional; expected (N, *shape), so (N, 1) for one feature")
     require(0 not in shape, f"points of shape {shape} hold no number; expected at least one")
     bad = (~torch.isfinite(taken).flatten(1).all(1)).nonzero()
     if len(bad):
-        raise ValueError(
-            f"points[{flat[int(bad[0])]}] holds NaN or infinity (or passes {dtype}); remove it"
-        )
+        name = f"points[{flat[int(bad[0])]}]"
+        raise ValueError(f"{name} holds NaN or infinity (or passes {dtype}); remove it")
     return taken.view(*index.shape, *shape)

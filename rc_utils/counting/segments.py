@@ -6,13 +6,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from rc_utils.counting.classifier import (
-    as_classifier,
-    check_column,
-    probed,
-    probed_points,
-    scores_at,
-)
+from rc_utils.counting.classifier import as_classifier, check_column, probed_inside, scores_at
 from rc_utils.counting.lattice import make_lattice
 from rc_utils.counting.sampling import as_tensor
 
@@ -52,7 +46,7 @@ def begins(samples):
 
 
 def sample_adaptively(classifier, corners, lattice, batch_size, coarse=None):
-    """Samples of segments with corners (B, 2, *shape) that show each region, and the number of evaluations.
+    """Samples of segments (B, 2, *shape) that show each region, and the number of evaluations.
 
     All segments are looked at on a grid of `coarse` intervals, by default COARSE_INTERVALS. An
     interval is halved, down to 1/32 of the grid's, while a label other than its ends' could hide in
@@ -66,9 +60,8 @@ def sample_adaptively(classifier, corners, lattice, batch_size, coarse=None):
     def look(segment, position):
         alpha = low + (high - low) * position / finest
         weights = np.stack([1 - alpha, alpha], axis=1)
-        return Samples(
-            segment, position, *scores_at(classifier, corners, segment, weights, batch_size)
-        )
+        labels, scores = scores_at(classifier, corners, segment, weights, batch_size)
+        return Samples(segment, position, labels, scores)
 
     def look_coarsely(intervals):
         count = int(np.clip(round(intervals), 1, finest)) + 1
@@ -86,19 +79,17 @@ def sample_adaptively(classifier, corners, lattice, batch_size, coarse=None):
 
 
 def segment_table(model, vertices, *, resolution=None, batch_size=None, progress=False):
-    """Regions and labels on each segment of vertices (N, 2, *shape): a data frame, one row per segment.
+    """Regions and labels on each segment of vertices (N, 2, *shape): a data frame of N rows.
 
     Columns: regions, as `region_count(strategy="adaptive")` counts them; labels, the number of
-        distinct ones;
-    foreign_share, the share of regions with neither end's label; evaluations, of the model.
+    distinct ones; foreign_share, the share of regions with neither end's label; evaluations, of the
+    model.
     """
     vertices = as_tensor("vertices", vertices)
     lattice = make_lattice(1, resolution)
-    classifier = probed(as_classifier(model, vertices), probed_points(vertices), batch_size)
-    tables = []
-    for part in tqdm(
-        vertices.split(BLOCK_SEGMENTS), desc=f"{BLOCK_SEGMENTS} segments each", disable=not progress
-    ):
+    classifier = probed_inside(as_classifier(model, vertices), vertices, batch_size)
+    tables, blocks = [], vertices.split(BLOCK_SEGMENTS)
+    for part in tqdm(blocks, desc=f"{BLOCK_SEGMENTS} segments each", disable=not progress):
         samples, _ = sample_adaptively(classifier, part, lattice, batch_size)
         first = begins(samples)
         segment, labels = samples.segment[first], pd.Series(samples.labels[first])
@@ -118,16 +109,11 @@ def refine(look, samples, narrowest, suspects):
         left = left[samples.position[left + 1] - samples.position[left] > narrowest]
         if not len(left):
             return samples
-        new = look(
-            samples.segment[left], (samples.position[left] + samples.position[left + 1]) // 2
-        )
-        order = np.lexsort(
-            (np.append(samples.position, new.position), np.append(samples.segment, new.segment))
-        )
-        joined = []
-        for old, more in zip(samples, new, strict=True):
-            joined.append(None if old is None else np.concatenate([old, more])[order])
-        samples = Samples(*joined)
+        middle = (samples.position[left] + samples.position[left + 1]) // 2
+        pairs = zip(samples, look(samples.segment[left], middle), strict=True)
+        joined = [None if old is None else np.concatenate([old, new]) for old, new in pairs]
+        order = np.lexsort((joined[1], joined[0]))  # by segment, then position
+        samples = Samples(*[None if values is None else values[order] for values in joined])
 
 
 def beside_changes(samples):
@@ -162,12 +148,8 @@ def hiding_places(samples):
 
 def _could_hide(samples, left):
     """(I,) bool: whether a label could hide in each of the intervals from `left` on."""
-    scores, labels, rows, bends = (
-        samples.scores,
-        samples.labels,
-        np.arange(len(left)),
-        second_derivatives(samples),
-    )
+    scores, labels, bends = samples.scores, samples.labels, second_derivatives(samples)
+    rows = np.arange(len(left))
     half_square = ((samples.position[left + 1] - samples.position[left])[:, None] ** 2) / 2
     reaches = np.ones((len(PLACES), len(left), scores.shape[1]), dtype=bool)
     reaches[:, rows, labels[left]] = reaches[:, rows, labels[left + 1]] = False

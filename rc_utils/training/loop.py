@@ -1,4 +1,4 @@
-"""One training loop for every experiment: data on the device, batches as index tensors, no DataLoader."""
+"""One training loop for every experiment: data on the device, batches as index tensors."""
 
 import contextlib
 import copy
@@ -15,19 +15,8 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from rc_utils.checks import require
-from rc_utils.counting.classifier import (
-    NUM_PROBED,
-    NonFiniteScores,
-    as_classifier,
-    probed,
-    require_weights,
-)
-from rc_utils.counting.evaluation import (
-    evaluation_mode,
-    full_precision,
-    keep_freed_memory,
-    own_random_state,
-)
+from rc_utils.counting import classifier as door
+from rc_utils.counting.evaluation import full_precision, own_random_state, undisturbed
 from rc_utils.datasets import Dataset, ImageTensor
 from rc_utils.datasets.images import images_per_batch
 from rc_utils.training.augmentation import augmented, draw_epoch, points_between, random_labels
@@ -68,7 +57,8 @@ class TrainRun:
     def __str__(self) -> str:
         train, test = f"{self.train_accuracy:.3f}", f"{self.test_accuracy:.3f}"
         spent = f"after {len(self.history)} epochs in {self.seconds:.1f} s"
-        return f"{self.status}: train accuracy {train}, test accuracy {test}, gap {self.gap:.3f} {spent}"
+        accuracies = f"train accuracy {train}, test accuracy {test}"
+        return f"{self.status}: {accuracies}, gap {self.gap:.3f} {spent}"
 
 
 class StopTraining(Exception):
@@ -115,8 +105,7 @@ def train(
     require(not outside, f"measure_epochs {outside} are not within 0..{config.epochs}")
     enough = len(data.y_train) > 1 or config.batch_size == 1
     require(enough, "a single training image makes no batch of two or more: give more images")
-    keep_freed_memory()
-    require_weights(network)
+    door.require_weights(network)
     trainable = any(p.requires_grad for p in network.parameters())
     require(trainable, f"{type(network).__name__} has no parameter to train")
     device = torch.device(device) if device is not None else next(network.parameters()).device
@@ -130,9 +119,8 @@ def train(
         shape = (config.batch_size, *data.x_train.shape[1:])
         _forget_compiled((repr(network), shape, config.precision, device))
         step = torch.compile(network, dynamic=False)
-    epochs = functools.partial(
-        _epochs, network, step, layout=layout, should_stop=should_stop, progress=progress
-    )
+    options = {"layout": layout, "should_stop": should_stop, "progress": progress}
+    epochs = functools.partial(_epochs, network, step, **options)
     between = points_between(config, data)
     history, measurements, reached_epoch = [], {}, None
 
@@ -144,12 +132,7 @@ def train(
             if loss < measure_loss:
                 reached_epoch, due = epoch, True
         if measure is not None and due:
-            with (
-                own_random_state(device),
-                full_precision(),
-                evaluation_mode(network),
-                torch.no_grad(),
-            ):
+            with undisturbed(network, device):
                 measurements[epoch] = measure(network, epoch)
 
     started, finite = time.perf_counter(), False
@@ -160,12 +143,11 @@ def train(
         if device.type == "cuda":
             with torch.cuda.device(device):
                 torch.cuda.manual_seed(config.seed)
-        with contextlib.suppress(NonFiniteScores):
+        with contextlib.suppress(door.NonFiniteScores):
             if config.pretrain_epochs:
                 noise = dataclasses.replace(data, y_train=random_labels(config, data))
-                before = dataclasses.replace(
-                    config, epochs=config.pretrain_epochs, schedule="constant"
-                )
+                before = dataclasses.replace(config, epochs=config.pretrain_epochs)
+                before = dataclasses.replace(before, schedule="constant")
                 for _ in epochs(noise, before, None):
                     pass
             look(0)
@@ -173,10 +155,8 @@ def train(
                 history.append(row)
                 if math.isfinite(row["train_loss"]):
                     look(row["epoch"])
-            losses = [row["train_loss"] for row in history]
-            finite = all(map(math.isfinite, losses)) and all(
-                p.isfinite().all() for p in network.parameters()
-            )
+            finite = all(math.isfinite(row["train_loss"]) for row in history)
+            finite = finite and all(p.isfinite().all() for p in network.parameters())
     if device.type == "cuda":
         network.to(memory_format=torch.contiguous_format)
         torch.cuda.empty_cache()  # for other processes on the same card
@@ -184,24 +164,24 @@ def train(
     test_loss, test_accuracy = evaluate(network, data.x_test, data.y_test)
     status = "ok" if finite and math.isfinite(train_loss + test_loss) else "diverged"
     return TrainRun(
-        network, config, status, history, measurements,
-        train_accuracy, test_accuracy, train_loss, test_loss, time.perf_counter() - started, reached_epoch,
+        network, config, status, history, measurements, train_accuracy, test_accuracy,
+        train_loss, test_loss, time.perf_counter() - started, reached_epoch,
     )  # fmt: skip
 
 
-@torch.no_grad()
 def evaluate(
     network: torch.nn.Module,
     x: torch.Tensor | ImageTensor,
     y: torch.Tensor,
     batch_size: int | None = None,
 ) -> tuple[float, float]:
-    """Mean cross-entropy in nats and accuracy, in evaluation mode, of images x (N, C, H, W), labels y.
+    """Mean cross-entropy in nats and accuracy, in evaluation mode.
 
-    batch_size: images in one forward pass; None chooses (`images_per_batch`).
+    x: images (N, C, H, W); y: labels (N,). batch_size: images in one forward pass; None chooses
+    (`images_per_batch`).
     """
     batch_size = batch_size or images_per_batch(x, 1000)
-    with full_precision(), evaluation_mode(network):
+    with undisturbed(network, y.device):
         loss, correct = torch.zeros((), device=y.device), torch.zeros((), device=y.device)
         for i in range(0, len(y), batch_size):
             logits, target = network(x[i : i + batch_size]).float(), y[i : i + batch_size]
@@ -230,13 +210,9 @@ def training_layout(
     """
     on_cpu = device.type == "cpu"
     few = 8 if torch.get_num_threads() == 1 else 16
-    overruns = on_cpu and any(
-        isinstance(m, torch.nn.Conv2d)
-        and set(m.kernel_size) == {1}
-        and max(m.stride) > 1
-        and m.in_channels < few
-        for m in network.modules()
-    )
+    convolutions = [m for m in network.modules() if isinstance(m, torch.nn.Conv2d)]
+    strided = [m for m in convolutions if set(m.kernel_size) == {1} and max(m.stride) > 1]
+    overruns = on_cpu and any(m.in_channels < few for m in strided)
     if (precision == "float32" and not on_cpu) or overruns:
         return torch.contiguous_format
     if not type(network).__module__.startswith("rc_utils."):
@@ -244,38 +220,35 @@ def training_layout(
             where = next(network.parameters()).device
             with own_random_state(where), torch.enable_grad():
                 trial = copy.deepcopy(network).train().to(memory_format=torch.channels_last)
-                trial(
-                    images[:2].to(where).contiguous(memory_format=torch.channels_last)
-                ).sum().backward()
+                two = images[:2].to(where).contiguous(memory_format=torch.channels_last)
+                trial(two).sum().backward()
         except Exception:  # what is wrong in any layout is named where the network is trained
             return torch.contiguous_format
     return torch.channels_last
 
 
 def check_outputs(network, data):
-    """Raise ValueError unless each image has a score for each class that is a function of it alone."""
-    images = data.x_train[:NUM_PROBED]
-    with evaluation_mode(network), torch.no_grad():
+    """Raise ValueError unless each image has a score for each class, a function of it alone."""
+    images = data.x_train[: door.NUM_PROBED]
+    with undisturbed(network, images.device):
         shape = tuple(getattr(network(images), "shape", ()))
     n, classes = len(images), data.num_classes
     found = f"{type(network).__name__} makes an output of shape {shape} of {n} images"
     fits = len(shape) == 2 and shape[0] == n and shape[1] >= classes
     require(fits, f"{found}; expected ({n}, {classes}), a score for each class")
-    probed(as_classifier(network, images), images)
+    door.probed(door.as_classifier(network, images), images)
 
 
 def _epochs(network, step, data, config, between, *, layout, should_stop, progress):
-    """Train; yields the row of `TrainRun.history` of each epoch, up to one whose loss is not finite.
+    """Train; yields the row of `TrainRun.history` of each epoch, up to one with a loss not finite.
 
-    step: the network, or what it was compiled to. between: `PointsBetween` that are trained on as
-        well.
+    step: the network, or what it was compiled to. between: `PointsBetween` to train on as well.
     """
     trained = [p for p in network.parameters() if p.requires_grad]
     optimizer = build_optimizer(trained, config)
     rng, between_start = np.random.default_rng(config.seed), 0
-    for epoch in tqdm(
-        range(config.epochs), desc="training", unit="epoch", mininterval=2.0, disable=not progress
-    ):
+    bar = {"desc": "training", "unit": "epoch", "mininterval": 2.0, "disable": not progress}
+    for epoch in tqdm(range(config.epochs), **bar):
         if epoch and should_stop is not None and should_stop():
             raise StopTraining(f"stopped after epoch {epoch} of {config.epochs}")
         started, lr = time.perf_counter(), config.lr
@@ -296,9 +269,8 @@ def _epochs(network, step, data, config, between, *, layout, should_stop, progre
                 points = between.batch(data.x_train, between_start, number, layout)
                 between_start += number
             whole = size == min(config.batch_size, len(data.y_train))
-            backward = functools.partial(
-                _backward, step if whole else network, optimizer, config, *batch, weight, points
-            )
+            given = (step if whole else network, optimizer, config, *batch, weight, points)
+            backward = functools.partial(_backward, *given)
             loss, hits = backward()
             if config.sam_radius:
                 with ascended(trained, config.sam_radius):
@@ -308,17 +280,15 @@ def _epochs(network, step, data, config, between, *, layout, should_stop, progre
             correct = correct + hits
         number = draws.shape[1]
         row = {"epoch": epoch + 1, "lr": lr, "train_loss": float(loss_sum) / number}
-        row |= {
-            "train_accuracy": float(correct) / number,
-            "seconds": round(time.perf_counter() - started, 4),
-        }
+        row["train_accuracy"] = float(correct) / number
+        row["seconds"] = round(time.perf_counter() - started, 4)
         yield row
         if not math.isfinite(row["train_loss"]):
             return
 
 
 def _backward(network, optimizer, config, x, y, y_other, weight, points):
-    """Gradients of the loss; returns the cross-entropy of the images `x` and the number that are right."""
+    """Gradients of the loss; returns the cross-entropy of images `x` and how many are right."""
     if config.gradient_penalty:
         x = x.detach().requires_grad_()
     lower = config.precision == "bfloat16"
