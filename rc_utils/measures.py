@@ -6,8 +6,7 @@ shared sampling noise.
 
 Measures of activations look at the sign of what goes into each ReLU or other activation with its
 bend at 0, module or function: a unit. For smooth activations (swish, GELU, ...) the sign is taken
-as well, although nothing is linear there. Corners of max-pooling are not counted, nor are sigmoid
-gates.
+as well, although nothing is linear there. Max-pooling's corners and sigmoid gates do not count.
 """
 
 import copy
@@ -52,9 +51,9 @@ OTHER_BENDS = {
 def distance_from_init(network, initial):
     """d(W) = sqrt(sum_i ||W_i - W_i^0||_F^2) over all weight matrices and kernels.
 
-    v1 App. B, Example 1. initial: the same network at its initialisation. Biases and the scale and
-    shift of batch normalisation (parameters of fewer than two dimensions) are left out, as in the
-    definition.
+    initial: the same network at its initialisation. Biases and the scale and shift of batch
+        normalisation (parameters of fewer than two dimensions) are left out, as in the definition
+        (v1 App. B, Example 1).
     """
     _check_weights(network)
     pairs = zip(network.parameters(), initial.parameters(), strict=True)
@@ -263,8 +262,7 @@ def mixup_accuracy(network, x, y, seed=0):
     u/2 x_j that get the label y_i of the nearer end, over both ends of every segment: the
     perturbation response curve of Schiff et al. 2021 (Sec. 3) with mixup as the perturbation.
 
-    x: images (N, C, H, W); y: labels (N,). Cost: 1,000 segments of 11 points, 11,000 forward
-    passes.
+    x: images (N, C, H, W); y: labels (N,). Cost: 11,000 forward passes, for 1,000 segments.
     """
     return float(trapezoid(mixup_curve(network, x, y, "all", seed), MAGNITUDES))
 
@@ -275,8 +273,7 @@ def gi_score(network, x, y, classes="inter", seed=0):
     0 for a perfect curve, 1/2 where no mixture is right. The area between the cumulated curve A of
     `mixup_accuracy` and that of a network which is always right, as the Gini coefficient has it
     (Schiff et al. 2021, Predicting deep neural network generalization with perturbation response
-    curves, Sec. 3). `classes`: "inter" for pairs of different labels, "intra" for pairs of one
-    label.
+    curves, Sec. 3). `classes`: "inter" for pairs of different labels, "intra" for those of one.
 
     x: images (N, C, H, W); y: labels (N,). Cost: that of `mixup_accuracy`; half of it for "intra".
     """

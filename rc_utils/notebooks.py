@@ -33,9 +33,8 @@ def find_notebook(name):
     if path.suffix == ".ipynb" and path.is_file():
         return path
     if name not in known:
-        raise FileNotFoundError(
-            f"{unknown_name('notebook', name, known)} (in {project_root() / 'notebooks'})"
-        )
+        folder = project_root() / "notebooks"
+        raise FileNotFoundError(f"{unknown_name('notebook', name, known)} (in {folder})")
     return known[name]
 
 
@@ -65,17 +64,15 @@ def notebook_parameters(path):
             require(single, f"found `{ast.unparse(node)}`")
             parameters[targets[0].id] = ast.literal_eval(node.value)
     except (SyntaxError, ValueError, AttributeError, TypeError) as error:
-        raise ValueError(
-            f"{path}: its parameters cell may hold assignments of literals only: {error}"
-        ) from error
+        fault = f"{path}: its parameters cell may hold assignments of literals only"
+        raise ValueError(f"{fault}: {error}") from error
     return parameters
 
 
 def check_parameters(path, parameters):
     """Raise ValueError for a parameter that the notebook does not have or cannot be given.
 
-    A default of None takes any value that JSON can hold, a float an int, lists and tuples each
-    other.
+    A default of None takes any value that JSON can hold, a float an int, a list a tuple, and back.
     """
     defaults, name = notebook_parameters(path), pathlib.Path(path).name
     check_keys(f"the parameters of {name}", parameters, defaults)
@@ -161,18 +158,14 @@ def _cause(cell):
 
 def main(argv=None):
     """The command line; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m rc_utils.notebooks", description=__doc__.split("\n")[0]
-    )
-    parser.add_argument("notebook", nargs="?", help="name in notebooks/, or a path")
+    description = __doc__.split("\n")[0]
+    parser = argparse.ArgumentParser(prog="python -m rc_utils.notebooks", description=description)
+    add = parser.add_argument
+    add("notebook", nargs="?", help="name in notebooks/, or a path")
     several = {"nargs": 2, "action": "append", "default": [], "metavar": ("NAME", "VALUE")}
-    parser.add_argument("-p", "--parameter", help="may be repeated", **several)
-    parser.add_argument(
-        "-o", "--output", type=pathlib.Path, help="default: results/notebooks/<name>.ipynb"
-    )
-    parser.add_argument(
-        "--list", action="store_true", help="print parameters, or the notebooks without one"
-    )
+    add("-p", "--parameter", help="may be repeated", **several)
+    add("-o", "--output", type=pathlib.Path, help="default: results/notebooks/<name>.ipynb")
+    add("--list", action="store_true", help="print parameters, or the notebooks without one")
     args = parser.parse_args(argv)
     try:
         if args.list and args.notebook is None:

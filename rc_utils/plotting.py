@@ -156,9 +156,8 @@ def scatter_count_gap(
 ) -> Axes:
     """Scatter of two columns with a marker and a least-squares line for each network (v1 Fig 2, 5).
 
-    One point per setting, replicates averaged; hollow points do not interpolate; the legend gives
-    each network's Pearson correlation. Diverged runs are left out. Raises ValueError for a missing
-    column.
+    One point per setting, replicates averaged, diverged runs left out; hollow points do not
+    interpolate; the legend gives Pearson's r. Raises ValueError for a missing column.
     """
     points = _settings(runs, ["network", "interpolates", x, y])
     ax = plt.subplots()[1] if ax is None else ax
@@ -194,9 +193,9 @@ def intervals(
     shift: float = 0.0,
     label: str | None = None,
 ) -> None:
-    """Estimates with their 95 % intervals, one row for each name, the first at 0.
+    """Estimates with their 95 % intervals, a row for each name from 0 on, empty without a value.
 
-    Without a value a row stays empty. color: one, or one per row, which the names get as well.
+    color: one, or one per row, which the names get as well.
     """
     colors = [color] * len(found) if isinstance(color, str) else color
     names = ax.set_yticks(range(len(found)), found)
@@ -268,10 +267,7 @@ def decision_regions(
 
 
 def interpolated_regions(
-    polygons: Sequence[np.ndarray],
-    labels: np.ndarray,
-    ax: Axes,
-    class_names: Sequence[str] | None = None,
+    polygons: Sequence, labels: np.ndarray, ax: Axes, class_names: Sequence[str] | None = None
 ) -> Axes:
     """Picture of the regions of a triangle as polygons (k, 3) in barycentric coordinates."""
     look = {"linewidths": 0, "antialiased": False}
@@ -313,8 +309,7 @@ def segment_strip(
 ) -> Axes:
     """Strips of the labels along segments, with the number of regions beside each (v1 Fig 6).
 
-    labels: (P,) or (B, P), one row per segment, at equal distances; each reaches half way to the
-    next.
+    labels: (P,) or (B, P), a row per segment, at equal distances; each reaches halfway to the next.
     """
     labels = np.atleast_2d(labels)
     alpha = np.linspace(0, 1, labels.shape[1])

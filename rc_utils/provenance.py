@@ -46,8 +46,7 @@ def hardware(device="cpu"):
 def instructions():
     """The vector instructions, such as "AVX2", that torch takes here: others round differently.
 
-    Torch and oneDNN are held to older ones by a variable each; where one is held alone, both are
-    named.
+    Torch and oneDNN are held to older ones by a variable each; held differently, both are named.
     """
     taken = torch.backends.cpu.get_cpu_capability()
     onednn_limit = os.environ.get("ONEDNN_MAX_CPU_ISA", "")

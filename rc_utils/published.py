@@ -123,8 +123,7 @@ def verdict(
     """Verdict on our `value` with interval [`low`, `high`], and a sentence that says why.
 
     By this module's rule. NaN for `value` means that we have none. A bound is judged by its largest
-    ratio where that has no interval. Raises ValueError for an interval whose ends are the wrong way
-    round.
+    ratio where that has no interval. Raises ValueError for an interval whose low end is not first.
     """
     if math.isnan(value):
         return "no result", "no result of ours yet"
@@ -164,9 +163,8 @@ class Result:
 
     `low` and `high` bound `value`, `n` counts what the value rests on (settings unless `detail`
     says otherwise). A NaN `value` with a `detail` says why there is none. `same_as` is the id of
-    the statement whose result this one repeats, a number that the paper prints twice; what counts
-    verdicts passes over it where that result is there and has the same number over as many
-    settings.
+    the statement whose result this one repeats, a number that the paper prints twice; it counts as
+    no verdict where that result is there and has the same number over as many settings.
     """
 
     id: str

@@ -7,18 +7,7 @@ from rc_utils.counting.mesh import outlines, triangle_regions
 from rc_utils.counting.sampling import median_distance, sample_vertices
 
 __all__ = [
-    "AUTHORS",
-    "LabelGrid",
-    "Lattice",
-    "RegionCount",
-    "count_components",
-    "label_grid",
-    "make_lattice",
-    "median_distance",
-    "outlines",
-    "plane_coordinates",
-    "predict_labels",
-    "region_count",
-    "sample_vertices",
-    "triangle_regions",
-]
+    "AUTHORS", "LabelGrid", "Lattice", "RegionCount", "count_components", "label_grid",
+    "make_lattice", "median_distance", "outlines", "plane_coordinates", "predict_labels",
+    "region_count", "sample_vertices", "triangle_regions",
+]  # fmt: skip

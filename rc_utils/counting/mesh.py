@@ -122,15 +122,11 @@ def lattice_mesh(lattice, number, halvings):
     """The mesh of a lattice on `number` domains, to be cut to 1 / 2^halvings of its interval."""
     size = lattice.num_points
     elements = lattice_elements(lattice) + size * np.arange(number)[:, None, None]
-    return Mesh(
-        points=np.tile(lattice.indices * 2**halvings, (number, 1)),
-        owner=np.repeat(np.arange(number), size),
-        elements=elements.reshape(-1, lattice.dim + 1),
-        depth=np.zeros(elements.shape[0] * elements.shape[1], dtype=np.int64),
-        scores=None,
-        is_box=lattice.domain == "box",
-        scale=(lattice.resolution - 1) * 2**halvings,
-    )
+    elements = elements.reshape(-1, lattice.dim + 1)
+    points = np.tile(lattice.indices * 2**halvings, (number, 1))
+    owner, depth = np.repeat(np.arange(number), size), np.zeros(len(elements), dtype=np.int64)
+    scale = (lattice.resolution - 1) * 2**halvings
+    return Mesh(points, owner, elements, depth, None, lattice.domain == "box", scale)
 
 
 def refine(mesh, look, depth):

@@ -78,15 +78,14 @@ def sample_adaptively(classifier, corners, lattice, batch_size, coarse=None):
     return samples, first + len(samples.labels)
 
 
-def segment_table(model, vertices, *, resolution=None, batch_size=None, progress=False):
+def segment_table(model, vertices, *, batch_size=None, progress=False):
     """Regions and labels on each segment of vertices (N, 2, *shape): a data frame of N rows.
 
-    Columns: regions, as `region_count(strategy="adaptive")` counts them; labels, the number of
-    distinct ones; foreign_share, the share of regions with neither end's label; evaluations, of the
-    model.
+    Columns: regions, as `region_count(strategy="adaptive")` counts them; labels, how many differ;
+    foreign_share, the share of regions with neither end's label; evaluations, of the model.
     """
     vertices = as_tensor("vertices", vertices)
-    lattice = make_lattice(1, resolution)
+    lattice = make_lattice(1)
     classifier = probed_inside(as_classifier(model, vertices), vertices, batch_size)
     tables, blocks = [], vertices.split(BLOCK_SEGMENTS)
     for part in tqdm(blocks, desc=f"{BLOCK_SEGMENTS} segments each", disable=not progress):

@@ -53,9 +53,7 @@ class InvertedResidual(nn.Module):
 
 
 @register_network("MobileNetV2")
-def mobilenet_v2(
-    *, num_classes: int = 10, in_channels: int = 3, width: float = 64
-) -> ImageClassifier:
+def mobilenet_v2(*, num_classes: int, in_channels: int, width: float) -> ImageClassifier:
     """17 inverted residuals, stem of 32, head of 1280; 2,296,922 parameters at ten classes."""
     stem, head = scale_channels(32, width), scale_channels(1280, width)
     first = conv_norm(in_channels, stem, 3, nn.ReLU)
@@ -85,9 +83,8 @@ class DropConnect(nn.Module):
 class MBConv(nn.Module):
     """Inverted residual with squeeze-and-excitation and swish (Tan, Le, Sec. 4).
 
-    The squeezed channels are a quarter of the input's, not of the expanded ones. At expansion 1
-    there is no expanding convolution. The residual is added, through drop-connect, where the shape
-    stays.
+    The squeezed channels are a quarter of the input's, not of the expanded ones. At expansion 1 no
+    convolution expands. The residual is added, through drop-connect, where the shape stays.
     """
 
     def __init__(
@@ -120,9 +117,9 @@ class MBConv(nn.Module):
 @register_network("EfficientNetB0")
 def efficientnet_b0(
     *,
-    num_classes: int = 10,
-    in_channels: int = 3,
-    width: float = 64,
+    num_classes: int,
+    in_channels: int,
+    width: float,
     dropout: float = 0.2,
     drop_connect: float = 0.2,
 ) -> ImageClassifier:
@@ -192,9 +189,7 @@ class DownsamplingShuffleBlock(nn.Module):
 
 
 @register_network("ShuffleNetV2")
-def shufflenet_v2(
-    *, num_classes: int = 10, in_channels: int = 3, width: float = 64
-) -> ImageClassifier:
+def shufflenet_v2(*, num_classes: int, in_channels: int, width: float) -> ImageClassifier:
     """Stem 24, stages 116 232 464 of 4 8 4 blocks, head 1024; 1,263,854 parameters, ten classes."""
     channels, head = scale_channels(24, width), scale_channels(1024, width)
     layers = [conv_norm(in_channels, channels, 3, nn.ReLU)]

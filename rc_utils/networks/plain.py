@@ -88,7 +88,7 @@ class ImageClassifier(nn.Module):
 
 
 @register_network("VGG19")
-def vgg19(*, num_classes: int = 10, in_channels: int = 3, width: float = 64) -> ImageClassifier:
+def vgg19(*, num_classes: int, in_channels: int, width: float) -> ImageClassifier:
     """16 biased 3x3 convolutions in five stages, each with a max-pool; 20,040,522 parameters.
 
     At ten classes. The pools round the image size up: odd sizes keep their last row and column, and
@@ -116,12 +116,7 @@ class MLP(nn.Module):
     """
 
     def __init__(
-        self,
-        *,
-        num_classes: int = 10,
-        in_channels: int = 3,
-        image_size: int = 32,
-        widths: Sequence[int] = (64, 64),
+        self, *, num_classes: int, in_channels: int, image_size: int, widths: Sequence = (64, 64)
     ):
         super().__init__()
         fan_in = in_channels * image_size**2

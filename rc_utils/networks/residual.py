@@ -145,27 +145,25 @@ def _network(stages, num_classes, in_channels, width, block, divisor=1):
 
 
 @register_network("ResNet18")
-def resnet18(*, num_classes: int = 10, in_channels: int = 3, width: float = 64) -> ImageClassifier:
+def resnet18(*, num_classes: int, in_channels: int, width: float) -> ImageClassifier:
     """Basic blocks 2-2-2-2; 11,173,962 parameters at ten classes."""
     return _network(STAGES_18, num_classes, in_channels, width, BasicBlock)
 
 
 @register_network("ResNet34")
-def resnet34(*, num_classes: int = 10, in_channels: int = 3, width: float = 64) -> ImageClassifier:
+def resnet34(*, num_classes: int, in_channels: int, width: float) -> ImageClassifier:
     """Basic blocks 3-4-6-3; 21,282,122 parameters at ten classes."""
     return _network(STAGES_34, num_classes, in_channels, width, BasicBlock)
 
 
 @register_network("SENet18")
-def senet18(*, num_classes: int = 10, in_channels: int = 3, width: float = 64) -> ImageClassifier:
+def senet18(*, num_classes: int, in_channels: int, width: float) -> ImageClassifier:
     """ResNet18's channels, no final normalisation; 11,260,354 parameters at ten classes."""
     return _network(STAGES_18, num_classes, in_channels, width, PreActivationSEBlock)
 
 
 @register_network("RegNetX_200MF")
-def regnetx_200mf(
-    *, num_classes: int = 10, in_channels: int = 3, width: float = 64
-) -> ImageClassifier:
+def regnetx_200mf(*, num_classes: int, in_channels: int, width: float) -> ImageClassifier:
     """Stages 24 56 152 368 with 1 1 4 7 blocks; 2,321,946 parameters at ten classes.
 
     The groups of the 3x3 convolutions have 8 channels each, whatever the width; a stage that is
@@ -175,9 +173,7 @@ def regnetx_200mf(
 
 
 @register_network("SimpleDLA")
-def simple_dla(
-    *, num_classes: int = 10, in_channels: int = 3, width: float = 64
-) -> ImageClassifier:
+def simple_dla(*, num_classes: int, in_channels: int, width: float) -> ImageClassifier:
     """Convolutions 16 16 32, trees 64 128 256 512 of levels 1 2 2 1; 15,142,970 parameters."""
     layers, channels = [], in_channels
     for published in DLA_STEM:

@@ -358,8 +358,7 @@ def _parser():
 def main(arguments=None):
     """The command line; returns the exit status.
 
-    0 done, 1 a run failed or differs, 2 wrong use or no place to write, 3 runs are left, 130
-    interrupted.
+    0 done, 1 a run failed or differs, 2 wrong use or no place to write, 3 runs left, 130 stopped.
     """
     options = _parser().parse_args(arguments)
     if options.device == "auto":

@@ -3,8 +3,7 @@
 A record is the JSON of one run in `results/records/<run id>.json`, shared by all campaigns that ask
 for the run. Those of a reference campaign are frozen in `campaigns/<name>/runs.jsonl`, one per
 line, sorted by run id. Files are written to a temporary name, flushed and renamed, so that a killed
-writer leaves the old or the new one. Each record has a checksum, so that damage and edits are
-noticed.
+writer leaves the old or the new one. A checksum in each record tells of damage and edits.
 """
 
 import hashlib
@@ -106,8 +105,7 @@ def find_records(plans, frozen=None, origin=None):
 
     plans: {run id: PlannedRun}. frozen: path of a runs.jsonl. origin: of this one alone.
     A record made on this machine comes before a frozen one, unless that one alone is complete.
-    Warns of corrupt records, and of records that name one dataset and were made with different
-    data.
+    Warns of corrupt records, and of records of one dataset's name that were made with other data.
     """
     found = {}
     if frozen is not None and origin != "live":

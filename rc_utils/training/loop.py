@@ -177,8 +177,8 @@ def evaluate(
 ) -> tuple[float, float]:
     """Mean cross-entropy in nats and accuracy, in evaluation mode.
 
-    x: images (N, C, H, W); y: labels (N,). batch_size: images in one forward pass; None chooses
-    (`images_per_batch`).
+    x, y: images (N, C, H, W) and their labels (N,).
+    batch_size: images in one forward pass; None chooses (`images_per_batch`).
     """
     batch_size = batch_size or images_per_batch(x, 1000)
     with undisturbed(network, y.device):
