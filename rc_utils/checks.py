@@ -37,12 +37,6 @@ def check_keys(where, given, valid):
         check_name(f"key in {where}", key, valid)
 
 
-def check_distinct(where, values):
-    """Raise ValueError for a value that is there twice; equal in number is equal, as 1 and 1.0."""
-    for i, value in enumerate(values):
-        require(value not in values[:i], f"{where} has {value!r} twice")
-
-
 def is_finite_number(value):
     """Whether `value` is a real number that a float can hold, neither infinite nor NaN."""
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)

@@ -24,7 +24,7 @@ from torch.overrides import TorchFunctionMode
 
 from rc_utils.checks import check_name, require
 from rc_utils.counting.classifier import as_classifier, read_outputs
-from rc_utils.counting.evaluation import evaluation_mode, full_precision
+from rc_utils.counting.evaluation import evaluation_mode, full_precision, undisturbed
 from rc_utils.counting.sampling import gather, vertex_indices
 from rc_utils.datasets.images import images_per_batch
 
@@ -155,15 +155,13 @@ def _check_weights(network):
         )
 
 
-@full_precision()
-@torch.no_grad()
 def output_margin(network, x, y):
     """gamma(W) = mean over (x, y) of f(x)_y - max_{i != y} f(x)_i (v1 App. B), in logits.
 
     x: images (N, C, H, W); y: labels (N,).
     """
     total = 0.0
-    with evaluation_mode(network):
+    with undisturbed(network, y.device):
         for part in _batches(x, 1000):
             total += float(_margins(network(x[part]).double(), y[part]).sum())
     return total / len(y)
@@ -388,10 +386,10 @@ class UnitInputs(TorchFunctionMode):
         return func(*args, **kwargs) if instead is None else instead
 
 
-def _visit_units(network, batches, visit):
+def _visit_units(network, device, batches, visit):
     """Call `visit` with the signs (points, units), True for > 0, at every activation of batches."""
     units = UnitInputs(lambda z: visit((z > 0).reshape(len(z), -1)))
-    with evaluation_mode(network), units:
+    with undisturbed(network, device), units:
         for batch in batches:
             network(batch)
     require(
@@ -401,8 +399,6 @@ def _visit_units(network, batches, visit):
     )
 
 
-@full_precision()
-@torch.no_grad()
 def linear_pieces(network, x, num_segments=80, num_points=51, seed=0):
     """1 + sum_k |c(z_k) - c(z_(k+1))|_1, mean over segments; c(z) are the signs of all units at z.
 
@@ -430,12 +426,13 @@ def linear_pieces(network, x, num_segments=80, num_points=51, seed=0):
                 # Neighbouring parts share a point, so that no change between them is lost.
                 yield torch.lerp(first, second, t[start : start + step + 1])
 
-    _visit_units(network, batches(), lambda signs: changes.append((signs[1:] != signs[:-1]).sum()))
+    def visit(signs):
+        changes.append((signs[1:] != signs[:-1]).sum())
+
+    _visit_units(network, device, batches(), visit)
     return 1 + sum(int(count) for count in changes) / num_segments
 
 
-@full_precision()
-@torch.no_grad()
 def local_complexity(network, x, radius=0.005):
     """Share of units whose sign is not the same at all x +- radius v_p, p = 1 ... 20, in [0, 1].
 
@@ -462,7 +459,8 @@ def local_complexity(network, x, radius=0.005):
 
     step = max(1, images_per_batch(x, 500) // len(offsets))
     centres = (x[start : start + step].to(device, dtype) for start in range(0, len(x), step))
-    _visit_units(network, ((images[:, None] + offsets).flatten(0, 1) for images in centres), visit)
+    batches = ((images[:, None] + offsets).flatten(0, 1) for images in centres)
+    _visit_units(network, device, batches, visit)
     return sum(int(count) for count in changed) / sum(sizes)
 
 

@@ -218,7 +218,7 @@ def _read_batches(classifier, batch_of, total, read, batch_size=None):
     values, done, chunk = None, 0, batch_size
     while done < total:
         chunk = chunk or default_chunk(batch_of(done, done + 1)[0].numel(), classifier)
-        # As equal in size as can be: the last bits of a matrix product differ for small batches.
+        # As equal in size as can be: last bits of a matrix product can differ for small batches.
         left = total - done
         size = -(-left // -(-left // chunk))
         try:

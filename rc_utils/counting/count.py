@@ -12,13 +12,7 @@ from tqdm import tqdm
 from rc_utils.checks import check_count, check_name, check_number, require
 from rc_utils.counting import classifier as door
 from rc_utils.counting import sampling as draws
-from rc_utils.counting.lattice import (
-    Lattice,
-    box_corners,
-    count_along_edges,
-    make_lattice,
-    plane_coordinates,
-)
+from rc_utils.counting.lattice import Lattice, box_corners, count_along_edges, make_lattice
 from rc_utils.counting.mesh import HALVINGS, STRATEGIES, count_on_meshes
 from rc_utils.counting.segments import begins, sample_adaptively
 
@@ -244,7 +238,7 @@ def label_grid(
     check_number("padding", padding, 0)
     kind = {"alpha_range": alpha_range, "domain": domain, "adjacency": adjacency}
     lattice = make_lattice(shape[1] - 1, resolution, **kind)
-    classifier, frame = door.as_classifier(model, vertices), plane_coordinates(given)
+    classifier, frame = door.as_classifier(model, vertices), draws.plane_coordinates(given)
     corners, places = given.to(classifier.device, classifier.dtype), frame
     if domain == "box":
         corners, places = box_corners(corners, padding), box_corners(frame, padding)

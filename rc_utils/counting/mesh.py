@@ -167,7 +167,7 @@ def cut(mesh, chosen):
 def _bisect(mesh, chosen, known):
     """Replace each chosen element by its halves; returns the ends (n, 2) of the edges that are cut.
 
-    The points in their middle are added that are not there yet; from `known` on, they are new.
+    Points that are missing in their middle are added; those from `known` on are this round's.
     """
     old, depth = mesh.elements[chosen], mesh.depth[chosen]
     places = np.arange(old.shape[1])
@@ -240,7 +240,7 @@ def doubtful_faces(mesh, faces, judged):
 
 
 def jumps_of(mesh, faces, judged):
-    """(F,) the greatest jump of any score beyond the neighbours of each of the faces `judged`.
+    """(F,) the greatest jump of any score beyond a face's neighbours, for faces number `judged`.
 
     A score is extended linearly from one of two neighbours to the far corner of the other, where it
     is off by r. With l the weight there of the one's own far corner, the same seen from the other

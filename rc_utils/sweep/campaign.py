@@ -32,7 +32,6 @@ import numpy as np
 
 from rc_utils.checks import (
     check_count,
-    check_distinct,
     check_keys,
     check_name,
     checked_value,
@@ -156,7 +155,8 @@ class Experiment:
         lists |= {f"seeds of {label}": seeds for label, seeds in self.seeds_by_network.items()}
         for where, values in lists.items():
             require(values, f"{where} must be a non-empty list")
-            check_distinct(where, values)
+            for i, value in enumerate(values):  # 1 and 1.0 are equal
+                require(value not in values[:i], f"{where} has {value!r} twice")
         for key, ends in self.ranges.items():
             require(key not in self.grid, f"{key} is in grid and in ranges")
             rising = len(ends) == 2 and 0 < ends[0] < ends[1]
