@@ -89,10 +89,7 @@ _type_hints = functools.cache(typing.get_type_hints)
 
 
 def checked_value(value, hint, where):
-    """The value, as a float where `hint` asks for one.
-
-    Raises ValueError, naming `where`, for another type, NaN and infinity.
-    """
+    """The value, a float where `hint` asks for one; ValueError for another type, NaN, infinity."""
     if not _fits(value, hint):
         name = hint.__name__ if isinstance(hint, type) else str(hint)
         name = name.replace("float", "finite float")

@@ -426,10 +426,7 @@ def _unit_codes(units):
 
 
 def _scaled(values):
-    """Values moved and scaled to [0, 1], so that an offset or a size costs no digits.
-
-    Zeros where they differ by no more than rounding.
-    """
+    """Values moved and scaled to [0, 1] to lose no digits; zeros where only rounding parts them."""
     half = 0.5 * values  # whose range is finite for all finite values
     if not len(values) or np.ptp(half) <= 1e-12 * np.abs(half).max():
         return np.zeros_like(values)

@@ -142,7 +142,7 @@ def sharpness(network, x, y, tolerance=0.05):
 
 
 def _check_weights(network):
-    """Raise ValueError where a layer's weight is computed from parameters, which act no more."""
+    """Raise ValueError where the matrix of a layer is computed from parameters and is not one."""
     for name, module in network.named_modules():
         hooks = [type(hook).__name__ for hook in module._forward_pre_hooks.values()]
         computed = any("orm" in hook or "run" in hook for hook in hooks)

@@ -38,7 +38,6 @@ CLASS_COLOURS = (
 PHONE = 44  # characters of a table's row that fit a phone
 TRIANGLE = np.array([[0, 0], [1, 0], [0.5, np.sqrt(0.75)]])  # corners of a triangle in a picture
 
-
 _NETWORKS = {
     "ResNet18": (BLUE, "o"),
     "EfficientNetB0": (ORANGE, "s"),

@@ -221,10 +221,7 @@ def keep_results(results: Iterable[Result]) -> None:
 
 
 def kept_results(folder: pathlib.Path | None = None) -> list[Result]:
-    """Results that the pages of the built book have kept, by page name.
-
-    folder: default that of the executed copies. Raises ValueError naming a damaged file.
-    """
+    """Results that the pages of the built book kept, by page; ValueError for a damaged file."""
     results = []
     texts = dict.fromkeys(("id", "campaign", "detail", "same_as"), str)
     missing = dict.fromkeys(("value", "low", "high"), "")

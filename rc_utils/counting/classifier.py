@@ -409,10 +409,7 @@ def two_scores(scores):
 
 
 def refuse_non_finite(labels, place_of):
-    """Raise NonFiniteScores where labels (n,) of `labels_of` stand for scores that are not finite.
-
-    place_of: from the index of the first of them to its name.
-    """
+    """Raise NonFiniteScores, naming `place_of` the first, where labels (n,) are NON_FINITE."""
     bad = (labels == NON_FINITE).nonzero() if labels.dtype == torch.int32 else ()
     if len(bad):
         raise NonFiniteScores(

@@ -19,10 +19,7 @@ def keep_freed_memory():
 
 @contextlib.contextmanager
 def undisturbed(module, device):
-    """Evaluation mode, no gradients, autocast or TF32; modes and random states are kept.
-
-    `module` may be None.
-    """
+    """Evaluation mode, no gradients, autocast or TF32; modes and random states are kept."""
     keep_freed_memory()
     mode = contextlib.nullcontext() if module is None else evaluation_mode(module)
     no_autocast = torch.autocast(device.type, enabled=False)

@@ -108,20 +108,16 @@ def _star(u, v):
 # are about one.
 SHAPES = {
     "disc": lambda u, v: np.hypot(u, v) - 0.85,
-    "square": lambda u, v: np.maximum(np.abs(u), np.abs(v)) - 0.75,
-    "triangle": lambda u, v: np.maximum(-v, np.sqrt(3) / 2 * np.abs(u) + v / 2) - 0.55,
-    "ring": lambda u, v: np.abs(np.hypot(u, v) - 0.7) - 0.22,
+    "square": lambda u, v: np.maximum(abs(u), abs(v)) - 0.75,
+    "triangle": lambda u, v: np.maximum(-v, np.sqrt(3) / 2 * abs(u) + v / 2) - 0.55,
+    "ring": lambda u, v: abs(np.hypot(u, v) - 0.7) - 0.22,
     "cross": lambda u, v: np.maximum(
-        np.maximum(np.abs(u), np.abs(v)) - 0.95, np.minimum(np.abs(u), np.abs(v)) - 0.28
+        np.maximum(abs(u), abs(v)) - 0.95, np.minimum(abs(u), abs(v)) - 0.28
     ),
     "star": _star,
     "crescent": lambda u, v: np.maximum(np.hypot(u, v) - 0.9, 0.7 - np.hypot(u - 0.45, v)),
-    "bars": lambda u, v: np.maximum(
-        np.minimum(np.abs(v), np.abs(np.abs(v) - 0.62)) - 0.18, np.abs(u) - 0.85
-    ),
+    "bars": lambda u, v: np.maximum(np.minimum(abs(v), abs(abs(v) - 0.62)) - 0.18, abs(u) - 0.85),
     "half-disc": lambda u, v: np.maximum(np.hypot(u, v + 0.4) - 1, -(v + 0.4)),
-    "hourglass": lambda u, v: np.maximum(
-        (np.abs(u) - np.abs(v)) / np.sqrt(2) - 0.08, np.abs(v) - 0.85
-    ),
+    "hourglass": lambda u, v: np.maximum((abs(u) - abs(v)) / np.sqrt(2) - 0.08, abs(v) - 0.85),
 }
 SHAPE_NAMES = tuple(SHAPES)

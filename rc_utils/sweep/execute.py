@@ -128,10 +128,7 @@ def sweep(
 
 
 def attempt(planned, device="cpu", threads=1, deadline=None, compile=False):
-    """Outcome of a planned run in this process; an error in it is an outcome, too.
-
-    deadline: time.time() after which it is not begun or given up; None for no limit.
-    """
+    """Outcome, be it an error, of a planned run here: late once time.time() is past `deadline`."""
     from filelock import Timeout
 
     run_id = planned.spec.run_id
@@ -284,8 +281,8 @@ def plan(campaign, shard=(0, 1)):
     known = [p.spec.network["name"] for p in todo if p.spec.network["name"] in seconds]
     if known:
         hours = sum(statistics.median(seconds[name]) for name in known) / 3600
-        known = f"{len(known)} of them, by the records there are"
-        yield f"  about {hours:.2f} process hours for {known}"
+        those = f"{len(known)} of them, by the records there are"
+        yield f"  about {hours:.2f} process hours for {those}"
 
 
 def verify(campaign, number, seed=0, device="cpu"):

@@ -22,6 +22,8 @@ from rc_utils.datasets.images import images_per_batch
 from rc_utils.training.augmentation import augmented, draw_epoch, points_between, random_labels
 from rc_utils.training.config import TrainConfig
 
+Images = torch.Tensor | ImageTensor
+
 
 @dataclasses.dataclass(frozen=True)
 class TrainRun:
@@ -170,10 +172,7 @@ def train(
 
 
 def evaluate(
-    network: torch.nn.Module,
-    x: torch.Tensor | ImageTensor,
-    y: torch.Tensor,
-    batch_size: int | None = None,
+    network: torch.nn.Module, x: Images, y: torch.Tensor, batch_size: int | None = None
 ) -> tuple[float, float]:
     """Mean cross-entropy in nats and accuracy, in evaluation mode.
 
@@ -191,10 +190,7 @@ def evaluate(
 
 
 def training_layout(
-    network: torch.nn.Module,
-    images: ImageTensor | torch.Tensor,
-    device: torch.device,
-    precision: str = "float32",
+    network: torch.nn.Module, images: Images, device: torch.device, precision: str = "float32"
 ) -> torch.memory_format:
     """The memory layout in which `network` is trained: channels last, where that is faster.
 
