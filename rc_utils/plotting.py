@@ -105,7 +105,7 @@ def use_style() -> None:
 
 
 def _table(frame):
-    """A table as HTML whose cells name their column; of a wide one a phone makes blocks (rc)."""
+    """A table as HTML whose cells name their column; a wide one has class rc, blocks on a phone."""
     show_index = not isinstance(frame.index, pd.RangeIndex)
     columns = [[*str(name).split(), *map(str, values)] for name, values in frame.items()]
     columns += [list(map(str, frame.index))] * show_index

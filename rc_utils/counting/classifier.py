@@ -409,7 +409,7 @@ def two_scores(scores):
 
 
 def refuse_non_finite(labels, place_of):
-    """Raise NonFiniteScores, naming `place_of` the first, where labels (n,) are NON_FINITE."""
+    """Raise NonFiniteScores where labels (n,) are NON_FINITE, naming the first by `place_of`."""
     bad = (labels == NON_FINITE).nonzero() if labels.dtype == torch.int32 else ()
     if len(bad):
         raise NonFiniteScores(

@@ -58,7 +58,7 @@ class Mesh:
 
 
 def count_on_meshes(classifier, corners, lattice, batch_size, halvings=0):
-    """Regions (B,) int64 of the scores, interpolated on (B, d + 1, *shape), and the evaluations."""
+    """Regions (B,) int64 of interpolated scores on corners (B, d + 1, *shape), and evaluations."""
     counts, evaluations, block, done = [], 0, 1, 0
     while done < len(corners):
         part = corners[done : done + block]

@@ -21,6 +21,11 @@ DOWNLOADS = {
 }
 
 
+def data_folder(data_dir=None):
+    """Folder of cached datasets: data_dir, else RC_DATA of the environment, else data/."""
+    return Path(data_dir or paths.data_dir())
+
+
 def write_cache(path, arrays):
     """Write the arrays of a dataset to path (npz, not compressed), whole or not at all."""
     archive = io.BytesIO()
@@ -83,7 +88,7 @@ def stored(name, folder):
 
 
 def _download(name, folder):
-    """Arrays fetched by torchvision, which checks the archives; those in `folder` are used."""
+    """Arrays fetched by torchvision, which checks archives; those already in `folder` are used."""
     dataset, archives, subfolder = DOWNLOADS[name]
     folder.mkdir(parents=True, exist_ok=True)
     # Several processes may do this at once: each has a folder of its own.

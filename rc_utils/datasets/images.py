@@ -54,7 +54,7 @@ class ImageTensor:
         return f"ImageTensor(shape={tuple(self.shape)}, device='{self.device}')"
 
     def standardise(self, raw):
-        """(raw - mean) / std as float32, raw values (..., C, H, W) such as an augmented batch."""
+        """(raw - mean) / std, float32, for raw values (..., C, H, W) such as an augmented batch."""
         return torch.sub(raw, self._shift).mul_(self._scale)
 
     def all(self):

@@ -10,9 +10,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from rc_utils import paths
 from rc_utils.checks import check_count, require, unknown_name
-from rc_utils.datasets.cache import DOWNLOADS, class_folders, decoded, stored
+from rc_utils.datasets.cache import DOWNLOADS, class_folders, data_folder, decoded, stored
 from rc_utils.datasets.images import Dataset, ImageTensor, area_average, channel_stats
 from rc_utils.datasets.shapes import SHAPE_NAMES, make_shapes
 
@@ -51,7 +50,7 @@ def load_dataset(
     Raises ValueError for an unknown name or class, a value that does not fit and a damaged file,
     and FileNotFoundError, saying which file to put where, for data that cannot be downloaded.
     """
-    folder = Path(data_dir or paths.data_dir())
+    folder = data_folder(data_dir)
     known = {"shapes", "digits", "imagenet", *DOWNLOADS}
     known |= {path.stem for path in folder.glob("*.npz")}
     if name not in known:

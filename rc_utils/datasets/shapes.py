@@ -65,7 +65,7 @@ def _texture(num, x, y, rng):
 
 
 def _shapes(shapes, base, x, y, rng):
-    """Distance (B, S, S) from outlines of random place, size, tilt; colours (B, 3) above base."""
+    """Distance (B, S, S) from outlines placed at random, colours (B, 3) lighter than `base`."""
     num = len(shapes)
     centre_x, centre_y = rng.uniform(-0.35, 0.35, (2, num, 1, 1))
     scale = rng.uniform(0.5, 0.85, (num, 1, 1))

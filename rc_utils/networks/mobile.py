@@ -169,7 +169,7 @@ class ShuffleBlock(nn.Module):
 
 
 class DownsamplingShuffleBlock(nn.Module):
-    """Two branches at stride 2, half of `out_channels` each, then shuffled (Ma et al., Fig. 3d)."""
+    """Two branches at stride 2, half of `out_channels` each, and shuffled (Ma et al., Fig. 3 d)."""
 
     def __init__(self, in_channels: int, out_channels: int):
         super().__init__()

@@ -1,4 +1,4 @@
-"""One training loop for every experiment: data on the device, batches as index tensors."""
+"""One training loop for every experiment: data on the device, index tensors, no DataLoader."""
 
 import contextlib
 import copy
