@@ -25,17 +25,14 @@ from rc_utils.sweep.run import dataset_of, trained_network
 CAMPAIGN = load_campaign("study-axes")
 FILE = campaigns_dir() / CAMPAIGN.name / "triangles.json"
 SIDE = 240  # of a triangle, in the units of its paths
-POINTS = 1500  # of the training images, as many as the smallest training set has, which is a part of the others
-SHOWN, OF_BASE = (
-    6,
-    20,
-)  # triangles of every network; of the two that differ in the learning rate alone
+POINTS = 1500  # images: the smallest training set, which is a part of the others
+SHOWN, OF_BASE = 6, 20  # triangles of a network; of the two that differ in the learning rate alone
 LEFT_OUT = "crop-flip"  # trains four times as long
 COUNTED = 200  # triangles of their means, of which those that are shown are the first
 
 
 def svg_path(loops):
-    """Closed paths (n, 2) as one SVG path of whole numbers, without steps of less than half a unit."""
+    """Closed paths (n, 2) as one SVG path of whole numbers, without steps below half a unit."""
     parts = []
     for loop in loops:
         path = Path(np.append(loop, loop[:1], axis=0))
@@ -48,7 +45,7 @@ def svg_path(loops):
 
 
 def drawn_regions(network, vertices):
-    """The regions of a triangle with vertices (1, 3, *shape): their number, and an SVG path by label."""
+    """Regions of a triangle, vertices (1, 3, *shape): their number, and an SVG path by label."""
     polygons, labels, number = triangle_regions(network, vertices)
     height = SIDE * 0.75**0.5
     corners = np.array([[0, height], [SIDE, height], [SIDE / 2, 0]])
@@ -57,12 +54,9 @@ def drawn_regions(network, vertices):
 
 
 def main():
-    """Train, draw and write the file; raises ValueError where a network is not the one on record."""
-    plans = [
-        (e.name, p)
-        for e, _, p in CAMPAIGN.entries()
-        if p.spec.train.seed == 0 and e.name != LEFT_OUT
-    ]
+    """Train, draw, write the file; raises ValueError where a network is not the one on record."""
+    plans = [(e.name, p) for e, _, p in CAMPAIGN.entries() if p.spec.train.seed == 0]
+    plans = [(experiment, p) for experiment, p in plans if experiment != LEFT_OUT]
     records = find_records({p.spec.run_id: p for _, p in plans}, FILE.with_name("runs.jsonl"))
     data = dataset_of(plans[0][1].spec)
     triangles = vertex_indices(POINTS, num_samples=COUNTED, distinct=3, seed=0)
@@ -74,24 +68,20 @@ def main():
         "networks": {},
     }
     for experiment, planned in tqdm(plans, unit="network"):
-        run_id, points = planned.spec.run_id, dataset_of(planned.spec).x_train[:POINTS]
-        network, x_test = trained_network(planned.spec), dataset_of(planned.spec).x_test
-        predictions = records[run_id][0]["predictions"]
-        same = predict_labels(network, x_test[: len(predictions)]).tolist() == list(
-            map(int, predictions)
-        )
+        run_id, own = planned.spec.run_id, dataset_of(planned.spec)
+        network, points = trained_network(planned.spec), own.x_train[:POINTS]
+        recorded = [int(label) for label in records[run_id][0]["predictions"]]
+        same = predict_labels(network, own.x_test[: len(recorded)]).tolist() == recorded
         require(same, f"run {run_id}, trained again here, is not the network on record")
         number = OF_BASE if experiment == "base" else SHOWN
         shown = [drawn_regions(network, points[corners][None]) for corners in triangles[:number]]
         found["networks"][run_id] = {"triangles": shown}
         if experiment == "base":
-            counts = region_count(
-                network, points, dim=2, num_samples=COUNTED, strategy="adaptive"
-            ).counts
-            found["networks"][run_id]["counts"] = np.asarray(counts).tolist()
-        tqdm.write(
-            f"{experiment} {planned.spec.train.lr} {[triangle['regions'] for triangle in shown]}"
-        )
+            how = {"dim": 2, "num_samples": COUNTED, "strategy": "adaptive"}
+            counts = np.asarray(region_count(network, points, **how).counts)
+            found["networks"][run_id]["counts"] = counts.tolist()
+        numbers = [triangle["regions"] for triangle in shown]
+        tqdm.write(f"{experiment} {planned.spec.train.lr} {numbers}")
     write_atomically(FILE, json.dumps(found, separators=(",", ":")).encode())
 
 

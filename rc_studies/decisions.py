@@ -18,61 +18,53 @@ from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import load_evolution
 
 PLAIN = "count"  # stands beside log(count) and decides nothing
-SPLITS = 200  # partitions into folds that residuals of study 5 are averaged over
 SPLITS_APART = 10_000  # what the random states of the partitions of one seed differ by
 TERMS_OF_CUBIC = 19  # of three variables
 PENALTIES = np.logspace(-3, 3, 13)
-RUNS_A_TERM = 3  # of a network, for each term of the cubic in study 5
+SETTINGS_ACROSS = "network == 'ResNet18' and experiment == 'sgd' and interpolates"  # of study 2
 
 
 def forms(runs: pd.DataFrame) -> dict[str, list[np.ndarray]]:
-    """Each measure by name: both counts as they are; a rival as it is and, where it is positive, by its logarithm."""
+    """Each measure by name: as it is and, a rival that is positive, by its logarithm."""
     log_count = runs[COUNT].to_numpy(float)
     found = {COUNT: [log_count], PLAIN: [np.exp(log_count)]}
     for column, name in RIVALS.items():
         values = runs.get(column, pd.Series(np.nan, runs.index)).to_numpy(float)
-        if not np.isfinite(values).all() or np.ptp(values) == 0:
-            continue
-        found[name] = [values]
-        if (values > 0).all():
-            found[name].append(np.log(values))
+        if np.isfinite(values).all() and np.ptp(values) > 0:
+            found[name] = [values, np.log(values)] if (values > 0).all() else [values]
     return found
 
 
 def seed_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
-    """By network and measure: r with the gap within the groups, and |r of log count| - |r| of a rival, with intervals.
+    """By network and measure: r with the gap, both less the means of their groups, with intervals.
 
-    A rival's form is the one with the larger |r|. Fisher's interval decides; the bootstrap's stands
-    beside it.
+    `difference` is |r of log count| - |r|. A rival's form is the one with the larger |r|. Fisher's
+    interval decides; the bootstrap's stands beside it.
     """
     rows = []
     for network, group in runs[runs["interpolates"]].groupby("network", sort=False):
         gap = _centred(group["gap"].to_numpy(float), group["experiment"])
+        means = group["experiment"].nunique() - 1
+        resampled = {"units": range(len(gap)), "seed": seed, "unit": "runs"}
         measures = {}
         for name, choices in forms(group).items():
-            centred = [_centred(values, group["experiment"]) for values in choices]
-            measures[name] = max(centred, key=lambda values: abs(_correlation(values, gap)))
+            measures[name] = _closest([_centred(one, group["experiment"]) for one in choices], gap)
         of_count = functools.partial(_correlations, measures[COUNT], gap)
-        means = group["experiment"].nunique() - 1
         for name, values in measures.items():
             own = functools.partial(_correlations, values, gap)
 
             def difference(weights, own=own, of_count=of_count):
                 return np.abs(of_count(weights)) - np.abs(own(weights))
 
-            row = {
-                "network": network,
-                "measure": name,
-                "r": _with_fisher(_correlation(values, gap), len(gap), means),
-            }
-            row["bootstrap"] = bootstrap(own, range(len(gap)), seed=seed, unit="runs")
-            row["difference"] = bootstrap(difference, range(len(gap)), seed=seed, unit="runs")
+            row = {"network": network, "measure": name, "r": _fisher(values, gap, means)}
+            row["bootstrap"] = bootstrap(own, **resampled)
+            row["difference"] = bootstrap(difference, **resampled)
             rows.append(row)
     return pd.DataFrame(rows)
 
 
 def decide_seeds(table: pd.DataFrame) -> str:
-    """Supports: in both networks above 0, and r at least 0.5; refutes: upper end below 0.3 in both."""
+    """Supports: r above 0, at least 0.5, in both networks; refutes: upper end below 0.3 in both."""
     found = table[table["measure"] == COUNT]["r"]
     if len(found) > 1 and all(r.low > 0 and r.value >= 0.5 for r in found):
         return "supports"
@@ -92,12 +84,8 @@ def predictions(runs: pd.DataFrame) -> pd.DataFrame:
     gap = runs["gap"].to_numpy(float)
     columns = {}
     for name, choices in forms(runs).items():
-        residuals = [
-            _residuals_of_lines(values, gap, runs["network"], fitted) for values in choices
-        ]
-        columns[f"by {name}"] = gap - min(
-            residuals, key=lambda values: np.square(values[fitted]).sum()
-        )
+        left = [_residuals_of_lines(values, gap, runs["network"], fitted) for values in choices]
+        columns[f"by {name}"] = gap - min(left, key=lambda one: np.square(one[fitted]).sum())
     return runs.assign(**columns)
 
 
@@ -114,38 +102,32 @@ def _residuals_of_lines(values, gap, networks, fitted):
 
 
 def transfer_scores(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
-    """By measure: R² over the predicted settings, and R² of log(count) less it, bootstrapped over networks.
+    """By measure: R² over the predicted settings, and R² of log(count) less it.
 
     An R² compares the squared errors of the `predictions` with those of each network's mean SGD
-    gap.
+    gap; the bootstrap is over networks.
     """
     table = predictions(runs)
     sgd = table["experiment"] == "sgd"
     others = table[~sgd]
     errors = others.filter(like="by ").rename(columns=lambda name: name.removeprefix("by "))
     errors = errors.rsub(others["gap"], axis=0) ** 2
-    total = (
-        others["gap"] - others["network"].map(table[sgd].groupby("network")["gap"].mean())
-    ) ** 2
-    errors, total = (
-        squares.groupby(others["network"], sort=False).sum() for squares in (errors, total)
-    )
+    level = table[sgd].groupby("network")["gap"].mean()
+    total = (others["gap"] - others["network"].map(level)) ** 2
+    errors, total = (one.groupby(others["network"], sort=False).sum() for one in (errors, total))
     options = {"units": total.index, "seed": seed, "unit": "networks"}
     total, rows = total.to_numpy(), []
     for name in errors:
         own, more = errors[name].to_numpy(), (errors[name] - errors[COUNT]).to_numpy()
         gain = np.round(total - own, 12)  # 0 for what is constant within networks, not 1e-16
-        row = {
-            "measure": name,
-            "R2": bootstrap(lambda w, gain=gain: (w @ gain) / (w @ total), **options),
-        }
-        row["difference"] = bootstrap(lambda w, more=more: (w @ more) / (w @ total), **options)
-        rows.append(row)
+        score = bootstrap(functools.partial(_ratio, gain, total), **options)
+        difference = bootstrap(functools.partial(_ratio, more, total), **options)
+        rows.append({"measure": name, "R2": score, "difference": difference})
     return pd.DataFrame(rows)
 
 
 def decide_transfer(table: pd.DataFrame) -> str:
-    """Supports: R² at least 0.5 and resolved above the best rival's; refutes: not above that, or below 0.5."""
+    """Supports: R² from 0.5, resolved above the best rival's; refutes: less, or not above that."""
     found, rival = table.set_index("measure"), best_rival(table, "R2")
     count = found["R2"][COUNT].value
     if count < 0.5 or found["R2"][rival].value >= count:
@@ -155,47 +137,42 @@ def decide_transfer(table: pd.DataFrame) -> str:
 
 def slope_across_settings(sgd: pd.DataFrame) -> float:
     """Slope of the gap on log(count) over ResNet18's SGD settings of study 2."""
-    own = sgd[(sgd["network"] == "ResNet18") & (sgd["experiment"] == "sgd") & sgd["interpolates"]]
+    own = sgd.query(SETTINGS_ACROSS)
     return float(np.polyfit(own[COUNT], own["gap"], 1)[0])
 
 
 def changes_from_control(runs: pd.DataFrame) -> pd.DataFrame:
-    """The treated runs of study 3 that interpolate, with arm, x and y: the changes of log(count) and of the gap from
-    the control of their seed."""
+    """Treated runs that interpolate: `arm`, changes x of log(count) and y of gap from the control.
+
+    The control of study 3 is that of the same seed.
+    """
     runs = runs[runs["interpolates"]]
     control = runs[runs["experiment"] == "control"].set_index("seed")
     tables = []
     for arm, prefix in ARMS.items():
         treated = runs[runs["experiment"].str.startswith(prefix) & runs["seed"].isin(control.index)]
-        before = control.loc[treated["seed"], [COUNT, "gap"]].to_numpy()
-        tables.append(
-            treated.assign(
-                arm=arm, x=treated[COUNT] - before[:, 0], y=treated["gap"] - before[:, 1]
-            )
-        )
+        before = control.loc[treated["seed"], [COUNT, "gap"]].to_numpy().T
+        x, y = treated[COUNT] - before[0], treated["gap"] - before[1]
+        tables.append(treated.assign(arm=arm, x=x, y=y))
     return pd.concat(tables, ignore_index=True)
 
 
 def intervention_slopes(runs: pd.DataFrame) -> pd.DataFrame:
-    """By arm: the mean over seeds of the slope of the gap's change on that of log(count), and the largest mean move."""
+    """By arm: slope of the gap's change on that of log(count), over seeds; the largest mean move."""
     rows = []
     for arm, changes in changes_from_control(runs).groupby("arm", sort=False):
-        slopes = changes.groupby("seed").apply(
-            lambda g: (g["x"] * g["y"]).sum() / (g["x"] ** 2).sum()
-        )
+        slope = mean(changes.groupby("seed").apply(_slope_of_changes), unit="seeds")
         moves = changes.groupby("experiment")["x"].mean()
-        rows.append(
-            {
-                "arm": arm,
-                "slope": mean(slopes.to_numpy(), unit="seeds"),
-                "moved": moves[moves.abs().idxmax()],
-            }
-        )
+        rows.append({"arm": arm, "slope": slope, "moved": moves[moves.abs().idxmax()]})
     return pd.DataFrame(rows)
 
 
+def _slope_of_changes(changes):
+    return (changes["x"] * changes["y"]).sum() / (changes["x"] ** 2).sum()
+
+
 def decide_arm(slope: Estimate, moved: float, across: float) -> str:
-    """Supports: interval above half the slope across settings; refutes: below it; a count that moved is needed."""
+    """Supports: interval above half of `across`; refutes: below it; a count that moved is needed."""
     if abs(moved) < 0.4:
         return "not moved"
     if slope.low > across / 2:
@@ -204,15 +181,15 @@ def decide_arm(slope: Estimate, moved: float, across: float) -> str:
 
 
 def slopes_by_measure(runs: pd.DataFrame, sgd: pd.DataFrame, arm: str) -> pd.DataFrame:
-    """Effect of a treatment of study 3 by every measure: the slope of the gap's change on the
-    measure's change, over the slope of gap on measure across ResNet18's SGD settings of study 2.
+    """By measure: the effect of a treatment of study 3, against what the settings of study 2 show.
 
-    Each measure is in the form that fits the gap of those settings better. Columns: measure, ratio
-    (mean over seeds) and passes: whether its interval lies above a half, the bar of the count.
+    That is the slope of the gap's change on the measure's change, over the slope of gap on measure
+    across ResNet18's SGD settings. Each measure is in the form that fits the gap of those settings
+    better. Columns: measure, ratio (mean over seeds) and passes: whether its interval lies above a
+    half, the bar of the count.
     """
-    runs = runs[runs["interpolates"]]
-    sgd = sgd[(sgd["network"] == "ResNet18") & (sgd["experiment"] == "sgd") & sgd["interpolates"]]
-    gap, gap_of_settings = runs["gap"].to_numpy(float), sgd["gap"].to_numpy(float)
+    runs, sgd = runs[runs["interpolates"]], sgd.query(SETTINGS_ACROSS)
+    gap, across = runs["gap"].to_numpy(float), sgd["gap"].to_numpy(float)
     treated = runs["experiment"].str.startswith(ARMS[arm]).to_numpy()
     control = (runs["experiment"] == "control").to_numpy()
     of_settings, seeds, rows = forms(sgd), runs["seed"].to_numpy(), []
@@ -220,10 +197,8 @@ def slopes_by_measure(runs: pd.DataFrame, sgd: pd.DataFrame, arm: str) -> pd.Dat
         pairs = list(zip(of_settings.get(name, []), choices, strict=False))
         if not pairs or name == PLAIN:
             continue
-        settings, values = max(
-            pairs, key=lambda pair: abs(np.corrcoef(pair[0], gap_of_settings)[0, 1])
-        )
-        slope, ratios = np.polyfit(settings, gap_of_settings, 1)[0], []
+        settings, values = max(pairs, key=lambda pair: abs(np.corrcoef(pair[0], across)[0, 1]))
+        slope, ratios = np.polyfit(settings, across, 1)[0], []
         for seed in np.unique(seeds[treated]):
             own, start = treated & (seeds == seed), control & (seeds == seed)
             x, y = values[own] - values[start], gap[own] - gap[start]
@@ -234,37 +209,30 @@ def slopes_by_measure(runs: pd.DataFrame, sgd: pd.DataFrame, arm: str) -> pd.Dat
 
 
 def sign_errors(runs: pd.DataFrame, outcome: str = "gap", *, seed: int = 0) -> pd.DataFrame:
-    """By axis: the share of pairs of levels in which the larger count goes with the smaller gap, worst first.
+    """By axis: the share of pairs of levels whose larger count has the smaller gap, worst first.
 
-    With outcome "test_accuracy": the larger count with the larger accuracy. Units: base setting and
-    seed.
+    With outcome "test_accuracy": whose larger count has the larger accuracy. Units: base setting
+    and seed.
     """
     sign = {"gap": 1, "test_accuracy": -1}[outcome]
     rows = []
     for axis, levels in AXES.items():
         wrong, pairs = [], []
         for _, unit in runs[runs["experiment"].isin(levels)].groupby(["lr", "seed"]):
-            changes = [
-                b - a for a, b in itertools.combinations(unit[[COUNT, outcome]].to_numpy(), 2)
-            ]
-            wrong.append(sum(sign * change.prod() < 0 for change in changes))
-            pairs.append(len(changes))
+            both = itertools.combinations(unit[[COUNT, outcome]].to_numpy(), 2)
+            products = [sign * (b - a).prod() for a, b in both]
+            wrong.append(sum(product < 0 for product in products))
+            pairs.append(len(products))
         wrong, pairs = np.array(wrong, float), np.array(pairs, float)
         if not pairs.any():
             continue
-        share = bootstrap(
-            lambda w, wrong=wrong, pairs=pairs: (w @ wrong) / (w @ pairs),
-            range(len(pairs)),
-            seed=seed,
-            unit="bases",
-        )
-        if len(pairs) >= MIN_UNITS and np.isnan(
-            share.low
-        ):  # the same share in every unit, and so in every resample
+        share_of = functools.partial(_ratio, wrong, pairs)
+        share = bootstrap(share_of, range(len(pairs)), seed=seed, unit="bases")
+        if len(pairs) >= MIN_UNITS and np.isnan(share.low):  # the same share in every resample
             share = replace(share, low=share.value, high=share.value)
         rows.append({"axis": axis, "sign-error": share, "decision": decide_axis(share)})
     return pd.DataFrame(rows).sort_values(
-        "sign-error", key=lambda c: c.map(lambda e: -e.value), ignore_index=True
+        "sign-error", key=lambda shares: shares.map(lambda share: -share.value), ignore_index=True
     )
 
 
@@ -276,9 +244,10 @@ def decide_axis(share: Estimate) -> str:
 
 
 def looks(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Two tables of the runs of study-independent: when the training loss first fell below 0.01, and at the end.
+    """The runs of study-independent when the loss first fell below 0.01, and at their end.
 
-    `updates` are the steps so far. Runs that never reached that loss are left out of the first.
+    `updates` are the steps so far. Runs whose training loss never fell so low are left out of the
+    first table, "equal loss".
     """
     n_train = load_campaign("study-independent").dataset["n_train"]
     end = runs.assign(updates=np.ceil(n_train / runs["batch_size"]) * runs["epochs"])
@@ -294,48 +263,32 @@ def looks(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
 def partial_correlations(
     runs: pd.DataFrame, *, seed: int = 0, num_resamples: int = 10_000, **options
 ) -> pd.DataFrame:
-    """By measure: the correlation with the gap of what is left of both beyond the settings, as the protocol says.
+    """By measure: the correlation with the gap of what is left of both beyond the settings.
 
-    num_resamples: of the bootstrap that stands beside Fisher's interval; 0 for none. options: of
-        `beyond_settings`.
+    num_resamples: of the bootstrap that stands beside Fisher's interval; 0 for none.
+    options: of `beyond_settings`.
     """
     runs = runs[runs["interpolates"]].reset_index(drop=True)
     found, rows = forms(runs), []
-    columns = [
-        runs["gap"].to_numpy(float),
-        *(choice for choices in found.values() for choice in choices),
-    ]
+    columns = [runs["gap"].to_numpy(float), *itertools.chain(*found.values())]
     gap, *left = beyond_settings(runs, np.column_stack(columns), seed, **options).T
+    resampled = {"units": range(len(gap)), "num_resamples": num_resamples, "seed": seed}
     for name, choices in found.items():
-        residuals, left = left[: len(choices)], left[len(choices) :]
-        best = max(residuals, key=lambda values: abs(_correlation(values, gap)))
-        r = _correlation(best, gap)
-        if not np.isfinite(r) and name not in (
-            COUNT,
-            PLAIN,
-        ):  # the number of parameters: constant within a network
-            continue
-        row = {"measure": name, "r": _with_fisher(r, len(runs), 2)}
+        best = _closest([left.pop(0) for _ in choices], gap)
+        if name not in (COUNT, PLAIN) and not np.isfinite(_correlation(best, gap)):
+            continue  # the number of parameters, which is constant within a network
+        row = {"measure": name, "r": _fisher(best, gap, 2)}
         if num_resamples:
-            row["bootstrap"] = bootstrap(
-                lambda w, v=best: _correlations(v, gap, w),
-                range(len(gap)),
-                num_resamples=num_resamples,
-                seed=seed,
-                unit="runs",
-            )
+            of_best = functools.partial(_correlations, best, gap)
+            row["bootstrap"] = bootstrap(of_best, **resampled, unit="runs")
         rows.append(row)
     return pd.DataFrame(rows)
 
 
 def beyond_settings(
-    runs: pd.DataFrame,
-    values: np.ndarray,
-    seed: int,
-    splits: int = SPLITS,
-    runs_a_term: int = RUNS_A_TERM,
+    runs: pd.DataFrame, values: np.ndarray, seed: int, splits: int = 200, runs_a_term: int = 3
 ) -> np.ndarray:
-    """Residuals (n, m) of the columns of `values`, of unit variance within each network, from the settings.
+    """What the settings do not predict of `values` (n, m), with unit variance in each network.
 
     Ridge regression on a cubic in log lr, log batch size and log updates, or on these alone where a
     network has fewer than `runs_a_term` runs for each term of the cubic. A run is predicted by a
@@ -357,7 +310,7 @@ def beyond_settings(
 
 
 def _predicted(settings, values, degree, seed, splits):
-    """Cross-validated predictions of `values` (n, m), means over random partitions into ten folds."""
+    """Cross-validated predictions of `values` (n, m), means over partitions into ten folds."""
     total = np.zeros(values.shape)
     powers = PolynomialFeatures(degree, include_bias=False).fit(settings).powers_
     for split in range(splits):
@@ -371,13 +324,13 @@ def _predicted(settings, values, degree, seed, splits):
 
 def _scaled(values, rows):
     """Columns with mean 0 and standard deviation 1 over `rows`."""
-    return (values - values[rows].mean(axis=0)) / np.where(
-        np.ptp(values[rows], axis=0) > 0, values[rows].std(axis=0), 1
-    )
+    own = values[rows]
+    spread = np.where(np.ptp(own, axis=0) > 0, own.std(axis=0), 1)
+    return (values - own.mean(axis=0)) / spread
 
 
 def split_by_split(runs: pd.DataFrame, seeds: int = 60) -> pd.DataFrame:
-    """Study 5 as registered, with a single partition into folds: by seed, r of the count and the decision."""
+    """Study 5 as registered, with one partition into folds: r and the decision by seed."""
     rows = []
     for seed in range(seeds):
         table = partial_correlations(runs, seed=seed, splits=1, runs_a_term=0, num_resamples=0)
@@ -387,11 +340,11 @@ def split_by_split(runs: pd.DataFrame, seeds: int = 60) -> pd.DataFrame:
 
 
 def ridge_predictions(terms: np.ndarray, values: np.ndarray, new_terms: np.ndarray) -> np.ndarray:
-    """Ridge regressions of each column of `values` (n, m) on `terms` (n, k), at `new_terms` (p, k): (p, m).
+    """Ridge regressions of columns of `values` (n, m) on `terms` (n, k), at `new_terms`: (p, m).
 
     Each column has its own penalty, of `PENALTIES` the one with the least squared leave-one-out
     error: scikit-learn's RidgeCV with alpha_per_target, whose thousands of fits a page cannot wait
-        for.
+    for.
     """
     centre, level = terms.mean(axis=0), values.mean(axis=0)
     u, s, vt = np.linalg.svd(terms - centre, full_matrices=False)
@@ -405,31 +358,34 @@ def ridge_predictions(terms: np.ndarray, values: np.ndarray, new_terms: np.ndarr
 
 
 def decide_independent(table: pd.DataFrame) -> str:
-    """Supports: interval above 0.2 and above the best rival; refutes: upper end below 0.2 or the best rival."""
-    found = table.set_index("measure")["r"]
-    rival = best_rival(table)
-    best = abs(found[rival].value) if rival else 0.0
-    r = found[COUNT]
+    """Supports: interval above 0.2, r above the best rival; refutes: upper end below either."""
+    found, rival = table.set_index("measure")["r"], best_rival(table)
+    r, best = found[COUNT], abs(found[rival].value) if rival else 0.0
     if r.high < 0.2 or r.high < best:
         return "refutes"
     return "supports" if r.low > 0.2 and r.value > best else "inconclusive"
 
 
 def best_rival(table: pd.DataFrame, score: str = "r") -> str:
-    """The rival with the largest |r| in a table of the decisions, or with the largest "R2"; "" where it has none."""
+    """The rival with the largest |r|, or "R2", in a table of a study; "" where it has none."""
     rivals = table[~table["measure"].isin([COUNT, PLAIN])]
-    values = {
-        rival: estimate.value
-        for rival, estimate in zip(rivals["measure"], rivals[score], strict=True)
-    }
-    return max(
-        values, key=lambda rival: abs(values[rival]) if score == "r" else values[rival], default=""
-    )
+    values = [abs(each.value) if score == "r" else each.value for each in rivals[score]]
+    by_name = dict(zip(rivals["measure"], values, strict=True))
+    return max(by_name, key=by_name.get, default="")
+
+
+def _ratio(part, whole, weights):
+    return (weights @ part) / (weights @ whole)
 
 
 def _centred(values, groups):
     frame = pd.Series(values)
     return (frame - frame.groupby(groups.to_numpy()).transform("mean")).to_numpy()
+
+
+def _closest(choices, gap):
+    """The form of a measure that correlates with the gap most, whatever the sign."""
+    return max(choices, key=lambda values: abs(_correlation(values, gap)))
 
 
 def _correlation(x, y):
@@ -442,6 +398,7 @@ def _correlations(x, y, weights):
         return (weights @ (x * y)) / np.sqrt((weights @ x**2) * (weights @ y**2))
 
 
-def _with_fisher(r, runs, taken):
-    """With the interval of `runs` less as many as numbers were taken out of them beside a common mean."""
+def _fisher(x, y, taken):
+    """With Fisher's interval, where `taken` numbers were taken out beside a common mean."""
+    r, runs = _correlation(x, y), len(x)
     return Estimate(r, *fisher_interval(r, runs, taken), runs, "runs")

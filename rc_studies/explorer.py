@@ -1,4 +1,4 @@
-"""The explorer: decision regions of a few triangles over the epochs of two trainings, to look at in a browser.
+"""The explorer: regions of a few triangles over the epochs of two trainings, in a browser.
 
 `explorer_html` writes what it shows; `book/_static/explorer.js` draws it. Everything is inside the
 page, so that it works offline and from a file.
@@ -37,10 +37,8 @@ def lr_pair(name: str, network: str = "") -> tuple[PlannedRun, PlannedRun]:
     network = network or chosen.networks[0]
     check_name(f"network of experiment {chosen.name!r}", network, chosen.networks)
     runs = [p for e, label, p in campaign.entries() if e is chosen and label == network]
-    size = max(p.spec.train.batch_size for p in runs)
-    runs = [p for p in runs if p.spec.train.batch_size == size]
-    runs = sorted(runs, key=lambda p: p.spec.train.lr)
-    least = runs[0].spec.train
+    runs.sort(key=lambda p: (-p.spec.train.batch_size, p.spec.train.lr))
+    least, size = runs[0].spec.train, runs[0].spec.train.batch_size
     alike = [p for p in runs if dataclasses.replace(p.spec.train, lr=least.lr) == least]
     found = find_records({p.spec.run_id: p for p in alike}, campaign.folder / "runs.jsonl")
     diverged = {run_id for run_id, (record, _) in found.items() if record["status"] != "ok"}
@@ -54,17 +52,13 @@ def lr_pair(name: str, network: str = "") -> tuple[PlannedRun, PlannedRun]:
 
 
 def draw_triangles(data: Dataset, number: int, seed: int = 0) -> np.ndarray:
-    """Corners (number, 3) of triangles: indices of training images, drawn uniformly and not chosen by their look."""
+    """Corners (number, 3) of triangles: indices of training images, drawn uniformly."""
     check_count("num_samples", number, 1)
     return draw_distinct(np.random.default_rng(seed), len(data.x_train), number, 3)
 
 
 def explorer_html(
-    grids: Mapping[str, Mapping],
-    counts: Mapping[str, np.ndarray],
-    data: Dataset,
-    triangles: np.ndarray,
-    notes: Mapping[str, Mapping],
+    grids: Mapping, counts: Mapping, data: Dataset, triangles: np.ndarray, notes: Mapping
 ) -> str:
     """The explorer as HTML with its data inside.
 
@@ -88,17 +82,16 @@ def explorer_html(
     text = json.dumps(shown, separators=(",", ":")).replace("</", "<\\/")
     return (
         '<div class="rc-explorer" role="group" aria-label="Explorer of decision regions">\n'
-        '<p class="rc-explorer-off">The pictures are drawn by a script, which does not run here.</p>\n'
+        '<p class="rc-explorer-off">The pictures are drawn by a script, which does not run here.'
+        "</p>\n"
         f'<script type="application/json">{text}</script>\n</div>'
     )
 
 
 def _run_data(run, by_epoch, counts, notes):
     flat = [grid.labels[(slice(None), *grid.lattice.indices.T)] for grid in by_epoch.values()]
-    labels = np.stack(flat, axis=1)
-    require(
-        labels.max() < 256, f"labels reach {labels.max()}; the explorer holds one byte per label"
-    )
+    labels, largest = np.stack(flat, axis=1), max(map(np.max, flat))
+    require(largest < 256, f"labels reach {largest}; the explorer holds one byte per label")
     return {
         "name": run,
         "counts": np.asarray(counts).tolist(),  # by triangle and epoch, as the labels

@@ -16,14 +16,12 @@ DRAWS = {"seeds": "the seed draws weights and order", "draws": "and the training
 
 
 def seeds_panels(runs: pd.DataFrame, draws: dict[str, str] = DRAWS) -> Figure:
-    """Studies 1 and 6: one dot per run, log(count) and gap less the means of its group; a panel per network.
+    """Studies 1, 6 and 7: a dot a run, log(count) and gap less the means of its group.
 
-    draws: what the seed draws in each experiment, in words; "" for no legend.
+    A panel is a network. draws: what the seed draws in each experiment, in words; "" for no legend.
     """
-    networks = list(runs["network"].unique())
-    fig, axes = plt.subplots(
-        1, len(networks), figsize=(plotting.width(), 3.6), sharey=True, squeeze=False
-    )
+    networks, look = list(runs["network"].unique()), {"sharey": True, "squeeze": False}
+    fig, axes = plt.subplots(1, len(networks), figsize=(plotting.width(), 3.6), **look)
     for ax, network in zip(axes[0], networks, strict=True):
         color = plotting.network_style(network).color
         for name, words in draws.items():
@@ -40,17 +38,8 @@ def seeds_panels(runs: pd.DataFrame, draws: dict[str, str] = DRAWS) -> Figure:
     return fig
 
 
-def _scatter_networks(ax, runs, x):
-    """One dot per run, the column `x` and the gap, in the style of its network."""
-    for network, group in runs.groupby("network", sort=False):
-        style = plotting.network_style(network)
-        ax.scatter(
-            group[x], group["gap"], s=30, color=style.color, marker=style.marker, label=network
-        )
-
-
 def splits_figure(splits: pd.DataFrame, averaged: dict[str, pd.DataFrame]) -> Figure:
-    """Study 5: r by one partition into folds, seed by seed, and averaged over many, beside the best rival.
+    """Study 5: r by one partition into folds, seed by seed, and averaged, beside the best rival.
 
     splits: of `split_by_split`. averaged: {name: table of `partial_correlations`}.
     """
@@ -58,75 +47,66 @@ def splits_figure(splits: pd.DataFrame, averaged: dict[str, pd.DataFrame]) -> Fi
     colours = {"supports": plotting.BLUE, "inconclusive": "0.6", "refutes": plotting.ORANGE}
     parts = [splits.loc[splits["decision"] == decision, "r"] for decision in colours]
     words = [f"{decision}: {len(part)}" for decision, part in zip(colours, parts, strict=True)]
-    above.hist(
-        parts,
-        bins=np.arange(0.2, 0.56, 0.02),
-        stacked=True,
-        color=list(colours.values()),
-        label=words,
-    )
-    above.set(
-        xlabel="r by one partition into folds",
-        ylabel="seeds of the partition",
-        title="as registered",
-    )
+    bins = np.arange(0.2, 0.56, 0.02)
+    above.hist(parts, bins=bins, stacked=True, color=list(colours.values()), label=words)
+    above.set(xlabel="r by one partition into folds", ylabel="seeds of the partition")
+    above.set_title("as registered")
     above.legend(fontsize=10)
     for row, table in enumerate(averaged.values()):
         found, rival = table.set_index("measure")["r"], best_rival(table)
-        for name, colour, shift in ((COUNT, plotting.BLUE, -0.12), (rival, plotting.ORANGE, 0.12)):
+        for name, words, colour, shift in (
+            (COUNT, "log count", plotting.BLUE, -0.12),
+            (rival, "best rival, without its sign", plotting.ORANGE, 0.12),
+        ):
             r, sign = found[name], np.sign(found[name].value)
             ends = sorted((sign * r.low, sign * r.high))
             below.plot(ends, [row + shift] * 2, color=colour, linewidth=2)
-            label = (
-                ("log count" if name == COUNT else "best rival, without its sign")
-                if row == 0
-                else None
-            )
+            label = words if row == 0 else None
             below.plot(sign * r.value, row + shift, "o", color=colour, label=label)
     below.axvline(0.2, color="0.3", linestyle="--", linewidth=1)
     below.set_yticks(range(len(averaged)), averaged)
-    below.set(
-        ylim=(len(averaged) - 0.5, -0.9), xlabel="r, 95 % interval", title="200 partitions averaged"
-    )
+    below.set(ylim=(len(averaged) - 0.5, -0.9), xlabel="r, 95 % interval")
+    below.set_title("200 partitions averaged")
     below.legend(fontsize=10, loc="upper right")
     return fig
 
 
 def transfer_panels(runs: pd.DataFrame, rival: str) -> Figure:
-    """Study 2: one dot a predicted setting, its gap against the one that a network's SGD line in a measure predicts.
+    """Study 2: a dot a predicted setting, its gap against what its network's SGD line predicts.
 
-    rival: the measure of the right panel, beside log(count).
+    The line is in log(count) on the left, in the measure `rival` on the right.
     """
     predicted = predictions(runs)
     others = predicted[predicted["experiment"] != "sgd"]
     ends = np.array([others["gap"].min(), others["gap"].max()])
     fig, axes = plt.subplots(1, 2, figsize=(plotting.width(), 4.0), sharey=True)
     for ax, measure in zip(axes, (COUNT, rival), strict=True):
-        _scatter_networks(ax, others, f"by {measure}")
+        for network, group in others.groupby("network", sort=False):
+            style = plotting.network_style(network)
+            look = {"s": 30, "color": style.color, "marker": style.marker}
+            ax.scatter(group[f"by {measure}"], group["gap"], **look, label=network)
         ax.plot(ends, ends, color="0.5", linewidth=1)
         ax.set(title=measure, xlabel="predicted gap")
     axes[0].set_ylabel("gap")
-    fig.legend(
-        *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=10
-    )
+    handles = axes[0].get_legend_handles_labels()
+    fig.legend(*handles, loc="outside lower center", ncols=3, fontsize=10)
     return fig
 
 
 def intervention_panel(runs: pd.DataFrame, across: float) -> Figure:
-    """Study 3: one dot per run, what a treatment changes of log(count) and of the gap; a larger dot is a larger dose.
+    """Study 3: a dot a run, what a treatment changes of log(count) and of the gap.
 
-    across: the slope across settings, whose line is drawn; half of it decides and is dashed.
+    A larger dot is a larger dose. across: the slope across settings, whose line is drawn; half of
+    it decides and is dashed.
     """
     changes = changes_from_control(runs)
     fig, ax = plt.subplots(figsize=(plotting.width(), 4.6))
     colours = (plotting.BLUE, plotting.ORANGE, plotting.GREEN, plotting.PINK)
-    for (arm, group), colour, marker in zip(
-        changes.groupby("arm", sort=False), colours, "os^D", strict=False
-    ):
+    arms = changes.groupby("arm", sort=False)
+    for (arm, group), colour, marker in zip(arms, colours, "os^D", strict=False):
+        look = {"color": colour, "marker": marker, "alpha": 0.8}
         sizes = 20 + 30 * pd.factorize(group["experiment"])[0]
-        ax.scatter(
-            group["x"], group["y"], s=sizes, color=colour, marker=marker, alpha=0.8, label=arm
-        )
+        ax.scatter(group["x"], group["y"], s=sizes, **look, label=arm)
     ends = np.array([min(changes["x"].min(), 0), max(changes["x"].max(), 0)])
     ax.plot(ends, across * ends, color="0.3", label="slope across settings")
     ax.plot(ends, across / 2 * ends, color="0.3", linestyle="--", label="half of it")
@@ -136,7 +116,7 @@ def intervention_panel(runs: pd.DataFrame, across: float) -> Figure:
 
 
 def axes_panels(runs: pd.DataFrame) -> Figure:
-    """Study 4: a panel an axis, a line a base setting and seed through its levels; a larger dot is a later level."""
+    """Study 4: a panel an axis, a line a base setting and seed; a larger dot is a later level."""
     fig, axes = plt.subplots(3, 3, figsize=(plotting.width(), 6.4), sharex=True, sharey=True)
     for ax, (axis, levels) in zip(axes.flat, AXES.items(), strict=False):
         own = runs[runs["experiment"].isin(levels)]

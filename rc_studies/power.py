@@ -1,7 +1,8 @@
-"""Power of the rules of the second round, by simulation: `python -m rc_studies.power` prints the table of the protocol.
+"""Power of the rules of the second round, by simulation.
 
-Each rule is applied to data drawn from a normal distribution with known correlations. Runs are
-independent, as they are in these studies: each has a seed and training images of its own.
+`python -m rc_studies.power` prints the table of the protocol. Each rule is applied to data drawn
+from a normal distribution with known correlations. Runs are independent, as they are in these
+studies: each has a seed and training images of its own.
 """
 
 import argparse
@@ -10,21 +11,14 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from rc_studies.second_round import (
-    BARS,
-    MARGINS,
-    decide,
-    decide_equivalence,
-    difference_of_correlations,
-)
+from rc_studies import second_round as rules
+from rc_studies.second_round import BARS, MARGINS
 from rc_utils.correlation import fisher_interval
 
 DRAWS, RESAMPLES = 2000, 400
-# Correlation of the count with mixup accuracy between twins of the first round, without its sign.
-WITH_MIXUP = 0.5
 
 
-def correlated(rng, number, r_count, r_mixup, between=WITH_MIXUP):
+def correlated(rng, number, r_count, r_mixup, between):
     """(gap, log count, mixup accuracy) of `number` runs, correlated as given."""
     matrix = np.array([[1, r_count, r_mixup], [r_count, 1, between], [r_mixup, between, 1]])
     # By Cholesky: eigenvectors of equal eigenvalues differ between processors.
@@ -37,7 +31,7 @@ def share(decisions):
 
 
 def power_of_correlations(bar, number, truths, draws=DRAWS, seed=0):
-    """Share of each decision by a bar on the correlations of two networks, by the true correlation of both."""
+    """Share of each decision by a bar on the r of two networks, by the true r of both."""
     rng = np.random.default_rng(seed)
     rows = []
     for r in tqdm(truths, desc=f"bar {bar}", unit="truth", disable=None):
@@ -45,33 +39,24 @@ def power_of_correlations(bar, number, truths, draws=DRAWS, seed=0):
         for _ in range(draws):
             pair = [correlated(rng, number, r, 0.0, 0.0) for _ in range(2)]
             found = [np.corrcoef(gap, count)[0, 1] for gap, count, _ in pair]
-            decisions.append(
-                decide([(value, *fisher_interval(value, number)) for value in found], bar)
-            )
+            estimates = [(value, *fisher_interval(value, number)) for value in found]
+            decisions.append(rules.decide(estimates, bar))
         rows.append({"true r": r, "runs of a network": number} | share(decisions))
     return pd.DataFrame(rows).fillna(0.0)
 
 
 def power_of_equivalence(number, truths, margin, draws=200, resamples=RESAMPLES, seed=0):
-    """Share of each decision on |r of the count| - |r of mixup accuracy|, by the two true correlations."""
+    """Share of each decision on |r of the count| - |r of mixup accuracy|, by both true r."""
     rng = np.random.default_rng(seed)
     rows = []
     for r_count, r_mixup, between in tqdm(truths, desc="equivalence", unit="truth", disable=None):
         decisions = []
         for _ in range(draws):
             gap, count, mixup = correlated(rng, number, r_count, r_mixup, between)
-            decisions.append(
-                decide_equivalence(
-                    difference_of_correlations(count, mixup, gap, resamples, rng), margin
-                )
-            )
-        row = {
-            "true r": r_count,
-            "of mixup": r_mixup,
-            "between them": between,
-            "runs of a network": number,
-        }
-        rows.append(row | share(decisions))
+            lead = rules.difference_of_correlations(count, mixup, gap, resamples, rng)
+            decisions.append(rules.decide_equivalence(lead, margin))
+        row = {"true r": r_count, "of mixup": r_mixup, "between them": between}
+        rows.append(row | {"runs of a network": number} | share(decisions))
     return pd.DataFrame(rows).fillna(0.0)
 
 
@@ -81,24 +66,17 @@ def main(argv=None):
     parser.add_argument("--draws", type=int, default=DRAWS)
     draws = parser.parse_args(argv).draws
     options = {"index": False, "float_format": "%.2f"}
-    print("Twins: r of log count and gap in both networks")
     truths = (-0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
+    print("Twins: r of log count and gap in both networks")
     print(power_of_correlations(BARS["twins"], 120, truths, draws).to_string(**options))
+    truths = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
     print("\nAt the paper's gap: r in both networks")
-    print(
-        power_of_correlations(BARS["gap"], 30, (0.3, 0.5, 0.7, 0.8, 0.9, 0.95), draws).to_string(
-            **options
-        )
-    )
+    print(power_of_correlations(BARS["gap"], 30, truths, draws).to_string(**options))
     within = "twins within {twins}, settings within {gap}".format(**MARGINS)
     print(f"\nEquivalence with mixup accuracy, in one network: {within}")
     few = max(20, draws // 10)
-    twins = [
-        (0.5, 0.5, WITH_MIXUP),
-        (0.5, 0.5, 0.8),
-        (0.5, 0.3, WITH_MIXUP),
-        (0.3, 0.5, WITH_MIXUP),
-    ]
+    # Between twins of the first round |r| of the count with mixup accuracy is 0.5.
+    twins = [(0.5, 0.5, 0.5), (0.5, 0.5, 0.8), (0.5, 0.3, 0.5), (0.3, 0.5, 0.5)]
     settings = [(0.9, 0.9, 0.9), (0.95, 0.95, 0.95), (0.9, 0.7, 0.7), (0.7, 0.9, 0.7)]
     print(power_of_equivalence(120, twins, MARGINS["twins"], few).to_string(**options))
     print(power_of_equivalence(30, settings, MARGINS["gap"], few).to_string(**options))

@@ -1,4 +1,4 @@
-"""Other weights of the same function: layers of a trained network are rescaled, and no score changes but by one factor.
+"""Other weights of the same function: layers are rescaled, and scores change by one factor alone.
 
 Two rescalings, with a factor c > 0:
 - a convolution or linear layer followed by batch normalisation (with a scale and a running mean):
@@ -23,12 +23,11 @@ from torch import nn
 
 from rc_utils.checks import require
 
-_LAYERS = (nn.Conv2d, nn.Linear)
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
 
 
 def rescalable_layers(network: nn.Module) -> list[tuple[str, str]]:
-    """(layer, compensating layer) names of a network: layers that can be scaled without changing the function.
+    """(layer, layer that compensates) by name: scaling the first does not change the function.
 
     Found inside the network's `nn.Sequential`s, where what follows a layer is known. There are none
     where a parameter has two places.
@@ -36,33 +35,24 @@ def rescalable_layers(network: nn.Module) -> list[tuple[str, str]]:
     pairs, places = [], list(network.named_parameters(remove_duplicate=False))
     if len(places) > len(list(network.parameters())):
         return pairs
-    for prefix, module in network.named_modules():
-        if isinstance(module, nn.Sequential):
-            # A module that is there twice is a child twice, which `named_children` tells once.
-            children = [
-                (f"{prefix}.{name}".lstrip("."), child) for name, child in module._modules.items()
-            ]
-            for (a, x), (b, y) in pairwise(children):
-                if (
-                    isinstance(x, _LAYERS)
-                    and isinstance(y, _NORMS)
-                    and y.affine
-                    and y.track_running_stats
-                ):
-                    pairs.append((a, b))
-            for (a, x), (_, y), (b, z) in zip(children, children[1:], children[2:], strict=False):
-                if isinstance(x, nn.Linear) and isinstance(y, nn.ReLU) and isinstance(z, nn.Linear):
-                    pairs.append((a, b))
+    sequentials = [(n, m) for n, m in network.named_modules() if isinstance(m, nn.Sequential)]
+    for prefix, module in sequentials:
+        # A module that is there twice is a child twice, which `named_children` tells once.
+        children = [(f"{prefix}.{name}".lstrip("."), m) for name, m in module._modules.items()]
+        for (a, x), (b, y) in pairwise(children):
+            followed = isinstance(y, _NORMS) and y.affine and y.track_running_stats
+            if isinstance(x, nn.Conv2d | nn.Linear) and followed:
+                pairs.append((a, b))
+        for (a, x), (_, y), (b, z) in zip(children, children[1:], children[2:], strict=False):
+            if isinstance(x, nn.Linear) and isinstance(y, nn.ReLU) and isinstance(z, nn.Linear):
+                pairs.append((a, b))
     return pairs
 
 
 def output_layer(network: nn.Module) -> str:
-    """Name of the last linear layer in order of registration. Raises ValueError where there is none."""
+    """Name of the last linear layer as registered. Raises ValueError where there is none."""
     names = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]
-    require(
-        bool(names),
-        f"{type(network).__name__} has no linear layer; expected one that gives the scores",
-    )
+    require(names, f"{type(network).__name__} has no linear layer, which would give the scores")
     return names[-1]
 
 
@@ -75,16 +65,14 @@ def random_rescaling(network: nn.Module, seed: int) -> tuple[list[int], int]:
 
 @torch.no_grad()
 def rescale(network: nn.Module, exponents: Sequence[int], output_exponent: int) -> nn.Module:
-    """A copy of `network` with rescaled weights: in evaluation mode its scores are 2^output_exponent times the same.
+    """A copy of `network` whose scores are 2^output_exponent times the same, in evaluation mode.
 
     exponents: k of the factors 2^k, one for each of its `rescalable_layers`. Raises ValueError for
-        another number.
+    another number.
     """
     pairs, given = rescalable_layers(network), len(exponents)
-    require(
-        given == len(pairs),
-        f"{given} exponents for {len(pairs)} layers to rescale; expected one for each",
-    )
+    expected = "expected one for each"
+    require(given == len(pairs), f"{given} exponents for {len(pairs)} layers; {expected}")
     rescaled = copy.deepcopy(network)
     modules = dict(rescaled.named_modules())
     for (name, after), exponent in zip(pairs, exponents, strict=True):

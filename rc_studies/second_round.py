@@ -1,4 +1,4 @@
-"""Decision rules of the second round of studies (`book/protocol.md`): twins, and settings at the paper's gap.
+"""Decision rules of the second round (`book/protocol.md`): twins, and settings at the paper's gap.
 
 `python -m rc_studies.second_round` writes campaigns/twins-*/disagreement.csv, for those who have
 CIFAR-10.
@@ -11,13 +11,13 @@ import pandas as pd
 
 from rc_studies.rivals import RIVALS
 from rc_studies.studies import COUNT, study_runs
+from rc_utils.checks import require
 from rc_utils.correlation import correlate, partial_correlation, with_logs
 from rc_utils.paths import campaigns_dir, data_dir, write_atomically
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import find_count
 
-# By study: the bar of r, and the margin of equivalence of two, of which 0.1 is out of reach of 120
-# twins.
+# The bar of r, and the margin of equivalence, of which 0.1 is out of reach of 120 twins.
 BARS = {"twins": 0.2, "gap": 0.7}
 MARGINS = {"twins": 0.2, "gap": 0.1}
 LEVEL = 0.95
@@ -31,10 +31,9 @@ def outcome(group, networks):
     """Deciding numbers of study 6 ("twins") or 7 ("gap"), one row per network, and the decision.
 
     networks: the complete `Study` of each. Columns: network, runs, r (an `Estimate`) and against
-        mixup, the decision on
-    equivalence with mixup accuracy; for twins also the `reliabilities` of log count and accuracy,
-    and r without noise, over the root of both; at the paper's gap r given log lr and log batch
-    size, both linear.
+    mixup, the decision on equivalence with mixup accuracy; for twins also the `reliabilities` of
+    log count and accuracy, and r without noise, over the root of both; at the paper's gap r given
+    log lr and log batch size, both linear.
     """
     rows = []
     for study in networks:
@@ -43,21 +42,17 @@ def outcome(group, networks):
         count, rival, gap = (runs[column].to_numpy(float) for column in (COUNT, RIVAL, "gap"))
         row["r"] = correlate(count, gap, unit="runs")
         if group == "twins":
-            shares = row["reliability of log count"], row["of accuracy"] = reliabilities(
-                study, runs
-            )
+            shares = reliabilities(study, runs)
+            row["reliability of log count"], row["of accuracy"] = shares
             row["r without noise"] = row["r"].value / np.prod(shares) ** 0.5
         else:
-            row["r given the settings"] = partial_correlation(
-                with_logs(runs), COUNT, "gap", "log2_lr + log2_batch"
-            )
-        row["against mixup"] = decide_equivalence(
-            difference_of_correlations(count, rival, gap), MARGINS[group]
-        )
+            given = partial_correlation(with_logs(runs), COUNT, "gap", "log2_lr + log2_batch")
+            row["r given the settings"] = given
+        difference = difference_of_correlations(count, rival, gap)
+        row["against mixup"] = decide_equivalence(difference, MARGINS[group])
         rows.append(row)
-    return pd.DataFrame(rows), decide(
-        [(row["r"].value, row["r"].low, row["r"].high) for row in rows], BARS[group]
-    )
+    estimates = [(row["r"].value, row["r"].low, row["r"].high) for row in rows]
+    return pd.DataFrame(rows), decide(estimates, BARS[group])
 
 
 def deciding_runs(group, study):
@@ -72,20 +67,18 @@ def deciding_runs(group, study):
         right = TEST_IMAGES * runs["test_accuracy"] + UNUSED_IMAGES * runs["unused_accuracy"]
         runs = runs.assign(gap=runs["train_accuracy"] - right / (TEST_IMAGES + UNUSED_IMAGES))
         runs = runs.merge(pd.read_csv(disagreement_table(study.name)), on="run_id", how="left")
-    return runs.rename(
-        columns={f"{name}{end}": name for name in RIVALS for end in ("_own", "_test")}
-    )
+    ends = ("_own", "_test")
+    return runs.rename(columns={f"{name}{end}": name for name in RIVALS for end in ends})
 
 
 def reliabilities(study, runs):
-    """Shares of the variances of log count and of accuracy between twins that are not noise of segments and images."""
+    """Shares of the variances between twins, of log count and of accuracy, that are not noise."""
     records = [study.records[run_id] for run_id in runs["run_id"]]
     settings = load_campaign(study.name).counts["main"]
     counts = [find_count(record["counts"], settings)["counts"] for record in records]
     right = [unpacked(record["per_image"]["test"], TEST_IMAGES) for record in records]
-    return reliability_of_log_count(counts), reliability_of_accuracy(
-        right, TEST_IMAGES + UNUSED_IMAGES
-    )
+    of_accuracy = reliability_of_accuracy(right, TEST_IMAGES + UNUSED_IMAGES)
+    return reliability_of_log_count(counts), of_accuracy
 
 
 def decide(estimates, bar):
@@ -99,10 +92,10 @@ def decide(estimates, bar):
 
 
 def difference_of_correlations(count, rival, gap, resamples=10_000, rng=None):
-    """(value, low, high) of |r of the count| - |r of a rival|, both with the gap; a paired bootstrap over runs.
+    """(value, low, high) of |r of the count| - |r of a rival|, both with the gap.
 
-    Each array (runs,) is of one network. The interval is the percentile interval of the resampled
-    differences.
+    Each array (runs,) is of one network. The interval is the percentile interval of a paired
+    bootstrap over runs.
     """
     rng = np.random.default_rng(0) if rng is None else rng
     values = np.stack([gap, count, rival])
@@ -117,7 +110,7 @@ def difference_of_correlations(count, rival, gap, resamples=10_000, rng=None):
 
 
 def decide_equivalence(difference, margin):
-    """Equivalent: the interval of the difference lies within `margin` of 0; else who is ahead, or open."""
+    """Equivalent: the interval of the difference lies within `margin` of 0; else who is ahead."""
     _, low, high = difference
     if -margin < low and high < margin:
         return "equivalent"
@@ -127,10 +120,10 @@ def decide_equivalence(difference, margin):
 
 
 def reliability_of_log_count(counts):
-    """Share of the variance of log(mean count) between runs that is not sampling noise of its segments.
+    """Share of the variance of log(mean count) between runs that is not noise of its segments.
 
     counts: (runs, segments). The noise of a run's logarithm is the squared standard error over the
-        squared mean.
+    squared mean.
     """
     counts = np.asarray(counts, float)
     means = counts.mean(axis=1)
@@ -139,18 +132,16 @@ def reliability_of_log_count(counts):
 
 
 def reliability_of_accuracy(right, images):
-    """Share of the variance of accuracy between runs that is not noise of the images it is measured on.
+    """Share of the variance of accuracy between runs that is not noise of the images it is from.
 
     right: (runs, test images) of 0 and 1, the same images for every run. The noise is the residual
-        variance of the
-    two-way layout of runs and images (how hard an image is for all runs is no noise), over the
-    `images` that the accuracy is a mean of.
+    variance of the two-way layout of runs and images (how hard an image is for all runs is no
+    noise), over the `images` that the accuracy is a mean of.
     """
     right = np.asarray(right, float)
     runs, number = right.shape
-    residual = (
-        right - right.mean(axis=1, keepdims=True) - right.mean(axis=0, keepdims=True) + right.mean()
-    )
+    of_run, of_image = (right.mean(axis=axis, keepdims=True) for axis in (1, 0))
+    residual = right - of_run - of_image + right.mean()
     variance = (residual**2).sum() / ((runs - 1) * (number - 1))
     between = right.mean(axis=1).var(ddof=1) - variance / number
     return float(between / (between + variance / images))
@@ -162,14 +153,12 @@ def unpacked(text, number):
 
 
 def disagreement(predictions, images, number):
-    """Mean share of images on which each network and another one of its group predict different classes.
+    """Mean share of images on which a network and each other one predict other classes: (runs,).
 
     Two networks are compared on the images that both have a prediction of: where each seed draws
-    its data, the first 2,000 test images of two runs are not the same.
-
-    predictions: (runs, k) labels. images: (runs, k) which image of the stored dataset each is of,
-        from 0 to number - 1.
-    Returns (runs,). Raises ValueError where two networks have no image in common.
+    its data, the first 2,000 test images of two runs are not the same. predictions: (runs, k)
+    labels. images: (runs, k) which image of the stored dataset each is of, from 0 to number - 1.
+    Raises ValueError where two networks have no image in common.
     """
     label_of = np.full((len(predictions), number), -1)
     np.put_along_axis(label_of, np.asarray(images), np.asarray(predictions), axis=1)
@@ -177,26 +166,23 @@ def disagreement(predictions, images, number):
     for run, own in enumerate(label_of):
         others = np.delete(label_of, run, axis=0)
         both = (own >= 0) & (others >= 0)
-        if not both.any(axis=1).all():
-            raise ValueError(
-                f"run {run} and another one predict no image in common: nothing can be compared"
-            )
+        in_common = both.any(axis=1).all()
+        require(in_common, f"run {run} and another one predict no image in common")
         shares.append(np.mean((both & (others != own)).sum(axis=1) / both.sum(axis=1)))
     return np.array(shares)
 
 
 def disagreement_table(name):
-    """File of the `disagreement` of the runs of a campaign of twins: columns run_id, disagreement."""
+    """File of the `disagreement` of the runs of a campaign of twins: run_id, disagreement."""
     return campaigns_dir() / name / "disagreement.csv"
 
 
 def order_of_test_images(arrays, spec):
-    """Order in which a run sees the test images of a stored dataset; its record has predictions of the first."""
+    """Order in which a run sees the test images of a stored dataset; it predicts the first ones."""
     from rc_utils.datasets.load import choose  # with torch, which a page of records does not need
 
-    places = arrays | {
-        f"x_{split}": np.arange(len(arrays[f"y_{split}"])) for split in ("train", "test")
-    }
+    labels = {split: arrays[f"y_{split}"] for split in ("train", "test")}
+    places = arrays | {f"x_{split}": np.arange(len(y)) for split, y in labels.items()}
     sizes = {key: spec["dataset"][key] for key in ("n_train", "n_test", "seed")}
     return choose(places, **sizes, classes=None)["x_test"]
 
@@ -207,15 +193,10 @@ def main():
 
     arrays = stored("cifar10", data_dir())
     for name in CAMPAIGNS["twins"]:
-        records = study_runs(name).records
-        labels = [
-            [ord(label) - ord("0") for label in record["predictions"]]
-            for record in records.values()
-        ]
-        images = [
-            order_of_test_images(arrays, record["spec"])[: len(labels[0])]
-            for record in records.values()
-        ]
+        records, labels, images = study_runs(name).records, [], []
+        for record in records.values():
+            labels.append([int(label) for label in record["predictions"]])
+            images.append(order_of_test_images(arrays, record["spec"])[: len(labels[-1])])
         found = disagreement(labels, images, len(arrays["y_test"]))
         table = pd.DataFrame({"run_id": list(records), "disagreement": found.round(6)})
         write_atomically(disagreement_table(name), table.to_csv(index=False).encode())

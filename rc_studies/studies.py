@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from rc_utils.checks import require
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import find_records, is_complete, load_runs
 
@@ -21,25 +22,20 @@ STUDIES = {
 # The experiments of study 4 by axis, each axis in its order, and the level that each has.
 AXES = {
     "number of images": {
-        "images-1500": "1,500 images",
-        "base": "3,000 images",
-        "images-6000": "6,000 images",
+        "images-1500": "1,500 images", "base": "3,000 images", "images-6000": "6,000 images",
     },
     "width": {"width-4": "width 4", "base": "width 8", "width-16": "width 16"},
     "label noise": {
-        "base": "no wrong labels",
-        "noise-10": "10 % wrong labels",
-        "noise-30": "30 % wrong labels",
+        "base": "no wrong labels", "noise-10": "10 % wrong labels", "noise-30": "30 % wrong labels",
     },
     "flip": {"base": "no flips", "flip": "flips"},
     "crop and flip": {"base": "neither", "crop-flip": "crops and flips"},
     "weight decay": {
-        "base": "weight decay 1e-6",
-        "decay-1e-3": "weight decay 1e-3",
+        "base": "weight decay 1e-6", "decay-1e-3": "weight decay 1e-3",
         "decay-1e-2": "weight decay 1e-2",
     },
     "sharpness-aware minimisation": {"base": "plain SGD", "sam": "sharpness-aware"},
-}
+}  # fmt: skip
 # What the names of the experiments of study 3 begin with, by treatment.
 ARMS = {
     "random labels first": "random-labels-",
@@ -51,10 +47,10 @@ ARMS = {
 
 @dataclass(frozen=True)
 class Study:
-    """The runs of a study that there are; `complete` where all are made, which it takes to be looked at.
+    """The runs of a study that there are; `complete`, so that it may be looked at, where all are.
 
-    left_out: those that diverged, which are not among `runs`, or do not interpolate. records: by
-        run id.
+    left_out: those that diverged, which are not among `runs`, or do not interpolate.
+    records: by run id.
     """
 
     name: str
@@ -77,31 +73,25 @@ def study_runs(campaign: str) -> Study:
     records = {run_id: record for run_id, (record, _) in found.items()}
     made = sum(is_complete(record, asked[run_id]) for run_id, record in records.items())
     runs = load_runs(campaign, origin="reference")
-    finished = runs[runs["status"] == "ok"]
-    finished = finished.assign(**{COUNT: np.log(finished["count"].astype(float))}).reset_index(
-        drop=True
-    )
+    finished = runs[runs["status"] == "ok"].reset_index(drop=True)
+    finished = finished.assign(**{COUNT: np.log(finished["count"].astype(float))})
     left_out = runs[(runs["status"] != "ok") | ~runs["interpolates"].astype(bool)]
     return Study(campaign, finished, left_out, made, len(asked), records)
 
 
 def first_round() -> dict[str, Study]:
-    """The `study_runs` of each of the five studies, by name. Raises ValueError naming one that is not complete."""
+    """The `study_runs` of the five studies by name; ValueError names one that is not complete."""
     found = {name: study_runs(f"study-{name}") for name in STUDIES}
     for study in found.values():
-        if not study.complete:
-            raise ValueError(
-                f"{study.name} has {study.made} of {study.asked} runs, and nothing is computed before all are made: "
-                f"`python -m rc_utils.sweep {study.name}` makes them"
-            )
+        require(
+            study.complete,
+            f"{study.name} has {study.made} of {study.asked} runs, and nothing is computed before "
+            f"all are made: `python -m rc_utils.sweep {study.name}` makes them",
+        )
     return found
 
 
 def on_true_labels(runs: pd.DataFrame) -> pd.DataFrame:
-    """The runs with the gap from the training accuracy on the true labels, where labels are noisy."""
-    if "train_accuracy_true_labels" not in runs.columns:
-        return runs
-    return runs.assign(
-        gap=runs["train_accuracy_true_labels"].fillna(runs["train_accuracy"])
-        - runs["test_accuracy"]
-    )
+    """The runs, their gap from the training accuracy on the true labels where some are wrong."""
+    right = runs["train_accuracy_true_labels"].fillna(runs["train_accuracy"])
+    return runs.assign(gap=right - runs["test_accuracy"])
