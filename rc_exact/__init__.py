@@ -1,4 +1,4 @@
-"""Exact segments: the boundaries of the regions between two points, solved for instead of sampled."""
+"""Exact segments: the region boundaries between two points, solved for instead of sampled."""
 
 from rc_exact.segment import ExactSegment, exact_segment
 

@@ -1,14 +1,16 @@
-"""Where affine pieces on a segment change their sign: new breakpoints, among those that are there."""
+"""Where affine pieces on a segment change sign: new breakpoints, among those that are there."""
 
 import torch
 
-# Breakpoints nearer than this, in units of the segment, are one: float64 rounds their positions to
-# some 1e-15.
+# Breakpoints nearer than this, in units of the segment, are one: float64 rounds them to some 1e-15.
 BREAKPOINT_TOLERANCE = 1e-13
 
 
 def sign_changes(alphas, z):
-    """Where entries of z change their sign, alpha_p + (alpha_{p+1} - alpha_p) z_p / (z_p - z_{p+1}), and which."""
+    """Where entries of z change their sign, and which entries do.
+
+    That is at alpha_p + (alpha_{p+1} - alpha_p) z_p / (z_p - z_{p+1}).
+    """
     negative = z < 0
     row, *entries = (negative[1:] ^ negative[:-1]).nonzero(as_tuple=True)
     before, after = z[(row, *entries)], z[(row + 1, *entries)]
@@ -18,7 +20,7 @@ def sign_changes(alphas, z):
 
 
 def distinct(at, alphas):
-    """Those of `at`, ascending, that are further than BREAKPOINT_TOLERANCE from `alphas` and from each other."""
+    """Those of `at`, ascending, that are further than BREAKPOINT_TOLERANCE from all others."""
     new = at.sort().values
     new = new[(new - alphas[nearest(new, alphas)]).abs() > BREAKPOINT_TOLERANCE]
     apart = torch.ones(len(new), dtype=torch.bool, device=new.device)

@@ -1,4 +1,4 @@
-"""The graph of a piecewise-linear network, layer by layer, in float64; any other layer is refused by name."""
+"""The graph of a piecewise-linear network in float64; any other layer is refused by name."""
 
 import copy
 import operator
@@ -11,24 +11,24 @@ from torch.nn import functional as F
 
 # Modules that are affine in evaluation mode.
 AFFINE_MODULES = (
-    nn.Linear, nn.Conv1d, nn.Conv2d, nn.BatchNorm1d, nn.BatchNorm2d, nn.AvgPool1d, nn.AvgPool2d, nn.AdaptiveAvgPool1d,
-    nn.AdaptiveAvgPool2d, nn.Flatten, nn.Unflatten, nn.Identity, nn.Dropout, nn.Dropout2d, nn.ZeroPad2d,
+    nn.Linear, nn.Conv1d, nn.Conv2d, nn.BatchNorm1d, nn.BatchNorm2d, nn.AvgPool1d, nn.AvgPool2d,
+    nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.Flatten, nn.Unflatten, nn.Identity, nn.Dropout,
+    nn.Dropout2d, nn.ZeroPad2d,
 )  # fmt: skip
 AFFINE_FUNCTIONS = {
-    operator.add, operator.iadd, operator.sub, operator.isub, operator.neg, operator.getitem, torch.add, torch.sub,
-    torch.neg, torch.cat, torch.concat, torch.chunk, torch.split, torch.flatten, torch.reshape, torch.transpose,
-    torch.permute, torch.squeeze, torch.unsqueeze, torch.mean, torch.sum, torch.stack, F.adaptive_avg_pool2d,
-    F.avg_pool2d, F.pad,
+    operator.add, operator.iadd, operator.sub, operator.isub, operator.neg, operator.getitem,
+    torch.add, torch.sub, torch.neg, torch.cat, torch.concat, torch.chunk, torch.split,
+    torch.flatten, torch.reshape, torch.transpose, torch.permute, torch.squeeze, torch.unsqueeze,
+    torch.mean, torch.sum, torch.stack, F.adaptive_avg_pool2d, F.avg_pool2d, F.pad,
 }  # fmt: skip
 AFFINE_METHODS = {
-    "add", "sub", "neg", "chunk", "split", "flatten", "unflatten", "reshape", "view", "transpose", "permute",
-    "contiguous", "squeeze", "unsqueeze", "mean", "sum",
+    "add", "sub", "neg", "chunk", "split", "flatten", "unflatten", "reshape", "view", "transpose",
+    "permute", "contiguous", "squeeze", "unsqueeze", "mean", "sum",
 }  # fmt: skip
-# Affine as long as one factor (the divisor) is no activation; a bilinear layer as long as its
-# weights are none.
+# Affine as long as one factor (the divisor, the weights of a layer) is no activation.
 PRODUCT_FUNCTIONS = {
-    operator.mul, operator.imul, operator.truediv, operator.itruediv, operator.matmul, torch.mul, torch.div,
-    torch.matmul, F.linear, F.conv2d,
+    operator.mul, operator.imul, operator.truediv, operator.itruediv, operator.matmul, torch.mul,
+    torch.div, torch.matmul, F.linear, F.conv2d,
 }  # fmt: skip
 PRODUCT_METHODS = {"mul", "div", "matmul"}
 POOL_OPTIONS = ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices")
@@ -46,16 +46,18 @@ KINK_METHODS = {"relu": [0.0], "abs": [0.0]}
 # What may be given the number of points, to keep it as the first dimension of a shape.
 RESHAPING = {"view", "reshape", torch.reshape}
 NOT_PIECEWISE_LINEAR = (
-    "is not piecewise linear, or not known to be. Known: Linear, Conv2d, BatchNorm, ReLU, LeakyReLU, MaxPool2d, "
-    "AvgPool2d, AdaptiveAvgPool2d, Flatten, Identity, Dropout, sums, concatenation, chunks, reshaping and products "
-    'with constants. Other networks are counted with region_count(..., strategy="adaptive")'
+    "is not piecewise linear, or not known to be. Known: Linear, Conv2d, BatchNorm, ReLU, "
+    "LeakyReLU, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, Flatten, Identity, Dropout, sums, "
+    "concatenation, chunks, reshaping and products with constants. Other networks are counted with "
+    'region_count(..., strategy="adaptive")'
 )
 # What may return a view of its first argument, so that a change of the result changes that as well.
 VIEWS = {
-    operator.getitem, torch.chunk, torch.split, torch.flatten, torch.reshape, torch.transpose, torch.permute,
-    torch.squeeze, torch.unsqueeze, F.dropout, "chunk", "split", "flatten", "unflatten", "reshape", "view", "transpose",
-    "permute", "contiguous", "squeeze", "unsqueeze", nn.Flatten, nn.Unflatten, nn.Identity, nn.Dropout, nn.Dropout2d,
-    nn.ReLU, nn.LeakyReLU, nn.ReLU6, nn.Hardtanh,
+    operator.getitem, torch.chunk, torch.split, torch.flatten, torch.reshape, torch.transpose,
+    torch.permute, torch.squeeze, torch.unsqueeze, F.dropout, "chunk", "split", "flatten",
+    "unflatten", "reshape", "view", "transpose", "permute", "contiguous", "squeeze", "unsqueeze",
+    nn.Flatten, nn.Unflatten, nn.Identity, nn.Dropout, nn.Dropout2d, nn.ReLU, nn.LeakyReLU,
+    nn.ReLU6, nn.Hardtanh,
 }  # fmt: skip
 IN_PLACE_OPERATORS = (operator.iadd, operator.isub, operator.imul, operator.itruediv)
 
@@ -65,10 +67,9 @@ class Step:
     """One node of the graph.
 
     kind: "affine" (`call` is affine between breakpoints), "reshape" (that, and may be given the
-        number of points),
-    "kink" (piecewise linear with corners at `thresholds` of its first argument), "max_pool" or
-    "size" (of an activation, read by the network). `dead`: names of the values that no later step
-    reads.
+    number of points), "kink" (piecewise linear with corners at `thresholds` of its first argument),
+    "max_pool" or "size" (of an activation, read by the network). `dead`: names of the values that
+    no later step reads.
     """
 
     name: str
@@ -82,7 +83,10 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Steps in order, the names of input and output, constant tensors by name, and the float64 copy that was traced."""
+    """Steps in order, the names of input and output, constants by name, and the network traced.
+
+    The network is a copy in float64.
+    """
 
     steps: list
     input: str
@@ -102,9 +106,9 @@ def make_plan(network, device=None):
         graph_module = fx.symbolic_trace(network)
     except (fx.proxy.TraceError, TypeError, RuntimeError, NameError, AssertionError) as error:
         raise ValueError(
-            f"torch.fx cannot copy and trace {type(network).__name__}: {error}. exact_segment needs a forward pass "
-            "without control flow that depends on data, and weights that no hook computes (prune.remove and "
-            "remove_weight_norm make them permanent)"
+            f"torch.fx cannot copy and trace {type(network).__name__}: {error}. exact_segment "
+            "needs a forward pass without control flow that depends on data, and weights that no "
+            "hook computes (prune.remove and remove_weight_norm make them permanent)"
         ) from error
     for node in graph_module.graph.nodes:
         if node.op in ("call_function", "call_module") and not node.args and "input" in node.kwargs:
@@ -112,18 +116,15 @@ def make_plan(network, device=None):
             node.args = (node.kwargs["input"],)
             node.kwargs = {key: value for key, value in node.kwargs.items() if key != "input"}
     nodes = list(graph_module.graph.nodes)
-    inputs = [node for node in nodes if node.op == "placeholder"]
-    refuse_unless(
-        len(inputs) == 1, type(network).__name__, f"takes {len(inputs)} inputs; expected one"
-    )
+    inputs, name = [node for node in nodes if node.op == "placeholder"], type(network).__name__
+    refuse_unless(len(inputs) == 1, name, f"takes {len(inputs)} inputs; expected one")
     depends = {inputs[0]}
     for node in nodes:
         if any(argument in depends for argument in node.all_input_nodes) and not _is_size(node):
             depends.add(node)
     last_use = {source: node for node in nodes for source in node.all_input_nodes}
-    constants = {
-        n.name: operator.attrgetter(n.target)(graph_module) for n in nodes if n.op == "get_attr"
-    }
+    held = [node for node in nodes if node.op == "get_attr"]
+    constants = {node.name: operator.attrgetter(node.target)(graph_module) for node in held}
     steps = []
     for node in nodes:
         if node.op in ("placeholder", "get_attr", "output"):
@@ -131,14 +132,9 @@ def make_plan(network, device=None):
         dead = tuple(source.name for source in node.all_input_nodes if last_use[source] is node)
         steps.append(_step_of(node, graph_module, depends, dead))
     result = nodes[-1].args[0]
-    refuse_unless(
-        isinstance(result, fx.Node),
-        type(network).__name__,
-        "returns several values; expected one tensor",
-    )
-    refuse_unless(
-        result in depends, type(network).__name__, "returns what does not depend on its input"
-    )
+    single = isinstance(result, fx.Node)
+    refuse_unless(single, name, "returns several values; expected one tensor")
+    refuse_unless(result in depends, name, "returns what does not depend on its input")
     return Plan(steps, inputs[0].name, result.name, constants, network)
 
 
@@ -147,7 +143,7 @@ def _is_size(node):
 
 
 class Refused(ValueError):
-    """The network is not one whose regions can be solved for; the message names what of it and why."""
+    """A network whose regions cannot be solved for; the message names what of it and why."""
 
 
 def refuse_unless(condition, where, reason):
@@ -168,11 +164,9 @@ def _step_of(node, graph_module, depends, dead):
         where = f"operation {node.name} ({name})"
         kind, call, thresholds = _function_step(node, where, depends)
         in_place = node.target in IN_PLACE_OPERATORS or node.kwargs.get("inplace", False)
-    refuse_unless(
-        not (in_place and _is_read_again(node.args[0], graph_module)),
-        where,
-        "works in place on a value that is read again; use the version out of place",
-    )
+    spoils = in_place and _is_read_again(node.args[0], graph_module)
+    reason = "works in place on a value that is read again; use the version out of place"
+    refuse_unless(not spoils, where, reason)
     kwargs = {key: value for key, value in node.kwargs.items() if key != "inplace"}
     return Step(node.name, kind, call, node.args, kwargs, tuple(thresholds), dead)
 
@@ -182,11 +176,9 @@ def _is_read_again(node, graph_module):
     while isinstance(node, fx.Node):
         if len(node.users) > 1:
             return True
-        made_by = (
-            type(graph_module.get_submodule(node.target))
-            if node.op == "call_module"
-            else node.target
-        )
+        made_by = node.target
+        if node.op == "call_module":
+            made_by = type(graph_module.get_submodule(node.target))
         if made_by not in VIEWS and made_by not in IN_PLACE_OPERATORS:
             return False
         node = node.args[0]
@@ -198,20 +190,12 @@ def _module_step(module, where):
     if kind in KINK_MODULES:
         return "kink", module, KINK_MODULES[kind](module)
     if kind is nn.MaxPool2d:
-        return (
-            "max_pool",
-            _pool_settings(where, **{key: getattr(module, key) for key in POOL_OPTIONS}),
-            (),
-        )
+        options = {key: getattr(module, key) for key in POOL_OPTIONS}
+        return "max_pool", _pool_settings(where, **options), ()
     refuse_unless(kind in AFFINE_MODULES, where, NOT_PIECEWISE_LINEAR)
-    batch_statistics = (
-        isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) and module.running_mean is None
-    )
-    refuse_unless(
-        not batch_statistics,
-        where,
-        "normalises by the statistics of the batch: not a function of a point",
-    )
+    normalises = isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d)
+    reason = "normalises by the statistics of the batch: not a function of a point"
+    refuse_unless(not (normalises and module.running_mean is None), where, reason)
     return "affine", module, ()
 
 
@@ -225,31 +209,23 @@ def _function_step(node, where, depends):
         return "max_pool", _pool_settings(where, **options), ()
     if node.target is F.dropout:
         training = node.kwargs.get("training", node.args[2] if len(node.args) > 2 else True)
-        refuse_unless(
-            training is False,
-            where,
-            "drops units in evaluation mode too; pass training=self.training",
-        )
+        reason = "drops units in evaluation mode too; pass training=self.training"
+        refuse_unless(training is False, where, reason)
         return "affine", call, ()
     if _is_size(node):
         refuse_unless(method or node.args[1] == "shape", where, NOT_PIECEWISE_LINEAR)
         return "size", call, ()
     if node.target in (PRODUCT_METHODS if method else PRODUCT_FUNCTIONS):
-        factors = [
-            argument for argument in (*node.args, *node.kwargs.values()) if argument in depends
-        ]
-        reason = "multiplies or divides by an activation, which is not piecewise linear"
+        factors = [one for one in (*node.args, *node.kwargs.values()) if one in depends]
         divides = "div" in getattr(node.target, "__name__", str(node.target))
-        refuse_unless(
-            len(factors) < 2 and not (divides and node.args[0] not in depends), where, reason
-        )
-        refuse_unless(
-            node.kwargs.get("rounding_mode") is None, where, "rounds, which is not piecewise linear"
-        )
+        by_activation = len(factors) > 1 or (divides and node.args[0] not in depends)
+        reason = "multiplies or divides by an activation, which is not piecewise linear"
+        refuse_unless(not by_activation, where, reason)
+        rounds = node.kwargs.get("rounding_mode") is not None
+        refuse_unless(not rounds, where, "rounds, which is not piecewise linear")
         return "affine", call, ()
-    refuse_unless(
-        node.target in (AFFINE_METHODS if method else AFFINE_FUNCTIONS), where, NOT_PIECEWISE_LINEAR
-    )
+    known = AFFINE_METHODS if method else AFFINE_FUNCTIONS
+    refuse_unless(node.target in known, where, NOT_PIECEWISE_LINEAR)
     return "reshape" if node.target in RESHAPING else "affine", call, ()
 
 
@@ -257,13 +233,8 @@ def _pool_settings(
     where, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False
 ):
     """The arguments of `pool_windows` after the first."""
-    refuse_unless(
-        dilation in (1, (1, 1)) and not return_indices,
-        where,
-        "has a dilation or returns indices; expected neither",
-    )
-    stride = kernel_size if stride is None else stride
-    pairs = (
-        tuple(v) if isinstance(v, tuple | list) else (v, v) for v in (kernel_size, stride, padding)
-    )
+    plain = dilation in (1, (1, 1)) and not return_indices
+    refuse_unless(plain, where, "has a dilation or returns indices; expected neither")
+    options = kernel_size, kernel_size if stride is None else stride, padding
+    pairs = (tuple(v) if isinstance(v, tuple | list) else (v, v) for v in options)
     return *pairs, ceil_mode

@@ -14,8 +14,7 @@ from rc_exact.plan import Refused, refuse_unless
 FEWEST_ROWS = 8
 # Numbers of rows with which a plan is tried: what follows both is the first dimension.
 TRIALS = (3, 5)
-# Share of the largest score by which the plan may differ from the network: rounding that large
-# numbers left behind.
+# Share of the largest score by which the plan may differ from the network, by rounding.
 SCORE_TOLERANCE = 1e-6
 # Stands for the size of the first dimension, which grows with every breakpoint.
 ROWS = object()
@@ -40,11 +39,11 @@ class Part:
 
 
 def propagate(plan, x0, x1, most_rows, between=(0.0, 1.0)):
-    """Yield (alphas (P,), scores (P, ...)) of consecutive parts of the segment from x0 to x1, (*shape) float64.
+    """Yield (alphas (P,), scores (P, ...)) of consecutive parts of a segment.
 
-    `between` limits it to these alphas; `most_rows` is what `rehearse` returned.
-
-    The scores are affine between neighbouring alphas; a part begins where the one before ended.
+    It leads from x0 to x1, (*shape) float64; `between` limits it to these alphas; `most_rows` is
+    what `rehearse` returned. The scores are affine between neighbouring alphas; a part begins where
+    the one before ended.
     """
     ends = torch.tensor(between, dtype=torch.float64, device=x0.device)
     waiting = [Part(0, ends, {plan.input: torch.stack([(1 - a) * x0 + a * x1 for a in between])})]
@@ -80,8 +79,10 @@ def rehearse(plan, x0, x1, max_bytes):
 
 
 def _try(plan, x0, x1, rows):
-    """For each step the bytes of a row of all live values, and what its own value has beside the rows: the shapes of
-    tensors without their first dimension, and all that is no tensor."""
+    """For each step the bytes of a row of all live values, and what its value has beside rows.
+
+    That is the shapes of tensors without their first dimension, and all that is no tensor.
+    """
     share = torch.linspace(0, 1, rows, dtype=x0.dtype, device=x0.device).view(-1, *(1,) * x0.ndim)
     points = (1 - share) * x0 + share * x1
     part = Part(0, None, {plan.input: points.clone()})
@@ -94,19 +95,17 @@ def _try(plan, x0, x1, rows):
         except (RuntimeError, ValueError) as error:
             shape = tuple(x0.shape)
             raise ValueError(
-                f"the network failed in {step.name} on a point of shape {shape}: {error}. Is that the shape it takes?"
+                f"the network failed in {step.name} on a point of shape {shape}: {error}. Is that "
+                "the shape it takes?"
             ) from error
         value = part.values[step.name]
         mixed = [tuple(t.shape) for t in _tensors(value) if t.ndim == 0 or len(t) != rows]
         expected = "expected the first dimension to stay that of the points"
-        refuse_unless(
-            not mixed, step.name, f"makes {mixed and mixed[0]} of {rows} points; {expected}"
-        )
+        reason = f"makes {mixed and mixed[0]} of {rows} points; {expected}"
+        refuse_unless(not mixed, step.name, reason)
         size = sum(t.numel() * t.element_size() for t in _tensors(part.values)) // rows
-        kept = [
-            tuple(leaf.shape[1:]) if isinstance(leaf, torch.Tensor) else leaf
-            for leaf in _leaves(value)
-        ]
+        leaves = _leaves(value)
+        kept = [tuple(x.shape[1:]) if isinstance(x, torch.Tensor) else x for x in leaves]
         found.append((size, kept))
         _forget(step, part)
     _require_same_scores(part.values[plan.output], plan.network(points))
@@ -114,27 +113,25 @@ def _try(plan, x0, x1, rows):
 
 
 def _require_same_scores(found, expected):
-    refuse_unless(
-        isinstance(found, torch.Tensor), "it", "returns several values; expected one tensor"
-    )
-    refuse_unless(
-        found.is_floating_point(),
-        "it",
-        f"returns numbers of type {found.dtype}; expected real scores",
-    )
+    single = isinstance(found, torch.Tensor)
+    refuse_unless(single, "it", "returns several values; expected one tensor")
+    real = found.is_floating_point()
+    refuse_unless(real, "it", f"returns numbers of type {found.dtype}; expected real scores")
     if not bool(torch.isfinite(expected).all()):
         return  # said where the scores are used
-    tolerance = SCORE_TOLERANCE * float(expected.abs().max())
+    most = SCORE_TOLERANCE * float(expected.abs().max())
+    same = found.shape == expected.shape and torch.allclose(found, expected, rtol=0, atol=most)
     refuse_unless(
-        found.shape == expected.shape and torch.allclose(found, expected, rtol=0, atol=tolerance),
+        same,
         "what torch.fx traced",
         "gives other scores. It sees neither forward hooks (old spectral_norm and weight_norm are "
-        "such) nor that `h += y` changes a tensor which has another name too: write both out in the forward pass",
+        "such) nor that `h += y` changes a tensor which has another name too: write both out in "
+        "the forward pass",
     )
 
 
 def _advance(plan, part, most_rows):
-    """Carry a part to the end of the plan, or return its two halves where it would take too much memory."""
+    """Carry a part to the end of the plan; its two halves where that takes too much memory."""
     while part.step < len(plan.steps):
         step, most = plan.steps[part.step], most_rows[part.step]
         if len(part.alphas) > most:
@@ -163,9 +160,7 @@ def _apply(plan, step, part):
         given = args[1:] if step.call is operator.getitem else (args, kwargs)
         if step.kind == "reshape":
             rows = len(_tensors(part.values)[0])
-            args, kwargs = map_aggregate(
-                (args, kwargs), lambda value: rows if value is ROWS else value
-            )
+            args, kwargs = map_aggregate((args, kwargs), lambda x: rows if x is ROWS else x)
         else:
             refuse_unless(all(leaf is not ROWS for leaf in _leaves(given)), step.name, WITH_ROWS)
         result = step.call(*args, **kwargs)
@@ -173,7 +168,7 @@ def _apply(plan, step, part):
 
 
 def _size_of(value, *which, dim=None):
-    """`value.shape`, `value.size()` or `value.size(dim)`; the number of rows, which changes later, is ROWS."""
+    """`value.shape`, `value.size()` or `value.size(dim)`; the number of rows is ROWS."""
     shape = (ROWS, *value.shape[1:])
     dim = next((d for d in which if isinstance(d, int)), dim)
     return shape if dim is None else shape[dim]
@@ -192,7 +187,7 @@ def _forget(step, part):
 
 
 def _bend(plan, step, part, most_rows):
-    """Insert the breakpoints of a kink or a max-pool, then run it; or return where to cut if there are too many."""
+    """Insert the breakpoints of a kink or a max-pool, then run it; if too many, where to cut."""
     if step.kind == "max_pool":
         return _max_pool(plan, step, part, most_rows)
     for threshold in step.thresholds:
@@ -229,8 +224,7 @@ def _max_pool(plan, step, part, most_rows):
 def pool_windows(z, kernel_size, stride, padding, ceil_mode):
     """The windows of a max-pool of z (P, C, H, W), as (P, C, H_out, W_out, numbers in a window).
 
-    Padding is filled with a number below all of z: a constant never wins and, unlike -inf, can be
-    interpolated.
+    Padding is a number below all of z, which never wins and, unlike -inf, can be interpolated.
     """
     pads = []
     for n, k, s, pad in zip(z.shape[2:], kernel_size, stride, padding, strict=True):
@@ -239,17 +233,16 @@ def pool_windows(z, kernel_size, stride, padding, ceil_mode):
         reaches = ceil_mode and left_over and n + 2 * pad - k - left_over + s < n + pad
         pads.append((pad, pad + (s - left_over if reaches else 0)))
     padded = F.pad(z, (*pads[1], *pads[0]), value=float(z.min()) - 1)
-    return (
-        padded.unfold(2, kernel_size[0], stride[0]).unfold(3, kernel_size[1], stride[1]).flatten(4)
-    )
+    columns = padded.unfold(2, kernel_size[0], stride[0])
+    return columns.unfold(3, kernel_size[1], stride[1]).flatten(4)
 
 
 def _insert_crossings(part, z, most_rows):
-    """Insert the alphas where an entry of z (P, ...) changes its sign: (None, indices into z of all changes).
+    """Insert the alphas where entries of z (P, ...) change their sign: (None, indices of these).
 
     What is interpolated there is 0 but for rounding, on which a label may hang where scores are
     equal: callers set it. Returns (the middle alpha, None), with nothing inserted, where there are
-        too many.
+    too many.
     """
     at, entries = sign_changes(part.alphas, z)
     new = distinct(at, part.alphas)
@@ -280,16 +273,16 @@ def _insert(part, new):
 
 
 def _cut(part, alpha):
-    """The parts left and right of an alpha inside, both with a row there, in memory of their own."""
+    """The parts left and right of an alpha inside, both with a row there, in their own memory."""
     if not bool((part.alphas == alpha).any()):
         _insert(part, alpha.view(1))
     row = int(torch.searchsorted(part.alphas, alpha))
 
     def half(rows):
-        values = map_aggregate(
-            part.values, lambda v: v[rows].clone() if isinstance(v, torch.Tensor) else v
-        )
-        return Part(part.step, part.alphas[rows], dict(values))
+        def copied(value):
+            return value[rows].clone() if isinstance(value, torch.Tensor) else value
+
+        return Part(part.step, part.alphas[rows], dict(map_aggregate(part.values, copied)))
 
     return half(slice(0, row + 1)), half(slice(row, None))
 
@@ -299,7 +292,7 @@ def _tensors(values):
 
 
 def _leaves(values):
-    """Yield the leaves of nested tuples, lists, slices and dictionaries."""
+    """The leaves of nested tuples, lists, slices and dictionaries."""
     found = []
     map_aggregate(values, found.append)
     return found

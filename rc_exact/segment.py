@@ -1,4 +1,4 @@
-"""The exact regions of a network or a tree on a segment: label changes are solved for, not sampled."""
+"""The exact regions of a network or a tree on a segment: label changes, solved for."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -24,11 +24,9 @@ from rc_utils.counting.segments import Samples, hiding_places, refine
 
 # A region narrower than this share of the segment is rounding: scores that touch.
 REGION_TOLERANCE = 1e-12
-# A score bends where it leaves the straight line between its neighbours by more than this share of
-# the largest score.
+# A score bends where it leaves the line between its neighbours by this share of the largest.
 BEND_TOLERANCE = 1e-13
-# The first look, the finest that a suspicion can ask for, and the width down to which a change of
-# label is narrowed.
+# The first look, the finest that a suspicion asks for, and the width a change is narrowed down to.
 COARSE = 64
 FINEST = 64 * 128
 NARROW = FINEST // 2048
@@ -36,12 +34,11 @@ NARROW = FINEST // 2048
 
 @dataclass(frozen=True, eq=False)
 class ExactSegment:
-    """The regions of equal label on a segment x(alpha) = (1 - alpha) x0 + alpha x1, alpha in [0, 1].
+    """Regions of equal label on a segment x(alpha) = (1 - alpha) x0 + alpha x1, alpha in [0, 1].
 
     Attributes:
         boundaries: (count - 1,) float64 in (0, 1), ascending: where the label changes.
-        labels: (count,) int64, the label of each region; region k lies between boundaries k - 1 and
-            k.
+        labels: (count,) int64; region k lies between boundaries k - 1 and k.
         witnesses: (count,) float64, an alpha inside each region, its middle.
         num_linear_regions: pieces on which every score is affine; for trees, constant. None with
             `prune`: the rest of the segment was not solved.
@@ -67,13 +64,13 @@ def exact_segment(
     max_breakpoints_memory: int = 32 << 20,
     device: torch.device | str | None = None,
 ) -> ExactSegment:
-    """Solve for the regions of equal label of a piecewise-linear network, a tree or a forest between x0 and x1.
+    """Solve for the regions of equal label of a piecewise-linear network, tree or forest.
 
-    On a segment every unit is a piecewise-linear function of alpha. Layer by layer, in float64, the
-    breakpoints of all units are inserted where a ReLU's input crosses 0 or the winner of a max-pool
-    changes; affine layers act on the values at the breakpoints. Between two of them the scores are
-    lines, whose upper envelope gives the labels. A tree or forest is constant between the
-    thresholds that the segment passes; labels are indices in its `classes_`.
+    On the segment from x0 to x1 every unit is a piecewise-linear function of alpha. Layer by layer,
+    in float64, the breakpoints of all units are inserted where a ReLU's input crosses 0 or the
+    winner of a max-pool changes; affine layers act on the values at the breakpoints. Between two of
+    them the scores are lines, whose upper envelope gives the labels. A tree or forest is constant
+    between the thresholds that the segment passes; labels are indices in its `classes_`.
 
     The label is the argmax of the scores, the lowest index where scores are equal, or, for a
     network with one output, whether it is positive. Regions narrower than 1e-12 of the segment are
@@ -100,40 +97,34 @@ def exact_segment(
     check_count("max_breakpoints_memory", max_breakpoints_memory, 1)
     if isinstance(model, nn.Module):
         require_weights(model)
-    device = device or next(
-        (p.device for p in getattr(model, "parameters", list)()), torch.device("cpu")
-    )
+    devices = (parameter.device for parameter in getattr(model, "parameters", list)())
+    device = device or next(devices, torch.device("cpu"))
     x0, x1 = (_end(x, name, device) for x, name in ((x0, "x0"), (x1, "x1")))
-    require(
-        x0.shape == x1.shape,
-        f"x0 has shape {tuple(x0.shape)}, x1 {tuple(x1.shape)}; expected the same",
-    )
+    shapes = f"x0 has shape {tuple(x0.shape)}, x1 {tuple(x1.shape)}; expected the same"
+    require(x0.shape == x1.shape, shapes)
     if isinstance(model, nn.Module):
         return _network_segment(model, x0, x1, prune, max_breakpoints_memory)
     if not is_tree_model(model):
         raise TypeError(
-            f"model is a {type(model).__name__}; expected a torch module, a DecisionTreeClassifier, a "
-            "RandomForestClassifier or an ExtraTreesClassifier"
+            f"model is a {type(model).__name__}; expected a torch module, a "
+            "DecisionTreeClassifier, a RandomForestClassifier or an ExtraTreesClassifier"
         )
     alphas, labels = tree_pieces(model, x0.cpu().numpy(), x1.cpu().numpy(), REGION_TOLERANCE)
     return _segment(*merge_regions(alphas[:-1], labels), num_linear_regions=len(labels))
 
 
 def _network_segment(network, x0, x1, prune, max_bytes):
-    with (
-        torch.no_grad()
-    ):  # a network may keep tensors outside itself, which inference_mode would spoil
+    # A network may keep tensors outside itself, which inference_mode would spoil.
+    with torch.no_grad():
         plan = make_plan(network, x0.device)
         most_rows = rehearse(plan, x0, x1, max_bytes)
         probed(as_classifier(plan.network, x0), probed_points(torch.stack([x0, x1])[None]))
         if prune:
-            return _segment(
-                *_solve_suspicious_parts(plan, x0, x1, most_rows), num_linear_regions=None
-            )
+            regions = _solve_suspicious_parts(plan, x0, x1, most_rows)
+            return _segment(*regions, num_linear_regions=None)
         alphas, scores = _solve(plan, x0, x1, most_rows)
-    return _segment(
-        *label_changes(alphas, scores), num_linear_regions=count_linear_pieces(alphas, scores)
-    )
+    pieces = count_linear_pieces(alphas, scores)
+    return _segment(*label_changes(alphas, scores), num_linear_regions=pieces)
 
 
 def _solve(plan, x0, x1, most_rows, between=(0.0, 1.0)):
@@ -151,10 +142,8 @@ def _solve_suspicious_parts(plan, x0, x1, most_rows):
     alphas = samples.position / FINEST
     starts, labels = [np.delete(alphas[:-1], left)], [np.delete(samples.labels[:-1], left)]
     for part in np.split(left, np.flatnonzero(np.diff(left) > 1) + 1) if len(left) else []:
-        solved = _solve(
-            plan, x0, x1, most_rows, (float(alphas[part[0]]), float(alphas[part[-1] + 1]))
-        )
-        within, found = label_changes(*solved)
+        between = float(alphas[part[0]]), float(alphas[part[-1] + 1])
+        within, found = label_changes(*_solve(plan, x0, x1, most_rows, between))
         starts.append(within)
         labels.append(found)
     starts, labels = np.concatenate(starts), np.concatenate(labels)
@@ -163,12 +152,12 @@ def _solve_suspicious_parts(plan, x0, x1, most_rows):
 
 
 def suspicious_parts(plan, x0, x1, most_rows):
-    """Samples of the segment, positions in units of 1 / FINEST, and the left ends of intervals that are to be solved.
+    """Samples of the segment, and the left ends of those intervals between them to be solved.
 
-    An interval is to be solved where its ends have different labels or where `hiding_places` finds
-    that another score could reach theirs, judged by the second derivatives around and five times
-    their size. That is an estimate, not a
-    bound: interval bounds through a deep network are too wide to exclude anything.
+    Positions are in units of 1 / FINEST. An interval is to be solved where its ends have different
+    labels or where `hiding_places` finds that another score could reach theirs, judged by the
+    second derivatives around and five times their size. That is an estimate, not a bound: interval
+    bounds through a deep network are too wide to exclude anything.
     """
 
     def look(segment, position):
@@ -177,19 +166,17 @@ def suspicious_parts(plan, x0, x1, most_rows):
         require_finite(scores)
         return Samples(segment, position, scores.argmax(1), scores)
 
-    def suspects(samples):
-        wide = np.diff(samples.position) > NARROW
-        return np.union1d(
-            hiding_places(samples), np.flatnonzero(wide & (np.diff(samples.labels) != 0))
-        )
+    def suspects(samples, width=NARROW):
+        changes = (np.diff(samples.labels) != 0) & (np.diff(samples.position) > width)
+        return np.union1d(hiding_places(samples), np.flatnonzero(changes))
 
     position = np.arange(0, FINEST + 1, FINEST // COARSE)
     samples = refine(look, look(np.zeros_like(position), position), 1, suspects)
-    return samples, np.union1d(hiding_places(samples), np.flatnonzero(np.diff(samples.labels) != 0))
+    return samples, suspects(samples, width=0)
 
 
 def require_finite(scores):
-    """Raise NonFiniteScores unless all scores are finite: NaN is neither a label nor a suspicion."""
+    """Raise NonFiniteScores unless all scores are finite: NaN is no label and no suspicion."""
     if not np.isfinite(scores).all():
         raise NonFiniteScores("the scores are not finite on the segment: has the network diverged?")
 
@@ -208,8 +195,7 @@ def _segment(starts, labels, num_linear_regions):
 def label_changes(alphas, scores):
     """Where each region starts and its label, of scores (P, C) that are affine between alphas (P,).
 
-    A piece whose ends have the same argmax has it all along; in the others the upper envelope is
-    followed.
+    A piece whose ends have one argmax has it all along; in others the upper envelope is followed.
     """
     at = scores.argmax(1)
     same = at[1:] == at[:-1]
@@ -224,7 +210,7 @@ def label_changes(alphas, scores):
 
 
 def upper_envelope(left, right):
-    """Starts in [0, 1) and winners of the upper envelope of the lines from left (C,) at 0 to right (C,) at 1."""
+    """Starts in [0, 1), winners of the upper envelope of lines, left (C,) at 0, right (C,) at 1."""
     slope = right - left
     starts, t = [0.0], 0.0
     # Just after 0 the greatest value wins, then the greatest slope, then the lowest index.
@@ -244,7 +230,7 @@ def upper_envelope(left, right):
 
 
 def merge_regions(starts, labels, end=1.0):
-    """Starts and labels of the maximal runs of equal label, those narrower than REGION_TOLERANCE left out."""
+    """Starts and labels of the runs of equal label, those within REGION_TOLERANCE left out."""
     begin = starts[:1]
     starts, labels = _runs(starts, labels)
     keep = np.diff(np.append(starts, end)) > REGION_TOLERANCE
@@ -258,7 +244,7 @@ def _runs(starts, labels):
 
 
 def count_linear_pieces(alphas, scores):
-    """Number of pieces of the segment on which the scores (P, C), affine between alphas (P,), are affine."""
+    """Number of pieces on which scores (P, C), which are affine between alphas (P,), are affine."""
     if len(alphas) < 3:
         return 1
     share = ((alphas[1:-1] - alphas[:-2]) / (alphas[2:] - alphas[:-2]))[:, None]

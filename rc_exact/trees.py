@@ -1,4 +1,4 @@
-"""Where the prediction of a decision tree or a forest can change along a segment: at the thresholds it passes."""
+"""Where a tree's or a forest's prediction can change along a segment: at thresholds it passes."""
 
 import numpy as np
 
@@ -26,18 +26,12 @@ def tree_pieces(model, x0, x1, tolerance):
     Raises ValueError for a model that is not fitted, with several outputs or for other than F
     features.
     """
-    require(
-        hasattr(model, "n_features_in_"),
-        f"the {type(model).__name__} is not fitted; call fit first",
-    )
-    require(
-        model.n_outputs_ == 1, f"the model predicts {model.n_outputs_} outputs; expected one label"
-    )
+    fitted = hasattr(model, "n_features_in_")
+    require(fitted, f"the {type(model).__name__} is not fitted; call fit first")
+    outputs, features = model.n_outputs_, model.n_features_in_
+    require(outputs == 1, f"the model predicts {outputs} outputs; expected one label")
     x0, x1 = x0.reshape(-1), x1.reshape(-1)
-    require(
-        len(x0) == model.n_features_in_,
-        f"x0 has {len(x0)} features; the model takes {model.n_features_in_}",
-    )
+    require(len(x0) == features, f"x0 has {len(x0)} features; the model takes {features}")
     trees = [estimator.tree_ for estimator in getattr(model, "estimators_", [model])]
     crossings = np.unique(np.concatenate([_crossings(tree, x0, x1) for tree in trees]))
     alphas = np.concatenate([[0.0], crossings, [1.0]])
@@ -49,7 +43,7 @@ def tree_pieces(model, x0, x1, tolerance):
 
 
 def _crossings(tree, x0, x1):
-    """Alphas in (0, 1) at which the path through one tree changes: the segment is cut at every node it reaches."""
+    """Alphas in (0, 1) where the path through one tree changes: cut at every node it reaches."""
     features, thresholds = tree.feature, rounding_thresholds(tree.threshold)
     found, waiting = [], [(0, 0.0, 1.0)]
     while waiting:
@@ -73,13 +67,12 @@ def _crossings(tree, x0, x1):
 
 
 def rounding_thresholds(thresholds):
-    """The greatest number that float32 rounds to at most each threshold: x <= it if and only if float32(x) <= that.
+    """The greatest number that float32 rounds to at most each threshold.
 
-    It lies halfway between the greatest float32 up to the threshold and the next, up to a tie in
-    rounding.
+    x <= it if and only if float32(x) <= the threshold. It lies halfway between the greatest float32
+    up to the threshold and the next, up to a tie in rounding.
     """
     nearest = thresholds.astype(np.float32)
     below = np.where(nearest > thresholds, np.nextafter(nearest, np.float32(-np.inf)), nearest)
-    return (
-        below.astype(np.float64) + np.nextafter(below, np.float32(np.inf)).astype(np.float64)
-    ) / 2
+    above = np.nextafter(below, np.float32(np.inf))
+    return (below.astype(np.float64) + above.astype(np.float64)) / 2

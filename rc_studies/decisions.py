@@ -158,7 +158,7 @@ def changes_from_control(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def intervention_slopes(runs: pd.DataFrame) -> pd.DataFrame:
-    """By arm: slope of the gap's change on that of log(count), over seeds; the largest mean move."""
+    """By arm: slope of the gap's change on that of log(count), over seeds; largest mean move."""
     rows = []
     for arm, changes in changes_from_control(runs).groupby("arm", sort=False):
         slope = mean(changes.groupby("seed").apply(_slope_of_changes), unit="seeds")
@@ -172,7 +172,7 @@ def _slope_of_changes(changes):
 
 
 def decide_arm(slope: Estimate, moved: float, across: float) -> str:
-    """Supports: interval above half of `across`; refutes: below it; a count that moved is needed."""
+    """Supports: interval above half of `across`; refutes: below it; the count has to have moved."""
     if abs(moved) < 0.4:
         return "not moved"
     if slope.low > across / 2:
