@@ -8,13 +8,13 @@ from tqdm import tqdm
 
 import benchmarks
 from benchmarks.registry import FULL, QUICK
-from benchmarks.report import header, table
+from benchmarks.report import as_text, header, table
 from rc_utils.checks import unknown_name
 from rc_utils.paths import results_dir
 
 
 def main(arguments=None):
-    """Run the benchmarks, print the table and write it as CSV; returns 2 for a wrong name, else 0."""
+    """Run benchmarks, print the table and write it as CSV; returns 2 for a wrong name, else 0."""
     options = _parser().parse_args(arguments)
     known = benchmarks.load()
     wrong = [name for name in options.only or () if name not in known]
@@ -34,27 +34,18 @@ def main(arguments=None):
                 table(rows).to_csv(path, index=False)
     finally:
         if rows:  # what an interrupt or an error leaves as well
-            found = table(rows)
-            left = {
-                name: f"{{:<{found[name].str.len().max()}}}".format for name in found.columns[:2]
-            }
-            print(
-                f"{header(scale)}\n\n{found.to_string(index=False, formatters=left)}\n\nwritten to {path}"
-            )
+            print(f"{header(scale)}\n\n{as_text(table(rows))}\n\nwritten to {path}")
     return 0
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description=benchmarks.__doc__.split("\n\n")[0]
-    )
+    about = benchmarks.__doc__.split("\n\n")[0]
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=about)
     parser.add_argument("--quick", action="store_true", help="fewer repeats and images")
-    parser.add_argument(
-        "--only", nargs="+", metavar="NAME", help="benchmarks to run (default: all)"
-    )
-    parser.add_argument(
-        "--threads", type=int, default=1, help="torch threads (default 1, as in a campaign)"
-    )
+    only = "benchmarks to run (default: all)"
+    parser.add_argument("--only", nargs="+", metavar="NAME", help=only)
+    threads = "torch threads (default 1, as in a campaign)"
+    parser.add_argument("--threads", type=int, default=1, help=threads)
     return parser
 
 

@@ -1,6 +1,7 @@
-"""Adaptive counts against grids: evaluations and wrong counts, a fine grid standing for the truth."""
+"""Adaptive counts against grids: evaluations and wrong counts, a fine grid being the truth."""
 
 import functools
+import itertools
 
 import numpy as np
 
@@ -18,49 +19,35 @@ COARSE = 24, 8  # intervals that adaptive segments begin with
 
 @benchmark("adaptive")
 def adaptive(scale):
-    """Evaluations and miscounts on segments, over trained networks of four kinds and learning rates and an untrained.
+    """Evaluations and miscounts on segments, over trained networks of four kinds and one untrained.
 
-    Counts that begin with 24 intervals, the default, and with 8 are to err no more often than the
-    grid.
+    Counts from 24 intervals, the default, and from 8 are to err no more often than the grid.
     """
     data, networks = trained_networks(scale.images // 4)
-    networks = [*networks, narrow_network().eval()]
-    found = [compare(network, data, scale.truth) for network in networks]
-    evaluations, wrong = (np.sum([pair[k] for pair in found], axis=0) for k in (0, 1))
-    n = len(networks) * scale.truth
+    networks, draw = [*networks, narrow_network().eval()], {"num_samples": scale.truth}
+    ways = [{"strategy": "adaptive", "coarse": coarse} for coarse in COARSE] + [{}]
+    evaluations, wrong = np.zeros((2, len(ways)), dtype=int)
+    for network in networks:
+        truth = region_count(network, data.x_train, resolution=FINE, **draw).counts
+        for number, way in enumerate(ways):
+            found = region_count(network, data.x_train, **draw, **way)
+            evaluations[number] += found.num_evaluations
+            wrong[number] += (found.counts != truth).sum()
+    n, grid = len(networks) * scale.truth, "grid of 200 points"
     for number, coarse in enumerate(COARSE):
         name = f"segments of {len(networks)} networks from {coarse} intervals"
-        ours = (evaluations[number] / n,)
-        yield Row(
-            f"evaluations on {name}",
-            "grid of 200 points",
-            ours,
-            (evaluations[-1] / n,),
-            at_least(5),
-            "each",
-        )
+        each = (evaluations[number] / n,), (evaluations[-1] / n,)
+        yield Row(f"evaluations on {name}", grid, *each, at_least(5), "each")
         both = (wrong[number],), (wrong[-1],)
-        yield Row(f"miscounted of {n} {name}", "grid of 200 points", *both, at_most(1), "wrong")
-
-
-def compare(network, data, num_samples):
-    """(evaluations, miscounted) of each way to count the same segments, the grid last."""
-    draw = {"num_samples": num_samples}
-    truth = region_count(network, data.x_train, resolution=FINE, **draw).counts
-    ways = [{"strategy": "adaptive", "coarse": coarse} for coarse in COARSE] + [{}]
-    found = [region_count(network, data.x_train, **draw, **way) for way in ways]
-    return [count.num_evaluations for count in found], [
-        (count.counts != truth).sum() for count in found
-    ]
+        yield Row(f"miscounted of {n} {name}", grid, *both, at_most(1), "wrong")
 
 
 @functools.cache
 def trained_networks(num_images):
-    """The data and, for every kind of network and learning rate, a network that was trained on it for 20 epochs."""
+    """The data, and a network of every kind and learning rate, trained on it for 20 epochs."""
     data = shapes(num_images)
     networks = []
-    for name, options in NETWORKS.items():
-        for lr in LEARNING_RATES:
-            config = TrainConfig(lr=lr, batch_size=32, epochs=20)
-            networks.append(train(narrow_network(name, **options), data, config).network.eval())
+    for (name, options), lr in itertools.product(NETWORKS.items(), LEARNING_RATES):
+        config = TrainConfig(lr=lr, batch_size=32, epochs=20)
+        networks.append(train(narrow_network(name, **options), data, config).network.eval())
     return data, networks

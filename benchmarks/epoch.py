@@ -33,15 +33,13 @@ def overhead(scale):
 
 @benchmark("layout")
 def layout(scale):
-    """An epoch with channels-last images and kernels, the default of `train`, against one with contiguous ones."""
+    """An epoch with channels-last images and kernels, the default of `train`, and contiguous."""
     data, config = shapes(scale.images // 2), one_epoch()
     for name, width in (("ResNet18", 8), ("EfficientNetB0", 16)):
-        # Two networks: `train` changes the layout of the one it is given.
-        last, contiguous = narrow_network(name, width), narrow_network(name, width)
-        sides = [
-            functools.partial(epoch_seconds, last, data, config, channels_last=True),
-            functools.partial(epoch_seconds, contiguous, data, config, channels_last=False),
-        ]
+        sides = []
+        for last in (True, False):  # each on its own network, whose layout `train` changes
+            own = narrow_network(name, width)
+            sides.append(functools.partial(epoch_seconds, own, data, config, channels_last=last))
         ours, other = in_turns(sides, scale.repeats)
         yield Row(f"channels-last epoch, {name}/{width}", "contiguous", ours, other, at_least(1))
 
@@ -53,7 +51,7 @@ def epoch_seconds(network, data, config, **settings):
 
 @contextlib.contextmanager
 def work_timer(network):
-    """Yields a list that collects the seconds of each forward pass, loss, backward pass and optimiser step.
+    """Yields a list of the seconds of each forward pass, loss, backward pass and optimiser step.
 
     Only while the network is in training mode: the evaluation after the epoch is not part of it.
     """
@@ -70,13 +68,9 @@ def work_timer(network):
 
         return wrapped
 
-    places = (
-        (network, "forward"),
-        (F, "cross_entropy"),
-        (torch.Tensor, "backward"),
-        (torch.optim.SGD, "step"),
-    )
+    places = {network: "forward", F: "cross_entropy"}
+    places |= {torch.Tensor: "backward", torch.optim.SGD: "step"}
     with contextlib.ExitStack() as stack:
-        for owner, name in places:
+        for owner, name in places.items():
             stack.enter_context(mock.patch.object(owner, name, timing(getattr(owner, name))))
         yield spent

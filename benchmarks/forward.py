@@ -1,4 +1,4 @@
-"""A whole region count against the forward pass that it cannot do without, and against the authors' and dbViz's loops.
+"""A whole region count against the forward pass that it needs, and the authors' and dbViz's loops.
 
 The loops are written here after what their code does: GitHub lijingwei0502/implicit_bias at commit
 6148365 for segments, somepago/dbViz (Somepalli et al. 2022) for planes.
@@ -13,25 +13,22 @@ from skimage.measure import label
 
 from benchmarks.networks import narrow_network, one_epoch, shapes
 from benchmarks.registry import Row, at_least, at_most, benchmark
-from benchmarks.timing import in_turns, timed
+from benchmarks.timing import compared, in_turns, timed
 from rc_utils.counting import make_lattice, region_count, sample_vertices
 from rc_utils.datasets import load_dataset
 from rc_utils.networks import build_network
 from rc_utils.training import train
 
 BATCH_SIZE = 400
-PLANE_POINTS, PADDING = (
-    50,
-    0.1,
-)  # an edge of dbViz's planes; beyond the triangle, a share of its extents
+PLANE_POINTS = 50  # an edge of dbViz's planes
+PADDING = 0.1  # of the planes beyond the triangle, a share of its extents
 WIDTH, IMAGE_SIZE = 64, 32
-FEW = {"strategy": "adaptive", "coarse": 8}
 MOST_EVALUATIONS = 15  # a segment, where the grid has 200
 
 
 @benchmark("forward")
 def forward(scale):
-    """1-D region count of a width-8 ResNet18 against the bare forward pass over the same points, and against loops."""
+    """1-D count of a width-8 ResNet18 against the bare forward pass over its points, and loops."""
     data = shapes(100)
     network = train(narrow_network(), data, one_epoch(batch_size=10)).network.eval()
     options = {"num_samples": scale.segments}
@@ -46,74 +43,48 @@ def forward(scale):
         return 1 + (labels[:, 1:] != labels[:, :-1]).sum(1).numpy()
 
     sides = [count, bare, lambda: authors_loop(network, ends)]
-    for side in sides[1:]:
-        np.testing.assert_array_equal(side(), count(), "a loop does not count the same")
-    ours, other, loop = in_turns(
-        [timed(side) for side in sides], scale.repeats
-    )  # with the probe of the model
+    ours, other, loop = compared(sides, scale.repeats)  # with the probe of the model
     name = f"count on {scale.segments} segments, ResNet18/8"
     yield Row(name, "bare forward pass", ours, other, at_most(1.15))
     yield Row(name, "the authors' loop", ours, loop, at_least(1))
 
-    number = max(1, scale.segments // 20)
-    triples = sample_vertices(data.x_train, dim=2, num_samples=number)
-    plane = {
-        "dim": 2,
-        "num_samples": number,
-        "resolution": PLANE_POINTS,
-        "domain": "box",
-        "padding": PADDING,
-    }
+    draw = {"dim": 2, "num_samples": max(1, scale.segments // 20)}
+    triples = sample_vertices(data.x_train, **draw)
+    plane = {"resolution": PLANE_POINTS, "domain": "box", "padding": PADDING, "adjacency": "full"}
     sides = [
-        lambda: region_count(network, data.x_train, adjacency="full", **plane).counts,
+        lambda: region_count(network, data.x_train, **draw, **plane).counts,
         lambda: dbviz_loop(network, triples),
     ]
-    np.testing.assert_array_equal(
-        *(side() for side in sides), "dbViz's loop does not count the same"
-    )
-    ours, other = in_turns([timed(side) for side in sides], scale.repeats)
-    name = f"count on {number} planes of {PLANE_POINTS} x {PLANE_POINTS} points"
-    yield Row(name, "dbViz's loop", ours, other, at_least(1))
+    name = f"count on {len(triples)} planes of {PLANE_POINTS} x {PLANE_POINTS} points"
+    yield Row(name, "dbViz's loop", *compared(sides, scale.repeats), at_least(1))
 
 
 @benchmark("full-width")
 def full_width(scale):
-    """Adaptive segments of an untrained full-width ResNet18 against the bare forward pass of as many points.
-
-    The bare pass has the faster of the two memory layouts and of three batch sizes.
-    """
-    number = scale.segments
+    """Adaptive segments of an untrained full-width ResNet18 against the fastest bare pass."""
+    number, draw = scale.segments, {"num_samples": scale.segments}
     data = load_dataset("shapes", n_train=200, n_test=10, image_size=IMAGE_SIZE)
     network = build_network("ResNet18", width=WIDTH, seed=0).eval()
 
-    def count(**options):
-        return region_count(network, data.x_train, num_samples=number, **options)
+    def count():
+        return region_count(network, data.x_train, **draw, strategy="adaptive", coarse=8)
 
-    few = count(**FEW)
-    points = points_on_segments(sample_vertices(data.x_train, num_samples=number))[
-        : few.num_evaluations
-    ]
+    evaluations = count().num_evaluations
+    points = points_on_segments(sample_vertices(data.x_train, **draw))[:evaluations]
     best = min(ways_to_pass(network, points), key=lambda way: timed(way)())
-    ours, other = in_turns([timed(lambda: count(**FEW)), timed(best)], scale.repeats)
+    ours, other = in_turns([timed(count), timed(best)], scale.repeats)
     name = f"adaptive count on {number} segments, ResNet18/{WIDTH} at {IMAGE_SIZE} x {IMAGE_SIZE}"
     yield Row(name, "bare forward pass of as many points", ours, other, at_most(1.15))
-    each = few.num_evaluations / number
-    yield Row(
-        f"evaluations, {name}", "the most allowed", (each,), (MOST_EVALUATIONS,), at_most(1), "each"
-    )
+    each = (evaluations / number,), (MOST_EVALUATIONS,)
+    yield Row(f"evaluations, {name}", "the most allowed", *each, at_most(1), "each")
     ends = sample_vertices(data.x_train, num_samples=max(1, number // 20))
     seconds = timed(lambda: authors_loop(network, ends))() * number / len(ends)
-    yield Row(
-        name,
-        f"the authors' loop, by {len(ends)} of them",
-        ours,
-        (seconds,) * len(ours),
-        at_least(1),
-    )
+    loop = f"the authors' loop, by {len(ends)} of them"
+    yield Row(name, loop, ours, (seconds,) * len(ours), at_least(1))
 
 
 def points_on_segments(ends):
-    """The points (B * 200, C, H, W) that `region_count` evaluates on segments (B, 2, C, H, W) by default."""
+    """Points (B * 200, C, H, W) that `region_count` evaluates on segments (B, 2, C, H, W)."""
     first, second = torch.from_numpy(make_lattice(1).coordinates.astype(np.float32)).T
     start, end = ends[:, :1], ends[:, 1:]
     return (start * first.view(1, -1, 1, 1, 1) + end * second.view(1, -1, 1, 1, 1)).flatten(0, 1)
@@ -126,7 +97,7 @@ def bare_forward(network, points, batch_size):
 
 
 def ways_to_pass(network, points):
-    """Functions that pass the points, in batches of 50, 100 and 400 and in both memory layouts."""
+    """Functions that pass the points, in batches of three sizes and in both memory layouts."""
     for memory_format in (torch.contiguous_format, torch.channels_last):
         laid_out = copy.deepcopy(network).to(memory_format=memory_format)
         here = points.contiguous(memory_format=memory_format)
@@ -136,7 +107,7 @@ def ways_to_pass(network, points):
 
 @torch.no_grad()
 def authors_loop(network, ends):
-    """Regions on segments (B, 2, C, H, W): 200 points of one segment are made one by one, passed, and walked along."""
+    """Regions on segments (B, 2, C, H, W): 200 points are made one by one, passed, walked."""
     counts = []
     for first, second in ends.double().numpy():
         points = np.zeros((200, *first.shape))
@@ -149,11 +120,10 @@ def authors_loop(network, ends):
 
 @torch.no_grad()
 def dbviz_loop(network, triples):
-    """Pieces of the planes around triangles (B, 3, C, H, W): a data loader makes single points, scikit-image counts."""
+    """Pieces of planes around triangles (B, 3, C, H, W): loader of single points, scikit-image."""
     counts = []
     for base, second, third in triples:
-        along = second - base
-        across = third - base
+        along, across = second - base, third - base
         across = across - (across * along).sum() / (along * along).sum() * along
         lengths = along.norm(), across.norm()
         coefficient = ((third - base) * along).sum() / lengths[0]

@@ -21,7 +21,7 @@ print(own_peak())
 
 @benchmark("memory")
 def memory(scale):
-    """The peak of a process that counts regions on many segments against one that counts on ten, ResNet18/8."""
+    """The peak of a process that counts regions on many segments against on ten, ResNet18/8."""
     few = peak_megabytes(10)
     for segments in scale.many_segments:
         name = f"peak memory, {segments:,} segments of 200 points"
@@ -29,12 +29,9 @@ def memory(scale):
 
 
 def peak_megabytes(segments):
-    """Largest resident size of a new process that counts regions on so many segments, in megabytes."""
-    script = SCRIPT.format(segments=segments)
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    return int(done.stdout.split()[-1]) / 1024
+    """Largest resident megabytes of a new process that counts regions on so many segments."""
+    command = [sys.executable, "-c", SCRIPT.format(segments=segments)]
+    return int(subprocess.check_output(command, text=True).split()[-1]) / 1024
 
 
 def own_peak():

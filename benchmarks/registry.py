@@ -1,13 +1,14 @@
 """The registry of benchmarks, how large they are, and the rows they give."""
 
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 BENCHMARKS = {}
 
 
 def benchmark(name):
-    """Decorate a function (Scale) -> iterable of Row so that `python -m benchmarks --only name` runs it."""
+    """Decorate a function (Scale) -> iterable of Row, so that `--only name` runs it."""
 
     def register(function):
         BENCHMARKS[name] = function
@@ -18,56 +19,33 @@ def benchmark(name):
 
 @dataclass(frozen=True)
 class Scale:
-    """How much a benchmark measures.
+    """How much a benchmark measures."""
 
-    repeats: times each side is measured, in turns.
-    grids: label grids of 30 x 30; fewer in higher dimensions.
-    images: training images of an epoch.
-    segments: segments of a region count, 200 points each.
-    truth: segments of a network that are compared with a count that stands for the truth.
-    triangles: of a network, likewise.
-    many_segments: of region counts whose memory is compared.
-    runs: of a campaign that does nothing.
-    """
-
-    repeats: int
-    grids: int
-    images: int
-    segments: int
-    truth: int
-    triangles: int
-    many_segments: tuple
-    runs: int
+    repeats: int  # times each side is measured, in turns
+    grids: int  # label grids of 30 x 30; fewer in higher dimensions
+    images: int  # training images of an epoch
+    segments: int  # of a region count, 200 points each
+    truth: int  # segments of a network, compared with a count that stands for the truth
+    triangles: int  # of a network, likewise
+    many_segments: tuple  # of region counts whose memory is compared
+    runs: int  # of a campaign that does nothing
 
 
 FULL = Scale(
     repeats=7, grids=1000, images=1280, segments=100, truth=24, triangles=60,
     many_segments=(100, 1000, 10000), runs=10000,
 )  # fmt: skip
-QUICK = Scale(
-    repeats=3,
-    grids=1000,
-    images=640,
-    segments=20,
-    truth=6,
-    triangles=5,
-    many_segments=(100,),
-    runs=1000,
-)
-TINY = Scale(
-    repeats=1, grids=12, images=48, segments=2, truth=2, triangles=1, many_segments=(20,), runs=20
-)
+QUICK = replace(FULL, repeats=3, images=640, segments=20, truth=6, triangles=5)
+QUICK = replace(QUICK, many_segments=(100,), runs=1000)
+TINY = replace(FULL, repeats=1, grids=12, images=48, segments=2, truth=2, triangles=1)
+TINY = replace(TINY, many_segments=(20,), runs=20)
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """Bound on the ratio: ">=" a limit on other / ours, or "<=" one on ours / other."""
 
     sign: str
     limit: float
-
-    def __str__(self):
-        return f"{self.sign} {self.limit:g}"
 
 
 def at_least(limit):
@@ -84,8 +62,7 @@ def at_most(limit):
 class Row:
     """One comparison: seconds of both sides, measured in turns, or what else `unit` says.
 
-    The ratio of a turn is other / ours, or ours / other where the target is `at_most`; without a
-    target it is other / ours.
+    The ratio of a turn is other / ours, but ours / other where the target is `at_most`.
     """
 
     benchmark: str

@@ -20,8 +20,9 @@ def header(scale):
     return (
         f"{hardware()}, {os.cpu_count()} cores, torch threads: {torch.get_num_threads()}\n"
         f"Python {platform.python_version()}, {versions}\n"
-        f"medians of {scale.repeats} turns; the ratio is how many times as fast ours is where the target is a "
-        "lower bound, and how much of the other's time it takes where it is an upper bound"
+        f"medians of {scale.repeats} turns; the ratio is how many times as fast ours is where the "
+        "target is a lower bound, and how much of the other's time it takes where it is an upper "
+        "bound"
     )
 
 
@@ -29,22 +30,18 @@ def table(rows):
     """One line per row, all of it text."""
     lines = []
     for row in rows:
-        ours, other = (amount_text(amounts, row.unit) for amounts in (row.ours, row.other))
-        spread = f"{min(row.ratios):.3g}-{max(row.ratios):.3g}"
-        target = str(row.target or "-")
-        lines.append(
-            (
-                row.benchmark,
-                row.against,
-                ours,
-                other,
-                f"{row.ratio:.3g}",
-                spread,
-                target,
-                row.verdict,
-            )
-        )
+        amounts = [amount_text(side, row.unit) for side in (row.ours, row.other)]
+        ratios = f"{row.ratio:.3g}", f"{min(row.ratios):.3g}-{max(row.ratios):.3g}"
+        target = "{} {:g}".format(*row.target) if row.target else "-"
+        lines.append((row.benchmark, row.against, *amounts, *ratios, target, row.verdict))
     return pd.DataFrame(lines, columns=COLUMNS)
+
+
+def as_text(found):
+    """A `table` to print, the names of both sides from the left."""
+    widths = {name: found[name].str.len().max() for name in COLUMNS[:2]}
+    left = {name: f"{{:<{width}}}".format for name, width in widths.items()}
+    return found.to_string(index=False, formatters=left)
 
 
 def amount_text(amounts, unit="s"):

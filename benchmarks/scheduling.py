@@ -12,15 +12,13 @@ TOLERATED = 0.005  # seconds that scheduling a run may take
 
 @benchmark("scheduling")
 def scheduling(scale):
-    """Seconds a run from handing runs that do nothing to a scheduler to having all outcomes, two workers."""
+    """Seconds a run until a scheduler of two workers has the outcomes of runs that do nothing."""
     table = {
         "title": "one cell, many seeds",
         "dataset": {"name": "shapes", "n_train": 500, "n_test": 100, "image_size": 16},
         "networks": {"ResNet18": {"width": 8}},
         "counts": {"main": {"num_samples": 10}},
-        "experiments": [
-            {"name": "main", "networks": ["ResNet18"], "seeds": list(range(scale.runs))}
-        ],
+        "experiments": [{"name": "main", "networks": ["ResNet18"], "seeds": [*range(scale.runs)]}],
     }
     todo = list(parse_campaign(table, "scale-out").runs().values())
     with local_cluster(2) as cluster:
