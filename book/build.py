@@ -57,29 +57,24 @@ def render(layout, strict=True):
     """Render the book, unless its source is what it was; returns whether it had to.
 
     strict: warnings are errors. They are not where a page is not executed, whose results others may
-        refer to.
+    refer to.
     """
-    build = layout.book / "_build"
-    files = [
-        p
-        for p in layout.book.rglob("*")
-        if p.is_file() and not {"_build", "__pycache__"} & set(p.parts)
-    ]
+    build, made = layout.book / "_build", {"_build", "__pycache__"}
+    files = [p for p in layout.book.rglob("*") if p.is_file() and not made & set(p.parts)]
     files += [p for p in (layout.root / "article").glob("*") if p.suffix in (".py", ".typ")]
     frame = [p for p in files if p.name == "_toc.yml" or "_static" in p.parts]
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in _RENDERERS)
     source = [pages.hash_of(frame, layout.book), pages.hash_of(files, layout.book), versions]
     stamp = build / _STAMP
-    previous = (
-        stamp.read_text(encoding="utf8", errors="replace").splitlines() if stamp.is_file() else []
-    )
+    previous = []
+    if stamp.is_file():
+        previous = stamp.read_text(encoding="utf8", errors="replace").splitlines()
     if previous == source and (build / "html" / "index.html").is_file():
         return False
     if previous[:1] != source[:1]:
         # Sphinx keeps pages that are no longer in the table of contents, leaves style sheets as
-        # they are where no page has changed, and does not repeat the warnings of pages it has read
-        # before: after a failure (which leaves no stamp) it starts afresh, or the failure would
-        # pass.
+        # they are where no page has changed, and does not repeat the warnings of pages it has read:
+        # after a failure (which leaves no stamp) it starts afresh, or the failure would pass.
         shutil.rmtree(build, ignore_errors=True)
     stamp.unlink(missing_ok=True)
     build.mkdir(exist_ok=True)
@@ -92,29 +87,24 @@ def render(layout, strict=True):
 
 def _write_article(program):
     if program.is_file():
-        done = subprocess.run(
-            [sys.executable, program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
+        done = _run([sys.executable, program])
         if done.returncode:
             raise BuildError(f"the article failed:\n{done.stdout}")
 
 
+def _run(command):
+    return subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+
+
 def _sphinx(book, strict):
-    command = [
-        pathlib.Path(sys.executable).with_name("jupyter-book"),
-        "build",
-        "--quiet",
-        "--nitpick",
-        book,
-    ]
-    if strict:
-        command += ["--warningiserror", "--keep-going"]
-    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    done = subprocess.run(command, **output)
+    program = pathlib.Path(sys.executable).with_name("jupyter-book")
+    options = ["--warningiserror", "--keep-going"] if strict else []
+    done = _run([program, "build", "--quiet", "--nitpick", book, *options])
     if done.returncode:
-        warnings = [
-            line for line in done.stdout.splitlines() if "WARNING" in line or "ERROR" in line
-        ]
+        lines = done.stdout.splitlines()
+        warnings = [line for line in lines if "WARNING" in line or "ERROR" in line]
         raise BuildError("Sphinx failed:\n" + ("\n".join(warnings) or done.stdout))
 
 
@@ -145,9 +135,8 @@ def build(layout, *, only=(), skip_sweep=False, device=None, as_pdf=False):
     if as_pdf:
         _print_book(layout, rendered)
     if without:
-        print(
-            f"Shown without results, because not asked for and not executed before: {', '.join(without)}."
-        )
+        names = ", ".join(without)
+        print(f"Shown without results, because not asked for and not executed before: {names}.")
     return layout.book / "_build" / "html" / "index.html"
 
 
@@ -165,31 +154,20 @@ def _print_book(layout, rendered):
 def main(argv=None):
     """The command line; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument(
-        "--only",
-        action="append",
-        default=[],
-        metavar="PAGE",
-        help="execute this page alone; may be repeated",
-    )
-    parser.add_argument(
-        "--skip-sweep", action="store_true", help="use the records there are, train nothing"
-    )
-    parser.add_argument(
-        "--device",
-        help="where to train and count, such as cuda; default: that of each notebook, and cpu",
-    )
-    parser.add_argument(
-        "--pdf", action="store_true", help="print the book as one PDF as well, with Chromium"
-    )
+    only = {"action": "append", "default": [], "metavar": "PAGE"}
+    parser.add_argument("--only", **only, help="execute this page alone; may be repeated")
+    records = "use the records there are, train nothing"
+    parser.add_argument("--skip-sweep", action="store_true", help=records)
+    place = "where to train and count, such as cuda; default: that of each notebook, and cpu"
+    parser.add_argument("--device", help=place)
+    printed = "print the book as one PDF as well, with Chromium"
+    parser.add_argument("--pdf", action="store_true", help=printed)
     args = parser.parse_args(argv)
     start = time.perf_counter()
     used = pathlib.Path(rc_utils.__file__).resolve().parent
     if used != ROOT / "rc_utils":
-        print(
-            f"error: this interpreter has the rc_utils of {used}, not of {ROOT}: call `make book`",
-            file=sys.stderr,
-        )
+        message = f"this interpreter has the rc_utils of {used}, not of {ROOT}: call `make book`"
+        print(f"error: {message}", file=sys.stderr)
         return 1
     try:
         options = {"only": args.only, "skip_sweep": args.skip_sweep, "device": args.device}

@@ -1,4 +1,4 @@
-"""Sphinx extension of the reference pages: the package's docstrings, which are plain text, as reStructuredText.
+"""Sphinx extension of the reference pages: plain text of docstrings as reStructuredText.
 
 A name in `backticks` and a "value" are code, every other sign stands for itself, and a list of
 parameters without a heading gets one, so that sphinx.ext.napoleon reads it.
@@ -12,7 +12,7 @@ _PARAMETER = re.compile(r"[a-z_]+(?:, [a-z_]+)*: ")
 
 
 def setup(app):
-    """Called by Sphinx; napoleon, which reads the result, listens at the default priority of 500."""
+    """Called by Sphinx; napoleon reads the result, at the default priority of 500."""
     app.connect("autodoc-process-docstring", _process, priority=400)
     return {"parallel_read_safe": True, "version": "1"}
 
@@ -33,14 +33,13 @@ def _escape(line):
     parts[0::2] = [_MARKUP.sub(r"\\\g<0>", text) for text in parts[0::2]]
     # Code must not touch the word after it; a backslash with a space parts them and is not shown.
     gaps = ["\\ " if text[:1].isalnum() else "" for text in parts[2::2]]
-    parts[1::2] = [
-        f"``{code.strip('`')}``{gap}" for code, gap in zip(parts[1::2], gaps, strict=True)
-    ]
+    codes = [code.strip("`") for code in parts[1::2]]
+    parts[1::2] = [f"``{code}``{gap}" for code, gap in zip(codes, gaps, strict=True)]
     return "".join(parts)
 
 
 def _with_heading(lines):
-    """The lines with "Args:" before the first paragraph of the form "name, name: text", which is then indented."""
+    """The lines with "Args:" before the first paragraph "name, name: text", then indented."""
     if any(line.strip() in ("Args:", "Attributes:") for line in lines):
         return lines
     start = next((i for i, line in enumerate(lines) if _starts(lines, i)), None)
@@ -48,9 +47,10 @@ def _with_heading(lines):
         return lines
     stop = next((i for i in range(start, len(lines)) if _ends(lines[i])), len(lines))
     block = [
-        line if _PARAMETER.match(line) else f"    {line.strip()}" for line in lines[start:stop]
+        f"    {line}" if _PARAMETER.match(line) else f"        {line.strip()}"
+        for line in lines[start:stop]
     ]
-    return [*lines[:start], "Args:", *(f"    {line}" for line in block), "", *lines[stop:]]
+    return [*lines[:start], "Args:", *block, "", *lines[stop:]]
 
 
 def _starts(lines, i):

@@ -18,10 +18,8 @@ def write(layout, html):
     folder.mkdir(parents=True, exist_ok=True)
     notebooks = sorted((layout.root / "notebooks").glob("*.ipynb"))
     _archive(folder / "notebooks.zip", {path.name: path.read_bytes() for path in notebooks})
-    tables = {
-        f"{name}.csv": text.encode()
-        for name, text in record_tables(layout.root / "campaigns").items()
-    }
+    records = record_tables(layout.root / "campaigns")
+    tables = {f"{name}.csv": text.encode() for name, text in records.items()}
     dictionary = layout.book / COLUMNS
     if dictionary.is_file():
         tables[COLUMNS] = dictionary.read_bytes()
@@ -33,16 +31,11 @@ def write(layout, html):
 
 def record_tables(folder):
     """{campaign: CSV}, one row per run, of the campaigns in `folder` that have records."""
-    found = {
-        campaign.name: load_runs(campaign)
-        for campaign in load_campaigns()
-        if campaign.folder.parent == folder
-    }
-    return {
-        name: table.to_csv(index=False, lineterminator="\n")
-        for name, table in found.items()
-        if len(table)
-    }
+    found = {}
+    for campaign in load_campaigns():
+        if campaign.folder.parent == folder and len(table := load_runs(campaign)):
+            found[campaign.name] = table.to_csv(index=False, lineterminator="\n")
+    return found
 
 
 def _archive(path, files):

@@ -1,16 +1,15 @@
-"""Write the results of README.md and of the book's first page, and their figure, from what the pages have kept.
+"""Write the results of README.md and of the book's first page from what the pages have kept.
 
     python book/headline.py
 
-`make book` calls it after the pages. Everything between the two `results` comments is replaced; no
-number of it is typed.
+`make book` calls it after the pages. It draws the figure as well. Everything between the two
+`results` comments is replaced; no number of it is typed.
 """
 
 import io
 import json
 import pathlib
 import re
-import tomllib
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -26,123 +25,95 @@ from rc_utils.published import (
     kept_results,
     published,
 )
+from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import campaign_runs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CAMPAIGN = "cifar10-small"
-START, END = (
-    "<!-- results: written by `python book/headline.py`, not by hand -->",
-    "<!-- end of results -->",
-)
+START = "<!-- results: written by `python book/headline.py`, not by hand -->"
+END = "<!-- end of results -->"
 LEAD = (
-    "**Across training settings, fewer regions mostly go with a smaller gap between training and test accuracy; "
-    "near the paper's gap, in one network of two. Scores of mixed images do as well. Where chance alone differs, "
-    "the count tells more than they do. With more training images, or flips at a large learning rate, it points the"
-    " wrong way.**"
+    "**Across training settings, fewer regions mostly go with a smaller gap between training and "
+    "test accuracy; near the paper's gap, in one network of two. Scores of mixed images do as "
+    "well. Where chance alone differs, the count tells more than they do. With more training "
+    "images, or flips at a large learning rate, it points the wrong way.**"
 )
 ALT = (
-    "Three panels. Count and gap of the authors' full-size networks and of ours rise together. A line fitted on SGD "
-    "predicts other ways to train by the region count and by scores of mixed images alike. The larger count has the "
-    "smaller gap in nearly all pairs that differ in the number of images, in half of those with flips, in few others."
+    "Three panels. Count and gap of the authors' full-size networks and of ours rise together. A "
+    "line fitted on SGD predicts other ways to train by the region count and by scores of mixed "
+    "images alike. The larger count has the smaller gap in nearly all pairs that differ in the "
+    "number of images, in half of those with flips, in few others."
 )
 CAPTION = (
-    "*Middle: other ways to train, predicted by a line fitted on SGD. Below: how often the larger count has the "
-    "smaller gap.*"
+    "*Middle: other ways to train, predicted by a line fitted on SGD. Below: how often the larger "
+    "count has the smaller gap.*"
 )
 
 
 def bullets(results):
-    """Findings that hold, hold with a caveat and fail, as Markdown points with numbers from kept results."""
+    """Findings that hold, hold with a caveat and fail, as Markdown points with kept numbers."""
     text = {id_: interval_text(r.value, r.low, r.high) for id_, r in results.items()}
     theirs = authors_results()["text"]
-    data, larger = (
-        tomllib.loads((ROOT / "campaigns" / name / "campaign.toml").read_text(encoding="utf-8"))[
-            "dataset"
-        ]
-        for name in (CAMPAIGN, "gap-resnet18")
-    )
-    twins = [
-        text[f"study/6/only chance differs, measured well, {network}: r"]
-        for network in ("ResNet18", "VGG19")
-    ]
-    near = [text[f"study/7/at the paper's gap, {network}: r"] for network in ("ResNet18", "VGG19")]
-    images, flips = (
-        results[f"study/4/{axis}: share of wrong pairs"].value
-        for axis in ("number of images", "flip")
-    )
-    size = data["image_size"]
+    data, larger = (load_campaign(name).dataset for name in (CAMPAIGN, "gap-resnet18"))
+    networks, size = ("ResNet18", "VGG19"), data["image_size"]
+    twins = [text[f"study/6/only chance differs, measured well, {name}: r"] for name in networks]
+    near = [text[f"study/7/at the paper's gap, {name}: r"] for name in networks]
+    wrong = "study/4/{}: share of wrong pairs"
+    images, flips = (results[wrong.format(name)].value for name in ("number of images", "flip"))
     return [
-        f"**Holds.** Over learning rates and batch sizes, count and gap of three networks correlate at "
-        f"{text['main/overall']}; the paper prints {published('main/overall').shown()}, its records give "
-        f"{theirs['main/overall']}. A doubled learning rate changes the count by {text['bias/lr/overall']} regions, "
-        f"mixup by {text['mixup/count']}.",
+        f"**Holds.** Over learning rates and batch sizes, count and gap of three networks "
+        f"correlate at {text['main/overall']}; the paper prints "
+        f"{published('main/overall').shown()}, its records give {theirs['main/overall']}. A "
+        f"doubled learning rate changes the count by {text['bias/lr/overall']} regions, mixup by "
+        f"{text['mixup/count']}.",
         f"**Holds with a caveat.** A line fitted on SGD predicts other ways to train with "
         f"R² = {text['study/2/other ways to train: R²']}, mixup accuracy with "
-        f"{text['study/2/R² of mixup accuracy']}. Where only chance differs, r is {twins[0]} and {twins[1]}.",
-        f"**Fails.** With more training images the count rises and the gap falls, in {100 * images:.0f} % "
-        f"of pairs; with flips it is wrong in {100 * flips:.0f} %. The output margin, said to say little, "
-        f"correlates at {text['motivation/margin']}.",
+        f"{text['study/2/R² of mixup accuracy']}. Where only chance differs, r is {twins[0]} and "
+        f"{twins[1]}.",
+        f"**Fails.** With more training images the count rises and the gap falls, in "
+        f"{100 * images:.0f} % of pairs; with flips it is wrong in {100 * flips:.0f} %. The output "
+        f"margin, said to say little, correlates at {text['motivation/margin']}.",
         "**The theorem that is false.** Few regions do not bound the gap (Theorem 5 of version 1): "
         "[a counterexample](notebooks/19_counterexample.ipynb).",
-        f"**At what scale.** Narrow networks on {data['n_train']:,} CIFAR-10 images of {size} x {size} pixels. "
-        f"On {larger['n_train']:,} of {larger['image_size']} x {larger['image_size']}, near the paper's gap, "
-        f"r is {near[0]} in ResNet18 and {near[1]} in VGG19. The paper: full width, 50,000 images "
+        f"**At what scale.** Narrow networks on {data['n_train']:,} CIFAR-10 images of {size} x "
+        f"{size} pixels. On {larger['n_train']:,} of {larger['image_size']} x "
+        f"{larger['image_size']}, near the paper's gap, r is {near[0]} in ResNet18 and {near[1]} "
+        "in VGG19. The paper: full width, 50,000 images "
         "([its records](notebooks/17_papers_records.ipynb)).",
     ]
 
 
 def scatter(ax):
     """Count and gap: the authors' runs at full size, and ours."""
-    theirs = authors_settings("basic")
-    ours = (
-        campaign_runs(CAMPAIGN, "main")
-        .groupby(["network", "lr", "batch_size"])[["count", "gap"]]
-        .mean()
-    )
+    theirs, setting = authors_settings("basic"), ["network", "lr", "batch_size"]
     theirs = theirs[theirs["network"].isin(MAIN_NETWORKS)]
-    ax.scatter(
-        theirs["count"],
-        theirs["gap"],
-        s=22,
-        color=plotting.ORANGE,
-        label="full size (their records)",
-    )
-    ax.scatter(
-        ours["count"], ours["gap"], s=22, color=plotting.BLUE, marker="s", label="small (ours)"
-    )
-    ax.set(
-        xlabel="regions on a segment",
-        ylabel="gap",
-        ylim=(0, None),
-        title="Fewer regions, smaller gap",
-    )
+    ours = campaign_runs(CAMPAIGN, "main").groupby(setting)[["count", "gap"]].mean()
+    look = {"s": 22, "color": plotting.ORANGE, "label": "full size (their records)"}
+    ax.scatter(theirs["count"], theirs["gap"], **look)
+    look = {"s": 22, "color": plotting.BLUE, "marker": "s", "label": "small (ours)"}
+    ax.scatter(ours["count"], ours["gap"], **look)
+    ax.set(xlabel="regions on a segment", ylabel="gap", ylim=(0, None))
+    ax.set_title("Fewer regions, smaller gap")
     ax.legend(fontsize=10, loc="lower right")
 
 
 def rivals(ax, results):
     """R² over other ways to train, of the count and of those rivals that predict anything."""
-    found = {
-        id_.removeprefix("study/2/R² of "): r
-        for id_, r in results.items()
-        if id_.startswith("study/2/R² of ")
-    }
-    found = {
-        name: r for name, r in sorted(found.items(), key=lambda item: item[1].value) if r.value > 0
-    }
-    plotting.intervals(
-        ax, found, color=[plotting.BLUE if name == "log count" else "0.4" for name in found]
-    )
+    start = "study/2/R² of "
+    found = {id_.removeprefix(start): r for id_, r in results.items() if id_.startswith(start)}
+    rising = sorted(found.items(), key=lambda item: item[1].value)
+    found = {name: r for name, r in rising if r.value > 0}
+    colours = [plotting.BLUE if name == "log count" else "0.4" for name in found]
+    plotting.intervals(ax, found, color=colours)
     ax.set(xlim=(-0.2, 1), xlabel="R²", title="Rivals do as well")
 
 
 def changes(ax, results):
     """The share of wrong pairs by what is changed."""
-    found = {
-        id_.split("/")[2]: r for id_, r in results.items() if id_.endswith(": share of wrong pairs")
-    }
-    short = {
-        name.split(":")[0].replace(" minimisation", ""): found[name] for name in reversed(found)
-    }
+    found = {id_: r for id_, r in results.items() if id_.endswith(": share of wrong pairs")}
+    short = {}
+    for id_ in reversed(found):
+        short[id_.split("/")[2].split(":")[0].replace(" minimisation", "")] = found[id_]
     sides = {"refutes": plotting.ORANGE, "supports": plotting.BLUE}
     plotting.intervals(ax, short, color=[sides.get(r.detail, "0.4") for r in short.values()])
     ax.axvline(0.5, color="0.3", linestyle="--", linewidth=1)
@@ -150,25 +121,21 @@ def changes(ax, results):
 
 
 def walls():
-    """Two walls of triangles as SVG, and their caption: networks that differ in the learning rate alone."""
-    drawn = json.loads(
-        (ROOT / "campaigns" / "study-axes" / "triangles.json").read_text(encoding="utf-8")
-    )
+    """Two walls of triangles as SVG, and their caption: networks that differ in lr alone."""
+    path = ROOT / "campaigns" / "study-axes" / "triangles.json"
+    drawn = json.loads(path.read_text(encoding="utf-8"))
     runs = campaign_runs("study-axes", "base").query("seed == 0").sort_values("lr")
     side, height, parts, words = 240, 240 * 0.75**0.5, [], []
     for wall, run in enumerate(runs.itertuples()):
         network = drawn["networks"][run.run_id]
         for place, triangle in enumerate(network["triangles"]):
             row, column = divmod(place, 5)
-            x, y = wall * 3.3 * side + column * side / 2, (row + (row + column) % 2) * height
-            parts.append(
-                f'<g transform="translate({x:.0f} {y:.0f}) scale(1 {1 - (row + column) % 2 * 2})">'
-            )
-            colours = (
-                (plotting.CLASS_COLOURS[int(label)], path)
-                for label, path in triangle["paths"].items()
-            )
-            parts += [f'<path fill="{colour}" d="{path}"/>' for colour, path in colours] + ["</g>"]
+            down = (row + column) % 2
+            x, y = wall * 3.3 * side + column * side / 2, (row + down) * height
+            parts.append(f'<g transform="translate({x:.0f} {y:.0f}) scale(1 {1 - down * 2})">')
+            for label, path in triangle["paths"].items():
+                parts.append(f'<path fill="{plotting.CLASS_COLOURS[int(label)]}" d="{path}"/>')
+            parts.append("</g>")
         words.append(f"{np.mean(network['counts']):.2f} regions at {run.lr:g}")
     caption = (
         f"*The same {place + 1} random triangles in networks of two learning rates: "
@@ -177,10 +144,8 @@ def walls():
     look = 'stroke="#111" stroke-width="2.5" stroke-linejoin="round" fill-rule="evenodd"'
     size = f"-4 -4 {6.3 * side + 8:.0f} {4 * height + 8:.0f}"
     head = f'<svg xmlns="http://www.w3.org/2000/svg" class="rc-walls" viewBox="{size}" role="img"'
-    return (
-        f'{head} aria-label="{caption.strip("*")}"><g {look}>{"".join(parts)}</g></svg>\n',
-        caption,
-    )
+    told = f'aria-label="{caption.strip("*")}"'
+    return f"{head} {told}><g {look}>{''.join(parts)}</g></svg>\n", caption
 
 
 def figure(results):
@@ -201,13 +166,9 @@ def blocks(results):
     """Text between the comments: of README.md, and of book/intro.md, whose links start in book/."""
     points = "\n".join(f"- {point}" for point in bullets(results))
     readme = [LEAD, f"![{ALT}](book/_static/headline.svg)", CAPTION, points]
-    shown = ["```{raw} html\n:file: _static/walls.svg\n```", walls()[1]]
-    intro = [
-        *shown,
-        f"```{{image}} _static/headline.svg\n:alt: {ALT}\n```",
-        CAPTION,
-        points.replace(".ipynb)", ")"),
-    ]
+    intro = ["```{raw} html\n:file: _static/walls.svg\n```", walls()[1]]
+    intro += [f"```{{image}} _static/headline.svg\n:alt: {ALT}\n```", CAPTION]
+    intro += [points.replace(".ipynb)", ")")]
     return "\n\n".join([START, *readme, END]), "\n\n".join([START, *intro, END])
 
 
@@ -219,11 +180,10 @@ def main():
     except KeyError as error:
         print(f"  README and first page stay as they are: no page has kept {error}")
         return
+    between = re.compile(f"{re.escape(START)}.*{re.escape(END)}", re.DOTALL)
     for path, block in zip((ROOT / "README.md", ROOT / "book" / "intro.md"), found, strict=True):
         text = path.read_text(encoding="utf-8")
-        replaced = re.sub(
-            f"{re.escape(START)}.*{re.escape(END)}", lambda _, block=block: block, text, flags=re.S
-        )
+        replaced = between.sub(lambda _, block=block: block, text)
         if replaced != text:
             write_atomically(path, replaced.encode())
     write_atomically(ROOT / "book" / "_static" / "walls.svg", walls()[0].encode())
@@ -234,12 +194,10 @@ def main():
 
 
 def same_figure(one, other):
-    """Whether two SVGs have the same texts and, to half a point, places: machines differ in the last digits."""
+    """Whether two SVGs have the same texts and, to half a point, places: machines differ."""
     texts = [re.findall(r">([^<>]+)</text>", svg) for svg in (one, other)]
-    paths = [
-        re.findall(r"-?\d+\.\d+", " ".join(re.findall(r' (?:d|x|y)="([^"]*)"', svg)))
-        for svg in (one, other)
-    ]
+    places = [" ".join(re.findall(r' (?:d|x|y)="([^"]*)"', svg)) for svg in (one, other)]
+    paths = [re.findall(r"-?\d+\.\d+", place) for place in places]
     if texts[0] != texts[1] or len(paths[0]) != len(paths[1]):
         return False
     return all(abs(float(a) - float(b)) < 0.5 for a, b in zip(*paths, strict=True))

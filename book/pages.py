@@ -49,7 +49,7 @@ class Page:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Where the source of a book lies. `root` holds book/, notebooks/, rc_utils/ and the files that pages depend on."""
+    """Where the source of a book lies: `root` holds book/, notebooks/ and what pages depend on."""
 
     root: pathlib.Path
 
@@ -72,7 +72,7 @@ class Layout:
 
 
 def read_pages(path):
-    """The campaigns to train and the pages of a pages.toml; unknown keys fail with the nearest valid name."""
+    """The campaigns to train and the pages of a pages.toml; unknown keys name the nearest one."""
     table = tomllib.loads(path.read_text(encoding="utf8"))
     check_keys(path.name, table, ["train", "depends", "pages"])
     common = tuple(table.get("depends", []))
@@ -92,19 +92,18 @@ def select(pages, names):
 
 
 def check_contents(pages, toc_path):
-    """Raise ValueError unless the table of contents lists exactly the notebook pages of pages.toml."""
+    """Raise ValueError unless the table of contents lists exactly the pages of pages.toml."""
     listed = set(re.findall(r"file: notebooks/(\S+)", toc_path.read_text(encoding="utf8")))
     for name in sorted(listed ^ {page.name for page in pages}):
-        have, lack = (
-            (toc_path.name, "pages.toml") if name in listed else ("pages.toml", toc_path.name)
-        )
-        raise ValueError(
-            f"page {name} is in {have} but not in {lack}; add it there, or remove it here"
-        )
+        have, lack = toc_path.name, "pages.toml"
+        if name not in listed:
+            have, lack = lack, have
+        where = f"page {name} is in {have} but not in {lack}"
+        raise ValueError(f"{where}; add it there, or remove it here")
 
 
 def fingerprint(page, layout):
-    """SHA-256 over the page's notebook, parameters and every file it depends on, by path and content."""
+    """SHA-256 over the page's notebook, parameters and files it depends on, by path and content."""
     files = [layout.source(page)]
     for pattern in page.depends:
         found = list(layout.root.glob(pattern))
@@ -120,11 +119,8 @@ def fingerprint(page, layout):
 
 def results_read(page, layout):
     """Files of kept results that a page shows."""
-    found = [
-        path
-        for pattern in page.results_of
-        for path in (layout.book / "notebooks").glob(f"{pattern}.csv")
-    ]
+    folder = layout.book / "notebooks"
+    found = [path for pattern in page.results_of for path in folder.glob(f"{pattern}.csv")]
     return [path for path in found if path != layout.results(page)]
 
 
@@ -138,7 +134,7 @@ def hash_of(files, folder):
 
 
 def campaign_files(pattern):
-    """Files of the campaigns whose name matches `pattern`: specifications, frozen and live records."""
+    """Copy those of `pages` that were never executed, for others to refer to; returns their names."""
     names = campaign.list_campaigns()
     if not fnmatch.filter(names, pattern):
         raise unknown_name("campaign", pattern, names)
@@ -152,7 +148,7 @@ def campaign_files(pattern):
 
 
 def write_unexecuted(pages, layout):
-    """Write those of `pages` that were never executed as they are, for others to refer to; returns their names."""
+    """Write those of `pages` that were never executed as they are, to refer to; returns names."""
     missing = [page for page in pages if _stamp_of(layout.executed(page)) is None]
     for page in missing:
         layout.executed(page).parent.mkdir(parents=True, exist_ok=True)
@@ -171,8 +167,7 @@ def execute_pages(pages, layout, device=None):
     for page in pages:
         check_parameters(layout.source(page), page.parameters)
     executed, errors = [], []
-    # papermill changes the current folder of its process, so that pages need processes of their
-    # own.
+    # papermill changes the current folder of its process: pages need processes of their own.
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(_WORKERS, context, _one_thread) as pool:
         for shows_results in (False, True):
@@ -192,19 +187,18 @@ def execute_pages(pages, layout, device=None):
 
 
 def with_device(page, layout, device):
-    """The page with the parameter `device` added, where its notebook has one and a device is asked for."""
+    """The page with the parameter `device`, where its notebook has one and one is asked for."""
     source = layout.source(page)
     if not source.is_file():
-        raise FileNotFoundError(
-            f"page {page.name}: there is no {source}; write it or remove the page from pages.toml"
-        )
+        missing = f"page {page.name}: there is no {source}"
+        raise FileNotFoundError(f"{missing}; write it or remove the page from pages.toml")
     if device is None or "device" not in notebook_parameters(source):
         return page
     return dataclasses.replace(page, parameters={**page.parameters, "device": device})
 
 
 def _stamp_of(executed):
-    """The fingerprint that an executed notebook was made with; None without one, and where it is damaged."""
+    """The fingerprint that an executed notebook was made with; None without or if damaged."""
     try:
         return json.loads(executed.read_text(encoding="utf8"))["metadata"].get(STAMP)
     except (OSError, ValueError, KeyError):
@@ -212,7 +206,7 @@ def _stamp_of(executed):
 
 
 def _lost_results(page, layout):
-    """Whether a page that keeps results has none. A notebook executed again for another page keeps none."""
+    """Whether a page that keeps results has none. A notebook of another page keeps none."""
     keeps = not page.notebook and "keep_results(" in layout.source(page).read_text(encoding="utf8")
     return keeps and not layout.results(page).is_file()
 

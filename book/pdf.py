@@ -1,4 +1,4 @@
-"""The built book as one PDF: each page printed by Chromium, in the order of the table of contents, then joined."""
+"""The built book as one PDF: pages printed by Chromium, in the order of the contents, joined."""
 
 import io
 import re
@@ -14,13 +14,14 @@ def chromium():
     program = next(filter(None, map(shutil.which, _PROGRAMS)), None)
     if program is None:
         raise FileNotFoundError(
-            "the PDF is printed by Chromium and there is none on the path; install it, or leave out --pdf"
+            "the PDF is printed by Chromium and there is none on the path; install it, or leave "
+            "out --pdf"
         )
     return program
 
 
 def write(html, names, path):
-    """Print the pages `names` below `html` and join them at `path`, with an outline and with links between them."""
+    """Print the pages `names` below `html` and join them at `path`, with an outline and links."""
     from playwright.sync_api import sync_playwright
     from pypdf import PdfReader, PdfWriter
 
@@ -31,11 +32,9 @@ def write(html, names, path):
             tab.goto((html / f"{name}.html").as_uri())
             tab.evaluate(_WAIT_FOR_FORMULAS)
             tab.emulate_media(media="print")
-            printed = tab.pdf(format="A4", margin=_MARGIN)
+            printed = PdfReader(io.BytesIO(tab.pdf(format="A4", margin=_MARGIN)))
             starts[(html / f"{name}.html").as_uri()] = len(writer.pages)
-            writer.append(
-                PdfReader(io.BytesIO(printed)), outline_item=re.sub(r" — .*", "", tab.title())
-            )
+            writer.append(printed, outline_item=re.sub(r" — .*", "", tab.title()))
     _join_links(writer, starts, html.as_uri())
     writer.compress_identical_objects()
     writer.add_metadata({"/Title": "Region counts in input space"})
@@ -44,7 +43,7 @@ def write(html, names, path):
 
 
 def _join_links(writer, starts, root):
-    """Links to printed pages lead there within the PDF; those to other files of the book are taken out."""
+    """Links to printed pages lead there within the PDF; those to other files are taken out."""
     from pypdf.generic import ArrayObject, NameObject
 
     for page in writer.pages:
@@ -55,9 +54,8 @@ def _join_links(writer, starts, root):
             target = starts.get(address.partition("#")[0])
             if target is not None:
                 del annotation["/A"]
-                annotation[NameObject("/Dest")] = ArrayObject(
-                    [writer.pages[target].indirect_reference, NameObject("/Fit")]
-                )
+                place = [writer.pages[target].indirect_reference, NameObject("/Fit")]
+                annotation[NameObject("/Dest")] = ArrayObject(place)
             if target is not None or not address.startswith(root):
                 kept.append(reference)
         if "/Annots" in page:

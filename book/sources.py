@@ -26,14 +26,12 @@ def _add_button(app, pagename, templatename, context, doctree):
 
 
 def source_address(book, page, suffix):
-    """Address in the repository of the source of a page of a book's folder; None where the citation names none."""
+    """Address in the repository of the source of a page; None where the citation names none."""
     citation = (book.parent / "CITATION.cff").read_text(encoding="utf-8")
     pages = tomllib.loads((book / "pages.toml").read_text(encoding="utf-8"))["pages"]
     folder, _, name = page.rpartition("/")
-    path = (
-        f"notebooks/{pages[name].get('notebook', name)}"
-        if folder == "notebooks"
-        else f"book/{page}"
-    )
+    path = f"book/{page}"
+    if folder == "notebooks":
+        path = f"notebooks/{pages[name].get('notebook', name)}"
     repository = re.search(r"^repository-code: (\S+)", citation, re.MULTILINE)
     return repository and f"{repository[1]}/blob/HEAD/{path}{suffix}"
