@@ -1,4 +1,4 @@
-"""Write article.pdf: fill the text of article.typ with the results of the README and of the records, and typeset it.
+"""Write article.pdf: fill article.typ with results of the README and the records, and typeset it.
 
     python article/build.py [OUTPUT]
 
@@ -32,20 +32,19 @@ CAMPAIGN, FULL_SIZE = "cifar10-small", "cifar10-paper"
 STATEMENTS = r"main/|bias/.*/overall|motivation/|mixup/|crop-flip/|evolution/trend"
 _RESULTS = re.compile(r"<!-- results.*?-->(.*?)<!-- end of results -->", re.DOTALL)
 _STUDY = re.compile(r"^## Study \d+\. (.+?)$(.*?)(?=^## )", re.MULTILINE | re.DOTALL)
+_ITEM = re.compile(r"^- \*\*(.+?)\.\*\* (.+?)(?=^- \*\*|\Z)", re.MULTILINE | re.DOTALL)
 
 
 def blocks(markdown):
-    """Paragraphs, tables and figures of a Markdown text, as [{"kind": ..., ...}] that article.typ shows."""
+    """Paragraphs, tables and figures of a Markdown text, as [{"kind": ..., ...}] of article.typ."""
     found = []
     for part in re.split(r"\n\s*\n", markdown.strip()):
         lines = part.strip().splitlines()
         if lines[0].startswith("<"):  # what folds a table in the README
             continue
         if lines[0].startswith("|"):
-            header, _, *rows = [
-                [pieces(cell) for cell in line.strip()[1:-1].split("|")] for line in lines
-            ]
-            found.append({"kind": "table", "header": header, "rows": rows})
+            header, _, *rows = [line.strip()[1:-1].split("|") for line in lines]
+            found.append(table(header, rows))
         elif image := re.fullmatch(r"!\[(.*?)\]\((.*?)\)", part.strip()):
             found.append({"kind": "figure", "caption": image[1], "path": f"/{image[2]}"})
         else:
@@ -55,17 +54,19 @@ def blocks(markdown):
 
 
 def pieces(text):
-    """A line of Markdown as [{"text": ..., "style": "code", "strong" or ""}], links by their text."""
+    """A line of Markdown as [{"text": ..., "style": "code", "strong" or ""}], links by text."""
     text = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text.strip())
     found = []
     for code, strong, plain in re.findall(r"`([^`]+)`|\*\*(.+?)\*\*|((?:(?!`|\*\*).)+)", text):
-        found.append(
-            {
-                "text": code or strong or plain,
-                "style": "code" if code else "strong" if strong else "",
-            }
-        )
+        style = "code" if code else "strong" if strong else ""
+        found.append({"text": code or strong or plain, "style": style})
     return found
+
+
+def table(header, rows):
+    """A table of article.typ from texts, of which `pieces` are made."""
+    shown = [[pieces(cell) for cell in row] for row in (header, *rows)]
+    return {"kind": "table", "header": shown[0], "rows": shown[1:]}
 
 
 def results_block(path):
@@ -75,9 +76,8 @@ def results_block(path):
 
 def settings(name):
     """The settings of a campaign's main experiment, as texts."""
-    campaign = tomllib.loads(
-        (ROOT / "campaigns" / name / "campaign.toml").read_text(encoding="utf-8")
-    )
+    path = ROOT / "campaigns" / name / "campaign.toml"
+    campaign = tomllib.loads(path.read_text(encoding="utf-8"))
     main = next(e for e in campaign["experiments"] if e["name"] == "main")
     dataset = campaign["dataset"]
     # What a file does not say is what the functions take: the whole dataset, the published width.
@@ -110,9 +110,8 @@ def ledger(name):
 def provenance(records):
     """Where and when the records were made, and what that took."""
     made = [record["provenance"] for record in records]
-    seconds = sum(p["seconds_train"] for p in made) + sum(
-        c["seconds"] for r in records for c in r["counts"]
-    )
+    seconds = sum(p["seconds_train"] for p in made)
+    seconds += sum(count["seconds"] for record in records for count in record["counts"])
     return {
         "runs": f"{len(records):,}",
         "hours": f"{seconds / 3600:.0f}",
@@ -124,15 +123,13 @@ def provenance(records):
 
 
 def studies():
-    """The studies of book/protocol.md: title, question, what decides, runs asked for and recorded."""
+    """The studies of book/protocol.md: title, question, number of runs asked for and recorded."""
     text = (ROOT / "book" / "protocol.md").read_text(encoding="utf-8")
     # The protocol names the campaigns in the order of its studies.
     names = [name for name in re.findall(r"`(study-\w+)`", text) if name in list_campaigns()]
     rows = []
     for name, (title, body) in zip(names, _STUDY.findall(text), strict=True):
-        items = dict(
-            re.findall(r"^- \*\*(.+?)\.\*\* (.+?)(?=^- \*\*|\Z)", body, re.MULTILINE | re.DOTALL)
-        )
+        items = dict(_ITEM.findall(body))
         asked = load_campaign(name).runs()
         recorded = {record["run_id"] for record in ledger(name)} & set(asked)
         row = {"title": title, "question": " ".join(items["Question"].split()), "asked": len(asked)}
@@ -141,63 +138,36 @@ def studies():
 
 
 def statements():
-    """The table of the main statements: what was published, ours with its interval, and the verdict."""
+    """The table of the main statements: as published, ours with its interval, and the verdict."""
     card = scorecard(kept_results())
     card = card[card["counted"] & card["id"].str.match(STATEMENTS)]
     heads = ["statement", "printed", "their records", "ours", "settings", "verdict"]
-    rows = [
-        [
-            f"{row.claim} ({row.where})",
-            row.published,
-            row.authors,
-            row.ours,
-            str(row.n),
-            row.verdict,
-        ]
-        for row in card.itertuples()
-    ]
-    return {
-        "kind": "table",
-        "header": [pieces(h) for h in heads],
-        "rows": [[pieces(c) for c in row] for row in rows],
-    }
+    rows = []
+    for row in card.itertuples():
+        found = row.published, row.authors, row.ours, str(row.n), row.verdict
+        rows.append([f"{row.claim} ({row.where})", *found])
+    return table(heads, rows)
 
 
 def decisions():
     """The table of what decides in each study of the first round, as its page has kept it."""
-    rows = [
-        [
-            r.id.removeprefix("study/").replace("/", ". ", 1),
-            interval_text(r.value, r.low, r.high),
-            str(r.n),
-            r.detail,
-        ]
-        for r in kept_results()
-        if r.id.startswith("study/") and r.detail
-    ]
-    heads = ["study: what decides", "found", "units", "the claim"]
-    return {
-        "kind": "table",
-        "header": [pieces(h) for h in heads],
-        "rows": [[pieces(c) for c in row] for row in rows],
-    }
+    rows = []
+    for r in kept_results():
+        if r.id.startswith("study/") and r.detail:
+            name = r.id.removeprefix("study/").replace("/", ". ", 1)
+            rows.append([name, interval_text(r.value, r.low, r.high), str(r.n), r.detail])
+    return table(["study: what decides", "found", "units", "the claim"], rows)
 
 
 def groups(runs):
-    """Rows of the appendix: for each network and setting of learning rate and batch size, means over the runs."""
-    keys = ["network", "lr", "batch_size"]
-    means = runs.groupby(keys, sort=False)[
-        ["train_accuracy", "test_accuracy", "gap", "count"]
-    ].mean()
-    sizes = runs.groupby(keys, sort=False).size()
-    rows = []
-    for (network, lr, batch_size), mean in means.iterrows():
-        values = [f"{mean[c]:.3f}" for c in ("train_accuracy", "test_accuracy", "gap")] + [
-            f"{mean['count']:.2f}"
-        ]
-        rows.append(
-            [network, f"{lr:g}", f"{batch_size:g}", str(sizes[network, lr, batch_size]), *values]
-        )
+    """Rows of the appendix: for each network, learning rate and batch size, means over the runs."""
+    keys, columns = ["network", "lr", "batch_size"], ["train_accuracy", "test_accuracy", "gap"]
+    grouped = runs.groupby(keys, sort=False)
+    sizes, rows = grouped.size(), []
+    for (network, lr, batch_size), mean in grouped[[*columns, "count"]].mean().iterrows():
+        values = [*(f"{mean[column]:.3f}" for column in columns), f"{mean['count']:.2f}"]
+        size = str(sizes[network, lr, batch_size])
+        rows.append([network, f"{lr:g}", f"{batch_size:g}", size, *values])
     return rows
 
 
@@ -207,11 +177,8 @@ def draw(runs, evolution):
     plotting.use_style()
     plotting.lr_batch_panels(runs)
     _save("settings.svg")
-    epochs = (
-        evolution[evolution["experiment"] == "main"]
-        .groupby(["lr", "epoch"])[["count_evolution", "gap"]]
-        .mean()
-    )
+    points = evolution[evolution["experiment"] == "main"]
+    epochs = points.groupby(["lr", "epoch"])[["count_evolution", "gap"]].mean()
     axes = plt.subplots(1, 2, figsize=(8, 3.2), sharex=True)[1]
     looks = [(plotting.BLUE, "o"), (plotting.ORANGE, "s"), (plotting.GREEN, "^")]
     for (lr, rows), (colour, marker) in zip(epochs.groupby(level="lr"), looks, strict=True):
@@ -250,19 +217,17 @@ def data():
 
 
 def write(path):
-    """Fill in the text and write the PDF at `path`. Raises ValueError before the pages have kept their results."""
+    """Fill in the text and write the PDF at `path`; ValueError before pages have kept results."""
     if not kept_results():
         raise ValueError(
-            "no page has kept its results: `make book` executes them, and then the article can be made"
+            "no page has kept its results: `make book` executes them, and then the article can be "
+            "made"
         )
-    contents = data()
-    (PARTS / "data.json").write_text(
-        json.dumps(contents, ensure_ascii=False, indent=1), encoding="utf-8"
-    )
+    contents = json.dumps(data(), ensure_ascii=False, indent=1)
+    (PARTS / "data.json").write_text(contents, encoding="utf-8")
     fonts = pathlib.Path(matplotlib.get_data_path()) / "fonts" / "ttf"  # those of the figures
-    typst.compile(
-        str(HERE / "article.typ"), output=str(path), root=str(ROOT), font_paths=[str(fonts)]
-    )
+    places = {"output": str(path), "root": str(ROOT), "font_paths": [str(fonts)]}
+    typst.compile(str(HERE / "article.typ"), **places)
 
 
 def main(argv=None):

@@ -134,7 +134,7 @@ def hash_of(files, folder):
 
 
 def campaign_files(pattern):
-    """Copy those of `pages` that were never executed, for others to refer to; returns their names."""
+    """Files of the campaigns whose name matches `pattern`: specifications, all records."""
     names = campaign.list_campaigns()
     if not fnmatch.filter(names, pattern):
         raise unknown_name("campaign", pattern, names)
@@ -148,7 +148,7 @@ def campaign_files(pattern):
 
 
 def write_unexecuted(pages, layout):
-    """Write those of `pages` that were never executed as they are, to refer to; returns names."""
+    """Copy those of `pages` that were never executed, to be referred to; returns their names."""
     missing = [page for page in pages if _stamp_of(layout.executed(page)) is None]
     for page in missing:
         layout.executed(page).parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The authors' own records at full size, as one table; `derive.py` makes those of this folder from it.
+"""The authors' own records at full size, as one table, which `derive.py` makes others from.
 
 The first author's repository (GitHub lijingwei0502/implicit_bias) holds at commit 6148365 the text
 files that the paper's tables rest on, one line per training run. The repository has no licence:
@@ -47,11 +47,9 @@ def numbers(path, lengths):
     require(path.is_file(), f"{path} is not there; check out commit 6148365")
     with naming(path):
         rows = np.loadtxt(path, ndmin=2)
-        expected = f"expected {' or '.join(map(str, lengths))}, all finite"
-        require(
-            rows.shape[1] in lengths and np.isfinite(rows).all(),
-            f"{rows.shape[1]} numbers a line, {expected}",
-        )
+        found, expected = rows.shape[1], f"expected {' or '.join(map(str, lengths))}, all finite"
+        usable = found in lengths and np.isfinite(rows).all()
+        require(usable, f"{found} numbers a line, {expected}")
     return rows
 
 

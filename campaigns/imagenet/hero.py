@@ -1,10 +1,10 @@
-"""What pretrained ImageNet networks show in the book: the guide's table, and the picture of the first page.
+"""What pretrained ImageNet networks show in the book: the guide's table, the first page's picture.
 
-    python campaigns/imagenet/hero.py            # a part of `make imagenet`, which installs what it
-    needs
+    python campaigns/imagenet/hero.py
 
-It draws the regions of EfficientNet-Lite0 between three photographs, those that
-the adaptive count counts, and writes their numbers into the caption.
+is a part of `make imagenet`, which installs what it needs. It draws the regions of
+EfficientNet-Lite0 between three photographs, those that the adaptive count counts, and writes their
+numbers into the caption.
 """
 
 import base64
@@ -30,34 +30,25 @@ from rc_utils.paths import write_atomically
 
 BOOK = pathlib.Path(__file__).resolve().parents[2] / "book"
 PICTURE = BOOK / "_static" / "hero.svg"
-# CC0 by Stefan van der Walt, CC0 by Rachel Michetti, public domain by SpaceX (notes of
-# `skimage.data`).
+# CC0 by Stefan van der Walt and by Rachel Michetti, public domain by SpaceX (`skimage.data`).
 PHOTOGRAPHS = {"cat": "chelsea.png", "cup of coffee": "coffee.png", "rocket": "rocket.jpg"}
 START, END = "<!-- hero: written by `python campaigns/imagenet/hero.py` -->", "<!-- end of hero -->"
 CORNERS = np.array([[45, 680], [675, 680], [360, 680 - 630 * 0.75**0.5]])
 SQUARES = ((2, 425), (598, 425), (300, 2))  # where the photographs lie, 120 wide
-FONTS = {
-    22: 0.9,
-    18: 0.7,
-}  # sizes of names, and the share of a name that has to lie inside its region
+FONTS = {22: 0.9, 18: 0.7}  # sizes of names, and the share of one that its region has to hold
 
 
 def photographs(size):
-    """The middle squares of three photographs of scikit-image, (3, 3, size, size) in [0, 1], and as images."""
+    """The middle squares of three photographs, (3, 3, size, size) in [0, 1], and as images."""
     folder, squares = pathlib.Path(importlib.import_module("skimage").__file__).parent / "data", []
     for name in PHOTOGRAPHS.values():
         image = Image.open(folder / name).convert("RGB")
         side = min(image.size)
         left, top = (image.width - side) // 2, (image.height - side) // 2
-        squares.append(
-            image.crop((left, top, left + side, top + side)).resize(
-                (size, size), Image.Resampling.BICUBIC
-            )
-        )
-    arrays = np.stack(
-        [np.asarray(square, np.float32).transpose(2, 0, 1) / 255 for square in squares]
-    )
-    return torch.from_numpy(arrays), squares
+        square = image.crop((left, top, left + side, top + side))
+        squares.append(square.resize((size, size), Image.Resampling.BICUBIC))
+    arrays = np.stack([np.asarray(square, np.float32) / 255 for square in squares])
+    return torch.from_numpy(arrays.transpose(0, 3, 1, 2)), squares
 
 
 def straightened(path):
@@ -76,18 +67,14 @@ def inside(paths, places):
 
 
 def place_of_name(paths, half):
-    """Where most of a box of half the size `half` (2,) lies inside the paths, and the share of it that does.
+    """Where most of a box of half the size `half` (2,) lies inside the paths, and that share.
 
     None of it may lie outside the triangle.
     """
     box = np.stack(np.meshgrid(*[np.linspace(-1, 1, 7)] * 2), -1).reshape(-1, 2) * half
-    low, high = (
-        np.min([path.min(0) for path in paths], 0),
-        np.max([path.max(0) for path in paths], 0),
-    )
-    places = np.stack(
-        np.meshgrid(*[np.linspace(*ends, 50) for ends in zip(low, high, strict=True)]), -1
-    ).reshape(-1, 2)
+    points = np.concatenate(paths)
+    axes = [np.linspace(*ends, 50) for ends in zip(points.min(0), points.max(0), strict=True)]
+    places = np.stack(np.meshgrid(*axes), -1).reshape(-1, 2)
     boxes = (places[:, None] + box).reshape(-1, 2)
     covered, whole = (inside(one, boxes).reshape(len(places), -1) for one in (paths, [CORNERS]))
     covered = covered.mean(1) * whole.all(1)
@@ -100,9 +87,8 @@ def name_of(paths, rows, taken):
     for font, least in FONTS.items():
         half = np.array([0.28 * font * max(map(len, rows)), 0.5 * font * len(rows)])
         place, covered = place_of_name(paths, half)
-        if covered >= least and not any(
-            (np.abs(place - other) < half + size).all() for other, size in taken
-        ):
+        hides = any((np.abs(place - other) < half + size).all() for other, size in taken)
+        if covered >= least and not hides:
             taken.append((place, half))
             heights = place[1] + font * (np.arange(len(rows)) - len(rows) / 2 + 0.8)
             return [
@@ -115,42 +101,35 @@ def name_of(paths, rows, taken):
 def picture(polygons, labels, regions, names, squares, words):
     """The regions of a triangle as an SVG that names them, with squares (images) at the corners."""
     paths = outlines([polygon @ CORNERS for polygon in polygons], labels)
-    shares = {label: sum(area(path) for path in own) for label, own in paths.items()}
-    shares = {
-        label: shares[label] / sum(shares.values())
-        for label in sorted(shares, key=shares.get, reverse=True)
-    }
+    areas = {label: sum(area(path) for path in own) for label, own in paths.items()}
+    whole, largest_first = sum(areas.values()), sorted(areas, key=areas.get, reverse=True)
+    shares = {label: areas[label] / whole for label in largest_first}
     parts, texts, taken = [], [], []
     for rank, (label, share) in enumerate(shares.items()):
-        red, green, blue = colorsys.hls_to_rgb(
-            rank * 0.618034 % 1, (0.78, 0.68, 0.86)[rank % 3], 0.6
-        )
-        colour = f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}"
+        lightness = (0.78, 0.68, 0.86)[rank % 3]
+        rgb = colorsys.hls_to_rgb(rank * 0.618034 % 1, lightness, 0.6)
+        colour = "#" + "".join(f"{round(255 * one):02x}" for one in rgb)
         lines = "".join(
             "M" + " ".join(f"{x:.1f},{y:.1f}" for x, y in straightened(path)) + "Z"
             for path in paths[label]
         )
-        name = html.escape(names[label])
-        parts.append(
-            f'<path fill="{colour}" d="{lines}"><title>{name}: {100 * share:.1f} % of the triangle</title></path>'
-        )
+        title = f"{html.escape(names[label])}: {100 * share:.1f} % of the triangle"
+        parts.append(f'<path fill="{colour}" d="{lines}"><title>{title}</title></path>')
         texts += name_of(paths[label], names[label].split(), taken)
     frames = []
     for (x, y), corner, square in zip(SQUARES, CORNERS, squares, strict=True):
-        frames.append(
-            f'<path stroke="currentColor" d="M{x + 60},{y + 120}L{corner[0]:.0f},{corner[1]:.0f}"/>'
-        )
+        line = f"M{x + 60},{y + 120}L{corner[0]:.0f},{corner[1]:.0f}"
+        frames.append(f'<path stroke="currentColor" d="{line}"/>')
         square.resize((200, 200)).save(buffer := io.BytesIO(), "JPEG", quality=80)
-        data = base64.b64encode(buffer.getvalue()).decode()
-        frames.append(
-            f'<image x="{x}" y="{y}" width="120" height="120" href="data:image/jpeg;base64,{data}"/>'
-        )
+        data = f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+        frames.append(f'<image x="{x}" y="{y}" width="120" height="120" href="{data}"/>')
     told = told_of(shares, regions, names, words)
+    drawn = 'stroke="#222" stroke-width="1.2" stroke-linejoin="round" fill-rule="evenodd"'
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="rc-hero" viewBox="0 0 720 700" role="img" aria-label="{told}" '
-        f'font-family="sans-serif">'
-        f'<g stroke="#222" stroke-width="1.2" stroke-linejoin="round" fill-rule="evenodd">{"".join(parts)}</g>'
-        f'<g text-anchor="middle" fill="#111" pointer-events="none">{"".join(texts)}</g>{"".join(frames)}</svg>\n'
+        '<svg xmlns="http://www.w3.org/2000/svg" class="rc-hero" viewBox="0 0 720 700" role="img" '
+        f'aria-label="{told}" font-family="sans-serif"><g {drawn}>{"".join(parts)}</g>'
+        f'<g text-anchor="middle" fill="#111" pointer-events="none">{"".join(texts)}</g>'
+        f"{''.join(frames)}</svg>\n"
     )
 
 
@@ -158,14 +137,14 @@ def told_of(shares, regions, names, words):
     """The picture in words."""
     largest = ", ".join(names[label] for label in list(shares)[:5])
     return html.escape(
-        f"A triangle whose corners are photographs of a {words[0]}, a {words[1]} and a {words[2]}. Each point is a "
-        f"mixture of the three, coloured by the class that EfficientNet-Lite0 predicts: {len(shares)} classes in "
-        f"{regions} regions. The largest are {largest}."
+        f"A triangle whose corners are photographs of a {words[0]}, a {words[1]} and a {words[2]}. "
+        "Each point is a mixture of the three, coloured by the class that EfficientNet-Lite0 "
+        f"predicts: {len(shares)} classes in {regions} regions. The largest are {largest}."
     )
 
 
 def main():
-    """Write the table of the guide from what was counted, the segments between photographs, picture and caption."""
+    """Write the guide's table, the segments between photographs, the picture and its caption."""
     if RESULTS.is_file():
         shown_table(pd.read_csv(RESULTS)).to_csv(BOOK / "guide" / "imagenet.csv", index=False)
     count_between()
@@ -175,12 +154,9 @@ def main():
 def shown_table(results):
     """The results for the guide, a column for each network, with intervals as text."""
     shown = {"accuracy on ImageNet, %": results["accuracy"].astype(str)}
-    heads = {
-        "regions": "regions",
-        "labels": "different labels",
-        "foreign_share": "share with neither end's label",
-    }
-    for column, head in (heads | {"more": "regions more than Lite0"}).items():
+    heads = {"regions": "regions", "labels": "different labels"}
+    heads |= {"foreign_share": "share with neither end's label", "more": "regions more than Lite0"}
+    for column, head in heads.items():
         bounds = results[[column, f"{column}_low", f"{column}_high"]].to_numpy()
         shown[head] = [interval_text(*row) if np.ptp(row) else "–" for row in bounds]
     shown["segments"] = results["segments"].astype(str)
@@ -218,8 +194,8 @@ def caption(number, regions):
     """The picture and its caption in Markdown, for the first page."""
     shown = "```{raw} html\n:file: _static/hero.svg\n```"
     told = (
-        f"*EfficientNet-Lite0, an ImageNet network, between a cat, a cup of coffee and a rocket: {number} classes in "
-        f"{regions} regions. [Photographs](guide/your_model).*"
+        "*EfficientNet-Lite0, an ImageNet network, between a cat, a cup of coffee and a rocket: "
+        f"{number} classes in {regions} regions. [Photographs](guide/your_model).*"
     )
     return "\n\n".join([START, shown, told, END])
 
