@@ -80,8 +80,7 @@ def main():
             how = {"dim": 2, "num_samples": COUNTED, "strategy": "adaptive"}
             counts = np.asarray(region_count(network, points, **how).counts)
             found["networks"][run_id]["counts"] = counts.tolist()
-        numbers = [triangle["regions"] for triangle in shown]
-        tqdm.write(f"{experiment} {planned.spec.train.lr} {numbers}")
+        tqdm.write(f"{experiment} {planned.spec.train.lr} {[one['regions'] for one in shown]}")
     write_atomically(FILE, json.dumps(found, separators=(",", ":")).encode())
 
 

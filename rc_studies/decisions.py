@@ -1,7 +1,5 @@
 """Decision rules of the five studies of the count, as `book/protocol.md` says."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from dataclasses import replace
@@ -11,8 +9,7 @@ import pandas as pd
 from sklearn.model_selection import KFold
 from sklearn.preprocessing import PolynomialFeatures
 
-from rc_studies.rivals import RIVALS
-from rc_studies.studies import ARMS, AXES, COUNT
+from rc_studies.studies import ARMS, AXES, COUNT, RIVALS, decision
 from rc_utils.correlation import MIN_UNITS, Estimate, bootstrap, fisher_interval, mean
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import load_evolution
@@ -43,12 +40,13 @@ def seed_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     """
     rows = []
     for network, group in runs[runs["interpolates"]].groupby("network", sort=False):
-        gap = _centred(group["gap"].to_numpy(float), group["experiment"])
-        means = group["experiment"].nunique() - 1
+        groups = group["experiment"].to_numpy()
+
+        def centred(values, groups=groups):
+            return values - pd.DataFrame(values).groupby(groups).transform("mean").to_numpy()
+
+        gap, measures = _closest_forms(group, centred)
         resampled = {"units": range(len(gap)), "seed": seed, "unit": "runs"}
-        measures = {}
-        for name, choices in forms(group).items():
-            measures[name] = _closest([_centred(one, group["experiment"]) for one in choices], gap)
         of_count = functools.partial(_correlations, measures[COUNT], gap)
         for name, values in measures.items():
             own = functools.partial(_correlations, values, gap)
@@ -56,7 +54,8 @@ def seed_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
             def difference(weights, own=own, of_count=of_count):
                 return np.abs(of_count(weights)) - np.abs(own(weights))
 
-            row = {"network": network, "measure": name, "r": _fisher(values, gap, means)}
+            row = {"network": network, "measure": name}
+            row["r"] = _fisher(values, gap, group["experiment"].nunique() - 1)
             row["bootstrap"] = bootstrap(own, **resampled)
             row["difference"] = bootstrap(difference, **resampled)
             rows.append(row)
@@ -66,9 +65,9 @@ def seed_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
 def decide_seeds(table: pd.DataFrame) -> str:
     """Supports: r above 0, at least 0.5, in both networks; refutes: upper end below 0.3 in both."""
     found = table[table["measure"] == COUNT]["r"]
-    if len(found) > 1 and all(r.low > 0 and r.value >= 0.5 for r in found):
-        return "supports"
-    return "refutes" if len(found) > 1 and all(r.high < 0.3 for r in found) else "inconclusive"
+    both = len(found) > 1
+    supports = both and all(r.low > 0 and r.value >= 0.5 for r in found)
+    return decision(supports, both and all(r.high < 0.3 for r in found))
 
 
 def predictions(runs: pd.DataFrame) -> pd.DataFrame:
@@ -130,9 +129,8 @@ def decide_transfer(table: pd.DataFrame) -> str:
     """Supports: R² from 0.5, resolved above the best rival's; refutes: less, or not above that."""
     found, rival = table.set_index("measure"), best_rival(table, "R2")
     count = found["R2"][COUNT].value
-    if count < 0.5 or found["R2"][rival].value >= count:
-        return "refutes"
-    return "supports" if found["difference"][rival].low > 0 else "inconclusive"
+    refuted = count < 0.5 or found["R2"][rival].value >= count
+    return decision(not refuted and found["difference"][rival].low > 0, refuted)
 
 
 def slope_across_settings(sgd: pd.DataFrame) -> float:
@@ -142,10 +140,7 @@ def slope_across_settings(sgd: pd.DataFrame) -> float:
 
 
 def changes_from_control(runs: pd.DataFrame) -> pd.DataFrame:
-    """Treated runs that interpolate: `arm`, changes x of log(count) and y of gap from the control.
-
-    The control of study 3 is that of the same seed.
-    """
+    """Treated runs that interpolate: `arm`, x, y: log(count) and gap less those of seed's control."""
     runs = runs[runs["interpolates"]]
     control = runs[runs["experiment"] == "control"].set_index("seed")
     tables = []
@@ -175,18 +170,15 @@ def decide_arm(slope: Estimate, moved: float, across: float) -> str:
     """Supports: interval above half of `across`; refutes: below it; the count has to have moved."""
     if abs(moved) < 0.4:
         return "not moved"
-    if slope.low > across / 2:
-        return "supports"
-    return "refutes" if slope.high < across / 2 else "inconclusive"
+    return decision(slope.low > across / 2, slope.high < across / 2)
 
 
 def slopes_by_measure(runs: pd.DataFrame, sgd: pd.DataFrame, arm: str) -> pd.DataFrame:
     """By measure: the effect of a treatment of study 3, against what the settings of study 2 show.
 
-    That is the slope of the gap's change on the measure's change, over the slope of gap on measure
-    across ResNet18's SGD settings. Each measure is in the form that fits the gap of those settings
-    better. Columns: measure, ratio (mean over seeds) and passes: whether its interval lies above a
-    half, the bar of the count.
+    The slope of the gap's change on the measure's change, over the slope of gap on measure across
+    ResNet18's SGD settings, each measure in the form that fits the gap of those settings better.
+    Columns: measure, ratio (mean over seeds), passes: its interval is above a half, as for a count.
     """
     runs, sgd = runs[runs["interpolates"]], sgd.query(SETTINGS_ACROSS)
     gap, across = runs["gap"].to_numpy(float), sgd["gap"].to_numpy(float)
@@ -211,11 +203,9 @@ def slopes_by_measure(runs: pd.DataFrame, sgd: pd.DataFrame, arm: str) -> pd.Dat
 def sign_errors(runs: pd.DataFrame, outcome: str = "gap", *, seed: int = 0) -> pd.DataFrame:
     """By axis: the share of pairs of levels whose larger count has the smaller gap, worst first.
 
-    With outcome "test_accuracy": whose larger count has the larger accuracy. Units: base setting
-    and seed.
+    With outcome "test_accuracy": whose larger count has the larger accuracy. Units: lr and seed.
     """
-    sign = {"gap": 1, "test_accuracy": -1}[outcome]
-    rows = []
+    sign, rows = {"gap": 1, "test_accuracy": -1}[outcome], []
     for axis, levels in AXES.items():
         wrong, pairs = [], []
         for _, unit in runs[runs["experiment"].isin(levels)].groupby(["lr", "seed"]):
@@ -238,16 +228,13 @@ def sign_errors(runs: pd.DataFrame, outcome: str = "gap", *, seed: int = 0) -> p
 
 def decide_axis(share: Estimate) -> str:
     """Supports: upper end below a half; refutes: lower end above it."""
-    if share.high < 0.5:
-        return "supports"
-    return "refutes" if share.low > 0.5 else "inconclusive"
+    return decision(share.high < 0.5, share.low > 0.5)
 
 
 def looks(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """The runs of study-independent when the loss first fell below 0.01, and at their end.
 
-    `updates` are the steps so far. Runs whose training loss never fell so low are left out of the
-    first table, "equal loss".
+    `updates` are the steps so far. In "equal loss" there are no runs whose loss never fell so low.
     """
     n_train = load_campaign("study-independent").dataset["n_train"]
     end = runs.assign(updates=np.ceil(n_train / runs["batch_size"]) * runs["epochs"])
@@ -269,12 +256,10 @@ def partial_correlations(
     options: of `beyond_settings`.
     """
     runs = runs[runs["interpolates"]].reset_index(drop=True)
-    found, rows = forms(runs), []
-    columns = [runs["gap"].to_numpy(float), *itertools.chain(*found.values())]
-    gap, *left = beyond_settings(runs, np.column_stack(columns), seed, **options).T
+    beyond, rows = functools.partial(beyond_settings, runs, seed=seed, **options), []
+    gap, measures = _closest_forms(runs, beyond)
     resampled = {"units": range(len(gap)), "num_resamples": num_resamples, "seed": seed}
-    for name, choices in found.items():
-        best = _closest([left.pop(0) for _ in choices], gap)
+    for name, best in measures.items():
         if name not in (COUNT, PLAIN) and not np.isfinite(_correlation(best, gap)):
             continue  # the number of parameters, which is constant within a network
         row = {"measure": name, "r": _fisher(best, gap, 2)}
@@ -292,9 +277,8 @@ def beyond_settings(
 
     Ridge regression on a cubic in log lr, log batch size and log updates, or on these alone where a
     network has fewer than `runs_a_term` runs for each term of the cubic. A run is predicted by a
-    fit without its fold, a tenth of the network's runs; predictions are means over `splits` random
-    partitions into folds, so that no one partition decides. Nothing is fitted to fewer than three
-    runs.
+    fit without its fold, a tenth of its network; predictions are means over `splits` random
+    partitions into folds, so that no one partition decides. Nothing is fitted to fewer than 3 runs.
     """
     settings = np.log(runs[["lr", "batch_size", "updates"]].to_numpy(float))
     residuals = np.empty(values.shape)
@@ -343,8 +327,7 @@ def ridge_predictions(terms: np.ndarray, values: np.ndarray, new_terms: np.ndarr
     """Ridge regressions of columns of `values` (n, m) on `terms` (n, k), at `new_terms`: (p, m).
 
     Each column has its own penalty, of `PENALTIES` the one with the least squared leave-one-out
-    error: scikit-learn's RidgeCV with alpha_per_target, whose thousands of fits a page cannot wait
-    for.
+    error: scikit-learn's RidgeCV with alpha_per_target, too slow for a page's thousands of fits.
     """
     centre, level = terms.mean(axis=0), values.mean(axis=0)
     u, s, vt = np.linalg.svd(terms - centre, full_matrices=False)
@@ -361,9 +344,7 @@ def decide_independent(table: pd.DataFrame) -> str:
     """Supports: interval above 0.2, r above the best rival; refutes: upper end below either."""
     found, rival = table.set_index("measure")["r"], best_rival(table)
     r, best = found[COUNT], abs(found[rival].value) if rival else 0.0
-    if r.high < 0.2 or r.high < best:
-        return "refutes"
-    return "supports" if r.low > 0.2 and r.value > best else "inconclusive"
+    return decision(r.low > 0.2 and r.value > best, r.high < 0.2 or r.high < best)
 
 
 def best_rival(table: pd.DataFrame, score: str = "r") -> str:
@@ -378,14 +359,18 @@ def _ratio(part, whole, weights):
     return (weights @ part) / (weights @ whole)
 
 
-def _centred(values, groups):
-    frame = pd.Series(values)
-    return (frame - frame.groupby(groups.to_numpy()).transform("mean")).to_numpy()
+def _closest_forms(runs, left_of):
+    """The gap, and each measure in its form with the larger |r|, by name, as `left_of` leaves them.
 
-
-def _closest(choices, gap):
-    """The form of a measure that correlates with the gap most, whatever the sign."""
-    return max(choices, key=lambda values: abs(_correlation(values, gap)))
+    left_of: from columns (n, m) to what is left of them.
+    """
+    found, measures = forms(runs), {}
+    columns = [runs["gap"].to_numpy(float), *itertools.chain(*found.values())]
+    gap, *left = left_of(np.column_stack(columns)).T
+    for name, choices in found.items():
+        own = [left.pop(0) for _ in choices]
+        measures[name] = max(own, key=lambda values: abs(_correlation(values, gap)))
+    return gap, measures
 
 
 def _correlation(x, y):

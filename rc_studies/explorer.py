@@ -4,8 +4,6 @@
 page, so that it works offline and from a file.
 """
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import io
@@ -83,8 +81,7 @@ def explorer_html(
     return (
         '<div class="rc-explorer" role="group" aria-label="Explorer of decision regions">\n'
         '<p class="rc-explorer-off">The pictures are drawn by a script, which does not run here.'
-        "</p>\n"
-        f'<script type="application/json">{text}</script>\n</div>'
+        f'</p>\n<script type="application/json">{text}</script>\n</div>'
     )
 
 

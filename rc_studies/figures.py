@@ -1,7 +1,5 @@
 """The figures of the five studies."""
 
-from __future__ import annotations
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -29,8 +27,7 @@ def seeds_panels(runs: pd.DataFrame, draws: dict[str, str] = DRAWS) -> Figure:
             x, y = group[COUNT] - group[COUNT].mean(), group["gap"] - group["gap"].mean()
             face = "white" if name == "draws" else color
             ax.scatter(x, y, s=30, edgecolors=color, facecolors=face, label=words)
-        ax.set_title(network)
-        ax.set_xlabel("log(count) less its mean")
+        ax.set(title=network, xlabel="log(count) less its mean")
         ax.locator_params(axis="x", nbins=5)
     axes[0, 0].set_ylabel("gap less its mean")
     if all(draws.values()):
@@ -126,10 +123,9 @@ def axes_panels(runs: pd.DataFrame) -> Figure:
             ax.plot(unit[COUNT], unit["gap"], color=colour, linewidth=0.8, alpha=0.6)
             ax.scatter(unit[COUNT], unit["gap"], s=8 + 14 * unit["level"], color=colour)
         ax.set_title(axis.replace("sharpness-aware minimisation", "sharpness-aware"), fontsize=11)
-    for ax in axes[-1, 1:]:
-        ax.set_visible(False)
-    for ax in axes[1, 1:]:
-        ax.tick_params(labelbottom=True)
+    for lowest, empty in zip(axes[1, 1:], axes[2, 1:], strict=True):
+        lowest.tick_params(labelbottom=True)
+        empty.set_visible(False)
     fig.supxlabel("log(count)", fontsize=12)
     fig.supylabel("gap", fontsize=12)
     handles = [Line2D([], [], color=c, marker="o") for c in (plotting.BLUE, plotting.ORANGE)]

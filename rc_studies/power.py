@@ -15,8 +15,6 @@ from rc_studies import second_round as rules
 from rc_studies.second_round import BARS, MARGINS
 from rc_utils.correlation import fisher_interval
 
-DRAWS, RESAMPLES = 2000, 400
-
 
 def correlated(rng, number, r_count, r_mixup, between):
     """(gap, log count, mixup accuracy) of `number` runs, correlated as given."""
@@ -30,10 +28,9 @@ def share(decisions):
     return pd.Series(decisions).value_counts(normalize=True).to_dict()
 
 
-def power_of_correlations(bar, number, truths, draws=DRAWS, seed=0):
+def power_of_correlations(bar, number, truths, draws=2000, seed=0):
     """Share of each decision by a bar on the r of two networks, by the true r of both."""
-    rng = np.random.default_rng(seed)
-    rows = []
+    rng, rows = np.random.default_rng(seed), []
     for r in tqdm(truths, desc=f"bar {bar}", unit="truth", disable=None):
         decisions = []
         for _ in range(draws):
@@ -45,10 +42,9 @@ def power_of_correlations(bar, number, truths, draws=DRAWS, seed=0):
     return pd.DataFrame(rows).fillna(0.0)
 
 
-def power_of_equivalence(number, truths, margin, draws=200, resamples=RESAMPLES, seed=0):
+def power_of_equivalence(number, truths, margin, draws=200, resamples=400, seed=0):
     """Share of each decision on |r of the count| - |r of mixup accuracy|, by both true r."""
-    rng = np.random.default_rng(seed)
-    rows = []
+    rng, rows = np.random.default_rng(seed), []
     for r_count, r_mixup, between in tqdm(truths, desc="equivalence", unit="truth", disable=None):
         decisions = []
         for _ in range(draws):
@@ -62,24 +58,21 @@ def power_of_equivalence(number, truths, margin, draws=200, resamples=RESAMPLES,
 
 def main(argv=None):
     """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--draws", type=int, default=DRAWS)
-    draws = parser.parse_args(argv).draws
+    argparse.ArgumentParser(description=__doc__.split("\n")[0]).parse_args(argv)
     options = {"index": False, "float_format": "%.2f"}
     truths = (-0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
     print("Twins: r of log count and gap in both networks")
-    print(power_of_correlations(BARS["twins"], 120, truths, draws).to_string(**options))
+    print(power_of_correlations(BARS["twins"], 120, truths).to_string(**options))
     truths = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
     print("\nAt the paper's gap: r in both networks")
-    print(power_of_correlations(BARS["gap"], 30, truths, draws).to_string(**options))
+    print(power_of_correlations(BARS["gap"], 30, truths).to_string(**options))
     within = "twins within {twins}, settings within {gap}".format(**MARGINS)
     print(f"\nEquivalence with mixup accuracy, in one network: {within}")
-    few = max(20, draws // 10)
     # Between twins of the first round |r| of the count with mixup accuracy is 0.5.
     twins = [(0.5, 0.5, 0.5), (0.5, 0.5, 0.8), (0.5, 0.3, 0.5), (0.3, 0.5, 0.5)]
     settings = [(0.9, 0.9, 0.9), (0.95, 0.95, 0.95), (0.9, 0.7, 0.7), (0.7, 0.9, 0.7)]
-    print(power_of_equivalence(120, twins, MARGINS["twins"], few).to_string(**options))
-    print(power_of_equivalence(30, settings, MARGINS["gap"], few).to_string(**options))
+    print(power_of_equivalence(120, twins, MARGINS["twins"]).to_string(**options))
+    print(power_of_equivalence(30, settings, MARGINS["gap"]).to_string(**options))
 
 
 if __name__ == "__main__":

@@ -7,11 +7,8 @@ Two rescalings, with a factor c > 0:
 - a linear layer followed by a ReLU and a linear layer: weight and bias of the first times c, weight
   of the second divided by c, since relu(c z) = c relu(z) (Neyshabur et al. 2015).
 The output layer times c multiplies every score and changes no label. With c a power of two every
-step is exact in floating point, short of overflow: labels and region counts are equal, not merely
-close.
+step is exact in floating point, short of overflow: labels and region counts are equal.
 """
-
-from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
@@ -67,12 +64,10 @@ def random_rescaling(network: nn.Module, seed: int) -> tuple[list[int], int]:
 def rescale(network: nn.Module, exponents: Sequence[int], output_exponent: int) -> nn.Module:
     """A copy of `network` whose scores are 2^output_exponent times the same, in evaluation mode.
 
-    exponents: k of the factors 2^k, one for each of its `rescalable_layers`. Raises ValueError for
-    another number.
+    exponents: k of the factors 2^k, one for each of its `rescalable_layers`, else ValueError.
     """
     pairs, given = rescalable_layers(network), len(exponents)
-    expected = "expected one for each"
-    require(given == len(pairs), f"{given} exponents for {len(pairs)} layers; {expected}")
+    require(given == len(pairs), f"{given} exponents for {len(pairs)} layers; expected one each")
     rescaled = copy.deepcopy(network)
     modules = dict(rescaled.named_modules())
     for (name, after), exponent in zip(pairs, exponents, strict=True):

@@ -1,7 +1,6 @@
 """Decision rules of the second round (`book/protocol.md`): twins, and settings at the paper's gap.
 
-`python -m rc_studies.second_round` writes campaigns/twins-*/disagreement.csv, for those who have
-CIFAR-10.
+`python -m rc_studies.second_round` writes campaigns/twins-*/disagreement.csv from CIFAR-10.
 """
 
 import base64
@@ -9,8 +8,7 @@ import base64
 import numpy as np
 import pandas as pd
 
-from rc_studies.rivals import RIVALS
-from rc_studies.studies import COUNT, study_runs
+from rc_studies.studies import COUNT, RIVALS, decision, study_runs
 from rc_utils.checks import require
 from rc_utils.correlation import correlate, partial_correlation, with_logs
 from rc_utils.paths import campaigns_dir, data_dir, write_atomically
@@ -22,7 +20,6 @@ BARS = {"twins": 0.2, "gap": 0.7}
 MARGINS = {"twins": 0.2, "gap": 0.1}
 LEVEL = 0.95
 TEST_IMAGES, UNUSED_IMAGES = 10_000, 47_000  # on which the accuracy of twins is measured
-
 CAMPAIGNS = {"twins": ("twins-resnet18", "twins-vgg19"), "gap": ("gap-resnet18", "gap-vgg19")}
 RIVAL = "mixup_accuracy"
 
@@ -86,16 +83,14 @@ def decide(estimates, bar):
 
     estimates: (value, low, high) of each network.
     """
-    if all(low > bar for _, low, _ in estimates):
-        return "supports"
-    return "refutes" if all(high < bar for _, _, high in estimates) else "inconclusive"
+    _, lower, upper = zip(*estimates, strict=True)
+    return decision(all(end > bar for end in lower), all(end < bar for end in upper))
 
 
 def difference_of_correlations(count, rival, gap, resamples=10_000, rng=None):
     """(value, low, high) of |r of the count| - |r of a rival|, both with the gap.
 
-    Each array (runs,) is of one network. The interval is the percentile interval of a paired
-    bootstrap over runs.
+    Each array (runs,) is of one network. The interval has percentiles of a paired bootstrap.
     """
     rng = np.random.default_rng(0) if rng is None else rng
     values = np.stack([gap, count, rival])
@@ -122,8 +117,7 @@ def decide_equivalence(difference, margin):
 def reliability_of_log_count(counts):
     """Share of the variance of log(mean count) between runs that is not noise of its segments.
 
-    counts: (runs, segments). The noise of a run's logarithm is the squared standard error over the
-    squared mean.
+    counts: (runs, segments). The noise of a run's logarithm is (standard error / mean)².
     """
     counts = np.asarray(counts, float)
     means = counts.mean(axis=1)

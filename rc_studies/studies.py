@@ -1,7 +1,5 @@
 """The runs of the five studies: those that are committed, or a reader's own first few."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,19 +19,15 @@ STUDIES = {
 }
 # The experiments of study 4 by axis, each axis in its order, and the level that each has.
 AXES = {
-    "number of images": {
-        "images-1500": "1,500 images", "base": "3,000 images", "images-6000": "6,000 images",
-    },
+    "number of images": {"images-1500": "1,500 images", "base": "3,000 images",
+                         "images-6000": "6,000 images"},
     "width": {"width-4": "width 4", "base": "width 8", "width-16": "width 16"},
-    "label noise": {
-        "base": "no wrong labels", "noise-10": "10 % wrong labels", "noise-30": "30 % wrong labels",
-    },
+    "label noise": {"base": "no wrong labels", "noise-10": "10 % wrong labels",
+                    "noise-30": "30 % wrong labels"},
     "flip": {"base": "no flips", "flip": "flips"},
     "crop and flip": {"base": "neither", "crop-flip": "crops and flips"},
-    "weight decay": {
-        "base": "weight decay 1e-6", "decay-1e-3": "weight decay 1e-3",
-        "decay-1e-2": "weight decay 1e-2",
-    },
+    "weight decay": {"base": "weight decay 1e-6", "decay-1e-3": "weight decay 1e-3",
+                     "decay-1e-2": "weight decay 1e-2"},
     "sharpness-aware minimisation": {"base": "plain SGD", "sam": "sharpness-aware"},
 }  # fmt: skip
 # What the names of the experiments of study 3 begin with, by treatment.
@@ -43,14 +37,37 @@ ARMS = {
     "points of the nearer class": "nearer-class-",
     "input-gradient penalty": "gradient-penalty-",
 }
+# The rivals of the region count in words, by the column that a record has them in. Without the
+# boundary thickness of the first round, which counted places where a third class wins.
+RIVALS = {
+    "train_loss": "training loss",
+    "distance_from_init": "distance from initialisation",
+    "margin": "output margin",
+    "sharpness": "sharpness",
+    "log_spectral_product": "spectral norms",
+    "input_gradient": "input gradient",
+    "num_parameters": "parameters",
+    "log_path_norm": "path norm",
+    "jacobian_norm": "Jacobian norm",
+    "mixup_accuracy": "mixup accuracy",
+    "gi_score_inter": "Gi-score, between classes",
+    "gi_score_intra": "Gi-score, within a class",
+    "pal_score_inter": "Pal-score, between classes",
+    "pal_score_intra": "Pal-score, within a class",
+    "linear_pieces": "linear pieces",
+    "local_complexity": "local complexity",
+    # Of the second round alone.
+    "margin_over_gradient": "margin over gradient",
+    "boundary_thickness_own": "boundary thickness",
+    "disagreement": "disagreement of seeds",
+}
 
 
 @dataclass(frozen=True)
 class Study:
     """The runs of a study that there are; `complete`, so that it may be looked at, where all are.
 
-    left_out: those that diverged, which are not among `runs`, or do not interpolate.
-    records: by run id.
+    left_out: those that diverged (not among `runs`) or do not interpolate. records: by run id.
     """
 
     name: str
@@ -95,3 +112,8 @@ def on_true_labels(runs: pd.DataFrame) -> pd.DataFrame:
     """The runs, their gap from the training accuracy on the true labels where some are wrong."""
     right = runs["train_accuracy_true_labels"].fillna(runs["train_accuracy"])
     return runs.assign(gap=right - runs["test_accuracy"])
+
+
+def decision(supports: bool, refutes: bool) -> str:
+    """What a study says of the claim, in a word."""
+    return "supports" if supports else "refutes" if refutes else "inconclusive"
