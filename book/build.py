@@ -56,8 +56,7 @@ def train(campaigns, device=None):
 def render(layout, strict=True):
     """Render the book, unless its source is what it was; returns whether it had to.
 
-    strict: warnings are errors. They are not where a page is not executed, whose results others may
-    refer to.
+    strict: warnings are errors; not where a page is not executed, to whose results others refer.
     """
     build, made = layout.book / "_build", {"_build", "__pycache__"}
     files = [p for p in layout.book.rglob("*") if p.is_file() and not made & set(p.parts)]
@@ -111,10 +110,8 @@ def _sphinx(book, strict):
 def build(layout, *, only=(), skip_sweep=False, device=None, as_pdf=False):
     """Build the book of `layout`; returns the path of its first page.
 
-    as_pdf: print it as one PDF as well.
-
-    Raises BuildError, NotebookError, ValueError or FileNotFoundError with a message for the one who
-    started it.
+    as_pdf: print it as one PDF as well. Raises BuildError, NotebookError, ValueError or
+    FileNotFoundError with a message for the one who started it.
     """
     campaigns, table = pages.read_pages(layout.book / "pages.toml")
     pages.check_contents(table, layout.book / "_toc.yml")

@@ -20,7 +20,7 @@ def sign_changes(alphas, z):
 
 
 def distinct(at, alphas):
-    """Those of `at`, ascending, that are further than BREAKPOINT_TOLERANCE from all others."""
+    """Those of `at`, ascending, further than BREAKPOINT_TOLERANCE from `alphas` and each other."""
     new = at.sort().values
     new = new[(new - alphas[nearest(new, alphas)]).abs() > BREAKPOINT_TOLERANCE]
     apart = torch.ones(len(new), dtype=torch.bool, device=new.device)

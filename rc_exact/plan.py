@@ -98,8 +98,7 @@ class Plan:
 def make_plan(network, device=None):
     """Plan of a copy of `network` in evaluation mode and float64.
 
-    Raises ValueError, naming the layer, for a network that torch.fx cannot trace or that is not
-    piecewise linear.
+    Raises ValueError, naming the layer, where torch.fx cannot trace or it is not piecewise linear.
     """
     try:
         network = copy.deepcopy(network).eval().double().to(device)

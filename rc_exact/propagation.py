@@ -131,7 +131,7 @@ def _require_same_scores(found, expected):
 
 
 def _advance(plan, part, most_rows):
-    """Carry a part to the end of the plan; its two halves where that takes too much memory."""
+    """Carry a part through the plan; return its halves where that takes too much memory."""
     while part.step < len(plan.steps):
         step, most = plan.steps[part.step], most_rows[part.step]
         if len(part.alphas) > most:

@@ -23,8 +23,7 @@ def tree_pieces(model, x0, x1, tolerance):
     Returns (alphas (P + 1,), labels (P,)): the ends of the pieces, pieces narrower than `tolerance`
     left out, and the index in `model.classes_` that the model predicts at the middle of each.
 
-    Raises ValueError for a model that is not fitted, with several outputs or for other than F
-    features.
+    Raises ValueError for a model not fitted, with several outputs or for other than F features.
     """
     fitted = hasattr(model, "n_features_in_")
     require(fitted, f"the {type(model).__name__} is not fitted; call fit first")

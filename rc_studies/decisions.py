@@ -140,7 +140,7 @@ def slope_across_settings(sgd: pd.DataFrame) -> float:
 
 
 def changes_from_control(runs: pd.DataFrame) -> pd.DataFrame:
-    """Treated runs that interpolate: `arm`, x, y: log(count) and gap less those of seed's control."""
+    """Interpolating runs by `arm`, with x, y: log(count), gap less those of the seed's control."""
     runs = runs[runs["interpolates"]]
     control = runs[runs["experiment"] == "control"].set_index("seed")
     tables = []
