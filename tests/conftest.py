@@ -48,9 +48,8 @@ def trained(tiny_data):
     networks = []
     for name, lr in (("ResNet18", 0.1), ("SENet18", 0.03)):
         config = TrainConfig(lr=lr, epochs=6, batch_size=32)
-        networks.append(
-            train(build_network(name, width=4, image_size=8), tiny_data, config).network
-        )
+        network = build_network(name, width=4, image_size=8)
+        networks.append(train(network, tiny_data, config).network)
     return networks, tiny_data.x_train
 
 
@@ -61,7 +60,7 @@ def rng():
 
 @pytest.fixture(scope="module")
 def browser():
-    """A Chromium that is cut off from the network; tests that need one are skipped where there is none."""
+    """A Chromium cut off from the network; tests that need one are skipped where there is none."""
     from playwright.sync_api import sync_playwright
 
     try:

@@ -1,4 +1,4 @@
-"""A graphics card that is not there: tensors that say cuda:0, compute on the CPU, and refuse to meet those of the CPU.
+"""A card that is not there: its tensors say cuda:0, compute on the CPU and refuse those of the CPU.
 
 Inside `pretended_gpu()` the code under test takes its GPU paths. An operation on tensors of both
 devices, or a NumPy view of one that is "on the card", fails as it would there. Speed, memory and
@@ -15,13 +15,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 CUDA = torch.device("cuda", 0)
 CPU = torch.device("cpu")
-INDEXING = (
-    "aten::index",
-    "aten::index_put",
-    "aten::index_put_",
-    "aten::_index_put_impl_",
-    "aten::_unsafe_index",
-)
+INDEXING = ("index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index")
 
 
 def _refuse_numpy(self, *_):
@@ -33,12 +27,9 @@ class Pretended(torch.Tensor):
 
     @staticmethod
     def __new__(cls, inner):
-        layout = {
-            "strides": inner.stride(),
-            "storage_offset": inner.storage_offset(),
-            "dtype": inner.dtype,
-        }
-        tensor = torch.Tensor._make_wrapper_subclass(cls, inner.size(), device=CPU, **layout)
+        layout = {"strides": inner.stride(), "storage_offset": inner.storage_offset()}
+        options = layout | {"dtype": inner.dtype, "device": CPU}
+        tensor = torch.Tensor._make_wrapper_subclass(cls, inner.size(), **options)
         tensor.inner = inner
         return tensor
 
@@ -60,14 +51,13 @@ def _moved(tensor, device):
     """The tensor on the other device, with its gradient; itself where it is there."""
     if isinstance(tensor, Pretended) == (device.type == "cuda"):
         return tensor
+    there = CUDA if device.type == "cuda" else CPU
     with _Dispatch.moving():
-        return torch.ops.aten._to_copy.default(
-            tensor, device=CUDA if device.type == "cuda" else CPU
-        )
+        return torch.ops.aten._to_copy.default(tensor, device=there)
 
 
 class _Dispatch(TorchDispatchMode):
-    """Every operation: refuses tensors of both devices, computes on the CPU, wraps what belongs "on the card"."""
+    """Every operation: refuses tensors of both devices, computes on the CPU, wraps the card's."""
 
     is_moving = False
 
@@ -87,9 +77,8 @@ class _Dispatch(TorchDispatchMode):
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         if name not in ("aten::_to_copy", "aten::copy_"):
             _check_devices(name, args, tensors)
-        on_card = any(
-            isinstance(t, Pretended) for t in tensors[: 1 if name == "aten::copy_" else None]
-        )
+        first = tensors[: 1 if name == "aten::copy_" else None]
+        on_card = any(isinstance(t, Pretended) for t in first)
         if kwargs.get("device") is not None:
             # A change of dtype names the device that the wrapper has in C++, the CPU.
             if name != "aten::_to_copy" or cls.is_moving:
@@ -113,10 +102,10 @@ class _Dispatch(TorchDispatchMode):
 
 
 def _check_devices(name, args, tensors):
-    """Raise RuntimeError where a card refuses: a number may come from the CPU, and the positions of an index."""
+    """Raise RuntimeError where a card refuses: numbers and positions may come from the CPU."""
     on_card = [t for t in tensors if isinstance(t, Pretended)]
     elsewhere = [t for t in tensors if not isinstance(t, Pretended) and t.ndim > 0]
-    if name in INDEXING and isinstance(args[0], Pretended):
+    if name.removeprefix("aten::") in INDEXING and isinstance(args[0], Pretended):
         elsewhere = [t for t in elsewhere if not any(t is index for index in args[1])]
     if on_card and elsewhere:
         raise RuntimeError(
@@ -155,21 +144,18 @@ def pretended_gpu():
     """A context in which "cuda" can be used, with one card."""
     state = {"now": torch.zeros(16, dtype=torch.uint8)}
     of_cuda = {
-        **{"_lazy_init": lambda: None, "is_available": lambda: True, "device_count": lambda: 1},
-        **{
-            "current_device": lambda: 0,
-            "empty_cache": lambda: None,
-            "get_device_name": lambda *_: "pretended",
-        },
-        **{"is_bf16_supported": lambda *_: True, "get_device_capability": lambda *_: (9, 0)},
-        **{
-            "device": contextlib.nullcontext,
-            "manual_seed": lambda seed: state.update(now=state["now"] + seed % 251),
-        },
-        **{
-            "get_rng_state": lambda *_: state["now"],
-            "set_rng_state": lambda new, *_: state.update(now=new),
-        },
+        "_lazy_init": lambda: None,
+        "is_available": lambda: True,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "empty_cache": lambda: None,
+        "get_device_name": lambda *_: "pretended",
+        "is_bf16_supported": lambda *_: True,
+        "get_device_capability": lambda *_: (9, 0),
+        "device": contextlib.nullcontext,
+        "manual_seed": lambda seed: state.update(now=state["now"] + seed % 251),
+        "get_rng_state": lambda *_: state["now"],
+        "set_rng_state": lambda new, *_: state.update(now=new),
     }
     overwrite = torch.__future__.get_overwrite_module_params_on_conversion()
     parse_to = torch._C._nn._parse_to
@@ -189,10 +175,8 @@ def pretended_gpu():
     with pytest.MonkeyPatch.context() as patch:
         for name, value in of_cuda.items():
             patch.setattr(torch.cuda, name, value)
-        for check in (
-            "_accelerator_graph_capture_health_check",
-            "_cuda_graph_capture_health_check",
-        ):
+        for kind in ("accelerator", "cuda"):
+            check = f"_{kind}_graph_capture_health_check"
             patch.setattr(torch.optim.Optimizer, check, lambda self: None, raising=False)
         patch.setattr(torch._C._nn, "_parse_to", parse)
         patch.setattr(torch, "tensor", from_data(torch.tensor))

@@ -1,4 +1,4 @@
-"""The article: its numbers are those of the README and of the records, and its text has none of its own."""
+"""The article: its numbers are those of the README and of the records; its text has none."""
 
 import importlib.util
 import json
@@ -32,14 +32,8 @@ def test_the_article_is_whole_and_has_the_headline_numbers_of_the_readme(article
     pages = [page.extract_text() for page in pypdf.PdfReader(tmp_path / "article.pdf").pages]
     assert 6 <= len(pages) <= 10
     text = " ".join(" ".join(pages).split())
-    parts = (
-        "Abstract",
-        "What was claimed",
-        "How it was tested",
-        "Differences",
-        "How to run it again",
-        "References",
-    )
+    parts = ("Abstract", "What was claimed", "How it was tested", "Differences")
+    parts += ("How to run it again", "References")
     assert [part for part in parts if part not in text] == []
     rows = json.loads((article.PARTS / "data.json").read_text(encoding="utf-8"))["studies"]
     assert len(rows) == 5
@@ -54,9 +48,8 @@ def test_the_article_is_whole_and_has_the_headline_numbers_of_the_readme(article
 def test_a_study_is_complete_only_with_all_its_runs(article, monkeypatch):
     runs = list(article.load_campaign("study-seeds").runs())
     for recorded in (120, 119):
-        monkeypatch.setattr(
-            article, "ledger", lambda name, n=recorded: [{"run_id": run_id} for run_id in runs[:n]]
-        )
+        made = [{"run_id": run_id} for run_id in runs[:recorded]]
+        monkeypatch.setattr(article, "ledger", lambda name, made=made: made)
         rows = article.studies()
         assert [row["asked"] for row in rows] == [120, 150, 78, 144, 120]
         assert rows[0]["recorded"] == recorded
@@ -64,38 +57,25 @@ def test_a_study_is_complete_only_with_all_its_runs(article, monkeypatch):
 
 
 def typed_numbers(source):
-    """Numbers of several digits in a Typst text, but for lengths, strings, and those that belong to a name."""
+    """Numbers of several digits in a Typst text that belong to no length, string or name."""
     source = re.sub(r'^\s*//.*$|"[^"]*"|\d[\d.]*(pt|cm|em|fr|%)', "", source, flags=re.MULTILINE)
     return re.findall(r"(?<![\w-])\d[\d.,]*\d", source)
 
 
 def test_no_number_is_typed_into_the_text():
-    assert typed_numbers("The correlation is 0.93 over 27 cells of #data.n runs of CIFAR-10.") == [
-        "0.93",
-        "27",
-    ]
+    text = "The correlation is 0.93 over 27 cells of #data.n runs of CIFAR-10."
+    assert typed_numbers(text) == ["0.93", "27"]
     assert typed_numbers('#text(size: 10.5pt)[A count] of "12" @li2025region, $x_10$.') == []
     assert typed_numbers((ROOT / "article" / "article.typ").read_text(encoding="utf-8")) == []
 
 
 def test_markdown_becomes_blocks(article):
-    def span(text, style=""):
-        return {"text": text, "style": style}
-
-    found = article.blocks(
+    figure, text, table = article.blocks(
         "![A line](a/b.svg)\n\nOf `x` **two** [pages](y.md).\n\n| | a |\n|---|---|\n| b | |\n"
     )
-    assert found == [
-        {"kind": "figure", "caption": "A line", "path": "/a/b.svg"},
-        {
-            "kind": "text",
-            "pieces": [
-                span("Of "),
-                span("x", "code"),
-                span(" "),
-                span("two", "strong"),
-                span(" pages."),
-            ],
-        },
-        {"kind": "table", "header": [[], [span("a")]], "rows": [[[span("b")], []]]},
-    ]
+    assert figure == {"kind": "figure", "caption": "A line", "path": "/a/b.svg"}
+    assert text["kind"] == "text"
+    pieces = [(piece["text"], piece["style"]) for piece in text["pieces"]]
+    assert pieces == [("Of ", ""), ("x", "code"), (" ", ""), ("two", "strong"), (" pages.", "")]
+    a, b = ([{"text": name, "style": ""}] for name in "ab")
+    assert table == {"kind": "table", "header": [[], a], "rows": [[b, []]]}

@@ -40,9 +40,8 @@ def clone(tmp_path):
     for folder in records.CURVES[:8]:
         for stem in STEMS:
             end = "_new" if folder == "1drandom" else ""
-            write(
-                f"tasks/{folder}/{stem}{end}.txt", curve_lines(rng, GRID, "7 " if end else "") * 2
-            )
+            lines = curve_lines(rng, GRID, "7 " if end else "") * 2
+            write(f"tasks/{folder}/{stem}{end}.txt", lines)
     write("tasks/basic/correlation.txt", ["Resnet18 -0.98"])
     lines = [line for kind in range(3, 7) for line in curve_lines(rng, GRID, f"{kind} ")]
     write("tasks/dimension/SENet18.txt", lines)
@@ -60,10 +59,8 @@ def clone(tmp_path):
         write(f"tasks/ml/{stem}.txt", [f"{2 + k / 5} {0.3 + k / 20} 0.3" for k in range(12)])
     write("tasks/measure/Resnet18.txt", [f"{40 + k} {3 - k / 20} 0.1 {80 - k} 1e-06 {lr} {b}"
                                          for k, (lr, b, _) in enumerate(GRID)])  # fmt: skip
-    vit = [
-        f"0.99 {0.8 - k / 100} {2 + k / 30} {lr} {b} {decay}"
-        for k, (lr, b, decay) in enumerate(GRID)
-    ]
+    settings = [f"{lr} {b} {decay}" for lr, b, decay in GRID]
+    vit = [f"0.99 {0.8 - k / 100} {2 + k / 30} {words}" for k, words in enumerate(settings)]
     write("ViT-CIFAR-main/region_count.txt", vit)
     return tmp_path
 
@@ -75,9 +72,7 @@ def test_a_line_is_read_from_its_end_and_files_have_our_names(clone):
     assert {"dimension d=2", "dimension d=5", "batch_lr lr", "batch_lr batch"} <= set(dimensions)
     line = (clone / "tasks/1drandom/MobileNet_new.txt").read_text().splitlines()[4].split()
     one = runs[(runs["experiment"] == "1drandom") & (runs["network"] == "MobileNetV2")].iloc[4]
-    assert [one["R0"], one["R10"], one["count"]] == [
-        float(word) for word in (line[1], line[2], line[21])
-    ]
+    assert [one["R0"], one["R10"], one["count"]] == [float(line[k]) for k in (1, 2, 21)]
     assert one["gap"] == pytest.approx((float(line[22]) - float(line[23])) / 100)
     assert (one["lr"], one["batch_size"], one["weight_decay"]) == (0.1, 512, 1e-6)
     assert one["source"] == "lijingwei0502/implicit_bias@6148365:tasks/1drandom/MobileNet_new.txt"
@@ -123,9 +118,8 @@ def test_tables_hold_means_per_setting_and_every_statement(clone, tmp_path):
         max(changes, key=abs), abs=2e-6
     )
     # Means and a correlation over 27 combinations, by a reading that shares no code.
-    rows = [
-        line.split() for line in (clone / "tasks/cifar100/Resnet34.txt").read_text().splitlines()
-    ]
+    lines = (clone / "tasks/cifar100/Resnet34.txt").read_text().splitlines()
+    rows = [line.split() for line in lines]
     table = pd.DataFrame(rows).astype(float)
     table["gap"] = (table[21] - table[22]) / 100
     means = table.groupby([24, 25])[[20, 22]].mean()

@@ -1,4 +1,4 @@
-"""The benchmarks run, compare equal results, and say honestly whether a target is met; no timing is asserted."""
+"""The benchmarks run, compare equal results, and say honestly whether a target is met."""
 
 import csv
 import dataclasses
@@ -11,17 +11,7 @@ import torch
 from distributed import LocalCluster
 
 import benchmarks
-from benchmarks import (
-    adaptive,
-    counting,
-    epoch,
-    forward,
-    gpu,
-    memory,
-    report,
-    scheduling,
-    triangles,
-)
+from benchmarks import adaptive, counting, epoch, gpu, memory, report, scheduling, triangles
 from benchmarks.__main__ import main
 from benchmarks.networks import narrow_network, one_epoch, shapes
 from benchmarks.registry import TINY, Row, at_least, at_most
@@ -35,14 +25,11 @@ NUMBER_OF_ROWS = {
 
 @pytest.fixture(autouse=True)
 def one_tiny_network(monkeypatch):
-    """The benchmarks on trained networks train a single one, of a few hundred weights; the others few, and shortly.
-
-    A scheduler's workers are threads.
-    """
+    """They train one network of a few hundred weights; a scheduler's workers are threads."""
     monkeypatch.setattr(adaptive, "NETWORKS", {"ResNet18": {"width": 2}})
     monkeypatch.setattr(adaptive, "LEARNING_RATES", (0.02,))
-    monkeypatch.setattr(forward, "WIDTH", 2)
-    monkeypatch.setattr(forward, "IMAGE_SIZE", 8)
+    monkeypatch.setattr("benchmarks.forward.WIDTH", 2)
+    monkeypatch.setattr("benchmarks.forward.IMAGE_SIZE", 8)
     monkeypatch.setattr(triangles, "REFERENCE_POINTS", (11, 21, 41))
     monkeypatch.setattr(triangles, "LINEAR_CLASSIFIERS", {3: 2, 6: 2})
     in_process = {"processes": False, "dashboard_address": None}
@@ -86,14 +73,8 @@ def test_ratio_and_verdict_follow_the_target():
     ):
         assert Row("b", "a", (ours,), (other,), target).verdict == verdict
     row = Row("miscounted", "grid", (0.0,), (3.0,), at_most(1), "wrong")
-    assert report.table([row]).iloc[0].tolist()[2:] == [
-        "0 wrong",
-        "3 wrong",
-        "0",
-        "0-0",
-        "<= 1",
-        "yes",
-    ]
+    cells = report.table([row]).iloc[0].tolist()[2:]
+    assert cells == ["0 wrong", "3 wrong", "0", "0-0", "<= 1", "yes"]
 
 
 def test_sides_are_measured_in_turns_after_one_unmeasured_turn():
@@ -124,9 +105,7 @@ def test_work_timer_leaves_evaluation_out_and_cleans_up():
     assert network.forward == forward
 
 
-def test_command_line_prints_and_writes_the_table_so_far_and_names_an_unknown_benchmark(
-    results, capsys, monkeypatch
-):
+def test_the_command_writes_the_table_so_far_and_names_mistakes(results, capsys, monkeypatch):
     monkeypatch.setattr("benchmarks.__main__.QUICK", dataclasses.replace(TINY, grids=4))
     assert main(["--quick", "--only", "counting-2d"]) == 0
     printed = capsys.readouterr().out
@@ -149,11 +128,10 @@ def test_command_line_prints_and_writes_the_table_so_far_and_names_an_unknown_be
 
 
 def test_the_peak_is_that_of_the_process_itself_and_not_of_the_one_that_started_it():
-    script = "from benchmarks.memory import own_peak; print(own_peak()); held = b'x' * (200 << 20); print(own_peak())"
-    ballast = b"x" * (500 << 20)
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
+    show = "print(own_peak())"
+    script = f"from benchmarks.memory import own_peak; {show}; held = b'x' * (200 << 20); {show}"
+    command, ballast = [sys.executable, "-c", script], b"x" * (500 << 20)
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     first, last = (int(line) / 1024 for line in done.stdout.split())
     assert last - first == pytest.approx(200, abs=20)
     assert last < len(ballast) / 2**20 + 200

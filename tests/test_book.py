@@ -40,28 +40,20 @@ region
 """
 PAGES = 'depends = ["lib.py"]\n\n[pages.line]\nparameters = { n = 4 }\n'
 CONTENTS = "format: jb-book\nroot: intro\nchapters:\n- file: notebooks/line\n- file: bibliography\n"
-FIGURE = {
-    "mystnb": {
-        "figure": {"caption": "A line.", "name": "fig-line"},
-        "image": {"alt": "A rising line"},
-    }
-}
+FIGURE = {"figure": {"caption": "A line.", "name": "fig-line"}, "image": {"alt": "A rising line"}}
 
 
 def write_notebook(path, *cells, parameters="n = 3  # points"):
     first = nbformat.v4.new_code_cell(parameters, metadata={"tags": ["parameters"]})
-    notebook = nbformat.v4.new_notebook(
-        cells=[nbformat.v4.new_markdown_cell("# A page"), first, *cells]
-    )
-    notebook.metadata = {
-        "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}
-    }
+    cells = [nbformat.v4.new_markdown_cell("# A page"), first, *cells]
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
     path.parent.mkdir(exist_ok=True)
     nbformat.write(notebook, path)
 
 
 def write_source(root):
-    """The source of a book with one prose page and one notebook, under the real book's configuration."""
+    """The source of a book of one prose page and one notebook, with the real configuration."""
     book = root / "book"
     book.mkdir()
     for path in (BOOK / "_config.yml", BOOK / "references.bib", *BOOK.glob("*.py")):
@@ -75,15 +67,13 @@ def write_source(root):
     (root / "lib.py").write_text("x = 1\n")
     (root / "CITATION.cff").write_text("repository-code: https://example.org/us\n")
     code = nbformat.v4.new_code_cell
+    drawing = "import matplotlib.pyplot as plt\nplt.plot(range(n));"
     write_notebook(
         root / "notebooks" / "line.ipynb",
         code("from myst_nb import glue\nglue('half', n / 8, display=False)"),
         code("import sys\nprint('no' + 'ise', file=sys.stderr)"),
         code("import pandas as pd\npd.DataFrame({'a&b': [n / 8]})"),
-        code(
-            "import matplotlib.pyplot as plt\nplt.plot(range(n));",
-            metadata=FIGURE | {"tags": ["hide-input"]},
-        ),
+        code(drawing, metadata={"mystnb": FIGURE, "tags": ["hide-input"]}),
         nbformat.v4.new_markdown_cell("It is {glue:text}`half:.3f`."),
     )
 
@@ -95,19 +85,15 @@ def layout(tmp_path):
 
 
 def test_a_page_leads_to_its_source_in_the_repository_that_the_citation_names(tmp_path):
-    shutil.copytree(
-        BOOK, tmp_path / "book", ignore=shutil.ignore_patterns("_build", "notebooks", "extra")
-    )
+    left_out = shutil.ignore_patterns("_build", "notebooks", "extra")
+    shutil.copytree(BOOK, tmp_path / "book", ignore=left_out)
     citation = tmp_path / "CITATION.cff"
     citation.write_text("type: software\nrepository-code: https://example.org/us\n")
     address = functools.partial(sources.source_address, tmp_path / "book")
     assert address("guide/extend", ".md") == "https://example.org/us/blob/HEAD/book/guide/extend.md"
     copied = "https://example.org/us/blob/HEAD/notebooks/03_main_correlation.ipynb"
-    assert (
-        address("notebooks/your_machine", ".ipynb")
-        == address("notebooks/03_main_correlation", ".ipynb")
-        == copied
-    )
+    for page in ("notebooks/your_machine", "notebooks/03_main_correlation"):
+        assert address(page, ".ipynb") == copied
     citation.write_text("references:\n  - repository-code: https://example.org/theirs\n")
     assert address("intro", ".md") is None
 
@@ -159,10 +145,10 @@ def test_pages_are_rendered_again_where_they_were_deleted(built):
 
 
 @pytest.mark.slow
-def test_a_warning_fails_the_build_until_it_is_repaired_and_a_new_style_sheet_starts_afresh(
+def test_a_warning_fails_until_it_is_repaired_and_a_new_style_sheet_starts_afresh(
     built, monkeypatch
 ):
-    """Sphinx repeats no warning of a page that it has read, and leaves a style sheet as it is where no page changed."""
+    """Sphinx repeats no warning of a page it has read, nor copies a sheet where none changed."""
     layout, index = built
     intro, kept = layout.book / "intro.md", []
     intro.write_text(f"{PROSE}\nSee [](nowhere.md).\n")
@@ -210,7 +196,7 @@ def test_a_page_keeps_its_results_and_is_named_where_it_fails(layout):
 
 @pytest.fixture
 def order(monkeypatch):
-    """The names of pages in the order of their execution: they are written with their stamp, not run; broken fails."""
+    """Names of pages in the order in which they are executed, not run; `broken` fails."""
     names, running = [], set()
 
     def submit(_, page, layout, metadata):
@@ -233,9 +219,7 @@ def order(monkeypatch):
     return names
 
 
-def test_a_page_is_executed_again_where_it_is_damaged_or_results_changed_and_their_page_where_they_are_lost(
-    layout, order
-):
+def test_a_page_is_executed_again_where_it_is_damaged_or_what_it_shows_changed(layout, order):
     for name in ("broken", "keeper", "card"):
         code = "keep_results([])" if name == "keeper" else "n"
         write_notebook(layout.root / "notebooks" / f"{name}.ipynb", nbformat.v4.new_code_cell(code))
@@ -311,10 +295,8 @@ def test_a_page_that_was_not_asked_for_is_shown_without_results(layout, order, c
     assert layout.executed(pages.Page("extra")).is_file()
     build.build(layout)
     assert order == ["line", "extra"]
-    assert rendered == [
-        False,
-        True,
-    ]  # of a page without results, others may miss what they refer to
+    # Of a page without results, others may miss what they refer to.
+    assert rendered == [False, True]
 
 
 def test_the_real_book_is_consistent():

@@ -31,30 +31,18 @@ from rc_utils.plotting import CLASS_COLOURS
 pytestmark = pytest.mark.slow
 
 HTML = BOOK / "_build" / "html"
-TINY_PAGES = [
-    "bibliography.html",
-    "genindex.html",
-    "intro.html",
-    "notebooks/line.html",
-    "search.html",
-]
+TINY_PAGES = ["bibliography.html", "genindex.html", "intro.html"]
+TINY_PAGES += ["notebooks/line.html", "search.html"]
 DESKTOP = {"width": 1280, "height": 900}
 WIDTHS = (1400, 1024, 390)
-# Violations in what the tools write: (rule, part of the element's selector) and the reason.
-NOT_OURS = {
-    (
-        "definition-list",
-        "#rc_",
-    ): "Sphinx writes the parameters of a long signature as <dd> without a <dt>",
-    (
-        "aria-required-children",
-        ".citation-list",
-    ): "docutils gives references the role doc-biblioentry, not listitem",
-}
+# (rule, part of the selector) of violations in what tools write: Sphinx the parameters of a long
+# signature as <dd> without a <dt>, docutils references as doc-biblioentry and no listitem.
+NOT_OURS = (("definition-list", "#rc_"), ("aria-required-children", ".citation-list"))
+GIF = "data:image/gif;base64,R0lGODlhAQABAAAAACw="
 
 
 def built_pages():
-    """The pages of the built book, without its first address, which only leads to the introduction."""
+    """The pages of the built book but for its first address, which leads to the introduction."""
     if not (HTML / "index.html").is_file():
         return TINY_PAGES
     pages = sorted(str(path.relative_to(HTML)) for path in HTML.rglob("*.html"))
@@ -102,16 +90,13 @@ def book(serve, folder):
 
 @pytest.fixture
 def tab(browser):
-    """A new tab that remembers nothing of the ones before; `requests` and `errors` are what happened in it."""
+    """A tab that remembers none before it; `requests` and `errors` are what happened in it."""
     context = browser.new_context(viewport=DESKTOP, color_scheme="light", reduced_motion="reduce")
     tab = context.new_page()
     tab.set_default_timeout(60_000)
     tab.requests, tab.errors = [], []
     tab.on("request", lambda request: tab.requests.append(request.url))
-    tab.on(
-        "console",
-        lambda message: tab.errors.append(message.text) if message.type == "error" else None,
-    )
+    tab.on("console", lambda m: tab.errors.append(m.text) if m.type == "error" else None)
     tab.on("pageerror", lambda error: tab.errors.append(str(error)))
     yield tab
     context.close()
@@ -123,7 +108,7 @@ def open_page(tab, address):
 
 
 def problems(tab, root, address):
-    """What is wrong with the page that `tab` shows, as sentences; root is the folder behind `address`."""
+    """What is wrong with the page in `tab`, as sentences; root is the folder behind `address`."""
     found = [
         f"asks for {url}" for url in tab.requests if not url.startswith((address, "data:", "blob:"))
     ]
@@ -145,7 +130,8 @@ def problems(tab, root, address):
 
 
 RAW_FORMULAS = """() => [...document.querySelectorAll(".math")]
-    .filter(e => !e.querySelector("mjx-container") || e.querySelector("mjx-merror")).map(e => e.textContent.trim())"""
+    .filter(e => !e.querySelector("mjx-container") || e.querySelector("mjx-merror"))
+    .map(e => e.textContent.trim())"""
 BROKEN_IMAGES = """async () => {
     const images = [...document.images].filter(e => e.getAttribute("src"));
     images.forEach(e => e.loading = "eager");
@@ -153,21 +139,23 @@ BROKEN_IMAGES = """async () => {
     return images.filter(e => !e.complete || !e.naturalWidth).map(e => e.src.slice(0, 100));
 }"""
 # docutils writes the name of the file where no text was given.
-NO_ALT = """() => [...document.querySelectorAll("main figure img, main .cell_output img, main figure svg")]
+NO_ALT = """() => [...document.querySelectorAll(
+        "main figure img, main .cell_output img, main figure svg")]
     .map(e => [e, (e.getAttribute("alt") || e.getAttribute("aria-label") || "").trim()])
     .filter(([e, text]) => !text || e.src?.endsWith(text.split("/").at(-1)))
     .map(([e]) => (e.src || e.outerHTML).slice(0, 100))"""
-# Tables, figures and formulas that are wider than the box around them, which scrolls or hides the
-# rest.
+# Tables, figures and formulas that are wider than the box around them, which clips the rest.
 CUT_OFF = """() => {
     const isShown = e => e.getClientRects().length > 0;
-    const clips = e => getComputedStyle(e).overflowX !== "visible" && e.scrollWidth > e.clientWidth + 1;
+    const clips = e =>
+        getComputedStyle(e).overflowX !== "visible" && e.scrollWidth > e.clientWidth + 1;
+    const wide = "main table, main figure, main img, main mjx-container[display]";
     const found = [];
-    for (const e of document.querySelectorAll("main table, main figure, main img, main mjx-container[display]")) {
+    for (const e of document.querySelectorAll(wide)) {
         let box = e;
         while (isShown(e) && box && box.tagName !== "MAIN" && !clips(box)) box = box.parentElement;
         if (isShown(e) && box && box.tagName !== "MAIN" && !box.closest("pre"))
-            found.push(`${e.tagName} of ${box.scrollWidth} px in ${box.clientWidth} px: ${e.outerHTML.slice(0, 80)}`);
+            found.push(`${box.scrollWidth} px in ${box.clientWidth}: ${e.outerHTML.slice(0, 80)}`);
     }
     return found;
 }"""
@@ -182,21 +170,16 @@ TOO_WIDE = """() => {
 
 
 def broken_links(tab, root, address):
-    found = []
-    for link in sorted(
-        set(tab.evaluate("() => [...document.querySelectorAll('a[href]')].map(e => e.href)"))
-    ):
+    found, links = [], "() => [...document.querySelectorAll('a[href]')].map(e => e.href)"
+    for link in sorted(set(tab.evaluate(links))):
         url, fragment = urllib.parse.urldefrag(link)
         if url.startswith(address):
             path = pathlib.Path(root, urllib.parse.unquote(url[len(address) :].split("?")[0]))
             path = path / "index.html" if path.is_dir() else path
+            anchor = urllib.parse.unquote(fragment)
             if not path.is_file():
                 found.append(f"broken link: {link}")
-            elif (
-                fragment
-                and path.suffix == ".html"
-                and urllib.parse.unquote(fragment) not in anchors(path)
-            ):
+            elif anchor and path.suffix == ".html" and anchor not in anchors(path):
                 found.append(f"link to nothing on its page: {link}")
     return found
 
@@ -206,13 +189,13 @@ def anchors(path):
     return set(re.findall(r'\sid="([^"]+)"', path.read_text(encoding="utf8")))
 
 
-# Contrast takes long: it is looked at where a page has a colour on its backgrounds, in its size and
-# weight, first.
+# Contrast takes long: it is looked at where a page has a look, a colour on backgrounds, first.
 MARK_FIRST = """() => {
     const seen = new Set();
     for (const e of document.body.querySelectorAll("*")) {
         e.removeAttribute("data-first");
-        const hasText = [...e.childNodes].some(node => node.nodeType === Node.TEXT_NODE && node.data.trim());
+        const texts = [...e.childNodes].filter(node => node.nodeType === Node.TEXT_NODE);
+        const hasText = texts.some(node => node.data.trim());
         if (!(hasText || e.matches("input, select")) || !e.getClientRects().length) continue;
         const { color, fontSize, fontWeight } = getComputedStyle(e);
         const look = [color, fontSize, fontWeight];
@@ -231,13 +214,9 @@ ONLY_FIRST = 'axe.configure({ rules: [{ id: "color-contrast", selector: "[data-f
 def violations(tab, options):
     """axe-core's serious and critical violations without those of the theme."""
     tab.evaluate(MARK_FIRST)
-    found = []
-    response = (
-        Axe(AXE_SCRIPT + ONLY_FIRST)
-        .run(tab, options=options | {"resultTypes": ["violations"]})
-        .response
-    )
-    for rule in response["violations"]:
+    found, axe = [], Axe(AXE_SCRIPT + ONLY_FIRST)
+    answer = axe.run(tab, options=options | {"resultTypes": ["violations"]}).response
+    for rule in answer["violations"]:
         for node in rule["nodes"]:
             selector = " ".join(map(str, node["target"]))
             theirs = any(rule["id"] == known and part in selector for known, part in NOT_OURS)
@@ -269,6 +248,8 @@ def test_the_search_finds_the_region_count(tab, book):
     assert tab.errors == []
 
 
+DARK = "@media (prefers-color-scheme: dark) {p {color: #eee}}"
+WIDE = '<table style="width: 1100px"><tr><td>wide</td></tr></table>'
 # What is wrong with a piece of a page -> the piece.
 BROKEN = {
     "asks for http://cdn": '<img alt="a" src="http://cdn.example/x.png">',
@@ -276,23 +257,23 @@ BROKEN = {
     "console: no": '<script>console.error("no")</script>',
     "formula not rendered": '<span class="math">\\(x\\)</span>',
     r"broken image: \S+lost.png": '<img alt="a" src="lost.png">',
-    "figure without alt text: data": '<figure><img src="data:image/gif;base64,R0lGODlhAQABAAAAACw="></figure>',
-    r"figure without alt text: \S+lost.svg": '<figure><img alt="_images/lost.svg" src="../_images/lost.svg"></figure>',
+    "figure without alt text: data": f'<figure><img src="{GIF}"></figure>',
+    r"figure without alt text: \S+a.svg": '<figure><img alt="x/a.svg" src="../x/a.svg"></figure>',
     r"broken link: \S+lost.html": '<a href="lost.html">a page</a>',
     "link to nothing": '<a href="#lost">a place</a>',
     "light: button-name": "<button></button>",
-    "dark: color-contrast": "<style>@media (prefers-color-scheme: dark) {p {color: #eee}}</style><p>pale</p>",
-    "cut off at 1024": '<div style="overflow: auto"><table style="width: 1100px"><tr><td>wide</td></tr></table></div>',
+    "dark: color-contrast": f"<style>{DARK}</style><p>pale</p>",
+    "cut off at 1024": f'<div style="overflow: auto">{WIDE}</div>',
     "wider than a phone": '<div style="width: 500px">wide</div>',
 }
 
 
 def test_each_problem_is_found(tab, serve, tmp_path):
     """All of them on one page."""
-    shell = '<!doctype html><html lang="en"><title>A page</title><meta name="viewport" content="width=device-width">'
-    (tmp_path / "x.html").write_text(
-        f"{shell}<main><h1>A page</h1>{''.join(BROKEN.values())}</main></html>"
-    )
+    shell = '<!doctype html><html lang="en"><title>A page</title>'
+    shell += '<meta name="viewport" content="width=device-width">'
+    page = f"{shell}<main><h1>A page</h1>{''.join(BROKEN.values())}</main></html>"
+    (tmp_path / "x.html").write_text(page)
     (tmp_path / "favicon.ico").touch()
     address = serve(tmp_path)
     open_page(tab, address + "x.html")
@@ -304,18 +285,16 @@ def test_each_problem_is_found(tab, serve, tmp_path):
 def made_explorer(tiny_data):
     """An explorer of two random networks: its grids and its page."""
     triangles = explorer.draw_triangles(tiny_data, 2, seed=0)
-    grids = random_grids(
-        tiny_data, triangles, ("learning rate 0.01", "learning rate 0.02"), resolution=30
-    )
-    return grids, explorer.explorer_html(
-        grids, counts_by_run(grids), tiny_data, triangles, {run: {} for run in grids}
-    )
+    runs = ("learning rate 0.01", "learning rate 0.02")
+    grids = random_grids(tiny_data, triangles, runs, resolution=30)
+    counts, notes = counts_by_run(grids), {run: {} for run in runs}
+    return grids, explorer.explorer_html(grids, counts, tiny_data, triangles, notes)
 
 
 def show_alone(tab, serve, folder, body, head=""):
     """Serve a page with this body from `folder` and open it."""
-    head = f'<meta charset="utf8"><meta name="viewport" content="width=device-width"><title>Alone</title>{head}'
-    head += '<link rel="icon" href="data:,">'
+    head = f'<title>Alone</title>{head}<link rel="icon" href="data:,">'
+    head = f'<meta charset="utf8"><meta name="viewport" content="width=device-width">{head}'
     page = f'<!doctype html><html lang="en">{head}<main><h1>Alone</h1>{body}</main></html>'
     (folder / "x.html").write_text(page, encoding="utf8")
     tab.address = serve(folder)
@@ -332,19 +311,15 @@ def explorer_tab(tab, serve, tmp_path, made_explorer):
 
 
 def counts_shown(tab):
-    return [
-        int(text.split()[0])
-        for text in tab.locator(".rc-explorer figcaption strong").all_inner_texts()
-    ]
+    numbers = tab.locator(".rc-explorer figcaption strong").all_inner_texts()
+    return [int(text.split()[0]) for text in numbers]
 
 
 def counts_of(grids, triangle, epoch):
     return [int(count_components(run[epoch].labels, "simplex")[triangle]) for run in grids.values()]
 
 
-def test_the_explorer_shows_our_counts_and_follows_the_keyboard(
-    explorer_tab, made_explorer, tmp_path
-):
+def test_the_explorer_shows_our_counts_and_follows_the_keys(explorer_tab, made_explorer, tmp_path):
     tab, grids = explorer_tab, made_explorer[0]
     assert counts_shown(tab) == counts_of(grids, 0, 9)
     tab.keyboard.press("Tab")
@@ -359,7 +334,8 @@ def test_the_explorer_shows_our_counts_and_follows_the_keyboard(
     status = tab.locator("[role=status]").inner_text()
     first, second = counts_of(grids, 1, 0)
     assert status == (
-        f"Triangle 2, epoch 0 of 9: {first} regions with learning rate 0.01, {second} regions with learning rate 0.02."
+        f"Triangle 2, epoch 0 of 9: {first} regions with learning rate 0.01, "
+        f"{second} regions with learning rate 0.02."
     )
     assert f"{second} regions" in tab.locator("svg").nth(1).get_attribute("aria-label")
     assert len({*counts_of(grids, 0, 9), *counts_of(grids, 1, 9), first, second}) > 3
@@ -367,19 +343,14 @@ def test_the_explorer_shows_our_counts_and_follows_the_keyboard(
 
 
 def test_the_explorer_plays_from_the_first_epoch(explorer_tab):
-    slider, button = (
-        explorer_tab.locator(".rc-explorer input[type=range]"),
-        explorer_tab.locator(".rc-explorer button"),
-    )
+    slider = explorer_tab.locator(".rc-explorer input[type=range]")
+    button = explorer_tab.locator(".rc-explorer button")
     last = int(slider.input_value())
     button.click()
     assert (int(slider.input_value()), button.inner_text()) == (0, "Pause")
-    explorer_tab.wait_for_function(
-        f"document.querySelector('.rc-explorer input[type=range]').value == {last}"
-    )
-    explorer_tab.wait_for_function(
-        "document.querySelector('.rc-explorer button').textContent == 'Play'"
-    )
+    now = "document.querySelector('.rc-explorer {}"
+    explorer_tab.wait_for_function(f"{now.format('input[type=range]')}').value == {last}")
+    explorer_tab.wait_for_function(f"{now.format('button')}').textContent == 'Play'")
 
 
 def test_the_explorer_paints_the_labels_where_they_belong(explorer_tab, made_explorer, tmp_path):
@@ -387,7 +358,8 @@ def test_the_explorer_paints_the_labels_where_they_belong(explorer_tab, made_exp
     corners = tab.evaluate("""() => {
         const svg = document.querySelectorAll(".rc-explorer svg")[1];
         const place = svg.getScreenCTM();
-        return [...svg.querySelector(".rc-outline").points].map(p => p.matrixTransform(place)).map(p => [p.x, p.y]);
+        const points = [...svg.querySelector(".rc-outline").points];
+        return points.map(p => p.matrixTransform(place)).map(p => [p.x, p.y]);
     }""")
     tab.screenshot(path=tmp_path / "x.png")
     pixels = np.asarray(Image.open(tmp_path / "x.png").convert("RGB")).astype(int)
@@ -402,11 +374,12 @@ def test_the_explorer_paints_the_labels_where_they_belong(explorer_tab, made_exp
 
 
 def test_the_explorer_s_numbers_are_those_of_the_areas_in_its_pictures(explorer_tab, tmp_path):
-    """Pixels of one colour in each picture, enlarged, are labelled: as many areas as the number beside it says."""
+    """Each picture, enlarged, has as many areas of one colour as the number beside it says."""
     enlarge = """svg => {
         const copy = svg.cloneNode(true);
         copy.querySelectorAll("image, text, .rc-outline").forEach(part => part.remove());
-        copy.style = "position: fixed; inset: 0; width: 100vw; height: 100vh; max-height: none; background: white";
+        copy.style = "position: fixed; inset: 0; width: 100vw; height: 100vh;"
+            + "max-height: none; background: white";
         svg.closest(".rc-explorer").append(copy);
     }"""
     for picture, number in enumerate(counts_shown(explorer_tab)):
@@ -421,37 +394,31 @@ STATIC = BOOK / "extra" / "_static"
 
 def test_the_playground_trains_and_follows_the_keyboard(tab, serve, tmp_path):
     shutil.copytree(STATIC, tmp_path / "_static", ignore=shutil.ignore_patterns("mathjax"))
-    body = re.search(r"```\{raw\} html\n(.*?)```", (BOOK / "playground.md").read_text(), re.DOTALL)[
-        1
-    ]
+    page = (BOOK / "playground.md").read_text()
+    body = re.search(r"```\{raw\} html\n(.*?)```", page, re.DOTALL)[1]
     show_alone(tab, serve, tmp_path, body)
-    start, steps = (
-        tab.get_by_role("button", name="Start", exact=True),
-        "document.querySelector('[data-rc=step]')",
-    )
+    start = tab.get_by_role("button", name="Start", exact=True)
+    steps = "document.querySelector('[data-rc=step]')"
     start.click()
     tab.wait_for_function(f"Number({steps}.textContent) >= 30")
     tab.get_by_role("button", name="Pause").click()
     handle = tab.get_by_role("button", name="End of the segment").first
-    before, count = (
-        handle.get_attribute("aria-label"),
-        "t => rcPlayground.segment(t.network, ...p.ends).count",
-    )
+    before = handle.get_attribute("aria-label")
     handle.press("Shift+ArrowLeft")
     assert "(0.75, 0.60)" in handle.get_attribute("aria-label") != before
     shown = [int(text.split()[0]) for text in tab.locator("[data-rc=regions]").all_inner_texts()]
-    assert shown == tab.evaluate(
-        f"() => {{ const [p] = rcPlayground.playgrounds; return p.trainings.map({count}); }}"
-    )
+    count = "t => rcPlayground.segment(t.network, ...p.ends).count"
+    counts = f"() => {{ const [p] = rcPlayground.playgrounds; return p.trainings.map({count}); }}"
+    assert shown == tab.evaluate(counts)
     assert "claim" in tab.locator("[data-rc=verdict]").inner_text()
     tab.get_by_role("button", name="Reset").click()
     assert tab.evaluate(f"{steps}.textContent") == "0"
-    # Pausing and starting within a frame leaves one loop, and a seed beyond the field's limits is
-    # the largest.
+    # Pausing and starting within a frame leaves one loop; a seed above all is the largest.
     loops = tab.evaluate("""async () => {
         const ask = window.requestAnimationFrame, asked = [];
         window.requestAnimationFrame = (f) => { asked.push(f); return asked.length; };
-        const start = [...document.querySelectorAll("button")].find((b) => ["Start", "Pause"].includes(b.textContent));
+        const buttons = [...document.querySelectorAll("button")];
+        const start = buttons.find((b) => ["Start", "Pause"].includes(b.textContent));
         for (let k = 0; k < 5; k++) start.click();
         window.requestAnimationFrame = ask;
         return asked.length;
@@ -464,61 +431,42 @@ def test_the_playground_trains_and_follows_the_keyboard(tab, serve, tmp_path):
 
 
 def level(name, count, gap, *regions):
-    """A level of a change as the page on what is changed has it: one label, and so many regions of each triangle."""
-    triangles = [
-        {"regions": number, "paths": {"0": "M0,208l240,0 -120,-208z"}} for number in regions
-    ]
+    """A level of a change: of one label, with so many regions in each triangle."""
+    paths = {"0": "M0,208l240,0 -120,-208z"}
+    triangles = [{"regions": number, "paths": paths} for number in regions]
     return {"name": name, "count": count, "gap": gap, "triangles": triangles}
 
 
 def test_what_is_changed_is_chosen_by_keyboard(tab, serve, tmp_path):
     shutil.copytree(STATIC, tmp_path / "_static", ignore=shutil.ignore_patterns("mathjax"))
-    small, large = (
-        level("rate 0.1", [3, 4], [0.5, 0.6], 7, 1),
-        level("rate 1", [2, 3], [0.4, 0.5], 5, 2),
-    )
-    few, many = (
-        level("100 images", [3, 4], [0.5, 0.6], 7, 1),
-        level("200 images", [3.5, 4.5], [0.4, 0.5], 8, 3),
-    )
-    changes = [
-        {"name": "rate", "bases": [{"levels": [small, large]}], "note": ""},
-        {
-            "name": "images",
-            "bases": [{"levels": [few, large, many]}, {"levels": [many, large, few]}],
-            "note": "A note.",
-        },
-    ]
-    png = "data:image/gif;base64,R0lGODlhAQABAAAAACw="
-    triangles = [{"images": [png] * 3, "classes": [name, "b", "c"]} for name in ("a", "d")]
+    small = level("rate 0.1", [3, 4], [0.5, 0.6], 7, 1)
+    large = level("rate 1", [2, 3], [0.4, 0.5], 5, 2)
+    few = small | {"name": "100 images"}
+    many = level("200 images", [3.5, 4.5], [0.4, 0.5], 8, 3)
+    changes = [{"name": "rate", "bases": [{"levels": [small, large]}], "note": ""}]
+    bases = [{"levels": [few, large, many]}, {"levels": [many, large, few]}]
+    changes.append({"name": "images", "bases": bases, "note": "A note."})
+    triangles = [{"images": [GIF] * 3, "classes": [name, "b", "c"]} for name in ("a", "d")]
     data = {"bases": ["0.1", "1"], "changes": changes, "triangles": triangles}
     data["labels"] = [{"name": "cat", "colour": "#CC6677"}]
-    body = f'<div class="rc-changes" role="group" aria-label="x"><script type="application/json">{json.dumps(data)}'
-    head = '<link rel="stylesheet" href="_static/changes.css">'
-    show_alone(
-        tab,
-        serve,
-        tmp_path,
-        f'{body}</script></div><script src="_static/changes.js"></script>',
-        head,
-    )
-    status, shown = (
-        tab.locator("[role=status]"),
-        lambda: tab.locator("figcaption strong").all_inner_texts(),
-    )
+    body = '<div class="rc-changes" role="group" aria-label="x"><script type="application/json">'
+    body += f'{json.dumps(data)}</script></div><script src="_static/changes.js"></script>'
+    show_alone(tab, serve, tmp_path, body, '<link rel="stylesheet" href="_static/changes.css">')
+    status, numbers = tab.locator("[role=status]"), tab.locator("figcaption strong")
     assert status.inner_text() == (
-        "Fewer regions (3.50 to 2.50) and a smaller gap (0.550 to 0.450): along the claim, in 2 of 2 seeds."
+        "Fewer regions (3.50 to 2.50) and a smaller gap (0.550 to 0.450): "
+        "along the claim, in 2 of 2 seeds."
     )
-    assert shown() == ["7 regions", "5 regions"]
+    assert numbers.all_inner_texts() == ["7 regions", "5 regions"]
     tab.keyboard.press("Tab")
     tab.keyboard.press("ArrowDown")
     assert status.inner_text() == (
-        "More regions (3.50 to 4.00) and a smaller gap (0.550 to 0.450): against the claim, in 2 of 2 seeds."
+        "More regions (3.50 to 4.00) and a smaller gap (0.550 to 0.450): "
+        "against the claim, in 2 of 2 seeds."
     )
-    assert shown() == ["7 regions", "8 regions"]
-    assert "200 images: 4.00 regions and a gap of 0.450" in tab.locator(
-        ".rc-plane svg"
-    ).get_attribute("aria-label")
+    assert numbers.all_inner_texts() == ["7 regions", "8 regions"]
+    plane = tab.locator(".rc-plane svg").get_attribute("aria-label")
+    assert "200 images: 4.00 regions and a gap of 0.450" in plane
     assert tab.get_by_text("A note.").is_visible()
     tab.keyboard.press("Tab")
     tab.keyboard.press("ArrowDown")  # the other base
@@ -526,14 +474,13 @@ def test_what_is_changed_is_chosen_by_keyboard(tab, serve, tmp_path):
     tab.keyboard.press("ArrowUp")
     tab.keyboard.press("Tab")
     tab.keyboard.press("ArrowDown")  # the other triangle
-    assert shown() == ["1 region", "3 regions"]
-    assert "between images of d, b, c has 3 regions, predicted cat" in (
-        tab.locator("figure svg").nth(1).get_attribute("aria-label")
-    )
+    assert numbers.all_inner_texts() == ["1 region", "3 regions"]
+    picture = tab.locator("figure svg").nth(1).get_attribute("aria-label")
+    assert "between images of d, b, c has 3 regions, predicted cat" in picture
     tab.keyboard.press("Tab")
     tab.keyboard.press("Home")
     assert status.inner_text() == "The change begins here: move the slider."
-    assert shown() == ["1 region", "1 region"]
+    assert numbers.all_inner_texts() == ["1 region", "1 region"]
     assert problems(tab, tmp_path, tab.address) == []
 
 
@@ -547,8 +494,9 @@ def test_the_scorecard_is_searched_filtered_and_sorted(tab, serve, tmp_path):
     table = f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
     head = '<link rel="stylesheet" href="_static/scorecard.css">'
     script = '<script src="_static/scorecard.js"></script>'
-    cell = f'<div class="cell_output"><div class="text_html"><div class="rc-scorecard">{table}</div></div></div>'
-    show_alone(tab, serve, tmp_path, cell + script, head)
+    for name in ("rc-scorecard", "text_html", "cell_output"):
+        table = f'<div class="{name}">{table}</div>'
+    show_alone(tab, serve, tmp_path, table + script, head)
     claims = tab.locator("tbody tr:visible td:nth-child(2)")
     tab.get_by_role("button", name="Printed").first.press("Enter")
     assert claims.all_inner_texts() == ["Depths", "Widths", "Rates"]

@@ -86,9 +86,8 @@ def test_grids_agree_with_breadth_first_search(labels, adjacency):
 def test_lattices_agree_with_breadth_first_search(dim, domain, adjacency, classes, seed):
     if domain == "box":
         dim, adjacency = 2, "full" if adjacency == "simplex" else adjacency
-    lattice = make_lattice(
-        dim, {1: 25, 2: 8, 3: 5, 4: 4, 5: 3}[dim], domain=domain, adjacency=adjacency
-    )
+    resolution = {1: 25, 2: 8, 3: 5, 4: 4, 5: 3}[dim]
+    lattice = make_lattice(dim, resolution, domain=domain, adjacency=adjacency)
     labels = np.random.default_rng(seed).integers(-1, classes, size=(3, lattice.num_points))
     expected = [count_by_search(grid, adjacency) for grid in lattice.to_grid(labels)]
     assert count_along_edges(labels, lattice.edges).tolist() == expected
@@ -107,25 +106,18 @@ def test_labels_of_any_size_and_memory_layout():
     for label in (2**31 - 1, 2**31, 2**32 - 1, 2**32):
         assert count_components(np.array([[[label, 0], [label, label]]])).tolist() == [2]
     for kind in (">i8", "uint64"):
-        assert count_components(np.array([[[2**62, 0], [2**62, 2**62]]], dtype=kind)).tolist() == [
-            2
-        ]
+        wide = np.array([[[2**62, 0], [2**62, 2**62]]], dtype=kind)
+        assert count_components(wide).tolist() == [2]
 
 
-@pytest.mark.parametrize(
-    ("labels", "adjacency", "message"),
-    [
-        (np.zeros((2, 3)), "face", "expected integers"),
-        (np.zeros(3, dtype=int), "face", r"expected \(B, \*grid\)"),
-        (np.full((1, 3), -2), "face", "labels hold -2"),
-        (np.zeros((1, 3), dtype=int), "faces", "Did you mean 'face'"),
-        (
-            np.zeros((1,) + (2,) * 16, dtype=np.int8),
-            "full",
-            "65,536 points with 43,046,720 neighbours each",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("labels", "adjacency", "message"), [
+    (np.zeros((2, 3)), "face", "expected integers"),
+    (np.zeros(3, dtype=int), "face", r"expected \(B, \*grid\)"),
+    (np.full((1, 3), -2), "face", "labels hold -2"),
+    (np.zeros((1, 3), dtype=int), "faces", "Did you mean 'face'"),
+    (np.zeros((1,) + (2,) * 16, dtype=np.int8), "full",
+     "65,536 points with 43,046,720 neighbours each"),
+])  # fmt: skip
 def test_bad_labels_are_named(labels, adjacency, message):
     with pytest.raises(ValueError, match=message):
         count_components(labels, adjacency)
@@ -214,12 +206,11 @@ def test_vertices_are_distinct_points_and_reach_all_of_them():
 def test_the_seed_draws_the_same_vertices_and_more_samples_only_add():
     points = torch.randn(50, 3, 4, 4, generator=torch.Generator().manual_seed(0))
     for sampling in ("pairs", "random_direction"):
-        few = sample_vertices(points, dim=2, num_samples=5, sampling=sampling, seed=3)
-        many = sample_vertices(points.numpy(), dim=2, num_samples=9, sampling=sampling, seed=3)
+        options = {"dim": 2, "sampling": sampling}
+        few = sample_vertices(points, num_samples=5, seed=3, **options)
+        many = sample_vertices(points.numpy(), num_samples=9, seed=3, **options)
         assert torch.equal(few, many[:5])
-        assert not torch.equal(
-            few, sample_vertices(points, dim=2, num_samples=5, sampling=sampling, seed=4)
-        )
+        assert not torch.equal(few, sample_vertices(points, num_samples=5, seed=4, **options))
 
 
 def test_only_the_points_drawn_are_read(tiny_data, rng):
@@ -240,24 +231,14 @@ def test_only_the_points_drawn_are_read(tiny_data, rng):
     assert images.dtype == torch.float32
 
 
-@pytest.mark.parametrize(
-    ("points", "arguments", "message"),
-    [
-        (
-            np.zeros((2, 3)),
-            {"dim": 2},
-            "3 distinct points are needed for each simplex, but there are 2",
-        ),
-        (np.zeros(5), {}, "one-dimensional"),
-        (
-            np.ones((5, 3)),
-            {"sampling": "random_direction"},
-            "median distance of the points is 0.*give",
-        ),
-        (7, {}, "points are a int"),
-        (np.zeros((5, 2, 0)), {}, r"points of shape \(2, 0\) hold no number"),
-    ],
-)
+@pytest.mark.parametrize(("points", "arguments", "message"), [
+    (np.zeros((2, 3)), {"dim": 2},
+     "3 distinct points are needed for each simplex, but there are 2"),
+    (np.zeros(5), {}, "one-dimensional"),
+    (np.ones((5, 3)), {"sampling": "random_direction"}, "median distance of the points is 0.*give"),
+    (7, {}, "points are a int"),
+    (np.zeros((5, 2, 0)), {}, r"points of shape \(2, 0\) hold no number"),
+])  # fmt: skip
 def test_points_that_span_nothing_are_named(points, arguments, message):
     with pytest.raises(ValueError, match=message):
         sample_vertices(points, **arguments)
@@ -273,9 +254,8 @@ def test_random_directions_are_those_of_the_seed_and_of_the_length_asked_for():
     assert all(vertex in points.tolist() for vertex in vertices[:, 0].tolist())
     typical = sample_vertices(points, direction_length=median_distance(points), **options)
     assert torch.equal(sample_vertices(points, **options), typical)
-    assert region_count(lambda x: x, points, **options).settings[
-        "direction_length"
-    ] == median_distance(points)
+    settings = region_count(lambda x: x, points, **options).settings
+    assert settings["direction_length"] == median_distance(points)
     assert median_distance(points / 1000) == pytest.approx(median_distance(points) / 1000)
 
 

@@ -42,9 +42,8 @@ def wins_somewhere(scores, label):
     bounds = np.concatenate([(origin[label] - origin)[keep], np.zeros(len(slopes)), [1.0]])
     norms = np.linalg.norm(normals, axis=1)
     ball = [(None, None)] * len(slopes) + [(None, 1)]
-    found = linprog(
-        [*np.zeros(len(slopes)), -1], np.column_stack([normals, norms]), bounds, bounds=ball
-    )
+    goal = [*np.zeros(len(slopes)), -1]
+    found = linprog(goal, np.column_stack([normals, norms]), bounds, bounds=ball)
     return found.status == 0 and -found.fun > 1e-9
 
 
@@ -78,10 +77,8 @@ def test_a_wedge_is_one_region_whatever_its_angle(degrees, strategy, rng):
             return (x + 0.02 * np.sin(5 * x[:, ::-1]) - 0.31) @ slopes
 
         options = {"dim": 2, "domain": "box", "num_samples": 2}
-        assert region_count(scores, TRIANGLE, strategy=strategy, **options).counts.tolist() == [
-            3,
-            3,
-        ]
+        found = region_count(scores, TRIANGLE, strategy=strategy, **options)
+        assert found.counts.tolist() == [3, 3]
         by_face.append(region_count(scores, TRIANGLE, adjacency="face", **options).mean)
     assert degrees > 10 or max(by_face) > 3
 
@@ -105,11 +102,9 @@ def test_small_discs_are_found_where_the_scores_bend_towards_them(rng):
 def waves_of(seed):
     """Ten scores of two numbers, sums of waves."""
     rng = np.random.default_rng(seed)
-    waves, phases, weights = (
-        rng.standard_normal((2, 12)) * 8,
-        rng.uniform(0, 6, 12),
-        rng.standard_normal((12, 10)),
-    )
+    waves = rng.standard_normal((2, 12)) * 8
+    phases = rng.uniform(0, 6, 12)
+    weights = rng.standard_normal((12, 10))
     return lambda x: np.sin(x @ waves + phases) @ weights
 
 
@@ -132,11 +127,9 @@ def test_a_gap_of_a_ten_thousandth_separates_and_a_bridge_joins(sign, regions):
 @pytest.mark.parametrize("domain", ["simplex", "box"])
 def test_smooth_fields_agree_with_a_fine_lattice(domain):
     for seed in (3, 6):
-        options = {"dim": 2, "domain": domain, "num_samples": 1}
-        fine = region_count(waves_of(seed), TRIANGLE, resolution=301, **options)
-        adaptive = region_count(
-            waves_of(seed), TRIANGLE, resolution=30, strategy="adaptive", **options
-        )
+        waves, options = waves_of(seed), {"dim": 2, "domain": domain, "num_samples": 1}
+        fine = region_count(waves, TRIANGLE, resolution=301, **options)
+        adaptive = region_count(waves, TRIANGLE, resolution=30, strategy="adaptive", **options)
         assert adaptive.counts.tolist() == fine.counts.tolist()
         assert fine.mean > 2
         assert adaptive.num_evaluations < 4000
@@ -182,9 +175,8 @@ def test_a_label_that_wins_inside_one_element_alone(height, expected):
     """A fourth label leads in the middle of three, or does not; also twice."""
     corners = np.column_stack([3 * np.eye(3), [height] * 3, [height] * 3])
     for scores in (corners[:, :4], corners):
-        assert count_pieces(
-            scores, np.array([[0, 1, 2]]), np.zeros(3, dtype=np.int64), 1
-        ).tolist() == [expected]
+        counted = count_pieces(scores, np.array([[0, 1, 2]]), np.zeros(3, dtype=np.int64), 1)
+        assert counted.tolist() == [expected]
 
 
 def test_labels_alone_are_counted_along_the_edges_below_zero_too_and_not_refined(rng):
@@ -214,9 +206,8 @@ def test_the_mesh_fills_the_domain_and_conforms_however_it_is_cut(dim, domain, r
     for _ in range(4):
         cut(cutting, rng.random(len(cutting.elements)) < 0.2)
         corners = cutting.points[cutting.elements]
-        volumes = np.abs(
-            np.linalg.det((corners[:, 1:] - corners[:, :1]).astype(float))
-        ) / math.factorial(dim)
+        volumes = np.abs(np.linalg.det((corners[:, 1:] - corners[:, :1]).astype(float)))
+        volumes /= math.factorial(dim)
         assert (volumes > 0).all()
         whole = cutting.scale**dim / (1 if domain == "box" else math.factorial(dim))
         assert volumes.sum() == pytest.approx(2 * whole)
@@ -228,9 +219,8 @@ def test_the_mesh_fills_the_domain_and_conforms_however_it_is_cut(dim, domain, r
         walls = np.hstack([cutting.points == 0, far == cutting.scale])
         for facet, times in facets.items():
             assert len(times) == 2 - walls[list(facet)].all(0).any()
-    assert len(np.unique(np.column_stack([cutting.owner, cutting.points]), axis=0)) == len(
-        cutting.points
-    )
+    places = np.column_stack([cutting.owner, cutting.points])
+    assert len(np.unique(places, axis=0)) == len(places)
 
 
 def test_only_a_boundary_that_may_touch_a_side_or_another_is_in_doubt():
@@ -256,9 +246,8 @@ def test_a_jump_is_the_larger_one_of_those_seen_from_both_sides(rng):
     for (i, one), (j, other) in itertools.permutations(enumerate(made.elements.tolist()), 2):
         if len(shared := set(one) & set(other)) == 2:
             (far,) = set(other) - shared
-            affine = np.linalg.solve(
-                np.column_stack([made.points[one], np.ones(3)]), made.scores[one]
-            )
+            here = np.column_stack([made.points[one], np.ones(3)])
+            affine = np.linalg.solve(here, made.scores[one])
             jump = np.abs(made.scores[far] - np.append(made.points[far], 1) @ affine).max()
             expected[[i, j]] = np.maximum(expected[[i, j]], jump)
     judged = np.arange(len(made.elements))
@@ -268,13 +257,10 @@ def test_a_jump_is_the_larger_one_of_those_seen_from_both_sides(rng):
 def test_the_order_of_corners_does_not_matter(rng):
     """Of a smooth function; on the grid's own labels it does in most triangles."""
     weights = torch.from_numpy(1.5 * rng.standard_normal((5, 40)))
-    shifts, outputs = (
-        torch.from_numpy(rng.uniform(0, 6, 40)),
-        torch.from_numpy(rng.standard_normal((40, 6))),
-    )
-    vertices = sample_vertices(
-        torch.from_numpy(rng.standard_normal((40, 5))), dim=2, num_samples=30
-    )
+    shifts = torch.from_numpy(rng.uniform(0, 6, 40))
+    outputs = torch.from_numpy(rng.standard_normal((40, 6)))
+    points = torch.from_numpy(rng.standard_normal((40, 5)))
+    vertices = sample_vertices(points, dim=2, num_samples=30)
     turned = [vertices[:, order] for order in ([0, 1, 2], [1, 2, 0], [2, 0, 1])]
 
     def scores(x):
@@ -282,14 +268,10 @@ def test_the_order_of_corners_does_not_matter(rng):
 
     classifier, grid = as_classifier(scores, vertices), make_lattice(2, 30)
     for rounds in (0, 9):
-        first, *others = [
-            count_on_meshes(classifier, corners, grid, None, rounds)[0].tolist()
-            for corners in turned
-        ]
-        assert others == [first, first]
-    by_face = np.array(
-        [count_components(label_grid(scores, c, resolution=30).labels, "face") for c in turned]
-    )
+        counts = [count_on_meshes(classifier, c, grid, None, rounds)[0].tolist() for c in turned]
+        assert counts == [counts[0]] * 3
+    grids = [label_grid(scores, corners, resolution=30).labels for corners in turned]
+    by_face = np.array([count_components(labels, "face") for labels in grids])
     assert (by_face != by_face[0]).any(0).sum() > 15
 
 
@@ -321,18 +303,14 @@ def test_double_scores_of_single_points_stay_double(domain):
     """Beside 1e6 a single holds no difference of these scores."""
     weights = np.random.default_rng(0).normal(size=(2, 4))
     points = np.random.default_rng(1).normal(size=(50, 2)).astype(np.float32)
-    options = {
-        "dim": 2,
-        "domain": domain,
-        "num_samples": 3,
-        "resolution": 12,
-        "strategy": "adaptive",
-    }
+    options = {"dim": 2, "domain": domain, "num_samples": 3, "strategy": "adaptive"}
+
+    def scores(x, shift):
+        return np.sin(3 * x.astype(float) @ weights) + shift
+
     plain, shifted = (
-        region_count(
-            lambda x, s=shift: np.sin(3 * x.astype(float) @ weights) + s, points, **options
-        ).counts.tolist()
-        for shift in (0.0, 1e6)
+        region_count(lambda x, s=s: scores(x, s), points, resolution=12, **options).counts.tolist()
+        for s in (0.0, 1e6)
     )
     assert shifted == plain
     assert max(plain) > 2

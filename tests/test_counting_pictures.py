@@ -18,12 +18,14 @@ PLANE = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
 def field(x):
     """Ten scores, sums of waves."""
     rng = np.random.default_rng(7)
-    waves, phases, weights = (
-        rng.standard_normal((2, 12)) * 5,
-        rng.uniform(0, 6, 12),
-        rng.standard_normal((12, 10)),
-    )
+    waves = rng.standard_normal((2, 12)) * 5
+    phases = rng.uniform(0, 6, 12)
+    weights = rng.standard_normal((12, 10))
     return torch.from_numpy(np.sin(np.asarray(x) @ waves + phases) @ weights)
+
+
+def shifted(x):
+    return field(x + 2.2)
 
 
 def test_labels_that_win_are_those_of_very_many_points(rng):
@@ -34,7 +36,7 @@ def test_labels_that_win_are_those_of_very_many_points(rng):
 
 
 def num_areas(pixels, colours, smallest, tolerance=0):
-    """How many areas of one of the colours a picture (height, width, 3) has, of at least so many pixels."""
+    """Number of areas of one of the colours in a picture (height, width, 3), of some size."""
     number = 0
     for colour in colours:
         here = np.abs(pixels - np.round(255 * np.array(to_rgb(colour)))).max(2) <= tolerance
@@ -50,26 +52,23 @@ def areas_drawn(ax, labels):
     ax.figure.canvas.draw()
     pixels = np.asarray(ax.figure.canvas.buffer_rgba())[..., :3].astype(int)
     plt.close(ax.figure)
-    return num_areas(
-        pixels, [plotting.CLASS_COLOURS[label] for label in np.unique(labels)], smallest=5
-    )
+    colours = [plotting.CLASS_COLOURS[label] for label in np.unique(labels)]
+    return num_areas(pixels, colours, smallest=5)
 
 
 def test_the_number_beside_cells_is_the_number_of_areas_in_them():
-    """Cells of a lattice as on the page of the training: joined where they share a side, other than `face` says."""
+    """Cells as on the page of the training: joined where they share a side, unlike by `face`."""
     grid = label_grid(lambda x: field(2.5 * x + 2.2), PLANE[None].double(), resolution=30)
     labels = grid.labels[0][tuple(grid.lattice.indices.T)]
     _, ax = plt.subplots(figsize=(8, 8), dpi=200)
     plotting.decision_regions(labels, grid.lattice.coordinates, ax)
-    numbers = [
-        int(count_components(grid.labels, adjacency)[0]) for adjacency in ("simplex", "face")
-    ]
+    numbers = [int(count_components(grid.labels, name)[0]) for name in ("simplex", "face")]
     assert areas_drawn(ax, labels) == numbers[0] < numbers[1]
 
 
 def test_the_number_beside_a_picture_is_the_number_of_areas_in_it():
     """The picture is drawn, and its areas of one colour are counted in its pixels."""
-    polygons, labels, number = triangle_regions(lambda x: field(x + 2.2), PLANE[None].double())
+    polygons, labels, number = triangle_regions(shifted, PLANE[None].double())
     areas = [
         abs(np.linalg.det(np.stack([p[0], p[k], p[k + 1]])))
         for p in polygons
@@ -79,27 +78,20 @@ def test_the_number_beside_a_picture_is_the_number_of_areas_in_it():
     _, ax = plt.subplots(figsize=(8, 8), dpi=200)
     plotting.interpolated_regions(polygons, labels, ax)
     drawn = areas_drawn(ax, labels)
-    finest = region_count(
-        lambda x: field(x + 2.2), PLANE.double(), dim=2, num_samples=1, resolution=301
-    )
+    finest = region_count(shifted, PLANE.double(), dim=2, num_samples=1, resolution=301)
     assert [drawn] == [number] == finest.counts.tolist()
 
 
 def test_a_lattice_is_drawn_as_it_is_counted_and_its_outlines_are_its_regions():
-    triangle = PLANE[None].double()
-    drawn = {
-        points: triangle_regions(
-            lambda x: field(x + 2.2), triangle, resolution=points, strategy="grid"
-        )
-        for points in (4, 40)
-    }
-    for points, (polygons, labels, number) in drawn.items():
-        count = region_count(
-            lambda x: field(x + 2.2), PLANE.double(), dim=2, num_samples=1, resolution=points
-        )
+    triangle, numbers = PLANE[None].double(), []
+    for points in (4, 40):
+        drawn = triangle_regions(shifted, triangle, resolution=points, strategy="grid")
+        polygons, labels, number = drawn
+        count = region_count(shifted, triangle[0], dim=2, num_samples=1, resolution=points)
         paths = outlines([100 * polygon[:, 1:] for polygon in polygons], labels)
         outer = [path for found in paths.values() for path in found if area(path) > 0]
         assert [number] == count.counts.tolist() == [len(outer)]
-    assert drawn[4][2] < drawn[40][2]
+        numbers.append(number)
+    assert numbers[0] < numbers[1]
     with pytest.raises(ValueError, match="Did you mean 'adaptive'"):
         triangle_regions(field, triangle, strategy="adaptiv")

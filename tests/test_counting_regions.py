@@ -35,11 +35,9 @@ TETRAHEDRON = np.concatenate([np.zeros((1, 3)), np.eye(3)])
 @pytest.mark.parametrize("adjacency", ["face", "full", "simplex", "linear", "adaptive"])
 def test_a_ball_a_shell_around_it_and_the_outside(dim, points, adjacency):
     """Around the centre of the simplex, within 0.04 and 0.12: the last two are not convex."""
-    strategy = (
-        {"adjacency": "linear", "strategy": "adaptive"}
-        if adjacency == "adaptive"
-        else {"adjacency": adjacency}
-    )
+    strategy = {"adjacency": adjacency}
+    if adjacency == "adaptive":
+        strategy = {"adjacency": "linear", "strategy": "adaptive"}
     radii = np.array([0.0, 0.08, 0.16])
 
     def scores(x):
@@ -53,9 +51,8 @@ def test_a_ball_a_shell_around_it_and_the_outside(dim, points, adjacency):
 @pytest.mark.parametrize(("dim", "points"), [(1, SEGMENT), (2, TRIANGLE)])
 def test_stripes(k, dim, points):
     """Of one score, a wave along x_0 that changes its sign k times in (0, 1)."""
-    count = region_count(
-        lambda x: np.cos(np.pi * k * x[:, 0]), points, dim=dim, resolution=181, num_samples=3
-    )
+    options = {"dim": dim, "resolution": 181, "num_samples": 3}
+    count = region_count(lambda x: np.cos(np.pi * k * x[:, 0]), points, **options)
     assert count.counts.tolist() == [k + 1] * 3
 
 
@@ -89,13 +86,11 @@ def test_result_fields(rng):
     count = region_count(label, points, num_samples=40)
     assert count.std_error == pytest.approx(count.counts.std(ddof=1) / math.sqrt(40))
     assert math.isnan(region_count(label, points, num_samples=1).std_error)
-    assert str(count).startswith(
-        f"{count.counts.mean():.3f} ± {count.std_error:.3f} regions (dim=1, num_samples=40, "
-    )
+    values = f"{count.counts.mean():.3f} ± {count.std_error:.3f}"
+    assert str(count).startswith(f"{values} regions (dim=1, num_samples=40, ")
     assert "\n" not in str(count)
-    longer = region_count(
-        label, points, num_samples=4, alpha_range=(-1.0, 2.0), strategy="adaptive"
-    )
+    options = {"alpha_range": (-1.0, 2.0), "strategy": "adaptive"}
+    longer = region_count(label, points, num_samples=4, **options)
     assert "resolution=200, alpha_range=(-1.0, 2.0)" in str(longer)
     assert "strategy='adaptive'" in str(longer)
     assert pickle.loads(pickle.dumps(count)).settings == count.settings
@@ -117,10 +112,8 @@ def test_the_points_are_the_same_in_every_chunk():
     assert torch.equal(seen[3], seen[None])
     assert torch.equal(seen[17], seen[None])
     points = {x.numpy().tobytes() for x in seen[None]}
-    assert all(
-        v.numpy().tobytes() in points
-        for v in sample_vertices(images, dim=2, num_samples=5).flatten(0, 1)
-    )
+    drawn = sample_vertices(images, dim=2, num_samples=5).flatten(0, 1)
+    assert {vertex.numpy().tobytes() for vertex in drawn} <= points
 
 
 class Restless(nn.Module):
@@ -128,9 +121,8 @@ class Restless(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.body = nn.Sequential(
-            nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 3)
-        )
+        layers = nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 3)
+        self.body = nn.Sequential(*layers)
 
     def forward(self, x):
         torch.rand(3)
@@ -139,12 +131,8 @@ class Restless(nn.Module):
 
 
 def precision_settings():
-    backends = torch.backends
-    return (
-        torch.get_float32_matmul_precision(),
-        backends.cuda.matmul.allow_tf32,
-        backends.cudnn.allow_tf32,
-    )
+    backends, matmul = torch.backends, torch.get_float32_matmul_precision()
+    return matmul, backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32
 
 
 @pytest.mark.parametrize("points", [np.zeros((5, 7)), TRIANGLE], ids=["fails", "counts"])
@@ -158,11 +146,8 @@ def test_the_module_and_the_random_state_are_left_alone(points):
         return torch.get_rng_state().tolist(), np.random.get_state()[1].tolist(), random.getstate()  # noqa: NPY002
 
     before, precision = state(), precision_settings()
-    fails = (
-        pytest.raises(ValueError, match="batch of shape")
-        if points.shape[1] == 7
-        else contextlib.nullcontext()
-    )
+    refused = pytest.raises(ValueError, match="batch of shape")
+    fails = refused if points.shape[1] == 7 else contextlib.nullcontext()
     with torch.autocast("cpu", dtype=torch.bfloat16), fails:
         region_count(net, points)
     assert net.seen == (False, False, False)
@@ -235,28 +220,24 @@ class Cramped(nn.Module):
         return torch.cat([x, 0.3 - x], dim=1)
 
 
-ERRORS = [
-    None,
-    getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)(
-        "CUDA out of memory. Tried to allocate"
-    ),
-    RuntimeError(
-        "[enforce fail] DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes"
-    ),
-    MemoryError(),
-    RuntimeError("GET was unable to find an engine to execute this computation"),
-    RuntimeError("FIND was unable to find a valid cuDNN algorithm to run convolution"),
-    RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"),
-    RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"),
-]
+OUT_OF_MEMORY = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
+ERRORS = [None, MemoryError(), OUT_OF_MEMORY("CUDA out of memory. Tried to allocate")]
+ERRORS += map(
+    RuntimeError,
+    [
+        "[enforce fail] DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes",
+        "GET was unable to find an engine to execute this computation",
+        "FIND was unable to find a valid cuDNN algorithm to run convolution",
+        "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+        "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+    ],
+)
 
 
 @pytest.mark.parametrize("error", ERRORS)
 def test_running_out_of_memory_halves_the_chunk(error):
-    points, options = (
-        np.random.default_rng(0).standard_normal((20, 1)),
-        {"num_samples": 10, "resolution": 50},
-    )
+    points = np.random.default_rng(0).standard_normal((20, 1))
+    options = {"num_samples": 10, "resolution": 50}
     cramped = Cramped(30, error)
     counts = region_count(cramped, points, batch_size=200, **options).counts
     assert counts.tolist() == region_count(Cramped(10**9), points, **options).counts.tolist()
@@ -311,11 +292,10 @@ def test_points_in_double_precision_stay_so(strategy, rng):
         z = x - offset
         return np.stack([np.sin(5 * z[:, 0]), np.cos(5 * z[:, 1])], axis=1)
 
-    far = region_count(model, points + offset, num_samples=50, strategy=strategy)
+    options = {"num_samples": 50, "strategy": strategy}
+    far = region_count(model, points + offset, **options)
     assert kinds == {np.dtype(np.float64)}
-    near = region_count(
-        lambda x: model(x.astype(float) + offset), points, num_samples=50, strategy=strategy
-    )
+    near = region_count(lambda x: model(x.astype(float) + offset), points, **options)
     assert far.counts.tolist() == near.counts.tolist()
     assert max(near.counts) > 1
 
@@ -354,9 +334,8 @@ def labels_as_the_authors(predict, vertices, points):
     for place in np.ndindex(grid.shape):
         weights = np.linspace(0, 1, points)[list(place)]
         if sum(place) < points:
-            grid[place] = predict(
-                ((1 - weights.sum()) * vertices[0] + weights @ vertices[1:])[None]
-            )[0]
+            point = (1 - weights.sum()) * vertices[0] + weights @ vertices[1:]
+            grid[place] = predict(point[None])[0]
     return grid
 
 

@@ -37,22 +37,20 @@ def test_a_region_far_below_the_grid_is_found(centre):
 
 
 def test_a_third_label_at_a_crossing_is_found_and_a_constant_is_looked_at_once():
+    options = {"strategy": "adaptive"}
+
     def scores(x):
         return np.hstack([0.5 - x, x - 0.5, 1e-3 - 0.25 * (x - 0.5) ** 2 + 0 * x])
 
-    assert region_count(scores, SEGMENT, num_samples=1, strategy="adaptive").counts.tolist() == [3]
-    constant = region_count(
-        lambda x: np.zeros((len(x), 3)), SEGMENT, num_samples=2, strategy="adaptive"
-    )
+    assert region_count(scores, SEGMENT, num_samples=1, **options).counts.tolist() == [3]
+    constant = region_count(lambda x: np.zeros((len(x), 3)), SEGMENT, num_samples=2, **options)
     assert constant.counts.tolist() == [1, 1]
     assert constant.num_evaluations == 2 * (COARSE_INTERVALS + 1)
 
 
 @pytest.mark.parametrize("returns", ["scores", "labels"])
 @pytest.mark.parametrize(("frequency", "alpha_range"), [(9, (-3, 4)), (600, (0.4, 0.45))])
-def test_a_longer_range_starts_from_more_points_and_a_shorter_one_is_looked_at_as_closely(
-    frequency, alpha_range, returns
-):
+def test_longer_and_shorter_ranges_are_looked_at_as_closely(frequency, alpha_range, returns):
     def wave(x):
         score = np.sin(frequency * x[:, 0] + 0.3)
         return score if returns == "scores" else (score > 0).astype(int)
@@ -105,9 +103,8 @@ def test_two_labels_that_may_change_places_more_than_once_are_looked_at():
     position, segment = np.array([0, 100, 200, 300]), np.zeros(4, dtype=int)
     for lead, more_than_once in (([-1, -0.1, 0.1, 1], True), ([-1, -0.33, 0.33, 1], False)):
         scores = np.stack([np.zeros(4), lead], axis=1)
-        assert (
-            1 in hiding_places(Samples(segment, position, scores.argmax(1), scores))
-        ) == more_than_once
+        found = hiding_places(Samples(segment, position, scores.argmax(1), scores))
+        assert (1 in found) == more_than_once
 
 
 @pytest.mark.parametrize("resolution", [2, 31])
@@ -137,12 +134,9 @@ def test_fewer_coarse_intervals_take_fewer_evaluations(trained):
     networks, points = trained
     options = {"num_samples": 10, "strategy": "adaptive"}
     for network in networks:
-        usual, fewer = (
-            region_count(network, points, **options, coarse=coarse) for coarse in (None, 8)
+        usual, same, fewer = (
+            region_count(network, points, **options, coarse=coarse) for coarse in (None, 24, 8)
         )
-        assert (
-            usual.counts.tolist()
-            == region_count(network, points, **options, coarse=24).counts.tolist()
-        )
+        assert usual.counts.tolist() == same.counts.tolist()
         assert fewer.num_evaluations < 0.75 * usual.num_evaluations
         assert abs(fewer.counts - usual.counts).sum() <= 1

@@ -1,4 +1,4 @@
-"""Datasets: what is drawn, chosen, shrunk and standardised, and that damaged or absent data are named."""
+"""Datasets: what is drawn, chosen, shrunk and standardised; damaged or absent data are named."""
 
 import contextlib
 import functools
@@ -21,13 +21,12 @@ from rc_utils.datasets.images import area_average
 
 @pytest.fixture
 def fruit(tmp_path, rng, monkeypatch):
-    """Arrays that are cached as the dataset `fruit`: 90 and 40 random images in four classes, many of the first."""
+    """Random images cached as the dataset `fruit`: 90 and 40 in four classes, many of the first."""
     arrays = {"classes": ("apple", "pear", "plum", "quince"), "note": "encoded twice"}
     for split, n in (("train", 90), ("test", 40)):
         arrays[f"x_{split}"] = rng.integers(0, 256, (n, 12, 12, 3), dtype=np.uint8)
-        arrays[f"y_{split}"] = np.concatenate(
-            [np.arange(4), rng.choice([0, 0, 0, 0, 1, 2, 3], n - 4)]
-        )
+        more = rng.choice([0, 0, 0, 0, 1, 2, 3], n - 4)
+        arrays[f"y_{split}"] = np.concatenate([np.arange(4), more])
     write_cache(tmp_path / "fruit.npz", arrays)
     monkeypatch.setenv("RC_DATA", str(tmp_path))
     return arrays
@@ -40,35 +39,26 @@ def same(a, b):
 
 def test_shapes_are_balanced_and_depend_on_the_seed_and_not_on_how_many_are_drawn():
     draw = functools.partial(load_dataset, "shapes", image_size=11, classes=["ring", 0, "bars"])
-    few, many, other = (
-        draw(n_train=30, n_test=20, seed=1),
-        draw(n_train=1131, n_test=519, seed=1),
-        draw(n_train=30),
-    )
+    few, many = (draw(n_train=n, n_test=m, seed=1) for n, m in ((30, 20), (1131, 519)))
+    other = draw(n_train=30)
     assert torch.equal(few.x_train.raw, many.x_train.raw[:30])
     assert torch.equal(few.y_test, many.y_test[:20])
     assert not torch.equal(few.x_train.raw, other.x_train.raw)
     assert not torch.equal(few.x_train.raw[:20], few.x_test.raw)
     assert many.class_names == ("ring", "disc", "bars")
-    assert [many.y_train.bincount().tolist(), many.y_test.bincount().tolist()] == [
-        [377] * 3,
-        [173] * 3,
-    ]
+    sizes = [many.y_train.bincount().tolist(), many.y_test.bincount().tolist()]
+    assert sizes == [[377] * 3, [173] * 3]
     assert (many.num_classes, many.in_channels, many.image_size) == (3, 3, 11)
 
 
-def test_a_subset_is_nested_balanced_as_far_as_the_classes_reach_and_keeps_images_with_their_labels(
-    fruit,
-):
+def test_a_subset_is_nested_and_balanced_and_keeps_images_with_their_labels(fruit):
     sizes = np.bincount(fruit["y_train"])
     data = load_dataset("fruit", n_train=4 * sizes.min(), n_test=7, seed=5)
     assert data.y_train.bincount().tolist() == [sizes.min()] * 4
     assert data.y_test.bincount().max() - data.y_test.bincount().min() <= 1
     whole, other = (load_dataset("fruit", n_train=90, seed=seed) for seed in (5, 6))
-    label_of = {
-        image.tobytes(): label
-        for image, label in zip(fruit["x_train"], fruit["y_train"], strict=True)
-    }
+    pairs = zip(fruit["x_train"], fruit["y_train"], strict=True)
+    label_of = {image.tobytes(): label for image, label in pairs}
     for image, label in zip(whole.x_train.raw, whole.y_train, strict=True):
         assert label_of.pop(image.permute(1, 2, 0).contiguous().numpy().tobytes()) == label
     assert torch.equal(data.x_train.raw, whole.x_train.raw[: len(data.x_train)])
@@ -81,9 +71,8 @@ def test_all_in_stored_order_or_the_classes_chosen_relabelled_in_the_order_given
     assert np.array_equal(data.y_test.numpy(), fruit["y_test"])
     some = load_dataset("fruit", classes=("plum", 0))
     assert some.class_names == ("plum", "apple")
-    assert some.y_train.bincount().tolist() == [
-        (fruit["y_train"] == label).sum() for label in (2, 0)
-    ]
+    sizes = [(fruit["y_train"] == label).sum() for label in (2, 0)]
+    assert some.y_train.bincount().tolist() == sizes
     assert torch.equal(some.x_test.raw[some.y_test == 0], data.x_test.raw[data.y_test == 2])
 
 
@@ -114,9 +103,8 @@ def test_training_statistics_standardise_both_sets(fruit, tmp_path):
     shrunk = area_average(fruit["x_test"].transpose(0, 3, 1, 2), 6)
     assert torch.equal(data.x_test.raw, torch.from_numpy(shrunk))
     raw = data.x_train.raw.double()
-    mean, std = (
-        m.view(3, 1, 1) for m in (raw.mean(dim=(0, 2, 3)), raw.std(dim=(0, 2, 3), correction=0))
-    )
+    mean, std = raw.mean(dim=(0, 2, 3)), raw.std(dim=(0, 2, 3), correction=0)
+    mean, std = mean.view(3, 1, 1), std.view(3, 1, 1)
     std[1] = 1  # of a constant channel, which becomes zero
     for images in (data.x_train, data.x_test):
         np.testing.assert_allclose(images.all(), (images.raw - mean) / std, rtol=1e-5, atol=1e-6)
@@ -125,10 +113,10 @@ def test_training_statistics_standardise_both_sets(fruit, tmp_path):
 def test_images_are_standardised_when_indexed_as_numpy_is_and_are_bytes(rng):
     raw = rng.integers(0, 256, (20, 2, 5, 5), dtype=np.uint8)
     images = ImageTensor(torch.from_numpy(raw), mean=[100.0, 20.0], std=[50.0, 3.0])
-    mean, std = np.array([100.0, 20.0]).reshape(2, 1, 1), np.array([50.0, 3.0]).reshape(2, 1, 1)
+    mean, std = (np.array(values).reshape(2, 1, 1) for values in ([100.0, 20.0], [50.0, 3.0]))
     for index in (
-        -1, np.int64(5), slice(2, 9, 3), [4, -2, 4], np.array([0, 2], np.uint8), np.arange(20) % 7 == 0,
-        torch.tensor([[0, 1], [2, 3]]), torch.arange(20) % 3 == 0,
+        -1, np.int64(5), slice(2, 9, 3), [4, -2, 4], np.array([0, 2], np.uint8),
+        np.arange(20) % 7 == 0, torch.tensor([[0, 1], [2, 3]]), torch.arange(20) % 3 == 0,
     ):  # fmt: skip
         chosen = raw[index.numpy() if isinstance(index, torch.Tensor) else index]
         assert images[index].dtype == images.dtype == torch.float32
@@ -159,9 +147,8 @@ def test_digits_are_split_by_seed():
 
 def test_file_of_ones_own_without_names_or_channels(tmp_path, rng, monkeypatch):
     x, y = rng.integers(0, 256, (30, 9, 9), dtype=np.uint8), (np.arange(30) % 3).astype(np.uint8)
-    np.savez_compressed(
-        tmp_path / "mine.npz", x_train=x, y_train=y, x_test=x[:6], y_test=y[:6], other=x
-    )
+    arrays = {"x_train": x, "y_train": y, "x_test": x[:6], "y_test": y[:6], "other": x}
+    np.savez_compressed(tmp_path / "mine.npz", **arrays)
     monkeypatch.setenv("RC_DATA", str(tmp_path))
     data = load_dataset("mine")
     assert data.class_names == ("0", "1", "2")
@@ -176,61 +163,45 @@ def test_a_cache_can_be_read_by_whom_the_umask_lets(fruit, tmp_path):
     assert (tmp_path / "shared.npz").stat().st_mode & 0o777 == 0o664
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"y_test": None}, "arrays missing: y_test"),
-        (
-            {"x_train": np.zeros((90, 12, 12, 3), dtype=np.float32)},
-            "x_train is float32.*expected uint8",
-        ),
-        (
-            {"x_test": np.zeros((40, 3, 12, 12), dtype=np.uint8)},
-            r"x_test is uint8 of shape \(40, 3, 12, 12\)",
-        ),
-        ({"x_test": np.zeros((40, 6, 6, 3), dtype=np.uint8)}, "x_test of"),
-        ({"y_train": np.zeros(89, dtype=int)}, r"y_train is int64 of shape \(89,\), expected 90"),
-        ({"y_train": np.full(90, 4)}, r"y_train has the labels \[4\] for 4 classes"),
-        (
-            {"y_train": np.arange(90) % 3 % 2 * 2},
-            r"labels \[0 2\] for 4 classes, expected .* without a gap",
-        ),
-        ({"y_test": np.arange(40) % 5}, "y_test has labels that are not in y_train"),
-        ({"x_test": np.array([{}, None], dtype=object)}, "allow_pickle=False"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"y_test": None}, "arrays missing: y_test"),
+    ({"x_train": np.zeros((90, 12, 12, 3), dtype=np.float32)},
+     "x_train is float32.*expected uint8"),
+    ({"x_test": np.zeros((40, 3, 12, 12), dtype=np.uint8)},
+     r"x_test is uint8 of shape \(40, 3, 12, 12\)"),
+    ({"x_test": np.zeros((40, 6, 6, 3), dtype=np.uint8)}, "x_test of"),
+    ({"y_train": np.zeros(89, dtype=int)}, r"y_train is int64 of shape \(89,\), expected 90"),
+    ({"y_train": np.full(90, 4)}, r"y_train has the labels \[4\] for 4 classes"),
+    ({"y_train": np.arange(90) % 3 % 2 * 2},
+     r"labels \[0 2\] for 4 classes, expected .* without a gap"),
+    ({"y_test": np.arange(40) % 5}, "y_test has labels that are not in y_train"),
+    ({"x_test": np.array([{}, None], dtype=object)}, "allow_pickle=False"),
+])  # fmt: skip
 def test_wrong_arrays_are_named(fruit, tmp_path, changes, message):
-    contents = fruit | changes
-    np.savez(
-        tmp_path / "bad.npz", **{key: value for key, value in contents.items() if value is not None}
-    )
+    contents = {key: value for key, value in (fruit | changes).items() if value is not None}
+    np.savez(tmp_path / "bad.npz", **contents)
     with pytest.raises(ValueError, match=message):
         load_dataset("bad")
 
 
 def test_a_damaged_cache_is_named_and_never_yields_other_data(fruit, tmp_path, rng):
-    """Truncated, no archive, or a bit flipped: in the arrays it is noticed, elsewhere it is or changes nothing."""
+    """Truncated, or no archive; a flipped bit is noticed in the arrays, elsewhere harmless."""
     path, names = tmp_path / "fruit.npz", ("x_train", "y_train", "x_test", "y_test")
+    words = r"fruit\.npz is not .* or damaged.*Correct it, or put an intact copy"
     content = path.read_bytes()
     for wrong in (b"", content[: len(content) // 2], content[:-9], pickle.dumps({"x_train": 1})):
         path.write_bytes(wrong)
-        with pytest.raises(
-            ValueError, match=r"fruit\.npz is not .* or damaged.*Correct it, or put an intact copy"
-        ):
+        with pytest.raises(ValueError, match=words):
             load_dataset("fruit")
     start = content.index(fruit["x_train"].tobytes())
-    outside = [
-        i for i in range(len(content)) if not start - 200 < i < start + fruit["x_train"].nbytes
-    ]
+    arrays = range(start - 199, start + fruit["x_train"].nbytes)
+    outside = [i for i in range(len(content)) if i not in arrays]
     for position in [start + 9, *rng.choice(outside, 80, replace=False)]:
         damaged = bytearray(content)
         damaged[position] ^= 1 << rng.integers(8)
         path.write_bytes(damaged)
-        with (
-            pytest.raises(ValueError, match="damaged")
-            if position == start + 9
-            else contextlib.suppress(ValueError)
-        ):
+        noticed = pytest.raises(ValueError, match="damaged")
+        with noticed if position == start + 9 else contextlib.suppress(ValueError):
             read = read_cache(path)
             assert all(np.array_equal(read[name], fruit[name]) for name in names)
 
@@ -238,9 +209,7 @@ def test_a_damaged_cache_is_named_and_never_yields_other_data(fruit, tmp_path, r
 @pytest.mark.parametrize(
     ("name", "archive"), [("cifar100", "cifar-100-python.tar"), ("mnist", "t10k-labels-idx1-ubyte")]
 )
-def test_without_network_the_error_says_which_file_to_put_where(
-    tmp_path, monkeypatch, name, archive
-):
+def test_without_network_the_error_names_file_and_folder(tmp_path, monkeypatch, name, archive):
     def no_network(*args, **kwargs):
         raise URLError("no route to host")
 
@@ -262,27 +231,20 @@ def _other_archives(monkeypatch):
 
 @pytest.mark.usefixtures("_other_archives")
 def test_cifar_archive_in_the_data_folder_is_read_without_network(tmp_path, rng):
-    folder, path = (
-        tmp_path / "unpacked" / "cifar-10-batches-py",
-        tmp_path / "cifar-10-python.tar.gz",
-    )
+    folder = tmp_path / "unpacked" / "cifar-10-batches-py"
+    path = tmp_path / "cifar-10-python.tar.gz"
     folder.mkdir(parents=True)
     for name in (*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"):
-        part = {
-            "data": rng.integers(0, 256, (20, 3072), dtype=np.uint8),
-            "labels": [*range(10), *range(10)],
-        }
+        pixels = rng.integers(0, 256, (20, 3072), dtype=np.uint8)
+        part = {"data": pixels, "labels": [*range(10)] * 2}
         (folder / name).write_bytes(pickle.dumps(part))
-    (folder / "batches.meta").write_bytes(
-        pickle.dumps({"label_names": [f"thing {k}" for k in range(10)]})
-    )
+    names = [f"thing {k}" for k in range(10)]
+    (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": names}))
     shutil.make_archive(str(path).removesuffix(".tar.gz"), "gztar", folder.parent)
 
     data = load_dataset("cifar10", data_dir=tmp_path)
-    assert sorted(file.name for file in tmp_path.iterdir() if file.is_file()) == [
-        path.name,
-        "cifar10.npz",
-    ]
+    files = sorted(file.name for file in tmp_path.iterdir() if file.is_file())
+    assert files == [path.name, "cifar10.npz"]
     assert np.array_equal(data.x_test.raw.numpy(), part["data"].reshape(20, 3, 32, 32))
     assert len(data.x_train) == 100
     assert data.class_names[3] == "thing 3"
@@ -297,14 +259,12 @@ def test_mnist_archives_in_the_data_folder_are_read_without_network(tmp_path, rn
     for split, n in (("train", 30), ("t10k", 10)):
         images[split] = rng.integers(0, 256, (n, 28, 28), dtype=np.uint8)
         labels = np.arange(n, dtype=np.uint8) % 10
-        header = {
-            "images-idx3": struct.pack(">4i", 2051, n, 28, 28),
-            "labels-idx1": struct.pack(">2i", 2049, n),
-        }
-        for kind, array in (("images-idx3", images[split]), ("labels-idx1", labels)):
-            (tmp_path / f"{split}-{kind}-ubyte.gz").write_bytes(
-                gzip.compress(header[kind] + array.tobytes())
-            )
+        for kind, header, array in (
+            ("images-idx3", struct.pack(">4i", 2051, n, 28, 28), images[split]),
+            ("labels-idx1", struct.pack(">2i", 2049, n), labels),
+        ):
+            content = gzip.compress(header + array.tobytes())
+            (tmp_path / f"{split}-{kind}-ubyte.gz").write_bytes(content)
     data = load_dataset("mnist", data_dir=tmp_path, classes=["3", "4"])
     assert np.array_equal(data.x_train.raw[data.y_train == 0, 0].numpy(), images["train"][3::10])
     assert len(load_dataset("mnist", data_dir=tmp_path).x_test) == 10
@@ -312,7 +272,7 @@ def test_mnist_archives_in_the_data_folder_are_read_without_network(tmp_path, rn
 
 @pytest.fixture
 def folders(tmp_path):
-    """root/{train,val}/{ant,bee}/*: ants are red, bees are green; wide, tall, small and greyscale images."""
+    """root/{train,val}/{ant,bee}/*: red ants and green bees; wide, tall and small images."""
     root = tmp_path / "photos"
     for split, n in (("train", 6), ("val", 3)):
         for name, colour in (("ant", (200, 0, 0)), ("bee", (0, 200, 0))):
@@ -324,15 +284,12 @@ def folders(tmp_path):
     return root
 
 
-def test_class_folders_are_resized_on_the_short_side_and_cropped_at_the_centre(
-    folders, tmp_path, monkeypatch
-):
+def test_class_folders_are_resized_and_cropped_at_the_centre(folders, tmp_path, monkeypatch):
     stripes = np.zeros((20, 60, 3), dtype=np.uint8)
     stripes[:, 20:40] = 250
     Image.fromarray(stripes).save(folders / "val" / "bee" / "zz.PNG")
-    load = functools.partial(
-        load_dataset, "imagenet", root=folders, data_dir=tmp_path / "data", image_size=16
-    )
+    options = {"root": folders, "data_dir": tmp_path / "data", "image_size": 16}
+    load = functools.partial(load_dataset, "imagenet", **options)
     picture = folders / "train" / "bee" / "a.bmp"
     Image.new("RGB", (9, 9), (0, 200, 0)).save(picture)
     data = load()

@@ -1,4 +1,4 @@
-"""The deciding numbers of page 18, computed again from the tables of runs without the code that decides."""
+"""The deciding numbers of page 18 from the tables of runs, without the code that decides."""
 
 import numpy as np
 import pytest
@@ -22,10 +22,8 @@ def seeds():
     runs = runs_of("seeds")
     for _, own in runs.groupby("network", sort=False):
         centred = own[["log", "gap"]] - own.groupby("experiment")[["log", "gap"]].transform("mean")
-        r, half = (
-            stats.pearsonr(*centred.to_numpy().T).statistic,
-            stats.norm.ppf(0.975) / np.sqrt(59 - 3),
-        )
+        r = stats.pearsonr(*centred.to_numpy().T).statistic
+        half = stats.norm.ppf(0.975) / np.sqrt(59 - 3)
         yield r, np.tanh(np.arctanh(r) - half), np.tanh(np.arctanh(r) + half)
 
 
@@ -49,9 +47,8 @@ def slopes():
 
 def wrong_pairs(levels):
     runs = runs_of("axes")
-    both = runs[runs["experiment"].isin(levels)].merge(
-        runs[runs["experiment"].isin(levels)], on=["lr", "seed"]
-    )
+    runs = runs[runs["experiment"].isin(levels)]
+    both = runs.merge(runs, on=["lr", "seed"])
     both = both[both["experiment_x"] < both["experiment_y"]]
     return ((both["log_x"] - both["log_y"]) * (both["gap_x"] - both["gap_y"]) < 0).mean()
 
@@ -60,23 +57,18 @@ def beyond_settings(splits):
     seen = load_evolution("study-independent", "reference")
     fit = runs_of("independent").set_index("run_id")
     seen = seen[seen["reached_loss"].notna() & seen["run_id"].isin(fit.index)]
-    seen = seen.assign(
-        log=np.log(seen["count_main"]), updates=np.ceil(3000 / seen["batch_size"]) * seen["epoch"]
-    )
+    updates = np.ceil(3000 / seen["batch_size"]) * seen["epoch"]
+    seen = seen.assign(log=np.log(seen["count_main"]), updates=updates)
     left = []
     for _, own in seen.groupby("network"):
-        settings, values = (
-            np.log(own[["lr", "batch_size", "updates"]]),
-            own[["log", "gap"]].to_numpy(),
-        )
+        settings = np.log(own[["lr", "batch_size", "updates"]])
+        values = own[["log", "gap"]].to_numpy()
         polynomial = PolynomialFeatures(3 if len(own) >= 57 else 1, include_bias=False)
         ridge = RidgeCV(np.logspace(-3, 3, 13), alpha_per_target=True)
         model = make_pipeline(StandardScaler(), polynomial, StandardScaler(), ridge)
         folds = [KFold(10, shuffle=True, random_state=10_000 * split) for split in range(splits)]
-        residuals = values - np.mean(
-            [cross_val_predict(model, settings, values, cv=cv) for cv in folds], axis=0
-        )
-        left.append(stats.zscore(residuals))
+        predicted = [cross_val_predict(model, settings, values, cv=cv) for cv in folds]
+        left.append(stats.zscore(values - np.mean(predicted, axis=0)))
     return np.corrcoef(np.concatenate(left).T)[0, 1]
 
 
@@ -85,19 +77,15 @@ def test_the_deciding_numbers_by_other_code():
     own = decisions.seed_correlations(runs["seeds"]).query("measure == 'log count'")["r"]
     assert [(r.value, r.low, r.high) for r in own] == [pytest.approx(r, abs=1e-9) for r in seeds()]
     assert decisions.transfer_scores(runs["transfer"])["R2"][0].value == pytest.approx(transfer())
-    assert [
-        slope.value for slope in decisions.intervention_slopes(runs["intervene"])["slope"]
-    ] == pytest.approx([*slopes()])
+    found = decisions.intervention_slopes(runs["intervene"])["slope"]
+    assert [slope.value for slope in found] == pytest.approx([*slopes()])
     shares = decisions.sign_errors(runs["axes"]).set_index("axis")["sign-error"]
-    assert {axis: share.value for axis, share in shares.items()} == pytest.approx(
-        {axis: wrong_pairs(levels) for axis, levels in studies.AXES.items()}
-    )
+    expected = {axis: wrong_pairs(levels) for axis, levels in studies.AXES.items()}
+    assert {axis: share.value for axis, share in shares.items()} == pytest.approx(expected)
     at_equal_loss = decisions.looks(runs["independent"])["equal loss"]
     options = {"num_resamples": 0, "splits": 20}
-    found = decisions.partial_correlations(at_equal_loss, **options).set_index("measure")["r"][
-        "log count"
-    ]
-    assert found.value == pytest.approx(beyond_settings(20), abs=1e-9)
+    found = decisions.partial_correlations(at_equal_loss, **options).set_index("measure")["r"]
+    assert found["log count"].value == pytest.approx(beyond_settings(20), abs=1e-9)
 
 
 def second_round_r(group, name):
@@ -125,16 +113,12 @@ def test_the_second_round_by_other_code(group, bar):
     table, decision = second_round.outcome(group, made)
     expected = [second_round_r(group, study.name) for study in made]
     for study, given in zip(made, table.get("r given the settings", []), strict=False):
-        assert given.value == pytest.approx(
-            given_the_settings(study.runs[study.runs["interpolates"].astype(bool)])
-        )
-    assert [(r.value, r.low, r.high) for r in table["r"]] == [
-        pytest.approx(r, abs=1e-9) for r in expected
-    ]
-    above, below = (
-        all(low > bar for _, low, _ in expected),
-        all(high < bar for *_, high in expected),
-    )
+        runs = study.runs[study.runs["interpolates"].astype(bool)]
+        assert given.value == pytest.approx(given_the_settings(runs))
+    found = [(r.value, r.low, r.high) for r in table["r"]]
+    assert found == [pytest.approx(r, abs=1e-9) for r in expected]
+    above = all(low > bar for _, low, _ in expected)
+    below = all(high < bar for *_, high in expected)
     assert decision == ("supports" if above else "refutes" if below else "inconclusive")
 
 
@@ -142,19 +126,10 @@ def test_the_second_round_by_other_code(group, bar):
 def test_no_equivalence_depends_on_the_seed_of_its_bootstrap(group):
     for name in second_round.CAMPAIGNS[group]:
         runs = second_round.deciding_runs(group, studies.study_runs(name))
-        columns = [
-            runs[column].to_numpy(float) for column in (studies.COUNT, second_round.RIVAL, "gap")
-        ]
-        found = [
-            second_round.difference_of_correlations(*columns, rng=np.random.default_rng(k))
-            for k in range(5)
-        ]
-        assert (
-            len(
-                {
-                    second_round.decide_equivalence(each, second_round.MARGINS[group])
-                    for each in found
-                }
-            )
-            == 1
-        )
+        columns = runs[[studies.COUNT, second_round.RIVAL, "gap"]].to_numpy(float).T
+        decided = set()
+        for seed in range(5):
+            rng = np.random.default_rng(seed)
+            found = second_round.difference_of_correlations(*columns, rng=rng)
+            decided.add(second_round.decide_equivalence(found, second_round.MARGINS[group]))
+        assert len(decided) == 1

@@ -10,11 +10,8 @@ from rc_utils.counting import region_count
 from rc_utils.datasets import load_dataset
 from rc_utils.forests import FOREST, TREE, forest_grid, forest_runs
 
-SMALL = {
-    "dataset": {"name": "digits", "n_train": 200, "n_test": 100},
-    "num_samples": 10,
-    "num_trees": 5,
-}
+SMALL = {"dataset": {"name": "digits", "n_train": 200, "n_test": 100}}
+SMALL |= {"num_samples": 10, "num_trees": 5}
 
 
 def test_the_grid_is_that_of_table_1():
@@ -59,10 +56,8 @@ def test_a_committed_table_needs_no_data_and_no_fitting_and_a_damaged_one_is_nam
     tmp_path, monkeypatch
 ):
     monkeypatch.setenv("RC_CAMPAIGNS", str(tmp_path / "campaigns"))
-    digits, options = (
-        {"name": "digits", "n_train": 100},
-        {"depths": (3,), "num_samples": 10, "num_trees": 3},
-    )
+    digits = {"name": "digits", "n_train": 100}
+    options = {"depths": (3,), "num_samples": 10, "num_trees": 3}
     committed = forests.freeze_forests(digits, **options)
     assert committed == tmp_path / "campaigns" / "forests" / "digits.json"
     monkeypatch.setenv("RC_RESULTS", str(tmp_path / "elsewhere"))

@@ -1,4 +1,4 @@
-"""README and first page: their numbers are those that pages kept, and those that pandas alone finds in the records."""
+"""README and first page: their numbers are those that pages kept, and by pandas of the records."""
 
 import fnmatch
 import json
@@ -26,11 +26,8 @@ def runs_of(campaign, num_samples=1000):
     text = (ROOT / "campaigns" / campaign / "runs.jsonl").read_text(encoding="utf-8")
     for record in map(json.loads, text.splitlines()):
         (counts,) = [c["counts"] for c in record["counts"] if c["settings"] == settings]
-        row = {
-            "network": record["spec"]["network"]["name"],
-            "count": np.mean(counts),
-            **record["measures"],
-        }
+        row = {"network": record["spec"]["network"]["name"], "count": np.mean(counts)}
+        row |= record["measures"]
         rows.append(row | record["spec"]["train"] | record["results"])
     table = pd.DataFrame(rows)
     return table.assign(gap=table["train_accuracy"] - table["test_accuracy"])
@@ -45,12 +42,8 @@ def shown_after(words):
 def test_the_numbers_of_the_readme_by_hand():
     runs = runs_of("cifar10-small")
     keys = ["network", "lr", "batch_size"]
-    as_main = (
-        runs["optimizer"].eq("sgd")
-        & runs["momentum"].eq(0.9)
-        & runs["crop_padding"].eq(0)
-        & runs["epochs"].eq(80)
-    )
+    as_main = runs["optimizer"].eq("sgd") & runs["momentum"].eq(0.9)
+    as_main &= runs["crop_padding"].eq(0) & runs["epochs"].eq(80)
     plain = runs[as_main & runs["mixup_alpha"].eq(0)]
     means = plain.groupby(keys)[["count", "gap", "margin"]].mean().reset_index()
     three = means[means["network"].isin(["ResNet18", "SENet18", "EfficientNetB0"])]
@@ -63,9 +56,8 @@ def test_the_numbers_of_the_readme_by_hand():
         "said to say little, correlates": resnet["margin"].corr(resnet["gap"]),
     }
     twins = runs_of("twins-resnet18", 10_000)
-    gap = (
-        twins["train_accuracy"] - (10 * twins["test_accuracy"] + 47 * twins["unused_accuracy"]) / 57
-    )
+    accuracy = (10 * twins["test_accuracy"] + 47 * twins["unused_accuracy"]) / 57
+    gap = twins["train_accuracy"] - accuracy
     expected["only chance differs, r is"] = np.log(twins["count"]).corr(gap)
     larger = runs_of("gap-resnet18").query("train_accuracy >= 0.99")
     expected["near the paper's gap, r is"] = np.log(larger["count"]).corr(larger["gap"])
@@ -93,35 +85,27 @@ def test_a_figure_whose_points_moved_is_another():
 
 
 def test_the_numbers_of_runs_in_the_readme_are_those_of_the_records():
-    made = {
-        name: len(load_runs(name, origin="reference").drop_duplicates("run_id"))
-        for name in list_campaigns()
-    }
+    made = {}
+    for name in list_campaigns():
+        made[name] = len(load_runs(name, origin="reference").drop_duplicates("run_id"))
     asked = {name: len(load_campaign(name).runs()) for name in made}
     for group, words in {
         "cifar10-small": "{} of {} runs",
         "study-*": "all {1}",
         "twins-*|gap-*": "all {1}",
     }.items():
-        names = [
-            name
-            for name in made
-            if any(fnmatch.fnmatch(name, pattern) for pattern in group.split("|"))
-        ]
-        assert (
-            words.format(sum(made[name] for name in names), sum(asked[name] for name in names))
-            in README
-        )
+        patterns = group.split("|")
+        names = [name for name in made if any(fnmatch.fnmatch(name, p) for p in patterns)]
+        numbers = (sum(of[name] for name in names) for of in (made, asked))
+        assert words.format(*numbers) in README
 
 
 def test_a_number_that_no_page_kept_leaves_both_as_they_are(monkeypatch, capsys):
     monkeypatch.setattr(headline, "kept_results", lambda: [Result("main/overall", "here", 0.5)])
     monkeypatch.setattr(headline, "write_atomically", lambda *_: pytest.fail("written"))
     headline.main()
-    assert (
-        "no page has kept 'study/6/only chance differs, measured well, ResNet18: r'"
-        in capsys.readouterr().out
-    )
+    words = "no page has kept 'study/6/only chance differs, measured well, ResNet18: r'"
+    assert words in capsys.readouterr().out
 
 
 def words(text):

@@ -1,4 +1,4 @@
-"""What no rewrite may change: tables of the committed records, run ids, settings, datasets, counts of networks.
+"""What no rewrite may change: tables of the records, run ids, settings, datasets, counts.
 
 `python -m tests.test_guard_rails` writes guard_rails.json anew, which is right after a record was
 added and wrong after a change of the code.
@@ -33,15 +33,13 @@ def digest(text):
 
 
 def column_digests(table):
-    """{column: digest} of a table; numbers as shortest text that gives them back, so that 2 and 2.0 are one."""
+    """{column: digest} of a table; numbers as shortest text that gives them back: 2 is 2.0."""
     table = table.drop(columns=["campaign"], errors="ignore")
     columns = {}
     for name in sorted(table.columns):
-        values = (
-            pd.to_numeric(table[name], errors="ignore")
-            if table[name].dtype == object
-            else table[name]
-        )
+        values = table[name]
+        if values.dtype == object:
+            values = pd.to_numeric(values, errors="ignore")
         numeric = pd.api.types.is_numeric_dtype(values)
         texts = [repr(float(v)) for v in values] if numeric else [str(v) for v in values]
         columns[str(name)] = digest("\n".join(texts))
@@ -97,14 +95,13 @@ COUNTS = {
 
 
 def rough_network():
-    """A ReLU network of 12 inputs with large weights, which no training made: the same on every machine."""
+    """A ReLU network of 12 inputs with large, untrained weights: the same on every machine."""
     rng = np.random.default_rng(7)
     layers = []
     for rows, columns in ((48, 12), (48, 48), (6, 48)):
         layer = torch.nn.Linear(columns, rows)
-        layer.weight.data = torch.from_numpy(
-            rng.normal(0, 1.6 / columns**0.5, (rows, columns))
-        ).float()
+        weight = rng.normal(0, 1.6 / columns**0.5, (rows, columns))
+        layer.weight.data = torch.from_numpy(weight).float()
         layer.bias.data = torch.from_numpy(rng.normal(0, 0.5, rows)).float()
         layers += [layer, torch.nn.ReLU()]
     return torch.nn.Sequential(*layers[:-1])
@@ -115,19 +112,17 @@ def counts():
     points = np.random.default_rng(8).normal(size=(60, 12)).astype(np.float32)
     data = load_dataset("shapes", n_train=60, n_test=20, image_size=8, seed=0)
     start = rc.build_network("ResNet18", width=4, image_size=8, seed=1)
-    found = {
-        name: rc.region_count(rough_network(), points, **options)
-        for name, options in COUNTS.items()
-    }
+    found = {}
+    for name, options in COUNTS.items():
+        found[name] = rc.region_count(rough_network(), points, **options)
     found["network at its start"] = rc.region_count(start, data.x_train, num_samples=40)
     return {name: count.counts.tolist() for name, count in found.items()}
 
 
 def all_digests():
-    """Everything that is compared, but for the runs of shapes-tiny, which depend on the kind of CPU."""
-    return (
-        tables() | ids() | {"datasets": datasets(), "TrainConfig": settings(), "counts": counts()}
-    )
+    """Everything that is compared, but for the runs of shapes-tiny, which depend on the CPU."""
+    others = {"datasets": datasets(), "TrainConfig": settings(), "counts": counts()}
+    return tables() | ids() | others
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +142,7 @@ def test_every_committed_table_is_compared(found):
 
 
 def test_tiny_campaign_counts_what_the_networks_have(results):
-    """Counts of shapes-tiny by the sweep and by a loop over its points that shares no code with the counting."""
+    """Counts of shapes-tiny by the sweep, and by a loop that shares no code with the counting."""
     from rc_utils.sweep import trained_network
     from rc_utils.sweep.run import dataset_of
 
@@ -159,9 +154,8 @@ def test_tiny_campaign_counts_what_the_networks_have(results):
     row = table.set_index("run_id").loc[planned.spec.run_id]
     network, data = trained_network(planned.spec), dataset_of(planned.spec)
     settings = campaign.counts["main"]
-    uniform = np.random.default_rng([settings.get("seed", 0), 0]).random(
-        (settings["num_samples"], 2)
-    )
+    rng = np.random.default_rng([settings.get("seed", 0), 0])
+    uniform = rng.random((settings["num_samples"], 2))
     n = len(data.x_train)
     counts = []
     for first, second in uniform:
@@ -169,10 +163,9 @@ def test_tiny_campaign_counts_what_the_networks_have(results):
         j = int(second * (n - 1))
         j += j >= i
         ends = data.x_train[[i, j]]
-        t = np.linspace(0, 1, settings.get("resolution", 200), dtype=np.float32)[
-            :, None, None, None
-        ]
-        labels = network(torch.lerp(ends[0], ends[1], torch.from_numpy(t))).argmax(1).numpy()
+        t = np.linspace(0, 1, settings.get("resolution", 200), dtype=np.float32)
+        t = torch.from_numpy(t)[:, None, None, None]
+        labels = network(torch.lerp(ends[0], ends[1], t)).argmax(1).numpy()
         counts.append(1 + int((labels[1:] != labels[:-1]).sum()))
     assert abs(np.mean(counts) - row["count"]) < 0.05
 

@@ -1,13 +1,12 @@
-"""Every code block of the README and of the guide: run in a folder of its own, or checked against the code.
+"""Every code block of the README and of the guide is run in a folder of its own, or checked.
 
 A comment before a block says which (`% test: run` in the book, `<!-- test: run -->` in the README;
 words in brackets say why); without one it is checked:
 
-    run         Python is executed, the blocks of a page in one namespace, one after the other;
-    commands in this process parse       Python compiles, its imports exist, its calls of the
-    package fit; commands have arguments that are taken file NAME   the block is checked, and
-    written to NAME for the blocks after it compile     Python compiles; it needs a package that the
-    book does not have
+    run         Python is executed, blocks of a page in one namespace; commands in this process
+    parse       Python compiles, imports exist, calls of the package fit; arguments are taken
+    file NAME   the block is checked, and written to NAME for the blocks after it
+    compile     Python compiles; it needs a package that the book does not have
 
 A block of `text` is what the block that was run before it prints.
 """
@@ -51,7 +50,7 @@ _BLOCK = re.compile(rf"(?:{_MARK})?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOT
 
 
 class Block(typing.NamedTuple):
-    """A fenced block of a page and how it is tested; `place` is its page and the line where its fence begins."""
+    """A fenced block of a page and how it is tested; `place` is its page and its first line."""
 
     language: str
     text: str
@@ -93,9 +92,7 @@ def check_notebook(words):
     path = find_notebook(name)
     defaults = notebook_parameters(path)
     given = {rest[i + 1]: rest[i + 2] for i, word in enumerate(rest) if word == "-p"}
-    assert [word for word in rest if word.startswith("-")] == [
-        w for w in rest if w in ("-p", "-o", "--list")
-    ]
+    assert {word for word in rest if word.startswith("-")} <= {"-p", "-o", "--list"}
     check_parameters(path, {key: parse_value(v, defaults.get(key)) for key, v in given.items()})
 
 
@@ -108,9 +105,8 @@ def check_build(words):
 
 def check_pip(words):
     what = words[-1]
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
-        "optional-dependencies"
-    ]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
     assert words[0] == "install"
     assert what == "." or set(re.fullmatch(r"\.\[(.+)\]", what)[1].split(",")) <= set(extras)
 
@@ -151,7 +147,7 @@ def resolve(words):
 
 
 def check_python(text):
-    """The block compiles, what it imports exists, and its calls of the public surface fit the signatures."""
+    """The block compiles, its imports exist, and its calls of the package fit the signatures."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -260,10 +256,11 @@ def test_what_is_not_run_is_taken(page):
                 pytest.fail(f"{block.place}: {error!r}")
 
 
+RUN = [page for page in PAGES if any(block.mode == "run" for block in blocks(page))]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "page", [p for p in PAGES if any(b.mode == "run" for b in blocks(p))], ids=lambda p: p.stem
-)
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
 def test_what_is_run_runs(page, reader, monkeypatch):
     monkeypatch.setenv("RC_CAMPAIGNS", str(reader / "campaigns"))
     namespace, printed = {"__name__": page.stem}, ""

@@ -28,14 +28,9 @@ class Steps(torch.nn.Module):
 
 def small_network(classes=6):
     torch.manual_seed(3)
-    layers = [
-        torch.nn.Flatten(),
-        torch.nn.Linear(48, 64),
-        torch.nn.Tanh(),
-        torch.nn.Linear(64, classes),
-    ]
-    layers[1].weight.data *= 6
-    return torch.nn.Sequential(*layers)
+    first, last = torch.nn.Linear(48, 64), torch.nn.Linear(64, classes)
+    first.weight.data *= 6
+    return torch.nn.Sequential(torch.nn.Flatten(), first, torch.nn.Tanh(), last)
 
 
 def test_a_segment_has_the_regions_that_region_count_finds(rng):
@@ -58,10 +53,9 @@ def test_a_monotone_brightness_passes_each_label_once(rng):
 
 
 def test_a_summary_compares_the_same_segments():
-    table = pd.DataFrame(
-        {"regions": [3, 4, 5, 8], "labels": [3, 4, 4, 6], "foreign_share": [0.3, 0.5, 0.5, 0.7]}
-    )
-    table["evaluations"] = [25, 30, 35, 50]
+    columns = ["regions", "labels", "foreign_share", "evaluations"]
+    rows = [(3, 3, 0.3, 25), (4, 4, 0.5, 30), (5, 4, 0.5, 35), (8, 6, 0.7, 50)]
+    table = pd.DataFrame(rows, columns=columns)
     row = imagenet.summary(table, table.assign(regions=table["regions"] + [1, 1, 1, 2]))
     assert (row["segments"], row["regions"], row["evaluations"]) == (4, 5, 35)
     assert row["more_low"] < row["more"] == -1.25 < row["more_high"] < row["regions_low"]
@@ -76,12 +70,8 @@ def drawn():
     polygons, labels, regions = triangle_regions(network, vertices)
     squares = [Image.new("RGB", (20, 20), colour) for colour in ("red", "green", "blue")]
     names = ["cat & dog", "cup", "potter's wheel", "ski"]
-    return (
-        polygons,
-        labels,
-        regions,
-        hero.picture(polygons, labels, regions, names, squares, ["a", "b", "c"]),
-    )
+    svg = hero.picture(polygons, labels, regions, names, squares, ["a", "b", "c"])
+    return polygons, labels, regions, svg
 
 
 def test_outlines_are_of_the_regions_that_are_counted(drawn):
@@ -104,10 +94,7 @@ def test_the_picture_names_its_labels_and_says_their_shares(drawn):
 
 
 def test_two_triangles_of_one_label_are_one_outline():
-    square = [
-        np.array([[0, 0], [2, 0], [0, 2]]),
-        np.array([[2, 2], [2, 0], [0, 2]]),
-    ]  # of two orientations
+    square = [np.array([[0, 0], [2, 0], [0, 2]]), np.array([[2, 2], [2, 0], [0, 2]])]
     (path,) = outlines(square, [7, 7])[7]
     assert len(path) == 4
     assert area(path) == 4
@@ -146,9 +133,8 @@ def test_no_name_leaves_the_triangle():
     strip = np.array([*ends, *(end - [40, 0] for end in ends[::-1])])  # along the right edge
     half = np.array([15, 9])
     place, covered = hero.place_of_name([strip], half)
-    assert hero.inside(
-        [hero.CORNERS], place + 0.99 * half * [[1, 1], [1, -1], [-1, 1], [-1, -1]]
-    ).all()
+    corners = place + 0.99 * half * [[1, 1], [1, -1], [-1, 1], [-1, -1]]
+    assert hero.inside([hero.CORNERS], corners).all()
     assert 0.5 < covered < 1
     assert hero.place_of_name([strip], np.array([200, 9]))[1] == 0
 

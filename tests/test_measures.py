@@ -43,16 +43,14 @@ def test_sharpness_is_the_largest_eigenvalue_of_the_full_hessian(data):
 
     def loss(flat):
         parts = torch.split(flat, [math.prod(shape) for shape in shapes])
-        state = {
-            name: part.view(shape) for name, part, shape in zip(names, parts, shapes, strict=True)
-        }
+        parts = zip(names, parts, shapes, strict=True)
+        state = {name: part.view(shape) for name, part, shape in parts}
         return F.cross_entropy(torch.func.functional_call(frozen, state, (x,)), y)
 
     flat = torch.cat([p.reshape(-1) for p in parameters.values()])
     expected = torch.linalg.eigvalsh(torch.autograd.functional.hessian(loss, flat))[-1]
-    assert measures.sharpness(network, x, y, tolerance=1e-4) == pytest.approx(
-        float(expected), rel=1e-3
-    )
+    found = measures.sharpness(network, x, y, tolerance=1e-4)
+    assert found == pytest.approx(float(expected), rel=1e-3)
 
 
 def test_input_gradient_is_the_mean_norm_of_the_margins_gradient(data, monkeypatch):
@@ -84,7 +82,7 @@ def test_spectral_product_and_distance_from_init_are_of_matrices_and_kernels_onl
 
 
 def test_sharpness_where_there_is_no_curvature_or_nothing_to_train():
-    """Images that are separated for good, a parameter that is not used, and a network that is frozen."""
+    """Images that are separated for good, a parameter without use, and a frozen network."""
     x, y = F.one_hot(torch.arange(3).repeat(4), 4).float(), torch.arange(3).repeat(4)
     linear = torch.nn.Linear(4, 3, bias=False)
     torch.nn.init.eye_(linear.weight)
@@ -105,10 +103,8 @@ def test_sharpness_sees_every_class_of_data_that_are_sorted_by_class():
     x, y = measures.some_images(torch.arange(600.0), labels, 250)
     assert (len(x), y.unique().tolist()) == (250, [0, 1, 2])
     assert torch.equal(labels[x.long()], y)
-    assert torch.equal(
-        measures.some_images(torch.arange(600.0), torch.arange(600) % 3, 250)[0],
-        torch.arange(250.0),
-    )
+    first, _ = measures.some_images(torch.arange(600.0), torch.arange(600) % 3, 250)
+    assert torch.equal(first, torch.arange(250.0))
 
 
 class Units(torch.nn.Module):
@@ -126,7 +122,7 @@ class Units(torch.nn.Module):
 
 
 def threshold(at, slope=1.0):
-    """A linear classifier: class 1 where the mean of the image is above `at`; p_1 - p_0 = tanh(slope (x - at) / 2)."""
+    """Class 1 where an image's mean is above `at`; p_1 - p_0 = tanh(slope (x - at) / 2)."""
     return Units([slope], [-slope * at], [1.0], activation=lambda z: z)
 
 
@@ -136,37 +132,34 @@ def grey(*levels):
 
 
 def test_mixup_scores_of_a_threshold():
-    """A(u) is 1 up to u = 0.6, where the mixtures of one end pass the threshold, then 0.5, and linear in between."""
+    """A(u) is 1 up to 0.6, where mixtures of one end pass the threshold; linear; then 0.5."""
     network, x, y = threshold(0.32), grey(0.0, 1.0), torch.tensor([0, 1])
     assert measures.mixup_accuracy(network, x, y) == pytest.approx(0.6 + 0.2 * 0.75 + 0.2 * 0.5)
     assert measures.gi_score(network, x, y) == pytest.approx(0.2 * 0.025 + 0.2 * 0.1)
     # F(u) = u up to 0.6; then 0.6 + s - s^2 / 0.8 over 0.2, and 0.75 + s / 2 over the last 0.2.
     strong = (0.6**2 - 0.4**2) / 2 + (0.12 + 0.02 - 0.008 / 2.4) + (0.15 + 0.01)
     assert measures.pal_score(network, x, y) == pytest.approx(strong / 0.005, rel=1e-5)
-    # The area of a perfect curve is 84 times that near the image; the midpoint belongs to one end
-    # alone, A(1) = 0.5.
+    # A perfect curve has 84 times the area near the image; the midpoint is of one end: A(1) = 0.5.
     score = measures.pal_score(threshold(0.51), grey(0.0, 1.0), y)
     assert score == pytest.approx(84 - 0.5 * 0.2**2 / 6 / 0.005, rel=1e-5)
-    # Half of the mixtures are wrong next to the image at 0.4, which lies beyond the threshold: A =
-    # 0.5, 0.5, 1, ...
+    # Half of the mixtures next to the image at 0.4, which is beyond, are wrong: A = 0.5, 0.5, 1.
     network, x, y = threshold(0.33), grey(0.0, 0.4), torch.tensor([0, 0])
-    assert measures.gi_score(network, x, y, "intra") == pytest.approx(
-        0.2 * 0.05 + 0.2 * 0.125 + 0.6 * 0.15
-    )
+    area = 0.2 * 0.05 + 0.2 * 0.125 + 0.6 * 0.15
+    assert measures.gi_score(network, x, y, "intra") == pytest.approx(area)
     # F(u) = u / 2 up to 0.2; 0.1 + s / 2 + s^2 / 0.8 over 0.2; then 0.25 + (u - 0.4).
     strong = 0.25 * 0.6 + 0.6**2 / 2
     assert measures.pal_score(network, x, y, "intra") == pytest.approx(strong / 0.0025, rel=1e-5)
 
 
 def test_thickness_of_a_threshold():
-    """|p_1 - p_0| < 0.75 on a length of 1 of a segment of length 2, half of it on either side of the boundary."""
+    """|p_1 - p_0| < 0.75 on a length of 1 of 2, half of it on either side of the boundary."""
     network = threshold(0.52, slope=8 * math.atanh(0.75))
     assert measures.boundary_thickness(network, grey(0.0, 1.0)) == pytest.approx(0.5)
     assert measures.boundary_thickness(network, grey(0.0, 0.1)) == 0.0
 
 
 def test_a_third_class_on_the_segment_is_outside_the_boundary_of_the_two_at_its_ends():
-    """Without it |p_0 - p_1| < 0.75 at the five points from 0.3 to 0.7, of which it takes the three in the middle."""
+    """Without it |p_0 - p_1| < 0.75 at five points, 0.3 to 0.7; it takes the three between."""
 
     class ThirdBetween(torch.nn.Module):
         def __init__(self, height):
@@ -180,9 +173,7 @@ def test_a_third_class_on_the_segment_is_outside_the_boundary_of_the_two_at_its_
             return torch.stack([-outer, outer, between - 3], dim=1)
 
     x = grey(0.0, 1.0)
-    plain, with_third = (
-        measures.boundary_thickness(ThirdBetween(height), x) for height in (0.0, 30.0)
-    )
+    plain, with_third = (measures.boundary_thickness(ThirdBetween(h), x) for h in (0.0, 30.0))
     p = ThirdBetween(0.0)(torch.linspace(0, 1, 11).view(-1, 1)).softmax(1)
     lead = (p[:, 0] - p[:, 1]).abs()
     band = (lead < 0.75) & (lead > 1e-6)
@@ -229,9 +220,7 @@ def test_rivals_of_the_second_round_draw_segments_of_their_own():
 
 
 def test_local_complexity_is_the_same_in_the_layout_of_training():
-    network = rc.build_network(
-        "ResNet18", num_classes=3, in_channels=3, image_size=16, width=8, seed=0
-    ).eval()
+    network = rc.build_network("ResNet18", num_classes=3, image_size=16, width=8, seed=0).eval()
     x = torch.randn(4, 3, 16, 16, generator=torch.Generator().manual_seed(0))
     expected = measures.local_complexity(network, x)
     network.to(memory_format=torch.channels_last)
@@ -243,7 +232,7 @@ def test_local_complexity_is_the_same_in_the_layout_of_training():
     "activation", [F.relu, torch.relu, F.silu, torch.nn.ReLU(), torch.nn.SiLU(inplace=True)]
 )
 def test_linear_pieces_and_local_complexity_of_three_units(activation):
-    """Signs change where the mean grey is 0.003, 0.25 and 0.6, the first of them near the image at 0."""
+    """Signs change at a mean grey of 0.003, 0.25 and 0.6, first near the image at 0."""
     network = Units([1.0, 1.0, -2.0], [-0.003, -0.25, 1.2], [1.0, 1.0, 1.0], activation)
     x = grey(0.0, 1.0)
     assert measures.linear_pieces(network, x) == 4
@@ -253,15 +242,13 @@ def test_linear_pieces_and_local_complexity_of_three_units(activation):
 
 
 def test_linear_pieces_are_those_of_exact_segments():
-    network = rc.build_network(
-        "MLP", num_classes=3, in_channels=6, image_size=1, widths=(8, 8), seed=1
-    )
+    shape = {"in_channels": 6, "image_size": 1, "widths": (8, 8)}
+    network = rc.build_network("MLP", num_classes=3, seed=1, **shape)
     x = torch.randn(30, 6, generator=torch.Generator().manual_seed(0))
     pairs = measures.counted_pairs(x, 10)
     exact = [exact_segment(network, x[i], x[j]).num_linear_regions for i, j in pairs.tolist()]
-    assert measures.linear_pieces(network, x, num_segments=10, num_points=2001) == pytest.approx(
-        sum(exact) / 10
-    )
+    found = measures.linear_pieces(network, x, num_segments=10, num_points=2001)
+    assert found == pytest.approx(sum(exact) / 10)
 
 
 def test_jacobian_norm_of_a_softmax_regression(monkeypatch):
@@ -270,9 +257,8 @@ def test_jacobian_norm_of_a_softmax_regression(monkeypatch):
     network, x = torch.nn.Linear(5, 4), torch.randn(6, 5)
     p = network(x).softmax(1).detach()
     jacobians = (torch.diag_embed(p) - p[:, :, None] * p[:, None, :]) @ network.weight.detach()
-    assert measures.jacobian_norm(network, x) == pytest.approx(
-        float(jacobians.flatten(1).norm(dim=1).mean())
-    )
+    mean = float(jacobians.flatten(1).norm(dim=1).mean())
+    assert measures.jacobian_norm(network, x) == pytest.approx(mean)
 
 
 def test_path_norm_sums_the_squares_of_all_paths_of_the_folded_network():
@@ -285,29 +271,26 @@ def test_path_norm_sums_the_squares_of_all_paths_of_the_folded_network():
     paths = 4 * (1 + 4 + 1) + 1 * (9 + 0.25 + 4) + 9
     network, x = torch.nn.Sequential(first, torch.nn.ReLU(), last), torch.zeros(1, 2)
     assert measures.log_path_norm(network, x) == pytest.approx(math.log(paths) / 2)
-    first, norm, last = (
-        torch.nn.Linear(2, 3, bias=False),
-        torch.nn.BatchNorm1d(3),
-        torch.nn.Linear(3, 2),
-    )
+    first = torch.nn.Linear(2, 3, bias=False)
+    norm = torch.nn.BatchNorm1d(3)
+    last = torch.nn.Linear(3, 2)
     generator = torch.Generator().manual_seed(0)
     for tensor in (norm.running_mean, norm.weight.detach(), norm.bias.detach()):
         tensor.normal_(generator=generator)
     norm.running_var.uniform_(0.1, 4, generator=generator)
     folded = torch.nn.utils.fusion.fuse_linear_bn_eval(first.eval(), norm.eval())
     expected = measures.log_path_norm(torch.nn.Sequential(folded, torch.nn.ReLU(), last), x)
-    assert measures.log_path_norm(
-        torch.nn.Sequential(first, norm, torch.nn.SiLU(), last), x
-    ) == pytest.approx(expected)
+    network = torch.nn.Sequential(first, norm, torch.nn.SiLU(), last)
+    assert measures.log_path_norm(network, x) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("name", sorted(NETWORKS))
 def test_every_measure_of_every_network_is_finite_and_leaves_it_alone(name, monkeypatch):
+    def of_three_segments(network, initial, data):
+        return measures.linear_pieces(network, data.x_train, 3)
+
     monkeypatch.setattr(measures, "COUNTED_SEGMENTS", 30)
     monkeypatch.setattr(measures, "INTRA_SEGMENTS", 20)
-    of_three_segments = lambda network, initial, data: measures.linear_pieces(
-        network, data.x_train, 3
-    )  # noqa: E731
     for key in ("linear_pieces", "linear_pieces_own"):
         monkeypatch.setitem(MEASURES, key, of_three_segments)
     data = rc.load_dataset("shapes", n_train=20, n_test=10, image_size=8, seed=0)
@@ -315,9 +298,8 @@ def test_every_measure_of_every_network_is_finite_and_leaves_it_alone(name, monk
     network.train()
     before = {key: value.clone() for key, value in network.state_dict().items()}
     values = measures.measure_all(MEASURES, network, initial, data)
-    assert {key: bool(np.isfinite(value).all()) for key, value in values.items()} == dict.fromkeys(
-        MEASURES, True
-    )
+    finite = {key: bool(np.isfinite(value).all()) for key, value in values.items()}
+    assert finite == dict.fromkeys(MEASURES, True)
     assert measures.measure("gi_score_intra", network, initial, data) == values["gi_score_intra"]
     assert values["linear_pieces"] > 1
     assert all(module.training for module in network.modules())

@@ -16,8 +16,7 @@ from rc_utils.networks.plain import scale_channels
 from rc_utils.networks.registry import check_network, find_builder
 from rc_utils.networks.residual import BasicBlock, SqueezeExcitation, XBlock
 
-# trainable parameters of the published CIFAR form at ten classes, of its linear layer's input, side
-# of its feature maps
+# Parameters of the published form at ten classes, inputs of its last layer, side of its maps.
 PUBLISHED = {
     "ResNet18": (11_173_962, 512, 4),
     "ResNet34": (21_282_122, 512, 4),
@@ -41,17 +40,14 @@ def random_images(batch_size=2, channels=3, size=16):
 
 
 @every_image_network
-def test_parameters_and_feature_maps_are_the_published_ones_and_grow_with_the_square_of_the_width(
-    name,
-):
+def test_parameters_and_maps_are_the_published_ones_and_grow_with_the_square_of_the_width(name):
     parameters, feature_channels, size = PUBLISHED[name]
     with torch.device("meta"):
         assert count_parameters(build_network(name)) == parameters
         more_classes = build_network(name, num_classes=100)
         assert count_parameters(more_classes) == parameters + 90 * (feature_channels + 1)
-        assert math.log2(
-            parameters / count_parameters(build_network(name, width=32))
-        ) == pytest.approx(2, abs=0.2)
+        narrow = count_parameters(build_network(name, width=32))
+        assert math.log2(parameters / narrow) == pytest.approx(2, abs=0.2)
     assert build_network(name, width=4).features(random_images(size=32)).shape[2:] == (size, size)
 
 
@@ -62,12 +58,8 @@ def test_any_image_of_at_least_8_by_8_trains_every_parameter(name, width, size, 
     logits = network(random_images(2, channels, size))
     assert logits.shape == (2, 7)
     logits.square().sum().backward()
-    untrained = [
-        key
-        for key, p in network.named_parameters()
-        if p.grad is None or not p.grad.isfinite().all()
-    ]
-    assert not untrained
+    gradients = {key: p.grad for key, p in network.named_parameters()}
+    assert [key for key, g in gradients.items() if g is None or not g.isfinite().all()] == []
 
 
 @pytest.mark.parametrize("name", ["ResNet18", "ShuffleNetV2", "VGG19"])
@@ -75,9 +67,8 @@ def test_networks_equal_torchvisions_with_a_small_stem_and_one_linear_layer(name
     with torch.device("meta"):
         network = build_network(name)
     if name == "VGG19":
-        reference = nn.Sequential(
-            models.vgg19_bn(init_weights=False).features, nn.Flatten(), nn.Linear(512, 10)
-        )
+        features = models.vgg19_bn(init_weights=False).features
+        reference = nn.Sequential(features, nn.Flatten(), nn.Linear(512, 10))
     elif name == "ResNet18":
         reference = models.resnet18(num_classes=10)
         reference.conv1 = nn.Conv2d(3, 64, 3, 1, 1, bias=False)
@@ -154,9 +145,8 @@ def test_dropout_options_reach_the_layers():
 
 
 def test_mlp_layers():
-    network = build_network(
-        "MLP", num_classes=3, in_channels=1, image_size=4, widths=(5, 7), width=8
-    )
+    shape = {"in_channels": 1, "image_size": 4}
+    network = build_network("MLP", num_classes=3, widths=(5, 7), width=8, **shape)
     assert [m.out_features for m in network.modules() if isinstance(m, nn.Linear)] == [5, 7, 3]
     assert count_parameters(build_network("MLP", in_channels=2, image_size=1, widths=())) == 30
 
@@ -173,29 +163,15 @@ def test_the_seed_alone_decides_the_weights():
     assert not torch.equal(first["features.0.0.weight"], other["features.0.0.weight"])
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "message"),
-    [
-        ("resnet18", {}, "network 'resnet18'. Did you mean 'ResNet18'.*VGG19.*module:Class"),
-        (
-            "EfficientNetB0",
-            {"drop_conect": 0.1},
-            "Did you mean 'drop_connect'.*Valid: drop_connect, dropout",
-        ),
-        (
-            "ResNet18",
-            {"dropout": 0.1},
-            "option of network 'ResNet18' 'dropout'. Valid: in_channels",
-        ),
-        (
-            "EfficientNetB0",
-            {"drop_connect": 1.0},
-            r"drop_connect=1.0; expected a number in \[0, 1\)",
-        ),
-        ("ResNet18", {"num_classes": 2.5}, "num_classes=2.5; expected an integer of at least 1"),
-        ("MLP", {"widths": (3, 0)}, "widths=0"),
-    ],
-)
+@pytest.mark.parametrize(("name", "arguments", "message"), [
+    ("resnet18", {}, "network 'resnet18'. Did you mean 'ResNet18'.*VGG19.*module:Class"),
+    ("EfficientNetB0", {"drop_conect": 0.1},
+     "Did you mean 'drop_connect'.*Valid: drop_connect, dropout"),
+    ("ResNet18", {"dropout": 0.1}, "option of network 'ResNet18' 'dropout'. Valid: in_channels"),
+    ("EfficientNetB0", {"drop_connect": 1.0}, r"drop_connect=1.0; expected a number in \[0, 1\)"),
+    ("ResNet18", {"num_classes": 2.5}, "num_classes=2.5; expected an integer of at least 1"),
+    ("MLP", {"widths": (3, 0)}, "widths=0"),
+])  # fmt: skip
 def test_bad_arguments_are_named(name, arguments, message):
     with pytest.raises(ValueError, match=message):
         build_network(name, **arguments)
@@ -255,7 +231,7 @@ USER_MODULE = """
 
 @pytest.fixture
 def user_module(tmp_path, monkeypatch):
-    """Modules `mine`, with a helper it imports, `mine_shell` and `mine_broken` in the working directory."""
+    """Modules `mine`, its helper, `mine_shell` and `mine_broken` in the working directory."""
     (tmp_path / "mine.py").write_text(textwrap.dedent(USER_MODULE))
     (tmp_path / "mine_helper.py").write_text("")
     (tmp_path / "mine_broken.py").write_text("import package_that_is_not_there")
@@ -273,9 +249,8 @@ def test_user_class_gets_the_arguments_it_names():
     assert network.seen == (4, 9, 3)
     assert sys.path == path
     assert build_network("mine:make", in_channels=6).in_features == 6
-    assert callable(
-        find_builder("torchvision.models:resnet18")
-    )  # of a library, and says that it returns a network
+    # Of a library, and says that it returns a network.
+    assert callable(find_builder("torchvision.models:resnet18"))
     assert build_network("mine:Greedy", anything=1).seen == {"anything": 1}
     again = build_network("mine:Net", num_classes=4, image_size=9)
     assert torch.equal(network.layer.weight, again.layer.weight)

@@ -22,33 +22,24 @@ from rc_utils.training import TrainRun
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
 IMPORT_NAMES = {"scikit-learn": "sklearn"}
 # Import name -> the requirement that brings it along.
-CARRIED = {
-    "dask": "distributed",
-    "PIL": "torchvision",
-    "nbformat": "papermill",
-    "nbclient": "papermill",
-    "IPython": "ipykernel",
-}
+CARRIED = {"dask": "distributed", "PIL": "torchvision", "IPython": "ipykernel"}
+CARRIED |= {"nbformat": "papermill", "nbclient": "papermill"}
 BUILD = "import setuptools.build_meta as backend, sys; print(backend.build_wheel(sys.argv[1]))"
+QUIET = {"capture_output": True, "text": True}
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """The wheel that `pip install .` makes, built without a package index, outside the repository."""
+    """The wheel that `pip install .` makes, built outside the repository without an index."""
     folder = tmp_path_factory.mktemp("wheel")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         (folder / name).write_bytes((ROOT / name).read_bytes())
     for name in ("rc_utils", "rc_exact", "rc_theory", "rc_studies", "tests", "book", "benchmarks"):
         (folder / name).symlink_to(ROOT / name)
-    subprocess.run(
-        [sys.executable, "-c", BUILD, folder],
-        cwd=folder,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    subprocess.run([sys.executable, "-c", BUILD, folder], cwd=folder, check=True, **QUIET)
     (path,) = folder.glob("*.whl")
     return path
 
@@ -66,7 +57,7 @@ def test_the_wheel_holds_the_package_alone(wheel):
 
 @pytest.mark.slow
 def test_the_installed_package_counts_away_from_the_repository(wheel, tmp_path):
-    """Without the extras that are not needed, and with the folder it is called from as the project."""
+    """Without the extras that are not needed, and with the folder of the call as the project."""
     optional = sorted(extras_alone())
     code = f"""
 import sys
@@ -81,14 +72,8 @@ print(rc_utils.region_count(lambda batch: batch[:, 0] - 0.5, x, dim=2, num_sampl
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    options = {"cwd": tmp_path, "env": environment, "check": False}
+    done = subprocess.run([sys.executable, "-c", code], **options, **QUIET)
     assert done.returncode == 0, done.stderr
     assert "regions (dim=2, num_samples=3" in done.stdout
 
@@ -102,12 +87,13 @@ def import_name(distribution):
     return IMPORT_NAMES.get(distribution, distribution.replace("-", "_"))
 
 
+def names_of_extras():
+    return {name for lines in EXTRAS.values() for name in names_of(lines)}
+
+
 def extras_alone():
     """Import names of what the extras need and the package does not."""
-    extras = {
-        name for lines in PROJECT["optional-dependencies"].values() for name in names_of(lines)
-    }
-    return {import_name(name) for name in extras - names_of(PROJECT["dependencies"])}
+    return {import_name(name) for name in names_of_extras() - names_of(PROJECT["dependencies"])}
 
 
 def imports(path):
@@ -128,66 +114,43 @@ def test_everything_imported_is_a_dependency_or_in_an_extra():
 def test_the_books_requirements_hold_the_packages():
     files = [(ROOT / name).read_text() for name in ("requirements.in", "requirements.txt")]
     listed, locked = (names_of(re.findall(r"^\w.*", text, re.MULTILINE)) for text in files)
-    extras = {
-        name for lines in PROJECT["optional-dependencies"].values() for name in names_of(lines)
-    }
-    assert names_of(PROJECT["dependencies"]) | extras <= listed <= locked
+    assert names_of(PROJECT["dependencies"]) | names_of_extras() <= listed <= locked
 
 
 def test_the_extra_all_holds_every_other():
-    extras = PROJECT["optional-dependencies"]
-
     def reached(name):
-        own = {
-            extra
-            for line in extras[name]
-            for part in re.findall(r"\[(.+)\]", line)
-            for extra in part.split(",")
-        }
+        inner = re.findall(r"\[([^\]]+)\]", " ".join(EXTRAS[name]))
+        own = {extra for names in inner for extra in names.split(",")}
         return own.union(*(reached(extra) for extra in own))
 
-    assert reached("all") == set(extras) - {"all"}
+    assert reached("all") == set(EXTRAS) - {"all"}
 
 
 def test_citation_licence_and_package_agree():
     citation, version = yaml.safe_load((ROOT / "CITATION.cff").read_text()), PROJECT["version"]
     assert re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0] == version
-    assert {
-        json.loads((ROOT / name).read_text())["version"]
-        for name in (".zenodo.json", "codemeta.json")
-    } == {version}
+    others = [json.loads((ROOT / name).read_text()) for name in (".zenodo.json", "codemeta.json")]
+    assert {other["version"] for other in others} == {version}
     assert {"cff-version", "message", "title", "authors"} <= set(citation)
     assert str(citation["version"]) == version
     assert citation["license"] == PROJECT["license"] == "MIT"
-    assert (
-        (ROOT / "LICENSE")
-        .read_text()
-        .startswith("MIT License\n\nCopyright (c) 2026 the rc_utils authors\n")
-    )
+    licence = "MIT License\n\nCopyright (c) 2026 the rc_utils authors\n"
+    assert (ROOT / "LICENSE").read_text().startswith(licence)
     paper = citation["preferred-citation"]
     references = (ROOT / "book" / "references.bib").read_text()
     entry = re.search(r"@inproceedings\{li2025region,.*?\n\}", references, re.DOTALL)[0]
-    authors = " and ".join(
-        f"{author['family-names']}, {author['given-names']}" for author in paper["authors"]
-    )
-    for value in (
-        authors,
-        paper["title"],
-        paper["year"],
-        f"{paper['start']}--{paper['end']}",
-        paper["volume"],
-    ):
+    names = [f"{author['family-names']}, {author['given-names']}" for author in paper["authors"]]
+    values = " and ".join(names), paper["title"], paper["year"], paper["volume"]
+    for value in (*values, f"{paper['start']}--{paper['end']}"):
         assert f"{{{value}}}" in entry
-    assert {reference["authors"][0]["family-names"] for reference in citation["references"]} == {
-        "Li"
-    }
+    first = {reference["authors"][0]["family-names"] for reference in citation["references"]}
+    assert first == {"Li"}
 
 
 def test_public_functions_and_properties_of_what_they_return_are_typed():
     public = [getattr(rc_utils, name) for name in rc_utils.__all__]
-    returned = [
-        value for kind in (RegionCount, ExactSegment, TrainRun) for value in vars(kind).values()
-    ]
+    kinds = (RegionCount, ExactSegment, TrainRun)
+    returned = [value for kind in kinds for value in vars(kind).values()]
     public += [value.fget for value in returned if isinstance(value, property)]
     for function in filter(inspect.isfunction, public):
         parameters = set(inspect.signature(function).parameters) - {"self"}

@@ -21,17 +21,10 @@ from rc_utils.sweep.execute import sweep
 
 NOTEBOOKS = sorted((project_root() / "notebooks").glob("*.ipynb"))
 CAMPAIGNS = pathlib.Path(__file__).parent / "campaigns"
-WITHOUT_CAMPAIGN = {
-    "08_theory",
-    "09_linear_regions",
-    "10_training_complexity",
-    "14_scorecard",
-    "16_open_questions",
-    "17_papers_records",
-    "18_under_test",
-    "19_counterexample",
-    "20_what_is_changed",
-}  # they compute all they show
+WITHOUT_CAMPAIGN = {  # they compute all they show
+    "08_theory", "09_linear_regions", "10_training_complexity", "14_scorecard", "16_open_questions",
+    "17_papers_records", "18_under_test", "19_counterexample", "20_what_is_changed",
+}  # fmt: skip
 
 # The campaign of the pages that count a network anew: of a convolutional one that takes a minute.
 PERCEPTRON = str(CAMPAIGNS / "tiny-mlp")
@@ -40,22 +33,24 @@ PERCEPTRON = str(CAMPAIGNS / "tiny-mlp")
 SMALL = {
     "01_motivation": {"epochs": 1, "num_samples": 6, "num_rescalings": 2},
     "02_counting": {
-        "campaign": PERCEPTRON, "num_segments": 20, "num_triangles": 4, "triangles": 1, "resolution": 20,
+        "campaign": PERCEPTRON, "num_segments": 20, "num_triangles": 4, "triangles": 1,
+        "resolution": 20,
     },
     "03_main_correlation": {"num_samples": 10},
     "05_ablations": {"imagenet": ""},
     "07_training_evolution": {"num_samples": 6},
     "08_theory": {
-        "widths": [32], "num_wide": 4, "num_networks": 30, "num_inits": 3, "num_equal": 16, "steps": 100, "n_train": 6,
-        "hidden": 12,
+        "widths": [32], "num_wide": 4, "num_networks": 30, "num_inits": 3, "num_equal": 16,
+        "steps": 100, "n_train": 6, "hidden": 12,
     },
     "09_linear_regions": {
-        "sign_changes": [2], "widths": [8, 16], "sample_sizes": [8, 16], "num_students": 2, "num_steps": 100,
-        "num_stated": 1, "num_wide": 16, "num_initializations": 500,
+        "sign_changes": [2], "widths": [8, 16], "sample_sizes": [8, 16], "num_students": 2,
+        "num_steps": 100, "num_stated": 1, "num_wide": 16, "num_initializations": 500,
     },
     "10_training_complexity": {"repetitions": 1, "epochs": 3, "num_points": 16, "image_epochs": 1},
     "11_beyond_the_grid": {
-        "shown": PERCEPTRON, "num_samples": 41, "dimensions": "", "exact_samples": 1, "triangles": 1,
+        "shown": PERCEPTRON, "num_samples": 41, "dimensions": "", "exact_samples": 1,
+        "triangles": 1,
     },
     "12_your_network": {"epochs": 1},
     "19_counterexample": {"num_points": 5, "trials": 2},
@@ -68,13 +63,14 @@ OTHER = {
     "02_counting": CARD, "07_training_evolution": CARD,
     "03_main_correlation": {"forest_dataset": "digits", "forest_samples": 6, "forest_images": 100},
     "05_ablations": {"imagenet": "tiny-all"},
-    "12_your_network": CARD | {"network": "ResNet18", "width": 2}, "20_what_is_changed": {"num_triangles": 2},
+    "12_your_network": CARD | {"network": "ResNet18", "width": 2},
+    "20_what_is_changed": {"num_triangles": 2},
 }  # fmt: skip
 
 
 @pytest.fixture(scope="session")
 def swept(tmp_path_factory, worker_id):
-    """A folder of results with the runs of the campaigns; the first worker that asks for it trains them for all."""
+    """Results with the runs of the campaigns; the first worker that asks trains them for all."""
     own = tmp_path_factory.getbasetemp()
     folder = (own if worker_id == "master" else own.parent) / "swept"
     with FileLock(f"{folder}.lock"), pytest.MonkeyPatch.context() as patch:
@@ -89,7 +85,7 @@ LEFT_OVER = re.compile(r"\{\w+(:[^}]*)?\}| object at 0x|\bNone\b|\bNaN\b")
 
 
 def run(path, parameters, monkeypatch, without=None):
-    """Execute a notebook's code in this process, `parameters` replacing its own, and look at what its cells show.
+    """Execute a notebook's code here, `parameters` replacing its own, and look at what it shows.
 
     Every cell of a figure draws one with numbers in it, or says in words why there is none; no
     table and no sentence is empty or holds what only Python understands. A kernel for each page
@@ -109,11 +105,7 @@ def run(path, parameters, monkeypatch, without=None):
         exec(compile(ast.Module(body, []), str(path), "exec"), namespace)
         if "parameters" in cell.metadata.get("tags", []):
             namespace.update(parameters)
-        value = (
-            eval(compile(ast.Expression(last.value), str(path), "eval"), namespace)
-            if last
-            else None
-        )
+        value = last and eval(compile(ast.Expression(last.value), str(path), "eval"), namespace)
         texts = [getattr(value, f"_repr_{kind}_", lambda: None)() for kind in ("html", "markdown")]
         texts = [text[0] if isinstance(text, tuple) else text for text in texts if text is not None]
         if "figure" in cell.metadata.get("mystnb", {}):
@@ -121,13 +113,12 @@ def run(path, parameters, monkeypatch, without=None):
             assert all(shown), f"an empty figure is drawn by\n{cell.source}"
         for text in texts:
             assert text.strip(), f"an empty text is shown by\n{cell.source}"
-            assert not LEFT_OVER.search(text), (
-                f"{LEFT_OVER.search(text)[0]} is shown by\n{cell.source}"
-            )
+            left = LEFT_OVER.search(text)
+            assert not left, f"{left[0]} is shown by\n{cell.source}"
 
 
 def drawn():
-    """For each open figure whether it has axes with something in them, all of finite extent, or words instead."""
+    """For each open figure whether it has axes with something finite in them, or words instead."""
     for figure in map(plt.figure, plt.get_fignums()):
         full = [ax for ax in figure.axes if ax.get_visible() and ax.has_data()]
         words = figure.texts or any(ax.texts for ax in figure.axes)
@@ -137,16 +128,12 @@ def drawn():
 
 
 def parameters_of(notebook, name, others):
-    """The small parameters of a notebook, of this campaign in each place for one, and others where it has them."""
+    """The small parameters of a notebook, with this campaign in each place for one, and others."""
     known = notebook_parameters(notebook)
-    given = (
-        {"campaign": name, "reference": name, "shown": name} | SMALL.get(notebook.stem, {}) | others
-    )
-    return {
-        key: value
-        for key, value in given.items()
-        if key in known or key not in ("campaign", "reference", "shown", "seed")
-    }
+    places = dict.fromkeys(("campaign", "reference", "shown"), name)
+    given = places | SMALL.get(notebook.stem, {}) | others
+    own = {*places, "seed"}
+    return {key: value for key, value in given.items() if key in known or key not in own}
 
 
 # Page 02 shows the perceptron alone, and that with other parameters as well.
@@ -158,19 +145,16 @@ WITH_CAMPAIGN = [path for path in NOTEBOOKS if path.stem not in {*WITHOUT_CAMPAI
 def test_a_notebook_runs_on_the_tiny_campaign(notebook, swept, monkeypatch):
     monkeypatch.setenv("RC_RESULTS", str(swept))
     parameters = parameters_of(notebook, "shapes-tiny", {})
-    run(
-        notebook, parameters, monkeypatch, without="labels_that_win(at_corners)"
-    )  # takes long, of no network
+    # What is left out takes long, and is of no network.
+    run(notebook, parameters, monkeypatch, without="labels_that_win(at_corners)")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_with_other_parameters(notebook, swept, monkeypatch):
     monkeypatch.setenv("RC_RESULTS", str(swept))
-    if notebook.stem not in (
-        "18_under_test",
-        "20_what_is_changed",
-    ):  # whose campaigns are the book's own
+    # The campaigns of two are the book's own.
+    if notebook.stem not in ("18_under_test", "20_what_is_changed"):
         monkeypatch.setenv("RC_CAMPAIGNS", str(CAMPAIGNS))
     few_trees = functools.partial(forests.forest_runs, depths=(3, 4), num_trees=3)
     monkeypatch.setattr(forests, "forest_runs", few_trees)

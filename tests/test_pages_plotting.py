@@ -1,4 +1,4 @@
-"""Figures render without a display; styles are distinct and stable; pictures show the labels they were given."""
+"""Figures render without a display; styles are distinct; pictures show the labels given."""
 
 import io
 
@@ -50,13 +50,12 @@ def rendered(fig, kind="png"):
 
 
 def shows(fig, *colours):
-    """Whether the picture that a reader gets has ink of each of these colours, and paper between."""
+    """Whether a picture has ink of each of these colours, and paper between."""
     pixels = np.round(plt.imread(io.BytesIO(rendered(fig)))[..., :3] * 255).astype(int)
     white = (pixels == 255).all(-1).mean()
     wanted = [np.round(np.array(to_rgb(colour)) * 255) for colour in colours]
-    return 0.2 < white < 0.99 and all(
-        (np.abs(pixels - colour).max(-1) < 3).sum() > 20 for colour in wanted
-    )
+    inks = [np.abs(pixels - colour).max(-1) < 3 for colour in wanted]
+    return 0.2 < white < 0.99 and all(ink.sum() > 20 for ink in inks)
 
 
 def test_styles_are_distinct_and_stable():
@@ -64,10 +63,8 @@ def test_styles_are_distinct_and_stable():
     assert len({style.marker for style in styles}) == len(styles)
     assert (network_style("ResNet18").color, network_style("ResNet18").marker) == ("#0072B2", "o")
     others = [network_style(name) for name in ("MyNet", "my_module:Net", "Tiny")]
-    for part in ("color", "marker"):
-        assert not {getattr(style, part) for style in others} & {
-            getattr(style, part) for style in styles
-        }
+    assert not {style.color for style in others} & {style.color for style in styles}
+    assert not {style.marker for style in others} & {style.marker for style in styles}
 
 
 def test_scatter_draws_every_setting_and_says_which_it_is():
@@ -85,11 +82,8 @@ def test_scatter_draws_every_setting_and_says_which_it_is():
 
 def test_scatter_leaves_out_diverged_runs_and_what_a_constant_count_has_not():
     runs = two_networks()
-    runs.loc[:6, ["status", "count", "gap"]] = [
-        "diverged",
-        np.nan,
-        np.nan,
-    ]  # all of a setting, and one more
+    # All runs of a setting, and one more.
+    runs.loc[:6, ["status", "count", "gap"]] = ["diverged", np.nan, np.nan]
     ax = scatter_count_gap(runs)
     places = np.concatenate([points.get_offsets() for points in ax.collections])
     assert len(places) == 2 * 9 - 1
@@ -102,16 +96,12 @@ def test_scatter_leaves_out_diverged_runs_and_what_a_constant_count_has_not():
 
 def test_a_row_has_the_value_interval_and_colour_of_its_name_and_stays_empty_without():
     ax = plt.subplots()[1]
-    found = {
-        "count": Estimate(0.5, 0.2, 0.8, 9),
-        "none": Estimate(np.nan),
-        "gap": Estimate(-0.1, -0.3, 0.1, 9),
-    }
+    found = {"count": Estimate(0.5, 0.2, 0.8, 9), "none": Estimate(np.nan)}
+    found["gap"] = Estimate(-0.1, -0.3, 0.1, 9)
     plotting.intervals(ax, found, color=["red", "green", "blue"], shift=0.25, label="r")
     ax.figure.canvas.draw()
-    assert [(name.get_text(), name.get_color()) for name in ax.get_yticklabels()] == [
-        ("count", "red"), ("none", "green"), ("gap", "blue"),
-    ]  # fmt: skip
+    names = [(name.get_text(), name.get_color()) for name in ax.get_yticklabels()]
+    assert names == [("count", "red"), ("none", "green"), ("gap", "blue")]
     bars, dots = ([line.get_xydata() for line in ax.lines[k::2]] for k in (0, 1))
     np.testing.assert_allclose(bars[0], [[0.2, 0.25], [0.8, 0.25]])
     np.testing.assert_allclose(bars[2], [[-0.3, 2.25], [0.1, 2.25]])
@@ -144,11 +134,8 @@ def test_triangle_picture_covers_the_triangle_with_the_labels_colours():
     corners = np.array([[0, 0], [1, 0], [0.5, np.sqrt(0.75)]])
     centres = np.array([path.vertices[:-1].mean(0) for path in cells.get_paths()])
     np.testing.assert_allclose(centres, coordinates @ corners, atol=1e-12)
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
-        "class 0",
-        "class 1",
-        "class 2",
-    ]
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names == ["class 0", "class 1", "class 2"]
     assert shows(ax.figure, *(CLASS_COLOURS[k] for k in range(3)))
 
 
@@ -156,19 +143,15 @@ def test_each_class_of_a_picture_has_a_colour_of_its_own():
     for labels in ([0, 10], [-1, 3, 13, 23], range(40), [999, 285, 967]):
         colours = class_colours(np.array(labels))
         assert len(set(colours.values())) == len({-1, *labels})
-    assert class_colours(np.array([3, 7])) == {
-        -1: "white",
-        3: CLASS_COLOURS[3],
-        7: CLASS_COLOURS[7],
-    }
+    expected = {-1: "white", 3: CLASS_COLOURS[3], 7: CLASS_COLOURS[7]}
+    assert class_colours(np.array([3, 7])) == expected
     strip = segment_strip(np.array([[0, 12, 22, 2]]))
     assert len({patch.get_facecolor() for patch in strip.patches}) == 4
 
 
 def test_segment_strip_shows_runs_of_labels_and_their_number():
-    ax = segment_strip(
-        np.array([[0, 0, 1, 1, 0], [2, 2, 2, 2, 2]]), class_names=["cat", "dog", "ship"]
-    )
+    labels = np.array([[0, 0, 1, 1, 0], [2, 2, 2, 2, 2]])
+    ax = segment_strip(labels, class_names=["cat", "dog", "ship"])
     assert len(ax.patches) == 4
     assert [text.get_text().strip() for text in ax.texts] == ["3", "1"]
     assert [patch.get_x() for patch in ax.patches] == pytest.approx([0, 0.375, 0.875, 0])
@@ -188,14 +171,12 @@ def test_style_is_600_pixels_wide_on_white_and_svg_is_reproducible():
 
 def test_a_wide_table_becomes_blocks_on_a_phone_and_a_narrow_one_stays():
     narrow = pd.DataFrame({"r": [0.9], "n": [9]}, index=pd.Index(["VGG19"], name="network"))
-    wide = pd.DataFrame(
-        {"the statement of a paper": ["it holds for every network that was trained"], "n": [9]}
-    )
+    sentence = "it holds for every network that was trained"
+    wide = pd.DataFrame({"the statement of a paper": [sentence], "n": [9]})
     shown = plotting._table(narrow)
     assert 'class="dataframe"' in shown
     assert shown.count("<tr") == 2
-    assert (
-        shown.index("<th>network</th>") < shown.index("<th>r</th>") < shown.index("<th>VGG19</th>")
-    )
+    places = [shown.index(f"<th>{name}</th>") for name in ("network", "r", "VGG19")]
+    assert places == sorted(places)
     assert '<td data-label="n">9</td>' in shown
     assert 'class="dataframe rc"' in plotting._table(wide)

@@ -16,7 +16,7 @@ from rc_utils.sweep.records import load_runs
 
 
 def table(rows):
-    """A row a run: of ResNet18, in the experiment "main" and interpolating where the rows say nothing else."""
+    """Runs, a row each: of ResNet18, "main" and interpolating where the rows say nothing else."""
     defaults = {"network": "ResNet18", "experiment": "main", "interpolates": True}
     runs = pd.DataFrame(rows)
     return runs.assign(**{name: value for name, value in defaults.items() if name not in runs})
@@ -28,23 +28,16 @@ def test_seeds_correlates_within_the_groups_of_a_network():
     count = rng.normal(size=60)
     gap = 0.8 * count + 0.6 * rng.normal(size=60)
     # The groups' levels go the other way and must not matter.
-    levels = {
-        COUNT: count - 9 * group,
-        "gap": gap + 9 * group,
-        "experiment": np.array(["seeds", "draws"])[group],
-    }
-    runs = table(levels | {"margin": np.exp(count), "sharpness": rng.normal(size=60)})
+    runs = table({COUNT: count - 9 * group, "gap": gap + 9 * group, "margin": np.exp(count)})
+    runs["experiment"] = np.array(["seeds", "draws"])[group]
+    runs["sharpness"] = rng.normal(size=60)
     found = decisions.seed_correlations(runs).set_index("measure")
-    centred = [
-        values - np.where(group == 0, values[:30].mean(), values[30:].mean())
-        for values in (count, gap)
-    ]
     r = found.loc[COUNT, "r"]
-    assert r.value == pytest.approx(np.corrcoef(*centred)[0, 1], abs=1e-12)
-    assert r.n == 60
-    assert np.arctanh([r.low, r.high]) - np.arctanh(r.value) == pytest.approx(
-        np.array([-1, 1]) * 1.959964 / 56**0.5
-    )
+    levels = [np.where(group, v[30:].mean(), v[:30].mean()) for v in (count, gap)]
+    expected = np.corrcoef(count - levels[0], gap - levels[1])[0, 1]
+    assert (r.value, r.n) == (pytest.approx(expected, abs=1e-12), 60)
+    half = np.array([-1, 1]) * 1.959964 / 56**0.5
+    assert np.arctanh([r.low, r.high]) - np.arctanh(r.value) == pytest.approx(half)
     # The margin is the exponential of the count, and may be taken by its logarithm.
     assert found.loc["output margin", "difference"].value == pytest.approx(0, abs=1e-12)
     assert found.loc["sharpness", "difference"].low > 0
@@ -105,10 +98,8 @@ def test_transfer_by_hand_and_refuted_by_a_rival_as_good():
     assert found.loc[COUNT, "R2"].value == pytest.approx(1 - errors / total)
     assert found.loc["output margin", "R2"].value < 0.5
     assert found.loc["output margin", "difference"].low > 0
-    assert (
-        decisions.decide_transfer(decisions.transfer_scores(runs.assign(margin=runs[COUNT])))
-        == "refutes"
-    )
+    as_good = decisions.transfer_scores(runs.assign(margin=runs[COUNT]))
+    assert decisions.decide_transfer(as_good) == "refutes"
 
 
 def test_a_rival_takes_the_form_that_fits_the_sgd_runs():
@@ -131,40 +122,23 @@ def test_the_slope_of_an_arm_is_the_mean_over_seeds():
     rows = []
     for seed in range(6):
         rows.append({"experiment": "control", "seed": seed, COUNT: 1.0 + seed, "gap": 0.3})
-        for dose, name in (
-            (0.5, "random-labels-5"),
-            (1.0, "random-labels-20"),
-            (2.0, "random-labels-60"),
-        ):
-            slope = 0.1 if seed % 2 else 0.3
-            rows.append(
-                {
-                    "experiment": name,
-                    "seed": seed,
-                    COUNT: 1.0 + seed + dose,
-                    "gap": 0.3 + slope * dose,
-                }
-            )
+        for dose, share in ((0.5, 5), (1.0, 20), (2.0, 60)):
+            gap = 0.3 + (0.1 if seed % 2 else 0.3) * dose
+            row = {"experiment": f"random-labels-{share}", "seed": seed, "gap": gap}
+            rows.append(row | {COUNT: 1.0 + seed + dose})
     arms = decisions.intervention_slopes(table(rows)).set_index("arm")
     assert list(arms.index) == ["random labels first"]
     found = arms.loc["random labels first"]
-    assert (found["slope"].value, found["slope"].n, found["moved"]) == (
-        pytest.approx(0.2),
-        6,
-        pytest.approx(2.0),
-    )
+    assert (found["slope"].value, found["moved"]) == pytest.approx((0.2, 2.0))
+    assert found["slope"].n == 6
 
 
 def test_sign_errors_count_the_pairs_in_the_wrong_order():
-    rows = []
+    # Of three levels of width one is out of order: two of three pairs are wrong.
+    levels, rows = (("width-4", 1.0, 0.5), ("base", 2.0, 0.2), ("width-16", 3.0, 0.3)), []
     for seed in range(6):
         for lr in (0.003, 0.03):
-            # Of three levels of width one is out of order: two of three pairs are wrong.
-            for name, count, gap in (
-                ("width-4", 1.0, 0.5),
-                ("base", 2.0, 0.2),
-                ("width-16", 3.0, 0.3),
-            ):
+            for name, count, gap in levels:
                 row = {"experiment": name, "lr": lr, "seed": seed, COUNT: count}
                 rows.append(row | {"gap": gap, "test_accuracy": -gap})
     runs = table(rows)
@@ -199,32 +173,26 @@ def test_beyond_the_settings_nothing_is_left_of_what_the_settings_say():
     assert (beside.value, beside.low) == (r[COUNT].value, pytest.approx(r[COUNT].low, abs=0.05))
     assert decisions.decide_independent(found) == "supports"
     assert list(found["measure"]) == [COUNT, "count", "output margin"]
-    weak = found.assign(
-        r=[Estimate(0.1, -0.1, 0.19), Estimate(0.5, 0.4, 0.6), Estimate(0.0, -0.1, 0.1)]
-    )
-    assert decisions.decide_independent(weak) == "refutes"
-    # The count itself stands beside its logarithm and is no rival.
-    strong = found.assign(
-        r=[Estimate(0.4, 0.3, 0.5), Estimate(0.6, 0.5, 0.7), Estimate(0.1, -0.1, 0.2)]
-    )
-    assert decisions.decide_independent(strong) == "supports"
+    for estimates, decision in (
+        ([(0.1, -0.1, 0.19), (0.5, 0.4, 0.6), (0.0, -0.1, 0.1)], "refutes"),
+        # The count itself stands beside its logarithm and is no rival.
+        ([(0.4, 0.3, 0.5), (0.6, 0.5, 0.7), (0.1, -0.1, 0.2)], "supports"),
+    ):
+        other = found.assign(r=[Estimate(*values) for values in estimates])
+        assert decisions.decide_independent(other) == decision
 
 
 @pytest.mark.parametrize("targets", [1, 3])
 def test_ridge_regression_is_that_of_scikit_learn(targets):
     rng = np.random.default_rng(4)
-    terms, values, new = (
-        rng.normal(size=(30, 9)),
-        rng.normal(size=(30, targets)),
-        rng.normal(size=(5, 9)),
-    )
+    sizes = (30, 9), (30, targets), (5, 9)
+    terms, values, new = (rng.normal(size=size) for size in sizes)
     values += terms[:, :targets] * np.array([5, 1, 0.2])[:targets]
     theirs = RidgeCV(decisions.PENALTIES, alpha_per_target=True).fit(terms, values)
     ours = decisions.ridge_predictions(terms, values, new)
     np.testing.assert_allclose(ours, theirs.predict(new).reshape(ours.shape), atol=1e-10)
-    assert len(set(np.ravel(theirs.alpha_))) >= min(
-        targets, 2
-    )  # each column has a penalty of its own
+    # Each column has a penalty of its own.
+    assert len(set(np.ravel(theirs.alpha_))) >= min(targets, 2)
 
 
 def test_few_runs_for_the_terms_of_a_cubic_are_fitted_by_lines():
@@ -237,14 +205,8 @@ def test_few_runs_for_the_terms_of_a_cubic_are_fitted_by_lines():
     left = decisions.beyond_settings(runs, cubic, 0, splits=2)
     assert abs(np.corrcoef(left[:, 0], cubic[:, 0])[0, 1]) > 0.5
     cubic = np.log(enough[["lr"]].to_numpy()) ** 3
-    assert (
-        abs(
-            np.corrcoef(decisions.beyond_settings(enough, cubic, 0, splits=2)[:, 0], cubic[:, 0])[
-                0, 1
-            ]
-        )
-        < 0.5
-    )
+    left = decisions.beyond_settings(enough, cubic, 0, splits=2)
+    assert abs(np.corrcoef(left[:, 0], cubic[:, 0])[0, 1]) < 0.5
 
 
 def test_no_decision_depends_on_a_seed_of_the_analysis():
@@ -253,10 +215,9 @@ def test_no_decision_depends_on_a_seed_of_the_analysis():
     decided = set()
     for seed in range(5):
         axes = decisions.sign_errors(made["axes"], seed=seed).sort_values("axis")
-        independent = decisions.partial_correlations(at_equal_loss, seed=seed, num_resamples=0)
-        as_registered = decisions.partial_correlations(
-            at_equal_loss, seed=seed, num_resamples=0, runs_a_term=0
-        )
+        options = {"seed": seed, "num_resamples": 0}
+        independent = decisions.partial_correlations(at_equal_loss, **options)
+        as_registered = decisions.partial_correlations(at_equal_loss, runs_a_term=0, **options)
         tables = (
             decisions.decide_seeds(decisions.seed_correlations(made["seeds"], seed=seed)),
             decisions.decide_transfer(decisions.transfer_scores(made["transfer"], seed=seed)),
@@ -278,11 +239,9 @@ def test_one_partition_into_folds_decides_differently_by_its_seed():
 @pytest.mark.parametrize("number", [1, 2, 4])
 def test_a_few_runs_of_study_5_decide_nothing(number):
     rng = np.random.default_rng(3)
-    columns = {
-        name: rng.uniform(1, 2, 2 * number)
-        for name in ("lr", "batch_size", "updates", "gap", "margin", COUNT)
-    }
-    runs = table(columns | {"network": np.repeat(["ResNet18", "VGG19"], number)})
+    names = ("lr", "batch_size", "updates", "gap", "margin", COUNT)
+    runs = table({name: rng.uniform(1, 2, 2 * number) for name in names})
+    runs["network"] = np.repeat(["ResNet18", "VGG19"], number)
     assert decisions.decide_independent(decisions.partial_correlations(runs)) == "inconclusive"
 
 
@@ -293,9 +252,8 @@ def test_nothing_is_computed_before_a_study_is_complete(tmp_path, monkeypatch):
     lines = (folder / "runs.jsonl").read_text().splitlines(keepends=True)
     (folder / "runs.jsonl").write_text("".join(lines[:-2]))
     monkeypatch.setattr(studies, "load_campaign", lambda _: replace(campaign, folder=folder))
-    monkeypatch.setattr(
-        studies, "load_runs", lambda *_, **__: load_runs("study-seeds", origin="reference")[:-2]
-    )
+    recorded = load_runs("study-seeds", origin="reference")[:-2]
+    monkeypatch.setattr(studies, "load_runs", lambda *_, **__: recorded)
     found = studies.study_runs("study-seeds")
     assert (found.made, found.asked, found.complete) == (118, 120, False)
     with pytest.raises(ValueError, match=r"study-seeds has 118 of 120 runs.*sweep study-seeds"):
@@ -303,25 +261,16 @@ def test_nothing_is_computed_before_a_study_is_complete(tmp_path, monkeypatch):
 
 
 def test_a_rival_passes_where_the_gap_follows_it_as_across_settings():
-    rng = np.random.default_rng(6)
-    sgd = [
-        {COUNT: x, "margin": np.exp(x), "gap": 0.2 * x, "experiment": "sgd"}
-        for x in rng.uniform(1, 2, 9)
-    ]
-    rows = []
+    x, rows = np.random.default_rng(6).uniform(1, 2, 9), []
+    sgd = table({COUNT: x, "margin": np.exp(x), "gap": 0.2 * x, "experiment": "sgd"})
     for seed in range(6):
         rows.append({"experiment": "control", "seed": seed, COUNT: 1.0, "margin": 2.0, "gap": 0.3})
         for dose in (0.1, 0.2):
-            moved = {
-                COUNT: 1.0 + dose,
-                "margin": 2.0,
-                "gap": 0.3 + 0.15 * dose + 0.001 * seed * dose,
-            }
-            rows.append({"experiment": f"third-class-{dose}", "seed": seed} | moved)
-            rows[-1]["margin"] = 2.0 * np.exp(-dose)
-    found = decisions.slopes_by_measure(
-        table(rows), table(sgd), "midpoints of a third class"
-    ).set_index("measure")
+            gap = 0.3 + 0.15 * dose + 0.001 * seed * dose
+            row = {"experiment": f"third-class-{dose}", "seed": seed, COUNT: 1.0 + dose}
+            rows.append(row | {"margin": 2.0 * np.exp(-dose), "gap": gap})
+    found = decisions.slopes_by_measure(table(rows), sgd, "midpoints of a third class")
+    found = found.set_index("measure")
     assert found["passes"].to_dict() == {COUNT: True, "output margin": False}
     assert found.loc[COUNT, "ratio"].value == pytest.approx(0.7625)
     assert found.loc["output margin", "ratio"].value == pytest.approx(-0.7625)
@@ -332,13 +281,9 @@ def invented(name, gap):
     rng, rows = np.random.default_rng(0), []
     for experiment, network, planned in load_campaign(f"study-{name}").entries():
         train = planned.spec.train
-        row = {
-            "experiment": experiment.name,
-            "network": network,
-            "lr": train.lr,
-            "seed": train.seed,
-        }
-        rows.append(row | {COUNT: rng.uniform(0, 2), "margin": rng.uniform(1, 2)})
+        row = {"experiment": experiment.name, "network": network, "lr": train.lr}
+        row |= {"seed": train.seed, COUNT: rng.uniform(0, 2), "margin": rng.uniform(1, 2)}
+        rows.append(row)
     runs = table(rows)
     return runs.assign(gap=gap(runs[COUNT]))
 
@@ -348,9 +293,8 @@ def dots(ax):
 
 
 def test_what_a_line_predicts_lies_on_the_diagonal():
-    left, right = figures.transfer_panels(
-        invented("transfer", lambda x: 0.3 + 0.1 * x), "output margin"
-    ).axes
+    runs = invented("transfer", lambda x: 0.3 + 0.1 * x)
+    left, right = figures.transfer_panels(runs, "output margin").axes
     assert len(dots(left)) == len(dots(right)) == 96
     assert dots(left)[:, 0] == pytest.approx(dots(left)[:, 1])
     assert dots(right)[:, 0] != pytest.approx(dots(right)[:, 1])
@@ -366,22 +310,16 @@ def test_a_treatment_is_drawn_as_its_change_from_the_control():
 def test_each_axis_has_a_line_for_each_base_setting_and_seed():
     panels = figures.axes_panels(invented("axes", lambda x: x)).axes
     assert [len(ax.lines) for ax in panels[:7]] == [12] * 7
-    assert [len(dots(ax)) for ax in panels[:7]] == [
-        12 * len(levels) for levels in studies.AXES.values()
-    ]
+    drawn = [12 * len(levels) for levels in studies.AXES.values()]
+    assert [len(dots(ax)) for ax in panels[:7]] == drawn
 
 
 def test_the_figure_of_the_splits_has_every_seed_and_both_averages():
-    splits = pd.DataFrame(
-        {"r": [0.25, 0.3, 0.5], "decision": ["refutes", "inconclusive", "supports"]}
-    )
-    rows = {
-        "measure": [COUNT, "output margin"],
-        "r": [Estimate(0.4, 0.2, 0.6), Estimate(-0.5, -0.7, -0.3)],
-    }
-    left, right = figures.splits_figure(
-        splits, {"cubic": pd.DataFrame(rows), "linear": pd.DataFrame(rows)}
-    ).axes
+    decided = ["refutes", "inconclusive", "supports"]
+    splits = pd.DataFrame({"r": [0.25, 0.3, 0.5], "decision": decided})
+    r = [Estimate(0.4, 0.2, 0.6), Estimate(-0.5, -0.7, -0.3)]
+    rows = pd.DataFrame({"measure": [COUNT, "output margin"], "r": r})
+    left, right = figures.splits_figure(splits, {"cubic": rows, "linear": rows}).axes
     assert sum(patch.get_height() for patch in left.patches) == 3
     points = [line.get_xdata()[0] for line in right.lines if len(line.get_xdata()) == 1]
     assert points == [0.4, 0.5, 0.4, 0.5]

@@ -16,17 +16,10 @@ CAMPAIGN = {
     "train": {"epochs": 4, "batch_size": 8},
     "networks": {"ResNet18": {"width": 4}},
     "counts": {"main": {"num_samples": 5, "resolution": 20}},
-    "experiments": [
-        {
-            "name": "main",
-            "networks": ["ResNet18"],
-            "seeds": [3],
-            "measures": ["mixup_curve_intra"],
-            "own_draw": True,
-            "per_image": True,
-        }
-    ],
 }
+EXPERIMENT = {"name": "main", "networks": ["ResNet18"], "seeds": [3], "own_draw": True}
+EXPERIMENT |= {"per_image": True, "measures": ["mixup_curve_intra"]}
+CAMPAIGN["experiments"] = [EXPERIMENT]
 
 
 @pytest.fixture
@@ -36,9 +29,8 @@ def striped(tmp_path, monkeypatch):
     arrays = {}
     for split, number in (("train", 60), ("test", 31)):
         labels = rng.integers(0, 2, number)
-        arrays[f"x_{split}"] = (
-            labels[:, None, None] * 60 + rng.integers(0, 190, (number, 8, 8))
-        ).astype(np.uint8)
+        images = labels[:, None, None] * 60 + rng.integers(0, 190, (number, 8, 8))
+        arrays[f"x_{split}"] = images.astype(np.uint8)
         arrays[f"y_{split}"] = labels
     np.savez(tmp_path / "striped.npz", **arrays)
     monkeypatch.setenv("RC_DATA", str(tmp_path))
@@ -62,10 +54,8 @@ def test_a_record_says_which_images_of_the_stored_dataset_are_right(striped):
     unused = [image.tobytes() not in trained_on for image in striped["x_train"]]
     assert sum(unused) == 60 - 24
     (row,) = load_runs(campaign).to_dict("records")
-    pool = np.unpackbits(np.frombuffer(base64.b64decode(record["per_image"]["pool"]), np.uint8))[
-        :60
-    ]
-    assert row["unused_accuracy"] == pytest.approx(pool[np.array(unused)].mean())
+    pool = np.unpackbits(np.frombuffer(base64.b64decode(record["per_image"]["pool"]), np.uint8))
+    assert row["unused_accuracy"] == pytest.approx(pool[:60][np.array(unused)].mean())
     curve = [row[f"mixup_curve_intra_{i}"] for i in range(6)]
     assert curve == record["measures"]["mixup_curve_intra"]
     assert len(record["measures"]) == 1

@@ -1,4 +1,4 @@
-"""The playground's program (book/extra/_static/playground.js) beside the package: the same counts, bounds and steps."""
+"""The playground's program, _static/playground.js, has the package's counts, bounds and steps."""
 
 import numpy as np
 import pytest
@@ -29,13 +29,11 @@ def plain(weights, signs):
 
 
 def random_case(rng):
-    """Weights (p, 3), signs (p,) and two ends: f goes up and down at random bends across a direction, plus noise."""
+    """Weights (p, 3), signs (p,), two ends: f goes up and down at random bends, plus noise."""
     width, angle = int(rng.integers(2, 100)), rng.uniform(0, 2 * np.pi)
     across, bends = np.array([np.cos(angle), np.sin(angle)]), np.sort(rng.uniform(-1, 1, width))
-    weights = (
-        2 * np.column_stack([np.tile(across, (width, 1)), -bends])
-        + rng.normal(size=(width, 3)) * 0.003
-    )
+    bent = np.column_stack([np.tile(across, (width, 1)), -bends])
+    weights = 2 * bent + rng.normal(size=(width, 3)) * 0.003
     weights[0] /= 2
     weights = np.vstack([weights, rng.normal(size=(20, 3)) * 0.03])
     signs = np.concatenate([(-1.0) ** np.arange(width), rng.choice([-1.0, 1.0], 20)])
@@ -48,9 +46,8 @@ def test_the_counts_are_those_of_exact_segment_on_60_networks(rng, evaluate):
     found = evaluate("(p, data) => data.map(c => p.segment(c, ...c.ends))", data)
     counts = set()
     for (weights, signs, ends), ours in zip(cases, found, strict=True):
-        net = nn.Sequential(
-            nn.Linear(2, len(signs)), nn.ReLU(), nn.Linear(len(signs), 1, bias=False)
-        ).double()
+        layers = nn.Linear(2, len(signs)), nn.ReLU(), nn.Linear(len(signs), 1, bias=False)
+        net = nn.Sequential(*layers).double()
         values = (weights[:, :2], weights[:, 2], signs[None])
         for parameter, value in zip(net.parameters(), values, strict=True):
             parameter.data = torch.as_tensor(value)
@@ -64,13 +61,10 @@ def test_the_counts_are_those_of_exact_segment_on_60_networks(rng, evaluate):
 def test_step_loss_count_and_bound_are_those_of_the_theory(rng, evaluate):
     points, targets = rng.uniform(-1, 1, (12, 2)), rng.choice([-1.0, 1.0], 12)
     weights, signs = rng.normal(size=(30, 3)), rng.choice([-1.0, 1.0], 30)
-    x, y, w, a = (
-        torch.as_tensor(v)[None]
-        for v in (np.hstack([points, np.ones((12, 1))]), targets, weights, signs)
-    )
-    trained = training.train(
-        Networks(w, a), x, y, torch.tensor([0.01], dtype=torch.float64), steps=50
-    )
+    values = np.hstack([points, np.ones((12, 1))]), targets, weights, signs
+    x, y, w, a = (torch.as_tensor(v)[None] for v in values)
+    lr = torch.tensor([0.01], dtype=torch.float64)
+    trained = training.train(Networks(w, a), x, y, lr, steps=50)
     after = Networks(trained.weights[-1], trained.signs)
     data = plain(weights, signs) | {"points": points.tolist(), "targets": targets.tolist()}
     found = evaluate(
@@ -79,17 +73,14 @@ def test_step_loss_count_and_bound_are_those_of_the_theory(rng, evaluate):
             const all = points.map((_, i) => i);
             for (let k = 0; k < 50; k++) p.descend(net, points, targets, all, 0.01);
             const lambda = p.sharpness(net, points), bound = p.bound(points, lambda);
-            return [p.loss(net, points, targets), p.meanCount(net, points), lambda, bound, [...net.weights]];
+            const count = p.meanCount(net, points);
+            return [p.loss(net, points, targets), count, lambda, bound, [...net.weights]];
         }""",
         data,
     )
     theorem = bounds.check_all(after, x)[bounds.THEOREM_6]
-    expected = [
-        trained.loss[-1].item(),
-        theorem.measured[0],
-        sharpness(after, x).item(),
-        theorem.allowed[0],
-    ]
+    expected = [trained.loss[-1].item(), theorem.measured[0]]
+    expected += [sharpness(after, x).item(), theorem.allowed[0]]
     assert found[:4] == pytest.approx(expected, rel=1e-7)
     assert found[4] == pytest.approx(after.weights.ravel().tolist(), rel=1e-9)
 
@@ -104,16 +95,18 @@ def test_a_seed_gives_one_training_and_the_verdict_says_when_the_claim_does_not_
                 training.record();
                 return training;
             };
-            const say = (many, few) => p.verdict({...run(0, 0.1), count: many}, {...run(0, 0.01), count: few})[0];
-            const weights = [run(0, 0.1), run(0, 0.1), run(1, 0.1)].map(t => [...t.network.weights]);
-            return [...weights, [say(2, 3), say(3, 2), say(2, 2.001), p.verdict(run(0, 0.1), run(0, 1e3))[0]]];
+            const say = (many, few) => p.verdict(
+                {...run(0, 0.1), count: many}, {...run(0, 0.01), count: few})[0];
+            const runs = [run(0, 0.1), run(0, 0.1), run(1, 0.1)];
+            const weights = runs.map(t => [...t.network.weights]);
+            const diverged = p.verdict(run(0, 0.1), run(0, 1e3))[0];
+            return [...weights, [say(2, 3), say(3, 2), say(2, 2.001), diverged]];
         }"""
     )
     assert first == again != other
     assert texts[0].endswith("0.01. The claim shows.")
-    assert texts[1].endswith(
-        "The claim does not show: the larger learning rate has more regions, not fewer."
-    )
+    more = "The claim does not show: the larger learning rate has more regions, not fewer."
+    assert texts[1].endswith(more)
     assert "does not show: the larger learning rate has as many" in texts[2]
     assert "1000 diverged" in texts[3]
 
@@ -121,12 +114,8 @@ def test_a_seed_gives_one_training_and_the_verdict_says_when_the_claim_does_not_
 def test_what_the_page_says_of_its_settings(evaluate):
     page = (BOOK / "playground.md").read_text()
     assert "With the settings below it usually does not" in page
-    for written in (
-        'name="lrA" min="-3.5" max="0" step="0.05" value="-2"',
-        'step="0.05" value="-1"',
-        'value="10"',
-    ):
-        assert written in page
+    written = 'name="lrA" min="-3.5" max="0" step="0.05" value="-2"', 'step="0.05" value="-1"'
+    assert all(words in page for words in (*written, 'value="10"'))
     fewer = evaluate(
         """p => [0, 1, 2, 3, 4, 5, 6, 7].filter(seed => {
             const settings = {kind: "disc", number: 24, noise: 0.1, width: 64, batch: 0, seed};

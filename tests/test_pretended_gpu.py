@@ -1,4 +1,4 @@
-"""The GPU paths on any machine: no tensor of the CPU meets one of the card, and the results are those of the CPU."""
+"""GPU paths on any machine: no tensor of the CPU meets one of the card; results are the CPU's."""
 
 import datetime
 
@@ -76,9 +76,7 @@ def test_training_is_that_of_the_cpu_and_leaves_the_random_state_alone(data, opt
 @pytest.mark.parametrize(
     ("precision", "layout"), [("float32", "contiguous_format"), ("bfloat16", "channels_last")]
 )
-def test_tensor_cores_get_channels_last_and_an_epoch_one_copy(
-    card, data, monkeypatch, precision, layout
-):
+def test_tensor_cores_get_channels_last_in_one_copy(card, data, monkeypatch, precision, layout):
     seen, copies, there = [], [], data.to(card)
     forward, from_numpy = torch.nn.Conv2d.forward, torch.from_numpy
     monkeypatch.setattr(
@@ -145,13 +143,9 @@ def test_exact_segments_and_measures_are_those_of_the_cpu(data, monkeypatch):
         network, there = network_of().to(device).eval(), data.to(device)
         first, second = there.x_train[:2]
         torch.manual_seed(0)
-        small = [
-            torch.nn.Conv2d(3, 4, 3),
-            torch.nn.BatchNorm2d(4),
-            torch.nn.ReLU(),
-            torch.nn.Flatten(),
-        ]
-        measured = torch.nn.Sequential(*small, torch.nn.Linear(144, 10)).to(device).eval()
+        layers = torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU()
+        last = torch.nn.Flatten(), torch.nn.Linear(144, 10)
+        measured = torch.nn.Sequential(*layers, *last).to(device).eval()
         values = {name: measure(name, measured, measured, there) for name in MEASURES}
         return exact_segment(network, first, second).boundaries, values
 

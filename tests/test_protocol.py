@@ -49,9 +49,7 @@ def test_every_record_was_made_by_a_revision_that_has_the_protocol(campaigns, se
         records = map(json.loads, path.read_text(encoding="utf-8").splitlines())
         for revision in {record["provenance"]["git_revision"] for record in records}:
             commit = re.fullmatch(r"(?:.*-g)?([0-9a-f]{7,40})", revision)
-            assert commit, (
-                f"{path}, {revision}: made with uncommitted changes, or outside the repository"
-            )
+            assert commit, f"{path}, {revision}: made with uncommitted changes, or elsewhere"
             assert is_ancestor(protocol, commit[1]), f"{path}, {revision}"
 
 

@@ -11,14 +11,7 @@ import pytest
 from test_correlation import make_runs
 
 from rc_utils import published as tables
-from rc_utils.published import (
-    Published,
-    Result,
-    correlation_result,
-    published,
-    scorecard,
-    verdict,
-)
+from rc_utils.published import Published, Result, correlation_result, published, scorecard, verdict
 
 NAN = float("nan")
 
@@ -49,35 +42,22 @@ def test_tables_sum_to_what_is_printed():
 def test_the_table_of_statements_is_well_formed():
     rows = tables.statements()
     assert rows.index.is_unique
-    assert (
-        ", ".join(rows.columns)
-        == "group, statement, quantity, source, kind, side, value, smallest, page"
-    )
+    columns = "group, statement, quantity, source, kind, side, value, smallest, page"
+    assert ", ".join(rows.columns) == columns
     assert (rows.drop(columns=["value", "smallest"]).map(len) > 0).all().all()
-    kinds = {
-        "correlation",
-        "count",
-        "slope",
-        "accuracy",
-        "log ratio",
-        "relative change",
-        "level",
-        "bound",
-    }
-    assert set(rows["kind"]) == kinds | {"proved", "refuted"}
+    kinds = {"correlation", "count", "slope", "accuracy", "log ratio", "relative change"}
+    assert set(rows["kind"]) == kinds | {"level", "bound", "proved", "refuted"}
     assert set(rows["side"]) == {"above", "below", "within", "outside"}
     # The smallest effect belongs to the kind, and to the printed number for a level alone.
     fixed = rows[rows["kind"] != "level"].groupby("kind")["smallest"].nunique()
     assert (fixed == 1).all()
     levels = rows[rows["kind"] == "level"].astype({"value": float, "smallest": float})
     assert np.allclose(levels["smallest"], levels["value"] / 10, rtol=0.01)
-    beyond = rows[(rows["value"] != "") & rows["side"].isin(["above", "below"])].astype(
-        {"value": float}
-    )
+    beyond = rows[(rows["value"] != "") & rows["side"].isin(["above", "below"])]
+    beyond = beyond.astype({"value": float})
     assert (np.sign(beyond["value"]) == np.where(beyond["side"] == "above", 1, -1)).all()
-    notebooks = {
-        path.stem for path in (pathlib.Path(__file__).parent.parent / "notebooks").glob("*.ipynb")
-    }
+    folder = pathlib.Path(__file__).parent.parent / "notebooks"
+    notebooks = {path.stem for path in folder.glob("*.ipynb")}
     assert set(rows["page"]) <= notebooks or not notebooks
 
 
@@ -119,20 +99,13 @@ def test_verdict(entry, ours, label):
 
 
 def test_what_an_argument_settles_or_has_no_number_is_no_verdict():
-    results = [
-        Result("theory/lemma-7", "a", 0.9),
-        Result("theory/theorem-5", "a", np.inf),
-        Result("theory/lr", "a", 1),
-    ]
+    results = [Result("theory/lemma-7", "a", 0.9), Result("theory/theorem-5", "a", np.inf)]
+    results += [Result("theory/lr", "a", 1)]
     without_a_number = Result("main/overall", "c", NAN, n=3, detail="the bound is vacuous")
     card = scorecard([*results, without_a_number]).set_index("id")
     card = card.loc[["theory/lemma-7", "theory/theorem-5", "theory/lr", "main/overall"]]
-    assert card["verdict"].tolist() == [
-        "proved",
-        "refuted by argument",
-        "inconclusive",
-        "no result",
-    ]
+    verdicts = ["proved", "refuted by argument", "inconclusive", "no result"]
+    assert card["verdict"].tolist() == verdicts
     assert card["counted"].tolist() == [False, False, True, False]
     assert card["ours"].tolist()[:3] == ["0.90", "unbounded", "1.00"]
     assert card["why"].iloc[3] == "the bound is vacuous"
@@ -164,38 +137,25 @@ def test_scorecard_is_in_the_order_of_the_paper_whatever_the_results_are():
     assert experiments[:4] == ["main", "trees", "bias", "motivation"]
     assert experiments[-3:] == ["theory", "safran", "loukas"]
     assert len(list(itertools.groupby(order, lambda id_: published(id_).group))) == len(experiments)
-    results = [
-        Result("theory/theorem-5", "z", 3.0),
-        Result("main/SENet18", "b", 0.9),
-        Result("main/SENet18", "a", 0.8),
-    ]
-    card = scorecard(results)
+    results = [Result("theory/theorem-5", "z", 3.0), Result("main/SENet18", "b", 0.9)]
+    card = scorecard([*results, Result("main/SENet18", "a", 0.8)])
     assert list(dict.fromkeys(card["id"])) == order
     assert card.loc[card["id"] == "main/SENet18", "campaign"].tolist() == ["b", "a"]
 
 
 def test_kept_results_come_back_and_a_page_of_a_build_alone_replaces_its_own(tmp_path, monkeypatch):
-    bound = tables.Result(
-        "theory/lemma-7", "two-layer networks", 0.75, n=1000, detail="tightest, of all"
-    )
+    bound = Result("theory/lemma-7", "networks", 0.75, n=1000, detail="tightest, of all")
     other = tables.Result("safran/theorem-3.1", "students", 0.4, 0.3, 1 / 3, 12)
     own = tables.Result("study/twins", "twins-resnet18", math.inf)
-    for page, results in (
-        ("08_theory", [other]),
-        ("08_theory", [bound]),
-        ("09_linear_regions", [other, own]),
-    ):
+    pages = (("08_theory", [other]), ("08_theory", [bound]), ("09_linear_regions", [other, own]))
+    for page, results in pages:
         monkeypatch.setenv(tables.RESULTS, str(tmp_path / f"{page}.csv"))
         tables.keep_results(results)
     monkeypatch.delenv(tables.RESULTS)
     tables.keep_results([dataclasses.replace(bound, value=0.1)])
     first, *others = tables.kept_results(tmp_path)
-    assert (first.id, first.value, first.n, first.detail) == (
-        bound.id,
-        0.75,
-        1000,
-        "tightest, of all",
-    )
+    kept = first.id, first.value, first.n, first.detail
+    assert kept == (bound.id, 0.75, 1000, "tightest, of all")
     assert math.isnan(first.low)
     assert others[0] == other
     assert others[1].value == math.inf
@@ -214,11 +174,8 @@ def test_an_unknown_statement_a_reversed_interval_and_a_damaged_file_are_named(t
 
 def test_a_printed_number_follows_from_the_records_where_it_is_their_number_rounded():
     card = tables.scorecard().set_index("id")
-    assert card.loc["main/ResNet18", ["published", "authors", "follows"]].tolist() == [
-        "0.98",
-        "0.98",
-        "yes",
-    ]
+    row = card.loc["main/ResNet18", ["published", "authors", "follows"]]
+    assert row.tolist() == ["0.98", "0.98", "yes"]
     assert card.loc["architectures/ResNet18/CIFAR-100", "follows"] == "no"
     assert card.loc["architectures/ResNet18/ImageNet", ["authors", "follows"]].tolist() == ["", ""]
     # One number of test accuracy, whose sign is turned.

@@ -28,9 +28,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 @pytest.mark.slow
 def test_the_source_archive_is_the_repository(tmp_path):
     listed = ["git", "ls-files"] if shutil.which("git") else ["true"]
-    tracked = subprocess.run(
-        listed, cwd=ROOT, capture_output=True, text=True, check=False
-    ).stdout.split()
+    options = {"cwd": ROOT, "capture_output": True, "text": True, "check": False}
+    tracked = subprocess.run(listed, **options).stdout.split()
     if not tracked:
         pytest.skip("needs the repository: what git tracks is compared with the archive")
     for name in tracked:
@@ -44,14 +43,9 @@ def test_the_source_archive_is_the_repository(tmp_path):
 
 
 def test_the_jobs_of_the_workflows_only_call_make():
-    targets = set(
-        " ".join(
-            re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-        ).split()
-    )
-    workflows = [
-        yaml.safe_load(path.read_text()) for path in (ROOT / ".github" / "workflows").glob("*.yml")
-    ]
+    lines = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    targets, folder = set(" ".join(lines).split()), ROOT / ".github" / "workflows"
+    workflows = [yaml.safe_load(path.read_text()) for path in folder.glob("*.yml")]
     jobs = [job for workflow in workflows for job in workflow["jobs"].values()]
     assert all(job["timeout-minutes"] <= 120 for job in jobs)
     for step in (step for job in jobs for step in job["steps"]):
@@ -87,10 +81,8 @@ def test_the_dictionary_has_every_column():
     assert len(known) == len(rows)
     columns = set(MEASURES) | set(TrainConfig.__dataclass_fields__)
     columns |= {*load_runs("cifar10-small"), *load_runs("tiny-imagenet-small")}
-    generic = {
-        re.sub(r"^count_[\w-]+?(_std_error)?$", r"count_NAME\1", column)
-        for column in columns - known
-    }
+    unknown = columns - known
+    generic = {re.sub(r"^count_[\w-]+?(_std_error)?$", r"count_NAME\1", name) for name in unknown}
     assert generic - known == set()
 
 
@@ -104,9 +96,8 @@ def test_downloads_are_the_notebooks_and_the_records(tmp_path, monkeypatch):
         monkeypatch.setattr(zipfile.time, "localtime", lambda *_: (2001, 2, 3, 4, 5, 6))
     assert held[0] == held[1]
     with zipfile.ZipFile(tmp_path / "downloads" / "notebooks.zip") as archive:
-        assert set(archive.namelist()) == {
-            path.name for path in (ROOT / "notebooks").glob("*.ipynb")
-        }
+        names = {path.name for path in (ROOT / "notebooks").glob("*.ipynb")}
+        assert set(archive.namelist()) == names
     with zipfile.ZipFile(tmp_path / "downloads" / "records.zip") as archive:
         assert archive.namelist() == ["columns.csv", "tiny-imagenet-small.csv"]
         lines = archive.read("tiny-imagenet-small.csv").decode().splitlines()
@@ -119,16 +110,15 @@ def test_the_pdf_joins_pages_and_their_links(tmp_path):
         pdf.chromium()
     except FileNotFoundError as error:
         pytest.skip(str(error))
-    page = "<html><head><title>{0} — Book</title></head><body><h1>{0}</h1><a href='{1}'>go</a></body></html>"
+    page = "<html><head><title>{0} — Book</title></head><body><h1>{0}</h1>"
+    page += "<a href='{1}'>go</a></body></html>"
     (tmp_path / "one.html").write_text(page.format("First", "two.html#x"))
     (tmp_path / "two.html").write_text(page.format("Second", "https://example.org/"))
     pdf.write(tmp_path, ["one", "two"], tmp_path / "downloads" / "book.pdf")
     book = pypdf.PdfReader(tmp_path / "downloads" / "book.pdf")
     assert [item.title for item in book.outline] == ["First", "Second"]
-    assert ["First" in book.pages[0].extract_text(), "Second" in book.pages[1].extract_text()] == [
-        True,
-        True,
-    ]
+    texts = [page.extract_text() for page in book.pages]
+    assert ["First" in texts[0], "Second" in texts[1]] == [True, True]
     (link,) = (annotation.get_object() for annotation in book.pages[0]["/Annots"])
     assert link["/Dest"][0].get_object() == book.pages[1].get_object()
     (link,) = (annotation.get_object() for annotation in book.pages[1]["/Annots"])
@@ -137,7 +127,7 @@ def test_the_pdf_joins_pages_and_their_links(tmp_path):
 
 PRETENDED_PYTHON = """#!/bin/sh
 echo "$*" >> calls.txt
-case "$*" in *venv*) rm -rf .venv && mkdir -p .venv/bin && cp python .venv/bin/python && cp uv .venv/bin/uv; esac
+case "$*" in *venv*) rm -rf .venv && mkdir -p .venv/bin && cp python uv .venv/bin; esac
 """
 PRETENDED_UV = """#!/bin/sh
 test -e well || exit 1
@@ -154,9 +144,8 @@ def test_an_environment_that_was_not_finished_is_begun_anew(tmp_path):
 
     def environments_made():
         """After `make env`: how often an environment was made from nothing, by now."""
-        subprocess.run(
-            ["make", "env", "PYTHON=./python"], cwd=tmp_path, capture_output=True, check=False
-        )
+        command = ["make", "env", "PYTHON=./python"]
+        subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
         return (tmp_path / "calls.txt").read_text().count("-m venv --clear .venv")
 
     ready = tmp_path / ".venv" / ".ready"

@@ -1,4 +1,4 @@
-"""The numbers that decide in the second round, against closed forms and simulations with known answers."""
+"""The deciding numbers of the second round, against closed forms and simulations."""
 
 import base64
 
@@ -26,10 +26,8 @@ from rc_utils.sweep.campaign import load_campaign
     ],
 )
 def test_rules_of_correlations(estimates, twins, gap):
-    assert [rules.decide(estimates, rules.BARS[group]) for group in ("twins", "gap")] == [
-        twins,
-        gap,
-    ]
+    found = [rules.decide(estimates, rules.BARS[group]) for group in ("twins", "gap")]
+    assert found == [twins, gap]
 
 
 def test_rule_of_equivalence():
@@ -47,9 +45,8 @@ def test_difference_of_correlations_of_a_measure_with_itself_and_with_noise():
     rng = np.random.default_rng(1)
     gap = rng.normal(size=400)
     count = gap + rng.normal(size=400)
-    assert rules.difference_of_correlations(count, -count, gap, 200) == pytest.approx(
-        (0, 0, 0), abs=1e-12
-    )
+    same = rules.difference_of_correlations(count, -count, gap, 200)
+    assert same == pytest.approx((0, 0, 0), abs=1e-12)
     value, low, high = rules.difference_of_correlations(count, rng.normal(size=400), gap, 2000)
     r = np.corrcoef(gap, count)[0, 1]
     assert value == pytest.approx(r, abs=0.1)
@@ -62,11 +59,9 @@ def test_reliabilities_are_those_that_the_data_were_drawn_with():
     means = 3 * np.exp(rng.normal(0, 0.05, 300))
     counts = rng.poisson(means[:, None] - 1, (300, 1000)) + 1
     noise = np.mean((means - 1) / 1000 / means**2)
-    assert rules.reliability_of_log_count(counts) == pytest.approx(
-        0.05**2 / (0.05**2 + noise), abs=0.03
-    )
-    # Images are easy or hard for all runs, and that is no noise: an accuracy of p_i on image i,
-    # shifted by its run.
+    expected = 0.05**2 / (0.05**2 + noise)
+    assert rules.reliability_of_log_count(counts) == pytest.approx(expected, abs=0.03)
+    # Images are easy or hard for all runs, and that is no noise: accuracies p_i, shifted by a run.
     hard, skill = rng.uniform(0.1, 0.9, 4000), rng.normal(0, 0.02, 200)
     right = rng.random((200, 4000)) < np.clip(hard + skill[:, None], 0, 1)
     noise = np.mean(hard * (1 - hard))
@@ -76,29 +71,24 @@ def test_reliabilities_are_those_that_the_data_were_drawn_with():
 
 
 def twins(rng, name, noise):
-    """A `Study` of 60 twins whose log count and accuracy share a cause, on few images and segments."""
+    """A `Study` of 60 twins: few images and segments; log count and accuracy share a cause."""
     cause = rng.normal(size=60)
     means = 4 * np.exp(0.1 * cause + noise * rng.normal(size=60))
     counts = 1 + rng.poisson(means[:, None] - 1, (60, 500))
     chance = 0.5 - 0.05 * cause
     right = rng.random((60, 400)) < chance[:, None]
     settings = load_campaign(name).counts["main"]
-    ids = [f"run {i}" for i in range(60)]
-    bits = [base64.b64encode(np.packbits(row)).decode() for row in right]
-    records = {
-        run_id: {
-            "counts": [{"settings": settings, "counts": row.tolist()}],
-            "per_image": {"test": text},
-        }
-        for run_id, row, text in zip(ids, counts, bits, strict=True)
-    }
-    runs = pd.DataFrame({"run_id": ids, "network": name, "interpolates": [True] * 59 + [False]})
+    records = {}
+    for number, (row, hits) in enumerate(zip(counts, right, strict=True)):
+        kept = {"test": base64.b64encode(np.packbits(hits)).decode()}
+        found = [{"settings": settings, "counts": row.tolist()}]
+        records[f"run {number}"] = {"counts": found, "per_image": kept}
+    runs = pd.DataFrame({"run_id": [*records], "network": name})
+    runs["interpolates"] = [True] * 59 + [False]
     runs["train_accuracy"], runs["test_accuracy"] = 1.0, right.mean(1)
     runs["unused_accuracy"] = rng.binomial(1600, chance) / 1600
-    runs["gap"], runs["log count"] = (
-        runs["train_accuracy"] - runs["test_accuracy"],
-        np.log(counts.mean(1)),
-    )
+    runs["gap"] = runs["train_accuracy"] - runs["test_accuracy"]
+    runs["log count"] = np.log(counts.mean(1))
     runs["mixup_accuracy_own"] = 2 * runs["log count"]
     runs["lr"], runs["batch_size"] = 0.01 * means, rng.choice([32, 64], 60)
     return Study(name, runs, runs[59:], 60, 60, records)
@@ -108,34 +98,27 @@ def test_the_outcome_of_twins_rests_on_all_images_and_the_runs_that_fit(monkeypa
     monkeypatch.setattr(rules, "TEST_IMAGES", 400)
     monkeypatch.setattr(rules, "UNUSED_IMAGES", 1600)
     rng = np.random.default_rng(5)
-    made = [
-        twins(rng, name, noise) for name, noise in (("twins-resnet18", 0.01), ("twins-vgg19", 0.03))
-    ]
+    noises = {"twins-resnet18": 0.01, "twins-vgg19": 0.03}
+    made = [twins(rng, name, noise) for name, noise in noises.items()]
     table, decision = rules.outcome("twins", made)
     assert decision == "supports"
     assert table["runs"].tolist() == [59, 59]
-    assert table["against mixup"].tolist() == [
-        "equivalent",
-        "equivalent",
-    ]  # a rival of equal correlation
+    # The rival's correlation is equal.
+    assert table["against mixup"].tolist() == ["equivalent", "equivalent"]
     for row, study in zip(table.itertuples(), made, strict=True):
         runs = study.runs[:59]
         gap = 1 - 0.2 * runs["test_accuracy"] - 0.8 * runs["unused_accuracy"]
         known = stats.pearsonr(runs["log count"], gap)
-        assert (row.r.value, row.r.low) == pytest.approx(
-            (known.statistic, known.confidence_interval().low)
-        )
+        expected = known.statistic, known.confidence_interval().low
+        assert (row.r.value, row.r.low) == pytest.approx(expected)
     noise_free = table["r without noise"].tolist()
     assert noise_free == pytest.approx([1 / np.hypot(1, 0.1), 1 / np.hypot(1, 0.3)], abs=0.06)
     across, _ = rules.outcome("gap", made)
     # The learning rate says all but the segments' noise.
-    assert all(
-        abs(given.value) < 0.3 < abs(r.value)
-        for given, r in zip(across["r given the settings"], across["r"], strict=True)
-    )
-    assert across["r"][0].value == pytest.approx(
-        np.corrcoef(made[0].runs["log count"][:59], made[0].runs["gap"][:59])[0, 1]
-    )
+    for given, r in zip(across["r given the settings"], across["r"], strict=True):
+        assert abs(given.value) < 0.3 < abs(r.value)
+    runs = made[0].runs[:59]
+    assert across["r"][0].value == pytest.approx(runs["log count"].corr(runs["gap"]))
 
 
 def test_bits():
@@ -158,15 +141,12 @@ def test_networks_disagree_on_the_images_that_both_were_shown_whatever_their_ord
         rules.disagreement([[5], [5]], [[0], [1]], 2)
 
 
-def test_predictions_of_a_record_are_of_the_test_images_that_its_seed_shows_first(
-    tmp_path, monkeypatch, rng
-):
+def test_predictions_are_of_the_images_that_the_seed_shows_first(tmp_path, monkeypatch, rng):
     monkeypatch.setenv("RC_DATA", str(tmp_path))
     labels = np.tile(np.arange(4), 15)
     images = rng.integers(0, 256, (60, 8, 8, 3), dtype=np.uint8)
-    np.savez(
-        tmp_path / "cifar10.npz", x_train=images, y_train=labels, x_test=images[::-1], y_test=labels
-    )
+    arrays = {"x_train": images, "x_test": images[::-1], "y_train": labels, "y_test": labels}
+    np.savez(tmp_path / "cifar10.npz", **arrays)
     settings = {"name": "cifar10", "n_train": 12, "n_test": 60, "seed": 3}
     shown = rules.order_of_test_images(stored("cifar10", tmp_path), {"dataset": settings})
     assert sorted(shown) == list(range(60))
@@ -175,16 +155,15 @@ def test_predictions_of_a_record_are_of_the_test_images_that_its_seed_shows_firs
 
 
 def test_power_grows_with_the_truth_and_matches_fishers_formula():
-    table = power.power_of_correlations(
-        rules.BARS["twins"], 120, (0.0, 0.5), draws=300, seed=1
-    ).set_index("true r")
+    bars = rules.BARS["twins"]
+    table = power.power_of_correlations(bars, 120, (0.0, 0.5), draws=300, seed=1)
+    table = table.set_index("true r")
     needed = np.tanh(np.arctanh(0.2) + 1.96 / np.sqrt(117))
     alone = 1 - stats.norm.cdf((np.arctanh(needed) - np.arctanh(0.5)) * np.sqrt(117))
     assert table.loc[0.5, "supports"] == pytest.approx(alone**2, abs=0.05)
     assert table.loc[0.0, "supports"] < 0.01
-    settings = power.power_of_equivalence(
-        30, [(0.95, 0.95, 0.97)], rules.MARGINS["gap"], draws=20, resamples=100
-    )
+    options = {"draws": 20, "resamples": 100}
+    settings = power.power_of_equivalence(30, [(0.95, 0.95, 0.97)], rules.MARGINS["gap"], **options)
     assert settings.loc[0, "equivalent"] > 0.8
 
 

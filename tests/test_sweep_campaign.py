@@ -1,6 +1,7 @@
 """Campaign files: what they expand to, and that a wrong key is named."""
 
 import dataclasses
+import itertools
 import shutil
 
 import numpy as np
@@ -23,11 +24,10 @@ TABLE = {
     "experiments": [
         {"name": "main", "networks": ["ResNet18"], "seeds": [0, 1],
          "grid": {"lr": [0.1, 0.01], "batch_size": [16, 32]}},
-        {"name": "adam", "networks": ["ResNet18", "small"], "seeds": [0], "train": {"optimizer": "adam"},
-         "grid": {"lr": [0.01]}, "counts": ["main", "test"]},
+        {"name": "adam", "networks": ["ResNet18", "small"], "seeds": [0],
+         "train": {"optimizer": "adam"}, "grid": {"lr": [0.01]}, "counts": ["main", "test"]},
     ],
 }  # fmt: skip
-LINEAR = "from torch import nn\nclass Net(nn.Linear):\n    def __init__(self):\n        super().__init__(3, {})\n"
 
 
 def changed(path, value):
@@ -35,26 +35,24 @@ def changed(path, value):
 
 
 def test_expansion_in_order():
-    campaign = parse_campaign(
-        changed(["experiments", 1, "seeds"], {"ResNet18": [0, 1], "small": [0]}), "t"
-    )
+    seeds = {"ResNet18": [0, 1], "small": [0]}
+    campaign = parse_campaign(changed(["experiments", 1, "seeds"], seeds), "t")
     entries = campaign.entries()
     specs = [(e.name, label, planned.spec.train) for e, label, planned in entries]
-    assert [(name, label, train.seed, train.lr, train.batch_size) for name, label, train in specs] == [
-        *(("main", "ResNet18", seed, lr, batch) for seed in (0, 1) for lr in (0.1, 0.01) for batch in (16, 32)),
-        ("adam", "ResNet18", 0, 0.01, 128), ("adam", "small", 0, 0.01, 128), ("adam", "ResNet18", 1, 0.01, 128),
-    ]  # fmt: skip
+    found = [(name, label, train.seed, train.lr, train.batch_size) for name, label, train in specs]
+    first = itertools.product((0, 1), (0.1, 0.01), (16, 32))
+    assert found[:8] == [("main", "ResNet18", *values) for values in first]
+    adam = [("ResNet18", 0), ("small", 0), ("ResNet18", 1)]
+    assert found[8:] == [("adam", label, seed, 0.01, 128) for label, seed in adam]
     assert all(train.epochs == 2 for _, _, train in specs)
     assert entries[-2][2].spec.network == {"name": "ResNet18", "width": 2}
     assert entries[-2][2].spec.train.optimizer == "adam"
 
 
 def test_a_run_that_two_experiments_want_is_done_once_with_the_wishes_of_both():
-    table = changed(
-        ["experiments", 1],
-        TABLE["experiments"][0] | {"name": "again", "counts": ["test"], "seeds": [1, 2]},
-    )
-    runs = parse_campaign(table, "t").runs()
+    first = TABLE["experiments"][0]
+    again = first | {"name": "again", "counts": ["test"], "seeds": [1, 2]}
+    runs = parse_campaign(changed(["experiments", 1], again), "t").runs()
     assert len(runs) == 12
     wishes = sorted(tuple(planned.counts) for planned in runs.values())
     assert wishes == [("main",)] * 4 + [("main", "test")] * 4 + [("test",)] * 4
@@ -64,9 +62,7 @@ def test_a_run_that_two_experiments_want_is_done_once_with_the_wishes_of_both():
         ((late, {}), 0.01),
         ((late, {"evolution_loss": 0.02}), None),
     ):
-        experiments = [
-            TABLE["experiments"][0] | {"name": f"{i}"} | loss for i, loss in enumerate(losses)
-        ]
+        experiments = [first | {"name": f"{i}"} | loss for i, loss in enumerate(losses)]
         campaign = parse_campaign(TABLE | {"experiments": experiments}, "t")
         if expected is None:
             with pytest.raises(ValueError, match="experiments ask for evolution_loss"):
@@ -78,118 +74,73 @@ def test_a_run_that_two_experiments_want_is_done_once_with_the_wishes_of_both():
 def test_run_id_follows_what_changes_the_result_and_nothing_else():
     spec = RunSpec({"name": "shapes"}, {"name": "ResNet18"}, TrainConfig())
     assert spec.run_id == RunSpec({"name": "shapes"}, {"name": "ResNet18"}, TrainConfig()).run_id
-    words = {
-        "optimizer": "adam",
-        "schedule": "constant",
-        "precision": "bfloat16",
-        "between_labels": "third",
-    }
-    others = [
-        dataclasses.replace(spec, dataset={"name": "digits"}),
-        dataclasses.replace(spec, network={"name": "MLP"}),
-    ]
+    words = {"optimizer": "adam", "schedule": "constant", "precision": "bfloat16"}
+    words |= {"between_labels": "third"}
+    others = [dataclasses.replace(spec, dataset={"name": "digits"})]
+    others += [dataclasses.replace(spec, network={"name": "MLP"})]
     for name, default in dataclasses.asdict(spec.train).items():
         changed = words[name] if isinstance(default, str) else default + 1
         value = 0.5 if name == "flip_probability" else changed
-        others.append(
-            dataclasses.replace(spec, train=dataclasses.replace(spec.train, **{name: value}))
-        )
+        train = dataclasses.replace(spec.train, **{name: value})
+        others.append(dataclasses.replace(spec, train=train))
     assert len({s.run_id for s in [spec, *others]}) == 1 + len(others)
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "message"),
-    [
-        # Keys and names that are not there.
-        (["datset"], {}, r"'datset'.*Did you mean 'dataset'"),
-        (["dataset", "imagesize"], 8, r"\[dataset\].*Did you mean 'image_size'"),
-        (["dataset", "root"], "/data/imagenet", r"'root'"),
-        (["train", "epoch"], 3, r"'epoch'.*Did you mean 'epochs'"),
-        (["networks", "ResNet81"], {}, r"networks.ResNet81.*Did you mean 'ResNet18'"),
-        (["networks", "ResNet18", "widht"], 4, r"networks.ResNet18.*'widht'"),
-        (
-            ["networks", "small", "name"],
-            "ResNet18",
-            "name is no key, the network is its architecture",
-        ),
-        (
-            ["networks", "small", "architecture"],
-            "os:system",
-            "'os:system' is <built-in function system>: expected",
-        ),
-        (["counts", "main", "num_sample"], 4, r"counts.main.*Did you mean 'num_samples'"),
-        (
-            ["counts", "main", "points"],
-            "tests",
-            r"counts.main.*points 'tests'.*Did you mean 'test'",
-        ),
-        (["experiments", 0, "network"], [], r"experiments 'network'.*Did you mean 'networks'"),
-        (["experiments", 0, "networks"], ["SENet18"], r"'main'.*'SENet18'"),
-        (["experiments", 0, "counts"], ["mian"], r"Did you mean 'main'"),
-        (["experiments", 0, "measures"], ["margins"], r"Did you mean 'margin'"),
-        (
-            ["experiments", 0, "grid", "lrs"],
-            [1.0],
-            r"'main': unknown key in the training settings 'lrs'",
-        ),
-        (["experiments", 0, "dataset"], {"n_trian": 10}, "Did you mean 'n_train'"),
-        (["experiments", 0, "options"], {"depth": 3}, "experiment 'main'.*depth"),
-        # What is there twice, or would be ignored.
-        (["networks", "small", "num_classes"], 3, "num_classes comes from the dataset"),
-        (["networks", "small", "seed"], 3, "seed comes from the dataset or the run"),
-        (["networks", "MLP"], {"width": 3}, r"'MLP' takes no width"),
-        (["experiments", 1, "name"], "main", r"is there twice"),
-        (
-            ["experiments", 0, "measures"],
-            ["status"],
-            "measure 'status' has the name of another column",
-        ),
-        (["experiments", 0, "grid", "lr"], [0.1, 0.2, 0.1], r"grid.lr has 0.1 twice"),
-        (["experiments", 0, "grid", "batch_size"], [16, 16.0], r"grid.batch_size has 16.0 twice"),
-        (["experiments", 1, "networks"], ["small", "small"], r"networks has 'small' twice"),
-        (["experiments", 0, "seeds"], [0, 1, 0], r"seeds of ResNet18 has 0 twice"),
-        (
-            ["experiments", 1, "seeds"],
-            {"ResNet18": [0]},
-            r"list each of its networks once, see \['small'\]",
-        ),
-        (["experiments", 0, "grid", "seed"], [1], "'seed' is set by seeds"),
-        (
-            ["experiments", 0, "options"],
-            {"name": "ResNet18"},
-            "options cannot exchange the network",
-        ),
-        (["experiments", 0, "ranges"], {"lr": [0.01, 0.1]}, "lr is in grid and in ranges"),
-        # Values of the wrong type, or out of range.
-        (["dataset"], {}, r"\[dataset\] has no 'name'"),
-        (["dataset", "label_noise"], 1.5, r"\[dataset\]: label_noise is 1.5"),
-        (["train", "epochs"], "many", r"epochs must be of type int, got 'many'"),
-        (["train", "momentum"], 10**400, r"momentum must be of type finite float"),
-        (["networks", "small", "width"], 10**400, r"networks.small.*width="),
-        (["networks", "small", "widths"], [float("nan")], "networks.small.*not JSON compliant"),
-        (
-            ["counts", "main", "resolution"],
-            1,
-            "counts.main.*resolution=1; expected an integer of at least 2",
-        ),
-        (["counts", "planes", "adjacency"], "face", "counts with adjacency 'linear', got 'face'"),
-        (["experiments", 0, "grid", "lr"], [], r"grid.lr must be a non-empty list"),
-        (["experiments", 0, "grid", "lr"], [-0.1], "lr=-0.1"),
-        (["experiments", 0, "seeds"], [-1], "seed=-1; expected an integer of at least 0"),
-        (
-            ["experiments", 0, "evolution_epochs"],
-            [3],
-            r"evolution_epochs \[3\] are not within 0..2",
-        ),
-        (["experiments", 0, "evolution_counts"], ["main"], "needs evolution_epochs or"),
-        (["experiments", 0, "evolution_loss"], -0.1, "evolution_loss must be above 0"),
-        (
-            ["experiments", 0, "ranges"],
-            {"momentum": [0.1, 0.01]},
-            r"ranges.momentum must be \[low, high\]",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("path", "value", "message"), [
+    # Keys and names that are not there.
+    (["datset"], {}, r"'datset'.*Did you mean 'dataset'"),
+    (["dataset", "imagesize"], 8, r"\[dataset\].*Did you mean 'image_size'"),
+    (["dataset", "root"], "/data/imagenet", r"'root'"),
+    (["train", "epoch"], 3, r"'epoch'.*Did you mean 'epochs'"),
+    (["networks", "ResNet81"], {}, r"networks.ResNet81.*Did you mean 'ResNet18'"),
+    (["networks", "ResNet18", "widht"], 4, r"networks.ResNet18.*'widht'"),
+    (["networks", "small", "name"], "ResNet18", "name is no key, the network is its architecture"),
+    (["networks", "small", "architecture"], "os:system",
+     "'os:system' is <built-in function system>: expected"),
+    (["counts", "main", "num_sample"], 4, r"counts.main.*Did you mean 'num_samples'"),
+    (["counts", "main", "points"], "tests", r"counts.main.*points 'tests'.*Did you mean 'test'"),
+    (["experiments", 0, "network"], [], r"experiments 'network'.*Did you mean 'networks'"),
+    (["experiments", 0, "networks"], ["SENet18"], r"'main'.*'SENet18'"),
+    (["experiments", 0, "counts"], ["mian"], r"Did you mean 'main'"),
+    (["experiments", 0, "measures"], ["margins"], r"Did you mean 'margin'"),
+    (["experiments", 0, "grid", "lrs"], [1.0],
+     r"'main': unknown key in the training settings 'lrs'"),
+    (["experiments", 0, "dataset"], {"n_trian": 10}, "Did you mean 'n_train'"),
+    (["experiments", 0, "options"], {"depth": 3}, "experiment 'main'.*depth"),
+    # What is there twice, or would be ignored.
+    (["networks", "small", "num_classes"], 3, "num_classes comes from the dataset"),
+    (["networks", "small", "seed"], 3, "seed comes from the dataset or the run"),
+    (["networks", "MLP"], {"width": 3}, r"'MLP' takes no width"),
+    (["experiments", 1, "name"], "main", r"is there twice"),
+    (["experiments", 0, "measures"], ["status"], "measure 'status' has the name of another column"),
+    (["experiments", 0, "grid", "lr"], [0.1, 0.2, 0.1], r"grid.lr has 0.1 twice"),
+    (["experiments", 0, "grid", "batch_size"], [16, 16.0], r"grid.batch_size has 16.0 twice"),
+    (["experiments", 1, "networks"], ["small", "small"], r"networks has 'small' twice"),
+    (["experiments", 0, "seeds"], [0, 1, 0], r"seeds of ResNet18 has 0 twice"),
+    (["experiments", 1, "seeds"], {"ResNet18": [0]},
+     r"list each of its networks once, see \['small'\]"),
+    (["experiments", 0, "grid", "seed"], [1], "'seed' is set by seeds"),
+    (["experiments", 0, "options"], {"name": "ResNet18"}, "options cannot exchange the network"),
+    (["experiments", 0, "ranges"], {"lr": [0.01, 0.1]}, "lr is in grid and in ranges"),
+    # Values of the wrong type, or out of range.
+    (["dataset"], {}, r"\[dataset\] has no 'name'"),
+    (["dataset", "label_noise"], 1.5, r"\[dataset\]: label_noise is 1.5"),
+    (["train", "epochs"], "many", r"epochs must be of type int, got 'many'"),
+    (["train", "momentum"], 10**400, r"momentum must be of type finite float"),
+    (["networks", "small", "width"], 10**400, r"networks.small.*width="),
+    (["networks", "small", "widths"], [float("nan")], "networks.small.*not JSON compliant"),
+    (["counts", "main", "resolution"], 1,
+     "counts.main.*resolution=1; expected an integer of at least 2"),
+    (["counts", "planes", "adjacency"], "face", "counts with adjacency 'linear', got 'face'"),
+    (["experiments", 0, "grid", "lr"], [], r"grid.lr must be a non-empty list"),
+    (["experiments", 0, "grid", "lr"], [-0.1], "lr=-0.1"),
+    (["experiments", 0, "seeds"], [-1], "seed=-1; expected an integer of at least 0"),
+    (["experiments", 0, "evolution_epochs"], [3], r"evolution_epochs \[3\] are not within 0..2"),
+    (["experiments", 0, "evolution_counts"], ["main"], "needs evolution_epochs or"),
+    (["experiments", 0, "evolution_loss"], -0.1, "evolution_loss must be above 0"),
+    (["experiments", 0, "ranges"], {"momentum": [0.1, 0.01]},
+     r"ranges.momentum must be \[low, high\]"),
+])  # fmt: skip
 def test_mistakes_are_named(path, value, message):
     with pytest.raises(ValueError, match=message):
         check_values(parse_campaign(changed(path, value), "t"))
@@ -214,24 +165,21 @@ def test_a_campaign_that_cannot_be_read_is_named_and_stops_no_other(tmp_path, mo
     path = tmp_path / "shapes-quick" / "campaign.toml"
     path.write_text(path.read_text().replace("title = ", "title = [", 1))
     monkeypatch.setenv("RC_CAMPAIGNS", str(tmp_path))
-    with pytest.warns(
-        UserWarning, match=r"campaign 'shapes-quick' is left out: .*campaign.toml cannot be read"
-    ):
+    words = r"campaign 'shapes-quick' is left out: .*campaign.toml cannot be read"
+    with pytest.warns(UserWarning, match=words):
         assert [campaign.name for campaign in load_campaigns()] == ["shapes-tiny"]
 
 
 def test_a_seed_draws_values_and_training_images_of_its_own():
     table = changed(["experiments", 0, "ranges"], {"lr": [0.001, 0.1], "batch_size": [16, 256]})
-    table["experiments"] = [
-        table["experiments"][0] | {"grid": {}, "own_draw": True, "seeds": list(range(200))}
-    ]
+    own = {"grid": {}, "own_draw": True, "seeds": list(range(200))}
+    table["experiments"] = [table["experiments"][0] | own]
     campaign = parse_campaign(table, "t")
     specs = [planned.spec for _, _, planned in campaign.entries()]
     lrs = np.array([spec.train.lr for spec in specs])
     batches = np.array([spec.train.batch_size for spec in specs])
-    assert (
-        0.001 <= lrs.min() < np.median(lrs) < 0.014 < lrs.max() <= 0.1
-    )  # log-uniform, whose median is 0.01
+    # Log-uniform, whose median is 0.01.
+    assert 0.001 <= lrs.min() < np.median(lrs) < 0.014 < lrs.max() <= 0.1
     assert 16 <= batches.min() < batches.max() <= 256
     assert batches.dtype == int
     assert [spec.dataset["seed"] for spec in specs] == [spec.train.seed for spec in specs]
@@ -244,9 +192,8 @@ def test_a_seed_draws_values_and_training_images_of_its_own():
 def test_an_experiment_overrides_dataset_and_network():
     table = changed(["experiments", 0, "dataset"], {"n_train": 24, "label_noise": 0.25})
     table["networks"] = {"ResNet18": {"width": 4}}
-    table["experiments"] = [
-        table["experiments"][0] | {"options": {"width": 8}, "networks": ["ResNet18"], "seeds": [0]}
-    ]
+    own = {"options": {"width": 8}, "networks": ["ResNet18"], "seeds": [0]}
+    table["experiments"] = [table["experiments"][0] | own]
     (planned, *_) = parse_campaign(table, "t").runs().values()
     assert planned.spec.dataset == table["dataset"] | {"n_train": 24, "label_noise": 0.25}
     assert planned.spec.network == {"name": "ResNet18", "width": 8}

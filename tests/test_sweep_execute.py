@@ -33,22 +33,14 @@ TABLE = {
         "test": {"points": "test", "num_samples": 3, "resolution": 5},
         "area": {"dim": 2, "num_samples": 2},
     },
-    "experiments": [
-        {
-            "name": "main",
-            "networks": ["MLP"],
-            "seeds": [0],
-            "grid": {"lr": [0.1, 0.01], "batch_size": [16, 32]},
-        }
-    ],
-}
+    "experiments": [{"name": "main", "networks": ["MLP"], "seeds": [0],
+                     "grid": {"lr": [0.1, 0.01], "batch_size": [16, 32]}}],
+}  # fmt: skip
 
 
 ONE = {"lr": [0.1], "batch_size": [16]}  # the grid of one run
-FAR = {
-    "grid": {"lr": [1e30], "batch_size": [16]},
-    "train": {"momentum": 0.0, "epochs": 2},
-}  # a run that diverges
+# A run that diverges.
+FAR = {"grid": {"lr": [1e30], "batch_size": [16]}, "train": {"momentum": 0.0, "epochs": 2}}
 
 
 def with_changes(**experiment):
@@ -67,6 +59,10 @@ def record_of(campaign):
 
 def statuses(outcomes):
     return [outcome.status for outcome in outcomes]
+
+
+def counts_of(record):
+    return [entry["counts"] for entry in record["counts"]]
 
 
 def test_a_sweep_finishes_a_campaign_alone_or_with_workers_and_then_has_nothing_to_do(
@@ -91,23 +87,18 @@ def test_a_sweep_finishes_a_campaign_alone_or_with_workers_and_then_has_nothing_
     for key, (record, _) in records.find_records(campaign.runs()).items():
         for part in ("results", "spec", "measures"):
             assert record[part] == alone[key][0][part]
-        assert [c["counts"] for c in record["counts"]] == [
-            c["counts"] for c in alone[key][0]["counts"]
-        ]
+        assert counts_of(record) == counts_of(alone[key][0])
 
 
 def test_a_measure_of_the_readers_may_return_any_kind_of_number_alone(monkeypatch):
     numbers = {"a": torch.tensor(1.5), "b": np.float32(2.5), "c": np.int64(3), "d": math.inf}
     others = {"e": "many", "f": ["x"], "g": torch.ones(2), "h": None}
     for name, returned in (numbers | others).items():
-        monkeypatch.setitem(
-            MEASURES, name, lambda network, initial, data, returned=returned: returned
-        )
+        monkeypatch.setitem(MEASURES, name, lambda *_, returned=returned: returned)
     campaign = with_changes(measures=list(numbers), grid=ONE)
     sweep(campaign)
-    assert records.load_runs(campaign)[list(numbers)].to_numpy().tolist() == [
-        [1.5, 2.5, 3, math.inf]
-    ]
+    found = records.load_runs(campaign)[list(numbers)]
+    assert found.to_numpy().tolist() == [[1.5, 2.5, 3, math.inf]]
     for name in others:
         (outcome,) = sweep(with_changes(measures=[name], grid=ONE))
         assert f"ValueError: measure {name!r} returned" in outcome.error
@@ -127,18 +118,13 @@ def test_pages_say_why_a_campaign_has_nothing_to_show(monkeypatch):
 
 
 def test_a_diverged_run_is_a_record_with_that_status(monkeypatch):
-    """Also where the parameters are finite and the scores between two images are not: at the end, and in between."""
+    """Also where parameters are finite and scores between images are not: at the end or before."""
 
     def overflow(*arguments, **options):
         raise NonFiniteScores("the model's scores are NaN")
 
-    between = {
-        "grid": ONE,
-        "counts": [],
-        "evolution_epochs": [1],
-        "evolution_counts": ["main"],
-        "seeds": [1],
-    }
+    between = {"grid": ONE, "counts": [], "seeds": [1]}
+    between |= {"evolution_epochs": [1], "evolution_counts": ["main"]}
     for wishes in (FAR, {"grid": ONE}, between):
         campaign = with_changes(**wishes)
         assert statuses(sweep(campaign)) == ["done"]
@@ -148,18 +134,16 @@ def test_a_diverged_run_is_a_record_with_that_status(monkeypatch):
 
 
 def test_the_tolerances_are_what_networks_of_the_committed_records_differ_by():
-    """Seeds of a setting on segments; in more dimensions there is one seed, and settings of another weight decay."""
+    """Seeds of a setting on segments; beyond, there is one seed, and settings of another decay."""
     table, setting = records.load_runs("cifar10-small"), ["network", "lr", "batch_size"]
-    seeds = table.query("experiment == 'main'").groupby([*setting, "weight_decay"])[
-        ["test_accuracy", "count"]
-    ]
+    main_runs = table.query("experiment == 'main'").groupby([*setting, "weight_decay"])
+    seeds = main_runs[["test_accuracy", "count"]]
     least, most = seeds.min(), seeds.max()
     assert 0.02 < (most - least)["test_accuracy"].max() <= ACCURACY_TOLERANCE
     assert 0.05 < (most / least - 1)["count"].max() <= COUNT_TOLERANCE
     columns = ["count_dim2", "count_dim3", "count_dim4", "count_dim5", "count_random"]
-    decays = (
-        table.query("experiment == 'dimensions'").dropna(subset=columns).groupby(setting)[columns]
-    )
+    beyond = table.query("experiment == 'dimensions'").dropna(subset=columns)
+    decays = beyond.groupby(setting)[columns]
     assert COUNT_TOLERANCE < (decays.max() / decays.min() - 1).max().max() <= FURTHER_TOLERANCE
 
 
@@ -179,28 +163,21 @@ def test_shards_are_a_partition_and_a_plan_counts_what_is_missing():
             sweep(campaign, shard=shard)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message", "status"),
-    [
-        ("shapes-tyni", "unknown campaign 'shapes-tyni'. Did you mean 'shapes-tiny'", 2),
-        ("shapes-tiny --device cuda:99", "device 'cuda:99' cannot be used", 2),
-        ("shapes-tiny --experiment mian --plan", "Did you mean 'main'", 2),
-        ("shapes-tiny --workers -1", "workers=-1; expected an integer of at least 0", 2),
-        ("shapes-tiny --threads 0", "threads=0; expected an integer of at least 1", 2),
-        (
-            "shapes-tiny --time-budget nan",
-            "time_budget=nan; expected a finite number of at least 0",
-            2,
-        ),
-        ("shapes-tiny --verify 0", "number=0; expected an integer of at least 1", 2),
-        ("shapes-tiny --verify 1 --device cuda:99", "device 'cuda:99' cannot be used", 2),
-        ("shapes-tiny --shard 8/8", "argument --shard: invalid shard value: '8/8'", 2),
-        ("shapes-tiny --freeze --plan", "argument --plan: not allowed with argument --freeze", 2),
-        ("shapes-tiny --verify 3", "nothing to verify", 1),
-        ("shapes-tiny --freeze", "no record to freeze", 1),
-    ],
-)
-def test_the_command_line_names_mistakes_and_what_there_is_nothing_of(
+@pytest.mark.parametrize(("arguments", "message", "status"), [
+    ("shapes-tyni", "unknown campaign 'shapes-tyni'. Did you mean 'shapes-tiny'", 2),
+    ("shapes-tiny --device cuda:99", "device 'cuda:99' cannot be used", 2),
+    ("shapes-tiny --experiment mian --plan", "Did you mean 'main'", 2),
+    ("shapes-tiny --workers -1", "workers=-1; expected an integer of at least 0", 2),
+    ("shapes-tiny --threads 0", "threads=0; expected an integer of at least 1", 2),
+    ("shapes-tiny --time-budget nan", "time_budget=nan; expected a finite number of at least 0", 2),
+    ("shapes-tiny --verify 0", "number=0; expected an integer of at least 1", 2),
+    ("shapes-tiny --verify 1 --device cuda:99", "device 'cuda:99' cannot be used", 2),
+    ("shapes-tiny --shard 8/8", "argument --shard: invalid shard value: '8/8'", 2),
+    ("shapes-tiny --freeze --plan", "argument --plan: not allowed with argument --freeze", 2),
+    ("shapes-tiny --verify 3", "nothing to verify", 1),
+    ("shapes-tiny --freeze", "no record to freeze", 1),
+])  # fmt: skip
+def test_the_command_names_mistakes_and_what_there_is_nothing_of(
     arguments, message, status, capsys
 ):
     try:
@@ -213,11 +190,8 @@ def test_the_command_line_names_mistakes_and_what_there_is_nothing_of(
 
 def test_one_experiment_alone_makes_its_runs_for_the_whole_campaign():
     main_ = TABLE["experiments"][0] | {"grid": ONE}
-    evolution = main_ | {
-        "name": "evolution",
-        "evolution_epochs": [0, 1],
-        "evolution_counts": ["main"],
-    }
+    looks = {"evolution_epochs": [0, 1], "evolution_counts": ["main"]}
+    evolution = main_ | looks | {"name": "evolution"}
     campaign = parse_campaign(TABLE | {"experiments": [main_, evolution]}, "four")
     sweep(campaign.restricted(["main"]))
     assert sweep(campaign) == []
@@ -228,10 +202,8 @@ def test_campaigns_that_share_a_run_keep_each_others_counts_and_do_not_take_turn
     """But not those of another network, as other results tell."""
     looks = {"evolution_epochs": [1], "evolution_counts": ["main"]}
     one = with_changes(grid=ONE, **looks)
-    other, third = (
-        with_changes(grid=ONE, counts=["test"], measures=["margin"]),
-        with_changes(grid=ONE, counts=["area"]),
-    )
+    other = with_changes(grid=ONE, counts=["test"], measures=["margin"])
+    third = with_changes(grid=ONE, counts=["area"])
     for campaign in (one, other):
         assert statuses(sweep(campaign)) == ["done"]
     assert missing_runs(one) == missing_runs(other) == []
@@ -250,9 +222,8 @@ def test_weights_are_kept_where_asked_and_a_network_is_else_trained_again(monkey
         record, (planned,) = record_of(campaign), campaign.runs().values()
         assert set(run.kept_weights(record)) == kept
         networks = run.networks_during_training(planned.spec, [0, 1])
-        counted = run.count_regions(
-            networks[1], run.dataset_of(planned.spec), campaign.counts["main"]
-        )
+        data = run.dataset_of(planned.spec)
+        counted = run.count_regions(networks[1], data, campaign.counts["main"])
         assert counted["counts"] == record["counts"][0]["counts"]
         before, after = (next(networks[epoch].parameters()) for epoch in (0, 1))
         assert not torch.equal(before, after)
@@ -268,9 +239,7 @@ def test_weights_are_kept_where_asked_and_a_network_is_else_trained_again(monkey
         run.trained_network(planned.spec)
 
 
-def test_verify_trains_random_runs_again_writes_nothing_and_names_what_differs(
-    results, monkeypatch
-):
+def test_verify_trains_runs_again_writes_nothing_and_names_what_differs(results, monkeypatch):
     campaign = with_changes()
     sweep(campaign)
     before = {path: path.stat().st_mtime_ns for path in results.rglob("*") if path.is_file()}
@@ -291,27 +260,21 @@ def test_verify_trains_random_runs_again_writes_nothing_and_names_what_differs(
     made, (entry,) = record["provenance"], record["counts"]
     elsewhere = {"provenance": made | {"instructions": "of another"}}
     turned = {"counts": [entry | {"counts": entry["counts"][::-1]}]}
-    near = {
-        "results": record["results"] | {"test_accuracy": record["results"]["test_accuracy"] + 0.03}
-    }
-    far = {
-        "results": record["results"] | {"test_accuracy": record["results"]["test_accuracy"] + 0.05}
-    }
+    accuracy = record["results"]["test_accuracy"]
+    near, far = (
+        {"results": record["results"] | {"test_accuracy": accuracy + more}} for more in (0.03, 0.05)
+    )
     doubled = {"counts": [entry | {"counts": [2 * n for n in entry["counts"]]}]}
     other_data = {"provenance": made | {"data": {"sha256": "of an older file"}}}
     assert entry["counts"][::-1] != entry["counts"]
     assert "on the same kind of machine" in answer(**turned)[0]
-    agreements = [
-        answer(**c)[1]
-        for c in (turned, near, elsewhere | near, elsewhere | far, elsewhere | doubled)
-    ]
+    others = (turned, near, elsewhere | near, elsewhere | far, elsewhere | doubled)
+    agreements = [answer(**changes)[1] for changes in others]
     assert agreements == [False, False, True, False, False]
     assert answer(**other_data) == (f"{record['run_id']}: other data than the record has", False)
 
 
-def test_a_corrupt_record_and_one_that_lacks_a_measure_are_made_again_and_an_error_leaves_no_record(
-    monkeypatch,
-):
+def test_a_corrupt_or_incomplete_record_is_made_again_and_an_error_leaves_none(monkeypatch):
     campaign = with_changes(grid=ONE)
     sweep(campaign)
     whole = record_of(campaign)
@@ -321,11 +284,11 @@ def test_a_corrupt_record_and_one_that_lacks_a_measure_are_made_again_and_an_err
         assert statuses(sweep(campaign)) == ["done"]
     assert record_of(campaign)["counts"][0]["counts"] == whole["counts"][0]["counts"]
     before = path.read_bytes()
-    monkeypatch.setitem(MEASURES, "mine", lambda network, initial, data: network.no_such_layer)
+    monkeypatch.setitem(MEASURES, "mine", lambda network, *_: network.no_such_layer)
     more = with_changes(grid=ONE, measures=["mine"])
     assert statuses(sweep(more)) == ["failed"]
     assert path.read_bytes() == before
-    monkeypatch.setitem(MEASURES, "mine", lambda network, initial, data: 2.0)
+    monkeypatch.setitem(MEASURES, "mine", lambda *_: 2.0)
     assert statuses(sweep(more)) == ["done"]
     assert record_of(more)["measures"] == {"mine": 2.0}
 
@@ -333,25 +296,23 @@ def test_a_corrupt_record_and_one_that_lacks_a_measure_are_made_again_and_an_err
 def test_a_record_keeps_predictions_true_accuracy_and_the_look_at_a_loss():
     noisy = {
         "grid": {}, "train": {"epochs": 8, "lr": 0.05, "batch_size": 8},
-        "dataset": {"n_train": 40, "label_noise": 0.25}, "counts": ["main", "area"], "measures": ["margin"],
-        "evolution_loss": 2.2, "evolution_counts": ["main"], "evolution_measures": ["margin"],
+        "dataset": {"n_train": 40, "label_noise": 0.25}, "counts": ["main", "area"],
+        "measures": ["margin"], "evolution_loss": 2.2, "evolution_counts": ["main"],
+        "evolution_measures": ["margin"],
     }  # fmt: skip
     campaign = with_changes(**noisy)
     sweep(campaign)
     (planned,) = campaign.runs().values()
     record = record_of(campaign)
     assert "history" not in record
-    assert all(
-        entry.keys() == {"settings", "counts", "num_evaluations", "seconds"}
-        for entry in record["counts"]
-    )
+    fields = {"settings", "counts", "num_evaluations", "seconds"}
+    assert all(entry.keys() == fields for entry in record["counts"])
     network, data = run.trained_network(planned.spec), run.dataset_of(planned.spec)
     predicted = network(data.x_test.all()).argmax(1)
     assert record["predictions"] == "".join(map(str, predicted.tolist()))
     of_true = (network(data.x_train.all()).argmax(1) == data.y_train_true).float().mean().item()
-    assert records.load_runs(campaign)["train_accuracy_true_labels"].item() == pytest.approx(
-        of_true
-    )
+    runs = records.load_runs(campaign)
+    assert runs["train_accuracy_true_labels"].item() == pytest.approx(of_true)
     (look,) = record["evolution"]
     assert look["train_loss"] < 2.2
     assert record["reached"] == {"loss": 2.2, "epoch": look["epoch"]}
@@ -369,14 +330,9 @@ class Own(torch.nn.Module):
 
     def __init__(self, num_classes, in_channels, image_size):
         super().__init__()
-        inputs = in_channels * image_size**2
-        layers = [
-            torch.nn.Flatten(),
-            torch.nn.Linear(inputs, 8),
-            self.activation(),
-            torch.nn.Linear(8, num_classes),
-        ]
-        self.layers = torch.nn.Sequential(*layers)
+        first = torch.nn.Linear(in_channels * image_size**2, 8)
+        last = torch.nn.Linear(8, num_classes)
+        self.layers = torch.nn.Sequential(torch.nn.Flatten(), first, self.activation(), last)
 
     def forward(self, x):
         return self.layers(x)
@@ -400,9 +356,10 @@ def test_another_network_under_the_name_of_a_record_is_an_error(monkeypatch, edi
 
 
 def test_a_network_that_is_random_in_evaluation_mode_is_not_recorded(monkeypatch):
-    noise = type(
-        "Noise", (torch.nn.Module,), {"forward": lambda self, x: x + 0.1 * torch.randn_like(x)}
-    )
+    def noisy(self, x):
+        return x + 0.1 * torch.randn_like(x)
+
+    noise = type("Noise", (torch.nn.Module,), {"forward": noisy})
     monkeypatch.setitem(TABLE, "networks", {"MLP": {"architecture": f"{__name__}:Own"}})
     monkeypatch.setattr(Own, "activation", noise)
     (outcome,) = sweep(with_changes(grid=ONE))
@@ -411,20 +368,14 @@ def test_a_network_that_is_random_in_evaluation_mode_is_not_recorded(monkeypatch
 
 def test_a_network_of_ones_own_is_run_as_an_experiment_runs_its_own():
     """With its dataset, training, options, count's points and neighbours."""
-    wishes = {
-        "dataset": {"n_train": 40},
-        "train": {"lr": 0.03},
-        "options": {"widths": [5]},
-        "counts": ["test", "area"],
-    }
+    wishes = {"dataset": {"n_train": 40}, "train": {"lr": 0.03}, "options": {"widths": [5]}}
+    wishes["counts"] = ["test", "area"]
     campaign = with_changes(grid={"batch_size": [16]}, **wishes)
     (planned,) = campaign.runs().values()
     mine = campaign.plan_network({"name": "MLP"}, batch_size=16)
     assert mine.spec.run_id == planned.spec.run_id
     record, _ = run.make_record(mine)
-    assert [entry["counts"] for entry in record["counts"]] == [
-        e["counts"] for e in run.complete_run(planned)["counts"]
-    ]
+    assert counts_of(record) == counts_of(run.complete_run(planned))
     with pytest.raises(ValueError, match="Did you mean 'main'"):
         campaign.plan_network({"name": "MLP"}, "mian")
 
@@ -444,29 +395,23 @@ def test_a_record_counts_the_points_and_evaluates_the_images_that_the_campaign_s
     settings["face"] = settings["area"] | {"adjacency": "face"}
     counts = {label: {"num_samples": 20} | given for label, given in settings.items()}
     table = TABLE | {"counts": counts, "networks": {"MLP": {"widths": [64]}}}
-    wishes = {
-        "grid": {"lr": [0.3], "batch_size": [8]},
-        "train": {"epochs": 10},
-        "evolution_epochs": [10],
-    }
-    wishes |= {"dataset": {"label_noise": 0.5}, "counts": list(counts)}
+    wishes = {"grid": {"lr": [0.3], "batch_size": [8]}, "train": {"epochs": 10}}
+    wishes |= {"dataset": {"label_noise": 0.5}, "counts": list(counts), "evolution_epochs": [10]}
     campaign = parse_campaign(table | {"experiments": [TABLE["experiments"][0] | wishes]}, "one")
     sweep(campaign)
     (planned,), record = campaign.runs().values(), record_of(campaign)
     network, data = run.trained_network(planned.spec), run.dataset_of(planned.spec)
-    recorded = [
+    found = (
         records.find_count(record["counts"], campaign.counts[label])["counts"] for label in counts
-    ]
-    training, test = (
-        region_count(network, x, num_samples=20).counts for x in (data.x_train, data.x_test)
     )
-    area, face = (
-        region_count(network, data.x_train, dim=2, num_samples=20, adjacency=name).counts
-        for name in (None, "face")
-    )
-    assert recorded == [counts.tolist() for counts in (training, test, area, face)]
-    assert (training != test).any()
-    assert (area != face).any()
+    training, test, area, face = found
+    for points, counted in ((data.x_train, training), (data.x_test, test)):
+        assert region_count(network, points, num_samples=20).counts.tolist() == counted
+    for adjacency, counted in ((None, area), ("face", face)):
+        options = {"dim": 2, "num_samples": 20, "adjacency": adjacency}
+        assert region_count(network, data.x_train, **options).counts.tolist() == counted
+    assert training != test
+    assert area != face
     (look,), at_the_end = record["evolution"], record["results"]
     assert look["train_accuracy"] == at_the_end["train_accuracy"] != at_the_end["test_accuracy"]
     assert look["test_accuracy"] == at_the_end["test_accuracy"]

@@ -29,15 +29,14 @@ def made_up(planned, value=2):
     """A record of a run that was not trained."""
 
     def counted(counts, values):
-        return [
-            {"settings": s, "counts": values, "num_evaluations": 4, "seconds": 0.1}
-            for s in counts.values()
-        ]
+        rest = {"num_evaluations": 4, "seconds": 0.1}
+        return [{"settings": s, "counts": values} | rest for s in counts.values()]
 
     accuracies = {"train_accuracy": 1.0, "test_accuracy": 0.75}
     looks = {"counts": counted(planned.evolution_counts, [1, 2])} | accuracies
     return {
-        "schema": 1, "run_id": planned.spec.run_id, "spec": dataclasses.asdict(planned.spec), "status": "ok",
+        "schema": 1, "run_id": planned.spec.run_id, "status": "ok",
+        "spec": dataclasses.asdict(planned.spec),
         "results": accuracies | {"train_loss": 0.01, "test_loss": 0.9},
         "measures": {"distance_from_init": 1.5, "margin": 2.5},
         "counts": counted(planned.counts, [value, value + 1]),
@@ -51,17 +50,11 @@ def write_all(campaign):
         records.write_record(made_up(planned))
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        *(b"", b"[1, 2]", b"\xff\xfe\x00"),
-        *(
-            {"schema": 7},
-            {"run_id": "0" * 16},
-            {"spec": {"dataset": {}, "network": {}, "train": {}}},
-        ),
-    ],
-)
+NOT_WHOLE = [b"", b"[1, 2]", b"\xff\xfe\x00", {"schema": 7}, {"run_id": "0" * 16}]
+NOT_WHOLE += [{"spec": {"dataset": {}, "network": {}, "train": {}}}]
+
+
+@pytest.mark.parametrize("content", NOT_WHOLE)
 def test_a_corrupt_record_is_named_and_missing(campaign, content):
     planned = next(iter(campaign.runs().values()))
     path = records.write_record(made_up(planned))
@@ -96,25 +89,18 @@ def test_the_table_has_the_documented_columns_also_without_rows_and_nonsense_is_
     table = records.load_runs(campaign)
     assert {"count", "gap", "lr", "experiment"} <= set(empty.columns) <= set(table.columns)
     row = table.iloc[0]
-    assert (row.network, row.cell, row.gap, row.interpolates) == (
-        "ResNet18",
-        "lr=0.1, batch_size=32",
-        0.25,
-        True,
-    )
+    shown = row.network, row.cell, row.gap, row.interpolates
+    assert shown == ("ResNet18", "lr=0.1, batch_size=32", 0.25, True)
     assert row["count"] == row.count_main == row.count_triangles == 2.5
     assert row.count_std_error == pytest.approx(np.std([2, 3], ddof=1) / np.sqrt(2))
-    assert {"distance_from_init", "margin", "seed", "seconds_train", "seconds_count"} <= set(
-        table.columns
-    )
+    others = {"distance_from_init", "margin", "seed", "seconds_train", "seconds_count"}
+    assert others <= set(table.columns)
     assert records.load_runs(campaign, origin="reference").empty
     evolution = records.load_evolution(campaign)
     assert evolution.groupby("run_id")["epoch"].apply(list).tolist() == [[0, 1, 3]] * 8
     assert (evolution["count_few"] == 1.5).all()
-    for options, words in (
-        ({"origin": "lvie"}, "Did you mean 'live'"),
-        ({"num_samples": -3}, "at least 1"),
-    ):
+    wrong = (({"origin": "lvie"}, "Did you mean 'live'"), ({"num_samples": -3}, "at least 1"))
+    for options, words in wrong:
         for load in (records.load_runs, records.load_evolution):
             with pytest.raises(ValueError, match=words):
                 load(campaign, **options)
@@ -127,9 +113,8 @@ def test_runs_that_are_not_counted_as_the_campaign_says_are_left_out_and_numbere
     records.write_record(record | {"counts": record["counts"][1:]})
     table = records.load_runs(campaign)
     assert table["count"].isna().sum() == 1
-    with pytest.warns(
-        UserWarning, match=r"1 of 8 rows .* left out.*rc_utils\.sweep \S*shapes-tiny"
-    ):
+    words = r"1 of 8 rows .* left out.*rc_utils\.sweep \S*shapes-tiny"
+    with pytest.warns(UserWarning, match=words):
         kept = records.campaign_runs(campaign.folder)
     assert len(kept) == 7
     assert kept["count"].notna().all()
@@ -162,7 +147,7 @@ def test_freezing_a_part_keeps_the_records_of_the_rest_and_loses_no_damaged_line
 
 
 def test_records_are_read_without_torch():
-    """Neither the package nor a table of runs imports it, nor what else takes long; a page of tables has no torch."""
+    """Package, runs and tables import neither torch nor what else takes long; nor does a page."""
     code = """
 import sys
 import rc_utils as rc
@@ -172,9 +157,8 @@ print(sorted({"torch", "scipy", "sklearn", "matplotlib"} & set(sys.modules)))
 from rc_studies import studies
 print(len(records.campaign_runs("tiny-imagenet-small")) > 0, "torch" in sys.modules)
 """
-    answer = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-c", code]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
     assert answer.stdout.splitlines() == ["[]", "True False"]
 
 
@@ -200,13 +184,9 @@ def test_committed_records_have_the_ids_of_their_settings_and_are_still_planned(
     for label, settings in asked.items():
         if settings.get("adjacency", "face") == "face":
             assert any(find_count(record["counts"], settings) for record in recorded), label
-    known = [
-        s
-        for s in counted
-        if any(find_count([{"settings": s}], c) for c in campaign.counts.values())
-    ]
-    no_longer_asked = [settings for settings in counted if settings not in known]
-    assert all(settings["dim"] == 2 and "resolution" in settings for settings in no_longer_asked)
+    known = campaign.counts.values()
+    left = [s for s in counted if not any(find_count([{"settings": s}], c) for c in known)]
+    assert all(settings["dim"] == 2 and "resolution" in settings for settings in left)
 
 
 def test_a_count_of_an_older_record_that_names_no_neighbours_is_the_papers():
@@ -224,21 +204,17 @@ def test_a_count_of_an_older_record_that_names_no_neighbours_is_the_papers():
     assert [find_count(entries, counts[label]) for label in ("face", "main")] == entries
 
 
-def test_counts_whose_settings_are_equal_in_number_are_one_and_runs_on_two_datasets_are_named(
-    campaign,
-):
+def test_counts_of_equal_settings_are_one_and_runs_on_two_datasets_are_named(campaign):
     planned = next(iter(campaign.runs().values()))
     record = made_up(planned)
     record["counts"][0]["settings"] = record["counts"][0]["settings"] | {"num_samples": 20.0}
     assert is_complete(record, planned)
     hashes = ["a" * 64, "b" * 64]
     for other, sha256 in zip(campaign.runs().values(), hashes, strict=False):
-        records.write_record(
-            made_up(other) | {"provenance": {"seconds_train": 1.0, "data": {"sha256": sha256}}}
-        )
-    with pytest.warns(
-        UserWarning, match=r"dataset .*shapes.* have changed .*aaaaaaaaaaaa: .*bbbbbbbbbbbb: "
-    ):
+        provenance = {"seconds_train": 1.0, "data": {"sha256": sha256}}
+        records.write_record(made_up(other) | {"provenance": provenance})
+    words = r"dataset .*shapes.* have changed .*aaaaaaaaaaaa: .*bbbbbbbbbbbb: "
+    with pytest.warns(UserWarning, match=words):
         assert len(records.load_runs(campaign)) == 2
 
 
@@ -246,12 +222,8 @@ def test_of_a_live_and_a_frozen_record_the_complete_one_is_read(campaign):
     write_all(campaign)
     records.freeze(campaign)
     key, planned = next(iter(campaign.runs().items()))
-    for change, origin in (
-        ({"evolution": []}, "reference"),
-        ({"measures": {}}, "reference"),
-        ({}, "live"),
-    ):
+    changes = (({"evolution": []}, "reference"), ({"measures": {}}, "reference"), ({}, "live"))
+    for change, origin in changes:
         records.write_record(made_up(planned) | change)
-        assert (
-            records.find_records(campaign.runs(), campaign.folder / "runs.jsonl")[key][1] == origin
-        )
+        found = records.find_records(campaign.runs(), campaign.folder / "runs.jsonl")
+        assert found[key][1] == origin

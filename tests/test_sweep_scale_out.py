@@ -1,4 +1,4 @@
-"""Sweeps over several processes: a scheduler, workers given by its address, workers and schedulers that die."""
+"""Sweeps over several processes: a scheduler, workers given by its address, and their deaths."""
 
 import contextlib
 import json
@@ -48,16 +48,8 @@ def process(*arguments):
 def scheduler(folder):
     """The process of a scheduler on a free port of this machine, and its address."""
     file = folder / f"scheduler-{time.monotonic_ns()}.json"
-    options = (
-        "--host",
-        "127.0.0.1",
-        "--port",
-        "0",
-        "--no-dashboard",
-        "--scheduler-file",
-        str(file),
-    )
-    with process("-m", "dask", "scheduler", *options) as child:
+    options = ("--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(file))
+    with process("-m", "dask", "scheduler", "--no-dashboard", *options) as child:
         while not file.exists() or not file.read_bytes().endswith(b"}"):
             assert child.poll() is None
             time.sleep(0.05)
@@ -66,25 +58,15 @@ def scheduler(folder):
 
 def worker(address):
     """One worker process with one thread and nothing that would start it again."""
-    options = (
-        "--nthreads",
-        "1",
-        "--no-nanny",
-        "--no-dashboard",
-        "--memory-limit",
-        "0",
-        "--host",
-        "127.0.0.1",
-    )
-    return process("-m", "dask", "worker", address, *options)
+    options = ("--nthreads", "1", "--no-nanny", "--memory-limit", "0", "--host", "127.0.0.1")
+    return process("-m", "dask", "worker", address, "--no-dashboard", *options)
 
 
 def whole_records():
     """The record files that can be read, by run id."""
     paths = records.results_dir().glob("records/*")
-    return {
-        path.stem: records.live_record(path.stem) for path in paths if not path.name.startswith(".")
-    }
+    names = [path.stem for path in paths if not path.name.startswith(".")]
+    return {name: records.live_record(name) for name in names}
 
 
 def num_records():
@@ -100,7 +82,7 @@ def kill_at_work(child, before=0):
 
 @pytest.mark.slow
 def test_a_killed_worker_and_a_killed_scheduler_lose_and_double_nothing(tmp_path):
-    """Some runs on two workers of which one is killed at work, then more until the scheduler is; the rest here."""
+    """Two workers, one of them killed at work, then more until the scheduler is; the rest here."""
     some, whole = (parse_campaign(table(num_seeds), "many") for num_seeds in (24, 150))
     soon = dask.config.set({"distributed.comm.timeouts.connect": "2s"})
     with soon, scheduler(tmp_path) as (child, address), worker(address) as doomed, worker(address):
@@ -115,9 +97,8 @@ def test_a_killed_worker_and_a_killed_scheduler_lose_and_double_nothing(tmp_path
             first = whole_records()
             assert first.keys() == some.runs().keys()
             pool.submit(kill_at_work, child, before=24)
-            with pytest.raises(
-                OSError, match=r"scheduler tcp://.* is gone .* the same command with its address"
-            ):
+            gone = r"scheduler tcp://.* is gone .* the same command with its address"
+            with pytest.raises(OSError, match=gone):
                 sweep(whole, scheduler=address)
     second = whole_records()
     assert 24 < len(second) < 150
@@ -187,23 +168,17 @@ def test_two_sweeps_of_one_campaign_at_once_leave_one_whole_record_a_run(start_s
     assert not [path for path in records.results_dir().rglob(".*") if path.is_file()]
 
 
-def test_many_runs_on_few_workers_come_back_once_each_in_order_and_an_error_is_one_outcome(
-    monkeypatch,
-):
+def test_many_runs_come_back_once_each_in_order_and_an_error_is_one_outcome(monkeypatch):
     """More runs than one message to the scheduler holds."""
     monkeypatch.setattr(execute, "BLOCK", 100)
     todo = list(parse_campaign(table(300), "many").runs().values())
-    with LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
-    ) as here:
-        outcomes = list(
-            execute.on_dask(todo, no_op_but_for_seed_3, workers=0, scheduler=here.scheduler_address)
-        )
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
+    with LocalCluster(**options, dashboard_address="127.0.0.1:0") as here:
+        address = here.scheduler_address
+        outcomes = list(execute.on_dask(todo, no_op_but_for_seed_3, workers=0, scheduler=address))
     ids = [planned.spec.run_id for planned in todo]
     assert sorted(outcome.run_id for outcome in outcomes) == sorted(ids)
     places = [ids.index(outcome.run_id) for outcome in outcomes]
     assert max(abs(place - i) for i, place in enumerate(places)) < 50
-    failed = [outcome for outcome in outcomes if outcome.status == "failed"]
-    assert [(outcome.run_id, outcome.error) for outcome in failed] == [
-        (ids[3], "RuntimeError: a job that raises")
-    ]
+    (failed,) = (outcome for outcome in outcomes if outcome.status == "failed")
+    assert (failed.run_id, failed.error) == (ids[3], "RuntimeError: a job that raises")

@@ -22,18 +22,14 @@ from rc_utils.sweep import run
 from rc_utils.sweep.campaign import parse_campaign
 from rc_utils.sweep.execute import check_values, main, sweep
 
-TINY = tomllib.loads(
-    (campaigns_dir() / "shapes-tiny" / "campaign.toml").read_text(encoding="utf-8")
-)
+PATH = campaigns_dir() / "shapes-tiny" / "campaign.toml"
+TINY = tomllib.loads(PATH.read_text(encoding="utf-8"))
 TABLE = {
     "title": "two runs",
     "dataset": {"name": "shapes", "n_train": 32, "n_test": 16, "image_size": 8},
     "train": {"epochs": 1},
     "networks": {"MLP": {"widths": [8]}},
-    "counts": {
-        "main": {"num_samples": 4, "resolution": 10},
-        "few": {"num_samples": 2, "resolution": 10},
-    },
+    "counts": {name: {"num_samples": n, "resolution": 10} for name, n in (("main", 4), ("few", 2))},
     "experiments": [{"name": "main", "networks": ["MLP"], "seeds": [0, 1], "grid": {"lr": [0.1]}}],
 }
 
@@ -55,24 +51,20 @@ def frozen(campaign):
 
 def paths_in(value, path=()):
     """Every place in a nested table."""
-    items = (
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value)
-        if isinstance(value, list)
-        else ()
-    )
+    items = value.items() if isinstance(value, dict) else ()
+    items = enumerate(value) if isinstance(value, list) else items
     for key, inner in items:
         yield (*path, key)
         yield from paths_in(inner, (*path, key))
 
 
+ODD = [0, -1, 10**400, -(10**400), float("nan"), float("inf"), datetime.date(2025, 1, 1), "a:b"]
+SHORT = st.text(max_size=5)
 JUNK = st.recursive(
-    st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
-    | st.sampled_from([0, -1, 10**400, -(10**400), float("nan"), float("inf"), datetime.date(2025, 1, 1), "a:b"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    st.booleans() | st.integers() | st.floats() | SHORT | st.sampled_from(ODD),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(SHORT, inner, max_size=3),
     max_leaves=5,
-)  # fmt: skip
+)
 
 
 def mutate(table, path, how, junk):
@@ -108,7 +100,7 @@ def test_a_changed_campaign_is_valid_or_the_key_is_named(path, how, junk):
 
 
 def damaged(content, how, where, byte):
-    """The bytes with one change; `where` in [0, 1) is the place, `byte` in 1..255 what is put there."""
+    """The bytes with one change: `where` in [0, 1) its place, `byte` in 1..255 what goes in."""
     i = int(where * len(content))
     if how == "digit":
         digits = [k for k, c in enumerate(content) if chr(c).isdigit()]
@@ -129,9 +121,7 @@ def damaged(content, how, where, byte):
     byte=st.integers(1, 255),
 )
 @FUZZ
-def test_a_damaged_frozen_line_is_named_and_missing_or_says_the_same(
-    campaign, frozen, how, where, byte
-):
+def test_a_damaged_frozen_line_is_named_or_says_the_same(campaign, frozen, how, where, byte):
     whole = frozen.read_bytes()
     frozen.write_bytes(damaged(whole, how, where, byte))
     with warnings.catch_warnings(record=True) as caught:
@@ -156,9 +146,8 @@ def test_a_sweep_and_a_freeze_repair_a_damaged_frozen_line(campaign):
     with pytest.warns(UserWarning, match="runs.jsonl, line 1"):
         ledger.freeze(campaign)
     again = ledger.read_frozen(frozen)
-    assert {k: r["results"] for k, r in again.items()} == {
-        k: r["results"] for k, r in whole.items()
-    }
+    found, expected = ({k: r["results"] for k, r in table.items()} for table in (again, whole))
+    assert found == expected
 
 
 def files(folder):
@@ -166,39 +155,29 @@ def files(folder):
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_a_full_disk_leaves_everything_as_it_was_and_names_the_file(
-    campaign, frozen, monkeypatch, call
-):
+def test_a_full_disk_leaves_everything_and_names_the_file(campaign, frozen, monkeypatch, call):
     planned = next(iter(campaign.runs().values()))
     ledger.write_record(made_up(planned))
     record_path = ledger.record_path(planned.spec.run_id)
     before = files(frozen.parent)
-    monkeypatch.setattr(
-        os, call, Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
-    )
+    full, words = "No space left on device", "; free disk space or make the folder"
+    monkeypatch.setattr(os, call, Mock(side_effect=OSError(errno.ENOSPC, full)))
     for write, path in (
         (lambda: ledger.write_record(made_up(planned)), record_path),
         (lambda: ledger.freeze(campaign), frozen),
     ):
-        with pytest.raises(
-            OSError, match="No space left on device; free disk space or make the folder"
-        ) as caught:
+        with pytest.raises(OSError, match=full + words) as caught:
             write()
         assert caught.value.filename == str(path)
     assert files(frozen.parent) == before
 
 
 @pytest.mark.parametrize(("owner", "call"), [(pathlib.Path, "mkdir"), (os, "replace")])
-def test_a_read_only_folder_ends_a_sweep_before_any_training(
-    campaign, monkeypatch, capsys, owner, call
-):
+def test_a_read_only_folder_ends_a_sweep_at_once(campaign, monkeypatch, capsys, owner, call):
     monkeypatch.setattr(run, "train", lambda *a, **k: pytest.fail("trained in vain"))
-    monkeypatch.setattr(
-        owner, call, Mock(side_effect=OSError(errno.EROFS, "Read-only file system"))
-    )
-    with pytest.raises(
-        OSError, match="Read-only file system; free disk space or make the folder writable"
-    ):
+    words = "Read-only file system"
+    monkeypatch.setattr(owner, call, Mock(side_effect=OSError(errno.EROFS, words)))
+    with pytest.raises(OSError, match=f"{words}; free disk space or make the folder writable"):
         sweep(campaign)
     assert main(["shapes-tiny"]) == 2
     assert "Read-only file system" in capsys.readouterr().err

@@ -1,6 +1,7 @@
-"""The inequalities of Loukas et al. on random small networks, and the quantities they are made of."""
+"""The inequalities of Loukas et al. on random small networks, and what they are made of."""
 
 import dataclasses
+import functools
 import itertools
 import math
 
@@ -16,24 +17,21 @@ from rc_theory.complexity import trajectory as complexity
 from rc_theory.complexity.stacked import draw_samples, sgd_steps, stack, unstack
 from rc_utils.published import published
 
-# float64: norms and singular values of matrices of some ten rows, each good to a few dozen units of
-# 2.2e-16.
+# float64: norms and singular values of some ten rows, good to a few dozen units of 2.2e-16.
 TOLERANCE = 1e-12
 POINTS, INPUTS = 12, 4
+ONE = {"frequencies": (0.5,), "dtype": torch.float64}
 
 
 def random_networks(models=6, *, first=3, seed=0):
-    """float64 perceptrons with a random linear first layer of `first` units, and one hidden layer more."""
+    """float64 perceptrons: a random linear layer of `first` units, and one hidden layer more."""
+    networks = []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        layers = lambda: (
-            nn.Linear(INPUTS, first),
-            nn.ReLU(),
-            nn.Linear(first, 5),
-            nn.ReLU(),
-            nn.Linear(5, 1),
-        )  # noqa: E731
-        return [nn.Sequential(*layers()).double() for _ in range(models)]
+        for _ in range(models):
+            layers = nn.Linear(INPUTS, first), nn.ReLU(), nn.Linear(first, 5), nn.ReLU()
+            networks.append(nn.Sequential(*layers, nn.Linear(5, 1)).double())
+    return networks
 
 
 def random_data(models=6, *, loss="mse"):
@@ -45,10 +43,8 @@ def random_data(models=6, *, loss="mse"):
 
 def random_path(loss="mse", *, first=3, steps=5 * POINTS, batch_size=1):
     data, samples = random_data(loss=loss), draw_samples(range(6), steps, POINTS, batch_size)
-    networks, options = (
-        stack(random_networks(first=first)),
-        {"lr": 0.05, "every": POINTS, "all_layers": True},
-    )
+    networks = stack(random_networks(first=first))
+    options = {"lr": 0.05, "every": POINTS, "all_layers": True}
     return complexity.follow_training(networks, data, data, samples, loss=loss, **options)
 
 
@@ -111,33 +107,26 @@ def test_section_5_2_fails_with_two_hidden_layers_and_n_1_equal_to_n():
 
 
 def test_both_sides_are_those_of_a_step_of_sgd(rng):
-    first, x, output = (
-        rng.normal(size=(1, 5, 3)),
-        rng.normal(size=(1, 3, 1)),
-        rng.normal(size=(1, 5)),
-    )
-    network = counterexamples._network(
-        torch.from_numpy(first[0]), torch.from_numpy(output), nn.ReLU()
-    )
+    sizes = (1, 5, 3), (1, 3, 1), (1, 5)
+    first, x, output = (rng.normal(size=size) for size in sizes)
+    weights = torch.from_numpy(first[0]), torch.from_numpy(output)
+    network = counterexamples._network(*weights, nn.ReLU())
     data = torch.from_numpy(x[:, None, :, 0]), torch.full((1, 1), 9.0).double()
     samples = torch.zeros(1, 1, 1, dtype=torch.int64)
-    path = complexity.follow_training(
-        stack([network]), data, data, samples, loss="mse", lr=0.1, every=1
-    )
+    options = {"loss": "mse", "lr": 0.1, "every": 1}
+    path = complexity.follow_training(stack([network]), data, data, samples, **options)
     lower, upper = counterexamples.both_sides(1, units=5, inputs=3)
     assert [path.lemma_lower[0, 0], path.lemma_upper[0, 0]] == pytest.approx([lower[0], upper[0]])
 
 
 def test_no_dropout_tiles_the_cover_of_claim_1():
     network, points = counterexamples.claim_1_network()
-    layers = [
-        pattern[0].int().tolist() for pattern in linear.activations(stack([network]), points[None])
-    ]
+    patterns = linear.activations(stack([network]), points[None])
+    layers = [pattern[0].int().tolist() for pattern in patterns]
     expected = [*counterexamples.COVER, ((1, 1, 1), (1, 1, 1))]
     assert [(tuple(a), tuple(b)) for a, b in zip(*layers, strict=True)] == expected
     assert (sum(np.outer(a, b) for a, b in counterexamples.COVER) >= 1).all()
-    # Eight of the nine pathways can be covered once each: drop the first unit's second pathway of
-    # the first box.
+    # Eight of the nine pathways can be covered once each: drop the second of the first box.
     assert counterexamples.claim_1_ratio() == pytest.approx(9 / 8)
 
 
@@ -156,8 +145,7 @@ def test_lemma_3_fails_by_more_the_wider_the_second_layer():
 
 
 def test_lemma_3_holds_with_one_hidden_layer():
-    # Steps of dropout on networks whose weights stay: |a| against the largest update, in most of
-    # many draws.
+    # Steps of dropout on networks whose weights stay: |a| against the largest update, mostly.
     rng = np.random.default_rng(0)
     held = []
     for _ in range(200):
@@ -168,57 +156,40 @@ def test_lemma_3_holds_with_one_hidden_layer():
         kept = active[rng.integers(0, 30, steps)] * rng.integers(0, 2, (steps, 12))
         phi = 0.2 * np.linalg.norm(kept * weights, axis=1).max()  # mu (1 - mu) = 0.2
         mu = (1 - math.sqrt(0.2)) / 2
-        held.append(
-            np.linalg.norm(weights) / 4 <= dropout.direct_lipschitz_bound(phi, 0, 1, mu, p_min)
-        )
+        bound = dropout.direct_lipschitz_bound(phi, 0, 1, mu, p_min)
+        held.append(np.linalg.norm(weights) / 4 <= bound)
     assert np.mean(held) >= 0.95
 
 
 def test_an_identity_first_layer_makes_both_bounds_equalities(quick):
+    # The same float32 norms on both sides; float64 sums of them.
     for _, _, path in quick:
-        for bound in (
-            path.lower,
-            path.upper,
-        ):  # the same float32 norms on both sides; float64 sums of them
+        for bound in (path.lower, path.upper):
             np.testing.assert_allclose(path.length[..., 0], bound, rtol=1e-6)
 
 
 def test_variance_and_distance_are_those_of_the_biases():
-    networks, (x, y), samples = (
-        stack(random_networks()),
-        random_data(),
-        draw_samples(range(6), 4 * POINTS, POINTS),
-    )
-    biases = [
-        networks[0].bias.detach().clone()
-        for _ in sgd_steps(networks, x, y, samples, loss="mse", lr=0.05)
-    ]
+    networks, (x, y) = stack(random_networks()), random_data()
+    samples = draw_samples(range(6), 4 * POINTS, POINTS)
+    steps = sgd_steps(networks, x, y, samples, loss="mse", lr=0.05)
+    biases = [networks[0].bias.detach().clone() for _ in steps]
     track = torch.stack([*biases, networks[0].bias.detach()]).numpy()
     path = random_path(steps=4 * POINTS)
     for ends in (False, True):
         window = track[2 * POINTS : 4 * POINTS + ends]
         expected = ((window - window.mean(0)) ** 2).sum(2).sum(0) / (2 * POINTS)
         np.testing.assert_allclose(path.variance(2, ends=ends)[-1], expected, rtol=1e-9)
-    np.testing.assert_allclose(
-        path.distance[-1], np.linalg.norm(track[-1] - track[0], axis=1), rtol=1e-12
-    )
+    moved = np.linalg.norm(track[-1] - track[0], axis=1)
+    np.testing.assert_allclose(path.distance[-1], moved, rtol=1e-12)
 
 
 def test_checks_see_a_broken_bound_and_forgive_rounding():
     path = random_path()
-    assert (
-        inequalities.check_theorem_1(dataclasses.replace(path, upper=0.5 * path.lower))[1].ratio > 1
-    )
-    assert (
-        inequalities.check_theorem_1(dataclasses.replace(path, lower=2 * path.upper))[0].ratio > 1
-    )
-    assert (
-        inequalities.check_corollary_3(dataclasses.replace(path, reach=1e-3 * path.reach)).ratio > 1
-    )
-    assert (
-        inequalities.check_corollary_2(dataclasses.replace(path, lower=1e3 * path.lower), 3).ratio
-        > 1
-    )
+    broken = functools.partial(dataclasses.replace, path)
+    assert inequalities.check_theorem_1(broken(upper=0.5 * path.lower))[1].ratio > 1
+    assert inequalities.check_theorem_1(broken(lower=2 * path.upper))[0].ratio > 1
+    assert inequalities.check_corollary_3(broken(reach=1e-3 * path.reach)).ratio > 1
+    assert inequalities.check_corollary_2(broken(lower=1e3 * path.lower), 3).ratio > 1
     for ratio, expected in ((1 + 1e-8, 1), (1 + 1e-5, 1 + 1e-5), (0.5, 0.5)):
         assert inequalities.Check(ratio, 1).within(1e-6) == expected
 
@@ -250,19 +221,15 @@ def test_linear_regions_tile_the_square_and_know_their_patterns_and_gradients():
     x, y = zip(*(region.polygon.T for region in regions), strict=True)
     areas = [abs(a @ np.roll(b, -1) - b @ np.roll(a, -1)) / 2 for a, b in zip(x, y, strict=True)]
     assert sum(areas) == pytest.approx(4, rel=1e-12)
-    assert (
-        len({np.concatenate(region.pattern).tobytes() for region in regions}) == len(regions) > 10
-    )
+    patterns = {np.concatenate(region.pattern).tobytes() for region in regions}
+    assert len(patterns) == len(regions) > 10
     stacked = stack([network])
     for region in regions:
         centre = region.polygon.mean(0)
-        # A pattern holds on a convex set: if it does at all corners, moved inwards a little, it
-        # does in the polygon.
+        # A pattern holds on a convex set: if at corners moved inwards a little, in the polygon.
         corners = torch.from_numpy((centre + 0.999 * (region.polygon - centre)) @ basis.T)[None]
-        found = np.concatenate(
-            [layer[0].numpy() for layer in linear.activations(stacked, corners)], axis=1
-        )
-        assert (found == np.concatenate(region.pattern)).all()
+        layers = [layer[0].numpy() for layer in linear.activations(stacked, corners)]
+        assert (np.concatenate(layers, axis=1) == np.concatenate(region.pattern)).all()
         point = torch.from_numpy(basis @ centre).requires_grad_()
         (gradient,) = torch.autograd.grad(network(point).sum(), point)
         np.testing.assert_allclose(region.gradient, gradient, rtol=1e-10, atol=1e-12)
@@ -274,21 +241,18 @@ def test_basis_pursuit_takes_the_cheapest_combination_of_pathways():
     np.testing.assert_array_equal(linear.pathways((first, second)), [0, 0, 0, 1, 0, 1])
     columns = np.array([[1.0, 0, 1], [0, 1, 1], [0, 0, 0]])
     # (1, 0) alone costs 1, and (1, 1) - (0, 1) costs 2.5.
-    costs = [
+    for prices, wanted, cost in (
         ([1, 1, 1.5], [1, 1, 0], 1.5),
         ([1, 1, 1.5], [1, 0, 0], 1),
         ([1, 1, 1.5], [0, 0, 1], math.inf),
-    ]
-    for prices, wanted, cost in [*costs, ([1, 4, 1.5], [0, 1, 0], 2.5)]:
-        assert linear.basis_pursuit(columns, np.array(prices))(np.array(wanted)) == pytest.approx(
-            cost
-        )
+        ([1, 4, 1.5], [0, 1, 0], 2.5),
+    ):
+        cheapest = linear.basis_pursuit(columns, np.array(prices))
+        assert cheapest(np.array(wanted)) == pytest.approx(cost)
 
 
 def test_theorem_2_bounds_every_empty_region_it_speaks_of():
-    task = tasks.sinusoid_task(
-        frequencies=(0.5,), repetitions=2, num_points=60, widths=(6,), dtype=torch.float64
-    )
+    task = tasks.sinusoid_task(repetitions=2, num_points=60, widths=(6,), **ONE)
     networks, samples = stack(task.networks), draw_samples([1, 2], 300, 60)
     interval = linear.watch_interval(networks, *task.train, samples, loss="mse", lr=1e-7)
     assert (interval.gamma < 1e-3).all()
@@ -303,9 +267,7 @@ def test_theorem_2_bounds_every_empty_region_it_speaks_of():
 
 
 def test_an_interval_prices_points_at_their_smallest_update():
-    task = tasks.sinusoid_task(
-        frequencies=(0.5,), repetitions=1, num_points=5, widths=(4,), dtype=torch.float64
-    )
+    task = tasks.sinusoid_task(repetitions=1, num_points=5, widths=(4,), **ONE)
     networks, (x, y), options = stack(task.networks), task.train, {"loss": "mse", "lr": 1e-6}
     samples = torch.tensor([[[0]], [[3]], [[0]]])
     prices = linear.watch_interval(networks, x, y, samples, **options).smallest_updates(0)
@@ -313,8 +275,7 @@ def test_an_interval_prices_points_at_their_smallest_update():
     # With an identity first layer an update is the Lipschitz constant, which has hardly changed.
     constants = complexity.lipschitz_constants(networks, x, "mse")[0].numpy()
     np.testing.assert_allclose(prices[[0, 3]], constants[[0, 3]], rtol=1e-4)
-    # The update of a point that is fitted exactly is 0/0, which must not make a combination of
-    # training points free.
+    # The update of a point that is fitted exactly is 0/0, which must make nothing free.
     exact = networks(x).detach().squeeze(-1)
     interval = linear.watch_interval(networks, x, exact, samples[:1], **options)
     assert np.isnan(interval.updates).all()
@@ -369,9 +330,8 @@ def test_steady_learners_have_the_quantities_of_theorem_3():
 
 
 def test_the_target_and_its_embedding():
-    assert tasks.sinusoid(np.array([[0.0, 0], [0.5, 0], [0.5, 0.25]]), 1.0) == pytest.approx(
-        [1, -1, 0], abs=1e-15
-    )
+    x = np.array([[0.0, 0], [0.5, 0], [0.5, 0.25]])
+    assert tasks.sinusoid(x, 1.0) == pytest.approx([1, -1, 0], abs=1e-15)
     basis = tasks.isometry(3)
     np.testing.assert_allclose(basis.T @ basis, np.eye(2), atol=1e-14)
     task = tasks.sinusoid_task(repetitions=2, num_points=30, widths=(4,), dtype=torch.float64)
@@ -405,43 +365,28 @@ def test_the_digits_are_the_same_for_both_networks():
 
 
 def test_architectures_are_compared_at_equal_fit():
-    """Two networks whose losses fall alike; the second has paths half as long and a third of the test loss."""
-    path, loss = (
-        random_path(),
-        np.array([0.2, 0.04, 0.015, 0.008, 0.003])[:, None] * np.ones((5, 6)),
-    )
+    """Two networks whose losses fall alike; the second's paths are half, its test loss a third."""
+    path, loss = random_path(), np.array([0.2, 0.04, 0.015, 0.008, 0.003])[:, None] * np.ones(6)
     first = dataclasses.replace(path, train_loss=loss, test_loss=loss + np.arange(1, 7))
-    paths = {
-        "MLP": first,
-        "CNN": dataclasses.replace(first, length=first.length / 2, test_loss=first.test_loss / 3),
-    }
+    less = {"length": first.length / 2, "test_loss": first.test_loss / 3}
+    paths = {"MLP": first, "CNN": dataclasses.replace(first, **less)}
     table = architectures.equal_fit_table(paths)
     # The losses 0.002 and 0.001 are not reached.
     assert table["loss"].unique().tolist() == [0.05, 0.02, 0.01, 0.005]
-    row = table[
-        (table["network"] == "CNN") & (table["loss"] == 0.02) & (table["repetition"] == 2)
-    ].iloc[0]
+    row = table.query("network == 'CNN' and loss == 0.02 and repetition == 2").iloc[0]
     expected = [path.steps[2], path.length[:3, 2, 0].mean() / 2, (3 + 0.015) / 3]
     assert row[["steps", "length", "test_loss"]].tolist() == pytest.approx(expected)
     assert architectures.equal_fit_table(paths, (1e-9,)).empty
     # The slower one counts: nothing is compared at a loss that it does not reach.
     slow = dataclasses.replace(paths["CNN"], train_loss=paths["CNN"].train_loss * 4)
-    assert architectures.equal_fit_table(paths | {"CNN": slow})["loss"].unique().tolist() == [
-        0.05,
-        0.02,
-    ]
+    reached = architectures.equal_fit_table(paths | {"CNN": slow})["loss"].unique()
+    assert reached.tolist() == [0.05, 0.02]
 
 
 def test_the_command_writes_what_the_page_reads(tmp_path, monkeypatch):
     monkeypatch.setattr(architectures, "project_root", lambda: tmp_path)
-    small = {
-        "images_per_class": 10,
-        "repetitions": 2,
-        "num_test": 20,
-        "lr": 0.01,
-        "iterations": 200,
-        "seed": 0,
-    }
+    small = {"images_per_class": 10, "repetitions": 2, "num_test": 20, "lr": 0.01}
+    small |= {"iterations": 200, "seed": 0}
     monkeypatch.setattr(architectures, "SETTINGS", small)
     monkeypatch.setattr(architectures, "LEVELS", (0.7, 0.5))
     monkeypatch.setattr(architectures.equal_fit_table, "__defaults__", ((0.7, 0.5),))
@@ -453,17 +398,11 @@ def test_the_command_writes_what_the_page_reads(tmp_path, monkeypatch):
 
 
 def test_corollary_2_is_checked_over_few_steps_too():
-    task = tasks.sinusoid_task(
-        frequencies=(0.5,), repetitions=2, num_points=20, widths=(8,), dtype=torch.float64
-    )
+    task = tasks.sinusoid_task(repetitions=2, num_points=20, widths=(8,), **ONE)
     _, path = task.run(epochs=2, lr=0.01, every=1)
     check = inequalities.all_checks(path, "mse")["corollary-2"]
-    assert (
-        0.4
-        < check.ratio
-        == max(inequalities.check_corollary_2(path, w).ratio for w in (1, 2, 5, 10))
-        <= 1
-    )
+    largest = max(inequalities.check_corollary_2(path, w).ratio for w in (1, 2, 5, 10))
+    assert 0.4 < check.ratio == largest <= 1
     assert check.n == 2 * (40 + 39 + 36 + 31)
 
 

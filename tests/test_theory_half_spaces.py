@@ -50,9 +50,8 @@ def deviations_by_brute_force(x, total, number):
 def test_the_largest_deviation_is_that_of_brute_force(rng, number, total):
     points = number * rng.random((3, 5))
     expected = [deviations_by_brute_force(x, total, number) for x in points]
-    np.testing.assert_allclose(
-        segments.largest_deviation(points, total, number), expected, atol=1e-12
-    )
+    found = segments.largest_deviation(points, total, number)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 def test_the_rate_of_the_corrected_theorem_holds(rng):

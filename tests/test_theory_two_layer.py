@@ -1,4 +1,4 @@
-"""Two-layer ReLU networks: losses, sharpness, exact counts and training, and the inequalities of v1 App. G."""
+"""Two-layer ReLU networks: losses, sharpness, exact counts, training, and bounds of v1 App. G."""
 
 from itertools import pairwise
 
@@ -15,20 +15,17 @@ from rc_theory.two_layer.training import DIVERGED, over_rates, train, train_to_l
 
 
 def points(number, n, dim, seed=0):
-    return torch.randn(
-        number, n, dim, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
-    )
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(number, n, dim, generator=generator, dtype=torch.float64)
 
 
 def as_module(networks, index):
     """One of the networks as the torch module of the theory."""
     _, p, d = networks.weights.shape
-    module = nn.Sequential(
-        nn.Linear(d, p, bias=False), nn.ReLU(), nn.Linear(p, 1, bias=False)
-    ).double()
-    module.load_state_dict(
-        {"0.weight": networks.weights[index], "2.weight": networks.signs[index : index + 1]}
-    )
+    layers = nn.Linear(d, p, bias=False), nn.ReLU(), nn.Linear(p, 1, bias=False)
+    module = nn.Sequential(*layers).double()
+    signs = networks.signs[index : index + 1]
+    module.load_state_dict({"0.weight": networks.weights[index], "2.weight": signs})
     module[2].requires_grad_(False)
     return module
 
@@ -38,13 +35,12 @@ def test_outputs_and_loss_are_those_of_the_torch_module():
     for index in range(3):
         f = as_module(networks, index)(x[index])[:, 0].detach()
         np.testing.assert_allclose(nets.outputs(networks, x)[index], f, rtol=1e-12, atol=1e-12)
-        np.testing.assert_allclose(
-            nets.quadratic_loss(networks, x, y)[index], ((f - y[index]) ** 2).sum() / 12
-        )
+        loss = ((f - y[index]) ** 2).sum() / 12
+        np.testing.assert_allclose(nets.quadratic_loss(networks, x, y)[index], loss)
 
 
 def slow_count(weights, signs, x_a, x_b):
-    """Regions of 1[f > 0] by the label in the middle of every piece between bends and roots of f."""
+    """Regions of 1[f > 0] by the label in the middle of each piece between bends and roots."""
     u, v = weights @ x_a, weights @ x_b
 
     def f(alpha):
@@ -76,9 +72,8 @@ def test_counts_depend_on_neither_direction_nor_scale_and_their_mean_is_over_all
     networks, x = nets.random_networks(50, 20, 3), points(50, 6, 3)
     (i, j), counts = nets.pairs(6), nets.pair_counts(networks, x)
     assert (counts == nets.segment_counts(networks, x[:, j], x[:, i])).all()
-    assert (
-        counts == nets.pair_counts(nets.Networks(2.0**-20 * networks.weights, networks.signs), x)
-    ).all()
+    smaller = nets.Networks(2.0**-20 * networks.weights, networks.signs)
+    assert (counts == nets.pair_counts(smaller, x)).all()
     every = [
         nets.segment_counts(networks, x[:, [a]], x[:, [b]]) for a in range(6) for b in range(6)
     ]
@@ -103,10 +98,8 @@ def test_where_f_vanishes_is_one_negative_region_and_a_dead_network_has_no_sharp
     x_a, x_b = torch.eye(2).double()[:, None, None]
     for weights, sign, expected in ((w, one, 2), (w, -one, 1), (-w.abs(), one, 1)):
         assert nets.segment_counts(nets.Networks(weights, sign), x_a, x_b).item() == expected
-    networks, x = (
-        nets.Networks(-torch.ones(1, 3, 2).double(), torch.ones(1, 3).double()),
-        points(1, 4, 2).abs(),
-    )
+    networks = nets.Networks(-torch.ones(1, 3, 2).double(), torch.ones(1, 3).double())
+    x = points(1, 4, 2).abs()
     assert nets.active_neurons(networks, x).sum() == 0
     assert nets.sharpness(networks, x).item() == 0
     checks = bounds.check_all(networks, x)
@@ -126,9 +119,8 @@ def test_training_is_gradient_descent_of_each_network_alone():
             f = torch.relu(x[index] @ weights.T) @ networks.signs[index]
             (gradient,) = torch.autograd.grad(((f - y[index]) ** 2).mean() / 2, weights)
             weights = (weights - lr[index] * gradient).detach().requires_grad_()
-        np.testing.assert_allclose(
-            training.weights[-1, index], weights.detach(), rtol=1e-10, atol=1e-10
-        )
+        found = training.weights[-1, index]
+        np.testing.assert_allclose(found, weights.detach(), rtol=1e-10, atol=1e-10)
     last = nets.Networks(training.weights[-1], training.signs)
     np.testing.assert_allclose(training.loss[-1], nets.quadratic_loss(last, x, y))
     assert training.settled.all()
@@ -168,9 +160,8 @@ def test_the_inequalities_hold_on_random_and_trained_networks():
             assert 0 < bounds.largest_ratio(cases) <= 1
     # A broken inequality is seen, and rounding forgiven.
     for excess, expected in (([1e-14, 1e-14], (0, 1)), ([0, 1e-9], (1, 1 + 1e-9))):
-        cases = pd.DataFrame(
-            {"allowed": [1.0, 2.0], "measured": np.array([1.0, 2.0]) * (1 + np.array(excess))}
-        )
+        measured = np.array([1.0, 2.0]) * (1 + np.array(excess))
+        cases = pd.DataFrame({"allowed": [1.0, 2.0], "measured": measured})
         assert (bounds.violations(cases), bounds.largest_ratio(cases)) == expected
 
 
@@ -204,13 +195,10 @@ def test_a_line_is_fitted_by_few_neurons(n):
 def test_points_on_a_line_need_no_factor_n(n, distance):
     # Lines at any distance from 0, points on both sides of the foot of the perpendicular.
     t = points(100, n, 1, seed=n)[..., 0]
-    x, networks = (
-        torch.stack([torch.full_like(t, distance), t], 2),
-        nets.random_networks(100, 30, 2, seed=n),
-    )
+    x = torch.stack([torch.full_like(t, distance), t], 2)
+    networks = nets.random_networks(100, 30, 2, seed=n)
     counts = nets.mean_count(nets.pair_counts(networks, x), n)
-    # The step on which the bound rests: sum_j m_j, m_j the fewer points on one side of the bend of
-    # neuron j.
+    # The bound rests on sum_j m_j, m_j the fewer points on one side of the bend of neuron j.
     active = (x @ networks.weights.transpose(1, 2) > 0).sum(1)
     fewer = torch.minimum(active, n - active).sum(1)
     assert (counts <= 2 + 2 / n * fewer + 1e-9).all()
@@ -222,10 +210,8 @@ def test_points_on_a_line_need_no_factor_n(n, distance):
 
 def test_no_weights_pass_the_cap_of_the_sharpness():
     x = points(50, 12, 3)
-    assert (
-        nets.sharpness(nets.random_networks(50, 7, 3), x)
-        <= bounds.sharpness_cap(x, 7) * (1 + 1e-12)
-    ).all()
+    found = nets.sharpness(nets.random_networks(50, 7, 3), x)
+    assert (found <= bounds.sharpness_cap(x, 7) * (1 + 1e-12)).all()
     # Points in one half-space and neurons that are active there attain it.
     networks = nets.Networks(torch.ones(50, 7, 3).double(), torch.ones(50, 7).double())
     np.testing.assert_allclose(nets.sharpness(networks, x.abs()), bounds.sharpness_cap(x.abs(), 7))
@@ -247,9 +233,8 @@ def test_training_to_a_loss_stops_each_network_at_its_first_step_there():
 def test_slopes_are_of_counts_at_equal_loss():
     factors = [0.25, 0.5, 1, 2, 4]
     counts = np.array([[3, 2, 1, 0, -1], [3, np.nan, 1, 1, 1], [3, 2, 1, 1, np.nan]], dtype=float)
-    assert bounds.slopes(counts, factors) == pytest.approx(
-        [-1, -0.45, np.nan], nan_ok=True, abs=0.1
-    )
+    expected = pytest.approx([-1, -0.45, np.nan], nan_ok=True, abs=0.1)
+    assert bounds.slopes(counts, factors) == expected
 
 
 def test_the_printed_proof_of_lemma_7_picks_a_neuron_that_need_not_exist():
@@ -267,8 +252,7 @@ def test_the_printed_proof_of_lemma_7_picks_a_neuron_that_need_not_exist():
             last = (1.0 * label[region == first + 2] * 2 - 1)[:, None]
             changes = a * b < 0
             found.append(bool((changes & (signs * b * last > 0)).any()))
-            # The repair: a neuron that bends in between, with the sign of f at the last point,
-            # whichever are chosen.
+            # The repair: any neuron that bends in between, with the sign of f at the last point.
             repaired.append(bool((changes & (signs * last > 0)).any(2).all()))
         assert found == [False, True]
         assert repaired == [True, True]

@@ -1,4 +1,4 @@
-"""Univariate networks: teachers, kinks, the KKT residual, gradient flow, and the statements of Safran et al."""
+"""Univariate networks: teachers, kinks, the KKT residual, gradient flow; Safran et al.'s claims."""
 
 import math
 
@@ -63,9 +63,8 @@ def test_kinks_merge_cancel_and_vanish():
 def test_a_kkt_point_has_no_residual_and_another_point_has():
     x, y = torch.tensor([4.0, -4.0]).double(), torch.ones(2).double()
     assert uni.kkt_residual(network([0, 0], [1, 0], [1, 0]), x, y) < 1e-12
-    assert (
-        uni.kkt_residual(network([0.5, -0.5], [0, 0], [0.5, 0.5]), x, y) > 0.1
-    )  # feasible, smaller, but no KKT point
+    # Feasible and smaller, but no KKT point.
+    assert uni.kkt_residual(network([0.5, -0.5], [0, 0], [0.5, 0.5]), x, y) > 0.1
     assert uni.kkt_residual(network([0.2, 0], [1, 0], [1, 0]), x, y) > 0.05
     assert uni.kkt_residual(network([0, 0], [1, 0], [-1, 0]), x, y) == math.inf
 
@@ -86,9 +85,8 @@ def test_the_residual_does_not_change_with_scale_or_order_nor_students_with_thei
     start = uni.draw_students(3, 12, 2)
     theta = gradient_flow(start[:1], x[:1], y[:1], num_steps=100).theta[0]
     # Batched products round differently, and the flow carries that on.
-    assert torch.allclose(
-        theta, gradient_flow(start, x, y, num_steps=100).theta[0], rtol=1e-6, atol=1e-6
-    )
+    beside = gradient_flow(start, x, y, num_steps=100).theta[0]
+    assert torch.allclose(theta, beside, rtol=1e-6, atol=1e-6)
     residual = uni.kkt_residual(theta, x[0], y[0])
     assert 0 < residual < 1
     # Least squares of a near-singular system: half the digits.
@@ -170,8 +168,7 @@ def test_the_certified_share_is_that_of_a_binomial():
     # between the normals (1 / 9, 1) and (1, 1) of its two half-planes.
     active = 1 - (math.pi - (math.pi / 4 - math.atan(1 / 9))) / (2 * math.pi)
     for row, width in zip(found.itertuples(), (8, 10), strict=True):
-        expected = binom.cdf(
-            6, width, active
-        )  # 6 active neurons leave one of eight sign changes out
+        # 6 active neurons leave one of eight sign changes out.
+        expected = binom.cdf(6, width, active)
         assert row.low <= expected <= row.high
         assert row.low < row.share < row.high

@@ -19,12 +19,8 @@ def start(number, width, dim, seed=0):
 
 def test_at_the_start_the_count_is_one_and_the_angle_over_pi():
     for angle in (math.pi / 2, math.pi / 5):
-        x = (
-            torch.tensor([[1.0, 0, 0], [math.cos(angle), math.sin(angle), 0]])
-            .double()
-            .expand(4000, -1, -1)
-        )
-        counts = nets.pair_counts(start(4000, 64, 3), x).double()
+        x = torch.tensor([[1.0, 0, 0], [math.cos(angle), math.sin(angle), 0]]).double()
+        counts = nets.pair_counts(start(4000, 64, 3), x.expand(4000, -1, -1)).double()
         expected, error = 1 + angle / math.pi, 4 * counts.std().item() / 4000**0.5
         assert counts.mean() == pytest.approx(expected, abs=error)
 

@@ -39,9 +39,8 @@ def test_same_seed_same_bits_other_seed_other_weights(tiny_data, change):
 
 
 def test_random_state_of_the_caller_is_untouched_and_no_other_device_seeded(tiny_data, monkeypatch):
-    network = build_network(
-        "EfficientNetB0", width=4
-    )  # draws dropout and drop-connect from torch's global state
+    # It draws dropout and drop-connect from torch's global state.
+    network = build_network("EfficientNetB0", width=4)
     before = torch.get_rng_state()
     monkeypatch.setattr(torch, "manual_seed", lambda seed: pytest.fail("seeds every device"))
     train(network, tiny_data, TrainConfig(epochs=1), measure=print, measure_epochs=(0,))
@@ -64,13 +63,8 @@ def test_convolutions_take_tf32_while_they_train_and_only_then(tiny_data, monkey
     before = cudnn.allow_tf32, cudnn.conv.fp32_precision
     for precision in ("tfloat32", "float32"):
         config = TrainConfig(epochs=2, batch_size=64, precision=precision)
-        run = train(
-            small_network(),
-            tiny_data,
-            config,
-            measure=lambda *_: cudnn.allow_tf32,
-            measure_epochs=(1,),
-        )
+        options = {"measure": lambda *_: cudnn.allow_tf32, "measure_epochs": (1,)}
+        run = train(small_network(), tiny_data, config, **options)
         assert seen == {precision == "tfloat32"}
         assert run.measurements == {1: False}
         seen.clear()
@@ -98,7 +92,7 @@ def test_measuring_does_not_influence_the_training_and_a_copy_is_an_ordinary_net
 
 @pytest.mark.parametrize("channels", [1, 4, 7, 16])
 def test_strided_projections_have_their_gradient(tiny_data, channels):
-    """One step of gradient descent in float32 is the step in float64, whatever the processor's kernels make of it."""
+    """A step of descent in float32 is that in float64, whatever the processor's kernels do."""
     torch.manual_seed(0)
     network = nn.Sequential(
         nn.Conv2d(3, channels, 1), nn.ReLU(), nn.Conv2d(channels, 8, 1, 2, bias=False),
@@ -106,18 +100,14 @@ def test_strided_projections_have_their_gradient(tiny_data, channels):
     )  # fmt: skip
     exact = copy.deepcopy(network).double()
     n = len(tiny_data.y_train)
+    config = TrainConfig(lr=1.0, batch_size=n, epochs=1, momentum=0.0, weight_decay=0.0)
     for _ in range(3):  # a heap that is damaged shows it at the next allocations
         trained = copy.deepcopy(network)
-        train(
-            trained,
-            tiny_data,
-            TrainConfig(lr=1.0, batch_size=n, epochs=1, momentum=0.0, weight_decay=0.0),
-        )
+        train(trained, tiny_data, config)
     nn.functional.cross_entropy(exact(tiny_data.x_train[:n].double()), tiny_data.y_train).backward()
     for ours, other in zip(trained.parameters(), exact.parameters(), strict=True):
-        assert torch.allclose(
-            ours.double(), other - other.grad, rtol=0, atol=1e-5 * max(1, other.grad.abs().max())
-        )
+        atol = 1e-5 * max(1, other.grad.abs().max())
+        assert torch.allclose(ours.double(), other - other.grad, rtol=0, atol=atol)
 
 
 def test_a_loss_or_scores_that_are_not_finite_are_divergence(tiny_data):
@@ -134,13 +124,8 @@ def test_a_loss_or_scores_that_are_not_finite_are_divergence(tiny_data):
     def nothing_to_count(network, epoch):
         raise NonFiniteScores("between the images")
 
-    run = train(
-        small_network(),
-        tiny_data,
-        TrainConfig(epochs=3),
-        measure=nothing_to_count,
-        measure_epochs=(1,),
-    )
+    options = {"measure": nothing_to_count, "measure_epochs": (1,)}
+    run = train(small_network(), tiny_data, TrainConfig(epochs=3), **options)
     assert run.status == "diverged"
     assert len(run.history) == 1
 
@@ -148,12 +133,9 @@ def test_a_loss_or_scores_that_are_not_finite_are_divergence(tiny_data):
 def test_what_cannot_be_trained_or_measured_is_named(tiny_data):
     image = ImageTensor(tiny_data.x_train.raw[:1], [0] * 3, [1] * 3)
     one = dataclasses.replace(tiny_data, x_train=image, y_train=tiny_data.y_train[:1])
+    one_class = build_network("MLP", num_classes=1, image_size=8)
     for network, data, message in (
-        (
-            build_network("MLP", num_classes=1, image_size=8),
-            tiny_data,
-            r"MLP .* shape \(12, 1\).*expected \(12, 10\)",
-        ),
+        (one_class, tiny_data, r"MLP .* shape \(12, 1\).*expected \(12, 10\)"),
         (small_network(), one, "a single training image"),
         (nn.Flatten(), tiny_data, "no parameter to train"),
         (nn.LazyConv2d(10, 3), tiny_data, "has a lazy layer"),
@@ -173,10 +155,8 @@ def test_batches_of_large_images_are_small(shape, expected):
             sizes.append(len(x))
             return torch.zeros(len(x), 2)
 
-    x, y = (
-        torch.zeros(1, *shape).expand(expected + 1, *shape),
-        torch.zeros(expected + 1, dtype=torch.int64),
-    )
+    x = torch.zeros(1, *shape).expand(expected + 1, *shape)
+    y = torch.zeros(expected + 1, dtype=torch.int64)
     evaluate(Network(), x, y)
     output_margin(Network(), x, y)
     assert sizes == [expected, 1] * 2
@@ -185,14 +165,8 @@ def test_batches_of_large_images_are_small(shape, expected):
 def test_should_stop_between_epochs_alone(tiny_data):
     with pytest.raises(StopTraining, match="after epoch 1 of 2"):
         train(small_network(), tiny_data, TrainConfig(epochs=2), should_stop=lambda: True)
-    assert (
-        len(
-            train(
-                small_network(), tiny_data, TrainConfig(epochs=1), should_stop=lambda: True
-            ).history
-        )
-        == 1
-    )
+    run = train(small_network(), tiny_data, TrainConfig(epochs=1), should_stop=lambda: True)
+    assert len(run.history) == 1
 
 
 def test_evaluate_matches_the_definition(tiny_data):
@@ -200,36 +174,32 @@ def test_evaluate_matches_the_definition(tiny_data):
     with torch.no_grad():
         logits = network(tiny_data.x_test.all())
     loss, accuracy = evaluate(network.train(), tiny_data.x_test, tiny_data.y_test, batch_size=17)
-    assert loss == pytest.approx(
-        float(nn.functional.cross_entropy(logits, tiny_data.y_test)), rel=1e-4
-    )
+    expected = float(nn.functional.cross_entropy(logits, tiny_data.y_test))
+    assert loss == pytest.approx(expected, rel=1e-4)
     assert accuracy == float((logits.argmax(1) == tiny_data.y_test).double().mean())
     assert network.training
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [({"optimizer": "sgdd"}, "Did you mean 'sgd'"), ({"lr": 0}, "lr=0; expected a finite number above 0"),
-     ({"lr": math.nan}, "finite"), ({"lr": np.float32("inf")}, "finite"), ({"lr": 10**400}, "finite"),
-     ({"lr": "0.1"}, "lr='0.1'"), ({"batch_size": 0}, "batch_size=0"),
-     ({"seed": -1}, "seed=-1"), ({"pretrain_epochs": 1.5}, "pretrain_epochs"), ({"sam_radius": -1.0}, "sam_radius"),
-     ({"flip_probability": 1.5}, "not in")],
-)  # fmt: skip
+@pytest.mark.parametrize(("settings", "message"), [
+    ({"optimizer": "sgdd"}, "Did you mean 'sgd'"), ({"lr": 0}, "expected a finite number above 0"),
+    ({"lr": math.nan}, "finite"), ({"lr": np.float32("inf")}, "finite"),
+    ({"lr": 10**400}, "finite"), ({"lr": "0.1"}, "lr='0.1'"), ({"batch_size": 0}, "batch_size=0"),
+    ({"seed": -1}, "seed=-1"), ({"pretrain_epochs": 1.5}, "pretrain_epochs"),
+    ({"sam_radius": -1.0}, "sam_radius"), ({"flip_probability": 1.5}, "not in"),
+])  # fmt: skip
 def test_bad_settings_are_named(settings, message):
     with pytest.raises(ValueError, match=message):
         TrainConfig(**settings)
 
 
 class Viewing(nn.Module):
-    """The textbook network, which views what a convolution returns as if it were contiguous, and keeps a tensor."""
+    """The textbook network: it views a convolution's output as contiguous, and keeps a tensor."""
 
     def __init__(self, num_classes, in_channels):
         super().__init__()
-        self.conv, self.pool, self.last = (
-            nn.Conv2d(in_channels, 6, 3),
-            nn.MaxPool2d(2),
-            nn.Linear(54, num_classes),
-        )
+        self.conv = nn.Conv2d(in_channels, 6, 3)
+        self.pool = nn.MaxPool2d(2)
+        self.last = nn.Linear(54, num_classes)
 
     def forward(self, x):
         if not self.training:
@@ -238,30 +208,25 @@ class Viewing(nn.Module):
 
 
 def test_a_network_that_views_its_activations_is_trained_in_the_layout_it_takes(tiny_data):
-    count = lambda network, epoch: region_count(
-        network, tiny_data.x_train, num_samples=2, resolution=5
-    )  # noqa: E731
-    run = train(
-        Viewing(10, 3), tiny_data, TrainConfig(epochs=1), measure=count, measure_epochs=(0,)
-    )
+    def count(network, epoch):
+        return region_count(network, tiny_data.x_train, num_samples=2, resolution=5)
+
+    options = {"measure": count, "measure_epochs": (0,)}
+    run = train(Viewing(10, 3), tiny_data, TrainConfig(epochs=1), **options)
     assert run.status == "ok"
-    assert (
-        training_layout(Viewing(10, 3), tiny_data.x_train, torch.device("cpu"))
-        == torch.contiguous_format
-    )
+    x, device = tiny_data.x_train, torch.device("cpu")
+    assert training_layout(Viewing(10, 3), x, device) == torch.contiguous_format
     own = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(8 * 36, 10))
     before = copy.deepcopy(own.state_dict())
     state = torch.random.get_rng_state()
-    assert training_layout(own, tiny_data.x_train, torch.device("cpu")) == torch.channels_last
+    assert training_layout(own, x, device) == torch.channels_last
     assert torch.equal(state, torch.random.get_rng_state())
     assert all(torch.equal(value, before[name]) for name, value in own.state_dict().items())
     assert all(p.grad is None for p in own.parameters())
 
 
-def test_narrow_networks_keep_the_contiguous_layout_where_several_threads_would_write_past_a_buffer(
-    tiny_data, monkeypatch
-):
-    """Strided 1 x 1 convolutions of 8 to 15 channels, an odd batch, two threads: torch 2.13 crashed on AVX-512."""
+def test_narrow_networks_keep_the_contiguous_layout_on_several_threads(tiny_data, monkeypatch):
+    """Strided 1 x 1 convolutions of 8 to 15 channels, two threads: torch 2.13 fails on AVX-512."""
     device = torch.device("cpu")
     for threads, width, layout in (
         (1, 4, torch.contiguous_format),
@@ -275,19 +240,17 @@ def test_narrow_networks_keep_the_contiguous_layout_where_several_threads_would_
 
 
 def test_settings_may_be_numpys_numbers_and_a_single_leftover_image_is_skipped(tiny_data):
-    numpys = TrainConfig(
-        seed=np.int64(3), batch_size=np.int32(199), epochs=np.int64(1), lr=np.float32(1)
-    )
+    numpys = {"seed": np.int64(3), "batch_size": np.int32(199), "epochs": np.int64(1)}
+    numpys = TrainConfig(**numpys, lr=np.float32(1))
     assert numpys == TrainConfig(seed=3, batch_size=199, epochs=1, lr=1)
     assert repr(numpys.lr) == repr(TrainConfig(lr=1).lr) == "1.0"
     assert train(small_network(), tiny_data, numpys).status == "ok"
 
 
 def test_every_network_of_many_is_compiled(tiny_data, monkeypatch):
-    """Torch gives up on code that it has compiled some times, and the layers of networks share their code.
+    """Torch gives up on code that it has compiled often, and layers of networks share their code.
 
-    Each is compiled once, for whole batches alone, and another network like it uses what was
-    compiled.
+    Each is compiled once, for whole batches alone; another network like it uses what was compiled.
     """
     graphs, compile_it = [], torch.compile
 

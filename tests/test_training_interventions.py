@@ -40,8 +40,10 @@ def test_gradient_penalty_is_added_to_the_loss(tiny_data):
 
     def step(x, y):
         x = x.clone().requires_grad_()
-        norms = [torch.autograd.grad(F.cross_entropy(plain(i[None]), j[None]), i, create_graph=True)[0].square().sum()
-                 for i, j in zip(x, y, strict=True)]  # fmt: skip
+        norms = []
+        for image, label in zip(x, y, strict=True):
+            loss = F.cross_entropy(plain(image[None]), label[None])
+            norms.append(torch.autograd.grad(loss, image, create_graph=True)[0].square().sum())
         (F.cross_entropy(plain(x), y) + 0.2 * torch.stack(norms).mean()).backward()
 
     assert_trained_as(plain, tiny_data, config, step, atol=1e-5)
@@ -65,14 +67,11 @@ def test_random_labels_know_nothing_of_the_true_ones_and_come_first(tiny_data):
 
 @pytest.mark.parametrize("kind", ["nearer", "third"])
 def test_points_between_lie_on_pairs_that_are_not_counted(tiny_data, kind):
-    between = points_between(
-        dataclasses.replace(CONFIG, between_share=2.0, between_labels=kind), tiny_data
-    )
+    config = dataclasses.replace(CONFIG, between_share=2.0, between_labels=kind)
+    between = points_between(config, tiny_data)
     pairs, labels = between.pairs, tiny_data.y_train[between.pairs]
-    counted = {
-        frozenset(pair)
-        for pair in vertex_indices(200, num_samples=1000, distinct=2, seed=0).tolist()
-    }
+    drawn = vertex_indices(200, num_samples=1000, distinct=2, seed=0).tolist()
+    counted = {frozenset(pair) for pair in drawn}
     assert len(pairs) == 400
     assert not counted & {frozenset(pair) for pair in pairs.tolist()}
     x, y = between.batch(tiny_data.x_train, 390, 20)  # goes round
@@ -91,10 +90,8 @@ def test_points_between_lie_on_pairs_that_are_not_counted(tiny_data, kind):
 
 
 def test_points_between_are_trained_on_with_the_images(tiny_data):
-    config, plain = (
-        dataclasses.replace(CONFIG, between_share=0.25, between_labels="third"),
-        network_of(),
-    )
+    config = dataclasses.replace(CONFIG, between_share=0.25, between_labels="third")
+    plain = network_of()
     between, place = points_between(config, tiny_data), 0
 
     def step(x, y):
@@ -122,14 +119,17 @@ def test_interventions_that_cannot_be_are_named(tiny_data):
 
 def test_a_loss_is_looked_at_when_it_is_first_reached(tiny_data):
     config = TrainConfig(lr=0.05, batch_size=32, epochs=12)
-    full = train(network_of(), tiny_data, config, measure_epochs=range(13),
-                 measure=lambda net, epoch: evaluate(net, tiny_data.x_train, tiny_data.y_train)[0])  # fmt: skip
+
+    def loss_of(net, epoch):
+        return evaluate(net, tiny_data.x_train, tiny_data.y_train)[0]
+
+    options = {"measure": loss_of, "measure_epochs": range(13)}
+    full = train(network_of(), tiny_data, config, **options)
     losses = full.measurements
     target = (losses[5] + losses[6]) / 2
     first = min(epoch for epoch, loss in losses.items() if loss < target)
     for loss, epoch, measured in ((target, first, {first: first}), (1e-9, None, {})):
-        run = train(
-            network_of(), tiny_data, config, measure=lambda net, epoch: epoch, measure_loss=loss
-        )
+        options = {"measure": lambda net, epoch: epoch, "measure_loss": loss}
+        run = train(network_of(), tiny_data, config, **options)
         assert (run.reached_epoch, run.measurements) == (epoch, measured)
         assert run.test_loss == full.test_loss

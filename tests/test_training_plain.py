@@ -1,4 +1,4 @@
-"""Training equals a loop of plain torch: every optimiser, schedule and augmentation, step by step."""
+"""Training equals a loop of plain torch: each optimiser, schedule and augmentation, by steps."""
 
 import dataclasses
 import math
@@ -16,8 +16,7 @@ ALL = {"crop_padding": 1, "flip_probability": 0.3, "mixup_alpha": 2.0}
 CASES = [ALL | {"optimizer": "sgd", "schedule": schedule} for schedule in ("cosine", "constant")]
 CASES += [ALL | {"optimizer": name} for name in ("adam", "adagrad")]
 CASES += [{}, {"mixup_alpha": 0.3}, {"crop_padding": 2}, {"flip_probability": 0.5}]
-# The last batch of 200 images is smaller than the others, so that means over batches are no means
-# over images.
+# The last batch of 200 images is smaller, so that means over batches are none over images.
 CONFIG = TrainConfig(lr=0.02, batch_size=48, weight_decay=1e-2, epochs=2, seed=5, momentum=0.8)
 
 
@@ -33,7 +32,7 @@ def cropped(image, padding, top, left, flip):
 
 
 def plain_batch(data, batch, config, rng):
-    """What a network should see of a batch, one image at a time; the random numbers are drawn as `train` does."""
+    """What a network should see of a batch, one by one, of random numbers drawn as `train` does."""
     raw = data.x_train.raw[batch]
     if config.crop_padding or config.flip_probability:
         shifts = rng.integers(0, 2 * config.crop_padding + 1, size=(2, len(batch), 1))
@@ -57,13 +56,10 @@ def plain_training(network, data, config, backward=None):
     backward: called with the images and labels of a batch, in the place of the gradient of their
         loss.
     """
-    optimizer = {
-        "sgd": lambda p: torch.optim.SGD(
-            p, lr=1.0, momentum=config.momentum, weight_decay=config.weight_decay
-        ),
-        "adam": lambda p: torch.optim.Adam(p, lr=1.0, weight_decay=config.weight_decay),
-        "adagrad": lambda p: torch.optim.Adagrad(p, lr=1.0, weight_decay=config.weight_decay),
-    }[config.optimizer](network.parameters())
+    kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adagrad": torch.optim.Adagrad}
+    momentum = {"momentum": config.momentum} if config.optimizer == "sgd" else {}
+    options = {"lr": 1.0, "weight_decay": config.weight_decay} | momentum
+    optimizer = kinds[config.optimizer](network.parameters(), **options)
     rng, history = np.random.default_rng(config.seed), []
     for epoch in range(config.epochs):
         cosine = (1 + math.cos(math.pi * epoch / config.epochs)) / 2
@@ -88,9 +84,9 @@ def plain_training(network, data, config, backward=None):
 
 
 def assert_trained_as(plain, data, config, backward=None, atol=1e-6):
-    """`train` ends with the weights of the plain loop and tells the same of every epoch; returns its result.
+    """`train` ends with the weights of the plain loop, and tells the same of every epoch.
 
-    It tells of the images' own loss, whatever `backward` adds to it.
+    It tells of the images' own loss, whatever `backward` adds to it. Returns its result.
     """
     expected = plain_training(plain, data, config, backward)
     ours = network_of()
@@ -98,9 +94,8 @@ def assert_trained_as(plain, data, config, backward=None, atol=1e-6):
     assert run.network is ours
     for one, other in zip(ours.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=atol)
-    history = [
-        (row["epoch"], row["lr"], row["train_loss"], row["train_accuracy"]) for row in run.history
-    ]
+    names = ("epoch", "lr", "train_loss", "train_accuracy")
+    history = [[row[name] for name in names] for row in run.history]
     np.testing.assert_allclose(history, expected, rtol=10 * atol)
     return run
 

@@ -1,4 +1,4 @@
-"""A reader's use of the package: not run, but read by the type checker, which fails where a type is lost."""
+"""A reader's use of the package: not run, but read by the type checker."""
 
 from collections.abc import Mapping
 from typing import Any, assert_type
