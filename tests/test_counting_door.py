@@ -485,14 +485,11 @@ def test_a_network_that_keeps_tensors_can_be_trained_after_a_count(strategy):
     assert network[0].weight.grad is not None
 
 
-@pytest.mark.parametrize(
-    ("vertices", "message"),
-    [
-        (np.zeros((0, 2, 3)), r"vertices have shape \(0, 2, 3\)"),
-        (np.zeros((30, 8)), r"expected \(B, d \+ 1, \*shape\)"),
-        (np.array([[[0.0, 1.0], [np.nan, 0.0]]]), "vertices hold NaN or infinity"),
-    ],
-)
+@pytest.mark.parametrize(("vertices", "message"), [
+    (np.zeros((0, 2, 3)), r"vertices have shape \(0, 2, 3\)"),
+    (np.zeros((30, 8)), r"expected \(B, d \+ 1, \*shape\)"),
+    (np.array([[[0.0, 1.0], [np.nan, 0.0]]]), "vertices hold NaN or infinity"),
+])  # fmt: skip
 def test_wrong_vertices_of_a_grid_are_named(vertices, message):
     with pytest.raises(ValueError, match=message):
         label_grid(lambda x: x, vertices)

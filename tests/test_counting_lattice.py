@@ -140,36 +140,33 @@ def test_alpha_range_and_a_lattice_that_is_made_once():
     assert make_lattice(3) is make_lattice(3, 16)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"dim": 0}, "dim=0"),
-        ({"num_samples": True}, "num_samples=True"),
-        ({"seed": 2**63}, r"expected an integer below 2\^63"),
-        ({"batch_size": 0}, "batch_size=0"),
-        ({"resolution": 1}, "resolution=1;"),
-        ({"dim": 250, "resolution": 2}, "more than 64 bits can number"),
-        ({"dim": 3, "resolution": 1000}, "167,167,000 points is too large: lower the resolution"),
-        ({"dim": 10, "resolution": 8, "adjacency": "full"}, "59,048 neighbours each"),
-        ({"dim": 5, "resolution": 50, "adjacency": "linear"}, "282,475,249 elements"),
-        ({"dim": 2, "alpha_range": (-1.0, 2.0)}, "needs dim=1"),
-        ({"alpha_range": (1.0, 1.0)}, "low < high"),
-        ({"alpha_range": ("0", "1")}, "two finite numbers"),
-        ({"domain": "box"}, "needs dim=2"),
-        ({"dim": 2, "domain": "boxes"}, "Did you mean 'box'"),
-        ({"dim": 2, "adjacency": "edge"}, "face, full, linear, simplex"),
-        ({"strategy": "grids"}, "unknown strategy 'grids'. Did you mean 'grid'"),
-        ({"dim": 2, "strategy": "adaptive", "adjacency": "face"}, "counts with adjacency 'linear'"),
-        ({"coarse": 8}, "belongs to strategy 'adaptive'"),
-        ({"dim": 2, "coarse": 8, "strategy": "adaptive"}, "on segments, dim=1"),
-        ({"coarse": 1, "strategy": "adaptive"}, "coarse=1"),
-        ({"dim": 2, "padding": -1, "domain": "box"}, "padding=-1"),
-        ({"padding": "0.1"}, "padding='0.1'; expected a finite number of at least 0"),
-        ({"sampling": "pair"}, "Did you mean 'pairs'"),
-        ({"direction_length": 1.0}, "belongs to sampling 'random_direction' or 'noise'"),
-        ({"sampling": "random_direction", "direction_length": 0}, "finite number above 0"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"dim": 0}, "dim=0"),
+    ({"num_samples": True}, "num_samples=True"),
+    ({"seed": 2**63}, r"expected an integer below 2\^63"),
+    ({"batch_size": 0}, "batch_size=0"),
+    ({"resolution": 1}, "resolution=1;"),
+    ({"dim": 250, "resolution": 2}, "more than 64 bits can number"),
+    ({"dim": 3, "resolution": 1000}, "167,167,000 points is too large: lower the resolution"),
+    ({"dim": 10, "resolution": 8, "adjacency": "full"}, "59,048 neighbours each"),
+    ({"dim": 5, "resolution": 50, "adjacency": "linear"}, "282,475,249 elements"),
+    ({"dim": 2, "alpha_range": (-1.0, 2.0)}, "needs dim=1"),
+    ({"alpha_range": (1.0, 1.0)}, "low < high"),
+    ({"alpha_range": ("0", "1")}, "two finite numbers"),
+    ({"domain": "box"}, "needs dim=2"),
+    ({"dim": 2, "domain": "boxes"}, "Did you mean 'box'"),
+    ({"dim": 2, "adjacency": "edge"}, "face, full, linear, simplex"),
+    ({"strategy": "grids"}, "unknown strategy 'grids'. Did you mean 'grid'"),
+    ({"dim": 2, "strategy": "adaptive", "adjacency": "face"}, "counts with adjacency 'linear'"),
+    ({"coarse": 8}, "belongs to strategy 'adaptive'"),
+    ({"dim": 2, "coarse": 8, "strategy": "adaptive"}, "on segments, dim=1"),
+    ({"coarse": 1, "strategy": "adaptive"}, "coarse=1"),
+    ({"dim": 2, "padding": -1, "domain": "box"}, "padding=-1"),
+    ({"padding": "0.1"}, "padding='0.1'; expected a finite number of at least 0"),
+    ({"sampling": "pair"}, "Did you mean 'pairs'"),
+    ({"direction_length": 1.0}, "belongs to sampling 'random_direction' or 'noise'"),
+    ({"sampling": "random_direction", "direction_length": 0}, "finite number above 0"),
+])  # fmt: skip
 def test_bad_settings_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         region_count(lambda x: x[:, 0], np.zeros((5, 2)), **arguments)

@@ -319,21 +319,18 @@ def test_class_folders_that_are_wrong_are_named(folders, tmp_path):
         load(root=folders)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"name": "shape"}, "unknown dataset 'shape'. Did you mean 'shapes'"),
-        ({"name": "shapes", "image_size": 7}, "image_size is 7"),
-        ({"name": "../fruit"}, "unknown dataset"),
-        ({"n_test": 41}, "n_test is 41, but there are 40 test samples"),
-        ({"image_size": 13}, "image_size is 13; expected 1 to 12"),
-        ({"label_noise": 1.5}, "label_noise is 1.5"),
-        ({"classes": ["apple", "pare"]}, "Did you mean 'pear'"),
-        ({"classes": ["apple", 4]}, "indices 0 to 3"),
-        ({"classes": ["apple", 0]}, "at least two different classes"),
-        ({"root": "x"}, "only 'imagenet'"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"name": "shape"}, "unknown dataset 'shape'. Did you mean 'shapes'"),
+    ({"name": "shapes", "image_size": 7}, "image_size is 7"),
+    ({"name": "../fruit"}, "unknown dataset"),
+    ({"n_test": 41}, "n_test is 41, but there are 40 test samples"),
+    ({"image_size": 13}, "image_size is 13; expected 1 to 12"),
+    ({"label_noise": 1.5}, "label_noise is 1.5"),
+    ({"classes": ["apple", "pare"]}, "Did you mean 'pear'"),
+    ({"classes": ["apple", 4]}, "indices 0 to 3"),
+    ({"classes": ["apple", 0]}, "at least two different classes"),
+    ({"root": "x"}, "only 'imagenet'"),
+])  # fmt: skip
 @pytest.mark.usefixtures("fruit")
 def test_wrong_requests_are_explained(arguments, message):
     with pytest.raises(ValueError, match=message.replace("(", r"\(")):

@@ -267,24 +267,21 @@ def test_options_of_networks_and_of_user_classes():
         build_network("mine:Demanding")
 
 
-@pytest.mark.parametrize(
-    ("name", "error", "message"),
-    [
-        ("mine:Missing", AttributeError, "module 'mine' has no attribute 'Missing'"),
-        ("mine:Plain", TypeError, "Plain.*expected a class derived from torch.nn.Module"),
-        ("mine:make_nothing", TypeError, "built 'int': expected a torch.nn.Module"),
-        ("mine.py:Net", ModuleNotFoundError, "No module named 'mine.py'"),
-        ("elsewhere:Net", ModuleNotFoundError, "No module named 'elsewhere'"),
-        ("mine:", TypeError, "module 'mine'.*expected a class"),
-        ("../mine:Net", ValueError, "invalid format"),
-        # Functions of others, which are not called.
-        ("os:system", TypeError, "expected a class derived from torch.nn.Module, or a function"),
-        ("torch.utils.collect_env:run", TypeError, "one of a library says so by its annotation"),
-        ("rc_utils.notebooks:execute_notebook", TypeError, "expected a class"),
-        ("mine_shell:call", TypeError, "expected a class"),
-        ("mine_broken:Net", ModuleNotFoundError, r"^No module named 'package_that_is_not_there'$"),
-    ],
-)
+@pytest.mark.parametrize(("name", "error", "message"), [
+    ("mine:Missing", AttributeError, "module 'mine' has no attribute 'Missing'"),
+    ("mine:Plain", TypeError, "Plain.*expected a class derived from torch.nn.Module"),
+    ("mine:make_nothing", TypeError, "built 'int': expected a torch.nn.Module"),
+    ("mine.py:Net", ModuleNotFoundError, "No module named 'mine.py'"),
+    ("elsewhere:Net", ModuleNotFoundError, "No module named 'elsewhere'"),
+    ("mine:", TypeError, "module 'mine'.*expected a class"),
+    ("../mine:Net", ValueError, "invalid format"),
+    # Functions of others, which are not called.
+    ("os:system", TypeError, "expected a class derived from torch.nn.Module, or a function"),
+    ("torch.utils.collect_env:run", TypeError, "one of a library says so by its annotation"),
+    ("rc_utils.notebooks:execute_notebook", TypeError, "expected a class"),
+    ("mine_shell:call", TypeError, "expected a class"),
+    ("mine_broken:Net", ModuleNotFoundError, r"^No module named 'package_that_is_not_there'$"),
+])  # fmt: skip
 @pytest.mark.usefixtures("user_module")
 def test_user_class_errors(name, error, message):
     path = list(sys.path)

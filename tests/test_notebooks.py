@@ -115,17 +115,14 @@ def test_the_command_line_executes_with_other_parameters(notebook, tmp_path, mon
     assert not any(cell.get("outputs") for cell in nbformat.read(notebook, 4).cells)
 
 
-@pytest.mark.parametrize(
-    ("source", "words"),
-    [
-        ("import sys\nsys.exit()", "SystemExit"),
-        ("raise SystemExit(0)", "SystemExit: 0"),
-        ("%run nofile.py", "nofile.py"),
-        ("%%nosuchmagic\nx", "%%nosuchmagic"),
-        ("raise ValueError('unknown campaign')", "ValueError: unknown campaign"),
-        ("import os\nos._exit(3)", "its kernel died"),
-    ],
-)
+@pytest.mark.parametrize(("source", "words"), [
+    ("import sys\nsys.exit()", "SystemExit"),
+    ("raise SystemExit(0)", "SystemExit: 0"),
+    ("%run nofile.py", "nofile.py"),
+    ("%%nosuchmagic\nx", "%%nosuchmagic"),
+    ("raise ValueError('unknown campaign')", "ValueError: unknown campaign"),
+    ("import os\nos._exit(3)", "its kernel died"),
+])  # fmt: skip
 def test_the_cause_of_a_failing_cell_is_one_line_also_in_the_last_cell(tmp_path, source, words):
     path = written(tmp_path / "page.ipynb", "n = 1", source)
     with pytest.raises(execute.NotebookError, match=rf"page\.ipynb.*{re.escape(words)}") as caught:

@@ -35,14 +35,11 @@ def commit_that_wrote(*search):
     return found[-1]
 
 
-@pytest.mark.parametrize(
-    ("campaigns", "search"),
-    [
-        ("study-*", ["--diff-filter=A"]),
-        ("twins-*", ["-S", "### Study 6. Twins"]),
-        ("gap-*", ["-S", "### Study 7. At the paper's gap"]),
-    ],
-)
+@pytest.mark.parametrize(("campaigns", "search"), [
+    ("study-*", ["--diff-filter=A"]),
+    ("twins-*", ["-S", "### Study 6. Twins"]),
+    ("gap-*", ["-S", "### Study 7. At the paper's gap"]),
+])  # fmt: skip
 def test_every_record_was_made_by_a_revision_that_has_the_protocol(campaigns, search):
     protocol = commit_that_wrote(*search)
     for path in campaigns_dir().glob(f"{campaigns}/runs.jsonl"):

@@ -15,16 +15,13 @@ from rc_utils.datasets.cache import stored
 from rc_utils.sweep.campaign import load_campaign
 
 
-@pytest.mark.parametrize(
-    ("estimates", "twins", "gap"),
-    [
-        ([(0.8, 0.71, 0.9), (0.9, 0.8, 0.95)], "supports", "supports"),
-        ([(0.5, 0.21, 0.7), (0.5, 0.3, 0.6)], "supports", "inconclusive"),
-        ([(0.5, 0.19, 0.7), (0.5, 0.3, 0.6)], "inconclusive", "inconclusive"),
-        ([(0.0, -0.2, 0.19), (0.1, -0.1, 0.1999)], "refutes", "refutes"),
-        ([(0.0, -0.2, 0.19), (0.1, -0.1, 0.2001)], "inconclusive", "refutes"),
-    ],
-)
+@pytest.mark.parametrize(("estimates", "twins", "gap"), [
+    ([(0.8, 0.71, 0.9), (0.9, 0.8, 0.95)], "supports", "supports"),
+    ([(0.5, 0.21, 0.7), (0.5, 0.3, 0.6)], "supports", "inconclusive"),
+    ([(0.5, 0.19, 0.7), (0.5, 0.3, 0.6)], "inconclusive", "inconclusive"),
+    ([(0.0, -0.2, 0.19), (0.1, -0.1, 0.1999)], "refutes", "refutes"),
+    ([(0.0, -0.2, 0.19), (0.1, -0.1, 0.2001)], "inconclusive", "refutes"),
+])  # fmt: skip
 def test_rules_of_correlations(estimates, twins, gap):
     found = [rules.decide(estimates, rules.BARS[group]) for group in ("twins", "gap")]
     assert found == [twins, gap]
