@@ -145,9 +145,7 @@ def test_pages_are_rendered_again_where_they_were_deleted(built):
 
 
 @pytest.mark.slow
-def test_a_warning_fails_until_it_is_repaired_and_a_new_style_sheet_starts_afresh(
-    built, monkeypatch
-):
+def test_a_warning_fails_until_repaired_and_a_new_style_sheet_starts_afresh(built, monkeypatch):
     """Sphinx repeats no warning of a page it has read, nor copies a sheet where none changed."""
     layout, index = built
     intro, kept = layout.book / "intro.md", []

@@ -239,15 +239,6 @@ def test_the_first_address_leads_to_the_introduction(tab, book):
     assert tab.locator("main h1:visible").count() == 1
 
 
-def test_the_search_finds_the_region_count(tab, book):
-    root, address = book
-    open_page(tab, f"{address}search.html?q=region+count")
-    tab.locator("#search-results li a").first.wait_for()
-    links = [e.get_attribute("href") for e in tab.locator("#search-results li a").all()]
-    assert (root / urllib.parse.unquote(links[0]).split("?")[0].split("#")[0]).is_file()
-    assert tab.errors == []
-
-
 DARK = "@media (prefers-color-scheme: dark) {p {color: #eee}}"
 WIDE = '<table style="width: 1100px"><tr><td>wide</td></tr></table>'
 # What is wrong with a piece of a page -> the piece.

@@ -115,8 +115,7 @@ def test_labels_of_any_size_and_memory_layout():
     (np.zeros(3, dtype=int), "face", r"expected \(B, \*grid\)"),
     (np.full((1, 3), -2), "face", "labels hold -2"),
     (np.zeros((1, 3), dtype=int), "faces", "Did you mean 'face'"),
-    (np.zeros((1,) + (2,) * 16, dtype=np.int8), "full",
-     "65,536 points with 43,046,720 neighbours each"),
+    (np.zeros((1,) + (2,) * 16, dtype=np.int8), "full", "65,536 points with 43,046,720"),
 ])  # fmt: skip
 def test_bad_labels_are_named(labels, adjacency, message):
     with pytest.raises(ValueError, match=message):
@@ -229,8 +228,7 @@ def test_only_the_points_drawn_are_read(tiny_data, rng):
 
 
 @pytest.mark.parametrize(("points", "arguments", "message"), [
-    (np.zeros((2, 3)), {"dim": 2},
-     "3 distinct points are needed for each simplex, but there are 2"),
+    (np.zeros((2, 3)), {"dim": 2}, "3 distinct points are needed .* but there are 2"),
     (np.zeros(5), {}, "one-dimensional"),
     (np.ones((5, 3)), {"sampling": "random_direction"}, "median distance of the points is 0.*give"),
     (7, {}, "points are a int"),

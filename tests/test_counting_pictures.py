@@ -69,12 +69,10 @@ def test_the_number_beside_cells_is_the_number_of_areas_in_them():
 def test_the_number_beside_a_picture_is_the_number_of_areas_in_it():
     """The picture is drawn, and its areas of one colour are counted in its pixels."""
     polygons, labels, number = triangle_regions(shifted, PLANE[None].double())
-    areas = [
-        abs(np.linalg.det(np.stack([p[0], p[k], p[k + 1]])))
-        for p in polygons
-        for k in range(1, len(p) - 1)
-    ]
-    assert sum(areas) == pytest.approx(1)
+    paths = outlines([100 * polygon[:, 1:] for polygon in polygons], labels)
+    areas = [area(path) for found in paths.values() for path in found]
+    assert sum(areas) == pytest.approx(100**2 / 2, rel=1e-4)
+    assert sum(value > 0 for value in areas) == number
     _, ax = plt.subplots(figsize=(8, 8), dpi=200)
     plotting.interpolated_regions(polygons, labels, ax)
     drawn = areas_drawn(ax, labels)

@@ -5,7 +5,7 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 from rc_utils.counting import region_count
-from rc_utils.counting.segments import COARSE_INTERVALS, Samples, hiding_places, second_derivatives
+from rc_utils.counting.segments import COARSE_INTERVALS, Samples, hiding_places
 
 SEGMENT = np.array([[0.0], [1.0]])
 
@@ -88,15 +88,6 @@ def test_models_that_return_labels(rng):
     count = region_count(tree, points, num_samples=50, strategy="adaptive")
     assert count.num_evaluations < 50 * 200
     assert (count.counts != truth).sum() <= 5
-
-
-def test_second_derivatives_of_a_parabola():
-    position = np.array([0, 4, 5, 9, 0, 3, 10])
-    segment = np.array([0, 0, 0, 0, 1, 1, 1])
-    scores = np.stack([position**2 * 1.0, 3.0 * position], axis=1)
-    samples = Samples(segment, position, scores.argmax(1), scores)
-    np.testing.assert_allclose(second_derivatives(samples), np.tile([2.0, 0.0], (7, 1)), atol=1e-12)
-    assert set(hiding_places(samples)) <= {0, 1, 2, 4, 5}
 
 
 def test_two_labels_that_may_change_places_more_than_once_are_looked_at():

@@ -136,15 +136,6 @@ def test_provenance_tells_the_data_apart():
     assert (found[0]["source"], found[0]["note"]) == ("fruit.npz", "encoded twice")
 
 
-def test_digits_are_split_by_seed():
-    first, again, other = (load_dataset("digits", seed=seed) for seed in (0, 0, 1))
-    assert same(first, again)
-    assert not torch.equal(first.x_test.raw, other.x_test.raw)
-    assert first.x_train.shape == (1437, 1, 8, 8)
-    assert first.y_test.bincount().tolist() == [36] * 10
-    assert (first.x_train.raw.min(), first.x_train.raw.max()) == (0, 255)
-
-
 def test_file_of_ones_own_without_names_or_channels(tmp_path, rng, monkeypatch):
     x, y = rng.integers(0, 256, (30, 9, 9), dtype=np.uint8), (np.arange(30) % 3).astype(np.uint8)
     arrays = {"x_train": x, "y_train": y, "x_test": x[:6], "y_test": y[:6], "other": x}
@@ -165,15 +156,12 @@ def test_a_cache_can_be_read_by_whom_the_umask_lets(fruit, tmp_path):
 
 @pytest.mark.parametrize(("changes", "message"), [
     ({"y_test": None}, "arrays missing: y_test"),
-    ({"x_train": np.zeros((90, 12, 12, 3), dtype=np.float32)},
-     "x_train is float32.*expected uint8"),
-    ({"x_test": np.zeros((40, 3, 12, 12), dtype=np.uint8)},
-     r"x_test is uint8 of shape \(40, 3, 12, 12\)"),
+    ({"x_train": np.zeros((90, 12, 12, 3), np.float32)}, "x_train is float32.*expected uint8"),
+    ({"x_test": np.zeros((40, 3, 12, 12), np.uint8)}, r"x_test is uint8 of shape \(40, 3, 12"),
     ({"x_test": np.zeros((40, 6, 6, 3), dtype=np.uint8)}, "x_test of"),
     ({"y_train": np.zeros(89, dtype=int)}, r"y_train is int64 of shape \(89,\), expected 90"),
     ({"y_train": np.full(90, 4)}, r"y_train has the labels \[4\] for 4 classes"),
-    ({"y_train": np.arange(90) % 3 % 2 * 2},
-     r"labels \[0 2\] for 4 classes, expected .* without a gap"),
+    ({"y_train": np.arange(90) % 3 % 2 * 2}, r"labels \[0 2\] for 4 classes, .* without a gap"),
     ({"y_test": np.arange(40) % 5}, "y_test has labels that are not in y_train"),
     ({"x_test": np.array([{}, None], dtype=object)}, "allow_pickle=False"),
 ])  # fmt: skip
@@ -349,10 +337,8 @@ def test_grey_images_of_sixteen_bits_keep_their_range(tmp_path):
         assert np.abs(decode(tmp_path / name, 8)[..., 1] - expected).max() <= 0.5
 
 
-@pytest.mark.parametrize(
-    "pixels", [np.full((4, 4), 0.5, np.float32), np.full((4, 4), 1 << 20, np.int32)]
-)
-def test_pixels_of_an_unknown_range_are_refused(tmp_path, pixels):
-    Image.fromarray(pixels).save(tmp_path / "x.tif")
-    with pytest.raises(ValueError, match=r"x\.tif has pixels of mode [IF], whose range is unknown"):
-        decode(tmp_path / "x.tif", 4)
+def test_pixels_of_an_unknown_range_are_refused(tmp_path):
+    for pixels in (np.full((4, 4), 0.5, np.float32), np.full((4, 4), 1 << 20, np.int32)):
+        Image.fromarray(pixels).save(tmp_path / "x.tif")
+        with pytest.raises(ValueError, match=r"x\.tif has pixels of mode [IF], whose range is un"):
+            decode(tmp_path / "x.tif", 4)

@@ -52,9 +52,7 @@ def test_the_table_is_kept_and_a_broken_one_named(results, monkeypatch):
     assert len(list((results / "forests").iterdir())) == 2
 
 
-def test_a_committed_table_needs_no_data_and_no_fitting_and_a_damaged_one_is_named(
-    tmp_path, monkeypatch
-):
+def test_a_committed_table_needs_no_data_and_a_damaged_one_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("RC_CAMPAIGNS", str(tmp_path / "campaigns"))
     digits = {"name": "digits", "n_train": 100}
     options = {"depths": (3,), "num_samples": 10, "num_trees": 3}

@@ -281,29 +281,23 @@ def test_what_is_run_runs(page, reader, monkeypatch):
             namespace["cluster"].close()
 
 
-@pytest.mark.parametrize(
-    ("language", "text"),
-    [
-        ("python", "import rc_utils as rc\nrc.region_count(model, x, samples=3)\n"),
-        ("python", "import rc_utils as rc\nrc.load_dataset('shapes', n_tran=3)\n"),
-        ("python", "import rc_utils as rc\nrc.count_regions(model)\n"),
-        ("python", "from rc_utils.sweep import sweeep\n"),
-        ("console", "$ .venv/bin/python -m rc_utils.sweep cifar10-paper --experiment man\n"),
-        (
-            "console",
-            "$ .venv/bin/python -m rc_utils.notebooks 03_main_correlation -p campain shapes-tiny\n",
-        ),
-        ("console", "$ .venv/bin/python book/build.py --only 99_nothing\n"),
-        ("console", "$ python -m pip install '.[everything]'\n"),
-        ("console", "$ .venv/bin/dask worker --no-such-option 3\n"),
-        ("console", "$ make books\n"),
-        ("console", "$ rm -rf results\n"),
-        ("console", "make book\n"),
-        ("toml", 'title = "x"\n[dataset]\nname = "shapes"\nn_tran = 3\n'),
-        ("bash", ".venv/bin/python -m rc_utils.sweep cifar10-paper --shards 1\n"),
-        ("ruby", "puts 1\n"),
-    ],
-)
+@pytest.mark.parametrize(("language", "text"), [
+    ("python", "import rc_utils as rc\nrc.region_count(model, x, samples=3)\n"),
+    ("python", "import rc_utils as rc\nrc.load_dataset('shapes', n_tran=3)\n"),
+    ("python", "import rc_utils as rc\nrc.count_regions(model)\n"),
+    ("python", "from rc_utils.sweep import sweeep\n"),
+    ("console", "$ .venv/bin/python -m rc_utils.sweep cifar10-paper --experiment man\n"),
+    ("console", "$ .venv/bin/python -m rc_utils.notebooks 03_main_correlation -p campain x\n"),
+    ("console", "$ .venv/bin/python book/build.py --only 99_nothing\n"),
+    ("console", "$ python -m pip install '.[everything]'\n"),
+    ("console", "$ .venv/bin/dask worker --no-such-option 3\n"),
+    ("console", "$ make books\n"),
+    ("console", "$ rm -rf results\n"),
+    ("console", "make book\n"),
+    ("toml", 'title = "x"\n[dataset]\nname = "shapes"\nn_tran = 3\n'),
+    ("bash", ".venv/bin/python -m rc_utils.sweep cifar10-paper --shards 1\n"),
+    ("ruby", "puts 1\n"),
+])  # fmt: skip
 def test_a_wrong_block_is_found(language, text):
     with pytest.raises((Exception, SystemExit)):
         check_block(Block(language, text))

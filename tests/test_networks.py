@@ -12,7 +12,6 @@ from torchvision import models
 
 from rc_utils.networks import NETWORKS, build_network, network_options, register_network
 from rc_utils.networks.mobile import DropConnect, InvertedResidual
-from rc_utils.networks.plain import scale_channels
 from rc_utils.networks.registry import check_network, find_builder
 from rc_utils.networks.residual import BasicBlock, SqueezeExcitation, XBlock
 
@@ -107,9 +106,7 @@ def test_squeeze_excitation_is_the_published_pair_of_1x1_convolutions():
     assert first.out_features == 2
 
 
-def test_the_width_scales_channels_and_regnet_keeps_whole_groups():
-    assert [scale_channels(64, width) for width in (64, 32, 8, 0.1, 128)] == [64, 32, 8, 1, 128]
-    assert [scale_channels(116, width, divisor=2) for width in (8, 0.5)] == [14, 2]
+def test_regnet_keeps_whole_groups_at_any_width():
     for width, stages in (
         (64, {(24, 3), (56, 7), (152, 19), (368, 46)}),
         (8, {(3, 1), (7, 1), (16, 2), (48, 6)}),
@@ -165,8 +162,7 @@ def test_the_seed_alone_decides_the_weights():
 
 @pytest.mark.parametrize(("name", "arguments", "message"), [
     ("resnet18", {}, "network 'resnet18'. Did you mean 'ResNet18'.*VGG19.*module:Class"),
-    ("EfficientNetB0", {"drop_conect": 0.1},
-     "Did you mean 'drop_connect'.*Valid: drop_connect, dropout"),
+    ("EfficientNetB0", {"drop_conect": 0.1}, "Did you mean 'drop_connect'.*Valid: drop_c"),
     ("ResNet18", {"dropout": 0.1}, "option of network 'ResNet18' 'dropout'. Valid: in_channels"),
     ("EfficientNetB0", {"drop_connect": 1.0}, r"drop_connect=1.0; expected a number in \[0, 1\)"),
     ("ResNet18", {"num_classes": 2.5}, "num_classes=2.5; expected an integer of at least 1"),

@@ -34,11 +34,6 @@ def notebook(tmp_path):
     return written(tmp_path / "page.ipynb", PARAMETERS, shown, tags=["parameters"])
 
 
-def test_defaults_are_read_even_where_comments_hold_equals_signs(notebook):
-    defaults = {"campaign": "shapes-tiny", "num_samples": 10, "alpha_range": (0, 1), "scale": 0.5}
-    assert execute.notebook_parameters(notebook) == defaults | {"device": None, "exact": False}
-
-
 @pytest.mark.parametrize(
     "source", ["a = b = 1", "a = 1 + x", "import os", "a, b = 1, 2", "a: int", "a ="]
 )

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.collections import PolyCollection
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.colors import to_hex
 from test_correlation import make_runs
 
 mpl.use("Agg")
@@ -49,15 +49,6 @@ def rendered(fig, kind="png"):
     return buffer.getvalue()
 
 
-def shows(fig, *colours):
-    """Whether a picture has ink of each of these colours, and paper between."""
-    pixels = np.round(plt.imread(io.BytesIO(rendered(fig)))[..., :3] * 255).astype(int)
-    white = (pixels == 255).all(-1).mean()
-    wanted = [np.round(np.array(to_rgb(colour)) * 255) for colour in colours]
-    inks = [np.abs(pixels - colour).max(-1) < 3 for colour in wanted]
-    return 0.2 < white < 0.99 and all(ink.sum() > 20 for ink in inks)
-
-
 def test_styles_are_distinct_and_stable():
     styles = [network_style(name) for name in (*NETWORKS, "MLP", "DecisionTree", "RandomForest")]
     assert len({style.marker for style in styles}) == len(styles)
@@ -76,8 +67,6 @@ def test_scatter_draws_every_setting_and_says_which_it_is():
     assert "gap" in ax.get_ylabel()
     texts = [text.get_text() for text in ax.get_legend().get_texts()]
     assert texts == ["ResNet18, r = 1.00", "SENet18, r = 1.00", "training accuracy below 0.99"]
-    assert shows(ax.figure, network_style("ResNet18").color, network_style("SENet18").color)
-    assert not shows(ax.figure, network_style("VGG19").color)
 
 
 def test_scatter_leaves_out_diverged_runs_and_what_a_constant_count_has_not():
@@ -120,7 +109,6 @@ def test_panels_have_a_line_a_batch_size_and_means_of_cells():
     mean = runs.query("network == 'ResNet18' and batch_size == 256").groupby("lr")["count"].mean()
     np.testing.assert_allclose(shown[0].lines[0].get_ydata(), mean)
     assert [tick.get_text() for tick in shown[0].get_xticklabels()] == ["0.001", "0.01", "0.1"]
-    assert shows(fig, *(line.get_color() for line in shown[0].lines))
 
 
 def test_triangle_picture_covers_the_triangle_with_the_labels_colours():
@@ -136,7 +124,6 @@ def test_triangle_picture_covers_the_triangle_with_the_labels_colours():
     np.testing.assert_allclose(centres, coordinates @ corners, atol=1e-12)
     names = [text.get_text() for text in ax.get_legend().get_texts()]
     assert names == ["class 0", "class 1", "class 2"]
-    assert shows(ax.figure, *(CLASS_COLOURS[k] for k in range(3)))
 
 
 def test_each_class_of_a_picture_has_a_colour_of_its_own():
@@ -157,7 +144,6 @@ def test_segment_strip_shows_runs_of_labels_and_their_number():
     assert [patch.get_x() for patch in ax.patches] == pytest.approx([0, 0.375, 0.875, 0])
     assert sum(patch.get_width() for patch in ax.patches[:3]) == pytest.approx(1)
     assert "position" in ax.get_xlabel()
-    assert shows(ax.figure, *(CLASS_COLOURS[k] for k in range(3)))
 
 
 def test_style_is_600_pixels_wide_on_white_and_svg_is_reproducible():

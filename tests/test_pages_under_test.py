@@ -22,25 +22,14 @@ def table(rows):
     return runs.assign(**{name: value for name, value in defaults.items() if name not in runs})
 
 
-def test_seeds_correlates_within_the_groups_of_a_network():
+def test_a_rival_of_the_seeds_may_be_taken_by_its_logarithm():
     rng = np.random.default_rng(0)
-    group = np.repeat([0, 1], 30)
-    count = rng.normal(size=60)
-    gap = 0.8 * count + 0.6 * rng.normal(size=60)
-    # The groups' levels go the other way and must not matter.
-    runs = table({COUNT: count - 9 * group, "gap": gap + 9 * group, "margin": np.exp(count)})
-    runs["experiment"] = np.array(["seeds", "draws"])[group]
-    runs["sharpness"] = rng.normal(size=60)
-    found = decisions.seed_correlations(runs).set_index("measure")
-    r = found.loc[COUNT, "r"]
-    levels = [np.where(group, v[30:].mean(), v[:30].mean()) for v in (count, gap)]
-    expected = np.corrcoef(count - levels[0], gap - levels[1])[0, 1]
-    assert (r.value, r.n) == (pytest.approx(expected, abs=1e-12), 60)
-    half = np.array([-1, 1]) * 1.959964 / 56**0.5
-    assert np.arctanh([r.low, r.high]) - np.arctanh(r.value) == pytest.approx(half)
-    # The margin is the exponential of the count, and may be taken by its logarithm.
-    assert found.loc["output margin", "difference"].value == pytest.approx(0, abs=1e-12)
-    assert found.loc["sharpness", "difference"].low > 0
+    count, noise, other = rng.normal(size=(3, 60))
+    runs = table({COUNT: count, "gap": 0.8 * count + 0.6 * noise, "margin": np.exp(count)})
+    runs = runs.assign(sharpness=other, experiment=np.repeat(["seeds", "draws"], 30))
+    found = decisions.seed_correlations(runs).set_index("measure")["difference"]
+    assert found["output margin"].value == pytest.approx(0, abs=1e-12)
+    assert found["sharpness"].low > 0
 
 
 def test_the_decisions_are_those_of_the_protocol():
@@ -58,9 +47,8 @@ def test_the_decisions_are_those_of_the_protocol():
         (0.6, 0.6, 0.1, "refutes"),
         (0.49, 0.1, 0.1, "refutes"),
     ):
-        scores = pd.DataFrame(
-            {"measure": [COUNT, "sharpness"], "R2": [Estimate(count, 0, 1), Estimate(rival, 0, 1)]}
-        )
+        both = [Estimate(count, 0, 1), Estimate(rival, 0, 1)]
+        scores = pd.DataFrame({"measure": [COUNT, "sharpness"], "R2": both})
         scores["difference"] = [Estimate(0, 0, 0), Estimate(count - rival, low, 1)]
         assert decisions.decide_transfer(scores) == decision
     for interval, moved, decision in (
@@ -85,19 +73,11 @@ def transfer_runs():
     return table(rows)
 
 
-def test_transfer_by_hand_and_refuted_by_a_rival_as_good():
+def test_transfer_is_refuted_by_a_rival_as_good():
     runs = transfer_runs()
-    errors = total = 0.0
-    for _, own in runs.groupby("network"):
-        fitted, other = own[own["experiment"] == "sgd"], own[own["experiment"] != "sgd"]
-        line = np.polynomial.Polynomial.fit(fitted[COUNT], fitted["gap"], 1)
-        errors += ((other["gap"] - line(other[COUNT])) ** 2).sum()
-        total += ((other["gap"] - fitted["gap"].mean()) ** 2).sum()
-    scores = decisions.transfer_scores(runs)
-    found = scores.set_index("measure")
-    assert found.loc[COUNT, "R2"].value == pytest.approx(1 - errors / total)
-    assert found.loc["output margin", "R2"].value < 0.5
-    assert found.loc["output margin", "difference"].low > 0
+    found = decisions.transfer_scores(runs).set_index("measure").loc["output margin"]
+    assert found["R2"].value < 0.5
+    assert found["difference"].low > 0
     as_good = decisions.transfer_scores(runs.assign(margin=runs[COUNT]))
     assert decisions.decide_transfer(as_good) == "refutes"
 

@@ -65,9 +65,7 @@ def counts_of(record):
     return [entry["counts"] for entry in record["counts"]]
 
 
-def test_a_sweep_finishes_a_campaign_alone_or_with_workers_and_then_has_nothing_to_do(
-    tmp_path, monkeypatch
-):
+def test_a_sweep_finishes_a_campaign_alone_or_with_workers_and_is_done(tmp_path, monkeypatch):
     """The outcomes hold no records, the threads are as before, and what is late is left."""
     campaign, threads = with_changes(), torch.get_num_threads()
     assert statuses(sweep(campaign, time_budget=0.0)) == ["late"] * 4
@@ -177,9 +175,7 @@ def test_shards_are_a_partition_and_a_plan_counts_what_is_missing():
     ("shapes-tiny --verify 3", "nothing to verify", 1),
     ("shapes-tiny --freeze", "no record to freeze", 1),
 ])  # fmt: skip
-def test_the_command_names_mistakes_and_what_there_is_nothing_of(
-    arguments, message, status, capsys
-):
+def test_the_command_names_mistakes_and_what_is_not_there(arguments, message, status, capsys):
     try:
         returned = main(arguments.split())
     except SystemExit as refused:  # by the parser

@@ -14,6 +14,7 @@ import pytest
 from conftest import FUZZ
 from hypothesis import given
 from hypothesis import strategies as st
+from test_sweep_execute import TABLE as FOUR_RUNS
 from test_sweep_records import made_up, write_all
 
 from rc_utils.paths import campaigns_dir
@@ -24,14 +25,8 @@ from rc_utils.sweep.execute import check_values, main, sweep
 
 PATH = campaigns_dir() / "shapes-tiny" / "campaign.toml"
 TINY = tomllib.loads(PATH.read_text(encoding="utf-8"))
-TABLE = {
-    "title": "two runs",
-    "dataset": {"name": "shapes", "n_train": 32, "n_test": 16, "image_size": 8},
-    "train": {"epochs": 1},
-    "networks": {"MLP": {"widths": [8]}},
-    "counts": {name: {"num_samples": n, "resolution": 10} for name, n in (("main", 4), ("few", 2))},
-    "experiments": [{"name": "main", "networks": ["MLP"], "seeds": [0, 1], "grid": {"lr": [0.1]}}],
-}
+RUNS = FOUR_RUNS["experiments"][0] | {"seeds": [0, 1], "grid": {"lr": [0.1]}}
+TABLE = FOUR_RUNS | {"title": "two runs", "experiments": [RUNS]}
 
 
 @pytest.fixture
