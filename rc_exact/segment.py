@@ -14,8 +14,7 @@ from rc_utils.checks import check_count, require
 from rc_utils.counting.classifier import (
     NonFiniteScores,
     as_classifier,
-    probed,
-    probed_points,
+    probed_inside,
     require_weights,
     two_scores,
 )
@@ -118,7 +117,7 @@ def _network_segment(network, x0, x1, prune, max_bytes):
     with torch.no_grad():
         plan = make_plan(network, x0.device)
         most_rows = rehearse(plan, x0, x1, max_bytes)
-        probed(as_classifier(plan.network, x0), probed_points(torch.stack([x0, x1])[None]))
+        probed_inside(as_classifier(plan.network, x0), torch.stack([x0, x1])[None])
         if prune:
             regions = _solve_suspicious_parts(plan, x0, x1, most_rows)
             return _segment(*regions, num_linear_regions=None)

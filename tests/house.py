@@ -1,7 +1,7 @@
 """How large the project is, beside what it may be: `python -m tests.house`, a part of `make lint`.
 
 A limit is what was there when it was last set, plus 5 %, and is only ever lowered, down to the
-goal.
+goal. All were set when lines became 100 characters long, from 120, in November 2026.
 """
 
 import ast
@@ -20,10 +20,9 @@ def lines_of(*folders):
 
 
 def files_reached(notebook):
-    """Number of files of the packages that a notebook imports, itself or by what it imports, wherever in a file."""
-    cells = json.loads((ROOT / "notebooks" / f"{notebook}.ipynb").read_text(encoding="utf-8"))[
-        "cells"
-    ]
+    """Number of files of the packages that a notebook imports, itself or by what it imports."""
+    path = ROOT / "notebooks" / f"{notebook}.ipynb"
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
     waiting, reached = imported(code), set()
     while waiting:
@@ -37,7 +36,7 @@ def files_reached(notebook):
 
 
 def imported(code):
-    """Names of the project's modules that a text imports; a name that is imported from one may be one."""
+    """Names of the project's modules that a text imports; a name from one may be one, too."""
     names = set()
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Import):
@@ -64,16 +63,16 @@ def hidden_share():
 def sizes():
     """What is counted: how much there is, may be and should be of it, by its name."""
     return {
-        "lines of rc_utils": (lines_of("rc_utils"), 8070, 5000),
+        "lines of rc_utils": (lines_of("rc_utils"), 8200, 5000),
         "files of rc_utils": (len(list((ROOT / "rc_utils").rglob("*.py"))), 41, 40),
         "lines of rc_theory": (lines_of("rc_theory"), 2720, 2600),
-        "lines of rc_studies": (lines_of("rc_studies"), 1200, 1200),
-        "lines of rc_exact": (lines_of("rc_exact"), 900, 1300),
-        "lines of book": (lines_of("book"), 805, 900),
+        "lines of rc_studies": (lines_of("rc_studies"), 1260, 1200),
+        "lines of rc_exact": (lines_of("rc_exact"), 950, 1300),
+        "lines of book": (lines_of("book"), 866, 900),
         # With the reader of the authors' files, which was a part of rc_utils until November 2026.
-        "lines of programs in campaigns": (lines_of("campaigns"), 800, 800),
-        "lines of benchmarks": (lines_of("benchmarks"), 1040, 1000),
-        "lines of tests": (lines_of("tests"), 11400, 8000),
+        "lines of programs in campaigns": (lines_of("campaigns"), 815, 800),
+        "lines of benchmarks": (lines_of("benchmarks"), 1050, 1000),
+        "lines of tests": (lines_of("tests"), 11800, 8000),
         "files reached from page 03": (files_reached("03_main_correlation"), 12, 12),
         "hidden lines of notebook code, percent": (hidden_share(), 32, 40),
     }

@@ -353,16 +353,12 @@ def _differ_by(one, other):
     return excess / spread if spread else np.inf
 
 
-def probed_points(corners):
-    """A dozen points (n, *shape) inside simplices with corners (B, d + 1, *shape)."""
+def probed_inside(classifier, corners, batch_size=None):
+    """`probed` at a dozen points inside simplices with corners (B, d + 1, *shape)."""
     simplex = torch.arange(NUM_PROBED) % len(corners)
     weights = np.random.default_rng(0).dirichlet(np.ones(corners.shape[1]), NUM_PROBED)
-    return _combine(corners, simplex, torch.from_numpy(weights).to(corners))
-
-
-def probed_inside(classifier, corners, batch_size=None):
-    """`probed` at `probed_points`."""
-    return probed(classifier, probed_points(corners), batch_size)
+    points = _combine(corners, simplex, torch.from_numpy(weights).to(corners))
+    return probed(classifier, points, batch_size)
 
 
 def check_column(classifier, strict=False):
