@@ -109,7 +109,7 @@ def log_path_norm(network, x):
 
 @full_precision()
 def sharpness(network, x, y, tolerance=0.05):
-    """Largest eigenvalue of the Hessian of the mean cross-entropy over (x, y) by all parameters.
+    """Largest eigenvalue of the Hessian, in all parameters, of the mean cross-entropy on (x, y).
 
     The network is in evaluation mode, so that the loss is a function of the parameters alone.
     Lanczos iterations with Hessian-vector products from a fixed start; `tolerance` bounds the
@@ -142,7 +142,7 @@ def sharpness(network, x, y, tolerance=0.05):
 
 
 def _check_weights(network):
-    """Raise ValueError where the matrix of a layer is computed from parameters and is not one."""
+    """Raise ValueError where the weight of a layer is computed from parameters and is not one."""
     for name, module in network.named_modules():
         hooks = [type(hook).__name__ for hook in module._forward_pre_hooks.values()]
         computed = any("orm" in hook or "run" in hook for hook in hooks)
@@ -169,9 +169,10 @@ def output_margin(network, x, y):
 
 @full_precision()
 def input_gradient(network, x, y):
-    """Mean over (x, y) of the Euclidean norm of the gradient of the output margin by the image.
+    """Mean Euclidean norm of the gradient of the output margin with respect to the image.
 
-    A local Lipschitz constant at the data. x: standardised images (N, C, H, W); y: labels (N,).
+    Over (x, y): a local Lipschitz constant at the data. x: standardised images (N, C, H, W);
+    y: labels (N,).
     """
     _, norms = _margins_and_gradients(network, x, y)
     return float(norms.sum()) / len(y)
