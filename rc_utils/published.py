@@ -293,15 +293,15 @@ def beside(results: Iterable[Result]) -> pd.DataFrame:
     return shown.loc[:, (shown != "").any()]
 
 
-def authors_settings(experiment: str = "") -> pd.DataFrame:
-    """The authors' own runs at full size, averaged: one row per experiment, network and setting.
+def authors_settings(experiment: str) -> pd.DataFrame:
+    """The authors' own runs at full size, averaged: one row per network and setting.
 
-    Columns: experiment (folder of their repository), network, lr, batch_size, runs, count,
-    train_accuracy, test_accuracy, gap and more; `campaigns/authors` says how they were read.
+    experiment: folder of their repository. Columns: experiment, network, lr, batch_size, runs,
+    count, train_accuracy, test_accuracy, gap and more; `campaigns/authors` says how they were read.
     """
     table = pd.read_csv(project_root() / "campaigns" / "authors" / "settings.csv")
     table["gap"] = table["train_accuracy"] - table["test_accuracy"]
-    return table[table["experiment"] == experiment].reset_index(drop=True) if experiment else table
+    return table[table["experiment"] == experiment].reset_index(drop=True)
 
 
 def authors_results() -> pd.DataFrame:

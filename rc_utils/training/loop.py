@@ -148,8 +148,8 @@ def train(
         with contextlib.suppress(door.NonFiniteScores):
             if config.pretrain_epochs:
                 noise = dataclasses.replace(data, y_train=random_labels(config, data))
-                before = dataclasses.replace(config, epochs=config.pretrain_epochs)
-                before = dataclasses.replace(before, schedule="constant")
+                number = config.pretrain_epochs
+                before = dataclasses.replace(config, epochs=number, schedule="constant")
                 for _ in epochs(noise, before, None):
                     pass
             look(0)
@@ -266,11 +266,10 @@ def _epochs(network, step, data, config, between, *, layout, should_stop, progre
                 between_start += number
             whole = size == min(config.batch_size, len(data.y_train))
             given = (step if whole else network, optimizer, config, *batch, weight, points)
-            backward = functools.partial(_backward, *given)
-            loss, hits = backward()
+            loss, hits = _backward(*given)
             if config.sam_radius:
                 with ascended(trained, config.sam_radius):
-                    backward()
+                    _backward(*given)
             optimizer.step()
             loss_sum = loss_sum + loss * size
             correct = correct + hits
@@ -288,7 +287,7 @@ def _backward(network, optimizer, config, x, y, y_other, weight, points):
     if config.gradient_penalty:
         x = x.detach().requires_grad_()
     lower = config.precision == "bfloat16"
-    with torch.autocast(x.device.type, torch.bfloat16) if lower else contextlib.nullcontext():
+    with torch.autocast(x.device.type, torch.bfloat16, enabled=lower):
         logits = network(x if points is None else torch.cat([x, points[0]]))
         own = logits[: len(y)]
         loss = F.cross_entropy(own, y)
@@ -303,7 +302,7 @@ def _backward(network, optimizer, config, x, y, y_other, weight, points):
         # then part of each d / d x_i.
         (gradient,) = torch.autograd.grad(loss * len(x), x, create_graph=True)
         total = total + config.gradient_penalty * gradient.flatten(1).square().sum(1).mean()
-    optimizer.zero_grad(set_to_none=True)
+    optimizer.zero_grad()
     total.backward()
     return loss.detach(), (own.detach().argmax(1) == y).sum()
 
