@@ -20,7 +20,6 @@ from scipy import stats
 
 from rc_utils.checks import check_keys, check_name, require
 
-NAN = float("nan")
 # With fewer units most resamples are alike, and a bootstrap misses the truth far too often.
 MIN_UNITS = 7
 NEGLIGIBLE_DECAY = 1e-5
@@ -43,8 +42,8 @@ class Estimate:
     """A value with its 95 % interval, NaN where there is none, over `n` units such as settings."""
 
     value: float
-    low: float = NAN
-    high: float = NAN
+    low: float = math.nan
+    high: float = math.nan
     n: int = 0
     unit: str = "settings"
 
@@ -59,7 +58,7 @@ def without_units(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def interval_text(value: float, low: float = NAN, high: float = NAN) -> str:
+def interval_text(value: float, low: float = math.nan, high: float = math.nan) -> str:
     """`value [low, high]` with as many decimals as the interval earns.
 
     Two for a width of 0.12 to 1.2, three at most, but for values below 0.01; a dash for no value.
@@ -90,7 +89,7 @@ def fisher_interval(
     before. freedom: of Student's quantile t, infinite where n is known and not estimated.
     """
     if not n - controls > 3 or not abs(r) < 1 - 1e-12:
-        return NAN, NAN
+        return math.nan, math.nan
     half = stats.t.ppf(0.975, freedom) * math.sqrt(variance / (n - controls - 3))
     return math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)
 
@@ -115,7 +114,7 @@ def correlate(
     x, y, codes, number = _rows(x, y, units)
     x, y = _scaled(x), _scaled(y)
     if len(x) < 3 or not (x.any() and y.any()):
-        return Estimate(NAN, n=number, unit=unit)
+        return Estimate(math.nan, n=number, unit=unit)
     value = float(np.clip(CORRELATIONS[method](x, y).statistic, -1, 1))
     # Controls of dependent rows are worth as little as the rows.
     worth = effective_number(x, y, codes)
@@ -199,7 +198,7 @@ def slope(
     rank = np.linalg.matrix_rank(model.exog)
     others = np.delete(model.exog, model.exog_names.index(term), axis=1)
     if np.linalg.matrix_rank(others) == rank:
-        return Estimate(NAN, n=number, unit=unit)
+        return Estimate(math.nan, n=number, unit=unit)
     plain = model.fit()
     value = float(plain.params[term])
     freedom = number - int(np.linalg.matrix_rank(pd.DataFrame(model.exog).groupby(codes).mean()))
@@ -218,7 +217,7 @@ def mean(values: Sequence[float], unit: str = "settings") -> Estimate:
     """Mean of independent values (n,) with Student's interval; none for one value or equal ones."""
     values = np.asarray(values, dtype=float)
     n = len(values)
-    value = float(values.mean()) if n else NAN
+    value = float(values.mean()) if n else math.nan
     if n < 2 or not _scaled(values).any():
         return Estimate(value, n=n, unit=unit)
     half = stats.t.ppf(0.975, n - 1) * stats.sem(values)
@@ -241,7 +240,7 @@ def bootstrap(
     resamples do not vary.
     """
     codes, number = _unit_codes(units)
-    value = float(statistic(np.ones((1, len(codes))))[0]) if number else NAN
+    value = float(statistic(np.ones((1, len(codes))))[0]) if number else math.nan
     if number < MIN_UNITS or not np.isfinite(value):
         return Estimate(value, n=number, unit=unit)
     resampled = statistic(_draws(number, num_resamples, seed)[:, codes])
@@ -370,7 +369,7 @@ def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count") 
     found = f"{column} is missing or infinite in {missing} of {len(rows)} settings"
     require(not missing, f"{found}; leave them out")
     if rows[factor].nunique() < 2:
-        return Estimate(NAN)
+        return Estimate(math.nan)
     # A formula would take a hyphen in a column's name for a minus.
     rows = with_logs(rows).assign(count=rows[column])
     return slope(rows, regression_formula(rows), LOGS[factor], rows["setting"])

@@ -43,7 +43,6 @@ VERDICTS = ("supports", "inconclusive", "contradicts")
 ARGUMENTS = ("proved", "refuted by argument")
 RESULTS = "RC_BOOK_RESULTS"
 """Environment variable: the file for the results of the page that a build of the book executes."""
-_NAN = float("nan")
 
 
 @functools.cache
@@ -118,7 +117,7 @@ def published(id_: str) -> Published:
 
 
 def verdict(
-    entry: Published, value: float, low: float = _NAN, high: float = _NAN
+    entry: Published, value: float, low: float = math.nan, high: float = math.nan
 ) -> tuple[str, str]:
     """Verdict on our `value` with interval [`low`, `high`], and a sentence that says why.
 
@@ -170,8 +169,8 @@ class Result:
     id: str
     campaign: str
     value: float
-    low: float = _NAN
-    high: float = _NAN
+    low: float = math.nan
+    high: float = math.nan
     n: int = 0
     detail: str = ""
     same_as: str = ""
@@ -251,11 +250,11 @@ def scorecard(results: Iterable[Result] = ()) -> pd.DataFrame:
     theirs, rows = authors_results(), []
     for entry in map(published, statements().index):
         follows = ""
-        if entry.value and not math.isnan(number := theirs["value"].get(entry.id, _NAN)):
+        if entry.value and not math.isnan(number := theirs["value"].get(entry.id, math.nan)):
             decimals = len(entry.value.partition(".")[2])
             difference = abs(round(number, decimals)) - abs(float(entry.value))
             follows = "yes" if abs(difference) < 1e-9 else "no"
-        for result in by_id.get(entry.id) or [Result(entry.id, "", _NAN)]:
+        for result in by_id.get(entry.id) or [Result(entry.id, "", math.nan)]:
             label, why = verdict(entry, result.value, result.low, result.high)
             repeats = any(_same_number(result, other) for other in by_id.get(result.same_as, []))
             if label == "no result":

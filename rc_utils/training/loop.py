@@ -273,9 +273,8 @@ def _epochs(network, step, data, config, between, *, layout, should_stop, progre
             optimizer.step()
             loss_sum = loss_sum + loss * size
             correct = correct + hits
-        number = draws.shape[1]
-        row = {"epoch": epoch + 1, "lr": lr, "train_loss": float(loss_sum) / number}
-        row["train_accuracy"] = float(correct) / number
+        row = {"epoch": epoch + 1, "lr": lr, "train_loss": float(loss_sum) / draws.shape[1]}
+        row["train_accuracy"] = float(correct) / draws.shape[1]
         row["seconds"] = round(time.perf_counter() - started, 4)
         yield row
         if not math.isfinite(row["train_loss"]):
