@@ -439,7 +439,10 @@ def predict_labels(model: Model, points: Points, *, batch_size: int | None = Non
 
 
 def label_lattice(classifier, corners, lattice, batch_size=None):
-    """Labels (B, P) at the lattice points of corners (B, d + 1, *shape), a tensor on its device."""
+    """Labels (B, P) from 0 on at the lattice points of corners (B, d + 1, *shape), a NumPy array.
+
+    Where the model's are below 0, their ranks.
+    """
     size = lattice.num_points
     weights = torch.tensor(lattice.coordinates).to(corners)
 
@@ -449,7 +452,10 @@ def label_lattice(classifier, corners, lattice, batch_size=None):
 
     labels = read_outputs(classifier, batch_of, len(corners) * size, labels_of, batch_size)
     refuse_non_finite(labels, lambda index: f"simplex {index // size}")
-    return labels.view(len(corners), size)
+    labels = labels.view(len(corners), size).cpu().numpy()
+    if labels.min(initial=0) < 0:
+        return np.unique(labels, return_inverse=True)[1].reshape(labels.shape)
+    return labels
 
 
 def scores_at(classifier, corners, simplex, weights, batch_size=None):

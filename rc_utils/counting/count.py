@@ -187,18 +187,7 @@ def _count_simplices(classifier, corners, lattice, strategy, batch_size, coarse)
         halvings = HALVINGS.get(lattice.dim, 1) if adaptive else 0
         return count_on_meshes(classifier, corners, lattice, batch_size, halvings)
     labels = door.label_lattice(classifier, corners, lattice, batch_size)
-    if lattice.dim > 1:
-        counts = count_along_edges(_ranks(labels.cpu().numpy()), lattice.edges)
-    else:
-        counts = 1 + (labels[:, 1:] != labels[:, :-1]).sum(1).cpu().numpy()
-    return counts, labels.numel()
-
-
-def _ranks(labels):
-    """Labels from 0 on: where some are below it, their ranks."""
-    if labels.min(initial=0) >= 0:
-        return labels
-    return np.unique(labels, return_inverse=True)[1].reshape(labels.shape)
+    return count_along_edges(labels, lattice.edges), labels.size
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,7 +232,7 @@ def label_grid(
     if domain == "box":
         corners, places = box_corners(corners, padding), box_corners(frame, padding)
     classifier = door.probed_inside(classifier, corners, batch_size)
-    labels = _ranks(door.label_lattice(classifier, corners, lattice, batch_size).cpu().numpy())
+    labels = door.label_lattice(classifier, corners, lattice, batch_size)
     door.check_column(classifier)
     positions = torch.tensor(lattice.coordinates) @ places
     return LabelGrid(lattice.to_grid(labels), positions.numpy(), frame.numpy(), lattice)

@@ -43,18 +43,9 @@ class Mesh:
     scale: int
 
     def __post_init__(self):
-        self.keys = self._keys_of(self.points, self.owner)
-
-    def _keys_of(self, points, owner):
-        dim = points.shape[1]
+        dim = self.points.shape[1]
         base = (dim + 1) * self.scale + 1
-        return np.column_stack([points, owner]) @ base ** np.arange(dim + 1)
-
-    def add(self, points, owner):
-        """Append points (n, d) of the domains `owner` (n,)."""
-        self.points = np.concatenate([self.points, points])
-        self.owner = np.append(self.owner, owner)
-        self.keys = np.append(self.keys, self._keys_of(points, owner))
+        self.keys = np.column_stack([self.points, self.owner]) @ base ** np.arange(dim + 1)
 
 
 def count_on_meshes(classifier, corners, lattice, batch_size, halvings=0):
@@ -176,7 +167,9 @@ def _bisect(mesh, chosen, known):
     wanted = mesh.keys[ends].sum(1)
     missing = np.flatnonzero(~np.isin(wanted, 2 * mesh.keys[known:]))
     missing = missing[np.unique(wanted[missing], return_index=True)[1]]
-    mesh.add(mesh.points[ends[missing]].sum(1) // 2, mesh.owner[ends[missing, 0]])
+    mesh.points = np.concatenate([mesh.points, mesh.points[ends[missing]].sum(1) // 2])
+    mesh.owner = np.append(mesh.owner, mesh.owner[ends[missing, 0]])
+    mesh.keys = np.append(mesh.keys, wanted[missing] // 2)
     there = 2 * mesh.keys[known:]
     order = np.argsort(there)
     middle = known + order[np.searchsorted(there, wanted, sorter=order)][:, None]
