@@ -254,6 +254,17 @@ def test_a_jump_is_the_larger_one_of_those_seen_from_both_sides(rng):
     np.testing.assert_allclose(mesh.jumps_of(made, made.elements, judged), expected, rtol=1e-9)
 
 
+def test_equal_scores_are_one_label_and_ask_for_no_refinement():
+    """A class that is there twice, and a last layer of zeros: neither may refine all it covers."""
+    options, waves = {"dim": 2, "num_samples": 1, "strategy": "adaptive"}, waves_of(3)
+    once = region_count(waves, TRIANGLE, **options)
+    twice = region_count(lambda x: np.hstack([waves(x), waves(x)]), TRIANGLE, **options)
+    assert twice.counts.tolist() == once.counts.tolist()
+    assert twice.num_evaluations == once.num_evaluations
+    zeros = region_count(lambda x: np.zeros((len(x), 10)), TRIANGLE, **options)
+    assert (zeros.counts.tolist(), zeros.num_evaluations) == ([1], 465)
+
+
 def test_the_order_of_corners_does_not_matter(rng):
     """Of a smooth function; on the grid's own labels it does in most triangles."""
     weights = torch.from_numpy(1.5 * rng.standard_normal((5, 40)))

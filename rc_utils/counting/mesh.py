@@ -220,6 +220,7 @@ def doubtful_faces(mesh, faces, judged):
         corners, margin = mesh.scores[faces[part]], margins[part]
         values = np.einsum("pk,ekc->epc", places, corners)
         possible = (values >= values.max(2, keepdims=True) - margin[:, None, None]).any(1)
+        _leave_out_twins(possible, corners)
         number = possible.sum(1)
         doubtful[part[number > size]] = True
         for k in range(2, size + 1):
@@ -230,6 +231,18 @@ def doubtful_faces(mesh, faces, judged):
             slope = np.linalg.svd(centred, compute_uv=False)[:, k - 2]
             doubtful[part[number == k][slope < margin[number == k]]] = True
     return doubtful
+
+
+def _leave_out_twins(possible, corners):
+    """Of the `possible` labels (F, C) with equal scores at all corners (F, n, C), keep the first.
+
+    The others win nowhere, and no refinement would part them: a last layer of zeros has them.
+    """
+    face, label = (possible & (possible.sum(1, keepdims=True) > 1)).nonzero()
+    at = corners[face, :, label]
+    order = np.lexsort((label, *at.T, face))
+    twin = (at[order][1:] == at[order][:-1]).all(1) & (face[order][1:] == face[order][:-1])
+    possible[face[order][1:][twin], label[order][1:][twin]] = False
 
 
 def jumps_of(mesh, faces, judged):
