@@ -20,9 +20,7 @@ def header(scale):
     return (
         f"{hardware()}, {os.cpu_count()} cores, torch threads: {torch.get_num_threads()}\n"
         f"Python {platform.python_version()}, {versions}\n"
-        f"medians of {scale.repeats} turns; the ratio is how many times as fast ours is where the "
-        "target is a lower bound, and how much of the other's time it takes where it is an upper "
-        "bound"
+        f"medians of {scale.repeats} turns; the ratio is a speed-up (>=) or a share of time (<=)"
     )
 
 

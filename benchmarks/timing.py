@@ -17,8 +17,7 @@ def in_turns(sides, repeats):
         side()
     seconds = [[0.0] * repeats for _ in sides]
     for turn in range(repeats):
-        order = range(len(sides)) if turn % 2 == 0 else reversed(range(len(sides)))
-        for i in order:
+        for i in range(len(sides))[:: 1 if turn % 2 == 0 else -1]:
             seconds[i][turn] = sides[i]()
     return [tuple(s) for s in seconds]
 
