@@ -88,6 +88,7 @@ imagenet: env
 serve: book
 	$(BIN)/python -m http.server --directory book/_build/html 8000
 
+# Takes hours, nearly all of them for the true counts of triangles: `python -m benchmarks --only NAME` runs others alone.
 bench: env
 	$(BIN)/python -m benchmarks
 
