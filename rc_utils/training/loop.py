@@ -286,7 +286,7 @@ def _backward(network, optimizer, config, x, y, y_other, weight, points):
     if config.gradient_penalty:
         x = x.detach().requires_grad_()
     lower = config.precision == "bfloat16"
-    with torch.autocast(x.device.type, torch.bfloat16, enabled=lower):
+    with torch.autocast(x.device.type, torch.bfloat16) if lower else contextlib.nullcontext():
         logits = network(x if points is None else torch.cat([x, points[0]]))
         own = logits[: len(y)]
         loss = F.cross_entropy(own, y)
