@@ -25,6 +25,18 @@ def state(network):
     return torch.cat([p.detach().flatten() for p in network.parameters()])
 
 
+@pytest.mark.parametrize(
+    "change", [{"mixup_alpha": 1.0, "crop_padding": 2}, {"precision": "bfloat16"}]
+)
+def test_same_seed_same_bits_other_seed_other_weights(tiny_data, change):
+    config = TrainConfig(epochs=2, batch_size=64, **change)
+    first, again = (train(small_network(), tiny_data, config) for _ in range(2))
+    other = train(small_network(), tiny_data, dataclasses.replace(config, seed=1))
+    assert torch.equal(state(first.network), state(again.network))
+    assert not torch.equal(state(first.network), state(other.network))
+    assert (first.train_loss, first.test_accuracy) == (again.train_loss, again.test_accuracy)
+
+
 def test_random_state_of_the_caller_is_untouched_and_no_other_device_seeded(tiny_data, monkeypatch):
     # It draws dropout and drop-connect from torch's global state.
     network = build_network("EfficientNetB0", width=4)
