@@ -157,7 +157,7 @@ def load_points(path, key=None, image_size=None):
 
 
 def _images_below(folder):
-    """The files of images below a folder, each entered once, and how many others of each kind."""
+    """Files of images below a folder, and the others by kind; no folder is entered twice."""
     from PIL import Image
 
     known, files, others, entered = Image.registered_extensions(), [], collections.Counter(), set()

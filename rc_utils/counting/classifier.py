@@ -1,4 +1,4 @@
-"""The door: a torch module, a scikit-learn classifier or a callable as one classifier of points."""
+"""A torch module, a scikit-learn classifier or a callable as one classifier of points."""
 
 import contextlib
 import dataclasses

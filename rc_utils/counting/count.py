@@ -10,8 +10,15 @@ import torch
 from tqdm import tqdm
 
 from rc_utils.checks import check_count, check_name, check_number, require
-from rc_utils.counting import classifier as door
 from rc_utils.counting import sampling as draws
+from rc_utils.counting.classifier import (
+    Model,
+    Points,
+    as_classifier,
+    check_column,
+    label_lattice,
+    probed_inside,
+)
 from rc_utils.counting.lattice import Lattice, box_corners, count_along_edges, make_lattice
 from rc_utils.counting.mesh import HALVINGS, STRATEGIES, count_on_meshes
 from rc_utils.counting.segments import begins, sample_adaptively
@@ -65,8 +72,8 @@ class RegionCount:
 
 
 def region_count(
-    model: door.Model,
-    points: door.Points,
+    model: Model,
+    points: Points,
     *,
     dim: int = 1,
     resolution: int | None = None,
@@ -147,7 +154,7 @@ def region_count(
         f"{lattice.adjacency!r}; give one of them up",
     )
     length = draws.checked_length(points, dim, num_samples, sampling, seed, direction_length)
-    classifier = door.as_classifier(model, points, names)
+    classifier = as_classifier(model, points, names)
     draw = (dim, num_samples, sampling, seed, length, classifier.device, classifier.dtype)
     found, num_evaluations = [], 0
     # Adaptive counts take some seventh of a grid on segments, two or three of them beyond.
@@ -158,12 +165,12 @@ def region_count(
         for vertices in draws.vertex_blocks(points, *draw, labels=lattice.num_points):
             corners = box_corners(vertices, padding) if domain == "box" else vertices
             if not found:
-                classifier = door.probed_inside(classifier, corners, batch_size)
+                classifier = probed_inside(classifier, corners, batch_size)
             how = (lattice, strategy, batch_size, coarse)
             counts, evaluations = _count_simplices(classifier, corners, *how)
             found.append(counts)
             num_evaluations += evaluations
-    door.check_column(classifier, strict=True)
+    check_column(classifier, strict=True)
     counts = np.concatenate(found)
     counts.setflags(write=False)
     settings = {
@@ -186,7 +193,7 @@ def _count_simplices(classifier, corners, lattice, strategy, batch_size, coarse)
     if adaptive or (linear and not classifier.gives_labels):
         halvings = HALVINGS.get(lattice.dim, 1) if adaptive else 0
         return count_on_meshes(classifier, corners, lattice, batch_size, halvings)
-    labels = door.label_lattice(classifier, corners, lattice, batch_size)
+    labels = label_lattice(classifier, corners, lattice, batch_size)
     return count_along_edges(labels, lattice.edges), labels.size
 
 
@@ -227,12 +234,12 @@ def label_grid(
     check_number("padding", padding, 0)
     kind = {"alpha_range": alpha_range, "domain": domain, "adjacency": adjacency}
     lattice = make_lattice(shape[1] - 1, resolution, **kind)
-    classifier, frame = door.as_classifier(model, vertices), draws.plane_coordinates(given)
+    classifier, frame = as_classifier(model, vertices), draws.plane_coordinates(given)
     corners, places = given.to(classifier.device, classifier.dtype), frame
     if domain == "box":
         corners, places = box_corners(corners, padding), box_corners(frame, padding)
-    classifier = door.probed_inside(classifier, corners, batch_size)
-    labels = door.label_lattice(classifier, corners, lattice, batch_size)
-    door.check_column(classifier)
+    classifier = probed_inside(classifier, corners, batch_size)
+    labels = label_lattice(classifier, corners, lattice, batch_size)
+    check_column(classifier)
     positions = torch.tensor(lattice.coordinates) @ places
     return LabelGrid(lattice.to_grid(labels), positions.numpy(), frame.numpy(), lattice)

@@ -15,7 +15,13 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from rc_utils.checks import require
-from rc_utils.counting import classifier as door
+from rc_utils.counting.classifier import (
+    NUM_PROBED,
+    NonFiniteScores,
+    as_classifier,
+    probed,
+    require_weights,
+)
 from rc_utils.counting.evaluation import full_precision, own_random_state, undisturbed
 from rc_utils.datasets import Dataset, ImageTensor
 from rc_utils.datasets.images import images_per_batch
@@ -107,7 +113,7 @@ def train(
     require(not outside, f"measure_epochs {outside} are not within 0..{config.epochs}")
     enough = len(data.y_train) > 1 or config.batch_size == 1
     require(enough, "a single training image makes no batch of two or more: give more images")
-    door.require_weights(network)
+    require_weights(network)
     trainable = any(p.requires_grad for p in network.parameters())
     require(trainable, f"{type(network).__name__} has no parameter to train")
     device = torch.device(device) if device is not None else next(network.parameters()).device
@@ -145,7 +151,7 @@ def train(
         if device.type == "cuda":
             with torch.cuda.device(device):
                 torch.cuda.manual_seed(config.seed)
-        with contextlib.suppress(door.NonFiniteScores):
+        with contextlib.suppress(NonFiniteScores):
             if config.pretrain_epochs:
                 noise = dataclasses.replace(data, y_train=random_labels(config, data))
                 number = config.pretrain_epochs
@@ -225,18 +231,18 @@ def training_layout(
 
 def check_outputs(network, data):
     """Raise ValueError unless each image has a score for each class, a function of it alone."""
-    images = data.x_train[: door.NUM_PROBED]
+    images = data.x_train[:NUM_PROBED]
     with undisturbed(network, images.device):
         shape = tuple(getattr(network(images), "shape", ()))
     n, classes = len(images), data.num_classes
     found = f"{type(network).__name__} makes an output of shape {shape} of {n} images"
     fits = len(shape) == 2 and shape[0] == n and shape[1] >= classes
     require(fits, f"{found}; expected ({n}, {classes}), a score for each class")
-    door.probed(door.as_classifier(network, images), images)
+    probed(as_classifier(network, images), images)
 
 
 def _epochs(network, step, data, config, between, *, layout, should_stop, progress):
-    """Train; yields the row of `TrainRun.history` of each epoch, up to one with a loss not finite.
+    """Train; yields the rows of `TrainRun.history`, up to the first whose loss is not finite.
 
     step: the network, or what it was compiled to. between: `PointsBetween` to train on as well.
     """
