@@ -43,7 +43,7 @@ class Page:
     depends: tuple | list = ()
     results_of: tuple | list = ()
     notebook: str = ""
-    note: str = ""
+    title: str = ""
     parameters: dict = dataclasses.field(default_factory=dict)
 
 
@@ -113,7 +113,7 @@ def fingerprint(page, layout):
         files += campaign_files(name)
     files += results_read(page, layout)
     read = hash_of({file.resolve() for file in files if file.is_file()}, layout.root)
-    options = [page.name, page.parameters, page.note, read]
+    options = [page.name, page.parameters, page.title, read]
     return hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()
 
 
@@ -217,8 +217,8 @@ def _execute_page(page, layout, metadata):
     execute_notebook(layout.source(page), layout.executed(page), page.parameters, cwd=layout.root)
     executed = nbformat.read(layout.executed(page), as_version=4)
     executed.metadata.update(metadata)
-    if page.note:
-        executed.cells.insert(1, nbformat.v4.new_markdown_cell(page.note))
+    if page.title:
+        executed.cells[0].source = page.title
     for cell in executed.cells:
         # Nothing refers to a figure by its name, which two pages may share.
         cell.metadata.get("mystnb", {}).get("figure", {}).pop("name", None)
