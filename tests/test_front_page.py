@@ -58,7 +58,7 @@ def test_the_numbers_of_the_readme_by_hand():
     twins = runs_of("twins-resnet18", 10_000)
     accuracy = (10 * twins["test_accuracy"] + 47 * twins["unused_accuracy"]) / 57
     gap = twins["train_accuracy"] - accuracy
-    expected["only chance differs, r is"] = np.log(twins["count"]).corr(gap)
+    expected["Between seeds r is"] = np.log(twins["count"]).corr(gap)
     larger = runs_of("gap-resnet18").query("train_accuracy >= 0.99")
     expected["near the paper's gap, r is"] = np.log(larger["count"]).corr(larger["gap"])
     for words, value in expected.items():
