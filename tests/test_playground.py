@@ -104,7 +104,7 @@ def test_a_seed_gives_one_training_and_the_verdict_says_when_the_claim_does_not_
         }"""
     )
     assert first == again != other
-    assert texts[0].endswith("0.01. The claim shows.")
+    assert texts[0].endswith("0.01. As claimed.")
     more = "The claim does not show: the larger learning rate has more regions, not fewer."
     assert texts[1].endswith(more)
     assert "does not show: the larger learning rate has as many" in texts[2]

@@ -245,7 +245,7 @@
 
   /** Whether the larger learning rate has fewer regions, in words; counts are compared as they are shown. */
   function claimText(larger, smaller) {
-    if (Number(shown(larger)) < Number(shown(smaller))) return "The claim shows.";
+    if (Number(shown(larger)) < Number(shown(smaller))) return "As claimed.";
     const than = shown(larger) === shown(smaller) ? "as many regions as the smaller one" : "more regions, not fewer";
     return `The claim does not show: the larger learning rate has ${than}.`;
   }
