@@ -107,7 +107,7 @@ def rivals(ax, results):
     found = {name: r for name, r in rising if r.value > 0}
     colours = [plotting.BLUE if name == "log count" else "0.4" for name in found]
     plotting.intervals(ax, found, color=colours)
-    ax.set(xlim=(-0.2, 1), xlabel="R²", title="Mixed-image scores do as well")
+    ax.set(xlim=(-0.2, 1), xlabel="R²", title="Mixed-image scores tie")
 
 
 def changes(ax, results):
