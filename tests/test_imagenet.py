@@ -82,6 +82,9 @@ def test_two_triangles_of_one_label_are_one_outline():
     assert len(path) == 4
     assert area(path) == 4
     assert {label: len(paths) for label, paths in outlines(square, [7, 8]).items()} == {7: 1, 8: 1}
+    # The second is rounded to a line, on whose other side the first begins.
+    thin = [square[0], np.array([[0, 0], [0, -1e-6], [2, 0]])]
+    assert [area(path) for path in outlines(thin, [7, 7])[7]] == [2]
 
 
 def test_committed_results_are_whole():

@@ -436,17 +436,16 @@ def outlines(polygons, labels):
     Two polygons of one label that share an edge are one region: the edge is left out. Places are
     rounded to four digits. The outer path of a region has a positive `area`, that of a hole not.
     """
-    edges = {}  # as an ordered set
+    edges, back = collections.Counter(), collections.Counter()
     for polygon, label in zip(polygons, labels, strict=True):
         anticlockwise = polygon if area(polygon) >= 0 else polygon[::-1]
         points = [tuple(point) for point in np.round(anticlockwise, 4).tolist()]
         for start, stop in zip(points, points[1:] + points[:1], strict=True):
-            if start != stop:
-                edges[int(label), start, stop] = None
+            edges[int(label), start, stop] += 1  # two, where a thin polygon is rounded to a line
+            back[int(label), stop, start] += 1
     following = collections.defaultdict(list)
-    for label, start, stop in edges:
-        if (label, stop, start) not in edges:
-            following[label, start].append(stop)
+    for label, start, stop in (edges - back).elements():
+        following[label, start].append(stop)
     paths = collections.defaultdict(list)
     while following:
         label, start = next(iter(following))
