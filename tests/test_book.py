@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import pathlib
+import re
 import shutil
 import tomllib
 import types
@@ -25,6 +26,14 @@ PROSE = """# Start
 The count is $r^2$ {cite:p}`li2025region`; see {term}`regions <region>`.
 
 $$\\sum_i x_i$$
+
+| a | b | c |
+|---|:--|---|
+| 1 | 2 | 3 |
+
+| d | e |
+|---|---|
+| 4 | 5 |
 """
 BIBLIOGRAPHY = """# Words
 
@@ -117,6 +126,8 @@ def test_the_book_renders_what_it_needs_offline(built):
     intro = (index.parent / "intro.html").read_text()
     assert 'src="_static/mathjax/tex-mml-chtml.js' in intro
     assert r"\sum_i x_i" in intro
+    # On a phone the cells of three columns or more name theirs.
+    assert re.findall('data-label="(.)"[^>]*><p>(.)', intro) == list(zip("abc", "123", strict=True))
     assert (index.parent / "_static" / "mathjax" / "tex-mml-chtml.js").is_file()
     page = (index.parent / "notebooks" / "line.html").read_text()
     assert 'alt="A rising line"' in page
