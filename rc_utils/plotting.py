@@ -113,8 +113,8 @@ def _table(frame):
     if frame.index.nlevels == frame.columns.nlevels == 1 and frame.columns.name is None:
         # Its name above it, not in a row of its own.
         frame = frame.rename_axis(index=None, columns=frame.index.name)
-    look = {"border": 0, "na_rep": "", "max_rows": 60, "classes": "rc" if is_wide else None}
-    text = frame.to_html(index=show_index, **look)
+    look = {"border": 0, "na_rep": "", "max_rows": pd.get_option("display.max_rows")}
+    text = frame.to_html(index=show_index, classes="rc" if is_wide else None, **look)
     names = [" ".join(map(str, c)) if isinstance(c, tuple) else str(c) for c in frame.columns]
     labels = itertools.cycle(f'<td data-label="{html.escape(name)}">' for name in names)
     return re.sub("<td>", lambda _: next(labels), text)

@@ -166,3 +166,5 @@ def test_a_wide_table_becomes_blocks_on_a_phone_and_a_narrow_one_stays():
     assert places == sorted(places)
     assert '<td data-label="n">9</td>' in shown
     assert 'class="dataframe rc"' in plotting._table(wide)
+    with pd.option_context("display.max_rows", 100):
+        assert plotting._table(pd.concat([narrow] * 99)).count("<tr") == 100
