@@ -266,14 +266,22 @@ def decision_regions(
 
 
 def interpolated_regions(
-    polygons: Sequence, labels: np.ndarray, ax: Axes, class_names: Sequence[str] | None = None
+    polygons: Sequence,
+    labels: np.ndarray,
+    ax: Axes,
+    class_names: Sequence[str] | None = None,
+    *,
+    bare: bool = False,
 ) -> Axes:
-    """Picture of the regions of a triangle as polygons (k, 3) in barycentric coordinates."""
+    """Picture of the regions of a triangle as polygons (k, 3) in barycentric coordinates.
+
+    bare: without a legend and names of the corners.
+    """
     look = {"linewidths": 0, "antialiased": False}
-    return _draw_labels(ax, polygons, labels, TRIANGLE, class_names, **look)
+    return _draw_labels(ax, polygons, labels, TRIANGLE, class_names, bare, **look)
 
 
-def _draw_labels(ax, polygons, labels, vertices, class_names, **look):
+def _draw_labels(ax, polygons, labels, vertices, class_names, bare=False, **look):
     colour_of = class_colours(labels)
     colours = [colour_of[int(label)] for label in labels]
     places = [polygon @ vertices for polygon in polygons]
@@ -286,6 +294,8 @@ def _draw_labels(ax, polygons, labels, vertices, class_names, **look):
     ax.set_aspect("equal")
     ax.autoscale_view()
     ax.axis("off")
+    if bare:
+        return ax
     for index, vertex in enumerate(vertices):
         away = vertex - np.mean(vertices, axis=0)
         place = {"textcoords": "offset points", "xytext": 13 * away / np.linalg.norm(away)}

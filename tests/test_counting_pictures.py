@@ -91,5 +91,7 @@ def test_a_lattice_is_drawn_as_it_is_counted_and_its_outlines_are_its_regions():
         assert [number] == count.counts.tolist() == [len(outer)]
         numbers.append(number)
     assert numbers[0] < numbers[1]
+    ax = plotting.interpolated_regions(polygons, labels, plt.subplots()[1], bare=True)
+    assert (ax.get_legend(), len(ax.texts)) == (None, 0)
     with pytest.raises(ValueError, match="Did you mean 'adaptive'"):
         triangle_regions(field, triangle, strategy="adaptiv")
