@@ -171,3 +171,5 @@ def test_every_notebook_has_the_shared_parameters_no_outputs_and_cells_of_25_lin
             if cell.cell_type == "code":
                 assert not cell.outputs, notebook.name
                 assert len(cell.source.splitlines()) <= 25, f"{notebook.name}: {cell.source[:60]}"
+                if re.search(r"imshow\(|plotting\.\w+_regions|segment_strip\(", cell.source):
+                    assert cell.metadata["mystnb"]["image"]["classes"] == "rc-photo", notebook.name
