@@ -19,7 +19,7 @@ from benchmarks.timing import in_turns
 
 NUMBER_OF_ROWS = {
     "counting-2d": 2, "counting-nd": 6, "forward": 3, "full-width": 3, "overhead": 2, "layout": 2,
-    "adaptive": 4, "linear": 6, "triangles": 40, "memory": 1, "scheduling": 1,
+    "adaptive": 4, "linear": 6, "triangles": 44, "memory": 1, "scheduling": 1,
 }  # fmt: skip
 
 
