@@ -153,7 +153,8 @@ def correlation_lead(
         values, gap, codes, _ = _rows(values, y, units)
         by_unit.append(np.bincount(codes, _influence(values, gap)))
     (one, other), (first, second) = found, by_unit
-    shared = 2 * float(first @ second) / math.sqrt((first @ first) * (second @ second))
+    together = math.sqrt((first @ first) * (second @ second))
+    shared = 2 * float(first @ second) / together if together > 0 else math.nan
 
     def reach(a: float, b: float) -> float:
         return math.sqrt(max(a * a + b * b - shared * a * b, 0.0))

@@ -183,7 +183,6 @@ class Experiment:
     def settings(self):
         """(network label, training settings) of every run, all networks of a seed first."""
         for seed in dict.fromkeys(itertools.chain(*self.seeds_by_network.values())):
-            check_count("seed", seed, 0)
             for label in self.networks:
                 if seed in self.seeds_by_network[label]:
                     for values in itertools.product(*self.grid.values()):
@@ -191,6 +190,7 @@ class Experiment:
 
     def drawn(self, seed):
         """The seed, and what it draws from the ranges, with three digits."""
+        check_count("seed", seed, 0)
         rng, values = np.random.default_rng([seed, 1]), {"seed": seed}
         for key, (low, high) in self.ranges.items():
             value = low * (high / low) ** rng.random()
@@ -267,7 +267,7 @@ class Campaign:
         never = {key: [] for key in ("evolution_epochs", "evolution_counts", "evolution_measures")}
         asked = dataclasses.replace(asked, **never, evolution_loss=None, evolution_weights=False)
         with naming(f"{self.name}, network {network['name']!r}"):
-            return self._plan(asked, network, setting | asked.drawn(seed))
+            return self._plan(asked, network, asked.drawn(seed) | setting)
 
     def _plan(self, experiment, network, setting):
         given = self.train | experiment.train | setting

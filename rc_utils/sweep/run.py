@@ -212,6 +212,8 @@ def _start(network, data):
         torch.default_generator.manual_seed(0)
         with evaluation_mode(network):
             scores = network(batch)
+            found = f"{type(network).__name__} returns a {type(scores).__name__}"
+            require(isinstance(scores, torch.Tensor), f"{found}; expected a tensor of scores")
         both = torch.cat([scores, network.train()(batch)])[:, :10]
     parameters = {name: list(value.shape) for name, value in network.named_parameters()}
     return {"parameters": parameters, "scores": both.double().nan_to_num().tolist()}
