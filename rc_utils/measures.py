@@ -6,7 +6,8 @@ shared sampling noise.
 
 Measures of activations look at the sign of what goes into each ReLU or other activation with its
 bend at 0, module or function: a unit. For smooth activations (swish, GELU, ...) the sign is taken
-as well, although nothing is linear there. Max-pooling's corners and sigmoid gates do not count.
+as well, although nothing is linear there. Corners of max-pooling, of maxima along an axis and of
+sorted values, and sigmoid gates do not count.
 """
 
 import copy
@@ -23,7 +24,7 @@ from torch.nn.utils import parametrize
 from torch.overrides import TorchFunctionMode
 
 from rc_utils.checks import check_name, require
-from rc_utils.counting.classifier import as_classifier, read_outputs
+from rc_utils.counting.classifier import as_classifier, read_outputs, two_scores
 from rc_utils.counting.evaluation import evaluation_mode, full_precision, undisturbed
 from rc_utils.counting.sampling import gather, vertex_indices
 from rc_utils.datasets.images import images_per_batch
@@ -34,17 +35,16 @@ SEGMENT_POINTS = 11
 # u of the mixtures on either half of a segment.
 MAGNITUDES = np.linspace(0, 1, SEGMENT_POINTS // 2 + 1)
 
+# Names of functions and methods of torch, which end in _ where they are in place.
 ACTIVATIONS = {
-    F.relu, F.relu_, torch.relu, torch.relu_, Tensor.relu, Tensor.relu_, F.relu6, F.leaky_relu,
-    F.leaky_relu_, F.prelu, torch.prelu, Tensor.prelu, F.rrelu, F.elu, F.elu_, F.selu, F.celu,
-    F.silu, F.gelu, F.mish, F.hardswish,
+    "relu", "relu6", "leaky_relu", "prelu", "rrelu", "elu", "selu", "celu", "silu", "gelu", "mish",
+    "hardswish",
 }  # fmt: skip
 # They bend, but not only where their input changes its sign: refused, so that no bend is missed.
 OTHER_BENDS = {
-    torch.clamp, Tensor.clamp, Tensor.clamp_, torch.clip, Tensor.clip, torch.clamp_min,
-    Tensor.clamp_min, Tensor.clamp_min_, torch.clamp_max, Tensor.clamp_max, torch.maximum,
-    Tensor.maximum, torch.minimum, Tensor.minimum, torch.abs, Tensor.abs, F.hardtanh, F.hardtanh_,
-    F.threshold, F.threshold_, F.hardsigmoid, F.softshrink, F.hardshrink,
+    "clamp", "clip", "clamp_min", "clamp_max", "maximum", "minimum", "fmax", "fmin", "abs",
+    "absolute", "sign", "heaviside", "hardtanh", "threshold", "hardsigmoid", "softshrink",
+    "hardshrink",
 }  # fmt: skip
 
 
@@ -123,7 +123,7 @@ def sharpness(network, x, y, tolerance=0.05):
     if not parameters:
         return 0.0
     with evaluation_mode(network), torch.enable_grad():
-        loss = F.cross_entropy(network(x), y)
+        loss = F.cross_entropy(two_scores(network(x[:])), y)
         gradients = torch.autograd.grad(loss, parameters, create_graph=True, materialize_grads=True)
         gradient = torch.cat([g.reshape(-1) for g in gradients])
 
@@ -204,7 +204,7 @@ def jacobian_norm(network, x):
         for part in _batches(x, 500):
             images = x[part].detach().clone().requires_grad_()
             squares = 0.0
-            for row in network(images).softmax(1).sum(0):
+            for row in two_scores(network(images)).softmax(1).sum(0):
                 (gradient,) = torch.autograd.grad(row, images, retain_graph=True)
                 squares = squares + gradient.flatten(1).double().square().sum(1)
             total += float(squares.sqrt().sum())
@@ -219,7 +219,7 @@ def _batches(x, most):
 
 def _margins(logits, y):
     """f(x)_y - max_{i != y} f(x)_i of every image, (N,)."""
-    target = y[:, None]
+    logits, target = two_scores(logits), y[:, None]
     return logits.gather(1, target).squeeze(1) - logits.scatter(1, target, -math.inf).amax(1)
 
 
@@ -240,6 +240,7 @@ def mixup_curve(network, x, y, classes, seed=0):
 
     classes: of the ends, "all", "inter", "intra".
     """
+    check_name("classes", classes, ("all", "inter", "intra"))
     pairs = _intra_pairs(y) if classes == "intra" else counted_pairs(x, COUNTED_SEGMENTS, seed)
     labels = _scores_along(network, x, pairs).argmax(2)
     ends = y[torch.as_tensor(pairs).to(y.device)].to(labels.device)
@@ -358,7 +359,7 @@ def _scores_along(network, x, pairs):
         return torch.lerp(ends[:, 0], ends[:, 1], t.view(-1, *[1] * (ends.ndim - 2)))
 
     total = len(pairs) * SEGMENT_POINTS
-    scores = read_outputs(classifier, batch_of, total, lambda scores: scores.softmax(1))
+    scores = read_outputs(classifier, batch_of, total, lambda z: two_scores(z).softmax(1))
     return scores.view(len(pairs), SEGMENT_POINTS, -1)
 
 
@@ -371,20 +372,27 @@ class UnitInputs(TorchFunctionMode):
     def __init__(self, visit):
         super().__init__()
         self.visit = visit
-        self.found = False
+        self.found, self.num_points = False, 0
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
+        kwargs, name = kwargs or {}, getattr(func, "__name__", "").rstrip("_")
+        if name in ACTIVATIONS:
+            self.found = True
+            instead = self.visit(args[0] if args else kwargs["input"])
+            return func(*args, **kwargs) if instead is None else instead
+        output, others = func(*args, **kwargs), (*args[1:], *kwargs.values())
+        bends = name in OTHER_BENDS
+        if name in ("max", "min"):  # of two tensors; else along an axis
+            bends = any(isinstance(other, Tensor) for other in others)
+        elif isinstance(output, Tensor) and output.dtype == torch.bool and output.ndim:
+            # A comparison, by which some points are treated otherwise.
+            bends = len(output) == self.num_points and bool((output != output[:1]).any())
         require(
-            func not in OTHER_BENDS,
-            f"the network calls {getattr(func, '__name__', func)}, whose bends this measure does "
-            "not count: write it as an activation such as torch.relu, or leave the measure out",
+            not bends,
+            f"the network calls {name}, whose bends this measure does not count: write it as an "
+            "activation such as torch.relu, or leave the measure out",
         )
-        if func not in ACTIVATIONS:
-            return func(*args, **kwargs)
-        self.found = True
-        instead = self.visit(args[0] if args else kwargs["input"])
-        return func(*args, **kwargs) if instead is None else instead
+        return output
 
 
 def _visit_units(network, device, batches, visit):
@@ -392,6 +400,7 @@ def _visit_units(network, device, batches, visit):
     units = UnitInputs(lambda z: visit((z > 0).reshape(len(z), -1)))
     with undisturbed(network, device), units:
         for batch in batches:
+            units.num_points = len(batch)
             network(batch)
     require(
         units.found,
