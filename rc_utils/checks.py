@@ -54,11 +54,12 @@ def check_number(name, value, minimum, above=False):
 
 
 def check_count(name, value, minimum):
-    """Raise ValueError unless `value` is an integer of at least `minimum` that 64 bits hold."""
+    """`value` as an int; ValueError unless it is an integer from `minimum` to 2^63 - 1."""
     integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     fits = integer and value >= minimum
     require(fits, f"{name}={value!r}; expected an integer of at least {minimum}")
     require(value < 2**63, f"{name}={value!r}; expected an integer below 2^63")
+    return int(value)
 
 
 def settings_from_dict(cls, values, where):

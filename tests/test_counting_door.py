@@ -1,6 +1,7 @@
 """Whatever comes in at the door - points, models, outputs - is read right or refused by name."""
 
 import functools
+from collections import UserDict
 
 import numpy as np
 import pandas as pd
@@ -121,7 +122,7 @@ BAD = {
     "a mean over the batch": (through(lambda m, h: h - h.mean(0)), "depends on the other points"),
     "attention along the batch": (through(lambda m, h: (h @ h.T).softmax(1) @ h), "depends on"),
     "a sort along the batch": (through(lambda m, h: h.sort(0)[0]), "depends on the other points"),
-    "batch norm": (through(lambda m, h: F.batch_norm(h, None, None, training=True)), "depends on"),
+    "batch norm": (through(lambda m, h: F.batch_norm(h, None, None, training=True)), "the module"),
     "int8 by the range of the batch": (through(int8), "dynamic quantisation"),
     "its place": (through(after=lambda m, z: z + torch.arange(len(z))[:, None]), "depends on"),
     "running statistics": (through(running_norm), "changes itself"),
@@ -377,6 +378,8 @@ class Ragged:
     (torch.tensor(SEGMENT).to_sparse(), "points are a sparse or nested Tensor"),
     (torch.tensor(SEGMENT, device="meta"), "points are on the meta device"),
     ("ab", "points are a str; expected"),
+    (UserDict(x=SEGMENT), "points are a UserDict; expected"),
+    (pd.DataFrame({"kind": pd.Categorical([0, 1])}), "points have a column of categories"),
     (torch.tensor(1.0), "points are"),
     ([[0.0, 1.0], [1.0]], "points make no array"),
     (ConcatDataset([TensorDataset(torch.zeros(4, 2))]), "points are a ConcatDataset.*torch.stack"),
@@ -407,6 +410,15 @@ def test_the_place_of_scores_that_are_not_finite_is_named():
         region_count(scores, SEGMENT, num_samples=3, strategy="adaptive")
     with pytest.raises(ValueError, match=r"1 of 2 points, first in points\[1\]"):
         predict_labels(scores, SEGMENT)
+
+
+def test_settings_are_integers_of_any_width():
+    model, points = lambda x: np.sin(9 * x), np.random.default_rng(0).normal(size=(30, 2))
+    settings = {"dim": 2, "num_samples": 100, "resolution": 20, "batch_size": 100, "seed": 3}
+    narrow = {key: np.uint8(value) for key, value in settings.items()}
+    counts = [region_count(model, points, **given).counts for given in (settings, narrow)]
+    assert counts[0].tolist() == counts[1].tolist()
+    assert len(sample_vertices(points, num_samples=np.int8(100))) == 100
 
 
 def test_what_is_no_model_is_named():
@@ -456,6 +468,9 @@ def test_classes_in_any_order_are_told_apart():
     assert predict_labels(Unsorted(), np.array([[0.0], [0.4], [0.8]])).tolist() == [0, 1, 2]
     stripes = region_count(Unsorted(), np.array([[0.0], [0.999]]), num_samples=1)
     assert stripes.counts.tolist() == [3]
+    Unsorted.classes_ = ["dog", "cat", "ant"]
+    Unsorted.predict = lambda self, x: np.repeat("cat", len(x))
+    assert predict_labels(Unsorted(), np.zeros((2, 1))).tolist() == [1, 1]
     Unsorted.predict = lambda self, x: np.repeat("cow", len(x))
     with pytest.raises(ValueError, match=r"'cow'.*not among its classes_"):
         predict_labels(Unsorted(), np.zeros((2, 1)))

@@ -186,10 +186,10 @@ def require_weights(module):
 def _predict_of(model):
     """The method `predict` of an estimator; names of classes as their positions in `classes_`."""
     classes = getattr(model, "classes_", None)
-    fault = "the classifier predicts several outputs; expected one label per point"
-    require(not isinstance(classes, list), fault)
     if classes is None:
         return model.predict
+    fault = "the classifier predicts several outputs; expected one label per point"
+    require(not any(map(np.ndim, classes)), fault)
     codes = {name: code for code, name in enumerate(np.asarray(classes).tolist())}
 
     def predict(rows):
@@ -215,7 +215,7 @@ def read_outputs(classifier, batch_of, total, read, batch_size=None):
 
 def _read_batches(classifier, batch_of, total, read, batch_size=None):
     """As `read_outputs`, in the modes that hold where it is called."""
-    values, done, chunk = None, 0, batch_size
+    values, done, chunk = None, 0, batch_size and int(batch_size)
     while done < total:
         chunk = chunk or default_chunk(batch_of(done, done + 1)[0].numel(), classifier)
         # As equal in size as can be: last bits of a matrix product can differ for small batches.
@@ -273,9 +273,8 @@ def probed(classifier, points, batch_size=None):
     them. A batch size of up to 64 is kept, for models that take no other. A wide network that gives
     the same for images channels last gets them so.
     """
-    if batch_size is not None:
-        check_count("batch_size", batch_size, 1)
-    size = batch_size if batch_size is not None and batch_size <= 64 else NUM_PROBED
+    batch_size = NUM_PROBED if batch_size is None else check_count("batch_size", batch_size, 1)
+    size = batch_size if batch_size <= 64 else NUM_PROBED
     order = torch.arange(-(-NUM_PROBED // size) * size) % min(len(points), NUM_PROBED)
     points = points.to(classifier.device, classifier.dtype)
 
@@ -321,9 +320,9 @@ def probed(classifier, points, batch_size=None):
     )
     require(
         all(_differ_by(first[: len(found)], found) <= BATCH_TOLERANCE for found in others),
-        f"the output of {name} for a point depends on the other points of its batch: a batch norm "
-        "without running statistics, dynamic quantisation, or operations along the first axis? No "
-        "region can be counted",
+        f"the output of {name} for a point depends on the other points of its batch: a module in "
+        "training mode (give the module itself), a batch norm without running statistics, dynamic "
+        "quantisation, or operations along the first axis? No region can be counted",
     )
     if first.ndim == 1:
         return dataclasses.replace(classifier, gives_labels=True)

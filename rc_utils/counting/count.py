@@ -147,13 +147,14 @@ def region_count(
     if coarse is not None:
         belongs = f"coarse={coarse!r} belongs to strategy 'adaptive' on segments, dim=1"
         require(strategy == "adaptive" and dim == 1, belongs)
-        check_count("coarse", coarse, 2)
+        coarse = check_count("coarse", coarse, 2)
     require(
         strategy == "grid" or dim == 1 or lattice.adjacency == "linear",
         f"strategy 'adaptive' in {dim} dimensions counts with adjacency 'linear', got "
         f"{lattice.adjacency!r}; give one of them up",
     )
     length = draws.checked_length(points, dim, num_samples, sampling, seed, direction_length)
+    dim, num_samples, seed = int(dim), int(num_samples), int(seed)
     classifier = as_classifier(model, points, names)
     draw = (dim, num_samples, sampling, seed, length, classifier.device, classifier.dtype)
     found, num_evaluations = [], 0

@@ -71,11 +71,11 @@ def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), domain="simple
 
     Raises ValueError for an argument outside these ranges and for a lattice that is too large.
     """
-    check_count("dim", dim, 1)
+    dim = check_count("dim", dim, 1)
     if resolution is None:
         # v1 Table 2 for d = 1 and 2, Somepalli et al. (2022) for the box.
         resolution = 50 if domain == "box" else DEFAULT_RESOLUTION.get(dim, 8)
-    check_count("resolution", resolution, 2)
+    resolution = check_count("resolution", resolution, 2)
     if adjacency is None:
         adjacency = "face" if dim == 1 else "linear" if dim <= 5 else "simplex"
     check_name("adjacency", adjacency, (*ADJACENCIES, "linear"))
@@ -92,7 +92,7 @@ def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), domain="simple
     require(fits, f"dim={dim}: {resolution}^{dim} grid positions are more than 64 bits can number")
     number = resolution**2 if domain == "box" else math.comb(resolution - 1 + dim, dim)
     require_few(number, dim, adjacency, (resolution - 1) ** dim if adjacency == "linear" else 0)
-    return _build_lattice(int(dim), int(resolution), alpha_range, domain, adjacency)
+    return _build_lattice(dim, resolution, alpha_range, domain, adjacency)
 
 
 def require_few(points, dim, adjacency, elements=0):

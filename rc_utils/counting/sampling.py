@@ -1,5 +1,7 @@
 """Data points as they come, and the vertices of simplices that are drawn from them."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import scipy.sparse
 import torch
@@ -42,6 +44,7 @@ def vertex_blocks(points, dim, num_samples, sampling, seed, length, device, dtyp
 
     length: of `checked_length`. labels: numbers of four bytes that are kept beside each simplex.
     """
+    dim, num_samples = int(dim), int(num_samples)
     distinct = dim + 1 if sampling == "pairs" else 1
     index = vertex_indices(len(points), num_samples=num_samples, distinct=distinct, seed=seed)
     directions = np.random.default_rng([int(seed), 1])
@@ -126,6 +129,9 @@ def plane_coordinates(vertices):
 def as_points(points):
     """Data frames and lists as arrays, all else as it is; ValueError for no array (N, *shape)."""
     if hasattr(points, "to_numpy"):
+        kinds = map(str, np.ravel(getattr(points, "dtypes", ())))
+        fault = "points have a column of categories, between which there are no points"
+        require("category" not in kinds, f"{fault}: leave it out")
         points = points.to_numpy()
     elif isinstance(points, list | tuple):
         tensor = as_tensor("points", points)
@@ -134,7 +140,7 @@ def as_points(points):
     indexed = indexed and not scipy.sparse.issparse(points)
     if isinstance(points, np.ndarray | torch.Tensor):
         fault = _fault_of(points) if points.ndim else "one number"
-    elif not indexed or isinstance(points, str | bytes | dict | torch.utils.data.Dataset):
+    elif not indexed or isinstance(points, str | bytes | Mapping | torch.utils.data.Dataset):
         fault = f"a {type(points).__name__}"
     else:
         fault = ""
