@@ -270,8 +270,9 @@ def probed(classifier, points, batch_size=None):
 
     Of `points` (n, *shape) up to a dozen are evaluated twice, in another order, in smaller batches
     and two alone; parameters and buffers are compared, and set back where the model has changed
-    them. A batch size of up to 64 is kept, for models that take no other. A wide network that gives
-    the same for images channels last gets them so.
+    them. Scores of 16 bits are refused in float32, too. A batch size of up to 64 is kept, for
+    models that take no other. A wide network that gives the same for images channels last gets them
+    so.
     """
     batch_size = NUM_PROBED if batch_size is None else check_count("batch_size", batch_size, 1)
     size = batch_size if batch_size <= 64 else NUM_PROBED
@@ -284,7 +285,7 @@ def probed(classifier, points, batch_size=None):
         def batch_of(start, stop):
             return points[order[start:stop]]
 
-        return _read_batches(quiet, batch_of, len(order), _in_double, size).numpy()
+        return _read_batches(quiet, batch_of, len(order), torch.Tensor.cpu, size).numpy()
 
     module, layout = classifier.module, torch.contiguous_format
     state = {} if module is None else dict([*module.named_parameters(), *module.named_buffers()])
@@ -326,8 +327,26 @@ def probed(classifier, points, batch_size=None):
     )
     if first.ndim == 1:
         return dataclasses.replace(classifier, gives_labels=True)
-    largest = np.abs(first[np.isfinite(first)]).max(initial=0)
+    finite = first[np.isfinite(first)]
+    largest = np.abs(finite).max(initial=0)
+    # Shares of votes, scores of few levels and what is made of such points have few digits, too.
+    few = finite, finite * 2.0 ** (7 - np.frexp(largest)[1]), _digits(points.cpu().numpy())
+    few = any(map(_are_whole, few)) or ((finite >= 0) & (finite <= 1)).all()
+    require(
+        few or first.dtype == np.float64 or not _are_whole(_digits(finite)),
+        f"all scores of {name} are rounded to half precision or bfloat16, as autocast inside it "
+        "does; near a boundary a rounded score is another label: compute them in float32",
+    )
     return dataclasses.replace(classifier, floor=-1e4 * float(largest or 1), layout=layout)
+
+
+def _digits(numbers):
+    """Numbers that are whole where those given have at most the 11 digits of half precision."""
+    return np.frexp(numbers)[0] * 2**11
+
+
+def _are_whole(numbers):
+    return not (numbers % 1).any()
 
 
 def _differ_by(one, other):
