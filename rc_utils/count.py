@@ -131,6 +131,7 @@ def load_points(path, key=None, image_size=None):
     """
     path = pathlib.Path(path)
     if path.is_dir():
+        require(key is None, f"{path} is a folder of images: leave --points out")
         advice = "give the model's size with --image-size"
         require(image_size, f"the images of a folder are resized: {advice}")
         files, others = _images_below(path)
@@ -140,7 +141,8 @@ def load_points(path, key=None, image_size=None):
         return _as_images(np.stack([decode(file, image_size) for file in files]))
     fault = f"{path} is no .npz or .npy file and no folder"
     require(path.suffix in (".npz", ".npy"), f"{fault}: use np.savez(..., x=points)")
-    points, where = np.load(path, allow_pickle=False), path
+    require(image_size is None, f"{path} is not resized: leave --image-size out")
+    points, where = _naming(path, np.load)(path), path  # nothing is unpickled
     if path.suffix == ".npy":
         require(key is None, f"{path} holds one array: leave --points out")
     else:
@@ -150,9 +152,11 @@ def load_points(path, key=None, image_size=None):
             key = key or next((k for k in _KEYS if k in names), only)
             found = f"{path} has the arrays {', '.join(names)}"
             require(key in names, f"{found}: name one with --points")
-            points, where = arrays[key], f"array {key} of {path}"
+            points, where = _naming(path, arrays.__getitem__)(key), f"array {key} of {path}"
     found = f"{where} is of type {points.dtype}"
     require(points.dtype.kind in "buif", f"{found}, expected real numbers")
+    found = f"{where} has shape {points.shape}"
+    require(points.ndim > 1, f"{found}, expected (N, *shape), so (N, 1) for one feature")
     return _as_images(points) if points.dtype == np.uint8 else points.astype(np.float32)
 
 
@@ -252,7 +256,7 @@ def main(argv=None):
         print(f"regions, with a 95 % interval: {correlation.mean(count.counts, 'samples')}")
         print(count)
         draw(model, points, args.output, args.seed)
-    except (ValueError, TypeError, OSError, ImportError, zipfile.BadZipFile) as error:
+    except (ValueError, TypeError, OSError, ImportError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     print(f"picture: {args.output}")
