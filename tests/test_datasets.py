@@ -27,7 +27,8 @@ def fruit(tmp_path, rng, monkeypatch):
         arrays[f"x_{split}"] = rng.integers(0, 256, (n, 12, 12, 3), dtype=np.uint8)
         more = rng.choice([0, 0, 0, 0, 1, 2, 3], n - 4)
         arrays[f"y_{split}"] = np.concatenate([np.arange(4), more])
-    write_cache(tmp_path / "fruit.npz", arrays)
+    for name in ("fruit", "digits"):
+        write_cache(tmp_path / f"{name}.npz", arrays)
     monkeypatch.setenv("RC_DATA", str(tmp_path))
     return arrays
 
@@ -122,6 +123,8 @@ def test_images_are_standardised_when_indexed_as_numpy_is_and_are_bytes(rng):
         assert images[index].dtype == images.dtype == torch.float32
         np.testing.assert_allclose(images[index], (chosen - mean) / std, rtol=1e-5, atol=1e-6)
     assert np.array_equal(np.asarray(images), images.all().numpy())
+    with pytest.raises(ValueError, match="first axis only, got a tuple"):
+        images[0, 1]
     for raw in (torch.zeros(2, 3, 4, 4), torch.zeros(3, 4, 4).byte()):
         with pytest.raises(ValueError, match="expected uint8"):
             ImageTensor(raw, [0.0] * 3, [1.0] * 3)
@@ -309,7 +312,8 @@ def test_class_folders_that_are_wrong_are_named(folders, tmp_path):
 
 @pytest.mark.parametrize(("arguments", "message"), [
     ({"name": "shape"}, "unknown dataset 'shape'. Did you mean 'shapes'"),
-    ({"name": "shapes", "image_size": 7}, "image_size is 7"),
+    ({"name": "shapes", "image_size": 7}, "image_size=7; expected an integer of at least 8"),
+    ({"name": "digits"}, "not read from"),
     ({"name": "../fruit"}, "unknown dataset"),
     ({"n_test": 41}, "n_test is 41, but there are 40 test samples"),
     ({"image_size": 13}, "image_size is 13; expected 1 to 12"),
@@ -337,8 +341,11 @@ def test_grey_images_of_sixteen_bits_keep_their_range(tmp_path):
         assert np.abs(decode(tmp_path / name, 8)[..., 1] - expected).max() <= 0.5
 
 
-def test_pixels_of_an_unknown_range_are_refused(tmp_path):
+def test_pixels_of_an_unknown_range_and_too_many_are_refused(tmp_path, monkeypatch):
     for pixels in (np.full((4, 4), 0.5, np.float32), np.full((4, 4), 1 << 20, np.int32)):
         Image.fromarray(pixels).save(tmp_path / "x.tif")
         with pytest.raises(ValueError, match=r"x\.tif has pixels of mode [IF], whose range is un"):
             decode(tmp_path / "x.tif", 4)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 4)
+    with pytest.raises(ValueError, match=r"x\.tif cannot be decoded \(Image size \(16 pixels\)"):
+        decode(tmp_path / "x.tif", 4)

@@ -122,10 +122,13 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
     # Values of the wrong type, or out of range.
     (["dataset"], {}, r"\[dataset\] has no 'name'"),
     (["dataset", "label_noise"], 1.5, r"\[dataset\]: label_noise is 1.5"),
+    (["dataset", "classes"], ["disk", "ring"], r"\[dataset\]: unknown class.*mean 'disc'"),
+    (["dataset", "image_size"], 7, r"\[dataset\]: image_size=7; expected an integer of at least 8"),
     (["train", "epochs"], "many", r"epochs must be of type int, got 'many'"),
     (["train", "momentum"], 10**400, r"momentum must be of type finite float"),
     (["networks", "small", "width"], 10**400, r"networks.small.*width="),
-    (["networks", "small", "widths"], [float("nan")], "networks.small.*not JSON compliant"),
+    (["networks", "small", "width"], float("inf"), "networks.small.*width=inf"),
+    (["networks", "MLP"], {"widths": [float("nan")]}, "networks.MLP.*not JSON compliant"),
     (["counts", "main", "resolution"], 1, "counts.main.*resolution=1; expected an integer"),
     (["counts", "planes", "adjacency"], "face", "counts with adjacency 'linear', got 'face'"),
     (["experiments", 0, "grid", "lr"], [], r"grid.lr must be a non-empty list"),
@@ -152,6 +155,10 @@ def test_an_invalid_campaign_is_refused_before_anything_is_trained(tmp_path, mon
     for option in ([], ["--plan"], ["--freeze"], ["--verify", "1"]):
         assert execute.main([str(folder), *option]) == 2
         assert "resolution=1; expected an integer of at least 2" in capsys.readouterr().err
+    (folder / "campaign.toml").write_text(text.replace('"shapes"', '"shaeps"'))
+    for option, status in ([], 2), (["--plan"], 2), (["--plan", "--scheduler", "tcp://there"], 0):
+        assert execute.main([str(folder), *option]) == status
+        assert ("Did you mean 'shapes'" in capsys.readouterr().err) == (status == 2)
 
 
 def test_a_campaign_that_cannot_be_read_is_named_and_stops_no_other(tmp_path, monkeypatch):
@@ -159,6 +166,8 @@ def test_a_campaign_that_cannot_be_read_is_named_and_stops_no_other(tmp_path, mo
         shutil.copytree(campaigns_dir() / name, tmp_path / name)
     path = tmp_path / "shapes-quick" / "campaign.toml"
     path.write_text(path.read_text().replace("title = ", "title = [", 1))
+    path = tmp_path / "shapes-tiny" / "campaign.toml"
+    path.write_text("\ufeff" + path.read_text(), encoding="utf-8")  # as editors of Windows do
     monkeypatch.setenv("RC_CAMPAIGNS", str(tmp_path))
     words = r"campaign 'shapes-quick' is left out: .*campaign.toml cannot be read"
     with pytest.warns(UserWarning, match=words):

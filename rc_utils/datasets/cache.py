@@ -161,14 +161,15 @@ def decode(file, size):
 
     try:
         with Image.open(file) as image:
-            if image.mode[0] in "IF":
-                pixels = np.asarray(image)
-                known = image.mode[0] == "I" and pixels.min() >= 0 and pixels.max() < 1 << 16
-                advice = "whose range is unknown: save it with 8 or 16 bits"
-                require(known, f"{file} has pixels of mode {image.mode}, {advice}")
-                image = Image.fromarray((pixels / 257).round().astype(np.uint8))
-            image = image.convert("RGB")
-    except (OSError, SyntaxError) as error:
+            mode = image.mode
+            image = image.copy() if mode[0] in "IF" else image.convert("RGB")
+    except Exception as error:  # of whatever kind, depending on which bytes are wrong
         advice = "replace it, or remove it from the folder"
         raise ValueError(f"{file} cannot be decoded ({error}); {advice}") from error
+    if mode[0] in "IF":
+        pixels = np.asarray(image)
+        known = mode[0] == "I" and pixels.min() >= 0 and pixels.max() < 1 << 16
+        advice = "whose range is unknown: save it with 8 or 16 bits"
+        require(known, f"{file} has pixels of mode {mode}, {advice}")
+        image = Image.fromarray((pixels / 257).round().astype(np.uint8)).convert("RGB")
     return np.asarray(ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR))

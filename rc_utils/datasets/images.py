@@ -40,6 +40,8 @@ class ImageTensor:
             # The training loop's case: several times faster than general indexing, and it refuses
             # negative indices, which the other forms take.
             return self.standardise(self.raw.index_select(0, index.to(self.raw.device)))
+        along = "images are indexed along their first axis only"
+        require(not isinstance(index, tuple), f"{along}, got a tuple: give a list, or index x.raw")
         if not isinstance(index, int | slice | torch.Tensor):
             index = np.asarray(index)
             if index.dtype != bool:  # to torch bytes are a mask

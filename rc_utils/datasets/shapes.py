@@ -8,8 +8,6 @@ the pixel noise differs.
 
 import numpy as np
 
-from rc_utils.checks import require
-
 _BLOCK = 500
 _STREAMS = {"train": 0, "test": 1}
 
@@ -20,9 +18,8 @@ def make_shapes(n, *, image_size, split, seed, classes):
     split: "train" or "test", which draw from separate random streams. classes: indices into
     `SHAPE_NAMES`; label k is the k-th of them. Every run of len(classes) labels that starts at a
     multiple of len(classes) within a block of 500 // len(classes) such runs holds each class once.
-    Raises ValueError for an image_size below 8.
+    image_size is at least 8.
     """
-    require(image_size >= 8, f"image_size is {image_size}; shapes need at least 8 pixels a side")
     runs = _BLOCK // len(classes)
     images, labels = [], []
     for block in range(-(-n // (runs * len(classes)))):

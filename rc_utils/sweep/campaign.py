@@ -313,7 +313,7 @@ def load_campaign(name):
         path = folder / "campaign.toml"
         if os.path.isfile(path):  # pathlib's raises for a name that is too long
             with naming(f"{path} cannot be read as TOML"):
-                table = tomllib.loads(path.read_text(encoding="utf-8"))
+                table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
             return parse_campaign(table, name, folder)
     raise unknown_name("campaign", name, list_campaigns())
 

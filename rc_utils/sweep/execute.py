@@ -27,7 +27,7 @@ from rc_utils import measures
 from rc_utils.checks import check_arguments, check_count, check_name, check_number, naming, require
 from rc_utils.counting import region_count
 from rc_utils.datasets.load import check_values as check_dataset
-from rc_utils.datasets.load import load_dataset
+from rc_utils.datasets.load import folder_with, load_dataset
 from rc_utils.networks.registry import check_network
 from rc_utils.paths import results_dir, write_atomically
 from rc_utils.sweep import records
@@ -102,6 +102,8 @@ def sweep(
     todo = records.missing_runs(campaign, shard)
     if not todo:
         return []
+    if not scheduler:
+        check_data(todo)
     # A folder that cannot be written is noticed before any training.
     probe = results_dir() / "records" / f".writable.{uuid.uuid4().hex[:8]}"
     write_atomically(probe, b"")
@@ -230,13 +232,13 @@ def check_values(campaign):
         with naming(f"{campaign.name}, {where}"):
             # Keys that name a place on this machine are no part of a run.
             check_arguments(load_dataset, settings, "dataset", ("device", "data_dir", "root"))
-            check_dataset(**{k: v for k, v in settings.items() if k not in ("name", "classes")})
+            check_dataset(**settings)
     for where, network in networks.items():
         with naming(f"{campaign.name}, {where}"):
             for key in ("num_classes", "in_channels", "image_size", "seed"):
                 require(key not in network, f"{key} comes from the dataset or the run")
-            canonical_json(network)
             check_network(**network)
+            canonical_json(network)
     model, points = lambda batch: batch[:, :3], np.random.default_rng(0).random((64, 8))
     for label, settings in campaign.counts.items():
         with naming(f"{campaign.name}, counts.{label}"):
@@ -249,6 +251,12 @@ def check_values(campaign):
         campaign.runs()
 
 
+def check_data(todo):
+    """Raise ValueError for a dataset of planned runs that is neither known nor in the folder."""
+    for name in {planned.spec.dataset["name"] for planned in todo}:
+        folder_with(name)
+
+
 def check_device(device):
     """Raise ValueError for a device that is unknown or not in this machine."""
     try:
@@ -257,12 +265,15 @@ def check_device(device):
         raise ValueError(f"device {device!r} cannot be used: {error}") from error
 
 
-def plan(campaign, shard=(0, 1)):
+def plan(campaign, shard=(0, 1), scheduler=None):
     """Lines that say how many runs are there, how many are missing, and the hours that these take.
 
-    By the median seconds of the records of each network, as far as there are some.
+    By the median seconds of the records of each network, as far as there are some. Raises
+    ValueError for a dataset that is not there, unless the workers of a scheduler may have it.
     """
     plans, todo = campaign.runs(), records.missing_runs(campaign, shard)
+    if not scheduler:
+        check_data(todo)
     found = records.find_records(plans, campaign.folder / "runs.jsonl")
     complete = {key for key, (old, _) in found.items() if records.is_complete(old, plans[key])}
     yield f"{campaign.name}: {campaign.title}"
@@ -379,7 +390,7 @@ def _act(campaign, options):
         check_values(campaign)
     if options.plan:
         try:
-            for line in plan(campaign, options.shard):
+            for line in plan(campaign, options.shard, options.scheduler):
                 print(line, flush=True)
         except BrokenPipeError:  # nobody reads any more, as `head`
             # Python writes what is left at its end, and would complain again.

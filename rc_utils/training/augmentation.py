@@ -109,7 +109,7 @@ def points_between(config, data):
     neither image.
     """
     number, n = round(config.between_share * len(data.y_train)), len(data.y_train)
-    if not number:
+    if not config.between_share:
         return None
     none = f"between_share={config.between_share:g}: no batch holds a point"
     in_batch = round(config.between_share * min(config.batch_size, n))
