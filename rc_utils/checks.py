@@ -55,8 +55,7 @@ def check_number(name, value, minimum, above=False):
 
 def check_count(name, value, minimum):
     """`value` as an int; ValueError unless it is an integer from `minimum` to 2^63 - 1."""
-    integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    fits = integer and value >= minimum
+    fits = isinstance(value, numbers.Integral) and not isinstance(value, bool) and value >= minimum
     require(fits, f"{name}={value!r}; expected an integer of at least {minimum}")
     require(value < 2**63, f"{name}={value!r}; expected an integer below 2^63")
     return int(value)

@@ -132,8 +132,7 @@ def load_points(path, key=None, image_size=None):
     path = pathlib.Path(path)
     if path.is_dir():
         require(key is None, f"{path} is a folder of images: leave --points out")
-        advice = "give the model's size with --image-size"
-        require(image_size, f"the images of a folder are resized: {advice}")
+        require(image_size, "images are resized: give the model's size with --image-size")
         files, others = _images_below(path)
         passed_over = f"; not read: {', '.join(others)}" if others else ""
         require(files, f"no images in {path}{passed_over}")
@@ -153,10 +152,9 @@ def load_points(path, key=None, image_size=None):
             found = f"{path} has the arrays {', '.join(names)}"
             require(key in names, f"{found}: name one with --points")
             points, where = _naming(path, arrays.__getitem__)(key), f"array {key} of {path}"
-    found = f"{where} is of type {points.dtype}"
-    require(points.dtype.kind in "buif", f"{found}, expected real numbers")
-    found = f"{where} has shape {points.shape}"
-    require(points.ndim > 1, f"{found}, expected (N, *shape), so (N, 1) for one feature")
+    found = f"{where} is of type {points.dtype} and shape {points.shape}"
+    fits = points.dtype.kind in "buif" and points.ndim > 1
+    require(fits, f"{found}, expected real numbers (N, *shape), so (N, 1) for one feature")
     return _as_images(points) if points.dtype == np.uint8 else points.astype(np.float32)
 
 

@@ -250,8 +250,7 @@ def mixup_curve(network, x, y, classes, seed=0):
     right = (from_first.double() + from_second.double()) / 2
     if classes == "inter":
         right = right[ends[:, 0] != ends[:, 1]]
-        fault = "no segment has different labels at its ends"
-        require(len(right) > 0, f"{fault}: there is no pair of the kind 'inter'")
+        require(len(right) > 0, "no segment has different labels at its ends, as 'inter' asks for")
     return right.mean(0).tolist()
 
 
@@ -371,8 +370,7 @@ class UnitInputs(TorchFunctionMode):
 
     def __init__(self, visit):
         super().__init__()
-        self.visit = visit
-        self.found, self.num_points = False, 0
+        self.visit, self.found, self.num_points = visit, False, 0
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs, name = kwargs or {}, getattr(func, "__name__", "").rstrip("_")
@@ -380,11 +378,10 @@ class UnitInputs(TorchFunctionMode):
             self.found = True
             instead = self.visit(args[0] if args else kwargs["input"])
             return func(*args, **kwargs) if instead is None else instead
-        output, others = func(*args, **kwargs), (*args[1:], *kwargs.values())
-        bends = name in OTHER_BENDS
-        if name in ("max", "min"):  # of two tensors; else along an axis
-            bends = any(isinstance(other, Tensor) for other in others)
-        elif isinstance(output, Tensor) and output.dtype == torch.bool and output.ndim:
+        output = func(*args, **kwargs)
+        of_two = any(isinstance(other, Tensor) for other in (*args[1:], *kwargs.values()))
+        bends = name in OTHER_BENDS or (of_two and name in ("max", "min"))  # else along an axis
+        if isinstance(output, Tensor) and output.dtype == torch.bool and output.ndim:
             # A comparison, by which some points are treated otherwise.
             bends = len(output) == self.num_points and bool((output != output[:1]).any())
         require(

@@ -188,8 +188,7 @@ def _predict_of(model):
     classes = getattr(model, "classes_", None)
     if classes is None:
         return model.predict
-    fault = "the classifier predicts several outputs; expected one label per point"
-    require(not any(map(np.ndim, classes)), fault)
+    require(not any(map(np.ndim, classes)), "the classifier predicts several outputs; expected one")
     codes = {name: code for code, name in enumerate(np.asarray(classes).tolist())}
 
     def predict(rows):
@@ -270,9 +269,8 @@ def probed(classifier, points, batch_size=None):
 
     Of `points` (n, *shape) up to a dozen are evaluated twice, in another order, in smaller batches
     and two alone; parameters and buffers are compared, and set back where the model has changed
-    them. Scores of 16 bits are refused in float32, too. A batch size of up to 64 is kept, for
-    models that take no other. A wide network that gives the same for images channels last gets them
-    so.
+    them. Float32 scores of 16 bits are refused. A batch size of up to 64 is kept, for models that
+    take no other. A wide network that gives the same for images channels last gets them so.
     """
     batch_size = NUM_PROBED if batch_size is None else check_count("batch_size", batch_size, 1)
     size = batch_size if batch_size <= 64 else NUM_PROBED
@@ -281,11 +279,8 @@ def probed(classifier, points, batch_size=None):
 
     def outputs(order, size, layout=torch.contiguous_format):
         quiet = dataclasses.replace(classifier, tick=int, layout=layout)
-
-        def batch_of(start, stop):
-            return points[order[start:stop]]
-
-        return _read_batches(quiet, batch_of, len(order), torch.Tensor.cpu, size).numpy()
+        how = (lambda start, stop: points[order[start:stop]], len(order), torch.Tensor.cpu, size)
+        return _read_batches(quiet, *how).numpy()
 
     module, layout = classifier.module, torch.contiguous_format
     state = {} if module is None else dict([*module.named_parameters(), *module.named_buffers()])
@@ -329,24 +324,17 @@ def probed(classifier, points, batch_size=None):
         return dataclasses.replace(classifier, gives_labels=True)
     finite = first[np.isfinite(first)]
     largest = np.abs(finite).max(initial=0)
-    # Shares of votes, scores of few levels and what is made of such points have few digits, too.
-    few = finite, finite * 2.0 ** (7 - np.frexp(largest)[1]), _digits(points.cpu().numpy())
-    few = any(map(_are_whole, few)) or ((finite >= 0) & (finite <= 1)).all()
+    # Half precision has 11 binary digits, bfloat16 8; so may whole numbers, votes and a few steps.
+    steps = finite * 2.0 ** (7 - np.frexp(largest)[1])
+    digits = [np.frexp(numbers)[0] * 2**11 for numbers in (points.cpu().numpy(), finite)]
+    *few, rounded = (not (numbers % 1).any() for numbers in (finite, steps, *digits))
+    shares = ((finite >= 0) & (finite <= 1)).all()
     require(
-        few or first.dtype == np.float64 or not _are_whole(_digits(finite)),
+        not rounded or any(few) or shares or first.dtype == np.float64,
         f"all scores of {name} are rounded to half precision or bfloat16, as autocast inside it "
         "does; near a boundary a rounded score is another label: compute them in float32",
     )
     return dataclasses.replace(classifier, floor=-1e4 * float(largest or 1), layout=layout)
-
-
-def _digits(numbers):
-    """Numbers that are whole where those given have at most the 11 digits of half precision."""
-    return np.frexp(numbers)[0] * 2**11
-
-
-def _are_whole(numbers):
-    return not (numbers % 1).any()
 
 
 def _differ_by(one, other):

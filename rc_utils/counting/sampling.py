@@ -1,7 +1,5 @@
 """Data points as they come, and the vertices of simplices that are drawn from them."""
 
-from collections.abc import Mapping
-
 import numpy as np
 import scipy.sparse
 import torch
@@ -35,7 +33,7 @@ def sample_vertices(
     """
     points = as_points(points)
     length = checked_length(points, dim, num_samples, sampling, seed, direction_length)
-    draw = (dim, num_samples, sampling, seed, length, device, precision_of(points))
+    draw = (int(dim), int(num_samples), sampling, seed, length, device, precision_of(points))
     return torch.cat(list(vertex_blocks(points, *draw)))
 
 
@@ -44,7 +42,6 @@ def vertex_blocks(points, dim, num_samples, sampling, seed, length, device, dtyp
 
     length: of `checked_length`. labels: numbers of four bytes that are kept beside each simplex.
     """
-    dim, num_samples = int(dim), int(num_samples)
     distinct = dim + 1 if sampling == "pairs" else 1
     index = vertex_indices(len(points), num_samples=num_samples, distinct=distinct, seed=seed)
     directions = np.random.default_rng([int(seed), 1])
@@ -130,20 +127,17 @@ def as_points(points):
     """Data frames and lists as arrays, all else as it is; ValueError for no array (N, *shape)."""
     if hasattr(points, "to_numpy"):
         kinds = map(str, np.ravel(getattr(points, "dtypes", ())))
-        fault = "points have a column of categories, between which there are no points"
-        require("category" not in kinds, f"{fault}: leave it out")
+        require("category" not in kinds, "points have a column of categories: leave it out")
         points = points.to_numpy()
     elif isinstance(points, list | tuple):
         tensor = as_tensor("points", points)
         points = tensor if points and isinstance(points[0], torch.Tensor) else tensor.numpy()
     indexed = hasattr(points, "__getitem__") and hasattr(points, "__len__")
-    indexed = indexed and not scipy.sparse.issparse(points)
+    other = scipy.sparse.issparse(points) or hasattr(points, "keys")
+    other = other or isinstance(points, str | bytes | torch.utils.data.Dataset)
+    fault = "" if indexed and not other else f"a {type(points).__name__}"
     if isinstance(points, np.ndarray | torch.Tensor):
         fault = _fault_of(points) if points.ndim else "one number"
-    elif not indexed or isinstance(points, str | bytes | Mapping | torch.utils.data.Dataset):
-        fault = f"a {type(points).__name__}"
-    else:
-        fault = ""
     require(
         not fault,
         f"points are {fault}; expected a dense array or tensor (N, *shape) of real numbers, such "

@@ -164,8 +164,7 @@ def decode(file, size):
             mode = image.mode
             image = image.copy() if mode[0] in "IF" else image.convert("RGB")
     except Exception as error:  # of whatever kind, depending on which bytes are wrong
-        advice = "replace it, or remove it from the folder"
-        raise ValueError(f"{file} cannot be decoded ({error}); {advice}") from error
+        raise ValueError(f"{file} cannot be decoded ({error}): replace or remove it") from error
     if mode[0] in "IF":
         pixels = np.asarray(image)
         known = mode[0] == "I" and pixels.min() >= 0 and pixels.max() < 1 << 16

@@ -40,13 +40,11 @@ class ImageTensor:
             # The training loop's case: several times faster than general indexing, and it refuses
             # negative indices, which the other forms take.
             return self.standardise(self.raw.index_select(0, index.to(self.raw.device)))
-        along = "images are indexed along their first axis only"
-        require(not isinstance(index, tuple), f"{along}, got a tuple: give a list, or index x.raw")
+        require(not isinstance(index, tuple), "images are indexed along the first axis: no tuple")
         if not isinstance(index, int | slice | torch.Tensor):
             index = np.asarray(index)
-            if index.dtype != bool:  # to torch bytes are a mask
-                index = index.astype(np.int64, casting="same_kind")
-            index = torch.as_tensor(index)
+            kind = bool if index.dtype == bool else np.int64  # to torch bytes are a mask
+            index = torch.as_tensor(index.astype(kind, casting="same_kind"))
         return self.standardise(self.raw[index])
 
     def __array__(self, dtype=None, copy=None):

@@ -51,8 +51,7 @@ def load_dataset(
     and FileNotFoundError, saying which file to put where, for data that cannot be downloaded.
     """
     folder = folder_with(name, data_dir)
-    only = f"root is {root!r}, but only 'imagenet' is read from class folders, not {name!r}"
-    require(root is None or name == "imagenet", only)
+    require(root is None or name == "imagenet", f"only 'imagenet' has a root, not {name!r}")
     chosen = {"n_train": n_train, "n_test": n_test, "seed": seed, "classes": classes}
     check_values(name, **chosen, image_size=image_size, label_noise=label_noise)
     if name == "shapes":
@@ -69,23 +68,19 @@ def folder_with(name, data_dir=None):
     """The data folder, where a dataset is known by its name or there; else ValueError."""
     folder, built_in = data_folder(data_dir), {"shapes", "digits", "imagenet"}
     own, files = folder / f"{name}.npz", {path.stem for path in folder.glob("*.npz")}
-    taken = f"{name} is not read from {own}, which has the name of a dataset that is built in"
-    require(name not in built_in & files, f"{taken}: give the file another name")
+    require(name not in built_in & files, f"{own} has the name of one that is built in: rename it")
     if name not in (known := {*built_in, *DOWNLOADS, *files}):
         advice = f"put {own.name}, with x_train, y_train, x_test, y_test, into {folder.resolve()}"
         raise ValueError(f"{unknown_name('dataset', name, known)}. Or {advice}")
     return folder
 
 
-def check_values(
-    name, *, n_train=None, n_test=None, image_size=None, label_noise=0.0, classes=None, seed=0
-):
+def check_values(name, *, image_size=None, label_noise=0.0, classes=None, seed=0, **numbers):
     """Raise ValueError for a value of `load_dataset` that the dataset could not have."""
     fraction = isinstance(label_noise, Real) and 0 <= label_noise <= 1
     require(fraction, f"label_noise is {label_noise!r}; expected a fraction from 0 to 1")
-    for key, value in {"n_train": n_train, "n_test": n_test, "image_size": image_size}.items():
-        if value is not None:
-            check_count(key, value, 1)
+    for key, value in (numbers | {"image_size": image_size}).items():
+        check_count(key, 1 if value is None else value, 1)
     check_count("seed", seed, 0)
     if name == "shapes":
         resolve_classes(classes, SHAPE_NAMES)

@@ -102,8 +102,7 @@ def sweep(
     todo = records.missing_runs(campaign, shard)
     if not todo:
         return []
-    if not scheduler:
-        check_data(todo)
+    check_data(todo, scheduler)
     # A folder that cannot be written is noticed before any training.
     probe = results_dir() / "records" / f".writable.{uuid.uuid4().hex[:8]}"
     write_atomically(probe, b"")
@@ -251,9 +250,9 @@ def check_values(campaign):
         campaign.runs()
 
 
-def check_data(todo):
-    """Raise ValueError for a dataset of planned runs that is neither known nor in the folder."""
-    for name in {planned.spec.dataset["name"] for planned in todo}:
+def check_data(todo, scheduler):
+    """Raise ValueError for a dataset of planned runs that no worker can have."""
+    for name in () if scheduler else {planned.spec.dataset["name"] for planned in todo}:
         folder_with(name)
 
 
@@ -269,11 +268,10 @@ def plan(campaign, shard=(0, 1), scheduler=None):
     """Lines that say how many runs are there, how many are missing, and the hours that these take.
 
     By the median seconds of the records of each network, as far as there are some. Raises
-    ValueError for a dataset that is not there, unless the workers of a scheduler may have it.
+    ValueError for a dataset that is not here, unless the workers of a scheduler may have it.
     """
     plans, todo = campaign.runs(), records.missing_runs(campaign, shard)
-    if not scheduler:
-        check_data(todo)
+    check_data(todo, scheduler)
     found = records.find_records(plans, campaign.folder / "runs.jsonl")
     complete = {key for key, (old, _) in found.items() if records.is_complete(old, plans[key])}
     yield f"{campaign.name}: {campaign.title}"
