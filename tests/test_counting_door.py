@@ -495,12 +495,12 @@ def test_a_network_that_keeps_tensors_can_be_trained_after_a_count(strategy):
         def forward(self, x):
             return super().forward(x * frequencies())
 
-    network, points = nn.Sequential(Caching(2, 3)), torch.randn(20, 2)
+    network, points = nn.Sequential(Caching(2, 3)), torch.randn(20, 2, requires_grad=True)
     if strategy == "exact":
         exact_segment(network, points[0], points[1])
     else:
         region_count(network, points, num_samples=2, strategy=strategy)
-    network(points.requires_grad_()).sum().backward()
+    network(points).sum().backward()
     assert network[0].weight.grad is not None
 
 

@@ -275,7 +275,7 @@ def probed(classifier, points, batch_size=None):
     batch_size = NUM_PROBED if batch_size is None else check_count("batch_size", batch_size, 1)
     size = batch_size if batch_size <= 64 else NUM_PROBED
     order = torch.arange(-(-NUM_PROBED // size) * size) % min(len(points), NUM_PROBED)
-    points = points.to(classifier.device, classifier.dtype)
+    points = points.detach().to(classifier.device, classifier.dtype)
 
     def outputs(order, size, layout=torch.contiguous_format):
         quiet = dataclasses.replace(classifier, tick=int, layout=layout)
