@@ -112,6 +112,8 @@ def test_the_lead_of_a_correlation_agrees_with_a_bootstrap_and_knows_what_the_tw
     assert (found.low, found.high) == pytest.approx((drawn.low, drawn.high), abs=0.03)
     same = correlation_lead(x, x, y, range(150))
     assert (same.value, same.low, same.high) == pytest.approx((0, 0, 0), abs=0.05)
+    two = correlation_lead([0, 1], [1, 0], [0, 1], range(2))
+    assert np.isnan([two.value, two.low, two.high]).all()
 
 
 def test_partial_correlation_is_that_of_residuals():

@@ -351,7 +351,7 @@ def test_another_network_under_the_name_of_a_record_is_an_error(monkeypatch, edi
         run.trained_network(next(iter(campaign.runs().values())).spec)
 
 
-def test_a_network_that_is_random_in_evaluation_mode_is_not_recorded(monkeypatch):
+def test_a_network_that_is_random_in_evaluation_mode_or_returns_two_things_is_not_recorded(monkeypatch):
     def noisy(self, x):
         return x + 0.1 * torch.randn_like(x)
 
@@ -374,6 +374,8 @@ def test_a_network_of_ones_own_is_run_as_an_experiment_runs_its_own():
     assert counts_of(record) == counts_of(run.complete_run(planned))
     with pytest.raises(ValueError, match="Did you mean 'main'"):
         campaign.plan_network({"name": "MLP"}, "mian")
+    with pytest.raises(ValueError, match="seed=-3; expected an integer of at least 0"):
+        campaign.plan_network({"name": "MLP"}, seed=-3)
 
 
 def test_a_run_that_another_sweep_is_at_is_left_to_it(results):
@@ -411,3 +413,6 @@ def test_a_record_counts_the_points_and_evaluates_the_images_that_the_campaign_s
     (look,), at_the_end = record["evolution"], record["results"]
     assert look["train_accuracy"] == at_the_end["train_accuracy"] != at_the_end["test_accuracy"]
     assert look["test_accuracy"] == at_the_end["test_accuracy"]
+    monkeypatch.setattr(Own, "forward", lambda self, x: (self.layers(x), x))
+    (outcome,) = sweep(with_changes(grid=ONE))
+    assert "Own returns a tuple; expected a tensor of scores" in outcome.error
