@@ -351,7 +351,7 @@ def test_another_network_under_the_name_of_a_record_is_an_error(monkeypatch, edi
         run.trained_network(next(iter(campaign.runs().values())).spec)
 
 
-def test_a_network_that_is_random_in_evaluation_mode_or_returns_two_things_is_not_recorded(monkeypatch):
+def test_a_network_that_is_random_in_evaluation_mode_or_of_two_outputs_is_refused(monkeypatch):
     def noisy(self, x):
         return x + 0.1 * torch.randn_like(x)
 
@@ -360,6 +360,9 @@ def test_a_network_that_is_random_in_evaluation_mode_or_returns_two_things_is_no
     monkeypatch.setattr(Own, "activation", noise)
     (outcome,) = sweep(with_changes(grid=ONE))
     assert "gives a point another output at every call" in outcome.error
+    monkeypatch.setattr(Own, "forward", lambda self, x: (self.layers(x), x))
+    (outcome,) = sweep(with_changes(grid=ONE))
+    assert "Own returns a tuple; expected a tensor of scores" in outcome.error
 
 
 def test_a_network_of_ones_own_is_run_as_an_experiment_runs_its_own():
@@ -413,6 +416,3 @@ def test_a_record_counts_the_points_and_evaluates_the_images_that_the_campaign_s
     (look,), at_the_end = record["evolution"], record["results"]
     assert look["train_accuracy"] == at_the_end["train_accuracy"] != at_the_end["test_accuracy"]
     assert look["test_accuracy"] == at_the_end["test_accuracy"]
-    monkeypatch.setattr(Own, "forward", lambda self, x: (self.layers(x), x))
-    (outcome,) = sweep(with_changes(grid=ONE))
-    assert "Own returns a tuple; expected a tensor of scores" in outcome.error
