@@ -45,7 +45,7 @@ def test_the_walls_are_the_first_triangles_of_the_means_beside_them():
         regions = [triangle["regions"] for triangle in network["triangles"]]
         assert regions == network["counts"][: changes.OF_BASE]
         assert len(network["counts"]) == changes.COUNTED
-        assert f"{np.mean(network['counts']):.2f} regions at {lr:g}" in caption
+        assert f"{np.mean(network['counts']):.2f} at {lr:g}" in caption
     assert walls.count("<g transform") == 2 * changes.OF_BASE
 
 

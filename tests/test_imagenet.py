@@ -110,7 +110,7 @@ def test_the_first_page_shows_the_picture_with_its_text():
     classes, regions = map(int, re.search(r"(\d+) classes in (\d+) regions", told).groups())
     assert classes == svg.count("<title>") > 10
     assert hero.caption(classes, regions) in intro
-    assert intro.index("**Across") < intro.index(hero.START) < intro.index("A classifier cuts")
+    assert intro.index("**Mostly") < intro.index(hero.START) < intro.index("A classifier cuts")
 
 
 def test_no_name_leaves_the_triangle():

@@ -104,7 +104,7 @@
 
   document.querySelectorAll(".rc-changes").forEach((root) => {
     const data = JSON.parse(root.querySelector("script").textContent);
-    root.querySelector("p").remove();
+    root.querySelector("p")?.remove();
     const form = make("form", {}, root);
     radios(form, "What is changed", "rc-change", data.changes.map((change) => change.name));
     const bases = radios(form, "At learning rate", "rc-base", data.bases);
