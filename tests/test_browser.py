@@ -441,7 +441,8 @@ def test_what_is_changed_is_chosen_by_keyboard(tab, serve, tmp_path):
     data = {"bases": ["0.1", "1"], "changes": changes, "triangles": triangles}
     data["labels"] = [{"name": "cat", "colour": "#CC6677"}]
     body = '<div class="rc-changes" role="group" aria-label="x"><script type="application/json">'
-    body += f'{json.dumps(data)}</script><p>No script</p></div><script src="_static/changes.js"></script>'
+    body += f"{json.dumps(data)}</script><p>No script</p></div>"
+    body += '<script src="_static/changes.js"></script>'
     show_alone(tab, serve, tmp_path, body, '<link rel="stylesheet" href="_static/changes.css">')
     status, numbers = tab.locator("[role=status]"), tab.locator("figcaption strong")
     assert status.inner_text() == (
