@@ -119,7 +119,7 @@
       make("figcaption", {}, figure);
       make("svg", { viewBox: boxes[k], role: "img", "aria-label": "" }, figure);
     });
-    figures[2].querySelector("figcaption").textContent = "Shaded: as the claim says";
+    figures[2].querySelector("figcaption").textContent = "Shaded: as the claim says. Grey: other levels. Rings: single seeds";
     const move = plane(figures[2].querySelector("svg"), data);
     const status = make("p", { class: "rc-sentence", role: "status" }, root);
     const note = make("p", { class: "rc-note" }, root);
