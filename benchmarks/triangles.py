@@ -152,8 +152,8 @@ def reference(networks, points, draw):
         found.append(counts)
     looks = [[counts[k] for counts in found] for k in (0, 1, -2, -1)]
     first, second, before, truth = np.reshape(looks, (4, len(networks), len(vertices)))
-    changes = {"the truth's first": largest_change(first, second)}
-    changes["the truth"] = largest_change(before, truth)
+    changes = {"the truth's first step": largest_change(first, second)}
+    changes["the truth's last step"] = largest_change(before, truth)
     return truth, (truth != before).sum(), changes
 
 

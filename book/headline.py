@@ -35,8 +35,8 @@ END = "<!-- end of results -->"
 LEAD = (
     "**Mostly. Across training settings, fewer regions go with a smaller gap between training and "
     "test accuracy; near the paper's gap, in ResNet18, not VGG19. Accuracy on mixed images does "
-    "as well, less where only the seed differs. More training images, or flips at a large learning "
-    "rate, mislead the count.**"
+    "as well, but worse where only the seed differs. More training images, or flips at a large "
+    "learning rate, mislead the count.**"
 )
 ALT = (
     "Three panels. Count and gap of the authors' full-size networks and of ours rise together. A "
