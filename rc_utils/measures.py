@@ -97,7 +97,7 @@ def log_path_norm(network, x):
             shift = -norm.running_mean * scale + (0 if norm.bias is None else norm.bias)
             norm.weight, norm.bias = torch.nn.Parameter(scale), torch.nn.Parameter(shift)
             norm.running_mean, norm.running_var = torch.zeros_like(shift), torch.ones_like(scale)
-            norm.eps = 0.0
+            norm.eps = 1e-20  # nothing beside a variance of 1; some versions of torch refuse 0
     for tensor in (*squared.parameters(), *squared.buffers()):
         if tensor.is_floating_point():
             tensor.square_()
