@@ -61,6 +61,7 @@ def bullets(results):
     images = results["study/4/number of images: share of wrong pairs"].value
     flip = "study/4/flip, learning rate {}: share of wrong seeds"
     low, high = (results[flip.format(lr)] for lr in ("0.003", "0.03"))
+    full = [text[f"study/full-size: {name}"] for name in ("their records", "ours")]
     return [
         f"**Holds.** Over learning rates and batch sizes, count and gap of three networks "
         f"correlate at {text['main/overall']}; the paper prints "
@@ -75,13 +76,13 @@ def bullets(results):
         f"{100 * images:.0f} % of pairs; flips mislead it in {high.value * high.n:.0f} of {high.n} "
         f"seeds at learning rate 0.03, {low.value * low.n:.0f} at 0.003. ResNet18's output margin, "
         f"said to say little, correlates at {text['motivation/margin']}.",
-        "**The theorem that is false.** Few regions do not bound the gap (version 1, Theorem 5): "
+        "**The false theorem.** Few regions do not bound the gap (v1, Theorem 5): "
         "[a counterexample](notebooks/19_counterexample.ipynb).",
-        f"**At what scale.** Narrow networks, {data['n_train']:,} CIFAR-10 images of {size} x "
+        f"**At what scale.** Narrow networks, {data['n_train']:,} images of {size} x "
         f"{size}. On {larger['n_train']:,} of {larger['image_size']} x "
         f"{larger['image_size']}, near the paper's gap, r is {near[0]} in ResNet18, {near[1]} in "
-        "VGG19. The paper: full width, 50,000 images "
-        "([its records](notebooks/17_papers_records.ipynb)).",
+        "VGG19. At full size, one setting: [their records](notebooks/17_papers_records.ipynb) "
+        f"{full[0]} regions, ours {full[1]}.",
     ]
 
 

@@ -19,9 +19,10 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 INTRO = (ROOT / "book" / "intro.md").read_text(encoding="utf-8")
 
 
-def runs_of(campaign, num_samples=1000):
+def runs_of(campaign, num_samples=1000, **other):
     """One row for each committed run, read by json and pandas alone."""
-    settings = {"num_samples": num_samples, "points": "train", "strategy": "adaptive"}
+    settings = {"num_samples": num_samples, "points": "train", "strategy": "adaptive"} | other
+    settings = {key: value for key, value in settings.items() if value != "grid"}
     rows = []
     text = (ROOT / "campaigns" / campaign / "runs.jsonl").read_text(encoding="utf-8")
     for record in map(json.loads, text.splitlines()):
@@ -61,6 +62,8 @@ def test_the_numbers_of_the_readme_by_hand():
     expected["Between seeds r is"] = np.log(twins["count"]).corr(gap)
     larger = runs_of("gap-resnet18").query("train_accuracy >= 0.99")
     expected["near the paper's gap, r is"] = np.log(larger["count"]).corr(larger["gap"])
+    full = runs_of("full-size", 500, points="test", strategy="grid")
+    expected["regions, ours"] = full["count"][0]
     for words, value in expected.items():
         shown, decimals = shown_after(words)
         assert round(value, decimals) == pytest.approx(shown), words
@@ -91,6 +94,7 @@ def test_the_numbers_of_runs_in_the_readme_are_those_of_the_records():
     asked = {name: len(load_campaign(name).runs()) for name in made}
     for group, words in {
         "cifar10-small": "{} of {} runs",
+        "full-size": "{} of {} runs",
         "study-*": "all {1}",
         "twins-*|gap-*": "all {1}",
     }.items():
