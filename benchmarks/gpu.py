@@ -82,8 +82,7 @@ def _rates(scale, device):
         # The first epoch warms up.
         rates[way] = tuple(1000 * epoch["seconds"] / number for epoch in history[1:])
     for way, seconds in rates.items():
-        name = f"card: training on 1000 images, ResNet18/{WIDTH}, {way}"
-        yield Row(name, "float32", seconds, rates["float32"])
+        yield Row(f"card: 1000 images, ResNet18/{WIDTH}, {way}", "float32", seconds, rates["float32"])
     for strategy in ("grid", "adaptive"):
         found, few = [], -(-scale.segments // 20)
         for place, segments in ((device, 2), (device, 10 * scale.segments), ("cpu", few)):
