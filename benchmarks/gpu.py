@@ -82,7 +82,7 @@ def _rates(scale, device):
         # The first epoch warms up.
         rates[way] = tuple(1000 * epoch["seconds"] / number for epoch in history[1:])
     for way, seconds in rates.items():
-        yield Row(f"card: 1000 images, ResNet18/{WIDTH}, {way}", "float32", seconds, rates["float32"])
+        yield Row(f"card: 1000 images, width {WIDTH}, {way}", "float32", seconds, rates["float32"])
     for strategy in ("grid", "adaptive"):
         found, few = [], -(-scale.segments // 20)
         for place, segments in ((device, 2), (device, 10 * scale.segments), ("cpu", few)):
@@ -91,4 +91,4 @@ def _rates(scale, device):
             region_count(here, data.x_train, num_samples=segments, strategy=strategy)
             found.append((1000 * (time.perf_counter() - started) / segments,))
         # The first count warms up.
-        yield Row(f"card: 1000 segments, {strategy}, ResNet18/{WIDTH}", "the CPU", *found[1:])
+        yield Row(f"card: 1000 segments, width {WIDTH}, {strategy}", "the CPU", *found[1:])
