@@ -44,13 +44,15 @@ def tree_pieces(model, x0, x1, tolerance):
 def _crossings(tree, x0, x1):
     """Alphas in (0, 1) where the path through one tree changes: cut at every node it reaches."""
     features, thresholds = tree.feature, rounding_thresholds(tree.threshold)
+    # Each look at an attribute of a tree makes an array.
+    left, right = tree.children_left, tree.children_right
     found, waiting = [], [(0, 0.0, 1.0)]
     while waiting:
         node, low, high = waiting.pop()
-        if tree.children_left[node] < 0:
+        if left[node] < 0:
             continue
         start, step = x0[features[node]], x1[features[node]] - x0[features[node]]
-        below, above = tree.children_left[node], tree.children_right[node]
+        below, above = left[node], right[node]
         if step == 0:
             waiting.append((below if start <= thresholds[node] else above, low, high))
             continue

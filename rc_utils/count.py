@@ -82,7 +82,9 @@ def _exported(path):
     except pickle.UnpicklingError as error:
         raise ValueError(f"{path} holds pickled " + refused.format("")) from error
     module = program.module()  # it has no modes: it is what it was exported as
-    return _naming(path, lambda batch: module(torch.from_numpy(batch)), _ONE_SIZE)
+    kinds = [value.dtype for value in program.state_dict.values() if value.is_floating_point()]
+    kind = kinds[0] if kinds else torch.float32
+    return _naming(path, lambda batch: module(torch.from_numpy(batch).to(kind)), _ONE_SIZE)
 
 
 def _onnx(path, output=None):
@@ -107,9 +109,10 @@ def _naming(path, function, hint=""):
     def named(*arguments):
         try:
             return function(*arguments)
-        except (ValueError, ImportError):
-            raise
         except Exception as error:
+            named_already = isinstance(error, ValueError) and str(path) in str(error)
+            if named_already or isinstance(error, ImportError):
+                raise
             said = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ValueError(f"{path}: {said}" + (f" ({hint})" if hint else "")) from error
 
@@ -225,7 +228,7 @@ def _parser():
     parser = argparse.ArgumentParser(prog="python -m rc_utils.count", description=description)
     add, floats = parser.add_argument, {"type": float, "nargs": "+"}
     add("model", help="module:name, or a file of TorchScript, torch.export (.pt2) or ONNX")
-    add("data", help="an .npz file or a folder of images")
+    add("data", help="an .npz or .npy file, or a folder of images")
     add("--points", metavar="KEY", help="the array of the .npz file")
     add("--image-size", type=int, help="to which the images of a folder are resized")
     add("--mean", **floats, default=[0.0], help="subtracted, one value or one per channel")

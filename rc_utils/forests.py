@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 import rc_utils as rc
-from rc_utils.checks import naming
+from rc_utils.checks import naming, require
 from rc_utils.paths import campaigns_dir, results_dir, write_atomically
 from rc_utils.sweep.campaign import canonical_json
 from rc_utils.sweep.records import INTERPOLATES
@@ -86,7 +86,10 @@ def _committed(dataset):
 
 def _read(path):
     with naming(f"{path} is damaged: restore it, or delete it to make it again"):
-        return json.loads(path.read_bytes()) if path.exists() else None
+        found = json.loads(path.read_bytes()) if path.exists() else None
+        whole = found is None or {"settings", "rows"} <= set(found)
+        require(whole, "it has no settings and rows")
+        return found
 
 
 def _write(path, content):

@@ -85,6 +85,9 @@ def test_exported_files_count_as_their_module(folder, capsys):
     torch.export.save(program, "model.pt2")
     assert count.main(["model.pt2", "points.npz", "--num-samples", "20"]) == 0
     assert str(mean(expected, "samples")) in capsys.readouterr().out
+    double = torch.export.export(torch.nn.Linear(2, 2).double(), (torch.zeros(2, 2).double(),))
+    torch.export.save(double, "double.pt2")
+    assert count.load_model("double.pt2")(points[:2]).dtype == torch.float64
 
 
 class Touches:

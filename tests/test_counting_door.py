@@ -405,11 +405,11 @@ def test_the_place_of_scores_that_are_not_finite_is_named():
     def scores(x):
         return np.stack([x[:, 0], np.where(x[:, 0] > 0.95, np.nan, 0)], axis=1)
 
-    with pytest.raises(ValueError, match="30 of 600 points, first in simplex 0"):
+    with pytest.raises(ValueError, match=r"30 of 600 points, the first of .* \[1.0, 0.0\]"):
         region_count(scores, SEGMENT, num_samples=3)
     with pytest.raises(ValueError, match="NaN or infinite at"):
         region_count(scores, SEGMENT, num_samples=3, strategy="adaptive")
-    with pytest.raises(ValueError, match=r"1 of 2 points, first in points\[1\]"):
+    with pytest.raises(ValueError, match=r"1 of 2 points, the first at points\[1\]"):
         predict_labels(scores, SEGMENT)
 
 
@@ -420,6 +420,61 @@ def test_scores_of_few_levels_or_of_points_of_few_digits_are_not_rounded(rng):
     assert predict_labels(lambda x: x.flip(1), points).tolist() == points.argmin(1).tolist()
     with pytest.raises(ValueError, match="all scores of the model are rounded to half"):
         region_count(lambda x: x.sin().half().float(), points)
+
+
+@pytest.mark.parametrize("kind", [">f8", "longdouble", ">i8"])
+def test_numbers_of_the_other_byte_order_and_wider_ones_keep_their_precision(kind):
+    points = 1e8 + np.arange(40.0)[:, None]
+    expected = region_count(remainder, points, num_samples=5).counts
+    assert region_count(remainder, points.astype(kind), num_samples=5).counts.tolist() == (
+        expected.tolist()
+    )
+    assert (points.astype(np.float32) != points).any()
+    large = np.linspace(1e39, 3e39, 9)[:, None]  # beyond float32
+    assert region_count(lambda x: x > 2e39, large, num_samples=9).counts.max() == 2
+
+
+def remainder(x):
+    return (np.asarray(x, dtype=np.float64)[:, 0] % 7 > 3).astype(int)
+
+
+class Steps(nn.Module):
+    """Counts its calls in a buffer, in whose place it puts another tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("steps", torch.zeros(()))
+
+    def forward(self, x):
+        self.steps = self.steps + 1
+        return x
+
+
+def test_a_buffer_in_whose_place_another_is_put_is_a_change_and_is_set_back():
+    network = Steps()
+    with pytest.raises(ValueError, match="changes itself when it is evaluated, as 'steps' shows"):
+        region_count(network, torch.rand(9, 2))
+    assert network.steps == 0
+
+
+def test_vertices_that_are_integers_or_of_another_precision_are_counted_as_points_are(rng):
+    vertices = rng.integers(0, 9, (20, 2, 2))
+    model = DecisionTreeClassifier(random_state=0).fit(
+        rng.integers(0, 9, (90, 2)), rng.integers(0, 3, 90)
+    )
+    expected = segment_table(model, vertices.astype(float))
+    assert segment_table(model, vertices).equals(expected)
+    assert expected["regions"].max() > 2
+    network = nn.Linear(2, 3)
+    assert segment_table(network, vertices.astype(float)).equals(
+        segment_table(network, torch.from_numpy(vertices).float())
+    )
+
+
+def test_a_single_point_needs_the_length_of_a_direction():
+    one = np.ones((1, 2))
+    with pytest.raises(ValueError, match="give direction_length"):
+        region_count(np.array, one, sampling="random_direction")
 
 
 def test_settings_are_integers_of_any_width():
@@ -512,6 +567,12 @@ def test_a_network_that_keeps_tensors_can_be_trained_after_a_count(strategy):
 def test_wrong_vertices_of_a_grid_are_named(vertices, message):
     with pytest.raises(ValueError, match=message):
         label_grid(lambda x: x, vertices)
+
+
+@pytest.mark.parametrize("shape", [(3, 3, 2), (1, 2, 2), (1, 4, 2), (3, 2)])
+def test_a_picture_is_of_one_triangle(shape, rng):
+    with pytest.raises(ValueError, match=r"expected those of one triangle, \(1, 3, \*shape\)"):
+        triangle_regions(lambda x: x, rng.random(shape))
 
 
 @pytest.mark.parametrize(("flatten", "takes"), [("mean", True), ("view", False)])

@@ -149,6 +149,7 @@ def test_alpha_range_and_a_lattice_that_is_made_once():
     ({"dim": 3, "resolution": 1000}, "167,167,000 points is too large: lower the resolution"),
     ({"dim": 10, "resolution": 8, "adjacency": "full"}, "59,048 neighbours each"),
     ({"dim": 5, "resolution": 50, "adjacency": "linear"}, "282,475,249 elements"),
+    ({"dim": 12, "resolution": 2, "adjacency": "linear"}, "1 elements in 12 dimensions"),
     ({"dim": 2, "alpha_range": (-1.0, 2.0)}, "needs dim=1"),
     ({"alpha_range": (1.0, 1.0)}, "low < high"),
     ({"alpha_range": ("0", "1")}, "two finite numbers"),

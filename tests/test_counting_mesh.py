@@ -190,7 +190,7 @@ def test_labels_alone_are_counted_along_the_edges_below_zero_too_and_not_refined
         simplex = region_count(label, points, adjacency="simplex", **options)
         below = region_count(lambda x: label(x) - 1, points, **options)
         assert below.counts.tolist() == simplex.counts.tolist()
-        with pytest.raises(ValueError, match="more than one dimension needs scores"):
+        with pytest.raises(ValueError, match="returns labels, and scores are interpolated"):
             region_count(label, points, strategy="adaptive", **options)
 
 

@@ -169,6 +169,8 @@ def test_functions_methods_keywords_and_pools():
         network.out.bias.sub_(network(torch.stack([(x0 + x1) / 2]))[0])
     exact = exact_segment(network, x0, x1)
     assert agrees_with_grid(network, x0, x1, exact, 20_001) > 1
+    by_a_size = WithRule(lambda m, x: m.layer(x) * (1 / x.shape[1]))
+    exact_segment(by_a_size, torch.zeros(2), torch.ones(2))
 
 
 class WithRule(nn.Module):

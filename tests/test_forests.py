@@ -64,9 +64,10 @@ def test_a_committed_table_needs_no_data_and_a_damaged_one_is_named(tmp_path, mo
     assert len(forest_runs(digits, **options)) == 6
     with pytest.raises(pytest.fail.Exception):
         forest_runs({"name": "digits"}, **options)
-    committed.write_bytes(committed.read_bytes()[:50])
-    with pytest.raises(ValueError, match=r"digits\.json is damaged: .* delete it"):
-        forest_runs(digits, **options)
+    for damaged in (committed.read_bytes()[:50], b"{}", b"[]"):
+        committed.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"digits\.json is damaged: .* delete it"):
+            forest_runs(digits, **options)
 
 
 def test_bad_settings_are_named(capsys):

@@ -123,7 +123,7 @@ def as_classifier(model, points, names=None):
 
     - A torch module gets float32 tensors on the device of its parameters (float64 if they are).
     - An object with `predict` (scikit-learn) gets arrays (n, prod(shape)).
-    - Any other callable gets batches (n, *shape) of the kind of `points`: NumPy arrays, or tensors
+    - Any other callable gets batches (n, *shape): NumPy arrays where `points` is one, else tensors
       on their device. Both get the precision of `points`: float64 where they are (or are integers
       of 32 bits or more), else float32.
 
@@ -269,8 +269,8 @@ def probed(classifier, points, batch_size=None):
 
     Of `points` (n, *shape) up to a dozen are evaluated twice, in another order, in smaller batches
     and two alone; parameters and buffers are compared, and set back where the model has changed
-    them. Float32 scores of 16 bits are refused. A batch size of up to 64 is kept, for models that
-    take no other. A wide network that gives the same for images channels last gets them so.
+    them. Float32 scores of 16 bits are refused. A batch size of up to 64 is kept here, for models
+    that take no other. A wide network that gives the same for images channels last gets them so.
     """
     batch_size = NUM_PROBED if batch_size is None else check_count("batch_size", batch_size, 1)
     size = batch_size if batch_size <= 64 else NUM_PROBED
@@ -283,8 +283,11 @@ def probed(classifier, points, batch_size=None):
         return _read_batches(quiet, *how).numpy()
 
     module, layout = classifier.module, torch.contiguous_format
-    state = {} if module is None else dict([*module.named_parameters(), *module.named_buffers()])
-    before = {name: tensor.detach().clone() for name, tensor in state.items()}
+
+    def state():
+        return {} if module is None else dict([*module.named_parameters(), *module.named_buffers()])
+
+    before = {name: tensor.detach().clone() for name, tensor in state().items()}
     with undisturbed(module, classifier.device):
         first, again = outputs(order, size), outputs(order, size)
         others = [outputs(order.flip(0), size)[::-1]]
@@ -292,17 +295,17 @@ def probed(classifier, points, batch_size=None):
             # A model that takes no smaller batch says so where it gets one.
             with contextlib.suppress(Exception):
                 others.append(outputs(some, fewer))
-        wide = sum(tensor.numel() for tensor in state.values()) >= WIDE
+        wide = sum(tensor.numel() for tensor in before.values()) >= WIDE
         if wide and points.ndim == 4 and classifier.device.type == "cpu":
             # One that flattens them by `view`, for instance, takes no images so.
             with contextlib.suppress(Exception):
                 if _differ_by(first, outputs(order, size, torch.channels_last)) <= BATCH_TOLERANCE:
                     layout = torch.channels_last
-        changed = []
+        changed, now = [], state()  # a model may have put another tensor in a buffer's place
         for name, old in before.items():
-            if not torch.equal(state[name].nan_to_num(), old.nan_to_num()):
+            if not torch.equal(now[name].nan_to_num(), old.nan_to_num()):
                 changed.append(name)
-                state[name].copy_(old)
+                now[name].copy_(old)
     name = type(module).__name__ if module is not None else "the model"
     require(
         not changed,
@@ -386,8 +389,8 @@ def check_column(classifier, strict=False):
     require(
         low < 0 < high or not (strict or probabilities),
         f"the model returns one number per point, from {low:g} to {high:g}, and its label is "
-        "whether that is positive. Are they probabilities? Give logits, a column for each of the "
-        "two classes, or labels",
+        "whether that is positive. Are they probabilities, or logarithms of some? Give logits, a "
+        "column for each of the two classes, or labels",
     )
 
 
@@ -415,9 +418,9 @@ def refuse_non_finite(labels, place_of):
     bad = (labels == NON_FINITE).nonzero() if labels.dtype == torch.int32 else ()
     if len(bad):
         raise NonFiniteScores(
-            f"the model's scores are NaN or infinite at {len(bad)} of {len(labels)} points, first "
-            f"in {place_of(int(bad[0]))}: no region can be counted there. The model has probably "
-            "diverged: leave it out, or count at an earlier epoch"
+            f"the model's scores are NaN or infinite at {len(bad)} of {len(labels)} points, the "
+            f"first {place_of(int(bad[0]))}: no region can be counted there. The model has "
+            "probably diverged: leave it out, or count at an earlier epoch"
         )
 
 
@@ -439,7 +442,7 @@ def predict_labels(model: Model, points: Points, *, batch_size: int | None = Non
 
     classifier = probed(classifier, batch_of(0, min(NUM_PROBED, len(points))), batch_size)
     labels = read_outputs(classifier, batch_of, len(points), labels_of, batch_size)
-    refuse_non_finite(labels, lambda index: f"points[{index}]")
+    refuse_non_finite(labels, lambda index: f"at points[{index}]")
     check_column(classifier)
     return labels.cpu().numpy()
 
@@ -457,7 +460,9 @@ def label_lattice(classifier, corners, lattice, batch_size=None):
         return _combine(corners, flat // size, weights[flat % size])
 
     labels = read_outputs(classifier, batch_of, len(corners) * size, labels_of, batch_size)
-    refuse_non_finite(labels, lambda index: f"simplex {index // size}")
+    refuse_non_finite(
+        labels, lambda index: f"of barycentric coordinates {weights[index % size].tolist()}"
+    )
     labels = labels.view(len(corners), size).cpu().numpy()
     if labels.min(initial=0) < 0:
         return np.unique(labels, return_inverse=True)[1].reshape(labels.shape)
@@ -478,7 +483,7 @@ def scores_at(classifier, corners, simplex, weights, batch_size=None):
 
     output = read_outputs(classifier, batch_of, len(simplex), _in_double, batch_size)
     labels = labels_of(output)
-    refuse_non_finite(labels, lambda index: f"simplex {int(simplex[index])}")
+    refuse_non_finite(labels, lambda index: f"of barycentric coordinates {weights[index].tolist()}")
     if output.ndim == 1:
         return labels.numpy(), None
     output[output == -torch.inf] = classifier.floor

@@ -188,8 +188,8 @@ def _count_simplices(classifier, corners, lattice, strategy, batch_size, coarse)
     """Regions (B,) int64 on each of corners (B, d + 1, *shape), and the number of evaluations."""
     adaptive = strategy == "adaptive"
     if adaptive and lattice.dim == 1:
-        samples, evaluations = sample_adaptively(classifier, corners, lattice, batch_size, coarse)
-        return np.bincount(samples.segment[begins(samples)], minlength=len(corners)), evaluations
+        samples = sample_adaptively(classifier, corners, lattice, batch_size, coarse)
+        return np.bincount(samples.segment[begins(samples)]), len(samples.labels)
     linear = lattice.adjacency == "linear" and lattice.dim > 1
     if adaptive or (linear and not classifier.gives_labels):
         halvings = HALVINGS.get(lattice.dim, 1) if adaptive else 0

@@ -102,8 +102,8 @@ def require_few(points, dim, adjacency, elements=0):
     steps = {"face": dim, "full": (3**dim - 1) // 2}.get(adjacency, dim * (dim + 1) // 2)
     few = max(points, 100) * steps <= MAX_PAIRS  # a step is a pass over all points
     require(few, f"{points:,} points with {2 * steps:,} neighbours each are too many: {advice}")
-    few = dim * elements <= MAX_PAIRS
-    require(few, f"a lattice of {elements:,} elements is too large: {advice}")
+    few = dim * elements <= MAX_PAIRS and (dim <= 8 or not elements)  # which are in dim! shapes
+    require(few, f"a lattice of {elements:,} elements in {dim} dimensions is too large: {advice}")
 
 
 @functools.lru_cache(maxsize=32)

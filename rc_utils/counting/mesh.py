@@ -6,12 +6,12 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from scipy.sparse import csr_array
 
 from rc_utils.checks import check_name, require
 from rc_utils.counting.classifier import as_classifier, check_column, probed_inside, scores_at
 from rc_utils.counting.lattice import graph_components, make_lattice
+from rc_utils.counting.sampling import as_tensor
 
 STRATEGIES = ("grid", "adaptive")
 # How often the lattice's interval is halved, at most, by dimension; once in more than three.
@@ -77,9 +77,9 @@ def interpolated_mesh(classifier, corners, lattice, batch_size, halvings):
     mesh.scores = look(mesh.owner, mesh.points)
     require(
         mesh.scores is not None,
-        "the model returns labels; strategy 'adaptive' in more than one dimension needs "
-        "scores: give the model's logits or log-probabilities; probabilities that are flat at "
-        "0 and 1, as a forest's, need strategy='grid'",
+        "the model returns labels, and scores are interpolated here: give its logits or "
+        "log-probabilities; count labels, and probabilities that are flat at 0 and 1 as a "
+        "forest's, by region_count(strategy='grid')",
     )
     if halvings:
         refine(mesh, look, halvings * lattice.dim)
@@ -322,13 +322,11 @@ def faces_of(elements, size):
     """The distinct faces (F, size) of elements (E, n), in order, and which of them each has."""
     choices = list(itertools.combinations(range(elements.shape[1]), size))
     rows = np.sort(elements, axis=1)[:, choices].reshape(-1, size)
-    order = np.lexsort(rows.T[::-1])
-    rows = rows[order]
-    is_new = np.ones(len(rows), dtype=bool)
-    is_new[1:] = (rows[1:] != rows[:-1]).any(1)
-    index = np.empty(len(rows), dtype=np.int64)
-    index[order] = np.cumsum(is_new) - 1
-    return rows[is_new], index.reshape(len(elements), len(choices))
+    base = 1 + int(elements.max(initial=0))
+    require(base**size < 2**63, f"{base:,} vertices are too many: lower the resolution")
+    keys = rows @ base ** np.arange(size)[::-1]
+    _, first, index = np.unique(keys, return_index=True, return_inverse=True)
+    return rows[first], index.reshape(len(elements), len(choices))
 
 
 def labels_inside(scores, labels, faces):
@@ -409,7 +407,10 @@ def triangle_regions(model, vertices, resolution=None, strategy="adaptive"):
     check_name("strategy", strategy, STRATEGIES)
     halvings = HALVINGS[2] if strategy == "adaptive" else 0
     classifier = as_classifier(model, vertices)
-    corners = torch.as_tensor(vertices).to(classifier.device, classifier.dtype)
+    corners = as_tensor("vertices", vertices).to(classifier.device, classifier.dtype)
+    shape = tuple(corners.shape)
+    fits = len(shape) >= 3 and shape[:2] == (1, 3)
+    require(fits, f"vertices have shape {shape}; expected those of one triangle, (1, 3, *shape)")
     classifier = probed_inside(classifier, corners)
     mesh = interpolated_mesh(classifier, corners, make_lattice(2, resolution), None, halvings)
     check_column(classifier)

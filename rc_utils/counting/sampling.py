@@ -45,7 +45,7 @@ def vertex_blocks(points, dim, num_samples, sampling, seed, length, device, dtyp
     distinct = dim + 1 if sampling == "pairs" else 1
     index = vertex_indices(len(points), num_samples=num_samples, distinct=distinct, seed=seed)
     directions = np.random.default_rng([int(seed), 1])
-    numbers = gather(points, index[:1, :1]).numel()
+    numbers = gather(points, index[:1, :1], dtype=dtype).numel()
     simplex_bytes = dtype.itemsize * (dim + 1) * numbers + 4 * labels
     blocks = min(num_samples, -(-num_samples * simplex_bytes // BLOCK_BYTES))
     for part in np.array_split(index, blocks):
@@ -80,6 +80,7 @@ def checked_length(points, dim, num_samples, sampling, seed, direction_length):
 def median_distance(points, seed=0):
     """Median Euclidean distance of 200 random pairs of distinct points."""
     points = as_points(points)
+    require(len(points) > 1, "a single point has no distance to another: give direction_length")
     index = draw_distinct(np.random.default_rng([int(seed), 2]), len(points), NUM_LENGTH_PAIRS, 2)
     pairs = gather(points, index, dtype=torch.float64).flatten(2)
     length = float((pairs[:, 1] - pairs[:, 0]).norm(dim=1).median())
@@ -189,8 +190,9 @@ def _fault_of(values):
 
 def precision_of(points):
     """float64 for points in double precision or integers beyond float32's, else float32."""
-    name = str(getattr(points, "dtype", "")).removeprefix("torch.")
-    wide = name in ("float64", "int64", "uint64", "int32", "uint32")
+    dtype = getattr(points, "dtype", "")
+    name = getattr(dtype, "name", str(dtype).removeprefix("torch."))  # of either byte order
+    wide = name in ("float64", np.dtype(np.longdouble).name, "int64", "uint64", "int32", "uint32")
     return torch.float64 if wide else torch.float32
 
 

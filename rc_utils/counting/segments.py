@@ -55,7 +55,6 @@ def sample_adaptively(classifier, corners, lattice, batch_size, coarse=None):
     """
     finest = FINEST_PER_GRID_INTERVAL * (lattice.resolution - 1)
     low, high = lattice.coordinates[[0, -1], 1]
-    units = max(1.0, high - low)
 
     def look(segment, position):
         alpha = low + (high - low) * position / finest
@@ -63,19 +62,15 @@ def sample_adaptively(classifier, corners, lattice, batch_size, coarse=None):
         labels, scores = scores_at(classifier, corners, segment, weights, batch_size)
         return Samples(segment, position, labels, scores)
 
-    def look_coarsely(intervals):
-        count = int(np.clip(round(intervals), 1, finest)) + 1
-        position = np.round(np.linspace(0, finest, count)).astype(np.int64)
-        return look(np.repeat(np.arange(len(corners)), count), np.tile(position, len(corners)))
-
-    samples = look_coarsely((coarse or COARSE_INTERVALS) * units)
-    if samples.scores is not None:
-        samples = refine(look, samples, 1, hiding_places)
-        return samples, len(samples.labels)
-    first, intervals = len(samples.labels), (coarse or COARSE_INTERVALS_LABELS) * units
-    samples = look_coarsely(intervals)
-    samples = refine(look, samples, max(1, FINEST_LABEL_SHARE * finest / intervals), beside_changes)
-    return samples, first + len(samples.labels)
+    narrowest, suspects = 1, hiding_places
+    intervals = (coarse or COARSE_INTERVALS) * max(1.0, high - low)
+    if classifier.gives_labels:
+        intervals = (coarse or COARSE_INTERVALS_LABELS) * max(1.0, high - low)
+        narrowest, suspects = max(1, FINEST_LABEL_SHARE * finest / intervals), beside_changes
+    count = int(np.clip(round(intervals), 1, finest)) + 1
+    position = np.round(np.linspace(0, finest, count)).astype(np.int64)
+    samples = look(np.repeat(np.arange(len(corners)), count), np.tile(position, len(corners)))
+    return refine(look, samples, narrowest, suspects)
 
 
 def segment_table(model, vertices, *, batch_size=None, progress=False):
@@ -84,12 +79,12 @@ def segment_table(model, vertices, *, batch_size=None, progress=False):
     Columns: regions, as `region_count(strategy="adaptive")` counts them; labels, how many differ;
     foreign_share, the share of regions with neither end's label; evaluations, of the model.
     """
-    vertices = as_tensor("vertices", vertices)
-    lattice = make_lattice(1)
-    classifier = probed_inside(as_classifier(model, vertices), vertices, batch_size)
-    tables, blocks = [], vertices.split(BLOCK_SEGMENTS)
+    lattice, classifier = make_lattice(1), as_classifier(model, vertices)
+    corners = as_tensor("vertices", vertices).to(classifier.device, classifier.dtype)
+    classifier = probed_inside(classifier, corners, batch_size)
+    tables, blocks = [], corners.split(BLOCK_SEGMENTS)
     for part in tqdm(blocks, desc=f"{BLOCK_SEGMENTS} segments each", disable=not progress):
-        samples, _ = sample_adaptively(classifier, part, lattice, batch_size)
+        samples = sample_adaptively(classifier, part, lattice, batch_size)
         first = begins(samples)
         segment, labels = samples.segment[first], pd.Series(samples.labels[first])
         along = labels.groupby(segment)
