@@ -47,15 +47,18 @@ def seed_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
 
         gap, measures = _closest_forms(group, centred)
         resampled = {"units": range(len(gap)), "seed": seed, "unit": "runs"}
-        of_count = functools.partial(_correlations, measures[COUNT], gap)
+        of_count, signs = functools.partial(_correlations, measures[COUNT], gap), {}
         for name, values in measures.items():
             own = functools.partial(_correlations, values, gap)
 
-            def difference(weights, own=own, of_count=of_count):
-                return np.abs(of_count(weights)) - np.abs(own(weights))
-
             row = {"network": network, "measure": name}
             row["r"] = _fisher(values, gap, group["experiment"].nunique() - 1)
+            signs[name] = np.sign(row["r"].value)
+
+            def difference(weights, own=own, of_count=of_count, s=(signs[COUNT], signs[name])):
+                # With signs as in the sample: |r| of a resample is too large where r is near 0.
+                return s[0] * of_count(weights) - s[1] * own(weights)
+
             row["bootstrap"] = bootstrap(own, **resampled)
             row["difference"] = bootstrap(difference, **resampled)
             rows.append(row)

@@ -29,7 +29,7 @@ HYPERPARAMETERS = (
 )
 LOGS = {"lr": "log2_lr", "batch_size": "log2_batch"}  # columns of `with_logs`
 CORRELATIONS = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}
-# Variance of atanh(r), times n - 3, for ranks (Bonett and Wright 2000; Fieller et al. 1957).
+# Variance of atanh(r) times n - 3, n - 4 for Kendall (Bonett and Wright 2000; Fieller et al. 1957).
 VARIANCES = {
     "pearson": lambda r: 1.0,
     "spearman": lambda r: 1 + r**2 / 2,
@@ -119,7 +119,7 @@ def correlate(
     # Controls of dependent rows are worth as little as the rows.
     worth = effective_number(x, y, codes)
     freedom = number - 1 if number < len(x) else math.inf
-    lost, variance = controls * worth / len(x), VARIANCES[method](value)
+    lost, variance = controls * worth / len(x) + (method == "kendall"), VARIANCES[method](value)
     low, high = fisher_interval(value, worth, lost, freedom, variance)
     return Estimate(value, low, high, number, unit)
 
@@ -147,12 +147,11 @@ def correlation_lead(
     on each. Source: Zou, Toward using confidence intervals to compare correlations, Psychological
     Methods 12, 2007. Raises ValueError as `correlate`.
     """
-    found, by_unit = [], []
-    for values in (x, rival):
-        found.append(correlate(values, y, units=units, controls=controls))
-        values, gap, codes, _ = _rows(values, y, units)
-        by_unit.append(np.bincount(codes, _influence(values, gap)))
-    (one, other), (first, second) = found, by_unit
+    one, other = (correlate(values, y, units=units, controls=controls) for values in (x, rival))
+    if math.isnan(one.value + other.value):
+        return Estimate(math.nan, n=one.n)
+    rows = (_rows(values, y, units) for values in (x, rival))
+    first, second = (np.bincount(codes, _influence(values, gap)) for values, gap, codes, _ in rows)
     together = math.sqrt((first @ first) * (second @ second))
     shared = 2 * float(first @ second) / together if together > 0 else math.nan
 
@@ -289,9 +288,8 @@ def setting_names(runs: pd.DataFrame) -> pd.Series:
         return runs["setting"]
     text = runs["cell"].astype(str)
     decays = text.str.extract(r"weight_decay=([^,]+)")[0].astype(float)
-    if (decays > NEGLIGIBLE_DECAY).any():
-        return text
-    return text.str.replace(r"(^|, )weight_decay=[^,]*", "", regex=True).str.removeprefix(", ")
+    others = text.str.replace(r"(^|, )weight_decay=[^,]*", "", regex=True).str.removeprefix(", ")
+    return text.where(decays > NEGLIGIBLE_DECAY, others)
 
 
 def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
@@ -353,7 +351,7 @@ def regression_formula(rows: pd.DataFrame) -> str:
     value of whatever else differs.
     """
     varied = [k for k in ("network", *HYPERPARAMETERS) if k in rows and rows[k].nunique() > 1]
-    terms = [f"C({k})" for k in varied if k not in ("lr", "batch_size", "weight_decay")]
+    terms = [f"C({k})" for k in varied if k not in LOGS]
     terms += [log for key, log in LOGS.items() if key in varied]
     return f"count ~ {' + '.join(terms) or '1'}"
 

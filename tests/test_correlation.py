@@ -73,6 +73,9 @@ def test_intervals_hold_the_truth_in_95_of_100(method, true):
     found = [correlate(sample[:, 0], sample[:, 1], method) for sample in samples]
     held = np.mean([estimate.low <= true <= estimate.high for estimate in found])
     assert 0.92 <= held <= 0.98
+    tau = correlate(range(9), [0, 2, 1, 3, 5, 4, 6, 8, 7], "kendall")  # n - 4 = 5
+    reach = np.arctanh(tau.high) - np.arctanh(tau.value)
+    assert reach == pytest.approx(stats.norm.ppf(0.975) * np.sqrt(0.437 / 5))
 
 
 def test_fishers_interval_is_scipys_and_rows_that_repeat_each_other_narrow_nothing():
@@ -112,8 +115,9 @@ def test_the_lead_of_a_correlation_agrees_with_a_bootstrap_and_knows_what_the_tw
     assert (found.low, found.high) == pytest.approx((drawn.low, drawn.high), abs=0.03)
     same = correlation_lead(x, x, y, range(150))
     assert (same.value, same.low, same.high) == pytest.approx((0, 0, 0), abs=0.05)
+    constant = correlation_lead(x, np.ones(150), y, range(150))
     two = correlation_lead([0, 1], [1, 0], [0, 1], range(2))
-    assert np.isnan([two.value, two.low, two.high]).all()
+    assert np.isnan([two.value, two.low, two.high, constant.value]).all()
 
 
 def test_partial_correlation_is_that_of_residuals():
@@ -252,6 +256,9 @@ def test_replicates_are_averaged_and_a_weight_decay_that_matters_is_none():
     decayed = make_runs(decays=(1e-2, 1e-5))
     assert len(average_replicates(decayed)) == 54
     assert setting_names(decayed).iloc[0] == "lr=0.1, batch_size=256, weight_decay=0.01"
+    three = make_runs(decays=(1e-2, 1e-5, 1e-6))  # of which two are the same
+    assert len(average_replicates(three)) == 54
+    assert regression_formula(with_logs(three)).endswith("C(weight_decay) + log2_lr + log2_batch")
 
 
 def test_a_setting_that_only_diverged_stays_and_a_missing_number_is_not_hidden():
