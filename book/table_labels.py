@@ -20,7 +20,9 @@ def _mark(app, pagename, templatename, context, doctree):
 
 def marked(found):
     """The HTML of a table, a match, with its class and labels; one of two columns as it is."""
-    heads = [re.sub("<[^>]*>", "", head) for head in re.findall("<th .*?</th>", found[0])]
+    top, rows = found[0].partition("</thead>")[::2]
+    heads = [re.sub("<[^>]*>", "", head) for head in re.findall("<th .*?</th>", top)]
+    if len(heads) < 3 or "<th" in rows:
+        return found[0]
     labels = itertools.cycle(f'<td data-label="{head}"' for head in heads)
-    text = re.sub("<td", lambda _: next(labels), found[0])
-    return text.replace('"table"', '"table rc"', 1) if len(heads) > 2 else found[0]
+    return re.sub("<td", lambda _: next(labels), found[0]).replace('"table"', '"table rc"', 1)

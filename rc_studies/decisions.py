@@ -35,8 +35,8 @@ def forms(runs: pd.DataFrame) -> dict[str, list[np.ndarray]]:
 def seed_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     """By network and measure: r with the gap, both less the means of their groups, with intervals.
 
-    `difference` is |r of log count| - |r|. A rival's form is the one with the larger |r|. Fisher's
-    interval decides; the bootstrap's stands beside it.
+    `difference` is |r of log count| - |r|, resampled with the signs of the sample. A rival's form
+    is the one with the larger |r|. Fisher's interval decides; the bootstrap's stands beside it.
     """
     rows = []
     for network, group in runs[runs["interpolates"]].groupby("network", sort=False):
@@ -50,19 +50,15 @@ def seed_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
         of_count, signs = functools.partial(_correlations, measures[COUNT], gap), {}
         for name, values in measures.items():
             own = functools.partial(_correlations, values, gap)
-
-            row = {"network": network, "measure": name}
-            row["r"] = _fisher(values, gap, group["experiment"].nunique() - 1)
-            signs[name] = np.sign(row["r"].value)
+            r = _fisher(values, gap, group["experiment"].nunique() - 1)
+            signs[name] = np.sign(r.value)
 
             def difference(weights, own=own, of_count=of_count, s=(signs[COUNT], signs[name])):
-                # With signs as in the sample: |r| of a resample is too large where r is near 0.
                 return s[0] * of_count(weights) - s[1] * own(weights)
 
-            row["bootstrap"] = bootstrap(own, **resampled)
-            row["difference"] = bootstrap(difference, **resampled)
-            rows.append(row)
-    return pd.DataFrame(rows)
+            both = [bootstrap(statistic, **resampled) for statistic in (own, difference)]
+            rows.append((network, name, r, *both))
+    return pd.DataFrame(rows, columns=["network", "measure", "r", "bootstrap", "difference"])
 
 
 def decide_seeds(table: pd.DataFrame) -> str:

@@ -90,8 +90,7 @@ def decide(estimates, bar):
 def difference_of_correlations(count, rival, gap, resamples=10_000, rng=None):
     """(value, low, high) of |r of the count| - |r of a rival|, both with the gap.
 
-    Each array (runs,) is of one network. The interval has percentiles of a paired bootstrap, in
-    which each r keeps the sign that it has in the sample: |r| is too large where r is near 0.
+    Each array (runs,) is of one network. The interval: a paired bootstrap with the sample's signs.
     """
     rng = np.random.default_rng(0) if rng is None else rng
     values = np.stack([gap, count, rival])
@@ -99,11 +98,11 @@ def difference_of_correlations(count, rival, gap, resamples=10_000, rng=None):
     drawn = values[:, index]
     centred = drawn - drawn.mean(axis=2, keepdims=True)
     spread = np.sqrt((centred**2).sum(axis=2))
-    r = np.corrcoef(values)[0, 1:]
     with_gap = (centred[1:] * centred[0]).sum(axis=2) / (spread[1:] * spread[0])
-    r, with_gap = np.abs(r), with_gap * np.sign(r)[:, None]
-    low, high = np.quantile(with_gap[0] - with_gap[1], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return float(r[0] - r[1]), float(low), float(high)
+    r = np.corrcoef(values)[0, 1:]
+    lead = np.sign(r) * [1, -1]
+    low, high = np.quantile(lead @ with_gap, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(lead @ r), float(low), float(high)
 
 
 def decide_equivalence(difference, margin):

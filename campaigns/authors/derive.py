@@ -227,10 +227,11 @@ def full_size_rows(runs):
         change = mean(counts[1e-5] - counts[1e-7])
         yield row(f"full-size/weight-decay/{network}", words, change, part)
     # The count before training tells the seeds of four networks apart; for the others it is 1.
-    starts = basic.groupby("network")["R0"].transform("nunique")
+    four = basic[basic.groupby("network")["R0"].transform("nunique") >= 3]
     for id_, words, part, keys in (
         ("full-size/seeds", "other seed", basic, COMBINATION),
-        ("full-size/seeds/same-segments", "same segments", basic[starts >= 3], [*SETTING, "R0"]),
+        ("full-size/seeds/four-networks", "other seed, four networks", four, COMBINATION),
+        ("full-size/seeds/same-segments", "same segments", four, [*SETTING, "R0"]),
     ):
         part = part.assign(group=part.groupby(keys).ngroup().astype(str))
         found = partial_correlation(part, "log_count", "gap", "C(group)", part["setting"])
