@@ -134,8 +134,9 @@ def sharpness(network, x, y, tolerance=0.05):
             return torch.cat([part.reshape(-1) for part in product]).double().cpu().numpy()
 
         start = np.random.default_rng(0).standard_normal(len(gradient))
-        if not hessian_times(start).any():
-            return 0.0
+        first = hessian_times(start)
+        if not first.any() or not np.isfinite(first).all():
+            return float(first.sum())  # 0, or NaN for a network that has diverged
         hessian = LinearOperator((len(start),) * 2, matvec=hessian_times, dtype=np.float64)
         lanczos = {"which": "LA", "ncv": 5, "v0": start, "tol": tolerance}
         return float(eigsh(hessian, k=1, return_eigenvectors=False, **lanczos)[0])
@@ -184,8 +185,8 @@ def margin_over_gradient(network, x, y):
 
     To first order the distance of an image from the nearest decision boundary, in units of
     standardised images (Elsayed et al. 2018, Large margin deep networks for classification, Sec.
-    3); negative where the label is wrong. The median, since the quotient has no bound where a
-    network is flat. x: (N, C, H, W); y: labels (N,).
+    3); negative where the label is wrong. The median, of two in the middle the lower, since the
+    quotient has no bound where a network is flat. x: (N, C, H, W); y: labels (N,).
     """
     margins, norms = _margins_and_gradients(network, x, y)
     return float((margins / norms.clamp_min(torch.finfo(norms.dtype).tiny)).median())

@@ -80,7 +80,7 @@ def check_parameters(path, parameters):
         where = f"parameter {key} of {name}"
         with naming(f"{where} cannot be {value!r}"):
             same = json.loads(json.dumps(value)) == _with_lists(value)
-            require(same, "the keys of a dictionary have to be texts")
+            require(same, "JSON does not keep it: keys have to be texts, numbers finite")
         if defaults[key] is not None:
             checked_value(value, type(defaults[key]), where)
 

@@ -407,8 +407,10 @@ def test_the_place_of_scores_that_are_not_finite_is_named():
 
     with pytest.raises(ValueError, match=r"30 of 600 points, the first of .* \[1.0, 0.0\]"):
         region_count(scores, SEGMENT, num_samples=3)
-    with pytest.raises(ValueError, match="NaN or infinite at"):
-        region_count(scores, SEGMENT, num_samples=3, strategy="adaptive")
+    overflown = lambda x: np.full((len(x), 2), np.inf if len(x) > 6 else np.nan)  # noqa: E731
+    for function, strategy in ((scores, "adaptive"), (overflown, "grid")):
+        with pytest.raises(ValueError, match="NaN or infinite at"):
+            region_count(function, SEGMENT, num_samples=3, strategy=strategy)
     with pytest.raises(ValueError, match=r"1 of 2 points, the first at points\[1\]"):
         predict_labels(scores, SEGMENT)
 

@@ -96,6 +96,8 @@ def test_sharpness_where_there_is_no_curvature_or_nothing_to_train():
     linear.unused = torch.nn.Parameter(torch.ones(1))
     assert measures.sharpness(linear, x, y) == pytest.approx(plain, rel=0.05)
     assert measures.sharpness(linear.requires_grad_(False), x, y) == 0.0
+    torch.nn.init.constant_(linear.requires_grad_(True).weight, torch.nan)  # has diverged
+    assert math.isnan(measures.sharpness(linear, x, y))
 
 
 def test_sharpness_sees_every_class_of_data_that_are_sorted_by_class():

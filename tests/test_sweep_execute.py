@@ -10,7 +10,7 @@ import torch
 from rc_utils.counting import region_count
 from rc_utils.counting.classifier import NonFiniteScores
 from rc_utils.measures import MEASURES
-from rc_utils.sweep import records, run
+from rc_utils.sweep import execute, records, run
 from rc_utils.sweep.campaign import parse_campaign
 from rc_utils.sweep.execute import (
     ACCURACY_TOLERANCE,
@@ -155,7 +155,7 @@ def test_shards_are_a_partition_and_a_plan_counts_what_is_missing():
     text = "\n".join(plan(campaign))
     assert "main: 2 of 4 runs are complete" in text
     assert "2 of 4 distinct runs to do in shard 1/2" in "\n".join(plan(campaign, shard=(1, 2)))
-    assert "process hours for 2" in text
+    assert "process hours of training and counting for 2" in text
     for shard in ((7, 4), (0, 0)):
         with pytest.raises(ValueError, match=re.escape(f"shard={shard}")):
             sweep(campaign, shard=shard)
@@ -197,17 +197,46 @@ def test_one_experiment_alone_makes_its_runs_for_the_whole_campaign():
 def test_campaigns_that_share_a_run_keep_each_others_counts_and_do_not_take_turns():
     """But not those of another network, as other results tell."""
     looks = {"evolution_epochs": [1], "evolution_counts": ["main"]}
-    one = with_changes(grid=ONE, **looks)
-    other = with_changes(grid=ONE, counts=["test"], measures=["margin"])
+    one = with_changes(grid=ONE, **looks, evolution_loss=9.0, evolution_weights=True)
+    looks = {"evolution_epochs": [1], "evolution_measures": ["margin"]}
+    other = with_changes(grid=ONE, counts=["test"], measures=["margin"], **looks)
     third = with_changes(grid=ONE, counts=["area"])
     for campaign in (one, other):
         assert statuses(sweep(campaign)) == ["done"]
     assert missing_runs(one) == missing_runs(other) == []
     record = record_of(one)
-    assert (len(record["counts"]), len(record["evolution"])) == (2, 1)
+    (look,) = record["evolution"]
+    assert (len(record["counts"]), len(look["counts"]), len(look["measures"])) == (2, 1, 1)
+    assert record["reached"] == {"loss": 9.0, "epoch": 1}
+    assert set(run.kept_weights(record)) == {1}
     records.write_record(record | {"results": record["results"] | {"train_loss": 0.02}})
     assert statuses(sweep(third)) == ["done"]
     assert (len(record_of(one)["counts"]), record_of(one)["evolution"]) == (1, [])
+
+
+def test_a_record_from_a_worker_takes_the_place_of_one_that_lacks_a_count(monkeypatch):
+    campaign = with_changes(grid=ONE)
+    sweep(campaign)
+    whole = record_of(campaign)
+    records.write_record(whole | {"counts": []})
+    monkeypatch.setattr(execute, "complete_run", lambda *a, **k: whole)
+    assert statuses(sweep(campaign)) == ["done"]
+    assert record_of(campaign)["counts"] == whole["counts"]
+
+
+def test_a_network_is_trained_again_with_the_threads_of_its_record(monkeypatch):
+    campaign, seen, train = with_changes(grid=ONE), [], run.train
+    sweep(campaign)
+
+    def watched(*given, **options):
+        seen.append(torch.get_num_threads())
+        return train(*given, **options)
+
+    monkeypatch.setattr(run, "train", watched)
+    with run.torch_threads(2):
+        run.trained_network(next(iter(campaign.runs().values())).spec)
+        assert torch.get_num_threads() == 2
+    assert seen == [1]
 
 
 def test_weights_are_kept_where_asked_and_a_network_is_else_trained_again(monkeypatch):
@@ -242,7 +271,7 @@ def test_verify_trains_runs_again_writes_nothing_and_names_what_differs(results,
     for seed in range(4):
         (line, agrees), *_ = verify(campaign, 2, seed=seed)
         assert agrees
-        assert line.endswith(": equal to the last bit")
+        assert line.endswith(": accuracies, predictions and counts are equal")
     first = {next(verify(campaign, 1, seed=seed))[0][:16] for seed in range(8)}
     assert len(first) > 2
     assert {path: path.stat().st_mtime_ns for path in before} == before
@@ -263,10 +292,11 @@ def test_verify_trains_runs_again_writes_nothing_and_names_what_differs(results,
     doubled = {"counts": [entry | {"counts": [2 * n for n in entry["counts"]]}]}
     other_data = {"provenance": made | {"data": {"sha256": "of an older file"}}}
     assert entry["counts"][::-1] != entry["counts"]
+    relabelled = {"predictions": record["predictions"][::-1]}
     assert "on the same kind of machine" in answer(**turned)[0]
-    others = (turned, near, elsewhere | near, elsewhere | far, elsewhere | doubled)
+    others = (turned, near, relabelled, elsewhere | near, elsewhere | far, elsewhere | doubled)
     agreements = [answer(**changes)[1] for changes in others]
-    assert agreements == [False, False, True, False, False]
+    assert agreements == [False, False, False, True, False, False]
     assert answer(**other_data) == (f"{record['run_id']}: other data than the record has", False)
 
 

@@ -238,6 +238,12 @@ def test_settings_may_be_numpys_numbers_and_a_single_leftover_image_is_skipped(t
     assert train(small_network(), tiny_data, numpys).status == "ok"
 
 
+def test_second_derivatives_are_not_compiled(tiny_data):
+    config = TrainConfig(epochs=1, gradient_penalty=0.1)
+    with pytest.raises(ValueError, match=r"which torch\.compile does not: leave out one"):
+        train(small_network(), tiny_data, config, compile=True)
+
+
 def test_every_network_of_many_is_compiled(tiny_data, monkeypatch):
     """Torch gives up on code that it has compiled often, and layers of networks share their code.
 

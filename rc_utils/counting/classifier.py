@@ -348,7 +348,7 @@ def _differ_by(one, other):
     """
     if one.ndim == 1:
         return float((one != other).any())
-    same = (one == other) | (np.isnan(one) & np.isnan(other))
+    same = (one == other) | ~(np.isfinite(one) | np.isfinite(other))
     with np.errstate(invalid="ignore"):  # infinity less infinity
         difference = np.where(same, 0, np.abs(one - other))
     if not np.isfinite(difference).all():

@@ -119,7 +119,7 @@ class Experiment:
     grid: lists of training settings, of which every combination is run.
     ranges: training settings, [low, high] between which every seed draws a value of its own,
         log-uniformly; a whole number where the setting is one.
-    own_draw: whether the seed of a run draws its training images too.
+    own_draw: whether the seed of a run draws its images too, training and test images.
     per_image: whether a record keeps which images of the stored dataset are classified right, all
         test images and all that the training images were drawn from, and the accuracy on those
         of them that were not trained on.
@@ -323,6 +323,7 @@ def parse_campaign(table, name, folder=pathlib.Path()):
     keys = {field.name for field in dataclasses.fields(Campaign)} - {"name", "folder", "whole"}
     check_keys(f"campaign {name}", table, keys)
     asked = settings_from_dict(Campaign, table | {"name": name, "folder": folder}, name)
+    require("seed" not in asked.train, f"{name}, [train]: 'seed' is set by seeds")
     experiments = {}
     for values in asked.experiments:
         with naming(f"{name}, experiment {values.get('name', len(experiments))!r}"):

@@ -32,7 +32,7 @@ from rc_utils.networks.registry import check_network
 from rc_utils.paths import results_dir, write_atomically
 from rc_utils.sweep import records
 from rc_utils.sweep.campaign import Campaign, canonical_json, load_campaign
-from rc_utils.sweep.run import check_start, complete_run, make_record
+from rc_utils.sweep.run import check_start, complete_run, make_record, torch_threads
 from rc_utils.training import StopTraining
 
 # Differences of seeds of one setting in the committed records of cifar10-small, which a run that is
@@ -77,7 +77,8 @@ def sweep(
     disk, not in the outcomes.
 
     workers: local worker processes; 0 runs in this process. scheduler: address of a Dask scheduler.
-    time_budget: seconds after which no run is begun and runs in progress are given up.
+    time_budget: seconds after which no run is begun and runs in training are given up at the end of
+    an epoch; what is trained is still counted.
     shard: (i, n), every n-th run from the i-th on. compile: torch.compile the networks.
     threads: torch threads of each run; with one, results do not depend on the machine's load.
 
@@ -116,7 +117,8 @@ def sweep(
             if outcome.status == "done":
                 record, results = outcome.record, outcome.record["results"]
                 # Its worker may share no file system with this process.
-                if not records.record_path(outcome.run_id).exists():
+                here = records.live_record(outcome.run_id)
+                if here is None or not records.is_complete(here, campaign.runs()[outcome.run_id]):
                     records.write_record(record)
                 run = f"{outcome.run_id} {record['spec']['network']['name']} {record['status']}"
                 train, test = f"{results['train_accuracy']:.3f}", f"{results['test_accuracy']:.3f}"
@@ -150,17 +152,6 @@ def attempt(planned, device="cpu", threads=1, deadline=None, compile=False):
     except Exception:
         settings = canonical_json(dataclasses.asdict(planned.spec))
         return Outcome(run_id, "failed", error=f"{traceback.format_exc()}settings: {settings}")
-
-
-@contextlib.contextmanager
-def torch_threads(number):
-    """So many torch threads inside the block."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def local_cluster(workers):
@@ -291,7 +282,7 @@ def plan(campaign, shard=(0, 1), scheduler=None):
     if known:
         hours = sum(statistics.median(seconds[name]) for name in known) / 3600
         those = f"{len(known)} of them, by the records there are"
-        yield f"  about {hours:.2f} process hours for {those}"
+        yield f"  about {hours:.2f} process hours of training and counting for {those}"
 
 
 def verify(campaign, number, seed=0, device="cpu"):
@@ -311,7 +302,8 @@ def verify(campaign, number, seed=0, device="cpu"):
             continue
         was, now = old["results"], new["results"]
         accuracy = max(abs(was[k] - now[k]) for k in ("train_accuracy", "test_accuracy"))
-        equal = new["status"] == "ok" and accuracy == 0
+        labels = new.get("predictions", "")
+        equal = new["status"] == "ok" and accuracy == 0 and old.get("predictions", labels) == labels
         close, largest = new["status"] == "ok" and accuracy <= ACCURACY_TOLERANCE, 0.0
         for settings in campaign.counts.values():
             before = records.find_count(old["counts"], settings)
@@ -327,7 +319,8 @@ def verify(campaign, number, seed=0, device="cpu"):
         alike = device == "cpu" and all(there.get(key) == here[key] for key in keys)
         text = f"an accuracy differs by {accuracy:.2g}, a mean count by {largest:.1%}"
         text += ", on the same kind of machine" if alike else ""
-        yield f"{key}: {'equal to the last bit' if equal else text}", equal or (close and not alike)
+        text = "accuracies, predictions and counts are equal" if equal else text
+        yield f"{key}: {text}", equal or (close and not alike)
 
 
 # The command ----------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """One run from its plan to its record: train, measure, count; and the networks that pages show."""
 
 import base64
+import contextlib
 import copy
 import dataclasses
 import datetime
@@ -47,6 +48,17 @@ def network_of(spec, data):
     return network.to(memory_format=training_layout(network, data.x_train, data.y_train.device))
 
 
+@contextlib.contextmanager
+def torch_threads(number):
+    """So many torch threads inside the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 # From a plan to a record ----------------------------------------------------------------------
 
 
@@ -75,15 +87,26 @@ def complete_run(planned, device="cpu", should_stop=None, *, compile=False, wait
         if planned.evolution_weights and record["status"] == "ok":
             record["provenance"]["weights_sha256"] = _keep_weights(run_id, states)
         if old is not None and _same_network(old, record):
-            # Campaigns that share a run would otherwise take turns in making it.
-            record["measures"] = old["measures"] | record["measures"]
-            for entry in old["counts"]:
-                if records.find_count(record["counts"], entry["settings"]) is None:
-                    record["counts"].append(entry)
-            looks = {look["epoch"]: look for look in old["evolution"] + record["evolution"]}
-            record["evolution"] = [looks[epoch] for epoch in sorted(looks)]
+            record = _with_all_of(old, record)
         records.write_record(record)
     return record
+
+
+def _with_all_of(old, new):
+    """The new record of a run with what the old one has beside: campaigns may share a run."""
+    looks = {look["epoch"]: look for look in old["evolution"]}
+    for look in new["evolution"]:
+        looks[look["epoch"]] = _joined(looks.get(look["epoch"], look), look)
+    kept = {k: v for k, v in old["provenance"].items() if k == "weights_sha256"}
+    own = {"results": old["results"] | new["results"], "provenance": kept | new["provenance"]}
+    return _joined(old, new) | own | {"evolution": [looks[epoch] for epoch in sorted(looks)]}
+
+
+def _joined(old, new):
+    """A record or a look of it, `new`, with the counts and measures that `old` has beside."""
+    counts = [c for c in old["counts"] if not records.find_count(new["counts"], c["settings"])]
+    measures = old.get("measures", {}) | new["measures"]
+    return old | new | {"measures": measures, "counts": new["counts"] + counts}
 
 
 def _same_network(old, new):
@@ -173,7 +196,7 @@ def _right_images(network, spec, data):
         bits[name] = base64.b64encode(np.packbits(right[name])).decode()
     used = {image.tobytes() for image in data.x_train.raw.cpu().numpy()}
     unused = [image.tobytes() not in used for image in stored.x_train.raw.numpy()]
-    return bits, float(right["pool"][unused].mean())
+    return bits, float(right["pool"][unused].mean()) if any(unused) else "nan"
 
 
 def count_regions(network, data, settings):
@@ -294,7 +317,9 @@ def networks_during_training(spec, epochs, device="cpu"):
         states = kept_weights(record)
     if not set(epochs) <= set(states):
         looks = {"measure": lambda network, epoch: _state_of(network), "measure_epochs": epochs}
-        run = train(network_of(spec, data), data, spec.train, device=device, **looks)
+        threads = record["provenance"]["threads"] if record else torch.get_num_threads()
+        with torch_threads(threads):
+            run = train(network_of(spec, data), data, spec.train, device=device, **looks)
         require(run.status == "ok", f"run {spec.run_id} diverged: it has no trained network")
         states = run.measurements
         if record is not None and record["results"]["test_accuracy"] != run.test_accuracy:

@@ -109,8 +109,11 @@ def train(
     batch of more, and for an output without a score for each class; RuntimeError from torch for
     images of a shape it does not take.
     """
+    measure_epochs = set(measure_epochs)
     outside = [e for e in measure_epochs if not 0 <= e <= config.epochs]
     require(not outside, f"measure_epochs {outside} are not within 0..{config.epochs}")
+    twice = "gradient_penalty takes second derivatives, which torch.compile does not: leave out one"
+    require(not (compile and config.gradient_penalty), twice)
     enough = len(data.y_train) > 1 or config.batch_size == 1
     require(enough, "a single training image makes no batch of two or more: give more images")
     require_weights(network)
@@ -294,7 +297,7 @@ def _backward(network, optimizer, config, x, y, y_other, weight, points):
     lower = config.precision == "bfloat16"
     with torch.autocast(x.device.type, torch.bfloat16) if lower else contextlib.nullcontext():
         logits = network(x if points is None else torch.cat([x, points[0]]))
-        own = logits[: len(y)]
+        own = logits if points is None else logits[: len(y)]
         loss = F.cross_entropy(own, y)
         if weight < 1:
             loss = weight * loss + (1 - weight) * F.cross_entropy(own, y_other)
@@ -320,10 +323,11 @@ def _forget_compiled(what):
 
 def build_optimizer(parameters, config):
     """The torch optimiser that `config` names."""
+    kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adagrad": torch.optim.Adagrad}
+    own = {"momentum": config.momentum} if config.optimizer == "sgd" else {}
+    own |= {"lr": config.lr, "weight_decay": config.weight_decay}
     # All parameters in one call: the same bits as one by one, in less time for many small layers.
-    sgd = functools.partial(torch.optim.SGD, momentum=config.momentum, foreach=True)
-    kinds = {"sgd": sgd, "adam": torch.optim.Adam, "adagrad": torch.optim.Adagrad}
-    return kinds[config.optimizer](parameters, lr=config.lr, weight_decay=config.weight_decay)
+    return kinds[config.optimizer](parameters, **own, foreach=True)
 
 
 @contextlib.contextmanager
