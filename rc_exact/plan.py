@@ -217,8 +217,8 @@ def _function_step(node, where, depends):
     if node.target in (PRODUCT_METHODS if method else PRODUCT_FUNCTIONS):
         factors = [one for one in (*node.args, *node.kwargs.values()) if one in depends]
         divides = "div" in getattr(node.target, "__name__", str(node.target))
-        below = bool(factors) and divides and node.args[0] not in depends
-        by_activation = len(factors) > 1 or below
+        in_divisor = bool(factors) and divides and node.args[0] not in depends
+        by_activation = len(factors) > 1 or in_divisor
         reason = "multiplies or divides by an activation, which is not piecewise linear"
         refuse_unless(not by_activation, where, reason)
         rounds = node.kwargs.get("rounding_mode") is not None

@@ -317,8 +317,8 @@ def networks_during_training(spec, epochs, device="cpu"):
         states = kept_weights(record)
     if not set(epochs) <= set(states):
         looks = {"measure": lambda network, epoch: _state_of(network), "measure_epochs": epochs}
-        threads = record["provenance"]["threads"] if record else torch.get_num_threads()
-        with torch_threads(threads):
+        made = record["provenance"] if record else {}
+        with torch_threads(made.get("threads", torch.get_num_threads())):
             run = train(network_of(spec, data), data, spec.train, device=device, **looks)
         require(run.status == "ok", f"run {spec.run_id} diverged: it has no trained network")
         states = run.measurements
