@@ -171,3 +171,13 @@ def test_the_protocol_quotes_what_the_command_prints(capsys):
     power.main([])
     text = (pathlib.Path(__file__).parents[1] / "book" / "protocol.md").read_text(encoding="utf-8")
     assert capsys.readouterr().out.strip() in text
+
+
+def test_a_lead_over_a_rival_without_correlation_has_an_interval_that_holds_the_truth(rng):
+    held = 0
+    for _ in range(300):
+        gap, count, rival = rng.normal(size=(3, 60))
+        count = 0.4 * gap + np.sqrt(1 - 0.4**2) * count
+        _, low, high = rules.difference_of_correlations(count, rival, gap, 500, rng)
+        held += low <= 0.4 <= high
+    assert held > 0.9 * 300
