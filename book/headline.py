@@ -81,8 +81,9 @@ def bullets(results):
         f"**At what scale.** Narrow networks, {data['n_train']:,} images of {size} x "
         f"{size}. On {larger['n_train']:,} of {larger['image_size']} x "
         f"{larger['image_size']}, near the paper's gap, r is {near[0]} in ResNet18, {near[1]} in "
-        "VGG19. At full size, one setting: [their records](notebooks/17_papers_records.ipynb) "
-        f"{full[0]} regions, ours {full[1]}.",
+        "VGG19. At full size, in one setting, "
+        f"[their records](notebooks/17_papers_records.ipynb) have {full[0]} regions, ours "
+        f"{full[1]}.",
     ]
 
 

@@ -46,18 +46,18 @@ def seed_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
             return values - pd.DataFrame(values).groupby(groups).transform("mean").to_numpy()
 
         gap, measures = _closest_forms(group, centred)
-        resampled = {"units": range(len(gap)), "seed": seed, "unit": "runs"}
-        of_count, signs = functools.partial(_correlations, measures[COUNT], gap), {}
+        controls = group["experiment"].nunique() - 1
+        found = {name: _fisher(values, gap, controls) for name, values in measures.items()}
+        turned = {name: np.sign(found[name].value) * values for name, values in measures.items()}
         for name, values in measures.items():
             own = functools.partial(_correlations, values, gap)
-            r = _fisher(values, gap, group["experiment"].nunique() - 1)
-            signs[name] = np.sign(r.value)
 
-            def difference(weights, own=own, of_count=of_count, s=(signs[COUNT], signs[name])):
-                return s[0] * of_count(weights) - s[1] * own(weights)
+            def difference(weights, gap=gap, count=turned[COUNT], rival=turned[name]):
+                return _correlations(count, gap, weights) - _correlations(rival, gap, weights)
 
+            resampled = {"units": range(len(gap)), "seed": seed, "unit": "runs"}
             both = [bootstrap(statistic, **resampled) for statistic in (own, difference)]
-            rows.append((network, name, r, *both))
+            rows.append((network, name, found[name], *both))
     return pd.DataFrame(rows, columns=["network", "measure", "r", "bootstrap", "difference"])
 
 

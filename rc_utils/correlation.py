@@ -119,8 +119,10 @@ def correlate(
     # Controls of dependent rows are worth as little as the rows.
     worth = effective_number(x, y, codes)
     freedom = number - 1 if number < len(x) else math.inf
-    lost, variance = controls * worth / len(x) + (method == "kendall"), VARIANCES[method](value)
-    low, high = fisher_interval(value, worth, lost, freedom, variance)
+    lost = controls * worth / len(x)
+    if method == "kendall":
+        lost += 1  # n - 4 in place of n - 3
+    low, high = fisher_interval(value, worth, lost, freedom, VARIANCES[method](value))
     return Estimate(value, low, high, number, unit)
 
 
@@ -147,11 +149,15 @@ def correlation_lead(
     on each. Source: Zou, Toward using confidence intervals to compare correlations, Psychological
     Methods 12, 2007. Raises ValueError as `correlate`.
     """
-    one, other = (correlate(values, y, units=units, controls=controls) for values in (x, rival))
-    if math.isnan(one.value + other.value):
+    one = correlate(x, y, units=units, controls=controls)
+    other = correlate(rival, y, units=units, controls=controls)
+    if math.isnan(one.value) or math.isnan(other.value):
         return Estimate(math.nan, n=one.n)
-    rows = (_rows(values, y, units) for values in (x, rival))
-    first, second = (np.bincount(codes, _influence(values, gap)) for values, gap, codes, _ in rows)
+    by_unit = []
+    for values in (x, rival):
+        values, gap, codes, _ = _rows(values, y, units)
+        by_unit.append(np.bincount(codes, _influence(values, gap)))
+    first, second = by_unit
     together = math.sqrt((first @ first) * (second @ second))
     shared = 2 * float(first @ second) / together if together > 0 else math.nan
 

@@ -324,7 +324,7 @@ def faces_of(elements, size):
     rows = np.sort(elements, axis=1)[:, choices].reshape(-1, size)
     base = 1 + int(elements.max(initial=0))
     require(base**size < 2**63, f"{base:,} vertices are too many: lower the resolution")
-    keys = rows @ base ** np.arange(size)[::-1]
+    keys = rows @ base ** np.arange(size)[::-1]  # one number for each face, in the same order
     _, first, index = np.unique(keys, return_index=True, return_inverse=True)
     return rows[first], index.reshape(len(elements), len(choices))
 

@@ -70,8 +70,8 @@ def folder_with(name, data_dir=None):
     own, files = folder / f"{name}.npz", {path.stem for path in folder.glob("*.npz")}
     require(name not in built_in & files, f"{own} has the name of one that is built in: rename it")
     if name not in (known := {*built_in, *DOWNLOADS, *files}):
-        own = folder / f"{str(name).removesuffix('.npz')}.npz"
-        advice = f"put {own.name}, with x_train, y_train, x_test, y_test, into {folder.resolve()}"
+        stem = str(name).removesuffix(".npz")
+        advice = f"put {stem}.npz, with x_train, y_train, x_test, y_test, into {folder.resolve()}"
         raise ValueError(f"{unknown_name('dataset', name, known)}. Or {advice}")
     return folder
 

@@ -87,26 +87,35 @@ def complete_run(planned, device="cpu", should_stop=None, *, compile=False, wait
         if planned.evolution_weights and record["status"] == "ok":
             record["provenance"]["weights_sha256"] = _keep_weights(run_id, states)
         if old is not None and _same_network(old, record):
-            record = _with_all_of(old, record)
+            record = _merged(old, record)
         records.write_record(record)
     return record
 
 
-def _with_all_of(old, new):
+def _merged(old, new):
     """The new record of a run with what the old one has beside: campaigns may share a run."""
+    record = _joined(old, new)
+    record["results"] = old["results"] | new["results"]
+    if "weights_sha256" in old["provenance"]:
+        kept = {"weights_sha256": old["provenance"]["weights_sha256"]}
+        record["provenance"] = kept | new["provenance"]
     looks = {look["epoch"]: look for look in old["evolution"]}
     for look in new["evolution"]:
-        looks[look["epoch"]] = _joined(looks.get(look["epoch"], look), look)
-    kept = {k: v for k, v in old["provenance"].items() if k == "weights_sha256"}
-    own = {"results": old["results"] | new["results"], "provenance": kept | new["provenance"]}
-    return _joined(old, new) | own | {"evolution": [looks[epoch] for epoch in sorted(looks)]}
+        earlier = looks.get(look["epoch"], look)
+        looks[look["epoch"]] = _joined(earlier, look)
+    record["evolution"] = [looks[epoch] for epoch in sorted(looks)]
+    return record
 
 
 def _joined(old, new):
     """A record or a look of it, `new`, with the counts and measures that `old` has beside."""
-    counts = [c for c in old["counts"] if not records.find_count(new["counts"], c["settings"])]
-    measures = old.get("measures", {}) | new["measures"]
-    return old | new | {"measures": measures, "counts": new["counts"] + counts}
+    both = old | new
+    both["measures"] = old.get("measures", {}) | new["measures"]
+    both["counts"] = list(new["counts"])
+    for entry in old["counts"]:
+        if records.find_count(new["counts"], entry["settings"]) is None:
+            both["counts"].append(entry)
+    return both
 
 
 def _same_network(old, new):
@@ -196,7 +205,8 @@ def _right_images(network, spec, data):
         bits[name] = base64.b64encode(np.packbits(right[name])).decode()
     used = {image.tobytes() for image in data.x_train.raw.cpu().numpy()}
     unused = [image.tobytes() not in used for image in stored.x_train.raw.numpy()]
-    return bits, float(right["pool"][unused].mean()) if any(unused) else "nan"
+    accuracy = float(right["pool"][unused].mean()) if any(unused) else np.nan
+    return bits, _as_json(accuracy)
 
 
 def count_regions(network, data, settings):

@@ -324,10 +324,11 @@ def _forget_compiled(what):
 def build_optimizer(parameters, config):
     """The torch optimiser that `config` names."""
     kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adagrad": torch.optim.Adagrad}
-    own = {"momentum": config.momentum} if config.optimizer == "sgd" else {}
-    own |= {"lr": config.lr, "weight_decay": config.weight_decay}
+    settings = {"lr": config.lr, "weight_decay": config.weight_decay}
+    if config.optimizer == "sgd":
+        settings["momentum"] = config.momentum
     # All parameters in one call: the same bits as one by one, in less time for many small layers.
-    return kinds[config.optimizer](parameters, **own, foreach=True)
+    return kinds[config.optimizer](parameters, **settings, foreach=True)
 
 
 @contextlib.contextmanager
