@@ -195,23 +195,26 @@ def test_one_experiment_alone_makes_its_runs_for_the_whole_campaign():
 
 
 def test_campaigns_that_share_a_run_keep_each_others_counts_and_do_not_take_turns():
-    """But not those of another network, as other results tell."""
+    """All are of one network, also where training gives another each time, as on a GPU."""
     looks = {"evolution_epochs": [1], "evolution_counts": ["main"]}
     one = with_changes(grid=ONE, **looks, evolution_loss=9.0, evolution_weights=True)
     looks = {"evolution_epochs": [1], "evolution_measures": ["margin"]}
     other = with_changes(grid=ONE, counts=["test"], measures=["margin"], **looks)
-    third = with_changes(grid=ONE, counts=["area"])
-    for campaign in (one, other):
-        assert statuses(sweep(campaign)) == ["done"]
-    assert missing_runs(one) == missing_runs(other) == []
+    third = with_changes(grid=ONE, counts=["area"], evolution_loss=8.0, evolution_epochs=[0])
+    assert statuses(sweep(one)) == ["done"]
+    # Of another network, as its results tell, and with a measure that is there no more.
+    old = record_of(one)
+    old["results"]["train_loss"], old["counts"][0]["counts"] = 0.02, [99] * 5
+    records.write_record(old | {"measures": {"withdrawn": 1.0}})
+    assert statuses(sweep(other)) == statuses(sweep(third)) == ["done"]
+    assert missing_runs(other) == missing_runs(third) == []
     record = record_of(one)
-    (look,) = record["evolution"]
-    assert (len(record["counts"]), len(look["counts"]), len(look["measures"])) == (2, 1, 1)
-    assert record["reached"] == {"loss": 9.0, "epoch": 1}
-    assert set(run.kept_weights(record)) == {1}
-    records.write_record(record | {"results": record["results"] | {"train_loss": 0.02}})
-    assert statuses(sweep(third)) == ["done"]
-    assert (len(record_of(one)["counts"]), record_of(one)["evolution"]) == (1, [])
+    assert [max(entry["counts"]) < 99 for entry in record["counts"]] == [True] * 3
+    first, look = record["evolution"]
+    assert (first["epoch"], look["epoch"]) == (0, 1)
+    assert (len(look["counts"]), set(look["measures"])) == (1, {"margin"})
+    assert record["reached"] == {"loss": 8.0, "epoch": 1}
+    assert set(run.kept_weights(record)) == {0, 1}
 
 
 def test_a_record_from_a_worker_takes_the_place_of_one_that_lacks_a_count(monkeypatch):

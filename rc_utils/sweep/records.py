@@ -159,14 +159,16 @@ def freeze(campaign):
 # What a record lacks --------------------------------------------------------------------------
 
 
+def counted_with(entry):
+    """The settings of an entry of a record's list of counts."""
+    # Records of before campaigns named their neighbours mean the paper's.
+    plane = {} if entry["settings"].get("dim", 1) == 1 else {"adjacency": "face"}
+    return plane | entry["settings"]
+
+
 def find_count(entries, settings):
     """The entry of a record's list of counts that was made with `settings`, or None."""
-    for entry in entries:
-        # Records of before campaigns named their neighbours mean the paper's.
-        plane = {} if entry["settings"].get("dim", 1) == 1 else {"adjacency": "face"}
-        if plane | entry["settings"] == settings:
-            return entry
-    return None
+    return next((entry for entry in entries if counted_with(entry) == settings), None)
 
 
 def is_complete(record, planned):

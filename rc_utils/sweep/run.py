@@ -19,7 +19,7 @@ from rc_utils.counting import predict_labels, region_count
 from rc_utils.counting.classifier import NonFiniteScores
 from rc_utils.counting.evaluation import evaluation_mode, full_precision, own_random_state
 from rc_utils.datasets import ImageTensor, load_dataset
-from rc_utils.measures import measure_all
+from rc_utils.measures import MEASURES, measure_all
 from rc_utils.networks import NETWORKS, build_network
 from rc_utils.paths import results_dir, write_atomically
 from rc_utils.provenance import provenance
@@ -65,8 +65,8 @@ def torch_threads(number):
 def complete_run(planned, device="cpu", should_stop=None, *, compile=False, wait=True):
     """Record of a planned run; the run is made, and its record written, unless it is there.
 
-    A record that lacks a count, a measure or a look during training is made again as a whole; what
-    another campaign asked of the same run stays in it.
+    A record that lacks a count, a measure or a look during training is made again as a whole, with
+    all that it held: what another campaign asked of the same run is not lost.
     should_stop, compile: as in `train`. wait: for another process that is at this run; otherwise
     filelock.Timeout is raised.
 
@@ -83,46 +83,30 @@ def complete_run(planned, device="cpu", should_stop=None, *, compile=False, wait
             check_start(old)
             if records.is_complete(old, planned):
                 return old
+            planned = _with_held(planned, old)
         record, states = make_record(planned, device, should_stop, compile=compile)
         if planned.evolution_weights and record["status"] == "ok":
             record["provenance"]["weights_sha256"] = _keep_weights(run_id, states)
-        if old is not None and _same_network(old, record):
-            record = _merged(old, record)
         records.write_record(record)
     return record
 
 
-def _merged(old, new):
-    """The new record of a run with what the old one has beside: campaigns may share a run."""
-    record = _joined(old, new)
-    record["results"] = old["results"] | new["results"]
-    if "weights_sha256" in old["provenance"]:
-        kept = {"weights_sha256": old["provenance"]["weights_sha256"]}
-        record["provenance"] = kept | new["provenance"]
-    looks = {look["epoch"]: look for look in old["evolution"]}
-    for look in new["evolution"]:
-        earlier = looks.get(look["epoch"], look)
-        looks[look["epoch"]] = _joined(earlier, look)
-    record["evolution"] = [looks[epoch] for epoch in sorted(looks)]
-    return record
-
-
-def _joined(old, new):
-    """A record or a look of it, `new`, with the counts and measures that `old` has beside."""
-    both = old | new
-    both["measures"] = old.get("measures", {}) | new["measures"]
-    both["counts"] = list(new["counts"])
-    for entry in old["counts"]:
-        if records.find_count(new["counts"], entry["settings"]) is None:
-            both["counts"].append(entry)
-    return both
-
-
-def _same_network(old, new):
-    """Whether two records have equal results on equal data, as far as both have results."""
-    same = all(old["results"].get(key, value) == value for key, value in new["results"].items())
-    same = same and records.data_sha256(old) == records.data_sha256(new)
-    return same and old["status"] == new["status"] == "ok"
+def _with_held(planned, record):
+    """The planned run with all that its record holds, which another campaign may have asked for."""
+    looks = record["evolution"]
+    entries = {"counts": record["counts"]}
+    entries["evolution_counts"] = [entry for look in looks for entry in look["counts"]]
+    names = {"measures": record["measures"]}
+    names["evolution_measures"] = [name for look in looks for name in look.get("measures", {})]
+    held = {key: [name for name in found if name in MEASURES] for key, found in names.items()}
+    for key, found in entries.items():
+        known, settings = getattr(planned, key).values(), map(records.counted_with, found)
+        held[key] = {canonical_json(s): s for s in settings if s not in known}
+    held["evolution_epochs"] = [look["epoch"] for look in looks]
+    held["evolution_loss"] = planned.evolution_loss or record.get("reached", {}).get("loss")
+    held["evolution_weights"] = "weights_sha256" in record["provenance"]
+    held["per_image"] = "per_image" in record
+    return planned.merged(dataclasses.replace(planned, **held))
 
 
 def make_record(planned, device="cpu", should_stop=None, *, compile=False):
