@@ -79,7 +79,7 @@ def exact_segment(
         model: torch module of the layers that `make_plan` knows, traceable by torch.fx (used in
             evaluation mode and float64, itself left as it is), or a fitted DecisionTreeClassifier,
             RandomForestClassifier or ExtraTreesClassifier.
-        x0, x1: the ends, arrays or tensors (*shape), without batch dimension.
+        x0, x1: the ends, arrays or tensors `(*shape)`, without batch dimension.
         prune: solve only the parts of the segment that could hold another label than that of their
             ends, told from some hundred float64 evaluations (`suspicious_parts`): faster, and an
             estimate where the rest is a solution. Trees and forests do not need it.

@@ -105,10 +105,13 @@ def correlate(
 ) -> Estimate:
     """Correlation of x and y, both (n,), with Fisher's interval for the `effective_number` of rows.
 
-    method: "pearson", "spearman" or "kendall" (tau-b). units: name of the unit of each row, every
-    row its own by default. controls: as in `fisher_interval`. A constant x or y, or fewer than
-    three rows, gives NaN. Raises ValueError for an unknown method, vectors of unequal length and
-    rows that are not finite.
+    Args:
+        method: "pearson", "spearman" or "kendall" (tau-b).
+        units: name of the unit of each row, every row its own by default.
+        controls: as in `fisher_interval`.
+
+    NaN for a constant x or y and for fewer than three rows. Raises ValueError for an unknown
+    method, vectors of unequal length and rows that are not finite.
     """
     check_name("method", method, CORRELATIONS)
     x, y, codes, number = _rows(x, y, units)

@@ -49,11 +49,12 @@ OTHER_BENDS = {
 
 
 def distance_from_init(network, initial):
-    """d(W) = sqrt(sum_i ||W_i - W_i^0||_F^2) over all weight matrices and kernels.
+    """`d(W) = sqrt(sum_i ||W_i - W_i^0||_F^2)` over all weight matrices and kernels.
 
-    initial: the same network at its initialisation. Biases and the scale and shift of batch
-        normalisation (parameters of fewer than two dimensions) are left out, as in the definition
-        (v1 App. B, Example 1).
+    Args:
+        initial: the same network at its initialisation. Biases and the scale and shift of batch
+            normalisation (parameters of fewer than two dimensions) are left out, as in the
+            definition (v1 App. B, Example 1).
     """
     _check_weights(network)
     pairs = zip(network.parameters(), initial.parameters(), strict=True)
@@ -77,7 +78,7 @@ def log_spectral_product(network):
 
 @torch.no_grad()
 def log_path_norm(network, x):
-    """log sqrt(sum_k f_(w^2)(1)_k): f with every weight and bias squared, at an image of ones.
+    """`log sqrt(sum_k f_(w^2)(1)_k)`: f with every weight and bias squared, at an image of ones.
 
     The natural logarithm. For a ReLU network the root of the sum, over all paths from an input or a
     bias to an output, of the products of their squared weights (Neyshabur et al. 2015, Norm-based
@@ -86,7 +87,10 @@ def log_path_norm(network, x):
     An activation has the slope that it has for large inputs, 1. Sigmoid gates and max-pools are
     applied as they are.
 
-    x: images (N, C, H, W), of which only the shape is used. Cost: one forward pass in float64.
+    Args:
+        x: images (N, C, H, W), of which only the shape is used.
+
+    Cost: one forward pass in float64.
     """
     _check_weights(network)
     squared = copy.deepcopy(network).eval().double()
@@ -157,9 +161,10 @@ def _check_weights(network):
 
 
 def output_margin(network, x, y):
-    """gamma(W) = mean over (x, y) of f(x)_y - max_{i != y} f(x)_i (v1 App. B), in logits.
+    """`gamma(W)`, the mean over (x, y) of `f(x)_y - max_{i != y} f(x)_i` (v1 App. B), in logits.
 
-    x: images (N, C, H, W); y: labels (N,).
+    Args:
+        x, y: images (N, C, H, W) and their labels (N,).
     """
     total = 0.0
     with undisturbed(network, y.device):
@@ -194,7 +199,7 @@ def margin_over_gradient(network, x, y):
 
 @full_precision()
 def jacobian_norm(network, x):
-    """Mean over x of |J(x)|_F, J = d softmax(f(x)) / d x, of shape (num_classes, C H W).
+    """Mean over x of `|J(x)|_F`, `J = d softmax(f(x)) / d x`, of shape (num_classes, C H W).
 
     Novak et al. 2018, Sensitivity and generalization in neural networks, Sec. 3.1, who take test
     images. Each row of J is one gradient, without sampling. x: standardised images (N, C, H, W).
@@ -262,7 +267,10 @@ def mixup_accuracy(network, x, y, seed=0):
     u/2 x_j that get the label y_i of the nearer end, over both ends of every segment: the
     perturbation response curve of Schiff et al. 2021 (Sec. 3) with mixup as the perturbation.
 
-    x: images (N, C, H, W); y: labels (N,). Cost: 11,000 forward passes, for 1,000 segments.
+    Args:
+        x, y: images (N, C, H, W) and their labels (N,).
+
+    Cost: 11,000 forward passes, for 1,000 segments.
     """
     return float(trapezoid(mixup_curve(network, x, y, "all", seed), MAGNITUDES))
 
@@ -275,7 +283,10 @@ def gi_score(network, x, y, classes="inter", seed=0):
     (Schiff et al. 2021, Predicting deep neural network generalization with perturbation response
     curves, Sec. 3). `classes`: "inter" for pairs of different labels, "intra" for those of one.
 
-    x: images (N, C, H, W); y: labels (N,). Cost: that of `mixup_accuracy`; half of it for "intra".
+    Args:
+        x, y: images (N, C, H, W) and their labels (N,).
+
+    Cost: that of `mixup_accuracy`; half of it for "intra".
     """
     curve = mixup_curve(network, x, y, classes, seed)
     cumulated = cumulative_trapezoid(curve, MAGNITUDES, initial=0)
@@ -299,7 +310,7 @@ def pal_score(network, x, y, classes="inter", seed=0):
 
 
 def boundary_thickness(network, x, seed=0):
-    """E |x_1 - x_0| int_0^1 1{0 < g_ij(x(t)) < 0.75} dt with g_ij = p_i - p_j, p softmax scores.
+    """`E |x_1 - x_0| int_0^1 1{0 < g_ij(x(t)) < 0.75} dt`, `g_ij = p_i - p_j`, p softmax scores.
 
     Yang et al. 2020, Boundary thickness and robustness in learning models, Definition 1, with their
     bounds of g. Theirs are segments from images to adversarial examples; here they are between
@@ -308,7 +319,10 @@ def boundary_thickness(network, x, seed=0):
     there. Neither end comes first: the mean over both directions is taken. 0 where every segment
     has one class at both ends. Unit: Euclidean distance of standardised images.
 
-    x: images (N, C, H, W). Cost: that of `mixup_accuracy`.
+    Args:
+        x: images (N, C, H, W).
+
+    Cost: that of `mixup_accuracy`.
     """
     pairs = counted_pairs(x, COUNTED_SEGMENTS, seed)
     scores = _scores_along(network, x, pairs)
@@ -408,7 +422,7 @@ def _visit_units(network, device, batches, visit):
 
 
 def linear_pieces(network, x, num_segments=80, num_points=51, seed=0):
-    """1 + sum_k |c(z_k) - c(z_(k+1))|_1, mean over segments; c(z) are the signs of all units at z.
+    """Mean over segments of `1 + sum_k |c(z_k) - c(z_(k+1))|_1`, c(z) the signs of all units at z.
 
     Signs are 0 or 1. z_1, z_2, ... are equally spaced on a segment. The sum is the number of
     transitions of Novak et al. 2018, Sensitivity and generalization in neural networks, Sec. 3.2;
@@ -417,8 +431,11 @@ def linear_pieces(network, x, num_segments=80, num_points=51, seed=0):
     bound where a unit changes twice between neighbouring points: on a trained ResNet18 of width 8,
     51 points found 8,759 of the 8,809 pieces that `exact_segment` finds.
 
-    x: images (N, C, H, W). Cost: 4,080 forward passes. Raises ValueError for a network without an
-    activation that is known here, and for one that bends otherwise.
+    Args:
+        x: images (N, C, H, W).
+
+    Cost: 4,080 forward passes. Raises ValueError for a network without an activation that is known
+    here, and for one that bends otherwise.
     """
     classifier = as_classifier(network, x)
     device, dtype = classifier.device, classifier.dtype
@@ -449,8 +466,10 @@ def local_complexity(network, x, radius=0.005):
     Deep networks always grok and here is why, Sec. 3, with the radius and number of vertices of
     their code; theirs is the number of units by layer, here all have one weight.
 
-    x: standardised images (N, C, H, W), whose unit is that of `radius`. Cost: 40 forward passes per
-    image. Raises ValueError as `linear_pieces`.
+    Args:
+        x: standardised images (N, C, H, W), whose unit is that of `radius`.
+
+    Cost: 40 forward passes per image. Raises ValueError as `linear_pieces`.
     """
     classifier = as_classifier(network, x)
     device, dtype = classifier.device, classifier.dtype
@@ -539,8 +558,11 @@ def measure_all(names, network, initial, data):
 def measure(name, network, initial, data):
     """Value of a measure of `network` that started as `initial` and was trained on `data`.
 
-    name: a key of MEASURES. The value is a number, or a list of numbers. Raises ValueError for an
-    unknown measure and for one that returns anything else.
+    Args:
+        name: a key of MEASURES.
+
+    The value is a number, or a list of numbers. Raises ValueError for an unknown measure and for
+    one that returns anything else.
     """
     check_name("measure", name, MEASURES)
     with full_precision():

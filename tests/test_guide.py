@@ -25,7 +25,6 @@ import sys
 import tomllib
 import typing
 
-import docstrings
 import pytest
 
 import benchmarks.__main__
@@ -301,27 +300,3 @@ def test_what_is_run_runs(page, reader, monkeypatch):
 def test_a_wrong_block_is_found(language, text):
     with pytest.raises((Exception, SystemExit)):
         check_block(Block(language, text))
-
-
-DOCSTRING = r"""Sum of |x_i| for points (N, *shape).
-
-    x, y: `x` holds 2 * "pairs", and
-        `y`s the rest
-    that goes on here.
-    Columns: a_, b.
-    >>> f("x")
-"""
-
-
-def test_docstrings_become_restructured_text():
-    assert docstrings.as_restructured_text(inspect.cleandoc(DOCSTRING).splitlines()) == [
-        r"Sum of \|x_i\| for points (N, \*shape).",
-        "",
-        "Args:",
-        r"    x, y: ``x`` holds 2 \* ``" + '"pairs"' + "``, and",
-        r"        ``y``\ s the rest",
-        "        that goes on here.",
-        "",
-        r"Columns: a\_, b.",
-        '>>> f("x")',
-    ]

@@ -119,19 +119,20 @@ class Classifier:
 
 
 def as_classifier(model, points, names=None):
-    """Adapt `model` to the kind of `points` (N, *shape) it is to be evaluated on.
+    """Adapt `model` to the kind of `points`, `(N, *shape)`, it is to be evaluated on.
 
     - A torch module gets float32 tensors on the device of its parameters (float64 if they are).
     - An object with `predict` (scikit-learn) gets arrays (n, prod(shape)).
-    - Any other callable gets batches (n, *shape): NumPy arrays where `points` is one, else tensors
-      on their device. Both get the precision of `points`: float64 where they are (or are integers
-      of 32 bits or more), else float32.
+    - Any other callable gets batches `(n, *shape)`: NumPy arrays where `points` is one, else
+      tensors on their device. Both get the precision of `points`: float64 where they are (or are
+      integers of 32 bits or more), else float32.
 
     What comes back is read as follows: (n, C) with C >= 2 - scores, the label is the argmax; (n,)
     or (n, 1) of floats - one score, the label is whether it is positive; of integers or booleans -
     labels. A score of -inf is that of a class that is switched off.
 
-    names: of the columns of a data frame, which an estimator fitted on one gets again.
+    Args:
+        names: of the columns of a data frame, which an estimator fitted on one gets again.
 
     Raises TypeError for another kind of model, ValueError for a module in half precision or whose
     weights are not there yet.
@@ -427,7 +428,8 @@ def refuse_non_finite(labels, place_of):
 def predict_labels(model: Model, points: Points, *, batch_size: int | None = None) -> np.ndarray:
     """Predicted label of each point, a NumPy array (N,) of integers.
 
-    model, points, batch_size: as in `region_count`.
+    Args:
+        model, points, batch_size: as in `region_count`.
 
     Raises ValueError for points or scores that are not finite and for outputs of a wrong shape;
     MemoryError if one point is too many.

@@ -43,10 +43,11 @@ images. From the code of the paper's first author, GitHub lijingwei0502/implicit
 class RegionCount:
     """Numbers of regions on sampled simplices.
 
-    counts: (num_samples,) int64, read-only; the i-th belongs to the same simplex for every model
-        counted with the same points and settings.
-    num_evaluations: points at which the model was evaluated.
-    settings: the settings of the call, defaults filled in.
+    Attributes:
+        counts: (num_samples,) int64, read-only; the i-th belongs to the same simplex for every
+            model counted with the same points and settings.
+        num_evaluations: points at which the model was evaluated.
+        settings: the settings of the call, defaults filled in.
     """
 
     counts: np.ndarray
@@ -99,7 +100,7 @@ def region_count(
         model: torch module, scikit-learn classifier, or callable from a batch to scores or labels
             (`as_classifier`). A module is evaluated in evaluation mode, without gradients, without
             TF32, and left as it was; in one thread at a time, since its modes are its own.
-        points: data (N, *shape): NumPy array, torch tensor, image tensor, data frame.
+        points: data `(N, *shape)`: NumPy array, torch tensor, image tensor, data frame.
         dim, num_samples: d >= 1, the dimension of the simplices, and their number.
         resolution: points on each edge; None takes 200, 30, 16, 12, 10 for d = 1..5, 50 for a box.
             On triangles of rough networks, as small learning rates leave them, one adaptive count
@@ -202,11 +203,12 @@ def _count_simplices(classifier, corners, lattice, strategy, batch_size, coarse)
 class LabelGrid:
     """The labels themselves, for pictures of a segment, a triangle or a plane.
 
-    labels: (B, *grid) integers, -1 where the grid has no point of the domain.
-    positions: (B, P, d) where each lattice point lies in an orthonormal frame of the plane that the
-        vertices span, in the units of the points: v_0 is the origin, v_1 lies on the first axis.
-    vertices: (B, d + 1, d) where the vertices lie in that frame.
-    lattice: the points; `labels[b][tuple(lattice.indices.T)]` are the labels at `positions[b]`.
+    Attributes:
+        labels: `(B, *grid)` integers, -1 where the grid has no point of the domain.
+        positions: (B, P, d) where each lattice point lies in an orthonormal frame of the plane that
+            the vertices span, in the units of the points: v_0 is the origin, v_1 on the first axis.
+        vertices: (B, d + 1, d) where the vertices lie in that frame.
+        lattice: the points; `labels[b][tuple(lattice.indices.T)]` are the labels at `positions[b]`.
     """
 
     labels: np.ndarray
@@ -221,9 +223,10 @@ def label_grid(
 ):  # fmt: skip
     """Predicted labels on the lattices of given simplices: what `region_count` counts on a grid.
 
-    vertices: (B, d + 1, *shape) array or tensor, as `sample_vertices` returns them. The others are
-    as in `region_count`. Where labels are negative, all are replaced by their ranks.
+    Args:
+        vertices: array or tensor `(B, d + 1, *shape)`, as `sample_vertices` returns them.
 
+    The others are as in `region_count`. Where labels are negative, all are replaced by their ranks.
     Returns a LabelGrid of NumPy arrays. Raises ValueError as `region_count` does.
     """
     vertices = draws.as_points(vertices)

@@ -50,7 +50,7 @@ class Lattice:
         return len(self.coordinates)
 
     def to_grid(self, labels):
-        """Labels (B, P) as an array (B, *grid_shape), -1 where the grid has no point."""
+        """Labels (B, P) as an array `(B, *grid_shape)`, -1 where the grid has no point."""
         grid = np.full((len(labels), *self.grid_shape), -1, dtype=labels.dtype)
         grid[(slice(None), *self.indices.T)] = labels
         return grid
@@ -59,9 +59,9 @@ class Lattice:
 def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), domain="simplex", adjacency=None):
     """The lattice of a domain; the same arguments give the same (read-only) object.
 
-    simplex: the points with barycentric coordinates k_i / (resolution - 1), k_i >= 0 integers. In
-    one dimension `resolution` equally spaced alpha in `alpha_range`, as (1 - alpha, alpha).
-    box: resolution x resolution points of a rectangle, as coordinates (1 - p - q, p, q).
+    Of a simplex the points with barycentric coordinates k_i / (resolution - 1), k_i >= 0 integers;
+    in one dimension `resolution` equally spaced alpha in `alpha_range`, as (1 - alpha, alpha). Of a
+    box resolution x resolution points of a rectangle, as coordinates (1 - p - q, p, q).
 
     Neighbours differ by: face - one step along one axis of the grid; full - at most one step along
     every axis; simplex - one unit moved from one coordinate to another. linear: as simplex, and
@@ -152,9 +152,10 @@ def neighbour_pairs(indices, grid_shape, adjacency):
 def count_components(labels: Labels, adjacency: str = "face") -> Labels:
     """Number of connected components of equal label in each of B grids.
 
-    labels: integers (B, *grid) in any number of grid dimensions, -1 for cells outside the domain; a
-        NumPy array, or a torch tensor on any device.
-    adjacency: which cells are neighbours: "face", "full" or "simplex", as in `make_lattice`.
+    Args:
+        labels: integers `(B, *grid)` in any number of grid dimensions, -1 for cells outside the
+            domain; a NumPy array, or a torch tensor on any device.
+        adjacency: which cells are neighbours: "face", "full" or "simplex", as in `make_lattice`.
 
     Returns (B,) int64, of the same kind and on the same device as `labels`. Raises ValueError for
     labels that are not integers, have no grid dimension or are below -1.

@@ -25,10 +25,11 @@ def sample_vertices(
     The draw depends on `seed` and the points only, never on the model or the device, and the first
     n simplices are the same for every num_samples >= n.
 
-    points: (N, *shape) with a length and integer-array indexing; only those drawn are read.
-    device: where the vertices go; None leaves them where the points are.
+    Args:
+        points: `(N, *shape)` with a length and integer-array indexing; only those drawn are read.
+        device: where the vertices go; None leaves them where the points are.
 
-    Returns a tensor (num_samples, dim + 1, *shape), float64 for points in double precision, else
+    Returns a tensor `(num_samples, dim + 1, *shape)`, float64 for points in double precision, else
     float32. Raises ValueError for too few or not finite points and for bad settings.
     """
     points = as_points(points)

@@ -34,18 +34,20 @@ def load_dataset(
 ) -> Dataset:
     """Load a dataset, or part of one, as arrays on a device.
 
-    name: "shapes" (drawn, no download), "digits", "cifar10", "cifar100", "mnist", "imagenet" (class
-        folders), or the name of a file <name>.npz in data_dir with arrays x_train, x_test uint8
-        (N, H, W, C) or (N, H, W), y_train, y_test integers (N,) and optionally names `classes`.
-    n_train, n_test: number of samples, balanced by class and drawn by seed; None for all (shapes:
-        2,000, 4,000). A smaller draw is the start of a larger one.
-    image_size: side in pixels. Stored images are made smaller by area averaging; shapes are drawn
-        at any size from 8 (default 16), class folders are resized to it (default 224).
-    label_noise: fraction in [0, 1] of training labels that are replaced by another class.
-    classes: indices or names of the classes to keep, relabelled 0, 1, ... in this order.
-    seed: of every draw above, and of the images themselves for shapes.
-    data_dir: folder of cached datasets; default the environment variable RC_DATA, else data/.
-    root: for "imagenet" only, the folder of train/ and val/; default data_dir/imagenet.
+    Args:
+        name: "shapes" (drawn, no download), "digits", "cifar10", "cifar100", "mnist", "imagenet"
+            (class folders), or the name of a file <name>.npz in data_dir with arrays x_train,
+            x_test uint8 (N, H, W, C) or (N, H, W), y_train, y_test integers (N,) and optionally
+            names `classes`.
+        n_train, n_test: number of samples, balanced by class and drawn by seed; None for all
+            (shapes: 2,000, 4,000). A smaller draw is the start of a larger one.
+        image_size: side in pixels. Stored images are made smaller by area averaging; shapes are
+            drawn at any size from 8 (default 16), class folders are resized to it (default 224).
+        label_noise: fraction in [0, 1] of training labels that are replaced by another class.
+        classes: indices or names of the classes to keep, relabelled 0, 1, ... in this order.
+        seed: of every draw above, and of the images themselves for shapes.
+        data_dir: folder of cached datasets; default the environment variable RC_DATA, else data/.
+        root: for "imagenet" only, the folder of train/ and val/; default data_dir/imagenet.
 
     Raises ValueError for an unknown name or class, a value that does not fit and a damaged file,
     and FileNotFoundError, saying which file to put where, for data that cannot be downloaded.

@@ -115,19 +115,21 @@ class PlannedRun:
 class Experiment:
     """Settings of a grid for some networks and seeds; one `[[experiments]]` table.
 
-    seeds: a list for all networks, or one for each: {ResNet18 = [0, 1, 2], SENet18 = [0]}.
-    grid: lists of training settings, of which every combination is run.
-    ranges: training settings, [low, high] between which every seed draws a value of its own,
-        log-uniformly; a whole number where the setting is one.
-    own_draw: whether the seed of a run draws its images too, training and test images.
-    per_image: whether a record keeps which images of the stored dataset are classified right, all
-        test images and all that the training images were drawn from, and the accuracy on those
-        of them that were not trained on.
-    dataset, options, train: what differs from the campaign's dataset, networks, training.
-    counts, measures: taken of the trained network, by their names.
-    evolution_epochs, evolution_loss: when they are taken during training as well: after these
-        epochs, and when the training loss first falls below this.
-    evolution_counts, evolution_measures: which. evolution_weights: keep the networks, too.
+    Attributes:
+        seeds: a list for all networks, or one for each: {ResNet18 = [0, 1, 2], SENet18 = [0]}.
+        grid: lists of training settings, of which every combination is run.
+        ranges: training settings, [low, high] between which every seed draws a value of its own,
+            log-uniformly; a whole number where the setting is one.
+        own_draw: whether the seed of a run draws its images too, training and test images.
+        per_image: whether a record keeps which images of the stored dataset are classified right,
+            all test images and all that the training images were drawn from, and the accuracy on
+            those of them that were not trained on.
+        dataset, options, train: what differs from the campaign's dataset, networks, training.
+        counts, measures: taken of the trained network, by their names.
+        evolution_epochs, evolution_loss: when they are taken during training as well: after these
+            epochs, and when the training loss first falls below this.
+        evolution_counts, evolution_measures: which.
+        evolution_weights: whether the networks are kept, too.
     """
 
     name: str
@@ -203,9 +205,10 @@ class Experiment:
 class Campaign:
     """A named set of runs; the fields but the last three are the keys of its file.
 
-    note: one line that pages show beside its results, for instance on the origin of its data.
-    choice: how its settings were chosen, and on what. whole: the campaign of which this one has
-    some of the experiments.
+    Attributes:
+        note: one line that pages show beside its results, for instance on the origin of its data.
+        choice: how its settings were chosen, and on what.
+        whole: the campaign of which this one has some of the experiments.
     """
 
     title: str
@@ -260,8 +263,12 @@ class Campaign:
     def plan_network(self, network, experiment="", seed=0, **setting):
         """PlannedRun of another network in the place of an experiment's own, default: the first.
 
-        network: arguments of build_network, with its name. setting: of TrainConfig. All else is as
-        in the experiment: its dataset, options, training, counts and measures, taken at the end.
+        Args:
+            network: arguments of build_network, with its name.
+            setting: of TrainConfig.
+
+        All else is as in the experiment: its dataset, options, training, counts and measures, taken
+        at the end.
         """
         (asked,) = self.restricted([experiment or self.experiments[0].name]).experiments
         never = {key: [] for key in ("evolution_epochs", "evolution_counts", "evolution_measures")}

@@ -76,11 +76,14 @@ def sweep(
     Returns the outcomes (`Outcome`); a run that fails does not end the sweep. Records are on the
     disk, not in the outcomes.
 
-    workers: local worker processes; 0 runs in this process. scheduler: address of a Dask scheduler.
-    time_budget: seconds after which no run is begun and runs in training are given up at the end of
-    an epoch; what is trained is still counted.
-    shard: (i, n), every n-th run from the i-th on. compile: torch.compile the networks.
-    threads: torch threads of each run; with one, results do not depend on the machine's load.
+    Args:
+        workers: local worker processes; 0 runs in this process.
+        scheduler: address of a Dask scheduler.
+        time_budget: seconds after which no run is begun and runs in training are given up at the
+            end of an epoch; what is trained is still counted.
+        shard: (i, n), every n-th run from the i-th on.
+        compile: torch.compile the networks.
+        threads: torch threads of each run; with one, results do not depend on the machine's load.
 
     Raises OSError before any training if the results cannot be written, and ValueError for a wrong
     setting, device or value of the campaign, and for a network of the reader's that is not the one

@@ -208,8 +208,9 @@ def load_runs(
 ) -> pd.DataFrame:
     """One row per run and experiment of the campaign `name`, as far as there are records.
 
-    origin: "live" or "reference" keeps the records made on this machine or the committed ones.
-    num_samples: means over the first so many simplices of every count; default all.
+    Args:
+        origin: "live" or "reference" keeps the records made on this machine or the committed ones.
+        num_samples: means over the first so many simplices of every count; default all.
 
     Columns: run_id, campaign, experiment, network, cell (the setting without the seed), origin,
     status, all training settings, train_accuracy, test_accuracy, gap = train_accuracy -

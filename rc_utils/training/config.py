@@ -19,22 +19,23 @@ class TrainConfig:
     The defaults are the paper's setting as far as it is stated (v1 App. C: SGD, cosine schedule, no
     augmentation); momentum 0.9 is the assumption of the public CIFAR zoo whose networks it uses.
 
-    lr, weight_decay, momentum: as in the optimiser of that name in torch; momentum is SGD's alone.
-    mixup_alpha: parameter of the Beta distribution of mixup's weight, 0 switches mixup off.
-    crop_padding: pixels of black border before a random crop back to the image size, 0 for none.
-    flip_probability: of a horizontal flip of each image.
-    precision: "float32"; "tfloat32", with TF32 in a GPU's convolutions, as torch has by default; or
-        "bfloat16", autocast of the forward pass. Networks are evaluated and counted in full float32
-        all the same.
-    pretrain_epochs: epochs on random labels before the training, at the learning rate `lr`; the
-        optimiser's state of them is forgotten.
-    between_share: labelled points between pairs of training images, as a share of the number of
-        images, that every batch holds as well; their loss counts as much as that of as many images.
-    between_labels: "nearer" or "third", see `points_between`.
-    gradient_penalty: weight of the mean squared norm of the loss's gradient by the image (Drucker
-        and LeCun 1992).
-    sam_radius: radius of sharpness-aware minimisation (Foret et al. 2021), 0 switches it off. Batch
-        normalisation's running statistics follow both of its forward passes.
+    Args:
+        lr, weight_decay, momentum: as in torch's optimiser of that name; momentum is SGD's alone.
+        mixup_alpha: parameter of the Beta distribution of mixup's weight, 0 switches mixup off.
+        crop_padding: pixels of black border before a random crop to the image size, 0 for none.
+        flip_probability: of a horizontal flip of each image.
+        precision: "float32"; "tfloat32", with TF32 in a GPU's convolutions, as torch has by
+            default; or "bfloat16", autocast of the forward pass. Networks are evaluated and counted
+            in full float32 all the same.
+        pretrain_epochs: epochs on random labels before the training, at the learning rate `lr`; the
+            optimiser's state of them is forgotten.
+        between_share: labelled points between pairs of training images, as a share of the number of
+            images, that every batch holds as well; their loss counts as that of as many images.
+        between_labels: "nearer" or "third", see `points_between`.
+        gradient_penalty: weight of the mean squared norm of the loss's gradient by the image
+            (Drucker and LeCun 1992).
+        sam_radius: radius of sharpness-aware minimisation (Foret et al. 2021), 0 switches it off.
+            Batch normalisation's running statistics follow both of its forward passes.
     """
 
     lr: float = 0.1

@@ -35,14 +35,16 @@ Images = torch.Tensor | ImageTensor
 class TrainRun:
     """A trained network and how it came about.
 
-    status: "ok", or "diverged" when the loss (training stopped there) or a score left the finite
-        numbers.
-    history: one dict an epoch: epoch (from 1), lr, train_loss and train_accuracy (running means
-        over the augmented batches), seconds.
-    measurements: what `measure(network, epoch)` returned, by epoch; epoch 0 is before training.
-    reached_epoch: the first epoch after which the training loss was below `measure_loss`, if any.
-    train_accuracy, test_accuracy: in [0, 1], in evaluation mode, without augmentation.
-    train_loss, test_loss: in nats, likewise.
+    Attributes:
+        status: "ok", or "diverged" when the loss (training stopped there) or a score left the
+            finite numbers.
+        history: one dict an epoch: epoch (from 1), lr, train_loss and train_accuracy (running means
+            over the augmented batches), seconds.
+        measurements: what `measure(network, epoch)` returned, by epoch; epoch 0 is before training.
+        reached_epoch: the first epoch after which the training loss was below `measure_loss`, if
+            any.
+        train_accuracy, test_accuracy: in [0, 1], in evaluation mode, without augmentation.
+        train_loss, test_loss: in nats, likewise.
     """
 
     network: torch.nn.Module
@@ -89,19 +91,23 @@ def train(
 ) -> TrainRun:
     """Train `network` on `data` in place and evaluate it.
 
-    network: module from image batches (B, C, H, W) to logits (B, num_classes).
-    data: Dataset; moved to `device` if it is elsewhere.
-    device: where to train; default: where the network's parameters are.
-    measure, measure_epochs: `measure(network, epoch)` is called after each listed epoch (0: before
-        training) in evaluation mode; the modes that it sets and the random numbers that it draws do
-        not influence the training. It has to leave the weights alone.
-    measure_loss: it is also called once after the first epoch that leaves the mean cross-entropy of
-        all training images, in evaluation mode and without augmentation, below this.
-    should_stop: called between epochs; when it returns True, StopTraining is raised.
-    compile: torch.compile the network, for a GPU. A smaller last batch goes through it as it is.
-    channels_last: memory layout of images and kernels, where it is faster, see `training_layout`.
-        On a GPU the network is in the other layout afterwards, in which it is counted.
-    progress: show a bar over the epochs on stderr.
+    Args:
+        network: module from image batches (B, C, H, W) to logits (B, num_classes).
+        data: Dataset; moved to `device` if it is elsewhere.
+        device: where to train; default: where the network's parameters are.
+        measure, measure_epochs: `measure(network, epoch)` is called after each listed epoch (0:
+            before training) in evaluation mode; the modes that it sets and the random numbers that
+            it draws do not influence the training. It has to leave the weights alone.
+        measure_loss: it is also called once after the first epoch that leaves the mean
+            cross-entropy of all training images, in evaluation mode and without augmentation, below
+            this.
+        should_stop: called between epochs; when it returns True, StopTraining is raised.
+        compile: torch.compile the network, for a GPU. A smaller last batch goes through it as it
+            is.
+        channels_last: memory layout of images and kernels, where it is faster, see
+            `training_layout`. On a GPU the network is in the other layout afterwards, in which it
+            is counted.
+        progress: show a bar over the epochs on stderr.
 
     The random state of the caller is untouched. The same seed on the same kind of CPU with the same
     number of threads gives the same bits; on a GPU, sums may differ in the last digits.
@@ -185,8 +191,9 @@ def evaluate(
 ) -> tuple[float, float]:
     """Mean cross-entropy in nats and accuracy, in evaluation mode.
 
-    x, y: images (N, C, H, W) and their labels (N,).
-    batch_size: images in one forward pass; None chooses (`images_per_batch`).
+    Args:
+        x, y: images (N, C, H, W) and their labels (N,).
+        batch_size: images in one forward pass; None chooses (`images_per_batch`).
     """
     batch_size = batch_size or images_per_batch(x, 1000)
     with undisturbed(network, y.device):
