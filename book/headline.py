@@ -15,6 +15,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 
+from rc_studies.studies import SIDE, is_whole
 from rc_utils import plotting
 from rc_utils.correlation import interval_text
 from rc_utils.paths import write_atomically
@@ -30,6 +31,7 @@ from rc_utils.sweep.records import campaign_runs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CAMPAIGN = "cifar10-small"
+IN_A_WALL = 15  # triangles
 START = "<!-- results: written by `python book/headline.py`, not by hand -->"
 END = "<!-- end of results -->"
 LEAD = (
@@ -129,10 +131,12 @@ def walls():
     path = ROOT / "campaigns" / "study-axes" / "triangles.json"
     drawn = json.loads(path.read_text(encoding="utf-8"))
     runs = campaign_runs("study-axes", "base").query("seed == 0").sort_values("lr")
-    side, height, parts, words = 240, 240 * 0.75**0.5, [], []
-    for wall, run in enumerate(runs.itertuples()):
-        network = drawn["networks"][run.run_id]
-        for place, triangle in enumerate(network["triangles"]):
+    networks = [drawn["networks"][run_id] for run_id in runs["run_id"]]
+    pairs = list(zip(*[network["triangles"] for network in networks], strict=True))
+    chosen = [i for i, pair in enumerate(pairs) if all(map(is_whole, pair))][:IN_A_WALL]
+    side, height, parts, words = SIDE, SIDE * 0.75**0.5, [], []
+    for wall, (lr, network) in enumerate(zip(runs["lr"], networks, strict=True)):
+        for place, triangle in enumerate(network["triangles"][i] for i in chosen):
             row, column = divmod(place, 5)
             down = (row + column) % 2
             x, y = wall * 3.3 * side + column * side / 2, (row + down) * height
@@ -140,13 +144,13 @@ def walls():
             for label, path in triangle["paths"].items():
                 parts.append(f'<path fill="{plotting.CLASS_COLOURS[int(label)]}" d="{path}"/>')
             parts.append("</g>")
-        words.append(f"{np.mean(network['counts']):.2f} at {run.lr:g}")
+        words.append(f"{np.mean(network['counts']):.2f} at {lr:g}")
     caption = (
-        f"*The same {place + 1} random triangles in networks of two learning rates: regions "
+        f"*The same {len(chosen)} random triangles in networks of two learning rates: regions "
         f"{words[0]} (left), {words[1]} (right), means of {len(network['counts'])}.*"
     )
     look = 'stroke="#111" stroke-width="2.5" stroke-linejoin="round" fill-rule="evenodd"'
-    size = f"-4 -4 {6.3 * side + 8:.0f} {4 * height + 8:.0f}"
+    size = f"-4 -4 {6.3 * side + 8:.0f} {3 * height + 8:.0f}"
     head = f'<svg xmlns="http://www.w3.org/2000/svg" class="rc-walls" viewBox="{size}" role="img"'
     told = f'aria-label="{caption.strip("*")}"'
     return f"{head} {told}><g {look}>{''.join(parts)}</g></svg>\n", caption

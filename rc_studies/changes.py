@@ -3,8 +3,7 @@
     python -m rc_studies.changes
 
 trains the networks of study 4 with seed 0 again, an hour on one core, and writes
-campaigns/study-axes/triangles.json: the regions of each on the same triangles. Counts and gaps of
-all seeds are in the records of the campaign.
+campaigns/study-axes/triangles.json: the regions of each on the same triangles.
 """
 
 import json
@@ -14,6 +13,7 @@ from matplotlib.path import Path
 from tqdm import tqdm
 
 from rc_studies.explorer import data_address
+from rc_studies.studies import SIDE, is_whole
 from rc_utils.checks import require
 from rc_utils.counting import outlines, predict_labels, region_count, triangle_regions
 from rc_utils.counting.sampling import vertex_indices
@@ -24,7 +24,6 @@ from rc_utils.sweep.run import dataset_of, trained_network
 
 CAMPAIGN = load_campaign("study-axes")
 FILE = campaigns_dir() / CAMPAIGN.name / "triangles.json"
-SIDE = 240  # of a triangle, in the units of its paths
 POINTS = 1500  # images: the smallest training set, which is a part of the others
 SHOWN, OF_BASE = 6, 20  # triangles of a network; of the two that differ in the learning rate alone
 LEFT_OUT = "crop-flip"  # trains four times as long
@@ -75,6 +74,7 @@ def main():
         require(same, f"run {run_id}, trained again here, is not the network on record")
         number = OF_BASE if experiment == "base" else SHOWN
         shown = [drawn_regions(network, points[corners][None]) for corners in triangles[:number]]
+        require(all(map(is_whole, shown)), f"a picture of run {run_id} has a hole")
         found["networks"][run_id] = {"triangles": shown}
         if experiment == "base":
             how = {"dim": 2, "num_samples": COUNTED, "strategy": "adaptive"}

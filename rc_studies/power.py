@@ -1,11 +1,8 @@
 """Power of the rules of the second round, by simulation.
 
-`python -m rc_studies.power` prints the table of the protocol. Each rule is applied to data drawn
-from a normal distribution with known correlations. Runs are independent, as they are in these
-studies: each has a seed and training images of its own.
+`python -m rc_studies.power` prints the table of the protocol. Each rule is applied to independent
+runs, as in these studies, drawn from a normal distribution with known correlations.
 """
-
-import argparse
 
 import numpy as np
 import pandas as pd
@@ -56,9 +53,8 @@ def power_of_equivalence(number, truths, margin, draws=200, resamples=400, seed=
     return pd.DataFrame(rows).fillna(0.0)
 
 
-def main(argv=None):
+def main():
     """Print the tables."""
-    argparse.ArgumentParser(description=__doc__.split("\n")[0]).parse_args(argv)
     options = {"index": False, "float_format": "%.2f"}
     truths = (-0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
     print("Twins: r of log count and gap in both networks")

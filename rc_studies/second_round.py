@@ -18,10 +18,10 @@ from rc_utils.sweep.records import find_count
 # The bar of r, and the margin of equivalence, of which 0.1 is out of reach of 120 twins.
 BARS = {"twins": 0.2, "gap": 0.7}
 MARGINS = {"twins": 0.2, "gap": 0.1}
-LEVEL = 0.95
 TEST_IMAGES, UNUSED_IMAGES = 10_000, 47_000  # on which the accuracy of twins is measured
 CAMPAIGNS = {"twins": ("twins-resnet18", "twins-vgg19"), "gap": ("gap-resnet18", "gap-vgg19")}
 RIVAL = "mixup_accuracy"
+DISAGREEMENT = "disagreement.csv"  # in the folder of twins: run_id, disagreement
 
 
 def outcome(group, networks):
@@ -63,7 +63,8 @@ def deciding_runs(group, study):
     if group == "twins":
         right = TEST_IMAGES * runs["test_accuracy"] + UNUSED_IMAGES * runs["unused_accuracy"]
         runs = runs.assign(gap=runs["train_accuracy"] - right / (TEST_IMAGES + UNUSED_IMAGES))
-        runs = runs.merge(pd.read_csv(disagreement_table(study.name)), on="run_id", how="left")
+        table = pd.read_csv(campaigns_dir() / study.name / DISAGREEMENT)
+        runs = runs.merge(table, on="run_id", how="left")
     ends = ("_own", "_test")
     return runs.rename(columns={f"{name}{end}": name for name in RIVALS for end in ends})
 
@@ -101,7 +102,7 @@ def difference_of_correlations(count, rival, gap, resamples=10_000, rng=None):
     with_gap = (centred[1:] * centred[0]).sum(axis=2) / (spread[1:] * spread[0])
     r = np.corrcoef(values)[0, 1:]
     lead = np.sign(r) * [1, -1]
-    low, high = np.quantile(lead @ with_gap, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    low, high = np.quantile(lead @ with_gap, [0.025, 0.975])
     return float(lead @ r), float(low), float(high)
 
 
@@ -167,11 +168,6 @@ def disagreement(predictions, images, number):
     return np.array(shares)
 
 
-def disagreement_table(name):
-    """File of the `disagreement` of the runs of a campaign of twins: run_id, disagreement."""
-    return campaigns_dir() / name / "disagreement.csv"
-
-
 def order_of_test_images(arrays, spec):
     """Order in which a run sees the test images of a stored dataset; it predicts the first ones."""
     from rc_utils.datasets.load import choose  # with torch, which a page of records does not need
@@ -183,7 +179,7 @@ def order_of_test_images(arrays, spec):
 
 
 def main():
-    """Write the `disagreement_table` of both campaigns of twins; needs CIFAR-10."""
+    """Write the tables of disagreement of both campaigns of twins; needs CIFAR-10."""
     from rc_utils.datasets.cache import stored
 
     arrays = stored("cifar10", data_dir())
@@ -194,7 +190,8 @@ def main():
             images.append(order_of_test_images(arrays, record["spec"])[: len(labels[-1])])
         found = disagreement(labels, images, len(arrays["y_test"]))
         table = pd.DataFrame({"run_id": list(records), "disagreement": found.round(6)})
-        write_atomically(disagreement_table(name), table.to_csv(index=False).encode())
+        path = campaigns_dir() / name / DISAGREEMENT
+        write_atomically(path, table.to_csv(index=False).encode())
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import find_records, is_complete, load_runs
 
 COUNT = "log count"
+SIDE = 240  # of a drawn triangle, in the units of its paths
 STUDIES = {
     "seeds": "Seeds alone",
     "transfer": "Transfer, with rivals",
@@ -56,8 +57,7 @@ RIVALS = {
     "pal_score_intra": "Pal-score, within a class",
     "linear_pieces": "linear pieces",
     "local_complexity": "local complexity",
-    # Of the second round alone.
-    "margin_over_gradient": "margin over gradient",
+    "margin_over_gradient": "margin over gradient",  # the last three of the second round alone
     "boundary_thickness_own": "boundary thickness",
     "disagreement": "disagreement of seeds",
 }
@@ -100,11 +100,8 @@ def first_round() -> dict[str, Study]:
     """The `study_runs` of the five studies by name; ValueError names one that is not complete."""
     found = {name: study_runs(f"study-{name}") for name in STUDIES}
     for study in found.values():
-        require(
-            study.complete,
-            f"{study.name} has {study.made} of {study.asked} runs, and nothing is computed before "
-            f"all are made: `python -m rc_utils.sweep {study.name}` makes them",
-        )
+        part = f"{study.name} has {study.made} of {study.asked} runs, and is looked at when whole"
+        require(study.complete, f"{part}: `python -m rc_utils.sweep {study.name}` makes them")
     return found
 
 
@@ -117,3 +114,13 @@ def on_true_labels(runs: pd.DataFrame) -> pd.DataFrame:
 def decision(supports: bool, refutes: bool) -> str:
     """What a study says of the claim, in a word."""
     return "supports" if supports else "refutes" if refutes else "inconclusive"
+
+
+def is_whole(drawn: dict) -> bool:
+    """Whether the SVG paths of a triangle cover it: an outline that lost an edge leaves a hole."""
+    covered = 0.0
+    for loop in "".join(drawn["paths"].values()).split("M")[1:]:
+        places = [place.split(",") for place in loop.rstrip("z").replace("l", " ").split()]
+        x, y = np.array(places, dtype=float).cumsum(axis=0).T
+        covered += (x @ np.roll(y, -1) - y @ np.roll(x, -1)) / 2
+    return abs(covered / (SIDE**2 * 0.75**0.5 / 2) - 1) < 0.02

@@ -168,7 +168,7 @@ def test_power_grows_with_the_truth_and_matches_fishers_formula():
 def test_the_protocol_quotes_what_the_command_prints(capsys):
     import pathlib
 
-    power.main([])
+    power.main()
     text = (pathlib.Path(__file__).parents[1] / "book" / "protocol.md").read_text(encoding="utf-8")
     assert capsys.readouterr().out.strip() in text
 
