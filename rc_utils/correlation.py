@@ -115,10 +115,12 @@ def correlate(
     """
     check_name("method", method, CORRELATIONS)
     x, y, codes, number = _rows(x, y, units)
-    x, y = _scaled(x), _scaled(y)
+    as_given, (x, y) = (x, y), (_scaled(x), _scaled(y))
     if len(x) < 3 or not (x.any() and y.any()):
         return Estimate(math.nan, n=number, unit=unit)
-    value = float(np.clip(CORRELATIONS[method](x, y).statistic, -1, 1))
+    # Scaling would make ties of what lies close together beside an outlier.
+    compared = (x, y) if method == "pearson" else as_given
+    value = float(np.clip(CORRELATIONS[method](*compared).statistic, -1, 1))
     # Controls of dependent rows are worth as little as the rows.
     worth = effective_number(x, y, codes)
     freedom = number - 1 if number < len(x) else math.inf
@@ -180,9 +182,7 @@ def partial_correlation(
 
     formula: of statsmodels, such as "C(network) + log2_lr". NaN where nothing is left of a column.
     """
-    import statsmodels.formula.api as smf
-
-    design = smf.ols(f"_one ~ {formula}", rows.assign(_one=1.0)).exog
+    design = _least_squares(f"_one ~ {formula}", rows.assign(_one=1.0)).exog
     left = []
     for values in map(_scaled, _rows(rows[x], rows[y], units)[:2]):
         residuals = values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
@@ -200,10 +200,9 @@ def slope(
     m - k degrees of freedom. NaN where the rows do not vary the term; no interval where nothing is
     left to estimate the error from.
     """
-    import statsmodels.formula.api as smf
-
     codes, number = _unit_codes(units)
-    model = smf.ols(formula, rows)
+    model = _least_squares(formula, rows)
+    check_name("term", term, model.exog_names)
     rank = np.linalg.matrix_rank(model.exog)
     others = np.delete(model.exog, model.exog_names.index(term), axis=1)
     if np.linalg.matrix_rank(others) == rank:
@@ -220,6 +219,16 @@ def slope(
         error = float(robust.bse[term]) * math.sqrt(number / freedom)
     half = stats.t.ppf(0.975, freedom) * error
     return Estimate(value, value - half, value + half, number, unit)
+
+
+def _least_squares(formula, rows):
+    """The model of statsmodels, which would leave out rows with a missing value in silence."""
+    import statsmodels.formula.api as smf
+
+    model = smf.ols(formula, rows)
+    found = f"{len(rows) - len(model.endog)} of {len(rows)} rows lack a value of {formula!r}"
+    require(len(model.endog) == len(rows), f"{found}; leave them out")
+    return model
 
 
 def mean(values: Sequence[float], unit: str = "settings") -> Estimate:

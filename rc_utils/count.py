@@ -144,7 +144,7 @@ def load_points(path, key=None, image_size=None):
     fault = f"{path} is no .npz or .npy file and no folder"
     require(path.suffix in (".npz", ".npy"), f"{fault}: use np.savez(..., x=points)")
     require(image_size is None, f"{path} is not resized: leave --image-size out")
-    points, where = _naming(path, np.load)(path), path  # nothing is unpickled
+    points, where = _naming(path, _arrays)(path), path
     if path.suffix == ".npy":
         require(key is None, f"{path} holds one array: leave --points out")
     else:
@@ -159,6 +159,14 @@ def load_points(path, key=None, image_size=None):
     fits = points.dtype.kind in "buif" and points.ndim > 1
     require(fits, f"{found}, expected real numbers (N, *shape), so (N, 1) for one feature")
     return _as_images(points) if points.dtype == np.uint8 else points.astype(np.float32)
+
+
+def _arrays(path):
+    try:
+        return np.load(path)  # nothing is unpickled
+    except ValueError as error:
+        fault = "no array of numbers: text, or objects, which are not unpickled"
+        raise ValueError(fault) from error
 
 
 def _images_below(folder):

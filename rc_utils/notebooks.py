@@ -44,7 +44,7 @@ def _code_cells(path):
 
     try:
         cells = [c for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
-    except (nbformat.ValidationError, AttributeError) as error:
+    except (nbformat.ValidationError, ValueError, AttributeError) as error:
         raise ValueError(f"{path} is not a notebook: {str(error).splitlines()[0]}") from error
     tagged = [c for c in cells if "parameters" in c.metadata.get("tags", [])]
     return cells, tagged[0] if tagged else None
@@ -59,7 +59,7 @@ def notebook_parameters(path):
     parameters = {}
     try:
         for node in ast.parse(cell.source if cell else "").body:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            targets = getattr(node, "targets", None) or [getattr(node, "target", None)]
             single = len(targets) == 1 and isinstance(targets[0], ast.Name)
             require(single, f"found `{ast.unparse(node)}`")
             parameters[targets[0].id] = ast.literal_eval(node.value)

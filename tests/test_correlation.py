@@ -221,6 +221,9 @@ def test_constants_and_too_few_rows_have_no_correlation():
         assert np.isnan(correlate([2.5] * 9, np.arange(9), method).value)
         assert np.isnan(correlate([0.1 + 0.2] * 4 + [0.3] * 5, np.arange(9), method).value)
         assert np.isnan(correlate([1, 2], [2, 1], method).value)
+    for method in ("spearman", "kendall"):  # beside an outlier other values are not alike
+        outlier = correlate([-1e17, *range(7)], np.arange(8), method)
+        assert outlier.value == pytest.approx(1)
     perfect = correlate(np.arange(9), np.arange(9))
     assert perfect.value == pytest.approx(1)
     assert np.isnan(perfect.low)
@@ -236,6 +239,12 @@ def test_bad_input_is_named():
     ):
         with pytest.raises(ValueError, match=word):
             correlate(**({"x": [1, 2, 3], "y": [3, 1, 2]} | given))
+    rows = pd.DataFrame({"x": range(8), "y": [1, 3, 2, 5, 4, 7, 6, 8], "z": [0, 1] * 3 + [0, None]})
+    for function, *given in ((slope, "y ~ x + z", "x", range(8)), (partial_correlation, *"xyz")):
+        with pytest.raises(ValueError, match=r"1 of 8 rows lack a value of .*; leave them out"):
+            function(rows, *given)
+    with pytest.raises(ValueError, match="unknown term 'nope'"):
+        slope(rows, "y ~ x", "nope", range(8))
 
 
 def test_replicates_are_averaged_and_a_weight_decay_that_matters_is_none():

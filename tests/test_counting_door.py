@@ -2,6 +2,7 @@
 
 import functools
 from collections import UserDict
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -112,6 +113,8 @@ def five_classes(x):
     return np.eye(5)[(np.floor(3 * x[:, 0]) % 5).astype(int)]
 
 
+SEVERAL = SimpleNamespace(classes_=[0, 1], predict=lambda x: np.zeros((len(x), 2), int))
+OF_IMAGES = SimpleNamespace(predict=lambda x: np.einsum("nchw->n", x))
 TWO_OUTPUTS = RandomForestClassifier(2).fit(np.eye(2), np.eye(2, dtype=int))
 # What it is, and the words with which it is refused.
 BAD = {
@@ -152,6 +155,8 @@ BAD = {
     "meta": (lambda seed: Net(seed).to("meta"), "meta device"),
     "another shape of points": (lambda seed: nn.Linear(3, 2), "Have the points the shape"),
     "two outputs for a point": (lambda seed: TWO_OUTPUTS, "several outputs"),
+    "two labels for a point": (lambda seed: SEVERAL, r"predicted \(12, 2\) for 12 points"),
+    "images for rows": (lambda seed: OF_IMAGES, "`predict` gets each point as a row"),
 }  # fmt: skip
 
 

@@ -35,11 +35,14 @@ def notebook(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "source", ["a = b = 1", "a = 1 + x", "import os", "a, b = 1, 2", "a: int", "a ="]
+    "source", ["a = b = 1", "a = 1 + x", "import os", "a, b = 1, 2", "a: int", "a =", "'words'"]
 )
 def test_a_parameters_cell_holds_assignments_of_literals_only(tmp_path, source):
     path = written(tmp_path / "bad.ipynb", source, tags=["parameters"])
-    with pytest.raises(ValueError, match="literals only"):
+    with pytest.raises(ValueError, match=r"literals only: (found|invalid|malformed)"):
+        execute.notebook_parameters(path)
+    path.write_text("no JSON")
+    with pytest.raises(ValueError, match=r"bad\.ipynb is not a notebook"):
         execute.notebook_parameters(path)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import rc_utils as rc
-from rc_utils.sweep import parse_campaign, sweep, trained_network
+from rc_utils.sweep import parse_campaign, run, sweep, trained_network
 from rc_utils.sweep.records import live_record, load_runs
 from rc_utils.sweep.run import dataset_of
 
@@ -67,6 +67,19 @@ def test_where_every_image_is_trained_on_there_is_no_accuracy_of_others(striped)
     (outcome,) = sweep(campaign)
     assert outcome.status == "done", outcome.error
     assert np.isnan(load_runs(campaign)["unused_accuracy"]).all()
+
+
+def test_runs_that_draw_from_a_file_that_has_changed_are_not_mixed_in_silence(striped, tmp_path):
+    """Each run draws its own images, so that their hashes differ in any case."""
+    grown = EXPERIMENT | {"seeds": [3, 4]}
+    campaign = parse_campaign(CAMPAIGN | {"experiments": [grown]}, "grown")
+    sweep(parse_campaign(CAMPAIGN, "one-by-one"))
+    striped["x_test"] = 255 - striped["x_test"]
+    np.savez(tmp_path / "striped.npz", **striped)
+    run._dataset.cache_clear()
+    sweep(campaign)
+    with pytest.warns(UserWarning, match="the contents of dataset striped have changed"):
+        load_runs(campaign)
 
 
 def test_drawn_datasets_have_no_other_images():

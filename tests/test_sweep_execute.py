@@ -1,6 +1,7 @@
 """The sweep: finishes a campaign, survives kills, shares runs, says what is wrong."""
 
 import math
+import random
 import re
 
 import numpy as np
@@ -200,7 +201,7 @@ def test_campaigns_that_share_a_run_keep_each_others_counts_and_do_not_take_turn
     one = with_changes(grid=ONE, **looks, evolution_loss=9.0, evolution_weights=True)
     looks = {"evolution_epochs": [1], "evolution_measures": ["margin"]}
     other = with_changes(grid=ONE, counts=["test"], measures=["margin"], **looks)
-    third = with_changes(grid=ONE, counts=["area"], evolution_loss=8.0, evolution_epochs=[0])
+    third = with_changes(grid=ONE, counts=["area"], evolution_epochs=[0])
     assert statuses(sweep(one)) == ["done"]
     # Of another network, as its results tell, and with a measure that is there no more.
     old = record_of(one)
@@ -213,8 +214,10 @@ def test_campaigns_that_share_a_run_keep_each_others_counts_and_do_not_take_turn
     first, look = record["evolution"]
     assert (first["epoch"], look["epoch"]) == (0, 1)
     assert (len(look["counts"]), set(look["measures"])) == (1, {"margin"})
-    assert record["reached"] == {"loss": 8.0, "epoch": 1}
+    assert record["reached"] == {"loss": 9.0, "epoch": 1}
     assert set(run.kept_weights(record)) == {0, 1}
+    (outcome,) = sweep(with_changes(grid=ONE, evolution_loss=8.0))
+    assert "which keeps one: give them one value, or other seeds" in outcome.error
 
 
 def test_a_record_from_a_worker_takes_the_place_of_one_that_lacks_a_count(monkeypatch):
@@ -382,6 +385,50 @@ def test_another_network_under_the_name_of_a_record_is_an_error(monkeypatch, edi
             sweep(with_changes(grid=ONE, **changes))
     with pytest.raises(ValueError, match="is not the one"):
         run.trained_network(next(iter(campaign.runs().values())).spec)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_another_network_is_an_error_beside_other_experiments_and_frozen_records(
+    monkeypatch, tmp_path, frozen
+):
+    monkeypatch.setitem(TABLE, "networks", {"MLP": {"architecture": f"{__name__}:Own"}})
+    both = [
+        TABLE["experiments"][0] | {"name": f"seed {k}", "seeds": [k], "grid": ONE} for k in (0, 1)
+    ]
+    campaign = parse_campaign(TABLE | {"experiments": both}, "four", tmp_path / "four")
+    sweep(campaign.restricted(["seed 0"]))
+    if frozen:
+        records.freeze(campaign)
+        records.record_path(next(iter(campaign.runs()))).unlink()
+    monkeypatch.setattr(Own, "activation", torch.nn.Sigmoid)
+    with pytest.raises(ValueError, match="is not the one"):
+        sweep(campaign.restricted(["seed 1"]))
+
+
+class Drawing(Own):
+    """Its first weights are drawn by NumPy, and Python decides whether it skips its layers."""
+
+    def __init__(self, num_classes, in_channels, image_size):
+        super().__init__(num_classes, in_channels, image_size)
+        first = self.layers[1].weight
+        first.data = torch.from_numpy(np.random.standard_normal(first.shape)).float()  # noqa: NPY002
+
+    def forward(self, x):
+        return super().forward(x * (1 + random.random()) if self.training else x)
+
+
+def test_networks_that_draw_from_numpy_and_python_are_the_same_by_their_seed(monkeypatch):
+    name = f"{__name__}:Drawing"
+    monkeypatch.setitem(TABLE, "networks", {"MLP": {"architecture": name}})
+    before = random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    campaign = with_changes(grid=ONE, measures=["distance_from_init"], train={"epochs": 0})
+    assert statuses(sweep(campaign)) == ["done"]
+    assert record_of(campaign)["measures"] == {"distance_from_init": 0.0}
+    assert sweep(campaign) == []
+    trained = with_changes(grid=ONE)
+    sweep(trained)
+    assert [agrees for _, agrees in verify(trained, 1)] == [True]
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == before  # noqa: NPY002
 
 
 def test_a_network_that_is_random_in_evaluation_mode_or_of_two_outputs_is_refused(monkeypatch):

@@ -130,6 +130,11 @@ def test_what_cannot_be_trained_or_measured_is_named(tiny_data):
         (small_network(), one, "a single training image"),
         (nn.Flatten(), tiny_data, "no parameter to train"),
         (nn.LazyConv2d(10, 3), tiny_data, "has a lazy layer"),
+        (
+            small_network().double(),
+            tiny_data,
+            r"parameters in \{torch.float64\}; train it in float32",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             train(network, data, TrainConfig(epochs=3))

@@ -13,6 +13,7 @@ from rc_theory.complexity.regions import SteadyInterval, activations, watch_inte
 from rc_theory.complexity.stacked import draw_samples, stack, train_stacked
 from rc_theory.complexity.tasks import Task, corruption_task
 from rc_theory.complexity.trajectory import lipschitz_constants
+from rc_utils.random_state import own_random_state
 
 
 def direct_lipschitz_bound(phi: float, gamma: float, beta: float, mu: float, p_min: float) -> float:
@@ -64,8 +65,7 @@ def interval_task(
 
 
 def _dropout_network(inputs, hidden, seed):
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
+    with own_random_state(seed=seed):
         layers = nn.Linear(inputs, hidden), nn.ReLU(), nn.Dropout(0.5), nn.Linear(hidden, 1)
         return nn.Sequential(*layers).double()
 
@@ -100,10 +100,7 @@ def steady_learners(
     """
     (x, y), (x_test, y_test), count = task.train, task.test, task.train[1].shape[1]
     networks, runs = stack(task.networks).train(), task.repetition
-    with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
-        torch.default_generator.manual_seed(seed)
-        if x.is_cuda:
-            torch.cuda.manual_seed(seed)
+    with own_random_state(x.device, seed):
         first = draw_samples(runs, epochs * count, count)
         train_stacked(networks, x, y, first, loss=task.loss, lr=lr)
         second = draw_samples(runs + 10_000, steady_epochs * count, count)

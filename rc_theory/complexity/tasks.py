@@ -16,6 +16,7 @@ from rc_theory.complexity.stacked import IdentityLayer, draw_samples, stack
 from rc_theory.complexity.trajectory import Trajectory, follow_training
 from rc_utils.checks import check_name
 from rc_utils.datasets import load_dataset
+from rc_utils.random_state import own_random_state
 
 FREQUENCIES = (0.25, 0.5, 0.75, 1.0)
 CORRUPTIONS = (0.0, 0.2, 0.4, 0.6)
@@ -78,8 +79,7 @@ def multilayer_perceptron(
     first layer uniform in ±bias_range. `free_first_layer` makes the first layer a linear one that
     starts as the identity (App. A.7).
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
+    with own_random_state(seed=seed):
         first: nn.Module = IdentityLayer(inputs)
         if free_first_layer:
             bias, first = first.bias, nn.Linear(inputs, inputs)
@@ -97,8 +97,7 @@ def convolutional_network(shape: Sequence[int], *, seed: int) -> nn.Sequential:
 
     shape: (C, H, W) of an image. Weights are He's, biases after the first layer zero.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
+    with own_random_state(seed=seed):
         layers: list[nn.Module] = [IdentityLayer(*shape), nn.ReLU()]
         (fan_in, height, width) = shape
         for fan_out in (8, 16):

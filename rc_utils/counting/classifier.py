@@ -87,9 +87,11 @@ class Classifier:
         except (RuntimeError, ValueError) as error:
             if is_out_of_memory(error):
                 raise
+            shape, advice = tuple(batch.shape), "Have the points the shape it takes?"
+            if self.per_call_cost:
+                advice = "What has `predict` gets each point as a row: give a function of the batch"
             raise ValueError(
-                f"the model failed on a batch of shape {tuple(batch.shape)}: {error}. "
-                "Have the points the shape it takes?"
+                f"the model failed on a batch of shape {shape}: {error}. {advice}"
             ) from error
         require(
             isinstance(output, np.ndarray | list | torch.Tensor),
@@ -193,10 +195,12 @@ def _predict_of(model):
     codes = {name: code for code, name in enumerate(np.asarray(classes).tolist())}
 
     def predict(rows):
-        predicted = np.asarray(model.predict(rows)).reshape(-1).tolist()
-        unknown = set(predicted) - set(codes)
+        predicted = np.asarray(model.predict(rows))
+        several = f"the classifier predicted {predicted.shape} for {len(rows)} points"
+        require(predicted.size == len(rows), f"{several}; expected one label for each")
+        unknown = set(predicted.ravel().tolist()) - set(codes)
         require(not unknown, f"the classifier predicted {unknown}, not among its classes_")
-        return np.array([codes[name] for name in predicted])
+        return np.array([codes[name] for name in predicted.ravel().tolist()])
 
     return predict
 

@@ -6,6 +6,8 @@ import threading
 
 import torch
 
+from rc_utils.random_state import own_random_state
+
 
 @functools.cache
 def keep_freed_memory():
@@ -26,11 +28,6 @@ def undisturbed(module, device):
     # Not inference_mode: what a module makes and keeps under it could not be trained afterwards.
     with mode, full_precision(), own_random_state(device), no_autocast, torch.no_grad():
         yield
-
-
-def own_random_state(device):
-    """Inside the block, random numbers of the CPU and of `device` are drawn without a trace."""
-    return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
 
 
 @contextlib.contextmanager

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
 from torch import nn
 
 from rc_utils.checks import check_count, check_number, require, unknown_name
+from rc_utils.random_state import own_random_state
 
 NetworkBuilder = Callable[..., nn.Module]
 _Builder = TypeVar("_Builder", bound=NetworkBuilder)
@@ -74,9 +74,7 @@ def build_network(
     check_count("seed", seed, 0)
     parameters = check_network(name, **options)
     given = {key: value for key, value in (shape | {"width": width}).items() if key in parameters}
-    with torch.random.fork_rng(devices=[]):
-        # torch.manual_seed would seed the GPUs as well, whose state is not forked here
-        torch.default_generator.manual_seed(int(seed))
+    with own_random_state(seed=seed):
         network = find_builder(name)(**given, **options)
     if not isinstance(network, nn.Module):
         found = f"network {name!r} built {type(network).__name__!r}"

@@ -99,9 +99,8 @@ def sweep(
     if not scheduler:  # whose workers may have what this machine has not
         check_device(device)
     deadline = None if time_budget is None else time.time() + time_budget
-    found = [record for record, _ in records.find_records(campaign.runs()).values()]
-    by_network = {canonical_json(record["spec"]["network"]): record for record in found}
-    for record in by_network.values():
+    whole = campaign.whole or campaign
+    for record, _ in records.find_records(whole.runs(), whole.folder / "runs.jsonl").values():
         check_start(record)
     todo = records.missing_runs(campaign, shard)
     if not todo:

@@ -117,11 +117,12 @@ def find_records(plans, frozen=None, origin=None):
             continue
         if other is None or is_complete(live, planned) or not is_complete(other, planned):
             found[run_id] = (live, "live")
-    runs_on = {}  # {dataset: {hash of its data: a run}}
+    runs_on = {}  # {dataset, and the name of its file: {hash of its data: a run}}
     for run_id, (record, _) in found.items():
-        if data_sha256(record) is not None:
-            dataset = canonical_json(record["spec"]["dataset"])
-            runs_on.setdefault(dataset, {}).setdefault(data_sha256(record), run_id)
+        dataset, data = record["spec"]["dataset"], record["provenance"].get("data", {})
+        for asked, key in ((canonical_json(dataset), "sha256"), (dataset["name"], "stored")):
+            if key in data:
+                runs_on.setdefault(asked, {}).setdefault(data[key], run_id)
     for dataset, runs in runs_on.items():
         if len(runs) > 1:
             hashes = ", ".join(f"{sha256[:12]}: {run_id}" for sha256, run_id in runs.items())
@@ -130,6 +131,7 @@ def find_records(plans, frozen=None, origin=None):
                 f"(data hash: a run; {hashes}). Rename the dataset, or delete the old records",
                 stacklevel=2,
             )
+            break  # else the name of the file is named as well
     return found
 
 
@@ -227,7 +229,7 @@ def load_runs(
 def load_evolution(
     name: str | os.PathLike | Campaign, origin: str | None = None, num_samples: int | None = None
 ) -> pd.DataFrame:
-    """One row per run and epoch that was looked at during training.
+    """One row per run, experiment and epoch at which the run was looked at during training.
 
     The columns of `load_runs` that identify the run, epoch, accuracies, train_loss, gap, counts,
     measures, and reached_loss: the loss that it fell below for the first time, NaN elsewhere.

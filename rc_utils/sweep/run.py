@@ -17,12 +17,13 @@ import torch
 from rc_utils.checks import require
 from rc_utils.counting import predict_labels, region_count
 from rc_utils.counting.classifier import NonFiniteScores
-from rc_utils.counting.evaluation import evaluation_mode, full_precision, own_random_state
+from rc_utils.counting.evaluation import evaluation_mode, full_precision
 from rc_utils.datasets import ImageTensor, load_dataset
 from rc_utils.measures import MEASURES, measure_all
 from rc_utils.networks import NETWORKS, build_network
 from rc_utils.paths import results_dir, write_atomically
 from rc_utils.provenance import provenance
+from rc_utils.random_state import own_random_state
 from rc_utils.sweep import records
 from rc_utils.sweep.campaign import SCHEMA, canonical_json
 from rc_utils.training import evaluate, train
@@ -103,7 +104,7 @@ def _with_held(planned, record):
         known, settings = getattr(planned, key).values(), map(records.counted_with, found)
         held[key] = {canonical_json(s): s for s in settings if s not in known}
     held["evolution_epochs"] = [look["epoch"] for look in looks]
-    held["evolution_loss"] = planned.evolution_loss or record.get("reached", {}).get("loss")
+    held["evolution_loss"] = record.get("reached", {}).get("loss")
     held["evolution_weights"] = "weights_sha256" in record["provenance"]
     held["per_image"] = "per_image" in record
     return planned.merged(dataclasses.replace(planned, **held))
@@ -225,8 +226,7 @@ def _start(network, data):
     network = copy.deepcopy(network).cpu()
     images = np.random.default_rng(0).normal(size=(4, *data.x_train.shape[1:]))
     batch = torch.from_numpy(images).float()
-    with own_random_state(torch.device("cpu")), full_precision(), torch.no_grad():
-        torch.default_generator.manual_seed(0)
+    with own_random_state(seed=0), full_precision(), torch.no_grad():
         with evaluation_mode(network):
             scores = network(batch)
             found = f"{type(network).__name__} returns a {type(scores).__name__}"

@@ -22,9 +22,10 @@ from rc_utils.counting.classifier import (
     probed,
     require_weights,
 )
-from rc_utils.counting.evaluation import full_precision, own_random_state, undisturbed
+from rc_utils.counting.evaluation import full_precision, undisturbed
 from rc_utils.datasets import Dataset, ImageTensor
 from rc_utils.datasets.images import images_per_batch
+from rc_utils.random_state import own_random_state
 from rc_utils.training.augmentation import augmented, draw_epoch, points_between, random_labels
 from rc_utils.training.config import TrainConfig
 
@@ -125,6 +126,8 @@ def train(
     require_weights(network)
     trainable = any(p.requires_grad for p in network.parameters())
     require(trainable, f"{type(network).__name__} has no parameter to train")
+    kinds = {p.dtype for p in network.parameters() if p.is_floating_point()} - {torch.float32}
+    require(not kinds, f"the network has parameters in {kinds}; train it in float32 (.float())")
     device = torch.device(device) if device is not None else next(network.parameters()).device
     network, data = network.to(device), data.to(device)
     layout = torch.contiguous_format
@@ -153,27 +156,22 @@ def train(
                 measurements[epoch] = measure(network, epoch)
 
     started, finite = time.perf_counter(), False
-    with own_random_state(device), full_precision():
-        check_outputs(network, data)
-        # torch.manual_seed would seed the generators of all devices.
-        torch.default_generator.manual_seed(config.seed)
-        if device.type == "cuda":
-            with torch.cuda.device(device):
-                torch.cuda.manual_seed(config.seed)
-        with contextlib.suppress(NonFiniteScores):
-            if config.pretrain_epochs:
-                noise = dataclasses.replace(data, y_train=random_labels(config, data))
-                number = config.pretrain_epochs
-                before = dataclasses.replace(config, epochs=number, schedule="constant")
-                for _ in epochs(noise, before, None):
-                    pass
-            look(0)
-            for row in epochs(data, config, between):
-                history.append(row)
-                if math.isfinite(row["train_loss"]):
-                    look(row["epoch"])
-            finite = all(math.isfinite(row["train_loss"]) for row in history)
-            finite = finite and all(p.isfinite().all() for p in network.parameters())
+    check_outputs(network, data)
+    diverging = contextlib.suppress(NonFiniteScores)
+    with own_random_state(device, config.seed), full_precision(), diverging:
+        if config.pretrain_epochs:
+            noise = dataclasses.replace(data, y_train=random_labels(config, data))
+            number = config.pretrain_epochs
+            before = dataclasses.replace(config, epochs=number, schedule="constant")
+            for _ in epochs(noise, before, None):
+                pass
+        look(0)
+        for row in epochs(data, config, between):
+            history.append(row)
+            if math.isfinite(row["train_loss"]):
+                look(row["epoch"])
+        finite = all(math.isfinite(row["train_loss"]) for row in history)
+        finite = finite and all(p.isfinite().all() for p in network.parameters())
     if device.type == "cuda":
         network.to(memory_format=torch.contiguous_format)
         torch.cuda.empty_cache()  # for other processes on the same card
