@@ -114,7 +114,6 @@ def five_classes(x):
 
 
 SEVERAL = SimpleNamespace(classes_=[0, 1], predict=lambda x: np.zeros((len(x), 2), int))
-OF_IMAGES = SimpleNamespace(predict=lambda x: np.einsum("nchw->n", x))
 TWO_OUTPUTS = RandomForestClassifier(2).fit(np.eye(2), np.eye(2, dtype=int))
 # What it is, and the words with which it is refused.
 BAD = {
@@ -156,7 +155,6 @@ BAD = {
     "another shape of points": (lambda seed: nn.Linear(3, 2), "Have the points the shape"),
     "two outputs for a point": (lambda seed: TWO_OUTPUTS, "several outputs"),
     "two labels for a point": (lambda seed: SEVERAL, r"predicted \(12, 2\) for 12 points"),
-    "images for rows": (lambda seed: OF_IMAGES, "`predict` gets each point as a row"),
 }  # fmt: skip
 
 
@@ -494,6 +492,9 @@ def test_settings_are_integers_of_any_width():
 
 
 def test_what_is_no_model_is_named():
+    of_images = SimpleNamespace(predict=lambda x: np.einsum("nchw->n", x))
+    with pytest.raises(ValueError, match="`predict` gets each point as a row"):
+        region_count(of_images, np.zeros((5, 1, 2, 2)))
     with pytest.raises(TypeError, match="model is a str"):
         region_count("ResNet18", SEGMENT)
     with pytest.raises(TypeError, match="exported program, which cannot be called"):

@@ -51,7 +51,7 @@ def write_all(campaign):
 
 
 NOT_WHOLE = [b"", b"[1, 2]", b"\xff\xfe\x00", {"schema": 7}, {"run_id": "0" * 16}]
-NOT_WHOLE += [{"spec": {"dataset": {}, "network": {}, "train": {}}}]
+NOT_WHOLE += [{"spec": {"dataset": {}, "network": {}, "train": {}}}, {"results": {"gap": 0.1}}]
 
 
 @pytest.mark.parametrize("content", NOT_WHOLE)

@@ -88,7 +88,7 @@ class Classifier:
             if is_out_of_memory(error):
                 raise
             shape, advice = tuple(batch.shape), "Have the points the shape it takes?"
-            if self.per_call_cost:
+            if self.per_call_cost and batch.ndim > 2:
                 advice = "What has `predict` gets each point as a row: give a function of the batch"
             raise ValueError(
                 f"the model failed on a batch of shape {shape}: {error}. {advice}"

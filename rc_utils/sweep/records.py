@@ -29,6 +29,8 @@ from rc_utils.sweep.campaign import (
 from rc_utils.training.config import TrainConfig
 
 INTERPOLATES = 0.99
+KEYS = {"status", "results", "measures", "counts", "evolution", "provenance"}
+RESULTS = {"train_accuracy", "test_accuracy", "train_loss", "test_loss"}
 ADVICE = "delete this record alone and run the sweep again"
 
 
@@ -67,6 +69,8 @@ def _trusted(text, where, run_id):
         require(schema == SCHEMA, f"it has schema {schema}, this version reads {SCHEMA}")
         expected = spec_of(record).run_id
         require(run_id == record["run_id"] == expected, f"its settings are those of run {expected}")
+        missing = KEYS - record.keys() or RESULTS - record["results"].keys()
+        require(not missing, f"it has no {missing}")
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         warnings.warn(f"{where} is not a whole record, {error!r}: {ADVICE}", stacklevel=3)
         return None
