@@ -313,7 +313,7 @@ def setting_names(runs: pd.DataFrame) -> pd.Series:
 def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
     """One row per network and setting: numeric columns averaged over the runs that finished.
 
-    As in v1 App. C.1. Rows are kept apart by campaign, experiment, network and `setting`, as far as
+    Rows are kept apart by campaign, experiment, network and `setting`, as far as
     `runs` has them. `interpolates` holds where every run interpolates; other columns are kept where
     the runs agree; `run_id`, `seed`, `cell` and a negligible weight decay give way to `num_seeds`
     and `num_runs`. A number that is missing in one run is missing in the mean. A setting whose runs

@@ -59,6 +59,8 @@ def clone(tmp_path):
         write(f"tasks/ml/{stem}.txt", [f"{2 + k / 5} {0.3 + k / 20} 0.3" for k in range(12)])
     write("tasks/measure/Resnet18.txt", [f"{40 + k} {3 - k / 20} 0.1 {80 - k} 1e-06 {lr} {b}"
                                          for k, (lr, b, _) in enumerate(GRID)])  # fmt: skip
+    write("tasks/measure/measure.txt", [f"{40 + k} {'0.5 ' * 9}99.9 {80 - k} 1e-06 {lr} {b}"
+                                        for k, (lr, b, _) in enumerate(GRID)])  # fmt: skip
     settings = [f"{lr} {b} {decay}" for lr, b, decay in GRID]
     vit = [f"0.99 {0.8 - k / 100} {2 + k / 30} {words}" for k, words in enumerate(settings)]
     write("ViT-CIFAR-main/region_count.txt", vit)

@@ -243,6 +243,8 @@ def full_size_rows(runs):
     vit = runs[runs["experiment"] == "vit"]
     yield from correlations("full-size/vit", vit)
     yield from correlations("full-size/vit/without lr 0.001", vit[vit["lr"] != 0.001])
+    again = runs[runs["experiment"] == "measure, second file"]
+    yield from correlations("full-size/distance, second file", again, ("gap",), x="distance")
     for experiment in ("svhn", "1drandom", "2d", "stop", "weight_decay"):
         for network, part in runs[runs["experiment"] == experiment].groupby("network"):
             yield from correlations(f"full-size/{experiment}/{network}", part)

@@ -24,6 +24,7 @@ CURVE = [*COUNTS, "train_accuracy", "test_accuracy", "weight_decay", "lr", "batc
 # The others: file -> (experiment, network, columns). Accuracies of `measure` are in percent.
 FITS = ["count", "train_accuracy", "test_accuracy"]
 MEASURES = ["distance", "margin", "ratio", "test_accuracy", "weight_decay", "lr", "batch_size"]
+OTHER_MEASURES = ["distance", *[f"measure {k}" for k in range(9)], "train_accuracy", *MEASURES[3:]]
 VIT = ["train_accuracy", "test_accuracy", "count", "lr", "batch_size", "weight_decay"]
 OTHERS = {
     "tasks/ml/dt.txt": ("decision trees", "", FITS),
@@ -32,6 +33,7 @@ OTHERS = {
     "tasks/ml/svm.txt": ("support vectors", "", FITS),
     "tasks/ml/lr.txt": ("logistic regression", "", FITS),
     "tasks/measure/Resnet18.txt": ("measure", "ResNet18", MEASURES),
+    "tasks/measure/measure.txt": ("measure, second file", "ResNet18", OTHER_MEASURES),
     "ViT-CIFAR-main/region_count.txt": ("vit", "ViT", VIT),
 }
 OUR_NAMES = {name.lower(): name for name in NETWORKS} | {"mobilenet": "MobileNetV2"}
@@ -58,9 +60,9 @@ def read_runs(root):
 
     A line of `CURVES` reads, from its end: batch size, learning rate, weight decay, test and
     training accuracy in percent, 21 counts, and in some files the kind of the counted points, which
-    tells the dimensions of `dimension` apart. `measure` has no training accuracy: its networks are
-    taken to fit. Columns: experiment, network, lr, batch_size, weight_decay, R0, R10, ...,
-    count (the last of the curve), train_accuracy, test_accuracy, gap, source and more.
+    tells the dimensions of `dimension` apart. The first file of `measure` has no training accuracy:
+    its networks are taken to fit. Columns: experiment, network, lr, batch_size, weight_decay, R0,
+    R10, ..., count (the last of the curve), train_accuracy, test_accuracy, gap, source and more.
     Raises ValueError as `numbers`, for impossible values, and where a file is missing.
     """
     tables = []
@@ -71,8 +73,9 @@ def read_runs(root):
     for name, (experiment, network, columns) in OTHERS.items():
         table = pd.DataFrame(numbers(root / name, (len(columns),)), columns=columns)
         table = table.assign(experiment=experiment, network=network, source=f"{COMMIT}:{name}")
-        if experiment == "measure":
-            table = table.assign(train_accuracy=1.0, test_accuracy=table["test_accuracy"] / 100)
+        if experiment.startswith("measure"):
+            fit = table["train_accuracy"] / 100 if "train_accuracy" in table else 1.0
+            table = table.assign(train_accuracy=fit, test_accuracy=table["test_accuracy"] / 100)
         tables.append(table)
     runs = pd.concat(tables, ignore_index=True)
     return runs.assign(gap=runs["train_accuracy"] - runs["test_accuracy"])

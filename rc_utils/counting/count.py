@@ -33,9 +33,9 @@ AUTHORS: Mapping[int | str, Mapping[str, Any]] = MappingProxyType({
 })  # fmt: skip
 """Settings of the authors' own counting: `region_count(model, points, **AUTHORS[2])`.
 
-By dimension, and "random" for segments in random directions: 100 simplices of standardised training
-images. From the code of the paper's first author, GitHub lijingwei0502/implicit_bias at commit
-6148365: grids and neighbours in `plot.py`, random directions in `train_and_test.py`.
+By dimension, and "random" for segments in random directions: 100 simplices of standardised images.
+From the code of the paper's first author, GitHub lijingwei0502/implicit_bias at commit 6148365:
+grids and neighbours in `plot.py`, random directions in `train_and_test.py`.
 """
 
 
@@ -94,7 +94,7 @@ def region_count(
     """Region count R_d: E[number of connected regions of equal label] (v1 Definition 4).
 
     The expectation is over simplices spanned by dim + 1 random data points; regions are connected
-    components of equal label on a lattice of the simplex. `AUTHORS` has the paper's own settings.
+    components of equal label on a lattice of the simplex. `AUTHORS` has those of the authors' code.
 
     Args:
         model: torch module, scikit-learn classifier, or callable from a batch to scores or labels
