@@ -225,8 +225,8 @@ def draw(model, points, path, seed=0):
         grid = label_grid(model, triangles)
         inside, places = tuple(grid.lattice.indices.T), grid.lattice.coordinates
         axes = below.subplots(1, 2)
-        for labels, corners, ax in zip(grid.labels, grid.vertices, axes, strict=True):
-            plotting.decision_regions(labels[inside], places, ax, vertices=corners)
+        for labels, ax in zip(grid.labels, axes, strict=True):
+            plotting.decision_regions(labels[inside], places, ax)
     fig.savefig(path)
     plt.close(fig)
 

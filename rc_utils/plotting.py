@@ -248,13 +248,11 @@ def class_colours(labels: np.ndarray) -> dict[int, str]:
     return colours
 
 
-def decision_regions(
-    labels: np.ndarray, coordinates: np.ndarray, ax: Axes, *, vertices: np.ndarray = TRIANGLE
-) -> Axes:
+def decision_regions(labels: np.ndarray, coordinates: np.ndarray, ax: Axes) -> Axes:
     """Picture of the labels on the lattice of a triangle, one hexagon per lattice point (v1 Fig 6).
 
-    labels: (P,) classes, -1 outside. coordinates: (P, 3) barycentric, as a lattice has them.
-    vertices: (3, 2) places of the corners. Raises ValueError for other shapes.
+    labels: (P,) classes, -1 outside. coordinates: (P, 3) barycentric, as a lattice has them. Raises
+    ValueError for other shapes.
     """
     shapes = f"labels have shape {np.shape(labels)} and coordinates {np.shape(coordinates)}"
     require(np.shape(coordinates) == (len(labels), 3), f"{shapes}; expected (P,) and (P, 3)")
@@ -262,7 +260,7 @@ def decision_regions(
     corners = [[2, -1, -1], [1, 1, -2], [-1, 2, -1], [-2, 1, 1], [-1, -1, 2], [1, -2, 1]]
     hexagon = np.array(corners) / 3 * (steps.min() if len(steps) else 1.0)
     cells = coordinates[:, None, :] + hexagon
-    return _draw_labels(ax, cells, labels, vertices, None, linewidths=0.6)
+    return _draw_labels(ax, cells, labels, None, linewidths=0.6)
 
 
 def interpolated_regions(
@@ -278,16 +276,16 @@ def interpolated_regions(
     bare: without a legend and names of the corners.
     """
     look = {"linewidths": 0, "antialiased": False}
-    return _draw_labels(ax, polygons, labels, TRIANGLE, class_names, bare, **look)
+    return _draw_labels(ax, polygons, labels, class_names, bare, **look)
 
 
-def _draw_labels(ax, polygons, labels, vertices, class_names, bare=False, **look):
+def _draw_labels(ax, polygons, labels, class_names, bare=False, **look):
     colour_of = class_colours(labels)
     colours = [colour_of[int(label)] for label in labels]
-    places = [polygon @ vertices for polygon in polygons]
+    places = [polygon @ TRIANGLE for polygon in polygons]
     cells = PolyCollection(places, facecolors=colours, edgecolors=colours, **look)
     cells.set_rasterized(True)  # thousands of cells: in a vector graphic they stay a picture
-    outline = Polygon(vertices, fill=False, edgecolor="0.2", linewidth=1.2)
+    outline = Polygon(TRIANGLE, fill=False, edgecolor="0.2", linewidth=1.2)
     ax.add_collection(cells)
     ax.add_patch(outline)
     cells.set_clip_path(outline)
@@ -296,8 +294,8 @@ def _draw_labels(ax, polygons, labels, vertices, class_names, bare=False, **look
     ax.axis("off")
     if bare:
         return ax
-    for index, vertex in enumerate(vertices):
-        away = vertex - np.mean(vertices, axis=0)
+    for index, vertex in enumerate(TRIANGLE):
+        away = vertex - TRIANGLE.mean(0)
         place = {"textcoords": "offset points", "xytext": 13 * away / np.linalg.norm(away)}
         ax.annotate(f"$x_{index + 1}$", vertex, ha="center", va="center", **place)
     _class_legend(ax, colour_of, class_names, 1.02)

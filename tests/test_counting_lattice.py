@@ -15,7 +15,6 @@ from rc_utils.counting import (
     count_components,
     make_lattice,
     median_distance,
-    plane_coordinates,
     region_count,
     sample_vertices,
 )
@@ -182,14 +181,6 @@ def test_box_surrounds_the_triangle_with_padding(rng):
     np.testing.assert_allclose(shares.amin(1), torch.full((40, 2), 0.1 / 1.2))
     np.testing.assert_allclose(shares.amax(1), torch.full((40, 2), 1.1 / 1.2))
     np.testing.assert_allclose(corners[:, :1] + shares @ sides, vertices)
-
-
-def test_plane_coordinates_keep_distances(rng):
-    vertices = torch.from_numpy(rng.standard_normal((5, 4, 2, 3)))
-    flat, plane = vertices.flatten(2), plane_coordinates(vertices)
-    np.testing.assert_allclose(torch.cdist(plane, plane), torch.cdist(flat, flat))
-    assert plane[:, 0].abs().max() == 0
-    assert plane[:, 1, 0].min() > 0
 
 
 def test_vertices_are_distinct_points_and_reach_all_of_them():

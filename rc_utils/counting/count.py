@@ -205,15 +205,10 @@ class LabelGrid:
 
     Attributes:
         labels: `(B, *grid)` integers, -1 where the grid has no point of the domain.
-        positions: (B, P, d) where each lattice point lies in an orthonormal frame of the plane that
-            the vertices span, in the units of the points: v_0 is the origin, v_1 on the first axis.
-        vertices: (B, d + 1, d) where the vertices lie in that frame.
-        lattice: the points; `labels[b][tuple(lattice.indices.T)]` are the labels at `positions[b]`.
+        lattice: the points; `labels[b][tuple(lattice.indices.T)]` are their labels, in its order.
     """
 
     labels: np.ndarray
-    positions: np.ndarray
-    vertices: np.ndarray
     lattice: Lattice
 
 
@@ -227,7 +222,7 @@ def label_grid(
         vertices: array or tensor `(B, d + 1, *shape)`, as `sample_vertices` returns them.
 
     The others are as in `region_count`. Where labels are negative, all are replaced by their ranks.
-    Returns a LabelGrid of NumPy arrays. Raises ValueError as `region_count` does.
+    Returns a LabelGrid. Raises ValueError as `region_count` does.
     """
     vertices = draws.as_points(vertices)
     given = draws.as_tensor("vertices", vertices).detach()
@@ -238,12 +233,11 @@ def label_grid(
     check_number("padding", padding, 0)
     kind = {"alpha_range": alpha_range, "domain": domain, "adjacency": adjacency}
     lattice = make_lattice(shape[1] - 1, resolution, **kind)
-    classifier, frame = as_classifier(model, vertices), draws.plane_coordinates(given)
-    corners, places = given.to(classifier.device, classifier.dtype), frame
+    classifier = as_classifier(model, vertices)
+    corners = given.to(classifier.device, classifier.dtype)
     if domain == "box":
-        corners, places = box_corners(corners, padding), box_corners(frame, padding)
+        corners = box_corners(corners, padding)
     classifier = probed_inside(classifier, corners, batch_size)
     labels = label_lattice(classifier, corners, lattice, batch_size)
     check_column(classifier)
-    positions = torch.tensor(lattice.coordinates) @ places
-    return LabelGrid(lattice.to_grid(labels), positions.numpy(), frame.numpy(), lattice)
+    return LabelGrid(lattice.to_grid(labels), lattice)

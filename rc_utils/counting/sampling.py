@@ -110,21 +110,6 @@ def draw_distinct(rng, num_points, num_samples, distinct):
     return index
 
 
-def plane_coordinates(vertices):
-    """Coordinates (B, d + 1, d) float64 of vertices (B, d + 1, *shape) in the plane they span.
-
-    Distances are kept; v_0 is the origin, v_1 lies on the first axis, v_2 in the upper half-plane.
-    """
-    flat = vertices.flatten(2).double().cpu()
-    dim = flat.shape[1] - 1
-    edges = (flat[:, 1:] - flat[:, :1]).transpose(1, 2)
-    if edges.shape[1] < dim:
-        edges = torch.nn.functional.pad(edges, (0, 0, 0, dim - edges.shape[1]))
-    upper = torch.linalg.qr(edges, mode="r").R
-    sign = torch.where(upper.diagonal(dim1=1, dim2=2) < 0, -1.0, 1.0).unsqueeze(2)
-    return torch.nn.functional.pad((upper * sign).transpose(1, 2), (0, 0, 1, 0))
-
-
 def as_points(points):
     """Data frames and lists as arrays, all else as it is; ValueError for no array (N, *shape)."""
     if hasattr(points, "to_numpy"):
