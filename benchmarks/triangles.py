@@ -173,7 +173,7 @@ def reference_count(network, corners, number):
 
     def look(owner, points):
         weights = np.column_stack([made.scale - points.sum(1), points]) / made.scale
-        return scores_at(classifier, corners, owner, weights)[1]
+        return scores_at(classifier, corners, owner, weights)
 
     made.scores = look(made.owner, made.points)
     while True:

@@ -170,7 +170,7 @@ def suspicious_parts(plan, x0, x1, most_rows):
         return np.union1d(hiding_places(samples), np.flatnonzero(changes))
 
     position = np.arange(0, FINEST + 1, FINEST // COARSE)
-    samples = refine(look, look(np.zeros_like(position), position), 1, suspects)
+    samples = refine(look, look(np.zeros_like(position), position), suspects)
     return samples, suspects(samples, width=0)
 
 

@@ -89,7 +89,7 @@ def test_result_fields(rng):
     assert str(count).startswith(f"{values} regions (dim=1, num_samples=40, ")
     assert "\n" not in str(count)
     options = {"alpha_range": (-1.0, 2.0), "strategy": "adaptive"}
-    longer = region_count(label, points, num_samples=4, **options)
+    longer = region_count(lambda x: x[:, 0], points, num_samples=4, **options)
     assert "resolution=200, alpha_range=(-1.0, 2.0)" in str(longer)
     assert "strategy='adaptive'" in str(longer)
     assert pickle.loads(pickle.dumps(count)).settings == count.settings
@@ -307,18 +307,17 @@ def test_a_module_gets_its_own_precision(dtype, rng):
     assert set(seen) == {dtype}
 
 
-@pytest.mark.parametrize("strategy", ["grid", "adaptive"])
-def test_labels_of_both_signs_are_told_apart(strategy):
+def test_labels_of_both_signs_are_told_apart():
     """-1 is no mark of a point outside, -2 no neighbour of 1."""
     labels = np.array([-3, -1, 4, -2, 1, 1, -1, 0])
     model = lambda x: labels[(x[:, 0] * 7.999).astype(int)]  # noqa: E731
-    assert region_count(model, SEGMENT, num_samples=2, strategy=strategy).counts.tolist() == [7, 7]
+    assert region_count(model, SEGMENT, num_samples=2).counts.tolist() == [7, 7]
     grid = label_grid(model, SEGMENT[None], resolution=100).labels[0]
     assert (grid == np.unique(model(np.linspace(0, 1, 100)[:, None]), return_inverse=True)[1]).all()
     assert predict_labels(model, np.array([[0.0], [0.8]])).tolist() == [-3, -1]
 
 
-@pytest.mark.parametrize("options", [{}, {"strategy": "adaptive"}, {"dim": 2}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"dim": 2}], ids=str)
 def test_labels_may_be_any_integers_of_64_bits(options):
     """As hashes of activation patterns are, say."""
     points = TRIANGLE if "dim" in options else SEGMENT

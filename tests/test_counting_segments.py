@@ -48,12 +48,10 @@ def test_a_third_label_at_a_crossing_is_found_and_a_constant_is_looked_at_once()
     assert constant.num_evaluations == 2 * (COARSE_INTERVALS + 1)
 
 
-@pytest.mark.parametrize("returns", ["scores", "labels"])
 @pytest.mark.parametrize(("frequency", "alpha_range"), [(9, (-3, 4)), (600, (0.4, 0.45))])
-def test_longer_and_shorter_ranges_are_looked_at_as_closely(frequency, alpha_range, returns):
+def test_longer_and_shorter_ranges_are_looked_at_as_closely(frequency, alpha_range):
     def wave(x):
-        score = np.sin(frequency * x[:, 0] + 0.3)
-        return score if returns == "scores" else (score > 0).astype(int)
+        return np.sin(frequency * x[:, 0] + 0.3)
 
     options = {"num_samples": 2, "alpha_range": alpha_range}
     adaptive = region_count(wave, SEGMENT, strategy="adaptive", **options)
@@ -81,13 +79,11 @@ def test_scores_are_copied_at_once_and_dropped_with_a_chunk_that_fails():
     assert parts.num_evaluations == whole.num_evaluations
 
 
-def test_models_that_return_labels(rng):
+def test_labels_alone_are_counted_on_a_grid(rng):
     points = rng.standard_normal((300, 2))
     tree = DecisionTreeClassifier(max_depth=5, random_state=0).fit(points, (points**2).sum(1) > 1.2)
-    truth = region_count(tree, points, num_samples=50, resolution=3201).counts
-    count = region_count(tree, points, num_samples=50, strategy="adaptive")
-    assert count.num_evaluations < 50 * 200
-    assert (count.counts != truth).sum() <= 5
+    with pytest.raises(ValueError, match=r"the model returns labels.*strategy='grid'"):
+        region_count(tree, points, num_samples=50, strategy="adaptive")
 
 
 def test_two_labels_that_may_change_places_more_than_once_are_looked_at():
@@ -96,29 +92,6 @@ def test_two_labels_that_may_change_places_more_than_once_are_looked_at():
         scores = np.stack([np.zeros(4), lead], axis=1)
         found = hiding_places(Samples(segment, position, scores.argmax(1), scores))
         assert (1 in found) == more_than_once
-
-
-@pytest.mark.parametrize("resolution", [2, 31])
-def test_labels_alone_are_counted_adaptively_at_any_resolution(resolution):
-    """Wide stripes: the refinement ends, and finds every one."""
-    points = np.array([[0.1, 0.0], [0.9, 0.0]])
-    count = region_count(
-        lambda x: (x[:, 0] * 4).astype(int), points, resolution=resolution, strategy="adaptive"
-    )
-    assert count.mean == 4
-    assert count.num_evaluations < 100 * 400
-
-
-@pytest.mark.parametrize("mirrored", [False, True])
-def test_labels_alone_are_refined_on_both_sides_of_a_change(mirrored):
-    """A third label lies within one coarse interval of a change, between two coarse points."""
-
-    def labels(x):
-        x = 1 - x[:, 0] if mirrored else x[:, 0]
-        return np.where((x > 1.45 / 64) & (x < 1.55 / 64), 2, (x > 0.5 / 64).astype(int))
-
-    count = region_count(labels, SEGMENT, num_samples=1, strategy="adaptive")
-    assert count.counts.tolist() == [4]
 
 
 def test_fewer_coarse_intervals_take_fewer_evaluations(trained):

@@ -476,10 +476,10 @@ def label_lattice(classifier, corners, lattice, batch_size=None):
 
 
 def scores_at(classifier, corners, simplex, weights, batch_size=None):
-    """Labels (n,) and scores (n, C) at sum_k weights[:, k] corners[simplex, k], NumPy arrays.
+    """Scores (n, C) at sum_k weights[:, k] corners[simplex, k], a NumPy array.
 
-    The scores are float64, as second derivatives of close points need; None for a model that
-    returns labels. One score s is (0, s). Raises NonFiniteScores where one is NaN or infinite.
+    They are float64, as second derivatives of close points need. One score s is (0, s). Raises
+    ValueError for a model that returns labels, NonFiniteScores where one is NaN or infinite.
     """
     simplex = torch.from_numpy(simplex).to(corners.device)
     weights = torch.from_numpy(weights).to(corners)
@@ -487,18 +487,19 @@ def scores_at(classifier, corners, simplex, weights, batch_size=None):
     def batch_of(start, stop):
         return _combine(corners, simplex[start:stop], weights[start:stop])
 
-    output = read_outputs(classifier, batch_of, len(simplex), _in_double, batch_size)
-    labels = labels_of(output)
-    refuse_non_finite(labels, lambda index: f"of barycentric coordinates {weights[index].tolist()}")
-    if output.ndim == 1:
-        return labels.numpy(), None
+    output = read_outputs(classifier, batch_of, len(simplex), torch.Tensor.cpu, batch_size)
+    require(
+        output.ndim == 2,
+        "the model returns labels, and scores are interpolated here: give its logits or "
+        "log-probabilities; count labels, and probabilities that are flat at 0 and 1 as a "
+        "forest's, by region_count(strategy='grid')",
+    )
+    refuse_non_finite(
+        labels_of(output), lambda index: f"of barycentric coordinates {weights[index].tolist()}"
+    )
+    output = output.double()
     output[output == -torch.inf] = classifier.floor
-    return labels.numpy().astype(np.int64), two_scores(output).numpy()
-
-
-def _in_double(output):
-    """Labels as they are, scores in float64, on the CPU."""
-    return output.cpu() if output.ndim == 1 else output.cpu().double()
+    return two_scores(output).numpy()
 
 
 def _combine(corners, simplex, weights):

@@ -122,9 +122,9 @@ def region_count(
             with adjacency "linear", from the lattice on, down to 1/512 of its interval on planes,
             1/8 in three dimensions and 1/2 beyond. That needs scores that bend gradually, such as
             logits: probabilities that are flat at 0 and 1 hide regions.
-        coarse: intervals that an adaptive segment is first cut into, a unit of alpha; None takes 24
-            (64 for labels alone). 8 halve the evaluations of a large network, and on rough ones
-            miscount about as many segments as the grid of 200 points does.
+        coarse: intervals that an adaptive segment is first cut into, a unit of alpha; None takes
+            24. 8 halve the evaluations of a large network, and on rough ones miscount about as many
+            segments as the grid of 200 points does.
         batch_size: points in one forward pass; None chooses. Running out of memory halves it.
         progress: show a bar over the points on stderr, with the time left; with strategy
             "adaptive" their number is an estimate.

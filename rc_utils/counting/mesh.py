@@ -72,15 +72,9 @@ def interpolated_mesh(classifier, corners, lattice, batch_size, halvings):
 
     def look(owner, points):
         weights = np.hstack([mesh.scale - points.sum(1, keepdims=True), points]) / mesh.scale
-        return scores_at(classifier, corners, owner, weights, batch_size)[1]
+        return scores_at(classifier, corners, owner, weights, batch_size)
 
     mesh.scores = look(mesh.owner, mesh.points)
-    require(
-        mesh.scores is not None,
-        "the model returns labels, and scores are interpolated here: give its logits or "
-        "log-probabilities; count labels, and probabilities that are flat at 0 and 1 as a "
-        "forest's, by region_count(strategy='grid')",
-    )
     if halvings:
         refine(mesh, look, halvings * lattice.dim)
     return mesh

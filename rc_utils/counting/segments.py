@@ -10,13 +10,10 @@ from rc_utils.counting.classifier import as_classifier, check_column, probed_ins
 from rc_utils.counting.lattice import make_lattice
 from rc_utils.counting.sampling import as_tensor
 
-# Intervals a unit of alpha, or a shorter range as a whole, is first cut into, where the model
-# returns scores and where it returns labels alone.
-COARSE_INTERVALS, COARSE_INTERVALS_LABELS = 24, 64
+# Intervals a unit of alpha, or a shorter range as a whole, is first cut into.
+COARSE_INTERVALS = 24
 # Finest interval: this many to an interval of the grid with the same resolution.
 FINEST_PER_GRID_INTERVAL = 32
-# Where only labels are known, intervals beside a change are halved to this share of a coarse one.
-FINEST_LABEL_SHARE = 1 / 16
 # Times the greatest bend that its neighbourhood shows by which a score may leave its interpolation:
 # of 2 to 5 on trained networks, the smallest beyond which no further wrong count was repaired.
 BEND_FACTOR = 5.0
@@ -31,13 +28,13 @@ class Samples(NamedTuple):
     """Where segments were looked at, ordered by segment, then position.
 
     segment, position: (M,) int64, the position in units of the finest interval. labels: (M,).
-    scores: (M, C) float64, or None where the model returns labels.
+    scores: (M, C) float64.
     """
 
     segment: np.ndarray
     position: np.ndarray
     labels: np.ndarray
-    scores: np.ndarray | None
+    scores: np.ndarray
 
 
 def begins(samples):
@@ -50,8 +47,7 @@ def sample_adaptively(classifier, corners, lattice, batch_size, coarse=None):
 
     All segments are looked at on a grid of `coarse` intervals, by default COARSE_INTERVALS. An
     interval is halved, down to 1/32 of the grid's, while a label other than its ends' could hide in
-    it (`hiding_places`); all segments of a level are evaluated together. Labels alone are refined
-    where they change, and beside.
+    it (`hiding_places`); all segments of a level are evaluated together.
     """
     finest = FINEST_PER_GRID_INTERVAL * (lattice.resolution - 1)
     low, high = lattice.coordinates[[0, -1], 1]
@@ -59,18 +55,14 @@ def sample_adaptively(classifier, corners, lattice, batch_size, coarse=None):
     def look(segment, position):
         alpha = low + (high - low) * position / finest
         weights = np.stack([1 - alpha, alpha], axis=1)
-        labels, scores = scores_at(classifier, corners, segment, weights, batch_size)
-        return Samples(segment, position, labels, scores)
+        scores = scores_at(classifier, corners, segment, weights, batch_size)
+        return Samples(segment, position, scores.argmax(1), scores)
 
-    narrowest, suspects = 1, hiding_places
     intervals = (coarse or COARSE_INTERVALS) * max(1.0, high - low)
-    if classifier.gives_labels:
-        intervals = (coarse or COARSE_INTERVALS_LABELS) * max(1.0, high - low)
-        narrowest, suspects = max(1, FINEST_LABEL_SHARE * finest / intervals), beside_changes
     count = int(np.clip(round(intervals), 1, finest)) + 1
     position = np.round(np.linspace(0, finest, count)).astype(np.int64)
     samples = look(np.repeat(np.arange(len(corners)), count), np.tile(position, len(corners)))
-    return refine(look, samples, narrowest, suspects)
+    return refine(look, samples, hiding_places)
 
 
 def segment_table(model, vertices, *, batch_size=None, progress=False):
@@ -96,28 +88,18 @@ def segment_table(model, vertices, *, batch_size=None, progress=False):
     return pd.concat(tables, ignore_index=True)
 
 
-def refine(look, samples, narrowest, suspects):
-    """Halve the intervals that `suspects` names, down to `narrowest`, until it names none."""
+def refine(look, samples, suspects):
+    """Halve the intervals that `suspects` names, down to the finest, until it names none."""
     while True:
         left = suspects(samples)
-        left = left[samples.position[left + 1] - samples.position[left] > narrowest]
+        left = left[samples.position[left + 1] - samples.position[left] > 1]
         if not len(left):
             return samples
         middle = (samples.position[left] + samples.position[left + 1]) // 2
         pairs = zip(samples, look(samples.segment[left], middle), strict=True)
-        joined = [None if old is None else np.concatenate([old, new]) for old, new in pairs]
+        joined = [np.concatenate(pair) for pair in pairs]
         order = np.lexsort((joined[1], joined[0]))  # by segment, then position
-        samples = Samples(*[None if values is None else values[order] for values in joined])
-
-
-def beside_changes(samples):
-    """Left ends of the intervals whose ends have different labels, and of their neighbours."""
-    same = np.diff(samples.segment) == 0
-    changes = same & (np.diff(samples.labels) != 0)
-    beside = changes.copy()
-    beside[1:] |= changes[:-1]
-    beside[:-1] |= changes[1:]
-    return np.flatnonzero(beside & same)
+        samples = Samples(*[values[order] for values in joined])
 
 
 def hiding_places(samples):
