@@ -5,7 +5,6 @@ count is the one measure of this book that they share with networks (v1 Fig 2, r
 """
 
 import argparse
-import hashlib
 import importlib.metadata
 import itertools
 import json
@@ -16,8 +15,7 @@ import pandas as pd
 
 import rc_utils as rc
 from rc_utils.checks import naming, require
-from rc_utils.paths import campaigns_dir, results_dir, write_atomically
-from rc_utils.sweep.campaign import canonical_json
+from rc_utils.paths import campaigns_dir, write_atomically
 from rc_utils.sweep.records import INTERPOLATES
 
 TREE, FOREST = "DecisionTree", "RandomForest"
@@ -49,9 +47,9 @@ def forest_runs(
     Columns: those of `load_runs` that correlations and figures read (campaign, experiment, network,
     cell, status, train_accuracy, test_accuracy, gap, interpolates, count, count_std_error) and
     depth, criterion, splitter ("" for a forest). A table that is committed with the same settings
-    (campaigns/forests/), whatever the version of scikit-learn, is read; any other is kept under
-    results/forests/ and read from there the next time. Its `attrs` are its settings and, where
-    committed, a note on the data. Raises ValueError for numbers out of range and a damaged table.
+    (campaigns/forests/), whatever the version of scikit-learn, is read; any other takes a minute or
+    more. Its `attrs` are its settings and, where committed, a note on the data. Raises ValueError
+    for numbers out of range and a damaged table.
     """
     settings = {
         "dataset": {"name": "digits"} if dataset is None else dict(dataset),
@@ -61,12 +59,7 @@ def forest_runs(
     }  # fmt: skip
     found = _read(_committed(settings["dataset"]))
     if found is None or found["settings"] | {"scikit-learn": settings["scikit-learn"]} != settings:
-        digest = hashlib.sha256(canonical_json(settings).encode()).hexdigest()
-        path = results_dir() / "forests" / f"{digest[:16]}.json"
-        found = _read(path)
-        if found is None:
-            found = {"settings": settings, "rows": list(_fit_all(settings, progress))}
-            _write(path, found)
+        found = {"settings": settings, "rows": list(_fit_all(settings, progress))}
     table = pd.DataFrame(found["rows"])
     table.attrs = {"settings": found["settings"], "note": found.get("data", {}).get("note", "")}
     return table
@@ -76,7 +69,8 @@ def freeze_forests(dataset, **options):
     """Commit `forest_runs(dataset, **options)` and the provenance of its data; returns the path."""
     table, path = forest_runs(dataset, **options), _committed(dataset)
     found = {"settings": table.attrs["settings"], "data": rc.load_dataset(**dataset).provenance}
-    _write(path, found | {"rows": table.to_dict("records")})
+    found |= {"rows": table.to_dict("records")}
+    write_atomically(path, json.dumps(found, indent=1).encode() + b"\n")
     return path
 
 
@@ -90,10 +84,6 @@ def _read(path):
         whole = found is None or {"settings", "rows"} <= set(found)
         require(whole, "it has no settings and rows")
         return found
-
-
-def _write(path, content):
-    write_atomically(path, json.dumps(content, indent=1).encode() + b"\n")
 
 
 def _fit_all(settings, progress):

@@ -1,4 +1,4 @@
-"""Trees and forests: the published grid, counts that are known, and a table that is made once."""
+"""Trees and forests: the published grid, counts that are known, and a committed table."""
 
 import numpy as np
 import pytest
@@ -35,21 +35,8 @@ def test_a_row_holds_what_a_fresh_fit_gives():
     assert last["train_accuracy"] == (model.predict(x) == y).mean()
     assert last["count"] == region_count(model, x, num_samples=10).mean
     assert correlation_table(table, methods=["pearson"])["n_units"].tolist() == [8, 4, 12]
-
-
-def test_the_table_is_kept_and_a_broken_one_named(results, monkeypatch):
-    first = forest_runs(**SMALL, depths=(3,))
-    (path,) = (results / "forests").iterdir()
-    with monkeypatch.context() as patch:
-        patch.setattr(forests, "_fit_all", lambda *a, **k: pytest.fail("fitted again"))
-        assert forest_runs(**SMALL, depths=(3,)).equals(first)
-    path.write_text(path.read_text()[:100])
-    with pytest.raises(ValueError, match=r"is damaged: .* delete it to make it again"):
-        forest_runs(**SMALL, depths=(3,))
-    path.unlink()
-    assert forest_runs(**SMALL, depths=(3,)).equals(first)  # also the random splits
-    forest_runs(**SMALL | {"num_samples": 11}, depths=(3,))
-    assert len(list((results / "forests").iterdir())) == 2
+    again = forest_runs(**SMALL, depths=(3,))  # also the random splits
+    assert again.equals(table[table["depth"] == 3].reset_index(drop=True))
 
 
 def test_a_committed_table_needs_no_data_and_a_damaged_one_is_named(tmp_path, monkeypatch):
@@ -58,7 +45,6 @@ def test_a_committed_table_needs_no_data_and_a_damaged_one_is_named(tmp_path, mo
     options = {"depths": (3,), "num_samples": 10, "num_trees": 3}
     committed = forests.freeze_forests(digits, **options)
     assert committed == tmp_path / "campaigns" / "forests" / "digits.json"
-    monkeypatch.setenv("RC_RESULTS", str(tmp_path / "elsewhere"))
     monkeypatch.setattr(forests, "_fit_all", lambda *a: pytest.fail("fitted again"))
     monkeypatch.setattr(forests.importlib.metadata, "version", lambda name: "99")
     assert len(forest_runs(digits, **options)) == 6
