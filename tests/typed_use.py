@@ -39,7 +39,7 @@ def train_and_count() -> None:
 
 def other_kinds(frame: pd.DataFrame, array: np.ndarray, tensor: torch.Tensor, tree: Any) -> None:
     rc.region_count(lambda batch: batch[:, 0] > 0, array)
-    rc.region_count(tree, frame, strategy="adaptive")
+    rc.region_count(tree, frame, strategy="grid")
     rc.predict_labels(torch.nn.Linear(2, 3), tensor, batch_size=None)
     assert_type(rc.count_components(tensor), torch.Tensor)
     assert_type(rc.count_components(array, "full").ndim, int)
