@@ -145,7 +145,7 @@ def attempt(planned, device="cpu", threads=1, deadline=None, compile=False):
         if late():
             return Outcome(run_id, "late")
         with torch_threads(threads):
-            record = complete_run(planned, device, late, compile=compile, wait=False)
+            record = complete_run(planned, device, late, compile=compile)
         return Outcome(run_id, "done", record)
     except StopTraining:
         return Outcome(run_id, "late")

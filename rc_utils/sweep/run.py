@@ -63,22 +63,22 @@ def torch_threads(number):
 # From a plan to a record ----------------------------------------------------------------------
 
 
-def complete_run(planned, device="cpu", should_stop=None, *, compile=False, wait=True):
+def complete_run(planned, device="cpu", should_stop=None, *, compile=False):
     """Record of a planned run; the run is made, and its record written, unless it is there.
 
     A record that lacks a count, a measure or a look during training is made again as a whole, with
     all that it held: what another campaign asked of the same run is not lost.
-    should_stop, compile: as in `train`. wait: for another process that is at this run; otherwise
-    filelock.Timeout is raised.
+    should_stop, compile: as in `train`.
 
-    Raises ValueError where the record was made with another network of the same name.
+    Raises filelock.Timeout where another process is at this run, and ValueError where the record
+    was made with another network of the same name.
     """
     from filelock import FileLock
 
     run_id = planned.spec.run_id
     lock = results_dir() / "locks" / f"{run_id}.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(lock, timeout=-1 if wait else 0):
+    with FileLock(lock, timeout=0):
         old, _ = records.find_records({run_id: planned}, planned.frozen).get(run_id, (None, None))
         if old is not None:
             check_start(old)
