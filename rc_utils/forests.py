@@ -4,11 +4,9 @@ They have no initialisation, learning rate or parameters to be rescaled, but the
 count is the one measure of this book that they share with networks (v1 Fig 2, right).
 """
 
-import argparse
 import importlib.metadata
 import itertools
 import json
-import sys
 
 import numpy as np
 import pandas as pd
@@ -66,7 +64,10 @@ def forest_runs(
 
 
 def freeze_forests(dataset, **options):
-    """Commit `forest_runs(dataset, **options)` and the provenance of its data; returns the path."""
+    """Commit `forest_runs(dataset, **options)` and the provenance of its data; returns the path.
+
+    That of page 03 is `freeze_forests({"name": "cifar10", "n_train": 3000}, progress=True)`.
+    """
     table, path = forest_runs(dataset, **options), _committed(dataset)
     found = {"settings": table.attrs["settings"], "data": rc.load_dataset(**dataset).provenance}
     found |= {"rows": table.to_dict("records")}
@@ -113,24 +114,3 @@ def _fit_all(settings, progress):
             "gap": train - test, "interpolates": train >= INTERPOLATES,
             "count": count.mean, "count_std_error": count.std_error,
         }  # fmt: skip
-
-
-def main(arguments=None):
-    """Fit the trees and forests of a dataset and commit their table."""
-    parser = argparse.ArgumentParser(prog="python -m rc_utils.forests", description=main.__doc__)
-    parser.add_argument("dataset", help="digits, cifar10, ...")
-    parser.add_argument("--n-train", type=int, help="training images (default: all)")
-    options = parser.parse_args(arguments)
-    dataset = {"name": options.dataset}
-    if options.n_train is not None:
-        dataset["n_train"] = options.n_train
-    try:
-        print(freeze_forests(dataset, progress=True))
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
