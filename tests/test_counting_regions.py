@@ -56,12 +56,13 @@ def test_stripes(k, dim, points):
 
 
 def test_checkerboards():
-    """The box around the unit right triangle is [-0.1, 1.1]^2; squares of 0.3 make 4 x 4."""
+    """Squares of 0.3 make 4 x 4 of [-0.1, 1.1]^2."""
 
     def board(x):
         return np.floor((x + 0.1) / 0.3 * 0.99999 + 1e-6).sum(1).astype(int) % 2
 
-    labels = label_grid(board, TRIANGLE[None], domain="box", resolution=49).labels
+    x, y = np.meshgrid(*[np.linspace(-0.1, 1.1, 49)] * 2)
+    labels = board(np.stack([x, y], axis=2).reshape(-1, 2)).reshape(1, 49, 49)
     assert count_components(labels, "face").tolist() == [16]
     assert count_components(labels, "full").tolist() == [2]
     # A triangle of almost four squares' legs holds 4 + 3 + 2 + 1 squares of the board.
@@ -254,14 +255,12 @@ def test_label_grid_is_what_is_counted():
         network = nn.Sequential(nn.Flatten(), nn.Linear(12, 40), nn.ReLU(), nn.Linear(40, 5))
         points = 3 * torch.randn(30, 3, 2, 2)
     vertices = sample_vertices(points, dim=2, num_samples=4)
-    for domain, resolution in (("simplex", 30), ("box", 20)):
-        options = {"domain": domain, "resolution": resolution}
-        grid = label_grid(network, vertices, **options)
-        counts = count_components(grid.labels).tolist()
-        counted = region_count(network, points, dim=2, num_samples=4, adjacency="face", **options)
-        assert counts == counted.counts.tolist()
-        assert max(counts) > 2
-        assert (grid.labels >= 0).sum() == 4 * grid.lattice.num_points
+    grid = label_grid(network, vertices)
+    counts = count_components(grid.labels).tolist()
+    counted = region_count(network, points, dim=2, num_samples=4, adjacency="face")
+    assert counts == counted.counts.tolist()
+    assert max(counts) > 2
+    assert (grid.labels >= 0).sum() == 4 * grid.lattice.num_points
     # A half-plane: labels and coordinates belong together.
     corners = vertices.flatten(2)[..., :2]
     grid = label_grid(lambda x: (x[:, 1] > 0.3).int(), corners)

@@ -201,7 +201,7 @@ def _count_simplices(classifier, corners, lattice, strategy, batch_size, coarse)
 
 @dataclass(frozen=True, eq=False)
 class LabelGrid:
-    """The labels themselves, for pictures of a segment, a triangle or a plane.
+    """The labels themselves, for pictures of a segment or a triangle.
 
     Attributes:
         labels: `(B, *grid)` integers, -1 where the grid has no point of the domain.
@@ -212,10 +212,7 @@ class LabelGrid:
     lattice: Lattice
 
 
-def label_grid(
-    model, vertices, *, resolution=None, alpha_range=(0.0, 1.0), domain="simplex",
-    padding=BOX_PADDING, adjacency=None, batch_size=None,
-):  # fmt: skip
+def label_grid(model, vertices, *, resolution=None, adjacency=None, batch_size=None):
     """Predicted labels on the lattices of given simplices: what `region_count` counts on a grid.
 
     Args:
@@ -230,13 +227,9 @@ def label_grid(
     fits = len(shape) >= 3 and shape[1] >= 2 and shape[0] > 0
     require(fits, f"vertices have shape {shape}; expected (B, d + 1, *shape) with d >= 1")
     require(torch.isfinite(given).all(), "vertices hold NaN or infinity; remove these points")
-    check_number("padding", padding, 0)
-    kind = {"alpha_range": alpha_range, "domain": domain, "adjacency": adjacency}
-    lattice = make_lattice(shape[1] - 1, resolution, **kind)
+    lattice = make_lattice(shape[1] - 1, resolution, adjacency=adjacency)
     classifier = as_classifier(model, vertices)
     corners = given.to(classifier.device, classifier.dtype)
-    if domain == "box":
-        corners = box_corners(corners, padding)
     classifier = probed_inside(classifier, corners, batch_size)
     labels = label_lattice(classifier, corners, lattice, batch_size)
     check_column(classifier)

@@ -12,7 +12,7 @@ BLOCK_BYTES = 1 << 24  # vertices and labels that a region count holds at once
 
 
 def sample_vertices(
-    points, *, dim=1, num_samples=100, sampling="pairs", seed=0, direction_length=None, device=None
+    points, *, dim=1, num_samples=100, sampling="pairs", seed=0, direction_length=None
 ):
     """Draw the dim + 1 vertices of each of `num_samples` simplices.
 
@@ -27,14 +27,14 @@ def sample_vertices(
 
     Args:
         points: `(N, *shape)` with a length and integer-array indexing; only those drawn are read.
-        device: where the vertices go; None leaves them where the points are.
 
-    Returns a tensor `(num_samples, dim + 1, *shape)`, float64 for points in double precision, else
-    float32. Raises ValueError for too few or not finite points and for bad settings.
+    Returns a tensor `(num_samples, dim + 1, *shape)` where the points are, float64 for points in
+    double precision, else float32. Raises ValueError for too few or not finite points and for bad
+    settings.
     """
     points = as_points(points)
     length = checked_length(points, dim, num_samples, sampling, seed, direction_length)
-    draw = (int(dim), int(num_samples), sampling, seed, length, device, precision_of(points))
+    draw = (int(dim), int(num_samples), sampling, seed, length, None, precision_of(points))
     return torch.cat(list(vertex_blocks(points, *draw)))
 
 
