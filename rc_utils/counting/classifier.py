@@ -153,9 +153,6 @@ def as_classifier(model, points, names=None):
             )
         device = state[0].device if state else device
         return Classifier(model, device, dtypes[0] if dtypes else torch.float32, model)
-    if isinstance(model, torch.export.ExportedProgram):
-        fault = "an exported program, which cannot be called"
-        raise TypeError(f"model is {fault}; give the module it was made of")
     predicts, call = callable(getattr(model, "predict", None)), model
     if predicts:
         device, call = torch.device("cpu"), _predict_of(model)

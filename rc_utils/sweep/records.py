@@ -230,15 +230,13 @@ def load_runs(
     return pd.DataFrame(rows, columns=None if rows else list(RUN_COLUMNS))
 
 
-def load_evolution(
-    name: str | os.PathLike | Campaign, origin: str | None = None, num_samples: int | None = None
-) -> pd.DataFrame:
+def load_evolution(name: str | os.PathLike | Campaign, origin: str | None = None) -> pd.DataFrame:
     """One row per run, experiment and epoch at which the run was looked at during training.
 
     The columns of `load_runs` that identify the run, epoch, accuracies, train_loss, gap, counts,
     measures, and reached_loss: the loss that it fell below for the first time, NaN elsewhere.
     """
-    campaign, entries = _entries(name, origin, num_samples)
+    campaign, entries = _entries(name, origin)
     rows = []
     for head, record in entries:
         reached, train = record.get("reached", {}), record["spec"]["train"]
@@ -251,7 +249,7 @@ def load_evolution(
             row["reached_loss"] = reached["loss"] if is_reached else float("nan")
             measures = _measure_columns(look.get("measures", {}))
             row |= {name: float(value) for name, value in measures.items()}
-            rows.append(row | _count_columns(look["counts"], campaign.counts, num_samples))
+            rows.append(row | _count_columns(look["counts"], campaign.counts))
     return pd.DataFrame(rows, columns=None if rows else [*RUN_COLUMNS, "epoch", "reached_loss"])
 
 
@@ -327,7 +325,7 @@ def _measure_columns(measures):
     return columns
 
 
-def _count_columns(entries, counts, num_samples):
+def _count_columns(entries, counts, num_samples=None):
     columns = {}
     for name, settings in counts.items():
         entry = find_count(entries, settings)
