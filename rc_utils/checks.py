@@ -67,22 +67,18 @@ def settings_from_dict(cls, values, where):
     Raises ValueError that names the key, with `where` in front: unknown, missing, of a wrong type.
     """
     require(isinstance(values, dict), f"{where} must be a table, got {values!r}")
-    fields = {f.name: f for f in dataclasses.fields(cls)}
-    check_keys(where, values, fields)
-    for field in fields.values():
+    checked = check_arguments(cls, values, where)
+    for field in dataclasses.fields(cls):
         needed = field.default is field.default_factory is dataclasses.MISSING
         require(field.name in values or not needed, f"{where} has no {field.name!r}")
-    hints = _type_hints(cls)
-    checked = {k: checked_value(v, hints[k], f"{where}.{k}") for k, v in values.items()}
     return cls(**checked)
 
 
-def check_arguments(function, settings, where, without=()):
-    """Check keys and types of `settings`, arguments of `function` but for those in `without`."""
+def check_arguments(function, values, where, without=()):
+    """`values` as arguments of `function` by key and type, but for those in `without`."""
     hints = _type_hints(function)
-    check_keys(where, settings, hints.keys() - {"return", *without})
-    for key, value in settings.items():
-        checked_value(value, hints[key], f"{where}.{key}")
+    check_keys(where, values, hints.keys() - {"return", *without})
+    return {key: checked_value(v, hints[key], f"{where}.{key}") for key, v in values.items()}
 
 
 _type_hints = functools.cache(typing.get_type_hints)
