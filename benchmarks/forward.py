@@ -1,7 +1,7 @@
-"""A whole region count against the forward pass that it needs, and the authors' and dbViz's loops.
+"""A whole region count against the forward pass that it needs, and the authors' loop.
 
-The loops are written here after what their code does: GitHub lijingwei0502/implicit_bias at commit
-6148365 for segments, somepago/dbViz (Somepalli et al. 2022) for planes.
+The loop is written here after what their code does: GitHub lijingwei0502/implicit_bias at commit
+6148365.
 """
 
 import copy
@@ -9,7 +9,6 @@ import itertools
 
 import numpy as np
 import torch
-from skimage.measure import label
 
 from benchmarks.networks import narrow_network, one_epoch, shapes
 from benchmarks.registry import Row, at_least, at_most, benchmark
@@ -20,15 +19,13 @@ from rc_utils.networks import build_network
 from rc_utils.training import train
 
 BATCH_SIZE = 400
-PLANE_POINTS = 50  # an edge of dbViz's planes
-PADDING = 0.1  # of the planes beyond the triangle, a share of its extents
 WIDTH, IMAGE_SIZE = 64, 32
 MOST_EVALUATIONS = 15  # a segment, where the grid has 200
 
 
 @benchmark("forward")
 def forward(scale):
-    """1-D count of a width-8 ResNet18 against the bare forward pass over its points, and loops."""
+    """1-D count of a width-8 ResNet18 against the bare forward pass over its points, and a loop."""
     data = shapes(100)
     network = train(narrow_network(), data, one_epoch(batch_size=10)).network.eval()
     options = {"num_samples": scale.segments}
@@ -47,16 +44,6 @@ def forward(scale):
     name = f"count on {scale.segments} segments, ResNet18/8"
     yield Row(name, "bare forward pass", ours, other, at_most(1.15))
     yield Row(name, "the authors' loop", ours, loop, at_least(1))
-
-    draw = {"dim": 2, "num_samples": max(1, scale.segments // 20)}
-    triples = sample_vertices(data.x_train, **draw)
-    plane = {"resolution": PLANE_POINTS, "domain": "box", "padding": PADDING, "adjacency": "full"}
-    sides = [
-        lambda: region_count(network, data.x_train, **draw, **plane).counts,
-        lambda: dbviz_loop(network, triples),
-    ]
-    name = f"count on {len(triples)} planes of {PLANE_POINTS} x {PLANE_POINTS} points"
-    yield Row(name, "dbViz's loop", *compared(sides, scale.repeats), at_least(1))
 
 
 @benchmark("full-width")
@@ -115,29 +102,4 @@ def authors_loop(network, ends):
             points[i] = (1 - alpha) * first + alpha * second
         labels = network(torch.tensor(points, dtype=torch.float32)).argmax(1).numpy()
         counts.append(1 + sum(one != other for one, other in itertools.pairwise(labels)))
-    return np.array(counts)
-
-
-@torch.no_grad()
-def dbviz_loop(network, triples):
-    """Pieces of planes around triangles (B, 3, C, H, W): loader of single points, scikit-image."""
-    counts = []
-    for base, second, third in triples:
-        along, across = second - base, third - base
-        across = across - (across * along).sum() / (along * along).sum() * along
-        lengths = along.norm(), across.norm()
-        coefficient = ((third - base) * along).sum() / lengths[0]
-        x, y = torch.tensor([0, lengths[0], coefficient]), torch.tensor([0, lengths[1]])
-        axes = []
-        for values in (x, y):
-            low, high = values.min(), values.max()
-            beyond = PADDING * (high - low)
-            axes.append(torch.linspace(float(low - beyond), float(high + beyond), PLANE_POINTS))
-        along, across = along / lengths[0], across / lengths[1]
-        points = [base + i * along + j * across for i, j in torch.cartesian_prod(*axes)]
-        outputs = []
-        for batch in torch.utils.data.DataLoader(points, batch_size=256):
-            outputs += list(network(batch))
-        labels = torch.stack(outputs).argmax(1).view(PLANE_POINTS, PLANE_POINTS).numpy()
-        counts.append(label(labels, background=-1, connectivity=2, return_num=True)[1])
     return np.array(counts)

@@ -18,7 +18,7 @@ from benchmarks.registry import TINY, Row, at_least, at_most
 from benchmarks.timing import in_turns
 
 NUMBER_OF_ROWS = {
-    "counting-2d": 2, "counting-nd": 6, "forward": 3, "full-width": 3, "overhead": 2, "layout": 2,
+    "counting-2d": 2, "counting-nd": 6, "forward": 2, "full-width": 3, "overhead": 2, "layout": 2,
     "adaptive": 4, "linear": 6, "triangles": 44, "memory": 1, "scheduling": 1,
 }  # fmt: skip
 

@@ -19,7 +19,7 @@ from rc_utils.counting import (
     sample_vertices,
 )
 from rc_utils.counting import sampling as sampling_module
-from rc_utils.counting.lattice import box_corners, count_along_edges
+from rc_utils.counting.lattice import count_along_edges
 
 ADJACENCIES = ["face", "full", "simplex"]
 
@@ -76,17 +76,14 @@ def test_grids_agree_with_breadth_first_search(labels, adjacency):
 
 @given(
     dim=st.integers(1, 5),
-    domain=st.sampled_from(["simplex", "box"]),
     adjacency=st.sampled_from(ADJACENCIES),
     classes=st.integers(1, 4),
     seed=st.integers(0, 2**32 - 1),
 )
 @settings(max_examples=40, deadline=None)
-def test_lattices_agree_with_breadth_first_search(dim, domain, adjacency, classes, seed):
-    if domain == "box":
-        dim, adjacency = 2, "full" if adjacency == "simplex" else adjacency
+def test_lattices_agree_with_breadth_first_search(dim, adjacency, classes, seed):
     resolution = {1: 25, 2: 8, 3: 5, 4: 4, 5: 3}[dim]
-    lattice = make_lattice(dim, resolution, domain=domain, adjacency=adjacency)
+    lattice = make_lattice(dim, resolution, adjacency=adjacency)
     labels = np.random.default_rng(seed).integers(-1, classes, size=(3, lattice.num_points))
     expected = [count_by_search(grid, adjacency) for grid in lattice.to_grid(labels)]
     assert count_along_edges(labels, lattice.edges).tolist() == expected
@@ -152,16 +149,12 @@ def test_alpha_range_and_a_lattice_that_is_made_once():
     ({"dim": 2, "alpha_range": (-1.0, 2.0)}, "needs dim=1"),
     ({"alpha_range": (1.0, 1.0)}, "low < high"),
     ({"alpha_range": ("0", "1")}, "two finite numbers"),
-    ({"domain": "box"}, "needs dim=2"),
-    ({"dim": 2, "domain": "boxes"}, "Did you mean 'box'"),
     ({"dim": 2, "adjacency": "edge"}, "face, full, linear, simplex"),
     ({"strategy": "grids"}, "unknown strategy 'grids'. Did you mean 'grid'"),
     ({"dim": 2, "strategy": "adaptive", "adjacency": "face"}, "counts with adjacency 'linear'"),
     ({"coarse": 8}, "belongs to strategy 'adaptive'"),
     ({"dim": 2, "coarse": 8, "strategy": "adaptive"}, "on segments, dim=1"),
     ({"coarse": 1, "strategy": "adaptive"}, "coarse=1"),
-    ({"dim": 2, "padding": -1, "domain": "box"}, "padding=-1"),
-    ({"padding": "0.1"}, "padding='0.1'; expected a finite number of at least 0"),
     ({"sampling": "pair"}, "Did you mean 'pairs'"),
     ({"direction_length": 1.0}, "belongs to sampling 'random_direction' or 'noise'"),
     ({"sampling": "random_direction", "direction_length": 0}, "finite number above 0"),
@@ -169,18 +162,6 @@ def test_alpha_range_and_a_lattice_that_is_made_once():
 def test_bad_settings_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         region_count(lambda x: x[:, 0], np.zeros((5, 2)), **arguments)
-
-
-def test_box_surrounds_the_triangle_with_padding(rng):
-    vertices = torch.from_numpy(rng.standard_normal((40, 3, 2, 3)))
-    corners, vertices = box_corners(vertices, padding=0.1).flatten(2), vertices.flatten(2)
-    sides = corners[:, 1:] - corners[:, :1]
-    np.testing.assert_allclose((sides[:, 0] * sides[:, 1]).sum(1), 0, atol=1e-12)
-    lengths = (sides**2).sum(2)[:, None]
-    shares = ((vertices - corners[:, :1]) @ sides.transpose(1, 2)) / lengths
-    np.testing.assert_allclose(shares.amin(1), torch.full((40, 2), 0.1 / 1.2))
-    np.testing.assert_allclose(shares.amax(1), torch.full((40, 2), 1.1 / 1.2))
-    np.testing.assert_allclose(corners[:, :1] + shares @ sides, vertices)
 
 
 def test_vertices_are_distinct_points_and_reach_all_of_them():

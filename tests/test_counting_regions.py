@@ -94,8 +94,6 @@ def test_result_fields(rng):
     assert "resolution=200, alpha_range=(-1.0, 2.0)" in str(longer)
     assert "strategy='adaptive'" in str(longer)
     assert pickle.loads(pickle.dumps(count)).settings == count.settings
-    box = region_count(label, points, dim=2, domain="box", num_samples=2)
-    assert box.settings["padding"] == 0.1
 
 
 def test_the_points_are_the_same_in_every_chunk():

@@ -87,7 +87,6 @@ COUNTS = {
     "triangles, face": {"dim": 2, "num_samples": 6, "adjacency": "face"},
     "triangles, simplex": {"dim": 2, "num_samples": 6, "adjacency": "simplex"},
     "triangles, full": {"dim": 2, "num_samples": 6, "adjacency": "full"},
-    "boxes": {"dim": 2, "num_samples": 3, "domain": "box"},
     "tetrahedra": {"dim": 3, "num_samples": 3},
     "tetrahedra, face": {"dim": 3, "num_samples": 3, "adjacency": "face"},
     "four dimensions, face": {"dim": 4, "num_samples": 3, "adjacency": "face"},

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from rc_utils.checks import check_count, check_name, check_number, require
+from rc_utils.checks import check_count, check_name, require
 from rc_utils.counting import sampling as draws
 from rc_utils.counting.classifier import (
     Model,
@@ -19,11 +19,9 @@ from rc_utils.counting.classifier import (
     label_lattice,
     probed_inside,
 )
-from rc_utils.counting.lattice import Lattice, box_corners, count_along_edges, make_lattice
+from rc_utils.counting.lattice import Lattice, count_along_edges, make_lattice
 from rc_utils.counting.mesh import HALVINGS, STRATEGIES, count_on_meshes
 from rc_utils.counting.segments import begins, sample_adaptively
-
-BOX_PADDING = 0.1
 
 AUTHORS: Mapping[int | str, Mapping[str, Any]] = MappingProxyType({
     1: {"dim": 1, "resolution": 200},
@@ -81,14 +79,12 @@ def region_count(
     num_samples: int = 100,
     alpha_range: tuple[float, float] = (0.0, 1.0),
     sampling: str = "pairs",
-    domain: str = "simplex",
     adjacency: str | None = None,
     strategy: str = "grid",
     coarse: int | None = None,
     seed: int = 0,
     batch_size: int | None = None,
     direction_length: float | None = None,
-    padding: float = BOX_PADDING,
     progress: bool = False,
 ) -> RegionCount:
     """Region count R_d: E[number of connected regions of equal label] (v1 Definition 4).
@@ -102,15 +98,13 @@ def region_count(
             TF32, and left as it was; in one thread at a time, since its modes are its own.
         points: data `(N, *shape)`: NumPy array, torch tensor, image tensor, data frame.
         dim, num_samples: d >= 1, the dimension of the simplices, and their number.
-        resolution: points on each edge; None takes 200, 30, 16, 12, 10 for d = 1..5, 50 for a box.
+        resolution: points on each edge; None takes 200, 30, 16, 12, 10 for d = 1..5.
             On triangles of rough networks, as small learning rates leave them, one adaptive count
             in twenty is off, mostly by one; where 60 gives the same count, one in fifty.
         alpha_range: (low, high) of alpha in (1 - alpha) x_1 + alpha x_2, all of it covered by
             `resolution` points; other than (0, 1) in one dimension only (v1 Table 4).
         sampling, direction_length, seed: "pairs", "random_direction" or "noise"
             (`sample_vertices`); the same simplices for every model and device.
-        domain: "simplex", or "box": the plane of Somepalli et al. (2022) around a triangle, which
-            reaches beyond it by `padding` times its extents.
         adjacency: what a region is in two dimensions and more. None takes "linear".
             "linear": the pieces of the scores, interpolated linearly between lattice points. Errs
             where a region or a gap is narrower than the spacing. Of labels alone, as "simplex".
@@ -141,9 +135,7 @@ def region_count(
     MemoryError if a single point is too much.
     """
     names, points = getattr(points, "columns", None), draws.as_points(points)
-    check_number("padding", padding, 0)
-    kind = {"alpha_range": alpha_range, "domain": domain, "adjacency": adjacency}
-    lattice = make_lattice(dim, resolution, **kind)
+    lattice = make_lattice(dim, resolution, alpha_range=alpha_range, adjacency=adjacency)
     check_name("strategy", strategy, STRATEGIES)
     if coarse is not None:
         belongs = f"coarse={coarse!r} belongs to strategy 'adaptive' on segments, dim=1"
@@ -164,8 +156,7 @@ def region_count(
     total = round(share * num_samples * lattice.num_points)
     with tqdm(total=total, desc="region count", unit="point", disable=not progress) as bar:
         classifier = replace(classifier, tick=bar.update)
-        for vertices in draws.vertex_blocks(points, *draw, labels=lattice.num_points):
-            corners = box_corners(vertices, padding) if domain == "box" else vertices
+        for corners in draws.vertex_blocks(points, *draw, labels=lattice.num_points):
             if not found:
                 classifier = probed_inside(classifier, corners, batch_size)
             how = (lattice, strategy, batch_size, coarse)
@@ -178,9 +169,8 @@ def region_count(
     settings = {
         "dim": dim, "num_samples": num_samples, "sampling": sampling, "seed": seed,
         "resolution": lattice.resolution, "alpha_range": tuple(alpha_range),
-        "direction_length": length, "domain": domain,
-        "padding": padding if domain == "box" else None,
-        "adjacency": lattice.adjacency, "strategy": strategy, "coarse": coarse,
+        "direction_length": length, "adjacency": lattice.adjacency,
+        "strategy": strategy, "coarse": coarse,
     }  # fmt: skip
     return RegionCount(counts, num_evaluations, settings)
 

@@ -1,4 +1,4 @@
-"""Lattices of a simplex or a plane, their neighbours, and connected components of equal label."""
+"""Lattices of a simplex, their neighbours, and connected components of equal label."""
 
 import functools
 import itertools
@@ -16,7 +16,7 @@ from rc_utils.counting.sampling import as_tensor
 
 Labels = TypeVar("Labels", np.ndarray, torch.Tensor)
 ADJACENCIES = ("face", "full", "simplex")  # of labels
-DEFAULT_RESOLUTION = {1: 200, 2: 30, 3: 16, 4: 12, 5: 10}
+DEFAULT_RESOLUTION = {1: 200, 2: 30, 3: 16, 4: 12, 5: 10}  # 1 and 2: v1 Table 2
 MAX_POINTS, MAX_PAIRS = 5_000_000, 100_000_000
 # Pairs of neighbours that are compared at once.
 BLOCK = 1 << 22
@@ -24,12 +24,11 @@ BLOCK = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """Points of a d-dimensional domain and their neighbours, the same for every simplex.
+    """Points of a d-dimensional simplex and their neighbours, the same for every simplex.
 
     Attributes:
-        dim, resolution, domain, adjacency: as in `make_lattice`.
-        coordinates: (P, d + 1) float64, rows sum to 1. A point is coordinates @ corners, where the
-            corners are the vertices of the simplex or three corners of the box (`box_corners`).
+        dim, resolution, adjacency: as in `make_lattice`.
+        coordinates: (P, d + 1) float64, rows sum to 1. A point is coordinates @ vertices.
         indices: (P, d) int64, position in a right-angled grid, in lexicographic order.
         grid_shape: the shape of that grid; a simplex fills one corner of it.
         edges: (E, 2) int32, each pair of neighbours once, the later point first.
@@ -37,7 +36,6 @@ class Lattice:
 
     dim: int
     resolution: int
-    domain: str
     adjacency: str
     coordinates: np.ndarray
     indices: np.ndarray
@@ -56,31 +54,27 @@ class Lattice:
         return grid
 
 
-def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), domain="simplex", adjacency=None):
-    """The lattice of a domain; the same arguments give the same (read-only) object.
+def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), adjacency=None):
+    """The lattice of a simplex; the same arguments give the same (read-only) object.
 
-    Of a simplex the points with barycentric coordinates k_i / (resolution - 1), k_i >= 0 integers;
-    in one dimension `resolution` equally spaced alpha in `alpha_range`, as (1 - alpha, alpha). Of a
-    box resolution x resolution points of a rectangle, as coordinates (1 - p - q, p, q).
+    The points with barycentric coordinates k_i / (resolution - 1), k_i >= 0 integers; in one
+    dimension `resolution` equally spaced alpha in `alpha_range`, as (1 - alpha, alpha).
 
     Neighbours differ by: face - one step along one axis of the grid; full - at most one step along
     every axis; simplex - one unit moved from one coordinate to another. linear: as simplex, and
     scores are interpolated (`count_pieces`). None takes linear in 2..5 dimensions, simplex beyond.
 
-    `resolution` None takes 200, 30, 16, 12, 10 for d = 1..5 and 8 beyond, 50 for the box.
+    `resolution` None takes 200, 30, 16, 12, 10 for d = 1..5 and 8 beyond.
 
     Raises ValueError for an argument outside these ranges and for a lattice that is too large.
     """
     dim = check_count("dim", dim, 1)
     if resolution is None:
-        # v1 Table 2 for d = 1 and 2, Somepalli et al. (2022) for the box.
-        resolution = 50 if domain == "box" else DEFAULT_RESOLUTION.get(dim, 8)
+        resolution = DEFAULT_RESOLUTION.get(dim, 8)
     resolution = check_count("resolution", resolution, 2)
     if adjacency is None:
         adjacency = "face" if dim == 1 else "linear" if dim <= 5 else "simplex"
     check_name("adjacency", adjacency, (*ADJACENCIES, "linear"))
-    check_name("domain", domain, ("simplex", "box"))
-    require(domain != "box" or dim == 2, f"domain 'box' is a plane and needs dim=2, got dim={dim}")
     alpha_range = tuple(alpha_range) if isinstance(alpha_range, list) else alpha_range
     pair = isinstance(alpha_range, tuple) and len(alpha_range) == 2
     rising = pair and all(map(is_finite_number, alpha_range)) and alpha_range[0] < alpha_range[1]
@@ -90,9 +84,9 @@ def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), domain="simple
     require(not extended, f"alpha_range={alpha_range!r} extends a segment and needs dim=1")
     fits = dim * math.log2(resolution) < 63
     require(fits, f"dim={dim}: {resolution}^{dim} grid positions are more than 64 bits can number")
-    number = resolution**2 if domain == "box" else math.comb(resolution - 1 + dim, dim)
+    number = math.comb(resolution - 1 + dim, dim)
     require_few(number, dim, adjacency, (resolution - 1) ** dim if adjacency == "linear" else 0)
-    return _build_lattice(dim, resolution, alpha_range, domain, adjacency)
+    return _build_lattice(dim, resolution, alpha_range, adjacency)
 
 
 def require_few(points, dim, adjacency, elements=0):
@@ -107,14 +101,11 @@ def require_few(points, dim, adjacency, elements=0):
 
 
 @functools.lru_cache(maxsize=32)
-def _build_lattice(dim, resolution, alpha_range, domain, adjacency):
+def _build_lattice(dim, resolution, alpha_range, adjacency):
     steps = resolution - 1
-    if domain == "box":
-        indices = np.indices((resolution, resolution)).reshape(2, -1).T
-    else:
-        # Of all ways to put `dim` bars among `steps` stars, the stars between one bar and the next.
-        bars = itertools.chain.from_iterable(itertools.combinations(range(steps + dim), dim))
-        indices = np.diff(np.fromiter(bars, np.int64).reshape(-1, dim), axis=1, prepend=-1) - 1
+    # Of all ways to put `dim` bars among `steps` stars, the stars between one bar and the next.
+    bars = itertools.chain.from_iterable(itertools.combinations(range(steps + dim), dim))
+    indices = np.diff(np.fromiter(bars, np.int64).reshape(-1, dim), axis=1, prepend=-1) - 1
     coordinates = np.hstack([steps - indices.sum(1, keepdims=True), indices]) / steps
     if dim == 1:
         alpha = alpha_range[0] + (alpha_range[1] - alpha_range[0]) * indices / steps
@@ -123,7 +114,7 @@ def _build_lattice(dim, resolution, alpha_range, domain, adjacency):
     edges = neighbour_pairs(indices, grid_shape, adjacency)
     for array in (coordinates, indices, edges):
         array.setflags(write=False)  # shared by all calls
-    return Lattice(dim, resolution, domain, adjacency, coordinates, indices, grid_shape, edges)
+    return Lattice(dim, resolution, adjacency, coordinates, indices, grid_shape, edges)
 
 
 def neighbour_pairs(indices, grid_shape, adjacency):
@@ -216,24 +207,3 @@ def graph_components(links, owners, number):
     owner = np.zeros(components, dtype=np.int64)
     owner[component] = owners
     return np.bincount(owner, minlength=number)
-
-
-def box_corners(vertices, padding):
-    """Three corners (B, 3, *shape) of the padded rectangle around triangles (B, 3, *shape).
-
-    The plane of Somepalli et al. (2022). With a = v_1 - v_0 and b the part of v_2 - v_0 orthogonal
-    to a, the triangle's points are v_0 + s a + r b with r in [0, 1] and s between the least and the
-    greatest of 0, 1 and t = <v_2 - v_0, a> / <a, a>. The rectangle reaches beyond these extents by
-    `padding` times each. Its corners: the lower left one, the ends of the sides along a and b.
-    """
-    origin, first, second = vertices.flatten(2).double().unbind(1)
-    a, c = first - origin, second - origin
-    squared = (a * a).sum(1, keepdim=True)
-    t = (c * a).sum(1, keepdim=True) / squared.clamp(min=torch.finfo(torch.float64).tiny)
-    b = c - t * a
-    low, high = t.clamp(max=0), t.clamp(min=1)
-    extent = high - low
-    corner = origin + (low - padding * extent) * a - padding * b
-    scale = 1 + 2 * padding
-    corners = torch.stack([corner, corner + scale * extent * a, corner + scale * b], dim=1)
-    return corners.to(vertices.dtype).view(vertices.shape)

@@ -39,7 +39,6 @@ class Mesh:
     elements: np.ndarray
     depth: np.ndarray
     scores: np.ndarray | None
-    is_box: bool
     scale: int
 
     def __post_init__(self):
@@ -63,7 +62,7 @@ def count_on_meshes(classifier, corners, lattice, batch_size, halvings=0):
 
 
 def interpolated_mesh(classifier, corners, lattice, batch_size, halvings):
-    """The mesh of simplices or planes (B, d + 1, *shape) and its scores.
+    """The mesh of simplices (B, d + 1, *shape) and its scores.
 
     Its elements are halved, up to d times `halvings`, where that could change the count
     (`in_doubt`). Raises ValueError for labels, and where scores are not finite.
@@ -82,7 +81,7 @@ def interpolated_mesh(classifier, corners, lattice, batch_size, halvings):
 
 @functools.lru_cache(maxsize=8)
 def lattice_elements(lattice):
-    """Elements (E, d + 1) of Kuhn's triangulation: (resolution - 1)^d, twice that in a box.
+    """Elements (E, d + 1) of Kuhn's triangulation, (resolution - 1)^d of them.
 
     Each is a path of d steps, taken in any order: one unit moved from corner 0 to 1, from 2 to 0,
     from 3 to 2 and so on. In a plane the edges are those of adjacency "simplex".
@@ -93,9 +92,7 @@ def lattice_elements(lattice):
     found = []
     for order in itertools.permutations(steps):
         path = lattice.indices[:, None] + np.cumsum([0 * order[0], *order], axis=0)
-        inside = (path >= 0).all((1, 2)) & (path < lattice.grid_shape).all((1, 2))
-        if lattice.domain == "simplex":
-            inside &= (path.sum(2) < lattice.resolution).all(1)
+        inside = (path >= 0).all((1, 2)) & (path.sum(2) < lattice.resolution).all(1)
         path_keys = np.ravel_multi_index(tuple(np.moveaxis(path[inside], 2, 0)), lattice.grid_shape)
         found.append(np.searchsorted(keys, path_keys))
     elements = np.concatenate(found)
@@ -111,7 +108,7 @@ def lattice_mesh(lattice, number, halvings):
     points = np.tile(lattice.indices * 2**halvings, (number, 1))
     owner, depth = np.repeat(np.arange(number), size), np.zeros(len(elements), dtype=np.int64)
     scale = (lattice.resolution - 1) * 2**halvings
-    return Mesh(points, owner, elements, depth, None, lattice.domain == "box", scale)
+    return Mesh(points, owner, elements, depth, None, scale)
 
 
 def refine(mesh, look, depth):
@@ -181,8 +178,7 @@ def in_doubt(mesh, judged):
     where a boundary between two labels may only just pass or miss the side.
     """
     dim = mesh.points.shape[1]
-    far = mesh.points if mesh.is_box else mesh.points.sum(1, keepdims=True)
-    walls = np.hstack([mesh.points == 0, far == mesh.scale])
+    walls = np.hstack([mesh.points == 0, mesh.points.sum(1, keepdims=True) == mesh.scale])
     doubtful = doubtful_faces(mesh, mesh.elements, judged)
     for number in range(1, dim):
         for sides in itertools.combinations(walls.T, number):
