@@ -46,19 +46,18 @@ def wheel(tmp_path_factory):
 
 @pytest.mark.slow
 def test_the_wheel_holds_the_package_alone(wheel):
-    names = [pathlib.PurePosixPath(name) for name in zipfile.ZipFile(wheel).namelist()]
+    names = zipfile.ZipFile(wheel).namelist()
     info = f"rc_utils-{PROJECT['version']}.dist-info"
-    assert {path.parts[0] for path in names} == {"rc_utils", "rc_exact", info}
+    assert {name.split("/")[0] for name in names} == {"rc_utils", "rc_exact", info}
     source = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("rc_[ue]*/**/*.py")}
-    assert {path.as_posix() for path in names if path.suffix == ".py"} == source
-    assert pathlib.PurePosixPath("rc_utils/py.typed") in names
-    assert pathlib.PurePosixPath(f"{info}/licenses/LICENSE") in names
+    assert {name for name in names if name.endswith(".py")} == source
+    assert {"rc_utils/py.typed", f"{info}/licenses/LICENSE"} <= set(names)
 
 
 @pytest.mark.slow
 def test_the_installed_package_counts_away_from_the_repository(wheel, tmp_path):
     """Without the extras that are not needed, and with the folder of the call as the project."""
-    optional = sorted(extras_alone())
+    optional = sorted(import_names(OPTIONAL - NEEDED))
     code = f"""
 import sys
 sys.modules |= dict.fromkeys({optional!r})  # an import of these fails
@@ -83,17 +82,12 @@ def names_of(requirements):
     return {re.match(r"[\w-]+", line)[0] for line in requirements} - {PROJECT["name"]}
 
 
-def import_name(distribution):
-    return IMPORT_NAMES.get(distribution, distribution.replace("-", "_"))
+def import_names(distributions):
+    return {IMPORT_NAMES.get(name, name.replace("-", "_")) for name in distributions}
 
 
-def names_of_extras():
-    return {name for lines in EXTRAS.values() for name in names_of(lines)}
-
-
-def extras_alone():
-    """Import names of what the extras need and the package does not."""
-    return {import_name(name) for name in names_of_extras() - names_of(PROJECT["dependencies"])}
+NEEDED = names_of(PROJECT["dependencies"])
+OPTIONAL = {name for lines in EXTRAS.values() for name in names_of(lines)}
 
 
 def imports(path):
@@ -105,7 +99,7 @@ def imports(path):
 
 
 def test_everything_imported_is_a_dependency_or_in_an_extra():
-    named = {import_name(name) for name in names_of(PROJECT["dependencies"])} | extras_alone()
+    named = import_names(NEEDED | OPTIONAL)
     carried = {name for name, by in CARRIED.items() if by in named}
     used = {name for path in ROOT.glob("rc_[ue]*/**/*.py") for name in imports(path)}
     assert used - named - carried - {"rc_utils", "rc_exact", *sys.stdlib_module_names} == set()
@@ -114,7 +108,7 @@ def test_everything_imported_is_a_dependency_or_in_an_extra():
 def test_the_books_requirements_hold_the_packages():
     files = [(ROOT / name).read_text() for name in ("requirements.in", "requirements.txt")]
     listed, locked = (names_of(re.findall(r"^\w.*", text, re.MULTILINE)) for text in files)
-    assert names_of(PROJECT["dependencies"]) | names_of_extras() <= listed <= locked
+    assert NEEDED | OPTIONAL <= listed <= locked
 
 
 def test_the_extra_all_holds_every_other():
@@ -130,21 +124,14 @@ def test_citation_licence_and_package_agree():
     citation, version = yaml.safe_load((ROOT / "CITATION.cff").read_text()), PROJECT["version"]
     assert re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0] == version
     others = [json.loads((ROOT / name).read_text()) for name in (".zenodo.json", "codemeta.json")]
-    assert {other["version"] for other in others} == {version}
-    assert {"cff-version", "message", "title", "authors"} <= set(citation)
-    assert str(citation["version"]) == version
+    assert {other["version"] for other in [citation, *others]} == {version}
     assert citation["license"] == PROJECT["license"] == "MIT"
-    licence = "MIT License\n\nCopyright (c) 2026 the rc_utils authors\n"
-    assert (ROOT / "LICENSE").read_text().startswith(licence)
     paper = citation["preferred-citation"]
     references = (ROOT / "book" / "references.bib").read_text()
     entry = re.search(r"@inproceedings\{li2025region,.*?\n\}", references, re.DOTALL)[0]
     names = [f"{author['family-names']}, {author['given-names']}" for author in paper["authors"]]
-    values = " and ".join(names), paper["title"], paper["year"], paper["volume"]
-    for value in (*values, f"{paper['start']}--{paper['end']}"):
+    for value in (" and ".join(names), paper["title"], paper["year"]):
         assert f"{{{value}}}" in entry
-    first = {reference["authors"][0]["family-names"] for reference in citation["references"]}
-    assert first == {"Li"}
 
 
 def test_public_functions_and_properties_of_what_they_return_are_typed():
