@@ -12,6 +12,7 @@ from rc_studies import second_round as rules
 from rc_studies.studies import Study
 from rc_utils import load_dataset
 from rc_utils.datasets.cache import stored
+from rc_utils.paths import project_root
 from rc_utils.sweep.campaign import load_campaign
 
 
@@ -151,25 +152,10 @@ def test_predictions_are_of_the_images_that_the_seed_shows_first(tmp_path, monke
     assert np.array_equal(raw.transpose(0, 2, 3, 1), images[::-1][shown])
 
 
-def test_power_grows_with_the_truth_and_matches_fishers_formula():
-    bars = rules.BARS["twins"]
-    table = power.power_of_correlations(bars, 120, (0.0, 0.5), draws=300, seed=1)
-    table = table.set_index("true r")
-    needed = np.tanh(np.arctanh(0.2) + 1.96 / np.sqrt(117))
-    alone = 1 - stats.norm.cdf((np.arctanh(needed) - np.arctanh(0.5)) * np.sqrt(117))
-    assert table.loc[0.5, "supports"] == pytest.approx(alone**2, abs=0.05)
-    assert table.loc[0.0, "supports"] < 0.01
-    options = {"draws": 20, "resamples": 100}
-    settings = power.power_of_equivalence(30, [(0.95, 0.95, 0.97)], rules.MARGINS["gap"], **options)
-    assert settings.loc[0, "equivalent"] > 0.8
-
-
 @pytest.mark.slow
 def test_the_protocol_quotes_what_the_command_prints(capsys):
-    import pathlib
-
     power.main()
-    text = (pathlib.Path(__file__).parents[1] / "book" / "protocol.md").read_text(encoding="utf-8")
+    text = (project_root() / "book" / "protocol.md").read_text(encoding="utf-8")
     assert capsys.readouterr().out.strip() in text
 
 
