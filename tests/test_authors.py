@@ -108,18 +108,13 @@ def test_tables_hold_means_per_setting_and_every_statement(clone, tmp_path):
     ends = basic.groupby(derive.COMBINATION)["count"].mean().agg(["min", "max"])
     found = [value[f"count-range/{name}", "mean count, combinations"] for name in ("least", "most")]
     assert found == pytest.approx(ends.tolist(), abs=1e-6)
-    on = [
-        value[f"architectures/SENet18/{d}", "correlation with gap, settings"]
-        for d in ("CIFAR-10", "d=2", "d=3", "d=4", "d=5")
-    ]
-    changes = [r - on[0] for r in on[1:]]
-    assert value["dimension/change", "largest change, settings"] == pytest.approx(
-        max(changes, key=abs), abs=2e-6
-    )
+    names = [f"architectures/SENet18/{d}" for d in ("CIFAR-10", "d=2", "d=3", "d=4", "d=5")]
+    on = [value[name, "correlation with gap, settings"] for name in names]
+    largest = max((r - on[0] for r in on[1:]), key=abs)
+    found = value["dimension/change", "largest change, settings"]
+    assert found == pytest.approx(largest, abs=2e-6)
     # Means and a correlation over 27 combinations, by a reading that shares no code.
-    lines = (clone / "tasks/cifar100/Resnet34.txt").read_text().splitlines()
-    rows = [line.split() for line in lines]
-    table = pd.DataFrame(rows).astype(float)
+    table = pd.read_csv(clone / "tasks/cifar100/Resnet34.txt", sep=" ", header=None)
     table["gap"] = (table[21] - table[22]) / 100
     means = table.groupby([24, 25])[[20, 22]].mean()
     ours = settings[(settings["experiment"] == "cifar100") & (settings["network"] == "ResNet34")]
@@ -127,9 +122,8 @@ def test_tables_hold_means_per_setting_and_every_statement(clone, tmp_path):
     assert ours["test_accuracy"].to_list() == pytest.approx((means[22] / 100).to_list(), abs=1e-6)
     assert (ours["runs"] == 6).all()
     combined = table.groupby([23, 24, 25])[[20, "gap"]].mean()
-    found = results.set_index(["id", "quantity"])["value"]
-    value = found["architectures/ResNet34/CIFAR-100", "correlation with gap, combinations"]
-    assert value == pytest.approx(np.corrcoef(combined[20], combined["gap"])[0, 1], abs=1e-6)
+    found = value["architectures/ResNet34/CIFAR-100", "correlation with gap, combinations"]
+    assert found == pytest.approx(np.corrcoef(combined[20], combined["gap"])[0, 1], abs=1e-6)
 
 
 def test_the_committed_tables_hold_the_main_experiment_in_full():
