@@ -1,6 +1,5 @@
 """The article: its numbers are those of the README and of the records; its text has none."""
 
-import importlib.util
 import json
 import pathlib
 import re
@@ -8,34 +7,29 @@ import re
 import pypdf
 import pytest
 
+from article import build
 from rc_utils.published import Result
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
-@pytest.fixture(scope="module")
-def article():
-    spec = importlib.util.spec_from_file_location("article_build", ROOT / "article" / "build.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    kept = [
-        Result("main/overall", "here", 0.5),
-        Result("study/1/only chance differs: r", "", 0.25, detail="supports"),
-    ]
-    module.kept_results = lambda: kept
-    return module
+@pytest.fixture(autouse=True)
+def kept(monkeypatch):
+    results = [Result("main/overall", "here", 0.5)]
+    results.append(Result("study/1/only chance differs: r", "", 0.25, detail="supports"))
+    monkeypatch.setattr(build, "kept_results", lambda: results)
 
 
 @pytest.mark.slow
-def test_the_article_is_whole_and_has_the_headline_numbers_of_the_readme(article, tmp_path):
-    article.write(tmp_path / "article.pdf")
+def test_the_article_is_whole_and_has_the_headline_numbers_of_the_readme(tmp_path):
+    build.write(tmp_path / "article.pdf")
     pages = [page.extract_text() for page in pypdf.PdfReader(tmp_path / "article.pdf").pages]
     assert 6 <= len(pages) <= 10
     text = " ".join(" ".join(pages).split())
     parts = ("Abstract", "What was claimed", "How it was tested", "Differences")
     parts += ("How to run it again", "References")
     assert [part for part in parts if part not in text] == []
-    rows = json.loads((article.PARTS / "data.json").read_text(encoding="utf-8"))["studies"]
+    rows = json.loads((build.PARTS / "data.json").read_text(encoding="utf-8"))["studies"]
     assert len(rows) == 5
     assert all(row["title"] in text for row in rows)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -45,12 +39,12 @@ def test_the_article_is_whole_and_has_the_headline_numbers_of_the_readme(article
     assert [number for number in sorted(numbers) if number not in text] == []
 
 
-def test_a_study_is_complete_only_with_all_its_runs(article, monkeypatch):
-    runs = list(article.load_campaign("study-seeds").runs())
+def test_a_study_is_complete_only_with_all_its_runs(monkeypatch):
+    runs = list(build.load_campaign("study-seeds").runs())
     for recorded in (120, 119):
         made = [{"run_id": run_id} for run_id in runs[:recorded]]
-        monkeypatch.setattr(article, "ledger", lambda name, made=made: made)
-        rows = article.studies()
+        monkeypatch.setattr(build, "ledger", lambda name, made=made: made)
+        rows = build.studies()
         assert [row["asked"] for row in rows] == [120, 150, 78, 144, 120]
         assert rows[0]["recorded"] == recorded
         assert [row["complete"] for row in rows] == [recorded == 120, False, False, False, False]
@@ -69,8 +63,8 @@ def test_no_number_is_typed_into_the_text():
     assert typed_numbers((ROOT / "article" / "article.typ").read_text(encoding="utf-8")) == []
 
 
-def test_markdown_becomes_blocks(article):
-    figure, text, table = article.blocks(
+def test_markdown_becomes_blocks():
+    figure, text, table = build.blocks(
         "![A line](a/b.svg)\n\nOf `x` **two** [pages](y.md).\n\n| | a |\n|---|---|\n| b | |\n"
     )
     assert figure == {"kind": "figure", "caption": "A line", "path": "/a/b.svg"}
