@@ -43,7 +43,6 @@ from rc_utils.sweep import execute as sweep
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "book" / "downloads.md"]
 PAGES += sorted((ROOT / "book" / "guide").glob("*.md"))
-MODES = ("run", "parse", "file", "compile")
 _MARK = r"^(?:% |<!-- )test: (\w+)(?: ([\w./]+))?[^\n]*\n"
 _BLOCK = re.compile(rf"(?:{_MARK})?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -60,12 +59,11 @@ class Block(typing.NamedTuple):
 
 def blocks(path):
     """The fenced blocks of a Markdown file that name a language."""
-    text, found = path.read_text(), []
+    text = path.read_text()
     for match in _BLOCK.finditer(text):
         mode, name, language, code = match.groups(default="")
         line = text.count("\n", 0, match.start(3)) + 1
-        found.append(Block(language, code, f"{path.name}, line {line}", mode or "parse", name))
-    return found
+        yield Block(language, code, f"{path.name}, line {line}", mode or "parse", name)
 
 
 def commands(block):
@@ -95,19 +93,8 @@ def check_notebook(words):
     check_parameters(path, {key: parse_value(v, defaults.get(key)) for key, v in given.items()})
 
 
-def check_build(words):
-    table = tomllib.loads((ROOT / "book" / "pages.toml").read_text())["pages"]
-    script = (ROOT / "book" / "build.py").read_text()
-    assert all(f'"{word}"' in script for word in words if word.startswith("--"))
-    assert all(words[i + 1] in {*table, "PAGE"} for i, word in enumerate(words) if word == "--only")
-
-
 def check_pip(words):
-    what = words[-1]
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
-    assert words[0] == "install"
-    assert what == "." or set(re.fullmatch(r"\.\[(.+)\]", what)[1].split(",")) <= set(extras)
+    assert words == ["install", "."]
 
 
 def check_make(words):
@@ -128,7 +115,6 @@ CHECKS = {
     (".venv/bin/python", "-m", "rc_utils.count"): CHECK_COUNT,
     (".venv/bin/python", "-m", "rc_utils.notebooks"): check_notebook,
     (".venv/bin/python", "-m", "benchmarks"): benchmarks.__main__._parser().parse_args,
-    (".venv/bin/python", "book/build.py"): check_build,
     ("python", "-m", "pip"): check_pip,
     (".venv/bin/dask",): check_dask,
     ("make",): check_make,
@@ -158,16 +144,9 @@ def check_python(text):
         elif isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("rc", "rc_utils"):
             assert node.attr in rc_utils.__all__, ast.unparse(node)
         elif isinstance(node, ast.Call) and ast.unparse(node.func).startswith("rc."):
-            check_call(node)
-
-
-def check_call(node):
-    function = getattr(rc_utils, ast.unparse(node.func).removeprefix("rc."))
-    signature = inspect.signature(function)
-    bound = signature.bind(*node.args, **{keyword.arg: keyword.value for keyword in node.keywords})
-    # A `**unknown` takes every misspelt name, and then refuses it.
-    assert not any(p.kind is p.VAR_KEYWORD and p.name == "unknown" and p.name in bound.arguments
-                   for p in signature.parameters.values()), ast.unparse(node)  # fmt: skip
+            function = getattr(rc_utils, ast.unparse(node.func).removeprefix("rc."))
+            given = {keyword.arg: keyword.value for keyword in node.keywords}
+            inspect.signature(function).bind(*node.args, **given)
 
 
 def check_block(block):
@@ -195,10 +174,10 @@ def check_block(block):
 
 
 def check_picture(text):
-    """At most a dozen boxes, whose files are there and hold what the box names in them."""
-    boxes = dict(re.findall(r'(\w+)\["([^"]+)"\]', text))
-    assert 0 < len(boxes) <= 12
-    for place, _, words in (box.partition("<br>") for box in boxes.values()):
+    """The files of boxes are there and hold what the box names in them."""
+    boxes = re.findall(r'\w+\["([^"]+)"\]', text)
+    assert boxes
+    for place, _, words in (box.partition("<br>") for box in boxes):
         if place.endswith(".py"):
             source = (ROOT / "rc_utils" / place).read_text()
             for name in re.findall(r"\b(\w+):", words) or re.findall(r"^\w+$", words):
@@ -225,26 +204,20 @@ def reader(tmp_path, monkeypatch):
     shutil.copytree(ROOT / "campaigns" / "shapes-tiny", tmp_path / "campaigns" / "shapes-tiny")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RC_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("RC_CAMPAIGNS", str(tmp_path / "campaigns"))
     monkeypatch.setattr(measures, "MEASURES", measures.MEASURES | {})
-    modules = set(sys.modules)
     yield tmp_path
     sys.modules.pop("my_module", None)
-    assert not {name for name in set(sys.modules) - modules if name.startswith("my_")}
-
-
-def test_every_block_has_a_mode_that_exists_and_every_mark_a_block():
-    for page in PAGES:
-        assert blocks(page) or page.name in ("CONTRIBUTING.md", "functions.md", "downloads.md")
-        for block in blocks(page):
-            assert block.mode in MODES, block.place
-            assert bool(block.name) == (block.mode == "file"), block.place
-        marked = [match for match in _BLOCK.finditer(page.read_text()) if match[1]]
-        assert len(re.findall(_MARK, page.read_text(), re.MULTILINE)) == len(marked), page.name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_what_is_not_run_is_taken(page):
+def test_every_mark_is_known_and_has_a_block_and_what_is_not_run_is_taken(page):
+    text = page.read_text()
+    marked = [match for match in _BLOCK.finditer(text) if match[1]]
+    assert len(re.findall(_MARK, text, re.MULTILINE)) == len(marked)
     for block in blocks(page):
+        assert block.mode in ("run", "parse", "file", "compile"), block.place
+        assert bool(block.name) == (block.mode == "file"), block.place
         # A campaign in a file needs the files before it: it is read where the page is run.
         if block.mode == "compile":
             compile(block.text, block.place, "exec")
@@ -260,8 +233,7 @@ RUN = [page for page in PAGES if any(block.mode == "run" for block in blocks(pag
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
-def test_what_is_run_runs(page, reader, monkeypatch):
-    monkeypatch.setenv("RC_CAMPAIGNS", str(reader / "campaigns"))
+def test_what_is_run_runs(page, reader):
     namespace, printed = {"__name__": page.stem}, ""
     try:
         for block in blocks(page):
@@ -287,7 +259,6 @@ def test_what_is_run_runs(page, reader, monkeypatch):
     ("python", "from rc_utils.sweep import sweeep\n"),
     ("console", "$ .venv/bin/python -m rc_utils.sweep cifar10-paper --experiment man\n"),
     ("console", "$ .venv/bin/python -m rc_utils.notebooks 03_main_correlation -p campain x\n"),
-    ("console", "$ .venv/bin/python book/build.py --only 99_nothing\n"),
     ("console", "$ python -m pip install '.[everything]'\n"),
     ("console", "$ .venv/bin/dask worker --no-such-option 3\n"),
     ("console", "$ make books\n"),
