@@ -74,17 +74,13 @@ def serve():
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """The built book, or a tiny one built here."""
-    if (HTML / "index.html").is_file():
-        return HTML
-    root = tmp_path_factory.mktemp("tiny")
-    write_source(root)
-    return build.build(build.pages.Layout(root)).parent
-
-
-@pytest.fixture(scope="module")
-def book(serve, folder):
+def book(serve, tmp_path_factory):
+    """Folder and address of the built book, or of a tiny one built here."""
+    folder = HTML
+    if not (HTML / "index.html").is_file():
+        root = tmp_path_factory.mktemp("tiny")
+        write_source(root)
+        folder = build.build(build.pages.Layout(root)).parent
     return folder, serve(folder)
 
 
@@ -102,21 +98,15 @@ def tab(browser):
     context.close()
 
 
-def open_page(tab, address):
-    tab.goto(address)
-    tab.evaluate("async () => { if (window.MathJax?.startup) await MathJax.startup.promise; }")
-
-
-def problems(tab, root, address):
-    """What is wrong with the page in `tab`, as sentences; root is the folder behind `address`."""
-    found = [
-        f"asks for {url}" for url in tab.requests if not url.startswith((address, "data:", "blob:"))
-    ]
+def problems(tab, root):
+    """What is wrong with the page in `tab`, as sentences; root is the folder that is served."""
+    own = (tab.address, "data:", "blob:")
+    found = [f"asks for {url}" for url in tab.requests if not url.startswith(own)]
     found += [f"console: {text}" for text in tab.errors]
     found += [f"formula not rendered: {text}" for text in tab.evaluate(RAW_FORMULAS)]
     found += [f"broken image: {source}" for source in tab.evaluate(BROKEN_IMAGES)]
     found += [f"figure without alt text: {source}" for source in tab.evaluate(NO_ALT)]
-    found += broken_links(tab, root, address)
+    found += broken_links(tab, root)
     found += [f"light: {text}" for text in violations(tab, {})]
     tab.emulate_media(color_scheme="dark")
     if tab.evaluate("'mode' in document.documentElement.dataset"):
@@ -169,12 +159,13 @@ TOO_WIDE = """() => {
 }"""
 
 
-def broken_links(tab, root, address):
+def broken_links(tab, root):
     found, links = [], "() => [...document.querySelectorAll('a[href]')].map(e => e.href)"
     for link in sorted(set(tab.evaluate(links))):
         url, fragment = urllib.parse.urldefrag(link)
-        if url.startswith(address):
-            path = pathlib.Path(root, urllib.parse.unquote(url[len(address) :].split("?")[0]))
+        if url.startswith(tab.address):
+            path = urllib.parse.unquote(url.removeprefix(tab.address).split("?")[0])
+            path = pathlib.Path(root, path)
             path = path / "index.html" if path.is_dir() else path
             anchor = urllib.parse.unquote(fragment)
             if not path.is_file():
@@ -227,9 +218,10 @@ def violations(tab, options):
 
 @pytest.mark.parametrize("page", built_pages())
 def test_a_page_is_sound(tab, book, page):
-    root, address = book
-    open_page(tab, address + page)
-    found = problems(tab, root, address)
+    root, tab.address = book
+    tab.goto(tab.address + page)
+    tab.evaluate("async () => { if (window.MathJax?.startup) await MathJax.startup.promise; }")
+    found = problems(tab, root)
     assert not found, "\n".join(found)
 
 
@@ -259,16 +251,9 @@ BROKEN = {
 }
 
 
-def test_each_problem_is_found(tab, serve, tmp_path):
+def test_each_problem_is_found(show_alone, tmp_path):
     """All of them on one page."""
-    shell = '<!doctype html><html lang="en"><title>A page</title>'
-    shell += '<meta name="viewport" content="width=device-width">'
-    page = f"{shell}<main><h1>A page</h1>{''.join(BROKEN.values())}</main></html>"
-    (tmp_path / "x.html").write_text(page)
-    (tmp_path / "favicon.ico").touch()
-    address = serve(tmp_path)
-    open_page(tab, address + "x.html")
-    found = problems(tab, tmp_path, address)
+    found = problems(show_alone("".join(BROKEN.values())), tmp_path)
     assert [words for words in BROKEN if not any(re.match(words, text) for text in found)] == []
 
 
@@ -282,23 +267,32 @@ def made_explorer(tiny_data):
     return grids, explorer.explorer_html(grids, counts, tiny_data, triangles, notes)
 
 
-def show_alone(tab, serve, folder, body, head=""):
-    """Serve a page with this body from `folder` and open it."""
-    head = f'<title>Alone</title>{head}<link rel="icon" href="data:,">'
-    head = f'<meta charset="utf8"><meta name="viewport" content="width=device-width">{head}'
-    page = f'<!doctype html><html lang="en">{head}<main><h1>Alone</h1>{body}</main></html>'
-    (folder / "x.html").write_text(page, encoding="utf8")
-    tab.address = serve(folder)
-    tab.goto(tab.address + "x.html")
-    return tab
+@pytest.fixture
+def show_alone(tab, serve, tmp_path):
+    """Open a page with a body, a style sheet and a script of the book; returns its tab."""
+
+    def show(body, sheet="", script=""):
+        for folder in (BOOK / "_static", BOOK / "extra" / "_static"):
+            left_out = shutil.ignore_patterns("mathjax")
+            shutil.copytree(folder, tmp_path / "_static", ignore=left_out, dirs_exist_ok=True)
+        head = '<meta charset="utf8"><meta name="viewport" content="width=device-width">'
+        head += '<title>Alone</title><link rel="icon" href="data:,">'
+        if sheet:
+            head += f'<link rel="stylesheet" href="_static/{sheet}">'
+        if script:
+            body += f'<script src="_static/{script}"></script>'
+        page = f'<!doctype html><html lang="en">{head}<main><h1>Alone</h1>{body}</main></html>'
+        (tmp_path / "x.html").write_text(page, encoding="utf8")
+        tab.address = serve(tmp_path)
+        tab.goto(tab.address + "x.html")
+        return tab
+
+    return show
 
 
 @pytest.fixture
-def explorer_tab(tab, serve, tmp_path, made_explorer):
-    for name in ("explorer.js", "explorer.css"):
-        shutil.copy(BOOK / "_static" / name, tmp_path)
-    head = '<link rel="stylesheet" href="explorer.css"><script src="explorer.js"></script>'
-    return show_alone(tab, serve, tmp_path, made_explorer[1], head)
+def explorer_tab(show_alone, made_explorer):
+    return show_alone(made_explorer[1], "explorer.css", "explorer.js")
 
 
 def counts_shown(tab):
@@ -330,7 +324,7 @@ def test_the_explorer_shows_our_counts_and_follows_the_keys(explorer_tab, made_e
     )
     assert f"{second} regions" in tab.locator("svg").nth(1).get_attribute("aria-label")
     assert len({*counts_of(grids, 0, 9), *counts_of(grids, 1, 9), first, second}) > 3
-    assert problems(tab, tmp_path, tab.address) == []
+    assert problems(tab, tmp_path) == []
 
 
 def test_the_explorer_plays_from_the_first_epoch(explorer_tab):
@@ -380,14 +374,9 @@ def test_the_explorer_s_numbers_are_those_of_the_areas_in_its_pictures(explorer_
         assert num_areas(pixels, CLASS_COLOURS, smallest=21, tolerance=8) == number
 
 
-STATIC = BOOK / "extra" / "_static"
-
-
-def test_the_playground_trains_and_follows_the_keyboard(tab, serve, tmp_path):
-    shutil.copytree(STATIC, tmp_path / "_static", ignore=shutil.ignore_patterns("mathjax"))
+def test_the_playground_trains_and_follows_the_keyboard(show_alone, tmp_path):
     page = (BOOK / "playground.md").read_text()
-    body = re.search(r"```\{raw\} html\n(.*?)```", page, re.DOTALL)[1]
-    show_alone(tab, serve, tmp_path, body)
+    tab = show_alone(re.search(r"```\{raw\} html\n(.*?)```", page, re.DOTALL)[1])
     start = tab.get_by_role("button", name="Start", exact=True)
     steps = "document.querySelector('[data-rc=step]')"
     start.click()
@@ -418,7 +407,7 @@ def test_the_playground_trains_and_follows_the_keyboard(tab, serve, tmp_path):
     seed = tab.locator("[name=seed]")
     seed.fill("1e20")
     assert seed.input_value() == "9999"
-    assert problems(tab, tmp_path, tab.address) == []
+    assert problems(tab, tmp_path) == []
 
 
 def level(name, count, gap, *regions):
@@ -428,8 +417,7 @@ def level(name, count, gap, *regions):
     return {"name": name, "count": count, "gap": gap, "triangles": triangles}
 
 
-def test_what_is_changed_is_chosen_by_keyboard(tab, serve, tmp_path):
-    shutil.copytree(STATIC, tmp_path / "_static", ignore=shutil.ignore_patterns("mathjax"))
+def test_what_is_changed_is_chosen_by_keyboard(show_alone, tmp_path):
     small = level("rate 0.1", [3, 4], [0.5, 0.6], 7, 1)
     large = level("rate 1", [2, 3], [0.4, 0.5], 5, 2)
     few = small | {"name": "100 images"}
@@ -442,8 +430,7 @@ def test_what_is_changed_is_chosen_by_keyboard(tab, serve, tmp_path):
     data["labels"] = [{"name": "cat", "colour": "#CC6677"}]
     body = '<div class="rc-changes" role="group" aria-label="x"><script type="application/json">'
     body += f"{json.dumps(data)}</script><p>No script</p></div>"
-    body += '<script src="_static/changes.js"></script>'
-    show_alone(tab, serve, tmp_path, body, '<link rel="stylesheet" href="_static/changes.css">')
+    tab = show_alone(body, "changes.css", "changes.js")
     status, numbers = tab.locator("[role=status]"), tab.locator("figcaption strong")
     assert status.inner_text() == (
         "Fewer regions (3.50 to 2.50) and a smaller gap (0.550 to 0.450): "
@@ -474,22 +461,19 @@ def test_what_is_changed_is_chosen_by_keyboard(tab, serve, tmp_path):
     tab.keyboard.press("Home")
     assert status.inner_text() == "The change begins here: move the slider."
     assert numbers.all_inner_texts() == ["1 region", "1 region"]
-    assert problems(tab, tmp_path, tab.address) == []
+    assert problems(tab, tmp_path) == []
 
 
-def test_the_scorecard_is_searched_filtered_and_sorted(tab, serve, tmp_path):
-    shutil.copytree(STATIC, tmp_path / "_static", ignore=shutil.ignore_patterns("mathjax"))
+def test_the_scorecard_is_searched_filtered_and_sorted(show_alone, tmp_path):
     rows = [("main", "Widths", "10", "holds", "yes"), ("main", "Depths", "9", "fails", "no")]
     rows += [("side", "Rates", "", "holds", "no")]
     names = ("Group", "Claim", "Printed", "Verdict", "Printed follows")
     body = "".join(f"<tr>{''.join(f'<td>{text}</td>' for text in row)}</tr>" for row in rows)
     heads = "".join(f"<th>{name}</th>" for name in names)
     table = f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
-    head = '<link rel="stylesheet" href="_static/scorecard.css">'
-    script = '<script src="_static/scorecard.js"></script>'
     for name in ("rc-scorecard", "text_html", "cell_output"):
         table = f'<div class="{name}">{table}</div>'
-    show_alone(tab, serve, tmp_path, table + script, head)
+    tab = show_alone(table, "scorecard.css", "scorecard.js")
     claims = tab.locator("tbody tr:visible td:nth-child(2)")
     tab.get_by_role("button", name="Printed").first.press("Enter")
     assert claims.all_inner_texts() == ["Depths", "Widths", "Rates"]
@@ -508,4 +492,4 @@ def test_the_scorecard_is_searched_filtered_and_sorted(tab, serve, tmp_path):
     assert len(claims.all()) == 3
     tab.get_by_label("Printed follows").select_option("no")
     assert claims.all_inner_texts() == ["Depths", "Rates"]
-    assert problems(tab, tmp_path, tab.address) == []
+    assert problems(tab, tmp_path) == []
