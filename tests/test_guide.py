@@ -174,9 +174,9 @@ def check_block(block):
 
 
 def check_picture(text):
-    """The files of boxes are there and hold what the box names in them."""
+    """At most a dozen boxes, whose files are there and hold what the box names in them."""
     boxes = re.findall(r'\w+\["([^"]+)"\]', text)
-    assert boxes
+    assert 0 < len(boxes) <= 12
     for place, _, words in (box.partition("<br>") for box in boxes):
         if place.endswith(".py"):
             source = (ROOT / "rc_utils" / place).read_text()
