@@ -181,6 +181,7 @@ def partial_correlation(
     """Correlation of what least squares on the right-hand side `formula` leaves of two columns.
 
     formula: of statsmodels, such as "C(network) + log2_lr". NaN where nothing is left of a column.
+    Raises ValueError for rows without a value, and as `correlate`.
     """
     design = _least_squares(f"_one ~ {formula}", rows.assign(_one=1.0)).exog
     left = []
@@ -198,7 +199,7 @@ def slope(
     formula: of statsmodels, such as "count ~ C(network) + log2_lr". For m units and k coefficients
     that differ between them the variance is enlarged by m / (m - k), and Student's quantile has
     m - k degrees of freedom. NaN where the rows do not vary the term; no interval where nothing is
-    left to estimate the error from.
+    left to estimate the error from. Raises ValueError for rows without a value and another term.
     """
     codes, number = _unit_codes(units)
     model = _least_squares(formula, rows)

@@ -56,6 +56,11 @@ def test_three_triangles_with_a_hole_are_known_and_not_shown():
         whole = list(map(studies.is_whole, network["triangles"]))
         holes += [(run_id[:8], place) for place, is_one in enumerate(whole) if not is_one]
     assert holes == [("3188edc0", 9), ("3188edc0", 10), ("2571a290", 2)]
+    (rough,) = [
+        network for run_id, network in FOUND["networks"].items() if run_id[:8] == "3188edc0"
+    ]
+    shown = [next(iter(one["paths"].values())) in headline.walls()[0] for one in rough["triangles"]]
+    assert shown == [place not in (9, 10) and place < 17 for place in range(20)]
 
 
 def test_a_drawn_triangle_of_two_half_planes():

@@ -203,10 +203,11 @@ def test_campaigns_that_share_a_run_keep_each_others_counts_and_do_not_take_turn
     other = with_changes(grid=ONE, counts=["test"], measures=["margin"], **looks)
     third = with_changes(grid=ONE, counts=["area"], evolution_epochs=[0])
     assert statuses(sweep(one)) == ["done"]
-    # Of another network, as its results tell, and with a measure that is there no more.
+    # Of another network, as its results tell, with a measure and a count that are there no more.
     old = record_of(one)
     old["results"]["train_loss"], old["counts"][0]["counts"] = 0.02, [99] * 5
-    records.write_record(old | {"measures": {"withdrawn": 1.0}})
+    gone = old["counts"][0] | {"settings": {"points": "train", "domain": "box"}}
+    records.write_record(old | {"measures": {"withdrawn": 1.0}, "counts": [*old["counts"], gone]})
     assert statuses(sweep(other)) == statuses(sweep(third)) == ["done"]
     assert missing_runs(other) == missing_runs(third) == []
     record = record_of(one)
@@ -217,7 +218,7 @@ def test_campaigns_that_share_a_run_keep_each_others_counts_and_do_not_take_turn
     assert record["reached"] == {"loss": 9.0, "epoch": 1}
     assert set(run.kept_weights(record)) == {0, 1}
     (outcome,) = sweep(with_changes(grid=ONE, evolution_loss=8.0))
-    assert "which keeps one: give them one value, or other seeds" in outcome.error
+    assert f"{record['run_id']}.json has looks where the loss fell below 9.0" in outcome.error
 
 
 def test_a_record_from_a_worker_takes_the_place_of_one_that_lacks_a_count(monkeypatch):

@@ -38,8 +38,8 @@ def check_theorem_1(path: Trajectory) -> tuple[Check, Check]:
 def check_corollary_2(path: Trajectory, window: int = 10, *, ends: bool = True) -> Check:
     """Corollary 2 over each `window` successive blocks: lower bound over variance.
 
-    `ends` counts the bias after the last step too, as the proof needs; it and the statement leave
-    it out.
+    `ends` counts the bias after the last step too, which the proof needs, though neither it nor the
+    statement has it.
     """
     steps = window * path.every
     mean = path.lr * windows_sum(path.lower, window) / (2 * steps)

@@ -43,7 +43,7 @@ def begins(samples):
 
 
 def sample_adaptively(classifier, corners, lattice, batch_size, coarse=None):
-    """Samples of segments (B, 2, *shape) that show each region, and the number of evaluations.
+    """Samples of segments (B, 2, *shape) that show each region.
 
     All segments are looked at on a grid of `coarse` intervals, by default COARSE_INTERVALS. An
     interval is halved, down to 1/32 of the grid's, while a label other than its ends' could hide in
@@ -69,7 +69,8 @@ def segment_table(model, vertices, *, batch_size=None, progress=False):
     """Regions and labels on each segment of vertices (N, 2, *shape): a data frame of N rows.
 
     Columns: regions, as `region_count(strategy="adaptive")` counts them; labels, how many differ;
-    foreign_share, the share of regions with neither end's label; evaluations, of the model.
+    foreign_share, the share of regions with neither end's label; evaluations, of the model. Raises
+    ValueError as `region_count`, for a model that returns labels too.
     """
     lattice, classifier = make_lattice(1), as_classifier(model, vertices)
     corners = as_tensor("vertices", vertices).to(classifier.device, classifier.dtype)

@@ -78,6 +78,11 @@ def folder_with(name, data_dir=None):
     return folder
 
 
+def is_stored(name):
+    """Whether a dataset can be had without a download or a folder of images."""
+    return name in ("shapes", "digits") or (data_folder() / f"{name}.npz").exists()
+
+
 def check_values(name, *, image_size=None, label_noise=0.0, classes=None, seed=0, **numbers):
     """Raise ValueError for a value of `load_dataset` that the dataset could not have."""
     fraction = isinstance(label_noise, Real) and 0 <= label_noise <= 1

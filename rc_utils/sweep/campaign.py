@@ -98,10 +98,9 @@ class PlannedRun:
     per_image: bool
 
     def merged(self, other):
-        """The run with what two experiments, of one campaign or of two, ask of it."""
+        """The run with what two experiments of one campaign ask of it."""
         losses = {self.evolution_loss, other.evolution_loss} - {None}
-        fault = f"experiments ask for evolution_loss {losses} of one run, which keeps one"
-        require(len(losses) < 2, f"{fault}: give them one value, or other seeds")
+        require(len(losses) < 2, f"experiments ask for evolution_loss {losses} of one run")
         both = {"evolution_loss": next(iter(losses), None)}
         for name, mine in vars(self).items():
             theirs = getattr(other, name)

@@ -121,21 +121,21 @@ def find_records(plans, frozen=None, origin=None):
             continue
         if other is None or is_complete(live, planned) or not is_complete(other, planned):
             found[run_id] = (live, "live")
-    runs_on = {}  # {dataset, and the name of its file: {hash of its data: a run}}
+    runs_on, named = {}, set()  # {(name, dataset or its file): {hash of its data: a run}}
     for run_id, (record, _) in found.items():
         dataset, data = record["spec"]["dataset"], record["provenance"].get("data", {})
-        for asked, key in ((canonical_json(dataset), "sha256"), (dataset["name"], "stored")):
+        for what, key in ((canonical_json(dataset), "sha256"), (dataset["name"], "stored")):
             if key in data:
-                runs_on.setdefault(asked, {}).setdefault(data[key], run_id)
-    for dataset, runs in runs_on.items():
-        if len(runs) > 1:
+                runs_on.setdefault((dataset["name"], what), {}).setdefault(data[key], run_id)
+    for (name, dataset), runs in runs_on.items():
+        if len(runs) > 1 and name not in named:
+            named.add(name)
             hashes = ", ".join(f"{sha256[:12]}: {run_id}" for sha256, run_id in runs.items())
             warnings.warn(
                 f"runs on different data are mixed: the contents of dataset {dataset} have changed "
                 f"(data hash: a run; {hashes}). Rename the dataset, or delete the old records",
                 stacklevel=2,
             )
-            break  # else the name of the file is named as well
     return found
 
 

@@ -7,6 +7,7 @@ import dataclasses
 import datetime
 import functools
 import hashlib
+import inspect
 import json
 import time
 import warnings
@@ -29,6 +30,7 @@ from rc_utils.sweep.campaign import SCHEMA, canonical_json
 from rc_utils.training import evaluate, train
 from rc_utils.training.loop import training_layout
 
+COUNTED_BY = inspect.signature(region_count).parameters.keys() | {"points"}
 NUM_PREDICTIONS = 2000  # test images of which a record keeps the predicted label
 
 
@@ -71,7 +73,7 @@ def complete_run(planned, device="cpu", should_stop=None, *, compile=False):
     should_stop, compile: as in `train`.
 
     Raises filelock.Timeout where another process is at this run, and ValueError where the record
-    was made with another network of the same name.
+    was made with another network of the same name or another `evolution_loss`.
     """
     from filelock import FileLock
 
@@ -102,9 +104,15 @@ def _with_held(planned, record):
     held = {key: [name for name in found if name in MEASURES] for key, found in names.items()}
     for key, found in entries.items():
         known, settings = getattr(planned, key).values(), map(records.counted_with, found)
-        held[key] = {canonical_json(s): s for s in settings if s not in known}
+        new = [s for s in settings if s not in known and s.keys() <= COUNTED_BY]
+        held[key] = {canonical_json(s): s for s in new}
     held["evolution_epochs"] = [look["epoch"] for look in looks]
-    held["evolution_loss"] = record.get("reached", {}).get("loss")
+    held["evolution_loss"] = loss = record.get("reached", {}).get("loss")
+    require(
+        None in (loss, planned.evolution_loss) or loss == planned.evolution_loss,
+        f"{records.record_path(record['run_id'])} has looks where the loss fell below {loss}, and "
+        f"keeps one such: give the experiment that evolution_loss, or delete the record",
+    )
     held["evolution_weights"] = "weights_sha256" in record["provenance"]
     held["per_image"] = "per_image" in record
     return planned.merged(dataclasses.replace(planned, **held))
@@ -241,7 +249,9 @@ def check_start(record):
     if "start" not in record:
         return
     spec, was = records.spec_of(record), record["start"]
-    data = dataset_of(spec)
+    # Of its shape alone, which no seed changes: runs that draw their own images share one dataset.
+    shape = {key: value for key, value in spec.dataset.items() if key != "seed"}
+    data = dataset_of(dataclasses.replace(spec, dataset=shape))
     now = _start(network_of(spec, data), data)
     same = was["parameters"] == now["parameters"]
     same = same and np.shape(was["scores"]) == np.shape(now["scores"])

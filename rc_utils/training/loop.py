@@ -113,8 +113,8 @@ def train(
     The random state of the caller is untouched. The same seed on the same kind of CPU with the same
     number of threads gives the same bits; on a GPU, sums may differ in the last digits.
     Raises ValueError for a measurement epoch outside [0, epochs], for a single training image in a
-    batch of more, and for an output without a score for each class; RuntimeError from torch for
-    images of a shape it does not take.
+    batch of more, for parameters that are not float32 and for an output without a score for each
+    class; RuntimeError from torch for images of a shape it does not take.
     """
     measure_epochs = set(measure_epochs)
     outside = [e for e in measure_epochs if not 0 <= e <= config.epochs]
@@ -152,7 +152,7 @@ def train(
             if loss < measure_loss:
                 reached_epoch, due = epoch, True
         if measure is not None and due:
-            with undisturbed(network, device):
+            with undisturbed(network, device), own_random_state(device, config.seed):
                 measurements[epoch] = measure(network, epoch)
 
     started, finite = time.perf_counter(), False
@@ -228,7 +228,7 @@ def training_layout(
     if not type(network).__module__.startswith("rc_utils."):
         try:
             where = next(network.parameters()).device
-            with own_random_state(where), torch.enable_grad():
+            with own_random_state(where, seed=0), torch.enable_grad():
                 trial = copy.deepcopy(network).train().to(memory_format=torch.channels_last)
                 two = images[:2].to(where).contiguous(memory_format=torch.channels_last)
                 trial(two).sum().backward()
