@@ -1,7 +1,5 @@
 """Scalar measures of a trained network that compete with the region count.
 
-Of images x, (N, C, H, W) and standardised, and their labels y, (N,).
-
 Measures along segments take a `seed`: 0 draws the first segments that `region_count` draws with its
 seed 0, so that measure and count see the same; OWN draws others, so that their agreement is not
 shared sampling noise.
@@ -87,7 +85,10 @@ def log_path_norm(network, x):
     capacity control in neural networks, Sec. 5; computed as in Jiang et al. 2020, Fantastic
     generalization measures, Eq. 44). A batch norm is the affine map that it is in evaluation mode.
     An activation has the slope that it has for large inputs, 1. Sigmoid gates and max-pools are
-    applied as they are. Of x only the shape is used.
+    applied as they are.
+
+    Args:
+        x: images (N, C, H, W), of which only the shape is used.
 
     Cost: one forward pass in float64.
     """
@@ -116,9 +117,9 @@ def sharpness(network, x, y, tolerance=0.05):
 
     The network is in evaluation mode, so that the loss is a function of the parameters alone.
     Lanczos iterations with Hessian-vector products from a fixed start; `tolerance` bounds the
-    relative error of the eigenvalue. All images are in one graph: a few hundred are meant. 0 where
-    nothing can be trained or the start meets no curvature, as on images that a network has
-    separated for good.
+    relative error of the eigenvalue. x: images (N, C, H, W); y: labels (N,). All images are in one
+    graph: a few hundred are meant. 0 where nothing can be trained or the start meets no curvature,
+    as on images that a network has separated for good.
     """
     from scipy.sparse.linalg import LinearOperator, eigsh
 
@@ -160,7 +161,11 @@ def _check_weights(network):
 
 
 def output_margin(network, x, y):
-    """`gamma(W)`, the mean over (x, y) of `f(x)_y - max_{i != y} f(x)_i` (v1 App. B), in logits."""
+    """`gamma(W)`, the mean over (x, y) of `f(x)_y - max_{i != y} f(x)_i` (v1 App. B), in logits.
+
+    Args:
+        x, y: images (N, C, H, W) and their labels (N,).
+    """
     total = 0.0
     with undisturbed(network, y.device):
         for part in _batches(x, 1000):
@@ -172,7 +177,8 @@ def output_margin(network, x, y):
 def input_gradient(network, x, y):
     """Mean Euclidean norm of the gradient of the output margin with respect to the image.
 
-    Over (x, y): a local Lipschitz constant at the data.
+    Over (x, y): a local Lipschitz constant at the data. x: standardised images (N, C, H, W);
+    y: labels (N,).
     """
     _, norms = _margins_and_gradients(network, x, y)
     return float(norms.sum()) / len(y)
@@ -185,7 +191,7 @@ def margin_over_gradient(network, x, y):
     To first order the distance of an image from the nearest decision boundary, in units of
     standardised images (Elsayed et al. 2018, Large margin deep networks for classification, Sec.
     3); negative where the label is wrong. The median, of two in the middle the lower, since the
-    quotient has no bound where a network is flat.
+    quotient has no bound where a network is flat. x: (N, C, H, W); y: labels (N,).
     """
     margins, norms = _margins_and_gradients(network, x, y)
     return float((margins / norms.clamp_min(torch.finfo(norms.dtype).tiny)).median())
@@ -196,8 +202,8 @@ def jacobian_norm(network, x):
     """Mean over x of `|J(x)|_F`, `J = d softmax(f(x)) / d x`, of shape (num_classes, C H W).
 
     Novak et al. 2018, Sensitivity and generalization in neural networks, Sec. 3.1, who take test
-    images. Each row of J is one gradient, without sampling. Cost: one forward and num_classes
-    backward passes per image.
+    images. Each row of J is one gradient, without sampling. x: standardised images (N, C, H, W).
+    Cost: one forward and num_classes backward passes per image.
     """
     total = 0.0
     with evaluation_mode(network), torch.enable_grad():
@@ -261,6 +267,9 @@ def mixup_accuracy(network, x, y, seed=0):
     u/2 x_j that get the label y_i of the nearer end, over both ends of every segment: the
     perturbation response curve of Schiff et al. 2021 (Sec. 3) with mixup as the perturbation.
 
+    Args:
+        x, y: images (N, C, H, W) and their labels (N,).
+
     Cost: 11,000 forward passes, for 1,000 segments.
     """
     return float(trapezoid(mixup_curve(network, x, y, "all", seed), MAGNITUDES))
@@ -273,6 +282,9 @@ def gi_score(network, x, y, classes="inter", seed=0):
     `mixup_accuracy` and that of a network which is always right, as the Gini coefficient has it
     (Schiff et al. 2021, Predicting deep neural network generalization with perturbation response
     curves, Sec. 3). `classes`: "inter" for pairs of different labels, "intra" for those of one.
+
+    Args:
+        x, y: images (N, C, H, W) and their labels (N,).
 
     Cost: that of `mixup_accuracy`; half of it for "intra".
     """
@@ -287,7 +299,7 @@ def pal_score(network, x, y, classes="inter", seed=0):
     84 for a perfect curve. Areas below the cumulated curve of the strongest 60 % and the weakest 10
     % of the perturbations, as the Palma ratio has it (Schiff et al. 2021, Sec. 3 and Fig. 1). A and
     `classes` as in `gi_score`, A linear between its six points; 0 where no mixture near an image
-    gets its label. Cost as there.
+    gets its label. Shapes and cost as there.
     """
     curve = mixup_curve(network, x, y, classes, seed)
     u = np.linspace(0, 1, 1001)
@@ -306,6 +318,9 @@ def boundary_thickness(network, x, seed=0):
     that between i and j: a point where a third class wins is outside, however near p_i and p_j are
     there. Neither end comes first: the mean over both directions is taken. 0 where every segment
     has one class at both ends. Unit: Euclidean distance of standardised images.
+
+    Args:
+        x: images (N, C, H, W).
 
     Cost: that of `mixup_accuracy`.
     """
@@ -416,6 +431,9 @@ def linear_pieces(network, x, num_segments=80, num_points=51, seed=0):
     bound where a unit changes twice between neighbouring points: on a trained ResNet18 of width 8,
     51 points found 8,759 of the 8,809 pieces that `exact_segment` finds.
 
+    Args:
+        x: images (N, C, H, W).
+
     Cost: 4,080 forward passes. Raises ValueError for a network without an activation that is known
     here, and for one that bends otherwise.
     """
@@ -447,6 +465,9 @@ def local_complexity(network, x, radius=0.005):
     fixed seed, the same for every x, at most as many as an image has numbers. Humayun et al. 2024,
     Deep networks always grok and here is why, Sec. 3, with the radius and number of vertices of
     their code; theirs is the number of units by layer, here all have one weight.
+
+    Args:
+        x: standardised images (N, C, H, W), whose unit is that of `radius`.
 
     Cost: 40 forward passes per image. Raises ValueError as `linear_pieces`.
     """
