@@ -31,7 +31,7 @@ from rc_utils.sweep.records import campaign_runs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CAMPAIGN = "cifar10-small"
-IN_A_WALL = 15  # triangles
+COLUMNS, ROWS = 5, 3  # triangles of a wall
 START = "<!-- results: written by `python book/headline.py`, not by hand -->"
 END = "<!-- end of results -->"
 LEAD = (
@@ -133,11 +133,11 @@ def walls():
     runs = campaign_runs("study-axes", "base").query("seed == 0").sort_values("lr")
     networks = [drawn["networks"][run_id] for run_id in runs["run_id"]]
     pairs = list(zip(*[network["triangles"] for network in networks], strict=True))
-    chosen = [i for i, pair in enumerate(pairs) if all(map(is_whole, pair))][:IN_A_WALL]
+    chosen = [i for i, pair in enumerate(pairs) if all(map(is_whole, pair))][: COLUMNS * ROWS]
     side, height, parts, words = SIDE, SIDE * 0.75**0.5, [], []
     for wall, (lr, network) in enumerate(zip(runs["lr"], networks, strict=True)):
         for place, triangle in enumerate(network["triangles"][i] for i in chosen):
-            row, column = divmod(place, 5)
+            row, column = divmod(place, COLUMNS)
             down = (row + column) % 2
             x, y = wall * 3.3 * side + column * side / 2, (row + down) * height
             parts.append(f'<g transform="translate({x:.0f} {y:.0f}) scale(1 {1 - down * 2})">')
@@ -150,7 +150,7 @@ def walls():
         f"{words[0]} (left), {words[1]} (right), means of {len(network['counts'])}.*"
     )
     look = 'stroke="#111" stroke-width="2.5" stroke-linejoin="round" fill-rule="evenodd"'
-    size = f"-4 -4 {6.3 * side + 8:.0f} {3 * height + 8:.0f}"
+    size = f"-4 -4 {6.3 * side + 8:.0f} {ROWS * height + 8:.0f}"
     head = f'<svg xmlns="http://www.w3.org/2000/svg" class="rc-walls" viewBox="{size}" role="img"'
     told = f'aria-label="{caption.strip("*")}"'
     return f"{head} {told}><g {look}>{''.join(parts)}</g></svg>\n", caption

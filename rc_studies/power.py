@@ -4,8 +4,6 @@
 runs, as in these studies, drawn from a normal distribution with known correlations.
 """
 
-import argparse
-
 import numpy as np
 import pandas as pd
 from tqdm import tqdm
@@ -22,6 +20,11 @@ def correlated(rng, number, r_count, r_mixup, between):
     return rng.multivariate_normal(np.zeros(3), matrix, size=number, method="cholesky").T
 
 
+def share(decisions):
+    """{decision: its share among the draws}."""
+    return pd.Series(decisions).value_counts(normalize=True).to_dict()
+
+
 def power_of_correlations(bar, number, truths, draws=2000, seed=0):
     """Share of each decision by a bar on the r of two networks, by the true r of both."""
     rng, rows = np.random.default_rng(seed), []
@@ -32,8 +35,7 @@ def power_of_correlations(bar, number, truths, draws=2000, seed=0):
             found = [np.corrcoef(gap, count)[0, 1] for gap, count, _ in pair]
             estimates = [(value, *fisher_interval(value, number)) for value in found]
             decisions.append(rules.decide(estimates, bar))
-        shares = pd.Series(decisions).value_counts(normalize=True).to_dict()
-        rows.append({"true r": r, "runs of a network": number} | shares)
+        rows.append({"true r": r, "runs of a network": number} | share(decisions))
     return pd.DataFrame(rows).fillna(0.0)
 
 
@@ -47,14 +49,12 @@ def power_of_equivalence(number, truths, margin, draws=200, resamples=400, seed=
             lead = rules.difference_of_correlations(count, mixup, gap, resamples, rng)
             decisions.append(rules.decide_equivalence(lead, margin))
         row = {"true r": r_count, "of mixup": r_mixup, "between them": between}
-        shares = pd.Series(decisions).value_counts(normalize=True).to_dict()
-        rows.append(row | {"runs of a network": number} | shares)
+        rows.append(row | {"runs of a network": number} | share(decisions))
     return pd.DataFrame(rows).fillna(0.0)
 
 
-def main(argv=None):
+def main():
     """Print the tables."""
-    argparse.ArgumentParser(description=__doc__.split("\n")[0]).parse_args(argv)
     options = {"index": False, "float_format": "%.2f"}
     truths = (-0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
     print("Twins: r of log count and gap in both networks")

@@ -115,7 +115,8 @@ def correlate(
     """
     check_name("method", method, CORRELATIONS)
     x, y, codes, number = _rows(x, y, units)
-    as_given, (x, y) = (x, y), (_scaled(x), _scaled(y))
+    as_given = x, y
+    x, y = _scaled(x), _scaled(y)
     if len(x) < 3 or not (x.any() and y.any()):
         return Estimate(math.nan, n=number, unit=unit)
     # Scaling would make ties of what lies close together beside an outlier.
@@ -314,9 +315,9 @@ def setting_names(runs: pd.DataFrame) -> pd.Series:
 def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
     """One row per network and setting: numeric columns averaged over the runs that finished.
 
-    Rows are kept apart by campaign, experiment, network and `setting`, as far as
-    `runs` has them. `interpolates` holds where every run interpolates; other columns are kept where
-    the runs agree; `run_id`, `seed`, `cell` and a negligible weight decay give way to `num_seeds`
+    Rows are kept apart by campaign, experiment, network and `setting`, as far as `runs` has them.
+    `interpolates` holds where every run interpolates; other columns are kept where the runs agree;
+    `run_id`, `seed`, `cell` and a negligible weight decay give way to `num_seeds`
     and `num_runs`. A number that is missing in one run is missing in the mean. A setting whose runs
     all diverged stays, with status "diverged" and its hyper-parameters. The mean of
     `count_std_error` is an upper bound, since runs share their simplices. Raises ValueError without

@@ -13,21 +13,21 @@ def own_random_state(device="cpu", seed=None):
 
     seed: of these, and of NumPy's and Python's, which leave no trace then either.
     """
-    device, before = torch.device(device), (random.getstate(), np.random.get_state())  # noqa: NPY002
+    device = torch.device(device)
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         if seed is None:
             yield
             return
-        seed = int(seed)
-        random.seed(seed)
-        np.random.seed(seed % 2**32)  # noqa: NPY002
+        of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+        random.seed(int(seed))
+        np.random.seed(int(seed) % 2**32)  # noqa: NPY002
         # torch.manual_seed would seed the generators of all devices.
-        torch.default_generator.manual_seed(seed)
+        torch.default_generator.manual_seed(int(seed))
         if device.type == "cuda":
             with torch.cuda.device(device):
-                torch.cuda.manual_seed(seed)
+                torch.cuda.manual_seed(int(seed))
         try:
             yield
         finally:
-            random.setstate(before[0])
-            np.random.set_state(before[1])  # noqa: NPY002
+            random.setstate(of_python)
+            np.random.set_state(of_numpy)  # noqa: NPY002

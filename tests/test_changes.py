@@ -46,7 +46,7 @@ def test_the_walls_are_the_first_triangles_of_the_means_beside_them():
         assert regions == network["counts"][: changes.OF_BASE]
         assert len(network["counts"]) == changes.COUNTED
         assert f"{np.mean(network['counts']):.2f} at {lr:g}" in caption
-    assert walls.count("<g transform") == 2 * headline.IN_A_WALL
+    assert walls.count("<g transform") == 2 * headline.COLUMNS * headline.ROWS
 
 
 def test_three_triangles_with_a_hole_are_known_and_not_shown():

@@ -154,7 +154,7 @@ def test_predictions_are_of_the_images_that_the_seed_shows_first(tmp_path, monke
 
 @pytest.mark.slow
 def test_the_protocol_quotes_what_the_command_prints(capsys):
-    power.main([])
+    power.main()
     text = (project_root() / "book" / "protocol.md").read_text(encoding="utf-8")
     assert capsys.readouterr().out.strip() in text
 

@@ -195,9 +195,10 @@ def _predict_of(model):
         predicted = np.asarray(model.predict(rows))
         several = f"the classifier predicted {predicted.shape} for {len(rows)} points"
         require(predicted.size == len(rows), f"{several}; expected one label for each")
-        unknown = set(predicted.ravel().tolist()) - set(codes)
+        names = predicted.ravel().tolist()
+        unknown = set(names) - set(codes)
         require(not unknown, f"the classifier predicted {unknown}, not among its classes_")
-        return np.array([codes[name] for name in predicted.ravel().tolist()])
+        return np.array([codes[name] for name in names])
 
     return predict
 

@@ -90,7 +90,7 @@ def region_count(
     """Region count R_d: E[number of connected regions of equal label] (v1 Definition 4).
 
     The expectation is over simplices spanned by dim + 1 random data points; regions are connected
-    components of equal label on a lattice of the simplex. `AUTHORS` has those of the authors' code.
+    components of equal label on a lattice of the simplex. Settings of the authors: `AUTHORS`.
 
     Args:
         model: torch module, scikit-learn classifier, or callable from a batch to scores or labels

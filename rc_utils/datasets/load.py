@@ -78,7 +78,7 @@ def folder_with(name, data_dir=None):
     return folder
 
 
-def is_stored(name):
+def is_here(name):
     """Whether a dataset can be had without a download or a folder of images."""
     return name in ("shapes", "digits") or (data_folder() / f"{name}.npz").exists()
 

@@ -27,7 +27,7 @@ from rc_utils import measures
 from rc_utils.checks import check_arguments, check_count, check_name, check_number, naming, require
 from rc_utils.counting import region_count
 from rc_utils.datasets.load import check_values as check_dataset
-from rc_utils.datasets.load import folder_with, is_stored, load_dataset
+from rc_utils.datasets.load import folder_with, is_here, load_dataset
 from rc_utils.networks.registry import check_network
 from rc_utils.paths import results_dir, write_atomically
 from rc_utils.sweep import records
@@ -101,7 +101,7 @@ def sweep(
     deadline = None if time_budget is None else time.time() + time_budget
     whole = campaign.whole or campaign
     for record, _ in records.find_records(whole.runs(), whole.folder / "runs.jsonl").values():
-        if is_stored(record["spec"]["dataset"]["name"]):
+        if is_here(record["spec"]["dataset"]["name"]):
             check_start(record)
     todo = records.missing_runs(campaign, shard)
     if not todo:

@@ -107,9 +107,10 @@ def _with_held(planned, record):
         new = [s for s in settings if s not in known and s.keys() <= COUNTED_BY]
         held[key] = {canonical_json(s): s for s in new}
     held["evolution_epochs"] = [look["epoch"] for look in looks]
-    held["evolution_loss"] = loss = record.get("reached", {}).get("loss")
+    loss, asked = record.get("reached", {}).get("loss"), planned.evolution_loss
+    held["evolution_loss"] = loss
     require(
-        None in (loss, planned.evolution_loss) or loss == planned.evolution_loss,
+        loss is None or asked is None or loss == asked,
         f"{records.record_path(record['run_id'])} has looks where the loss fell below {loss}, and "
         f"keeps one such: give the experiment that evolution_loss, or delete the record",
     )
