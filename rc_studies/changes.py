@@ -1,11 +1,10 @@
 """Pictures of what a change of training does to the regions of a triangle.
 
-    python -m rc_studies.changes
-
-trains the networks of study 4 with seed 0 again, an hour on one core, and writes
-campaigns/study-axes/triangles.json: the regions of each on the same triangles.
+`python -m rc_studies.changes` trains the networks of study 4 with seed 0 again, an hour on one
+core, and writes campaigns/study-axes/triangles.json: the regions of each on the same triangles.
 """
 
+import argparse
 import json
 
 import numpy as np
@@ -77,12 +76,12 @@ def main():
         require(all(map(is_whole, shown)), f"a picture of run {run_id} has a hole")
         found["networks"][run_id] = {"triangles": shown}
         if experiment == "base":
-            how = {"dim": 2, "num_samples": COUNTED, "strategy": "adaptive"}
-            counts = np.asarray(region_count(network, points, **how).counts)
-            found["networks"][run_id]["counts"] = counts.tolist()
+            count = region_count(network, points, dim=2, num_samples=COUNTED, strategy="adaptive")
+            found["networks"][run_id]["counts"] = count.counts.tolist()
         tqdm.write(f"{experiment} {planned.spec.train.lr} {[one['regions'] for one in shown]}")
     write_atomically(FILE, json.dumps(found, separators=(",", ":")).encode())
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__.partition("\n")[0]).parse_args()  # takes none
     main()
