@@ -85,7 +85,7 @@ class Step:
 class Plan:
     """Steps in order, the names of input and output, constants by name, and the network traced.
 
-    The network is a copy in float64.
+    Constants are weights, and what is computed of weights alone. The network is a copy in float64.
     """
 
     steps: list
@@ -122,11 +122,15 @@ def make_plan(network, device=None):
         if any(argument in depends for argument in node.all_input_nodes) and not _is_size(node):
             depends.add(node)
     last_use = {source: node for node in nodes for source in node.all_input_nodes}
-    held = [node for node in nodes if node.op == "get_attr"]
-    constants = {node.name: operator.attrgetter(node.target)(graph_module) for node in held}
-    steps = []
+    constants, steps = {}, []
     for node in nodes:
-        if node.op in ("placeholder", "get_attr", "output"):
+        if node.op in ("placeholder", "output"):
+            continue
+        if node.op == "get_attr":
+            constants[node.name] = operator.attrgetter(node.target)(graph_module)
+            continue
+        if all(source.name in constants for source in node.all_input_nodes):
+            constants[node.name] = _constant(node, graph_module, constants)
             continue
         dead = tuple(source.name for source in node.all_input_nodes if last_use[source] is node)
         steps.append(_step_of(node, graph_module, depends, dead))
@@ -135,6 +139,17 @@ def make_plan(network, device=None):
     refuse_unless(single, name, "returns several values; expected one tensor")
     refuse_unless(result in depends, name, "returns what does not depend on its input")
     return Plan(steps, inputs[0].name, result.name, constants, network)
+
+
+def _constant(node, graph_module, constants):
+    """Value of a node that the input does not reach, such as weights times a mask."""
+    args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda one: constants[one.name])
+    if node.op == "call_module":
+        return graph_module.get_submodule(node.target)(*args, **kwargs)
+    call = getattr(torch.Tensor, node.target) if node.op == "call_method" else node.target
+    in_place = call in IN_PLACE_OPERATORS or call.__name__.endswith("_")
+    refuse_unless(not in_place, f"operation {node.name}", "changes a weight in the forward pass")
+    return call(*args, **kwargs)
 
 
 def _is_size(node):

@@ -171,6 +171,14 @@ def test_functions_methods_keywords_and_pools():
     assert agrees_with_grid(network, x0, x1, exact, 20_001) > 1
     by_a_size = WithRule(lambda m, x: m.layer(x) * (1 / x.shape[1]))
     exact_segment(by_a_size, torch.zeros(2), torch.ones(2))
+    # Weights that are computed of weights, as under a mask.
+    masked = WithRule(lambda m, x: F.linear(m.relu(x), m.layer.weight * m.layer.weight.gt(0)))
+    with torch.no_grad():
+        masked.layer.weight.copy_(torch.tensor([[1.0, -5.0], [-5.0, 2.0]]))
+    exact = exact_segment(masked, torch.tensor([3.0, -1.0]), torch.tensor([-1.0, 3.0]))
+    # relu(3 - 4 a) = 2 relu(4 a - 1) at a = 5 / 12.
+    assert exact.boundaries == pytest.approx([5 / 12])
+    assert (exact.labels.tolist(), exact.num_linear_regions) == ([0, 1], 3)
 
 
 class WithRule(nn.Module):
@@ -193,6 +201,7 @@ class WithRule(nn.Module):
     (lambda m, x: m.layer.weight, "does not depend on its input"),
     (lambda m, x: torch.mul(m.layer(x), other=x), "multiplies or divides by an activation"),
     (lambda m, x: torch.div(x, 2.0, rounding_mode="floor"), "rounds"),
+    (lambda m, x: x @ m.layer.weight.detach().mul_(2), "changes a weight"),
     (lambda m, x: m.layer(x)[: x.size(0)], "getitem\\S* computes with the number of points"),
     (lambda m, x: m.layer(x).view(operator.add(x.shape[:1], (2,))), "add computes with the number"),
     (lambda m, x: torch.stack([x] * 15, 1).reshape(x.size(0), x.size(0), -1), "computes with"),
