@@ -74,8 +74,8 @@ class Published:
     """One published statement, a row of published.csv.
 
     `kind` says what is measured and `side` ("above", "below", "within", "outside") with `smallest`
-    what is claimed of it. `value` is the number as it is printed, empty where only words were, and
-    `page` the notebook that tests it.
+    what is claimed of it. `value` is the number as it is printed (percents as shares), empty where
+    only words were, and `page` the notebook that tests it.
     """
 
     id: str

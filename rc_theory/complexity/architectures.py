@@ -1,8 +1,7 @@
 """Perceptrons and convolutional networks at equal fit on MNIST (Loukas App. A.5).
 
-    python -m rc_theory.complexity.architectures mnist
-
-trains both on 100 images a class of that dataset and writes campaigns/architectures/mnist.json.
+`python -m rc_theory.complexity.architectures mnist` trains both on 100 images a class of that
+dataset and writes campaigns/architectures/mnist.json.
 """
 
 import datetime

@@ -9,7 +9,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import expit
 from torch import nn
 
-from rc_theory.complexity.regions import SteadyInterval, activations, watch_interval
+from rc_theory.complexity.regions import SteadyInterval, watch_interval
 from rc_theory.complexity.stacked import draw_samples, stack, train_stacked
 from rc_theory.complexity.tasks import Task, corruption_task
 from rc_theory.complexity.trajectory import lipschitz_constants
@@ -80,23 +80,17 @@ def dropout_task(*, hidden: int = 32, **options) -> Task:
 
 
 def steady_learners(
-    task: Task,
-    *,
-    epochs: int,
-    steady_epochs: int,
-    lr: float,
-    steady_lr: float,
-    delta: float = 0.05,
-    seed: int = 0,
-) -> pd.DataFrame:
+    task: Task, *, epochs: int, steady_epochs: int, lr: float, steady_lr: float,
+    delta: float = 0.05, seed: int = 0,
+) -> pd.DataFrame:  # fmt: skip
     """Train a `dropout_task`, go on at `steady_lr`, and evaluate Theorem 3: one row per network.
 
     The interval T is the second phase: Assumption 1 asks for activations that stay. Dropout doubles
     what it keeps, as usual, and phi with it. Columns: those of `_quantities`; gap, |training - test
     error|; lipschitz, the largest gradient norm at the points; direct_bound
-    (`direct_lipschitz_bound`); slope_bound, beta |a| / 4; covered, the share of points that satisfy
-    assumption (b); radius, r_t(X), and direct_radius, the same from direct_bound; covering, balls
-    of `radius` at least; and bound.
+    (`direct_lipschitz_bound`, whose gamma covers the growth of |a| too); slope_bound, beta |a| / 4;
+    radius, r_t(X), and direct_radius, the same from direct_bound; covering, balls of `radius` at
+    least; and bound.
     """
     (x, y), (x_test, y_test), count = task.train, task.test, task.train[1].shape[1]
     networks, runs = stack(task.networks).train(), task.repetition
@@ -104,6 +98,7 @@ def steady_learners(
         first = draw_samples(runs, epochs * count, count)
         train_stacked(networks, x, y, first, loss=task.loss, lr=lr)
         second = draw_samples(runs + 10_000, steady_epochs * count, count)
+        before = _last(networks)
         interval = watch_interval(networks, x, y, second, loss=task.loss, lr=steady_lr)
     networks.eval()
     both = torch.cat([x, x_test], 1)
@@ -113,12 +108,12 @@ def steady_learners(
     table = pd.DataFrame([_quantities(interval, m) for m in range(len(y))])
     table["gap"] = (wrong[:, :count].mean(1) - wrong[:, count:].mean(1)).abs().cpu().numpy()
     table["lipschitz"] = lipschitz_constants(networks, both, "bce").amax(1).double().cpu().numpy()
-    constants = table[["phi", "gamma", "beta", "mu", "p_min"]]
+    used = interval.active[0] > 0
+    start, end = (np.linalg.norm(a * used, axis=1) for a in (before, _last(networks)))
+    table["growth"] = np.maximum(table["gamma"], end / start - 1)
+    constants = table[["phi", "growth", "beta", "mu", "p_min"]]
     table["direct_bound"] = [direct_lipschitz_bound(*row) for row in constants.to_numpy()]
-    active = activations(networks, both)[0].cpu().numpy()
-    table["covered"] = (active <= active[:, :count].any(1, keepdims=True)).all(2).mean(1)
-    last = networks[-1].weight.detach()[:, 0].double().cpu().numpy() * (interval.active[0] > 0)
-    table["slope_bound"] = table["beta"] * np.linalg.norm(last, axis=1) / 4
+    table["slope_bound"] = table["beta"] * end / 4
     margin = (1 - 2 * outputs[:, :count]).abs().amin(1).cpu().numpy()
     table["direct_radius"] = margin / (4 * table["direct_bound"])
     table["radius"] = margin / (table["c"] * table["phi"] * np.log(table["num_units"]))
@@ -126,6 +121,11 @@ def steady_learners(
     table["covering"] = [covering_lower_bound(points, radius) for radius in table["radius"]]
     table["bound"] = [covering_bound(covering, count, delta) for covering in table["covering"]]
     return table
+
+
+def _last(networks):
+    """Output weights a of each network, (M, units)."""
+    return networks[-1].weight.detach()[:, 0].double().cpu().numpy().copy()
 
 
 def _quantities(interval: SteadyInterval, m: int) -> dict[str, float]:
@@ -139,6 +139,4 @@ def _quantities(interval: SteadyInterval, m: int) -> dict[str, float]:
     phi = float(np.nan_to_num(interval.updates[:, m]).max())
     quantities = {"phi": phi, "beta": beta, "gamma": gamma, "mu": mu, "p_min": p_min}
     quantities["c"] = (1 + gamma) * beta / (mu * (1 - mu) * p_min)
-    # The share of training points of steady activation, assumption (a).
-    quantities["unchanged"] = float(interval.unchanged[m].mean())
     return quantities | {"num_units": len(active)}

@@ -26,16 +26,9 @@ from rc_theory.two_layer.training import Training
 LEMMA_7, LEMMA_8, THEOREM_6 = "theory/lemma-7", "theory/lemma-8", "theory/theorem-6"
 # (p, d, N) of random networks: narrow and wide, few and many inputs, more and fewer points.
 SHAPES = (
-    (4, 2, 4),
-    (4, 2, 32),
-    (16, 2, 16),
-    (64, 2, 16),
-    (4, 10, 16),
-    (16, 10, 4),
-    (16, 10, 32),
-    (64, 10, 16),
-    (64, 40, 16),
-)
+    (4, 2, 4), (4, 2, 32), (16, 2, 16), (64, 2, 16), (4, 10, 16), (16, 10, 4), (16, 10, 32),
+    (64, 10, 16), (64, 40, 16),
+)  # fmt: skip
 # Of the constructed networks on orthonormal points.
 BENDS = 16
 # Relative error of sums of some thousand float64 terms, and of eigenvalues.
@@ -63,7 +56,7 @@ def check_all(networks: Networks, x: Tensor) -> dict[str, pd.DataFrame]:
 
     Lemma 7: R(x_a, x_b) <= N(x_a) + N(x_b) + 2, one case a pair of points. Lemma 8: r^2 / N^2 sum_i
     N(x_i) <= lambda_max, r = min_i |x_i|. Theorem 6: mean count over the N^2 pairs <= 2N / r^2
-    lambda_max + 2 (last line of v1's proof). One case a network each.
+    lambda_max + 2 (last line but one of v1's proof). One case a network each.
     """
     n, (i, j) = x.shape[1], pairs(x.shape[1])
     counts, active = pair_counts(networks, x), active_neurons(networks, x)

@@ -140,9 +140,8 @@ def relu_networks(n: int, *, seed: int = 0) -> Shattering:
 
 
 def _require_all(found, labels):
-    require(
-        bool((found == labels).all()), f"a labelling of {labels.shape[1]} points was not realised"
-    )
+    missed = f"a labelling of {labels.shape[1]} points was not realised"
+    require((found == labels).all(), missed)
 
 
 def circle_deviation(n: int) -> float:

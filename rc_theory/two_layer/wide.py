@@ -18,14 +18,9 @@ def angles(x: np.ndarray, z: np.ndarray) -> np.ndarray:
 
 
 def count_after_training(
-    x_a: np.ndarray,
-    x_b: np.ndarray,
-    x: np.ndarray,
-    y: np.ndarray,
-    *,
-    variance: float = 2.0,
-    nodes: int = 300,
-) -> float:
+    x_a: np.ndarray, x_b: np.ndarray, x: np.ndarray, y: np.ndarray,
+    *, variance: float = 2.0, nodes: int = 300,
+) -> float:  # fmt: skip
     """Mean region count on a segment once the training set x (N, d), y (N,) is fitted.
 
     variance: v above; 2 lets f start with variance 1 at points of norm 1. nodes: of the quadrature.

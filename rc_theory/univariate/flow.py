@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch.nn.functional import logsigmoid, softplus
 
-from rc_theory.univariate.networks import kkt_residuals
+from rc_theory.univariate.networks import kkt_residual
 
 # A step turns the direction by at most some MAX_CHANGE (radians).
 MAX_CHANGE = 0.05
@@ -80,7 +80,11 @@ def gradient_flow(
     stiffness = (1 + x.square().max(1).values) * (theta.square().sum((1, 2)) + 1e-300)
     one = torch.ones_like(stiffness)
     state = _State(theta.clone(), 0.1 / stiffness, one, torch.inf * one)
-    distance = kkt_residuals if residuals else lambda theta, *_: np.full(len(theta), np.nan)
+
+    def distance(*networks: torch.Tensor) -> np.ndarray:
+        each = zip(*networks, strict=True)
+        return np.array([kkt_residual(*one) if residuals else np.nan for one in each])
+
     residual = distance(state.theta, x, y)
     for done in range(check_every, num_steps + check_every, check_every):
         unfit = state.log_loss.exp().cpu().numpy() >= stop_loss

@@ -155,10 +155,5 @@ def kkt_residual(
     return float(nnls(system, wanted, maxiter=30 * system.shape[1])[1])
 
 
-def kkt_residuals(theta: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> np.ndarray:
-    """`kkt_residual` of each of S networks: (S,)."""
-    return np.array([kkt_residual(*network) for network in zip(theta, x, y, strict=True)])
-
-
 def _rand(seed: int, *shape: int) -> torch.Tensor:
     return torch.rand(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))

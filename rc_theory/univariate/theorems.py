@@ -21,11 +21,11 @@ from rc_theory.univariate.networks import (
 
 
 def region_bound(label_changes: int) -> int:
-    """The most linear regions that Theorem 4.2 allows: 32 r + 67.
+    """The most linear regions that Theorem 4.2 allows: 32 r + 67, r at least 1.
 
-    Its proof uses the label changes in the sample alone, at most r, which may stand for r.
+    A sample's label changes may stand for r: a teacher of so many sign changes labels it alike.
     """
-    return 32 * label_changes + 67
+    return 32 * max(1, label_changes) + 67
 
 
 def train_students(
@@ -33,10 +33,10 @@ def train_students(
 ) -> tuple[pd.DataFrame, Flow]:
     """Students with a teacher, sample and start each: one row per student, and their flow.
 
-    Columns: sign_changes, width, num_samples, student, label_changes (in the sample), least_loss,
-    residual, fitted (the loss fell below 1 / n, where Theorem 4.2 begins), converged (residual <
-    1e-3), regions (to a tolerance of 0.001), regions_coarse (kinks within 0.01 merged) and
-    regions_fine (to 1e-5). `flow`: settings of `gradient_flow`.
+    Columns: sign_changes, width, num_samples, label_changes (in the sample), least_loss, residual,
+    converged (least_loss below log(2) / n, so that all samples are right, and residual < 1e-3),
+    regions (to a tolerance of 0.001), regions_coarse (kinks within 0.01 merged) and regions_fine
+    (to 1e-5). `flow`: settings of `gradient_flow`.
     """
     crossings = draw_crossings(num_students, sign_changes, seed)
     x, y = draw_samples(crossings, num_samples, seed + 1)
@@ -45,13 +45,11 @@ def train_students(
     table = pd.DataFrame({"least_loss": trained.least_loss, "residual": trained.residual})
     table = table.assign(sign_changes=sign_changes, width=width, num_samples=num_samples)
     table["label_changes"] = (y.diff(dim=1) != 0).sum(1).numpy()
-    table["fitted"] = table["least_loss"] < 1 / num_samples
-    table["converged"] = table["fitted"] & (table["residual"] < CONVERGED)
-    coarse, fine = (
-        {"position_tolerance": 1e-2},
-        {"position_tolerance": 1e-5, "slope_tolerance": 1e-5},
-    )
-    for name, merged in {"regions": {}, "regions_coarse": coarse, "regions_fine": fine}.items():
+    fitted = table["least_loss"] < math.log(2) / num_samples
+    table["converged"] = fitted & (table["residual"] < CONVERGED)
+    fine = {"position_tolerance": 1e-5, "slope_tolerance": 1e-5}
+    tolerances = {"regions": {}, "regions_coarse": {"position_tolerance": 1e-2}}
+    for name, merged in (tolerances | {"regions_fine": fine}).items():
         table[name] = [linear_regions(network, **merged) for network in trained.theta]
     return table, trained
 
