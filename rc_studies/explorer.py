@@ -51,7 +51,7 @@ def lr_pair(name: str, network: str = "") -> tuple[PlannedRun, PlannedRun]:
 
 def draw_triangles(data: Dataset, number: int, seed: int = 0) -> np.ndarray:
     """Corners (number, 3) of triangles: indices of training images, drawn uniformly."""
-    check_count("num_samples", number, 1)
+    check_count("the number of triangles", number, 1)
     return draw_distinct(np.random.default_rng(seed), len(data.x_train), number, 3)
 
 
@@ -80,7 +80,7 @@ def explorer_html(
     text = json.dumps(shown, separators=(",", ":")).replace("</", "<\\/")
     return (
         '<div class="rc-explorer" role="group" aria-label="Explorer of decision regions">\n'
-        '<p class="rc-explorer-off">The pictures are drawn by a script, which does not run here.'
+        '<p class="rc-explorer-off">A script draws the pictures; it runs in the built book alone.'
         f'</p>\n<script type="application/json">{text}</script>\n</div>'
     )
 

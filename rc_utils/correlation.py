@@ -48,7 +48,8 @@ class Estimate:
     unit: str = "settings"
 
     def __str__(self) -> str:
-        return f"{interval_text(self.value, self.low, self.high)} ({self.n} {self.unit})"
+        unit = self.unit.removesuffix("s") if self.n == 1 else self.unit
+        return f"{interval_text(self.value, self.low, self.high)} ({self.n} {unit})"
 
 
 def without_units(table: pd.DataFrame) -> pd.DataFrame:

@@ -83,6 +83,8 @@ def check_parameters(path, parameters):
             require(same, "JSON does not keep it: keys have to be texts, numbers finite")
         if defaults[key] is not None:
             checked_value(value, type(defaults[key]), where)
+        emptied = isinstance(value, list | tuple) and defaults[key] and not value
+        require(not emptied, f"{where} is an empty list: give at least one value")
 
 
 def _with_lists(value):

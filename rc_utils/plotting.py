@@ -19,10 +19,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Polygon
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from rc_utils.checks import check_keys, require
 from rc_utils.correlation import Estimate, average_replicates, correlate, finished
@@ -177,9 +179,10 @@ def scatter_count_gap(
         handles.append(Line2D([], [], label=text, color=color, marker=marker, linestyle="none"))
     if not points["interpolates"].all():
         look = {"color": "0.3", "marker": "o", "mfc": "none", "linestyle": "none"}
-        handles.append(Line2D([], [], label="training accuracy below 0.99", **look))
+        handles.append(Line2D([], [], label="training accuracy\nbelow 0.99", **look))
     ax.set(xlabel=label_of(x), ylabel=label_of(y))
-    ax.legend(handles=handles, loc="best")
+    beside = {"loc": "upper left", "bbox_to_anchor": (1, 1), "fontsize": 9}
+    ax.legend(handles=handles, **beside if len(handles) > 5 else {"loc": "best"})
     return ax
 
 
@@ -218,21 +221,29 @@ def lr_batch_panels(runs: pd.DataFrame, column: str = "count") -> Figure:
     rows = -(-len(networks) // 3)
     size = (width(), 0.4 + 3.2 * rows)
     fig, axes = plt.subplots(rows, min(3, len(networks)), squeeze=False, figsize=size)
-    for index, (ax, network) in enumerate(zip(axes.flat, networks, strict=False)):
+    for ax, network in zip(axes.flat, networks, strict=False):
         own = means.loc[network]
         markers = itertools.cycle("os^Dv<>")
         for color, marker, batch in zip(ramp, markers, means.columns, strict=False):
             line, look = own[batch].dropna(), {"color": color, "marker": marker, "linewidth": 1.5}
             ax.plot(line.index, line, label=f"batch size {batch:g}", **look)
         ax.set(title=network, xscale="log", xlabel=label_of("lr"))
-        ax.set_ylabel(label_of(column) if index % 3 == 0 else "")
-        ax.set_xticks(own.index, [f"{lr:g}" for lr in own.index])
+        ax.set_xticks(own.index, [f"{lr:g}" for lr in own.index], fontsize=10)
         ax.minorticks_off()
     for ax in axes.flat[len(networks) :]:
         ax.set_visible(False)
+    fig.supylabel(label_of(column))
     handles, labels = axes.flat[0].get_legend_handles_labels()
     fig.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)))
     return fig
+
+
+def plain_ticks(axis: Axis) -> None:
+    """Label a logarithmic axis in plain numbers: at 1, 2, 5, 10, ... or powers of ten alone."""
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high <= 100 * low else (1,)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def class_colours(labels: np.ndarray) -> dict[int, str]:
@@ -248,7 +259,9 @@ def class_colours(labels: np.ndarray) -> dict[int, str]:
     return colours
 
 
-def decision_regions(labels: np.ndarray, coordinates: np.ndarray, ax: Axes) -> Axes:
+def decision_regions(
+    labels: np.ndarray, coordinates: np.ndarray, ax: Axes, class_names: Sequence[str] | None = None
+) -> Axes:
     """Picture of the labels on the lattice of a triangle, one hexagon per lattice point (v1 Fig 6).
 
     labels: (P,) classes, -1 outside. coordinates: (P, 3) barycentric, as a lattice has them. Raises
@@ -260,7 +273,7 @@ def decision_regions(labels: np.ndarray, coordinates: np.ndarray, ax: Axes) -> A
     corners = [[2, -1, -1], [1, 1, -2], [-1, 2, -1], [-2, 1, 1], [-1, -1, 2], [1, -2, 1]]
     hexagon = np.array(corners) / 3 * (steps.min() if len(steps) else 1.0)
     cells = coordinates[:, None, :] + hexagon
-    return _draw_labels(ax, cells, labels, None, linewidths=0.6)
+    return _draw_labels(ax, cells, labels, class_names, linewidths=0.6)
 
 
 def interpolated_regions(

@@ -387,9 +387,11 @@ def describe_runs(runs):
     machines = {found[run_id][0]["provenance"]["hardware"] for run_id in distinct["run_id"]}
     data = ", ".join(f"{key} {value}" for key, value in campaign.dataset.items())
     fitted, failed = distinct["interpolates"].sum(), (distinct["status"] != "ok").sum()
+    numbers = {name: distinct[name].nunique() for name in ("network", "seed")}
+    words = ", ".join(f"{n} {name}{'s' * (n != 1)}" for name, n in numbers.items())
+    made = f"{len(distinct)} of {len(campaign.runs())} runs, {words}"
     return (
-        f"campaign {campaign.name}: {len(distinct)} of {len(campaign.runs())} runs, "
-        f"{distinct['network'].nunique()} networks, {distinct['seed'].nunique()} seeds; {data}\n"
+        f"campaign {campaign.name}: {made}; {data}\n"
         f"{fitted} fit their training images (accuracy at least {INTERPOLATES}), "
         f"{failed} diverged; made on {', '.join(sorted(machines))}\n{campaign.note}"
     ).strip()
