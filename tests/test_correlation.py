@@ -200,6 +200,7 @@ def test_bootstrap_draws_whole_units():
 ])  # fmt: skip
 def test_numbers_have_the_digits_that_their_interval_earns(text, numbers):
     assert interval_text(*numbers) == text
+    assert str(Estimate(0.25, n=1)) == "0.25 (1 setting)"
     shown = without_units(pd.DataFrame({"r": [Estimate(0.5, 0.4, 0.6, 9), "-"], "rows": [9, 12]}))
     assert shown.to_numpy().tolist() == [["0.50 [0.40, 0.60]", 9], ["-", 12]]
 

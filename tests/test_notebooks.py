@@ -53,6 +53,8 @@ def test_values_of_the_type_of_their_default_are_accepted_and_others_refused(not
     for name, value in (*wrong.items(), ("num_samples", 1.5), ("num_samples", True)):
         with pytest.raises(ValueError, match=f"{name} of page.ipynb must be of type"):
             execute.check_parameters(notebook, {name: value})
+    with pytest.raises(ValueError, match=r"alpha_range of page\.ipynb is an empty list"):
+        execute.check_parameters(notebook, {"alpha_range": []})
     nbformat.write(nbformat.v4.new_notebook(), tmp_path / "plain.ipynb")
     execute.check_parameters(tmp_path / "plain.ipynb", {})
     with pytest.raises(ValueError, match="'seed'"):

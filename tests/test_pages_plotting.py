@@ -52,7 +52,7 @@ def test_scatter_draws_every_setting_and_says_which_it_is(two_networks):
     assert "region count" in ax.get_xlabel()
     assert "gap" in ax.get_ylabel()
     texts = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert texts == ["ResNet18, r = 1.00", "SENet18, r = 1.00", "training accuracy below 0.99"]
+    assert texts == ["ResNet18, r = 1.00", "SENet18, r = 1.00", "training accuracy\nbelow 0.99"]
 
 
 def test_scatter_leaves_out_diverged_runs_and_what_a_constant_count_has_not(two_networks):

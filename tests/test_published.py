@@ -116,6 +116,8 @@ def test_scorecard_has_every_statement_and_each_result():
     ]
     card = scorecard(results)
     assert len(card) == len(empty) + 1
+    assert len(tables.beside(results)) == 3
+    assert tables.beside([])["statement"].item().startswith("none")
     rows = card[card["id"] == "main/overall"]
     assert rows["verdict"].tolist() == ["supports", "inconclusive"]
     assert rows["published"].tolist() == ["0.93", "0.93"]

@@ -326,6 +326,7 @@ def test_steady_learners_have_the_quantities_of_theorem_3():
     assert (learners["lipschitz"] <= learners["slope_bound"]).all()
     assert (learners["slope_bound"] <= learners["direct_bound"]).all()
     slope = learners["mu"] * (1 - learners["mu"]) * learners["p_min"]
+    assert (learners["growth"] >= learners["gamma"]).all()
     np.testing.assert_allclose(learners["c"], (1 + learners["gamma"]) * learners["beta"] / slope)
 
 
