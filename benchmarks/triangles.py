@@ -17,7 +17,7 @@ from benchmarks.registry import Row, at_most, benchmark
 from rc_utils.counting import make_lattice, mesh, region_count, sample_vertices
 from rc_utils.counting.classifier import as_classifier, scores_at
 
-MOST, PAPERS_GRID = "the most allowed", "the paper's grid, 30 points and face"
+MOST, PAPERS_GRID = "the most allowed", "a grid of 30 points and face"
 METHODS = {
     "the mesh": {"strategy": "adaptive"},
     "the mesh from 60 points": {"strategy": "adaptive", "resolution": 60},

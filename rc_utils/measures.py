@@ -314,10 +314,10 @@ def boundary_thickness(network, x, seed=0):
 
     Yang et al. 2020, Boundary thickness and robustness in learning models, Definition 1, with their
     bounds of g. Theirs are segments from images to adversarial examples; here they are between
-    training images, those of different predicted classes i and j at their ends. Their boundary is
-    that between i and j: a point where a third class wins is outside, however near p_i and p_j are
-    there. Neither end comes first: the mean over both directions is taken. 0 where every segment
-    has one class at both ends. Unit: Euclidean distance of standardised images.
+    training images, those of different predicted classes i and j at their ends, and a point where
+    a third class wins is outside, which they do not ask for: it is on no boundary between i and j.
+    Neither end comes first: the mean over both directions is taken. 0 where every segment has one
+    class at both ends. Unit: Euclidean distance of standardised images.
 
     Args:
         x: images (N, C, H, W).

@@ -4,7 +4,7 @@ MobileNetV2: Sandler, Howard, Zhu, Zhmoginov, Chen: Inverted Residuals and Linea
 2018, Table 2. The CIFAR form: stride 1 in the stem and in the 24-channel stage, ReLU instead of
 ReLU6, and a projection on the shortcut where a stride-1 block changes the number of channels.
 EfficientNetB0: Tan, Le: Rethinking Model Scaling for Convolutional Neural Networks, ICML 2019,
-Table 1. The CIFAR form: stride 1 in the stem, strides 2 in stages 2, 3, 4 and 6, no head of 1280
+Table 1. The CIFAR form: stride 1 in the stem, strides 2 in stages 3, 4, 5 and 7, no head of 1280
 channels.
 ShuffleNetV2: Ma, Zhang, Zheng, Sun: Practical Guidelines for Efficient CNN Architecture Design,
 ECCV 2018, Table 5, with a 3x3 stem at stride 1 and no max-pool.
@@ -127,7 +127,7 @@ def efficientnet_b0(
 
     The published CIFAR form counts 1,088 more: an expanding convolution in the first block that
     expansion 1 never uses. `dropout` is the rate before the linear layer; `drop_connect` grows
-    linearly from 0 at the first block towards this rate at the end, as in the paper. The public
+    linearly from 0 at the first block towards this rate at the end (stochastic depth). The public
     CIFAR code of this size asks for 0.2 as well, but never counts its blocks, so that its rate
     stays 0.
     """

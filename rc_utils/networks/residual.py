@@ -7,7 +7,7 @@ Sun: Identity Mappings in Deep Residual Networks, ECCV 2016.
 SimpleDLA: Yu, Wang, Shelhamer, Darrell: Deep Layer Aggregation, CVPR 2018, Sec. 3.2. Simplified: a
 tree's root sees its two subtrees only, not the ancestors' outputs that Fig. 2 f routes into it.
 RegNet: Radosavovic, Kosaraju, Girshick, He, Dollar: Designing Network Design Spaces, CVPR 2020,
-Fig. 11 and Appendix D, with a 3x3 stem of 64 channels and strides 1 1 2 2.
+its X block and RegNetX-200MF, with a 3x3 stem of 64 channels and strides 1 1 2 2.
 """
 
 import torch

@@ -167,7 +167,7 @@ def freeze(campaign):
 
 def counted_with(entry):
     """The settings of an entry of a record's list of counts."""
-    # Records of before campaigns named their neighbours mean the paper's.
+    # Records of before campaigns named their neighbours mean those along axes.
     plane = {} if entry["settings"].get("dim", 1) == 1 else {"adjacency": "face"}
     return plane | entry["settings"]
 

@@ -16,8 +16,8 @@ CHOICES = {
 class TrainConfig:
     """Hyper-parameters of a training run: all that changes its result, and nothing else.
 
-    SGD, the cosine schedule and no augmentation are the paper's (v1 App. C). It trains 200 epochs
-    with batches of 256 to 1,024. Momentum 0.9 is that of the public CIFAR zoo that it builds on.
+    SGD and the cosine schedule are the paper's (v1 App. C), and so, it seems, is no augmentation on
+    CIFAR. It trains 200 epochs with batches of 256 to 1,024. Momentum 0.9 is its code's default.
 
     Args:
         lr, weight_decay, momentum: as in torch's optimiser of that name; momentum is SGD's alone.
