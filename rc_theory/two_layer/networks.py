@@ -27,7 +27,7 @@ class Networks:
 def random_networks(
     number: int, hidden: int, dim: int, *, seed: int = 0, device: str = "cpu"
 ) -> Networks:
-    """`number` networks with w_ij ~ N(0, 1 / dim) and, as in v1 App. G, a_i = +-1 equally likely."""
+    """`number` networks, w_ij ~ N(0, 1 / dim) and, as in v1 App. G, a_i = +-1 equally likely."""
     for name, value in {"number": number, "hidden": hidden, "dim": dim}.items():
         check_count(name, value, 1)
     generator, shape = torch.Generator().manual_seed(seed), (number, hidden, dim)
