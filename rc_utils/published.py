@@ -284,11 +284,10 @@ def _same_number(result, other):
 
 def beside(results: Iterable[Result]) -> pd.DataFrame:
     """A page's results as a table: statement, printed, in the authors' records, ours, verdict."""
-    results = list(results)
-    if not results:
-        return pd.DataFrame({"statement": ["none that these runs can be held against"]})
     card = scorecard(results)
     card = card[card["campaign"] != ""].reset_index(drop=True)
+    if card.empty:
+        return pd.DataFrame({"statement": ["none that these runs can be held against"]})
     shown = card[["published", "authors", "ours", "n", "verdict"]]
     shown = shown.set_axis(["printed", "authors' records", "ours", "n", "verdict"], axis=1)
     shown.insert(0, "statement", card["claim"] + " (" + card["where"] + ")")

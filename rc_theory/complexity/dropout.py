@@ -124,7 +124,7 @@ def steady_learners(
 
 
 def _last(networks):
-    """Output weights a of each network, (M, units)."""
+    """The output weights a of each network, (M, units), which training leaves as they are."""
     return networks[-1].weight.detach()[:, 0].double().cpu().numpy().copy()
 
 
