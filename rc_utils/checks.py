@@ -2,7 +2,6 @@
 
 import collections.abc
 import contextlib
-import dataclasses
 import difflib
 import functools
 import math
@@ -68,10 +67,8 @@ def settings_from_dict(cls, values, where):
     """
     require(isinstance(values, dict), f"{where} must be a table, got {values!r}")
     checked = check_arguments(cls, values, where)
-    for field in dataclasses.fields(cls):
-        needed = field.default is field.default_factory is dataclasses.MISSING
-        require(field.name in values or not needed, f"{where} has no {field.name!r}")
-    return cls(**checked)
+    with naming(where):
+        return cls(**checked)
 
 
 def check_arguments(function, values, where, without=()):

@@ -1,7 +1,6 @@
 """Decision trees and random forests over the grid of v1 Table 1: accuracies and region counts.
 
-They have no initialisation, learning rate or parameters to be rescaled, but they have regions: the
-count is the one measure of this book that they share with networks (v1 Fig 2, right).
+They have no initialisation, learning rate or parameters, but they have regions (v1 Fig 2, right).
 """
 
 import importlib.metadata
@@ -42,9 +41,8 @@ def forest_runs(
     {"name": "cifar10"}, best with `n_train`. seed: of the segments, which are the same for all
     models, and of the splits. num_samples, resolution: as in `region_count`.
 
-    Columns: those of `load_runs` that correlations and figures read (campaign, experiment, network,
-    cell, status, train_accuracy, test_accuracy, gap, interpolates, count, count_std_error) and
-    depth, criterion, splitter ("" for a forest). A table that is committed with the same settings
+    Columns: those of `load_runs` that correlations and figures read, and depth, criterion, splitter
+    ("" for a forest). A table that is committed with the same settings
     (campaigns/forests/), whatever the version of scikit-learn, is read; any other takes a minute or
     more. Its `attrs` are its settings and, where committed, a note on the data. Raises ValueError
     for numbers out of range and a damaged table.
@@ -55,8 +53,12 @@ def forest_runs(
         "num_trees": num_trees, "seed": seed, "format": 1,
         "scikit-learn": importlib.metadata.version("scikit-learn"),
     }  # fmt: skip
-    found = _read(_committed(settings["dataset"]))
-    if found is None or found["settings"] | {"scikit-learn": settings["scikit-learn"]} != settings:
+    found, path = {"settings": {}}, _committed(settings["dataset"])
+    with naming(f"{path} is damaged: restore it, or delete it to make it again"):
+        if path.exists():
+            found = json.loads(path.read_bytes())
+            require({"settings", "rows"} <= set(found), "it has no settings and rows")
+    if found["settings"] | {"scikit-learn": settings["scikit-learn"]} != settings:
         found = {"settings": settings, "rows": list(_fit_all(settings, progress))}
     table = pd.DataFrame(found["rows"])
     table.attrs = {"settings": found["settings"], "note": found.get("data", {}).get("note", "")}
@@ -79,14 +81,6 @@ def _committed(dataset):
     return campaigns_dir() / "forests" / f"{dataset['name']}.json"
 
 
-def _read(path):
-    with naming(f"{path} is damaged: restore it, or delete it to make it again"):
-        found = json.loads(path.read_bytes()) if path.exists() else None
-        whole = found is None or {"settings", "rows"} <= set(found)
-        require(whole, "it has no settings and rows")
-        return found
-
-
 def _fit_all(settings, progress):
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.tree import DecisionTreeClassifier
@@ -97,14 +91,13 @@ def _fit_all(settings, progress):
     draw = {key: settings[key] for key in ("num_samples", "resolution", "seed")}
     grid = forest_grid(settings["depths"])
     for kind, chosen in tqdm(grid, desc="trees and forests", mininterval=2.0, disable=not progress):
-        if kind == TREE:
-            model = DecisionTreeClassifier(**chosen, random_state=seed)
-        else:
+        if kind == FOREST:
             size = settings["num_trees"]
             model = RandomForestClassifier(**chosen, random_state=seed, n_estimators=size)
-        model.fit(x_train, data.y_train.numpy())
-        train = model.score(x_train, data.y_train.numpy())
-        test = model.score(x_test, data.y_test.numpy())
+        else:
+            model = DecisionTreeClassifier(**chosen, random_state=seed)
+        model.fit(x_train, data.y_train)
+        train, test = model.score(x_train, data.y_train), model.score(x_test, data.y_test)
         count = rc.region_count(model, x_train, **draw)
         yield {
             "campaign": settings["dataset"]["name"], "experiment": "trees", "network": kind,

@@ -272,8 +272,7 @@ def decision_regions(
     steps = np.diff(np.unique(np.round(coordinates[:, 1], 9)))
     corners = [[2, -1, -1], [1, 1, -2], [-1, 2, -1], [-2, 1, 1], [-1, -1, 2], [1, -2, 1]]
     hexagon = np.array(corners) / 3 * (steps.min() if len(steps) else 1.0)
-    cells = coordinates[:, None, :] + hexagon
-    return _draw_labels(ax, cells, labels, class_names, linewidths=0.6)
+    return interpolated_regions(coordinates[:, None, :] + hexagon, labels, ax, class_names)
 
 
 def interpolated_regions(
@@ -288,15 +287,10 @@ def interpolated_regions(
 
     bare: without a legend and names of the corners.
     """
-    look = {"linewidths": 0, "antialiased": False}
-    return _draw_labels(ax, polygons, labels, class_names, bare, **look)
-
-
-def _draw_labels(ax, polygons, labels, class_names, bare=False, **look):
     colour_of = class_colours(labels)
     colours = [colour_of[int(label)] for label in labels]
     places = [polygon @ TRIANGLE for polygon in polygons]
-    cells = PolyCollection(places, facecolors=colours, edgecolors=colours, **look)
+    cells = PolyCollection(places, facecolors=colours, linewidths=0, antialiased=False)
     cells.set_rasterized(True)  # thousands of cells: in a vector graphic they stay a picture
     outline = Polygon(TRIANGLE, fill=False, edgecolor="0.2", linewidth=1.2)
     ax.add_collection(cells)

@@ -242,15 +242,12 @@ class Campaign:
 
         Each with all that the whole campaign asks of it, so that it need not be made twice.
         """
-        return self._runs
-
-    @functools.cached_property
-    def _runs(self):
         runs = {}
         for _, _, planned in self._entries:
             key = planned.spec.run_id
             runs[key] = runs[key].merged(planned) if key in runs else planned
-        return {key: self.whole.runs()[key] for key in runs} if self.whole is not None else runs
+        in_whole = self.whole.runs() if self.whole is not None else runs
+        return {key: in_whole[key] for key in runs}
 
     def restricted(self, names):
         """The campaign with the experiments of these names alone."""

@@ -34,9 +34,6 @@ RESULTS = {"train_accuracy", "test_accuracy", "train_loss", "test_loss"}
 ADVICE = "delete this record alone and run the sweep again"
 
 
-# Files ----------------------------------------------------------------------------------------
-
-
 def record_path(run_id):
     """File of the record of a run made on this machine."""
     return results_dir() / "records" / f"{run_id}.json"
@@ -139,11 +136,6 @@ def find_records(plans, frozen=None, origin=None):
     return found
 
 
-def data_sha256(record):
-    """Hash of the data that a record was made with, None where it does not say."""
-    return record["provenance"].get("data", {}).get("sha256")
-
-
 def freeze(campaign):
     """Write every record of `campaign` to its runs.jsonl, beside those that are there.
 
@@ -160,9 +152,6 @@ def freeze(campaign):
     if lines:
         write_atomically(path, "".join(lines).encode())
     return path, len(lines)
-
-
-# What a record lacks --------------------------------------------------------------------------
 
 
 def counted_with(entry):
@@ -206,9 +195,6 @@ def missing_runs(campaign, shard=(0, 1)):
     return [p for key, p in mine if key not in found or not is_complete(found[key][0], p)]
 
 
-# Tables ---------------------------------------------------------------------------------------
-
-
 def load_runs(
     name: str | os.PathLike | Campaign, origin: str | None = None, num_samples: int | None = None
 ) -> pd.DataFrame:
@@ -247,9 +233,7 @@ def load_evolution(name: str | os.PathLike | Campaign, origin: str | None = None
             row["gap"] = look["train_accuracy"] - look["test_accuracy"]
             is_reached = reached.get("epoch") == look["epoch"]
             row["reached_loss"] = reached["loss"] if is_reached else float("nan")
-            measures = _measure_columns(look.get("measures", {}))
-            row |= {name: float(value) for name, value in measures.items()}
-            rows.append(row | _count_columns(look["counts"], campaign.counts))
+            rows.append(row | _columns(look, campaign.counts))
     return pd.DataFrame(rows, columns=None if rows else [*RUN_COLUMNS, "epoch", "reached_loss"])
 
 
@@ -261,10 +245,9 @@ def load_counts(name, labels):
     simplices in every run.
     """
     campaign, entries = _entries(name)
-    runs, rows = {}, []
-    for head, record in entries:
-        runs.setdefault(head["run_id"], (head, record))  # once, also where experiments share it
-    for head, record in runs.values():
+    rows = []
+    # Once, also where experiments share it.
+    for head, record in {head["run_id"]: (head, record) for head, record in entries}.values():
         found = [find_count(record["counts"], campaign.counts.get(label)) for label in labels]
         if None in found:
             continue
@@ -303,8 +286,7 @@ def record_row(record, counts, num_samples=None):
     row = {"status": record["status"], **TRAIN_DEFAULTS, **record["spec"]["train"], **results}
     row["gap"] = results["train_accuracy"] - results["test_accuracy"]
     row["interpolates"] = results["train_accuracy"] >= INTERPOLATES
-    row |= _measure_columns(record["measures"])
-    row |= _count_columns(record["counts"], counts, num_samples)
+    row |= _columns(record, counts, num_samples)
     row["count"] = row.get("count_main", float("nan"))
     row["count_std_error"] = row.get("count_main_std_error", float("nan"))
     row["seconds_train"] = record["provenance"]["seconds_train"]
@@ -314,30 +296,23 @@ def record_row(record, counts, num_samples=None):
     return row
 
 
-def _measure_columns(measures):
-    """Columns of measures; one that is not finite is kept in a record by its name."""
+def _columns(point, counts, num_samples=None):
+    """Measures and mean counts at the end of a run (its record) or at a look during training."""
     columns = {}
-    for name, value in measures.items():
+    # A measure that is not finite is kept in a record by its name.
+    for name, value in point.get("measures", {}).items():
         if isinstance(value, list):
             columns |= {f"{name}_{i}": float(number) for i, number in enumerate(value)}
         else:
             columns[name] = value if isinstance(value, int) else float(value)
-    return columns
-
-
-def _count_columns(entries, counts, num_samples=None):
-    columns = {}
     for name, settings in counts.items():
-        entry = find_count(entries, settings)
+        entry = find_count(point["counts"], settings)
         if entry is not None:
             values = np.asarray(entry["counts"][:num_samples], dtype=float)
             spread = values.std(ddof=1) if len(values) > 1 else np.nan
             columns[f"count_{name}"] = values.mean()
             columns[f"count_{name}_std_error"] = spread / len(values) ** 0.5
     return columns
-
-
-# The runs that a page shows -------------------------------------------------------------------
 
 
 def campaign_runs(name, experiment="", num_samples=0):

@@ -62,9 +62,6 @@ def torch_threads(number):
         torch.set_num_threads(before)
 
 
-# From a plan to a record ----------------------------------------------------------------------
-
-
 def complete_run(planned, device="cpu", should_stop=None, *, compile=False):
     """Record of a planned run; the run is made, and its record written, unless it is there.
 
@@ -223,9 +220,6 @@ def _as_json(value):
     return value if np.isfinite(value) else str(value)
 
 
-# Networks of the reader's, whose code may have been edited ------------------------------------
-
-
 def _start(network, data):
     """What an untrained network is known by again: shapes of parameters, scores of fixed images.
 
@@ -263,9 +257,6 @@ def check_start(record):
         "its code has changed: give the edited one another name, or delete "
         f"{records.record_path(spec.run_id)} and the other records of its runs",
     )
-
-
-# Weights of trained networks ------------------------------------------------------------------
 
 
 def weights_path(run_id):
