@@ -2,10 +2,13 @@
 
 import time
 
+import dask
+from distributed import LocalCluster
+
 from benchmarks.registry import Row, at_most, benchmark
 from benchmarks.timing import in_turns
 from rc_utils.sweep.campaign import parse_campaign
-from rc_utils.sweep.execute import Outcome, local_cluster, on_dask
+from rc_utils.sweep.execute import DASK_SETTINGS, Outcome, on_dask
 
 TOLERATED = 0.005  # seconds that scheduling a run may take
 
@@ -21,7 +24,9 @@ def scheduling(scale):
         "experiments": [{"name": "main", "networks": ["ResNet18"], "seeds": [*range(scale.runs)]}],
     }
     todo = list(parse_campaign(table, "scale-out").runs().values())
-    with local_cluster(2) as cluster:
+    dask.config.set(DASK_SETTINGS)
+    options = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": 0}
+    with LocalCluster(**options, dashboard_address="127.0.0.1:0") as cluster:
 
         def seconds_a_run():
             started = time.perf_counter()

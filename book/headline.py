@@ -55,7 +55,7 @@ CAPTION = (
 def bullets(results):
     """Findings that hold, hold with a caveat and fail, as Markdown points with kept numbers."""
     text = {id_: interval_text(r.value, r.low, r.high) for id_, r in results.items()}
-    theirs = authors_results()["text"]
+    theirs = authors_results()["value"]
     data, larger = (load_campaign(name).dataset for name in (CAMPAIGN, "gap-resnet18"))
     networks, size = ("ResNet18", "VGG19"), data["image_size"]
     twins = [text[f"study/6/only chance differs, measured well, {name}: r"] for name in networks]
@@ -67,7 +67,7 @@ def bullets(results):
     return [
         f"**Holds.** Over learning rates and batch sizes, count and gap of three networks "
         f"correlate at {text['main/overall']}; the paper prints "
-        f"{published('main/overall').shown()}, its records {theirs['main/overall']}. A "
+        f"{published('main/overall').shown()}, its records {theirs['main/overall']:.2f}. A "
         f"doubled learning rate changes the count by {text['bias/lr/overall']} regions, mixup by "
         f"{text['mixup/count']}.",
         f"**Holds with a caveat.** A line in log count, fitted on SGD, predicts other training "

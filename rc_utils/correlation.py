@@ -1,10 +1,9 @@
 """One estimate, one interval: correlations, slopes, means and shares, over settings.
 
 A *setting* is one combination of what really differs: learning rate, batch size, whatever else a
-grid varies; networks share it. Seeds are replicates of a setting, and so are weight decays of at
-most `NEGLIGIBLE_DECAY`, which leave a network nearly as it is. Replicates are averaged and count as
-one. Rows of one setting (of other networks) are not independent, so intervals count settings, the
-*units* of an estimate.
+grid varies. Seeds are its replicates, and so are weight decays of at most `NEGLIGIBLE_DECAY`, which
+leave a network nearly as it is: they are averaged and count as one. Networks share a setting, and
+their rows are not independent, so intervals count settings, the *units* of an estimate.
 """
 
 from __future__ import annotations
@@ -339,11 +338,8 @@ def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
     for name in values:
         numeric = pd.api.types.is_numeric_dtype(runs[name])
         # A diverged run has hyper-parameters, but measured nothing.
-        kept = agree[name]
-        if numeric and name not in HYPERPARAMETERS:
-            kept = kept & (num_runs > 0)
-        if kept.all():
-            continue
+        measured = numeric and name not in HYPERPARAMETERS
+        kept = agree[name] & (num_runs > 0) if measured else agree[name]
         averages = pd.Series(None, dtype=object, index=rows.index)
         if pd.api.types.is_bool_dtype(runs[name]):
             averages = groups[name].all().reindex(rows.index, fill_value=False)
@@ -351,7 +347,8 @@ def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
             # Averaging the others would hide a missing number.
             complete = groups[name].count() == groups.size()
             averages = groups[name].mean().where(complete).reindex(rows.index)
-        rows[name] = rows[name].astype(averages.dtype).where(kept, averages)
+        if not kept.all():
+            rows[name] = rows[name].astype(averages.dtype).where(kept, averages)
     seeds = groups["seed"].nunique() if "seed" in runs.columns else num_runs
     rows["num_seeds"] = seeds.reindex(rows.index, fill_value=0)
     rows["status"] = np.where(num_runs > 0, "ok", "diverged")

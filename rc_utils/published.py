@@ -102,12 +102,9 @@ class Published:
 
     def shown(self) -> str:
         """The printed number, or the words for what was claimed without one."""
-        if self.value:
-            return self.value
-        if self.kind in ("bound", "proved", "refuted"):
-            return "at most 1"
         words = {"above": "positive", "below": "negative", "within": "low"}
-        return words.get(self.side, "other than 0")
+        is_bound = self.kind in ("bound", "proved", "refuted")
+        return self.value or ("at most 1" if is_bound else words.get(self.side, "other than 0"))
 
 
 def published(id_: str) -> Published:
@@ -187,11 +184,10 @@ def correlation_result(
     found = correlate_settings(rows, x, column)
     if not np.isfinite(found.value):
         return
-    words = [f"Pearson over {len(rows)} networks and settings"]
-    if "interpolates" in rows.columns:
-        words.append(f"{int(rows['interpolates'].sum())} of them interpolate")
+    detail = f"Pearson over {len(rows)} networks and settings"
+    detail += f", {int(rows['interpolates'].sum())} of them interpolate"
     if diverged := len(runs) - len(finished(runs)):
-        words.append(f"diverged runs: {diverged}")
+        detail += f", diverged runs: {diverged}"
     group, _, network = id_.partition("/")
     # Where all fit alike, test accuracy repeats the gap with its sign turned.
     repeats = group == "test-accuracy" and (
@@ -200,7 +196,7 @@ def correlation_result(
     is_main = network in MAIN_NETWORKS
     other = f"main/{network}" if is_main else f"architectures/{network}/CIFAR-10"
     numbers = (found.value, found.low, found.high, found.n)
-    yield Result(id_, campaign, *numbers, ", ".join(words), other if repeats else "")
+    yield Result(id_, campaign, *numbers, detail, other if repeats else "")
 
 
 def keep_results(results: Iterable[Result]) -> None:
@@ -237,20 +233,19 @@ def kept_results(folder: pathlib.Path | None = None) -> list[Result]:
 def scorecard(results: Iterable[Result] = ()) -> pd.DataFrame:
     """Published statements beside our results: one row per result, or one without any.
 
-    Columns: id, where, campaign, claim, published, authors (the number of the authors' records),
-    follows ("yes" where that number rounds to the printed one, "no", or ""), ours (with its
-    interval), n, verdict, why, counted (whether the row is a verdict on a result that repeats no
-    other); in the order of the paper, texts ready to print. Results with ids "study/..." are passed
-    over. Raises ValueError for another unknown id.
+    Columns, texts ready to print: id, where, campaign, claim, published, authors (the number of the
+    authors' records), follows ("yes" where that rounds to the printed one, "no", or ""), ours, n,
+    verdict, why, counted (whether it is a verdict on a result that repeats no other). Rows are in
+    the order of the paper, without "study/...". Raises ValueError for another unknown id.
     """
     by_id: dict[str, list[Result]] = {}
     for result in results:
         if not result.id.startswith("study/"):
             by_id.setdefault(published(result.id).id, []).append(result)
-    theirs, rows = authors_results(), []
+    theirs, rows = authors_results()["value"], []
     for entry in map(published, statements().index):
-        follows = ""
-        if entry.value and not math.isnan(number := theirs["value"].get(entry.id, math.nan)):
+        number, follows = theirs.get(entry.id, math.nan), ""
+        if entry.value and not math.isnan(number):
             decimals = len(entry.value.partition(".")[2])
             difference = abs(round(number, decimals)) - abs(float(entry.value))
             follows = "yes" if abs(difference) < 1e-9 else "no"
@@ -269,7 +264,7 @@ def scorecard(results: Iterable[Result] = ()) -> pd.DataFrame:
             rows.append({
                 "id": entry.id, "where": entry.source, "campaign": result.campaign,
                 "claim": entry.statement, "published": entry.shown(),
-                "authors": theirs["text"].get(entry.id, ""), "follows": follows,
+                "authors": "" if math.isnan(number) else f"{number:.2f}", "follows": follows,
                 "ours": "" if math.isnan(result.value) else ours, "n": result.n, "verdict": label,
                 "why": why, "counted": label in VERDICTS and not repeats,
             })  # fmt: skip
@@ -306,12 +301,11 @@ def authors_settings(experiment: str) -> pd.DataFrame:
 
 
 def authors_results() -> pd.DataFrame:
-    """The number of each statement that the authors' records give, by id: value and text."""
+    """The `value` of each statement that the authors' records give, by its id."""
     path = project_root() / "campaigns" / "authors" / "results.csv"
     if not path.is_file():  # the package alone, without the repository
-        return pd.DataFrame({"value": [], "text": []})
+        return pd.DataFrame({"value": []})
     table = pd.read_csv(path)
     of_accuracy = table["quantity"].str.startswith("correlation with test accuracy")
     table = table[of_accuracy == table["id"].str.startswith("test-accuracy/")]
-    table = table.drop_duplicates("id").set_index("id")[["value"]]
-    return table.assign(text=[f"{v:.2f}" if math.isfinite(v) else "" for v in table["value"]])
+    return table.drop_duplicates("id").set_index("id")[["value"]]

@@ -32,10 +32,8 @@ def one_tiny_network(monkeypatch):
     monkeypatch.setattr("benchmarks.forward.IMAGE_SIZE", 8)
     monkeypatch.setattr(triangles, "REFERENCE_POINTS", (11, 21, 41))
     monkeypatch.setattr(triangles, "LINEAR_CLASSIFIERS", {3: 2, 6: 2})
-    in_process = {"processes": False, "dashboard_address": None}
-    monkeypatch.setattr(
-        scheduling, "local_cluster", lambda workers: LocalCluster(n_workers=workers, **in_process)
-    )
+    in_process = functools.partial(LocalCluster, processes=False)
+    monkeypatch.setattr(scheduling, "LocalCluster", in_process)
     peak = memory.peak_megabytes
     monkeypatch.setattr(memory, "peak_megabytes", functools.cache(lambda segments: peak(10)))
 

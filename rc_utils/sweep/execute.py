@@ -7,7 +7,6 @@ in, and the next call does the rest.
 
 import argparse
 import asyncio
-import contextlib
 import dataclasses
 import functools
 import logging
@@ -73,8 +72,8 @@ def sweep(
 ):  # fmt: skip
     """Run what is missing of `campaign` (a Campaign or its name).
 
-    Returns the outcomes (`Outcome`); a run that fails does not end the sweep. Records are on the
-    disk, not in the outcomes.
+    Returns an `Outcome` for each run, without its record, which is on the disk; a run that fails
+    does not end the sweep.
 
     Args:
         workers: local worker processes; 0 runs in this process.
@@ -157,20 +156,9 @@ def attempt(planned, device="cpu", threads=1, deadline=None, compile=False):
         return Outcome(run_id, "failed", error=f"{traceback.format_exc()}settings: {settings}")
 
 
-def local_cluster(workers):
-    """Dask cluster of so many processes on this machine, with one thread each."""
-    import dask
-    from distributed import LocalCluster
-
-    dask.config.set(DASK_SETTINGS)
-    # It warns of workers that take seconds to end.
-    logging.getLogger("distributed.nanny").setLevel(logging.ERROR)
-    options = {"threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "memory_limit": 0}
-    return LocalCluster(n_workers=workers, **options)
-
-
 def on_dask(todo, job, workers, scheduler):
-    """Outcomes of `job` for planned runs on worker processes, as they are finished.
+    """Outcomes of `job` for planned runs, as they are finished, on so many local processes with a
+    thread each or on the workers of a scheduler.
 
     A killed worker's run goes to another worker; an error in a job is an outcome. Raises OSError if
     the scheduler goes away.
@@ -179,12 +167,14 @@ def on_dask(todo, job, workers, scheduler):
     from distributed import CancelledError, Client, as_completed
 
     dask.config.set(DASK_SETTINGS)
+    # It warns of workers that take seconds to end.
+    logging.getLogger("distributed.nanny").setLevel(logging.ERROR)
+    local = {"n_workers": min(workers, len(todo)), "threads_per_worker": 1, "memory_limit": 0}
+    local |= {"dashboard_address": "127.0.0.1:0"}
     # Tasks of equal keys are one task to a scheduler: another sweep may ask it for the same run.
     own = uuid.uuid4().hex[:8]
     ids = {f"rc-{planned.spec.run_id}-{own}": planned.spec.run_id for planned in todo}
-    there = contextlib.nullcontext(scheduler)
-    cluster = there if scheduler else local_cluster(min(workers, len(todo)))
-    with cluster as address, Client(address) as client:
+    with Client(scheduler, **{} if scheduler else local) as client:
         futures = client.map(job, todo, key=list(ids), batch_size=BLOCK, fifo_timeout=0, pure=False)
         try:
             for future, outcome in as_completed(futures, with_results=True, raise_errors=False):
@@ -198,7 +188,7 @@ def on_dask(todo, job, workers, scheduler):
                 future.release()
         except (OSError, CancelledError, asyncio.CancelledError) as error:
             raise OSError(
-                f"the scheduler {address} is gone ({type(error).__name__}). Records that were "
+                f"the scheduler {client.scheduler.address} is gone ({type(error).__name__}). Records that were "
                 "written are kept: start one and its workers, and the same command with its "
                 "address does the rest"
             ) from error
@@ -242,7 +232,7 @@ def check_values(campaign):
 
 
 def check_data(todo, scheduler):
-    """Raise ValueError for a dataset of planned runs that no worker can have."""
+    """Raise ValueError for a dataset of planned runs that is not here, nor with other workers."""
     for name in () if scheduler else {planned.spec.dataset["name"] for planned in todo}:
         folder_with(name)
 
@@ -256,10 +246,8 @@ def check_device(device):
 
 
 def plan(campaign, shard=(0, 1), scheduler=None):
-    """Lines that say how many runs are there, how many are missing, and the hours that these take.
-
-    By the median seconds of the records of each network, as far as there are some. Raises
-    ValueError for a dataset that is not here, unless the workers of a scheduler may have it.
+    """Lines that say how many runs are there, how many are missing, and the hours that these take,
+    by the median seconds of the records of each network; ValueError as `check_data`.
     """
     plans, todo = campaign.runs(), records.missing_runs(campaign, shard)
     check_data(todo, scheduler)
@@ -288,8 +276,7 @@ def plan(campaign, shard=(0, 1), scheduler=None):
 def verify(campaign, number, seed=0, device="cpu"):
     """Train `number` random recorded runs again; yields (line for the reader, whether it agrees).
 
-    A run has to be repeated to the last bit on the same kind of machine, and on another one within
-    what seeds differ by. Writes nothing.
+    To the last bit on the same kind of machine, on another within what seeds differ by.
     """
     check_count("number", number, 1)
     plans = campaign.runs()
