@@ -68,28 +68,6 @@ LABELS = {
     "lr": "learning rate",
     "batch_size": "batch size (images)",
 }
-_STYLE = {
-    "figure.figsize": (6.0, 4.2),
-    "figure.constrained_layout.use": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#E5E5E5",
-    "grid.linewidth": 0.6,
-    "axes.axisbelow": True,
-    "font.size": 12,
-    "axes.titlesize": 12,
-    "legend.fontsize": 11,
-    "legend.frameon": False,
-    "legend.handlelength": 1.4,
-    "legend.handletextpad": 0.4,
-    "figure.labelsize": 12,
-    "lines.markersize": 7,
-    # Text stays text, and the same figure gives the same file.
-    "svg.fonttype": "none",
-    "svg.hashsalt": "rc_utils",
-    "pdf.fonttype": 42,
-}
 
 
 def use_style() -> None:
@@ -98,7 +76,7 @@ def use_style() -> None:
     On a phone such a figure is little more than half as wide, and its letters can still be read.
     Tables in a notebook show whole sentences, and no index that only counts their rows.
     """
-    mpl.rcParams.update(_STYLE)
+    plt.style.use("rc_utils.figures")  # figures.mplstyle beside this file
     pd.set_option("display.max_colwidth", None)
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is not None:
