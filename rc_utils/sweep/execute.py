@@ -102,7 +102,7 @@ def sweep(
     for record, _ in records.find_records(whole.runs(), whole.folder / "runs.jsonl").values():
         if is_here(record["spec"]["dataset"]["name"]):
             check_start(record)
-    todo = records.missing_runs(campaign, shard)
+    todo, plans = records.missing_runs(campaign, shard), campaign.runs()
     if not todo:
         return []
     check_data(todo, scheduler)
@@ -120,7 +120,7 @@ def sweep(
                 record, results = outcome.record, outcome.record["results"]
                 # Its worker may share no file system with this process.
                 here = records.live_record(outcome.run_id)
-                if here is None or not records.is_complete(here, campaign.runs()[outcome.run_id]):
+                if here is None or not records.is_complete(here, plans[outcome.run_id]):
                     records.write_record(record)
                 run = f"{outcome.run_id} {record['spec']['network']['name']} {record['status']}"
                 train, test = f"{results['train_accuracy']:.3f}", f"{results['test_accuracy']:.3f}"
