@@ -325,8 +325,12 @@ def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
     """
     check_keys("the runs", ["network", "cell"], runs.columns)
     dropped = ["run_id", "seed", "status", "cell"]
-    if "weight_decay" in runs.columns and not (runs["weight_decay"] > NEGLIGIBLE_DECAY).any():
-        dropped.append("weight_decay")
+    if "weight_decay" in runs.columns:
+        negligible = runs["weight_decay"] <= NEGLIGIBLE_DECAY
+        dropped += ["weight_decay"] if negligible.all() else []
+        # One value, or a setting that lacks one of them would be at a level of its own.
+        largest = runs.loc[negligible, "weight_decay"].max()
+        runs = runs.assign(weight_decay=runs["weight_decay"].mask(negligible, largest))
     runs = runs.assign(setting=setting_names(runs)).reset_index(drop=True)
     keys = [key for key in ("campaign", "experiment", "network", "setting") if key in runs.columns]
     values = [column for column in runs.columns if column not in (*keys, *dropped)]

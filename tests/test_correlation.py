@@ -269,6 +269,8 @@ def test_replicates_are_averaged_and_a_weight_decay_that_matters_is_none():
     three = make_runs(decays=(1e-2, 1e-5, 1e-6))  # of which two are the same
     assert len(average_replicates(three)) == 54
     assert regression_formula(with_logs(three)).endswith("C(weight_decay) + log2_lr + log2_batch")
+    fewer = three[(three["lr"] < 0.1) | (three["weight_decay"] != 1e-6)]
+    assert average_replicates(fewer)["weight_decay"].nunique() == 2
 
 
 def test_a_setting_that_only_diverged_stays_and_a_missing_number_is_not_hidden():
