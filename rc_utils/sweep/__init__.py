@@ -1,4 +1,4 @@
-"""Campaigns: what is asked for, running it, and the records on disk; these are read without torch."""
+"""Campaigns, running them, and the records on disk, which are read without torch."""
 
 import lazy_loader
 

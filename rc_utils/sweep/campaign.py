@@ -260,12 +260,8 @@ class Campaign:
     def plan_network(self, network, experiment="", seed=0, **setting):
         """PlannedRun of another network in the place of an experiment's own, default: the first.
 
-        Args:
-            network: arguments of build_network, with its name.
-            setting: of TrainConfig.
-
-        All else is as in the experiment: its dataset, options, training, counts and measures, taken
-        at the end.
+        network: arguments of build_network, with its name. setting: of TrainConfig. All else is as
+        in the experiment: dataset, options, training, counts and measures, taken at the end.
         """
         (asked,) = self.restricted([experiment or self.experiments[0].name]).experiments
         never = {key: [] for key in ("evolution_epochs", "evolution_counts", "evolution_measures")}

@@ -188,9 +188,9 @@ def on_dask(todo, job, workers, scheduler):
                 future.release()
         except (OSError, CancelledError, asyncio.CancelledError) as error:
             raise OSError(
-                f"the scheduler {client.scheduler.address} is gone ({type(error).__name__}). Records that were "
-                "written are kept: start one and its workers, and the same command with its "
-                "address does the rest"
+                f"the scheduler {client.scheduler.address} is gone ({type(error).__name__}). Records "
+                "that were written are kept: start one and its workers, and the same command with "
+                "its address does the rest"
             ) from error
 
 

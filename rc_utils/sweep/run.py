@@ -305,7 +305,7 @@ def networks_during_training(spec, epochs, device="cpu"):
     """{epoch: network} of a run, from kept weights, else trained again.
 
     Raises ValueError where the run diverges, and where the code of the network has changed since
-    its record was made. Warns where what is trained again is not the network on record.
+    its record was made on this machine. Warns where what is trained again is not its network.
     """
     record, data, states = records.live_record(spec.run_id), dataset_of(spec, device), {}
     if record is not None:
