@@ -277,13 +277,12 @@ def interpolated_regions(
     ax.set_aspect("equal")
     ax.autoscale_view()
     ax.axis("off")
-    if bare:
-        return ax
-    for index, vertex in enumerate(TRIANGLE):
-        away = vertex - TRIANGLE.mean(0)
-        place = {"textcoords": "offset points", "xytext": 13 * away / np.linalg.norm(away)}
-        ax.annotate(f"$x_{index + 1}$", vertex, ha="center", va="center", **place)
-    _class_legend(ax, colour_of, class_names, 1.02)
+    if not bare:
+        for index, vertex in enumerate(TRIANGLE):
+            away = vertex - TRIANGLE.mean(0)
+            place = {"textcoords": "offset points", "xytext": 13 * away / np.linalg.norm(away)}
+            ax.annotate(f"$x_{index + 1}$", vertex, ha="center", va="center", **place)
+        _class_legend(ax, colour_of, class_names, 1.02)
     return ax
 
 

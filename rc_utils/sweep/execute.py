@@ -12,7 +12,6 @@ import functools
 import logging
 import os
 import random
-import statistics
 import sys
 import time
 import traceback
@@ -188,9 +187,9 @@ def on_dask(todo, job, workers, scheduler):
                 future.release()
         except (OSError, CancelledError, asyncio.CancelledError) as error:
             raise OSError(
-                f"the scheduler {client.scheduler.address} is gone ({type(error).__name__}). Records "
-                "that were written are kept: start one and its workers, and the same command with "
-                "its address does the rest"
+                f"the scheduler {client.scheduler.address} is gone ({type(error).__name__}). "
+                "Records that were written are kept: start one and its workers, and the same "
+                "command with its address does the rest"
             ) from error
 
 
@@ -268,7 +267,7 @@ def plan(campaign, shard=(0, 1), scheduler=None):
         seconds.setdefault(record["spec"]["network"]["name"], []).append(spent)
     known = [p.spec.network["name"] for p in todo if p.spec.network["name"] in seconds]
     if known:
-        hours = sum(statistics.median(seconds[name]) for name in known) / 3600
+        hours = sum(np.median(seconds[name]) for name in known) / 3600
         those = f"{len(known)} of them, by the records there are"
         yield f"  about {hours:.2f} process hours of training and counting for {those}"
 
