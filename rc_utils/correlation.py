@@ -136,8 +136,8 @@ def effective_number(x: np.ndarray, y: np.ndarray, units: np.ndarray) -> float:
     """How many independent rows n dependent rows are worth for their correlation.
 
     n times the variance of r if all rows were independent, over its cluster-robust variance; both
-    from the influence of each row on r, summed over rows and over the units, numbered from 0.
-    Between m units and n.
+    from the influence of each row on r, summed over rows and over the m units, within [m, n].
+    units: (n,) numbers from 0.
     """
     influence = _influence(x, y)
     by_unit = np.bincount(units, influence)
@@ -255,9 +255,8 @@ def bootstrap(
     """A statistic with its percentile interval from drawing m whole units with replacement.
 
     units: (n,) name of the unit of each row. statistic: from weights (B, n), how often each row is
-    counted, to (B,) values; with weights of one it is the value, which the interval holds. The
-    interval is widened by sqrt(m / (m - 1)). None with fewer than `MIN_UNITS` units or where the
-    resamples do not vary.
+    counted, to (B,) values; with weights of one it is the value. The interval holds it, is widened
+    by sqrt(m / (m - 1)), and is none below `MIN_UNITS` units or where the resamples do not vary.
     """
     codes, number = _unit_codes(units)
     value = float(statistic(np.ones((1, len(codes))))[0]) if number else math.nan
@@ -317,11 +316,10 @@ def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
 
     Rows are kept apart by campaign, experiment, network and `setting`, as far as `runs` has them.
     `interpolates` holds where every run interpolates; other columns are kept where the runs agree;
-    `run_id`, `seed`, `cell` and a negligible weight decay give way to `num_seeds`
-    and `num_runs`. A number that is missing in one run is missing in the mean. A setting whose runs
-    all diverged stays, with status "diverged" and its hyper-parameters. The mean of
-    `count_std_error` is an upper bound, since runs share their simplices. Raises ValueError without
-    `network` and `cell`.
+    run_id, seed, cell and weight decays that are all negligible give way to `num_seeds`, `num_runs`.
+    A number that is missing in one run is missing in the mean. A setting whose runs all diverged
+    stays, with status "diverged" and its hyper-parameters. The mean of `count_std_error` is an upper
+    bound, since runs share their simplices. Raises ValueError without `network` and `cell`.
     """
     check_keys("the runs", ["network", "cell"], runs.columns)
     dropped = ["run_id", "seed", "status", "cell"]
@@ -369,8 +367,7 @@ def with_logs(rows: pd.DataFrame) -> pd.DataFrame:
 def regression_formula(rows: pd.DataFrame) -> str:
     """Regression formula for the count: a level per network, a slope in log lr and log batch size.
 
-    "count ~ C(network) + log2_lr + log2_batch", as far as the rows vary these; a level for each
-    value of whatever else differs.
+    "count ~ C(network) + log2_lr + log2_batch", as far as these differ, a level for whatever else.
     """
     varied = [k for k in ("network", *HYPERPARAMETERS) if k in rows and rows[k].nunique() > 1]
     terms = [f"C({k})" for k in varied if k not in LOGS]
@@ -411,8 +408,7 @@ def correlation_table(
     """Correlations of two columns for each network and overall, one row per network and method.
 
     Replicates are averaged first, diverged runs left out. Returns the columns network (the last is
-    "overall"), method, value, low, high, n (rows), n_units (settings). Raises ValueError for a
-    missing column and as `correlate`.
+    "overall"), method, value, low, high, n (rows), n_units (settings). Errors: as `correlate`.
     """
     rows = finished(average_replicates(runs))
     groups = {name: rows[rows["network"] == name] for name in runs["network"].unique()}

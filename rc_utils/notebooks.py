@@ -2,8 +2,7 @@
 
     python -m rc_utils.notebooks 03_main_correlation -p campaign shapes-tiny -o out.ipynb
 
-papermill only warns about a parameter that a notebook does not have; here it is an error, and so is
-a value of another type than its default.
+A parameter that a notebook does not have is an error, and so is a value of another type.
 """
 
 import argparse

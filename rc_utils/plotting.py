@@ -1,8 +1,7 @@
 """One style for every figure, and the figures that several pages share.
 
 Networks keep their colour and marker on every page. Class k has colour k of a scheme for
-colour-blind readers; where a picture shows classes from 10 on, each class in it gets a colour of
-its own.
+colour-blind readers, or in a picture with classes from 10 on a colour of its own.
 """
 
 import colorsys
@@ -242,8 +241,7 @@ def decision_regions(
 ) -> Axes:
     """Picture of the labels on the lattice of a triangle, one hexagon per lattice point (v1 Fig 6).
 
-    labels: (P,) classes, -1 outside. coordinates: (P, 3) barycentric, as a lattice has them. Raises
-    ValueError for other shapes.
+    labels: (P,) classes, -1 outside. coordinates: (P, 3) barycentric, else a ValueError.
     """
     shapes = f"labels have shape {np.shape(labels)} and coordinates {np.shape(coordinates)}"
     require(np.shape(coordinates) == (len(labels), 3), f"{shapes}; expected (P,) and (P, 3)")

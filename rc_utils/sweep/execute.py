@@ -1,8 +1,7 @@
 """Run what is missing of a campaign: `python -m rc_utils.sweep NAME`.
 
 In this process by default, on local worker processes with --workers, on a Dask cluster with
---scheduler. Every finished run is on the disk at once; a killed sweep loses at most the runs it was
-in, and the next call does the rest.
+--scheduler. Every finished run is on the disk at once, and after a kill the next call does the rest.
 """
 
 import argparse
@@ -83,9 +82,8 @@ def sweep(
         compile: torch.compile the networks.
         threads: torch threads of each run; with one, results do not depend on the machine's load.
 
-    Raises OSError before any training if the results cannot be written, and ValueError for a wrong
-    setting, device or value of the campaign, and for a network of the reader's that is not the one
-    on record.
+    Raises OSError before any training if the results cannot be written, ValueError for a wrong
+    setting, device or value of the campaign, and for a reader's network that is not as on record.
     """
     campaign = campaign if isinstance(campaign, Campaign) else load_campaign(campaign)
     check_values(campaign)
@@ -159,8 +157,7 @@ def on_dask(todo, job, workers, scheduler):
     """Outcomes of `job` for planned runs, as they are finished, on so many local processes with a
     thread each or on the workers of a scheduler.
 
-    A killed worker's run goes to another worker; an error in a job is an outcome. Raises OSError if
-    the scheduler goes away.
+    A killed worker's run goes to another, and an error is an outcome. OSError without a scheduler.
     """
     import dask
     from distributed import CancelledError, Client, as_completed

@@ -241,8 +241,7 @@ def load_counts(name, labels):
     """Counts of single simplices: one row per run with all of the counts `labels`, and count.
 
     Columns: run_id, network, lr, batch_size, count (its label), counts (an array over the first
-    simplices, which all labels share), evaluations and seconds of one simplex. Same order of
-    simplices in every run.
+    simplices, the same for all labels and runs), evaluations and seconds of one simplex.
     """
     campaign, entries = _entries(name)
     rows = []

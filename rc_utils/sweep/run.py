@@ -66,8 +66,7 @@ def complete_run(planned, device="cpu", should_stop=None, *, compile=False):
     """Record of a planned run; the run is made, and its record written, unless it is there.
 
     A record that lacks a count, a measure or a look during training is made again as a whole, with
-    all that it held: what another campaign asked of the same run is not lost.
-    should_stop, compile: as in `train`.
+    all that it held, for another campaign. should_stop, compile: as in `train`.
 
     Raises filelock.Timeout where another process is at this run, and ValueError where the record
     was made with another network of the same name or another `evolution_loss`.
@@ -119,8 +118,7 @@ def _with_held(planned, record):
 def make_record(planned, device="cpu", should_stop=None, *, compile=False):
     """Train, measure and count one run without writing anything.
 
-    Returns its record and the state dicts of its network by epoch: after the last one, and where
-    the plan asks for them.
+    Returns its record and state dicts by epoch: the last one, and where the plan asks for them.
     """
     spec, started, states = planned.spec, datetime.datetime.now(datetime.UTC), {}
     data = dataset_of(spec, device)
@@ -181,9 +179,8 @@ def _right_images(network, spec, data):
     """Which images of the stored dataset are classified right, and the accuracy on unused ones.
 
     Returns {"test", "pool"}, bits in the stored order, eight a byte, as base64 text
-    (`numpy.packbits`): of all test images and of all images that the training images of `data` were
-    drawn from; and the accuracy on images of the pool that are none of these. All are standardised
-    as the training images are.
+    (`numpy.packbits`): of all test images and of the pool that the training images were drawn from;
+    and the accuracy on the others of the pool. All are standardised as the training images are.
     """
     settings = {k: v for k, v in spec.dataset.items() if k in ("name", "image_size", "classes")}
     stored = dataset_of(dataclasses.replace(spec, dataset=settings))

@@ -43,9 +43,8 @@ def draw_epoch(config, n, rng):
 def crop_and_flip(images, padding, shifts, flips):
     """Crop to the same size after `padding` pixels of black border, then flip some (v1 App. F).
 
-    images: (B, C, H, W) uint8, before normalisation, so that the border is black as in the usual
-    CIFAR recipe. shifts: (2, B) int64, first row and first column, 0 to 2 padding; flips: (B,)
-    int64, 1 for a horizontal flip.
+    images: (B, C, H, W) uint8, not normalised yet, so that the border is black. shifts: (2, B)
+    int64, first row and first column, 0 to 2 padding; flips: (B,) int64, 1 for a horizontal flip.
     """
     batch, _, height, width = images.shape
     device = images.device
@@ -105,8 +104,7 @@ def points_between(config, data):
 
     Pairs are uniform over pairs of different images, without those that a count with seed 0 looks
     at. between_labels "nearer": alpha is uniform in [0, 1], and a point has the label of the nearer
-    image. "third": alpha is 1/2, and a point has a label drawn uniformly from the classes of
-    neither image.
+    image. "third": alpha is 1/2, and a label is drawn uniformly from the classes of neither image.
     """
     number, n = round(config.between_share * len(data.y_train)), len(data.y_train)
     if not config.between_share:

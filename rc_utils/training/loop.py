@@ -215,8 +215,7 @@ def training_layout(
     In that layout a kernel of oneDNN writes past its buffer in the backward pass of a strided 1 x 1
     convolution: of fewer than 8 channels on a CPU with AVX2 and without AVX-512 (oneDNN issue 6035,
     open in 2026), and of fewer than 16 with several threads and an odd number of images on one with
-    AVX-512 (seen here with torch 2.13). That ends in a crash or in wrong gradients, and does not
-    happen in the contiguous layout.
+    AVX-512 (seen here with torch 2.13). The end is a crash or wrong gradients.
     """
     on_cpu = device.type == "cpu"
     few = 8 if torch.get_num_threads() == 1 else 16
