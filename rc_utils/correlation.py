@@ -136,8 +136,7 @@ def effective_number(x: np.ndarray, y: np.ndarray, units: np.ndarray) -> float:
     """How many independent rows n dependent rows are worth for their correlation.
 
     n times the variance of r if all rows were independent, over its cluster-robust variance; both
-    from the influence of each row on r, summed over rows and over the m units, within [m, n].
-    units: (n,) numbers from 0.
+    from the influence of each row on r, summed over rows and over the m units (numbered from 0).
     """
     influence = _influence(x, y)
     by_unit = np.bincount(units, influence)
@@ -316,10 +315,10 @@ def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
 
     Rows are kept apart by campaign, experiment, network and `setting`, as far as `runs` has them.
     `interpolates` holds where every run interpolates; other columns are kept where the runs agree;
-    run_id, seed, cell and weight decays that are all negligible give way to `num_seeds`, `num_runs`.
-    A number that is missing in one run is missing in the mean. A setting whose runs all diverged
-    stays, with status "diverged" and its hyper-parameters. The mean of `count_std_error` is an upper
-    bound, since runs share their simplices. Raises ValueError without `network` and `cell`.
+    run_id, seed, cell and weight decays that are all negligible give way to num_seeds, num_runs. A
+    number that is missing in one run is missing in the mean. A setting whose runs all diverged
+    stays, "diverged" and with its hyper-parameters. The mean of count_std_error is an upper bound,
+    since runs share their simplices. Raises ValueError without `network` and `cell`.
     """
     check_keys("the runs", ["network", "cell"], runs.columns)
     dropped = ["run_id", "seed", "status", "cell"]

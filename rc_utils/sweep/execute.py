@@ -1,7 +1,7 @@
 """Run what is missing of a campaign: `python -m rc_utils.sweep NAME`.
 
 In this process by default, on local worker processes with --workers, on a Dask cluster with
---scheduler. Every finished run is on the disk at once, and after a kill the next call does the rest.
+--scheduler. Every finished run is on the disk at once; after a kill the next call does the rest.
 """
 
 import argparse
