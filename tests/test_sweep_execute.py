@@ -231,6 +231,22 @@ def test_a_record_from_a_worker_takes_the_place_of_one_that_lacks_a_count(monkey
     assert record_of(campaign)["counts"] == whole["counts"]
 
 
+def test_a_record_from_a_worker_without_the_records_here_holds_what_they_held(
+    tmp_path, monkeypatch
+):
+    one, other = with_changes(grid=ONE), with_changes(grid=ONE, counts=["test"])
+    sweep(one)
+
+    def elsewhere(todo, job, workers, scheduler):
+        with monkeypatch.context() as patch:
+            patch.setenv("RC_RESULTS", str(tmp_path / "elsewhere"))
+            return list(map(job, todo))
+
+    monkeypatch.setattr(execute, "on_dask", elsewhere)
+    assert statuses(sweep(other, scheduler="tcp://there")) == ["done"]
+    assert missing_runs(one) == missing_runs(other) == []
+
+
 def test_a_network_is_trained_again_with_the_threads_of_its_record(monkeypatch):
     campaign, seen, train = with_changes(grid=ONE), [], run.train
     sweep(campaign)

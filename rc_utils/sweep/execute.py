@@ -29,7 +29,7 @@ from rc_utils.networks.registry import check_network
 from rc_utils.paths import results_dir, write_atomically
 from rc_utils.sweep import records
 from rc_utils.sweep.campaign import Campaign, canonical_json, load_campaign
-from rc_utils.sweep.run import check_start, complete_run, make_record, torch_threads
+from rc_utils.sweep.run import check_start, complete_run, make_record, torch_threads, with_held
 from rc_utils.training import StopTraining
 
 # Differences of seeds of one setting in the committed records of cifar10-small, which a run that is
@@ -96,13 +96,17 @@ def sweep(
         check_device(device)
     deadline = None if time_budget is None else time.time() + time_budget
     whole = campaign.whole or campaign
-    for record, _ in records.find_records(whole.runs(), whole.folder / "runs.jsonl").values():
+    found = records.find_records(whole.runs(), whole.folder / "runs.jsonl")
+    for record, _ in found.values():
         if is_here(record["spec"]["dataset"]["name"]):
             check_start(record)
     todo, plans = records.missing_runs(campaign, shard), campaign.runs()
     if not todo:
         return []
     check_data(todo, scheduler)
+    if scheduler:  # whose workers may have none of the records that are here
+        old = {key: found[key][0] for key in found}
+        todo = [with_held(p, old[p.spec.run_id]) if p.spec.run_id in old else p for p in todo]
     # A folder that cannot be written is noticed before any training.
     probe = results_dir() / "records" / f".writable.{uuid.uuid4().hex[:8]}"
     write_atomically(probe, b"")

@@ -82,7 +82,7 @@ def complete_run(planned, device="cpu", should_stop=None, *, compile=False):
             check_start(old)
             if records.is_complete(old, planned):
                 return old
-            planned = _with_held(planned, old)
+            planned = with_held(planned, old)
         record, states = make_record(planned, device, should_stop, compile=compile)
         if planned.evolution_weights and record["status"] == "ok":
             record["provenance"]["weights_sha256"] = _keep_weights(run_id, states)
@@ -90,7 +90,7 @@ def complete_run(planned, device="cpu", should_stop=None, *, compile=False):
     return record
 
 
-def _with_held(planned, record):
+def with_held(planned, record):
     """The planned run with all that its record holds, which another campaign may have asked for."""
     looks = record["evolution"]
     entries = {"counts": record["counts"]}
