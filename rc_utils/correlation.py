@@ -289,9 +289,9 @@ def weighted_pearson(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.nd
     dy = y - (weights * y).sum(1, keepdims=True) / total
     pairs = ((dx, dx), (dy, dy), (dx, dy))
     sxx, syy, sxy = ((weights * one * other).sum(1) for one, other in pairs)
-    # A variance this small against the range of the values is rounding.
+    # A variance this small against the values is rounding.
     floor = 1e-24 * total[:, 0]
-    usable = (sxx > floor) & (syy > floor)
+    usable = (sxx > floor * np.abs(x).max() ** 2) & (syy > floor * np.abs(y).max() ** 2)
     return np.divide(sxy, np.sqrt(sxx * syy), out=np.full(len(weights), np.nan), where=usable)
 
 
