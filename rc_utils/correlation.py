@@ -211,7 +211,7 @@ def slope(
     plain = model.fit()
     value = float(plain.params[term])
     freedom = number - int(np.linalg.matrix_rank(pd.DataFrame(model.exog).groupby(codes).mean()))
-    exact = plain.ssr <= 1e-20 * max(1.0, np.abs(model.endog).max() ** 2)
+    exact = plain.ssr <= 1e-20 * np.abs(model.endog).max() ** 2
     if freedom < 1 or len(rows) <= rank or exact:
         return Estimate(value, n=number, unit=unit)
     error = float(plain.bse[term])

@@ -153,6 +153,8 @@ def test_slope_is_clustered_least_squares():
     assert found.high - found.value == pytest.approx(stats.t.ppf(0.975, 8) * np.sqrt(variance))
     alone = slope(rows, "y ~ C(kind) + x", "x", range(30))
     assert (alone.low, alone.high) == pytest.approx(fitted.conf_int()[3])
+    tiny = slope(rows.assign(y=1e-12 * rows["y"]), "y ~ C(kind) + x", "x", range(30))
+    assert 1e12 * tiny.low == pytest.approx(alone.low)
     assert np.isnan(slope(rows.assign(x=1.0), "y ~ C(kind) + x", "x", rows["unit"]).value)
     exact = slope(rows.assign(y=3 * rows["x"]), "y ~ x", "x", rows["unit"])
     assert exact.value == pytest.approx(3)
