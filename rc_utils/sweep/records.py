@@ -241,7 +241,7 @@ def load_counts(name, labels):
     """Counts of single simplices: one row per run with all of the counts `labels`, and count.
 
     Columns: run_id, network, lr, batch_size, count (its label), counts (an array over the first
-    simplices, the same for all labels and runs), evaluations and seconds of one simplex.
+    simplices, the same in all runs and in labels that draw alike), evaluations, seconds of one.
     """
     campaign, entries = _entries(name)
     rows = []
