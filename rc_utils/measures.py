@@ -1,5 +1,7 @@
 """Scalar measures of a trained network that compete with the region count.
 
+In all of them x are standardised images (N, C, H, W) and y their labels (N,).
+
 Measures along segments take a `seed`: 0 draws the first segments that `region_count` draws with its
 seed 0, so that measure and count see the same; OWN draws others, so that their agreement is not
 shared sampling noise.
@@ -49,12 +51,10 @@ OTHER_BENDS = {
 
 
 def distance_from_init(network, initial):
-    """`d(W) = sqrt(sum_i ||W_i - W_i^0||_F^2)` over all weight matrices and kernels.
+    """`d(W) = sqrt(sum_i ||W_i - W_i^0||_F^2)`, W_i^0 of the same network at its start, `initial`.
 
-    Args:
-        initial: the same network at its initialisation. Biases and the scale and shift of batch
-            normalisation (parameters of fewer than two dimensions) are left out, as in the
-            definition (v1 App. B, Example 1).
+    Over all weight matrices and kernels; parameters of fewer than two dimensions are left out, as
+    in the definition (v1 App. B, Example 1).
     """
     _check_weights(network)
     pairs = zip(network.parameters(), initial.parameters(), strict=True)
@@ -85,12 +85,7 @@ def log_path_norm(network, x):
     capacity control in neural networks, Sec. 5; computed as in Jiang et al. 2020, Fantastic
     generalization measures, Eq. 44). A batch norm is the affine map that it is in evaluation mode.
     An activation has the slope that it has for large inputs, 1. Sigmoid gates and max-pools are
-    applied as they are.
-
-    Args:
-        x: images (N, C, H, W), of which only the shape is used.
-
-    Cost: one forward pass in float64.
+    applied as they are. Of x only the shape is used. Cost: one forward pass in float64.
     """
     _check_weights(network)
     squared = copy.deepcopy(network).eval().double()
@@ -115,11 +110,10 @@ def log_path_norm(network, x):
 def sharpness(network, x, y, tolerance=0.05):
     """Largest eigenvalue of the Hessian, in all parameters, of the mean cross-entropy on (x, y).
 
-    The network is in evaluation mode, so that the loss is a function of the parameters alone.
-    Lanczos iterations with Hessian-vector products from a fixed start; `tolerance` bounds the
-    relative error of the eigenvalue. x: images (N, C, H, W); y: labels (N,). All images are in one
-    graph: a few hundred are meant. 0 where nothing can be trained or the start meets no curvature,
-    as on images that a network has separated for good.
+    In evaluation mode. Lanczos iterations with Hessian-vector products from a fixed start;
+    `tolerance` bounds the relative error of the eigenvalue. All images are in one graph: a few
+    hundred are meant. 0 where nothing can be trained or the start meets no curvature, as on images
+    that a network has separated for good.
     """
     from scipy.sparse.linalg import LinearOperator, eigsh
 
@@ -161,11 +155,7 @@ def _check_weights(network):
 
 
 def output_margin(network, x, y):
-    """`gamma(W)`, the mean over (x, y) of `f(x)_y - max_{i != y} f(x)_i` (v1 App. B), in logits.
-
-    Args:
-        x, y: images (N, C, H, W) and their labels (N,).
-    """
+    """`gamma(W)`, the mean over (x, y) of `f(x)_y - max_{i != y} f(x)_i` (v1 App. B), in logits."""
     total = 0.0
     with undisturbed(network, y.device):
         for part in _batches(x, 1000):
@@ -177,8 +167,7 @@ def output_margin(network, x, y):
 def input_gradient(network, x, y):
     """Mean Euclidean norm of the gradient of the output margin with respect to the image.
 
-    Over (x, y): a local Lipschitz constant at the data. x: standardised images (N, C, H, W);
-    y: labels (N,).
+    Over (x, y): a local Lipschitz constant at the data.
     """
     _, norms = _margins_and_gradients(network, x, y)
     return float(norms.sum()) / len(y)
@@ -191,7 +180,7 @@ def margin_over_gradient(network, x, y):
     To first order the distance of an image from the nearest decision boundary, in units of
     standardised images (Elsayed et al. 2018, Large margin deep networks for classification, Sec.
     3); negative where the label is wrong. The median, of two in the middle the lower, since the
-    quotient has no bound where a network is flat. x: (N, C, H, W); y: labels (N,).
+    quotient has no bound where a network is flat.
     """
     margins, norms = _margins_and_gradients(network, x, y)
     return float((margins / norms.clamp_min(torch.finfo(norms.dtype).tiny)).median())
@@ -202,8 +191,8 @@ def jacobian_norm(network, x):
     """Mean over x of `|J(x)|_F`, `J = d softmax(f(x)) / d x`, of shape (num_classes, C H W).
 
     Novak et al. 2018, Sensitivity and generalization in neural networks, Sec. 3.1, who take test
-    images. Each row of J is one gradient, without sampling. x: standardised images (N, C, H, W).
-    Cost: one forward and num_classes backward passes per image.
+    images. Each row of J is one gradient, without sampling. Cost: one forward and num_classes
+    backward passes per image.
     """
     total = 0.0
     with evaluation_mode(network), torch.enable_grad():
@@ -247,7 +236,10 @@ def mixup_curve(network, x, y, classes, seed=0):
     classes: of the ends, "all", "inter", "intra".
     """
     check_name("classes", classes, ("all", "inter", "intra"))
-    pairs = _intra_pairs(y) if classes == "intra" else counted_pairs(x, COUNTED_SEGMENTS, seed)
+    if classes == "intra":
+        pairs = _intra_pairs(y)
+    else:
+        pairs = vertex_indices(len(x), num_samples=COUNTED_SEGMENTS, distinct=2, seed=seed)
     labels = _scores_along(network, x, pairs).argmax(2)
     ends = y[torch.as_tensor(pairs).to(y.device)].to(labels.device)
     half = len(MAGNITUDES)
@@ -266,10 +258,6 @@ def mixup_accuracy(network, x, y, seed=0):
     Their ends are of equal and of different labels. A(u) is the share of mixtures (1 - u/2) x_i +
     u/2 x_j that get the label y_i of the nearer end, over both ends of every segment: the
     perturbation response curve of Schiff et al. 2021 (Sec. 3) with mixup as the perturbation.
-
-    Args:
-        x, y: images (N, C, H, W) and their labels (N,).
-
     Cost: 11,000 forward passes, for 1,000 segments.
     """
     return float(trapezoid(mixup_curve(network, x, y, "all", seed), MAGNITUDES))
@@ -282,10 +270,6 @@ def gi_score(network, x, y, classes="inter", seed=0):
     `mixup_accuracy` and that of a network which is always right, as the Gini coefficient has it
     (Schiff et al. 2021, Predicting deep neural network generalization with perturbation response
     curves, Sec. 3). `classes`: "inter" for pairs of different labels, "intra" for those of one.
-
-    Args:
-        x, y: images (N, C, H, W) and their labels (N,).
-
     Cost: that of `mixup_accuracy`; half of it for "intra".
     """
     curve = mixup_curve(network, x, y, classes, seed)
@@ -299,7 +283,7 @@ def pal_score(network, x, y, classes="inter", seed=0):
     84 for a perfect curve. Areas below the cumulated curve of the strongest 60 % and the weakest 10
     % of the perturbations, as the Palma ratio has it (Schiff et al. 2021, Sec. 3 and Fig. 1). A and
     `classes` as in `gi_score`, A linear between its six points; 0 where no mixture near an image
-    gets its label. Shapes and cost as there.
+    gets its label.
     """
     curve = mixup_curve(network, x, y, classes, seed)
     u = np.linspace(0, 1, 1001)
@@ -317,14 +301,9 @@ def boundary_thickness(network, x, seed=0):
     training images, those of different predicted classes i and j at their ends, and a point where
     a third class wins is outside, which they do not ask for: it is on no boundary between i and j.
     Neither end comes first: the mean over both directions is taken. 0 where every segment has one
-    class at both ends. Unit: Euclidean distance of standardised images.
-
-    Args:
-        x: images (N, C, H, W).
-
-    Cost: that of `mixup_accuracy`.
+    class at both ends. Unit: Euclidean distance of images. Cost: that of `mixup_accuracy`.
     """
-    pairs = counted_pairs(x, COUNTED_SEGMENTS, seed)
+    pairs = vertex_indices(len(x), num_samples=COUNTED_SEGMENTS, distinct=2, seed=seed)
     scores = _scores_along(network, x, pairs)
     winner = scores.argmax(2)
     first, second = winner[:, :1], winner[:, -1:]
@@ -341,11 +320,6 @@ def boundary_thickness(network, x, seed=0):
         ends = gather(x, part, "cpu", torch.float64)
         lengths.append((ends[:, 1] - ends[:, 0]).flatten(1).norm(dim=1))
     return float((torch.cat(lengths) * share)[crosses].mean())
-
-
-def counted_pairs(x, num_segments, seed=0):
-    """Indices (num_segments, 2) of the ends of `region_count`'s first segments with this `seed`."""
-    return vertex_indices(len(x), num_samples=num_segments, distinct=2, seed=seed)
 
 
 def _intra_pairs(y):
@@ -378,10 +352,7 @@ def _scores_along(network, x, pairs):
 
 
 class UnitInputs(TorchFunctionMode):
-    """Inside the block `visit` gets the input of every activation.
-
-    What it returns, if not None, is what comes out.
-    """
+    """Inside the block `visit` makes the output of every activation of its input; None keeps it."""
 
     def __init__(self, visit):
         super().__init__()
@@ -426,26 +397,21 @@ def linear_pieces(network, x, num_segments=80, num_points=51, seed=0):
 
     Signs are 0 or 1. z_1, z_2, ... are equally spaced on a segment. The sum is the number of
     transitions of Novak et al. 2018, Sensitivity and generalization in neural networks, Sec. 3.2;
-    their trajectories are closed and within a class, these are the first segments that
-    `region_count` draws with `seed`. For ReLU networks it is the number of linear pieces, a lower
-    bound where a unit changes twice between neighbouring points: on a trained ResNet18 of width 8,
-    51 points found 8,759 of the 8,809 pieces that `exact_segment` finds.
-
-    Args:
-        x: images (N, C, H, W).
-
+    their trajectories are closed and within a class. For ReLU networks it is the number of linear
+    pieces, a lower bound where a unit changes twice between neighbouring points: on a trained
+    ResNet18 of width 8, 51 points found 8,759 of the 8,809 pieces that `exact_segment` finds.
     Cost: 4,080 forward passes. Raises ValueError for a network without an activation that is known
     here, and for one that bends otherwise.
     """
     classifier = as_classifier(network, x)
     device, dtype = classifier.device, classifier.dtype
-    step = images_per_batch(x, 500)
-    changes = []
+    step, changes = images_per_batch(x, 500), []
+    pairs = vertex_indices(len(x), num_samples=num_segments, distinct=2, seed=seed)
 
     def batches():
         t = torch.linspace(0, 1, num_points, dtype=dtype, device=device)
         t = t.view(-1, *[1] * (len(x.shape) - 1))
-        for pair in counted_pairs(x, num_segments, seed):
+        for pair in pairs:
             first, second = gather(x, pair, device, dtype)
             for start in range(0, num_points - 1, step):
                 # Neighbouring parts share a point, so that no change between them is lost.
@@ -464,12 +430,8 @@ def local_complexity(network, x, radius=0.005):
     The mean over x. The vertices of a cross-polytope around x; v_p are orthonormal, drawn with a
     fixed seed, the same for every x, at most as many as an image has numbers. Humayun et al. 2024,
     Deep networks always grok and here is why, Sec. 3, with the radius and number of vertices of
-    their code; theirs is the number of units by layer, here all have one weight.
-
-    Args:
-        x: standardised images (N, C, H, W), whose unit is that of `radius`.
-
-    Cost: 40 forward passes per image. Raises ValueError as `linear_pieces`.
+    their code; theirs is the number of units by layer, here all have one weight. Cost: 40 forward
+    passes per image. Raises ValueError as `linear_pieces`.
     """
     classifier = as_classifier(network, x)
     device, dtype = classifier.device, classifier.dtype
@@ -492,11 +454,7 @@ def local_complexity(network, x, radius=0.005):
 
 
 def some_images(images, labels, number):
-    """(images, labels): the first `number`, or, where those lack a class, as many spread evenly.
-
-    Subsets are balanced by class throughout; data that are taken as they are stored may be sorted
-    by class.
-    """
+    """(images, labels): the first `number`, or, where those lack a class, as many spread evenly."""
     if len(labels[:number].unique()) == len(labels.unique()):
         return images[:number], labels[:number]
     index = torch.linspace(0, len(labels) - 1, number, device=labels.device).round().long()
@@ -519,11 +477,10 @@ def _at_images(function, number=None, *, split="train", **options):
 
 # Name -> a number, or a list of numbers, of (network, the same network at its start, data).
 #
-# The first round of the book's studies took measures along segments on the segments of the count.
-# Those that end in `_own` draw their own, for the second round. Three measures of the first round
-# are withdrawn, whose values stay in its records: `boundary_thickness` counted places where a third
-# class wins, `pal_score_*` took means of the curve for areas below the cumulated one,
-# `jacobian_norm` was taken at training images.
+# Those that end in `_own` draw their own segments, for the second round of the book's studies.
+# Three of the first are withdrawn, whose values stay in records: `boundary_thickness` counted
+# places where a third class wins, `pal_score_*` took means of the curve for areas below the
+# cumulated one, `jacobian_norm` was taken at training images.
 MEASURES = {
     "distance_from_init": lambda network, initial, data: distance_from_init(network, initial),
     "margin": _at_images(output_margin),
@@ -558,11 +515,8 @@ def measure_all(names, network, initial, data):
 def measure(name, network, initial, data):
     """Value of a measure of `network` that started as `initial` and was trained on `data`.
 
-    Args:
-        name: a key of MEASURES.
-
-    The value is a number, or a list of numbers. Raises ValueError for an unknown measure and for
-    one that returns anything else.
+    name: a key of MEASURES. The value is a number, or a list of numbers. Raises ValueError for an
+    unknown measure and for one that returns anything else.
     """
     check_name("measure", name, MEASURES)
     with full_precision():

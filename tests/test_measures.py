@@ -11,6 +11,7 @@ import torch.nn.utils.prune
 import rc_utils as rc
 from rc_exact import exact_segment
 from rc_utils import measures
+from rc_utils.counting.sampling import vertex_indices
 from rc_utils.measures import MEASURES
 from rc_utils.networks import NETWORKS
 
@@ -238,7 +239,8 @@ def test_measures_of_weights_refuse_weights_that_are_computed(compute):
 
 
 def test_rivals_of_the_second_round_draw_segments_of_their_own():
-    first, own = (measures.counted_pairs(range(500), 100, seed) for seed in (0, measures.OWN))
+    draw = {"num_samples": 100, "distinct": 2}
+    first, own = (vertex_indices(500, **draw, seed=seed) for seed in (0, measures.OWN))
     assert not {*map(tuple, first)} & {*map(tuple, own)}
 
 
@@ -268,7 +270,7 @@ def test_linear_pieces_are_those_of_exact_segments():
     shape = {"in_channels": 6, "image_size": 1, "widths": (8, 8)}
     network = rc.build_network("MLP", num_classes=3, seed=1, **shape)
     x = torch.randn(30, 6, generator=torch.Generator().manual_seed(0))
-    pairs = measures.counted_pairs(x, 10)
+    pairs = vertex_indices(len(x), num_samples=10, distinct=2, seed=0)
     exact = [exact_segment(network, x[i], x[j]).num_linear_regions for i, j in pairs.tolist()]
     found = measures.linear_pieces(network, x, num_segments=10, num_points=2001)
     assert found == pytest.approx(sum(exact) / 10)
