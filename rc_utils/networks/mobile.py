@@ -11,7 +11,7 @@ ECCV 2018, Table 5, with a 3x3 stem at stride 1 and no max-pool.
 """
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from rc_utils.checks import is_finite_number, require
 from rc_utils.networks.plain import ImageClassifier, conv_norm, scale_channels, staged
@@ -38,7 +38,7 @@ class InvertedResidual(nn.Module):
     Sandler et al., Table 1. The shortcut exists at stride 1 only.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, stride: int, expansion: int):
+    def __init__(self, in_channels, out_channels, stride, expansion):
         super().__init__()
         expanded = expansion * in_channels
         self.residual = nn.Sequential(
@@ -48,12 +48,12 @@ class InvertedResidual(nn.Module):
         )
         self.shortcut = projection_shortcut(in_channels, out_channels, 1) if stride == 1 else None
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.residual(x) if self.shortcut is None else self.residual(x) + self.shortcut(x)
 
 
 @register_network("MobileNetV2")
-def mobilenet_v2(*, num_classes: int, in_channels: int, width: float) -> ImageClassifier:
+def mobilenet_v2(*, num_classes, in_channels, width) -> ImageClassifier:
     """17 inverted residuals, stem of 32, head of 1280; 2,296,922 parameters at ten classes."""
     stem, head = scale_channels(32, width), scale_channels(1280, width)
     first = conv_norm(in_channels, stem, 3, nn.ReLU)
@@ -68,16 +68,15 @@ class DropConnect(nn.Module):
     Huang et al. 2016. Kept samples are divided by 1 - rate, so that the expectation is the input.
     """
 
-    def __init__(self, rate: float):
+    def __init__(self, rate):
         super().__init__()
         self.rate = rate
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         if not self.training or self.rate == 0:
             return x
         keep = 1 - self.rate
-        mask = torch.empty_like(x[:, :1, :1, :1]).bernoulli_(keep)
-        return x * (mask / keep)
+        return x * (torch.empty_like(x[:, :1, :1, :1]).bernoulli_(keep) / keep)
 
 
 class MBConv(nn.Module):
@@ -87,15 +86,7 @@ class MBConv(nn.Module):
     convolution expands. The residual is added, through drop-connect, where the shape stays.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        stride: int,
-        expansion: int,
-        kernel_size: int,
-        rate: float,
-    ):
+    def __init__(self, in_channels, out_channels, stride, expansion, kernel_size, rate):
         super().__init__()
         expanded = expansion * in_channels
         layers = [
@@ -110,18 +101,13 @@ class MBConv(nn.Module):
             layers.append(DropConnect(rate))
         self.residual = nn.Sequential(*layers)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.residual(x) + x if self.has_shortcut else self.residual(x)
 
 
 @register_network("EfficientNetB0")
 def efficientnet_b0(
-    *,
-    num_classes: int,
-    in_channels: int,
-    width: float,
-    dropout: float = 0.2,
-    drop_connect: float = 0.2,
+    *, num_classes, in_channels, width, dropout=0.2, drop_connect=0.2
 ) -> ImageClassifier:
     """16 MBConv blocks and a linear layer from 320 channels; 3,598,598 parameters at ten classes.
 
@@ -146,7 +132,7 @@ def efficientnet_b0(
     return ImageClassifier([first, *blocks], channels, num_classes, dropout)
 
 
-def shuffle_halves(x: Tensor) -> Tensor:
+def shuffle_halves(x):
     """Interleave the halves of the channels, h and c to place 2 c + h: (N, C, H, W), C even."""
     return x.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2)
 
@@ -154,7 +140,7 @@ def shuffle_halves(x: Tensor) -> Tensor:
 class ShuffleBlock(nn.Module):
     """Half the channels pass, half are convolved, then both are shuffled (Ma et al., Fig. 3 c)."""
 
-    def __init__(self, channels: int):
+    def __init__(self, channels):
         super().__init__()
         half = channels // 2
         self.branch = nn.Sequential(
@@ -163,7 +149,7 @@ class ShuffleBlock(nn.Module):
             conv_norm(half, half, 1, nn.ReLU),
         )
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         halves = x.chunk(2, dim=1)
         return shuffle_halves(torch.cat((halves[0], self.branch(halves[1])), dim=1))
 
@@ -171,7 +157,7 @@ class ShuffleBlock(nn.Module):
 class DownsamplingShuffleBlock(nn.Module):
     """Two branches at stride 2, half of `out_channels` each, and shuffled (Ma et al., Fig. 3 d)."""
 
-    def __init__(self, in_channels: int, out_channels: int):
+    def __init__(self, in_channels, out_channels):
         super().__init__()
         half = out_channels // 2
         self.left = nn.Sequential(
@@ -184,12 +170,12 @@ class DownsamplingShuffleBlock(nn.Module):
             conv_norm(half, half, 1, nn.ReLU),
         )
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return shuffle_halves(torch.cat((self.left(x), self.right(x)), dim=1))
 
 
 @register_network("ShuffleNetV2")
-def shufflenet_v2(*, num_classes: int, in_channels: int, width: float) -> ImageClassifier:
+def shufflenet_v2(*, num_classes, in_channels, width) -> ImageClassifier:
     """Stem 24, stages 116 232 464 of 4 8 4 blocks, head 1024; 1,263,854 parameters, ten classes."""
     channels, head = scale_channels(24, width), scale_channels(1024, width)
     layers = [conv_norm(in_channels, channels, 3, nn.ReLU)]

@@ -1,17 +1,15 @@
 """Layers that the image networks share, and networks without shortcuts: VGG19 and MLP.
 
 Every network is made of `torch.nn` modules, `+`, `*` and `torch.cat`, with no control flow that
-depends on data, so that `torch.fx.symbolic_trace` sees it as a graph of known operations.
-Activations are not in place: a forward hook or an FX interpreter may keep every intermediate value.
+depends on data, so that `torch.fx.symbolic_trace` sees a graph of known operations, and no
+activation in place: a hook or an FX interpreter may keep every intermediate value.
 
 VGG19: Simonyan, Zisserman: Very Deep Convolutional Networks for Large-Scale Image Recognition, ICLR
 2015, Table 1, column E, with batch normalisation after each convolution and one linear layer
 instead of three.
 """
 
-from collections.abc import Callable, Sequence
-
-from torch import Tensor, nn
+from torch import nn
 
 from rc_utils.checks import check_count
 from rc_utils.networks.registry import register_network
@@ -21,19 +19,13 @@ PUBLISHED_WIDTH = 64
 VGG_STAGES = ((2, 64), (2, 128), (4, 256), (4, 512), (4, 512))
 
 
-def scale_channels(channels: int, width: float, divisor: int = 1) -> int:
+def scale_channels(channels, width, divisor=1):
     """Published channels times `width` / 64, to the nearest non-zero multiple of `divisor`."""
     multiple = int(channels * width / PUBLISHED_WIDTH / divisor + 0.5)
     return divisor * max(1, multiple)
 
 
-def staged(
-    stages: Sequence[tuple[int, ...]],
-    in_channels: int,
-    width: float,
-    block: Callable[..., nn.Module],
-    divisor: int = 1,
-) -> tuple[list[nn.Module], int]:
+def staged(stages, in_channels, width, block, divisor=1):
     """Blocks of stages (channels, blocks, stride of the first, *settings), and their channels.
 
     divisor: the scaled channels of a stage are a multiple of it, where it has as many.
@@ -48,15 +40,7 @@ def staged(
     return layers, in_channels
 
 
-def conv_norm(
-    in_channels: int,
-    out_channels: int,
-    kernel_size: int,
-    activation: type[nn.Module] | None = None,
-    *,
-    stride: int = 1,
-    groups: int = 1,
-) -> nn.Sequential:
+def conv_norm(in_channels, out_channels, kernel_size, activation=None, *, stride=1, groups=1):
     """A convolution without bias, batch normalisation, and an activation.
 
     The sides of the image are divided by the stride and rounded up: one pixel stays one pixel.
@@ -73,9 +57,7 @@ class ImageClassifier(nn.Module):
     At 32 x 32 input the mean is the fixed average pool of the published networks.
     """
 
-    def __init__(
-        self, features: Sequence[nn.Module], channels: int, num_classes: int, dropout: float = 0.0
-    ):
+    def __init__(self, features, channels, num_classes, dropout=0.0):
         super().__init__()
         self.features = nn.Sequential(*features)
         self.classifier = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
@@ -83,20 +65,19 @@ class ImageClassifier(nn.Module):
             self.classifier.append(nn.Dropout(dropout))
         self.classifier.append(nn.Linear(channels, num_classes))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.classifier(self.features(x))
 
 
 @register_network("VGG19")
-def vgg19(*, num_classes: int, in_channels: int, width: float) -> ImageClassifier:
+def vgg19(*, num_classes, in_channels, width) -> ImageClassifier:
     """16 biased 3x3 convolutions in five stages, each with a max-pool; 20,040,522 parameters.
 
     At ten classes. The pools round the image size up: odd sizes keep their last row and column, and
     below 32 x 32 the late pools work on single pixels and change nothing. At 32 x 32 every size is
     even and this is the published network.
     """
-    layers: list[nn.Module] = []
-    channels = in_channels
+    layers, channels = [], in_channels
     for depth, published in VGG_STAGES:
         out_channels = scale_channels(published, width)
         for _ in range(depth):
@@ -115,17 +96,14 @@ class MLP(nn.Module):
     layers, none for a linear classifier; the width of the image networks has no part in it.
     """
 
-    def __init__(
-        self, *, num_classes: int, in_channels: int, image_size: int, widths: Sequence = (64, 64)
-    ):
+    def __init__(self, *, num_classes, in_channels, image_size, widths=(64, 64)):
         super().__init__()
-        fan_in = in_channels * image_size**2
-        layers: list[nn.Module] = [nn.Flatten()]
+        layers, fan_in = [nn.Flatten()], in_channels * image_size**2
         for fan_out in widths:
             check_count("widths", fan_out, 1)
             layers += [nn.Linear(fan_in, fan_out), nn.ReLU()]
             fan_in = fan_out
         self.layers = nn.Sequential(*layers, nn.Linear(fan_in, num_classes))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.layers(x)

@@ -11,7 +11,7 @@ its X block and RegNetX-200MF, with a 3x3 stem of 64 channels and strides 1 1 2 
 """
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from rc_utils.networks.plain import ImageClassifier, conv_norm, scale_channels, staged
 from rc_utils.networks.registry import register_network
@@ -26,7 +26,7 @@ DLA_TREES = ((64, 1, 1, 1), (128, 1, 2, 2), (256, 1, 2, 2), (512, 1, 2, 1))  # t
 SQUEEZE_REDUCTION = 16  # channels for each squeezed one
 
 
-def projection_shortcut(in_channels: int, out_channels: int, stride: int) -> nn.Module:
+def projection_shortcut(in_channels, out_channels, stride):
     """The identity where the shape stays, else a 1x1 `conv_norm` (He et al. 2016, option B)."""
     if stride == 1 and in_channels == out_channels:
         return nn.Identity()
@@ -36,18 +36,18 @@ def projection_shortcut(in_channels: int, out_channels: int, stride: int) -> nn.
 class ResidualBlock(nn.Module):
     """relu(F(x) + shortcut(x)), F the `residual`."""
 
-    def __init__(self, residual: nn.Module, shortcut: nn.Module):
+    def __init__(self, residual, shortcut):
         super().__init__()
         self.residual, self.shortcut, self.relu = residual, shortcut, nn.ReLU()
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.relu(self.residual(x) + self.shortcut(x))
 
 
 class BasicBlock(ResidualBlock):
     """F: two 3x3 convolutions, the first with `stride` (He et al., eq. 1-2)."""
 
-    def __init__(self, in_channels: int, out_channels: int, stride: int = 1):
+    def __init__(self, in_channels, out_channels, stride=1):
         residual = nn.Sequential(
             conv_norm(in_channels, out_channels, 3, nn.ReLU, stride=stride),
             conv_norm(out_channels, out_channels, 3),
@@ -58,7 +58,7 @@ class BasicBlock(ResidualBlock):
 class XBlock(ResidualBlock):
     """F: a 1x1, a grouped 3x3 and a 1x1 convolution, bottleneck ratio 1."""
 
-    def __init__(self, in_channels: int, out_channels: int, stride: int):
+    def __init__(self, in_channels, out_channels, stride):
         groups = out_channels // min(GROUP_WIDTH, out_channels)
         residual = nn.Sequential(
             conv_norm(in_channels, out_channels, 1, nn.ReLU),
@@ -71,11 +71,11 @@ class XBlock(ResidualBlock):
 class SqueezeExcitation(nn.Module):
     """x * sigmoid(W2 act(W1 mean(x) + b1) + b2), the mean over pixels (Hu et al. 2018, eq. 2-4).
 
-    W1 maps the channels to `squeezed` ones, at least two. The two maps are linear layers: on one
-    pixel a 1x1 convolution is the same function of the same parameters.
+    W1 maps the channels to `squeezed` ones, at least two. On one pixel a linear layer is a 1x1
+    convolution.
     """
 
-    def __init__(self, channels: int, squeezed: int, activation: type[nn.Module] = nn.ReLU):
+    def __init__(self, channels, squeezed, activation=nn.ReLU):
         super().__init__()
         squeezed = max(2, squeezed)
         self.gate = nn.Sequential(
@@ -88,7 +88,7 @@ class SqueezeExcitation(nn.Module):
             nn.Unflatten(1, (channels, 1, 1)),
         )
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return x * self.gate(x)
 
 
@@ -98,7 +98,7 @@ class PreActivationSEBlock(nn.Module):
     The shortcut is x itself, or a bare 1x1 convolution of z where the shape changes.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, stride: int):
+    def __init__(self, in_channels, out_channels, stride):
         super().__init__()
         self.preactivation = nn.Sequential(nn.BatchNorm2d(in_channels), nn.ReLU())
         self.residual = nn.Sequential(
@@ -110,7 +110,7 @@ class PreActivationSEBlock(nn.Module):
         if stride != 1 or in_channels != out_channels:
             self.projection = nn.Conv2d(in_channels, out_channels, 1, stride, bias=False)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         activated = self.preactivation(x)
         shortcut = x if self.projection is None else self.projection(activated)
         return self.residual(activated) + shortcut
@@ -122,7 +122,7 @@ class AggregationTree(nn.Module):
     At level 1 the subtrees are residual blocks. The first of them carries the stride.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, stride: int, level: int):
+    def __init__(self, in_channels, out_channels, stride, level):
         super().__init__()
         if level == 1:
             self.left = BasicBlock(in_channels, out_channels, stride)
@@ -132,7 +132,7 @@ class AggregationTree(nn.Module):
             self.right = AggregationTree(out_channels, out_channels, 1, level - 1)
         self.root = conv_norm(2 * out_channels, out_channels, 1, nn.ReLU)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         left = self.left(x)
         return self.root(torch.cat((left, self.right(left)), dim=1))
 
@@ -145,25 +145,25 @@ def _network(stages, num_classes, in_channels, width, block, divisor=1):
 
 
 @register_network("ResNet18")
-def resnet18(*, num_classes: int, in_channels: int, width: float) -> ImageClassifier:
+def resnet18(*, num_classes, in_channels, width) -> ImageClassifier:
     """Basic blocks 2-2-2-2; 11,173,962 parameters at ten classes."""
     return _network(STAGES_18, num_classes, in_channels, width, BasicBlock)
 
 
 @register_network("ResNet34")
-def resnet34(*, num_classes: int, in_channels: int, width: float) -> ImageClassifier:
+def resnet34(*, num_classes, in_channels, width) -> ImageClassifier:
     """Basic blocks 3-4-6-3; 21,282,122 parameters at ten classes."""
     return _network(STAGES_34, num_classes, in_channels, width, BasicBlock)
 
 
 @register_network("SENet18")
-def senet18(*, num_classes: int, in_channels: int, width: float) -> ImageClassifier:
+def senet18(*, num_classes, in_channels, width) -> ImageClassifier:
     """ResNet18's channels, no final normalisation; 11,260,354 parameters at ten classes."""
     return _network(STAGES_18, num_classes, in_channels, width, PreActivationSEBlock)
 
 
 @register_network("RegNetX_200MF")
-def regnetx_200mf(*, num_classes: int, in_channels: int, width: float) -> ImageClassifier:
+def regnetx_200mf(*, num_classes, in_channels, width) -> ImageClassifier:
     """Stages 24 56 152 368 with 1 1 4 7 blocks; 2,321,946 parameters at ten classes.
 
     The groups of the 3x3 convolutions have 8 channels each, whatever the width; a stage that is
@@ -173,7 +173,7 @@ def regnetx_200mf(*, num_classes: int, in_channels: int, width: float) -> ImageC
 
 
 @register_network("SimpleDLA")
-def simple_dla(*, num_classes: int, in_channels: int, width: float) -> ImageClassifier:
+def simple_dla(*, num_classes, in_channels, width) -> ImageClassifier:
     """Convolutions 16 16 32, trees 64 128 256 512 of levels 1 2 2 1; 15,142,970 parameters."""
     layers, channels = [], in_channels
     for published in DLA_STEM:
