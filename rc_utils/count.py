@@ -2,6 +2,7 @@
 
 import argparse
 import collections
+import contextlib
 import importlib
 import inspect
 import os
@@ -43,7 +44,8 @@ def load_model(name):
     if reader:
         if not pathlib.Path(path).is_file():
             raise FileNotFoundError(f"there is no file {path}")
-        return _naming(path, reader)(path, *output)
+        with _naming(path):
+            return reader(path, *output)
     module, _, attribute = name.partition(":")
     known = f"neither module:name nor a {', '.join(_READERS)}"
     require(module and attribute.isidentifier(), f"model {name!r} is {known}")
@@ -84,7 +86,7 @@ def _exported(path):
     module = program.module()  # it has no modes: it is what it was exported as
     kinds = [value.dtype for value in program.state_dict.values() if value.is_floating_point()]
     kind = kinds[0] if kinds else torch.float32
-    return _naming(path, lambda batch: module(torch.from_numpy(batch).to(kind)), _ONE_SIZE)
+    return _naming(path, _ONE_SIZE)(lambda batch: module(torch.from_numpy(batch).to(kind)))
 
 
 def _onnx(path, output=None):
@@ -97,26 +99,24 @@ def _onnx(path, output=None):
     single = len(chosen) == 1 and chosen[0] in outputs
     require(single, f"name one of the outputs of {path}: {known}")
 
+    @_naming(path, _ONE_SIZE)
     def scores(batch):
         return session.run(chosen, {name: np.asarray(batch, dtype=np.float32)})[0]
 
-    return _naming(path, scores, _ONE_SIZE)
+    return scores
 
 
-def _naming(path, function, hint=""):
-    """`function` with whatever it raises as one line that names the file."""
-
-    def named(*arguments):
-        try:
-            return function(*arguments)
-        except Exception as error:
-            named_already = isinstance(error, ValueError) and str(path) in str(error)
-            if named_already or isinstance(error, ImportError):
-                raise
-            said = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise ValueError(f"{path}: {said}" + (f" ({hint})" if hint else "")) from error
-
-    return named
+@contextlib.contextmanager
+def _naming(path, hint=""):
+    """Whatever is raised inside the block or the decorated function, as one line with the file."""
+    try:
+        yield
+    except Exception as error:
+        named = isinstance(error, ValueError) and str(path) in str(error)
+        if named or isinstance(error, ImportError):
+            raise
+        said = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ValueError(f"{path}: {said}" + (f" ({hint})" if hint else "")) from error
 
 
 _READERS = {".pt2": _exported, **dict.fromkeys((".pt", ".pth", ".ts"), _torchscript)}
@@ -144,29 +144,22 @@ def load_points(path, key=None, image_size=None):
     fault = f"{path} is no .npz or .npy file and no folder"
     require(path.suffix in (".npz", ".npy"), f"{fault}: use np.savez(..., x=points)")
     require(image_size is None, f"{path} is not resized: leave --image-size out")
-    points, where = _naming(path, _arrays)(path), path
+    with _naming(path, "text, and objects, which would be unpickled, are not read"):
+        points = np.load(path)
     if path.suffix == ".npy":
         require(key is None, f"{path} holds one array: leave --points out")
     else:
-        with points as arrays:
+        with points as arrays, _naming(path):
             names = arrays.files
             only = names[0] if len(names) == 1 else None
             key = key or next((k for k in _KEYS if k in names), only)
             found = f"{path} has the arrays {', '.join(names)}"
             require(key in names, f"{found}: name one with --points")
-            points, where = _naming(path, arrays.__getitem__)(key), f"array {key} of {path}"
-    found = f"{where} is of type {points.dtype} and shape {points.shape}"
+            points = arrays[key]
+    found = f"{path} holds points of type {points.dtype} and shape {points.shape}"
     fits = points.dtype.kind in "buif" and points.ndim > 1
     require(fits, f"{found}, expected real numbers (N, *shape), so (N, 1) for one feature")
     return _as_images(points) if points.dtype == np.uint8 else points.astype(np.float32)
-
-
-def _arrays(path):
-    try:
-        return np.load(path)  # nothing is unpickled
-    except ValueError as error:
-        fault = "no array of numbers: text, or objects, which are not unpickled"
-        raise ValueError(fault) from error
 
 
 def _images_below(folder):
