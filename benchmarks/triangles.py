@@ -15,7 +15,7 @@ from tqdm import tqdm
 from benchmarks import adaptive
 from benchmarks.registry import Row, at_most, benchmark
 from rc_utils.counting import make_lattice, mesh, region_count, sample_vertices
-from rc_utils.counting.classifier import as_classifier, scores_at
+from rc_utils.counting.classifier import as_classifier
 
 MOST, PAPERS_GRID = "the most allowed", "a grid of 30 points and face"
 METHODS = {
@@ -170,12 +170,7 @@ def reference_count(network, corners, number):
     """
     made = mesh.lattice_mesh(make_lattice(2, number), 1, FINEST)
     classifier, corners = as_classifier(network, corners), corners[None]
-
-    def look(owner, points):
-        weights = np.column_stack([made.scale - points.sum(1), points]) / made.scale
-        return scores_at(classifier, corners, owner, weights)
-
-    made.scores = look(made.owner, made.points)
+    mesh.look(made, classifier, corners)
     while True:
         at = made.scores[made.elements]
         best = np.partition(at, -2, axis=2)[..., -2:]
@@ -183,8 +178,7 @@ def reference_count(network, corners, number):
         near &= made.depth < 2 * NEAR
         if not near.any():
             break
-        known = len(made.points)
         mesh.cut(made, near)
-        made.scores = np.concatenate([made.scores, look(made.owner[known:], made.points[known:])])
-    mesh.refine(made, look, 2 * FINEST)
+        mesh.look(made, classifier, corners)
+    mesh.refine(made, classifier, corners, 2 * FINEST)
     return int(mesh.count_pieces(made.scores, made.elements, made.owner, 1)[0])

@@ -41,6 +41,7 @@ NUM_PROBED, CALL_TOLERANCE, BATCH_TOLERANCE = 12, 1e-5, 1e-4
 # Numbers of parameters from which on a network on a CPU is given images channels last, a sixth
 # faster at full width. Narrow networks, as those of the runs on record, keep their bits.
 WIDE = 2_000_000
+ROUNDED = "near a boundary a rounded score is another label: compute them in float32"
 # What torch, cuDNN and cuBLAS say where memory runs out.
 OUT_OF_MEMORY_WORDS = (
     "out of memory", "not enough memory", "can't allocate memory", "alloc_failed",
@@ -99,20 +100,16 @@ class Classifier:
             "or labels (wrap the model in a function that picks it)",
         )
         output, n = as_tensor("the model's outputs", output).detach(), len(batch)
-        require(
-            not output.is_floating_point() or output.itemsize > 2,
-            f"the model's outputs are {output.dtype}; near a boundary a rounded score is another "
-            "label: compute them in float32",
-        )
-        output = output if output.is_floating_point() else output.to(torch.int64)
+        is_float = output.is_floating_point()
+        rounded = is_float and output.itemsize <= 2
+        require(not rounded, f"the model's outputs are {output.dtype}; {ROUNDED}")
+        output = output if is_float else output.to(torch.int64)
         column = output.ndim <= 2 and output.numel() == n
-        require(
-            column or (output.ndim == 2 and len(output) == n and output.shape[1] >= 2),
-            f"the model returned {output.dtype} of shape {tuple(output.shape)} for {n} points; "
-            f"expected scores ({n}, num_classes) or one score or integer label for each point, "
-            f"({n},)",
-        )
-        if column and not output.is_floating_point():
+        fits = column or (output.ndim == 2 and len(output) == n and output.shape[1] >= 2)
+        found = f"the model returned {output.dtype} of shape {tuple(output.shape)} for {n} points"
+        expected = f"scores ({n}, num_classes) or a score or integer label for each, ({n},)"
+        require(fits, f"{found}; expected {expected}")
+        if column and not is_float:
             return output.reshape(n)
         if column:
             whole = (output == output.round()).all().to(output.dtype)
@@ -146,11 +143,8 @@ def as_classifier(model, points, names=None):
         state = [*model.parameters(), *model.buffers()]
         dtypes = [tensor.dtype for tensor in state if tensor.is_floating_point()]
         for dtype in dtypes:
-            require(
-                dtype in (torch.float32, torch.float64),
-                f"the module has parameters in {dtype}; near a boundary a rounded score is another "
-                "label: count on a copy in float32 (model.float())",
-            )
+            full = dtype in (torch.float32, torch.float64)
+            require(full, f"the module has parameters in {dtype}; {ROUNDED} (model.float())")
         device = state[0].device if state else device
         return Classifier(model, device, dtypes[0] if dtypes else torch.float32, model)
     predicts, call = callable(getattr(model, "predict", None)), model
@@ -211,38 +205,34 @@ def read_outputs(classifier, batch_of, total, read, batch_size=None):
 
     Raises ValueError if the model does not take a batch, MemoryError if one point is too many.
     """
-    with undisturbed(classifier.module, classifier.device):
-        return _read_batches(classifier, batch_of, total, read, batch_size)
-
-
-def _read_batches(classifier, batch_of, total, read, batch_size=None):
-    """As `read_outputs`, in the modes that hold where it is called."""
     values, done, chunk = None, 0, batch_size and int(batch_size)
-    while done < total:
-        chunk = chunk or default_chunk(batch_of(done, done + 1)[0].numel(), classifier)
-        # As equal in size as can be: last bits of a matrix product can differ for small batches.
-        left = total - done
-        size = -(-left // -(-left // chunk))
-        try:
-            part = read(classifier(batch_of(done, done + size)))
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            if size == 1:
-                message = "out of memory for a single point: free memory or use another device than"
-                raise MemoryError(f"{message} {classifier.device} ({error})") from error
-            part = None
-        if part is None:
-            # Freed here, after the exception and the frames it holds are gone.
-            torch.cuda.empty_cache()
-            chunk = size // 2
-            continue
-        if values is None:
-            # A small tensor kept from every batch would keep the allocator from reusing its memory.
-            values = part.new_empty((total, *part.shape[1:]))
-        values[done : done + size] = part
-        done += size
-        classifier.tick(size)
+    with undisturbed(classifier.module, classifier.device):
+        while done < total:
+            chunk = chunk or default_chunk(batch_of(done, done + 1)[0].numel(), classifier)
+            # As equal in size as can be: last bits of a matrix product can differ for small ones.
+            left = total - done
+            size = -(-left // -(-left // chunk))
+            try:
+                part = read(classifier(batch_of(done, done + size)))
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                if size == 1:
+                    advice = "free memory or use another device than"
+                    fault = f"out of memory for a single point: {advice} {classifier.device}"
+                    raise MemoryError(f"{fault} ({error})") from error
+                part = None
+            if part is None:
+                # Freed here, after the exception and the frames it holds are gone.
+                torch.cuda.empty_cache()
+                chunk = size // 2
+                continue
+            if values is None:
+                # A small tensor kept from every batch would keep its memory from being reused.
+                values = part.new_empty((total, *part.shape[1:]))
+            values[done : done + size] = part
+            done += size
+            classifier.tick(size)
     return values
 
 
@@ -259,12 +249,12 @@ def default_chunk(num_features, classifier):
     accelerator wants large batches; scikit-learn has a high cost per call.
     """
     num_bytes = 4 * num_features
+    most, memory = min(4096, max(32, (5 << 18) // num_bytes)), 8 << 20
     if classifier.per_call_cost:
-        return min(65536, max(1, (32 << 20) // num_bytes))
-    if classifier.device.type != "cpu":
-        return min(16384, max(1, (64 << 20) // num_bytes))
-    in_cache = min(4096, max(32, (5 << 18) // num_bytes))
-    return min(in_cache, max(1, (8 << 20) // num_bytes))
+        most, memory = 65536, 32 << 20
+    elif classifier.device.type != "cpu":
+        most, memory = 16384, 64 << 20
+    return min(most, max(1, memory // num_bytes))
 
 
 def probed(classifier, points, batch_size=None):
@@ -283,7 +273,7 @@ def probed(classifier, points, batch_size=None):
     def outputs(order, size, layout=torch.contiguous_format):
         quiet = dataclasses.replace(classifier, tick=int, layout=layout)
         how = (lambda start, stop: points[order[start:stop]], len(order), torch.Tensor.cpu, size)
-        return _read_batches(quiet, *how).numpy()
+        return read_outputs(quiet, *how).numpy()
 
     module, layout = classifier.module, torch.contiguous_format
 
@@ -291,24 +281,24 @@ def probed(classifier, points, batch_size=None):
         return {} if module is None else dict([*module.named_parameters(), *module.named_buffers()])
 
     before = {name: tensor.detach().clone() for name, tensor in state().items()}
-    with undisturbed(module, classifier.device):
-        first, again = outputs(order, size), outputs(order, size)
-        others = [outputs(order.flip(0), size)[::-1]]
-        for fewer, some in ((max(1, size // 2), order), (1, order[:2])):
-            # A model that takes no smaller batch says so where it gets one.
-            with contextlib.suppress(Exception):
-                others.append(outputs(some, fewer))
-        wide = sum(tensor.numel() for tensor in before.values()) >= WIDE
-        if wide and points.ndim == 4 and classifier.device.type == "cpu":
-            # One that flattens them by `view`, for instance, takes no images so.
-            with contextlib.suppress(Exception):
-                if _differ_by(first, outputs(order, size, torch.channels_last)) <= BATCH_TOLERANCE:
-                    layout = torch.channels_last
-        changed, now = [], state()  # a model may have put another tensor in a buffer's place
-        for name, old in before.items():
-            if not torch.equal(now[name].nan_to_num(), old.nan_to_num()):
-                changed.append(name)
-                now[name].copy_(old)
+    # Both in one go, since every one of `read_outputs` begins in the same random state.
+    first, again = np.split(outputs(order.repeat(2), size), 2)
+    others = [outputs(order.flip(0), size)[::-1]]
+    for fewer, some in ((max(1, size // 2), order), (1, order[:2])):
+        # A model that takes no smaller batch says so where it gets one.
+        with contextlib.suppress(Exception):
+            others.append(outputs(some, fewer))
+    wide = sum(tensor.numel() for tensor in before.values()) >= WIDE
+    if wide and points.ndim == 4 and classifier.device.type == "cpu":
+        # One that flattens them by `view`, for instance, takes no images so.
+        with contextlib.suppress(Exception):
+            if _differ_by(first, outputs(order, size, torch.channels_last)) <= BATCH_TOLERANCE:
+                layout = torch.channels_last
+    changed, now = [], state()  # a model may have put another tensor in a buffer's place
+    for name, old in before.items():
+        if not torch.equal(now[name].nan_to_num(), old.nan_to_num()):
+            changed.append(name)
+            now[name].data.copy_(old)
     name = type(module).__name__ if module is not None else "the model"
     require(
         not changed,
@@ -338,7 +328,7 @@ def probed(classifier, points, batch_size=None):
     require(
         not rounded or any(few) or shares or first.dtype == np.float64,
         f"all scores of {name} are rounded to half precision or bfloat16, as autocast inside it "
-        "does; near a boundary a rounded score is another label: compute them in float32",
+        f"does; {ROUNDED}",
     )
     return dataclasses.replace(classifier, floor=-1e4 * float(largest or 1), layout=layout)
 
@@ -363,6 +353,22 @@ def _differ_by(one, other):
     if excess <= 0:
         return 0.0
     return excess / spread if spread else np.inf
+
+
+def classifier_inside(model, vertices, batch_size=None):
+    """(`as_classifier` of a model, probed; vertices (B, d + 1, *shape) as a tensor beside it).
+
+    Raises ValueError for vertices of another shape or not finite, and as `probed` does.
+    """
+    vertices = as_points(vertices)
+    given = as_tensor("vertices", vertices).detach()
+    shape = tuple(given.shape)
+    fits = len(shape) >= 3 and shape[1] >= 2 and shape[0] > 0
+    require(fits, f"vertices have shape {shape}; expected (B, d + 1, *shape) with d >= 1")
+    require(torch.isfinite(given).all(), "vertices hold NaN or infinity; remove these points")
+    classifier = as_classifier(model, vertices)
+    corners = given.to(classifier.device, classifier.dtype)
+    return probed_inside(classifier, corners, batch_size), corners
 
 
 def probed_inside(classifier, corners, batch_size=None):
@@ -456,18 +462,10 @@ def label_lattice(classifier, corners, lattice, batch_size=None):
 
     Where the model's are below 0, their ranks.
     """
-    size = lattice.num_points
-    weights = torch.tensor(lattice.coordinates).to(corners)
-
-    def batch_of(start, stop):
-        flat = torch.arange(start, stop, device=corners.device)
-        return _combine(corners, flat // size, weights[flat % size])
-
-    labels = read_outputs(classifier, batch_of, len(corners) * size, labels_of, batch_size)
-    refuse_non_finite(
-        labels, lambda index: f"of barycentric coordinates {weights[index % size].tolist()}"
-    )
-    labels = labels.view(len(corners), size).cpu().numpy()
+    simplex = np.repeat(np.arange(len(corners)), lattice.num_points)
+    weights = np.tile(lattice.coordinates, (len(corners), 1))
+    labels = _read_inside(classifier, corners, simplex, weights, labels_of, batch_size)
+    labels = labels.view(len(corners), -1).cpu().numpy()
     if labels.min(initial=0) < 0:
         return np.unique(labels, return_inverse=True)[1].reshape(labels.shape)
     return labels
@@ -479,25 +477,30 @@ def scores_at(classifier, corners, simplex, weights, batch_size=None):
     They are float64, as second derivatives of close points need. One score s is (0, s). Raises
     ValueError for a model that returns labels, NonFiniteScores where one is NaN or infinite.
     """
-    simplex = torch.from_numpy(simplex).to(corners.device)
-    weights = torch.from_numpy(weights).to(corners)
-
-    def batch_of(start, stop):
-        return _combine(corners, simplex[start:stop], weights[start:stop])
-
-    output = read_outputs(classifier, batch_of, len(simplex), torch.Tensor.cpu, batch_size)
+    output = _read_inside(classifier, corners, simplex, weights, torch.Tensor.cpu, batch_size)
     require(
         output.ndim == 2,
         "the model returns labels, and scores are interpolated here: give its logits or "
         "log-probabilities; count labels, and probabilities that are flat at 0 and 1 as a "
         "forest's, by region_count(strategy='grid')",
     )
-    refuse_non_finite(
-        labels_of(output), lambda index: f"of barycentric coordinates {weights[index].tolist()}"
-    )
     output = output.double()
     output[output == -torch.inf] = classifier.floor
     return two_scores(output).numpy()
+
+
+def _read_inside(classifier, corners, simplex, weights, read, batch_size):
+    """`read_outputs` at sum_k weights[:, k] corners[simplex, k]; NonFiniteScores where they are."""
+    simplex = torch.from_numpy(simplex).to(corners.device)
+    weights = torch.from_numpy(weights).to(corners)
+
+    def batch_of(start, stop):
+        return _combine(corners, simplex[start:stop], weights[start:stop])
+
+    output = read_outputs(classifier, batch_of, len(simplex), read, batch_size)
+    place = "of barycentric coordinates {}"
+    refuse_non_finite(labels_of(output), lambda index: place.format(weights[index].tolist()))
+    return output
 
 
 def _combine(corners, simplex, weights):

@@ -6,7 +6,6 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import torch
 from tqdm import tqdm
 
 from rc_utils.checks import check_count, check_name, require
@@ -16,6 +15,7 @@ from rc_utils.counting.classifier import (
     Points,
     as_classifier,
     check_column,
+    classifier_inside,
     label_lattice,
     probed_inside,
 )
@@ -211,16 +211,8 @@ def label_grid(model, vertices, *, resolution=None, adjacency=None, batch_size=N
     The others are as in `region_count`. Where labels are negative, all are replaced by their ranks.
     Returns a LabelGrid. Raises ValueError as `region_count` does.
     """
-    vertices = draws.as_points(vertices)
-    given = draws.as_tensor("vertices", vertices).detach()
-    shape = tuple(given.shape)
-    fits = len(shape) >= 3 and shape[1] >= 2 and shape[0] > 0
-    require(fits, f"vertices have shape {shape}; expected (B, d + 1, *shape) with d >= 1")
-    require(torch.isfinite(given).all(), "vertices hold NaN or infinity; remove these points")
-    lattice = make_lattice(shape[1] - 1, resolution, adjacency=adjacency)
-    classifier = as_classifier(model, vertices)
-    corners = given.to(classifier.device, classifier.dtype)
-    classifier = probed_inside(classifier, corners, batch_size)
+    classifier, corners = classifier_inside(model, vertices, batch_size)
+    lattice = make_lattice(corners.shape[1] - 1, resolution, adjacency=adjacency)
     labels = label_lattice(classifier, corners, lattice, batch_size)
     check_column(classifier)
     return LabelGrid(lattice.to_grid(labels), lattice)

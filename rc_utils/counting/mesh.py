@@ -9,9 +9,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from rc_utils.checks import check_name, require
-from rc_utils.counting.classifier import as_classifier, check_column, probed_inside, scores_at
+from rc_utils.counting.classifier import check_column, classifier_inside, scores_at
 from rc_utils.counting.lattice import graph_components, make_lattice
-from rc_utils.counting.sampling import as_tensor
 
 STRATEGIES = ("grid", "adaptive")
 # How often the lattice's interval is halved, at most, by dimension; once in more than three.
@@ -30,7 +29,7 @@ class Mesh:
     points: (V, d) int64, in units of which an edge of a domain has `scale`. owner: (V,) the domain.
     elements: (E, d + 1) points, in an order that says where an element is cut: halfway between the
         first and that at place d - depth mod d, which keeps angles wide (Maubach, 1995).
-    depth: (E,) how often each was cut. scores: (V, C) float64, once they are looked at.
+    depth: (E,) how often each was cut. scores: (V, C) float64 of the points, as far as looked at.
     keys: (V,) int64 by point; those of the corners of a face add up to one for that face alone.
     """
 
@@ -38,7 +37,7 @@ class Mesh:
     owner: np.ndarray
     elements: np.ndarray
     depth: np.ndarray
-    scores: np.ndarray | None
+    scores: np.ndarray
     scale: int
 
     def __post_init__(self):
@@ -49,13 +48,12 @@ class Mesh:
 
 def count_on_meshes(classifier, corners, lattice, batch_size, halvings=0):
     """Regions (B,) int64 of interpolated scores on corners (B, d + 1, *shape), and evaluations."""
-    counts, evaluations, block, done = [], 0, 1, 0
-    while done < len(corners):
-        part = corners[done : done + block]
+    counts, evaluations, block = [], 0, 1
+    while len(corners):
+        part, corners = corners[:block], corners[block:]
         mesh = interpolated_mesh(classifier, part, lattice, batch_size, halvings)
         counts.append(count_pieces(mesh.scores, mesh.elements, mesh.owner, len(part)))
         evaluations += len(mesh.points)
-        done += len(part)
         scores = lattice.num_points * mesh.scores.shape[1]
         block = max(1, BLOCK // max(scores, lattice_elements(lattice).size))
     return np.concatenate(counts), evaluations
@@ -68,14 +66,8 @@ def interpolated_mesh(classifier, corners, lattice, batch_size, halvings):
     (`in_doubt`). Raises ValueError for labels, and where scores are not finite.
     """
     mesh = lattice_mesh(lattice, len(corners), halvings)
-
-    def look(owner, points):
-        weights = np.hstack([mesh.scale - points.sum(1, keepdims=True), points]) / mesh.scale
-        return scores_at(classifier, corners, owner, weights, batch_size)
-
-    mesh.scores = look(mesh.owner, mesh.points)
-    if halvings:
-        refine(mesh, look, halvings * lattice.dim)
+    look(mesh, classifier, corners, batch_size)
+    refine(mesh, classifier, corners, halvings * lattice.dim, batch_size)
     return mesh
 
 
@@ -108,24 +100,30 @@ def lattice_mesh(lattice, number, halvings):
     points = np.tile(lattice.indices * 2**halvings, (number, 1))
     owner, depth = np.repeat(np.arange(number), size), np.zeros(len(elements), dtype=np.int64)
     scale = (lattice.resolution - 1) * 2**halvings
-    return Mesh(points, owner, elements, depth, None, scale)
+    return Mesh(points, owner, elements, depth, np.zeros((0, 1)), scale)
 
 
-def refine(mesh, look, depth):
+def look(mesh, classifier, corners, batch_size=None):
+    """Evaluate the points of the mesh of simplices (B, d + 1, *shape) that have no scores yet."""
+    known = len(mesh.scores)
+    points = mesh.points[known:]
+    weights = np.hstack([mesh.scale - points.sum(1, keepdims=True), points]) / mesh.scale
+    found = scores_at(classifier, corners, mesh.owner[known:], weights, batch_size)
+    mesh.scores = np.concatenate([mesh.scores, found]) if known else found
+
+
+def refine(mesh, classifier, corners, depth, batch_size=None):
     """Cut elements that are in doubt until none is, or all that are have been cut `depth` times.
 
     An element is not judged again when only its neighbours are cut.
-    look: from the owners (n,) and points (n, d) of new points to their scores (n, C).
     """
     new = np.ones(len(mesh.elements), dtype=bool)
-    while True:
-        chosen = in_doubt(mesh, new & (mesh.depth < depth))
+    while (judged := new & (mesh.depth < depth)).any():
+        chosen = in_doubt(mesh, judged)
         if not chosen.any():
             return
-        known = len(mesh.points)
         new = cut(mesh, chosen)
-        found = look(mesh.owner[known:], mesh.points[known:])
-        mesh.scores = np.concatenate([mesh.scores, found])
+        look(mesh, classifier, corners, batch_size)
 
 
 def cut(mesh, chosen):
@@ -396,12 +394,10 @@ def triangle_regions(model, vertices, resolution=None, strategy="adaptive"):
     """
     check_name("strategy", strategy, STRATEGIES)
     halvings = HALVINGS[2] if strategy == "adaptive" else 0
-    classifier = as_classifier(model, vertices)
-    corners = as_tensor("vertices", vertices).to(classifier.device, classifier.dtype)
+    classifier, corners = classifier_inside(model, vertices)
     shape = tuple(corners.shape)
-    fits = len(shape) >= 3 and shape[:2] == (1, 3)
-    require(fits, f"vertices have shape {shape}; expected those of one triangle, (1, 3, *shape)")
-    classifier = probed_inside(classifier, corners)
+    found = f"vertices have shape {shape}; expected those of one triangle, (1, 3, *shape)"
+    require(shape[:2] == (1, 3), found)
     mesh = interpolated_mesh(classifier, corners, make_lattice(2, resolution), None, halvings)
     check_column(classifier)
     places = np.column_stack([mesh.scale - mesh.points.sum(1), mesh.points]) / mesh.scale

@@ -6,9 +6,8 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from rc_utils.counting.classifier import as_classifier, check_column, probed_inside, scores_at
+from rc_utils.counting.classifier import check_column, classifier_inside, scores_at
 from rc_utils.counting.lattice import make_lattice
-from rc_utils.counting.sampling import as_tensor
 
 # Intervals a unit of alpha, or a shorter range as a whole, is first cut into.
 COARSE_INTERVALS = 24
@@ -72,9 +71,7 @@ def segment_table(model, vertices, *, batch_size=None, progress=False):
     foreign_share, the share of regions with neither end's label; evaluations, of the model. Raises
     ValueError as `region_count`, for a model that returns labels too.
     """
-    lattice, classifier = make_lattice(1), as_classifier(model, vertices)
-    corners = as_tensor("vertices", vertices).to(classifier.device, classifier.dtype)
-    classifier = probed_inside(classifier, corners, batch_size)
+    lattice, (classifier, corners) = make_lattice(1), classifier_inside(model, vertices, batch_size)
     tables, blocks = [], corners.split(BLOCK_SEGMENTS)
     for part in tqdm(blocks, desc=f"{BLOCK_SEGMENTS} segments each", disable=not progress):
         samples = sample_adaptively(classifier, part, lattice, batch_size)
