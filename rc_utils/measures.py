@@ -25,7 +25,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils import parametrize
 from torch.overrides import TorchFunctionMode
 
-from rc_utils.checks import check_name, require
+from rc_utils.checks import check_name, naming, require
 from rc_utils.counting.classifier import as_classifier, read_outputs, two_scores
 from rc_utils.counting.evaluation import evaluation_mode, full_precision, undisturbed
 from rc_utils.counting.sampling import gather, vertex_indices
@@ -521,10 +521,7 @@ def measure(name, network, initial, data):
     check_name("measure", name, MEASURES)
     with full_precision():
         value = MEASURES[name](network, initial, data)
-    try:
+    with naming(f"measure {name!r} returned {value!r}; expected one number"):
         if isinstance(value, list):
             return [float(number) for number in value]
         return value if isinstance(value, int) else float(value)
-    except (TypeError, ValueError, RuntimeError) as error:
-        fault = f"measure {name!r} returned {value!r}"
-        raise ValueError(f"{fault}; expected one number ({error})") from error

@@ -91,14 +91,10 @@ class Classifier:
             shape, advice = tuple(batch.shape), "Have the points the shape it takes?"
             if self.per_call_cost and batch.ndim > 2:
                 advice = "What has `predict` gets each point as a row: give a function of the batch"
-            raise ValueError(
-                f"the model failed on a batch of shape {shape}: {error}. {advice}"
-            ) from error
-        require(
-            isinstance(output, np.ndarray | list | torch.Tensor),
-            f"the model returned a {type(output).__name__}; expected one array or tensor of scores "
-            "or labels (wrap the model in a function that picks it)",
-        )
+            fault = f"the model failed on a batch of shape {shape}: {error}. {advice}"
+            raise ValueError(fault) from error
+        several = "the model returned a tuple: wrap it in a function that picks scores or labels"
+        require(not isinstance(output, tuple), several)
         output, n = as_tensor("the model's outputs", output).detach(), len(batch)
         is_float = output.is_floating_point()
         rounded = is_float and output.itemsize <= 2
@@ -150,9 +146,6 @@ def as_classifier(model, points, names=None):
     predicts, call = callable(getattr(model, "predict", None)), model
     if predicts:
         device, call = torch.device("cpu"), _predict_of(model)
-    elif not callable(model):
-        expected = "expected a torch module, a scikit-learn classifier or a callable"
-        raise TypeError(f"model is a {type(model).__name__}; {expected}")
 
     def adapted(batch):
         batch = batch.flatten(1) if predicts else batch
@@ -168,13 +161,9 @@ def as_classifier(model, points, names=None):
 def require_weights(module):
     """Raise ValueError for a module whose weights are not there: lazy, or on the meta device."""
     for tensor in (*module.parameters(), *module.buffers()):
-        require(
-            not torch.nn.parameter.is_lazy(tensor),
-            f"{type(module).__name__} has a lazy layer, whose weights are drawn by its first "
-            "batch: give it its sizes, or run it once and train it, before",
-        )
-        fault = "the module is on the meta device and has no weights"
-        require(not tensor.is_meta, f"{fault}: load them first")
+        fault = "has a lazy layer, whose weights are drawn by its first batch: run it once before"
+        require(not nn.parameter.is_lazy(tensor), f"{type(module).__name__} {fault}")
+        require(not tensor.is_meta, "the module is on the meta device: load its weights first")
 
 
 def _predict_of(model):
@@ -243,12 +232,9 @@ def is_out_of_memory(error):
 
 
 def default_chunk(num_features, classifier):
-    """Points in one forward pass, by the size of a point alone: one machine gives the same bits.
-
-    On a CPU small convolutional networks are fastest where a layer's output stays in the cache; an
-    accelerator wants large batches; scikit-learn has a high cost per call.
-    """
+    """Points in one forward pass, by the size of a point alone: one machine gives the same bits."""
     num_bytes = 4 * num_features
+    # On a CPU small networks are fastest where a layer's output stays in the cache.
     most, memory = min(4096, max(32, (5 << 18) // num_bytes)), 8 << 20
     if classifier.per_call_cost:
         most, memory = 65536, 32 << 20
@@ -336,8 +322,8 @@ def probed(classifier, points, batch_size=None):
 def _differ_by(one, other):
     """The largest difference of a score (n, C), as a share of what scores differ by between points.
 
-    Last bits do not count: what 64 roundings in float32 make of a column's largest number, or of
-    the largest of the scores that win, from which the label's lead is told no finer.
+    64 roundings in float32 of a column's largest number, or of the largest score that wins, from
+    which the label's lead is told no finer, are no difference.
     """
     if one.ndim == 1:
         return float((one != other).any())
@@ -504,11 +490,8 @@ def _read_inside(classifier, corners, simplex, weights, read, batch_size):
 
 
 def _combine(corners, simplex, weights):
-    """Points sum_k weights[:, k] corners[simplex, k], (n, *shape).
-
-    One multiplication and one addition at a time: each is rounded the same way whatever the batch
-    and the device, and at a vertex the point is the vertex exactly.
-    """
+    """Points sum_k weights[:, k] corners[simplex, k], (n, *shape); at a vertex, it exactly."""
+    # One operation at a time is rounded the same way whatever the batch and the device.
     weights = weights.view(*weights.shape, *(1,) * (corners.ndim - 2))
     batch = corners[simplex, 0].mul_(weights[:, 0])
     for k in range(1, corners.shape[1]):

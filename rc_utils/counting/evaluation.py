@@ -11,11 +11,8 @@ from rc_utils.random_state import own_random_state
 
 @functools.cache
 def keep_freed_memory():
-    """Let glibc keep the memory of temporaries: a quarter of a narrow network's time.
-
-    It gives them back to the system, and takes them page by page, until one large block was freed;
-    32 MiB is the most that it learns from. Nothing is written to this one.
-    """
+    """Let glibc keep the memory of temporaries: a quarter of a narrow network's time."""
+    # It does from when one large block was freed; 32 MiB is the most that it learns from.
     torch.empty(31 << 20, dtype=torch.uint8)
 
 
@@ -32,19 +29,16 @@ def undisturbed(module, device):
 
 @contextlib.contextmanager
 def evaluation_mode(module):
-    """Evaluation mode inside the block; every submodule is back in its own mode afterwards.
-
-    A frozen TorchScript module has no other. Raises ValueError for a module whose mode is fixed.
-    """
+    """Evaluation mode inside the block, then each part's own; ValueError where modes are fixed."""
+    # A frozen TorchScript module has no mode.
     modes = [(part, part.training) for part in module.modules() if hasattr(part, "training")]
     try:
         if modes:
             module.eval()
     except NotImplementedError as error:
-        raise ValueError(
-            f"{type(module).__name__} cannot be put into evaluation mode: {error} If it is a "
-            "program that was exported in that mode, give a function: lambda x: module(x)"
-        ) from error
+        fault = f"{type(module).__name__} cannot be put into evaluation mode: {error}"
+        advice = "If it was exported in that mode, give a function: lambda x: module(x)"
+        raise ValueError(f"{fault} {advice}") from error
     try:
         yield module
     finally:
@@ -60,8 +54,7 @@ _OPEN: list = []  # of each block that is open, what the switches were when it b
 def full_precision():
     """No TF32 inside the block; every switch that torch has for it reads as before afterwards.
 
-    The switches are the whole process's: where blocks of several threads overlap, the last to end
-    sets them back.
+    They are the whole process's: of blocks that overlap in threads, the last sets them back.
     """
     with _LOCK:
         _OPEN.append(_switches())

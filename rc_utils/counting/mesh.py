@@ -60,11 +60,7 @@ def count_on_meshes(classifier, corners, lattice, batch_size, halvings=0):
 
 
 def interpolated_mesh(classifier, corners, lattice, batch_size, halvings):
-    """The mesh of simplices (B, d + 1, *shape) and its scores.
-
-    Its elements are halved, up to d times `halvings`, where that could change the count
-    (`in_doubt`). Raises ValueError for labels, and where scores are not finite.
-    """
+    """The mesh of simplices (B, d + 1, *shape) and its scores, refined up to d times `halvings`."""
     mesh = lattice_mesh(lattice, len(corners), halvings)
     look(mesh, classifier, corners, batch_size)
     refine(mesh, classifier, corners, halvings * lattice.dim, batch_size)
@@ -75,8 +71,8 @@ def interpolated_mesh(classifier, corners, lattice, batch_size, halvings):
 def lattice_elements(lattice):
     """Elements (E, d + 1) of Kuhn's triangulation, (resolution - 1)^d of them.
 
-    Each is a path of d steps, taken in any order: one unit moved from corner 0 to 1, from 2 to 0,
-    from 3 to 2 and so on. In a plane the edges are those of adjacency "simplex".
+    Each is a path of d steps, in any order: one unit moved from corner 0 to 1, from 2 to 0, from 3
+    to 2 and so on. In a plane the edges are those of adjacency "simplex".
     """
     steps = np.eye(lattice.dim, k=-1, dtype=np.int64) - np.eye(lattice.dim, dtype=np.int64)
     steps[:2, 0] = [1, 0][: lattice.dim]

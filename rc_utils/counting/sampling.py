@@ -125,11 +125,8 @@ def as_points(points):
     fault = "" if indexed and not other else f"a {type(points).__name__}"
     if isinstance(points, np.ndarray | torch.Tensor):
         fault = _fault_of(points) if points.ndim else "one number"
-    require(
-        not fault,
-        f"points are {fault}; expected a dense array or tensor (N, *shape) of real numbers, such "
-        "as torch.stack([x for x, *_ in dataset])",
-    )
+    expected = "a dense array or tensor (N, *shape), such as torch.stack([x for x, *_ in dataset])"
+    require(not fault, f"points are {fault}; expected {expected}")
     return points
 
 
@@ -160,15 +157,14 @@ def as_tensor(name, values):
 
 def _fault_of(values):
     """Why values are no dense array or tensor of real numbers, in words; "" where they are."""
-    kind = type(values).__name__
     if isinstance(values, torch.Tensor):
         if values.layout != torch.strided or values.is_nested:
-            return f"a sparse or nested {kind}"
+            return "a sparse or nested Tensor"
         if values.is_meta:
             return "on the meta device"
         return f"of type {values.dtype}" if values.is_complex() or values.is_quantized else ""
     if not isinstance(values, np.ndarray):
-        return f"a {kind}"
+        return f"a {type(values).__name__}"
     if np.ma.is_masked(values):
         return "an array with masked entries"
     return "" if values.dtype.kind in "fiub" else f"of type {values.dtype}"
@@ -184,12 +180,11 @@ def precision_of(points):
 
 def gather(points, index, device=None, dtype=torch.float32):
     """points[index] as a tensor (*index.shape, *shape); ValueError if a value is not finite."""
-    flat = np.ascontiguousarray(index.reshape(-1))
+    flat = index.ravel()
     is_tensor = isinstance(points, torch.Tensor)
     taken = points[torch.from_numpy(flat).to(points.device) if is_tensor else flat]
-    found = f"a {type(points).__name__}, of which integers take a {type(taken).__name__}"
-    is_array = isinstance(taken, np.ndarray | torch.Tensor)
-    require(is_array, f"points are {found}; expected an array")
+    found = f"points are a {type(points).__name__}, of which integers take a {type(taken).__name__}"
+    require(isinstance(taken, np.ndarray | torch.Tensor), found)
     taken = as_tensor("points", taken).to(device=device, dtype=dtype)
     shape = tuple(taken.shape[1:])
     require(shape, "points are one-dimensional; expected (N, *shape), so (N, 1) for one feature")

@@ -24,16 +24,12 @@ BLOCK = 2**20  # scores that are looked at together
 
 
 class Samples(NamedTuple):
-    """Where segments were looked at, ordered by segment, then position.
+    """Where segments were looked at, ordered by segment, then position."""
 
-    segment, position: (M,) int64, the position in units of the finest interval. labels: (M,).
-    scores: (M, C) float64.
-    """
-
-    segment: np.ndarray
-    position: np.ndarray
-    labels: np.ndarray
-    scores: np.ndarray
+    segment: np.ndarray  # (M,) int64
+    position: np.ndarray  # (M,) int64, in units of the finest interval
+    labels: np.ndarray  # (M,) int64
+    scores: np.ndarray  # (M, C) float64
 
 
 def begins(samples):
@@ -44,9 +40,8 @@ def begins(samples):
 def sample_adaptively(classifier, corners, lattice, batch_size, coarse=None):
     """Samples of segments (B, 2, *shape) that show each region.
 
-    All segments are looked at on a grid of `coarse` intervals, by default COARSE_INTERVALS. An
-    interval is halved, down to 1/32 of the grid's, while a label other than its ends' could hide in
-    it (`hiding_places`); all segments of a level are evaluated together.
+    First on a grid of `coarse` intervals, by default COARSE_INTERVALS. An interval is halved, down
+    to 1/32 of the grid's, while a label other than its ends' could hide in it (`hiding_places`).
     """
     finest = FINEST_PER_GRID_INTERVAL * (lattice.resolution - 1)
     low, high = lattice.coordinates[[0, -1], 1]

@@ -21,11 +21,6 @@ DOWNLOADS = {
 }
 
 
-def data_folder(data_dir=None):
-    """Folder of cached datasets: data_dir, else RC_DATA of the environment, else data/."""
-    return Path(data_dir or paths.data_dir())
-
-
 def write_cache(path, arrays):
     """Write the arrays of a dataset to path (npz, not compressed), whole or not at all."""
     archive = io.BytesIO()

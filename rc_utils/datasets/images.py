@@ -10,21 +10,16 @@ from rc_utils.checks import require
 
 
 class ImageTensor:
-    """Images held as uint8 on a device and standardised per channel when indexed.
+    """Images `raw` (N, C, H, W) uint8 on a device, standardised per channel when indexed.
 
-    `x[i]` is (raw[i] - mean) / std as float32, where mean and std (channels,) are in units of raw
+    `x[i]` is (raw[i] - mean) / std as float32, where mean and std (C,) are float32 in units of raw
     values, 0 to 255. An index is an integer, a slice, or integers or booleans in a tensor, an array
-    or a list; it selects along the first axis only.
-
-    Attributes:
-        raw: the stored images (N, C, H, W) uint8, for pictures; shape and device are its own.
-        mean, std: per-channel constants, float32 (C,).
+    or a list; it selects along the first axis only. Raises ValueError for other images.
     """
 
     dtype = torch.float32
 
     def __init__(self, raw, mean, std):
-        """Wrap raw (N, C, H, W) uint8, else ValueError, with mean and std of C values each."""
         found = f"images are {raw.dtype} of shape {tuple(raw.shape)}"
         require(raw.dtype == torch.uint8 and raw.ndim == 4, f"{found}; expected uint8 (N, C, H, W)")
         self.raw, self.shape, self.device = raw, raw.shape, raw.device

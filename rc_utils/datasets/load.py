@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 import torch
 
+from rc_utils import paths
 from rc_utils.checks import check_count, require, unknown_name
-from rc_utils.datasets.cache import DOWNLOADS, class_folders, data_folder, decoded, stored
+from rc_utils.datasets.cache import DOWNLOADS, class_folders, decoded, stored
 from rc_utils.datasets.images import Dataset, ImageTensor, area_average, channel_stats
 from rc_utils.datasets.shapes import SHAPE_NAMES, make_shapes
 
@@ -68,7 +69,7 @@ def load_dataset(
 
 def folder_with(name, data_dir=None):
     """The data folder, where a dataset is known by its name or there; else ValueError."""
-    folder, built_in = data_folder(data_dir), {"shapes", "digits", "imagenet"}
+    folder, built_in = Path(data_dir or paths.data_dir()), {"shapes", "digits", "imagenet"}
     own, files = folder / f"{name}.npz", {path.stem for path in folder.glob("*.npz")}
     require(name not in built_in & files, f"{own} has the name of one that is built in: rename it")
     if name not in (known := {*built_in, *DOWNLOADS, *files}):
@@ -80,7 +81,7 @@ def folder_with(name, data_dir=None):
 
 def is_here(name):
     """Whether a dataset can be had without a download or a folder of images."""
-    return name in ("shapes", "digits") or (data_folder() / f"{name}.npz").exists()
+    return name in ("shapes", "digits") or (paths.data_dir() / f"{name}.npz").exists()
 
 
 def check_values(name, *, image_size=None, label_noise=0.0, classes=None, seed=0, **numbers):
