@@ -321,10 +321,8 @@ def labels_inside(scores, labels, faces):
     for part in np.split(some, range(step, len(some), step)):
         corners = scores[faces[part]]
         # Such a label beats that of each corner at another one.
-        possible = np.ones((len(part), scores.shape[1]), dtype=bool)
-        for own in labels[faces[part]].T:
-            beaten = np.take_along_axis(corners, own[:, None, None], axis=2)
-            possible &= (corners > beaten).any(1)
+        beaten = np.take_along_axis(corners, labels[faces[part]][:, None], axis=2)
+        possible = (corners[..., None] > beaten[:, :, None]).any(1).all(2)
         face, label = possible.nonzero()
         for begin in range(0, len(face), step):
             row, at = face[begin : begin + step], label[begin : begin + step]
