@@ -4,7 +4,7 @@ In all of them x are standardised images (N, C, H, W) and y their labels (N,).
 
 Measures along segments take a `seed`: 0 draws the first segments that `region_count` draws with its
 seed 0, so that measure and count see the same; OWN draws others, so that their agreement is not
-shared sampling noise.
+shared sampling noise. The pairs of "intra" are the same for every seed.
 
 Measures of activations look at the sign of what goes into each ReLU or other activation with its
 bend at 0, module or function: a unit. For smooth activations (swish, GELU, ...) the sign is taken

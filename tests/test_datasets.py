@@ -118,6 +118,7 @@ def test_images_are_standardised_when_indexed_as_numpy_is_and_are_bytes(rng):
     for index in (
         -1, np.int64(5), slice(2, 9, 3), [4, -2, 4], np.array([0, 2], np.uint8),
         np.arange(20) % 7 == 0, torch.tensor([[0, 1], [2, 3]]), torch.arange(20) % 3 == 0,
+        torch.arange(19, -1, -1, dtype=torch.uint8),
     ):  # fmt: skip
         chosen = raw[index.numpy() if isinstance(index, torch.Tensor) else index]
         assert images[index].dtype == images.dtype == torch.float32
