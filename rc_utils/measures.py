@@ -146,12 +146,12 @@ def _check_weights(network):
         hooks = [type(hook).__name__ for hook in module._forward_pre_hooks.values()]
         computed = any("orm" in hook or "run" in hook for hook in hooks)
         computed = computed or any(key.endswith("_orig") for key in module._parameters)
-        require(
-            not computed and not parametrize.is_parametrized(module),
-            f"the weight of layer {name!r} is computed from parameters (a parametrisation, weight "
-            "norm or pruning): make it plain first, by remove_parametrizations, remove_weight_norm "
-            "or prune.remove of torch.nn.utils",
+        found = (
+            f"the weight of layer {name!r} is computed (a parametrisation, weight norm, pruning)"
         )
+        advice = "make it plain by remove_parametrizations, remove_weight_norm or prune.remove"
+        plain = not computed and not parametrize.is_parametrized(module)
+        require(plain, f"{found}: {advice} of torch.nn.utils")
 
 
 def output_margin(network, x, y):
@@ -370,11 +370,8 @@ class UnitInputs(TorchFunctionMode):
         if isinstance(output, Tensor) and output.dtype == torch.bool and output.ndim:
             # A comparison, by which some points are treated otherwise.
             bends = len(output) == self.num_points and bool((output != output[:1]).any())
-        require(
-            not bends,
-            f"the network calls {name}, whose bends this measure does not count: write it as an "
-            "activation such as torch.relu, or leave the measure out",
-        )
+        found = f"the network calls {name}, whose bends this measure does not count"
+        require(not bends, f"{found}: write it as an activation, or leave the measure out")
         return output
 
 
@@ -385,11 +382,8 @@ def _visit_units(network, device, batches, visit):
         for batch in batches:
             units.num_points = len(batch)
             network(batch)
-    require(
-        units.found,
-        "no activation was found in the network: this measure sees ReLU and its kin, as modules or "
-        "functions of torch, and would be 1 or 0 without a meaning",
-    )
+    found = "no activation was found in the network"
+    require(units.found, f"{found}: this measure sees ReLU and its kin, of torch, alone")
 
 
 def linear_pieces(network, x, num_segments=80, num_points=51, seed=0):

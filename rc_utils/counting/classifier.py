@@ -88,11 +88,9 @@ class Classifier:
         except (RuntimeError, ValueError) as error:
             if is_out_of_memory(error):
                 raise
-            shape, advice = tuple(batch.shape), "Have the points the shape it takes?"
-            if self.per_call_cost and batch.ndim > 2:
-                advice = "What has `predict` gets each point as a row: give a function of the batch"
-            fault = f"the model failed on a batch of shape {shape}: {error}. {advice}"
-            raise ValueError(fault) from error
+            fault = f"the model failed on a batch of shape {tuple(batch.shape)}: {error}"
+            advice = "Have the points the shape it takes? `predict` gets each point as a row"
+            raise ValueError(f"{fault}. {advice}") from error
         several = "the model returned a tuple: wrap it in a function that picks scores or labels"
         require(not isinstance(output, tuple), several)
         output, n = as_tensor("the model's outputs", output).detach(), len(batch)
@@ -286,21 +284,16 @@ def probed(classifier, points, batch_size=None):
             changed.append(name)
             now[name].data.copy_(old)
     name = type(module).__name__ if module is not None else "the model"
-    require(
-        not changed,
-        f"{name} changes itself when it is evaluated, as {changed and changed[0]!r} shows, such as "
-        "a batch norm that is called with training=True: no region can be counted",
-    )
-    require(
-        _differ_by(first, again) <= CALL_TOLERANCE,
-        f"{name} gives a point another output at every call: dropout that is left on, noise, or a "
-        "model that was exported or traced in training mode? No region can be counted",
-    )
+    fault = f"{name} changes itself when it is evaluated, as {changed and changed[0]!r} shows"
+    require(not changed, f"{fault}, such as a batch norm that is called with training=True")
+    fault = f"{name} gives a point another output at every call"
+    cause = "dropout that is left on, noise, or a model exported or traced in training mode?"
+    require(_differ_by(first, again) <= CALL_TOLERANCE, f"{fault}: {cause}")
     require(
         all(_differ_by(first[: len(found)], found) <= BATCH_TOLERANCE for found in others),
         f"the output of {name} for a point depends on the other points of its batch: a module in "
         "training mode (give the module itself), a batch norm without running statistics, dynamic "
-        "quantisation, or operations along the first axis? No region can be counted",
+        "quantisation, or operations along the first axis?",
     )
     if first.ndim == 1:
         return dataclasses.replace(classifier, gives_labels=True)
@@ -311,11 +304,9 @@ def probed(classifier, points, batch_size=None):
     digits = [np.frexp(numbers)[0] * 2**11 for numbers in (points.cpu().numpy(), finite)]
     *few, rounded = (not (numbers % 1).any() for numbers in (finite, steps, *digits))
     shares = ((finite >= 0) & (finite <= 1)).all()
-    require(
-        not rounded or any(few) or shares or first.dtype == np.float64,
-        f"all scores of {name} are rounded to half precision or bfloat16, as autocast inside it "
-        f"does; {ROUNDED}",
-    )
+    exact = not rounded or any(few) or shares or first.dtype == np.float64
+    fault = f"all scores of {name} are rounded to half precision or bfloat16, as by autocast inside"
+    require(exact, f"{fault}; {ROUNDED}")
     return dataclasses.replace(classifier, floor=-1e4 * float(largest or 1), layout=layout)
 
 
@@ -375,11 +366,9 @@ def check_column(classifier, strict=False):
         return
     low, high, nearest, whole = torch.stack(classifier.columns).double().cpu().T
     low, high, nearest, whole = low.min(), high.max(), nearest.min(), whole.min()
-    require(
-        not whole or nearest == max(-low, high),
-        f"the model returns whole numbers from {low:g} to {high:g} as floats: if they are labels, "
-        "return integers, as .astype(int) makes them",
-    )
+    found = f"the model returns whole numbers from {low:g} to {high:g} as floats"
+    advice = "if they are labels, return integers, as .astype(int) makes them"
+    require(not whole or nearest == max(-low, high), f"{found}: {advice}")
     probabilities = low >= 0 and high <= 1
     require(
         low < 0 < high or not (strict or probabilities),
@@ -412,11 +401,9 @@ def refuse_non_finite(labels, place_of):
     """Raise NonFiniteScores where labels (n,) are NON_FINITE, naming the first by `place_of`."""
     bad = (labels == NON_FINITE).nonzero() if labels.dtype == torch.int32 else ()
     if len(bad):
-        raise NonFiniteScores(
-            f"the model's scores are NaN or infinite at {len(bad)} of {len(labels)} points, the "
-            f"first {place_of(int(bad[0]))}: no region can be counted there. The model has "
-            "probably diverged: leave it out, or count at an earlier epoch"
-        )
+        found = f"the model's scores are NaN or infinite at {len(bad)} of {len(labels)} points"
+        advice = "It has probably diverged: leave it out, or count at an earlier epoch"
+        raise NonFiniteScores(f"{found}, the first {place_of(int(bad[0]))}. {advice}")
 
 
 def predict_labels(model: Model, points: Points, *, batch_size: int | None = None) -> np.ndarray:
@@ -464,12 +451,9 @@ def scores_at(classifier, corners, simplex, weights, batch_size=None):
     ValueError for a model that returns labels, NonFiniteScores where one is NaN or infinite.
     """
     output = _read_inside(classifier, corners, simplex, weights, torch.Tensor.cpu, batch_size)
-    require(
-        output.ndim == 2,
-        "the model returns labels, and scores are interpolated here: give its logits or "
-        "log-probabilities; count labels, and probabilities that are flat at 0 and 1 as a "
-        "forest's, by region_count(strategy='grid')",
-    )
+    found = "the model returns labels, and scores are interpolated here: give its logits"
+    advice = "count labels, and a forest's probabilities, by region_count(strategy='grid')"
+    require(output.ndim == 2, f"{found}, or {advice}")
     output = output.double()
     output[output == -torch.inf] = classifier.floor
     return two_scores(output).numpy()

@@ -141,11 +141,9 @@ def region_count(
         belongs = f"coarse={coarse!r} belongs to strategy 'adaptive' on segments, dim=1"
         require(strategy == "adaptive" and dim == 1, belongs)
         coarse = check_count("coarse", coarse, 2)
-    require(
-        strategy == "grid" or dim == 1 or lattice.adjacency == "linear",
-        f"strategy 'adaptive' in {dim} dimensions counts with adjacency 'linear', got "
-        f"{lattice.adjacency!r}; give one of them up",
-    )
+    fits = strategy == "grid" or dim == 1 or lattice.adjacency == "linear"
+    fault = f"strategy 'adaptive' in {dim} dimensions counts with adjacency 'linear'"
+    require(fits, f"{fault}, got {lattice.adjacency!r}; give one of them up")
     length = draws.checked_length(points, dim, num_samples, sampling, seed, direction_length)
     dim, num_samples, seed = int(dim), int(num_samples), int(seed)
     classifier = as_classifier(model, points, names)
