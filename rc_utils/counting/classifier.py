@@ -124,11 +124,8 @@ def as_classifier(model, points, names=None):
     or (n, 1) of floats - one score, the label is whether it is positive; of integers or booleans -
     labels. A score of -inf is that of a class that is switched off.
 
-    Args:
-        names: of the columns of a data frame, which an estimator fitted on one gets again.
-
-    Raises TypeError for another kind of model, ValueError for a module in half precision or whose
-    weights are not there yet.
+    `names` are those of the columns of a data frame, which an estimator fitted on one gets again.
+    Raises ValueError for a module in half precision or whose weights are not there yet.
     """
     device = getattr(points, "device", None)
     device = device if isinstance(device, torch.device) else torch.device("cpu")
@@ -407,10 +404,7 @@ def refuse_non_finite(labels, place_of):
 
 
 def predict_labels(model: Model, points: Points, *, batch_size: int | None = None) -> np.ndarray:
-    """Predicted label of each point, a NumPy array (N,) of integers.
-
-    Args:
-        model, points, batch_size: as in `region_count`.
+    """Predicted label of each point, a NumPy array (N,) of integers; arguments of `region_count`.
 
     Raises ValueError for points or scores that are not finite and for outputs of a wrong shape;
     MemoryError if one point is too many.

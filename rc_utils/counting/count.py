@@ -201,13 +201,10 @@ class LabelGrid:
 
 
 def label_grid(model, vertices, *, resolution=None, adjacency=None, batch_size=None):
-    """Predicted labels on the lattices of given simplices: what `region_count` counts on a grid.
+    """LabelGrid of given simplices: the labels that `region_count` counts on a grid.
 
-    Args:
-        vertices: array or tensor `(B, d + 1, *shape)`, as `sample_vertices` returns them.
-
-    The others are as in `region_count`. Where labels are negative, all are replaced by their ranks.
-    Returns a LabelGrid. Raises ValueError as `region_count` does.
+    `vertices` are `(B, d + 1, *shape)`, as `sample_vertices` returns them; the others are as in
+    `region_count`. Negative labels: all become their ranks. Raises ValueError as `region_count`.
     """
     classifier, corners = classifier_inside(model, vertices, batch_size)
     lattice = make_lattice(corners.shape[1] - 1, resolution, adjacency=adjacency)

@@ -22,11 +22,8 @@ def sample_vertices(
     "noise": v_k = x_i + L z_k with z_k standard normal, L = 0.1 by default: the random directions
     of the authors' code (`AUTHORS`), of length 5.5 or so on standardised 32 x 32 images.
 
-    The draw depends on `seed` and the points only, never on the model or the device, and the first
-    n simplices are the same for every num_samples >= n.
-
-    Args:
-        points: `(N, *shape)` with a length and integer-array indexing; only those drawn are read.
+    The draw depends on `seed` and the points `(N, *shape)` only, never on the model or the device,
+    and the first n simplices are the same for every num_samples >= n. Only points drawn are read.
 
     Returns a tensor `(num_samples, dim + 1, *shape)` where the points are, float64 for points in
     double precision, else float32. Raises ValueError for too few or not finite points and for bad
