@@ -4,6 +4,7 @@ import argparse
 import collections
 import contextlib
 import importlib
+import inspect
 import os
 import pathlib
 import pickle
@@ -53,6 +54,9 @@ def load_model(name):
     found = importlib.import_module(module)
     require(hasattr(found, attribute), f"module {module} has no {attribute!r}")
     model = getattr(found, attribute)
+    if inspect.isfunction(model) and not inspect.signature(model).parameters:
+        fault = "is a function without arguments, which makes a model and is none"
+        raise ValueError(f"{name} {fault}: name what it makes")
     return model() if isinstance(model, type) else model
 
 

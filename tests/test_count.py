@@ -141,7 +141,7 @@ def test_images_become_channels_between_0_and_1(rng):
 @pytest.mark.parametrize(("words", "message"), [
     ("stripes_module points.npz", "neither module:name"),
     ("stripes_module:Strips points.npz", "has no 'Strips'"),
-    ("stripes_module:number points.npz", "'int' object is not callable"),
+    ("stripes_module:number points.npz", "model is a int"),
     ("no_such_module:Net points.npz", "no_such_module"),
     ("model.onnx points.npz", "no file model.onnx"),
     ("weights.pt points.npz", "no TorchScript file"),
@@ -162,6 +162,7 @@ def test_images_become_channels_between_0_and_1(rng):
     ("stripes_module:Stripes dates.npz", "of type datetime64[D] and shape (1,), expected real"),
     ("stripes_module:Stripes text.npy", "text.npy: This file contains pickled"),
     ("stripes_module:Stripes points.csv", "is no .npz or .npy file and no folder"),
+    ("maker_module:make points.npz", "a function without arguments"),
 ])  # fmt: skip
 def test_wrong_words_are_named(folder, capsys, words, message):
     torch.save({"weight": torch.ones(2)}, "weights.pt")
@@ -170,6 +171,7 @@ def test_wrong_words_are_named(folder, capsys, words, message):
     (folder / "empty.npz").write_bytes(b"")
     content = (folder / "points.npz").read_bytes()
     (folder / "damaged.npz").write_bytes(content[:300] + bytes([content[300] ^ 1]) + content[301:])
+    (folder / "maker_module.py").write_text("def make():\n    return None\n")
     for name in ("text.pt2", "text.npy"):
         (folder / name).write_text("no archive")
     assert count.main(words.split()) == 1

@@ -143,12 +143,12 @@ BAD = {
     "not a number": (through(after=lambda m, z: z * torch.nan), "NaN or infinite"),
     "infinite": (through(after=lambda m, z: z + torch.inf), "NaN or infinite"),
     "a tuple": (through(after=lambda m, z: (z, z)), "returned a tuple"),
-    "nothing": (through(after=lambda m, z: None), "outputs are a NoneType"),
+    "nothing": (through(after=lambda m, z: None), "returned a NoneType"),
     "sparse": (through(after=lambda m, z: z.to_sparse()), "sparse"),
     "complex": (through(after=lambda m, z: z * 1j), "complex64"),
     "too many axes": (through(after=lambda m, z: z[:, None]), r"shape \(12, 1, 3\) for 12 points"),
     "transposed": (through(after=lambda m, z: z.T), r"shape \(3, 12\)"),
-    "one for all": (lambda seed: lambda x: x.mean(), "outputs are a float"),
+    "one for all": (lambda seed: lambda x: x.mean(), "returned a float"),
     "names": (lambda seed: lambda x: np.array(["cat"] * len(x)), "of type <U3"),
     "integers beyond 64 bits": (lambda seed: lambda x: np.full(len(x), 2**63, np.uint64), r"2\^63"),
     "meta": (lambda seed: Net(seed).to("meta"), "meta device"),
@@ -493,7 +493,7 @@ def test_what_is_no_model_is_named():
     of_images = SimpleNamespace(predict=lambda x: np.einsum("nchw->n", x))
     with pytest.raises(ValueError, match="`predict` gets each point as a row"):
         region_count(of_images, np.zeros((5, 1, 2, 2)))
-    with pytest.raises(TypeError, match="'str' object is not callable"):
+    with pytest.raises(TypeError, match="model is a str"):
         region_count("ResNet18", SEGMENT)
     with pytest.raises(ValueError, match=r"Unable to call ExportedProgram directly.*module\(\)"):
         region_count(object.__new__(torch.export.ExportedProgram), SEGMENT)

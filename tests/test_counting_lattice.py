@@ -141,7 +141,7 @@ def test_alpha_range_and_a_lattice_that_is_made_once():
     ({"seed": 2**63}, r"expected an integer below 2\^63"),
     ({"batch_size": 0}, "batch_size=0"),
     ({"resolution": 1}, "resolution=1;"),
-    ({"dim": 250, "resolution": 2}, "maximum"),
+    ({"dim": 250, "resolution": 2}, "more than 64 bits can number"),
     ({"dim": 3, "resolution": 1000}, "167,167,000 points is too large: lower the resolution"),
     ({"dim": 10, "resolution": 8, "adjacency": "full"}, "59,048 neighbours each"),
     ({"dim": 5, "resolution": 50, "adjacency": "linear"}, "282,475,249 elements"),

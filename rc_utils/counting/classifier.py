@@ -89,10 +89,13 @@ class Classifier:
             if is_out_of_memory(error):
                 raise
             fault = f"the model failed on a batch of shape {tuple(batch.shape)}: {error}"
-            advice = "Have the points the shape it takes? `predict` gets each point as a row"
+            advice = "Have the points the shape it takes?"
+            if self.per_call_cost and batch.ndim > 2:
+                advice = "What has `predict` gets each point as a row: give a function of the batch"
             raise ValueError(f"{fault}. {advice}") from error
-        several = "the model returned a tuple: wrap it in a function that picks scores or labels"
-        require(not isinstance(output, tuple), several)
+        found = f"the model returned a {type(output).__name__}; expected one array or tensor"
+        is_array = isinstance(output, np.ndarray | list | torch.Tensor)
+        require(is_array, f"{found} (wrap the model in a function that picks scores or labels)")
         output, n = as_tensor("the model's outputs", output).detach(), len(batch)
         is_float = output.is_floating_point()
         rounded = is_float and output.itemsize <= 2
@@ -125,7 +128,8 @@ def as_classifier(model, points, names=None):
     labels. A score of -inf is that of a class that is switched off.
 
     `names` are those of the columns of a data frame, which an estimator fitted on one gets again.
-    Raises ValueError for a module in half precision or whose weights are not there yet.
+    Raises TypeError for another kind of model, ValueError for a module in half precision or whose
+    weights are not there yet.
     """
     device = getattr(points, "device", None)
     device = device if isinstance(device, torch.device) else torch.device("cpu")
@@ -141,6 +145,9 @@ def as_classifier(model, points, names=None):
     predicts, call = callable(getattr(model, "predict", None)), model
     if predicts:
         device, call = torch.device("cpu"), _predict_of(model)
+    elif not callable(model):
+        expected = "expected a torch module, a scikit-learn classifier or a callable"
+        raise TypeError(f"model is a {type(model).__name__}; {expected}")
 
     def adapted(batch):
         batch = batch.flatten(1) if predicts else batch
@@ -429,10 +436,17 @@ def label_lattice(classifier, corners, lattice, batch_size=None):
 
     Where the model's are below 0, their ranks.
     """
-    simplex = np.repeat(np.arange(len(corners)), lattice.num_points)
-    weights = np.tile(lattice.coordinates, (len(corners), 1))
-    labels = _read_inside(classifier, corners, simplex, weights, labels_of, batch_size)
-    labels = labels.view(len(corners), -1).cpu().numpy()
+    size = lattice.num_points
+    weights = torch.tensor(lattice.coordinates).to(corners)
+
+    def batch_of(start, stop):
+        flat = torch.arange(start, stop, device=corners.device)
+        return _combine(corners, flat // size, weights[flat % size])
+
+    labels = read_outputs(classifier, batch_of, len(corners) * size, labels_of, batch_size)
+    place = "of barycentric coordinates {}"
+    refuse_non_finite(labels, lambda index: place.format(weights[index % size].tolist()))
+    labels = labels.view(len(corners), size).cpu().numpy()
     if labels.min(initial=0) < 0:
         return np.unique(labels, return_inverse=True)[1].reshape(labels.shape)
     return labels
@@ -444,27 +458,21 @@ def scores_at(classifier, corners, simplex, weights, batch_size=None):
     They are float64, as second derivatives of close points need. One score s is (0, s). Raises
     ValueError for a model that returns labels, NonFiniteScores where one is NaN or infinite.
     """
-    output = _read_inside(classifier, corners, simplex, weights, torch.Tensor.cpu, batch_size)
-    found = "the model returns labels, and scores are interpolated here: give its logits"
-    advice = "count labels, and a forest's probabilities, by region_count(strategy='grid')"
-    require(output.ndim == 2, f"{found}, or {advice}")
-    output = output.double()
-    output[output == -torch.inf] = classifier.floor
-    return two_scores(output).numpy()
-
-
-def _read_inside(classifier, corners, simplex, weights, read, batch_size):
-    """`read_outputs` at sum_k weights[:, k] corners[simplex, k]; NonFiniteScores where they are."""
     simplex = torch.from_numpy(simplex).to(corners.device)
     weights = torch.from_numpy(weights).to(corners)
 
     def batch_of(start, stop):
         return _combine(corners, simplex[start:stop], weights[start:stop])
 
-    output = read_outputs(classifier, batch_of, len(simplex), read, batch_size)
+    output = read_outputs(classifier, batch_of, len(simplex), torch.Tensor.cpu, batch_size)
+    found = "the model returns labels, and scores are interpolated here: give its logits"
+    advice = "count labels, and a forest's probabilities, by region_count(strategy='grid')"
+    require(output.ndim == 2, f"{found}, or {advice}")
     place = "of barycentric coordinates {}"
     refuse_non_finite(labels_of(output), lambda index: place.format(weights[index].tolist()))
-    return output
+    output = output.double()
+    output[output == -torch.inf] = classifier.floor
+    return two_scores(output).numpy()
 
 
 def _combine(corners, simplex, weights):

@@ -82,6 +82,8 @@ def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), adjacency=None
     require(rising, f"alpha_range={alpha_range!r}; {expected}")
     extended = dim > 1 and alpha_range != (0.0, 1.0)
     require(not extended, f"alpha_range={alpha_range!r} extends a segment and needs dim=1")
+    fits = dim * math.log2(resolution) < 63
+    require(fits, f"dim={dim}: {resolution}^{dim} grid positions are more than 64 bits can number")
     number = math.comb(resolution - 1 + dim, dim)
     require_few(number, dim, adjacency, (resolution - 1) ** dim if adjacency == "linear" else 0)
     return _build_lattice(dim, resolution, alpha_range, adjacency)

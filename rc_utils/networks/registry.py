@@ -9,7 +9,6 @@ import typing
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
-from unittest import mock
 
 from torch import nn
 
@@ -126,8 +125,12 @@ def find_builder(name: str) -> NetworkBuilder:
         if name not in NETWORKS:
             raise unknown_name("network", name, [*NETWORKS, "module:Class"])
         return NETWORKS[name]
-    with mock.patch.object(sys, "path", [os.getcwd(), *sys.path]):
+    path = list(sys.path)
+    sys.path.insert(0, os.getcwd())
+    try:
         target = pkgutil.resolve_name(name)
+    finally:
+        sys.path[:] = path
     if not _makes_networks(target):
         raise TypeError(
             f"network {name!r} is {target!r}: expected a class derived from torch.nn.Module, or a "
