@@ -192,13 +192,3 @@ def test_a_seed_draws_values_and_training_images_of_its_own():
     assert len(campaign.runs()) == 200
     # A reader's network in their place draws the same.
     assert campaign.plan_network(specs[7].network, seed=7).spec == specs[7]
-
-
-def test_an_experiment_overrides_dataset_and_network():
-    table = changed(["experiments", 0, "dataset"], {"n_train": 24, "label_noise": 0.25})
-    table["networks"] = {"ResNet18": {"width": 4}}
-    own = {"options": {"width": 8}, "networks": ["ResNet18"], "seeds": [0]}
-    table["experiments"] = [table["experiments"][0] | own]
-    (planned, *_) = parse_campaign(table, "t").runs().values()
-    assert planned.spec.dataset == table["dataset"] | {"n_train": 24, "label_noise": 0.25}
-    assert planned.spec.network == {"name": "ResNet18", "width": 8}
