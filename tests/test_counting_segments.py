@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from sklearn.tree import DecisionTreeClassifier
 
 from rc_utils.counting import region_count
 from rc_utils.counting.segments import COARSE_INTERVALS, Samples, hiding_places
@@ -43,9 +42,11 @@ def test_a_third_label_at_a_crossing_is_found_and_a_constant_is_looked_at_once()
         return np.hstack([0.5 - x, x - 0.5, 1e-3 - 0.25 * (x - 0.5) ** 2 + 0 * x])
 
     assert region_count(scores, SEGMENT, num_samples=1, **options).counts.tolist() == [3]
-    constant = region_count(lambda x: np.zeros((len(x), 3)), SEGMENT, num_samples=2, **options)
-    assert constant.counts.tolist() == [1, 1]
-    assert constant.num_evaluations == 2 * (COARSE_INTERVALS + 1)
+    for coarse in (None, 8):
+        options |= {"num_samples": 2, "coarse": coarse}
+        constant = region_count(lambda x: np.zeros((len(x), 3)), SEGMENT, **options)
+        assert constant.counts.tolist() == [1, 1]
+        assert constant.num_evaluations == 2 * ((coarse or COARSE_INTERVALS) + 1)
 
 
 @pytest.mark.parametrize(("frequency", "alpha_range"), [(9, (-3, 4)), (600, (0.4, 0.45))])
@@ -79,28 +80,9 @@ def test_scores_are_copied_at_once_and_dropped_with_a_chunk_that_fails():
     assert parts.num_evaluations == whole.num_evaluations
 
 
-def test_labels_alone_are_counted_on_a_grid(rng):
-    points = rng.standard_normal((300, 2))
-    tree = DecisionTreeClassifier(max_depth=5, random_state=0).fit(points, (points**2).sum(1) > 1.2)
-    with pytest.raises(ValueError, match=r"the model returns labels.*strategy='grid'"):
-        region_count(tree, points, num_samples=50, strategy="adaptive")
-
-
 def test_two_labels_that_may_change_places_more_than_once_are_looked_at():
     position, segment = np.array([0, 100, 200, 300]), np.zeros(4, dtype=int)
     for lead, more_than_once in (([-1, -0.1, 0.1, 1], True), ([-1, -0.33, 0.33, 1], False)):
         scores = np.stack([np.zeros(4), lead], axis=1)
         found = hiding_places(Samples(segment, position, scores.argmax(1), scores))
         assert (1 in found) == more_than_once
-
-
-def test_fewer_coarse_intervals_take_fewer_evaluations(trained):
-    networks, points = trained
-    options = {"num_samples": 10, "strategy": "adaptive"}
-    for network in networks:
-        usual, same, fewer = (
-            region_count(network, points, **options, coarse=coarse) for coarse in (None, 24, 8)
-        )
-        assert usual.counts.tolist() == same.counts.tolist()
-        assert fewer.num_evaluations < 0.75 * usual.num_evaluations
-        assert abs(fewer.counts - usual.counts).sum() <= 1
