@@ -1,7 +1,6 @@
 """Lattices, vertices and components: closed forms, breadth-first search, what a seed fixes."""
 
 import itertools
-import math
 from collections import deque
 
 import numpy as np
@@ -118,17 +117,6 @@ def test_bad_labels_are_named(labels, adjacency, message):
         count_components(labels, adjacency)
 
 
-@pytest.mark.parametrize(
-    ("dim", "resolution"), [(1, 200), (2, 30), (3, 16), (4, 12), (5, 10), (6, 8)]
-)
-def test_default_simplex_lattice(dim, resolution):
-    lattice = make_lattice(dim)
-    assert lattice.num_points == math.comb(resolution - 1 + dim, dim)
-    assert len(np.unique(lattice.coordinates, axis=0)) == lattice.num_points
-    np.testing.assert_allclose(lattice.coordinates.sum(1), 1)
-    assert lattice.coordinates.min() == 0
-
-
 def test_alpha_range_and_a_lattice_that_is_made_once():
     lattice = make_lattice(1, 7, alpha_range=(-1, 2))
     np.testing.assert_allclose(lattice.coordinates[:, 1], [-1, -0.5, 0, 0.5, 1, 1.5, 2])
@@ -204,6 +192,7 @@ def test_only_the_points_drawn_are_read(tiny_data, rng):
     (np.zeros((2, 3)), {"dim": 2}, "3 distinct points are needed .* but there are 2"),
     (np.zeros(5), {}, "one-dimensional"),
     (np.ones((5, 3)), {"sampling": "random_direction"}, "median distance of the points is 0.*give"),
+    (np.ones((1, 2)), {"sampling": "random_direction"}, "give direction_length"),
     (7, {}, "points are a int"),
     (np.zeros((5, 2, 0)), {}, r"points of shape \(2, 0\) hold no number"),
 ])  # fmt: skip
