@@ -11,8 +11,8 @@ import warnings
 from unittest.mock import Mock
 
 import pytest
-from conftest import FUZZ
-from hypothesis import given
+from conftest import EXAMPLES, FUZZ
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_sweep_execute import TABLE as FOUR_RUNS
 from test_sweep_records import made_up, write_all
@@ -81,7 +81,7 @@ def mutate(table, path, how, junk):
     how=st.sampled_from(["replace", "delete", "rename"]),
     junk=JUNK,
 )
-@FUZZ
+@settings(FUZZ, max_examples=EXAMPLES * 2 // 5)  # each tries its counts
 def test_a_changed_campaign_is_valid_or_the_key_is_named(path, how, junk):
     planned, message = {}, ""
     try:
