@@ -307,7 +307,7 @@ def test_table_has_each_network_and_overall_and_missing_columns_are_named():
 
 
 def test_a_change_per_doubling_is_the_coefficient_of_its_formula_and_needs_every_number():
-    runs = make_runs(noise=0.1)
+    runs = make_runs(noise=0.1)[1:]  # a setting with a run less counts as much
     rows = with_logs(average_replicates(runs))
     formula = regression_formula(rows)
     assert formula == "count ~ C(network) + log2_lr + log2_batch"
@@ -326,14 +326,3 @@ def test_a_change_per_doubling_is_the_coefficient_of_its_formula_and_needs_every
         runs.loc[2, "count"] = bad
         with pytest.raises(ValueError, match=r"count is missing or infinite in 1 of"):
             change_per_doubling(runs, "lr")
-
-
-def test_repeating_settings_at_other_weight_decays_narrows_no_interval():
-    runs = make_runs(["ResNet18"], decays=[1e-5], noise=0.1)
-    cells = runs["cell"].str.replace("1e-05", "")
-    repeated = [runs.assign(weight_decay=d, cell=cells + str(d)) for d in (1e-5, 1e-6, 1e-7)]
-    repeated = pd.concat(repeated)
-    once, thrice = change_per_doubling(runs, "lr"), change_per_doubling(repeated, "lr")
-    assert (thrice.value, thrice.high) == pytest.approx((once.value, once.high))
-    once, thrice = (correlation_table(t, methods=["pearson"])["high"][0] for t in (runs, repeated))
-    assert thrice == pytest.approx(once, abs=1e-9)
