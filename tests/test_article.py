@@ -61,15 +61,3 @@ def test_no_number_is_typed_into_the_text():
     assert typed_numbers(text) == ["0.93", "27"]
     assert typed_numbers('#text(size: 10.5pt)[A count] of "12" @li2025region, $x_10$.') == []
     assert typed_numbers((ROOT / "article" / "article.typ").read_text(encoding="utf-8")) == []
-
-
-def test_markdown_becomes_blocks():
-    figure, text, table = build.blocks(
-        "![A line](a/b.svg)\n\nOf `x` **two** [pages](y.md).\n\n| | a |\n|---|---|\n| b | |\n"
-    )
-    assert figure == {"kind": "figure", "caption": "A line", "path": "/a/b.svg"}
-    assert text["kind"] == "text"
-    pieces = [(piece["text"], piece["style"]) for piece in text["pieces"]]
-    assert pieces == [("Of ", ""), ("x", "code"), (" ", ""), ("two", "strong"), (" pages.", "")]
-    a, b = ([{"text": name, "style": ""}] for name in "ab")
-    assert table == {"kind": "table", "header": [[], a], "rows": [[b, []]]}
