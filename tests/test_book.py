@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import pathlib
 import re
 import shutil
@@ -13,7 +12,6 @@ import build
 import nbformat
 import pages
 import pytest
-import sources
 import yaml
 
 from rc_utils.sweep.campaign import load_campaign
@@ -91,18 +89,6 @@ def write_source(root):
 def layout(tmp_path):
     write_source(tmp_path)
     return pages.Layout(tmp_path)
-
-
-def test_a_page_leads_to_its_source_in_the_repository_that_the_citation_names(layout):
-    address = functools.partial(sources.source_address, layout.book)
-    assert address("intro", ".md") == "https://example.org/us/blob/HEAD/book/intro.md"
-    copied = '\n[pages.copy]\nnotebook = "line"\n'
-    (layout.book / "pages.toml").write_text(PAGES + copied)
-    for page in ("notebooks/line", "notebooks/copy"):
-        assert address(page, ".ipynb") == "https://example.org/us/blob/HEAD/notebooks/line.ipynb"
-    citation = "references:\n  - repository-code: https://example.org/theirs\n"
-    (layout.root / "CITATION.cff").write_text(citation)
-    assert address("intro", ".md") is None
 
 
 @pytest.fixture(scope="module")
