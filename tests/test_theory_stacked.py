@@ -91,18 +91,6 @@ def test_equal_seeds_see_equal_samples():
     assert set(np.unique(samples)) == set(range(10))
 
 
-@pytest.mark.parametrize("name", LOSSES)
-def test_slopes_are_derivatives(name):
-    loss, z = LOSSES[name], torch.linspace(-6, 6, 13, dtype=torch.float64).requires_grad_()
-    y = (torch.arange(13) % 2).double()
-    output = {"mse": z, "bce": torch.sigmoid(z)}[name]
-    for total, found in (
-        (loss.value(z, y), loss.slope(z.detach(), y)),
-        (output, loss.output_slope(z.detach())),
-    ):
-        (slope,) = torch.autograd.grad(total.sum(), z)
-        np.testing.assert_allclose(found, slope, atol=1e-12)
-
-    # A confident classifier keeps its slope.
+def test_a_confident_classifier_keeps_its_slope():
     z, y = torch.tensor([40.0, -40.0]), torch.tensor([1.0, 0.0])
     np.testing.assert_allclose(LOSSES["bce"].slope(z, y).abs(), 4.248354e-18, rtol=1e-5)
