@@ -1,5 +1,7 @@
 """The deciding numbers of page 18 from the tables of runs, without the code that decides."""
 
+import base64
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -42,7 +44,8 @@ def slopes():
     moved, followed = (wide[name].sub(wide[name]["control"], axis=0) for name in ("log", "gap"))
     for prefix in ("random-labels", "third-class", "nearer-class", "gradient-penalty"):
         arm = [column for column in moved if column.startswith(prefix)]
-        yield ((moved[arm] * followed[arm]).sum(axis=1) / (moved[arm] ** 2).sum(axis=1)).mean()
+        slope = ((moved[arm] * followed[arm]).sum(axis=1) / (moved[arm] ** 2).sum(axis=1)).mean()
+        yield slope, max(moved[arm].mean(), key=abs), len(wide)
 
 
 def wrong_pairs(levels):
@@ -77,8 +80,11 @@ def test_the_deciding_numbers_by_other_code():
     own = decisions.seed_correlations(runs["seeds"]).query("measure == 'log count'")["r"]
     assert [(r.value, r.low, r.high) for r in own] == [pytest.approx(r, abs=1e-9) for r in seeds()]
     assert decisions.transfer_scores(runs["transfer"])["R2"][0].value == pytest.approx(transfer())
-    found = decisions.intervention_slopes(runs["intervene"])["slope"]
-    assert [slope.value for slope in found] == pytest.approx([*slopes()])
+    arms = decisions.intervention_slopes(runs["intervene"])
+    found = [
+        (slope.value, moved, slope.n) for slope, moved in zip(arms.slope, arms.moved, strict=True)
+    ]
+    assert found == [pytest.approx(expected) for expected in slopes()]
     shares = decisions.sign_errors(runs["axes"]).set_index("axis")["sign-error"]
     expected = {axis: wrong_pairs(levels) for axis, levels in studies.AXES.items()}
     assert {axis: share.value for axis, share in shares.items()} == pytest.approx(expected)
@@ -106,6 +112,19 @@ def given_the_settings(runs):
     return -precision[0, 3] / np.sqrt(precision[0, 0] * precision[3, 3])
 
 
+def shares_that_are_no_noise(study):
+    """Of log count and accuracy, from the records of the runs that fit."""
+    fit = study.runs.loc[study.runs["train_accuracy"] >= 0.99, "run_id"]
+    kept = [study.records[run_id] for run_id in fit]
+    counts = [record["counts"][0]["counts"] for record in kept]
+    texts = [base64.b64decode(record["per_image"]["test"]) for record in kept]
+    right = np.unpackbits([np.frombuffer(text, np.uint8) for text in texts], axis=1)
+    return (
+        second_round.reliability_of_log_count(counts),
+        second_round.reliability_of_accuracy(right, 57_000),
+    )
+
+
 @pytest.mark.parametrize(("group", "bar"), [("twins", 0.2), ("gap", 0.7)])
 def test_the_second_round_by_other_code(group, bar):
     made = [studies.study_runs(name) for name in second_round.CAMPAIGNS[group]]
@@ -117,6 +136,11 @@ def test_the_second_round_by_other_code(group, bar):
         assert given.value == pytest.approx(given_the_settings(runs))
     found = [(r.value, r.low, r.high) for r in table["r"]]
     assert found == [pytest.approx(r, abs=1e-9) for r in expected]
+    if group == "twins":
+        shares = table[["reliability of log count", "of accuracy"]].to_numpy()
+        assert shares == pytest.approx(np.array([*map(shares_that_are_no_noise, made)]))
+        without_noise = [r.value for r in table["r"]] / np.sqrt(shares.prod(axis=1))
+        assert table["r without noise"].tolist() == pytest.approx(without_noise.tolist())
     above = all(low > bar for _, low, _ in expected)
     below = all(high < bar for *_, high in expected)
     assert decision == ("supports" if above else "refutes" if below else "inconclusive")
