@@ -44,20 +44,15 @@ def folder(tmp_path, monkeypatch, rng):
 
 def test_the_command_prints_the_count_with_its_interval_and_draws(folder, capsys):
     words = "stripes_module:Stripes points.npz --num-samples 30 -o picture.svg"
-    assert count.main(words.split()) == 0
+    assert count.main([*words.split(), "--strategy", "adaptive", "--coarse", "8"]) == 0
     printed = capsys.readouterr().out
     model, points = count.load_model("stripes_module:Stripes"), count.load_points("points.npz")
-    expected = region_count(model, points, num_samples=30)
+    expected = region_count(model, points, num_samples=30, strategy="adaptive", coarse=8)
     assert expected.mean > 1
+    assert "strategy='adaptive', coarse=8" in printed
     assert f"95 % interval: {mean(expected.counts, 'samples')}" in printed
     picture = (folder / "picture.svg").read_text()
     assert all(text in picture for text in ("segment", "predicted", "$x_3$", "class 1"))
-
-
-def test_adaptive_segments_begin_with_as_many_intervals_as_the_command_says(folder, capsys):
-    words = "stripes_module:Stripes points.npz --num-samples 5 --strategy adaptive --coarse 8"
-    assert count.main(words.split()) == 0
-    assert "strategy='adaptive', coarse=8" in capsys.readouterr().out
 
 
 def test_two_points_make_no_triangle_and_a_function_is_counted_on_triangles(folder, capsys):
