@@ -106,16 +106,6 @@ def test_squeeze_excitation_is_the_published_pair_of_1x1_convolutions():
     assert first.out_features == 2
 
 
-def test_regnet_keeps_whole_groups_at_any_width():
-    for width, stages in (
-        (64, {(24, 3), (56, 7), (152, 19), (368, 46)}),
-        (8, {(3, 1), (7, 1), (16, 2), (48, 6)}),
-    ):
-        network = build_network("RegNetX_200MF", width=width)
-        grouped = [block.residual[1][0] for block in network.modules() if isinstance(block, XBlock)]
-        assert {(layer.out_channels, layer.groups) for layer in grouped} == stages
-
-
 def test_drop_connect_drops_whole_samples_in_training_only():
     layer = DropConnect(0.25)
     ones = torch.ones(4000, 2, 2, 2)
