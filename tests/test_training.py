@@ -46,15 +46,6 @@ def test_random_state_of_the_caller_is_untouched_and_no_other_device_seeded(tiny
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_random_state_of_the_gpu_is_untouched(tiny_data):
-    before = torch.cuda.get_rng_state()
-    train(small_network(), tiny_data, TrainConfig(epochs=1, batch_size=64))
-    train(small_network(), tiny_data, TrainConfig(epochs=1, batch_size=64), device="cuda")
-    assert torch.equal(torch.cuda.get_rng_state(), before)
-
-
 def test_convolutions_take_tf32_while_they_train_and_only_then(tiny_data, monkeypatch):
     seen, cudnn, forward = set(), torch.backends.cudnn, nn.Conv2d.forward
     note = lambda conv: seen.add(cudnn.allow_tf32) if conv.training else None  # noqa: E731
