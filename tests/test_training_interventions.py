@@ -112,7 +112,6 @@ def test_interventions_that_cannot_be_are_named(tiny_data):
         (few, {"between_share": 10.0}, "between_share: too few pairs of 20 images"),
         (two, {"between_share": 0.1, "between_labels": "third"}, "needs a third class"),
         (tiny_data, {"between_share": 0.01}, "between_share=0.01: no batch holds a point"),
-        (tiny_data, {"between_share": 0.001}, "between_share=0.001: no batch holds a point"),
     ):
         with pytest.raises(ValueError, match=message):
             points_between(dataclasses.replace(CONFIG, **settings), data)
