@@ -254,10 +254,8 @@ def test_what_is_run_runs(page, reader):
 
 @pytest.mark.parametrize(("language", "text"), [
     ("python", "import rc_utils as rc\nrc.region_count(model, x, samples=3)\n"),
-    ("python", "import rc_utils as rc\nrc.load_dataset('shapes', n_tran=3)\n"),
     ("python", "import rc_utils as rc\nrc.count_regions(model)\n"),
     ("python", "from rc_utils.sweep import sweeep\n"),
-    ("console", "$ .venv/bin/python -m rc_utils.sweep cifar10-paper --experiment man\n"),
     ("console", "$ .venv/bin/python -m rc_utils.notebooks 03_main_correlation -p campain x\n"),
     ("console", "$ python -m pip install '.[everything]'\n"),
     ("console", "$ .venv/bin/dask worker --no-such-option 3\n"),
