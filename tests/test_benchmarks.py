@@ -35,7 +35,7 @@ def one_tiny_network(monkeypatch):
     in_process = functools.partial(LocalCluster, processes=False)
     monkeypatch.setattr(scheduling, "LocalCluster", in_process)
     peak = memory.peak_megabytes
-    monkeypatch.setattr(memory, "peak_megabytes", functools.cache(lambda segments: peak(10)))
+    monkeypatch.setattr(memory, "peak_megabytes", functools.cache(lambda segments: peak(1)))
 
 
 @pytest.mark.parametrize("name", NUMBER_OF_ROWS)
@@ -53,6 +53,10 @@ def test_the_checks_of_a_card_hold_between_the_cpu_and_itself(monkeypatch):
     assert list(benchmarks.load()["gpu"](TINY)) == [] or torch.cuda.is_available()
     monkeypatch.setattr(gpu, "WIDTH", 2)
     monkeypatch.setattr(gpu, "IMAGE_SIZE", 8)
+    monkeypatch.setattr(gpu, "MEASURES", ("margin", "gi_score_intra"))
+    monkeypatch.setattr(gpu, "narrow_network", functools.partial(narrow_network, width=2))
+    few = [{"dim": dim, "resolution": 5} for dim in (2, 3)]
+    monkeypatch.setattr(gpu, "COUNTS", ({}, {"strategy": "adaptive"}, *few))
     rows = list(gpu.gpu(TINY, device="cpu"))
     assert [row.verdict for row in rows[:8]] == ["yes"] * 8
     assert len(rows) == 8 + 1 + 2

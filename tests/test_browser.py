@@ -115,6 +115,8 @@ def problems(tab, root):
     for width in WIDTHS:
         tab.set_viewport_size({"width": width, "height": 900})
         found += [f"cut off at {width} px: {text}" for text in tab.evaluate(CUT_OFF)]
+        if width > 700:
+            found += [f"broken at {width} px: {word}" for word in tab.evaluate(BROKEN_WORDS)]
     found += [f"wider than a phone: {text}" for text in tab.evaluate(TOO_WIDE)]
     return found
 
@@ -146,6 +148,21 @@ CUT_OFF = """() => {
         while (isShown(e) && box && box.tagName !== "MAIN" && !clips(box)) box = box.parentElement;
         if (isShown(e) && box && box.tagName !== "MAIN" && !box.closest("pre"))
             found.push(`${box.scrollWidth} px in ${box.clientWidth}: ${e.outerHTML.slice(0, 80)}`);
+    }
+    return found;
+}"""
+# Words and numbers of tables that a line breaks within; the parts of a path may be apart.
+BROKEN_WORDS = """() => {
+    const found = [], lines = range => new Set([...range.getClientRects()].map(r => r.top));
+    for (const cell of document.querySelectorAll("main td, main th")) {
+        const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+        while (texts.nextNode())
+            for (const word of texts.currentNode.data.matchAll(/[^\\s/_.-]+/g)) {
+                const range = document.createRange();
+                range.setStart(texts.currentNode, word.index);
+                range.setEnd(texts.currentNode, word.index + word[0].length);
+                if (lines(range).size > 1) found.push(word[0]);
+            }
     }
     return found;
 }"""
@@ -232,6 +249,7 @@ def test_the_first_address_leads_to_the_introduction(tab, book):
 
 
 DARK = "@media (prefers-color-scheme: dark) {p {color: #eee}}"
+NARROW = '<table style="table-layout: fixed; width: 30px; overflow-wrap: anywhere">'
 WIDE = '<table style="width: 1100px"><tr><td>wide</td></tr></table>'
 # What is wrong with a piece of a page -> the piece.
 BROKEN = {
@@ -246,6 +264,7 @@ BROKEN = {
     "link to nothing": '<a href="#lost">a place</a>',
     "light: button-name": "<button></button>",
     "dark: color-contrast": f"<style>{DARK}</style><p>pale</p>",
+    "broken at 1024 px: 123456": f"{NARROW}<tr><td>123456</td></tr></table>",
     "cut off at 1024": f'<div style="overflow: auto">{WIDE}</div>',
     "wider than a phone": '<div style="width: 500px">wide</div>',
 }
