@@ -67,7 +67,7 @@ def main():
     }
     for experiment, planned in tqdm(plans, unit="network"):
         run_id, own = planned.spec.run_id, dataset_of(planned.spec)
-        network, points = trained_network(planned.spec), own.x_train[:POINTS]
+        network, points = trained_network(planned), own.x_train[:POINTS]
         recorded = [int(label) for label in records[run_id][0]["predictions"]]
         same = predict_labels(network, own.x_test[: len(recorded)]).tolist() == recorded
         require(same, f"run {run_id}, trained again here, is not the network on record")

@@ -258,7 +258,7 @@ def main(argv=None):
         print(f"regions, with a 95 % interval: {correlation.mean(count.counts, 'samples')}")
         print(count)
         draw(model, points, args.output, args.seed)
-    except (ValueError, TypeError, OSError, ImportError) as error:
+    except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     print(f"picture: {args.output}")

@@ -91,7 +91,7 @@ def test_a_network_that_is_not_on_record_is_refused(monkeypatch, tiny_data):
 
     monkeypatch.setattr(changes, "dataset_of", lambda spec: tiny_data)
     monkeypatch.setattr(changes, "POINTS", 10)
-    monkeypatch.setattr(changes, "trained_network", lambda spec: of_one_label)
+    monkeypatch.setattr(changes, "trained_network", lambda planned: of_one_label)
     monkeypatch.setattr(changes, "write_atomically", lambda *_: pytest.fail("written"))
     with pytest.raises(ValueError, match=f"run {run_id}, .* is not the network on record"):
         changes.main()

@@ -151,7 +151,7 @@ def test_tiny_campaign_counts_what_the_networks_have(results):
     assert len(table) == 8
     planned = next(iter(campaign.runs().values()))
     row = table.set_index("run_id").loc[planned.spec.run_id]
-    network, data = trained_network(planned.spec), dataset_of(planned.spec)
+    network, data = trained_network(planned), dataset_of(planned.spec)
     settings = campaign.counts["main"]
     rng = np.random.default_rng([settings.get("seed", 0), 0])
     uniform = rng.random((settings["num_samples"], 2))

@@ -43,7 +43,7 @@ def test_a_record_says_which_images_of_the_stored_dataset_are_right(striped):
     assert outcome.status == "done", outcome.error
     (planned,) = campaign.runs().values()
     record = live_record(planned.spec.run_id)
-    network, data = trained_network(planned.spec), dataset_of(planned.spec)
+    network, data = trained_network(planned), dataset_of(planned.spec)
     for name, split in (("test", "test"), ("pool", "train")):
         images = striped[f"x_{split}"][:, None].astype(np.float32)
         standardised = (images - float(data.x_train.mean)) / float(data.x_train.std)

@@ -1,5 +1,6 @@
 """The sweep: finishes a campaign, survives kills, shares runs, says what is wrong."""
 
+import dataclasses
 import math
 import random
 import re
@@ -260,19 +261,19 @@ def test_a_network_is_trained_again_with_the_threads_of_its_record(monkeypatch):
 
     monkeypatch.setattr(run, "train", watched)
     with run.torch_threads(2):
-        run.trained_network(next(iter(campaign.runs().values())).spec)
+        run.trained_network(next(iter(campaign.runs().values())))
         assert torch.get_num_threads() == 2
     assert seen == [1]
 
 
-def test_weights_are_kept_where_asked_and_a_network_is_else_trained_again(monkeypatch):
+def test_weights_are_kept_where_asked_and_a_network_is_else_trained_again(tmp_path, monkeypatch):
     looks = {"evolution_epochs": [0, 1], "evolution_weights": True}
     for wishes, kept in (({"seeds": [1]}, set()), (looks, {0, 1})):
         campaign = with_changes(grid=ONE, networks=["ResNet18"], **wishes)
         sweep(campaign)
         record, (planned,) = record_of(campaign), campaign.runs().values()
         assert set(run.kept_weights(record)) == kept
-        networks = run.networks_during_training(planned.spec, [0, 1])
+        networks = run.networks_during_training(planned, [0, 1])
         data = run.dataset_of(planned.spec)
         counted = run.count_regions(networks[1], data, campaign.counts["main"])
         assert counted["counts"] == record["counts"][0]["counts"]
@@ -280,14 +281,18 @@ def test_weights_are_kept_where_asked_and_a_network_is_else_trained_again(monkey
         assert not torch.equal(before, after)
     with monkeypatch.context() as patch:
         refuse_training(patch)
-        run.trained_network(planned.spec)
+        run.trained_network(planned)
     path = run.weights_path(planned.spec.run_id)
     path.write_bytes(path.read_bytes()[:-9])
     assert run.kept_weights(record) == {}
     results = record["results"] | {"test_accuracy": 0.5}
-    records.write_record(record | {"results": results})
-    with pytest.warns(UserWarning, match="is not the network on record"):
-        run.trained_network(planned.spec)
+    path = records.write_record(record | {"results": results})
+    frozen = dataclasses.replace(campaign, folder=tmp_path)
+    records.freeze(frozen)
+    for one in (campaign, frozen):
+        with pytest.warns(UserWarning, match="is not the network on record"):
+            run.trained_network(*one.runs().values())
+        path.unlink(missing_ok=True)
 
 
 def test_verify_trains_runs_again_writes_nothing_and_names_what_differs(results, monkeypatch):
@@ -354,7 +359,7 @@ def test_a_record_keeps_predictions_true_accuracy_and_the_look_at_a_loss():
     assert "history" not in record
     fields = {"settings", "counts", "num_evaluations", "seconds"}
     assert all(entry.keys() == fields for entry in record["counts"])
-    network, data = run.trained_network(planned.spec), run.dataset_of(planned.spec)
+    network, data = run.trained_network(planned), run.dataset_of(planned.spec)
     predicted = network(data.x_test.all()).argmax(1)
     assert record["predictions"] == "".join(map(str, predicted.tolist()))
     of_true = (network(data.x_train.all()).argmax(1) == data.y_train_true).float().mean().item()
@@ -399,7 +404,7 @@ def test_another_network_under_the_name_of_a_record_is_an_error(monkeypatch, edi
         with pytest.raises(ValueError, match=r"Own' is not the one that run .* was made with"):
             sweep(with_changes(grid=ONE, **changes))
     with pytest.raises(ValueError, match="is not the one"):
-        run.trained_network(next(iter(campaign.runs().values())).spec)
+        run.trained_network(next(iter(campaign.runs().values())))
 
 
 @pytest.mark.parametrize("frozen", [False, True])
@@ -496,7 +501,7 @@ def test_a_record_counts_the_points_and_evaluates_the_images_that_the_campaign_s
     campaign = parse_campaign(table | {"experiments": [TABLE["experiments"][0] | wishes]}, "one")
     sweep(campaign)
     (planned,), record = campaign.runs().values(), record_of(campaign)
-    network, data = run.trained_network(planned.spec), run.dataset_of(planned.spec)
+    network, data = run.trained_network(planned), run.dataset_of(planned.spec)
     found = (
         records.find_count(record["counts"], campaign.counts[label])["counts"] for label in counts
     )

@@ -293,18 +293,21 @@ def kept_weights(record):
     return states
 
 
-def trained_network(spec, device="cpu"):
-    """Trained network of a run, in evaluation mode: from its kept weights, else trained again."""
-    return networks_during_training(spec, [spec.train.epochs], device)[spec.train.epochs]
+def trained_network(planned, device="cpu"):
+    """Trained network of a planned run, in evaluation mode, as `networks_during_training`."""
+    last = planned.spec.train.epochs
+    return networks_during_training(planned, [last], device)[last]
 
 
-def networks_during_training(spec, epochs, device="cpu"):
-    """{epoch: network} of a run, from kept weights, else trained again.
+def networks_during_training(planned, epochs, device="cpu"):
+    """{epoch: network} of a planned run, from kept weights, else trained again.
 
     Raises ValueError where the run diverges, and where the code of the network has changed since
-    its record was made on this machine. Warns where what is trained again is not its network.
+    its record was made. Warns where what is trained again is not the network on record.
     """
-    record, data, states = records.live_record(spec.run_id), dataset_of(spec, device), {}
+    spec, states = planned.spec, {}
+    found = records.find_records({spec.run_id: planned}, planned.frozen)
+    record, data = found.get(spec.run_id, (None, None))[0], dataset_of(spec, device)
     if record is not None:
         check_start(record)
         states = kept_weights(record)
