@@ -151,13 +151,14 @@ CUT_OFF = """() => {
     }
     return found;
 }"""
-# Words and numbers of tables that a line breaks within; the parts of a path may be apart.
+# Words and numbers of tables that a line breaks within, but for paths and hyphened words.
 BROKEN_WORDS = """() => {
     const found = [], lines = range => new Set([...range.getClientRects()].map(r => r.top));
     for (const cell of document.querySelectorAll("main td, main th")) {
         const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
         while (texts.nextNode())
-            for (const word of texts.currentNode.data.matchAll(/[^\\s/_.-]+/g)) {
+            for (const word of texts.currentNode.data.matchAll(/\\S+/g)) {
+                if (/[/_]|\\w-\\w/.test(word[0])) continue;
                 const range = document.createRange();
                 range.setStart(texts.currentNode, word.index);
                 range.setEnd(texts.currentNode, word.index + word[0].length);
