@@ -161,7 +161,8 @@ def on_dask(todo, job, workers, scheduler):
     """Outcomes of `job` for planned runs, as they are finished, on so many local processes with a
     thread each or on the workers of a scheduler.
 
-    A killed worker's run goes to another, and an error is an outcome. OSError without a scheduler.
+    A killed worker's run goes to another worker; an error in a job is an outcome. Raises OSError if
+    the scheduler goes away.
     """
     import dask
     from distributed import CancelledError, Client, as_completed
