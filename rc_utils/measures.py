@@ -39,14 +39,13 @@ MAGNITUDES = np.linspace(0, 1, SEGMENT_POINTS // 2 + 1)
 
 # Names of functions and methods of torch, which end in _ where they are in place.
 ACTIVATIONS = {
-    "relu", "relu6", "leaky_relu", "prelu", "rrelu", "elu", "selu", "celu", "silu", "gelu", "mish",
-    "hardswish",
+    "relu", "leaky_relu", "prelu", "rrelu", "elu", "selu", "celu", "silu", "gelu", "mish",
 }  # fmt: skip
 # They bend, but not only where their input changes its sign: refused, so that no bend is missed.
 OTHER_BENDS = {
     "clamp", "clip", "clamp_min", "clamp_max", "maximum", "minimum", "fmax", "fmin", "abs",
-    "absolute", "sign", "heaviside", "hardtanh", "threshold", "hardsigmoid", "softshrink",
-    "hardshrink",
+    "absolute", "sign", "heaviside", "relu6", "hardtanh", "threshold", "hardsigmoid", "hardswish",
+    "softshrink", "hardshrink",
 }  # fmt: skip
 
 

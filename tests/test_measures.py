@@ -202,6 +202,7 @@ def test_margin_over_gradient_is_the_distance_to_the_boundary_of_a_linear_classi
 @pytest.mark.parametrize(("name", "bend"), [
     ("maximum", lambda z: torch.maximum(z, torch.zeros(()))), ("max", lambda z: z.max(0 * z)),
     ("fmin", lambda z: torch.fmin(z, 0 * z)), ("abs", lambda z: z.clone().abs_()),
+    ("relu6", torch.nn.functional.relu6), ("hardswish", torch.nn.functional.hardswish),
     ("gt", lambda z: torch.where(z > 0, z, 0)), ("lt", lambda z: z.masked_fill(z < 0, 0)),
 ])  # fmt: skip
 def test_measures_of_units_refuse_bends_that_they_would_not_see(measure, name, bend):
