@@ -271,7 +271,9 @@ class Campaign:
 
     def _plan(self, experiment, network, setting):
         given = self.train | experiment.train | setting
-        train = settings_from_dict(TrainConfig, given, "the training settings")
+        train = settings_from_dict(
+            TrainConfig, given, "the training settings (train, grid, ranges)"
+        )
         own = {"seed": train.seed} if experiment.own_draw else {}
         dataset = self.dataset | experiment.dataset | own
         stored = dataset.get("name") not in ("shapes", "digits", "imagenet")
