@@ -2,6 +2,7 @@
 
 import collections.abc
 import contextlib
+import dataclasses
 import difflib
 import functools
 import math
@@ -67,8 +68,10 @@ def settings_from_dict(cls, values, where):
     """
     require(isinstance(values, dict), f"{where} must be a table, got {values!r}")
     checked = check_arguments(cls, values, where)
-    with naming(where):
-        return cls(**checked)
+    for field in dataclasses.fields(cls):
+        needed = field.default is field.default_factory is dataclasses.MISSING
+        require(field.name in values or not needed, f"{where} has no {field.name!r}")
+    return cls(**checked)
 
 
 def check_arguments(function, values, where, without=()):

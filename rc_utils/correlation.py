@@ -291,7 +291,7 @@ def weighted_pearson(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.nd
     sxx, syy, sxy = ((weights * one * other).sum(1) for one, other in pairs)
     # A variance this small against the values is rounding.
     floor = 1e-24 * total[:, 0]
-    usable = (sxx > floor * np.abs(x).max() ** 2) & (syy > floor * np.abs(y).max() ** 2)
+    usable = (sxx > floor * np.abs(x).max(-1) ** 2) & (syy > floor * np.abs(y).max(-1) ** 2)
     return np.divide(sxy, np.sqrt(sxx * syy), out=np.full(len(weights), np.nan), where=usable)
 
 
@@ -323,11 +323,12 @@ def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
     check_keys("the runs", ["network", "cell"], runs.columns)
     dropped = ["run_id", "seed", "status", "cell"]
     if "weight_decay" in runs.columns:
-        negligible = runs["weight_decay"] <= NEGLIGIBLE_DECAY
-        dropped += ["weight_decay"] if negligible.all() else []
+        decays = runs["weight_decay"]
+        if not (decays > NEGLIGIBLE_DECAY).any():
+            dropped.append("weight_decay")
         # One value, or a setting that lacks one of them would be at a level of its own.
-        largest = runs.loc[negligible, "weight_decay"].max()
-        runs = runs.assign(weight_decay=runs["weight_decay"].mask(negligible, largest))
+        negligible = decays <= NEGLIGIBLE_DECAY
+        runs = runs.assign(weight_decay=decays.mask(negligible, decays[negligible].max()))
     runs = runs.assign(setting=setting_names(runs)).reset_index(drop=True)
     keys = [key for key in ("campaign", "experiment", "network", "setting") if key in runs.columns]
     values = [column for column in runs.columns if column not in (*keys, *dropped)]

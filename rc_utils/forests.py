@@ -42,10 +42,10 @@ def forest_runs(
     models, and of the splits. num_samples, resolution: as in `region_count`.
 
     Columns: those of `load_runs` that correlations and figures read, and depth, criterion, splitter
-    ("" for a forest). A table that is committed with the same settings
-    (campaigns/forests/), whatever the version of scikit-learn, is read; any other takes a minute or
-    more. Its `attrs` are its settings and, where committed, a note on the data. Raises ValueError
-    for numbers out of range and a damaged table.
+    ("" for a forest). A table that is committed with the same settings (campaigns/forests/),
+    whatever the version of scikit-learn, is read; any other takes a minute or more. Its `attrs` are
+    its settings and, where committed, a note on the data. Raises ValueError for numbers out of
+    range and a damaged table.
     """
     settings = {
         "dataset": {"name": "digits"} if dataset is None else dict(dataset),

@@ -118,6 +118,7 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
     (["experiments", 1, "seeds"], {"ResNet18": [0]}, r"its networks once, see \['small'\]"),
     (["experiments", 0, "grid", "seed"], [1], "'seed' is set by seeds"),
     (["train", "seed"], 1, r"\[train\]: 'seed' is set by seeds"),
+    (["experiments", 0], {"name": "one", "networks": ["ResNet18"]}, "experiments has no 'seeds'"),
     (["experiments", 0, "options"], {"name": "ResNet18"}, "options cannot exchange the network"),
     (["experiments", 0, "ranges"], {"lr": [0.01, 0.1]}, "lr is in grid and in ranges"),
     # Values of the wrong type, or out of range.

@@ -269,7 +269,7 @@ def probed(classifier, points, batch_size=None):
         return {} if module is None else dict([*module.named_parameters(), *module.named_buffers()])
 
     before = {name: tensor.detach().clone() for name, tensor in state().items()}
-    # Both in one go, since every one of `read_outputs` begins in the same random state.
+    # In one call, since each call of `read_outputs` begins in the same random state.
     first, again = np.split(outputs(order.repeat(2), size), 2)
     others = [outputs(order.flip(0), size)[::-1]]
     for fewer, some in ((max(1, size // 2), order), (1, order[:2])):
@@ -317,8 +317,8 @@ def probed(classifier, points, batch_size=None):
 def _differ_by(one, other):
     """The largest difference of a score (n, C), as a share of what scores differ by between points.
 
-    64 roundings in float32 of a column's largest number, or of the largest score that wins, from
-    which the label's lead is told no finer, are no difference.
+    Rounding does not count: 64 float32 roundings of a column's largest number, or of the largest
+    score that wins, from which the label's lead is told no finer.
     """
     if one.ndim == 1:
         return float((one != other).any())
@@ -444,8 +444,7 @@ def label_lattice(classifier, corners, lattice, batch_size=None):
         return _combine(corners, flat // size, weights[flat % size])
 
     labels = read_outputs(classifier, batch_of, len(corners) * size, labels_of, batch_size)
-    place = "of barycentric coordinates {}"
-    refuse_non_finite(labels, lambda index: place.format(weights[index % size].tolist()))
+    refuse_non_finite(labels, lambda i: f"of barycentric coordinates {weights[i % size].tolist()}")
     labels = labels.view(len(corners), size).cpu().numpy()
     if labels.min(initial=0) < 0:
         return np.unique(labels, return_inverse=True)[1].reshape(labels.shape)
@@ -468,8 +467,8 @@ def scores_at(classifier, corners, simplex, weights, batch_size=None):
     found = "the model returns labels, and scores are interpolated here: give its logits"
     advice = "count labels, and a forest's probabilities, by region_count(strategy='grid')"
     require(output.ndim == 2, f"{found}, or {advice}")
-    place = "of barycentric coordinates {}"
-    refuse_non_finite(labels_of(output), lambda index: place.format(weights[index].tolist()))
+    labels = labels_of(output)
+    refuse_non_finite(labels, lambda i: f"of barycentric coordinates {weights[i].tolist()}")
     output = output.double()
     output[output == -torch.inf] = classifier.floor
     return two_scores(output).numpy()

@@ -12,7 +12,7 @@ from rc_utils.random_state import own_random_state
 @functools.cache
 def keep_freed_memory():
     """Let glibc keep the memory of temporaries: a quarter of a narrow network's time."""
-    # It does from when one large block was freed; 32 MiB is the most that it learns from.
+    # It keeps them once a large block was freed; 32 MiB is the most that it learns from.
     torch.empty(31 << 20, dtype=torch.uint8)
 
 
@@ -54,7 +54,7 @@ _OPEN: list = []  # of each block that is open, what the switches were when it b
 def full_precision():
     """No TF32 inside the block; every switch that torch has for it reads as before afterwards.
 
-    They are the whole process's: of blocks that overlap in threads, the last sets them back.
+    The switches are the whole process's: of blocks of several threads the last sets them back.
     """
     with _LOCK:
         _OPEN.append(_switches())

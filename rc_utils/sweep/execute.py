@@ -158,9 +158,9 @@ def attempt(planned, device="cpu", threads=1, deadline=None, compile=False):
 
 
 def on_dask(todo, job, workers, scheduler):
-    """Outcomes of `job` for planned runs, as they are finished, on so many local processes with a
-    thread each or on the workers of a scheduler.
+    """Outcomes of `job` for planned runs, as they are finished.
 
+    On so many local processes with a thread each, or on the workers of a scheduler.
     A killed worker's run goes to another worker; an error in a job is an outcome. Raises OSError if
     the scheduler goes away.
     """
@@ -233,7 +233,7 @@ def check_values(campaign):
 
 
 def check_data(todo, scheduler):
-    """Raise ValueError for a dataset of planned runs that is not here, nor with other workers."""
+    """Raise ValueError for a dataset of planned runs that is not here, unless others run them."""
     for name in () if scheduler else {planned.spec.dataset["name"] for planned in todo}:
         folder_with(name)
 
@@ -247,8 +247,9 @@ def check_device(device):
 
 
 def plan(campaign, shard=(0, 1), scheduler=None):
-    """Lines that say how many runs are there, how many are missing, and the hours that these take,
-    by the median seconds of the records of each network; ValueError as `check_data`.
+    """Lines that say how many runs are there, how many are missing, and the hours that these take.
+
+    By the median seconds of the records of each network. Raises ValueError as `check_data`.
     """
     plans, todo = campaign.runs(), records.missing_runs(campaign, shard)
     check_data(todo, scheduler)
