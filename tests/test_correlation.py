@@ -62,6 +62,8 @@ def test_values_are_scipys_ties_are_mid_ranks_and_weights_count_rows_several_tim
     repeated = [stats.pearsonr(np.repeat(x, w), np.repeat(y, w)).statistic for w in weights]
     assert weighted_pearson(x, y, weights.astype(float)) == pytest.approx(repeated)
     assert weighted_pearson(1e-15 * x, y, weights.astype(float)) == pytest.approx(repeated)
+    scaled = x * np.logspace(-20, 20, 5)[:, None]  # each row has its own
+    assert weighted_pearson(scaled, y, weights.astype(float)) == pytest.approx(repeated)
     assert np.isnan(weighted_pearson(np.full(20, 123456.7), y, weights.astype(float))).all()
 
 
