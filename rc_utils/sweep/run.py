@@ -115,10 +115,11 @@ def with_held(planned, record):
     return planned.merged(dataclasses.replace(planned, **held))
 
 
-def make_record(planned, device="cpu", should_stop=None, *, compile=False):
+def make_record(planned, device="cpu", should_stop=None, *, compile=False, progress=False):
     """Train, measure and count one run without writing anything.
 
-    Returns its record and state dicts by epoch: the last one, and where the plan asks for them.
+    progress: show a bar over the epochs on stderr. Returns its record and state dicts by epoch: the
+    last one, and where the plan asks for them.
     """
     spec, started, states = planned.spec, datetime.datetime.now(datetime.UTC), {}
     data = dataset_of(spec, device)
@@ -147,7 +148,7 @@ def make_record(planned, device="cpu", should_stop=None, *, compile=False):
 
     looks = {"measure_epochs": planned.evolution_epochs, "measure_loss": planned.evolution_loss}
     options = {"device": device, "should_stop": should_stop, "compile": compile}
-    run = train(network, data, spec.train, measure=look, **looks, **options)
+    run = train(network, data, spec.train, measure=look, progress=progress, **looks, **options)
     names = ("train_accuracy", "test_accuracy", "train_loss", "test_loss")
     results = {name: _as_json(getattr(run, name)) for name in names}
     record |= {"status": run.status, "results": results, "measures": {}, "counts": []}
@@ -293,17 +294,18 @@ def kept_weights(record):
     return states
 
 
-def trained_network(planned, device="cpu"):
+def trained_network(planned, device="cpu", progress=False):
     """Trained network of a planned run, in evaluation mode, as `networks_during_training`."""
     last = planned.spec.train.epochs
-    return networks_during_training(planned, [last], device)[last]
+    return networks_during_training(planned, [last], device, progress)[last]
 
 
-def networks_during_training(planned, epochs, device="cpu"):
+def networks_during_training(planned, epochs, device="cpu", progress=False):
     """{epoch: network} of a planned run, from kept weights, else trained again.
 
-    Raises ValueError where the run diverges, and where the code of the network has changed since
-    its record was made. Warns where what is trained again is not the network on record.
+    progress: show a bar over the epochs on stderr where it is trained. Raises ValueError where the
+    run diverges, and where the code of the network has changed since its record was made. Warns
+    where what is trained again is not the network on record.
     """
     spec, states = planned.spec, {}
     found = records.find_records({spec.run_id: planned}, planned.frozen)
@@ -315,7 +317,8 @@ def networks_during_training(planned, epochs, device="cpu"):
         looks = {"measure": lambda network, epoch: _state_of(network), "measure_epochs": epochs}
         made = record["provenance"] if record else {}
         with torch_threads(made.get("threads", torch.get_num_threads())):
-            run = train(network_of(spec, data), data, spec.train, device=device, **looks)
+            network, options = network_of(spec, data), {"device": device, "progress": progress}
+            run = train(network, data, spec.train, **looks, **options)
         require(run.status == "ok", f"run {spec.run_id} diverged: it has no trained network")
         states = run.measurements
         if record is not None and record["results"]["test_accuracy"] != run.test_accuracy:
