@@ -55,21 +55,6 @@ def test_stripes(k, dim, points):
     assert count.counts.tolist() == [k + 1] * 3
 
 
-def test_checkerboards():
-    """Squares of 0.3 make 4 x 4 of [-0.1, 1.1]^2."""
-
-    def board(x):
-        return np.floor((x + 0.1) / 0.3 * 0.99999 + 1e-6).sum(1).astype(int) % 2
-
-    x, y = np.meshgrid(*[np.linspace(-0.1, 1.1, 49)] * 2)
-    labels = board(np.stack([x, y], axis=2).reshape(-1, 2)).reshape(1, 49, 49)
-    assert count_components(labels, "face").tolist() == [16]
-    assert count_components(labels, "full").tolist() == [2]
-    # A triangle of almost four squares' legs holds 4 + 3 + 2 + 1 squares of the board.
-    labels = label_grid(board, 1.195 * TRIANGLE[None] - 0.1, resolution=40).labels
-    assert count_components(labels, "face").tolist() == [10]
-
-
 def test_a_constant_has_one_region(rng):
     points = rng.standard_normal((300, 7))
     for dim, size in enumerate([200, 465, 816, 1365, 2002], start=1):
@@ -78,21 +63,12 @@ def test_a_constant_has_one_region(rng):
         assert count.num_evaluations == 3 * size
 
 
-def test_result_fields(rng):
-    def label(x):
-        return (x[:, 0] > 0).astype(int)
-
+def test_the_standard_error_is_that_of_the_samples_and_the_settings_survive_a_pickle(rng):
     points = rng.standard_normal((50, 2))
-    count = region_count(label, points, num_samples=40)
+    count = region_count(lambda x: x[:, 0], points, num_samples=40)
     assert count.std_error == pytest.approx(count.counts.std(ddof=1) / math.sqrt(40))
-    assert math.isnan(region_count(label, points, num_samples=1).std_error)
-    values = f"{count.counts.mean():.3f} ± {count.std_error:.3f}"
-    assert str(count).startswith(f"{values} regions (dim=1, num_samples=40, ")
-    assert "\n" not in str(count)
-    options = {"alpha_range": (-1.0, 2.0), "strategy": "adaptive"}
-    longer = region_count(lambda x: x[:, 0], points, num_samples=4, **options)
-    assert "resolution=200, alpha_range=(-1.0, 2.0)" in str(longer)
-    assert "strategy='adaptive'" in str(longer)
+    assert math.isnan(region_count(lambda x: x[:, 0], points, num_samples=1).std_error)
+    assert f"{count.counts.mean():.3f} ± {count.std_error:.3f} regions (dim=1" in str(count)
     assert pickle.loads(pickle.dumps(count)).settings == count.settings
 
 
@@ -156,50 +132,30 @@ def test_the_module_and_the_random_state_are_left_alone(points):
 
 
 @pytest.fixture
-def _precision():
-    """torch's settings of TF32 as they were."""
-    matmul, conv = torch.get_float32_matmul_precision(), torch.backends.mkldnn.conv.fp32_precision
-    yield
-    torch.backends.fp32_precision = "none"
-    torch.backends.mkldnn.conv.fp32_precision = conv
-    torch.set_float32_matmul_precision(matmul)
-    torch.backends.cudnn.allow_tf32 = True
+def tf32():
+    """torch's switch as it is where a user turns TF32 on."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    yield precision_settings()
+    torch.set_float32_matmul_precision(before)
 
 
-@pytest.mark.usefixtures("_precision")
-@pytest.mark.parametrize("matmul", ["highest", "high", "medium"])
-def test_tf32_is_off_inside_for_old_and_new_readers_and_as_it_was_afterwards(matmul):
-    torch.set_float32_matmul_precision(matmul)
-    before = precision_settings()
-    network, seen = nn.Identity(), []
-    network.register_forward_hook(lambda *_: seen.append(precision_settings()))
-    region_count(network, SEGMENT, num_samples=1)
-    assert set(seen) == {("highest", False, False)}
-    assert precision_settings() == before
-    torch.backends.fp32_precision = "tf32"
-    region_count(network, SEGMENT, num_samples=1)
-    torch.backends.fp32_precision = "ieee"
-    assert torch.backends.mkldnn.conv.fp32_precision == "ieee"
-
-
-@pytest.mark.usefixtures("_precision")
-def test_threads_leave_the_precision_as_it_was():
+def test_tf32_is_off_inside_and_as_it_was_afterwards_in_threads_too(tf32):
     seen, begun = [], threading.Barrier(4)
 
     def count(pause):
         def model(x):
             begun.wait(10)
             time.sleep(pause)
-            seen.append(torch.get_float32_matmul_precision())
+            seen.append(precision_settings())
             return x[:, 0] - 0.5
 
         region_count(model, SEGMENT, num_samples=1)
 
-    torch.set_float32_matmul_precision("high")
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         list(pool.map(count, [0, 0.05, 0.1, 0.15]))
-    assert torch.get_float32_matmul_precision() == "high"
-    assert set(seen) == {"highest"}
+    assert set(seen) == {("highest", False, False)}
+    assert precision_settings() == tf32
 
 
 class Cramped(nn.Module):
@@ -218,18 +174,8 @@ class Cramped(nn.Module):
         return torch.cat([x, 0.3 - x], dim=1)
 
 
-OUT_OF_MEMORY = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
-ERRORS = [None, MemoryError(), OUT_OF_MEMORY("CUDA out of memory. Tried to allocate")]
-ERRORS += map(
-    RuntimeError,
-    [
-        "[enforce fail] DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes",
-        "GET was unable to find an engine to execute this computation",
-        "FIND was unable to find a valid cuDNN algorithm to run convolution",
-        "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
-        "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
-    ],
-)
+CUDNN = RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED")
+ERRORS = [None, MemoryError(), torch.OutOfMemoryError("CUDA out of memory"), CUDNN]
 
 
 @pytest.mark.parametrize("error", ERRORS)
@@ -248,10 +194,9 @@ def test_running_out_of_memory_halves_the_chunk(error):
 
 
 def test_label_grid_is_what_is_counted():
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        network = nn.Sequential(nn.Flatten(), nn.Linear(12, 40), nn.ReLU(), nn.Linear(40, 5))
-        points = 3 * torch.randn(30, 3, 2, 2)
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(12, 40), nn.ReLU(), nn.Linear(40, 5))
+    points = 3 * torch.randn(30, 3, 2, 2)
     vertices = sample_vertices(points, dim=2, num_samples=4)
     grid = label_grid(network, vertices)
     counts = count_components(grid.labels).tolist()
@@ -267,19 +212,9 @@ def test_label_grid_is_what_is_counted():
     assert (grid.labels[at] == (places[..., 1] > 0.3).numpy()).mean() > 0.999
 
 
-def test_labels_of_vertices_that_are_lists_or_need_gradients():
-    """A callable gets the same kind and precision from `label_grid` as from `region_count`."""
-    seen = []
-    label_grid(lambda x: (seen.append(x), x)[1], [[[0.0, 1.0], [1.0, 0.0]]], resolution=5)
-    assert isinstance(seen[-1], np.ndarray)
-    assert seen[-1].dtype == np.float64
-    vertices = torch.tensor([[[0.0, 1.0], [1.0, 0.0]]], requires_grad=True)
-    assert label_grid(lambda x: x, vertices, resolution=5).labels.shape == (1, 5)
-
-
 @pytest.mark.parametrize("strategy", ["grid", "adaptive"])
 def test_points_in_double_precision_stay_so(strategy, rng):
-    """Times in seconds since 1970, say: float32 knows them to two minutes."""
+    """Times in seconds since 1970: float32 knows them to two minutes."""
     points, offset, kinds = rng.normal(size=(200, 2)), 1.7e9, set()
 
     def model(x):
@@ -295,15 +230,6 @@ def test_points_in_double_precision_stay_so(strategy, rng):
     assert max(near.counts) > 1
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_module_gets_its_own_precision(dtype, rng):
-    points, network, seen = rng.normal(size=(20, 3)), nn.Linear(3, 4, dtype=dtype), []
-    network.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].dtype))
-    region_count(network, torch.from_numpy(points).float(), num_samples=3)
-    predict_labels(network, points)
-    assert set(seen) == {dtype}
-
-
 def test_labels_of_both_signs_are_told_apart():
     """-1 is no mark of a point outside, -2 no neighbour of 1."""
     labels = np.array([-3, -1, 4, -2, 1, 1, -1, 0])
@@ -312,14 +238,6 @@ def test_labels_of_both_signs_are_told_apart():
     grid = label_grid(model, SEGMENT[None], resolution=100).labels[0]
     assert (grid == np.unique(model(np.linspace(0, 1, 100)[:, None]), return_inverse=True)[1]).all()
     assert predict_labels(model, np.array([[0.0], [0.8]])).tolist() == [-3, -1]
-
-
-@pytest.mark.parametrize("options", [{}, {"dim": 2}], ids=str)
-def test_labels_may_be_any_integers_of_64_bits(options):
-    """As hashes of activation patterns are, say."""
-    points = TRIANGLE if "dim" in options else SEGMENT
-    wide = np.array([-(2**62), 2**62])
-    assert region_count(lambda x: wide[(x[:, 0] > 0.5).astype(int)], points, **options).mean == 2
 
 
 def labels_as_the_authors(predict, vertices, points):
@@ -354,15 +272,3 @@ def test_the_authors_settings_count_as_their_code_does(dim, rng):
         noise = np.random.default_rng([0, 1]).standard_normal((4, 6))
         np.testing.assert_allclose(vertices[:, 1] - vertices[:, 0], 0.1 * noise, atol=1e-9)
         assert count.settings["direction_length"] == 0.1
-
-
-@pytest.mark.parametrize("strategy", ["grid", "adaptive"])
-def test_progress_is_shown_on_stderr_where_it_is_asked_for(strategy, capsys):
-    options = {"num_samples": 20, "strategy": strategy}
-    region_count(lambda x: x - 0.5, SEGMENT, **options)
-    assert capsys.readouterr().err == ""
-    count = region_count(lambda x: x - 0.5, SEGMENT, progress=True, **options)
-    printed = capsys.readouterr().err
-    assert "region count" in printed
-    assert f"{count.num_evaluations}/" in printed
-    assert strategy == "adaptive" or "4000/4000" in printed
