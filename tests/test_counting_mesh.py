@@ -20,7 +20,6 @@ from rc_utils.counting.mesh import (
     count_on_meshes,
     count_pieces,
     cut,
-    in_doubt,
     lattice_elements,
     lattice_mesh,
 )
@@ -157,28 +156,18 @@ def test_pieces_agree_with_polygons_cut_out(classes, rng):
         assert counted.tolist() == [count_by_polygons(scores, elements)]
 
 
-@pytest.mark.parametrize(("height", "expected"), [(1.1, 4), (0.9, 3)])
-def test_a_label_that_wins_inside_one_element_alone(height, expected):
-    """A fourth label leads in the middle of three, or does not; also twice."""
-    corners = np.column_stack([3 * np.eye(3), [height] * 3, [height] * 3])
-    for scores in (corners[:, :4], corners):
-        counted = count_pieces(scores, np.array([[0, 1, 2]]), np.zeros(3, dtype=np.int64), 1)
-        assert counted.tolist() == [expected]
-
-
-def test_labels_alone_are_counted_along_the_edges_below_zero_too_and_not_refined(rng):
+def test_labels_alone_are_counted_along_the_edges_below_zero_too(rng):
     points, waves = rng.standard_normal((20, 2)), rng.standard_normal((2, 4)) * 5
 
     def label(x):
         return np.sin(x @ waves).argmax(1)
 
-    for dim in (2, 3):
-        options = {"dim": dim, "num_samples": 5, "resolution": 12}
-        simplex = region_count(label, points, adjacency="simplex", **options)
-        below = region_count(lambda x: label(x) - 1, points, **options)
-        assert below.counts.tolist() == simplex.counts.tolist()
-        with pytest.raises(ValueError, match="returns labels, and scores are interpolated"):
-            region_count(label, points, strategy="adaptive", **options)
+    options = {"dim": 2, "num_samples": 5, "resolution": 12}
+    simplex = region_count(label, points, adjacency="simplex", **options)
+    below = region_count(lambda x: label(x) - 1, points, **options)
+    assert below.counts.tolist() == simplex.counts.tolist()
+    with pytest.raises(ValueError, match="returns labels, and scores are interpolated"):
+        region_count(label, points, strategy="adaptive", **options)
 
 
 @pytest.mark.parametrize(("dim", "resolution"), [(1, 9), (2, 6), (3, 4), (4, 3)])
@@ -206,37 +195,6 @@ def test_the_mesh_fills_the_simplex_and_conforms_however_it_is_cut(dim, resoluti
     assert len(np.unique(places, axis=0)) == len(places)
 
 
-def test_only_a_boundary_that_may_touch_a_side_or_another_is_in_doubt():
-    """A straight boundary is certain; one that grazes a side is cut where it does."""
-    lattice = make_lattice(2, 20)
-    for height, doubtful in ((0.3, False), (0.0003, True)):
-        curved = lattice_mesh(lattice, 1, 3)
-        x, y = curved.points.T / curved.scale
-        above = y - height - 0.2 * (x - 0.4) ** 2
-        curved.scores = np.stack([above, 0 * above], axis=1)
-        found = in_doubt(curved, np.ones(len(curved.elements), dtype=bool))
-        assert found.any() == doubtful
-        assert (y[curved.elements[found]] <= 0.06).all()
-
-
-def test_a_jump_is_the_larger_one_of_those_seen_from_both_sides(rng):
-    """Against the linear extension of each triangle to the far corner of its neighbour."""
-    made = lattice_mesh(make_lattice(2, 4), 1, 4)
-    for _ in range(3):
-        cut(made, rng.random(len(made.elements)) < 0.3)
-    made.scores = rng.standard_normal((len(made.points), 3))
-    expected = np.zeros(len(made.elements))
-    for (i, one), (j, other) in itertools.permutations(enumerate(made.elements.tolist()), 2):
-        if len(shared := set(one) & set(other)) == 2:
-            (far,) = set(other) - shared
-            here = np.column_stack([made.points[one], np.ones(3)])
-            affine = np.linalg.solve(here, made.scores[one])
-            jump = np.abs(made.scores[far] - np.append(made.points[far], 1) @ affine).max()
-            expected[[i, j]] = np.maximum(expected[[i, j]], jump)
-    judged = np.arange(len(made.elements))
-    np.testing.assert_allclose(mesh.jumps_of(made, made.elements, judged), expected, rtol=1e-9)
-
-
 def test_equal_scores_are_one_label_and_ask_for_no_refinement():
     """A class that is there twice, and a last layer of zeros: neither may refine all it covers."""
     options, waves = {"dim": 2, "num_samples": 1, "strategy": "adaptive"}, waves_of(3)
@@ -248,21 +206,17 @@ def test_equal_scores_are_one_label_and_ask_for_no_refinement():
     assert (zeros.counts.tolist(), zeros.num_evaluations) == ([1], 465)
 
 
-def test_the_order_of_corners_does_not_matter(rng):
-    weights = torch.from_numpy(1.5 * rng.standard_normal((5, 40)))
-    shifts = torch.from_numpy(rng.uniform(0, 6, 40))
-    outputs = torch.from_numpy(rng.standard_normal((40, 6)))
-    points = torch.from_numpy(rng.standard_normal((40, 5)))
+@pytest.mark.parametrize("rounds", [0, 9])
+def test_the_order_of_corners_does_not_matter(rounds, rng):
+    points, waves = torch.from_numpy(rng.standard_normal((40, 2))), waves_of(0)
     vertices = sample_vertices(points, dim=2, num_samples=30)
-    turned = [vertices[:, order] for order in ([0, 1, 2], [1, 2, 0], [2, 0, 1])]
-
-    def scores(x):
-        return torch.sin(x @ weights + shifts) @ outputs
-
-    classifier, grid = as_classifier(scores, vertices), make_lattice(2, 30)
-    for rounds in (0, 9):
-        counts = [count_on_meshes(classifier, c, grid, None, rounds)[0].tolist() for c in turned]
-        assert counts == [counts[0]] * 3
+    classifier, grid = as_classifier(lambda x: waves(x / 5), points.numpy()), make_lattice(2, 30)
+    counts = []
+    for order in ([0, 1, 2], [1, 2, 0], [2, 0, 1]):
+        found, _ = count_on_meshes(classifier, vertices[:, order], grid, None, rounds)
+        counts.append(found.tolist())
+    assert counts == [counts[0]] * 3
+    assert max(counts[0]) > 2
 
 
 @pytest.mark.parametrize(
@@ -288,30 +242,17 @@ def test_evaluations_are_counted_and_blocks_change_nothing(
     assert small.num_evaluations == count.num_evaluations
 
 
-def test_double_scores_of_single_points_stay_double():
-    """Beside 1e6 a single holds no difference of these scores."""
+@pytest.mark.parametrize(("scale", "shift"), [(1e-12, 0), (1e15, 0), (1, 1e6)])
+def test_the_count_depends_on_neither_scale_nor_offset_of_double_scores(scale, shift):
+    """Beside 1e6 a single holds no difference of these scores; the points are singles."""
     weights = np.random.default_rng(0).normal(size=(2, 4))
     points = np.random.default_rng(1).normal(size=(50, 2)).astype(np.float32)
-    options = {"dim": 2, "num_samples": 3, "strategy": "adaptive"}
+    options = {"dim": 2, "num_samples": 3, "strategy": "adaptive", "resolution": 12}
 
-    def scores(x, shift):
-        return np.sin(3 * x.astype(float) @ weights) + shift
+    def scores(x):
+        return np.sin(3 * x.astype(float) @ weights)
 
-    plain, shifted = (
-        region_count(lambda x, s=s: scores(x, s), points, resolution=12, **options).counts.tolist()
-        for s in (0.0, 1e6)
-    )
-    assert shifted == plain
+    plain = region_count(scores, points, **options).counts.tolist()
+    changed = region_count(lambda x: scale * scores(x) + shift, points, **options)
+    assert changed.counts.tolist() == plain
     assert max(plain) > 2
-
-
-def test_the_count_does_not_depend_on_the_scale_of_the_scores():
-    weights = torch.from_numpy(np.random.default_rng(0).standard_normal((3, 20)))
-    points = torch.from_numpy(np.random.default_rng(1).standard_normal((40, 3)))
-    plain, *scaled = (
-        region_count(
-            lambda x, s=scale: s * (x @ weights), points, dim=2, num_samples=8, resolution=2
-        ).counts.tolist()
-        for scale in (1, 1e-12, 1e15)
-    )
-    assert scaled == [plain, plain]
