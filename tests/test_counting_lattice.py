@@ -53,22 +53,19 @@ def count_by_search(grid, adjacency):
     return count
 
 
-@st.composite
-def label_grids(draw):
-    """A batch of random grids in one to five dimensions, with or without cells outside."""
-    dim = draw(st.integers(1, 5))
-    longest = {1: 30, 2: 9, 3: 5, 4: 3, 5: 3}[dim]
-    shape = draw(st.tuples(*[st.integers(1, longest)] * dim))
-    seed = draw(st.integers(0, 2**32 - 1))
-    classes = draw(st.integers(1, 4))
-    lowest = draw(st.sampled_from([-1, 0]))
-    dtype = draw(st.sampled_from([np.int8, np.int32, np.int64]))
-    return np.random.default_rng(seed).integers(lowest, classes, size=(3, *shape)).astype(dtype)
-
-
-@given(labels=label_grids(), adjacency=st.sampled_from(ADJACENCIES))
+@given(
+    shape=st.sampled_from([(30,), (9, 8), (1, 7), (5, 4, 5), (3, 2, 3, 3), (3,) * 5]),
+    dtype=st.sampled_from([np.int8, np.int32, np.int64]),
+    adjacency=st.sampled_from(ADJACENCIES),
+    lowest=st.sampled_from([-1, 0]),
+    seed=st.integers(0, 2**32 - 1),
+)
 @settings(max_examples=60, deadline=None)
-def test_grids_agree_with_breadth_first_search(labels, adjacency):
+def test_grids_agree_with_breadth_first_search(shape, dtype, adjacency, lowest, seed):
+    """In one to five dimensions, with and without cells outside."""
+    labels = (
+        np.random.default_rng(seed).integers(lowest, 2 + seed % 3, size=(3, *shape)).astype(dtype)
+    )
     expected = [count_by_search(grid, adjacency) for grid in labels]
     assert count_components(labels, adjacency).tolist() == expected
 
@@ -92,60 +89,45 @@ def test_lattices_agree_with_breadth_first_search(dim, adjacency, classes, seed)
 def test_labels_of_any_size_and_memory_layout():
     assert count_components(np.full((2, 3, 3), -1)).tolist() == [0, 0]
     assert count_components(np.zeros((0, 3, 3), dtype=int)).tolist() == []
-    labels = np.array([[[0, 2**40, 2**40], [-1, 7, 7]]])
-    assert count_components(labels).tolist() == [3]
     read_only = np.broadcast_to(np.uint8([[0, 1], [0, 1]]), (4, 2, 2))
-    assert count_components(read_only).tolist() == [2] * 4
     assert count_components(read_only[:, ::-1]).tolist() == [2] * 4
-    assert count_components(np.array([[[True, False], [True, False]]])).tolist() == [2]
-    for label in (2**31 - 1, 2**31, 2**32 - 1, 2**32):
-        assert count_components(np.array([[[label, 0], [label, label]]])).tolist() == [2]
-    for kind in (">i8", "uint64"):
-        wide = np.array([[[2**62, 0], [2**62, 2**62]]], dtype=kind)
-        assert count_components(wide).tolist() == [2]
+    for label in (2**31 - 1, 2**31, 2**32, 2**62):
+        for kind in ("int64", ">i8", "uint64"):
+            labels = np.array([[[label, 0], [label, label]]], dtype=kind)
+            assert count_components(labels).tolist() == [2]
 
 
-@pytest.mark.parametrize(("labels", "adjacency", "message"), [
-    (np.zeros((2, 3)), "face", "expected integers"),
-    (np.zeros(3, dtype=int), "face", r"expected \(B, \*grid\)"),
-    (np.full((1, 3), -2), "face", "labels hold -2"),
-    (np.zeros((1, 3), dtype=int), "faces", "Did you mean 'face'"),
-    (np.zeros((1,) + (2,) * 16, dtype=np.int8), "full", "65,536 points with 43,046,720"),
+@pytest.mark.parametrize(("labels", "message"), [
+    (np.zeros((2, 3)), "expected integers"),
+    (np.full((1, 3), -2), "labels hold -2"),
+    (np.zeros((1,) + (2,) * 16, dtype=np.int8), "65,536 points with 43,046,720"),
 ])  # fmt: skip
-def test_bad_labels_are_named(labels, adjacency, message):
+def test_bad_labels_are_named(labels, message):
     with pytest.raises(ValueError, match=message):
-        count_components(labels, adjacency)
+        count_components(labels, "full")
 
 
-def test_alpha_range_and_a_lattice_that_is_made_once():
+def test_a_wider_range_of_alphas():
     lattice = make_lattice(1, 7, alpha_range=(-1, 2))
     np.testing.assert_allclose(lattice.coordinates[:, 1], [-1, -0.5, 0, 0.5, 1, 1.5, 2])
-    assert make_lattice(3) is make_lattice(3, 16)
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
     ({"dim": 0}, "dim=0"),
     ({"num_samples": True}, "num_samples=True"),
     ({"seed": 2**63}, r"expected an integer below 2\^63"),
-    ({"batch_size": 0}, "batch_size=0"),
     ({"resolution": 1}, "resolution=1;"),
     ({"dim": 250, "resolution": 2}, "more than 64 bits can number"),
     ({"dim": 3, "resolution": 1000}, "167,167,000 points is too large: lower the resolution"),
-    ({"dim": 10, "resolution": 8, "adjacency": "full"}, "59,048 neighbours each"),
     ({"dim": 5, "resolution": 50, "adjacency": "linear"}, "282,475,249 elements"),
-    ({"dim": 12, "resolution": 2, "adjacency": "linear"}, "1 elements in 12 dimensions"),
     ({"dim": 2, "alpha_range": (-1.0, 2.0)}, "needs dim=1"),
     ({"alpha_range": (1.0, 1.0)}, "low < high"),
-    ({"alpha_range": ("0", "1")}, "two finite numbers"),
-    ({"dim": 2, "adjacency": "edge"}, "face, full, linear, simplex"),
     ({"strategy": "grids"}, "unknown strategy 'grids'. Did you mean 'grid'"),
     ({"dim": 2, "strategy": "adaptive", "adjacency": "face"}, "counts with adjacency 'linear'"),
     ({"coarse": 8}, "belongs to strategy 'adaptive'"),
-    ({"dim": 2, "coarse": 8, "strategy": "adaptive"}, "on segments, dim=1"),
-    ({"coarse": 1, "strategy": "adaptive"}, "coarse=1"),
-    ({"sampling": "pair"}, "Did you mean 'pairs'"),
     ({"direction_length": 1.0}, "belongs to sampling 'random_direction' or 'noise'"),
-    ({"sampling": "random_direction", "direction_length": 0}, "finite number above 0"),
+    ({"dim": 5}, "6 distinct points are needed .* but there are 5"),
+    ({"sampling": "random_direction"}, "median distance of the points is 0.*give"),
 ])  # fmt: skip
 def test_bad_settings_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
@@ -170,7 +152,7 @@ def test_the_seed_draws_the_same_vertices_and_more_samples_only_add():
         assert not torch.equal(few, sample_vertices(points, num_samples=5, seed=4, **options))
 
 
-def test_only_the_points_drawn_are_read(tiny_data, rng):
+def test_only_the_points_drawn_are_read(rng):
     points, read = rng.standard_normal((10000, 3)), []
 
     class Recorder:
@@ -183,22 +165,6 @@ def test_only_the_points_drawn_are_read(tiny_data, rng):
 
     sample_vertices(Recorder(), dim=2, num_samples=4)
     assert len(read) == 12 + 1  # one tells the size of all
-    images = sample_vertices(tiny_data.x_train, dim=2, num_samples=4)
-    assert images.shape == (4, 3, *tiny_data.x_train.shape[1:])
-    assert images.dtype == torch.float32
-
-
-@pytest.mark.parametrize(("points", "arguments", "message"), [
-    (np.zeros((2, 3)), {"dim": 2}, "3 distinct points are needed .* but there are 2"),
-    (np.zeros(5), {}, "one-dimensional"),
-    (np.ones((5, 3)), {"sampling": "random_direction"}, "median distance of the points is 0.*give"),
-    (np.ones((1, 2)), {"sampling": "random_direction"}, "give direction_length"),
-    (7, {}, "points are a int"),
-    (np.zeros((5, 2, 0)), {}, r"points of shape \(2, 0\) hold no number"),
-])  # fmt: skip
-def test_points_that_span_nothing_are_named(points, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        sample_vertices(points, **arguments)
 
 
 def test_random_directions_are_those_of_the_seed_and_of_the_length_asked_for():

@@ -7,7 +7,6 @@ import torch
 from matplotlib.colors import to_rgb
 from scipy import ndimage
 
-from benchmarks.triangles import labels_that_win
 from rc_utils import plotting
 from rc_utils.counting import count_components, label_grid, outlines, region_count, triangle_regions
 from rc_utils.counting.mesh import area
@@ -26,13 +25,6 @@ def field(x):
 
 def shifted(x):
     return field(x + 2.2)
-
-
-def test_labels_that_win_are_those_of_very_many_points(rng):
-    weights = rng.dirichlet(np.ones(4) / 2, size=100_000)
-    for corners in rng.standard_normal((6, 4, 6)):
-        assert labels_that_win(corners) == len(np.unique((weights @ corners).argmax(1)))
-    assert labels_that_win(np.array([[0.0, 1.0], [0.0, 1.0]])) == 1
 
 
 def num_areas(pixels, colours, smallest, tolerance=0):
@@ -66,32 +58,19 @@ def test_the_number_beside_cells_is_the_number_of_areas_in_them():
     assert areas_drawn(ax, labels) == numbers[0] < numbers[1]
 
 
-def test_the_number_beside_a_picture_is_the_number_of_areas_in_it():
+@pytest.mark.parametrize(("strategy", "resolution"), [("adaptive", 30), ("grid", 4), ("grid", 40)])
+def test_the_number_beside_a_picture_is_the_number_of_areas_in_it(strategy, resolution):
     """The picture is drawn, and its areas of one colour are counted in its pixels."""
-    polygons, labels, number = triangle_regions(shifted, PLANE[None].double())
+    triangle, options = PLANE.double(), {"strategy": strategy, "resolution": resolution}
+    polygons, labels, number = triangle_regions(shifted, triangle[None], **options)
+    count = region_count(shifted, triangle, dim=2, num_samples=1, **options)
     paths = outlines([100 * polygon[:, 1:] for polygon in polygons], labels)
     areas = [area(path) for found in paths.values() for path in found]
     assert sum(areas) == pytest.approx(100**2 / 2, rel=1e-4)
     assert sum(value > 0 for value in areas) == number
     _, ax = plt.subplots(figsize=(8, 8), dpi=200)
     plotting.interpolated_regions(polygons, labels, ax)
-    drawn = areas_drawn(ax, labels)
-    finest = region_count(shifted, PLANE.double(), dim=2, num_samples=1, resolution=301)
-    assert [drawn] == [number] == finest.counts.tolist()
-
-
-def test_a_lattice_is_drawn_as_it_is_counted_and_its_outlines_are_its_regions():
-    triangle, numbers = PLANE[None].double(), []
-    for points in (4, 40):
-        drawn = triangle_regions(shifted, triangle, resolution=points, strategy="grid")
-        polygons, labels, number = drawn
-        count = region_count(shifted, triangle[0], dim=2, num_samples=1, resolution=points)
-        paths = outlines([100 * polygon[:, 1:] for polygon in polygons], labels)
-        outer = [path for found in paths.values() for path in found if area(path) > 0]
-        assert [number] == count.counts.tolist() == [len(outer)]
-        numbers.append(number)
-    assert numbers[0] < numbers[1]
-    ax = plotting.interpolated_regions(polygons, labels, plt.subplots()[1], bare=True)
-    assert (ax.get_legend(), len(ax.texts)) == (None, 0)
-    with pytest.raises(ValueError, match="Did you mean 'adaptive'"):
-        triangle_regions(field, triangle, strategy="adaptiv")
+    assert [areas_drawn(ax, labels)] == [number] == count.counts.tolist()
+    if strategy == "adaptive":
+        finest = region_count(shifted, triangle, dim=2, num_samples=1, resolution=301)
+        assert [number] == finest.counts.tolist()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rc_utils.counting import region_count
-from rc_utils.counting.segments import COARSE_INTERVALS, Samples, hiding_places
+from rc_utils.counting.segments import COARSE_INTERVALS
 
 SEGMENT = np.array([[0.0], [1.0]])
 
@@ -35,18 +35,20 @@ def test_a_region_far_below_the_grid_is_found(centre):
     assert count.num_evaluations < 60
 
 
-def test_a_third_label_at_a_crossing_is_found_and_a_constant_is_looked_at_once():
-    options = {"strategy": "adaptive"}
-
+def test_a_third_label_at_a_crossing_is_found():
     def scores(x):
         return np.hstack([0.5 - x, x - 0.5, 1e-3 - 0.25 * (x - 0.5) ** 2 + 0 * x])
 
-    assert region_count(scores, SEGMENT, num_samples=1, **options).counts.tolist() == [3]
-    for coarse in (None, 8):
-        options |= {"num_samples": 2, "coarse": coarse}
-        constant = region_count(lambda x: np.zeros((len(x), 3)), SEGMENT, **options)
-        assert constant.counts.tolist() == [1, 1]
-        assert constant.num_evaluations == 2 * ((coarse or COARSE_INTERVALS) + 1)
+    count = region_count(scores, SEGMENT, num_samples=1, strategy="adaptive")
+    assert count.counts.tolist() == [3]
+
+
+@pytest.mark.parametrize("coarse", [None, 8])
+def test_a_constant_is_looked_at_once(coarse):
+    options = {"num_samples": 2, "strategy": "adaptive", "coarse": coarse}
+    constant = region_count(lambda x: np.zeros((len(x), 3)), SEGMENT, **options)
+    assert constant.counts.tolist() == [1, 1]
+    assert constant.num_evaluations == 2 * ((coarse or COARSE_INTERVALS) + 1)
 
 
 @pytest.mark.parametrize(("frequency", "alpha_range"), [(9, (-3, 4)), (600, (0.4, 0.45))])
@@ -78,11 +80,3 @@ def test_scores_are_copied_at_once_and_dropped_with_a_chunk_that_fails():
     assert next(fails, None) is None
     assert parts.counts.tolist() == whole.counts.tolist()
     assert parts.num_evaluations == whole.num_evaluations
-
-
-def test_two_labels_that_may_change_places_more_than_once_are_looked_at():
-    position, segment = np.array([0, 100, 200, 300]), np.zeros(4, dtype=int)
-    for lead, more_than_once in (([-1, -0.1, 0.1, 1], True), ([-1, -0.33, 0.33, 1], False)):
-        scores = np.stack([np.zeros(4), lead], axis=1)
-        found = hiding_places(Samples(segment, position, scores.argmax(1), scores))
-        assert (1 in found) == more_than_once
