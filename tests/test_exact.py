@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import operator
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from conftest import FUZZ
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 from torch.nn import functional as F
@@ -19,7 +17,6 @@ from torch.nn import functional as F
 from rc_exact.plan import make_plan
 from rc_exact.propagation import propagate, rehearse
 from rc_exact.segment import exact_segment
-from rc_exact.trees import rounding_thresholds
 from rc_utils.networks import build_network
 
 PIECEWISE_LINEAR = ["ResNet18", "VGG19", "MobileNetV2", "ShuffleNetV2"]
@@ -139,48 +136,6 @@ def test_each_architecture(name):
     assert abs(split.num_linear_regions - pieces) <= 0.002 * pieces
 
 
-class Pieces(nn.Module):
-    """Layers as functions, methods and by keyword, pools, sizes of the batch, constants."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv = nn.Conv2d(3, 6, 5, stride=2, padding=2, groups=3)
-        self.norm, self.pool = nn.BatchNorm2d(6), nn.MaxPool2d(3, 2, 1)
-        self.shift = nn.Parameter(torch.linspace(-1, 1, 6).view(6, 1, 1))
-        self.out = nn.Linear(6 * 4 + 3, 4)
-
-    def forward(self, x):
-        n, channels = x.shape[0], x.size(1)
-        y = self.norm(input=self.conv(input=x)) * 2 + self.shift
-        a, b = self.pool(input=F.leaky_relu(input=y, negative_slope=0.2)).chunk(2, dim=1)
-        y = torch.cat([b - 0.5 * a, F.relu6(a)], dim=1)
-        y = F.max_pool2d(y, 2, stride=1, padding=1)[:, :, :2, :2]
-        pooled = F.avg_pool2d(x, 2).mean([2, 3]).view(x.size(0), channels).abs()
-        pooled = F.dropout(pooled, 0.3, self.training)
-        return self.out(input=torch.cat([y.reshape(n, -1), pooled], 1))
-
-
-def test_functions_methods_keywords_and_pools():
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        network = Pieces().eval()
-        x0, x1 = 4 * torch.randn(2, 3, 8, 8)
-    with torch.no_grad():
-        network.out.bias.sub_(network(torch.stack([(x0 + x1) / 2]))[0])
-    exact = exact_segment(network, x0, x1)
-    assert agrees_with_grid(network, x0, x1, exact, 20_001) > 1
-    by_a_size = WithRule(lambda m, x: m.layer(x) * (1 / x.shape[1]))
-    exact_segment(by_a_size, torch.zeros(2), torch.ones(2))
-    # Weights that are computed of weights, as under a mask.
-    masked = WithRule(lambda m, x: F.linear(m.relu(x), m.layer.weight * m.layer.weight.gt(0)))
-    with torch.no_grad():
-        masked.layer.weight.copy_(torch.tensor([[1.0, -5.0], [-5.0, 2.0]]))
-    exact = exact_segment(masked, torch.tensor([3.0, -1.0]), torch.tensor([-1.0, 3.0]))
-    # relu(3 - 4 a) = 2 relu(4 a - 1) at a = 5 / 12.
-    assert exact.boundaries == pytest.approx([5 / 12])
-    assert (exact.labels.tolist(), exact.num_linear_regions) == ([0, 1], 3)
-
-
 class WithRule(nn.Module):
     def __init__(self, forward):
         super().__init__()
@@ -190,29 +145,50 @@ class WithRule(nn.Module):
         return self.rule(self, x)
 
 
+def test_weights_that_are_computed_of_weights_as_under_a_mask():
+    network = WithRule(lambda m, x: F.linear(m.relu(x), m.layer.weight * m.layer.weight.gt(0)))
+    with torch.no_grad():
+        network.layer.weight.copy_(torch.tensor([[1.0, -5.0], [-5.0, 2.0]]))
+    exact = exact_segment(network, torch.tensor([3.0, -1.0]), torch.tensor([-1.0, 3.0]))
+    # relu(3 - 4 a) = 2 relu(4 a - 1) at a = 5 / 12.
+    assert exact.boundaries == pytest.approx([5 / 12])
+    assert (exact.labels.tolist(), exact.num_linear_regions) == ([0, 1], 3)
+
+
+def aliased(m, x):
+    """`+=` on a tensor that has another name: torch.fx records a sum."""
+    hidden = torch.relu(m.layer(x))
+    same = hidden
+    hidden += hidden * 2 - 1
+    return m.layer(torch.relu(same - 0.2))
+
+
 @pytest.mark.parametrize(("forward", "message"), [
     (lambda m, x: 1 / m.layer(x), r"truediv\S* \(truediv\) multiplies or divides"),
     (lambda m, x: x if x.sum() > 0 else -x, "cannot copy and trace WithRule"),
     (lambda m, x: m.layer(x) + F.relu(x, inplace=True) + x, "works in place"),
-    (lambda m, x: m.relu(x) + x, "works in place"),
-    (lambda m, x: x.reshape(2 * x.shape[0], 1), "mul computes with the number of points"),
     (lambda m, x: F.dropout(x), "drops units in evaluation mode too"),
-    (lambda m, x: (x, x), "returns several values"),
     (lambda m, x: m.layer.weight, "does not depend on its input"),
-    (lambda m, x: torch.mul(m.layer(x), other=x), "multiplies or divides by an activation"),
     (lambda m, x: torch.div(x, 2.0, rounding_mode="floor"), "rounds"),
     (lambda m, x: x @ m.layer.weight.detach().mul_(2), "changes a weight"),
     (lambda m, x: m.layer(x)[: x.size(0)], "getitem\\S* computes with the number of points"),
-    (lambda m, x: m.layer(x).view(operator.add(x.shape[:1], (2,))), "add computes with the number"),
-    (lambda m, x: torch.stack([x] * 15, 1).reshape(x.size(0), x.size(0), -1), "computes with"),
     (lambda m, x: m.layer(torch.stack([x, x], 1).permute(1, 0, 2)).mean(0), "stay that"),
     (lambda m, x: m.gate(m.layer(x)), r"layer gate\.0 \(Sigmoid\) is not piecewise linear"),
+    (aliased, "gives other scores"),
 ])  # fmt: skip
-def test_what_is_not_piecewise_linear_is_refused(forward, message):
+def test_what_is_not_piecewise_linear_or_not_traced_is_refused(forward, message):
+    torch.manual_seed(0)
     network = WithRule(forward)
     network.gate = nn.Sequential(nn.Sigmoid())
     with pytest.raises(ValueError, match=message):
-        exact_segment(network, torch.zeros(2), torch.ones(2))
+        exact_segment(network, torch.tensor([-1.0, 2.0]), torch.tensor([3.0, -2.0]))
+
+
+def test_a_hook_which_is_not_traced_is_refused():
+    network = WithRule(lambda m, x: m.layer(x))
+    network.register_forward_pre_hook(lambda module, inputs: ((inputs[0] - 0.5) / 0.2,))
+    with pytest.raises(ValueError, match="gives other scores"):
+        exact_segment(network, torch.tensor([-1.0, 2.0]), torch.tensor([3.0, -2.0]))
 
 
 @pytest.mark.parametrize("prune", [False, True])
@@ -244,17 +220,6 @@ def test_trees_and_forests_equal_a_grid(seed):
     assert exact.count <= exact.num_linear_regions
 
 
-def test_thresholds_round_as_scikit_learn_does(rng):
-    draws = rng.standard_normal((2, 100))
-    thresholds = np.concatenate([draws[0], draws[1].astype(np.float32), [0.0]])
-    effective = rounding_thresholds(thresholds)
-    around = effective * (1 - 1e-12), effective * (1 + 1e-12)
-    ends = np.minimum(*around), np.maximum(*around)
-    for low, high, threshold in zip(*ends, thresholds, strict=True):
-        assert np.float32(low) <= threshold
-        assert threshold == 0 or np.float32(high) > threshold
-
-
 def test_the_network_is_left_alone():
     layers = nn.Linear(2, 4), nn.BatchNorm1d(4), nn.ReLU(inplace=True), nn.Linear(4, 2)
     network = nn.Sequential(*layers).train()
@@ -283,36 +248,21 @@ def test_max_pool_windows(kernel, stride, padding, ceil, size):
     np.testing.assert_allclose(found, scores_at(network, x0, x1, a), atol=1e-12)
 
 
-def test_ends_of_other_numbers_are_read_or_named():
-    network = nn.Linear(2, 2)
-    expected = exact_segment(network, np.array([2.0, -9.0]), np.array([-2.0, 9.0])).boundaries
-    for kind in (">f8", "float16", "longdouble", "int8"):
-        found = exact_segment(network, np.array([2, -9]).astype(kind), [-2, 9]).boundaries
-        assert found.tolist() == expected.tolist()
-
-
 @pytest.mark.parametrize(("model", "x0", "x1", "message"), [
-    (nn.Linear(2, 2), np.array([1j, 0]), np.zeros(2), "x0 are of type complex128"),
     (nn.Linear(2, 2), np.zeros(2), np.ma.array([1, 2], mask=[0, 1]), "x1 are .* with masked"),
-    (nn.Linear(2, 2), np.zeros(2), ["a", "b"], "x1 are of type <U1"),
     (nn.Linear(2, 2), np.zeros(2), np.array([0, np.nan]), "x1 holds NaN"),
     (nn.Linear(2, 2), np.zeros(2), np.zeros(3), r"x0 has shape \(2,\), x1 \(3,\)"),
-    (nn.Linear(2, 2), np.zeros(5), np.ones(5), r"shape \(5,\).*Is that the shape it takes"),
     (nn.MaxPool2d(2, 1, dilation=2), np.zeros((1, 6, 6)), np.ones((1, 6, 6)), "has a dilation"),
-    (DecisionTreeClassifier(), np.zeros(2), np.ones(2), "not fitted"),
-    (GaussianNB(), np.zeros(2), np.ones(2), "GaussianNB; expected"),
 ])  # fmt: skip
 def test_models_and_ends_that_cannot_be_taken_are_named(model, x0, x1, message):
-    with pytest.raises(TypeError if isinstance(model, GaussianNB) else ValueError, match=message):
+    with pytest.raises(ValueError, match=message):
         exact_segment(model, x0, x1)
 
 
 HEADS = {
     "no bias": lambda: [nn.Linear(8, 2), nn.ReLU(), nn.Linear(2, 3, bias=False)],
     "one output, no bias": lambda: [nn.Linear(8, 2), nn.ReLU(), nn.Linear(2, 1, bias=False)],
-    "ReLU": lambda: [nn.Linear(8, 3), nn.ReLU()],
     "ReLU6": lambda: [nn.Linear(8, 3), nn.ReLU6()],
-    "Hardtanh": lambda: [nn.Linear(8, 3), nn.Hardtanh()],
     "a maximum and what it is taken of": lambda: [nn.Linear(8, 2), MaximumOfTwo()],
 }
 
@@ -364,46 +314,6 @@ def test_a_split_segment_is_not_changed_in_place():
     np.testing.assert_allclose(split.boundaries, whole.boundaries, atol=1e-9)
 
 
-def aliased(m, x):
-    """`+=` on a tensor that has another name: torch.fx records a sum."""
-    hidden = torch.relu(m.layer(x))
-    same = hidden
-    hidden += hidden * 2 - 1
-    return m.layer(torch.relu(same - 0.2))
-
-
-@pytest.mark.parametrize("hooked", [False, True])
-def test_what_the_trace_does_not_see_is_refused(hooked):
-    torch.manual_seed(0)
-    network = WithRule((lambda m, x: m.layer(x)) if hooked else aliased)
-    if hooked:
-        network.register_forward_pre_hook(lambda module, inputs: ((inputs[0] - 0.5) / 0.2,))
-    with pytest.raises(ValueError, match="gives other scores"):
-        exact_segment(network, torch.tensor([-1.0, 2.0]), torch.tensor([3.0, -2.0]))
-
-
-def test_a_hook_of_a_convolution_is_applied():
-    torch.manual_seed(4)
-    layers = nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 3)
-    network = nn.Sequential(*layers)
-    network[0].register_forward_hook(lambda module, inputs, output: 3 * output - 1)
-    x0, x1 = torch.randn(2, 1, 4, 4) * 10
-    exact = exact_segment(network.eval(), x0, x1)
-    assert exact.count == agrees_with_grid(network, x0, x1, exact, 4_001) > 1
-
-
-def test_a_network_that_squeezes_can_be_pruned():
-    """It squeezes every dimension of size one, so that of a single image as well."""
-    pool = F.adaptive_avg_pool2d
-    network = WithRule(lambda m, x: m.last(pool(torch.relu(m.conv(x)), 1).squeeze()))
-    for seed in (10, 15, 21):
-        torch.manual_seed(seed)
-        network.conv, network.last = nn.Conv2d(1, 6, 3), nn.Linear(6, 3)
-        x0, x1 = torch.randn(2, 1, 5, 5) * 5
-        pruned, whole = (exact_segment(network, x0, x1, prune=prune) for prune in (True, False))
-        assert pruned.count == whole.count
-
-
 STEPS = {
     "linear": lambda m, x: m.layer(x)[:, :2],
     "relu": lambda m, x: torch.relu(x),
@@ -416,6 +326,7 @@ STEPS = {
     "number": lambda m, x: x * x.shape[0],
     "mean": lambda m, x: x - x.mean(0, keepdim=True),
     "square": lambda m, x: x * x,
+    "clipped": lambda m, x: x - F.relu6(x).chunk(2, dim=1)[1],
     "curve": lambda m, x: torch.sigmoid(x),
     "own shape": lambda m, x: x.view(x.shape[0], 2) + x.size(1),
 }
