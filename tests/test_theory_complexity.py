@@ -79,6 +79,8 @@ def test_counterexamples_by_hand():
     # W_1 = diag(1, 0.01), g = (1, 100): u = |g|, lambda = |(1, 1)|.
     assert counterexamples.subspace_ratio() == pytest.approx(math.sqrt(10_001 / 2))
     assert counterexamples.smooth_ratio() == pytest.approx(ratio)
+    lower, upper = counterexamples.both_sides(50)
+    assert lower.max() <= 1 < upper.max()
     # Lemma 6 loses the weights of the second layer.
     assert counterexamples.first_layer_ratio() == pytest.approx(100)
     # f is constant, and one dropped unit moves the first bias.

@@ -80,14 +80,3 @@ def test_regions_of_polygons_are_counted_without_assuming_convexity():
     w = np.array([[[0, 1], [1, 0], [2, 1], [3, 0], [4, 1], [3, -1], [2, 0], [1, -1]]], float)
     for height, regions in ((0.5, 7), (-0.5, 5), (3.0, 1)):
         assert hs.polygon_regions(w, np.array([[0.0, 1.0]]), np.array([height])).item() == regions
-
-
-def test_a_labelling_that_is_missed_is_an_error(monkeypatch):
-    solve, polygons = np.linalg.solve, hs.convex_polygons
-    with monkeypatch.context() as patched:
-        patched.setattr(np.linalg, "solve", lambda system, sides: solve(system, -sides))
-        with pytest.raises(ValueError, match="a labelling of 4 points was not realised"):
-            hs.half_spaces(3)
-    monkeypatch.setattr(hs, "convex_polygons", lambda labels: polygons(np.roll(labels, 1, axis=1)))
-    with pytest.raises(ValueError, match="a labelling of 5 points was not realised"):
-        hs.convex_bodies(5)

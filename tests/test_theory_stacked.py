@@ -28,10 +28,10 @@ def networks_of(kind):
     return [convolutional_network((2, 5, 6), seed=s).double() for s in range(MODELS)]
 
 
-def data_of(kind, models=MODELS):
+def data_of(kind):
     generator = torch.Generator().manual_seed(0)
     shape = (5,) if kind == "mlp" else (2, 5, 6)
-    x = torch.randn(models, POINTS, *shape, generator=generator, dtype=torch.float64)
+    x = torch.randn(MODELS, POINTS, *shape, generator=generator, dtype=torch.float64)
     y = torch.randint(0, 2, (MODELS, POINTS), generator=generator).double()
     return x, y
 
@@ -59,15 +59,6 @@ def test_training_side_by_side_is_training_one_by_one(kind, loss, batch_size):
     assert not torch.equal(networks[0][0].bias, start)
 
 
-def test_shared_images_are_those_given_to_every_model():
-    x, y = data_of("mlp", models=1)
-    samples = draw_samples(range(MODELS), 10, POINTS)
-    one, other = stack(networks_of("mlp")), stack(networks_of("mlp"))
-    train_stacked(one, x, y, samples, loss="mse", lr=0.05)
-    train_stacked(other, x.expand(MODELS, -1, -1), y, samples, loss="mse", lr=0.05)
-    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
-
-
 def test_a_step_holds_the_gradients_of_each_model():
     networks, (x, y) = networks_of("mlp"), data_of("mlp")
     step = next(
@@ -81,14 +72,6 @@ def test_a_step_holds_the_gradients_of_each_model():
     for found, value in zip(step.gradients.values(), expected, strict=True):
         np.testing.assert_allclose(found[1], value, **TOLERANCE)
     np.testing.assert_allclose(step.input_gradients[1, 0], of_inputs, **TOLERANCE)
-
-
-def test_equal_seeds_see_equal_samples():
-    samples = draw_samples([3, 5, 3], 50, 10, 2)
-    assert samples.shape == (50, 3, 2)
-    assert torch.equal(samples[:, 0], samples[:, 2])
-    assert not torch.equal(samples[:, 0], samples[:, 1])
-    assert set(np.unique(samples)) == set(range(10))
 
 
 def test_a_confident_classifier_keeps_its_slope():

@@ -11,7 +11,7 @@ from torch import nn
 from rc_exact import exact_segment
 from rc_theory.two_layer import bounds, examples
 from rc_theory.two_layer import networks as nets
-from rc_theory.two_layer.training import DIVERGED, over_rates, train, train_to_loss, training_sets
+from rc_theory.two_layer.training import over_rates, train, train_to_loss, training_sets
 
 
 def points(number, n, dim, seed=0):
@@ -59,10 +59,9 @@ def test_counts_equal_those_of_a_slow_reference(hidden, dim):
     assert counts.max() >= 3
 
 
-def test_counts_depend_on_neither_direction_nor_scale_and_their_mean_is_over_all_ordered_pairs():
+def test_counts_do_not_depend_on_scale_and_their_mean_is_over_all_ordered_pairs():
     networks, x = nets.random_networks(50, 20, 3), points(50, 6, 3)
-    (i, j), counts = nets.pairs(6), nets.pair_counts(networks, x)
-    assert (counts == nets.segment_counts(networks, x[:, j], x[:, i])).all()
+    counts = nets.pair_counts(networks, x)
     smaller = nets.Networks(2.0**-20 * networks.weights, networks.signs)
     assert (counts == nets.pair_counts(smaller, x)).all()
     every = [
@@ -118,27 +117,15 @@ def test_training_is_gradient_descent_of_each_network_alone():
 
 
 def test_a_rate_far_beyond_the_edge_diverges_and_stops_finite():
-    """A network that has stopped moving is checked once."""
     networks, (x, y) = nets.random_networks(2, 32, 8), training_sets("sphere", 2, 16)
     training = train(*over_rates(networks, x, y, [0.1, 8.0]), steps=60, keep=12)
     assert training.diverged.tolist() == [False, True, False, True]
-    assert training.settled.tolist() == [True, False, True, False]
     assert (training.lr * training.sharpness[0]).tolist() == pytest.approx([0.2, 16, 0.2, 16])
     assert training.weights.isfinite().all()
-    assert (training.loss[-1, [1, 3]] > DIVERGED * training.loss[0, [1, 3]]).all()
-    kept = len(training.steps)
+    # A network that has stopped moving is checked once.
     frozen = (training.weights[1:] == training.weights[:-1]).all(3).all(2)[:, [1, 3]].sum()
-    assert len(bounds.check_trained([training])[bounds.THEOREM_6]) == 4 * kept - frozen
-
-
-def test_training_sets_have_norm_one_or_lie_on_a_line():
-    for name in ("sphere", "digits"):
-        x, y = training_sets(name, 2, 10)
-        np.testing.assert_allclose(x.norm(dim=2), 1)
-        assert set(y.flatten().tolist()) <= {-1.0, 1.0}
-    x, y = training_sets("line", 1, 4)
-    assert (x[..., 0] == 1).all()
-    assert y.tolist() == [[1, -1, 1, -1]]
+    checked = len(bounds.check_trained([training])[bounds.THEOREM_6])
+    assert checked == 4 * len(training.steps) - frozen
 
 
 def test_the_inequalities_hold_on_random_and_trained_networks():
