@@ -55,14 +55,13 @@ def test_the_command_prints_the_count_with_its_interval_and_draws(folder, capsys
     assert all(text in picture for text in ("segment", "predicted", "$x_3$", "class 1"))
 
 
-def test_two_points_make_no_triangle_and_a_function_is_counted_on_triangles(folder, capsys):
-    np.savez("two.npz", x=np.eye(2))
-    assert count.main(["stripes_module:Stripes", "two.npz", "--num-samples", "1"]) == 0
-    assert "$x_3$" not in (folder / "regions.svg").read_text()
+def test_a_function_is_counted_on_triangles_and_of_two_points_a_segment_is_drawn(folder, capsys):
     words = "stripes_module:half points.npz --dim 2 --num-samples 5 --resolution 6"
     assert count.main(words.split()) == 0
     assert "dim=2, num_samples=5, " in capsys.readouterr().out
-    assert "$x_3$" in (folder / "regions.svg").read_text()
+    np.save("two.npy", np.eye(2))  # a file of one array
+    assert count.main(["stripes_module:Stripes", "two.npy", "--num-samples", "1"]) == 0
+    assert "$x_3$" not in (folder / "regions.svg").read_text()
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.* is:DeprecationWarning")
@@ -75,14 +74,9 @@ def test_exported_files_count_as_their_module(folder, capsys):
     assert found.tolist() == expected.tolist()
     batch = {0: torch.export.Dim("batch", min=1, max=1 << 20)}
     program = torch.export.export(model, (torch.zeros(2, 2),), dynamic_shapes=(batch,))
-    with pytest.raises(ValueError, match=r"cannot be put into evaluation mode.*lambda x: module"):
-        region_count(program.module(), points)
     torch.export.save(program, "model.pt2")
     assert count.main(["model.pt2", "points.npz", "--num-samples", "20"]) == 0
     assert str(mean(expected, "samples")) in capsys.readouterr().out
-    double = torch.export.export(torch.nn.Linear(2, 2).double(), (torch.zeros(2, 2).double(),))
-    torch.export.save(double, "double.pt2")
-    assert count.load_model("double.pt2")(points[:2]).dtype == torch.float64
 
 
 class Touches:
@@ -134,39 +128,24 @@ def test_images_become_channels_between_0_and_1(rng):
 
 
 @pytest.mark.parametrize(("words", "message"), [
-    ("stripes_module points.npz", "neither module:name"),
     ("stripes_module:Strips points.npz", "has no 'Strips'"),
     ("stripes_module:number points.npz", "model is a int"),
-    ("no_such_module:Net points.npz", "no_such_module"),
     ("model.onnx points.npz", "no file model.onnx"),
     ("weights.pt points.npz", "no TorchScript file"),
     ("text.pt2 points.npz", "not a zip file"),
-    ("stripes_module:Stripes lost.npz", "lost.npz"),
     ("stripes_module:Stripes points.npz --points z", "has the arrays x, y"),
     ("stripes_module:Stripes images", "--image-size"),
-    ("stripes_module:Stripes images --image-size 8 --points x", "leave --points out"),
-    ("stripes_module:Stripes points.npz --image-size 8", "leave --image-size out"),
     ("stripes_module:Stripes points.npz --points y", "of type int64 and shape (50,), expected"),
-    ("stripes_module:Stripes empty.npz", "empty.npz: No data left in file"),
     ("stripes_module:Stripes damaged.npz", "damaged.npz: Bad CRC-32"),
     ("stripes_module:Stripes bytes.npz", "bytes of shape (4, 7) are no images"),
-    ("stripes_module:Stripes points.npz --strategy grd", "Did you mean 'grid'"),
-    ("stripes_module:Stripes points.npz --coarse 8", "belongs to strategy 'adaptive'"),
-    ("stripes_module:Stripes points.npz --mean nan", "--mean is nan; expected one finite number"),
     ("stripes_module:Stripes points.npz --std 1 -2", "--std is 1.0 -2.0; expected one finite"),
-    ("stripes_module:Stripes dates.npz", "of type datetime64[D] and shape (1,), expected real"),
     ("stripes_module:Stripes text.npy", "text.npy: This file contains pickled"),
-    ("stripes_module:Stripes points.csv", "is no .npz or .npy file and no folder"),
-    ("maker_module:make points.npz", "a function without arguments"),
 ])  # fmt: skip
 def test_wrong_words_are_named(folder, capsys, words, message):
     torch.save({"weight": torch.ones(2)}, "weights.pt")
     np.savez("bytes.npz", x=np.zeros((4, 7), dtype=np.uint8))
-    np.savez("dates.npz", x=np.array(["2026-01-01"], dtype="datetime64[D]"))
-    (folder / "empty.npz").write_bytes(b"")
     content = (folder / "points.npz").read_bytes()
     (folder / "damaged.npz").write_bytes(content[:300] + bytes([content[300] ^ 1]) + content[301:])
-    (folder / "maker_module.py").write_text("def make():\n    return None\n")
     for name in ("text.pt2", "text.npy"):
         (folder / name).write_text("no archive")
     assert count.main(words.split()) == 1
@@ -179,21 +158,11 @@ def test_linked_folders_are_followed_once_hidden_files_passed_over_and_others_na
     (folder / "images" / "linked").symlink_to(folder / "more")
     (folder / "more" / "back").symlink_to(folder / "images")  # a circle
     Image.new("RGB", (8, 8)).save(folder / "images" / "._0.png")
-    (folder / "images" / ".cache").mkdir()
-    Image.new("RGB", (8, 8)).save(folder / "images" / ".cache" / "x.png")
     for name in ("labels.csv", "notes", "a.heic", "b.heic"):
         (folder / "images" / name).write_text("")
     assert len(count.load_points("images", image_size=8)) == 7
     said = "7 images in images; not read: 1 .csv, 2 .heic, 1 without a suffix"
     assert said in capsys.readouterr().out
-
-
-def test_an_array_of_its_own_is_read(folder, rng):
-    points = rng.normal(size=(5, 3))
-    np.save("points.npy", points)
-    np.testing.assert_array_equal(count.load_points("points.npy"), points.astype(np.float32))
-    with pytest.raises(ValueError, match="holds one array: leave --points out"):
-        count.load_points("points.npy", key="x")
 
 
 def test_of_several_outputs_of_an_onnx_file_one_has_to_be_named(folder, monkeypatch):
@@ -205,8 +174,6 @@ def test_of_several_outputs_of_an_onnx_file_one_has_to_be_named(folder, monkeypa
             self.get_inputs, self.get_outputs = lambda: named[:1], lambda: named
 
         def run(self, names, inputs):
-            if len(inputs["boxes"]) != 1:
-                raise RuntimeError("Got invalid dimensions for input: boxes\n Got: 5 Expected: 1")
             return [inputs["boxes"] * (1 if name == "scores" else 0) for name in names]
 
     monkeypatch.setitem(sys.modules, "onnxruntime", types.SimpleNamespace(InferenceSession=Session))
@@ -217,6 +184,3 @@ def test_of_several_outputs_of_an_onnx_file_one_has_to_be_named(folder, monkeypa
             count.load_model(name)
     model = count.load_model("detector.onnx:scores")
     assert model(np.ones((1, 2))).tolist() == [[1, 1]]
-    words = r"^detector.onnx: Got invalid dimensions for input: boxes \(was it exported"
-    with pytest.raises(ValueError, match=words):
-        model(np.ones((5, 2)))

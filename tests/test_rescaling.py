@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from rc_studies.rescaling import output_layer, random_rescaling, rescalable_layers, rescale
+from rc_studies.rescaling import random_rescaling, rescalable_layers, rescale
 from rc_utils.measures import output_margin
 from rc_utils.networks import build_network
 from rc_utils.published import NETWORKS
@@ -36,14 +36,6 @@ def test_an_up_scaled_layer_moves_the_weights_and_the_output_the_margin(tiny_dat
     assert torch.equal(rescaled.layers[1].weight, 8 * network.layers[1].weight)
     margins = [output_margin(n, tiny_data.x_train, tiny_data.y_train) for n in (network, rescaled)]
     assert margins[1] == pytest.approx(margins[0] / 4)
-
-
-def test_wrong_numbers_of_exponents_and_headless_networks_are_named():
-    network = warmed_up("ResNet18", width=4)
-    with pytest.raises(ValueError, match="2 exponents for 20 layers"):
-        rescale(network, (1, 2), 1)
-    with pytest.raises(ValueError, match="no linear layer"):
-        output_layer(torch.nn.Sequential(torch.nn.Conv2d(3, 10, 3)))
 
 
 @pytest.mark.parametrize("twice", ["nothing", "layer", "weight"])
