@@ -1,7 +1,6 @@
 """Exact regions on a segment: against dense grids, known boundaries, and what is refused."""
 
 import functools
-import itertools
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 from torch.nn import functional as F
 
+from rc_exact import propagation
 from rc_exact.plan import make_plan
 from rc_exact.propagation import propagate, rehearse
 from rc_exact.segment import exact_segment
@@ -44,35 +44,6 @@ def agrees_with_grid(network, x0, x1, exact, points):
     assert ((found == expected) | near).all()
     assert (labels_at(network, x0, x1, exact.witnesses) == exact.labels).all()
     return 1 + int((expected[1:] != expected[:-1]).sum())
-
-
-def random_mlp(seed):
-    generator = torch.Generator().manual_seed(seed)
-    depth, width = 1 + seed % 3, 8 + seed % 17
-    sizes = [5] + [width] * depth + [1 if seed % 10 == 0 else 2 + seed % 5]
-    layers = []
-    for fan_in, fan_out in itertools.pairwise(sizes):
-        layers += [nn.Linear(fan_in, fan_out), nn.LeakyReLU(0.1) if seed % 4 == 0 else nn.ReLU()]
-        with torch.no_grad():
-            layers[-2].weight.normal_(0, (2 / fan_in) ** 0.5, generator=generator)
-            layers[-2].bias.normal_(0, 0.3, generator=generator)
-    x0, x1 = 3 * torch.randn(2, 5, generator=generator)
-    return nn.Sequential(*layers[:-1]), x0, x1
-
-
-def test_fifty_random_networks_equal_a_grid_of_20_000_points():
-    extra = total = pruned_wrong = 0
-    for seed in range(50):
-        network, x0, x1 = random_mlp(seed)
-        exact = exact_segment(network, x0, x1)
-        runs = agrees_with_grid(network, x0, x1, exact, 20_000)
-        pruned = exact_segment(network, x0, x1, prune=True)
-        pruned_wrong += pruned.labels.tolist() != exact.labels.tolist()
-        total += exact.count
-        extra += exact.count - runs
-    assert total > 100
-    assert 0 <= extra <= 2  # regions narrower than the grid
-    assert pruned_wrong <= 1
 
 
 def two_units(biases, last, last_biases):
@@ -294,31 +265,12 @@ def test_equal_scores_have_the_label_of_the_lowest_index(head):
     assert ties > 25 or scores.shape[1] == 1
 
 
-def test_a_split_segment_is_not_changed_in_place():
-    """The two parts meet in a point, which a layer that works in place must not see twice."""
-    torch.manual_seed(4)
-    leaky = nn.LeakyReLU(0.3, inplace=True)
-    layers = nn.Linear(2, 24), nn.ReLU(), nn.Linear(24, 64), leaky, nn.Linear(64, 64), leaky
-    network = nn.Sequential(*layers, nn.Linear(64, 3))
-    with torch.no_grad():
-        network[2].bias.add_(torch.randn(64) * 3)
-        network[4].bias.add_(torch.randn(64))
-        network[0].weight.mul_(4)
-        network[-1].bias -= network(torch.randn(100, 2) * 3).mean(0)
-    x0, x1 = torch.randn(2, 2) * 3
-    whole, split = (
-        exact_segment(network, x0, x1, max_breakpoints_memory=n) for n in (1 << 25, 8000)
-    )
-    assert split.labels.tolist() == whole.labels.tolist()
-    assert split.num_linear_regions == whole.num_linear_regions
-    np.testing.assert_allclose(split.boundaries, whole.boundaries, atol=1e-9)
-
-
 STEPS = {
     "linear": lambda m, x: m.layer(x)[:, :2],
     "relu": lambda m, x: torch.relu(x),
     "leaky": lambda m, x: F.leaky_relu(input=x, negative_slope=0.2),
     "abs": lambda m, x: x.abs(),
+    "in place": lambda m, x: m.leaky(m.layer(x))[:, 1:],
     "residual": lambda m, x: x + F.relu(m.layer(x))[:, 1:],
     "scaled": lambda m, x: 0.5 * x - 0.1,
     "stacked": lambda m, x: torch.stack([x, -x], 1).reshape(x.size(0), -1)[:, 1:3],
@@ -339,6 +291,7 @@ class Stepwise(nn.Module):
     def __init__(self, names):
         super().__init__()
         self.layer, self.names = nn.Linear(2, 3), names
+        self.leaky = nn.LeakyReLU(0.3, inplace=True)
         with torch.no_grad():
             self.layer.weight.copy_(torch.tensor([[1.0, -2.0], [0.5, 1.0], [-1.0, 0.3]]))
             self.layer.bias.copy_(torch.tensor([0.1, -0.2, 0.3]))
@@ -351,16 +304,19 @@ class Stepwise(nn.Module):
     names=st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=5), seed=st.integers(0, 100)
 )
 @FUZZ
-def test_piecewise_linear_networks(names, seed):
-    """Steps put together are solved as a grid sees it, or refused where one is not linear."""
+def test_piecewise_linear_networks(names, seed, monkeypatch):
+    """Steps are solved as a grid sees them, whole and split, or refused where one is not linear."""
     network = Stepwise(names).double()
     x0, x1 = torch.from_numpy(np.random.default_rng(seed).normal(size=(2, 2)) * 3)
     if REFUSED & set(names):
         with pytest.raises(ValueError, match="exact_segment cannot take this network"):
             exact_segment(network, x0, x1)
         return
-    exact, alphas = exact_segment(network, x0, x1), np.linspace(0, 1, 201)
-    scores = scores_at(network, x0, x1, alphas).numpy()
-    clear = np.abs(scores[:, 0] - scores[:, 1]) > 1e-9
-    found = exact.labels[np.searchsorted(exact.boundaries, alphas)]
-    assert (found == scores.argmax(1))[clear].all()
+    for fewest, memory in ((8, 1 << 25), (3, 1)):
+        monkeypatch.setattr(propagation, "FEWEST_ROWS", fewest)
+        exact = exact_segment(network, x0, x1, max_breakpoints_memory=memory)
+        for alphas in (np.linspace(0, 1, 201), exact.witnesses):
+            scores = scores_at(network, x0, x1, alphas).numpy()
+            clear = np.abs(scores[:, 0] - scores[:, 1]) > 1e-9
+            found = exact.labels[np.searchsorted(exact.boundaries, alphas)]
+            assert (found == scores.argmax(1))[clear].all()
