@@ -8,7 +8,6 @@ from torch import nn
 from rc_theory.complexity.stacked import (
     LOSSES,
     draw_samples,
-    sgd_steps,
     stack,
     train_stacked,
     unstack,
@@ -57,21 +56,6 @@ def test_training_side_by_side_is_training_one_by_one(kind, loss, batch_size):
         for name, value in network.state_dict().items():
             np.testing.assert_allclose(trained[name], value, **TOLERANCE)
     assert not torch.equal(networks[0][0].bias, start)
-
-
-def test_a_step_holds_the_gradients_of_each_model():
-    networks, (x, y) = networks_of("mlp"), data_of("mlp")
-    step = next(
-        iter(sgd_steps(stack(networks), x, y, torch.tensor([[[4], [0], [2]]]), loss="mse", lr=0.1))
-    )
-    inputs = x[1, 0].clone().requires_grad_()
-    error = 0.5 * (networks[1](inputs) - y[1, 0]).square().sum()
-    biases = {name: p for name, p in networks[1].named_parameters() if name.endswith("bias")}
-    *expected, of_inputs = torch.autograd.grad(error, [*biases.values(), inputs])
-    assert list(step.gradients) == list(biases)
-    for found, value in zip(step.gradients.values(), expected, strict=True):
-        np.testing.assert_allclose(found[1], value, **TOLERANCE)
-    np.testing.assert_allclose(step.input_gradients[1, 0], of_inputs, **TOLERANCE)
 
 
 def test_a_confident_classifier_keeps_its_slope():
