@@ -17,7 +17,6 @@ from rc_utils.counting import (
     region_count,
     sample_vertices,
 )
-from rc_utils.counting import sampling as sampling_module
 from rc_utils.counting.lattice import count_along_edges
 
 ADJACENCIES = ["face", "full", "simplex"]
@@ -180,23 +179,3 @@ def test_random_directions_are_those_of_the_seed_and_of_the_length_asked_for():
     settings = region_count(lambda x: x, points, **options).settings
     assert settings["direction_length"] == median_distance(points)
     assert median_distance(points / 1000) == pytest.approx(median_distance(points) / 1000)
-
-
-@pytest.mark.parametrize("sampling", ["pairs", "random_direction"])
-@pytest.mark.parametrize(("dim", "strategy"), [(1, "grid"), (1, "adaptive"), (2, "grid")])
-def test_blocks_of_simplices_change_nothing(sampling, dim, strategy, monkeypatch, rng):
-    """Counts and vertices are the same whether all simplices are held at once or a few."""
-    points, weights = (rng.standard_normal((n, m)).astype(np.float32) for n, m in ((30, 4), (4, 3)))
-    draw = {"dim": dim, "num_samples": 11, "sampling": sampling, "seed": 3}
-
-    def count():
-        return region_count(
-            lambda x: np.sin(2 * x @ weights), points, strategy=strategy, resolution=30, **draw
-        )
-
-    whole, vertices = count(), sample_vertices(points, **draw)
-    monkeypatch.setattr(sampling_module, "BLOCK_BYTES", 100)
-    assert torch.equal(sample_vertices(points, **draw), vertices)
-    parts = count()
-    assert parts.counts.tolist() == whole.counts.tolist()
-    assert parts.num_evaluations == whole.num_evaluations

@@ -13,15 +13,14 @@ from rc_utils.counting import (
     mesh,
     region_count,
     sample_vertices,
+    sampling,
     segments,
 )
 from rc_utils.counting.classifier import as_classifier
 from rc_utils.counting.mesh import (
     count_on_meshes,
     count_pieces,
-    cut,
     lattice_elements,
-    lattice_mesh,
 )
 
 TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
@@ -170,31 +169,6 @@ def test_labels_alone_are_counted_along_the_edges_below_zero_too(rng):
         region_count(label, points, strategy="adaptive", **options)
 
 
-@pytest.mark.parametrize(("dim", "resolution"), [(1, 9), (2, 6), (3, 4), (4, 3)])
-def test_the_mesh_fills_the_simplex_and_conforms_however_it_is_cut(dim, resolution, rng):
-    """Volumes add up, and every facet is shared by two elements or lies in a side."""
-    lattice = make_lattice(dim, resolution)
-    cutting = lattice_mesh(lattice, 2, 4)
-    cutting.scores = np.zeros((len(cutting.points), 1))
-    for _ in range(4):
-        cut(cutting, rng.random(len(cutting.elements)) < 0.2)
-        corners = cutting.points[cutting.elements]
-        volumes = np.abs(np.linalg.det((corners[:, 1:] - corners[:, :1]).astype(float)))
-        volumes /= math.factorial(dim)
-        assert (volumes > 0).all()
-        assert volumes.sum() == pytest.approx(2 * cutting.scale**dim / math.factorial(dim))
-        facets = {}
-        for element in cutting.elements:
-            for left_out in range(dim + 1):
-                facets.setdefault(frozenset(np.delete(element, left_out)), []).append(1)
-        far = cutting.points.sum(1, keepdims=True) == cutting.scale
-        walls = np.hstack([cutting.points == 0, far])
-        for facet, times in facets.items():
-            assert len(times) == 2 - walls[list(facet)].all(0).any()
-    places = np.column_stack([cutting.owner, cutting.points])
-    assert len(np.unique(places, axis=0)) == len(places)
-
-
 def test_equal_scores_are_one_label_and_ask_for_no_refinement():
     """A class that is there twice, and a last layer of zeros: neither may refine all it covers."""
     options, waves = {"dim": 2, "num_samples": 1, "strategy": "adaptive"}, waves_of(3)
@@ -219,14 +193,16 @@ def test_the_order_of_corners_does_not_matter(rounds, rng):
     assert max(counts[0]) > 2
 
 
-@pytest.mark.parametrize(
-    ("dim", "num_samples", "coarse", "module", "block"),
-    [(1, 20, 25, segments, 300), (2, 3, 465, mesh, 20_000)],
-)
+@pytest.mark.parametrize(("options", "module", "name", "block"), [
+    ({"strategy": "adaptive", "num_samples": 20}, segments, "BLOCK", 300),
+    ({"strategy": "adaptive", "num_samples": 3, "dim": 2}, mesh, "BLOCK", 20_000),
+    ({"sampling": "random_direction", "num_samples": 11}, sampling, "BLOCK_BYTES", 100),
+    ({"dim": 2, "num_samples": 11}, sampling, "BLOCK_BYTES", 100),
+])  # fmt: skip
 def test_evaluations_are_counted_and_blocks_change_nothing(
-    monkeypatch, dim, num_samples, coarse, module, block
+    monkeypatch, options, module, name, block
 ):
-    options = {"dim": dim, "num_samples": num_samples, "strategy": "adaptive"}
+    """Whether all simplices are held at once or a few, in batches of any size."""
     seen, waves = [], waves_of(0)
 
     def scores(x):
@@ -234,12 +210,12 @@ def test_evaluations_are_counted_and_blocks_change_nothing(
         return waves(x)
 
     count = region_count(scores, TRIANGLE, **options)
-    assert sum(seen[7:]) == count.num_evaluations > num_samples * coarse  # after the probe
-    assert count.settings["adjacency"] == ("linear" if dim > 1 else "face")
-    monkeypatch.setattr(module, "BLOCK", block)
+    assert sum(seen[7:]) == count.num_evaluations  # after the probe
+    monkeypatch.setattr(module, name, block)
     small = region_count(scores, TRIANGLE, batch_size=100, **options)
     assert small.counts.tolist() == count.counts.tolist()
     assert small.num_evaluations == count.num_evaluations
+    assert small.mean > 1
 
 
 @pytest.mark.parametrize(("scale", "shift"), [(1e-12, 0), (1e15, 0), (1, 1e6)])
