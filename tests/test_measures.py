@@ -30,9 +30,8 @@ class Net(torch.nn.Module):
 @pytest.fixture
 def data():
     generator = torch.Generator().manual_seed(3)
-    return torch.randn(20, 1, 4, 4, generator=generator), torch.randint(
-        4, (20,), generator=generator
-    )
+    x = torch.randn(20, 1, 4, 4, generator=generator)
+    return x, torch.randint(4, (20,), generator=generator)
 
 
 def test_sharpness_is_the_largest_eigenvalue_of_the_full_hessian(data):
@@ -97,8 +96,6 @@ def test_sharpness_sees_every_class_of_data_that_are_sorted_by_class():
     x, y = measures.some_images(torch.arange(600.0), labels, 250)
     assert (len(x), y.unique().tolist()) == (250, [0, 1, 2])
     assert torch.equal(labels[x.long()], y)
-    first, _ = measures.some_images(torch.arange(600.0), torch.arange(600) % 3, 250)
-    assert torch.equal(first, torch.arange(250.0))
 
 
 class Units(torch.nn.Module):
@@ -154,8 +151,6 @@ def test_one_logit_is_the_second_of_two_of_which_the_first_is_0():
         measure = getattr(measures, name)
         given = (x,) if name in ("boundary_thickness", "jacobian_norm") else (x, y)
         assert measure(one, *given) == pytest.approx(measure(two, *given), rel=1e-5) != 0, name
-    with pytest.raises(ValueError, match="Did you mean 'inter'"):
-        measures.gi_score(one, x, y, "Inter")
 
 
 def test_a_third_class_on_the_segment_is_outside_the_boundary_of_the_two_at_its_ends():
@@ -196,8 +191,6 @@ def test_measures_of_units_refuse_bends_that_they_would_not_see(measure, name, b
         measure(Units(*of, activation=bend), x)
     masked = Units(*of, lambda z: torch.where(z == z, z, 0).relu().max(1, keepdim=True)[0])
     assert measure(masked, x) == measure(Units(*of), x)
-    with pytest.raises(ValueError, match="no activation"):
-        measure(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2)), grey(0.0, 1.0))
 
 
 PRUNED = torch.nn.utils.prune.l1_unstructured(torch.nn.Linear(4, 3), "weight", amount=0.5)
@@ -217,15 +210,6 @@ def test_rivals_of_the_second_round_draw_segments_of_their_own():
     draw = {"num_samples": 100, "distinct": 2}
     first, own = (vertex_indices(500, **draw, seed=seed) for seed in (0, measures.OWN))
     assert not {*map(tuple, first)} & {*map(tuple, own)}
-
-
-def test_local_complexity_is_the_same_in_the_layout_of_training():
-    network = rc.build_network("ResNet18", num_classes=3, image_size=16, width=8, seed=0).eval()
-    x = torch.randn(4, 3, 16, 16, generator=torch.Generator().manual_seed(0))
-    expected = measures.local_complexity(network, x)
-    network.to(memory_format=torch.channels_last)
-    assert measures.local_complexity(network, x) == pytest.approx(expected, abs=1e-3)
-    assert 0 < expected < 1
 
 
 @pytest.mark.parametrize(
@@ -262,26 +246,21 @@ def test_jacobian_norm_of_a_softmax_regression(monkeypatch):
 
 
 def test_path_norm_sums_the_squares_of_all_paths_of_the_folded_network():
-    first, last = torch.nn.Linear(2, 2), torch.nn.Linear(2, 1)
-    with torch.no_grad():
-        first.weight.copy_(torch.tensor([[1.0, -2.0], [3.0, 0.5]]))
-        first.bias.copy_(torch.tensor([-1.0, 2.0]))
-        last.weight.copy_(torch.tensor([[2.0, -1.0]]))
-        last.bias.fill_(3.0)
+    first, last = torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 1)
+    norm = torch.nn.BatchNorm1d(2)
+    values = {
+        first.weight: [[0.5, -1.0], [3.0, 0.5]],
+        norm.running_mean: [1.0, 0.0], norm.running_var: [1 - norm.eps, 1 - norm.eps],
+        norm.weight: [2.0, 1.0], norm.bias: [1.0, 2.0],
+        last.weight: [[2.0, -1.0]], last.bias: [3.0],
+    }  # fmt: skip
+    for tensor, value in values.items():
+        tensor.data.copy_(torch.tensor(value))
+    # Folded, the first layer has the weights (1, -2), (3, 0.5) and the biases -1, 2.
     paths = 4 * (1 + 4 + 1) + 1 * (9 + 0.25 + 4) + 9
-    network, x = torch.nn.Sequential(first, torch.nn.ReLU(), last), torch.zeros(1, 2)
-    assert measures.log_path_norm(network, x) == pytest.approx(math.log(paths) / 2)
-    first = torch.nn.Linear(2, 3, bias=False)
-    norm = torch.nn.BatchNorm1d(3)
-    last = torch.nn.Linear(3, 2)
-    generator = torch.Generator().manual_seed(0)
-    for tensor in (norm.running_mean, norm.weight.detach(), norm.bias.detach()):
-        tensor.normal_(generator=generator)
-    norm.running_var.uniform_(0.1, 4, generator=generator)
-    folded = torch.nn.utils.fusion.fuse_linear_bn_eval(first.eval(), norm.eval())
-    expected = measures.log_path_norm(torch.nn.Sequential(folded, torch.nn.ReLU(), last), x)
     network = torch.nn.Sequential(first, norm, torch.nn.SiLU(), last)
-    assert measures.log_path_norm(network, x) == pytest.approx(expected)
+    found = measures.log_path_norm(network, torch.zeros(1, 2))
+    assert found == pytest.approx(math.log(paths) / 2)
 
 
 # Squeezed and gated, shuffled, pooled and plain; the others are made of the same layers.

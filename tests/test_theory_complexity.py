@@ -111,23 +111,6 @@ def test_lemma_3_fails_by_more_the_wider_the_second_layer():
     assert 0.85 <= np.mean(np.array(largest) <= bound + 1e-9) <= 1
 
 
-def test_lemma_3_holds_with_one_hidden_layer():
-    # Steps of dropout on networks whose weights stay: |a| against the largest update, mostly.
-    rng = np.random.default_rng(0)
-    held = []
-    for _ in range(200):
-        weights, active = rng.normal(size=12) * rng.exponential(size=12), rng.random((30, 12)) < 0.3
-        active[0] = True
-        p_min = active.mean(0).min()
-        steps = math.ceil(4 * math.log(1 / 0.05) / p_min)
-        kept = active[rng.integers(0, 30, steps)] * rng.integers(0, 2, (steps, 12))
-        phi = 0.2 * np.linalg.norm(kept * weights, axis=1).max()  # mu (1 - mu) = 0.2
-        mu = (1 - math.sqrt(0.2)) / 2
-        bound = dropout.direct_lipschitz_bound(phi, 0, 1, mu, p_min)
-        held.append(np.linalg.norm(weights) / 4 <= bound)
-    assert np.mean(held) >= 0.95
-
-
 def test_an_identity_first_layer_makes_both_bounds_equalities():
     task = tasks.sinusoid_task(repetitions=2, num_points=20, widths=(8, 8))
     _, path = task.run(epochs=4, lr=0.01)
@@ -202,9 +185,6 @@ def test_an_interval_prices_points_at_their_smallest_update():
     samples = torch.tensor([[[0]], [[3]], [[0]]])
     prices = linear.watch_interval(networks, x, y, samples, **options).smallest_updates(0)
     assert np.isfinite(prices).tolist() == [True, False, False, True, False]
-    # With an identity first layer an update is the Lipschitz constant, which has hardly changed.
-    constants = complexity.lipschitz_constants(networks, x, "mse")[0].numpy()
-    np.testing.assert_allclose(prices[[0, 3]], constants[[0, 3]], rtol=1e-4)
     # The update of a point that is fitted exactly is 0/0, which must make nothing free.
     exact = networks(x).detach().squeeze(-1)
     interval = linear.watch_interval(networks, x, exact, samples[:1], **options)
