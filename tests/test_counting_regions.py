@@ -46,14 +46,6 @@ def test_a_ball_a_shell_around_it_and_the_outside(dim, points, adjacency):
     assert shells.counts.tolist() == [5 if dim == 1 else 3] * 2
 
 
-def test_a_constant_has_one_region(rng):
-    points = rng.standard_normal((300, 7))
-    for dim, size in enumerate([200, 465, 816, 1365, 2002], start=1):
-        count = region_count(lambda x: np.zeros(len(x), int), points, dim=dim, num_samples=3)
-        assert count.counts.tolist() == [1, 1, 1]
-        assert count.num_evaluations == 3 * size
-
-
 def test_the_standard_error_is_that_of_the_samples_and_the_settings_survive_a_pickle(rng):
     points = rng.standard_normal((50, 2))
     count = region_count(lambda x: x[:, 0], points, num_samples=40)

@@ -73,10 +73,3 @@ def test_convex_polygons_and_networks_with_biases_shatter_a_circle(n):
     after = np.roll(edges, -1, axis=1)
     assert (edges[..., 0] * after[..., 1] - edges[..., 1] * after[..., 0] > -1e-12).all()
     assert hs.circle_deviation(50) == 1
-
-
-def test_regions_of_polygons_are_counted_without_assuming_convexity():
-    # A W: the line y = 0.5 crosses its four strokes, hence enters it twice.
-    w = np.array([[[0, 1], [1, 0], [2, 1], [3, 0], [4, 1], [3, -1], [2, 0], [1, -1]]], float)
-    for height, regions in ((0.5, 7), (-0.5, 5), (3.0, 1)):
-        assert hs.polygon_regions(w, np.array([[0.0, 1.0]]), np.array([height])).item() == regions

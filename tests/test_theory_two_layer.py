@@ -9,7 +9,7 @@ import torch
 
 from rc_theory.two_layer import bounds, examples
 from rc_theory.two_layer import networks as nets
-from rc_theory.two_layer.training import over_rates, train, train_to_loss, training_sets
+from rc_theory.two_layer.training import over_rates, train, training_sets
 
 
 def points(number, n, dim, seed=0):
@@ -177,19 +177,6 @@ def test_no_weights_pass_the_cap_of_the_sharpness():
     # Points in one half-space and neurons that are active there attain it.
     networks = nets.Networks(torch.ones(50, 7, 3).double(), torch.ones(50, 7).double())
     np.testing.assert_allclose(nets.sharpness(networks, x.abs()), bounds.sharpness_cap(x.abs(), 7))
-
-
-def test_training_to_a_loss_stops_each_network_at_its_first_step_there():
-    networks, (x, y) = nets.random_networks(3, 16, 2), training_sets("line", 3, 6)
-    lr = torch.tensor([0.02, 0.1, 1e3], dtype=torch.float64)
-    found, reached = train_to_loss(networks, x, y, lr, 0.4, steps=400, every=7)
-    assert reached.tolist() == [True, True, False]
-    kept = train(networks, x, y, lr, steps=400, keep=10_000)
-    for m in (0, 1):
-        first = int((kept.loss[:, m] <= 0.4).int().argmax())
-        # All steps up to the first hundred are kept.
-        assert kept.steps[first] == first > 0
-        np.testing.assert_allclose(found.weights[m], kept.weights[first, m])
 
 
 def test_slopes_are_of_counts_at_equal_loss():
