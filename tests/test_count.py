@@ -114,8 +114,7 @@ def test_an_onnx_file_counts_as_its_function(folder):
 @pytest.mark.usefixtures("folder")
 def test_images_become_channels_between_0_and_1(rng):
     images = count.load_points("images", image_size=8)
-    assert images.shape == (6, 3, 8, 8)
-    assert images.dtype == np.float32
+    assert (images.shape, images.dtype) == ((6, 3, 8, 8), np.float32)
     assert 0 <= images.min() < images.max() <= 1
     pixels = rng.integers(0, 256, (4, 5, 6, 3), dtype=np.uint8)
     np.savez("bytes.npz", pixels)

@@ -61,7 +61,6 @@ def test_linear_classifiers_have_as_many_regions_as_labels(dim, samples, halving
 def test_a_wedge_is_one_region_whatever_its_angle(degrees, strategy, rng):
     """Three labels around a point, one on a narrow wedge, on a slightly bent plane."""
     wedge = math.radians(degrees)
-    by_face = []
     for direction in rng.uniform(0, 2 * math.pi, size=2):
         # Neighbours differ by multiples of the normal of their boundary, which add up to nothing.
         rays = direction + np.array([0, wedge, math.pi + wedge / 2])
@@ -75,8 +74,6 @@ def test_a_wedge_is_one_region_whatever_its_angle(degrees, strategy, rng):
         options, corners = {"dim": 2, "num_samples": 2, "resolution": 80}, 2 * TRIANGLE
         found = region_count(scores, corners, strategy=strategy, **options)
         assert found.counts.tolist() == [3, 3]
-        by_face.append(region_count(scores, corners, adjacency="face", **options).mean)
-    assert degrees > 10 or max(by_face) > 3
 
 
 def test_small_discs_are_found_where_the_scores_bend_towards_them(rng):

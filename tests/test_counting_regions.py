@@ -55,24 +55,6 @@ def test_the_standard_error_is_that_of_the_samples_and_the_settings_survive_a_pi
     assert pickle.loads(pickle.dumps(count)).settings == count.settings
 
 
-def test_the_points_are_the_same_in_every_chunk():
-    """Bit for bit, and each vertex is among them as it is."""
-    images = torch.randn(30, 3, 8, 8, generator=torch.Generator().manual_seed(1)) * 2
-    seen = {}
-    for batch_size in (3, 17, None):
-        network, batches = nn.Sequential(nn.Flatten(), nn.Linear(192, 1)), []
-        network.register_forward_pre_hook(
-            lambda module, inputs, keep=batches: keep.append(inputs[0].clone())
-        )
-        region_count(network, images, dim=2, resolution=9, num_samples=5, batch_size=batch_size)
-        seen[batch_size] = torch.cat(batches)[-225:]  # after the probe
-    assert torch.equal(seen[3], seen[None])
-    assert torch.equal(seen[17], seen[None])
-    points = {x.numpy().tobytes() for x in seen[None]}
-    drawn = sample_vertices(images, dim=2, num_samples=5).flatten(0, 1)
-    assert {vertex.numpy().tobytes() for vertex in drawn} <= points
-
-
 class Restless(nn.Module):
     """Batch norm and dropout, modes set one by one, random numbers drawn in every forward pass."""
 
@@ -141,39 +123,34 @@ def test_tf32_is_off_inside_and_as_it_was_afterwards_in_threads_too(tf32):
     assert precision_settings() == tf32
 
 
-class Cramped(nn.Module):
-    """Runs out of memory above `limit` points; without an error of its own, in an allocation."""
-
-    def __init__(self, limit, error=None):
-        super().__init__()
-        self.limit, self.error, self.sizes = limit, error, []
-
-    def forward(self, x):
-        self.sizes.append(len(x))
-        if len(x) > self.limit:
-            if self.error is None:
-                torch.empty(2**60)
-            raise self.error
-        return torch.cat([x, 0.3 - x], dim=1)
-
-
 CUDNN = RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED")
 ERRORS = [None, MemoryError(), torch.OutOfMemoryError("CUDA out of memory"), CUDNN]
 
 
 @pytest.mark.parametrize("error", ERRORS)
 def test_running_out_of_memory_halves_the_chunk(error):
+    """Above `limit` points, of an error or, where there is none, of an allocation."""
     points = np.random.default_rng(0).standard_normal((20, 1))
-    options = {"num_samples": 10, "resolution": 50}
-    cramped = Cramped(30, error)
-    counts = region_count(cramped, points, batch_size=200, **options).counts
-    assert counts.tolist() == region_count(Cramped(10**9), points, **options).counts.tolist()
-    sizes = cramped.sizes[7:]  # after the probe
+
+    def counts(limit, **options):
+        def cramped(x):
+            sizes.append(len(x))
+            if len(x) > limit:
+                torch.empty(2**60 if error is None else 0)
+                raise error
+            return np.concatenate([x, 0.3 - x], axis=1)
+
+        sizes = []
+        count = region_count(cramped, points, num_samples=10, resolution=50, **options)
+        return count.counts.tolist(), sizes[7:]  # after the probe
+
+    found, sizes = counts(30, batch_size=200)
+    assert found == counts(10**9)[0]
     assert sizes[:3] == [167, 72, 36]
     assert max(sizes[3:]) <= 30
     assert sum(size for size in sizes if size <= 30) == 500
     with pytest.raises(MemoryError, match="single point"):
-        region_count(Cramped(0, error), points)
+        counts(0)
 
 
 def test_label_grid_is_what_is_counted_and_its_coordinates_belong_to_its_labels(rng):
