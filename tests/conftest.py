@@ -9,8 +9,6 @@ import torch
 from hypothesis import HealthCheck, settings
 
 from rc_utils.datasets import load_dataset
-from rc_utils.networks import build_network
-from rc_utils.training import TrainConfig, train
 
 EXAMPLES = int(os.environ.get("RC_EXAMPLES", 250))  # `make fuzz` draws more, and others each time
 FUZZ = settings(
@@ -39,18 +37,6 @@ def one_thread():
 def tiny_data():
     """Two hundred shapes of 8 x 8 pixels."""
     return load_dataset("shapes", n_train=200, n_test=100, image_size=8, seed=0)
-
-
-@pytest.fixture(scope="session")
-def trained(tiny_data):
-    """Narrow networks that fit 200 shapes, and the shapes."""
-    torch.set_num_threads(1)
-    networks = []
-    for name, lr in (("ResNet18", 0.1), ("SENet18", 0.03)):
-        config = TrainConfig(lr=lr, epochs=6, batch_size=32)
-        network = build_network(name, width=4, image_size=8)
-        networks.append(train(network, tiny_data, config).network)
-    return networks, tiny_data.x_train
 
 
 @pytest.fixture

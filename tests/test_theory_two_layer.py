@@ -176,10 +176,3 @@ def test_no_weights_pass_the_cap_of_the_sharpness():
     # Points in one half-space and neurons that are active there attain it.
     networks = nets.Networks(torch.ones(50, 7, 3).double(), torch.ones(50, 7).double())
     np.testing.assert_allclose(nets.sharpness(networks, x.abs()), bounds.sharpness_cap(x.abs(), 7))
-
-
-def test_slopes_are_of_counts_at_equal_loss():
-    factors = [0.25, 0.5, 1, 2, 4]
-    counts = np.array([[3, 2, 1, 0, -1], [3, np.nan, 1, 1, 1], [3, 2, 1, 1, np.nan]], dtype=float)
-    expected = pytest.approx([-1, -0.45, np.nan], nan_ok=True, abs=0.1)
-    assert bounds.slopes(counts, factors) == expected
