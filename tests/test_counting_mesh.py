@@ -101,19 +101,26 @@ def waves_of(seed):
     return lambda x: np.sin(x @ waves + phases) @ weights
 
 
-@pytest.mark.parametrize(("sign", "regions"), [(-1, 3), (1, 2)])
-def test_a_gap_of_a_ten_thousandth_separates_and_a_bridge_joins(sign, regions):
-    """The two lobes of a Cassini oval, 1e-4 apart or joined by a neck as narrow."""
-    apart = sign * 2 * 0.1**2 * 1e-4**2
+def cassini_oval(x, y):
+    """(x, y)'s height, 0 at the middle of the two lobes, which meet there."""
+    x, y = x - 0.38, y - 0.3
+    x, y = x * math.cos(0.4) - y * math.sin(0.4), x * math.sin(0.4) + y * math.cos(0.4)
+    return 2 * 0.1**2 * (x**2 - y**2) - (x**2 + y**2) ** 2
 
-    def scores(points):
-        x, y = (points - torch.tensor([0.38, 0.3])).T
-        x, y = x * math.cos(0.4) - y * math.sin(0.4), x * math.sin(0.4) + y * math.cos(0.4)
-        inside = apart + 2 * 0.1**2 * (x**2 - y**2) - (x**2 + y**2) ** 2
-        return torch.stack([torch.zeros_like(x), inside], dim=1)
 
-    corners = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
-    count = region_count(scores, corners, dim=2, num_samples=1, strategy="adaptive")
+def parabola(x, y):
+    """Zero on a curve that touches the side y = 0, positive in the two parts below it."""
+    return 0.2 * (x - 0.4) ** 2 - y
+
+
+@pytest.mark.parametrize(("height", "shift", "regions"), [
+    (cassini_oval, -2e-10, 3), (cassini_oval, 2e-10, 2),
+    (parabola, -1e-5, 3), (parabola, 1e-5, 2),
+])  # fmt: skip
+def test_a_gap_of_a_ten_thousandth_separates_and_a_bridge_joins(height, shift, regions):
+    """Of the two lobes of an oval, 1e-4 apart or joined by a neck as narrow, and at a side."""
+    scores = lambda points: height(*points.T) + shift  # noqa: E731
+    count = region_count(scores, TRIANGLE, dim=2, num_samples=1, strategy="adaptive")
     assert count.counts.tolist() == [regions]
 
 

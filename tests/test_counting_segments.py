@@ -30,6 +30,9 @@ def test_a_region_far_below_the_grid_is_found(centre):
     count = region_count(scores, SEGMENT, num_samples=1, strategy="adaptive")
     assert count.counts.tolist() == [3]
     assert count.num_evaluations < 60
+    wave = lambda x: (x[:, 0] - centre) * ((x[:, 0] - centre) ** 2 - 0.004**2)  # noqa: E731
+    count = region_count(wave, SEGMENT, num_samples=1, strategy="adaptive")
+    assert count.counts.tolist() == [4]
 
 
 def test_a_third_label_at_a_crossing_is_found():
