@@ -96,7 +96,6 @@ def test_bad_labels_are_named(labels, message):
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    ({"num_samples": True}, "num_samples=True"),
     ({"seed": 2**63}, r"expected an integer below 2\^63"),
     ({"dim": 250, "resolution": 2}, "more than 64 bits can number"),
     ({"dim": 3, "resolution": 1000}, "167,167,000 points is too large: lower the resolution"),

@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy.stats import binom
 
+from rc_theory.univariate import flow
 from rc_theory.univariate import networks as uni
 from rc_theory.univariate import theorems as theory
 from rc_theory.univariate.flow import gradient_flow
@@ -75,6 +76,23 @@ def test_students_that_could_break_the_bound_keep_to_it():
     # Neurons that have not joined yet: the count to tolerance 0 is not that of the limit.
     exact = {"position_tolerance": 0, "slope_tolerance": 0}
     assert min(uni.linear_regions(one, **exact) for one in trained.theta) > 20
+
+
+def test_small_steps_follow_plain_gradient_descent(monkeypatch):
+    monkeypatch.setattr(flow, "MAX_CHANGE", 0.002)
+    monkeypatch.setattr(flow, "SHARPNESS", 10)
+    x, y = torch.tensor([[-0.8, -0.1, 0.9]]).double(), torch.tensor([[-1.0, 1.0, 1.0]]).double()
+    theta = uni.draw_students(1, 6, 4)
+    plain, margins = theta.clone().requires_grad_(True), torch.zeros(1, 3)
+    while margins.min() < 6:
+        margins = y * uni.outputs(plain, x)
+        (grad,) = torch.autograd.grad(torch.nn.functional.softplus(-margins).sum(), plain)
+        with torch.no_grad():
+            plain -= 4e-3 * grad / torch.sigmoid(-margins).sum()  # rescaled time, as in the flow
+    followed = gradient_flow(theta, x, y, num_steps=400, check_every=1, stop_loss=1.5e-3).theta
+    directions = [value.detach() / value.detach().norm() for value in (plain, followed)]
+    # First-order steps that turn by 0.002 and bands of a hundredth.
+    assert (directions[0] - directions[1]).norm() < 0.05
 
 
 def test_example_1_is_exact():
