@@ -212,7 +212,7 @@ def test_a_class_that_is_switched_off_on_a_part_of_the_points_changes_nothing_el
         z[:, 1][x[:, 0] > 0.2] = off
         return z
 
-    options = {"dim": dim, "num_samples": 6, "strategy": strategy, "resolution": 20}
+    options = {"dim": dim, "num_samples": 3, "strategy": strategy, "resolution": 20}
     found, expected = (
         region_count(lambda x, o=o: scores(x, o), points, **options) for o in (-np.inf, -5)
     )
