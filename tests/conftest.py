@@ -44,15 +44,20 @@ def rng():
     return np.random.default_rng(0)
 
 
-@pytest.fixture(scope="module")
-def browser():
-    """A Chromium cut off from the network; tests that need one are skipped where there is none."""
-    from playwright.sync_api import sync_playwright
-
+@pytest.fixture(scope="session")
+def chromium():
+    """The program; tests that need one are skipped where there is none."""
     try:
-        program = pdf.chromium()
+        return pdf.chromium()
     except FileNotFoundError:
         pytest.skip("there is no chromium on the path; on Debian: apt-get install chromium")
+
+
+@pytest.fixture(scope="module")
+def browser(chromium):
+    """A Chromium cut off from the network."""
+    from playwright.sync_api import sync_playwright
+
     cut_off = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
     with sync_playwright() as playwright:
-        yield playwright.chromium.launch(executable_path=program, args=cut_off)
+        yield playwright.chromium.launch(executable_path=chromium, args=cut_off)
