@@ -5,7 +5,6 @@ import re
 
 import headline
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from test_front_page import INTRO, ROOT
@@ -22,8 +21,6 @@ def test_the_networks_are_those_on_record_with_seed_0():
     settings = {record["run_id"]: record["spec"]["train"] for record in RECORDS}
     first = {k for k, train in settings.items() if train["seed"] == train["crop_padding"] == 0}
     assert set(FOUND["networks"]) == first
-    assert (FOLDER / "triangles.json").stat().st_size < 300_000
-    assert len(FOUND["images"]) == len(FOUND["classes"]) == changes.SHOWN
     for network in FOUND["networks"].values():
         for triangle in network["triangles"]:
             assert set(triangle["paths"]) <= set(map(str, range(len(FOUND["labels"]))))
@@ -56,11 +53,6 @@ def test_three_triangles_with_a_hole_are_known_and_not_shown():
         whole = list(map(studies.is_whole, network["triangles"]))
         holes += [(run_id[:8], place) for place, is_one in enumerate(whole) if not is_one]
     assert holes == [("3188edc0", 9), ("3188edc0", 10), ("2571a290", 2)]
-    (rough,) = [
-        network for run_id, network in FOUND["networks"].items() if run_id[:8] == "3188edc0"
-    ]
-    shown = [next(iter(one["paths"].values())) in headline.walls()[0] for one in rough["triangles"]]
-    assert shown == [place not in (9, 10) and place < 17 for place in range(20)]
 
 
 def test_a_drawn_triangle_of_two_half_planes():
@@ -95,17 +87,3 @@ def test_a_network_that_is_not_on_record_is_refused(monkeypatch, tiny_data):
     monkeypatch.setattr(changes, "write_atomically", lambda *_: pytest.fail("written"))
     with pytest.raises(ValueError, match=f"run {run_id}, .* is not the network on record"):
         changes.main()
-
-
-def test_more_images_have_more_regions_and_a_smaller_gap():
-    """The one change that goes against the claim everywhere, by pandas alone."""
-    rows = []
-    for record in RECORDS:
-        if record["spec"]["train"]["lr"] == 0.003:
-            found, images = record["results"], record["spec"]["dataset"]["n_train"]
-            counts = (c["counts"] for c in record["counts"] if c["settings"]["points"] == "train")
-            gap = found["train_accuracy"] - found["test_accuracy"]
-            rows.append({"images": images, "gap": gap, "count": np.mean(next(counts))})
-    means = pd.DataFrame(rows).groupby("images").mean()
-    assert means.loc[6000, "count"] > means.loc[1500, "count"]
-    assert means.loc[6000, "gap"] < means.loc[1500, "gap"]

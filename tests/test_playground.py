@@ -85,43 +85,24 @@ def test_step_loss_count_and_bound_are_those_of_the_theory(rng, evaluate):
     assert found[4] == pytest.approx(after.weights.ravel().tolist(), rel=1e-9)
 
 
-def test_a_seed_gives_one_training_and_the_verdict_says_when_the_claim_does_not_show(evaluate):
-    first, again, other, texts = evaluate(
+def test_the_verdict_says_when_the_claim_does_not_show(evaluate):
+    texts = evaluate(
         """p => {
-            const settings = {kind: "disc", number: 16, noise: 0.1, width: 32, batch: 4};
-            const run = (seed, lr) => {
-                const training = new p.Training({...settings, seed}, lr);
+            const settings = {kind: "disc", number: 16, noise: 0.1, width: 32, batch: 4, seed: 0};
+            const run = (lr) => {
+                const training = new p.Training(settings, lr);
                 for (let k = 0; k < 300; k++) training.advance();
                 training.record();
                 return training;
             };
-            const say = (many, few) => p.verdict(
-                {...run(0, 0.1), count: many}, {...run(0, 0.01), count: few})[0];
-            const runs = [run(0, 0.1), run(0, 0.1), run(1, 0.1)];
-            const weights = runs.map(t => [...t.network.weights]);
-            const diverged = p.verdict(run(0, 0.1), run(0, 1e3))[0];
-            return [...weights, [say(2, 3), say(3, 2), say(2, 2.001), diverged]];
+            const counts = [[2, 3], [3, 2], [2, 2.001]];
+            const texts = counts.map(([many, few]) => p.verdict(
+                {...run(0.1), count: many}, {...run(0.01), count: few})[0]);
+            return [...texts, p.verdict(run(0.1), run(1e3))[0]];
         }"""
     )
-    assert first == again != other
     assert texts[0].endswith("0.01. As claimed.")
     more = "The claim does not show: the larger learning rate has more regions, not fewer."
     assert texts[1].endswith(more)
     assert "does not show: the larger learning rate has as many" in texts[2]
     assert "1000 diverged" in texts[3]
-
-
-def test_what_the_page_says_of_its_settings(evaluate):
-    page = (BOOK / "playground.md").read_text()
-    assert "With the settings below it usually does not" in page
-    written = 'name="lrA" min="-3.5" max="0" step="0.05" value="-2"', 'step="0.05" value="-1"'
-    assert all(words in page for words in (*written, 'value="10"'))
-    fewer = evaluate(
-        """p => [0, 1, 2, 3, 4, 5, 6, 7].filter(seed => {
-            const settings = {kind: "disc", number: 24, noise: 0.1, width: 64, batch: 0, seed};
-            const pair = [0.1, 0.01].map(lr => new p.Training(settings, lr));
-            for (let k = 0; k < 1000; k++) pair.forEach(training => training.advance());
-            return pair[0].count < pair[1].count;
-        })"""
-    )
-    assert len(fewer) < 4
