@@ -1,19 +1,13 @@
 """The deciding numbers of the second round, against closed forms and simulations."""
 
-import base64
-
 import numpy as np
-import pandas as pd
 import pytest
-from scipy import stats
 
 from rc_studies import power
 from rc_studies import second_round as rules
-from rc_studies.studies import Study
 from rc_utils import load_dataset
 from rc_utils.datasets.cache import stored
 from rc_utils.paths import project_root
-from rc_utils.sweep.campaign import load_campaign
 
 
 @pytest.mark.parametrize(("estimates", "twins", "gap"), [
@@ -68,63 +62,6 @@ def test_reliabilities_are_those_that_the_data_were_drawn_with():
         assert rules.reliability_of_accuracy(right, images) == pytest.approx(expected, abs=0.03)
 
 
-def twins(rng, name, noise):
-    """A `Study` of 60 twins: few images and segments; log count and accuracy share a cause."""
-    cause = rng.normal(size=60)
-    means = 4 * np.exp(0.1 * cause + noise * rng.normal(size=60))
-    counts = 1 + rng.poisson(means[:, None] - 1, (60, 500))
-    chance = 0.5 - 0.05 * cause
-    right = rng.random((60, 400)) < chance[:, None]
-    settings = load_campaign(name).counts["main"]
-    records = {}
-    for number, (row, hits) in enumerate(zip(counts, right, strict=True)):
-        kept = {"test": base64.b64encode(np.packbits(hits)).decode()}
-        found = [{"settings": settings, "counts": row.tolist()}]
-        records[f"run {number}"] = {"counts": found, "per_image": kept}
-    runs = pd.DataFrame({"run_id": [*records], "network": name})
-    runs["interpolates"] = [True] * 59 + [False]
-    runs["train_accuracy"], runs["test_accuracy"] = 1.0, right.mean(1)
-    runs["unused_accuracy"] = rng.binomial(1600, chance) / 1600
-    runs["gap"] = runs["train_accuracy"] - runs["test_accuracy"]
-    runs["log count"] = np.log(counts.mean(1))
-    runs["mixup_accuracy_own"] = 2 * runs["log count"]
-    runs["lr"], runs["batch_size"] = 0.01 * means, rng.choice([32, 64], 60)
-    return Study(name, runs, runs[59:], 60, 60, records)
-
-
-def test_the_outcome_of_twins_rests_on_all_images_and_the_runs_that_fit(monkeypatch):
-    monkeypatch.setattr(rules, "TEST_IMAGES", 400)
-    monkeypatch.setattr(rules, "UNUSED_IMAGES", 1600)
-    rng = np.random.default_rng(5)
-    noises = {"twins-resnet18": 0.01, "twins-vgg19": 0.03}
-    made = [twins(rng, name, noise) for name, noise in noises.items()]
-    table, decision = rules.outcome("twins", made)
-    assert decision == "supports"
-    assert table["runs"].tolist() == [59, 59]
-    # The rival's correlation is equal.
-    assert table["against mixup"].tolist() == ["equivalent", "equivalent"]
-    for row, study in zip(table.itertuples(), made, strict=True):
-        runs = study.runs[:59]
-        gap = 1 - 0.2 * runs["test_accuracy"] - 0.8 * runs["unused_accuracy"]
-        known = stats.pearsonr(runs["log count"], gap)
-        expected = known.statistic, known.confidence_interval().low
-        assert (row.r.value, row.r.low) == pytest.approx(expected)
-    noise_free = table["r without noise"].tolist()
-    assert noise_free == pytest.approx([1 / np.hypot(1, 0.1), 1 / np.hypot(1, 0.3)], abs=0.06)
-    across, _ = rules.outcome("gap", made)
-    # The learning rate says all but the segments' noise.
-    for given, r in zip(across["r given the settings"], across["r"], strict=True):
-        assert abs(given.value) < 0.3 < abs(r.value)
-    runs = made[0].runs[:59]
-    assert across["r"][0].value == pytest.approx(runs["log count"].corr(runs["gap"]))
-
-
-def test_bits():
-    right = np.array([1, 0, 0, 1, 1, 1, 0, 1, 1, 0, 1], bool)
-    text = base64.b64encode(np.packbits(right)).decode()
-    assert rules.unpacked(text, 11).tolist() == right.tolist()
-
-
 def test_networks_disagree_on_the_images_that_both_were_shown_whatever_their_order():
     same = np.tile(np.arange(4), (3, 1))
     labels = np.array([[0, 1, 2, 3], [0, 1, 2, 2], [1, 1, 0, 3]])
@@ -133,8 +70,6 @@ def test_networks_disagree_on_the_images_that_both_were_shown_whatever_their_ord
     orders = np.array([[2, 0, 3, 1], [0, 1, 2, 3], [3, 2, 1, 0]])
     shuffled = np.take_along_axis(labels, orders, axis=1)
     assert rules.disagreement(shuffled, orders, 9).tolist() == pytest.approx(expected)
-    # Of images 0, 1 and 1, 2 the two share one, on which they agree.
-    assert rules.disagreement([[5, 7], [7, 6]], [[0, 1], [1, 2]], 3).tolist() == [0, 0]
     with pytest.raises(ValueError, match="no image in common"):
         rules.disagreement([[5], [5]], [[0], [1]], 2)
 
