@@ -48,12 +48,13 @@ def slopes():
         yield slope, max(moved[arm].mean(), key=abs), len(wide)
 
 
-def wrong_pairs(levels):
+def wrong_pairs(levels, outcome, sign):
     runs = runs_of("axes")
     runs = runs[runs["experiment"].isin(levels)]
     both = runs.merge(runs, on=["lr", "seed"])
     both = both[both["experiment_x"] < both["experiment_y"]]
-    return ((both["log_x"] - both["log_y"]) * (both["gap_x"] - both["gap_y"]) < 0).mean()
+    change = sign * (both[f"{outcome}_x"] - both[f"{outcome}_y"])
+    return ((both["log_x"] - both["log_y"]) * change < 0).mean()
 
 
 def beyond_settings(splits):
@@ -85,9 +86,10 @@ def test_the_deciding_numbers_by_other_code():
         (slope.value, moved, slope.n) for slope, moved in zip(arms.slope, arms.moved, strict=True)
     ]
     assert found == [pytest.approx(expected) for expected in slopes()]
-    shares = decisions.sign_errors(runs["axes"]).set_index("axis")["sign-error"]
-    expected = {axis: wrong_pairs(levels) for axis, levels in studies.AXES.items()}
-    assert {axis: share.value for axis, share in shares.items()} == pytest.approx(expected)
+    for outcome, sign in (("gap", 1), ("test_accuracy", -1)):
+        shares = decisions.sign_errors(runs["axes"], outcome).set_index("axis")["sign-error"]
+        expected = {a: wrong_pairs(levels, outcome, sign) for a, levels in studies.AXES.items()}
+        assert {axis: share.value for axis, share in shares.items()} == pytest.approx(expected)
     at_equal_loss = decisions.looks(runs["independent"])["equal loss"]
     options = {"num_resamples": 0, "splits": 20}
     found = decisions.partial_correlations(at_equal_loss, **options).set_index("measure")["r"]
