@@ -1,6 +1,7 @@
 """The deciding numbers of page 18 from the tables of runs, without the code that decides."""
 
 import base64
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -131,6 +132,8 @@ def shares_that_are_no_noise(study):
 def test_the_second_round_by_other_code(group, bar):
     made = [studies.study_runs(name) for name in second_round.CAMPAIGNS[group]]
     assert all(study.complete for study in made)
+    one_unfit = replace(made[0], runs=made[0].runs.assign(interpolates=made[0].runs.index > 0))
+    assert len(second_round.deciding_runs(group, one_unfit)) == len(made[0].runs) - 1
     table, decision = second_round.outcome(group, made)
     expected = [second_round_r(group, study.name) for study in made]
     for study, given in zip(made, table.get("r given the settings", []), strict=False):
