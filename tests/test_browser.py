@@ -243,12 +243,6 @@ def test_a_page_is_sound(tab, book, page):
     assert not found, "\n".join(found)
 
 
-def test_the_first_address_leads_to_the_introduction(tab, book):
-    tab.goto(book[1])
-    tab.wait_for_url("**/intro.html")
-    assert tab.locator("main h1:visible").count() == 1
-
-
 DARK = "@media (prefers-color-scheme: dark) {p {color: #eee}}"
 NARROW = '<table style="table-layout: fixed; width: 30px; overflow-wrap: anywhere">'
 WIDE = '<table style="width: 1100px"><tr><td>wide</td></tr></table>'
@@ -347,18 +341,14 @@ def test_the_explorer_shows_our_counts_and_follows_the_keys(explorer_tab, made_e
     assert problems(tab, tmp_path) == []
 
 
-def test_the_explorer_plays_from_the_first_epoch(explorer_tab):
-    slider = explorer_tab.locator(".rc-explorer input[type=range]")
-    button = explorer_tab.locator(".rc-explorer button")
-    last = int(slider.input_value())
-    button.click()
-    assert (int(slider.input_value()), button.inner_text()) == (0, "Pause")
-    now = "document.querySelector('.rc-explorer {}"
-    explorer_tab.wait_for_function(f"{now.format('input[type=range]')}').value == {last}")
-    explorer_tab.wait_for_function(f"{now.format('button')}').textContent == 'Play'")
+def pixels_of(tab, path):
+    tab.screenshot(path=path)
+    return np.asarray(Image.open(path).convert("RGB")).astype(int)
 
 
-def test_the_explorer_paints_the_labels_where_they_belong(explorer_tab, made_explorer, tmp_path):
+def test_the_explorer_paints_labels_where_they_belong_and_as_many_areas_as_it_says(
+    explorer_tab, made_explorer, tmp_path
+):
     tab, grid = explorer_tab, made_explorer[0]["learning rate 0.02"][9]
     corners = tab.evaluate("""() => {
         const svg = document.querySelectorAll(".rc-explorer svg")[1];
@@ -366,8 +356,7 @@ def test_the_explorer_paints_the_labels_where_they_belong(explorer_tab, made_exp
         const points = [...svg.querySelector(".rc-outline").points];
         return points.map(p => p.matrixTransform(place)).map(p => [p.x, p.y]);
     }""")
-    tab.screenshot(path=tmp_path / "x.png")
-    pixels = np.asarray(Image.open(tmp_path / "x.png").convert("RGB")).astype(int)
+    pixels = pixels_of(tab, tmp_path / "x.png")
     coordinates = grid.lattice.coordinates
     inside = coordinates.min(1) > 0  # the outline covers the points on the edges
     columns, rows = (coordinates @ np.asarray(corners))[inside].T.round().astype(int)
@@ -376,10 +365,6 @@ def test_the_explorer_paints_the_labels_where_they_belong(explorer_tab, made_exp
     right = np.abs(pixels[rows, columns] - colours).max(1) <= 2
     assert len(set(labels)) > 2
     assert right.mean() > 0.97
-
-
-def test_the_explorer_s_numbers_are_those_of_the_areas_in_its_pictures(explorer_tab, tmp_path):
-    """Each picture, enlarged, has as many areas of one colour as the number beside it says."""
     enlarge = """svg => {
         const copy = svg.cloneNode(true);
         copy.querySelectorAll("image, text, .rc-outline").forEach(part => part.remove());
@@ -387,10 +372,9 @@ def test_the_explorer_s_numbers_are_those_of_the_areas_in_its_pictures(explorer_
             + "max-height: none; background: white";
         svg.closest(".rc-explorer").append(copy);
     }"""
-    for picture, number in enumerate(counts_shown(explorer_tab)):
-        explorer_tab.locator(".rc-explorer figure svg").nth(picture).evaluate(enlarge)
-        explorer_tab.screenshot(path=tmp_path / "x.png")
-        pixels = np.asarray(Image.open(tmp_path / "x.png").convert("RGB")).astype(int)
+    for picture, number in enumerate(counts_shown(tab)):
+        tab.locator(".rc-explorer figure svg").nth(picture).evaluate(enlarge)
+        pixels = pixels_of(tab, tmp_path / "x.png")
         assert num_areas(pixels, CLASS_COLOURS, smallest=21, tolerance=8) == number
 
 
@@ -398,9 +382,8 @@ def test_the_playground_trains_and_follows_the_keyboard(show_alone, tmp_path):
     page = (BOOK / "playground.md").read_text()
     tab = show_alone(re.search(r"```\{raw\} html\n(.*?)```", page, re.DOTALL)[1])
     start = tab.get_by_role("button", name="Start", exact=True)
-    steps = "document.querySelector('[data-rc=step]')"
     start.click()
-    tab.wait_for_function(f"Number({steps}.textContent) >= 30")
+    tab.wait_for_function("Number(document.querySelector('[data-rc=step]').textContent) >= 30")
     tab.get_by_role("button", name="Pause").click()
     handle = tab.get_by_role("button", name="End of the segment").first
     before = handle.get_attribute("aria-label")
@@ -411,22 +394,6 @@ def test_the_playground_trains_and_follows_the_keyboard(show_alone, tmp_path):
     counts = f"() => {{ const [p] = rcPlayground.playgrounds; return p.trainings.map({count}); }}"
     assert shown == tab.evaluate(counts)
     assert "claim" in tab.locator("[data-rc=verdict]").inner_text()
-    tab.get_by_role("button", name="Reset").click()
-    assert tab.evaluate(f"{steps}.textContent") == "0"
-    # Pausing and starting within a frame leaves one loop; a seed above all is the largest.
-    loops = tab.evaluate("""async () => {
-        const ask = window.requestAnimationFrame, asked = [];
-        window.requestAnimationFrame = (f) => { asked.push(f); return asked.length; };
-        const buttons = [...document.querySelectorAll("button")];
-        const start = buttons.find((b) => ["Start", "Pause"].includes(b.textContent));
-        for (let k = 0; k < 5; k++) start.click();
-        window.requestAnimationFrame = ask;
-        return asked.length;
-    }""")
-    assert loops == 1
-    seed = tab.locator("[name=seed]")
-    seed.fill("1e20")
-    assert seed.input_value() == "9999"
     assert problems(tab, tmp_path) == []
 
 
@@ -443,7 +410,7 @@ def test_what_is_changed_is_chosen_by_keyboard(show_alone, tmp_path):
     few = small | {"name": "100 images"}
     many = level("200 images", [3.5, 4.5], [0.4, 0.5], 8, 3)
     changes = [{"name": "rate", "bases": [{"levels": [small, large]}], "note": ""}]
-    bases = [{"levels": [few, large, many]}, {"levels": [many, large, few]}]
+    bases = [{"levels": [few, large, many]}]
     changes.append({"name": "images", "bases": bases, "note": "A note."})
     triangles = [{"images": [GIF] * 3, "classes": [name, "b", "c"]} for name in ("a", "d")]
     data = {"bases": ["0.1", "1"], "changes": changes, "triangles": triangles}
@@ -465,22 +432,12 @@ def test_what_is_changed_is_chosen_by_keyboard(show_alone, tmp_path):
         "against the claim, in 2 of 2 seeds."
     )
     assert numbers.all_inner_texts() == ["7 regions", "8 regions"]
-    plane = tab.locator(".rc-plane svg").get_attribute("aria-label")
-    assert "200 images: 4.00 regions and a gap of 0.450" in plane
     assert tab.get_by_text("A note.").is_visible()
-    tab.keyboard.press("Tab")
-    tab.keyboard.press("ArrowDown")  # the other base
-    assert status.inner_text().startswith("Fewer regions (4.00 to 3.50) and a larger gap")
-    tab.keyboard.press("ArrowUp")
     tab.keyboard.press("Tab")
     tab.keyboard.press("ArrowDown")  # the other triangle
     assert numbers.all_inner_texts() == ["1 region", "3 regions"]
     picture = tab.locator("figure svg").nth(1).get_attribute("aria-label")
     assert "between images of d, b, c has 3 regions, predicted cat" in picture
-    tab.keyboard.press("Tab")
-    tab.keyboard.press("Home")
-    assert status.inner_text() == "The change begins here: move the slider."
-    assert numbers.all_inner_texts() == ["1 region", "1 region"]
     assert problems(tab, tmp_path) == []
 
 
@@ -497,19 +454,9 @@ def test_the_scorecard_is_searched_filtered_and_sorted(show_alone, tmp_path):
     claims = tab.locator("tbody tr:visible td:nth-child(2)")
     tab.get_by_role("button", name="Printed").first.press("Enter")
     assert claims.all_inner_texts() == ["Depths", "Widths", "Rates"]
-    tab.get_by_role("button", name="Printed").first.press("Enter")
-    assert claims.all_inner_texts() == ["Widths", "Depths", "Rates"]
     tab.get_by_label("Verdict").first.select_option("holds")
     assert tab.locator(".rc-legend li").all_inner_texts() == ["holds 2"]
     tab.get_by_label("Search").fill("RATE")
     assert claims.all_inner_texts() == ["Rates"]
-    # The address keeps the choice.
-    tab.reload()
-    assert claims.all_inner_texts() == ["Rates"]
-    assert tab.get_by_label("Search").input_value() == "RATE"
     assert tab.locator("[role=status]").inner_text() == "1 of 3 rows are shown."
-    tab.get_by_role("button", name="Show all rows").click()
-    assert len(claims.all()) == 3
-    tab.get_by_label("Printed follows").select_option("no")
-    assert claims.all_inner_texts() == ["Depths", "Rates"]
     assert problems(tab, tmp_path) == []
