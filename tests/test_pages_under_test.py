@@ -1,17 +1,12 @@
 """What decides in the five studies, on tables whose answer is known."""
 
-import shutil
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import pytest
 
-from rc_studies import decisions, figures, studies
+from rc_studies import decisions, studies
 from rc_studies.studies import COUNT
 from rc_utils.correlation import Estimate
-from rc_utils.sweep.campaign import load_campaign
-from rc_utils.sweep.records import load_runs
 
 
 def table(rows):
@@ -125,15 +120,9 @@ def test_one_partition_into_folds_decides_differently_by_its_seed():
     assert found["r"].round(2).tolist() == [0.27, 0.51, 0.41]
 
 
-def test_nothing_is_computed_before_a_study_is_complete(tmp_path, monkeypatch):
-    campaign = load_campaign("study-seeds")
-    folder = tmp_path / "study-seeds"
-    shutil.copytree(campaign.folder, folder)
-    lines = (folder / "runs.jsonl").read_text().splitlines(keepends=True)
-    (folder / "runs.jsonl").write_text("".join(lines[:-2]))
-    monkeypatch.setattr(studies, "load_campaign", lambda _: replace(campaign, folder=folder))
-    recorded = load_runs("study-seeds", origin="reference")[:-2]
-    monkeypatch.setattr(studies, "load_runs", lambda *_, **__: recorded)
+def test_nothing_is_computed_before_a_study_is_complete(monkeypatch):
+    find = studies.find_records
+    monkeypatch.setattr(studies, "find_records", lambda *of: dict([*find(*of).items()][:-2]))
     found = studies.study_runs("study-seeds")
     assert (found.made, found.asked, found.complete) == (118, 120, False)
     with pytest.raises(ValueError, match=r"study-seeds has 118 of 120 runs.*sweep study-seeds"):
@@ -154,34 +143,3 @@ def test_a_rival_passes_where_the_gap_follows_it_as_across_settings():
     assert found["passes"].to_dict() == {COUNT: True, "output margin": False}
     assert found.loc[COUNT, "ratio"].value == pytest.approx(0.7625)
     assert found.loc["output margin", "ratio"].value == pytest.approx(-0.7625)
-
-
-def invented(name, gap):
-    """A run for each that a study asks for, with a random log(count) and `gap` of it."""
-    rng, rows = np.random.default_rng(0), []
-    for experiment, network, planned in load_campaign(f"study-{name}").entries():
-        train = planned.spec.train
-        row = {"experiment": experiment.name, "network": network, "lr": train.lr}
-        row |= {"seed": train.seed, COUNT: rng.uniform(0, 2), "margin": rng.uniform(1, 2)}
-        rows.append(row)
-    runs = table(rows)
-    return runs.assign(gap=gap(runs[COUNT]))
-
-
-def dots(ax):
-    return np.concatenate([np.asarray(collection.get_offsets()) for collection in ax.collections])
-
-
-def test_what_a_line_predicts_lies_on_the_diagonal():
-    runs = invented("transfer", lambda x: 0.3 + 0.1 * x)
-    left, right = figures.transfer_panels(runs, "output margin").axes
-    assert len(dots(left)) == len(dots(right)) == 96
-    assert dots(left)[:, 0] == pytest.approx(dots(left)[:, 1])
-    assert dots(right)[:, 0] != pytest.approx(dots(right)[:, 1])
-
-
-def test_a_treatment_is_drawn_as_its_change_from_the_control():
-    ax = figures.intervention_panel(invented("intervene", lambda x: 0.3 + 0.1 * x), 0.1).axes[0]
-    assert len(dots(ax)) == 72
-    assert dots(ax)[:, 1] == pytest.approx(0.1 * dots(ax)[:, 0])
-    assert [handle.get_text() for handle in ax.get_legend().get_texts()][:4] == list(studies.ARMS)
