@@ -1,10 +1,8 @@
 """A tiny book, built by the code that builds the real one."""
 
-import contextlib
 import dataclasses
 import pathlib
 import shutil
-import types
 
 import build
 import nbformat
@@ -129,63 +127,26 @@ def test_the_package_of_another_checkout_builds_nothing(monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_a_page_keeps_its_results_and_is_named_where_it_fails(layout):
+def test_a_page_that_shows_results_comes_last_and_is_named_where_it_fails(layout):
     code = "from rc_utils import published\n"
     code += "published.keep_results([published.Result('theory/lemma-7', 'here', n / 4)])\n"
+    keeper = pages.Page("keeper", parameters={"n": 5})
+    write_notebook(layout.source(keeper), nbformat.v4.new_code_cell(code))
+    code = "from rc_utils import published\n"
     code += f"import pathlib; folder = pathlib.Path({str(layout.book / 'notebooks')!r})\n"
     code += "raise ValueError([r.value for r in published.kept_results(folder)])"
-    page = pages.Page("keeper", parameters={"n": 5})
-    write_notebook(layout.source(page), nbformat.v4.new_code_cell(code))
-    words = r"page keeper: keeper\.ipynb failed in its cell .*ValueError: \[1\.25\]"
+    card = pages.Page("card", results_of=["*"])
+    write_notebook(layout.source(card), nbformat.v4.new_code_cell(code))
+    words = r"page card: card\.ipynb failed in its cell .*ValueError: \[1\.25\]"
     with pytest.raises(pages.NotebookError, match=words):
-        pages.execute_pages([page], layout)
-    assert not layout.executed(page).exists()
-    assert layout.results(page).is_file()
-
-
-@pytest.fixture
-def order(monkeypatch):
-    """Names of pages in the order in which they are executed, not run; `broken` fails."""
-    names, running = [], set()
-
-    def submit(_, page, layout, metadata):
-        assert not (page.results_of and running), "started before what it shows is there"
-        notebook = nbformat.read(layout.source(page), 4)
-        notebook.metadata.update(metadata)
-        layout.executed(page).parent.mkdir(parents=True, exist_ok=True)
-        nbformat.write(notebook, layout.executed(page))
-        names.append(page.name)
-        running.add(page.name)
-
-        def wait():
-            running.remove(page.name)
-            return ValueError("dead") if page.name == "broken" else None
-
-        return types.SimpleNamespace(exception=wait)
-
-    pool = contextlib.nullcontext(types.SimpleNamespace(submit=submit))
-    monkeypatch.setattr(pages.concurrent.futures, "ProcessPoolExecutor", lambda *_: pool)
-    return names
-
-
-def test_a_page_is_executed_again_where_it_is_damaged_or_what_it_shows_changed(layout, order):
-    for name in ("broken", "keeper", "card"):
-        code = "keep_results([])" if name == "keeper" else "n"
-        write_notebook(layout.root / "notebooks" / f"{name}.ipynb", nbformat.v4.new_code_cell(code))
-    card, keeper = pages.Page("card", results_of=["*"]), pages.Page("keeper")
-    kept = layout.results(keeper)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text("id")
-    with pytest.raises(pages.NotebookError, match="page broken: dead"):
-        pages.execute_pages([card, pages.Page("broken"), keeper], layout)
-    assert order == ["broken", "keeper", "card"]  # the others all the same
-    assert pages.execute_pages([card, keeper], layout) == []
-    layout.executed(card).write_text("")
-    assert pages.execute_pages([card, keeper], layout) == ["card"]
-    kept.write_text("id,value")
-    assert pages.execute_pages([card, keeper], layout) == ["card"]
-    kept.unlink()
-    assert pages.execute_pages([card, keeper], layout) == ["keeper", "card"]
+        pages.execute_pages([card, keeper], layout)
+    assert not layout.executed(card).exists()
+    assert pages.execute_pages([keeper], layout) == []
+    shown = pages.fingerprint(card, layout)
+    layout.results(keeper).write_text("id,value")
+    assert pages.fingerprint(card, layout) != shown
+    layout.results(keeper).unlink()
+    assert pages.execute_pages([keeper], layout) == ["keeper"]
 
 
 def test_a_fingerprint_covers_notebook_parameters_dependencies_and_records(layout):
