@@ -33,17 +33,6 @@ def test_the_article_is_whole_and_has_the_headline_numbers_of_the_readme(tmp_pat
     assert [number for number in sorted(numbers) if number not in text] == []
 
 
-def test_a_study_is_complete_only_with_all_its_runs(monkeypatch):
-    runs = list(build.load_campaign("study-seeds").runs())
-    for recorded in (120, 119):
-        made = [{"run_id": run_id} for run_id in runs[:recorded]]
-        monkeypatch.setattr(build, "ledger", lambda name, made=made: made)
-        rows = build.studies()
-        assert [row["asked"] for row in rows] == [120, 150, 78, 144, 120]
-        assert rows[0]["recorded"] == recorded
-        assert [row["complete"] for row in rows] == [recorded == 120, False, False, False, False]
-
-
 def typed_numbers(source):
     """Numbers of several digits in a Typst text that belong to no length, string or name."""
     source = re.sub(r'^\s*//.*$|"[^"]*"|\d[\d.]*(pt|cm|em|fr|%)', "", source, flags=re.MULTILINE)

@@ -3,9 +3,6 @@
 import csv
 import pathlib
 import re
-import shutil
-import subprocess
-import sys
 import zipfile
 
 import downloads
@@ -13,7 +10,6 @@ import pages
 import pdf
 import pypdf
 import pytest
-import yaml
 
 from rc_utils.measures import MEASURES
 from rc_utils.sweep.campaign import load_campaign
@@ -21,39 +17,6 @@ from rc_utils.sweep.records import load_runs
 from rc_utils.training import TrainConfig
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-
-
-@pytest.mark.slow
-def test_the_source_archive_is_the_repository(tmp_path):
-    listed = ["git", "ls-files"] if shutil.which("git") else ["true"]
-    options = {"cwd": ROOT, "capture_output": True, "text": True, "check": False}
-    tracked = subprocess.run(listed, **options).stdout.split()
-    if not tracked:
-        pytest.skip("needs the repository: what git tracks is compared with the archive")
-    for name in tracked:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).symlink_to(ROOT / name)
-    # The files of the archive, without compressing them.
-    list_them = [sys.executable, "-c", "import setuptools; setuptools.setup()", "egg_info"]
-    subprocess.run(list_them, cwd=tmp_path, check=True, capture_output=True)
-    held = (tmp_path / "rc_utils.egg-info" / "SOURCES.txt").read_text().splitlines()
-    assert {name for name in held if not name.startswith("rc_utils.egg-info/")} == set(tracked)
-
-
-def test_workflows_and_places_to_open_it_call_what_there_is():
-    lines = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    targets = set(" ".join(lines).split())
-    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
-        jobs = yaml.safe_load(path.read_text())["jobs"].values()
-        commands = [step["run"].split() for job in jobs for step in job["steps"] if "run" in step]
-        for make, target, *_ in commands:
-            assert make == "make"
-            assert target in targets, path
-    copied = re.findall(r"^COPY (.*) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
-    assert all((ROOT / name).exists() for line in copied for name in line.split())
-    lock, binder = ((ROOT / folder / "requirements.txt").read_text() for folder in (".", "binder"))
-    for name, version in re.findall(r"^(torch\w*)==([\d.]+)\+cpu$", binder, re.MULTILINE):
-        assert f"{name}=={version} " in lock
 
 
 def test_the_dictionary_has_every_column():
