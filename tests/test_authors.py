@@ -57,12 +57,11 @@ def clone(tmp_path):
         write(f"tasks/{folder}/resnet18.txt", curve_lines(rng, GRID, "1 "))
     for stem in ("dt", "rf", "knn", "svm", "lr"):
         write(f"tasks/ml/{stem}.txt", [f"{2 + k / 5} {0.3 + k / 20} 0.3" for k in range(12)])
-    write("tasks/measure/Resnet18.txt", [f"{40 + k} {3 - k / 20} 0.1 {80 - k} 1e-06 {lr} {b}"
-                                         for k, (lr, b, _) in enumerate(GRID)])  # fmt: skip
-    write("tasks/measure/measure.txt", [f"{40 + k} {'0.5 ' * 9}99.9 {80 - k} 1e-06 {lr} {b}"
-                                        for k, (lr, b, _) in enumerate(GRID)])  # fmt: skip
-    settings = [f"{lr} {b} {decay}" for lr, b, decay in GRID]
-    vit = [f"0.99 {0.8 - k / 100} {2 + k / 30} {words}" for k, words in enumerate(settings)]
+    settings = [f"{lr} {batch_size}" for lr, batch_size, _ in GRID]
+    for stem, middle in (("Resnet18", "3.5 0.1"), ("measure", "0.5 " * 9 + "99.9")):
+        lines = [f"{40 + k} {middle} {80 - k} 1e-06 {words}" for k, words in enumerate(settings)]
+        write(f"tasks/measure/{stem}.txt", lines)
+    vit = [f"0.99 {0.8 - k / 100} {2 + k / 30} {words} 5e-4" for k, words in enumerate(settings)]
     write("ViT-CIFAR-main/region_count.txt", vit)
     return tmp_path
 
