@@ -85,12 +85,10 @@ LEFT_OVER = re.compile(r"\{\w+(:[^}]*)?\}| object at 0x|\bNone\b|\bNaN\b")
 
 
 def run(path, parameters, monkeypatch, without=None):
-    """Execute a notebook's code here, `parameters` replacing its own, and look at what it shows.
+    """Execute a notebook's code here, where a kernel would take longer than the page itself.
 
-    Every cell of a figure draws one with numbers in it, or says in words why there is none; no
-    table and no sentence is empty or holds what only Python understands. A kernel for each page
-    would take longer than the page itself; the book executes them in kernels. A cell that holds
-    `without` is left out.
+    Every cell of a figure draws one with numbers in it or says why there is none; no table and no
+    sentence is empty or holds what only Python understands. A cell with `without` is left out.
     """
     shown = []
     assert set(parameters) <= set(notebook_parameters(path))
@@ -136,7 +134,7 @@ def parameters_of(notebook, name, others):
     return {key: value for key, value in given.items() if key in known or key not in own}
 
 
-# Page 02 shows the perceptron alone, and that with other parameters as well.
+# Page 02 shows the perceptron alone, as with other parameters.
 WITH_CAMPAIGN = [path for path in NOTEBOOKS if path.stem not in {*WITHOUT_CAMPAIGN, "02_counting"}]
 
 
@@ -171,5 +169,3 @@ def test_every_notebook_has_the_shared_parameters_no_outputs_and_cells_of_25_lin
             if cell.cell_type == "code":
                 assert not cell.outputs, notebook.name
                 assert len(cell.source.splitlines()) <= 25, f"{notebook.name}: {cell.source[:60]}"
-                if re.search(r"imshow\(|plotting\.\w+_regions|segment_strip\(", cell.source):
-                    assert cell.metadata["mystnb"]["image"]["classes"] == "rc-photo", notebook.name
