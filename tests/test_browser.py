@@ -378,25 +378,6 @@ def test_the_explorer_paints_labels_where_they_belong_and_as_many_areas_as_it_sa
         assert num_areas(pixels, CLASS_COLOURS, smallest=21, tolerance=8) == number
 
 
-def test_the_playground_trains_and_follows_the_keyboard(show_alone, tmp_path):
-    page = (BOOK / "playground.md").read_text()
-    tab = show_alone(re.search(r"```\{raw\} html\n(.*?)```", page, re.DOTALL)[1])
-    start = tab.get_by_role("button", name="Start", exact=True)
-    start.click()
-    tab.wait_for_function("Number(document.querySelector('[data-rc=step]').textContent) >= 30")
-    tab.get_by_role("button", name="Pause").click()
-    handle = tab.get_by_role("button", name="End of the segment").first
-    before = handle.get_attribute("aria-label")
-    handle.press("Shift+ArrowLeft")
-    assert "(0.75, 0.60)" in handle.get_attribute("aria-label") != before
-    shown = [int(text.split()[0]) for text in tab.locator("[data-rc=regions]").all_inner_texts()]
-    count = "t => rcPlayground.segment(t.network, ...p.ends).count"
-    counts = f"() => {{ const [p] = rcPlayground.playgrounds; return p.trainings.map({count}); }}"
-    assert shown == tab.evaluate(counts)
-    assert "claim" in tab.locator("[data-rc=verdict]").inner_text()
-    assert problems(tab, tmp_path) == []
-
-
 def level(name, count, gap, regions):
     """A level of a change, with one triangle of one label."""
     triangle = {"regions": regions, "paths": {"0": "M0,208l240,0 -120,-208z"}}

@@ -1,4 +1,4 @@
-"""Every notebook of the book runs on a tiny campaign, and with other parameters than its own."""
+"""Every notebook of the book runs on a tiny campaign, with other parameters than its own."""
 
 import ast
 import contextlib
@@ -75,7 +75,7 @@ def swept(tmp_path_factory, worker_id):
     folder = (own if worker_id == "master" else own.parent) / "swept"
     with FileLock(f"{folder}.lock"), pytest.MonkeyPatch.context() as patch:
         patch.setenv("RC_RESULTS", str(folder))
-        for campaign in ("shapes-tiny", CAMPAIGNS / "tiny-all", PERCEPTRON):
+        for campaign in (CAMPAIGNS / "tiny-all", PERCEPTRON):
             assert all(outcome.status == "done" for outcome in sweep(load_campaign(campaign)))
     return folder
 
@@ -84,18 +84,18 @@ def swept(tmp_path_factory, worker_id):
 LEFT_OVER = re.compile(r"\{\w+(:[^}]*)?\}| object at 0x|\bNone\b|\bNaN\b")
 
 
-def run(path, parameters, monkeypatch, without=None):
+def run(path, parameters, monkeypatch):
     """Execute a notebook's code here, where a kernel would take longer than the page itself.
 
     Every cell of a figure draws one with numbers in it or says why there is none; no table and no
-    sentence is empty or holds what only Python understands. A cell with `without` is left out.
+    sentence is empty or holds what only Python understands.
     """
     shown = []
     assert set(parameters) <= set(notebook_parameters(path))
     monkeypatch.setattr(plt, "show", lambda: (shown.extend(drawn()), plt.close("all")))
     namespace = {"__name__": "__main__"}
     for cell in nbformat.read(path, 4).cells:
-        if cell.cell_type != "code" or (without and without in cell.source):
+        if cell.cell_type != "code":
             continue
         shown.clear()
         body = ast.parse(cell.source).body
@@ -125,38 +125,19 @@ def drawn():
         )
 
 
-def parameters_of(notebook, name, others):
-    """The small parameters of a notebook, with this campaign in each place for one, and others."""
-    known = notebook_parameters(notebook)
-    places = dict.fromkeys(("campaign", "reference", "shown"), name)
-    given = places | SMALL.get(notebook.stem, {}) | others
-    own = {*places, "seed"}
-    return {key: value for key, value in given.items() if key in known or key not in own}
-
-
-# Page 02 shows the perceptron alone, as with other parameters.
-WITH_CAMPAIGN = [path for path in NOTEBOOKS if path.stem not in {*WITHOUT_CAMPAIGN, "02_counting"}]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("notebook", WITH_CAMPAIGN, ids=lambda path: path.stem)
-def test_a_notebook_runs_on_the_tiny_campaign(notebook, swept, monkeypatch):
-    monkeypatch.setenv("RC_RESULTS", str(swept))
-    parameters = parameters_of(notebook, "shapes-tiny", {})
-    # What is left out takes long, and is of no network.
-    run(notebook, parameters, monkeypatch, without="labels_that_win(at_corners)")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_with_other_parameters(notebook, swept, monkeypatch):
+def test_a_notebook_runs_on_a_tiny_campaign_with_other_parameters(notebook, swept, monkeypatch):
     monkeypatch.setenv("RC_RESULTS", str(swept))
     # The campaigns of three are the book's own.
     if notebook.stem[:2] not in ("17", "18", "20"):
         monkeypatch.setenv("RC_CAMPAIGNS", str(CAMPAIGNS))
     few_trees = functools.partial(forests.forest_runs, depths=(3, 4), num_trees=3)
     monkeypatch.setattr(forests, "forest_runs", few_trees)
-    parameters = parameters_of(notebook, "tiny-all", {"seed": 1} | OTHER.get(notebook.stem, {}))
+    known = notebook_parameters(notebook)
+    others = dict.fromkeys(("campaign", "reference", "shown"), "tiny-all") | {"seed": 1}
+    parameters = {key: value for key, value in others.items() if key in known}
+    parameters |= SMALL.get(notebook.stem, {}) | OTHER.get(notebook.stem, {})
     with pretended_gpu() if "device" in parameters else contextlib.nullcontext():
         run(notebook, parameters, monkeypatch)
 
