@@ -48,12 +48,8 @@ def test_the_checks_of_a_card_hold_between_the_cpu_and_itself(monkeypatch):
 
 
 def test_a_missed_target_and_a_wrong_count_are_not_passed_over():
-    for ours, other, target, verdict in (
-        (1.0, 3.0, at_least(3), "yes"),
-        (1.0, 2.9, at_least(3), "NO"),
-        (1.2, 1.0, at_most(1.1), "NO"),
-    ):
-        assert Row("b", "a", (ours,), (other,), target).verdict == verdict
+    assert Row("b", "a", (1.0,), (2.9,), at_least(3)).verdict == "NO"
+    assert Row("b", "a", (1.2,), (1.0,), at_most(1.1)).verdict == "NO"
     grids = counting.label_grids((6, 6), 3)
     with pytest.raises(AssertionError, match="does not count the same"):
         counting._compare("six", grids, "wrong", lambda grids: [0, 0, 0], at_least(1), 1)

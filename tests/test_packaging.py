@@ -1,6 +1,5 @@
 """The package as others install it: what it holds and needs; its version."""
 
-import json
 import os
 import pathlib
 import re
@@ -10,7 +9,6 @@ import tomllib
 import zipfile
 
 import pytest
-import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -51,10 +49,3 @@ print(rc_utils.region_count(lambda batch: batch[:, 0] - 0.5, x, dim=2, num_sampl
     done = subprocess.run([sys.executable, "-c", code], **options, **QUIET)
     assert done.returncode == 0, done.stderr
     assert "regions (dim=2, num_samples=3" in done.stdout
-
-
-def test_citation_archive_and_package_have_one_version():
-    citation, version = yaml.safe_load((ROOT / "CITATION.cff").read_text()), PROJECT["version"]
-    assert re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0] == version
-    others = [json.loads((ROOT / name).read_text()) for name in (".zenodo.json", "codemeta.json")]
-    assert {other["version"] for other in [citation, *others]} == {version}

@@ -15,8 +15,7 @@ import matplotlib.pyplot as plt
 from rc_utils import plotting
 from rc_utils.correlation import Estimate
 from rc_utils.counting import make_lattice
-from rc_utils.plotting import CLASS_COLOURS, class_colours, network_style, scatter_count_gap
-from rc_utils.published import NETWORKS
+from rc_utils.plotting import CLASS_COLOURS, class_colours, scatter_count_gap
 
 
 @pytest.fixture(autouse=True)
@@ -31,12 +30,6 @@ def _style():
 def two_networks():
     runs = make_runs(["ResNet18", "SENet18"], noise=0)
     return runs.assign(interpolates=runs["lr"] > 0.005)
-
-
-def test_styles_are_distinct_and_stable():
-    styles = [network_style(name) for name in (*NETWORKS, "MLP", "DecisionTree", "RandomForest")]
-    assert len({style.marker for style in styles}) == len(styles)
-    assert (network_style("ResNet18").color, network_style("ResNet18").marker) == ("#0072B2", "o")
 
 
 def test_scatter_draws_every_setting_and_says_which_it_is(two_networks):

@@ -113,13 +113,6 @@ def test_no_decision_depends_on_a_seed_of_the_analysis():
     assert len(decided) == 1
 
 
-def test_one_partition_into_folds_decides_differently_by_its_seed():
-    runs = decisions.looks(studies.first_round()["independent"].runs)["equal loss"]
-    found = decisions.split_by_split(runs, seeds=3)
-    assert list(found["decision"]) == ["inconclusive", "supports", "inconclusive"]
-    assert found["r"].round(2).tolist() == [0.27, 0.51, 0.41]
-
-
 def test_nothing_is_computed_before_a_study_is_complete(monkeypatch):
     find = studies.find_records
     monkeypatch.setattr(studies, "find_records", lambda *of: dict([*find(*of).items()][:-2]))
