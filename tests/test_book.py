@@ -16,29 +16,20 @@ BOOK = pathlib.Path(__file__).resolve().parents[1] / "book"
 
 PROSE = """# Start
 
-The count is $r^2$ {cite:p}`li2025region`; see {term}`regions <region>`.
+The count is $r^2$ {cite:p}`li2025region`.
 
 $$\\sum_i x_i$$
-"""
-BIBLIOGRAPHY = """# Words
-
-```{glossary}
-region
-  A piece of
-  equal label.
-```
 
 ```{bibliography}
-:all:
 ```
 """
 PAGES = 'depends = ["lib.py"]\n\n[pages.line]\nparameters = { n = 4 }\n'
-CONTENTS = "format: jb-book\nroot: intro\nchapters:\n- file: notebooks/line\n- file: bibliography\n"
+CONTENTS = "format: jb-book\nroot: intro\nchapters:\n- file: notebooks/line\n"
 FIGURE = {"figure": {"caption": "A line.", "name": "fig-line"}, "image": {"alt": "A rising line"}}
 
 
-def write_notebook(path, *cells, parameters="n = 3  # points"):
-    first = nbformat.v4.new_code_cell(parameters, metadata={"tags": ["parameters"]})
+def write_notebook(path, *cells):
+    first = nbformat.v4.new_code_cell("n = 3  # points", metadata={"tags": ["parameters"]})
     cells = [nbformat.v4.new_markdown_cell("# A page"), first, *cells]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
@@ -55,7 +46,6 @@ def write_source(root):
     for name in ("_static", "extra"):
         shutil.copytree(BOOK / name, book / name)
     (book / "intro.md").write_text(PROSE)
-    (book / "bibliography.md").write_text(BIBLIOGRAPHY)
     (book / "pages.toml").write_text(PAGES)
     (book / "_toc.yml").write_text(CONTENTS)
     (root / "lib.py").write_text("x = 1\n")
@@ -66,7 +56,6 @@ def write_source(root):
         root / "notebooks" / "line.ipynb",
         code("from myst_nb import glue\nglue('half', n / 8, display=False)"),
         code("import sys\nprint('no' + 'ise', file=sys.stderr)"),
-        code("import pandas as pd\npd.DataFrame({'a&b': [n / 8]})"),
         code(drawing, metadata={"mystnb": FIGURE, "tags": ["hide-input"]}),
         nbformat.v4.new_markdown_cell("It is {glue:text}`half:.3f`."),
     )

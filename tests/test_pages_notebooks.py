@@ -21,10 +21,6 @@ from rc_utils.sweep.execute import sweep
 
 NOTEBOOKS = sorted((project_root() / "notebooks").glob("*.ipynb"))
 CAMPAIGNS = pathlib.Path(__file__).parent / "campaigns"
-WITHOUT_CAMPAIGN = {  # they compute all they show
-    "08_theory", "09_linear_regions", "10_training_complexity", "14_scorecard", "16_open_questions",
-    "17_papers_records", "18_under_test", "19_counterexample", "20_what_is_changed",
-}  # fmt: skip
 
 # The campaign of the pages that count a network anew: of a convolutional one that takes a minute.
 PERCEPTRON = str(CAMPAIGNS / "tiny-mlp")
@@ -142,10 +138,8 @@ def test_a_notebook_runs_on_a_tiny_campaign_with_other_parameters(notebook, swep
         run(notebook, parameters, monkeypatch)
 
 
-def test_every_notebook_has_the_shared_parameters_no_outputs_and_cells_of_25_lines_at_most():
+def test_notebooks_have_no_outputs_and_cells_of_25_lines_at_most():
     for notebook in NOTEBOOKS:
-        read = set() if notebook.stem in WITHOUT_CAMPAIGN else {"campaign"}
-        assert read <= set(notebook_parameters(notebook)), notebook.name
         for cell in nbformat.read(notebook, 4).cells:
             if cell.cell_type == "code":
                 assert not cell.outputs, notebook.name

@@ -1,4 +1,4 @@
-"""What the project is published with: archives, workflows, places to open it, downloads."""
+"""What the book is published with: the dictionary of columns, downloads, the PDF."""
 
 import csv
 import pathlib
