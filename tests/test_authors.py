@@ -92,7 +92,6 @@ def test_tables_hold_means_per_setting_and_every_statement(clone, tmp_path):
     settings = pd.read_csv(tmp_path / "tables/settings.csv")
     results = pd.read_csv(tmp_path / "tables/results.csv")
     assert set(statements().index) <= set(results["id"])
-    assert results["value"].notna().sum() > 500
     value = results.set_index(["id", "quantity"])["value"]
     # Means and a correlation over 27 combinations, by a reading that shares no code.
     table = pd.read_csv(clone / "tasks/cifar100/Resnet34.txt", sep=" ", header=None)

@@ -9,7 +9,7 @@ import benchmarks
 from benchmarks import adaptive, counting, gpu, memory, scheduling, triangles
 from benchmarks.__main__ import main
 from benchmarks.networks import narrow_network
-from benchmarks.registry import TINY, Row, at_least, at_most
+from benchmarks.registry import TINY, Row, at_least
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,6 @@ def test_the_checks_of_a_card_hold_between_the_cpu_and_itself(monkeypatch):
 
 def test_a_missed_target_and_a_wrong_count_are_not_passed_over():
     assert Row("b", "a", (1.0,), (2.9,), at_least(3)).verdict == "NO"
-    assert Row("b", "a", (1.2,), (1.0,), at_most(1.1)).verdict == "NO"
     grids = counting.label_grids((6, 6), 3)
     with pytest.raises(AssertionError, match="does not count the same"):
         counting._compare("six", grids, "wrong", lambda grids: [0, 0, 0], at_least(1), 1)

@@ -282,18 +282,17 @@ def made_explorer(tiny_data):
 
 @pytest.fixture
 def show_alone(tab, serve, tmp_path):
-    """Open a page with a body, a style sheet and a script of the book; returns its tab."""
+    """Open a page with a body and the style sheet and script of a name; returns its tab."""
 
-    def show(body, sheet="", script=""):
+    def show(body, name=""):
         for folder in (BOOK / "_static", BOOK / "extra" / "_static"):
             left_out = shutil.ignore_patterns("mathjax")
             shutil.copytree(folder, tmp_path / "_static", ignore=left_out, dirs_exist_ok=True)
         head = '<meta charset="utf8"><meta name="viewport" content="width=device-width">'
         head += '<title>Alone</title><link rel="icon" href="data:,">'
-        if sheet:
-            head += f'<link rel="stylesheet" href="_static/{sheet}">'
-        if script:
-            body += f'<script src="_static/{script}"></script>'
+        if name:
+            head += f'<link rel="stylesheet" href="_static/{name}.css">'
+            body += f'<script src="_static/{name}.js"></script>'
         page = f'<!doctype html><html lang="en">{head}<main><h1>Alone</h1>{body}</main></html>'
         (tmp_path / "x.html").write_text(page, encoding="utf8")
         tab.address = serve(tmp_path)
@@ -305,7 +304,7 @@ def show_alone(tab, serve, tmp_path):
 
 @pytest.fixture
 def explorer_tab(show_alone, made_explorer):
-    return show_alone(made_explorer[1], "explorer.css", "explorer.js")
+    return show_alone(made_explorer[1], "explorer")
 
 
 def counts_shown(tab):
@@ -335,7 +334,6 @@ def test_the_explorer_shows_our_counts_and_follows_the_keys(explorer_tab, made_e
         f"Triangle 2, epoch 0 of 9: {first} regions with learning rate 0.01, "
         f"{second} regions with learning rate 0.02."
     )
-    assert f"{second} regions" in tab.locator("svg").nth(1).get_attribute("aria-label")
     assert len({*counts_of(grids, 0, 9), *counts_of(grids, 1, 9), first, second}) > 3
     assert problems(tab, tmp_path) == []
 
@@ -395,7 +393,7 @@ def test_what_is_changed_is_chosen_by_keyboard(show_alone, tmp_path):
     data["labels"] = [{"name": "cat", "colour": "#CC6677"}]
     body = '<div class="rc-changes" role="group" aria-label="x"><script type="application/json">'
     body += f"{json.dumps(data)}</script><p>No script</p></div>"
-    tab = show_alone(body, "changes.css", "changes.js")
+    tab = show_alone(body, "changes")
     status, numbers = tab.locator("[role=status]"), tab.locator("figcaption strong")
     assert status.inner_text() == (
         "Fewer regions (3.50 to 2.50) and a smaller gap (0.550 to 0.450): "

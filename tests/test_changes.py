@@ -59,15 +59,11 @@ def test_a_drawn_triangle_of_two_half_planes():
     drawn = changes.drawn_regions(network, torch.tensor([[[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]]))
     assert drawn["regions"] == 2
     height = round(changes.SIDE * 0.75**0.5)
-    cut_off, rest = (places(drawn["paths"][label]) for label in (1, 0))
+    ((start, steps),) = re.findall(r"M(\S+?)l([^z]*)z", drawn["paths"][1])
+    path = [list(map(int, pair.split(","))) for pair in [start, *steps.split()]]
+    cut_off = np.cumsum(path, axis=0)
     assert {(120, height), (240, height), (180, height // 2)} <= set(map(tuple, cut_off.tolist()))
-    assert area(cut_off) == pytest.approx(area(rest) / 3, rel=0.02)
-
-
-def places(path):
-    """The points of an SVG path of relative steps."""
-    ((start, steps),) = re.findall(r"M(\S+?)l([^z]*)z", path)
-    return np.array([list(map(int, pair.split(","))) for pair in [start, *steps.split()]]).cumsum(0)
+    assert area(cut_off) == pytest.approx(240 * height / 2 / 4, rel=0.02)
 
 
 def test_a_network_that_is_not_on_record_is_refused(monkeypatch, tiny_data):
