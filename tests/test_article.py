@@ -1,4 +1,4 @@
-"""The article: its numbers are those of the README and of the records; its text has none typed in."""
+"""The article: its numbers are those of the README, and its text has none typed in."""
 
 import pathlib
 import re

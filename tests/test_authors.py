@@ -5,10 +5,8 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 from campaigns.authors import derive, records
-from campaigns.authors.start import count_on_segment, drawn_pairs
 from rc_utils.paths import campaigns_dir
 from rc_utils.published import NETWORKS, statements
 
@@ -116,17 +114,3 @@ def test_the_committed_tables_hold_the_main_experiment_in_full():
         value = results.loc[(id_, "correlation with gap, combinations"), "value"]
         assert f"{value:.2f}" == statements().loc[id_, "value"]
     assert set(statements().index) <= set(results.index.get_level_values("id"))
-
-
-def test_start_counts_follow_the_draw_and_label_200_points():
-    np.random.seed(3)  # noqa: NPY002 - the global state, as their code uses it
-    expected = [np.random.choice(500, 2, replace=False).tolist() for _ in range(4)]  # noqa: NPY002
-    assert drawn_pairs(500, 3, num_segments=4).tolist() == expected
-    ends = torch.stack([torch.zeros(3, 32, 32), torch.ones(3, 32, 32)])
-
-    def stripes(images):  # label 1 between 0.3 and 0.6 and above 0.95
-        level = images.mean(dim=(1, 2, 3))
-        inside = ((level > 0.3) & (level < 0.6)) | (level > 0.95)
-        return torch.stack([(~inside).float(), inside.float()], dim=1)
-
-    assert [count_on_segment(stripes, ends, step) for step in (1, 8)] == [4, 4]

@@ -375,6 +375,20 @@ def test_the_explorer_paints_labels_where_they_belong_and_as_many_areas_as_it_sa
         assert num_areas(pixels, CLASS_COLOURS, smallest=21, tolerance=8) == number
 
 
+def test_the_playground_trains_and_shows_the_counts_of_its_segment(show_alone, tmp_path):
+    page = (BOOK / "playground.md").read_text()
+    tab = show_alone(re.search(r"```\{raw\} html\n(.*?)```", page, re.DOTALL)[1])
+    tab.get_by_role("button", name="Start", exact=True).click()
+    tab.wait_for_function("Number(document.querySelector('[data-rc=step]').textContent) >= 30")
+    tab.get_by_role("button", name="Pause").click()
+    tab.get_by_role("button", name="End of the segment").first.press("Shift+ArrowLeft")
+    shown = [int(text.split()[0]) for text in tab.locator("[data-rc=regions]").all_inner_texts()]
+    count = "t => rcPlayground.segment(t.network, ...p.ends).count"
+    counts = f"() => {{ const [p] = rcPlayground.playgrounds; return p.trainings.map({count}); }}"
+    assert shown == tab.evaluate(counts)
+    assert problems(tab, tmp_path) == []
+
+
 def level(name, count, gap, regions):
     """A level of a change, with one triangle of one label."""
     triangle = {"regions": regions, "paths": {"0": "M0,208l240,0 -120,-208z"}}
