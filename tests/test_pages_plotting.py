@@ -100,9 +100,9 @@ def test_segment_strip_shows_runs_of_labels_and_their_number():
 
 
 def test_a_wide_table_has_cells_that_name_their_column_and_a_class_of_its_own():
-    narrow = pd.DataFrame({"r": [0.9], "n": [9]}, index=pd.Index(["VGG19"], name="network"))
+    narrow = pd.DataFrame({"r": [0.9], "n < 9": [8]}, index=pd.Index(["VGG19"], name="network"))
     sentence = "it holds for every network that was trained"
     wide = pd.DataFrame({"the statement of a paper": [sentence], "n": [9]})
-    assert '<td data-label="n">9</td>' in plotting._table(narrow)
+    assert '<td data-label="n &lt; 9">8</td>' in plotting._table(narrow)
     assert 'class="dataframe"' in plotting._table(narrow)
     assert 'class="dataframe rc"' in plotting._table(wide)
