@@ -90,7 +90,6 @@ def test_scorecard_has_every_statement_in_the_order_of_the_paper_and_each_result
     assert tables.beside([])["statement"].item().startswith("none")
     card = scorecard(results)
     assert card["id"].drop_duplicates().tolist() == empty["id"].tolist()
-    assert (card["verdict"] != "no result").sum() == 4
     card = card[card["campaign"] != ""].sort_values("id")
     assert card["id"].tolist() == sorted(result.id for result in results)
     assert card["verdict"].tolist() == [
