@@ -57,7 +57,6 @@ def test_the_smallest_effect_belongs_to_the_kind_and_the_side_to_the_printed_num
     (statement(), (0.9, NAN, NAN), "inconclusive"),
     (statement(), (NAN, NAN, NAN), "no result"),
     (statement(side="below"), (-0.9, -0.95, -0.6), "supports"),
-    (statement(side="within"), (-0.8, -0.9, -0.6), "contradicts"),
     (statement("count", "outside", 0.1), (0.3, 0.2, 0.5), "supports"),
     (statement("count", "outside", 0.1), (0.3, 0.05, 0.5), "inconclusive"),
     (statement("count", "outside", 0.1), (0.0, -0.05, 0.05), "contradicts"),
@@ -67,6 +66,7 @@ def test_the_smallest_effect_belongs_to_the_kind_and_the_side_to_the_printed_num
     (statement("bound", "below", 1), (1.5,), "contradicts"),
     (statement("bound", "below", 1), (0.5, 0.5, 20.0), "inconclusive"),
     (statement("proved", "below", 1), (1.0,), "proved"),
+    (statement("proved", "below", 1), (1.01,), "contradicts"),
     (statement("refuted", "below", 1), (np.inf,), "refuted by argument"),
 ])  # fmt: skip
 def test_verdict(entry, ours, label):
