@@ -19,13 +19,6 @@ from rc_utils.counting.segments import segment_table
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
-class Steps(torch.nn.Module):
-    """Ten labels by the brightness of an image."""
-
-    def forward(self, x):
-        return -((x.mean((1, 2, 3))[:, None] - torch.arange(10) / 9) ** 2)
-
-
 def small_network(classes=6):
     torch.manual_seed(3)
     first, last = torch.nn.Linear(48, 64), torch.nn.Linear(64, classes)
@@ -33,7 +26,12 @@ def small_network(classes=6):
     return torch.nn.Sequential(torch.nn.Flatten(), first, torch.nn.Tanh(), last)
 
 
-def test_a_segment_has_the_regions_that_region_count_finds(rng):
+def steps(x):
+    """Ten labels by the brightness of an image."""
+    return -((x.mean((1, 2, 3))[:, None] - torch.arange(10) / 9) ** 2)
+
+
+def test_a_segment_has_the_regions_that_region_count_finds_and_a_brightness_each_label_once(rng):
     images = rng.random((30, 3, 4, 4)).astype(np.float32)
     network = small_network()
     table = segment_table(network, sample_vertices(images, num_samples=45, seed=2))
@@ -41,39 +39,10 @@ def test_a_segment_has_the_regions_that_region_count_finds(rng):
     assert table["regions"].tolist() == count.counts.tolist()
     assert table["evaluations"].sum() == count.num_evaluations
     assert table["regions"].max() > 2
-    assert (table["labels"] <= table["regions"]).all()
-
-
-def test_a_monotone_brightness_passes_each_label_once(rng):
     values = torch.tensor([[0.0, 1.0], [0.03, 0.2], [0.52, 0.54]])
-    vertices = values[:, :, None, None, None].expand(3, 2, 3, 8, 8)
-    table = segment_table(Steps(), vertices)
+    table = segment_table(steps, values[:, :, None, None, None].expand(3, 2, 3, 8, 8))
     assert table["labels"].tolist() == table["regions"].tolist() == [10, 3, 1]
     assert table["foreign_share"].tolist() == pytest.approx([0.8, 1 / 3, 0])
-
-
-def test_a_summary_compares_the_same_segments():
-    columns = ["regions", "labels", "foreign_share", "evaluations"]
-    rows = [(3, 3, 0.3, 25), (4, 4, 0.5, 30), (5, 4, 0.5, 35), (8, 6, 0.7, 50)]
-    table = pd.DataFrame(rows, columns=columns)
-    row = imagenet.summary(table, table.assign(regions=table["regions"] + [1, 1, 1, 2]))
-    assert (row["segments"], row["regions"], row["evaluations"]) == (4, 5, 35)
-    assert row["more_low"] < row["more"] == -1.25 < row["more_high"] < row["regions_low"]
-    assert imagenet.summary(table, table)["more_high"] == 0
-
-
-def test_the_picture_names_its_labels_and_says_their_shares():
-    vertices = 3 * torch.randn(1, 3, 3, 4, 4, generator=torch.Generator().manual_seed(1))
-    polygons, labels, regions = triangle_regions(small_network(4), vertices)
-    squares = [Image.new("RGB", (20, 20), colour) for colour in ("red", "green", "blue")]
-    names = ["cat & dog", "cup", "potter's wheel", "ski"]
-    svg = hero.picture(polygons, labels, regions, names, squares, ["a", "b", "c"])
-    titles = re.findall(r"<title>(.*?): ([\d.]+) % of the triangle", svg)
-    assert len(titles) == len(np.unique(labels)) > 2
-    assert sum(float(share) for _, share in titles) == pytest.approx(100, abs=0.3)
-    assert f"{len(titles)} classes in {regions} regions" in svg
-    assert svg.count("<image") == 3
-    assert "cat & dog" not in svg
 
 
 def test_two_triangles_of_one_label_are_one_outline():
@@ -87,22 +56,26 @@ def test_two_triangles_of_one_label_are_one_outline():
     assert [area(path) for path in outlines(thin, [7, 7])[7]] == [2]
 
 
-def test_committed_results_are_whole():
+def test_the_programs_make_a_summary_and_a_picture_that_names_its_labels():
+    rows = [(3, 3, 0.3, 25), (4, 4, 0.5, 30), (5, 4, 0.5, 35), (8, 6, 0.7, 50)]
+    table = pd.DataFrame(rows, columns=["regions", "labels", "foreign_share", "evaluations"])
+    row = imagenet.summary(table, table.assign(regions=table["regions"] + [1, 1, 1, 2]))
+    assert (row["segments"], row["regions"], row["evaluations"]) == (4, 5, 35)
+    assert row["more_low"] < row["more"] == -1.25 < row["more_high"] < row["regions_low"]
+    vertices = 3 * torch.randn(1, 3, 3, 4, 4, generator=torch.Generator().manual_seed(1))
+    polygons, labels, regions = triangle_regions(small_network(4), vertices)
+    squares = [Image.new("RGB", (20, 20), colour) for colour in ("red", "green", "blue")]
+    names = ["cat & dog", "cup", "potter's wheel", "ski"]
+    svg = hero.picture(polygons, labels, regions, names, squares, ["a", "b", "c"])
+    shares = re.findall(r"<title>.*?: ([\d.]+) % of the triangle", svg)
+    assert len(shares) == len(np.unique(labels)) > 2
+    assert sum(map(float, shares)) == pytest.approx(100, abs=0.3)
+
+
+def test_the_guide_and_the_first_page_show_the_committed_results():
     results = pd.read_csv(ROOT / "campaigns" / "imagenet" / "results.csv")
-    assert results["network"].tolist() == [f"EfficientNet-Lite{k}" for k in range(3)]
-    assert results["segments"].min() >= 500
-    between = pd.read_csv(ROOT / "campaigns" / "imagenet" / "photographs.csv")
-    assert between.groupby("network").size().tolist() == [3, 3, 3]
-    for table in (results, between):
-        assert not table.isna().any().any()
-    for column in ("regions", "foreign_share", "labels"):
-        assert (results[f"{column}_low"] < results[column]).all()
-        assert (results[column] < results[f"{column}_high"]).all()
     shown = pd.read_csv(ROOT / "book" / "guide" / "imagenet.csv", dtype=str)
     pd.testing.assert_frame_equal(shown, hero.shown_table(results).astype(str))
-
-
-def test_the_first_page_shows_the_picture_with_its_text():
     intro = (ROOT / "book" / "intro.md").read_text(encoding="utf-8")
     svg = hero.PICTURE.read_text(encoding="utf-8")
     assert len(svg) < 300_000
@@ -110,26 +83,3 @@ def test_the_first_page_shows_the_picture_with_its_text():
     classes, regions = map(int, re.search(r"(\d+) classes in (\d+) regions", told).groups())
     assert classes == svg.count("<title>") > 10
     assert hero.caption(classes, regions) in intro
-    assert intro.index("**Mostly") < intro.index(hero.START) < intro.index("A classifier cuts")
-
-
-def test_no_name_leaves_the_triangle():
-    right, top = hero.CORNERS[1:]
-    ends = right + 0.3 * (top - right), right + 0.4 * (top - right)
-    strip = np.array([*ends, *(end - [40, 0] for end in ends[::-1])])  # along the right edge
-    half = np.array([15, 9])
-    place, covered = hero.place_of_name([strip], half)
-    corners = place + 0.99 * half * [[1, 1], [1, -1], [-1, 1], [-1, -1]]
-    assert hero.inside([hero.CORNERS], corners).all()
-    assert 0.5 < covered < 1
-    assert hero.place_of_name([strip], np.array([200, 9]))[1] == 0
-
-
-PROGRAMS = sorted(
-    set((ROOT / "campaigns").glob("*/*.py")) - {ROOT / "campaigns" / "authors" / "records.py"}
-)
-
-
-@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
-def test_a_program_does_something_when_it_is_run(path):
-    assert '\nif __name__ == "__main__":\n    ' in path.read_text(encoding="utf-8")
