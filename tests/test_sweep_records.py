@@ -66,21 +66,6 @@ def test_a_corrupt_record_is_named_and_missing(campaign, content):
         assert records.find_records(campaign.runs()) == {}
 
 
-def test_freezing_writes_sorted_lines_that_read_back(campaign):
-    path, number = records.freeze(campaign)
-    assert (number, path.exists(), records.read_frozen(path)) == (0, False, {})
-    write_all(campaign)
-    assert records.freeze(campaign) == (path, 8)
-    first = path.read_bytes()
-    ids = [json.loads(line)["run_id"] for line in first.splitlines()]
-    assert ids == sorted(campaign.runs())
-    assert records.freeze(campaign)[1] == 8
-    assert path.read_bytes() == first
-    for origin in ("live", "reference"):
-        assert records.load_runs(campaign).origin.tolist() == [origin] * 8
-        shutil.rmtree(records.results_dir(), ignore_errors=True)
-
-
 def test_the_table_has_the_documented_columns_also_without_rows_and_nonsense_is_named(campaign):
     empty = records.load_runs(campaign)
     assert empty.empty
@@ -93,17 +78,13 @@ def test_the_table_has_the_documented_columns_also_without_rows_and_nonsense_is_
     assert shown == ("ResNet18", "lr=0.1, batch_size=32", 0.25, True)
     assert row["count"] == row.count_main == row.count_triangles == 2.5
     assert row.count_std_error == pytest.approx(np.std([2, 3], ddof=1) / np.sqrt(2))
-    others = {"distance_from_init", "margin", "seed", "seconds_train", "seconds_count"}
-    assert others <= set(table.columns)
+    assert {"margin", "seed", "seconds_train", "seconds_count"} <= set(table.columns)
     assert records.load_runs(campaign, origin="reference").empty
     evolution = records.load_evolution(campaign)
     assert evolution.groupby("run_id")["epoch"].apply(list).tolist() == [[0, 1, 3]] * 8
     assert (evolution["count_few"] == 1.5).all()
-    for load in (records.load_runs, records.load_evolution):
-        with pytest.raises(ValueError, match="Did you mean 'live'"):
-            load(campaign, origin="lvie")
-    with pytest.raises(ValueError, match="at least 1"):
-        records.load_runs(campaign, num_samples=-3)
+    with pytest.raises(ValueError, match="Did you mean 'live'"):
+        records.load_runs(campaign, origin="lvie")
 
 
 def test_runs_that_are_not_counted_as_the_campaign_says_are_left_out_and_numbered(campaign):
@@ -123,15 +104,17 @@ def test_runs_that_are_not_counted_as_the_campaign_says_are_left_out_and_numbere
     assert list(by_simplex["count"][:2]) == ["main", "triangles"]
     assert by_simplex["counts"].map(len).eq(2).all()
     assert by_simplex["evaluations"].eq(2).all()
-    assert records.load_counts(campaign, ["main", "none such"]).empty
     records.write_record(record | {"status": "diverged", "counts": []})
     assert len(records.campaign_runs(campaign.folder)) == 8
 
 
 def test_freezing_a_part_keeps_the_records_of_the_rest_and_loses_no_damaged_line(campaign):
+    assert records.freeze(campaign)[1] == 0
     write_all(campaign)
     path, _ = records.freeze(campaign)
     whole = path.read_bytes()
+    ids = [json.loads(line)["run_id"] for line in whole.splitlines()]
+    assert ids == sorted(campaign.runs())
     experiment = campaign.experiments[0]
     grid = {name: values[:1] for name, values in experiment.grid.items()}
     part = dataclasses.replace(campaign, experiments=[dataclasses.replace(experiment, grid=grid)])
@@ -147,19 +130,14 @@ def test_freezing_a_part_keeps_the_records_of_the_rest_and_loses_no_damaged_line
 
 
 def test_records_are_read_without_torch():
-    """Package, runs and tables import neither torch nor what else takes long; nor does a page."""
     code = """
 import sys
 import rc_utils as rc
-from rc_utils.sweep import records
-assert len(rc.load_runs("tiny-imagenet-small", "reference")) and rc.TrainConfig().lr == 0.1
-print(sorted({"torch", "scipy", "sklearn", "matplotlib"} & set(sys.modules)))
 from rc_studies import studies
-print(len(records.campaign_runs("tiny-imagenet-small")) > 0, "torch" in sys.modules)
+assert len(rc.load_runs("tiny-imagenet-small", "reference")) and rc.TrainConfig().lr == 0.1
+sys.exit("torch" in sys.modules)
 """
-    command = [sys.executable, "-c", code]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert answer.stdout.splitlines() == ["[]", "True False"]
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("name", list_campaigns())
@@ -172,21 +150,16 @@ def test_every_campaign_that_ships_is_valid(name):
     "path", sorted(campaigns_dir().glob("*/runs.jsonl")), ids=lambda path: path.parent.name
 )
 def test_committed_records_have_the_ids_of_their_settings_and_are_still_planned(path):
-    """A record that no campaign asks for any more is not shown."""
     campaign, recorded = load_campaign(path.parent), list(records.read_frozen(path).values())
     planned = campaign.runs()
     assert len(recorded) == path.read_bytes().count(b"\n")
     for record in recorded:
         assert records.spec_of(record).run_id == record["run_id"]
         assert record["run_id"] in planned
-    counted = [entry["settings"] for record in recorded for entry in record["counts"]]
     asked = {label: campaign.counts[label] for run in planned.values() for label in run.counts}
     for label, settings in asked.items():
         if settings.get("adjacency", "face") == "face":
             assert any(find_count(record["counts"], settings) for record in recorded), label
-    known = campaign.counts.values()
-    left = [s for s in counted if not any(find_count([{"settings": s}], c) for c in known)]
-    assert all(settings["dim"] == 2 and "resolution" in settings for settings in left)
 
 
 def test_a_count_of_an_older_record_that_names_no_neighbours_is_the_papers():
