@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 from rc_utils.networks import build_network
@@ -106,13 +105,3 @@ def test_training_equals_a_plain_loop(tiny_data, settings):
     own = evaluate(run.network, tiny_data.x_train, tiny_data.y_train)
     assert (run.train_loss, run.train_accuracy) == pytest.approx(own)
     assert run.gap == run.train_accuracy - run.test_accuracy
-
-
-@pytest.mark.parametrize(
-    ("spare", "status"), [(1.0, "ok"), (math.nan, "diverged"), (math.inf, "diverged")]
-)
-def test_one_weight_that_is_not_a_number_is_divergence(tiny_data, spare, status):
-    """Even where no score shows it."""
-    network = network_of()
-    network.spare = nn.Parameter(torch.tensor([0.0, spare]))
-    assert train(network, tiny_data, CONFIG).status == status
