@@ -2,11 +2,10 @@
 
 import contextlib
 import functools
-import gzip
 import os
 import pickle
 import shutil
-import struct
+from unittest.mock import Mock
 from urllib.error import URLError
 
 import numpy as np
@@ -68,6 +67,7 @@ def test_a_subset_is_nested_and_balanced_and_keeps_images_with_their_labels(frui
 
 def test_all_in_stored_order_or_the_classes_chosen_relabelled_in_the_order_given(fruit):
     data = load_dataset("fruit")
+    assert data.provenance["note"] == "encoded twice"
     assert np.array_equal(data.x_train.raw.permute(0, 2, 3, 1).numpy(), fruit["x_train"])
     assert np.array_equal(data.y_test.numpy(), fruit["y_test"])
     some = load_dataset("fruit", classes=("plum", 0))
@@ -124,47 +124,20 @@ def test_images_are_standardised_when_indexed_as_numpy_is_and_are_bytes(rng):
         assert images[index].dtype == images.dtype == torch.float32
         np.testing.assert_allclose(images[index], (chosen - mean) / std, rtol=1e-5, atol=1e-6)
     assert np.array_equal(np.asarray(images), images.all().numpy())
-    with pytest.raises(ValueError, match="no tuple"):
-        images[0, 1]
-    for raw in (torch.zeros(2, 3, 4, 4), torch.zeros(3, 4, 4).byte()):
-        with pytest.raises(ValueError, match="expected uint8"):
-            ImageTensor(raw, [0.0] * 3, [1.0] * 3)
-
-
-@pytest.mark.usefixtures("fruit")
-def test_provenance_tells_the_data_apart():
-    options = ({}, {}, {"n_train": 20}, {"label_noise": 0.1}, {"image_size": 6})
-    found = [load_dataset("fruit", **kw).provenance for kw in options]
-    assert found[0] == found[1]
-    assert len({provenance["sha256"] for provenance in found}) == 4
-    assert (found[0]["source"], found[0]["note"]) == ("fruit.npz", "encoded twice")
 
 
 def test_file_of_ones_own_without_names_or_channels(tmp_path, rng, monkeypatch):
     x, y = rng.integers(0, 256, (30, 9, 9), dtype=np.uint8), (np.arange(30) % 3).astype(np.uint8)
-    arrays = {"x_train": x, "y_train": y, "x_test": x[:6], "y_test": y[:6], "other": x}
-    np.savez_compressed(tmp_path / "mine.npz", **arrays)
+    np.savez_compressed(tmp_path / "mine.npz", x_train=x, y_train=y, x_test=x[:6], y_test=y[:6])
     monkeypatch.setenv("RC_DATA", str(tmp_path))
     data = load_dataset("mine")
-    assert data.class_names == ("0", "1", "2")
-    assert data.in_channels == 1
-    assert data.y_train.dtype == torch.int64
-
-
-def test_a_cache_can_be_read_by_whom_the_umask_lets(fruit, tmp_path):
-    before = os.umask(0o002)
-    write_cache(tmp_path / "shared.npz", fruit)
-    os.umask(before)
-    assert (tmp_path / "shared.npz").stat().st_mode & 0o777 == 0o664
+    assert (data.class_names, data.in_channels) == (("0", "1", "2"), 1)
 
 
 @pytest.mark.parametrize(("changes", "message"), [
     ({"y_test": None}, "arrays missing: y_test"),
     ({"x_train": np.zeros((90, 12, 12, 3), np.float32)}, "x_train is float32.*expected uint8"),
-    ({"x_test": np.zeros((40, 3, 12, 12), np.uint8)}, r"x_test is uint8 of shape \(40, 3, 12"),
     ({"x_test": np.zeros((40, 6, 6, 3), dtype=np.uint8)}, "x_test of"),
-    ({"y_train": np.zeros(89, dtype=int)}, r"y_train is int64 of shape \(89,\), expected 90"),
-    ({"y_train": np.full(90, 4)}, r"y_train has the labels \[4\] for 4 classes"),
     ({"y_train": np.arange(90) % 3 % 2 * 2}, r"labels \[0 2\] for 4 classes, .* without a gap"),
     ({"y_test": np.arange(40) % 5}, "y_test has labels that are not in y_train"),
     ({"x_test": np.array([{}, None], dtype=object)}, "allow_pickle=False"),
@@ -179,50 +152,38 @@ def test_wrong_arrays_are_named(fruit, tmp_path, changes, message):
 def test_a_damaged_cache_is_named_and_never_yields_other_data(fruit, tmp_path, rng):
     """Truncated, or no archive; a flipped bit is noticed in the arrays, elsewhere harmless."""
     path, names = tmp_path / "fruit.npz", ("x_train", "y_train", "x_test", "y_test")
-    words = r"fruit\.npz is not .* or damaged.*Correct it, or put an intact copy"
     content = path.read_bytes()
-    for wrong in (b"", content[: len(content) // 2], content[:-9], pickle.dumps({"x_train": 1})):
-        path.write_bytes(wrong)
-        with pytest.raises(ValueError, match=words):
-            load_dataset("fruit")
     start = content.index(fruit["x_train"].tobytes())
+    flipped = bytearray(content)
+    flipped[start + 9] ^= 4
+    for wrong in (b"", content[:-9], pickle.dumps({"x_train": 1}), bytes(flipped)):
+        path.write_bytes(wrong)
+        with pytest.raises(ValueError, match=r"fruit\.npz is not .* damaged.*Correct it, or put"):
+            load_dataset("fruit")
     arrays = range(start - 199, start + fruit["x_train"].nbytes)
     outside = [i for i in range(len(content)) if i not in arrays]
-    for position in [start + 9, *rng.choice(outside, 80, replace=False)]:
+    for position in rng.choice(outside, 80, replace=False):
         damaged = bytearray(content)
         damaged[position] ^= 1 << rng.integers(8)
         path.write_bytes(damaged)
-        noticed = pytest.raises(ValueError, match="damaged")
-        with noticed if position == start + 9 else contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError):
             read = read_cache(path)
             assert all(np.array_equal(read[name], fruit[name]) for name in names)
 
 
-@pytest.mark.parametrize(
-    ("name", "archive"), [("cifar100", "cifar-100-python.tar"), ("mnist", "t10k-labels-idx1-ubyte")]
-)
-def test_without_network_the_error_names_file_and_folder(tmp_path, monkeypatch, name, archive):
-    def no_network(*args, **kwargs):
-        raise URLError("no route to host")
-
-    monkeypatch.setattr("urllib.request.urlopen", no_network)
+def test_without_network_the_error_names_file_and_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr("urllib.request.urlopen", Mock(side_effect=URLError("no route to host")))
     with pytest.raises(FileNotFoundError) as caught:
-        load_dataset(name, data_dir=tmp_path / "empty")
-    for part in (f"{name}.npz", f"{archive}.gz", str(tmp_path / "empty")):
+        load_dataset("cifar100", data_dir=tmp_path / "empty")
+    for part in ("cifar100.npz", "cifar-100-python.tar.gz", str(tmp_path / "empty")):
         assert part in str(caught.value)
     assert list((tmp_path / "empty").iterdir()) == []
 
 
-@pytest.fixture
-def _other_archives(monkeypatch):
-    """torchvision takes archives that are not the published ones."""
-    for module in ("cifar", "utils"):
+def test_cifar_archive_in_the_data_folder_is_read_without_network(tmp_path, rng, monkeypatch):
+    for module in ("cifar", "utils"):  # takes archives that are not the published ones
         check = f"torchvision.datasets.{module}.check_integrity"
         monkeypatch.setattr(check, lambda path, md5=None: os.path.isfile(path))
-
-
-@pytest.mark.usefixtures("_other_archives")
-def test_cifar_archive_in_the_data_folder_is_read_without_network(tmp_path, rng):
     folder = tmp_path / "unpacked" / "cifar-10-batches-py"
     path = tmp_path / "cifar-10-python.tar.gz"
     folder.mkdir(parents=True)
@@ -235,35 +196,14 @@ def test_cifar_archive_in_the_data_folder_is_read_without_network(tmp_path, rng)
     shutil.make_archive(str(path).removesuffix(".tar.gz"), "gztar", folder.parent)
 
     data = load_dataset("cifar10", data_dir=tmp_path)
-    files = sorted(file.name for file in tmp_path.iterdir() if file.is_file())
-    assert files == [path.name, "cifar10.npz"]
     assert np.array_equal(data.x_test.raw.numpy(), part["data"].reshape(20, 3, 32, 32))
     assert len(data.x_train) == 100
     assert data.class_names[3] == "thing 3"
-    assert data.provenance["source"] == "torchvision CIFAR10"
     path.unlink()
     assert same(load_dataset("cifar10", data_dir=tmp_path), data)
 
 
-@pytest.mark.usefixtures("_other_archives")
-def test_mnist_archives_in_the_data_folder_are_read_without_network(tmp_path, rng):
-    images = {}
-    for split, n in (("train", 30), ("t10k", 10)):
-        images[split] = rng.integers(0, 256, (n, 28, 28), dtype=np.uint8)
-        labels = np.arange(n, dtype=np.uint8) % 10
-        for kind, header, array in (
-            ("images-idx3", struct.pack(">4i", 2051, n, 28, 28), images[split]),
-            ("labels-idx1", struct.pack(">2i", 2049, n), labels),
-        ):
-            content = gzip.compress(header + array.tobytes())
-            (tmp_path / f"{split}-{kind}-ubyte.gz").write_bytes(content)
-    data = load_dataset("mnist", data_dir=tmp_path, classes=["3", "4"])
-    assert np.array_equal(data.x_train.raw[data.y_train == 0, 0].numpy(), images["train"][3::10])
-    assert len(load_dataset("mnist", data_dir=tmp_path).x_test) == 10
-
-
-@pytest.fixture
-def folders(tmp_path):
+def test_class_folders_are_resized_and_cropped_at_the_centre(tmp_path, monkeypatch):
     """root/{train,val}/{ant,bee}/*: red ants and green bees; wide, tall and small images."""
     root = tmp_path / "photos"
     for split, n in (("train", 6), ("val", 3)):
@@ -273,17 +213,13 @@ def folders(tmp_path):
                 size = [(40, 24), (24, 40), (24, 24), (10, 12)][i % 4]
                 Image.new("RGB", size, colour).save(root / split / name / f"{i}.png")
     (root / "train" / "ant" / "notes.txt").write_text("not an image")
-    return root
-
-
-def test_class_folders_are_resized_and_cropped_at_the_centre(folders, tmp_path, monkeypatch):
     stripes = np.zeros((20, 60, 3), dtype=np.uint8)
     stripes[:, 20:40] = 250
-    Image.fromarray(stripes).save(folders / "val" / "bee" / "zz.PNG")
-    options = {"root": folders, "data_dir": tmp_path / "data", "image_size": 16}
-    load = functools.partial(load_dataset, "imagenet", **options)
-    picture = folders / "train" / "bee" / "a.bmp"
+    Image.fromarray(stripes).save(root / "val" / "bee" / "zz.PNG")
+    picture = root / "train" / "bee" / "a.bmp"
     Image.new("RGB", (9, 9), (0, 200, 0)).save(picture)
+    options = {"root": root, "data_dir": tmp_path / "data", "image_size": 16}
+    load = functools.partial(load_dataset, "imagenet", **options)
     data = load()
     assert data.x_train.shape == (13, 3, 16, 16)
     assert data.x_test.raw[-1, :, :, 1:-1].min() == 250
@@ -296,33 +232,16 @@ def test_class_folders_are_resized_and_cropped_at_the_centre(folders, tmp_path, 
         assert same(load(), data)
     Image.new("RGB", (9, 9), "white").save(picture)
     assert load().provenance["sha256"] != data.provenance["sha256"]
-
-
-def test_class_folders_that_are_wrong_are_named(folders, tmp_path):
-    load = functools.partial(load_dataset, "imagenet", data_dir=tmp_path / "data", image_size=8)
-    with pytest.raises(FileNotFoundError, match="nowhere/train"):
-        load(root=tmp_path / "nowhere")
-    (folders / "train" / "ant" / "3.png").write_bytes(b"no image")
-    with pytest.raises(ValueError, match=r"3\.png cannot be decoded"):
-        load(root=folders)
-    (folders / "train" / "cat").mkdir()
-    Image.new("RGB", (9, 9)).save(folders / "train" / "cat" / "0.png")
+    (root / "train" / "cat").mkdir()
+    Image.new("RGB", (9, 9)).save(root / "train" / "cat" / "0.png")
     with pytest.raises(ValueError, match="differ in the classes cat"):
-        load(root=folders)
+        load()
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    ({"name": "shape"}, "unknown dataset 'shape'. Did you mean 'shapes'"),
-    ({"name": "shapes", "image_size": 7}, "image_size=7; expected an integer of at least 8"),
     ({"name": "digits"}, "digits.npz has the name of one that is built in"),
-    ({"name": "../fruit"}, "unknown dataset"),
-    ({"n_test": 41}, "n_test is 41, but there are 40 test samples"),
-    ({"image_size": 13}, "image_size is 13; expected 1 to 12"),
-    ({"label_noise": 1.5}, "label_noise is 1.5"),
     ({"classes": ["apple", "pare"]}, "Did you mean 'pear'"),
-    ({"classes": ["apple", 4]}, "indices 0 to 3"),
     ({"classes": ["apple", 0]}, "at least two different classes"),
-    ({"root": "x"}, "only 'imagenet'"),
 ])  # fmt: skip
 @pytest.mark.usefixtures("fruit")
 def test_wrong_requests_are_explained(arguments, message):
@@ -342,11 +261,8 @@ def test_grey_images_of_sixteen_bits_keep_their_range(tmp_path):
         assert np.abs(decode(tmp_path / name, 8)[..., 1] - expected).max() <= 0.5
 
 
-def test_pixels_of_an_unknown_range_and_too_many_are_refused(tmp_path, monkeypatch):
+def test_pixels_of_an_unknown_range_are_refused(tmp_path):
     for pixels in (np.full((4, 4), 0.5, np.float32), np.full((4, 4), 1 << 20, np.int32)):
         Image.fromarray(pixels).save(tmp_path / "x.tif")
         with pytest.raises(ValueError, match=r"x\.tif has pixels of mode [IF], whose range is un"):
             decode(tmp_path / "x.tif", 4)
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 4)
-    with pytest.raises(ValueError, match=r"x\.tif cannot be decoded \(Image size \(16 pixels\)"):
-        decode(tmp_path / "x.tif", 4)

@@ -9,7 +9,6 @@ import nbformat
 import pytest
 
 from rc_utils import notebooks as execute
-from rc_utils.sweep.execute import main as sweep_main
 
 PARAMETERS = """campaign = "shapes-tiny"  # which runs; campaign=... names a folder
 num_samples: int = 10  # type: int
@@ -34,49 +33,21 @@ def notebook(tmp_path):
     return written(tmp_path / "page.ipynb", PARAMETERS, shown, tags=["parameters"])
 
 
-@pytest.mark.parametrize(
-    "source", ["a = b = 1", "a = 1 + x", "import os", "a, b = 1, 2", "a: int", "a =", "'words'"]
-)
+@pytest.mark.parametrize("source", ["a = 1 + x", "a: int", "a =", "'words'"])
 def test_a_parameters_cell_holds_assignments_of_literals_only(tmp_path, source):
     path = written(tmp_path / "bad.ipynb", source, tags=["parameters"])
     with pytest.raises(ValueError, match=r"literals only: (found|invalid|malformed)"):
         execute.notebook_parameters(path)
-    path.write_text("no JSON")
-    with pytest.raises(ValueError, match=r"bad\.ipynb is not a notebook"):
-        execute.notebook_parameters(path)
 
 
-def test_values_of_the_type_of_their_default_are_accepted_and_others_refused(notebook, tmp_path):
+def test_values_of_the_type_of_their_default_are_accepted_and_others_refused(notebook):
     for given in ({"scale": 1}, {"alpha_range": [-1, 2]}, {"device": "cuda"}, {"exact": True}, {}):
         execute.check_parameters(notebook, given)
-    wrong = {"num_samples": "many", "exact": 1, "campaign": 7}
-    for name, value in (*wrong.items(), ("num_samples", 1.5), ("num_samples", True)):
+    for name, value in (("num_samples", 1.5), ("num_samples", True), ("campaign", 7)):
         with pytest.raises(ValueError, match=f"{name} of page.ipynb must be of type"):
             execute.check_parameters(notebook, {name: value})
-    with pytest.raises(ValueError, match=r"alpha_range of page\.ipynb is an empty list"):
-        execute.check_parameters(notebook, {"alpha_range": []})
-    nbformat.write(nbformat.v4.new_notebook(), tmp_path / "plain.ipynb")
-    execute.check_parameters(tmp_path / "plain.ipynb", {})
-    with pytest.raises(ValueError, match="'seed'"):
-        execute.check_parameters(tmp_path / "plain.ipynb", {"seed": 0})
-
-
-def test_text_becomes_the_value_that_its_default_calls_for():
     assert execute.parse_value("2024", "shapes-tiny") == "2024"
     assert execute.parse_value("2024", 10) == 2024
-    assert execute.parse_value("(-1, 2)", (0, 1)) == (-1, 2)
-    assert execute.parse_value("cuda:0", None) == "cuda:0"
-
-
-def test_an_unknown_notebook_names_the_nearest(tmp_path, monkeypatch, capsys):
-    (tmp_path / "notebooks").mkdir()
-    nbformat.write(nbformat.v4.new_notebook(), tmp_path / "notebooks" / "03_main.ipynb")
-    monkeypatch.setattr(execute, "project_root", lambda: tmp_path)
-    assert execute.find_notebook("03_main") == tmp_path / "notebooks" / "03_main.ipynb"
-    assert execute.main(["03_mian"]) == 1
-    assert "Did you mean '03_main'?" in capsys.readouterr().err
-    with pytest.raises(FileNotFoundError, match="elsewhere"):
-        execute.find_notebook("elsewhere/03_main.ipynb")
 
 
 def test_the_command_line_lists_and_refuses(notebook, tmp_path, capsys):
@@ -84,22 +55,16 @@ def test_the_command_line_lists_and_refuses(notebook, tmp_path, capsys):
     assert "num_samples: int = 10  # type: int" in capsys.readouterr().out
     assert execute.main([str(notebook), "-p", "campagin", "x"]) == 1
     assert "Did you mean 'campaign'?" in capsys.readouterr().err
-    words = [str(notebook), "-p", "device", "{'a': (1, {2})}", "-o", "never.ipynb"]
-    assert execute.main(words) == 1
-    assert "parameter device of page.ipynb cannot be" in capsys.readouterr().err
-    for content in ("{}", "[]", "no JSON"):
-        (tmp_path / "x.ipynb").write_text(content)
-        assert execute.main([str(tmp_path / "x.ipynb")]) == 1
-        assert capsys.readouterr().err.startswith("error: ")
+    assert execute.main(["03_mian_correlation"]) == 1
+    assert "Did you mean '03_main_correlation'?" in capsys.readouterr().err
+    (tmp_path / "x.ipynb").write_text("[]")
+    assert execute.main([str(tmp_path / "x.ipynb")]) == 1
+    assert capsys.readouterr().err.startswith("error: ")
 
 
 def test_the_command_line_executes_with_other_parameters(notebook, tmp_path, monkeypatch, capfd):
-    """Braces in paths, which papermill fills in, are kept, links written through; tuples come."""
-    (tmp_path / "d{a}").mkdir()
-    notebook = notebook.rename(tmp_path / "d{a}" / "page.ipynb")
-    (tmp_path / "made").mkdir()
-    output = tmp_path / "made" / "out-{scale}{}.ipynb"
-    output.symlink_to("real.ipynb")
+    """Braces in paths, which papermill fills in, are kept; tuples come as such."""
+    output = tmp_path / "out-{scale}{}.ipynb"
     command = ["notebooks", str(notebook), "-o", str(output)]
     given = {"num_samples": "21", "alpha_range": "(1, 2)", "device": "{'x': [(3, 4)]}"}
     for name, value in given.items():
@@ -110,15 +75,11 @@ def test_the_command_line_executes_with_other_parameters(notebook, tmp_path, mon
     assert (ended.value.code, *capfd.readouterr()) == (0, f"{output}\n", "")
     printed = [o.text for cell in nbformat.read(output, 4).cells for o in cell.get("outputs", [])]
     assert printed == ["shapes-tiny 42 0.5 3 4\n"]
-    assert sorted(p.name for p in output.parent.iterdir()) == [output.name, "real.ipynb"]
-    assert output.is_symlink()
     assert not any(cell.get("outputs") for cell in nbformat.read(notebook, 4).cells)
 
 
 @pytest.mark.parametrize(("source", "words"), [
-    ("import sys\nsys.exit()", "SystemExit"),
     ("raise SystemExit(0)", "SystemExit: 0"),
-    ("%run nofile.py", "nofile.py"),
     ("%%nosuchmagic\nx", "%%nosuchmagic"),
     ("raise ValueError('unknown campaign')", "ValueError: unknown campaign"),
     ("import os\nos._exit(3)", "its kernel died"),
@@ -137,11 +98,8 @@ def test_keys_that_would_change_are_refused_and_parameters_without_use_said(tmp_
     for value in ({"a": {True: 1}}, [{1.5: 2}], {"a": (1, {None: 2})}):
         with pytest.raises(ValueError, match="keys have to be texts, numbers finite"):
             execute.check_parameters(path, {"d": value})
-    execute.check_parameters(path, {"d": {"a": [(1, 2)]}, "device": "cuda:1"})
     assert execute.main([str(path), "-p", "device", "cpu", "-o", str(tmp_path / "out.ipynb")]) == 0
     assert "no cell of page.ipynb uses the parameter device" in capsys.readouterr().err
-    assert execute.main(["--list"]) == 0
-    assert "03_main_correlation" in capsys.readouterr().out
 
 
 def test_a_kernel_in_another_folder_has_the_folders_of_the_caller(tmp_path, monkeypatch):
@@ -157,25 +115,8 @@ def test_a_kernel_in_another_folder_has_the_folders_of_the_caller(tmp_path, monk
     assert output.text == f"{tmp_path / 'res'} {os.path.expanduser('~/pictures')}\n"
 
 
-@pytest.mark.parametrize("name", ["out.ipynb", "out.failed.ipynb"])
-@pytest.mark.parametrize("kind", ["the notebook itself", "pipe"])
-def test_an_output_that_is_the_notebook_or_no_file_is_left_as_it_is(notebook, tmp_path, name, kind):
-    path = tmp_path / "made" / name
-    path.parent.mkdir()
-    if kind == "pipe":
-        os.mkfifo(path)
-    else:
-        notebook = notebook.rename(path)
-    before = path.lstat()
+def test_an_output_that_is_the_notebook_is_refused_and_left_as_it_is(notebook):
+    before = notebook.read_bytes()
     with pytest.raises(ValueError, match=r"the output .*: give another"):
-        execute.execute_notebook(notebook, tmp_path / "made" / "out.ipynb")
-    assert (path.lstat().st_mode, path.lstat().st_mtime_ns) == (before.st_mode, before.st_mtime_ns)
-    assert [p.name for p in path.parent.iterdir()] == [name]
-
-
-def test_a_plan_that_nobody_reads_to_its_end_is_no_error(monkeypatch):
-    unread, written = os.pipe()
-    os.close(unread)
-    with os.fdopen(written, "w") as nobody:
-        monkeypatch.setattr(sys, "stdout", nobody)
-        assert sweep_main(["shapes-tiny", "--plan"]) == 0
+        execute.execute_notebook(notebook, notebook)
+    assert notebook.read_bytes() == before
