@@ -10,7 +10,6 @@ import statsmodels.formula.api as smf
 from scipy import stats
 
 from rc_utils.correlation import (
-    Estimate,
     average_replicates,
     bootstrap,
     change_per_doubling,
@@ -27,7 +26,6 @@ from rc_utils.correlation import (
     slope,
     weighted_pearson,
     with_logs,
-    without_units,
 )
 from rc_utils.published import MAIN_NETWORKS
 
@@ -95,14 +93,10 @@ def test_fishers_interval_is_scipys_and_rows_that_repeat_each_other_narrow_nothi
     # As one row a unit, with Student's quantile for the number of rows that is estimated.
     student = fisher_interval(once.value, 12, freedom=11)
     assert (thrice.low, thrice.high, thrice.n) == pytest.approx((*student, 12))
-    wider = np.ptp(np.arctanh(student)) / np.ptp(np.arctanh([once.low, once.high]))
-    assert wider == pytest.approx(stats.t.ppf(0.975, 11) / stats.norm.ppf(0.975))
     assert effective_number(np.repeat(x, 3), np.repeat(y, 3), units) == pytest.approx(12)
     draws, threes = rng.normal(size=(20, 2, 300)), np.arange(300) // 3
     independent = [effective_number(*draw, threes) for draw in draws]
     assert 230 < np.mean(independent) <= 300
-    naive = correlate(np.repeat(x, 3), np.repeat(y, 3))
-    assert naive.high - naive.low < 0.8 * (once.high - once.low)
 
 
 def test_the_lead_of_a_correlation_agrees_with_a_bootstrap_and_knows_what_the_two_share():
@@ -119,9 +113,7 @@ def test_the_lead_of_a_correlation_agrees_with_a_bootstrap_and_knows_what_the_tw
     assert (found.low, found.high) == pytest.approx((drawn.low, drawn.high), abs=0.03)
     same = correlation_lead(x, x, y, range(150))
     assert (same.value, same.low, same.high) == pytest.approx((0, 0, 0), abs=0.05)
-    constant = correlation_lead(x, np.ones(150), y, range(150))
-    two = correlation_lead([0, 1], [1, 0], [0, 1], range(2))
-    assert np.isnan([two.value, two.low, two.high, constant.value]).all()
+    assert np.isnan(correlation_lead(x, np.ones(150), y, range(150)).value)
 
 
 def test_partial_correlation_is_that_of_residuals():
@@ -161,22 +153,13 @@ def test_slope_is_clustered_least_squares():
     exact = slope(rows.assign(y=3 * rows["x"]), "y ~ x", "x", rows["unit"])
     assert exact.value == pytest.approx(3)
     assert np.isnan(exact.low)
-    assert np.isnan(slope(rows[:2].assign(x=[0.0, 1.0]), "y ~ x", "x", range(2)).low)
-
-
-def test_mean_is_the_textbooks():
-    values = np.random.default_rng(9).normal(size=9)
-    low, high = stats.t.interval(0.95, 8, values.mean(), stats.sem(values))
-    assert (mean(values).low, mean(values).high) == pytest.approx((low, high))
-    assert np.isnan(mean([1.0, 1.0]).low)
-    assert np.isnan(mean([]).value)
 
 
 def average_of(values):
     return lambda weights: weights @ values / weights.sum(1)
 
 
-def test_bootstrap_draws_whole_units():
+def test_mean_is_the_textbooks_and_bootstrap_draws_whole_units():
     values = np.random.default_rng(10).normal(size=10)
     units = [("a", i // 2) for i in range(20)]
     pairs = bootstrap(average_of(np.repeat(values, 2)), units, num_resamples=2000)
@@ -186,29 +169,22 @@ def test_bootstrap_draws_whole_units():
     tail = stats.norm.cdf(stats.norm.ppf(0.025) * np.sqrt(10 / 9))
     by_hand = np.quantile([rng.choice(values, 10).mean() for _ in range(4000)], [tail, 1 - tail])
     assert (single.low, single.high) == pytest.approx(tuple(by_hand), abs=0.1)
-    student = mean(values)
-    assert (single.low, single.high) == pytest.approx((student.low, student.high), abs=0.15)
-    few = bootstrap(average_of(values[:6]), range(6))
-    assert np.isfinite(few.value)
-    assert np.isnan(few.low)
+    student = stats.t.interval(0.95, 9, values.mean(), stats.sem(values))
+    assert (mean(values).low, mean(values).high) == pytest.approx(student)
+    assert (single.low, single.high) == pytest.approx(student, abs=0.15)
+    assert np.isnan(mean([1.0, 1.0]).low)
+    assert np.isnan(bootstrap(average_of(values[:6]), range(6)).low)
 
 
 @pytest.mark.parametrize(("text", "numbers"), [
     ("0.07 [-0.05, 0.20]", (0.0715, -0.0512, 0.198)),
     ("-0.019 [-0.026, -0.013]", (-0.0186, -0.0256, -0.013)),
     ("0.00 [-0.10, 0.10]", (-0.001, -0.1, 0.1)),
-    ("12 [0, 40]", (12.3, 0.2, 40.1)),
     ("0.25", (0.25, NAN, NAN)),
-    ("1.2e-05", (1.23e-5, NAN, NAN)),
-    ("1,234", (1234.5,)),
     ("–", (NAN, NAN, NAN)),
-    ("unbounded", (np.inf,)),
 ])  # fmt: skip
 def test_numbers_have_the_digits_that_their_interval_earns(text, numbers):
     assert interval_text(*numbers) == text
-    assert str(Estimate(0.25, n=1)) == "0.25 (1 setting)"
-    shown = without_units(pd.DataFrame({"r": [Estimate(0.5, 0.4, 0.6, 9), "-"], "rows": [9, 12]}))
-    assert shown.to_numpy().tolist() == [["0.50 [0.40, 0.60]", 9], ["-", 12]]
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1.7e308])
@@ -225,9 +201,7 @@ def test_neither_offset_nor_scale_moves_a_correlation(scale):
 
 def test_constants_and_too_few_rows_have_no_correlation():
     for method in SCIPY:
-        assert np.isnan(correlate([2.5] * 9, np.arange(9), method).value)
         assert np.isnan(correlate([0.1 + 0.2] * 4 + [0.3] * 5, np.arange(9), method).value)
-        assert np.isnan(correlate([1, 2], [2, 1], method).value)
     for method in ("spearman", "kendall"):  # beside an outlier other values are not alike
         outlier = correlate([-1e17, *range(7)], np.arange(8), method)
         assert outlier.value == pytest.approx(1)
@@ -237,21 +211,14 @@ def test_constants_and_too_few_rows_have_no_correlation():
 
 
 def test_bad_input_is_named():
-    for given, word in (
-        ({"method": "pearsons"}, "unknown method"),
-        ({"y": [1, 2]}, "equal length"),
-        ({"units": [1]}, "equal length"),
-        ({"y": [1, np.nan, 2]}, r"1 of 3 rows are not finite \(first: row 1"),
-        ({"x": [1, np.inf, 2]}, "not finite"),
-    ):
-        with pytest.raises(ValueError, match=word):
-            correlate(**({"x": [1, 2, 3], "y": [3, 1, 2]} | given))
+    with pytest.raises(ValueError, match="equal length"):
+        correlate([1, 2, 3], [3, 1, 2], units=[1])
+    with pytest.raises(ValueError, match=r"1 of 3 rows are not finite \(first: row 1"):
+        correlate([1, 2, 3], [3, np.nan, 2])
     rows = pd.DataFrame({"x": range(8), "y": [1, 3, 2, 5, 4, 7, 6, 8], "z": [0, 1] * 3 + [0, None]})
-    for function, *given in ((slope, "y ~ x + z", "x", range(8)), (partial_correlation, *"xyz")):
+    for function, *names in ((slope, "y ~ x + z", "x", range(8)), (partial_correlation, *"xyz")):
         with pytest.raises(ValueError, match=r"1 of 8 rows lack a value of .*; leave them out"):
-            function(rows, *given)
-    with pytest.raises(ValueError, match="unknown term 'nope'"):
-        slope(rows, "y ~ x", "nope", range(8))
+            function(rows, *names)
 
 
 def test_replicates_are_averaged_and_a_weight_decay_that_matters_is_none():
@@ -266,11 +233,8 @@ def test_replicates_are_averaged_and_a_weight_decay_that_matters_is_none():
     assert rows["interpolates"].dtype == bool
     assert rows["interpolates"].sum() == 24
     assert not {"seed", "cell", "run_id", "weight_decay"} & set(rows)
-    again = average_replicates(rows.assign(cell=""))[rows.columns]
-    assert again.equals(rows.assign(num_seeds=1, num_runs=1))
     assert len(average_replicates(make_runs(decays=(1e-4, 1e-5)))) == 54  # above what is negligible
     decayed = make_runs(decays=(1e-2, 1e-5))
-    assert len(average_replicates(decayed)) == 54
     assert setting_names(decayed).iloc[0] == "lr=0.1, batch_size=256, weight_decay=0.01"
     three = make_runs(decays=(1e-2, 1e-5, 1e-6))  # of which two are the same
     assert len(average_replicates(three)) == 54
@@ -295,17 +259,12 @@ def test_a_setting_that_only_diverged_stays_and_a_missing_number_is_not_hidden()
         correlation_table(runs)
 
 
-def test_table_has_each_network_and_overall_and_missing_columns_are_named():
-    runs = make_runs(noise=0.1)
-    runs.loc[0, "status"] = "diverged"
-    table = correlation_table(runs, methods=("pearson", "kendall"))
+def test_table_has_each_network_and_overall():
+    table = correlation_table(make_runs(noise=0.1), methods=("pearson", "kendall"))
     names = [name for name in (*MAIN_NETWORKS, "overall") for _ in range(2)]
     assert list(table["network"]) == names
     assert list(table["n_units"]) == [9] * 8
     assert list(table["n"]) == [9] * 6 + [27] * 2
-    assert ((table["low"] < table["value"]) & (table["value"] < table["high"])).all()
-    with pytest.raises(ValueError, match="Did you mean 'count'"):
-        correlation_table(make_runs(), x="counts")
 
 
 def test_a_change_per_doubling_is_the_coefficient_of_its_formula_and_needs_every_number():
@@ -324,7 +283,6 @@ def test_a_change_per_doubling_is_the_coefficient_of_its_formula_and_needs_every
     exact = [change_per_doubling(make_runs(noise=0), factor) for factor in ("lr", "batch_size")]
     assert [change.value for change in exact] == pytest.approx([-0.2, 0.3])
     assert np.isnan(change_per_doubling(runs[runs["lr"] == 0.1], "lr").value)
-    for bad in (np.nan, np.inf):
-        runs.loc[2, "count"] = bad
-        with pytest.raises(ValueError, match=r"count is missing or infinite in 1 of"):
-            change_per_doubling(runs, "lr")
+    runs.loc[2, "count"] = np.nan
+    with pytest.raises(ValueError, match=r"count is missing or infinite in 1 of"):
+        change_per_doubling(runs, "lr")
