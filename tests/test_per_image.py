@@ -61,14 +61,6 @@ def test_a_record_says_which_images_of_the_stored_dataset_are_right(striped):
     assert len(record["measures"]) == 1
 
 
-def test_where_every_image_is_trained_on_there_is_no_accuracy_of_others(striped):
-    dataset = {key: value for key, value in CAMPAIGN["dataset"].items() if key != "n_train"}
-    campaign = parse_campaign(CAMPAIGN | {"dataset": dataset}, "whole")
-    (outcome,) = sweep(campaign)
-    assert outcome.status == "done", outcome.error
-    assert np.isnan(load_runs(campaign)["unused_accuracy"]).all()
-
-
 def test_runs_that_draw_from_a_file_that_has_changed_are_not_mixed_in_silence(striped, tmp_path):
     """Each run draws its own images, so that their hashes differ in any case."""
     grown = EXPERIMENT | {"seeds": [3, 4]}
@@ -80,9 +72,3 @@ def test_runs_that_draw_from_a_file_that_has_changed_are_not_mixed_in_silence(st
     sweep(campaign)
     with pytest.warns(UserWarning, match="the contents of dataset striped have changed"):
         load_runs(campaign)
-
-
-def test_drawn_datasets_have_no_other_images():
-    table = CAMPAIGN | {"dataset": {"name": "shapes", "n_train": 20, "n_test": 10, "image_size": 8}}
-    with pytest.raises(ValueError, match="stored as a file"):
-        parse_campaign(table, "drawn")
