@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from test_training_plain import assert_trained_as, network_of
 
 from rc_utils.counting.sampling import vertex_indices
-from rc_utils.training import TrainConfig, evaluate, train
+from rc_utils.training import TrainConfig
 from rc_utils.training.augmentation import points_between, random_labels
 
 CONFIG = TrainConfig(lr=0.05, batch_size=32, epochs=2, seed=3)
@@ -103,18 +103,3 @@ def test_points_between_are_trained_on_with_the_images(tiny_data):
         ((own + F.cross_entropy(plain(x_between), y_between, reduction="sum")) / len(y)).backward()
 
     assert_trained_as(plain, tiny_data, config, step)
-
-
-def test_a_loss_is_looked_at_when_it_is_first_reached(tiny_data):
-    config = TrainConfig(lr=0.05, batch_size=32, epochs=12)
-
-    def loss_of(net, epoch):
-        return evaluate(net, tiny_data.x_train, tiny_data.y_train)[0]
-
-    options = {"measure": loss_of, "measure_epochs": range(13)}
-    losses = train(network_of(), tiny_data, config, **options).measurements
-    target = (losses[5] + losses[6]) / 2
-    first = min(epoch for epoch, loss in losses.items() if loss < target)
-    for loss, epoch, measured in ((target, first, {first: losses[first]}), (1e-9, None, {})):
-        run = train(network_of(), tiny_data, config, measure=loss_of, measure_loss=loss)
-        assert (run.reached_epoch, run.measurements) == (epoch, measured)
