@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 from torchvision import models
 
-from rc_utils.networks import NETWORKS, build_network, network_options, register_network
+from rc_utils.networks import build_network, network_options
 from rc_utils.networks.mobile import DropConnect, InvertedResidual
 from rc_utils.networks.registry import check_network, find_builder
 from rc_utils.networks.residual import SqueezeExcitation, XBlock
@@ -125,32 +125,12 @@ def test_dropout_options_reach_the_layers(option):
 def test_the_seed_alone_decides_the_weights_and_leaves_the_global_state():
     torch.manual_seed(11)
     before = torch.get_rng_state()
-    first, same, other = (build_network("MLP", widths=[4], seed=seed) for seed in (3, 3, 4))
+    first, same, other = (build_network("MLP", widths=[4, 7], seed=seed) for seed in (3, 3, 4))
     assert torch.equal(torch.get_rng_state(), before)
     weights = [next(network.parameters()) for network in (first, same, other)]
+    assert [m.out_features for m in first.modules() if isinstance(m, nn.Linear)] == [4, 7, 10]
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
-
-
-def test_mlp_layers_and_a_network_that_is_registered_again(monkeypatch):
-    shape = {"in_channels": 1, "image_size": 4}
-    network = build_network("MLP", num_classes=3, widths=(5, 7), **shape)
-    assert [m.out_features for m in network.modules() if isinstance(m, nn.Linear)] == [5, 7, 3]
-    monkeypatch.setattr("rc_utils.networks.registry.NETWORKS", dict(NETWORKS))
-
-    def define():
-        @register_network("Probe")
-        class Probe(nn.Linear):
-            def __init__(self, num_classes, scale=2):
-                super().__init__(scale, num_classes)
-
-        return Probe
-
-    define()
-    latest = define()
-    network = build_network("Probe", num_classes=3, scale=5)
-    assert type(network) is latest
-    assert network.weight.shape == (3, 5)
 
 
 USER_MODULE = """
