@@ -4,7 +4,6 @@ import copy
 import datetime
 import errno
 import os
-import pathlib
 import shutil
 import tomllib
 import warnings
@@ -19,9 +18,8 @@ from test_sweep_records import made_up, write_all
 
 from rc_utils.paths import campaigns_dir
 from rc_utils.sweep import records as ledger
-from rc_utils.sweep import run
 from rc_utils.sweep.campaign import parse_campaign
-from rc_utils.sweep.execute import check_values, main, sweep
+from rc_utils.sweep.execute import check_values
 
 PATH = campaigns_dir() / "shapes-tiny" / "campaign.toml"
 TINY = tomllib.loads(PATH.read_text(encoding="utf-8"))
@@ -129,47 +127,16 @@ def test_a_damaged_frozen_line_is_named_or_says_the_same(campaign, frozen, how, 
     assert len(found) == len(lines) or f"{frozen}, line" in str(caught[0].message)
 
 
-def test_a_sweep_and_a_freeze_repair_a_damaged_frozen_line(campaign):
-    sweep(campaign)
-    frozen, _ = ledger.freeze(campaign)
-    shutil.rmtree(ledger.results_dir())
-    whole = ledger.read_frozen(frozen)
-    frozen.write_bytes(damaged(frozen.read_bytes(), "digit", 0.2, 3))
-    with pytest.warns(UserWarning, match="runs.jsonl, line 1"):
-        assert [outcome.status for outcome in sweep(campaign)] == ["done"]
-    with pytest.warns(UserWarning, match="runs.jsonl, line 1"):
-        ledger.freeze(campaign)
-    again = ledger.read_frozen(frozen)
-    assert {k: r["results"] for k, r in again.items()} == {
-        k: r["results"] for k, r in whole.items()
-    }
-
-
-def files(folder):
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 @pytest.mark.parametrize("call", ["fsync", "replace"])
 def test_a_full_disk_leaves_everything_and_names_the_file(campaign, frozen, monkeypatch, call):
-    planned = next(iter(campaign.runs().values()))
-    record_path = ledger.write_record(made_up(planned))
-    before = files(frozen.parent)
-    full, words = "No space left on device", "; free disk space or make the folder"
-    monkeypatch.setattr(os, call, Mock(side_effect=OSError(errno.ENOSPC, full)))
-    for write, path in (
-        (lambda: ledger.write_record(made_up(planned)), record_path),
-        (lambda: ledger.freeze(campaign), frozen),
-    ):
-        with pytest.raises(OSError, match=full + words) as caught:
-            write()
-        assert caught.value.filename == str(path)
-    assert files(frozen.parent) == before
+    def files():
+        return {path: path.read_bytes() for path in frozen.parent.rglob("*") if path.is_file()}
 
-
-@pytest.mark.parametrize(("owner", "call"), [(pathlib.Path, "mkdir"), (os, "replace")])
-def test_a_read_only_folder_ends_a_sweep_at_once(monkeypatch, capsys, owner, call):
-    monkeypatch.setattr(run, "train", lambda *a, **k: pytest.fail("trained in vain"))
-    error = OSError(errno.EROFS, "Read-only file system")
-    monkeypatch.setattr(owner, call, Mock(side_effect=error))
-    assert main(["shapes-tiny"]) == 2
-    assert f"{error.strerror}; free disk space or make the folder" in capsys.readouterr().err
+    write_all(campaign)
+    before = files()
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(os, call, Mock(side_effect=full))
+    for write, name in ((write_all, r"\w+\.json"), (ledger.freeze, r"runs\.jsonl")):
+        with pytest.raises(OSError, match=f"{full.strerror}; free disk space .*{name}'"):
+            write(campaign)
+    assert files() == before
