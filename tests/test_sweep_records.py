@@ -155,16 +155,20 @@ def test_a_count_of_an_older_record_that_names_no_neighbours_is_the_papers():
     assert [find_count(entries, counts[label]) for label in ("face", "main")] == entries
 
 
-def test_counts_of_equal_settings_are_one_and_runs_on_two_datasets_are_named(campaign):
+@pytest.mark.parametrize(("key", "dataset"), [("sha256", "{.*shapes.*}"), ("stored", "shapes")])
+def test_counts_of_equal_settings_are_one_and_runs_on_two_datasets_are_named(
+    campaign, key, dataset
+):
+    """Also where each run draws images of its own, whose hashes differ, from one stored file."""
     planned = next(iter(campaign.runs().values()))
     record = made_up(planned)
     record["counts"][0]["settings"] = record["counts"][0]["settings"] | {"num_samples": 20.0}
     assert is_complete(record, planned)
     hashes = ["a" * 64, "b" * 64]
-    for other, sha256 in zip(campaign.runs().values(), hashes, strict=False):
-        provenance = {"seconds_train": 1.0, "data": {"sha256": sha256}}
+    for other, found in zip(campaign.runs().values(), hashes, strict=False):
+        provenance = {"seconds_train": 1.0, "data": {key: found}}
         records.write_record(made_up(other) | {"provenance": provenance})
-    words = r"dataset .*shapes.* have changed .*aaaaaaaaaaaa: .*bbbbbbbbbbbb: "
+    words = f"dataset {dataset} have changed .*aaaaaaaaaaaa: .*bbbbbbbbbbbb: "
     with pytest.warns(UserWarning, match=words):
         assert len(records.load_runs(campaign)) == 2
 
