@@ -1,25 +1,29 @@
-"""What a run leaves behind can be trusted: damaged input is named, a failing disk loses nothing."""
+"""Records and campaign files on disk: whole or absent, damage is named, read back as one table."""
 
 import copy
+import dataclasses
 import datetime
 import errno
+import json
 import os
 import shutil
+import subprocess
+import sys
 import tomllib
 import warnings
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 from conftest import EXAMPLES, FUZZ
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_sweep_execute import TABLE
-from test_sweep_records import made_up, write_all
 
 from rc_utils.paths import campaigns_dir
-from rc_utils.sweep import records as ledger
-from rc_utils.sweep.campaign import parse_campaign
+from rc_utils.sweep import records
+from rc_utils.sweep.campaign import list_campaigns, load_campaign, parse_campaign
 from rc_utils.sweep.execute import check_values
+from rc_utils.sweep.records import find_count, is_complete
 
 PATH = campaigns_dir() / "shapes-tiny" / "campaign.toml"
 TINY = tomllib.loads(PATH.read_text(encoding="utf-8"))
@@ -27,17 +31,189 @@ TINY = tomllib.loads(PATH.read_text(encoding="utf-8"))
 
 @pytest.fixture
 def campaign(tmp_path):
-    """Two runs that take a moment, in a folder of the test."""
-    runs = TABLE["experiments"][0] | {"seeds": [0, 1], "grid": {"lr": [0.1]}}
-    return parse_campaign(TABLE | {"experiments": [runs]}, "two", tmp_path)
+    """The campaign shapes-tiny in a folder of the test."""
+    shutil.copy(PATH, tmp_path)
+    return load_campaign(tmp_path)
+
+
+def made_up(planned, value=2):
+    """A record of a run that was not trained."""
+
+    def counted(counts, values):
+        rest = {"num_evaluations": 4, "seconds": 0.1}
+        return [{"settings": s, "counts": values} | rest for s in counts.values()]
+
+    accuracies = {"train_accuracy": 1.0, "test_accuracy": 0.75}
+    looks = {"counts": counted(planned.evolution_counts, [1, 2])} | accuracies
+    return {
+        "schema": 1, "run_id": planned.spec.run_id, "status": "ok",
+        "spec": dataclasses.asdict(planned.spec),
+        "results": accuracies | {"train_loss": 0.01, "test_loss": 0.9},
+        "measures": {"distance_from_init": 1.5, "margin": 2.5},
+        "counts": counted(planned.counts, [value, value + 1]),
+        "evolution": [{"epoch": epoch} | looks for epoch in planned.evolution_epochs],
+        "provenance": {"seconds_train": 1.0},
+    }  # fmt: skip
+
+
+def write_all(campaign):
+    for planned in campaign.runs().values():
+        records.write_record(made_up(planned))
+
+
+NOT_WHOLE = [b"", b"[1, 2]", b"\xff\xfe\x00", {"schema": 7}, {"run_id": "0" * 16}]
+NOT_WHOLE += [{"spec": {"dataset": {}, "network": {}, "train": {}}}, {"results": {"gap": 0.1}}]
+
+
+@pytest.mark.parametrize("content", NOT_WHOLE)
+def test_a_corrupt_record_is_named_and_missing(campaign, content):
+    planned = next(iter(campaign.runs().values()))
+    path = records.write_record(made_up(planned))
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        records.write_record(made_up(planned) | content).replace(path)
+    with pytest.warns(UserWarning, match=planned.spec.run_id):
+        assert records.find_records(campaign.runs()) == {}
+
+
+def test_the_table_has_the_documented_columns_also_without_rows_and_nonsense_is_named(campaign):
+    empty = records.load_runs(campaign)
+    assert empty.empty
+    assert {"run_id", "network", "epoch", "gap"} <= set(records.load_evolution(campaign).columns)
+    write_all(campaign)
+    table = records.load_runs(campaign)
+    assert {"count", "gap", "lr", "experiment"} <= set(empty.columns) <= set(table.columns)
+    row = table.iloc[0]
+    shown = row.network, row.cell, row.gap, row.interpolates
+    assert shown == ("ResNet18", "lr=0.1, batch_size=32", 0.25, True)
+    assert row["count"] == row.count_main == row.count_triangles == 2.5
+    assert row.count_std_error == pytest.approx(np.std([2, 3], ddof=1) / np.sqrt(2))
+    assert {"margin", "seed", "seconds_train", "seconds_count"} <= set(table.columns)
+    assert records.load_runs(campaign, origin="reference").empty
+    evolution = records.load_evolution(campaign)
+    assert evolution.groupby("run_id")["epoch"].apply(list).tolist() == [[0, 1, 3]] * 8
+    assert (evolution["count_few"] == 1.5).all()
+    with pytest.raises(ValueError, match="Did you mean 'live'"):
+        records.load_runs(campaign, origin="lvie")
+
+
+def test_runs_that_are_not_counted_as_the_campaign_says_are_left_out_and_numbered(campaign):
+    write_all(campaign)
+    first = next(iter(campaign.runs().values()))
+    record = made_up(first)
+    records.write_record(record | {"counts": record["counts"][1:]})
+    table = records.load_runs(campaign)
+    assert table["count"].isna().sum() == 1
+    words = rf"1 of 8 rows .* left out.*rc_utils\.sweep {campaign.folder}"
+    with pytest.warns(UserWarning, match=words):
+        kept = records.campaign_runs(campaign.folder)
+    assert len(kept) == 7
+    assert kept["count"].notna().all()
+    by_simplex = records.load_counts(campaign, ["main", "triangles"])
+    assert set(by_simplex["run_id"]) == set(kept["run_id"])
+    assert list(by_simplex["count"][:2]) == ["main", "triangles"]
+    assert by_simplex["counts"].map(len).eq(2).all()
+    assert by_simplex["evaluations"].eq(2).all()
+    records.write_record(record | {"status": "diverged", "counts": []})
+    assert len(records.campaign_runs(campaign.folder)) == 8
+
+
+def test_freezing_a_part_keeps_the_records_of_the_rest_and_loses_no_damaged_line(campaign):
+    assert records.freeze(campaign)[1] == 0
+    write_all(campaign)
+    path, _ = records.freeze(campaign)
+    whole = path.read_bytes()
+    ids = [json.loads(line)["run_id"] for line in whole.splitlines()]
+    assert ids == sorted(campaign.runs())
+    experiment = campaign.experiments[0]
+    grid = {name: values[:1] for name, values in experiment.grid.items()}
+    part = dataclasses.replace(campaign, experiments=[dataclasses.replace(experiment, grid=grid)])
+    assert 0 < len(part.runs()) < 8
+    assert records.freeze(part)[1] == 8
+    assert path.read_bytes() == whole
+    shutil.rmtree(records.results_dir())
+    path.write_bytes(whole[:-40])
+    words = "line 8.*delete this record alone"
+    with pytest.warns(UserWarning, match=words), pytest.raises(ValueError, match=words):
+        records.freeze(campaign)
+    assert path.read_bytes() == whole[:-40]
+
+
+def test_records_are_read_without_torch():
+    code = """
+import sys
+import rc_utils as rc
+from rc_studies import studies
+assert len(rc.load_runs("tiny-imagenet-small", "reference")) and rc.TrainConfig().lr == 0.1
+sys.exit("torch" in sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_count_of_an_older_record_that_names_no_neighbours_is_the_papers():
+    """Campaigns have the default of `region_count`, and name it."""
+    entries = [{"settings": {"points": "train", "dim": 2}}, {"settings": {"points": "train"}}]
+    table = {
+        "title": "t", "dataset": {}, "networks": {"MLP": {}},
+        "experiments": [{"name": "e", "networks": ["MLP"], "seeds": [0]}],
+        "counts": {"main": {}, "default": {"dim": 2}, "linear": {"dim": 2, "adjacency": "linear"},
+                   "face": {"dim": 2, "adjacency": "face"}},
+    }  # fmt: skip
+    counts = parse_campaign(table, "t").counts
+    assert counts["default"] == counts["linear"]
+    assert find_count(entries, counts["linear"]) is None
+    assert [find_count(entries, counts[label]) for label in ("face", "main")] == entries
+
+
+@pytest.mark.parametrize(("key", "dataset"), [("sha256", "{.*shapes.*}"), ("stored", "shapes")])
+def test_counts_of_equal_settings_are_one_and_runs_on_two_datasets_are_named(
+    campaign, key, dataset
+):
+    """Also where each run draws images of its own, whose hashes differ, from one stored file."""
+    planned = next(iter(campaign.runs().values()))
+    record = made_up(planned)
+    record["counts"][0]["settings"] = record["counts"][0]["settings"] | {"num_samples": 20.0}
+    assert is_complete(record, planned)
+    hashes = ["a" * 64, "b" * 64]
+    for other, found in zip(campaign.runs().values(), hashes, strict=False):
+        provenance = {"seconds_train": 1.0, "data": {key: found}}
+        records.write_record(made_up(other) | {"provenance": provenance})
+    words = f"dataset {dataset} have changed .*aaaaaaaaaaaa: .*bbbbbbbbbbbb: "
+    with pytest.warns(UserWarning, match=words):
+        assert len(records.load_runs(campaign)) == 2
+
+
+def test_of_a_live_and_a_frozen_record_the_complete_one_is_read(campaign):
+    write_all(campaign)
+    records.freeze(campaign)
+    key, planned = next(iter(campaign.runs().items()))
+    changes = (({"evolution": []}, "reference"), ({"measures": {}}, "reference"), ({}, "live"))
+    for change, origin in changes:
+        records.write_record(made_up(planned) | change)
+        found = records.find_records(campaign.runs(), campaign.folder / "runs.jsonl")
+        assert found[key][1] == origin
+
+
+@pytest.mark.parametrize("name", list_campaigns())
+def test_a_campaign_that_ships_is_valid_and_its_records_have_the_ids_that_it_asks_for(name):
+    campaign = load_campaign(name)
+    check_values(campaign)
+    planned, path = campaign.runs(), campaign.folder / "runs.jsonl"
+    assert planned
+    recorded = records.read_frozen(path).values()
+    assert len(recorded) == (path.read_bytes().count(b"\n") if path.exists() else 0)
+    for record in recorded:
+        assert records.spec_of(record).run_id == record["run_id"]
+        assert record["run_id"] in planned
 
 
 @pytest.fixture
 def frozen(campaign):
     """The same with frozen records, made up, and none of this machine's."""
     write_all(campaign)
-    path, _ = ledger.freeze(campaign)
-    shutil.rmtree(ledger.results_dir())
+    path, _ = records.freeze(campaign)
+    shutil.rmtree(records.results_dir())
     return path
 
 
@@ -118,11 +294,13 @@ def test_a_damaged_frozen_line_is_named_or_says_the_same(campaign, frozen, how, 
     frozen.write_bytes(damaged(whole, how, where, byte))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = ledger.read_frozen(frozen)
-        assert len(ledger.load_runs(campaign)) == len(found)
+        found = records.read_frozen(frozen)
+        assert len(records.load_runs(campaign)) == len(found)
     lines = [line for line in frozen.read_bytes().splitlines() if line.strip()]
     frozen.write_bytes(whole)
-    assert all(found[run_id] == ledger.sealed(made_up(campaign.runs()[run_id])) for run_id in found)
+    assert all(
+        found[run_id] == records.sealed(made_up(campaign.runs()[run_id])) for run_id in found
+    )
     # A line that is gone altogether is a run without a record; one with more blanks says the same.
     assert len(found) == len(lines) or f"{frozen}, line" in str(caught[0].message)
 
@@ -136,7 +314,7 @@ def test_a_full_disk_leaves_everything_and_names_the_file(campaign, frozen, monk
     before = files()
     full = OSError(errno.ENOSPC, "No space left on device")
     monkeypatch.setattr(os, call, Mock(side_effect=full))
-    for write, name in ((write_all, r"\w+\.json"), (ledger.freeze, r"runs\.jsonl")):
+    for write, name in ((write_all, r"\w+\.json"), (records.freeze, r"runs\.jsonl")):
         with pytest.raises(OSError, match=f"{full.strerror}; free disk space .*{name}'"):
             write(campaign)
     assert files() == before
