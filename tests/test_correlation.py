@@ -94,9 +94,6 @@ def test_fishers_interval_is_scipys_and_rows_that_repeat_each_other_narrow_nothi
     student = fisher_interval(once.value, 12, freedom=11)
     assert (thrice.low, thrice.high, thrice.n) == pytest.approx((*student, 12))
     assert effective_number(np.repeat(x, 3), np.repeat(y, 3), units) == pytest.approx(12)
-    draws, threes = rng.normal(size=(20, 2, 300)), np.arange(300) // 3
-    independent = [effective_number(*draw, threes) for draw in draws]
-    assert 230 < np.mean(independent) <= 300
 
 
 def test_the_lead_of_a_correlation_agrees_with_a_bootstrap_and_knows_what_the_two_share():
@@ -149,10 +146,6 @@ def test_slope_is_clustered_least_squares():
     assert (alone.low, alone.high) == pytest.approx(fitted.conf_int()[3])
     tiny = slope(rows.assign(y=1e-12 * rows["y"]), "y ~ C(kind) + x", "x", range(30))
     assert 1e12 * tiny.low == pytest.approx(alone.low)
-    assert np.isnan(slope(rows.assign(x=1.0), "y ~ C(kind) + x", "x", rows["unit"]).value)
-    exact = slope(rows.assign(y=3 * rows["x"]), "y ~ x", "x", rows["unit"])
-    assert exact.value == pytest.approx(3)
-    assert np.isnan(exact.low)
 
 
 def average_of(values):
@@ -230,6 +223,9 @@ def test_replicates_are_averaged_and_a_weight_decay_that_matters_is_none():
     row = rows[(rows.network == "ResNet18") & (rows.setting == "lr=0.1, batch_size=256")].iloc[0]
     assert row["count"] == pytest.approx(first["count"].mean())
     assert (row["num_runs"], row["num_seeds"], row["optimizer"]) == (6, 2, "sgd")
+    table = correlation_table(runs, methods=("pearson",))
+    assert table["value"].iloc[-1] == correlate(rows["count"], rows["gap"]).value
+    assert (table["n"].tolist(), table["n_units"].tolist()) == ([9, 9, 9, 27], [9] * 4)
     assert rows["interpolates"].dtype == bool
     assert rows["interpolates"].sum() == 24
     assert not {"seed", "cell", "run_id", "weight_decay"} & set(rows)
@@ -239,8 +235,6 @@ def test_replicates_are_averaged_and_a_weight_decay_that_matters_is_none():
     three = make_runs(decays=(1e-2, 1e-5, 1e-6))  # of which two are the same
     assert len(average_replicates(three)) == 54
     assert regression_formula(with_logs(three)).endswith("C(weight_decay) + log2_lr + log2_batch")
-    fewer = three[(three["lr"] < 0.1) | (three["weight_decay"] != 1e-6)]
-    assert average_replicates(fewer)["weight_decay"].nunique() == 2
 
 
 def test_a_setting_that_only_diverged_stays_and_a_missing_number_is_not_hidden():
@@ -257,14 +251,6 @@ def test_a_setting_that_only_diverged_stays_and_a_missing_number_is_not_hidden()
     assert average_replicates(runs)["gap"].isna().sum() == 2
     with pytest.raises(ValueError, match="not finite"):
         correlation_table(runs)
-
-
-def test_table_has_each_network_and_overall():
-    table = correlation_table(make_runs(noise=0.1), methods=("pearson", "kendall"))
-    names = [name for name in (*MAIN_NETWORKS, "overall") for _ in range(2)]
-    assert list(table["network"]) == names
-    assert list(table["n_units"]) == [9] * 8
-    assert list(table["n"]) == [9] * 6 + [27] * 2
 
 
 def test_a_change_per_doubling_is_the_coefficient_of_its_formula_and_needs_every_number():

@@ -1,6 +1,5 @@
 """Datasets: what is drawn, chosen, shrunk and standardised; damaged or absent data are named."""
 
-import contextlib
 import functools
 import pickle
 from unittest.mock import Mock
@@ -12,7 +11,7 @@ import torch
 from PIL import Image
 
 from rc_utils.datasets import ImageTensor, load_dataset
-from rc_utils.datasets.cache import decode, read_cache, write_cache
+from rc_utils.datasets.cache import decode, write_cache
 from rc_utils.datasets.images import area_average
 
 
@@ -147,26 +146,15 @@ def test_wrong_arrays_are_named(fruit, tmp_path, changes, message):
         load_dataset("bad")
 
 
-def test_a_damaged_cache_is_named_and_never_yields_other_data(fruit, tmp_path, rng):
-    """Truncated, or no archive; a flipped bit is noticed in the arrays, elsewhere harmless."""
-    path, names = tmp_path / "fruit.npz", ("x_train", "y_train", "x_test", "y_test")
+def test_a_damaged_cache_is_named(fruit, tmp_path):
+    path = tmp_path / "fruit.npz"
     content = path.read_bytes()
-    start = content.index(fruit["x_train"].tobytes())
     flipped = bytearray(content)
-    flipped[start + 9] ^= 4
+    flipped[content.index(fruit["x_train"].tobytes()) + 9] ^= 4
     for wrong in (b"", content[:-9], pickle.dumps({"x_train": 1}), bytes(flipped)):
         path.write_bytes(wrong)
         with pytest.raises(ValueError, match=r"fruit\.npz is not .* damaged.*Correct it, or put"):
             load_dataset("fruit")
-    arrays = range(start - 199, start + fruit["x_train"].nbytes)
-    outside = [i for i in range(len(content)) if i not in arrays]
-    for position in rng.choice(outside, 80, replace=False):
-        damaged = bytearray(content)
-        damaged[position] ^= 1 << rng.integers(8)
-        path.write_bytes(damaged)
-        with contextlib.suppress(ValueError):
-            read = read_cache(path)
-            assert all(np.array_equal(read[name], fruit[name]) for name in names)
 
 
 def test_without_network_the_error_names_file_and_folder(tmp_path, monkeypatch):

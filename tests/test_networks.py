@@ -134,12 +134,15 @@ def test_the_seed_alone_decides_the_weights_and_leaves_the_global_state():
 
 
 USER_MODULE = """
+import random
+import numpy
 from torch import nn
 
 class Net(nn.Module):
     def __init__(self, num_classes, image_size, depth=2):
         super().__init__()
         self.seen = (num_classes, image_size, depth)
+        self.drawn = (random.random(), numpy.random.random())
         self.layer = nn.Linear(image_size, num_classes)
 
 class Greedy(nn.Module):
@@ -169,6 +172,7 @@ def test_user_class_gets_the_arguments_it_names():
     assert sys.path == path
     again = build_network("mine:Net", num_classes=4, image_size=9)
     assert torch.equal(network.layer.weight, again.layer.weight)
+    assert network.drawn == again.drawn
     assert network_options("mine:Net") == {"depth": 2}
     # Of a library, and says that it returns a network.
     assert callable(find_builder("torchvision.models:resnet18"))

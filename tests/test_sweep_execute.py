@@ -1,11 +1,17 @@
 """The sweep: finishes a campaign, survives kills, shares runs, says what is wrong."""
 
 import math
+import multiprocessing
+import os
 import random
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
+from distributed import LocalCluster
 
 from rc_utils.counting import region_count
 from rc_utils.counting.classifier import NonFiniteScores
@@ -284,27 +290,6 @@ def test_another_network_under_the_name_of_a_record_is_an_error(
         run.trained_network(next(iter(campaign.runs().values())))
 
 
-class Drawing(Own):
-    """Its first weights are drawn by NumPy, and Python decides whether it skips its layers."""
-
-    def __init__(self, num_classes, in_channels, image_size):
-        super().__init__(num_classes, in_channels, image_size)
-        first = self.layers[1].weight
-        first.data = torch.from_numpy(np.random.standard_normal(first.shape)).float()  # noqa: NPY002
-
-    def forward(self, x):
-        return super().forward(x * (1 + random.random()) if self.training else x)
-
-
-def test_networks_that_draw_from_numpy_and_python_are_the_same_by_their_seed(monkeypatch):
-    monkeypatch.setitem(TABLE, "networks", {"MLP": {"architecture": f"{__name__}:Drawing"}})
-    before = random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
-    campaign = swept(measures=["distance_from_init"], train={"epochs": 0})
-    assert record_of(campaign)["measures"] == {"distance_from_init": 0.0}
-    assert [agrees for _, agrees in verify(swept(), 1)] == [True]
-    assert (random.getstate(), np.random.get_state()[1].tolist()) == before  # noqa: NPY002
-
-
 @pytest.mark.usefixtures("own")
 def test_a_network_that_is_random_in_evaluation_mode_is_refused(monkeypatch):
     noisy = lambda _, x: x + 0.1 * torch.randn_like(x)  # noqa: E731
@@ -361,3 +346,52 @@ def test_a_record_holds_what_its_network_gives_on_the_images_that_the_campaign_s
     assert runs["train_accuracy_true_labels"].item() == pytest.approx(of_true)
     other = parse_campaign(table | {"experiments": [wishes | {"evolution_loss": 0.9}]}, "one")
     assert len(missing_runs(other)) == 1
+
+
+def whole_records():
+    """The record files that can be read, by run id."""
+    paths = records.results_dir().glob("records/*")
+    names = [path.stem for path in paths if not path.name.startswith(".")]
+    return {name: records.live_record(name) for name in names}
+
+
+def wait_for_records(more_than=0):
+    while len(list(records.results_dir().glob("records/*.json"))) <= more_than:
+        time.sleep(0.01)
+
+
+@pytest.mark.slow
+def test_a_killed_worker_loses_and_doubles_nothing():
+    campaign = with_changes(seeds=list(range(20)))
+
+    def kill_at_work(nanny):
+        doomed = nanny.pid
+        wait_for_records()
+        os.kill(doomed, signal.SIGKILL)
+        return doomed
+
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
+    with LocalCluster(**options) as cluster, ThreadPoolExecutor() as pool:
+        killed = pool.submit(kill_at_work, cluster.workers[0])
+        outcomes = sweep(campaign, scheduler=cluster.scheduler_address)
+        assert killed.result() != cluster.workers[0].pid
+    assert sorted(outcome.run_id for outcome in outcomes) == sorted(campaign.runs())
+    assert {outcome.status for outcome in outcomes} == {"done"}
+    assert whole_records().keys() == campaign.runs().keys()
+
+
+@pytest.mark.slow
+def test_a_sweep_that_is_killed_again_and_again_loses_no_finished_record():
+    """Each time at some moment of its work: what is there is whole, and only ever grows."""
+    rng, seen, campaign = random.Random(0), {}, with_changes(seeds=list(range(300)))
+    for _ in range(3):
+        child = multiprocessing.get_context("spawn").Process(target=sweep, args=(campaign,))
+        child.start()
+        wait_for_records(more_than=len(seen))
+        time.sleep(rng.uniform(0, 0.3))
+        child.kill()
+        child.join()
+        now = whole_records()
+        assert seen.items() <= now.items()
+        seen = now
+    assert len(missing_runs(campaign)) == 300 - len(seen) > 0
