@@ -204,8 +204,6 @@ def test_constants_and_too_few_rows_have_no_correlation():
 
 
 def test_bad_input_is_named():
-    with pytest.raises(ValueError, match="equal length"):
-        correlate([1, 2, 3], [3, 1, 2], units=[1])
     with pytest.raises(ValueError, match=r"1 of 3 rows are not finite \(first: row 1"):
         correlate([1, 2, 3], [3, np.nan, 2])
     rows = pd.DataFrame({"x": range(8), "y": [1, 3, 2, 5, 4, 7, 6, 8], "z": [0, 1] * 3 + [0, None]})

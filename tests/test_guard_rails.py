@@ -16,8 +16,9 @@ import torch
 
 import rc_utils as rc
 from rc_utils.datasets import load_dataset
-from rc_utils.sweep import load_campaign, sweep
+from rc_utils.sweep import load_campaign, sweep, trained_network
 from rc_utils.sweep.records import load_evolution, load_runs
+from rc_utils.sweep.run import dataset_of
 from rc_utils.training import TrainConfig
 
 FILE = pathlib.Path(__file__).with_name("guard_rails.json")
@@ -142,9 +143,6 @@ def test_every_committed_table_is_compared(found):
 
 def test_tiny_campaign_counts_what_the_networks_have(results):
     """Counts of shapes-tiny by the sweep, and by a loop that shares no code with the counting."""
-    from rc_utils.sweep import trained_network
-    from rc_utils.sweep.run import dataset_of
-
     campaign = load_campaign("shapes-tiny")
     assert all(outcome.status == "done" for outcome in sweep(campaign))
     table = load_runs(campaign)
@@ -158,8 +156,7 @@ def test_tiny_campaign_counts_what_the_networks_have(results):
     n = len(data.x_train)
     counts = []
     for first, second in uniform:
-        i = int(first * n)
-        j = int(second * (n - 1))
+        i, j = int(first * n), int(second * (n - 1))
         j += j >= i
         ends = data.x_train[[i, j]]
         t = np.linspace(0, 1, settings.get("resolution", 200), dtype=np.float32)

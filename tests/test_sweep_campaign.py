@@ -1,7 +1,6 @@
 """Campaign files: what they expand to, and that a wrong key is named."""
 
 import dataclasses
-import itertools
 import shutil
 
 import numpy as np
@@ -32,21 +31,6 @@ TABLE = {
 
 def changed(path, value):
     return mutate(TABLE, path, "replace", value)
-
-
-def test_expansion_in_order():
-    seeds = {"ResNet18": [0, 1], "small": [0]}
-    campaign = parse_campaign(changed(["experiments", 1, "seeds"], seeds), "t")
-    entries = campaign.entries()
-    specs = [(e.name, label, planned.spec.train) for e, label, planned in entries]
-    found = [(name, label, train.seed, train.lr, train.batch_size) for name, label, train in specs]
-    first = itertools.product((0, 1), (0.1, 0.01), (16, 32))
-    assert found[:8] == [("main", "ResNet18", *values) for values in first]
-    adam = [("ResNet18", 0), ("small", 0), ("ResNet18", 1)]
-    assert found[8:] == [("adam", label, seed, 0.01, 128) for label, seed in adam]
-    assert all(train.epochs == 2 for _, _, train in specs)
-    assert entries[-2][2].spec.network == {"name": "ResNet18", "width": 2}
-    assert entries[-2][2].spec.train.optimizer == "adam"
 
 
 def test_a_run_that_two_experiments_want_is_done_once_with_the_wishes_of_both():
@@ -85,14 +69,12 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
 @pytest.mark.parametrize(("path", "value", "message"), [
     # What is there twice, or would be ignored. Wrong keys and types: see test_sweep_trust.py.
     (["dataset", "root"], "/data/imagenet", r"'root'"),
-    (["networks", "small", "name"], "ResNet18", "name is no key, the network is its architecture"),
     (["networks", "small", "num_classes"], 3, "num_classes comes from the dataset"),
     (["networks", "MLP"], {"width": 3}, r"'MLP' takes no width"),
     (["counts", "main", "points"], "tests", r"counts.main.*points 'tests'.*Did you mean 'test'"),
     (["experiments", 1, "name"], "main", r"is there twice"),
     (["experiments", 0, "measures"], ["status"], "measure 'status' has the name of another column"),
     (["experiments", 0, "grid", "batch_size"], [16, 16.0], r"grid.batch_size has 16.0 twice"),
-    (["experiments", 1, "networks"], ["small", "small"], r"networks has 'small' twice"),
     (["experiments", 0, "seeds"], [0, 1, 0], r"seeds of ResNet18 has 0 twice"),
     (["experiments", 1, "seeds"], {"ResNet18": [0]}, r"its networks once, see \['small'\]"),
     (["experiments", 0, "grid", "seed"], [1], "'seed' is set by seeds"),

@@ -123,10 +123,8 @@ def test_shards_are_a_partition_and_a_plan_counts_what_is_missing():
     others = [planned.spec.run_id for planned in missing_runs(campaign)]
     assert others == list(campaign.runs())[1::2]
     assert [planned.spec.run_id for planned in missing_runs(campaign, (1, 2))] == others
-    text = "\n".join(plan(campaign))
-    assert "main: 2 of 4 runs are complete" in text
+    assert "main: 2 of 4 runs are complete" in "\n".join(plan(campaign))
     assert "2 of 4 distinct runs to do in shard 1/2" in "\n".join(plan(campaign, shard=(1, 2)))
-    assert "process hours of training and counting for 2" in text
     with pytest.raises(ValueError, match=r"shard=\(7, 4\)"):
         sweep(campaign, shard=(7, 4))
 
@@ -134,10 +132,7 @@ def test_shards_are_a_partition_and_a_plan_counts_what_is_missing():
 @pytest.mark.parametrize(("arguments", "message", "status"), [
     ("shapes-tyni", "unknown campaign 'shapes-tyni'. Did you mean 'shapes-tiny'", 2),
     ("shapes-tiny --device cuda:99", "device 'cuda:99' cannot be used", 2),
-    ("shapes-tiny --experiment mian --plan", "Did you mean 'main'", 2),
-    ("shapes-tiny --time-budget nan", "time_budget=nan; expected a finite number of at least 0", 2),
     ("shapes-tiny --shard 8/8", "argument --shard: invalid shard value: '8/8'", 2),
-    ("shapes-tiny --verify 3", "nothing to verify", 1),
     ("shapes-tiny --freeze", "no record to freeze", 1),
 ])  # fmt: skip
 def test_the_command_names_mistakes_and_what_is_not_there(arguments, message, status, capsys):
@@ -232,9 +227,8 @@ def test_verify_trains_random_runs_again_writes_nothing_and_names_what_differs(r
     elsewhere = {"provenance": made | {"instructions": "of another"}}
     turned = {"counts": [entry | {"counts": entry["counts"][::-1]}]}
     accuracy = record["results"]["test_accuracy"]
-    near, far = (
-        {"results": record["results"] | {"test_accuracy": accuracy + more}} for more in (0.03, 0.05)
-    )
+    near = {"results": record["results"] | {"test_accuracy": accuracy + 0.03}}
+    far = {"results": record["results"] | {"test_accuracy": accuracy + 0.05}}
     doubled = {"counts": [entry | {"counts": [2 * n for n in entry["counts"]]}]}
     other_data = {"provenance": made | {"data": {"sha256": "of an older file"}}}
     assert entry["counts"][::-1] != entry["counts"]

