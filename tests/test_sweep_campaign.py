@@ -36,8 +36,10 @@ def changed(path, value):
 def test_a_run_that_two_experiments_want_is_done_once_with_the_wishes_of_both():
     first = TABLE["experiments"][0]
     again = first | {"name": "again", "counts": ["test"], "seeds": [1, 2]}
-    runs = parse_campaign(changed(["experiments", 1], again), "t").runs()
-    assert len(runs) == 12
+    campaign = parse_campaign(changed(["experiments", 1], again), "t")
+    runs, alone = campaign.runs(), campaign.restricted(["main"]).runs()
+    assert (len(runs), len(alone)) == (12, 8)
+    assert alone.items() <= runs.items()
     wishes = sorted(tuple(planned.counts) for planned in runs.values())
     assert wishes == [("main",)] * 4 + [("main", "test")] * 4 + [("test",)] * 4
     late = {"evolution_loss": 0.01}
