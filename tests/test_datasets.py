@@ -1,7 +1,9 @@
 """Datasets: what is drawn, chosen, shrunk and standardised; damaged or absent data are named."""
 
 import functools
+import pathlib
 import pickle
+import shutil
 from unittest.mock import Mock
 from urllib.error import URLError
 
@@ -153,6 +155,26 @@ def test_without_network_the_error_names_file_and_folder(tmp_path, monkeypatch):
     words = rf"cifar100\.npz, .* cifar-100-python\.tar\.gz into {tmp_path / 'empty'}"
     with pytest.raises(FileNotFoundError, match=words):
         load_dataset("cifar100", data_dir=tmp_path / "empty")
+
+
+def test_an_archive_in_the_data_folder_is_read_without_network(tmp_path, rng, monkeypatch):
+    for module in ("cifar", "utils"):  # torchvision takes another than the published one
+        check = f"torchvision.datasets.{module}.check_integrity"
+        monkeypatch.setattr(check, lambda path, md5=None: pathlib.Path(path).is_file())
+    folder = tmp_path / "unpacked" / "cifar-10-batches-py"
+    folder.mkdir(parents=True)
+    for name in (*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"):
+        pixels = rng.integers(0, 256, (20, 3072), dtype=np.uint8)
+        (folder / name).write_bytes(pickle.dumps({"data": pixels, "labels": [*range(10)] * 2}))
+    names = [f"thing {k}" for k in range(10)]
+    (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": names}))
+    archive = shutil.make_archive(tmp_path / "cifar-10-python", "gztar", folder.parent)
+    data = load_dataset("cifar10", data_dir=tmp_path)
+    assert np.array_equal(data.x_test.raw.numpy(), pixels.reshape(20, 3, 32, 32))
+    assert len(data.x_train) == 100
+    assert data.class_names[3] == "thing 3"
+    pathlib.Path(archive).unlink()
+    assert same(load_dataset("cifar10", data_dir=tmp_path), data)
 
 
 def test_class_folders_are_resized_and_cropped_at_the_centre(tmp_path, monkeypatch):

@@ -71,7 +71,7 @@ def swept(tmp_path_factory, worker_id):
     folder = (own if worker_id == "master" else own.parent) / "swept"
     with FileLock(f"{folder}.lock"), pytest.MonkeyPatch.context() as patch:
         patch.setenv("RC_RESULTS", str(folder))
-        for campaign in (CAMPAIGNS / "tiny-all", PERCEPTRON):
+        for campaign in ("shapes-tiny", CAMPAIGNS / "tiny-all", PERCEPTRON):
             assert all(outcome.status == "done" for outcome in sweep(load_campaign(campaign)))
     return folder
 
@@ -136,6 +136,17 @@ def test_a_notebook_runs_on_a_tiny_campaign_with_other_parameters(notebook, swep
     parameters |= SMALL.get(notebook.stem, {}) | OTHER.get(notebook.stem, {})
     with pretended_gpu() if "device" in parameters else contextlib.nullcontext():
         run(notebook, parameters, monkeypatch)
+
+
+# Pages of claims, of which this campaign has not every experiment and measure.
+CLAIMS = [path for path in NOTEBOOKS if path.stem[:2] in ("01", "03", "04", "05", "06", "07")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("notebook", CLAIMS, ids=lambda path: path.stem)
+def test_a_page_of_claims_runs_where_experiments_are_missing(notebook, swept, monkeypatch):
+    monkeypatch.setenv("RC_RESULTS", str(swept))
+    run(notebook, SMALL.get(notebook.stem, {}) | {"campaign": "shapes-tiny"}, monkeypatch)
 
 
 def test_notebooks_have_no_outputs_and_cells_of_25_lines_at_most():

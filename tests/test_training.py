@@ -111,6 +111,18 @@ def test_a_loss_or_scores_that_are_not_finite_are_divergence(tiny_data):
         assert train(network, tiny_data, TrainConfig(epochs=1)).status == status
 
 
+def test_convolutions_take_tf32_while_they_train_and_only_then(tiny_data, monkeypatch):
+    seen, cudnn, forward = set(), torch.backends.cudnn, nn.Conv2d.forward
+    note = lambda conv: seen.add(cudnn.allow_tf32) if conv.training else None  # noqa: E731
+    monkeypatch.setattr(nn.Conv2d, "forward", lambda conv, x: note(conv) or forward(conv, x))
+    before = cudnn.allow_tf32, cudnn.conv.fp32_precision
+    for precision in ("tfloat32", "float32"):
+        train(small_network(), tiny_data, TrainConfig(epochs=1, precision=precision))
+        assert seen == {precision == "tfloat32"}
+        seen.clear()
+    assert (cudnn.allow_tf32, cudnn.conv.fp32_precision) == before
+
+
 def test_what_cannot_be_trained_is_named_and_it_stops_between_epochs_alone(tiny_data):
     one_class = build_network("MLP", num_classes=1, image_size=8)
     for network, message in (
