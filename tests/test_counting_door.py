@@ -231,6 +231,9 @@ def test_the_probe_takes_a_model_of_one_batch_size_and_keeps_no_count():
     assert count.num_evaluations == 800
     with pytest.raises(ValueError, match=r"failed on a batch of shape \(12, 2\): the batch has 16"):
         region_count(fixed, points)
+    by_place = lambda x: fixed(x) + np.arange(len(x))[:, None] * [0, 1]  # noqa: E731
+    with pytest.raises(ValueError, match="depends on the other points"):  # seen by the order alone
+        region_count(by_place, points, batch_size=16)
 
 
 @pytest.mark.parametrize("seed", [2, 15])

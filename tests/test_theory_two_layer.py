@@ -117,6 +117,9 @@ def test_the_inequalities_hold_on_random_and_trained_networks():
         for cases in checks.values():
             assert bounds.violations(cases) == 0
             assert 0 < bounds.largest_ratio(cases) <= 1
+    constructed = bounds.check_constructed()  # where both lemmas are equalities
+    lemmas = [bounds.largest_ratio(constructed[id_]) for id_ in (bounds.LEMMA_7, bounds.LEMMA_8)]
+    assert lemmas == [1, 1]
     # A broken inequality is seen, and rounding forgiven.
     for excess, expected in (([1e-14, 1e-14], (0, 1)), ([0, 1e-9], (1, 1 + 1e-9))):
         measured = np.array([1.0, 2.0]) * (1 + np.array(excess))
