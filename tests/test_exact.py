@@ -70,9 +70,11 @@ THIN = [0.3 - 5e-10, 0.3 + 5e-10]
     (([0, 1], [[1, -1]], [-1 / 3]), (0.0, 2.0), [1 / 3], [0, 1], 2),
 ])  # fmt: skip
 def test_two_units_by_hand(units, ends, boundaries, labels, pieces):
-    exact = exact_segment(two_units(*units), *(torch.tensor([x]) for x in ends))
+    network, ends = two_units(*units), [torch.tensor([x]) for x in ends]
+    exact = exact_segment(network, *ends)
     np.testing.assert_allclose(exact.boundaries, boundaries, atol=1e-14)
     assert (exact.labels.tolist(), exact.num_linear_regions) == (labels, pieces)
+    assert exact_segment(network, *ends, prune=True).labels.tolist() == labels
 
 
 def lively(network, size):
