@@ -25,6 +25,8 @@ NEGLIGIBLE_DECAY = 1e-5
 HYPERPARAMETERS = (
     *("lr", "batch_size", "weight_decay", "optimizer", "epochs"),
     *("momentum", "mixup_alpha", "crop_padding", "flip_probability"),
+    *("schedule", "precision", "pretrain_epochs", "between_share", "between_labels"),
+    *("gradient_penalty", "sam_radius"),
 )
 LOGS = {"lr": "log2_lr", "batch_size": "log2_batch"}  # columns of `with_logs`
 CORRELATIONS = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}

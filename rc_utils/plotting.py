@@ -58,7 +58,7 @@ _OTHER_COLOURS = ("#6A3D9A", "#8C510A", "#A50026", "#666666")
 _OTHER_MARKERS = ("d", (4, 1, 0), (6, 1, 0), (8, 1, 0))
 
 LABELS = {
-    "count": "region count (mean over segments)",
+    "count": "region count (mean number of regions)",
     "gap": "generalisation gap (train − test accuracy)",
     "train_accuracy": "training accuracy",
     "test_accuracy": "test accuracy",
@@ -194,7 +194,9 @@ def lr_batch_panels(runs: pd.DataFrame, column: str = "count") -> Figure:
     networks = points["network"].unique()
     means = points.pivot_table(column, ["network", "lr"], "batch_size")
     # A ramp, since batch sizes are ordered, and none of the colours that stand for networks.
-    ramp = mpl.colormaps["Blues"](np.linspace(0.45, 1, len(means.columns)))
+    blues = mpl.colors.ListedColormap(mpl.colormaps["Blues"](np.linspace(0.45, 1, 256)))
+    few, norm = len(means.columns) <= 8, mpl.colors.LogNorm(*means.columns[[0, -1]])
+    ramp = blues(np.linspace(0, 1, len(means.columns)) if few else norm(means.columns))
     rows = -(-len(networks) // 3)
     size = (width(), 0.4 + 3.2 * rows)
     fig, axes = plt.subplots(rows, min(3, len(networks)), squeeze=False, figsize=size)
@@ -205,13 +207,17 @@ def lr_batch_panels(runs: pd.DataFrame, column: str = "count") -> Figure:
             line, look = own[batch].dropna(), {"color": color, "marker": marker, "linewidth": 1.5}
             ax.plot(line.index, line, label=f"batch size {batch:g}", **look)
         ax.set(title=network, xscale="log", xlabel=label_of("lr"))
-        ax.set_xticks(own.index, [f"{lr:g}" for lr in own.index], fontsize=10)
-        ax.minorticks_off()
+        if few:
+            ax.set_xticks(own.index, [f"{lr:g}" for lr in own.index], fontsize=10)
+            ax.minorticks_off()
     for ax in axes.flat[len(networks) :]:
         ax.set_visible(False)
     fig.supylabel(label_of(column))
-    handles, labels = axes.flat[0].get_legend_handles_labels()
-    fig.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)))
+    if few:
+        handles, labels = axes.flat[0].get_legend_handles_labels()
+        fig.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)))
+    else:  # as where settings are drawn from ranges
+        fig.colorbar(mpl.cm.ScalarMappable(norm, blues), ax=axes, label=label_of("batch_size"))
     return fig
 
 

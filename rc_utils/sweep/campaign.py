@@ -261,13 +261,15 @@ class Campaign:
         """PlannedRun of another network in the place of an experiment's own, default: the first.
 
         network: arguments of build_network, with its name. setting: of TrainConfig. All else is as
-        in the experiment: dataset, options, training, counts and measures, taken at the end.
+        in the experiment: dataset, options, training, counts and measures, taken at the end. What
+        its grid varies has its first value there.
         """
         (asked,) = self.restricted([experiment or self.experiments[0].name]).experiments
         never = {key: [] for key in ("evolution_epochs", "evolution_counts", "evolution_measures")}
         asked = dataclasses.replace(asked, **never, evolution_loss=None, evolution_weights=False)
+        first = {key: values[0] for key, values in asked.grid.items()}
         with naming(f"{self.name}, network {network['name']!r}"):
-            return self._plan(asked, network, asked.drawn(seed) | setting)
+            return self._plan(asked, network, first | asked.drawn(seed) | setting)
 
     def _plan(self, experiment, network, setting):
         given = self.train | experiment.train | setting

@@ -329,6 +329,8 @@ def campaign_runs(name, experiment="", num_samples=0):
         command += f" --experiment {experiment}"
     runs = load_runs(campaign, num_samples=num_samples or None)
     counting = [e.name for e in campaign.experiments if "main" in e.counts]
+    fault = f"no experiment of campaign {name!r} has the count 'main', which pages show"
+    require(counting, f"{fault}: give one of its [counts] that name")
     lacking = runs["experiment"].isin(counting) & (runs["status"] == "ok") & runs["count"].isna()
     if lacking.any():
         found = f"{lacking.sum()} of {len(runs)} rows of campaign {name!r} are left out"
@@ -341,15 +343,27 @@ def campaign_runs(name, experiment="", num_samples=0):
     return runs.reset_index(drop=True)
 
 
+def experiments_like(name, experiment="", training=True):
+    """Names of a campaign's experiments with the data and network options of one of them.
+
+    experiment: that one; default the first. training: also with its changes of training.
+    """
+    experiments, fields = load_campaign(name).experiments, ["dataset", "options", "own_draw"]
+    fields += ["train"] if training else []
+    kinds = {e.name: [getattr(e, field) for field in fields] for e in experiments}
+    wanted = kinds.get(experiment or experiments[0].name)
+    return [name for name, kind in kinds.items() if kind == wanted]
+
+
 def plain_runs(name, num_samples=0):
-    """`campaign_runs` of all networks that train as the campaign's `[train]` says: one row per run.
+    """`campaign_runs` of all experiments alike to the first: one row per run.
 
     A campaign may spread its networks over several experiments, and count the same runs again in
-    others; those that change training itself (mixup, another optimiser) are left out.
+    others; those that change training (mixup, another optimiser), the data or the networks' options
+    are left out.
     """
-    plain = [e.name for e in load_campaign(name).experiments if not e.train]
     runs = campaign_runs(name, "", num_samples)
-    runs = runs[runs["experiment"].isin(plain)].drop_duplicates("run_id")
+    runs = runs[runs["experiment"].isin(experiments_like(name))].drop_duplicates("run_id")
     return runs.assign(experiment="main").reset_index(drop=True)
 
 
