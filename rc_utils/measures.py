@@ -27,7 +27,7 @@ from torch.overrides import TorchFunctionMode
 
 from rc_utils.checks import check_name, naming, require
 from rc_utils.counting.classifier import as_classifier, read_outputs, two_scores
-from rc_utils.counting.evaluation import evaluation_mode, full_precision, undisturbed
+from rc_utils.counting.evaluation import full_precision, undisturbed
 from rc_utils.counting.sampling import gather, vertex_indices
 from rc_utils.datasets.images import images_per_batch
 
@@ -105,7 +105,6 @@ def log_path_norm(network, x):
     return float(total.log()) / 2
 
 
-@full_precision()
 def sharpness(network, x, y, tolerance=0.05):
     """Largest eigenvalue of the Hessian, in all parameters, of the mean cross-entropy on (x, y).
 
@@ -119,8 +118,8 @@ def sharpness(network, x, y, tolerance=0.05):
     parameters = [p for p in network.parameters() if p.requires_grad]
     if not parameters:
         return 0.0
-    with evaluation_mode(network), torch.enable_grad():
-        loss = F.cross_entropy(two_scores(network(x[:])), y)
+    with undisturbed(network, y.device), torch.enable_grad():
+        loss = F.cross_entropy(two_scores(network(x[:].clone())), y)
         gradients = torch.autograd.grad(loss, parameters, create_graph=True, materialize_grads=True)
         gradient = torch.cat([g.reshape(-1) for g in gradients])
 
@@ -158,11 +157,10 @@ def output_margin(network, x, y):
     total = 0.0
     with undisturbed(network, y.device):
         for part in _batches(x, 1000):
-            total += float(_margins(network(x[part]).double(), y[part]).sum())
+            total += float(_margins(network(x[part].clone()).double(), y[part]).sum())
     return total / len(y)
 
 
-@full_precision()
 def input_gradient(network, x, y):
     """Mean Euclidean norm of the gradient of the output margin with respect to the image.
 
@@ -172,7 +170,6 @@ def input_gradient(network, x, y):
     return float(norms.sum()) / len(y)
 
 
-@full_precision()
 def margin_over_gradient(network, x, y):
     """Median over (x, y) of the output margin over the norm of its gradient by the image.
 
@@ -185,7 +182,6 @@ def margin_over_gradient(network, x, y):
     return float((margins / norms.clamp_min(torch.finfo(norms.dtype).tiny)).median())
 
 
-@full_precision()
 def jacobian_norm(network, x):
     """Mean over x of `|J(x)|_F`, `J = d softmax(f(x)) / d x`, of shape (num_classes, C H W).
 
@@ -194,7 +190,7 @@ def jacobian_norm(network, x):
     backward passes per image.
     """
     total = 0.0
-    with evaluation_mode(network), torch.enable_grad():
+    with undisturbed(network, x.device), torch.enable_grad():
         for part in _batches(x, 500):
             images = x[part].detach().clone().requires_grad_()
             squares = 0.0
@@ -220,7 +216,7 @@ def _margins(logits, y):
 def _margins_and_gradients(network, x, y):
     """Output margins (N,) of images and the norms (N,) of their gradients by the image, float64."""
     margins, norms = [], []
-    with evaluation_mode(network), torch.enable_grad():
+    with undisturbed(network, y.device), torch.enable_grad():
         for part in _batches(x, 500):
             images = x[part].detach().clone().requires_grad_()
             margins.append(_margins(network(images), y[part]))
@@ -361,7 +357,11 @@ class UnitInputs(TorchFunctionMode):
         kwargs, name = kwargs or {}, getattr(func, "__name__", "").rstrip("_")
         if name in ACTIVATIONS:
             self.found = True
-            instead = self.visit(args[0] if args else kwargs["input"])
+            z = args[0] if args else kwargs["input"]
+            by_point = not self.num_points or (z.ndim and len(z) == self.num_points)
+            found = f"{name} takes a tensor of shape {tuple(z.shape)} for {self.num_points} points"
+            require(by_point, f"{found}: this measure needs the points along its first axis")
+            instead = self.visit(z)
             return func(*args, **kwargs) if instead is None else instead
         output = func(*args, **kwargs)
         of_two = any(isinstance(other, Tensor) for other in (*args[1:], *kwargs.values()))
@@ -376,6 +376,8 @@ class UnitInputs(TorchFunctionMode):
 
 def _visit_units(network, device, batches, visit):
     """Call `visit` with the signs (points, units), True for > 0, at every activation of batches."""
+    scripted = [m for m in network.modules() if isinstance(m, torch.jit.ScriptModule)]
+    require(not scripted, "the network has scripted parts, whose activations are not seen")
     units = UnitInputs(lambda z: visit((z > 0).reshape(len(z), -1)))
     with undisturbed(network, device), units:
         for batch in batches:

@@ -32,16 +32,20 @@ def evaluation_mode(module):
     """Evaluation mode inside the block, then each part's own; ValueError where modes are fixed."""
     # A frozen TorchScript module has no mode.
     modes = [(part, part.training) for part in module.modules() if hasattr(part, "training")]
+    was_training = modes and modes[0][1]
     try:
-        if modes:
-            module.eval()
-    except NotImplementedError as error:
-        fault = f"{type(module).__name__} cannot be put into evaluation mode: {error}"
-        advice = "If it was exported in that mode, give a function: lambda x: module(x)"
-        raise ValueError(f"{fault} {advice}") from error
-    try:
+        try:
+            if modes:
+                module.eval()
+        except NotImplementedError as error:
+            fault = f"{type(module).__name__} cannot be put into evaluation mode: {error}"
+            advice = "If it was exported in that mode, give a function: lambda x: module(x)"
+            raise ValueError(f"{fault} {advice}") from error
         yield module
     finally:
+        if was_training:  # a change of mode may do more than set a flag
+            with contextlib.suppress(NotImplementedError):
+                module.train()
         for part, mode in modes:
             part.training = mode
 

@@ -57,6 +57,8 @@ def load_dataset(
     require(root is None or name == "imagenet", f"only 'imagenet' has a root, not {name!r}")
     chosen = {"n_train": n_train, "n_test": n_test, "seed": seed, "classes": classes}
     check_values(name, **chosen, image_size=image_size, label_noise=label_noise)
+    # As Python's numbers: sums of NumPy's small ones overflow.
+    chosen |= {"n_train": n_train and int(n_train), "n_test": n_test and int(n_test)}
     if name == "shapes":
         arrays = _shapes(image_size or 16, **chosen)
     elif name == "imagenet":

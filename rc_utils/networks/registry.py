@@ -7,6 +7,7 @@ import sys
 import sysconfig
 import typing
 from collections.abc import Callable, Mapping
+from numbers import Integral
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -68,9 +69,10 @@ def build_network(
     cannot be imported: ModuleNotFoundError, AttributeError, TypeError.
     """
     shape = {"num_classes": num_classes, "in_channels": in_channels, "image_size": image_size}
-    for key, value in shape.items():
-        check_count(key, value, 1)
+    # As Python's numbers: products of NumPy's small ones overflow.
+    shape = {key: check_count(key, value, 1) for key, value in shape.items()}
     check_number("width", width, 0, above=True)
+    width = int(width) if isinstance(width, Integral) else float(width)
     check_count("seed", seed, 0)
     parameters = check_network(name, **options)
     given = {key: value for key, value in (shape | {"width": width}).items() if key in parameters}

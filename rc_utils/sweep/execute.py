@@ -285,7 +285,12 @@ def verify(campaign, number, seed=0, device="cpu"):
     found = records.find_records(plans, campaign.folder / "runs.jsonl")
     finished = sorted(key for key, (record, _) in found.items() if record["status"] == "ok")
     for key in random.Random(seed).sample(finished, min(number, len(finished))):
-        old, (new, _) = found[key][0], make_record(plans[key], device)
+        old, counts = found[key][0], plans[key].counts
+        lacking = [name for name in counts if not records.find_count(old["counts"], counts[name])]
+        if lacking:
+            yield f"{key}: its record lacks the counts {', '.join(lacking)}", False
+            continue
+        new, _ = make_record(plans[key], device)
         data, data_now = (r["provenance"].get("data", {}).get("sha256") for r in (old, new))
         if data not in (None, data_now):
             yield f"{key}: other data than the record has", False

@@ -22,7 +22,7 @@ from rc_utils.counting.evaluation import evaluation_mode, full_precision
 from rc_utils.datasets import ImageTensor, load_dataset
 from rc_utils.measures import MEASURES, measure_all
 from rc_utils.networks import NETWORKS, build_network
-from rc_utils.paths import results_dir, write_atomically
+from rc_utils.paths import data_dir, results_dir, write_atomically
 from rc_utils.provenance import provenance
 from rc_utils.random_state import own_random_state
 from rc_utils.sweep import records
@@ -35,13 +35,15 @@ NUM_PREDICTIONS = 2000  # test images of which a record keeps the predicted labe
 
 
 @functools.lru_cache(maxsize=3)
-def _dataset(settings, device):
+def _dataset(settings, device, file):
     return load_dataset(**json.loads(settings), device=device)
 
 
 def dataset_of(spec, device="cpu"):
     """The dataset of a run, kept for the next run of this process that uses the same."""
-    return _dataset(canonical_json(spec.dataset), str(device))
+    path = data_dir() / f"{spec.dataset['name']}.npz"
+    file = (path, path.stat().st_mtime_ns if path.is_file() else 0)  # which may be replaced
+    return _dataset(canonical_json(spec.dataset), str(device), file)
 
 
 def network_of(spec, data):
@@ -265,6 +267,7 @@ def weights_path(run_id):
 def _state_of(network):
     # Cloned, because training goes on, and safetensors refuses parameters that share memory.
     state = network.state_dict()
+    state |= {name: buffer for name, buffer in network.named_buffers() if name not in state}
     return {name: value.detach().cpu().clone().contiguous() for name, value in state.items()}
 
 
@@ -329,5 +332,8 @@ def networks_during_training(planned, epochs, device="cpu", progress=False):
             )
     networks = {epoch: network_of(spec, data).to(device).eval() for epoch in epochs}
     for epoch, network in networks.items():
-        network.load_state_dict(states[epoch])
+        state = states[epoch]
+        network.load_state_dict({name: state[name] for name in network.state_dict()})
+        for name, buffer in network.named_buffers():  # some may be in no state dict
+            buffer.copy_(state.get(name, buffer))
     return networks

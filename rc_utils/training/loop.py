@@ -158,7 +158,8 @@ def train(
     started, finite = time.perf_counter(), False
     check_outputs(network, data)
     diverging = contextlib.suppress(NonFiniteScores)
-    with own_random_state(device, config.seed), full_precision(), diverging:
+    no_autocast = torch.autocast(device.type, enabled=False)  # of the caller's
+    with own_random_state(device, config.seed), full_precision(), diverging, no_autocast:
         if config.pretrain_epochs:
             noise = dataclasses.replace(data, y_train=random_labels(config, data))
             number = config.pretrain_epochs
@@ -197,7 +198,9 @@ def evaluate(
     with undisturbed(network, y.device):
         loss, correct = torch.zeros((), device=y.device), torch.zeros((), device=y.device)
         for i in range(0, len(y), batch_size):
-            logits, target = network(x[i : i + batch_size]).float(), y[i : i + batch_size]
+            # A copy, for a network that works on its input in place.
+            images, target = x[i : i + batch_size].clone(), y[i : i + batch_size]
+            logits = network(images).float()
             loss += F.cross_entropy(logits, target, reduction="sum")
             correct += (logits.argmax(1) == target).sum()
     return loss.item() / len(y), correct.item() / len(y)
@@ -298,8 +301,11 @@ def _backward(network, optimizer, config, x, y, y_other, weight, points):
     """Gradients of the loss; returns the cross-entropy of images `x` and how many are right."""
     if config.gradient_penalty:
         x = x.detach().requires_grad_()
-    lower = config.precision == "bfloat16"
-    with torch.autocast(x.device.type, torch.bfloat16) if lower else contextlib.nullcontext():
+    lower = contextlib.nullcontext()
+    if config.precision == "bfloat16":
+        # Inside of another block the cache of rounded weights would outlive the step.
+        lower = torch.autocast(x.device.type, torch.bfloat16, cache_enabled=False)
+    with lower:
         logits = network(x if points is None else torch.cat([x, points[0]]))
         own = logits if points is None else logits[: len(y)]
         loss = F.cross_entropy(own, y)
