@@ -1,16 +1,12 @@
 """What is changed: the committed triangles are of the networks on record, and drawn as counted."""
 
 import json
-import re
 
 import headline
 import numpy as np
-import pytest
-import torch
 from test_front_page import INTRO, ROOT
 
 from rc_studies import changes, studies
-from rc_utils.counting.mesh import area
 
 FOLDER = ROOT / "campaigns" / "study-axes"
 FOUND = json.loads((FOLDER / "triangles.json").read_text(encoding="utf-8"))
@@ -48,33 +44,3 @@ def test_the_walls_are_the_first_triangles_of_the_means_beside_them():
         assert len(network["counts"]) == changes.COUNTED
         assert f"{np.mean(network['counts']):.2f} at {lr:g}" in caption
     assert walls.count("<g transform") == 2 * headline.COLUMNS * headline.ROWS
-
-
-def test_a_drawn_triangle_of_two_half_planes():
-    """The label is whether the second corner weighs above a half: a small triangle is cut off."""
-
-    def network(x):
-        return torch.stack([torch.full(x.shape[:1], 0.5), x[:, 0]], 1)
-
-    drawn = changes.drawn_regions(network, torch.tensor([[[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]]))
-    assert drawn["regions"] == 2
-    height = round(changes.SIDE * 0.75**0.5)
-    ((start, steps),) = re.findall(r"M(\S+?)l([^z]*)z", drawn["paths"][1])
-    path = [list(map(int, pair.split(","))) for pair in [start, *steps.split()]]
-    cut_off = np.cumsum(path, axis=0)
-    assert {(120, height), (240, height), (180, height // 2)} <= set(map(tuple, cut_off.tolist()))
-    assert area(cut_off) == pytest.approx(240 * height / 2 / 4, rel=0.02)
-
-
-def test_a_network_that_is_not_on_record_is_refused(monkeypatch, tiny_data):
-    run_id = next(iter(FOUND["networks"]))
-
-    def of_one_label(x):
-        return torch.eye(10)[torch.zeros(len(x), dtype=int)]
-
-    monkeypatch.setattr(changes, "dataset_of", lambda spec: tiny_data)
-    monkeypatch.setattr(changes, "POINTS", 10)
-    monkeypatch.setattr(changes, "trained_network", lambda planned: of_one_label)
-    monkeypatch.setattr(changes, "write_atomically", lambda *_: pytest.fail("written"))
-    with pytest.raises(ValueError, match=f"run {run_id}, .* is not the network on record"):
-        changes.main()

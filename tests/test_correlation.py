@@ -7,9 +7,13 @@ import pandas as pd
 import pytest
 import statsmodels.api as sm
 import statsmodels.formula.api as smf
+from conftest import FUZZ
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from rc_utils.correlation import (
+    HYPERPARAMETERS,
     average_replicates,
     bootstrap,
     change_per_doubling,
@@ -28,6 +32,7 @@ from rc_utils.correlation import (
     with_logs,
 )
 from rc_utils.published import MAIN_NETWORKS
+from rc_utils.training import TrainConfig
 
 NAN = float("nan")
 SCIPY = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}
@@ -231,6 +236,7 @@ def test_replicates_are_averaged_and_a_weight_decay_that_matters_is_none():
     three = make_runs(decays=(1e-2, 1e-5, 1e-6))  # of which two are the same
     assert len(average_replicates(three)) == 54
     assert regression_formula(with_logs(three)).endswith("C(weight_decay) + log2_lr + log2_batch")
+    assert {"seed", *HYPERPARAMETERS} == set(TrainConfig.__dataclass_fields__)
 
 
 def test_a_setting_that_only_diverged_stays_and_a_missing_number_is_not_hidden():
@@ -268,3 +274,22 @@ def test_a_change_per_doubling_is_the_coefficient_of_its_formula_and_needs_every
     runs.loc[2, "count"] = np.nan
     with pytest.raises(ValueError, match=r"count is missing or infinite in 1 of"):
         change_per_doubling(runs, "lr")
+
+
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(
+    [0.0, 1e12, 1e308, -1e308, 5e-324, 1.0]
+)
+
+
+@given(
+    rows=st.lists(st.tuples(NUMBERS, NUMBERS), max_size=12),
+    method=st.sampled_from(["pearson", "spearman", "kendall"]),
+)
+@FUZZ
+def test_numbers_to_correlate(rows, method):
+    """The correlation of finite numbers is in [-1, 1] and its interval, or not there."""
+    x, y = np.array(rows, dtype=float).reshape(-1, 2).T
+    found = correlate(x, y, method)
+    assert np.isnan(found.value) or -1 - 1e-12 <= found.value <= 1 + 1e-12
+    assert np.isnan(found.low) or -1 - 1e-12 <= found.low <= found.high <= 1 + 1e-12
+    assert len(x) >= 3 or np.isnan(found.value)

@@ -51,6 +51,16 @@ class Net(nn.Module):
         return self.after(self, self.last(self.between(self, torch.relu(self.hidden(x)))))
 
 
+class Merging(Net):
+    """Its scores are twice as large in evaluation mode, by its weights, as LoRA merges its own."""
+
+    def train(self, mode=True):
+        if mode != self.training:
+            for p in self.last.parameters():
+                p.data *= 0.5 if mode else 2.0
+        return super().train(mode)
+
+
 def numpy_scores(net):
     return lambda x: net(torch.from_numpy(x)).detach().numpy()
 
@@ -83,6 +93,7 @@ GOOD = {
     "a class that is switched off": through(
         after=lambda m, z: torch.cat([z, torch.full_like(z[:, :1], -torch.inf)], 1)
     ),
+    "merges weights in evaluation mode": Merging,
     "another offset": through(after=lambda m, z: z + 10),
     "keeps its input": through(after=lambda m, z: setattr(m, "seen", z) or z),
     "draws and does not use it": through(after=lambda m, z: (torch.rand(3), z)[1]),

@@ -38,7 +38,7 @@ def same(a, b):
 
 def test_shapes_are_balanced_and_depend_on_the_seed_and_not_on_how_many_are_drawn():
     draw = functools.partial(load_dataset, "shapes", image_size=11, classes=["ring", 0, "bars"])
-    few, many = (draw(n_train=n, n_test=m, seed=1) for n, m in ((30, 20), (1131, 519)))
+    few, many = (draw(n_train=n, n_test=m, seed=1) for n, m in ((np.uint8(30), 20), (1131, 519)))
     other = draw(n_train=30)
     assert torch.equal(few.x_train.raw, many.x_train.raw[:30])
     assert torch.equal(few.y_test, many.y_test[:20])

@@ -136,11 +136,13 @@ def aliased(m, x):
     (lambda m, x: m.layer(torch.stack([x, x], 1).permute(1, 0, 2)).mean(0), "stay that"),
     (lambda m, x: m.gate(m.layer(x)), r"layer gate\.0 \(Sigmoid\) is not piecewise linear"),
     (aliased, "gives other scores"),
+    (lambda m, x: m.hooked(x), r"layer hooked \(Linear\) has a hook"),
 ])  # fmt: skip
 def test_what_is_not_piecewise_linear_or_not_traced_is_refused(forward, message):
     torch.manual_seed(0)
     network = WithRule(forward)
-    network.gate = nn.Sequential(nn.Sigmoid())
+    network.gate, network.hooked = nn.Sequential(nn.Sigmoid()), nn.Linear(2, 2)
+    network.hooked.register_forward_hook(lambda module, given, output: output.relu())
     with pytest.raises(ValueError, match=message):
         exact_segment(network, torch.tensor([-1.0, 2.0]), torch.tensor([3.0, -2.0]))
 

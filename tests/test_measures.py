@@ -191,6 +191,11 @@ def test_measures_of_units_refuse_bends_that_they_would_not_see(measure, name, b
         measure(Units(*of, activation=bend), x)
     masked = Units(*of, lambda z: torch.where(z == z, z, 0).relu().max(1, keepdim=True)[0])
     assert measure(masked, x) == measure(Units(*of), x)
+    # Activations that are not of one point each, or that are not seen at all.
+    with pytest.raises(ValueError, match="needs the points along its first axis"):
+        measure(Units(*of, lambda z: z.repeat(2, 1).relu()[: len(z)]), x)
+    with pytest.raises(ValueError, match="scripted parts"):
+        measure(torch.nn.Sequential(Units(*of), torch.jit.script(torch.nn.ReLU())), x)
 
 
 PRUNED = torch.nn.utils.prune.l1_unstructured(torch.nn.Linear(4, 3), "weight", amount=0.5)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import rc_utils as rc
+from rc_utils.paths import data_dir
 from rc_utils.sweep import parse_campaign, sweep, trained_network
 from rc_utils.sweep.records import live_record, load_runs
 from rc_utils.sweep.run import dataset_of
@@ -59,3 +60,5 @@ def test_a_record_says_which_images_of_the_stored_dataset_are_right(striped):
     curve = [row[f"mixup_curve_intra_{i}"] for i in range(6)]
     assert curve == record["measures"]["mixup_curve_intra"]
     assert len(record["provenance"]["data"]["stored"]) == 16  # tells a file that has changed
+    np.savez(data_dir() / "striped.npz", **striped | {"note": "another file"})
+    assert dataset_of(planned.spec).provenance["note"] == "another file"

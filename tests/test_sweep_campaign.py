@@ -11,6 +11,7 @@ from rc_utils.paths import campaigns_dir
 from rc_utils.sweep import execute
 from rc_utils.sweep.campaign import RunSpec, load_campaigns, parse_campaign
 from rc_utils.sweep.execute import check_values
+from rc_utils.sweep.records import experiments_like
 from rc_utils.training import TrainConfig
 
 TABLE = {
@@ -117,9 +118,17 @@ def test_a_campaign_that_cannot_be_read_is_named_and_stops_no_other(tmp_path, mo
         assert [campaign.name for campaign in load_campaigns()] == ["shapes-tiny"]
 
 
+def test_experiments_of_other_data_or_networks_are_no_replicates():
+    assert experiments_like("study-axes") == ["base"]
+    assert experiments_like("study-seeds") == ["seeds"]  # and not those that draw their images
+    alike = set(experiments_like("study-axes", "flip", training=False))
+    assert alike >= {"base", "flip", "sam"}
+    assert not alike & {"noise-10", "width-4", "images-1500"}
+
+
 def test_a_seed_draws_values_and_training_images_of_its_own():
     table = changed(["experiments", 0, "ranges"], {"lr": [0.001, 0.1], "batch_size": [16, 256]})
-    own = {"grid": {}, "own_draw": True, "seeds": list(range(200))}
+    own = {"grid": {"weight_decay": [1e-3]}, "own_draw": True, "seeds": list(range(200))}
     table["experiments"] = [table["experiments"][0] | own]
     campaign = parse_campaign(table, "t")
     specs = [planned.spec for _, _, planned in campaign.entries()]

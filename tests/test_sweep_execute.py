@@ -198,6 +198,8 @@ def test_weights_are_kept_where_asked_and_a_network_is_else_trained_again(monkey
     with monkeypatch.context() as patch:
         patch.setattr(run, "train", lambda *a, **k: pytest.fail("trained again"))
         run.trained_network(planned)
+    networks[1].register_buffer("scale", torch.ones(1), persistent=False)
+    assert "scale" in run._state_of(networks[1])
     path = run.weights_path(planned.spec.run_id)
     path.write_bytes(path.read_bytes()[:-9])
     assert run.kept_weights(record) == {}
@@ -236,6 +238,7 @@ def test_verify_trains_random_runs_again_writes_nothing_and_names_what_differs(r
     others = (turned, near, relabelled, elsewhere | near, elsewhere | far, elsewhere | doubled)
     agreements = [answer(**changes)[1] for changes in others]
     assert agreements == [False, False, False, True, False, False]
+    assert answer(counts=[]) == (f"{record['run_id']}: its record lacks the counts main", False)
     assert answer(**other_data) == (f"{record['run_id']}: other data than the record has", False)
 
 

@@ -64,6 +64,10 @@ def test_evaluate_matches_the_definition(tiny_data):
     assert loss == pytest.approx(expected, rel=1e-4)
     assert accuracy == float((logits.argmax(1) == tiny_data.y_test).double().mean())
     assert network.training
+    network.register_forward_pre_hook(lambda module, given: given[0].mul_(2) and None)
+    images = tiny_data.x_test.all()
+    twice = [evaluate(network, images, tiny_data.y_test) for _ in range(2)]
+    assert twice[0] == twice[1]
 
 
 def test_settings_may_be_numpys_numbers_and_a_single_leftover_image_is_skipped(tiny_data):
@@ -89,7 +93,8 @@ def test_no_other_device_is_seeded_and_measuring_does_not_influence_the_training
     before = torch.get_rng_state()
     config = TrainConfig(epochs=2, batch_size=64)
     plain = train(networks[0], tiny_data, config)
-    measured = train(networks[1], tiny_data, config, measure=measure, measure_epochs=(0, 2))
+    with torch.autocast("cpu"):  # of the caller's
+        measured = train(networks[1], tiny_data, config, measure=measure, measure_epochs=(0, 2))
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(state(plain.network), state(measured.network))
     assert list(measured.measurements) == [0, 2]

@@ -110,8 +110,9 @@ def train(
             is counted.
         progress: show a bar over the epochs on stderr.
 
-    The random state of the caller is untouched. The same seed on the same kind of CPU with the same
-    number of threads gives the same bits; on a GPU, sums may differ in the last digits.
+    The random state of the caller is untouched; torch has one for all threads, so train in one
+    thread at a time. The same seed on the same kind of CPU with the same number of threads gives
+    the same bits; on a GPU, sums may differ in the last digits.
     Raises ValueError for a measurement epoch outside [0, epochs], for a single training image in a
     batch of more, for parameters that are not float32 and for an output without a score for each
     class; RuntimeError from torch for images of a shape it does not take.
