@@ -236,7 +236,7 @@ def _least_squares(formula, rows):
 
 def mean(values: Sequence[float], unit: str = "settings") -> Estimate:
     """Mean of independent values (n,) with Student's interval; none for one value or equal ones."""
-    values = np.asarray(values, dtype=float)
+    values = _numbers(values)
     n = len(values)
     value = float(values.mean()) if n else math.nan
     if n < 2 or not _scaled(values).any():
@@ -425,7 +425,7 @@ def correlation_table(
 
 def _rows(x, y, units):
     """x and y as vectors of finite numbers, the number of each row's unit, the number of units."""
-    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    x, y = _numbers(x), _numbers(y)
     codes, number = _unit_codes(range(len(x)) if units is None else units)
     shapes = f"x has shape {x.shape}, y {y.shape} and units {codes.shape}"
     equal = x.ndim == 1 and x.shape == y.shape == codes.shape
@@ -435,6 +435,11 @@ def _rows(x, y, units):
         found = f"{len(bad)} of {len(x)} rows are not finite (first: row {bad[0]})"
         raise ValueError(f"{found}; leave out runs that diverged or were not counted")
     return x, y, codes, number
+
+
+def _numbers(values):
+    """Values as floats; what an array masks is missing."""
+    return np.ma.filled(np.ma.asarray(values, dtype=float), np.nan)
 
 
 def _unit_codes(units):
