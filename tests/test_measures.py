@@ -184,6 +184,7 @@ def test_margin_over_gradient_is_the_distance_to_the_boundary_of_a_linear_classi
     ("abs", lambda z: z.clone().abs_()), ("relu6", torch.nn.functional.relu6),
     ("gt", lambda z: torch.where(z > 0, z, 0)),
 ])  # fmt: skip
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_measures_of_units_refuse_bends_that_they_would_not_see(measure, name, bend):
     """But not a mask that is the same for all points, nor the largest of a row."""
     x, of = grey(-1.0, 0.0, 1.0), ([1.0], [0.0], [1.0])

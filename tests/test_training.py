@@ -64,7 +64,7 @@ def test_evaluate_matches_the_definition(tiny_data):
     assert loss == pytest.approx(expected, rel=1e-4)
     assert accuracy == float((logits.argmax(1) == tiny_data.y_test).double().mean())
     assert network.training
-    network.register_forward_pre_hook(lambda module, given: given[0].mul_(2) and None)
+    network.register_forward_pre_hook(lambda module, given: (given[0].mul_(2),))
     images = tiny_data.x_test.all()
     twice = [evaluate(network, images, tiny_data.y_test) for _ in range(2)]
     assert twice[0] == twice[1]
