@@ -119,6 +119,7 @@ def sharpness(network, x, y, tolerance=0.05):
     if not parameters:
         return 0.0
     with undisturbed(network, y.device), torch.enable_grad():
+        # A copy, here and below, for a network that works on its input in place.
         loss = F.cross_entropy(two_scores(network(x[:].clone())), y)
         gradients = torch.autograd.grad(loss, parameters, create_graph=True, materialize_grads=True)
         gradient = torch.cat([g.reshape(-1) for g in gradients])

@@ -188,7 +188,8 @@ def intervals(
 def lr_batch_panels(runs: pd.DataFrame, column: str = "count") -> Figure:
     """`column` against the learning rate, a line per batch size, a panel per network (v1 Fig 3).
 
-    Points are means over the other hyper-parameters after averaging replicates.
+    Points are means over the other hyper-parameters after averaging replicates. A colour bar stands
+    for the names of more than eight batch sizes.
     """
     points = _settings(runs, ["network", "lr", "batch_size", column])
     networks = points["network"].unique()

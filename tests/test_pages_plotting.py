@@ -68,6 +68,9 @@ def test_panels_have_a_line_a_batch_size_and_means_of_cells():
     assert [len(ax.lines) for ax in shown] == [3] * 4
     mean = runs.query("network == 'ResNet18' and batch_size == 256").groupby("lr")["count"].mean()
     np.testing.assert_allclose(shown[0].lines[0].get_ydata(), mean)
+    spread = runs.drop(columns="cell").assign(batch_size=range(1, len(runs) + 1))
+    figure = plotting.lr_batch_panels(spread)  # a colour bar in place of many names
+    assert (figure.axes[-1].get_ylabel(), figure.legends) == ("batch size (images)", [])
 
 
 def test_triangle_picture_covers_the_triangle_with_the_labels_colours():

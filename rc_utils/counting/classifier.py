@@ -289,10 +289,8 @@ def probed(classifier, points, batch_size=None):
             now[name].data.copy_(old)
     name = type(module).__name__ if module is not None else "the model"
     fault = f"{name} changes itself when it is evaluated, as {changed and changed[0]!r} shows"
-    cause = (
-        "a batch norm that is called with training=True? Weights that its eval() merges: call it"
-    )
-    require(not changed, f"{fault}: {cause} before")
+    cause = "a batch norm with training=True, or weights that eval() merges (call it before)?"
+    require(not changed, f"{fault}: {cause}")
     fault = f"{name} gives a point another output at every call"
     cause = "dropout that is left on, noise, or a model exported or traced in training mode?"
     require(_differ_by(first, again) <= CALL_TOLERANCE, f"{fault}: {cause}")

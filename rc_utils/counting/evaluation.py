@@ -34,13 +34,8 @@ def evaluation_mode(module):
     modes = [(part, part.training) for part in module.modules() if hasattr(part, "training")]
     was_training = modes and modes[0][1]
     try:
-        try:
-            if modes:
-                module.eval()
-        except NotImplementedError as error:
-            fault = f"{type(module).__name__} cannot be put into evaluation mode: {error}"
-            advice = "If it was exported in that mode, give a function: lambda x: module(x)"
-            raise ValueError(f"{fault} {advice}") from error
+        if modes:
+            _evaluate(module)
         yield module
     finally:
         if was_training:  # a change of mode may do more than set a flag
@@ -48,6 +43,15 @@ def evaluation_mode(module):
                 module.train()
         for part, mode in modes:
             part.training = mode
+
+
+def _evaluate(module):
+    try:
+        module.eval()
+    except NotImplementedError as error:
+        fault = f"{type(module).__name__} cannot be put into evaluation mode: {error}"
+        advice = "If it was exported in that mode, give a function: lambda x: module(x)"
+        raise ValueError(f"{fault} {advice}") from error
 
 
 _LOCK = threading.Lock()

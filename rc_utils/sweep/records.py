@@ -346,7 +346,8 @@ def campaign_runs(name, experiment="", num_samples=0):
 def experiments_like(name, experiment="", training=True):
     """Names of a campaign's experiments with the data and network options of one of them.
 
-    experiment: that one; default the first. training: also with its changes of training.
+    experiment: that one, of which there may be none; default the first. training: also with its
+    changes of training.
     """
     experiments, fields = load_campaign(name).experiments, ["dataset", "options", "own_draw"]
     fields += ["train"] if training else []

@@ -36,14 +36,15 @@ NUM_PREDICTIONS = 2000  # test images of which a record keeps the predicted labe
 
 @functools.lru_cache(maxsize=3)
 def _dataset(settings, device, file):
+    """`file` is there to tell a dataset that is stored from one that has replaced it."""
     return load_dataset(**json.loads(settings), device=device)
 
 
 def dataset_of(spec, device="cpu"):
     """The dataset of a run, kept for the next run of this process that uses the same."""
     path = data_dir() / f"{spec.dataset['name']}.npz"
-    file = (path, path.stat().st_mtime_ns if path.is_file() else 0)  # which may be replaced
-    return _dataset(canonical_json(spec.dataset), str(device), file)
+    changed_at = path.stat().st_mtime_ns if path.is_file() else 0
+    return _dataset(canonical_json(spec.dataset), str(device), (path, changed_at))
 
 
 def network_of(spec, data):
