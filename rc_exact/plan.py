@@ -100,6 +100,7 @@ def make_plan(network, device=None):
 
     Raises ValueError, naming the layer, where torch.fx cannot trace or it is not piecewise linear.
     """
+    _refuse_hooks(network, type(network).__name__)  # which torch.fx does not see
     try:
         network = copy.deepcopy(network).eval().double().to(device)
         graph_module = fx.symbolic_trace(network)
@@ -199,11 +200,16 @@ def _is_read_again(node, graph_module):
     return False
 
 
-def _module_step(module, where):
-    kind, computed = type(module), module._forward_pre_hooks.values()
+def _refuse_hooks(module, where):
+    computed = module._forward_pre_hooks.values()
     known = all(type(hook).__module__.startswith("torch.nn.utils") for hook in computed)
     changed = module._forward_hooks or "forward" in vars(module) or not known
     refuse_unless(not changed, where, "has a hook or a forward of its own, which may bend")
+
+
+def _module_step(module, where):
+    kind = type(module)
+    _refuse_hooks(module, where)
     if kind in KINK_MODULES:
         return "kink", module, KINK_MODULES[kind](module)
     if kind is nn.MaxPool2d:

@@ -23,7 +23,7 @@ from rc_utils.counting.segments import Samples, hiding_places, refine
 
 # A region narrower than this share of the segment is rounding: scores that touch.
 REGION_TOLERANCE = 1e-12
-# A score bends where it leaves the line between its neighbours by this share of the largest.
+# A score bends where it leaves the line between its neighbours by this share of its largest.
 BEND_TOLERANCE = 1e-13
 # The first look, the finest that a suspicion asks for, and the width a change is narrowed down to.
 COARSE = 64
@@ -39,8 +39,8 @@ class ExactSegment:
         boundaries: (count - 1,) float64 in (0, 1), ascending: where the label changes.
         labels: (count,) int64; region k lies between boundaries k - 1 and k.
         witnesses: (count,) float64, an alpha inside each region, its middle.
-        num_linear_regions: pieces on which every score is affine; for trees, constant. None with
-            `prune`: the rest of the segment was not solved.
+        num_linear_regions: pieces on which every score is affine; for trees, between thresholds,
+            of which some change no score. None with `prune`: the rest was not solved.
     """
 
     boundaries: np.ndarray
@@ -248,4 +248,4 @@ def count_linear_pieces(alphas, scores):
         return 1
     share = ((alphas[1:-1] - alphas[:-2]) / (alphas[2:] - alphas[:-2]))[:, None]
     bend = scores[1:-1] - (1 - share) * scores[:-2] - share * scores[2:]
-    return 1 + int((np.abs(bend).max(1) > BEND_TOLERANCE * np.abs(scores).max()).sum())
+    return 1 + int((np.abs(bend) > BEND_TOLERANCE * np.abs(scores).max(0)).any(1).sum())
