@@ -73,7 +73,7 @@ def interval_text(value: float, low: float = math.nan, high: float = math.nan) -
         if abs(value) >= 100:
             return f"{value:,.0f}"
         return f"{value:.2f}" if value == 0 or abs(value) >= 0.01 else f"{value:.2g}"
-    width = high - low if high - low > 1e-9 else 1.0
+    width = high - low if high - low > 1e-9 * abs(value) else 1.0
     decimals = max(0, 2 - math.floor(math.log10(width / 0.12)))
     if abs(value) >= 0.01:
         decimals = min(decimals, 3)
@@ -121,9 +121,10 @@ def correlate(
     x, y = _scaled(x), _scaled(y)
     if len(x) < 3 or not (x.any() and y.any()):
         return Estimate(math.nan, n=number, unit=unit)
-    # Scaling would make ties of what lies close together beside an outlier.
-    compared = (x, y) if method == "pearson" else as_given
-    value = float(np.clip(CORRELATIONS[method](*compared).statistic, -1, 1))
+    if method != "pearson":
+        # Scaling would make ties of what lies close together beside an outlier.
+        x, y = map(stats.rankdata, as_given)
+    value = float(np.clip(CORRELATIONS[method](x, y).statistic, -1, 1))
     # Controls of dependent rows are worth as little as the rows.
     worth = effective_number(x, y, codes)
     freedom = number - 1 if number < len(x) else math.inf
@@ -185,7 +186,8 @@ def partial_correlation(
     formula: of statsmodels, such as "C(network) + log2_lr". NaN where nothing is left of a column.
     Raises ValueError for rows without a value, and as `correlate`.
     """
-    design = _least_squares(f"_one ~ {formula}", rows.assign(_one=1.0)).exog
+    model, _ = _least_squares(f"_one ~ {formula}", rows.assign(_one=1.0))
+    design = model.exog
     left = []
     for values in map(_scaled, _rows(rows[x], rows[y], units)[:2]):
         residuals = values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
@@ -204,39 +206,46 @@ def slope(
     left to estimate the error from. Raises ValueError for rows without a value and another term.
     """
     codes, number = _unit_codes(units)
-    model = _least_squares(formula, rows)
+    model, largest = _least_squares(formula, rows)
     check_name("term", term, model.exog_names)
     rank = np.linalg.matrix_rank(model.exog)
     others = np.delete(model.exog, model.exog_names.index(term), axis=1)
     if np.linalg.matrix_rank(others) == rank:
         return Estimate(math.nan, n=number, unit=unit)
     plain = model.fit()
-    value = float(plain.params[term])
+    value = float(plain.params[term] / largest[term])
     freedom = number - int(np.linalg.matrix_rank(pd.DataFrame(model.exog).groupby(codes).mean()))
     exact = plain.ssr <= 1e-20 * np.abs(model.endog).max() ** 2
     if freedom < 1 or len(rows) <= rank or exact:
         return Estimate(value, n=number, unit=unit)
-    error = float(plain.bse[term])
+    error = plain.bse[term]
     if number < len(rows):
         robust = model.fit(cov_type="cluster", cov_kwds={"groups": codes, "use_correction": False})
-        error = float(robust.bse[term]) * math.sqrt(number / freedom)
-    half = stats.t.ppf(0.975, freedom) * error
+        error = robust.bse[term] * math.sqrt(number / freedom)
+    half = float(stats.t.ppf(0.975, freedom) * error / largest[term])
     return Estimate(value, value - half, value + half, number, unit)
 
 
 def _least_squares(formula, rows):
-    """The model of statsmodels, which would leave out rows with a missing value in silence."""
-    import statsmodels.formula.api as smf
+    """The model of statsmodels in columns divided by their largest values, and these by name.
 
-    model = smf.ols(formula, rows)
+    Small columns beside large ones would pass for rounding, and rows with a missing value be left
+    out in silence.
+    """
+    import statsmodels.api as sm
+
+    model = sm.formula.ols(formula, rows)
     found = f"{len(rows) - len(model.endog)} of {len(rows)} rows lack a value of {formula!r}"
     require(len(model.endog) == len(rows), f"{found}; leave them out")
-    return model
+    design = pd.DataFrame(model.exog, columns=model.exog_names)
+    largest = design.abs().max().replace(0, 1)
+    return sm.OLS(model.endog, design / largest), largest
 
 
 def mean(values: Sequence[float], unit: str = "settings") -> Estimate:
     """Mean of independent values (n,) with Student's interval; none for one value or equal ones."""
     values = _numbers(values)
+    require(values.ndim == 1, f"values have shape {values.shape}; expected a vector")
     n = len(values)
     value = float(values.mean()) if n else math.nan
     if n < 2 or not _scaled(values).any():
@@ -346,7 +355,7 @@ def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
         kept = agree[name] & (num_runs > 0) if measured else agree[name]
         averages = pd.Series(None, dtype=object, index=rows.index)
         if pd.api.types.is_bool_dtype(runs[name]):
-            averages = groups[name].all().reindex(rows.index, fill_value=False)
+            averages = groups[name].all(skipna=False).reindex(rows.index, fill_value=False)
         elif numeric:
             # Averaging the others would hide a missing number.
             complete = groups[name].count() == groups.size()
@@ -371,7 +380,8 @@ def regression_formula(rows: pd.DataFrame) -> str:
 
     "count ~ C(network) + log2_lr + log2_batch", as far as these differ, a level for whatever else.
     """
-    varied = [k for k in ("network", *HYPERPARAMETERS) if k in rows and rows[k].nunique() > 1]
+    known = [k for k in ("network", *HYPERPARAMETERS) if k in rows]
+    varied = [k for k in known if rows[k].nunique(dropna=False) > 1]
     terms = [f"C({k})" for k in varied if k not in LOGS]
     terms += [log for key, log in LOGS.items() if key in varied]
     return f"count ~ {' + '.join(terms) or '1'}"

@@ -1,5 +1,6 @@
 """The sweep: finishes a campaign, survives kills, shares runs, says what is wrong."""
 
+import functools
 import math
 import multiprocessing
 import os
@@ -100,12 +101,18 @@ def test_a_measure_of_the_readers_may_return_any_kind_of_number_alone(monkeypatc
         assert path.read_bytes() == before
     for name, returned in numbers.items():
         monkeypatch.setitem(MEASURES, name, lambda *_, returned=returned: returned)
-    found = records.load_runs(swept(measures=list(numbers)))[list(numbers)]
-    assert found.to_numpy().tolist() == [[1.5, 2.5, 3, math.inf]]
+    modes = lambda network, initial, _: network.training + initial.training  # noqa: E731
+    monkeypatch.setitem(MEASURES, "modes", modes)
+    found = records.load_runs(swept(measures=[*numbers, "modes"]))[[*numbers, "modes"]]
+    assert found.to_numpy().tolist() == [[1.5, 2.5, 3, math.inf, 0]]
 
 
 def test_a_diverged_run_is_a_record_with_that_status(monkeypatch):
-    """Also where parameters are finite and scores between images are not: at the end or before."""
+    """Also where parameters are finite and scores between images are not: at the end or before.
+
+    A count that finds them in a network that others have counted costs these nothing.
+    """
+    counted = swept(seeds=[2])
 
     def overflow(*arguments, **options):
         raise NonFiniteScores("the model's scores are NaN")
@@ -114,6 +121,9 @@ def test_a_diverged_run_is_a_record_with_that_status(monkeypatch):
     for wishes in (FAR, {}, between):
         assert list(records.load_runs(swept(**wishes)).status) == ["diverged"]
         monkeypatch.setattr(run, "region_count", overflow)
+    (outcome,) = sweep(with_changes(seeds=[2], counts=["test"]))
+    assert "its record is kept as it was" in outcome.error
+    assert list(records.load_runs(counted).status) == ["ok"]
 
 
 def test_shards_are_a_partition_and_a_plan_counts_what_is_missing():
@@ -154,7 +164,8 @@ def test_campaigns_that_share_a_run_keep_each_others_counts_and_do_not_take_turn
     old["results"]["train_loss"], old["counts"][0]["counts"] = 0.02, [99] * 5
     gone = old["counts"][0] | {"settings": {"points": "train", "domain": "box"}}
     records.write_record(old | {"measures": {"withdrawn": 1.0}, "counts": [*old["counts"], gone]})
-    other = swept(counts=["test"], measures=["margin"], **looks)
+    with pytest.warns(UserWarning, match="is made again and loses withdrawn"):
+        other = swept(counts=["test"], measures=["margin"], **looks)
     third = swept(counts=["area"], evolution_epochs=[0])
     assert missing_runs(one) == missing_runs(other) == missing_runs(third) == []
     record = record_of(one)
@@ -263,14 +274,21 @@ def own(monkeypatch):
     monkeypatch.setitem(TABLE, "networks", {"MLP": {"architecture": f"{__name__}:Own"}})
 
 
-@pytest.mark.parametrize("edited", [torch.nn.Sigmoid, torch.nn.Dropout])
+@pytest.mark.parametrize(
+    ("first", "edited"),
+    [
+        (torch.nn.Identity, torch.nn.Sigmoid),
+        (torch.nn.Identity, torch.nn.Dropout),
+        [functools.partial(torch.nn.BatchNorm1d, 8, momentum=share) for share in (0.1, 0.9)],
+    ],
+)
 @pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.usefixtures("own")
 def test_another_network_under_the_name_of_a_record_is_an_error(
-    monkeypatch, tmp_path, edited, frozen
+    monkeypatch, tmp_path, first, edited, frozen
 ):
-    """Also where the edit shows in training mode alone, and where another seed is asked for."""
-    monkeypatch.setattr(Own, "activation", torch.nn.Identity)
+    """Also where the edit shows in or after training alone, and where another seed is asked for."""
+    monkeypatch.setattr(Own, "activation", first)
     first = TABLE["experiments"][0] | {"grid": ONE}
     both = [first | {"name": f"seed {seed}", "seeds": [seed]} for seed in (0, 1)]
     campaign = parse_campaign(TABLE | {"experiments": both}, "four", tmp_path / "four")

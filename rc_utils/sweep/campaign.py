@@ -52,6 +52,8 @@ RUN_COLUMNS = (
     *("train_accuracy", "test_accuracy", "train_loss", "test_loss", "gap", "interpolates"),
     *("count", "count_std_error", "seconds_train", "seconds_count"),
 )
+# Of some runs, or of looks during training.
+FURTHER_COLUMNS = ("epoch", "reached_loss", "unused_accuracy", "train_accuracy_true_labels")
 
 
 def canonical_json(value):
@@ -166,7 +168,7 @@ class Experiment:
         require("name" not in self.options, "options cannot exchange the network")
         require("seed" not in self.grid | self.ranges | self.train, "'seed' is set by seeds")
         for name in self.measures + self.evolution_measures:
-            taken = name in RUN_COLUMNS or name.startswith("count_")
+            taken = name in (*RUN_COLUMNS, *FURTHER_COLUMNS) or name.startswith("count_")
             require(not taken, f"measure {name!r} has the name of another column: rename it")
         above = self.evolution_loss is None or self.evolution_loss > 0
         require(above, "evolution_loss must be above 0")
@@ -328,6 +330,8 @@ def parse_campaign(table, name, folder=pathlib.Path()):
     check_keys(f"campaign {name}", table, keys)
     asked = settings_from_dict(Campaign, table | {"name": name, "folder": folder}, name)
     require("seed" not in asked.train, f"{name}, [train]: 'seed' is set by seeds")
+    for label in asked.counts:  # the columns of its errors end so
+        require(not label.endswith("std_error"), f"{name}, [counts.{label}]: rename it")
     experiments = {}
     for values in asked.experiments:
         with naming(f"{name}, experiment {values.get('name', len(experiments))!r}"):

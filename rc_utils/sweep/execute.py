@@ -109,7 +109,7 @@ def sweep(
         todo = [with_held(p, old[p.spec.run_id]) if p.spec.run_id in old else p for p in todo]
     # A folder that cannot be written is noticed before any training.
     probe = results_dir() / "records" / f".writable.{uuid.uuid4().hex[:8]}"
-    write_atomically(probe, b"")
+    write_atomically(probe, bytes(1 << 20))  # as large as records are at most
     probe.unlink()
     options = {"device": device, "threads": threads, "deadline": deadline, "compile": compile}
     job = functools.partial(attempt, **options)

@@ -170,6 +170,8 @@ def is_complete(record, planned):
     """Whether a record has every count, measure and look asked for, or is of a diverged run."""
     if record["status"] != "ok":
         return True
+    if planned.evolution_weights and "weights_sha256" not in record["provenance"]:
+        return False
     looks = {look["epoch"]: look for look in record["evolution"]}
     epochs = list(planned.evolution_epochs)
     if planned.evolution_loss is not None:

@@ -18,7 +18,7 @@ import torch
 from rc_utils.checks import require
 from rc_utils.counting import predict_labels, region_count
 from rc_utils.counting.classifier import NonFiniteScores
-from rc_utils.counting.evaluation import evaluation_mode, full_precision
+from rc_utils.counting.evaluation import evaluation_mode, full_precision, undisturbed
 from rc_utils.datasets import ImageTensor, load_dataset
 from rc_utils.measures import MEASURES, measure_all
 from rc_utils.networks import NETWORKS, build_network
@@ -86,7 +86,10 @@ def complete_run(planned, device="cpu", should_stop=None, *, compile=False):
             if records.is_complete(old, planned):
                 return old
             planned = with_held(planned, old)
+        was_ok = old is not None and old["status"] == "ok"
         record, states = make_record(planned, device, should_stop, compile=compile)
+        fault = f"run {run_id} has scores that are not finite where it is counted now; its record"
+        require(not was_ok or record["status"] == "ok", f"{fault} is kept as it was")
         if planned.evolution_weights and record["status"] == "ok":
             record["provenance"]["weights_sha256"] = _keep_weights(run_id, states)
         records.write_record(record)
@@ -100,6 +103,10 @@ def with_held(planned, record):
     entries["evolution_counts"] = [entry for look in looks for entry in look["counts"]]
     names = {"measures": record["measures"]}
     names["evolution_measures"] = [name for look in looks for name in look.get("measures", {})]
+    unknown = sorted({name for found in names.values() for name in found} - MEASURES.keys())
+    if unknown:
+        lost = f"the record of run {record['run_id']} is made again and loses {', '.join(unknown)}"
+        warnings.warn(f"{lost}: no such measure is known here", stacklevel=2)
     held = {key: [name for name in found if name in MEASURES] for key, found in names.items()}
     for key, found in entries.items():
         known, settings = getattr(planned, key).values(), map(records.counted_with, found)
@@ -133,8 +140,9 @@ def make_record(planned, device="cpu", should_stop=None, *, compile=False, progr
         record["start"] = _start(network, data)
 
     def taken(network, counts, measures):
-        initial = network_of(spec, data).to(data.device) if measures else None
-        values = measure_all(measures, network, initial, data)
+        initial = network_of(spec, data).to(data.device).eval() if measures else None
+        with undisturbed(network, data.device), own_random_state(data.device, spec.train.seed):
+            values = measure_all(measures, network, initial, data)
         return {
             "measures": {name: _as_json(value) for name, value in values.items()},
             "counts": [count_regions(network, data, settings) for settings in counts.values()],
@@ -225,7 +233,8 @@ def _start(network, data):
     """What an untrained network is known by again: shapes of parameters, scores of fixed images.
 
     Scores are of ten classes at most, of four images in evaluation mode, then in training mode with
-    a fixed seed, so that an edit of either shows.
+    a fixed seed, so that an edit of either shows; "trained" are those after three steps, which
+    show what the start hides: momentum, frozen weights and branches that begin at zero.
     """
     network = copy.deepcopy(network).cpu()
     images = np.random.default_rng(0).normal(size=(4, *data.x_train.shape[1:]))
@@ -236,8 +245,19 @@ def _start(network, data):
             found = f"{type(network).__name__} returns a {type(scores).__name__}"
             require(isinstance(scores, torch.Tensor), f"{found}; expected a tensor of scores")
         both = torch.cat([scores, network.train()(batch)])[:, :10]
+        trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
+        with torch.enable_grad():
+            for _ in range(3 if trained else 0):
+                loss = (network(batch) - 1).square().mean()
+                steps = torch.autograd.grad(loss, trained, allow_unused=True)
+                for parameter, step in zip(trained, steps, strict=True):
+                    parameter.data -= 0.1 * (0 if step is None else step)
+        with evaluation_mode(network):
+            after = network(batch)[:, :10]
     parameters = {name: list(value.shape) for name, value in network.named_parameters()}
-    return {"parameters": parameters, "scores": both.double().nan_to_num().tolist()}
+    found = {"scores": both, "trained": after}
+    found = {key: values.double().nan_to_num().tolist() for key, values in found.items()}
+    return {"parameters": parameters, **found}
 
 
 def check_start(record):
@@ -250,10 +270,12 @@ def check_start(record):
     data = dataset_of(dataclasses.replace(spec, dataset=shape))
     now = _start(network_of(spec, data), data)
     same = was["parameters"] == now["parameters"]
-    same = same and np.shape(was["scores"]) == np.shape(now["scores"])
-    require(
+    for key in ("scores", "trained") if "trained" in was else ("scores",):
+        same = same and np.shape(was[key]) == np.shape(now[key])
         # Scores may differ by rounding.
-        same and np.allclose(was["scores"], now["scores"], rtol=1e-3, atol=1e-4),
+        same = same and np.allclose(was[key], now[key], rtol=1e-3, atol=1e-4)
+    require(
+        same,
         f"network {spec.network['name']!r} is not the one that run {spec.run_id} was made with, "
         "its code has changed: give the edited one another name, or delete "
         f"{records.record_path(spec.run_id)} and the other records of its runs",
@@ -317,6 +339,10 @@ def networks_during_training(planned, epochs, device="cpu", progress=False):
     if record is not None:
         check_start(record)
         states = kept_weights(record)
+        known = record["provenance"].get("data", {}).get("sha256")
+        if known not in (None, data.provenance["sha256"]):
+            fault = f"run {spec.run_id} was trained on other data than {spec.dataset['name']} is"
+            warnings.warn(f"{fault} now", stacklevel=3)
     if not set(epochs) <= set(states):
         looks = {"measure": lambda network, epoch: _state_of(network), "measure_epochs": epochs}
         made = record["provenance"] if record else {}
