@@ -99,6 +99,11 @@ def test_fishers_interval_is_scipys_and_rows_that_repeat_each_other_narrow_nothi
     student = fisher_interval(once.value, 12, freedom=11)
     assert (thrice.low, thrice.high, thrice.n) == pytest.approx((*student, 12))
     assert effective_number(np.repeat(x, 3), np.repeat(y, 3), units) == pytest.approx(12)
+    for method in ("spearman", "kendall"):  # of which no rising function changes anything
+        as_is, risen = (
+            correlate(v, np.tile(y, 3), method, units) for v in (x[units], np.exp(9 * x[units]))
+        )
+        assert as_is == risen
 
 
 def test_the_lead_of_a_correlation_agrees_with_a_bootstrap_and_knows_what_the_two_share():
@@ -128,6 +133,9 @@ def test_partial_correlation_is_that_of_residuals():
     assert found.value == pytest.approx(r)
     assert (found.low, found.high) == pytest.approx(fisher_interval(r, 30, 2))
     assert np.isnan(partial_correlation(rows, "c", "b", "c").value)
+    large = rows.assign(c=1e9 * rows["c"])  # beside which the other columns are no rounding
+    one, other = (partial_correlation(r, "a", "b", "C(kind) + c + I(c**2)") for r in (rows, large))
+    assert one.value == pytest.approx(other.value)
 
 
 def test_slope_is_clustered_least_squares():
@@ -149,6 +157,8 @@ def test_slope_is_clustered_least_squares():
     assert (alone.low, alone.high) == pytest.approx(fitted.conf_int()[3])
     tiny = slope(rows.assign(y=1e-12 * rows["y"]), "y ~ C(kind) + x", "x", range(30))
     assert 1e12 * tiny.low == pytest.approx(alone.low)
+    large = slope(rows.assign(x=1e9 * rows["x"]), "y ~ x + I(x**2)", "x", range(30))
+    assert 1e9 * large.low == pytest.approx(slope(rows, "y ~ x + I(x**2)", "x", range(30)).low)
 
 
 def average_of(values):
@@ -176,6 +186,7 @@ def test_mean_is_the_textbooks_and_bootstrap_draws_whole_units():
     ("-0.019 [-0.026, -0.013]", (-0.0186, -0.0256, -0.013)),
     ("0.00 [-0.10, 0.10]", (-0.001, -0.1, 0.1)),
     ("0.25", (0.25, NAN, NAN)),
+    ("0.0000000002 [0.0000000001, 0.0000000003]", (2e-10, 1e-10, 3e-10)),
     ("–", (NAN, NAN, NAN)),
 ])  # fmt: skip
 def test_numbers_have_the_digits_that_their_interval_earns(text, numbers):
@@ -237,6 +248,8 @@ def test_replicates_are_averaged_and_a_weight_decay_that_matters_is_none():
     three = make_runs(decays=(1e-2, 1e-5, 1e-6))  # of which two are the same
     assert len(average_replicates(three)) == 54
     assert regression_formula(with_logs(three)).endswith("C(weight_decay) + log2_lr + log2_batch")
+    runs["optimizer"] = np.where(runs["lr"] < 0.1, "sgd", None)  # none is a level of its own
+    assert "C(optimizer)" in regression_formula(average_replicates(runs))
     assert {"seed", *HYPERPARAMETERS} == set(TrainConfig.__dataclass_fields__)
 
 

@@ -65,6 +65,7 @@ THIN = [0.3 - 5e-10, 0.3 + 5e-10]
     (([-0.3, 0.6], [[1, 0]], [-0.1]), (0.0, 1.0), [0.4], [0, 1], 2),
     # |alpha - 1/2| > 0 on both sides of 1/2, and label 0 at the point itself.
     (([-0.5, 0.5], [[1, 1]], [0]), (0.0, 1.0), [], [1], 2),
+    (([-0.5, 0.5], [[1, 1], [0, 0]], [0, -1e13]), (0.0, 1.0), [], [0], 2),  # a class masked
     # relu(x) - relu(1 - x) - 1/3 bends at the ends alone, and changes its sign at 2/3.
     (([0, 1], [[1, -1]], [-1 / 3]), (0.0, 1.0), [2 / 3], [0, 1], 1),
     (([0, 1], [[1, -1]], [-1 / 3]), (0.0, 2.0), [1 / 3], [0, 1], 2),
@@ -143,8 +144,9 @@ def test_what_is_not_piecewise_linear_or_not_traced_is_refused(forward, message)
     network = WithRule(forward)
     network.gate, network.hooked = nn.Sequential(nn.Sigmoid()), nn.Linear(2, 2)
     network.hooked.register_forward_hook(lambda module, given, output: output.relu())
-    with pytest.raises(ValueError, match=message):
-        exact_segment(network, torch.tensor([-1.0, 2.0]), torch.tensor([3.0, -2.0]))
+    for model, refused in ((network, message), (network.hooked, "Linear has a hook")):
+        with pytest.raises(ValueError, match=refused):
+            exact_segment(model, torch.tensor([-1.0, 2.0]), torch.tensor([3.0, -2.0]))
 
 
 @pytest.mark.parametrize("prune", [False, True])
