@@ -186,7 +186,7 @@ def test_mean_is_the_textbooks_and_bootstrap_draws_whole_units():
     ("-0.019 [-0.026, -0.013]", (-0.0186, -0.0256, -0.013)),
     ("0.00 [-0.10, 0.10]", (-0.001, -0.1, 0.1)),
     ("0.25", (0.25, NAN, NAN)),
-    ("0.0000000002 [0.0000000001, 0.0000000003]", (2e-10, 1e-10, 3e-10)),
+    ("0.00000000020 [0.00000000010, 0.00000000030]", (2e-10, 1e-10, 3e-10)),
     ("–", (NAN, NAN, NAN)),
 ])  # fmt: skip
 def test_numbers_have_the_digits_that_their_interval_earns(text, numbers):
