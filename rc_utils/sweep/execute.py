@@ -26,7 +26,7 @@ from rc_utils.counting import region_count
 from rc_utils.datasets.load import check_values as check_dataset
 from rc_utils.datasets.load import folder_with, is_here, load_dataset
 from rc_utils.networks.registry import check_network
-from rc_utils.paths import results_dir, write_atomically
+from rc_utils.paths import results_dir
 from rc_utils.sweep import records
 from rc_utils.sweep.campaign import Campaign, canonical_json, load_campaign
 from rc_utils.sweep.run import check_start, complete_run, make_record, torch_threads, with_held
@@ -107,10 +107,7 @@ def sweep(
     if scheduler:  # whose workers may have none of the records that are here
         old = {key: found[key][0] for key in found}
         todo = [with_held(p, old[p.spec.run_id]) if p.spec.run_id in old else p for p in todo]
-    # A folder that cannot be written is noticed before any training.
-    probe = results_dir() / "records" / f".writable.{uuid.uuid4().hex[:8]}"
-    write_atomically(probe, bytes(1 << 20))  # as large as records are at most
-    probe.unlink()
+    records.check_writable()
     options = {"device": device, "threads": threads, "deadline": deadline, "compile": compile}
     job = functools.partial(attempt, **options)
     outcomes = on_dask(todo, job, workers, scheduler) if workers or scheduler else map(job, todo)

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import uuid
 import warnings
 
 import numpy as np
@@ -55,6 +56,13 @@ def write_record(record):
     path = record_path(record["run_id"])
     write_atomically(path, json.dumps(sealed(record), indent=1, allow_nan=False).encode() + b"\n")
     return path
+
+
+def check_writable():
+    """Raise OSError where no record can be written, before one is trained for."""
+    probe = results_dir() / "records" / f".writable.{uuid.uuid4().hex[:8]}"
+    write_atomically(probe, bytes(1 << 20))  # as large as records are at most
+    probe.unlink()
 
 
 def _trusted(text, where, run_id):

@@ -86,6 +86,7 @@ def complete_run(planned, device="cpu", should_stop=None, *, compile=False):
             if records.is_complete(old, planned):
                 return old
             planned = with_held(planned, old)
+        records.check_writable()
         was_ok = old is not None and old["status"] == "ok"
         record, states = make_record(planned, device, should_stop, compile=compile)
         fault = f"run {run_id} has scores that are not finite where it is counted now; its record"

@@ -160,7 +160,8 @@ def train(
     check_outputs(network, data)
     diverging = contextlib.suppress(NonFiniteScores)
     no_autocast = torch.autocast(device.type, enabled=False)  # of the caller's
-    with own_random_state(device, config.seed), full_precision(), diverging, no_autocast:
+    alone = own_random_state(device, config.seed)
+    with alone, full_precision(), diverging, no_autocast, torch.enable_grad():
         if config.pretrain_epochs:
             noise = dataclasses.replace(data, y_train=random_labels(config, data))
             number = config.pretrain_epochs
