@@ -20,7 +20,6 @@ from axe_playwright_python.base import AXE_SCRIPT
 from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from test_book import BOOK, write_source
-from test_counting_pictures import num_areas
 from test_pages_explorer import counts_of as counts_by_run
 from test_pages_explorer import random_grids
 
@@ -343,9 +342,7 @@ def pixels_of(tab, path):
     return np.asarray(Image.open(path).convert("RGB")).astype(int)
 
 
-def test_the_explorer_paints_labels_where_they_belong_and_as_many_areas_as_it_says(
-    explorer_tab, made_explorer, tmp_path
-):
+def test_the_explorer_paints_labels_where_they_belong(explorer_tab, made_explorer, tmp_path):
     tab, grid = explorer_tab, made_explorer[0]["learning rate 0.02"][9]
     corners = tab.evaluate("""() => {
         const svg = document.querySelectorAll(".rc-explorer svg")[1];
@@ -362,17 +359,6 @@ def test_the_explorer_paints_labels_where_they_belong_and_as_many_areas_as_it_sa
     right = np.abs(pixels[rows, columns] - colours).max(1) <= 2
     assert len(set(labels)) > 2
     assert right.mean() > 0.97
-    enlarge = """svg => {
-        const copy = svg.cloneNode(true);
-        copy.querySelectorAll("image, text, .rc-outline").forEach(part => part.remove());
-        copy.style = "position: fixed; inset: 0; width: 100vw; height: 100vh;"
-            + "max-height: none; background: white";
-        svg.closest(".rc-explorer").append(copy);
-    }"""
-    for picture, number in enumerate(counts_shown(tab)):
-        tab.locator(".rc-explorer figure svg").nth(picture).evaluate(enlarge)
-        pixels = pixels_of(tab, tmp_path / "x.png")
-        assert num_areas(pixels, CLASS_COLOURS, smallest=21, tolerance=8) == number
 
 
 def test_the_playground_trains_and_shows_the_counts_of_its_segment(show_alone, tmp_path):

@@ -27,25 +27,19 @@ def shifted(x):
     return field(x + 2.2)
 
 
-def num_areas(pixels, colours, smallest, tolerance=0):
-    """Number of areas of one of the colours in a picture (height, width, 3), of some size."""
-    number = 0
-    for colour in colours:
-        here = np.abs(pixels - np.round(255 * np.array(to_rgb(colour)))).max(2) <= tolerance
-        areas, _ = ndimage.label(here, structure=np.ones((3, 3)))
-        number += int((np.bincount(areas.ravel())[1:] >= smallest).sum())
-    return number
-
-
 def areas_drawn(ax, labels):
     """How many areas of one colour a picture of regions has, from its pixels, specks left out."""
     for artist in [*ax.patches, *ax.texts, ax.get_legend()]:
         artist.set_visible(False)
     ax.figure.canvas.draw()
-    pixels = np.asarray(ax.figure.canvas.buffer_rgba())[..., :3].astype(int)
+    pixels = np.asarray(ax.figure.canvas.buffer_rgba())[..., :3]
     plt.close(ax.figure)
-    colours = [plotting.CLASS_COLOURS[label] for label in np.unique(labels)]
-    return num_areas(pixels, colours, smallest=5)
+    number = 0
+    for label in np.unique(labels):
+        colour = np.round(255 * np.array(to_rgb(plotting.CLASS_COLOURS[label])))
+        areas, _ = ndimage.label((pixels == colour).all(2), structure=np.ones((3, 3)))
+        number += int((np.bincount(areas.ravel())[1:] >= 5).sum())
+    return number
 
 
 def test_the_number_beside_cells_is_the_number_of_areas_in_them():

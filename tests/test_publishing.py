@@ -1,4 +1,4 @@
-"""What the book is published with: the dictionary of columns, downloads, the PDF."""
+"""What the book is published with: the dictionary of columns and downloads."""
 
 import csv
 import pathlib
@@ -7,9 +7,6 @@ import zipfile
 
 import downloads
 import pages
-import pdf
-import pypdf
-import pytest
 
 from rc_utils.measures import MEASURES
 from rc_utils.sweep.campaign import load_campaign
@@ -41,16 +38,3 @@ def test_downloads_are_the_notebooks_and_the_records(tmp_path, monkeypatch):
         assert archive.namelist() == ["columns.csv", "tiny-imagenet-small.csv"]
         lines = archive.read("tiny-imagenet-small.csv").decode().splitlines()
     assert len(lines) == 1 + len(load_runs(recorded))
-
-
-@pytest.mark.slow
-def test_the_pdf_joins_pages_and_their_links(chromium, tmp_path):
-    page = "<html><head><title>{0} — Book</title></head><body><h1>{0}</h1>"
-    page += "<a href='{1}'>go</a></body></html>"
-    (tmp_path / "one.html").write_text(page.format("First", "two.html#x"))
-    (tmp_path / "two.html").write_text(page.format("Second", "https://example.org/"))
-    pdf.write(tmp_path, ["one", "two"], tmp_path / "downloads" / "book.pdf")
-    book = pypdf.PdfReader(tmp_path / "downloads" / "book.pdf")
-    assert [item.title for item in book.outline] == ["First", "Second"]
-    (link,) = (annotation.get_object() for annotation in book.pages[0]["/Annots"])
-    assert link["/Dest"][0].get_object() == book.pages[1].get_object()
