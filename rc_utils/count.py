@@ -20,6 +20,7 @@ import torch
 from rc_utils import correlation
 from rc_utils.checks import require
 from rc_utils.counting import label_grid, region_count, sample_vertices
+from rc_utils.counting.sampling import precision_of
 from rc_utils.datasets.cache import decode
 
 _KEYS = ("x_train", "x", "points", "images")
@@ -38,8 +39,9 @@ def load_model(name):
     and what the import of a module raises.
     """
     path, output = name, []
-    if ".onnx:" in name:
-        path, _, *output = name.rpartition(":")
+    if ".onnx:" in name:  # the name of an output may hold a colon, too
+        stem, *output = name.split(".onnx:", 1)
+        path = f"{stem}.onnx"
     reader = _READERS.get(pathlib.Path(path).suffix)
     if reader:
         if not pathlib.Path(path).is_file():
@@ -124,7 +126,7 @@ _READERS[".onnx"] = _onnx
 
 
 def load_points(path, key=None, image_size=None):
-    """Points (N, *shape) float32 as the model sees them.
+    """Points (N, *shape) as the model sees them: float32, or float64 where `region_count` has it.
 
     An .npz file: the array `key`, else the first of x_train, x, points, images that it has, else
     its only one. An .npy file: its array. Numbers are taken as they are, bytes as images
@@ -159,7 +161,9 @@ def load_points(path, key=None, image_size=None):
     found = f"{path} holds points of type {points.dtype} and shape {points.shape}"
     fits = points.dtype.kind in "buif" and points.ndim > 1
     require(fits, f"{found}, expected real numbers (N, *shape), so (N, 1) for one feature")
-    return _as_images(points) if points.dtype == np.uint8 else points.astype(np.float32)
+    if points.dtype == np.uint8:
+        return _as_images(points)
+    return points.astype(np.float64 if precision_of(points) == torch.float64 else np.float32)
 
 
 def _images_below(folder):
@@ -199,11 +203,15 @@ def standardise(points, mean, std):
         expected = f"expected one finite number or one for each of the {channels}"
         require(fits, f"--{name} is {' '.join(map(str, values))}; {expected}")
     shape = (-1, *[1] * (points.ndim - 2))
-    return (points - np.float32(mean).reshape(shape)) / np.float32(std).reshape(shape)
+    mean, std = (np.asarray(values, points.dtype).reshape(shape) for values in (mean, std))
+    return (points - mean) / std
 
 
-def draw(model, points, path, seed=0):
-    """Write a picture of the first segments and triangles that `seed` draws."""
+def draw(model, points, path, seed=0, resolution=None):
+    """Write a picture of the first segments and triangles that `seed` draws, labels on grids.
+
+    resolution: points on each segment, as in `region_count`.
+    """
     import matplotlib.pyplot as plt
 
     from rc_utils import plotting
@@ -212,16 +220,24 @@ def draw(model, points, path, seed=0):
     fig = plt.figure(figsize=(8, 7.5))
     above, below = fig.subfigures(2, 1, height_ratios=[4, 3])
     segments = sample_vertices(points, dim=1, num_samples=8, seed=seed).numpy()
-    plotting.segment_strip(label_grid(model, segments).labels, ax=above.subplots())
+    names = getattr(model, "classes_", None) if _takes_rows(model) else None
+    names = None if names is None else [str(name) for name in names]
+    strips = label_grid(model, segments, resolution=resolution).labels
+    plotting.segment_strip(strips, ax=above.subplots(), class_names=names)
     if len(points) > 2:
         triangles = sample_vertices(points, dim=2, num_samples=2, seed=seed).numpy()
         grid = label_grid(model, triangles)
         inside, places = tuple(grid.lattice.indices.T), grid.lattice.coordinates
         axes = below.subplots(1, 2)
         for labels, ax in zip(grid.labels, axes, strict=True):
-            plotting.decision_regions(labels[inside], places, ax)
+            plotting.decision_regions(labels[inside], places, ax, class_names=names)
     fig.savefig(path)
     plt.close(fig)
+
+
+def _takes_rows(model):
+    """Whether the model is one with `predict`, which gets each point as a row."""
+    return hasattr(model, "predict") and not isinstance(model, torch.nn.Module)
 
 
 def _parser():
@@ -229,7 +245,8 @@ def _parser():
     parser = argparse.ArgumentParser(prog="python -m rc_utils.count", description=description)
     add, floats = parser.add_argument, {"type": float, "nargs": "+"}
     add("model", help="module:name, or a file of TorchScript, torch.export (.pt2) or ONNX")
-    add("data", help="an .npz or .npy file, or a folder of images")
+    rows = "what has predict gets each image as a row, its channels one after the other"
+    add("data", help=f"an .npz or .npy file, or a folder of images; {rows}")
     add("--points", metavar="KEY", help="the array of the .npz file")
     add("--image-size", type=int, help="to which the images of a folder are resized")
     add("--mean", **floats, default=[0.0], help="subtracted, one value or one per channel")
@@ -241,7 +258,7 @@ def _parser():
     coarse = "intervals that adaptive segments begin with: 8 for large networks"
     add("--coarse", type=int, help=coarse)
     add("--seed", type=int, default=0, help="draws the segments (default: 0)")
-    add("-o", "--output", default="regions.svg", help="the picture (default: regions.svg)")
+    add("-o", "--output", default="regions.svg", help="picture of grids (default: regions.svg)")
     return parser
 
 
@@ -257,7 +274,9 @@ def main(argv=None):
         count = region_count(model, points, **settings, progress=True)
         print(f"regions, with a 95 % interval: {correlation.mean(count.counts, 'samples')}")
         print(count)
-        draw(model, points, args.output, args.seed)
+        if _takes_rows(model) and points.ndim == 4 and points.shape[1] > 1:
+            print(f"each image was a row of the model: {points.shape[1:]}, flattened in this order")
+        draw(model, points, args.output, args.seed, args.resolution if args.dim == 1 else None)
     except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -16,7 +16,7 @@ from rc_utils import count, region_count
 from rc_utils.correlation import mean
 
 MODULE = """
-import torch
+import types, torch
 class Stripes(torch.nn.Module):
     "Label 0 or 1 by the sign of sin(9 x_0)."
     def forward(self, x):
@@ -24,6 +24,7 @@ class Stripes(torch.nn.Module):
         return torch.cat([s, -s], 1)
 def half(x):
     return x[:, 0] - 0.5
+pets = types.SimpleNamespace(classes_=["cat"], predict=lambda rows: ["cat"] * len(rows))
 """
 
 
@@ -59,8 +60,11 @@ def test_a_function_is_counted_on_triangles_and_of_two_points_a_segment_is_drawn
     assert count.main(words.split()) == 0
     assert "dim=2, num_samples=5, " in capsys.readouterr().out
     np.save("two.npy", np.eye(2))  # a file of one array
-    assert count.main(["stripes_module:Stripes", "two.npy", "--num-samples", "1"]) == 0
-    assert "$x_3$" not in (folder / "regions.svg").read_text()
+    words = "stripes_module:Stripes two.npy --num-samples 1 --resolution 2"
+    assert count.main(words.split()) == 0
+    picture = (folder / "regions.svg").read_text()
+    assert "$x_3$" not in picture
+    assert "class 1" not in picture  # it lies between the ends
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.* is:DeprecationWarning")
@@ -111,18 +115,21 @@ def test_an_onnx_file_counts_as_its_function(folder):
     assert found.tolist() == expected.tolist()
 
 
-@pytest.mark.usefixtures("folder")
-def test_images_become_channels_between_0_and_1(rng):
+def test_images_become_channels_and_numbers_keep_their_precision(folder, rng, capsys):
     images = count.load_points("images", image_size=8)
     assert (images.shape, images.dtype) == ((6, 3, 8, 8), np.float32)
     assert 0 <= images.min() < images.max() <= 1
     pixels = rng.integers(0, 256, (4, 5, 6, 3), dtype=np.uint8)
     np.savez("bytes.npz", pixels)
-    np.testing.assert_allclose(
-        count.load_points("bytes.npz"), pixels.transpose(0, 3, 1, 2) / 255, rtol=1e-6
-    )
+    expected = pixels.transpose(0, 3, 1, 2) / 255
+    np.testing.assert_allclose(count.load_points("bytes.npz"), expected, rtol=1e-6)
+    assert count.main(["stripes_module:pets", "bytes.npz"]) == 0
+    assert "a row of the model: (3, 5, 6), flattened" in capsys.readouterr().out
+    assert "cat</text>" in (folder / "regions.svg").read_text()
     shifted = count.standardise(images, [0.1, 0.2, 0.3], [2.0])
     np.testing.assert_allclose(shifted[:, 1], (images[:, 1] - 0.2) / 2, rtol=1e-5)
+    points = count.standardise(count.load_points("points.npz"), [0.1], [1.0])
+    assert (points == np.load("points.npz")["x"] - 0.1).all()
 
 
 @pytest.mark.parametrize(("words", "message"), [
@@ -163,17 +170,17 @@ def test_of_several_outputs_of_an_onnx_file_one_has_to_be_named(folder, monkeypa
         """What onnxruntime says of a detector: boxes, and scores of the classes."""
 
         def __init__(self, *_, **__):
-            named = [types.SimpleNamespace(name=name) for name in ("boxes", "scores")]
+            named = [types.SimpleNamespace(name=name) for name in ("boxes", "scores:0")]
             self.get_inputs, self.get_outputs = lambda: named[:1], lambda: named
 
         def run(self, names, inputs):
-            return [inputs["boxes"] * (1 if name == "scores" else 0) for name in names]
+            return [inputs["boxes"] * (1 if name == "scores:0" else 0) for name in names]
 
     monkeypatch.setitem(sys.modules, "onnxruntime", types.SimpleNamespace(InferenceSession=Session))
     (folder / "detector.onnx").write_bytes(b"")
-    outputs = r"name one of the outputs.*detector\.onnx:boxes, detector\.onnx:scores"
+    outputs = r"name one of the outputs.*detector\.onnx:boxes, detector\.onnx:scores:0"
     for name in ("detector.onnx", "detector.onnx:masks"):
         with pytest.raises(ValueError, match=outputs):
             count.load_model(name)
-    model = count.load_model("detector.onnx:scores")
+    model = count.load_model("detector.onnx:scores:0")
     assert model(np.ones((1, 2))).tolist() == [[1, 1]]

@@ -414,8 +414,9 @@ def refuse_non_finite(labels, place_of):
 def predict_labels(model: Model, points: Points, *, batch_size: int | None = None) -> np.ndarray:
     """Predicted label of each point, a NumPy array (N,) of integers; arguments of `region_count`.
 
-    Raises ValueError for points or scores that are not finite and for outputs of a wrong shape;
-    MemoryError if one point is too many.
+    Of a scikit-learn classifier they are positions in its `classes_`. Raises ValueError for points
+    or scores that are not finite and for outputs of a wrong shape; MemoryError if one point is too
+    many.
     """
     names, points = getattr(points, "columns", None), as_points(points)
     if not len(points):

@@ -204,7 +204,8 @@ def label_grid(model, vertices, *, resolution=None, adjacency=None, batch_size=N
     """LabelGrid of given simplices: the labels that `region_count` counts on a grid.
 
     `vertices` are `(B, d + 1, *shape)`, as `sample_vertices` returns them; the others are as in
-    `region_count`. Negative labels: all become their ranks. Raises ValueError as `region_count`.
+    `region_count`. Negative labels: all become their ranks. Of a scikit-learn classifier they are
+    positions in its `classes_`. Raises ValueError as `region_count`.
     """
     classifier, corners = classifier_inside(model, vertices, batch_size)
     lattice = make_lattice(corners.shape[1] - 1, resolution, adjacency=adjacency)
