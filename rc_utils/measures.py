@@ -37,7 +37,7 @@ SEGMENT_POINTS = 11
 # u of the mixtures on either half of a segment.
 MAGNITUDES = np.linspace(0, 1, SEGMENT_POINTS // 2 + 1)
 
-# Names of functions and methods of torch, which end in _ where they are in place.
+# Names of functions and methods of torch, without the _ with which some begin or end.
 ACTIVATIONS = {
     "relu", "leaky_relu", "prelu", "rrelu", "elu", "selu", "celu", "silu", "gelu", "mish",
 }  # fmt: skip
@@ -45,7 +45,7 @@ ACTIVATIONS = {
 OTHER_BENDS = {
     "clamp", "clip", "clamp_min", "clamp_max", "maximum", "minimum", "fmax", "fmin", "abs",
     "absolute", "sign", "heaviside", "relu6", "hardtanh", "threshold", "hardsigmoid", "hardswish",
-    "softshrink", "hardshrink",
+    "softshrink", "hardshrink", "rnn_relu", "rnn_relu_cell",
 }  # fmt: skip
 
 
@@ -109,9 +109,10 @@ def sharpness(network, x, y, tolerance=0.05):
     """Largest eigenvalue of the Hessian, in all parameters, of the mean cross-entropy on (x, y).
 
     In evaluation mode. Lanczos iterations with Hessian-vector products from a fixed start;
-    `tolerance` bounds the relative error of the eigenvalue. All images are in one graph: a few
-    hundred are meant. 0 where nothing can be trained or the start meets no curvature, as on images
-    that a network has separated for good.
+    `tolerance` bounds the relative distance to some eigenvalue, which can be one below the largest:
+    an error of a quarter was seen. All images are in one graph: a few hundred are meant. 0 where
+    nothing can be trained or the start meets no curvature, as on images that a network has
+    separated for good.
     """
     from scipy.sparse.linalg import LinearOperator, eigsh
 
@@ -355,7 +356,7 @@ class UnitInputs(TorchFunctionMode):
         self.visit, self.found, self.num_points = visit, False, 0
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs, name = kwargs or {}, getattr(func, "__name__", "").rstrip("_")
+        kwargs, name = kwargs or {}, getattr(func, "__name__", "").strip("_")
         if name in ACTIVATIONS:
             self.found = True
             z = args[0] if args else kwargs["input"]
