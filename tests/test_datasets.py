@@ -201,6 +201,8 @@ def test_class_folders_are_resized_and_cropped_at_the_centre(tmp_path, monkeypat
     with monkeypatch.context() as patch:
         patch.setattr("rc_utils.datasets.cache.decode", None)
         assert same(load(), data)
+        with pytest.raises(TypeError):  # nor are images of another folder taken for them
+            load(root=shutil.copytree(root, tmp_path / "copy"))
     Image.new("RGB", (9, 9), "white").save(picture)
     assert load().provenance["sha256"] != data.provenance["sha256"]
     (root / "train" / "cat").mkdir()
@@ -209,12 +211,14 @@ def test_class_folders_are_resized_and_cropped_at_the_centre(tmp_path, monkeypat
         load()
 
 
-@pytest.mark.usefixtures("fruit")
-def test_names_that_are_taken_or_given_twice_are_refused():
+def test_names_that_are_taken_or_given_twice_are_refused(fruit, tmp_path):
     with pytest.raises(ValueError, match=r"digits.npz has the name of one that is built in"):
         load_dataset("digits")
     with pytest.raises(ValueError, match="at least two different classes"):
         load_dataset("fruit", classes=["apple", 0])
+    write_cache(tmp_path / "twins.npz", fruit | {"classes": ("apple", "pear", "plum", "apple")})
+    with pytest.raises(ValueError, match="several classes have the name 'apple'"):
+        load_dataset("twins", classes=["apple", "pear"])
 
 
 def test_grey_images_of_sixteen_bits_keep_their_range_and_an_unknown_one_is_refused(tmp_path):
@@ -227,7 +231,7 @@ def test_grey_images_of_sixteen_bits_keep_their_range_and_an_unknown_one_is_refu
     ):
         Image.fromarray(pixels).save(tmp_path / name)
         assert np.abs(decode(tmp_path / name, 8)[..., 1] - expected).max() <= 0.5
-    for pixels in (np.full((4, 4), 0.5, np.float32), np.full((4, 4), 1 << 20, np.int32)):
-        Image.fromarray(pixels).save(tmp_path / "x.tif")
+    for value, kind in ((0.5, np.float32), (1 << 20, np.int32), (255, np.int32)):
+        Image.fromarray(np.full((4, 4), value, kind)).save(tmp_path / "x.tif")
         with pytest.raises(ValueError, match=r"x\.tif has pixels of mode [IF], whose range is un"):
             decode(tmp_path / "x.tif", 4)

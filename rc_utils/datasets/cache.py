@@ -130,7 +130,8 @@ def class_folders(root, size):
 def decoded(arrays, root, size, folder):
     """The dataset of `class_folders` with its images, decoded once and cached in folder.
 
-    The cache's name depends on the files, their sizes and dates: a changed folder is decoded anew.
+    The cache's name depends on root, the files, their sizes and dates: a changed folder is decoded
+    anew.
     """
     from tqdm import tqdm
     from tqdm.contrib.concurrent import thread_map
@@ -138,7 +139,8 @@ def decoded(arrays, root, size, folder):
     files = [*map(Path, arrays["x_train"]), *map(Path, arrays["x_test"])]
     stats = [(file.relative_to(root).as_posix(), file.stat()) for file in files]
     listing = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
-    digest = hashlib.sha256(repr((arrays["classes"], listing)).encode()).hexdigest()
+    contents = str(root.resolve()), arrays["classes"], listing
+    digest = hashlib.sha256(repr(contents).encode()).hexdigest()
     path = folder / f"imagenet-{size}-{digest[:12]}.npz"
     if not path.exists():
         bar = {"desc": "decoding", "mininterval": 5, "tqdm_class": tqdm}
@@ -153,19 +155,21 @@ def decode(file, size):
     """One image as (size, size, 3) uint8, its middle resized; 16 bits are brought to 8.
 
     The depth is that of the file's mode, whatever its brightness. Raises ValueError for what is no
-    image, and for pixels of unknown range: floating-point numbers, integers beyond 16 bits.
+    image, and for pixels of unknown range: floating-point numbers, integers beyond 16 bits, and a
+    TIFF of 32 bits for which 8 would do.
     """
     from PIL import Image, ImageOps
 
     try:
         with Image.open(file) as image:
-            mode = image.mode
+            mode, wide = image.mode, image.mode == "I" and image.format == "TIFF"
             image = image.copy() if mode[0] in "IF" else image.convert("RGB")
     except Exception as error:  # of whatever kind, depending on which bytes are wrong
         raise ValueError(f"{file} cannot be decoded ({error}): replace or remove it") from error
     if mode[0] in "IF":
         pixels = np.asarray(image)
         known = mode[0] == "I" and pixels.min() >= 0 and pixels.max() < 1 << 16
+        known = known and not (wide and pixels.max() < 1 << 8)
         advice = "whose range is unknown: save it with 8 or 16 bits"
         require(known, f"{file} has pixels of mode {mode}, {advice}")
         image = Image.fromarray((pixels / 257).round().astype(np.uint8)).convert("RGB")

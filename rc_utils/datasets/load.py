@@ -190,6 +190,8 @@ def resolve_classes(classes, names):
     for chosen in classes:
         if chosen not in (names if isinstance(chosen, str) else range(len(names))):
             raise unknown_name(f"class (names or indices 0 to {len(names) - 1})", chosen, names)
+        unique = not isinstance(chosen, str) or names.count(chosen) == 1
+        require(unique, f"several classes have the name {chosen!r}: give their indices")
         indices.append(names.index(chosen) if isinstance(chosen, str) else int(chosen))
     different = len(indices) > 1 and len(set(indices)) == len(indices)
     require(different, f"classes is {classes!r}; expected at least two different classes")
