@@ -203,15 +203,13 @@ def standardise(points, mean, std):
         expected = f"expected one finite number or one for each of the {channels}"
         require(fits, f"--{name} is {' '.join(map(str, values))}; {expected}")
     shape = (-1, *[1] * (points.ndim - 2))
-    mean, std = (np.asarray(values, points.dtype).reshape(shape) for values in (mean, std))
+    mean = np.asarray(mean, points.dtype).reshape(shape)
+    std = np.asarray(std, points.dtype).reshape(shape)
     return (points - mean) / std
 
 
 def draw(model, points, path, seed=0, resolution=None):
-    """Write a picture of the first segments and triangles that `seed` draws, labels on grids.
-
-    resolution: points on each segment, as in `region_count`.
-    """
+    """Write a picture of the first segments, on grids of `resolution`, and triangles of `seed`."""
     import matplotlib.pyplot as plt
 
     from rc_utils import plotting

@@ -109,10 +109,9 @@ def sharpness(network, x, y, tolerance=0.05):
     """Largest eigenvalue of the Hessian, in all parameters, of the mean cross-entropy on (x, y).
 
     In evaluation mode. Lanczos iterations with Hessian-vector products from a fixed start;
-    `tolerance` bounds the relative distance to some eigenvalue, which can be one below the largest:
-    an error of a quarter was seen. All images are in one graph: a few hundred are meant. 0 where
-    nothing can be trained or the start meets no curvature, as on images that a network has
-    separated for good.
+    `tolerance` bounds the relative distance to some eigenvalue, now and then one a quarter below
+    the largest. All images are in one graph: a few hundred are meant. 0 where nothing can be
+    trained or the start meets no curvature, as on images that a network has separated for good.
     """
     from scipy.sparse.linalg import LinearOperator, eigsh
 

@@ -365,11 +365,11 @@ def test_the_playground_trains_and_shows_the_counts_of_its_segment(show_alone, t
     page = (BOOK / "playground.md").read_text()
     tab = show_alone(re.search(r"```\{raw\} html\n(.*?)```", page, re.DOTALL)[1])
     tab.get_by_role("button", name="Start", exact=True).click()
-    tab.wait_for_function("Number(document.querySelector('[data-rc=step]').textContent) >= 30")
+    tab.wait_for_function("Number(document.querySelector('[data-rc=step]').textContent) >= 300")
     tab.get_by_role("button", name="Pause").click()
     tab.get_by_role("button", name="End of the segment").first.press("Shift+ArrowLeft")
     shown = [int(text.split()[0]) for text in tab.locator("[data-rc=regions]").all_inner_texts()]
-    count = "t => rcPlayground.segment(t.network, ...p.ends).count"
+    count = "t => t.recorded === t.step && rcPlayground.segment(t.network, ...p.ends).count"
     counts = f"() => {{ const [p] = rcPlayground.playgrounds; return p.trainings.map({count}); }}"
     assert shown == tab.evaluate(counts)
     assert problems(tab, tmp_path) == []

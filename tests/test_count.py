@@ -59,12 +59,9 @@ def test_a_function_is_counted_on_triangles_and_of_two_points_a_segment_is_drawn
     words = "stripes_module:half points.npz --dim 2 --num-samples 5 --resolution 6"
     assert count.main(words.split()) == 0
     assert "dim=2, num_samples=5, " in capsys.readouterr().out
-    np.save("two.npy", np.eye(2))  # a file of one array
-    words = "stripes_module:Stripes two.npy --num-samples 1 --resolution 2"
-    assert count.main(words.split()) == 0
-    picture = (folder / "regions.svg").read_text()
-    assert "$x_3$" not in picture
-    assert "class 1" not in picture  # it lies between the ends
+    np.save("two.npy", np.eye(2))  # a file of one array; class 1 is between the points
+    assert count.main(["stripes_module:Stripes", "two.npy", "--resolution", "2"]) == 0
+    assert not any(text in (folder / "regions.svg").read_text() for text in ("$x_3$", "class 1"))
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.* is:DeprecationWarning")
@@ -182,5 +179,4 @@ def test_of_several_outputs_of_an_onnx_file_one_has_to_be_named(folder, monkeypa
     for name in ("detector.onnx", "detector.onnx:masks"):
         with pytest.raises(ValueError, match=outputs):
             count.load_model(name)
-    model = count.load_model("detector.onnx:scores:0")
-    assert model(np.ones((1, 2))).tolist() == [[1, 1]]
+    assert count.load_model("detector.onnx:scores:0")(np.ones((1, 2))).tolist() == [[1, 1]]

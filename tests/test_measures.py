@@ -183,8 +183,6 @@ def test_margin_over_gradient_is_the_distance_to_the_boundary_of_a_linear_classi
     ("maximum", lambda z: torch.maximum(z, torch.zeros(()))), ("max", lambda z: z.max(0 * z)),
     ("abs", lambda z: z.clone().abs_()), ("relu6", torch.nn.functional.relu6),
     ("gt", lambda z: torch.where(z > 0, z, 0)), ("threshold", torch.nn.Threshold(0, 0)),
-    ("rnn_relu", lambda z: torch.nn.RNN(z.shape[1], 1, nonlinearity="relu")(z)[0]),
-    ("rnn_relu_cell", lambda z: torch.nn.RNNCell(z.shape[1], 1, nonlinearity="relu")(z)),
 ])  # fmt: skip
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_measures_of_units_refuse_bends_that_they_would_not_see(measure, name, bend):

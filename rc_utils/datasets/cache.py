@@ -130,8 +130,7 @@ def class_folders(root, size):
 def decoded(arrays, root, size, folder):
     """The dataset of `class_folders` with its images, decoded once and cached in folder.
 
-    The cache's name depends on root, the files, their sizes and dates: a changed folder is decoded
-    anew.
+    The cache's name depends on root, files, their sizes and dates: a changed folder is read anew.
     """
     from tqdm import tqdm
     from tqdm.contrib.concurrent import thread_map

@@ -179,7 +179,7 @@
     line: (x, y, uniform, i) => i % 2 === 0,
   };
 
-  /** `number` points of the square [-1, 1]^2 with targets +-1; a share `noise` of the targets is flipped. */
+  /** `number` points of the square [-1, 1]^2 with targets +-1, each flipped with probability `noise`. */
   function trainingSet(kind, number, noise, seed) {
     const uniform = generator(seed + 0x51ed);
     const spread = () => 1.8 * uniform() - 0.9;
@@ -190,7 +190,7 @@
     return { points, targets: targets.map((target) => (uniform() < noise ? -target : target)) };
   }
 
-  /** A network in training. `history` has {step, loss, count, lambda} at steps that grow by a twentieth. */
+  /** A network in training. `history` has {step, loss, count, lambda} at steps that grow by a twentieth, and where it rests. */
   class Training {
     constructor({ kind, number, noise, width, batch, seed }, lr) {
       Object.assign(this, trainingSet(kind, number, noise, seed), { lr, step: 0, history: [], diverged: false });
@@ -220,15 +220,23 @@
       if (this.step >= this.next) this.record();
     }
 
+    /** The loss, count and sharpness of this step: `recorded`, to which all that is shown as numbers belongs. */
     record() {
       this.next = Math.ceil((this.step + 1) * 1.05);
       this.loss = loss(this.network, this.points, this.targets);
       const limit = DIVERGED * (this.history[0] ?? this).loss;
       this.diverged = !(this.loss <= limit);
       if (this.diverged) return;
+      this.recorded = this.step;
+      this.fitted = fitted(this.network, this.points, this.targets);
       this.count = meanCount(this.network, this.points);
       this.lambda = sharpness(this.network, this.points);
       this.history.push({ step: this.step, loss: this.loss, count: this.count, lambda: this.lambda });
+    }
+
+    /** Record the present step, where that has not been done. */
+    rest() {
+      if (this.recorded !== this.step && !this.diverged) this.record();
     }
   }
 
@@ -258,11 +266,11 @@
       const rates = gone.map((training) => rateText(training.lr)).join(" and ");
       return [`The training with learning rate ${rates} diverged, so there is nothing to compare. Choose a smaller one.`];
     }
-    if (!one.step) return ["Both networks begin with the same weights. Start the training."];
+    if (!one.recorded) return ["Both networks begin with the same weights. Start the training."];
     const [larger, smaller] = one.lr > other.lr ? [one, other] : [other, one];
     const numbers = ([many, few]) =>
       `${shown(many)} regions with learning rate ${rateText(larger.lr)}, ${shown(few)} with ${rateText(smaller.lr)}.`;
-    const sentences = [`After ${one.step.toLocaleString("en")} steps: ${numbers([larger.count, smaller.count])}`];
+    const sentences = [`After ${one.recorded.toLocaleString("en")} steps: ${numbers([larger.count, smaller.count])}`];
     sentences[0] += ` ${claimText(larger.count, smaller.count)}`;
     const equal = atEqualLoss(larger, smaller);
     if (equal) sentences.push(`At equal loss (${equal.loss.toPrecision(2)}): ${numbers(equal.counts)} ${claimText(...equal.counts)}`);
@@ -479,9 +487,9 @@
       state.trainings.forEach((training, k) => {
         const cells = {
           lr: rateText(training.lr),
-          step: training.step.toLocaleString("en"),
+          step: training.recorded.toLocaleString("en"),
           loss: training.diverged ? "diverged" : training.loss.toPrecision(2),
-          fitted: `${fitted(training.network, training.points, training.targets)} of ${training.points.length}`,
+          fitted: `${training.fitted} of ${training.points.length}`,
           count: shown(training.count),
           bound: bound(training.points, training.lambda).toFixed(0),
           edgeBound: bound(training.points, 2 / training.lr).toFixed(0),
@@ -509,6 +517,7 @@
     }
 
     function refresh() {
+      if (!state.running) state.trainings.forEach((training) => training.rest());
       const found = state.trainings.map(({ network }) => segment(network, ...state.ends));
       state.trainings.forEach((training, k) => {
         drawPlane(training, all("plane")[k], found[k]);
@@ -565,7 +574,7 @@
         comparison.current ??= lrs.map((lr) => new Training({ ...settings(), seed }, lr));
         for (let k = 0; k < 20; k++) comparison.current.forEach((training) => training.advance());
         if (comparison.current.every((training) => training.diverged || training.step >= SEED_STEPS)) {
-          comparison.current.forEach((training) => training.record());
+          comparison.current.forEach((training) => training.rest());
           comparison.pairs.push(comparison.current);
           comparison.current = null;
         }
