@@ -370,7 +370,12 @@ def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_logs(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows with log2_lr, log2_batch and log2_ratio: of lr, batch size and batch size / lr."""
+    """Rows with log2_lr, log2_batch and log2_ratio: of lr, batch size and batch size / lr.
+
+    Raises ValueError where one of them is not positive.
+    """
+    for column in LOGS:
+        require(not (rows[column] <= 0).any(), f"{column} must be positive for its logarithm")
     lr, batch = (np.log2(rows[column].astype(float)) for column in LOGS)
     return rows.assign(log2_lr=lr, log2_batch=batch, log2_ratio=batch - lr)
 
@@ -393,6 +398,7 @@ def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count") 
     Replicates are averaged, and errors are clustered by setting, which networks share. NaN where
     the factor does not vary. Raises ValueError for a missing column or values that are not finite.
     """
+    check_name("factor", factor, LOGS)
     check_keys("the runs", [*LOGS, column], runs.columns)
     rows = finished(average_replicates(runs))
     missing = int((~np.isfinite(rows[column].to_numpy(float))).sum())

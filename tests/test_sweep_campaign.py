@@ -11,7 +11,6 @@ from rc_utils.paths import campaigns_dir
 from rc_utils.sweep import execute
 from rc_utils.sweep.campaign import RunSpec, load_campaigns, parse_campaign
 from rc_utils.sweep.execute import check_values
-from rc_utils.sweep.records import experiments_like
 from rc_utils.training import TrainConfig
 
 TABLE = {
@@ -83,6 +82,7 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
     (["experiments", 0, "grid", "seed"], [1], "'seed' is set by seeds"),
     (["experiments", 0, "options"], {"name": "ResNet18"}, "options cannot exchange the network"),
     (["experiments", 0, "ranges"], {"lr": [0.01, 0.1]}, "lr is in grid and in ranges"),
+    (["experiments", 0, "train"], {"lr": 0.5}, "lr is in train and in grid or ranges"),
     (["experiments", 0, "evolution_counts"], ["main"], "needs evolution_epochs or"),
     # Values out of range.
     (["networks", "MLP"], {"widths": [float("nan")]}, "networks.MLP.*not JSON compliant"),
@@ -116,14 +116,6 @@ def test_a_campaign_that_cannot_be_read_is_named_and_stops_no_other(tmp_path, mo
     words = r"campaign 'shapes-quick' is left out: .*campaign.toml cannot be read"
     with pytest.warns(UserWarning, match=words):
         assert [campaign.name for campaign in load_campaigns()] == ["shapes-tiny"]
-
-
-def test_experiments_of_other_data_or_networks_are_no_replicates():
-    assert experiments_like("study-axes") == ["base"]
-    assert experiments_like("study-seeds") == ["seeds"]  # and not those that draw their images
-    alike = set(experiments_like("study-axes", "flip", training=False))
-    assert alike >= {"base", "flip", "sam"}
-    assert not alike & {"noise-10", "width-4", "images-1500"}
 
 
 def test_a_seed_draws_values_and_training_images_of_its_own():

@@ -52,7 +52,7 @@ def made_up(planned, value=2):
         "measures": {"distance_from_init": 1.5, "margin": 2.5},
         "counts": counted(planned.counts, [value, value + 1]),
         "evolution": [{"epoch": epoch} | looks for epoch in planned.evolution_epochs],
-        "provenance": {"seconds_train": 1.0},
+        "provenance": {"seconds_train": 1.0, "hardware": "none"},
     }  # fmt: skip
 
 
@@ -110,8 +110,32 @@ def test_runs_that_are_not_counted_as_the_campaign_says_are_left_out_and_numbere
     assert set(by_simplex["run_id"]) == set(kept["run_id"])
     assert list(by_simplex["count"][:2]) == ["main", "triangles"]
     assert by_simplex["counts"].map(len).eq(2).all()
+    with pytest.raises(ValueError, match="Did you mean 'main'"):
+        records.load_counts(campaign, ["mian"])
     records.write_record(record | {"status": "diverged", "counts": []})
     assert len(records.campaign_runs(campaign.folder)) == 8
+
+
+def test_experiments_alike_have_equal_settings_however_the_file_writes_them(tmp_path, monkeypatch):
+    changes = {"noise": {"dataset": {"label_noise": 0.5}}, "wide": {"options": {"width": 2}}}
+    changes |= {"drawn": {"own_draw": True}, "sam": {"train": {"sam_radius": 0.1}}}
+    grid = {"batch_size": [32], "mixup_alpha": [0.0, 1.0], "lr": [0.1, 0.03]}
+    changes["again"] = {"seeds": [5], "train": {"epochs": 3, "momentum": 0.9}, "grid": grid}
+    one = {"networks": ["ResNet18"], "seeds": [0]}
+    experiments = TINY["experiments"] + [{"name": name} | one | c for name, c in changes.items()]
+    campaign = parse_campaign(TINY | {"experiments": experiments}, "t", tmp_path)
+    monkeypatch.setattr(records, "load_campaign", lambda _: campaign)
+    assert records.experiments_like("t") == ["main", "again"]
+    assert records.experiments_like("t", "sam", training=False) == ["main", "sam", "again"]
+    own = campaign.plan_network({"name": "ResNet18", "width": 32}, "wide")
+    assert own.spec.network["width"] == 32
+    write_all(campaign)
+    first, again, noise = (records.plain_runs("t", 0, name) for name in ("", "again", "noise"))
+    assert [len(runs) for runs in (first, again, noise)] == [10, 12, 1]  # without mixup, with it
+    assert first["cell"].nunique() == 5  # of one of them both have runs
+    assert records.load_runs("t")["cell"].iloc[-1] == "lr=0.03, batch_size=32, mixup_alpha=1.0"
+    for runs, noises in ((noise, "0.5"), (records.campaign_runs("t"), "default or 0.5")):
+        assert f"image_size 8, label_noise {noises}\n" in records.describe_runs(runs)
 
 
 def test_freezing_a_part_keeps_the_records_of_the_rest_and_loses_no_damaged_line(campaign):

@@ -165,6 +165,8 @@ class Experiment:
             require(key not in self.grid, f"{key} is in grid and in ranges")
             rising = len(ends) == 2 and 0 < ends[0] < ends[1]
             require(rising, f"ranges.{key} must be [low, high] with 0 < low < high, got {ends!r}")
+        for key in self.train:
+            require(key not in self.grid | self.ranges, f"{key} is in train and in grid or ranges")
         require("name" not in self.options, "options cannot exchange the network")
         require("seed" not in self.grid | self.ranges | self.train, "'seed' is set by seeds")
         for name in self.measures + self.evolution_measures:
@@ -262,13 +264,15 @@ class Campaign:
     def plan_network(self, network, experiment="", seed=0, **setting):
         """PlannedRun of another network in the place of an experiment's own, default: the first.
 
-        network: arguments of build_network, with its name. setting: of TrainConfig. All else is as
-        in the experiment: dataset, options, training, counts and measures, taken at the end. What
-        its grid varies has its first value there.
+        network: arguments of build_network, with its name; they go before the experiment's options.
+        setting: of TrainConfig. All else is as in the experiment: dataset, training, counts and
+        measures, taken at the end. What its grid varies has its first value there.
         """
         (asked,) = self.restricted([experiment or self.experiments[0].name]).experiments
         never = {key: [] for key in ("evolution_epochs", "evolution_counts", "evolution_measures")}
-        asked = dataclasses.replace(asked, **never, evolution_loss=None, evolution_weights=False)
+        network = asked.options | network
+        never |= {"evolution_loss": None, "evolution_weights": False, "options": {}}
+        asked = dataclasses.replace(asked, **never)
         first = {key: values[0] for key, values in asked.grid.items()}
         with naming(f"{self.name}, network {network['name']!r}"):
             return self._plan(asked, network, first | asked.drawn(seed) | setting)

@@ -254,10 +254,12 @@ def load_counts(name, labels):
     simplices, the same in all runs and in labels that draw alike), evaluations, seconds of one.
     """
     campaign, entries = _entries(name)
+    for label in labels:
+        check_name(f"count of campaign {campaign.name}", label, campaign.counts)
     rows = []
     # Once, also where experiments share it.
     for head, record in {head["run_id"]: (head, record) for head, record in entries}.values():
-        found = [find_count(record["counts"], campaign.counts.get(label)) for label in labels]
+        found = [find_count(record["counts"], campaign.counts[label]) for label in labels]
         if None in found:
             continue
         settings = head | record["spec"]["train"]
@@ -282,7 +284,8 @@ def _entries(name, origin=None, num_samples=None):
         run_id = planned.spec.run_id
         if run_id in found:
             record, where = found[run_id]
-            varied = [*experiment.grid, *experiment.ranges]
+            # In one order, for equal settings to have one name whatever their experiment.
+            varied = [key for key in TRAIN_DEFAULTS if key in experiment.grid | experiment.ranges]
             cell = ", ".join(f"{key}={getattr(planned.spec.train, key)}" for key in varied)
             head = {"run_id": run_id, "campaign": campaign.name, "experiment": experiment.name}
             entries.append((head | {"network": label, "cell": cell, "origin": where}, record))
@@ -359,23 +362,37 @@ def experiments_like(name, experiment="", training=True):
     experiment: that one, of which there may be none; default the first. training: also with its
     changes of training.
     """
-    experiments, fields = load_campaign(name).experiments, ["dataset", "options", "own_draw"]
-    fields += ["train"] if training else []
-    kinds = {e.name: [getattr(e, field) for field in fields] for e in experiments}
-    wanted = kinds.get(experiment or experiments[0].name)
+    campaign, kinds = load_campaign(name), {}
+    for e in campaign.experiments:
+        # Their values, however the file writes them.
+        kinds[e.name] = [campaign.dataset | e.dataset, e.options, e.own_draw]
+        if training:
+            kinds[e.name].append(TRAIN_DEFAULTS | campaign.train | e.train)
+    wanted = kinds.get(experiment or campaign.experiments[0].name)
     return [name for name, kind in kinds.items() if kind == wanted]
 
 
-def plain_runs(name, num_samples=0):
-    """`campaign_runs` of all experiments alike to the first: one row per run.
+def plain_runs(name, num_samples=0, experiment=""):
+    """`campaign_runs` of all experiments alike to one, default the first: one row per run.
 
     A campaign may spread its networks over several experiments, and count the same runs again in
-    others; those that change training (mixup, another optimiser), the data or the networks' options
-    are left out.
+    others. Left out are those that change training (mixup, another optimiser), the data or the
+    networks' options, and runs that differ in a setting which `experiment` does not vary, but for
+    learning rate, batch size and weight decay. Cells name what any of the experiments varies.
     """
+    campaign = load_campaign(name)
+    (chosen,) = campaign.restricted([experiment or campaign.experiments[0].name]).experiments
+    names = experiments_like(name, chosen.name)
     runs = campaign_runs(name, "", num_samples)
-    runs = runs[runs["experiment"].isin(experiments_like(name))].drop_duplicates("run_id")
-    return runs.assign(experiment="main").reset_index(drop=True)
+    runs = runs[runs["experiment"].isin(names)].drop_duplicates("run_id")
+    grids = [e.grid | e.ranges for e in campaign.experiments if e.name in names]
+    varied = [key for key in TRAIN_DEFAULTS if any(key in grid for grid in grids)]
+    usual = TRAIN_DEFAULTS | campaign.train | chosen.train
+    for key in set(varied) - {*chosen.grid, *chosen.ranges, "lr", "batch_size", "weight_decay"}:
+        runs = runs[runs[key] == usual[key]]
+    rows = runs[varied].to_dict("records")
+    cells = [", ".join(f"{key}={row[key]}" for key in varied) for row in rows]
+    return runs.assign(experiment="main", cell=cells).reset_index(drop=True)
 
 
 def describe_runs(runs):
@@ -383,8 +400,13 @@ def describe_runs(runs):
     campaign = load_campaign(runs["campaign"].iloc[0])
     distinct = runs.drop_duplicates("run_id")
     found = find_records(campaign.runs(), campaign.folder / "runs.jsonl")
-    machines = {found[run_id][0]["provenance"]["hardware"] for run_id in distinct["run_id"]}
-    data = ", ".join(f"{key} {value}" for key, value in campaign.dataset.items())
+    ids = set(distinct["run_id"])
+    machines = {found[run_id][0]["provenance"]["hardware"] for run_id in ids}
+    shown = [e for e, _, planned in campaign.entries() if planned.spec.run_id in ids]
+    datasets = [campaign.dataset | e.dataset for e in shown]  # without the seeds of own draws
+    keys = dict.fromkeys(key for dataset in datasets for key in dataset)
+    values = {key: dict.fromkeys(str(d.get(key, "default")) for d in datasets) for key in keys}
+    data = ", ".join(f"{key} {' or '.join(texts)}" for key, texts in values.items())
     fitted, failed = distinct["interpolates"].sum(), (distinct["status"] != "ok").sum()
     numbers = {name: distinct[name].nunique() for name in ("network", "seed")}
     words = ", ".join(f"{n} {name}{'s' * (n != 1)}" for name, n in numbers.items())
