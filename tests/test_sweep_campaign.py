@@ -57,12 +57,11 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
     spec = RunSpec({"name": "shapes"}, {"name": "ResNet18"}, TrainConfig())
     assert spec.run_id == RunSpec({"name": "shapes"}, {"name": "ResNet18"}, TrainConfig()).run_id
     words = {"optimizer": "adam", "schedule": "constant", "precision": "bfloat16"}
-    words |= {"between_labels": "third"}
+    words |= {"between_labels": "third", "flip_probability": 0.5}
     others = [dataclasses.replace(spec, dataset={"name": "digits"})]
     others += [dataclasses.replace(spec, network={"name": "MLP"})]
     for name, default in dataclasses.asdict(spec.train).items():
-        changed = words[name] if isinstance(default, str) else default + 1
-        value = 0.5 if name == "flip_probability" else changed
+        value = words[name] if name in words else default + 1
         train = dataclasses.replace(spec.train, **{name: value})
         others.append(dataclasses.replace(spec, train=train))
     assert len({s.run_id for s in [spec, *others]}) == 1 + len(others)

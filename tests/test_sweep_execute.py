@@ -68,9 +68,7 @@ def counts_of(record):
     return [entry["counts"] for entry in record["counts"]]
 
 
-def test_a_sweep_finishes_a_campaign_alone_or_with_workers_and_is_done(
-    results, tmp_path, monkeypatch
-):
+def test_a_sweep_finishes_alone_or_with_workers_and_is_done(results, tmp_path, monkeypatch):
     campaign, threads = with_changes(grid=FOUR), torch.get_num_threads()
     assert statuses(sweep(campaign, time_budget=0.0)) == ["late"] * 4
     assert len(missing_runs(campaign)) == 4
@@ -179,9 +177,7 @@ def test_campaigns_that_share_a_run_keep_each_others_counts_and_do_not_take_turn
     assert f"{record['run_id']}.json has looks where the loss fell below 9.0" in outcome.error
 
 
-def test_a_record_from_a_worker_without_the_records_here_holds_what_they_held(
-    tmp_path, monkeypatch
-):
+def test_a_record_from_a_worker_elsewhere_holds_what_those_here_held(tmp_path, monkeypatch):
     one, other = swept(), with_changes(counts=["test"])
 
     def elsewhere(todo, job, workers, scheduler):

@@ -127,8 +127,7 @@ def test_experiments_alike_have_equal_settings_however_the_file_writes_them(tmp_
     monkeypatch.setattr(records, "load_campaign", lambda _: campaign)
     assert records.experiments_like("t") == ["main", "again"]
     assert records.experiments_like("t", "sam", training=False) == ["main", "sam", "again"]
-    own = campaign.plan_network({"name": "ResNet18", "width": 32}, "wide")
-    assert own.spec.network["width"] == 32
+    assert campaign.plan_network({"name": "M", "width": 9}, "wide").spec.network["width"] == 9
     write_all(campaign)
     first, again, noise = (records.plain_runs("t", 0, name) for name in ("", "again", "noise"))
     assert [len(runs) for runs in (first, again, noise)] == [10, 12, 1]  # without mixup, with it
@@ -186,15 +185,12 @@ def test_a_count_of_an_older_record_that_names_no_neighbours_is_the_papers():
 
 
 @pytest.mark.parametrize(("key", "dataset"), [("sha256", "{.*shapes.*}"), ("stored", "shapes")])
-def test_counts_of_equal_settings_are_one_and_runs_on_two_datasets_are_named(
-    campaign, key, dataset
-):
+def test_equal_counts_are_one_and_runs_on_two_datasets_are_named(campaign, key, dataset):
     planned = next(iter(campaign.runs().values()))
     record = made_up(planned)
     record["counts"][0]["settings"] = record["counts"][0]["settings"] | {"num_samples": 20.0}
     assert is_complete(record, planned)
-    hashes = ["a" * 64, "b" * 64]
-    for other, found in zip(campaign.runs().values(), hashes, strict=False):
+    for other, found in zip(campaign.runs().values(), ("a" * 64, "b" * 64), strict=False):
         provenance = {"seconds_train": 1.0, "data": {key: found}}
         records.write_record(made_up(other) | {"provenance": provenance})
     words = f"dataset {dataset} have changed .*aaaaaaaaaaaa: .*bbbbbbbbbbbb: "
@@ -315,9 +311,8 @@ def test_a_damaged_frozen_line_is_named_or_says_the_same(campaign, frozen, how, 
         assert len(records.load_runs(campaign)) == len(found)
     lines = [line for line in frozen.read_bytes().splitlines() if line.strip()]
     frozen.write_bytes(whole)
-    assert all(
-        found[run_id] == records.sealed(made_up(campaign.runs()[run_id])) for run_id in found
-    )
+    for run_id in found:
+        assert found[run_id] == records.sealed(made_up(campaign.runs()[run_id]))
     # A line that is gone altogether is a run without a record; one with more blanks says the same.
     assert len(found) == len(lines) or f"{frozen}, line" in str(caught[0].message)
 

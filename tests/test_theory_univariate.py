@@ -115,6 +115,8 @@ def test_no_training_gets_below_the_certified_loss():
     x = torch.arange(1, 10, dtype=torch.float64).expand(16, -1) / 9
     y = (2.0 * (torch.arange(9) % 2) - 1).double().expand(16, -1)
     theta = uni.draw_students(16, 8, seed=0)
+    few = [gradient_flow(theta, x, y, num_steps=3, check_every=n).theta for n in (1, 100)]
+    assert torch.equal(*few)  # no more steps than asked for
     trained = gradient_flow(theta, x, y, num_steps=200, stop_loss=1 / 9, residuals=False)
     certified = theory.certified_loss(theta, 8)
     assert (trained.least_loss >= certified - 1e-12).all()

@@ -92,7 +92,8 @@ def gradient_flow(
         if not len(going):
             break
         some = torch.as_tensor(going, device=x.device)
-        rise = np.clip((np.arange(done - check_every, done) / num_steps - 0.1) / 0.7, 0, 1)
+        steps = np.arange(done - check_every, min(done, num_steps))
+        rise = np.clip((steps / num_steps - 0.1) / 0.7, 0, 1)
         part, x_part, y_part = state[some], x[some], y[some]
         for ceiling in _FIRST_CEILING * (SHARPNESS / _FIRST_CEILING) ** rise:
             part = _one_step(part, x_part, y_part, float(ceiling))
