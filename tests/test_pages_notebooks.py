@@ -56,7 +56,7 @@ SMALL = {
 # comes from there.
 CARD = {"device": "cuda"}
 OTHER = {
-    "02_counting": CARD, "07_training_evolution": CARD,
+    "02_counting": CARD, "07_training_evolution": CARD | {"campaign": PERCEPTRON},
     "03_main_correlation": {"forest_dataset": "digits", "forest_samples": 6, "forest_images": 100},
     "05_ablations": {"imagenet": "tiny-all"},
     "12_your_network": CARD | {"network": "ResNet18", "width": 2},
