@@ -153,15 +153,3 @@ def test_a_fingerprint_covers_notebook_parameters_dependencies_and_records(layou
     assert len(set(prints)) == len(prints)
     with pytest.raises(ValueError, match="Did you mean 'shapes-tiny'"):
         pages.fingerprint(dataclasses.replace(page, campaigns=("shapes-tinny",)), layout)
-
-
-def test_wrong_tables_are_refused(layout):
-    table = layout.book / "pages.toml"
-    for text, words in (
-        (PAGES + 'campaign = ["shapes-tiny"]\n', "Did you mean 'campaigns'"),
-        (PAGES.replace("n = 4", "m = 4"), r"'m'.*line\.ipynb|line\.ipynb.*'m'"),
-        (PAGES.replace("lib.py", "lost.py"), r"lost\.py matches no file"),
-    ):
-        table.write_text(text)
-        with pytest.raises(ValueError, match=words):
-            build.build(layout)

@@ -12,8 +12,7 @@ from PIL import Image
 import rc_utils as rc
 from campaigns.imagenet import count as imagenet
 from campaigns.imagenet import hero
-from rc_utils.counting import outlines, sample_vertices, triangle_regions
-from rc_utils.counting.mesh import area
+from rc_utils.counting import sample_vertices, triangle_regions
 from rc_utils.counting.segments import segment_table
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -46,15 +45,6 @@ def test_a_segment_has_the_regions_that_region_count_finds_and_a_brightness_each
     row = imagenet.summary(table, table.assign(regions=table["regions"] + [1, 1, 4]))
     assert (row["segments"], row["regions"]) == (3, 14 / 3)
     assert row["more_low"] < row["more"] == -2 < row["more_high"]
-
-
-def test_two_triangles_of_one_label_are_one_outline():
-    square = [np.array([[0, 0], [2, 0], [0, 2]]), np.array([[2, 2], [2, 0], [0, 2]])]
-    (path,) = outlines(square, [7, 7])[7]
-    assert area(path) == 4
-    # The second is rounded to a line, on whose other side the first begins.
-    thin = [square[0], np.array([[0, 0], [0, -1e-6], [2, 0]])]
-    assert [area(path) for path in outlines(thin, [7, 7])[7]] == [2]
 
 
 def test_the_picture_names_its_labels_and_says_their_shares():
