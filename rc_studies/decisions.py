@@ -10,7 +10,6 @@ from sklearn.model_selection import KFold
 from sklearn.preprocessing import PolynomialFeatures
 
 from rc_studies.studies import ARMS, AXES, COUNT, RIVALS, decision
-from rc_utils.checks import require
 from rc_utils.correlation import MIN_UNITS, Estimate, bootstrap, fisher_interval, mean
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import load_evolution
@@ -206,11 +205,10 @@ def sign_errors(runs: pd.DataFrame, outcome: str = "gap", *, seed: int = 0) -> p
     With outcome "test_accuracy": whose larger count has the larger accuracy. Units: lr and seed.
     """
     sign, rows = {"gap": 1, "test_accuracy": -1}[outcome], []
-    require(np.isfinite(runs[[COUNT, outcome]]).all(axis=None), f"{outcome} or count not finite")
     for axis, levels in AXES.items():
         wrong, pairs = [], []
         for _, unit in runs[runs["experiment"].isin(levels)].groupby(["lr", "seed"]):
-            both = itertools.combinations(unit[[COUNT, outcome]].to_numpy(), 2)
+            both = itertools.combinations(np.asarray_chkfinite(unit[[COUNT, outcome]]), 2)
             products = [sign * (b - a).prod() for a, b in both]
             wrong.append(sum(product < 0 for product in products))
             pairs.append(len(products))
