@@ -89,8 +89,8 @@ def complete_run(planned, device="cpu", should_stop=None, *, compile=False):
         records.check_writable()
         was_ok = old is not None and old["status"] == "ok"
         record, states = make_record(planned, device, should_stop, compile=compile)
-        fault = f"run {run_id} has scores that are not finite where it is counted now; its record"
-        require(not was_ok or record["status"] == "ok", f"{fault} is kept as it was")
+        kept = f"run {run_id} meets scores that are not finite now; its record is kept as it was"
+        require(not was_ok or record["status"] == "ok", kept)
         if planned.evolution_weights and record["status"] == "ok":
             record["provenance"]["weights_sha256"] = _keep_weights(run_id, states)
         records.write_record(record)
@@ -247,12 +247,14 @@ def _start(network, data):
             require(isinstance(scores, torch.Tensor), f"{found}; expected a tensor of scores")
         both = torch.cat([scores, network.train()(batch)])[:, :10]
         trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
-        with torch.enable_grad():
-            for _ in range(3 if trained else 0):
-                loss = (network(batch) - 1).square().mean()
-                steps = torch.autograd.grad(loss, trained, allow_unused=True)
-                for parameter, step in zip(trained, steps, strict=True):
-                    parameter.data -= 0.1 * (0 if step is None else step)
+        for _ in range(3 if trained else 0):
+            network.zero_grad()
+            with torch.enable_grad():
+                (network(batch) - 1).square().mean().backward()
+            torch.nn.utils.clip_grad_norm_(trained, 1.0)  # so that no rounding grows
+            for parameter in trained:
+                if parameter.grad is not None:
+                    parameter -= 0.1 * parameter.grad
         with evaluation_mode(network):
             after = network(batch)[:, :10]
     parameters = {name: list(value.shape) for name, value in network.named_parameters()}
