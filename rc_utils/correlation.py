@@ -232,14 +232,15 @@ def _least_squares(formula, rows):
     Small columns beside large ones would pass for rounding, and rows with a missing value be left
     out in silence.
     """
-    import statsmodels.api as sm
+    import statsmodels.formula.api as smf
+    from statsmodels.regression.linear_model import OLS
 
-    model = sm.formula.ols(formula, rows)
+    model = smf.ols(formula, rows)
     found = f"{len(rows) - len(model.endog)} of {len(rows)} rows lack a value of {formula!r}"
     require(len(model.endog) == len(rows), f"{found}; leave them out")
     design = pd.DataFrame(model.exog, columns=model.exog_names)
     largest = design.abs().max().replace(0, 1)
-    return sm.OLS(model.endog, design / largest), largest
+    return OLS(model.endog, design / largest), largest
 
 
 def mean(values: Sequence[float], unit: str = "settings") -> Estimate:
