@@ -64,10 +64,11 @@ def bullets(results):
     flip = "study/4/flip, learning rate {}: share of wrong seeds"
     low, high = (results[flip.format(lr)] for lr in ("0.003", "0.03"))
     full = [r for id_, r in results.items() if id_.startswith("study/full-size/")]
-    made = [r for r in full if r.campaign == "full-size"]
-    recorded = [r for r in full if r.campaign == "authors"]
-    again, recorded = (", ".join(f"{r.value:.2f}" for r in rows) for rows in (made, recorded))
-    half = max((r.high - r.low) / 2 for r in made)
+    half = max((r.high - r.low) / 2 for r in full if r.campaign == "full-size")
+    regions = {
+        campaign: ", ".join(f"{r.value:.2f}" for r in full if r.campaign == campaign)
+        for campaign in ("full-size", "authors")
+    }
     return [
         f"**Holds.** Over learning rates and batch sizes, count and gap of three networks "
         f"correlate at {text['main/overall']}; the paper prints "
@@ -87,8 +88,8 @@ def bullets(results):
         f"**At what scale.** Narrow networks, {data['n_train']:,} images of {size} × "
         f"{size}. On {larger['n_train']:,} of {larger['image_size']} × "
         f"{larger['image_size']}, near the paper's gap, r is {near[0]} in ResNet18, {near[1]} in "
-        f"VGG19. At full size three runs of ResNet18 have {again} regions (at most ± {half:.2f}), "
-        f"[their records](notebooks/17_papers_records.ipynb) {recorded}.",
+        f"VGG19. At full size three runs of ResNet18 have {regions['full-size']} regions (at most "
+        f"± {half:.2f}), [their records](notebooks/17_papers_records.ipynb) {regions['authors']}.",
     ]
 
 

@@ -20,6 +20,7 @@ import torch
 from rc_utils import correlation
 from rc_utils.checks import require
 from rc_utils.counting import label_grid, region_count, sample_vertices
+from rc_utils.counting.classifier import takes_rows
 from rc_utils.counting.sampling import precision_of
 from rc_utils.datasets.cache import decode
 
@@ -218,7 +219,7 @@ def draw(model, points, path, seed=0, resolution=None):
     fig = plt.figure(figsize=(8, 7.5))
     above, below = fig.subfigures(2, 1, height_ratios=[4, 3])
     segments = sample_vertices(points, dim=1, num_samples=8, seed=seed).numpy()
-    names = getattr(model, "classes_", None) if _takes_rows(model) else None
+    names = getattr(model, "classes_", None) if takes_rows(model) else None
     names = None if names is None else [str(name) for name in names]
     strips = label_grid(model, segments, resolution=resolution).labels
     plotting.segment_strip(strips, ax=above.subplots(), class_names=names)
@@ -231,11 +232,6 @@ def draw(model, points, path, seed=0, resolution=None):
             plotting.decision_regions(labels[inside], places, ax, class_names=names)
     fig.savefig(path)
     plt.close(fig)
-
-
-def _takes_rows(model):
-    """Whether the model is one with `predict`, which gets each point as a row."""
-    return hasattr(model, "predict") and not isinstance(model, torch.nn.Module)
 
 
 def _parser():
@@ -272,7 +268,7 @@ def main(argv=None):
         count = region_count(model, points, **settings, progress=True)
         print(f"regions, with a 95 % interval: {correlation.mean(count.counts, 'samples')}")
         print(count)
-        if _takes_rows(model) and points.ndim == 4 and points.shape[1] > 1:
+        if takes_rows(model) and points.ndim == 4 and points.shape[1] > 1:
             print(f"each image was a row of the model: {points.shape[1:]}, flattened in this order")
         draw(model, points, args.output, args.seed, args.resolution if args.dim == 1 else None)
     except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:

@@ -75,6 +75,8 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
     (["counts", "main", "points"], "tests", r"counts.main.*points 'tests'.*Did you mean 'test'"),
     (["experiments", 1, "name"], "main", r"is there twice"),
     (["experiments", 0, "measures"], ["status"], "measure 'status' has the name of another column"),
+    (["experiments", 0, "measures"], ["epoch"], "measure 'epoch' has the name of another column"),
+    (["counts", "x_std_error"], {}, r"counts.x_std_error\]: rename it"),
     (["experiments", 0, "grid", "batch_size"], [16, 16.0], r"grid.batch_size has 16.0 twice"),
     (["experiments", 0, "seeds"], [0, 1, 0], r"seeds of ResNet18 has 0 twice"),
     (["experiments", 1, "seeds"], {"ResNet18": [0]}, r"its networks once, see \['small'\]"),

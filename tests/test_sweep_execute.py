@@ -192,7 +192,7 @@ def test_a_record_from_a_worker_elsewhere_holds_what_those_here_held(tmp_path, m
 
 def test_weights_are_kept_where_asked_and_a_network_is_else_trained_again(monkeypatch):
     looks = {"evolution_epochs": [0, 1], "evolution_weights": True}
-    for wishes, kept in (({"seeds": [1]}, set()), (looks, {0, 1})):
+    for wishes, kept in (({"evolution_epochs": [0, 1]}, set()), (looks, {0, 1})):
         campaign = swept(networks=["ResNet18"], **wishes)
         record, (planned,) = record_of(campaign), campaign.runs().values()
         assert set(run.kept_weights(record)) == kept
@@ -210,10 +210,12 @@ def test_weights_are_kept_where_asked_and_a_network_is_else_trained_again(monkey
     path = run.weights_path(planned.spec.run_id)
     path.write_bytes(path.read_bytes()[:-9])
     assert run.kept_weights(record) == {}
-    results = record["results"] | {"test_accuracy": 0.5}
-    records.write_record(record | {"results": results})
-    with pytest.warns(UserWarning, match="is not the network on record"):
-        run.trained_network(planned)
+    results, provenance = {**record["results"], "test_accuracy": 0.5}, record["provenance"]
+    other = {"provenance": provenance | {"data": {"sha256": "of other images"}}}
+    for change, words in (({"results": results}, "not the network on"), (other, "on other data")):
+        records.write_record(record | change)
+        with pytest.warns(UserWarning, match=words):
+            run.trained_network(planned)
 
 
 def test_verify_trains_random_runs_again_writes_nothing_and_names_what_differs(results):

@@ -29,7 +29,14 @@ from rc_utils.networks.registry import check_network
 from rc_utils.paths import results_dir
 from rc_utils.sweep import records
 from rc_utils.sweep.campaign import Campaign, canonical_json, load_campaign
-from rc_utils.sweep.run import check_start, complete_run, make_record, torch_threads, with_held
+from rc_utils.sweep.run import (
+    check_start,
+    complete_run,
+    is_of_other_data,
+    make_record,
+    torch_threads,
+    with_held,
+)
 from rc_utils.training import StopTraining
 
 # Differences of seeds of one setting in the committed records of cifar10-small, which a run that is
@@ -288,8 +295,7 @@ def verify(campaign, number, seed=0, device="cpu"):
             yield f"{key}: its record lacks the counts {', '.join(lacking)}", False
             continue
         new, _ = make_record(plans[key], device)
-        data, data_now = (r["provenance"].get("data", {}).get("sha256") for r in (old, new))
-        if data not in (None, data_now):
+        if is_of_other_data(old, new["provenance"]["data"]):
             yield f"{key}: other data than the record has", False
             continue
         was, now = old["results"], new["results"]

@@ -286,7 +286,7 @@ def _entries(name, origin=None, num_samples=None):
             record, where = found[run_id]
             # In one order, for equal settings to have one name whatever their experiment.
             varied = [key for key in TRAIN_DEFAULTS if key in experiment.grid | experiment.ranges]
-            cell = ", ".join(f"{key}={getattr(planned.spec.train, key)}" for key in varied)
+            cell = _cell(vars(planned.spec.train), varied)
             head = {"run_id": run_id, "campaign": campaign.name, "experiment": experiment.name}
             entries.append((head | {"network": label, "cell": cell, "origin": where}, record))
     return campaign, entries
@@ -372,6 +372,10 @@ def experiments_like(name, experiment="", training=True):
     return [name for name, kind in kinds.items() if kind == wanted]
 
 
+def _cell(settings, varied):
+    return ", ".join(f"{key}={settings[key]}" for key in varied)
+
+
 def plain_runs(name, num_samples=0, experiment=""):
     """`campaign_runs` of all experiments alike to one, default the first: one row per run.
 
@@ -390,8 +394,7 @@ def plain_runs(name, num_samples=0, experiment=""):
     usual = TRAIN_DEFAULTS | campaign.train | chosen.train
     for key in set(varied) - {*chosen.grid, *chosen.ranges, "lr", "batch_size", "weight_decay"}:
         runs = runs[runs[key] == usual[key]]
-    rows = runs[varied].to_dict("records")
-    cells = [", ".join(f"{key}={row[key]}" for key in varied) for row in rows]
+    cells = [_cell(row, varied) for row in runs[varied].to_dict("records")]
     return runs.assign(experiment="main", cell=cells).reset_index(drop=True)
 
 
