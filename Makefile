@@ -59,6 +59,9 @@ pdf: env
 article: book
 	$(BIN)/python article/build.py
 
+# Two processes of several threads each wait for one another.
+test coverage fuzz: export OMP_NUM_THREADS := 1
+
 test: env
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
