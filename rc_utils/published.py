@@ -104,7 +104,8 @@ class Published:
         """The printed number, or the words for what was claimed without one."""
         words = {"above": "positive", "below": "negative", "within": "low"}
         is_bound = self.kind in ("bound", "proved", "refuted")
-        return self.value or ("at most 1" if is_bound else words.get(self.side, "other than 0"))
+        claimed = "ratio at most 1" if is_bound else words.get(self.side, "other than 0")
+        return self.value or claimed
 
 
 def published(id_: str) -> Published:
