@@ -236,8 +236,8 @@ def scorecard(results: Iterable[Result] = ()) -> pd.DataFrame:
 
     Columns, texts ready to print: id, where, campaign, claim, published, authors (the number of the
     authors' records), follows ("yes" where that rounds to the printed one, "no", or ""), ours, n,
-    verdict, why, counted (whether it is a verdict on a result that repeats no other). Rows are in
-    the order of the paper, without "study/...". Raises ValueError for another unknown id.
+    verdict, why, detail, counted (whether it is a verdict on a result that repeats no other). Rows
+    are in the order of the paper, without "study/...". Raises ValueError for another unknown id.
     """
     by_id: dict[str, list[Result]] = {}
     for result in results:
@@ -267,7 +267,7 @@ def scorecard(results: Iterable[Result] = ()) -> pd.DataFrame:
                 "claim": entry.statement, "published": entry.shown(),
                 "authors": "" if math.isnan(number) else f"{number:.2f}", "follows": follows,
                 "ours": "" if math.isnan(result.value) else ours, "n": result.n, "verdict": label,
-                "why": why, "counted": label in VERDICTS and not repeats,
+                "why": why, "detail": result.detail, "counted": label in VERDICTS and not repeats,
             })  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -286,7 +286,11 @@ def beside(results: Iterable[Result]) -> pd.DataFrame:
         return pd.DataFrame({"statement": ["none that these runs can be held against"]})
     shown = card[["published", "authors", "ours", "n", "verdict"]]
     shown = shown.set_axis(["printed", "authors' records", "ours", "n", "verdict"], axis=1)
-    shown.insert(0, "statement", card["claim"] + " (" + card["where"] + ")")
+    statement = card["claim"] + " (" + card["where"] + ")"
+    # Results of one statement are told apart by how their details begin, such as "Task 1".
+    apart = ": " + card["detail"].str.partition(",")[0]
+    several = card["id"].duplicated(keep=False) & (card["detail"] != "")
+    shown.insert(0, "statement", statement.where(~several, statement + apart))
     return shown.loc[:, (shown != "").any()]
 
 

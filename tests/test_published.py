@@ -86,7 +86,10 @@ def test_scorecard_has_every_statement_in_the_order_of_the_paper_and_each_result
         Result("main/overall", "b", 0.5, 0.2, 0.7, 27),
         Result("main/SENet18", "c", NAN, n=3, detail="too few that fit"),
     ]
-    assert len(tables.beside(results)) == 5
+    shown = tables.beside(results)
+    assert len(shown) == 5
+    overall = shown["statement"][shown["statement"].str.contains("three networks")].tolist()
+    assert [text.partition("): ")[2] for text in overall] == ["3 networks", ""]
     assert tables.beside([])["statement"].item().startswith("none")
     card = scorecard(results)
     assert card["id"].drop_duplicates().tolist() == empty["id"].tolist()
