@@ -41,10 +41,10 @@ LEAD = (
     "learning rate, mislead the count.**"
 )
 ALT = (
-    "Three panels. Count and gap of the authors' full-size networks and of ours rise together. A "
-    "line fitted on SGD predicts other ways to train by the region count and by scores of mixed "
-    "images alike. The larger count has the smaller gap in nearly all pairs that differ in the "
-    "number of images, in half of those with flips, in few others."
+    "Count and gap of the authors' full-size networks and of ours rise together. A line fitted on "
+    "SGD predicts other training by the count and by scores of mixed images alike. The larger "
+    "count has the smaller gap in nearly all pairs that differ in the number of images or, on true "
+    "labels, in label noise, in half of those with flips, in few others."
 )
 CAPTION = (
     "*Middle: other training, predicted by a line fitted on SGD (R² above 0). Below: how "

@@ -162,7 +162,7 @@ def shown_table(results):
     shown["segments"] = results["segments"].astype(str)
     shown["evaluations"] = results["evaluations"].round(1).astype(str)
     table = pd.DataFrame(shown).set_axis(results["network"].str.removeprefix("EfficientNet-")).T
-    return table.rename_axis(index="mean of a segment", columns=None).reset_index()
+    return table.rename_axis(index="network", columns=None).reset_index()
 
 
 def count_between():
