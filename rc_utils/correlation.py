@@ -418,28 +418,6 @@ def correlate_settings(rows: pd.DataFrame, x: str, y: str, method: str = "pearso
     return correlate(rows[x], rows[y], method, setting_names(rows).to_numpy())
 
 
-def correlation_table(
-    runs: pd.DataFrame,
-    x: str = "count",
-    y: str = "gap",
-    methods: Sequence[str] = ("pearson", "spearman", "kendall"),
-) -> pd.DataFrame:
-    """Correlations of two columns for each network and overall, one row per network and method.
-
-    Replicates are averaged first, diverged runs left out. Returns the columns network (the last is
-    "overall"), method, value, low, high, n (rows), n_units (settings). Errors: as `correlate`.
-    """
-    rows = finished(average_replicates(runs))
-    groups = {name: rows[rows["network"] == name] for name in runs["network"].unique()}
-    records = []
-    for name, group in (groups | {"overall": rows}).items():
-        for method in methods:
-            found = correlate_settings(group, x, y, method)
-            records.append((name, method, found.value, found.low, found.high, len(group), found.n))
-    columns = ["network", "method", "value", "low", "high", "n", "n_units"]
-    return pd.DataFrame(records, columns=columns)
-
-
 def _rows(x, y, units):
     """x and y as vectors of finite numbers, the number of each row's unit, the number of units."""
     x, y = _numbers(x), _numbers(y)

@@ -18,8 +18,8 @@ from rc_utils.correlation import (
     bootstrap,
     change_per_doubling,
     correlate,
+    correlate_settings,
     correlation_lead,
-    correlation_table,
     effective_number,
     fisher_interval,
     interval_text,
@@ -236,9 +236,8 @@ def test_replicates_are_averaged_and_a_weight_decay_that_matters_is_none():
     row = rows[(rows.network == "ResNet18") & (rows.setting == "lr=0.1, batch_size=256")].iloc[0]
     assert row["count"] == pytest.approx(first["count"].mean())
     assert (row["num_runs"], row["num_seeds"], row["optimizer"]) == (6, 2, "sgd")
-    table = correlation_table(runs, methods=("pearson",))
-    assert table["value"].iloc[-1] == correlate(rows["count"], rows["gap"]).value
-    assert (table["n"].tolist(), table["n_units"].tolist()) == ([9, 9, 9, 27], [9] * 4)
+    found = correlate_settings(rows, "count", "gap")
+    assert (found.value, found.n) == (correlate(rows["count"], rows["gap"]).value, 9)
     assert rows["interpolates"].dtype == bool
     assert rows["interpolates"].sum() == 24
     assert not {"seed", "cell", "run_id", "weight_decay"} & set(rows)
@@ -266,7 +265,7 @@ def test_a_setting_that_only_diverged_stays_and_a_missing_number_is_not_hidden()
     runs.loc[4, "gap"] = np.nan
     assert average_replicates(runs)["gap"].isna().sum() == 2
     with pytest.raises(ValueError, match="not finite"):
-        correlation_table(runs)
+        correlate_settings(average_replicates(runs), "count", "gap")
 
 
 def test_a_change_per_doubling_is_the_coefficient_of_its_formula_and_needs_every_number():
