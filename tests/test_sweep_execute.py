@@ -133,6 +133,9 @@ def test_shards_are_a_partition_and_a_plan_counts_what_is_missing():
     assert [planned.spec.run_id for planned in missing_runs(campaign, (1, 2))] == others
     assert "main: 2 of 4 runs are complete" in "\n".join(plan(campaign))
     assert "2 of 4 distinct runs to do in shard 1/2" in "\n".join(plan(campaign, shard=(1, 2)))
+    wider = TABLE["experiments"][0] | {"name": "wider", "options": {"widths": [99]}}
+    both = parse_campaign(TABLE | {"experiments": [*TABLE["experiments"], wider]}, "four")
+    assert "counting for 2 of them" in "\n".join(plan(both))  # of 6: none tells of the wider
     with pytest.raises(ValueError, match=r"shard=\(7, 4\)"):
         sweep(campaign, shard=(7, 4))
 

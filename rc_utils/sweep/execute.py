@@ -253,7 +253,8 @@ def check_device(device):
 def plan(campaign, shard=(0, 1), scheduler=None):
     """Lines that say how many runs are there, how many are missing, and the hours that these take.
 
-    By the median seconds of the records of each network. Raises ValueError as `check_data`.
+    By the median seconds of the records of each network, of one width and the same options. Raises
+    ValueError as `check_data`.
     """
     plans, todo = campaign.runs(), records.missing_runs(campaign, shard)
     check_data(todo, scheduler)
@@ -271,10 +272,11 @@ def plan(campaign, shard=(0, 1), scheduler=None):
     seconds = {}
     for record, _ in found.values():
         spent = record["provenance"]["seconds_train"] + sum(c["seconds"] for c in record["counts"])
-        seconds.setdefault(record["spec"]["network"]["name"], []).append(spent)
-    known = [p.spec.network["name"] for p in todo if p.spec.network["name"] in seconds]
+        seconds.setdefault(canonical_json(record["spec"]["network"]), []).append(spent)
+    networks = [canonical_json(planned.spec.network) for planned in todo]
+    known = [network for network in networks if network in seconds]
     if known:
-        hours = sum(np.median(seconds[name]) for name in known) / 3600
+        hours = sum(np.median(seconds[network]) for network in known) / 3600
         those = f"{len(known)} of them, by the records there are"
         yield f"  about {hours:.2f} process hours of training and counting for {those}"
 
