@@ -370,6 +370,12 @@ def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
+def distinct_settings(runs: pd.DataFrame) -> pd.DataFrame:
+    """`average_replicates` of the runs that finished, one that experiments share taken once."""
+    once = runs.drop_duplicates("run_id") if "run_id" in runs.columns else runs
+    return finished(average_replicates(once))
+
+
 def with_logs(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows with log2_lr, log2_batch and log2_ratio: of lr, batch size and batch size / lr.
 
@@ -401,7 +407,7 @@ def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count") 
     """
     check_name("factor", factor, LOGS)
     check_keys("the runs", [*LOGS, column], runs.columns)
-    rows = finished(average_replicates(runs))
+    rows = distinct_settings(runs)
     missing = int((~np.isfinite(rows[column].to_numpy(float))).sum())
     found = f"{column} is missing or infinite in {missing} of {len(rows)} settings"
     require(not missing, f"{found}; leave them out")

@@ -26,7 +26,7 @@ from matplotlib.patches import Patch, Polygon
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from rc_utils.checks import check_keys, require
-from rc_utils.correlation import Estimate, average_replicates, correlate, finished
+from rc_utils.correlation import Estimate, correlate, distinct_settings
 
 # Okabe and Ito's colours without yellow, which is too faint for markers on white.
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
@@ -126,7 +126,7 @@ def label_of(column: str) -> str:
 def _settings(runs, columns):
     """Finished runs averaged over replicates, unless they are rows of settings already."""
     check_keys("the runs", columns, runs.columns)
-    return finished(average_replicates(runs)) if "cell" in runs.columns else runs
+    return distinct_settings(runs) if "cell" in runs.columns else runs
 
 
 def scatter_count_gap(

@@ -20,6 +20,7 @@ from rc_utils.correlation import (
     correlate,
     correlate_settings,
     correlation_lead,
+    distinct_settings,
     effective_number,
     fisher_interval,
     interval_text,
@@ -238,6 +239,8 @@ def test_replicates_are_averaged_and_a_weight_decay_that_matters_is_none():
     assert (row["num_runs"], row["num_seeds"], row["optimizer"]) == (6, 2, "sgd")
     found = correlate_settings(rows, "count", "gap")
     assert (found.value, found.n) == (correlate(rows["count"], rows["gap"]).value, 9)
+    shared = pd.concat([runs, runs.assign(experiment="again")])  # runs that two experiments ask for
+    assert len(distinct_settings(shared)) == len(rows)
     assert rows["interpolates"].dtype == bool
     assert rows["interpolates"].sum() == 24
     assert not {"seed", "cell", "run_id", "weight_decay"} & set(rows)
