@@ -268,14 +268,15 @@ def test_training_and_exact_segments_use_the_same_probe(tiny_data):
 
 
 def test_a_data_frame_keeps_its_names_for_an_estimator_that_knows_them(rng):
-    frame = pd.DataFrame(rng.normal(size=(80, 3)), columns=list("abc"))
+    frame = pd.DataFrame(rng.normal(size=(80, 3)), columns=list("abc")).assign(d=[True, False] * 40)
     model = LogisticRegression().fit(frame, frame.a * 3 > frame.b)
-    expected = region_count(DecisionTreeClassifier().fit(frame.to_numpy(), frame.a > 0), frame)
+    expected = region_count(DecisionTreeClassifier().fit(frame.to_numpy(float), frame.a > 0), frame)
     assert expected.mean > 1
     for called in (model, model.predict_proba, model.decision_function):
         assert region_count(called, frame, num_samples=30).mean > 1
+        assert label_grid(called, sample_vertices(frame)).labels.max() == 1
         with pytest.raises(ValueError, match="feature names should match"):
-            region_count(called, frame[list("cba")], num_samples=30)
+            region_count(called, frame[list("dcba")], num_samples=30)
 
 
 @pytest.mark.parametrize("kind", REAL.split())
@@ -302,7 +303,7 @@ def test_points_and_outputs_of_every_type_are_the_numbers_that_were_given(kind, 
     (np.ma.array(SEGMENT, mask=SEGMENT == 1), "with masked"),
     (SEGMENT * 1j, "complex128"),
     (SEGMENT.astype("datetime64[s]"), "datetime64"),
-    (pd.DataFrame({"kind": pd.Categorical([0, 1])}), "points have a column of categories"),
+    (pd.DataFrame({"kind": pd.Categorical([0, 1])}), r"no numbers, \['kind'\]"),
     (ConcatDataset([TensorDataset(torch.zeros(4, 2))]), "points are a ConcatDataset.*torch.stack"),
     (np.full((5, 2), np.nan), r"points\[\d\] holds NaN"),
 ])  # fmt: skip

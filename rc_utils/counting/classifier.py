@@ -127,7 +127,7 @@ def as_classifier(model, points, names=None):
     or (n, 1) of floats - one score, the label is whether it is positive; of integers or booleans -
     labels. A score of -inf is that of a class that is switched off.
 
-    `names` are those of the columns of a data frame, which an estimator fitted on one gets again.
+    An estimator fitted on a data frame gets one: its columns have `names`, by default its own.
     Raises TypeError for another kind of model, ValueError for a module in half precision or whose
     weights are not there yet.
     """
@@ -143,6 +143,8 @@ def as_classifier(model, points, names=None):
         device = state[0].device if state else device
         return Classifier(model, device, dtypes[0] if dtypes else torch.float32, model)
     predicts, call = takes_rows(model), model
+    fitted = getattr(getattr(model, "__self__", model), "feature_names_in_", None)
+    columns = fitted if names is None or fitted is None else names
     if predicts:
         device, call = torch.device("cpu"), _predict_of(model)
     elif not callable(model):
@@ -151,11 +153,10 @@ def as_classifier(model, points, names=None):
 
     def adapted(batch):
         batch = batch.flatten(1) if predicts else batch
-        if not predicts and not isinstance(points, np.ndarray):
-            return call(batch)
-        if names is not None and hasattr(getattr(model, "__self__", model), "feature_names_in_"):
-            return call(pandas.DataFrame(batch.numpy(), columns=names))
-        return call(batch.numpy())
+        if columns is not None:
+            return call(pandas.DataFrame(batch.cpu().numpy(), columns=columns))
+        takes_arrays = predicts or isinstance(points, np.ndarray)
+        return call(batch.numpy() if takes_arrays else batch)
 
     return Classifier(adapted, device, precision_of(points), per_call_cost=predicts)
 

@@ -1,6 +1,7 @@
 """Data points as they come, and the vertices of simplices that are drawn from them."""
 
 import numpy as np
+import pandas as pd
 import scipy.sparse
 import torch
 
@@ -109,9 +110,15 @@ def draw_distinct(rng, num_points, num_samples, distinct):
 
 def as_points(points):
     """Data frames and lists as arrays, all else as it is; ValueError for no array (N, *shape)."""
-    if hasattr(points, "to_numpy"):
-        kinds = map(str, np.ravel(getattr(points, "dtypes", ())))
-        require("category" not in kinds, "points have a column of categories: leave it out")
+    if isinstance(points, pd.DataFrame):
+        others = list(points.select_dtypes(exclude=["number", "bool"]))
+        advice = "encode them as numbers, or leave them out"
+        require(not others, f"points have columns that are no numbers, {others}: {advice}")
+        numbers = points.to_numpy()
+        # As booleans beside numbers come, and columns that may miss a value.
+        is_mixed = numbers.dtype == object
+        points = points.to_numpy(np.float64, na_value=np.nan) if is_mixed else numbers
+    elif hasattr(points, "to_numpy"):
         points = points.to_numpy()
     elif isinstance(points, list | tuple):
         tensor = as_tensor("points", points)
