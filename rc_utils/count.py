@@ -25,7 +25,7 @@ from rc_utils.counting.sampling import precision_of
 from rc_utils.datasets.cache import decode
 
 _KEYS = ("x_train", "x", "points", "images")
-_ONE_SIZE = "was it exported for one size of batch alone?"
+_ONE_SIZE = "was it exported for one size of batch alone? give that as --batch-size"
 
 
 def load_model(name):
@@ -209,7 +209,7 @@ def standardise(points, mean, std):
     return (points - mean) / std
 
 
-def draw(model, points, path, seed=0, resolution=None):
+def draw(model, points, path, seed=0, resolution=None, batch_size=None):
     """Write a picture of the first segments, on grids of `resolution`, and triangles of `seed`."""
     import matplotlib.pyplot as plt
 
@@ -221,11 +221,11 @@ def draw(model, points, path, seed=0, resolution=None):
     segments = sample_vertices(points, dim=1, num_samples=8, seed=seed).numpy()
     names = getattr(model, "classes_", None) if takes_rows(model) else None
     names = None if names is None else [str(name) for name in names]
-    strips = label_grid(model, segments, resolution=resolution).labels
+    strips = label_grid(model, segments, resolution=resolution, batch_size=batch_size).labels
     plotting.segment_strip(strips, ax=above.subplots(), class_names=names)
     if len(points) > 2:
         triangles = sample_vertices(points, dim=2, num_samples=2, seed=seed).numpy()
-        grid = label_grid(model, triangles)
+        grid = label_grid(model, triangles, batch_size=batch_size)
         inside, places = tuple(grid.lattice.indices.T), grid.lattice.coordinates
         axes = below.subplots(1, 2)
         for labels, ax in zip(grid.labels, axes, strict=True):
@@ -251,6 +251,7 @@ def _parser():
     add("--strategy", default="grid", help="grid or adaptive (default: grid)")
     coarse = "intervals that adaptive segments begin with: 8 for large networks"
     add("--coarse", type=int, help=coarse)
+    add("--batch-size", type=int, help="points in one forward pass, where the model takes no other")
     add("--seed", type=int, default=0, help="draws the segments (default: 0)")
     add("-o", "--output", default="regions.svg", help="picture of grids (default: regions.svg)")
     return parser
@@ -263,14 +264,15 @@ def main(argv=None):
         model = load_model(args.model)
         points = load_points(args.data, args.points, args.image_size)
         points = standardise(points, args.mean, args.std)
-        names = ("dim", "num_samples", "resolution", "strategy", "coarse", "seed")
+        names = ("dim", "num_samples", "resolution", "strategy", "coarse", "batch_size", "seed")
         settings = {name: getattr(args, name) for name in names}
         count = region_count(model, points, **settings, progress=True)
         print(f"regions, with a 95 % interval: {correlation.mean(count.counts, 'samples')}")
         print(count)
         if takes_rows(model) and points.ndim == 4 and points.shape[1] > 1:
             print(f"each image was a row of the model: {points.shape[1:]}, flattened in this order")
-        draw(model, points, args.output, args.seed, args.resolution if args.dim == 1 else None)
+        resolution = args.resolution if args.dim == 1 else None
+        draw(model, points, args.output, args.seed, resolution, args.batch_size)
     except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
