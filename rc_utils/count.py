@@ -23,6 +23,7 @@ from rc_utils.counting import label_grid, region_count, sample_vertices
 from rc_utils.counting.classifier import takes_rows
 from rc_utils.counting.sampling import precision_of
 from rc_utils.datasets.cache import decode
+from rc_utils.random_state import own_random_state
 
 _KEYS = ("x_train", "x", "points", "images")
 _ONE_SIZE = "was it exported for one size of batch alone? give that as --batch-size"
@@ -32,7 +33,7 @@ def load_model(name):
     """The model that `name` says, for `region_count`.
 
     - "module:name": a torch module, scikit-learn classifier or function of a batch; a class
-      is called without arguments.
+      is called without arguments, its weights drawn by seed 0.
     - a file ".pt2" of torch.export, ".pt", ".pth" or ".ts" of TorchScript, ".onnx" (needs
       onnxruntime; "model.onnx:scores" names one of several outputs).
 
@@ -60,7 +61,10 @@ def load_model(name):
     if inspect.isfunction(model) and not inspect.signature(model).parameters:
         fault = "is a function without arguments, which makes a model and is none"
         raise ValueError(f"{name} {fault}: name what it makes")
-    return model() if isinstance(model, type) else model
+    if not isinstance(model, type):
+        return model
+    with own_random_state(seed=0):  # weights that it draws are the same in every call
+        return model()
 
 
 def _torchscript(path):
