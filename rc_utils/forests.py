@@ -12,7 +12,7 @@ import pandas as pd
 
 import rc_utils as rc
 from rc_utils.checks import naming, require
-from rc_utils.paths import campaigns_dir, write_atomically
+from rc_utils.paths import project_root, write_atomically
 from rc_utils.sweep.records import INTERPOLATES
 
 TREE, FOREST = "DecisionTree", "RandomForest"
@@ -78,7 +78,7 @@ def freeze_forests(dataset, **options):
 
 
 def _committed(dataset):
-    return campaigns_dir() / "forests" / f"{dataset['name']}.json"
+    return project_root() / "campaigns" / "forests" / f"{dataset['name']}.json"
 
 
 def _fit_all(settings, progress):

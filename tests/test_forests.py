@@ -38,7 +38,7 @@ def test_a_row_holds_what_a_fresh_fit_gives():
 def test_a_committed_table_is_read_for_its_settings_alone_and_a_damaged_one_is_named(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setenv("RC_CAMPAIGNS", str(tmp_path / "campaigns"))
+    monkeypatch.setattr(forests, "project_root", lambda: tmp_path)
     options = {"depths": (3,), "num_samples": 10, "num_trees": 3}
     committed = forests.freeze_forests({"name": "digits", "n_train": 100}, **options)
     monkeypatch.setattr(forests, "_fit_all", lambda *a: pytest.fail("fitted again"))

@@ -111,7 +111,8 @@ def draw_distinct(rng, num_points, num_samples, distinct):
 def as_points(points):
     """Data frames and lists as arrays, all else as it is; ValueError for no array (N, *shape)."""
     if isinstance(points, pd.DataFrame):
-        others = list(points.select_dtypes(exclude=["number", "bool"]))
+        is_numeric = pd.api.types.is_numeric_dtype
+        others = [name for name, kind in points.dtypes.items() if not is_numeric(kind)]
         advice = "encode them as numbers, or leave them out"
         require(not others, f"points have columns that are no numbers, {others}: {advice}")
         numbers = points.to_numpy()

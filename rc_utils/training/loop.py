@@ -118,7 +118,7 @@ def train(
     a score for each class; RuntimeError from torch for images of a shape it does not take.
     """
     found = f"data is a {type(data).__name__}; expected a Dataset, as `load_dataset` makes it"
-    require(isinstance(data, Dataset), f"{found} of arrays in data/NAME.npz")
+    require(hasattr(data, "y_train"), f"{found} of arrays in data/NAME.npz")
     measure_epochs = set(measure_epochs)
     outside = [e for e in measure_epochs if not 0 <= e <= config.epochs]
     require(not outside, f"measure_epochs {outside} are not within 0..{config.epochs}")
