@@ -206,6 +206,7 @@ def slope(
     left to estimate the error from. Raises ValueError for rows without a value and another term.
     """
     codes, number = _unit_codes(units)
+    require(len(codes) == len(rows), f"{len(codes)} units for {len(rows)} rows; expected as many")
     model, largest = _least_squares(formula, rows)
     check_name("term", term, model.exog_names)
     rank = np.linalg.matrix_rank(model.exog)
@@ -316,6 +317,7 @@ def setting_names(runs: pd.DataFrame) -> pd.Series:
     """Setting of each run, (n,): `setting`, or `cell` without a weight decay that is negligible."""
     if "setting" in runs.columns:
         return runs["setting"]
+    check_keys("the runs", ["cell"], runs.columns)
     text = runs["cell"].astype(str)
     decays = text.str.extract(r"weight_decay=([^,]+)")[0].astype(float)
     others = text.str.replace(r"(^|, )weight_decay=[^,]*", "", regex=True).str.removeprefix(", ")

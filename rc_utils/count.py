@@ -151,6 +151,8 @@ def load_points(path, key=None, image_size=None):
     fault = f"{path} is no .npz or .npy file and no folder"
     require(path.suffix in (".npz", ".npy"), f"{fault}: use np.savez(..., x=points)")
     require(image_size is None, f"{path} is not resized: leave --image-size out")
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
     with _naming(path, "text, and objects, which would be unpickled, are not read"):
         points = np.load(path)
     if path.suffix == ".npy":

@@ -226,6 +226,8 @@ def test_bad_input_is_named():
     for function, *names in ((slope, "y ~ x + z", "x", range(8)), (partial_correlation, *"xyz")):
         with pytest.raises(ValueError, match=r"1 of 8 rows lack a value of .*; leave them out"):
             function(rows, *names)
+    with pytest.raises(ValueError, match="7 units for 8 rows"):
+        slope(rows, "y ~ x", "x", range(7))
 
 
 def test_replicates_are_averaged_and_a_weight_decay_that_matters_is_none():

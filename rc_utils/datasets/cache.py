@@ -56,7 +56,7 @@ def _checked(arrays):
     for split in ("train", "test"):
         x, y = arrays[f"x_{split}"], arrays[f"y_{split}"]
         square = x.ndim in (3, 4) and x.shape[1] == x.shape[2] and x.size > 0
-        expected = "expected uint8, square images (N, H, W, C) or (N, H, W)"
+        expected = "expected one or more square uint8 images, (N, H, W, C) or (N, H, W)"
         fits = square and x.dtype == np.uint8
         require(fits, f"x_{split} is {x.dtype} of shape {x.shape}, {expected}")
         fits = y.dtype.kind in "iu" and y.shape == x.shape[:1]
