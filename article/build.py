@@ -8,6 +8,7 @@ committed records.
 """
 
 import argparse
+import fnmatch
 import json
 import pathlib
 import re
@@ -31,7 +32,7 @@ CAMPAIGN, FULL_SIZE = "cifar10-small", "cifar10-paper"
 # Of the biases, those over all networks.
 STATEMENTS = r"main/|bias/.*/overall|motivation/|mixup/|crop-flip/|evolution/trend"
 _RESULTS = re.compile(r"<!-- results.*?-->(.*?)<!-- end of results -->", re.DOTALL)
-_STUDY = re.compile(r"^## Study \d+\. (.+?)$(.*?)(?=^## )", re.MULTILINE | re.DOTALL)
+_STUDY = re.compile(r"^###? Study \d+\. (.+?)$(.*?)(?=^##)", re.MULTILINE | re.DOTALL)
 _ITEM = re.compile(r"^- \*\*(.+?)\.\*\* (.+?)(?=^- \*\*|\Z)", re.MULTILINE | re.DOTALL)
 
 
@@ -47,6 +48,8 @@ def blocks(markdown):
             found.append(table(header, rows))
         elif image := re.fullmatch(r"!\[(.*?)\]\((.*?)\)", part.strip()):
             found.append({"kind": "figure", "caption": image[1], "path": f"/{image[2]}"})
+        elif caption := re.fullmatch(r"\*([^*]+)\*", part.strip()):  # of the figure before it
+            found[-1]["caption"] += f" {caption[1]}"
         else:
             points = re.split(r"^- ", part.strip(), flags=re.MULTILINE)
             found += [{"kind": "text", "pieces": pieces(" ".join(p.split()))} for p in points if p]
@@ -101,14 +104,15 @@ def number_of_segments(name):
 
 
 def ledger(name):
-    """The committed records of a campaign, oldest first."""
+    """The committed records of a campaign."""
     path = ROOT / "campaigns" / name / "runs.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return sorted(map(json.loads, lines), key=lambda record: record["provenance"]["started"])
+    return [json.loads(line) for line in lines]
 
 
 def provenance(records):
-    """Where and when the records were made, and what that took."""
+    """Where and when the records were made, and what that took; campaigns may share records."""
+    records = list({record["run_id"]: record for record in records}.values())
     made = [record["provenance"] for record in records]
     seconds = sum(p["seconds_train"] for p in made)
     seconds += sum(count["seconds"] for record in records for count in record["counts"])
@@ -117,21 +121,22 @@ def provenance(records):
         "hours": f"{seconds / 3600:.0f}",
         "hardware": " and ".join(sorted({p["hardware"] for p in made})),
         "torch": " and ".join(sorted({p["versions"]["torch"].split("+")[0] for p in made})),
-        "first": made[0]["started"][:10],
-        "last": made[-1]["started"][:10],
+        "first": min(p["started"] for p in made)[:10],
+        "last": max(p["started"] for p in made)[:10],
     }
 
 
 def studies():
     """The studies of book/protocol.md: title, question, number of runs asked for and recorded."""
     text = (ROOT / "book" / "protocol.md").read_text(encoding="utf-8")
-    # The protocol names the campaigns in the order of its studies.
-    names = [name for name in re.findall(r"`(study-\w+)`", text) if name in list_campaigns()]
+    # The protocol names the campaigns in the order of its studies: `study-seeds`, `twins-*`.
+    patterns = dict.fromkeys(re.findall(r"`((?:study|twins|gap)-[\w*]+)`", text))
     rows = []
-    for name, (title, body) in zip(names, _STUDY.findall(text), strict=True):
+    for pattern, (title, body) in zip(patterns, _STUDY.findall(text), strict=True):
         items = dict(_ITEM.findall(body))
-        asked = load_campaign(name).runs()
-        recorded = {record["run_id"] for record in ledger(name)} & set(asked)
+        names = fnmatch.filter(list_campaigns(), pattern)
+        asked = {run_id for name in names for run_id in load_campaign(name).runs()}
+        recorded = {record["run_id"] for name in names for record in ledger(name)} & asked
         row = {"title": title, "question": " ".join(items["Question"].split()), "asked": len(asked)}
         rows.append(row | {"recorded": len(recorded), "complete": len(recorded) == len(asked)})
     return rows
@@ -150,10 +155,10 @@ def statements():
 
 
 def decisions():
-    """The table of what decides in each study of the first round, as its page has kept it."""
+    """The table of what decides in each study of the protocol, as its page has kept it."""
     rows = []
     for r in kept_results():
-        if r.id.startswith("study/") and r.detail:
+        if re.match(r"study/\d", r.id) and r.detail:
             name = r.id.removeprefix("study/").replace("/", ". ", 1)
             rows.append([name, interval_text(r.value, r.low, r.high), str(r.n), r.detail])
     return table(["study: what decides", "found", "units", "the claim"], rows)
@@ -209,7 +214,7 @@ def data():
         "results": [*results_block(ROOT / "README.md"), statements(), decisions()],
         "settings": [[key, theirs[key], ours[key]] for key in ours],
         "segments": number_of_segments(CAMPAIGN),
-        "made": provenance(ledger(CAMPAIGN)),
+        "made": provenance([record for name in list_campaigns() for record in ledger(name)]),
         "studies": studies(),
         "groups": groups(main),
         "networks": list(main["network"].unique()),

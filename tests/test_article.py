@@ -26,6 +26,7 @@ def test_the_article_is_whole_and_has_the_headline_numbers_of_the_readme(tmp_pat
     assert 6 <= len(pages) <= 10
     text = " ".join(" ".join(pages).split())
     assert "References" in text
+    assert "*" not in text  # no Markdown is left
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     results = re.search(r"<!-- results.*?-->(.*?)<!-- end of results -->", readme, re.DOTALL)[1]
     numbers = set(re.findall(r"-?\d+\.\d+", results))
