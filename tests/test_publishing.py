@@ -21,7 +21,7 @@ def test_the_dictionary_has_every_column():
         rows = list(csv.DictReader(file))
     known = {row["column"] for row in rows if row["meaning"]}
     columns = set(MEASURES) | set(TrainConfig.__dataclass_fields__)
-    columns |= {*load_runs("cifar10-small"), *load_runs("tiny-imagenet-small")}
+    columns |= {*load_runs("cifar10-small"), *load_runs("study-axes")}
     unknown = columns - known
     generic = {re.sub(r"^count_[\w-]+?(_std_error)?$", r"count_NAME\1", name) for name in unknown}
     assert generic - known == set()

@@ -67,7 +67,7 @@ class ImageTensor:
 class Dataset:
     """A training and a test set of images with integer labels, ready on one device.
 
-    x_train and x_test are `ImageTensor`s that share the training set's mean and standard deviation;
+    x_train and x_test, each an `ImageTensor`, share the training set's mean and standard deviation;
     y_train and y_test are int64 in [0, num_classes). `provenance` holds strings for the run record:
     `source`, `note` where there is one, `sha256` of the arrays as they stand here (subset, size and
     label noise included), and `stored`, a hash of the file they are from. `y_train_true`: with

@@ -182,7 +182,7 @@ class Experiment:
 
     @property
     def seeds_by_network(self):
-        """{network label: its seeds}."""
+        """The seeds of each network, by its label."""
         one_for_each = isinstance(self.seeds, dict)
         return self.seeds if one_for_each else dict.fromkeys(self.networks, self.seeds)
 
