@@ -289,7 +289,7 @@ def test_another_network_under_the_name_of_a_record_is_an_error(
     monkeypatch, tmp_path, first, edited, frozen
 ):
     """Also where the edit shows in or after training alone, and where another seed is asked for."""
-    monkeypatch.setattr(Own, "activation", first)
+    monkeypatch.setattr(Own, "activation", staticmethod(first))
     first = TABLE["experiments"][0] | {"grid": ONE}
     both = [first | {"name": f"seed {seed}", "seeds": [seed]} for seed in (0, 1)]
     campaign = parse_campaign(TABLE | {"experiments": both}, "four", tmp_path / "four")
@@ -298,7 +298,7 @@ def test_another_network_under_the_name_of_a_record_is_an_error(
     if frozen:
         records.freeze(campaign)
         records.record_path(next(iter(campaign.runs()))).unlink()
-    monkeypatch.setattr(Own, "activation", edited)
+    monkeypatch.setattr(Own, "activation", staticmethod(edited))
     for names in (["seed 0"], ["seed 1"], ["seed 0", "seed 1"]):
         with pytest.raises(ValueError, match=r"Own' is not the one that run .* was made with"):
             sweep(campaign.restricted(names))
