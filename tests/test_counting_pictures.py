@@ -8,7 +8,7 @@ from matplotlib.colors import to_rgb
 from scipy import ndimage
 
 from rc_utils import plotting
-from rc_utils.counting import count_components, label_grid, outlines, region_count, triangle_regions
+from rc_utils.counting import outlines, region_count, triangle_regions
 from rc_utils.counting.mesh import area
 
 PLANE = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
@@ -40,16 +40,6 @@ def areas_drawn(ax, labels):
         areas, _ = ndimage.label((pixels == colour).all(2), structure=np.ones((3, 3)))
         number += int((np.bincount(areas.ravel())[1:] >= 5).sum())
     return number
-
-
-def test_the_number_beside_cells_is_the_number_of_areas_in_them():
-    """Cells as on the page of the training: joined where they share a side, unlike by `face`."""
-    grid = label_grid(lambda x: field(2.5 * x + 2.2), PLANE[None].double(), resolution=30)
-    labels = grid.labels[0][tuple(grid.lattice.indices.T)]
-    _, ax = plt.subplots(figsize=(8, 8), dpi=200)
-    plotting.decision_regions(labels, grid.lattice.coordinates, ax)
-    numbers = [int(count_components(grid.labels, name)[0]) for name in ("simplex", "face")]
-    assert areas_drawn(ax, labels) == numbers[0] < numbers[1]
 
 
 @pytest.mark.parametrize(("strategy", "resolution"), [("adaptive", 30), ("grid", 4), ("grid", 40)])

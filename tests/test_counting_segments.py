@@ -43,14 +43,6 @@ def test_a_third_label_at_a_crossing_is_found():
     assert count.counts.tolist() == [3]
 
 
-@pytest.mark.parametrize("coarse", [None, 8])
-def test_a_constant_is_looked_at_once(coarse):
-    options = {"num_samples": 2, "strategy": "adaptive", "coarse": coarse}
-    constant = region_count(lambda x: np.zeros((len(x), 3)), SEGMENT, **options)
-    assert constant.counts.tolist() == [1, 1]
-    assert constant.num_evaluations == 2 * ((coarse or COARSE_INTERVALS) + 1)
-
-
 @pytest.mark.parametrize(("frequency", "alpha_range"), [(9, (-3, 4)), (600, (0.4, 0.45))])
 def test_longer_and_shorter_ranges_are_looked_at_as_closely(frequency, alpha_range):
     def wave(x):
