@@ -118,6 +118,7 @@ def five_classes(x):
 
 
 TWO_OUTPUTS = RandomForestClassifier(2).fit(np.eye(2), np.eye(2, dtype=int))
+ROUNDS = "all scores of Net|of its batch"  # which may turn a last bit, and so a rounding
 # What it is, and the words with which it is refused.
 BAD = {
     "dropout left on": (through(dropout), "at every call"),
@@ -133,8 +134,8 @@ BAD = {
     "a new buffer": (through(after=lambda m, z: setattr(m, "steps", m.steps + 1) or z), "changes"),
     "a lazy layer": (lambda seed: nn.Sequential(nn.LazyLinear(3), nn.ReLU()), "lazy layer"),
     "bfloat16 inside": (through(after=lambda m, z: z.bfloat16()), "outputs are torch.bfloat16"),
-    "bfloat16 between": (through(after=lambda m, z: z.bfloat16().float()), "all scores of Net"),
-    "half between": (through(after=lambda m, z: z.half().float()), "all scores of Net"),
+    "bfloat16 between": (through(after=lambda m, z: z.bfloat16().float()), ROUNDS),
+    "half between": (through(after=lambda m, z: z.half().float()), ROUNDS),
     "half an array": (lambda seed: lambda x: numpy_scores(Net(seed))(x).astype("f2"), "float16"),
     "half": (lambda seed: Net(seed).half(), "parameters in torch.float16"),
     "one probability": (through(after=lambda m, z: z[:, :1].sigmoid()), "Are they probabilities"),
