@@ -61,7 +61,7 @@ def bullets(results):
     twins = [text[f"study/6/only chance differs, measured well, {name}: r"] for name in networks]
     near = [text[f"study/7/at the paper's gap, {name}: r"] for name in networks]
     images = results["study/4/number of images: share of wrong pairs"].value
-    there = results["study/4/images, test pairs: share of wrong pairs"].value
+    of_tests = results["study/4/images, test pairs: share of wrong pairs"].value
     flips = results["study/4/flip, learning rate 0.03: share of wrong seeds"]
     full = [r for id_, r in results.items() if id_.startswith("study/full-size/")]
     half = max((r.high - r.low) / 2 for r in full if r.campaign == "full-size")
@@ -80,10 +80,10 @@ def bullets(results):
         f"{text['study/2/R² of mixup accuracy']}. Between seeds r is {twins[0]} in ResNet18, "
         f"{twins[1]} in VGG19.",
         f"**Fails.** With more training images the count between them rises and the gap falls, in "
-        f"{100 * images:.0f} % of pairs (between test images {100 * there:.0f} %); flips mislead "
-        f"it in {flips.value * flips.n:.0f} of {flips.n} seeds at learning rate 0.03. ResNet18's "
-        f"output margin, said to say little, correlates at {text['motivation/margin']}.",
-        "**The false theorem.** Few regions do not bound the gap (v1 alone, Theorem 5): "
+        f"{100 * images:.0f} % of pairs (between test images {100 * of_tests:.0f} %); flips "
+        f"mislead it in {flips.value * flips.n:.0f} of {flips.n} seeds at learning rate 0.03. "
+        f"ResNet18's output margin, said to say little, correlates at {text['motivation/margin']}.",
+        "**The false theorem.** Few regions do not bound the gap (Theorem 5, v1 alone): "
         "[a counterexample](notebooks/19_counterexample.ipynb).",
         f"**At what scale.** Narrow networks, {data['n_train']:,} images of {size} × "
         f"{size}. On {larger['n_train']:,} of {larger['image_size']} × "

@@ -203,7 +203,8 @@ def slope(
     formula: of statsmodels, such as "count ~ C(network) + log2_lr". For m units and k coefficients
     that differ between them the variance is enlarged by m / (m - k), and Student's quantile has
     m - k degrees of freedom. NaN where the rows do not vary the term; no interval where nothing is
-    left to estimate the error from. Raises ValueError for rows without a value and another term.
+    left to estimate the error from. Raises ValueError for rows without a value, an unknown term and
+    another number of units than of rows.
     """
     codes, number = _unit_codes(units)
     require(len(codes) == len(rows), f"{len(codes)} units for {len(rows)} rows; expected as many")
@@ -373,7 +374,7 @@ def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def distinct_settings(runs: pd.DataFrame) -> pd.DataFrame:
-    """`average_replicates` of the runs that finished, one that experiments share taken once."""
+    """Settings of `average_replicates` that finished; a run that experiments share counts once."""
     once = runs.drop_duplicates("run_id") if "run_id" in runs.columns else runs
     return finished(average_replicates(once))
 

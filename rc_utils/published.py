@@ -36,7 +36,7 @@ import numpy as np
 import pandas as pd
 
 from rc_utils.checks import check_name, require
-from rc_utils.correlation import average_replicates, correlate_settings, finished, interval_text
+from rc_utils.correlation import correlate_settings, distinct_settings, finished, interval_text
 from rc_utils.paths import project_root, write_atomically
 
 VERDICTS = ("supports", "inconclusive", "contradicts")
@@ -181,7 +181,7 @@ def correlation_result(
 
     Yields nothing where it is undefined, nor for two settings, where it is 1 or -1 in any case.
     """
-    rows = finished(average_replicates(runs))
+    rows = distinct_settings(runs)
     found = correlate_settings(rows, x, column)
     if not np.isfinite(found.value):
         return

@@ -113,9 +113,10 @@ def train(
     The random state of the caller is untouched; torch has one for all threads, so train in one
     thread at a time. The same seed on the same kind of CPU with the same number of threads gives
     the same bits; on a GPU, sums may differ in the last digits.
-    Raises ValueError for other data, for a measurement epoch outside [0, epochs], for a single
-    training image in a batch of more, for parameters that are not float32 and for an output without
-    a score for each class; RuntimeError from torch for images of a shape it does not take.
+    Raises ValueError for data that are no Dataset, for a measurement epoch outside [0, epochs], for
+    a single training image in a batch of more, for parameters that are not float32 and for an
+    output without a score for each class; RuntimeError from torch for images of a shape it does not
+    take.
     """
     found = f"data is a {type(data).__name__}; expected a Dataset, as `load_dataset` makes it"
     require(hasattr(data, "y_train"), f"{found} of arrays in data/NAME.npz")
