@@ -287,7 +287,7 @@ def probed(classifier, points, batch_size=None):
     if wide and points.ndim == 4 and classifier.device.type == "cpu":
         # One that flattens them by `view`, for instance, takes no images so.
         with contextlib.suppress(Exception):
-            if _differ_by(first, outputs(order, size, torch.channels_last)) <= BATCH_TOLERANCE:
+            if _alike(first, outputs(order, size, torch.channels_last), BATCH_TOLERANCE):
                 layout = torch.channels_last
     changed, now = [], state()  # a model may have put another tensor in a buffer's place
     for name, old in before.items():
@@ -300,9 +300,9 @@ def probed(classifier, points, batch_size=None):
     require(not changed, f"{fault}: {cause}")
     fault = f"{name} gives a point another output at every call"
     cause = "dropout that is left on, noise, or a model exported or traced in training mode?"
-    require(_differ_by(first, again) <= CALL_TOLERANCE, f"{fault}: {cause}")
+    require(_alike(first, again, CALL_TOLERANCE), f"{fault}: {cause}")
     require(
-        all(_differ_by(first[: len(found)], found) <= BATCH_TOLERANCE for found in others),
+        all(_alike(first[: len(found)], found, BATCH_TOLERANCE) for found in others),
         f"the output of {name} for a point depends on the other points of its batch: a module in "
         "training mode (give the module itself), a batch norm without running statistics, dynamic "
         "quantisation, or operations along the first axis?",
@@ -322,26 +322,19 @@ def probed(classifier, points, batch_size=None):
     return dataclasses.replace(classifier, floor=-1e4 * float(largest or 1), layout=layout)
 
 
-def _differ_by(one, other):
-    """The largest difference of a score (n, C), as a share of what scores differ by between points.
+def _alike(one, other, share):
+    """Whether scores (n, C) differ by no more than a share of what they do between points.
 
     Rounding does not count: 64 float32 roundings of a column's largest number, or of the largest
     score that wins, from which the label's lead is told no finer.
     """
     if one.ndim == 1:
-        return float((one != other).any())
-    same = (one == other) | ~(np.isfinite(one) | np.isfinite(other))
-    with np.errstate(invalid="ignore"):  # infinity less infinity
-        difference = np.where(same, 0, np.abs(one - other))
-    if not np.isfinite(difference).all():
-        return np.inf
+        return (one == other).all()
     finite = np.where(np.isfinite(one), one, 0)
     largest = np.maximum(np.abs(finite).max(0), np.abs(finite.max(1)).max())
-    excess = (difference.max(0) - 64 * np.finfo(np.float32).eps * largest).max()
-    spread = np.ptp(finite, axis=0).max()
-    if excess <= 0:
-        return 0.0
-    return excess / spread if spread else np.inf
+    most = share * np.ptp(finite, axis=0).max() + 64 * np.finfo(np.float32).eps * largest
+    one, other = [np.where(np.isfinite(scores), scores, np.nan) for scores in (one, other)]
+    return np.isclose(one, other, rtol=0, atol=most, equal_nan=True).all()
 
 
 def classifier_inside(model, vertices, batch_size=None):
