@@ -38,10 +38,6 @@ NON_FINITE = -(2**31)
 # differ from call to call, and between batches of other sizes, which have other matrix kernels: of
 # the nine networks by some 1e-6.
 NUM_PROBED, CALL_TOLERANCE, BATCH_TOLERANCE = 12, 1e-5, 1e-4
-# Numbers of parameters from which on a network on a CPU is given images channels last. At full
-# width ResNet18 was a sixth faster so on an AMD EPYC; on an Intel Xeon grouped convolutions are a
-# third faster, others up to a fifth slower. Narrow networks, as those on record, keep their bits.
-WIDE = 2_000_000
 ROUNDED = "near a boundary a rounded score is another label: compute them in float32"
 # What torch, cuDNN and cuBLAS say where memory runs out.
 OUT_OF_MEMORY_WORDS = (
@@ -64,7 +60,6 @@ class Classifier:
         module: the torch module, whose modes are to be kept; None for other models.
         per_call_cost: whether a call has a high fixed cost, so that batches should be large.
         tick: called with the number of points that were evaluated.
-        layout: memory layout of the batches.
         floor: stands for a score of -inf, far below the others.
         gives_labels: whether labels came out when it was probed.
         columns: where C is 1, of each batch the least and the greatest score, the least absolute
@@ -77,7 +72,6 @@ class Classifier:
     module: nn.Module | None = None
     per_call_cost: bool = False
     tick: Callable = int
-    layout: torch.memory_format = torch.contiguous_format
     floor: float = -1e4
     gives_labels: bool = False
     columns: list = dataclasses.field(default_factory=list)
@@ -85,7 +79,7 @@ class Classifier:
     def __call__(self, batch):
         """Labels or scores of a batch, as `as_classifier` says; ValueError for another output."""
         try:
-            output = self.call(batch.contiguous(memory_format=self.layout))
+            output = self.call(batch.contiguous())
         except (RuntimeError, ValueError) as error:
             if is_out_of_memory(error):
                 raise
@@ -258,19 +252,19 @@ def probed(classifier, points, batch_size=None):
     Of `points` (n, *shape) up to a dozen are evaluated twice, in another order, in smaller batches
     and two alone; parameters and buffers are compared, and set back where the model has changed
     them. Float32 scores of 16 bits are refused. A batch size of up to 64 is kept here, for models
-    that take no other. A wide network that gives the same for images channels last gets them so.
+    that take no other.
     """
     batch_size = NUM_PROBED if batch_size is None else check_count("batch_size", batch_size, 1)
     size = batch_size if batch_size <= 64 else NUM_PROBED
     order = torch.arange(-(-NUM_PROBED // size) * size) % min(len(points), NUM_PROBED)
     points = points.detach().to(classifier.device, classifier.dtype)
 
-    def outputs(order, size, layout=torch.contiguous_format):
-        quiet = dataclasses.replace(classifier, tick=int, layout=layout)
+    def outputs(order, size):
+        quiet = dataclasses.replace(classifier, tick=int)
         how = (lambda start, stop: points[order[start:stop]], len(order), torch.Tensor.cpu, size)
         return read_outputs(quiet, *how).numpy()
 
-    module, layout = classifier.module, torch.contiguous_format
+    module = classifier.module
 
     def state():
         return {} if module is None else dict([*module.named_parameters(), *module.named_buffers()])
@@ -283,12 +277,6 @@ def probed(classifier, points, batch_size=None):
         # A model that takes no smaller batch says so where it gets one.
         with contextlib.suppress(Exception):
             others.append(outputs(some, fewer))
-    wide = sum(tensor.numel() for tensor in before.values()) >= WIDE
-    if wide and points.ndim == 4 and classifier.device.type == "cpu":
-        # One that flattens them by `view`, for instance, takes no images so.
-        with contextlib.suppress(Exception):
-            if _alike(first, outputs(order, size, torch.channels_last), BATCH_TOLERANCE):
-                layout = torch.channels_last
     changed, now = [], state()  # a model may have put another tensor in a buffer's place
     for name, old in before.items():
         if not torch.equal(now[name].nan_to_num(), old.nan_to_num()):
@@ -319,7 +307,7 @@ def probed(classifier, points, batch_size=None):
     exact = not rounded or any(few) or shares or first.dtype == np.float64
     fault = f"all scores of {name} are rounded to half precision or bfloat16, as by autocast inside"
     require(exact, f"{fault}; {ROUNDED}")
-    return dataclasses.replace(classifier, floor=-1e4 * float(largest or 1), layout=layout)
+    return dataclasses.replace(classifier, floor=-1e4 * float(largest or 1))
 
 
 def _alike(one, other, share):
