@@ -30,5 +30,4 @@ def other_kinds(frame: pd.DataFrame, array: np.ndarray, tensor: torch.Tensor, tr
 
 
 def wrong(array: np.ndarray) -> None:
-    rc.region_count("ResNet18", array)  # type: ignore[arg-type]
     rc.train(torch.nn.Linear(2, 3), array, rc.TrainConfig())  # type: ignore[arg-type]

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas
@@ -13,24 +13,6 @@ from torch import nn
 from rc_utils.checks import check_count, require
 from rc_utils.counting.evaluation import undisturbed
 from rc_utils.counting.sampling import as_points, as_tensor, gather, precision_of
-
-
-class Points(Protocol):
-    """Data points (N, *shape): anything with a length and integer-array indexing."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: Any, /) -> Any: ...
-
-
-class Predictor(Protocol):
-    """A classifier as scikit-learn has them."""
-
-    def predict(self, points: Any, /) -> Any: ...
-
-
-Model = nn.Module | Predictor | Callable[[Any], Any]
-
 
 # Stands for the label of a point whose scores are not all finite.
 NON_FINITE = -(2**31)
@@ -399,7 +381,7 @@ def refuse_non_finite(labels, place_of):
         raise NonFiniteScores(f"{found}, the first {place_of(int(bad[0]))}. {advice}")
 
 
-def predict_labels(model: Model, points: Points, *, batch_size: int | None = None) -> np.ndarray:
+def predict_labels(model: Any, points: Any, *, batch_size: int | None = None) -> np.ndarray:
     """Predicted label of each point, a NumPy array (N,) of integers; arguments of `region_count`.
 
     Of a scikit-learn classifier they are positions in its `classes_`. Raises ValueError for points

@@ -11,8 +11,6 @@ from tqdm import tqdm
 from rc_utils.checks import check_count, check_name, require
 from rc_utils.counting import sampling as draws
 from rc_utils.counting.classifier import (
-    Model,
-    Points,
     as_classifier,
     check_column,
     classifier_inside,
@@ -71,8 +69,8 @@ class RegionCount:
 
 
 def region_count(
-    model: Model,
-    points: Points,
+    model: Any,
+    points: Any,
     *,
     dim: int = 1,
     resolution: int | None = None,
