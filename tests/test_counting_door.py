@@ -313,11 +313,11 @@ def test_points_that_are_no_dense_real_numbers_are_named(points, message):
         region_count(lambda x: np.asarray(x), points)
 
 
-def test_the_place_of_scores_that_are_not_finite_is_named():
+def test_scores_that_are_not_finite_are_counted_in_the_error():
     def scores(x):
         return np.stack([x[:, 0], np.where(x[:, 0] > 0.95, np.nan, 0)], axis=1)
 
-    with pytest.raises(ValueError, match=r"30 of 600 points, the first of .* \[1.0, 0.0\]"):
+    with pytest.raises(ValueError, match="30 of 600 points"):
         region_count(scores, SEGMENT, num_samples=3)
     with pytest.raises(ValueError, match="NaN or infinite at"):
         region_count(scores, SEGMENT, num_samples=3, strategy="adaptive")

@@ -372,13 +372,12 @@ def two_scores(scores):
     return torch.cat([torch.zeros_like(scores), scores], 1) if scores.shape[1] == 1 else scores
 
 
-def refuse_non_finite(labels, place_of):
-    """Raise NonFiniteScores where labels (n,) are NON_FINITE, naming the first by `place_of`."""
-    bad = (labels == NON_FINITE).nonzero() if labels.dtype == torch.int32 else ()
-    if len(bad):
-        found = f"the model's scores are NaN or infinite at {len(bad)} of {len(labels)} points"
-        advice = "It has probably diverged: leave it out, or count at an earlier epoch"
-        raise NonFiniteScores(f"{found}, the first {place_of(int(bad[0]))}. {advice}")
+def refuse_non_finite(labels):
+    """Raise NonFiniteScores where labels (n,) are NON_FINITE."""
+    bad = int((labels == NON_FINITE).sum()) if labels.dtype == torch.int32 else 0
+    if bad:
+        found = f"the model's scores are NaN or infinite at {bad} of {len(labels)} points"
+        raise NonFiniteScores(f"{found}. Has it diverged? Leave it out, or count an earlier epoch")
 
 
 def predict_labels(model: Any, points: Any, *, batch_size: int | None = None) -> np.ndarray:
@@ -398,7 +397,7 @@ def predict_labels(model: Any, points: Any, *, batch_size: int | None = None) ->
 
     classifier = probed(classifier, batch_of(0, min(NUM_PROBED, len(points))), batch_size)
     labels = read_outputs(classifier, batch_of, len(points), labels_of, batch_size)
-    refuse_non_finite(labels, lambda index: f"at points[{index}]")
+    refuse_non_finite(labels)
     check_column(classifier)
     return labels.cpu().numpy()
 
@@ -416,7 +415,7 @@ def label_lattice(classifier, corners, lattice, batch_size=None):
         return _combine(corners, flat // size, weights[flat % size])
 
     labels = read_outputs(classifier, batch_of, len(corners) * size, labels_of, batch_size)
-    refuse_non_finite(labels, lambda i: f"of barycentric coordinates {weights[i % size].tolist()}")
+    refuse_non_finite(labels)
     labels = labels.view(len(corners), size).cpu().numpy()
     if labels.min(initial=0) < 0:
         return np.unique(labels, return_inverse=True)[1].reshape(labels.shape)
@@ -439,8 +438,7 @@ def scores_at(classifier, corners, simplex, weights, batch_size=None):
     found = "the model returns labels, and scores are interpolated here: give its logits"
     advice = "count labels, and a forest's probabilities, by region_count(strategy='grid')"
     require(output.ndim == 2, f"{found}, or {advice}")
-    labels = labels_of(output)
-    refuse_non_finite(labels, lambda i: f"of barycentric coordinates {weights[i].tolist()}")
+    refuse_non_finite(labels_of(output))
     output = output.double()
     output[output == -torch.inf] = classifier.floor
     return two_scores(output).numpy()
