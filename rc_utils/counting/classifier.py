@@ -153,22 +153,10 @@ def require_weights(module):
 
 def _predict_of(model):
     """The method `predict` of an estimator; names of classes as their positions in `classes_`."""
-    classes = getattr(model, "classes_", None)
-    if classes is None:
+    if getattr(model, "classes_", None) is None:
         return model.predict
-    require(not any(map(np.ndim, classes)), "the classifier predicts several outputs; expected one")
-    codes = {name: code for code, name in enumerate(np.asarray(classes).tolist())}
-
-    def predict(rows):
-        predicted = np.asarray(model.predict(rows))
-        several = f"the classifier predicted {predicted.shape} for {len(rows)} points"
-        require(predicted.size == len(rows), f"{several}; expected one label for each")
-        names = predicted.ravel().tolist()
-        unknown = set(names) - set(codes)
-        require(not unknown, f"the classifier predicted {unknown}, not among its classes_")
-        return np.array([codes[name] for name in names])
-
-    return predict
+    classes = pandas.Index(np.asarray(model.classes_))
+    return lambda rows: classes.get_indexer(np.ravel(model.predict(rows)))
 
 
 def read_outputs(classifier, batch_of, total, read, batch_size=None):
