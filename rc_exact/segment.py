@@ -181,7 +181,7 @@ def require_finite(scores):
 
 
 def _end(x, name, device):
-    x = as_tensor(name, x).detach().to(device=device, dtype=torch.float64)
+    x = as_tensor(x).detach().to(device=device, dtype=torch.float64)
     require(bool(torch.isfinite(x).all()), f"{name} holds NaN or infinity; expected finite numbers")
     return x
 

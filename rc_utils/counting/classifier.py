@@ -73,7 +73,7 @@ class Classifier:
         found = f"the model returned a {type(output).__name__}; expected one array or tensor"
         is_array = isinstance(output, np.ndarray | list | torch.Tensor)
         require(is_array, f"{found} (wrap the model in a function that picks scores or labels)")
-        output, n = as_tensor("the model's outputs", output).detach(), len(batch)
+        output, n = as_tensor(output).detach(), len(batch)
         is_float = output.is_floating_point()
         rounded = is_float and output.itemsize <= 2
         require(not rounded, f"the model's outputs are {output.dtype}; {ROUNDED}")
@@ -301,7 +301,7 @@ def classifier_inside(model, vertices, batch_size=None):
     Raises ValueError for vertices of another shape or not finite, and as `probed` does.
     """
     vertices = as_points(vertices)
-    given = as_tensor("vertices", vertices).detach()
+    given = as_tensor(vertices).detach()
     shape = tuple(given.shape)
     fits = len(shape) >= 3 and shape[1] >= 2 and shape[0] > 0
     require(fits, f"vertices have shape {shape}; expected (B, d + 1, *shape) with d >= 1")

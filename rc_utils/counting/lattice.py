@@ -152,7 +152,7 @@ def count_components(labels: Labels, adjacency: str = "face") -> Labels:
     labels that are not integers, have no grid dimension or are below -1.
     """
     check_name("adjacency", adjacency, ADJACENCIES)
-    given = as_tensor("labels", labels)
+    given = as_tensor(labels)
     shape, integers = tuple(given.shape), not given.is_floating_point()
     require(given.ndim >= 2, f"labels have shape {shape}; expected (B, *grid)")
     require(integers, f"labels are {given.dtype}; expected integers (argmax of the scores)")

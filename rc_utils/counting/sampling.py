@@ -2,7 +2,6 @@
 
 import numpy as np
 import pandas as pd
-import scipy.sparse
 import torch
 
 from rc_utils.checks import check_count, check_name, check_number, require
@@ -111,75 +110,35 @@ def draw_distinct(rng, num_points, num_samples, distinct):
 def as_points(points):
     """Data frames and lists as arrays, all else as it is; ValueError for no array (N, *shape)."""
     if isinstance(points, pd.DataFrame):
-        is_numeric = pd.api.types.is_numeric_dtype
-        others = [name for name, kind in points.dtypes.items() if not is_numeric(kind)]
-        advice = "encode them as numbers, or leave them out"
-        require(not others, f"points have columns that are no numbers, {others}: {advice}")
         numbers = points.to_numpy()
         # As booleans beside numbers come, and columns that may miss a value.
         is_mixed = numbers.dtype == object
         points = points.to_numpy(np.float64, na_value=np.nan) if is_mixed else numbers
-    elif hasattr(points, "to_numpy"):
-        points = points.to_numpy()
     elif isinstance(points, list | tuple):
-        tensor = as_tensor("points", points)
+        tensor = as_tensor(points)
         points = tensor if points and isinstance(points[0], torch.Tensor) else tensor.numpy()
-    indexed = hasattr(points, "__getitem__") and hasattr(points, "__len__")
-    other = scipy.sparse.issparse(points) or hasattr(points, "keys")
-    other = other or isinstance(points, str | bytes | torch.utils.data.Dataset)
-    fault = "" if indexed and not other else f"a {type(points).__name__}"
-    if isinstance(points, np.ndarray | torch.Tensor):
-        fault = _fault_of(points) if points.ndim else "one number"
+    # Sparse matrices and datasets make no array.
+    is_array = hasattr(points, "__array__") and len(points.shape) > 1
     expected = "a dense array or tensor (N, *shape), such as torch.stack([x for x, *_ in dataset])"
-    require(not fault, f"points are {fault}; expected {expected}")
+    shape = f" of shape {tuple(points.shape)}" if hasattr(points, "shape") else ""
+    require(is_array, f"points are a {type(points).__name__}{shape}; expected {expected}")
     return points
 
 
-def as_tensor(name, values):
-    """A dense tensor of an array, tensor or list; unsigned integers of 16 bits or more as int64.
-
-    Raises ValueError, naming what they are, for values that are no dense array of real numbers.
-    """
-    if isinstance(values, list | tuple):
-        try:
-            stack = values and all(isinstance(value, torch.Tensor) for value in values)
-            values = torch.stack(list(values)) if stack else np.asarray(values)
-        except (ValueError, RuntimeError) as error:
-            raise ValueError(f"{name} make no array: {error}") from error
-    fault = _fault_of(values)
-    require(not fault, f"{name} are {fault}; expected a dense array of real numbers")
-    if not isinstance(values, torch.Tensor):
-        kind = np.float64 if values.dtype.itemsize > 8 else values.dtype.newbyteorder("=")
-        # torch takes no read-only memory, and no negative stride, as an axis of length 1 may keep.
-        array = np.require(values, kind, ["C", "W", "E"])
-        values = torch.from_numpy(array.copy() if min(array.strides, default=0) < 0 else array)
-    if values.dtype in (torch.uint16, torch.uint32, torch.uint64):
-        values = values.to(torch.int64)
-        fault = f"{name} hold integers of 2^63 or more"
-        require((values >= 0).all(), f"{fault}; expected such as 64 bits hold signed")
-    return values
-
-
-def _fault_of(values):
-    """Why values are no dense array or tensor of real numbers, in words; "" where they are."""
+def as_tensor(values):
+    """A tensor of an array, a tensor or a list of numbers or of tensors."""
+    if isinstance(values, list | tuple) and values and isinstance(values[0], torch.Tensor):
+        return torch.stack(list(values))
     if isinstance(values, torch.Tensor):
-        if values.layout != torch.strided or values.is_nested:
-            return "a sparse or nested Tensor"
-        if values.is_meta:
-            return "on the meta device"
-        return f"of type {values.dtype}" if values.is_complex() or values.is_quantized else ""
-    if not isinstance(values, np.ndarray):
-        return f"a {type(values).__name__}"
-    if np.ma.is_masked(values):
-        return "an array with masked entries"
-    return "" if values.dtype.kind in "fiub" else f"of type {values.dtype}"
+        return values
+    # torch takes no read-only memory and no negative stride.
+    return torch.from_numpy(np.require(values, requirements=["C", "W", "E"]))
 
 
 def precision_of(points):
     """float64 for points in double precision or integers beyond float32's, else float32."""
-    dtype = getattr(points, "dtype", "")
-    name = getattr(dtype, "name", str(dtype).removeprefix("torch."))  # of either byte order
-    wide = name in ("float64", np.dtype(np.longdouble).name, "int64", "uint64", "int32", "uint32")
+    name = str(getattr(points, "dtype", "")).removeprefix("torch.")
+    wide = name in ("float64", "int64", "uint64", "int32", "uint32")
     return torch.float64 if wide else torch.float32
 
 
@@ -188,14 +147,9 @@ def gather(points, index, device=None, dtype=torch.float32):
     flat = index.ravel()
     is_tensor = isinstance(points, torch.Tensor)
     taken = points[torch.from_numpy(flat).to(points.device) if is_tensor else flat]
-    found = f"points are a {type(points).__name__}, of which integers take a {type(taken).__name__}"
-    require(isinstance(taken, np.ndarray | torch.Tensor), found)
-    taken = as_tensor("points", taken).to(device=device, dtype=dtype)
-    shape = tuple(taken.shape[1:])
-    require(shape, "points are one-dimensional; expected (N, *shape), so (N, 1) for one feature")
-    require(0 not in shape, f"points of shape {shape} hold no number; expected at least one")
+    taken = as_tensor(taken).to(device=device, dtype=dtype)
     bad = (~torch.isfinite(taken).flatten(1).all(1)).nonzero()
     if len(bad):
         name = f"points[{flat[int(bad[0])]}]"
         raise ValueError(f"{name} holds NaN or infinity (or passes {dtype}); remove it")
-    return taken.view(*index.shape, *shape)
+    return taken.view(*index.shape, *taken.shape[1:])
