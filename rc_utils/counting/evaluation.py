@@ -29,29 +29,15 @@ def undisturbed(module, device):
 
 @contextlib.contextmanager
 def evaluation_mode(module):
-    """Evaluation mode inside the block, then each part's own; ValueError where modes are fixed."""
-    # A frozen TorchScript module has no mode.
-    modes = [(part, part.training) for part in module.modules() if hasattr(part, "training")]
-    was_training = modes and modes[0][1]
+    """Evaluation mode inside the block, then each part's own."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
     try:
-        if modes:
-            _evaluate(module)
         yield module
     finally:
-        if was_training:  # a change of mode may do more than set a flag
-            with contextlib.suppress(NotImplementedError):
-                module.train()
+        module.train(modes[0][1])  # a change of mode may do more than set a flag
         for part, mode in modes:
             part.training = mode
-
-
-def _evaluate(module):
-    try:
-        module.eval()
-    except NotImplementedError as error:
-        fault = f"{type(module).__name__} cannot be put into evaluation mode: {error}"
-        advice = "If it was exported in that mode, give a function: lambda x: module(x)"
-        raise ValueError(f"{fault} {advice}") from error
 
 
 _LOCK = threading.Lock()
