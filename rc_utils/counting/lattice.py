@@ -11,13 +11,13 @@ import torch
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from rc_utils.checks import check_count, check_name, is_finite_number, require
+from rc_utils.checks import check_count, check_name, require
 from rc_utils.counting.sampling import as_tensor
 
 Labels = TypeVar("Labels", np.ndarray, torch.Tensor)
 ADJACENCIES = ("face", "full", "simplex")  # of labels
 DEFAULT_RESOLUTION = {1: 200, 2: 30, 3: 16, 4: 12, 5: 10}  # 1 and 2: v1 Table 2
-MAX_POINTS, MAX_PAIRS = 5_000_000, 100_000_000
+MAX_POINTS = 5_000_000
 # Pairs of neighbours that are compared at once.
 BLOCK = 1 << 22
 
@@ -62,7 +62,7 @@ def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), adjacency=None
 
     Neighbours differ by: face - one step along one axis of the grid; full - at most one step along
     every axis; simplex - one unit moved from one coordinate to another. linear: as simplex, and
-    scores are interpolated (`count_pieces`). None takes linear in 2..5 dimensions, simplex beyond.
+    scores are interpolated (`count_pieces`). None takes linear in two dimensions and more.
 
     `resolution` None takes 200, 30, 16, 12, 10 for d = 1..5 and 8 beyond.
 
@@ -73,31 +73,16 @@ def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), adjacency=None
         resolution = DEFAULT_RESOLUTION.get(dim, 8)
     resolution = check_count("resolution", resolution, 2)
     if adjacency is None:
-        adjacency = "face" if dim == 1 else "linear" if dim <= 5 else "simplex"
+        adjacency = "face" if dim == 1 else "linear"
     check_name("adjacency", adjacency, (*ADJACENCIES, "linear"))
-    alpha_range = tuple(alpha_range) if isinstance(alpha_range, list) else alpha_range
-    pair = isinstance(alpha_range, tuple) and len(alpha_range) == 2
-    rising = pair and all(map(is_finite_number, alpha_range)) and alpha_range[0] < alpha_range[1]
-    expected = "expected two finite numbers (low, high) with low < high"
-    require(rising, f"alpha_range={alpha_range!r}; {expected}")
-    extended = dim > 1 and alpha_range != (0.0, 1.0)
+    low, high = alpha_range
+    require(low < high, f"alpha_range={alpha_range!r}; expected (low, high) with low < high")
+    extended = dim > 1 and (low, high) != (0, 1)
     require(not extended, f"alpha_range={alpha_range!r} extends a segment and needs dim=1")
-    fits = dim * math.log2(resolution) < 63
-    require(fits, f"dim={dim}: {resolution}^{dim} grid positions are more than 64 bits can number")
     number = math.comb(resolution - 1 + dim, dim)
-    require_few(number, dim, adjacency, (resolution - 1) ** dim if adjacency == "linear" else 0)
-    return _build_lattice(dim, resolution, alpha_range, adjacency)
-
-
-def require_few(points, dim, adjacency, elements=0):
-    """Raise ValueError for more points, neighbours or elements than memory and time allow."""
-    advice = "lower the resolution or the dimension, or use adjacency 'face'"
-    require(points <= MAX_POINTS, f"a lattice of {points:,} points is too large: {advice}")
-    steps = {"face": dim, "full": (3**dim - 1) // 2}.get(adjacency, dim * (dim + 1) // 2)
-    few = max(points, 100) * steps <= MAX_PAIRS  # a step is a pass over all points
-    require(few, f"{points:,} points with {2 * steps:,} neighbours each are too many: {advice}")
-    few = dim * elements <= MAX_PAIRS and (dim <= 8 or not elements)  # which are in dim! shapes
-    require(few, f"a lattice of {elements:,} elements in {dim} dimensions is too large: {advice}")
+    few = number <= MAX_POINTS
+    require(few, f"a lattice of {number:,} points is too large: lower the resolution")
+    return _build_lattice(dim, resolution, (low, high), adjacency)
 
 
 @functools.lru_cache(maxsize=32)
@@ -156,7 +141,6 @@ def count_components(labels: Labels, adjacency: str = "face") -> Labels:
     shape, integers = tuple(given.shape), not given.is_floating_point()
     require(given.ndim >= 2, f"labels have shape {shape}; expected (B, *grid)")
     require(integers, f"labels are {given.dtype}; expected integers (argmax of the scores)")
-    require_few(min(MAX_POINTS, math.prod(shape[1:])), len(shape) - 1, adjacency)
     flat = given.cpu().flatten(1).numpy()
     lowest = flat.min(initial=0)
     require(lowest >= -1, f"labels hold {lowest}; expected classes from 0 on, and -1 outside")
